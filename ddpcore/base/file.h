@@ -1,0 +1,70 @@
+/* Files, behind a table, so that a simulated rank writes to memory and a fault decorator can tear,
+ * fail or shorten any operation. Paths are plain strings with '/' separators. Nothing here blocks
+ * on another rank. */
+#ifndef DDPCORE_BASE_FILE_H
+#define DDPCORE_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/base/mem.h"
+#include "ddpcore/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ddp_files;
+
+struct ddp_files_ops {
+    const char *name;
+    /* Create (or truncate) a file for writing; *out_handle identifies it until close. */
+    ddp_status (*create)(struct ddp_files *files, const char *path, int *out_handle,
+                         struct ddp_err *err);
+    /* Append bytes; may write fewer: *out_written says how many (0 only with an error). */
+    ddp_status (*write)(struct ddp_files *files, int handle, const void *data, size_t size_bytes,
+                        size_t *out_written, struct ddp_err *err);
+    /* Make the contents durable. */
+    ddp_status (*sync)(struct ddp_files *files, int handle, struct ddp_err *err);
+    /* Always releases the handle, whatever it returns. */
+    ddp_status (*close)(struct ddp_files *files, int handle, struct ddp_err *err);
+    /* Atomically replace `to` by `from`, durably (the folder is synced too). */
+    ddp_status (*rename)(struct ddp_files *files, const char *from, const char *to,
+                         struct ddp_err *err);
+    /* Whole file into a block of `mem` (gives it to the caller; never NULL on OK).
+     * Errors: E_NOT_FOUND, E_IO, E_NOMEM. */
+    ddp_status (*read_all)(struct ddp_files *files, const char *path, struct ddp_mem *mem,
+                           void **out_data, size_t *out_size_bytes, struct ddp_err *err);
+    /* Errors: E_NOT_FOUND, E_IO. */
+    ddp_status (*remove)(struct ddp_files *files, const char *path, struct ddp_err *err);
+};
+
+/* Base of every implementation; decorators add an inner pointer behind it. */
+struct ddp_files {
+    const struct ddp_files_ops *ops;
+};
+
+/* The operating system's files. Static storage. */
+struct ddp_files *ddp_files_system(void);
+
+/* Files in memory, from the process heap. Folders are implied by paths. */
+struct ddp_files_memory;
+DDP_MUST_USE ddp_status ddp_files_memory_create(struct ddp_files_memory **out);
+void ddp_files_memory_destroy(struct ddp_files_memory *memory);
+struct ddp_files *ddp_files_memory_files(struct ddp_files_memory *memory);
+/* Copy every file to the operating system, path by path (missing folders are made). */
+DDP_MUST_USE ddp_status ddp_files_memory_export(struct ddp_files_memory *memory,
+                                                struct ddp_err *err);
+
+/* Write a whole file atomically: create "<path>.tmp", write all, sync, rename.
+ * On error the temporary is removed and `path` is untouched. */
+DDP_MUST_USE ddp_status ddp_files_write_atomic(struct ddp_files *files, const char *path,
+                                               const void *data, size_t size_bytes,
+                                               struct ddp_err *err);
+/* mkdir -p on the operating system. */
+DDP_MUST_USE ddp_status ddp_files_make_dirs(const char *path, struct ddp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,111 @@
+/* Collectives: operations of a whole group, posted and polled.
+ *
+ * Collectives of one group run in the order in which they were posted; all members must post the
+ * same sequence. Decorators (observer, fault injection) implement the same table and hold `inner`.
+ * To add an implementation: fill one static const table, pass tests/unit/test_collective.c. */
+#ifndef DDPCORE_COLLECTIVE_COLLECTIVE_H
+#define DDPCORE_COLLECTIVE_COLLECTIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/base/dtype.h"
+#include "ddpcore/base/idle.h"
+#include "ddpcore/base/status.h"
+#include "ddpcore/device/device.h"
+#include "ddpcore/seam/env.h"
+#include "ddpcore/transport/transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ddp_coll_args {
+    enum ddp_coll_kind kind;
+    enum ddp_redop redop; /* all_reduce only; SUM otherwise */
+    enum ddp_dtype dtype;
+    enum ddp_coll_role role; /* what it is for: part of the signature, shown in reports */
+    uint32_t index;          /* bucket or chunk number, part of the signature */
+    uint32_t root;           /* broadcast: member that holds the data; 0 otherwise */
+    const void *input;       /* all_gather: elem_count elements; == output for in place */
+    void *output;            /* all_reduce, broadcast: elem_count; all_gather: members*elem_count */
+    size_t elem_count;       /* per member; 0 is allowed everywhere */
+};
+
+/* One posted collective. Caller's storage, not moved until it is no longer PENDING. */
+struct ddp_coll_work {
+    struct ddp_coll_args args; /* as posted */
+    uint64_t seq;              /* set by the poster before post: 1, 2, 3, ... per group */
+    ddp_status status;
+    struct ddp_coll_work *next; /* the implementation's queue */
+    void *program;              /* the implementation's */
+    uint64_t observed;          /* the observer's */
+};
+
+struct ddp_coll;
+
+struct ddp_coll_ops {
+    const char *name;
+    /* Queue a collective; work->seq and work->args are set. Buffers are borrowed until poll is not
+     * PENDING. Errors are final for this work. */
+    ddp_status (*post)(struct ddp_coll *coll, struct ddp_coll_work *work);
+    /* Drive the group's queue; returns work's status. Errors: E_PEER_DIED, E_REVOKED, E_MISMATCH
+     * (a message of another collective arrived), all of which end every queued work. */
+    ddp_status (*poll)(struct ddp_coll *coll, struct ddp_coll_work *work);
+    /* Make every member's queued and later works end with E_REVOKED. */
+    void (*revoke)(struct ddp_coll *coll, const struct ddp_revocation *revocation);
+    bool (*is_revoked)(struct ddp_coll *coll, struct ddp_revocation *out);
+    /* Global rank of a dead member, or -1. */
+    int32_t (*dead_rank)(struct ddp_coll *coll);
+    /* Memory from which collectives need no copy. As ddp_transport_ops.alloc/free. */
+    void *(*alloc)(struct ddp_coll *coll, size_t size_bytes);
+    void (*free)(struct ddp_coll *coll, void *data);
+    void (*hint)(struct ddp_coll *coll, struct ddp_idle_hint *hint);
+    /* Destroys inner layers too. */
+    void (*destroy)(struct ddp_coll *coll);
+};
+
+struct ddp_coll {
+    const struct ddp_coll_ops *ops;
+    struct ddp_env *env;
+    uint64_t comm; /* group identity, equal on all members */
+    uint32_t member, member_count;
+};
+
+/* Hash of everything that must agree between members: comm, seq, kind, redop, dtype, root, count,
+ * role, index. Never 0. */
+uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args);
+
+struct ddp_schedule;
+/* Receives each schedule the first time it is used; borrowed until return. */
+struct ddp_schedule_observer {
+    void (*used)(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule);
+};
+
+struct ddp_coll_schedule_config {
+    uint64_t comm;
+    const char *algorithm;       /* all_reduce algorithm by name; see algorithm.h */
+    size_t segment_bytes;        /* 0 = algorithm's default */
+    bool is_checked;             /* compare signatures on every message (strict semantics) */
+    const uint32_t *member_rank; /* global rank of each member; NULL = identity */
+    struct ddp_schedule_observer *observer; /* or NULL */
+};
+/* Schedules on a transport and a device: the executor. Takes over transport and borrows device.
+ * Errors: E_NOT_FOUND (unknown algorithm; err lists the known ones). */
+DDP_MUST_USE ddp_status ddp_coll_schedule_create(struct ddp_env *env,
+                                                 struct ddp_transport *transport,
+                                                 struct ddp_device *device,
+                                                 const struct ddp_coll_schedule_config *config,
+                                                 struct ddp_coll **out, struct ddp_err *err);
+
+/* Decorator that records every collective as it really is: posted arguments, hashes of input and
+ * output (when is_hashing), completion; keeps the page's sequence words. Takes over inner.
+ * The hash salt is ddp_hash_text("<role>/<index>"); barriers and empty buffers hash as 0. */
+DDP_MUST_USE ddp_status ddp_coll_observer_create(struct ddp_coll *inner, bool is_hashing,
+                                                 struct ddp_coll **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

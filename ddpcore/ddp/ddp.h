@@ -1,0 +1,103 @@
+/* Distributed data parallel: keeps the replicas of a model equal by averaging gradients.
+ *
+ * It knows no model: the caller hands over a table of parameters and says when each gradient is
+ * ready. One step of the caller's trainer is
+ *
+ *   ddp_forward_begin        (buffers are synchronised, join's notices are exchanged)
+ *     caller's forward pass
+ *   ddp_backward_begin       (which parameters will get a gradient, if find_unused_parameters)
+ *     caller's backward pass; ddp_grad_ready for each parameter as its gradient completes
+ *   ddp_backward_end         (all buckets reduced, averaged gradients are in param->grad)
+ *     caller's optimizer step
+ *
+ * Source for semantics: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel
+ * Training", VLDB 2020, and torch/csrc/distributed/c10d/reducer.cpp of PyTorch 2.7. One thread. */
+#ifndef DDPCORE_DDP_DDP_H
+#define DDPCORE_DDP_DDP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/base/param.h"
+#include "ddpcore/ddp/group.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum ddp_bucket_order {
+    DDP_BUCKET_ORDER_REVERSE /* walk parameters backwards; close the first bucket at first_cap, the
+                              * others at cap: a bucket closes once its bytes are >= its cap */
+};
+enum ddp_gradient_scale {
+    DDP_GRADIENT_SCALE_PRE, /* g * (1/D) in fp32 while copied into the bucket, then sum (PyTorch) */
+    DDP_GRADIENT_SCALE_POST /* sum, then * (1/D) */
+};
+
+struct ddp_config {
+    size_t bucket_cap_bytes;       /* 0 = 25 MiB */
+    size_t first_bucket_cap_bytes; /* 0 = 1 MiB, or bucket_cap_bytes if that was given */
+    enum ddp_bucket_order bucket_order;
+    enum ddp_gradient_scale gradient_scale;
+    bool find_unused_parameters;
+    bool broadcast_buffers; /* from rank 0 at the start of every forward pass */
+    bool is_init_sync_skipped; /* true: parameters are not broadcast at construction */
+};
+
+struct ddp;
+
+/* Verify that all ranks hold the same model and configuration (strict: names, shapes, order, dtype,
+ * bucket layout, options by fingerprint, naming rank and first difference; pytorch: parameter count
+ * and shapes only), then broadcast parameters and buffers from rank 0. Borrows group, device,
+ * params and buffers until ddp_destroy. Errors: E_MODEL (failure.rank = a rank that differs,
+ * err names the parameter or option), and the group's. */
+DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
+                                   struct ddp_param *params, size_t param_count,
+                                   struct ddp_buffer *buffers, size_t buffer_count,
+                                   const struct ddp_config *config, struct ddp **out,
+                                   struct ddp_err *err);
+void ddp_destroy(struct ddp *ddp);
+
+/* Start of a forward pass. pytorch semantics: E_UNUSED_PARAMETER if the previous backward pass left
+ * parameters unreduced. Inside join: E_EARLY_TERMINATION on every rank once one ran out (if asked
+ * for). */
+DDP_MUST_USE ddp_status ddp_forward_begin(struct ddp *ddp);
+
+/* Micro-batches: while false, backward passes accumulate locally and reduce nothing (no_sync). Read
+ * by ddp_forward_begin, as PyTorch does. Default true. */
+void ddp_set_sync(struct ddp *ddp, bool is_sync);
+
+/* Start of a backward pass. is_used: bool[param_count], which parameters will become ready; NULL =
+ * all. Only read if find_unused_parameters. */
+DDP_MUST_USE ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used);
+/* params[param_index].grad is complete for this backward pass. Launches buckets strictly in order
+ * and drives those under way. Errors: E_READY_TWICE, E_STATE, and the group's. */
+DDP_MUST_USE ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index);
+/* Wait for all buckets, copy averages back. strict: E_UNUSED_PARAMETER on every rank if a parameter
+ * never became ready and find_unused_parameters is off; nothing was written back then. A parameter
+ * unused on all ranks keeps its gradient and is_grad_defined untouched. */
+DDP_MUST_USE ddp_status ddp_backward_end(struct ddp *ddp);
+
+/* Uneven inputs. Between _begin and _end a rank trains as usual; when its data ends it calls
+ * ddp_join_end, which mirrors the other ranks' collectives with zeros until all have ended, then
+ * broadcasts parameters and buffers from the last to end. */
+struct ddp_join_config {
+    bool divide_by_initial_world_size; /* true: D = world; false: D = ranks still active */
+    bool throw_on_early_termination;
+};
+DDP_MUST_USE ddp_status ddp_join_begin(struct ddp *ddp, const struct ddp_join_config *config);
+DDP_MUST_USE ddp_status ddp_join_end(struct ddp *ddp);
+
+/* Layout in force: bucket of each parameter and its element offset there. */
+size_t ddp_bucket_count(const struct ddp *ddp);
+size_t ddp_bucket_elem_count(const struct ddp *ddp, size_t bucket);
+size_t ddp_bucket_of_param(const struct ddp *ddp, size_t param_index);
+size_t ddp_bucket_offset_of_param(const struct ddp *ddp, size_t param_index);
+/* Parameters that were not ready when the last E_UNUSED_PARAMETER was found here; bool[params]. */
+const bool *ddp_unready_params(const struct ddp *ddp);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

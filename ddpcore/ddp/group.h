@@ -1,0 +1,60 @@
+/* A process group: a collective implementation plus sequence numbers, waiting, fault points and
+ * failure handling. Every blocking call of the DDP core ends in ddp_group_wait. */
+#ifndef DDPCORE_DDP_GROUP_H
+#define DDPCORE_DDP_GROUP_H
+
+#include "ddpcore/collective/collective.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the core checks, and when it says so. */
+enum ddp_semantics {
+    DDP_SEMANTICS_STRICT, /* check everything that must match; misuse revokes the group at once */
+    DDP_SEMANTICS_PYTORCH /* PyTorch 2.7: errors when and where PyTorch raises them */
+};
+const char *ddp_semantics_name(enum ddp_semantics semantics);
+
+/* What ended a group, for people and reports. */
+struct ddp_failure {
+    ddp_status status;
+    int32_t rank;    /* global rank to blame, or -1 */
+    uint32_t step;   /* its step, when known */
+    uint64_t seq;    /* the collective being waited for; 0 = none */
+    uint64_t detail; /* of the revocation */
+};
+
+struct ddp_group {
+    struct ddp_env *env;
+    struct ddp_coll *coll;
+    enum ddp_semantics semantics;
+    uint64_t timeout_ns; /* per wait; 0 = never */
+    uint64_t seq;        /* of the last posted collective */
+    uint32_t step;       /* of the optimizer step, for revocations; set by the owner */
+    struct ddp_failure failure;
+};
+
+/* Takes over coll. */
+void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_coll *coll,
+                    enum ddp_semantics semantics, uint64_t timeout_ns);
+void ddp_group_fini(struct ddp_group *group);
+
+/* Post work->args. Fault points collective/pre and collective/enqueue are passed here (a skipped
+ * operation completes at once and takes no sequence number). Once the group has failed, every call
+ * returns that failure's status. */
+DDP_MUST_USE ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work);
+DDP_MUST_USE ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work);
+/* Until work ends or the group's timeout passes (E_TIMEOUT; in strict semantics the group is then
+ * revoked). Passes collective/wait before and collective/post after. */
+DDP_MUST_USE ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work);
+/* Post and wait. */
+DDP_MUST_USE ddp_status ddp_group_run(struct ddp_group *group, const struct ddp_coll_args *args);
+DDP_MUST_USE ddp_status ddp_group_barrier(struct ddp_group *group);
+/* Tell every member that the group is unusable and why; returns status. */
+ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

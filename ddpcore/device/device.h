@@ -1,0 +1,91 @@
+/* Devices: memory, streams, events, and the kernels that a gradient reduction needs.
+ *
+ * Work is enqueued on a stream and never waited for here; completion is asked by event_query. The
+ * CPU device runs everything at once on the calling thread, so its streams are NULL and its events
+ * always ready. Pointers named "device" live in the device's memory; the CPU's is the host's.
+ * To add a device: fill one static const table, pass tests/unit/test_device.c. */
+#ifndef DDPCORE_DEVICE_DEVICE_H
+#define DDPCORE_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/base/dtype.h"
+#include "ddpcore/base/mem.h"
+#include "ddpcore/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ddp_device;
+struct ddp_stream;       /* opaque; NULL is the device's default stream */
+struct ddp_device_event; /* opaque */
+
+struct ddp_device_ops {
+    const char *name;
+    bool is_host_memory; /* the host may read and write device memory directly */
+
+    /* 64-byte aligned, zero-filled device memory. The caller frees it on the same device. */
+    ddp_status (*alloc)(struct ddp_device *device, size_t size_bytes, void **out);
+    void (*free)(struct ddp_device *device, void *data);
+    /* Copy between any two memories the device can reach; ranges must not overlap. */
+    ddp_status (*copy)(struct ddp_device *device, struct ddp_stream *stream, void *target,
+                       const void *source, size_t size_bytes);
+    ddp_status (*zero)(struct ddp_device *device, struct ddp_stream *stream, void *target,
+                       size_t size_bytes);
+
+    /* target[i] = op(target[i], source[i]) for i in [0, elem_count), one rounding per element in
+     * dtype (16-bit floats: exact fp32 operation, then round to nearest even). NaN propagates for
+     * sum and prod; max and min follow fmaxf/fminf (a NaN operand is dropped). */
+    ddp_status (*reduce)(struct ddp_device *device, struct ddp_stream *stream, void *target,
+                         const void *source, size_t elem_count, enum ddp_dtype dtype,
+                         enum ddp_redop op);
+    /* target[i] = round_to(target_dtype, float(source[i]) * factor), the product in fp32 with one
+     * rounding there. Float dtypes only. factor 1 converts. target == source is allowed when the
+     * dtypes agree. */
+    ddp_status (*scale)(struct ddp_device *device, struct ddp_stream *stream, void *target,
+                        enum ddp_dtype target_dtype, const void *source,
+                        enum ddp_dtype source_dtype, size_t elem_count, float factor);
+
+    ddp_status (*stream_create)(struct ddp_device *device, struct ddp_stream **out);
+    void (*stream_destroy)(struct ddp_device *device, struct ddp_stream *stream);
+    ddp_status (*event_create)(struct ddp_device *device, struct ddp_device_event **out);
+    void (*event_destroy)(struct ddp_device *device, struct ddp_device_event *event);
+    ddp_status (*event_record)(struct ddp_device *device, struct ddp_device_event *event,
+                               struct ddp_stream *stream);
+    /* DDP_PENDING until all work before the record has finished. */
+    ddp_status (*event_query)(struct ddp_device *device, struct ddp_device_event *event);
+    /* Later work on stream starts only after the event. Never blocks the host. */
+    ddp_status (*stream_wait_event)(struct ddp_device *device, struct ddp_stream *stream,
+                                    struct ddp_device_event *event);
+    void (*destroy)(struct ddp_device *device);
+};
+
+struct ddp_math_ops;
+
+/* Base of every device; implementations put their own state behind it. */
+struct ddp_device {
+    const struct ddp_device_ops *ops;
+    const struct ddp_math_ops *math; /* kernels of models and optimizers; see math.h */
+    struct ddp_mem *mem;             /* for host-side bookkeeping */
+};
+
+/* The CPU device. GEMM comes from the BLAS opened by ddp_blas_open. */
+DDP_MUST_USE ddp_status ddp_device_cpu_create(struct ddp_mem *mem, struct ddp_device **out);
+
+/* Open OpenBLAS once per process, before any rank or thread starts: prefers the serial build, pins
+ * one thread and the core type (NULL: chosen for this CPU; AVX-512 -> SkylakeX, AVX2 -> Haswell,
+ * because OpenBLAS may not know a newer CPU) so that bits repeat. Idempotent.
+ * Errors: E_NOT_FOUND with the library names tried. */
+DDP_MUST_USE ddp_status ddp_blas_open(const char *core_type, struct ddp_err *err);
+/* "OpenBLAS 0.3.21 ... SkylakeX, 1 thread", or "none". For the run's capsule. Static storage. */
+const char *ddp_blas_describe(void);
+/* The core type in force ("SkylakeX"), or "". */
+const char *ddp_blas_core_type(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

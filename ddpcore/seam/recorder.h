@@ -1,0 +1,169 @@
+/* The recorder: what a rank shows to the outside.
+ *
+ * A rank owns one page (its present state) and one ring (its history), both in memory that outlives
+ * it: a shared mapping in real processes, plain memory in the simulator. One writer, any number of
+ * readers; readers write nothing. The page's change counter is odd while the page is being written,
+ * so a reader that sees the same even counter before and after has a consistent copy. A ring entry
+ * writes its index last; an entry whose index does not match its slot is torn: lost evidence.
+ *
+ * All shared fields are plain integers accessed with __atomic builtins in recorder.c, so that this
+ * header stays valid C++. */
+#ifndef DDPCORE_SEAM_RECORDER_H
+#define DDPCORE_SEAM_RECORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/base/clock.h"
+#include "ddpcore/base/dtype.h"
+#include "ddpcore/base/status.h"
+#include "ddpcore/seam/phase.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DDP_PAGE_MAGIC UINT64_C(0x3130456741507044) /* "DpPAgE01" */
+
+enum ddp_event {
+#define X(id, name, a0, a1, a2, a3, a4) DDP_EVENT_##id,
+#include "ddpcore/seam/event.def"
+#undef X
+    DDP_EVENT_COUNT
+};
+
+/* What a collective is, packed into one event argument. */
+enum ddp_coll_kind {
+    DDP_COLL_ALL_REDUCE,
+    DDP_COLL_BROADCAST,
+    DDP_COLL_ALL_GATHER,
+    DDP_COLL_BARRIER,
+    DDP_COLL_KIND_COUNT
+};
+/* What the DDP core uses a collective for. X(identifier, name) */
+#define DDP_ROLE_TABLE(X)                                                                         \
+    X(DDP_ROLE_USER, "user")                                                                      \
+    X(DDP_ROLE_VERIFY, "verify")                                                                  \
+    X(DDP_ROLE_PARAM_SYNC, "param_sync")                                                          \
+    X(DDP_ROLE_BUFFER_SYNC, "buffer_sync")                                                        \
+    X(DDP_ROLE_BUCKET, "bucket")                                                                  \
+    X(DDP_ROLE_USED_MAP, "used_map")                                                              \
+    X(DDP_ROLE_JOIN_PRESENT, "join_present")                                                      \
+    X(DDP_ROLE_JOIN_SYNC_FLAG, "join_sync_flag")                                                  \
+    X(DDP_ROLE_JOIN_LAST, "join_last")                                                            \
+    X(DDP_ROLE_BARRIER, "barrier")                                                                \
+    X(DDP_ROLE_PROBE, "probe")
+enum ddp_coll_role {
+#define X(id, name) id,
+    DDP_ROLE_TABLE(X)
+#undef X
+        DDP_ROLE_COUNT
+};
+const char *ddp_coll_kind_name(enum ddp_coll_kind kind);
+DDP_MUST_USE ddp_status ddp_coll_kind_parse(const char *name, enum ddp_coll_kind *out);
+const char *ddp_coll_role_name(enum ddp_coll_role role);
+DDP_MUST_USE ddp_status ddp_coll_role_parse(const char *name, enum ddp_coll_role *out);
+
+struct ddp_event_op {
+    enum ddp_coll_kind kind;
+    enum ddp_redop redop;
+    enum ddp_dtype dtype;
+    enum ddp_coll_role role;
+    uint32_t index; /* bucket for DDP_ROLE_BUCKET, chunk for syncs, else 0; < 2^24 */
+    uint32_t root;  /* < 256... larger roots are recorded modulo 256 */
+};
+uint64_t ddp_event_op_pack(const struct ddp_event_op *op);
+struct ddp_event_op ddp_event_op_unpack(uint64_t packed);
+
+struct ddp_event_entry {
+    uint64_t index; /* position in the history, from 1; written last */
+    uint64_t time_ns;
+    uint32_t step;
+    uint16_t micro;
+    uint8_t phase; /* enum ddp_phase */
+    uint8_t event; /* enum ddp_event */
+    uint64_t arg[5];
+};
+
+/* Why a rank waits. */
+enum ddp_wait_kind { DDP_WAIT_NONE, DDP_WAIT_COLLECTIVE, DDP_WAIT_STORE };
+
+/* The page. 64-bit fields only; see recorder.c for who writes which. */
+struct ddp_page {
+    uint64_t magic;
+    uint64_t change; /* odd while being written */
+    uint64_t pid;
+    uint64_t rank;
+    uint64_t world_size;
+    uint64_t phase;
+    uint64_t phase_enter_ns;
+    uint64_t step;
+    uint64_t micro;
+    uint64_t heartbeat_ns;    /* last time the rank reported anything */
+    uint64_t comm;            /* group of the collective fields below */
+    uint64_t seq_posted;      /* last collective posted; 0 = none */
+    uint64_t seq_done;        /* last collective completed */
+    uint64_t posted_op;       /* ddp_event_op_pack of seq_posted */
+    uint64_t posted_count;    /* its element count */
+    uint64_t wait_kind;       /* enum ddp_wait_kind */
+    uint64_t wait_seq;        /* the collective waited for */
+    uint64_t wait_peer;       /* rank whose message is missing, + 1; 0 = unknown */
+    uint64_t wait_enter_ns;
+    uint64_t message_count;   /* messages sent, received or acknowledged: progress inside a wait */
+    uint64_t end_status;      /* 0 while running; 1 + (uint32_t)status once rank.end was recorded */
+    uint64_t last_point;      /* last fault point passed while armed, + 1 */
+    uint64_t last_param;      /* last parameter whose gradient became ready, + 1 */
+    uint64_t revoke_rank;     /* rank that this rank saw revoke the group, + 1; 0 = none */
+    uint64_t revoke_status;   /* (uint32_t)status of that revocation */
+    uint64_t event_count;     /* entries written so far */
+};
+
+/* Memory for one rank: page, then ring. */
+size_t ddp_recorder_size_bytes(uint64_t ring_entry_count);
+
+struct ddp_recorder {
+    struct ddp_page *page;
+    struct ddp_event_entry *ring;
+    uint64_t ring_entry_count;
+    struct ddp_clock *clock;
+    uint32_t step;
+    uint16_t micro;
+    uint8_t phase;
+};
+
+/* storage: ddp_recorder_size_bytes(ring_entry_count) bytes, page-aligned, zeroed, borrowed until
+ * the reader is finished with it. */
+void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ring_entry_count,
+                       struct ddp_clock *clock, uint32_t rank, uint32_t world_size, uint64_t pid);
+
+/* Every function below accepts recorder == NULL and then does nothing. */
+void ddp_recorder_event(struct ddp_recorder *recorder, enum ddp_event event, uint64_t a0,
+                        uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4);
+void ddp_recorder_phase(struct ddp_recorder *recorder, enum ddp_phase phase);
+void ddp_recorder_step(struct ddp_recorder *recorder, uint32_t step, uint32_t micro);
+void ddp_recorder_collective_posted(struct ddp_recorder *recorder, uint64_t comm, uint64_t seq,
+                                    uint64_t packed_op, uint64_t elem_count);
+void ddp_recorder_collective_done(struct ddp_recorder *recorder, uint64_t seq);
+void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind kind, uint64_t seq);
+/* peer: rank whose message is missing, or -1. Cheap when unchanged. */
+void ddp_recorder_wait_peer(struct ddp_recorder *recorder, int32_t peer);
+void ddp_recorder_wait_end(struct ddp_recorder *recorder);
+void ddp_recorder_message(struct ddp_recorder *recorder);
+void ddp_recorder_revoked(struct ddp_recorder *recorder, uint32_t rank, ddp_status status);
+/* Record rank.end and set end_status. */
+void ddp_recorder_end(struct ddp_recorder *recorder, ddp_status status, uint64_t steps_done);
+
+/* Reader's side. */
+/* Consistent copy of a page; false if it changed during 64 attempts or was never initialised. */
+DDP_MUST_USE bool ddp_page_read(const struct ddp_page *page, struct ddp_page *out);
+/* Entry number index (from 1). E_NOT_FOUND: not written yet. E_CORRUPT: torn or overwritten. */
+DDP_MUST_USE ddp_status ddp_ring_read(const struct ddp_event_entry *ring,
+                                      uint64_t ring_entry_count, uint64_t index,
+                                      struct ddp_event_entry *out);
+const char *ddp_event_name(enum ddp_event event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

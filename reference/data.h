@@ -1,0 +1,78 @@
+/* Datasets, and which samples each rank trains on.
+ *
+ * "digits": 1,797 handwritten 8x8 digits (UCI Optical Recognition of Handwritten Digits), features
+ * scaled to 0..1 by 1/16: exact in float. "dyadic": small dyadic rationals for exact_linear.
+ * "synthetic": class blobs of any width, for timing models wider than 64 inputs. */
+#ifndef REFERENCE_DATA_H
+#define REFERENCE_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/base/mem.h"
+#include "ddpcore/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ref_data {
+    const char *name;
+    size_t sample_count, feature_count, class_count, target_count;
+    float *features; /* float[sample_count][feature_count], host memory */
+    int32_t *labels; /* int32[sample_count]; NULL for regression */
+    float *targets;  /* float[sample_count][target_count]; NULL for classification */
+    struct ddp_mem *mem;
+};
+struct ref_data_config {
+    const char *name;
+    size_t sample_count;  /* 0 = all (digits), else the first so many */
+    size_t feature_count; /* synthetic only */
+    uint64_t seed;        /* synthetic, dyadic */
+};
+const char *const *ref_data_names(void);
+DDP_MUST_USE ddp_status ref_data_open(struct ddp_mem *mem, const struct ref_data_config *config,
+                                      struct ref_data *out, struct ddp_err *err);
+void ref_data_close(struct ref_data *data);
+
+/* One batch. Pointers are into the caller's storage, host memory. */
+struct ref_batch {
+    uint32_t rank, step, micro;
+    size_t rows;
+    const uint32_t *samples; /* uint32[rows], indices into the dataset */
+    const float *features;   /* float[rows][feature_count] */
+    const int32_t *labels;   /* int32[rows] or NULL */
+    const float *targets;    /* float[rows][target_count] or NULL */
+};
+
+/* Who trains on what. Without shard sizes: the rules of torch.utils.data.DistributedSampler
+ * (drop_last false: padded from the head). With shard sizes: rank r owns the next shard_size[r]
+ * entries of the epoch's list. The list of an epoch is the permutation drawn from
+ * ddp_prng_make(seed + epoch, "sampler"), or 0..N-1 if not shuffled. A rank's micro-batch number k
+ * (counted over the whole run) takes the next batch_rows[rank] entries; an epoch's last batch may
+ * be smaller; a new epoch starts when the rank's list is used up, unless is_one_epoch. */
+struct ref_shard_config {
+    size_t sample_count;
+    uint32_t world_size;
+    bool is_shuffled, is_one_epoch;
+    uint64_t seed;
+    const size_t *batch_rows; /* size_t[world_size] */
+    const size_t *shard_size; /* size_t[world_size] or NULL */
+};
+/* Samples of micro-batch number `index` (from 0) of a rank: uint32[batch_rows[rank]] at most.
+ * *out_rows = 0 once the data has ended (is_one_epoch). */
+DDP_MUST_USE ddp_status ref_shard_batch(const struct ref_shard_config *config, struct ddp_mem *mem,
+                                        uint32_t rank, uint64_t index, uint32_t *out_samples,
+                                        size_t *out_rows);
+/* Micro-batches a rank has in total (is_one_epoch), or SIZE_MAX. */
+size_t ref_shard_batch_count(const struct ref_shard_config *config, uint32_t rank);
+
+/* Copy a batch's rows out of the dataset. features/labels/targets: caller's arrays for rows rows. */
+void ref_data_gather(const struct ref_data *data, const uint32_t *samples, size_t rows,
+                     float *features, int32_t *labels, float *targets);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

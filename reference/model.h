@@ -1,0 +1,98 @@
+/* Models: small networks with a tape. The reference trainer owns them; harness/rank trains the very
+ * same models under DDP, so a local gradient must come out bit for bit.
+ *
+ * Models: "mlp" (fully connected, ReLU between layers, cross-entropy; parameters fc0.weight,
+ * fc0.bias, fc1.weight, ...: weight is [out][in], y = x W^T + b), "branchy" (a trunk, two branches
+ * of which a rule picks one or both, a head; `trunk.scale` is a shared parameter that both branches
+ * use), "exact_linear" (linear, squared error, dyadic data: every sum is exact in any order),
+ * "module_child" (an mlp inside a child really named `module`, so its keys are module.fc0.weight).
+ * To add one: a file model_<name>.c with its builder and a row in model.c. */
+#ifndef REFERENCE_MODEL_H
+#define REFERENCE_MODEL_H
+
+#include "ddpcore/base/param.h"
+#include "ddpcore/device/device.h"
+#include "ddpcore/device/math.h"
+#include "reference/data.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which branches of "branchy" a forward pass takes. X(identifier, name, meaning) */
+#define REF_BRANCH_TABLE(X)                                                                       \
+    X(REF_BRANCH_BOTH, "both", "every parameter is used everywhere")                              \
+    X(REF_BRANCH_ONLY_A, "only_a", "branch b is unused on every rank")                            \
+    X(REF_BRANCH_RANK_SKIPS, "rank_skips", "branch b is unused on rank skip_rank only")           \
+    X(REF_BRANCH_BY_RANK, "by_rank", "even ranks use a, odd ranks use b")                         \
+    X(REF_BRANCH_BY_STEP, "by_step", "even steps use a, odd steps use b")                         \
+    X(REF_BRANCH_BY_DATA, "by_data", "a if the batch's first label is even, else b")
+enum ref_branch_rule {
+#define X(id, name, meaning) id,
+    REF_BRANCH_TABLE(X)
+#undef X
+        REF_BRANCH_RULE_COUNT
+};
+
+#define REF_LAYERS_MAX 16
+
+struct ref_model_config {
+    const char *name;
+    /* mlp, module_child: widths from input to output, width_count - 1 layers. Others ignore it. */
+    size_t width[REF_LAYERS_MAX + 1];
+    size_t width_count;
+    enum ref_branch_rule branch;
+    uint32_t skip_rank;
+    uint64_t seed; /* of the initial parameters (torch.nn.Linear's uniform range) */
+};
+
+struct ref_model;
+
+/* Known model names, NULL-terminated. Static storage. */
+const char *const *ref_model_names(void);
+/* Fill width/width_count with the model's defaults for a dataset of these sizes if not given. */
+void ref_model_defaults(struct ref_model_config *config, size_t feature_count,
+                        size_t class_count);
+/* Names and shapes without data, for planning: the same table as ref_model_params, data NULL.
+ * *out is one block of mem. Errors: E_NOT_FOUND. */
+DDP_MUST_USE ddp_status ref_model_describe(struct ddp_mem *mem,
+                                           const struct ref_model_config *config,
+                                           struct ddp_param **out, size_t *out_count,
+                                           struct ddp_err *err);
+DDP_MUST_USE ddp_status ref_model_create(struct ddp_device *device,
+                                         const struct ref_model_config *config,
+                                         size_t batch_rows_max, struct ref_model **out,
+                                         struct ddp_err *err);
+void ref_model_destroy(struct ref_model *model);
+/* All parameters in registration order; one data block, one gradient block. */
+struct ddp_param *ref_model_params(struct ref_model *model, size_t *out_count);
+struct ddp_buffer *ref_model_buffers(struct ref_model *model, size_t *out_count);
+
+/* Told as the passes go; any of them may be NULL. A status other than OK stops the pass. */
+struct ref_model_observer {
+    void *context;
+    /* Before the forward computation of a layer. */
+    ddp_status (*layer)(void *context, uint32_t layer);
+    /* params[index].grad received its last contribution of this backward pass. */
+    ddp_status (*grad_ready)(void *context, size_t param_index);
+};
+/* Forward on a batch. *out_loss = mean loss over its rows. Remembers the tape. */
+DDP_MUST_USE ddp_status ref_model_forward(struct ref_model *model, const struct ref_batch *batch,
+                                          const struct ref_model_observer *observer,
+                                          float *out_loss);
+/* is_used: bool[param count], which parameters the present tape reaches (a walk over the tape). */
+void ref_model_used(const struct ref_model *model, bool *is_used);
+/* Backward of loss * loss_scale over the present tape. A gradient that is not yet defined is
+ * overwritten, a defined one accumulated into. */
+DDP_MUST_USE ddp_status ref_model_backward(struct ref_model *model, float loss_scale,
+                                           const struct ref_model_observer *observer);
+/* Set every gradient to undefined (set_to_none). */
+void ref_model_zero_grad(struct ref_model *model);
+
+const char *ref_branch_rule_name(enum ref_branch_rule rule);
+DDP_MUST_USE ddp_status ref_branch_rule_parse(const char *name, enum ref_branch_rule *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

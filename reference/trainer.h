@@ -1,0 +1,53 @@
+/* The single-device reference trainers. One trains on the global batch; one plays the ranks of a
+ * data-parallel job in turn on one device ("virtual ranks"), and leaves to its caller how the
+ * ranks' gradients become one, so that the oracle can use its own arithmetic there. */
+#ifndef REFERENCE_TRAINER_H
+#define REFERENCE_TRAINER_H
+
+#include "reference/data.h"
+#include "reference/model.h"
+#include "reference/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ref_job {
+    struct ref_model_config model;
+    struct ref_data_config data;
+    struct ref_optimizer_config optimizer;
+    struct ref_shard_config shard; /* world_size, batch_rows, shard_size, ... */
+    uint32_t micro_batches;        /* backward passes per step, >= 1 */
+    uint32_t steps;
+};
+
+/* One model, one dataset, one optimizer on a device. */
+struct ref_trainer;
+DDP_MUST_USE ddp_status ref_trainer_create(struct ddp_device *device, const struct ref_job *job,
+                                           struct ref_trainer **out, struct ddp_err *err);
+void ref_trainer_destroy(struct ref_trainer *trainer);
+struct ref_model *ref_trainer_model(struct ref_trainer *trainer);
+struct ref_optimizer *ref_trainer_optimizer(struct ref_trainer *trainer);
+const struct ref_data *ref_trainer_data(const struct ref_trainer *trainer);
+
+/* Fetch micro-batch (step, micro) of a rank: the batch's arrays belong to the trainer until the
+ * next call. rows 0: the rank's data has ended. */
+DDP_MUST_USE ddp_status ref_trainer_batch(struct ref_trainer *trainer, uint32_t rank,
+                                          uint32_t step, uint32_t micro, struct ref_batch *out);
+
+/* Local gradient of one rank in one step, over all its micro-batches (loss scaled by
+ * 1/micro_batches), left in the model's params. *out_loss: mean over micro-batches. *out_rows:
+ * rows seen; 0 = no data left, gradients undefined. micro_done (optional) is told after each
+ * backward pass. */
+DDP_MUST_USE ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank,
+                                                   uint32_t step, float *out_loss,
+                                                   size_t *out_rows);
+/* One step on the global batch: the rows of all ranks' micro-batches as one mean (weighted by
+ * rows), accumulated rank by rank in fp32, then one optimizer step. */
+DDP_MUST_USE ddp_status ref_trainer_global_step(struct ref_trainer *trainer, uint32_t step,
+                                                float *out_loss);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
