@@ -10,8 +10,8 @@
 const char *ddp_status_name(ddp_status status)
 {
     switch (status) {
-#define X(id, value, name, meaning)                                                                \
-    case id:                                                                                       \
+#define X(id, value, name, meaning) \
+    case id:                        \
         return name;
         DDP_STATUS_TABLE(X)
 #undef X
@@ -22,8 +22,8 @@ const char *ddp_status_name(ddp_status status)
 const char *ddp_status_text(ddp_status status)
 {
     switch (status) {
-#define X(id, value, name, meaning)                                                                \
-    case id:                                                                                       \
+#define X(id, value, name, meaning) \
+    case id:                        \
         return meaning;
         DDP_STATUS_TABLE(X)
 #undef X

@@ -1,0 +1,66 @@
+# Options, build types and the flags that every target gets (interface target ddp_flags).
+
+option(DDPROVE_WERROR "Treat compiler warnings as errors" ON)
+option(DDPROVE_BUILD_TESTS "Build the tests (needs GoogleTest and a C++ compiler)" ON)
+option(DDPROVE_COVERAGE "Instrument for gcov" OFF)
+set(DDPROVE_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined or thread")
+foreach(dep IN ITEMS CUDA NCCL MPI)
+    set(DDPROVE_WITH_${dep} AUTO CACHE STRING "Use ${dep}: AUTO, ON or OFF")
+    set_property(CACHE DDPROVE_WITH_${dep} PROPERTY STRINGS AUTO ON OFF)
+    if(NOT DDPROVE_WITH_${dep} MATCHES "^(AUTO|ON|OFF)$")
+        message(FATAL_ERROR "DDPROVE_WITH_${dep} is AUTO, ON or OFF, not ${DDPROVE_WITH_${dep}}")
+    endif()
+endforeach()
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+# DDP_ASSERT stays on in every build, so NDEBUG is never defined.
+foreach(lang IN ITEMS C CXX)
+    set(CMAKE_${lang}_FLAGS_RELEASE "-O3 -g")
+    set(CMAKE_${lang}_FLAGS_RELWITHDEBINFO "-O2 -g")
+    set(CMAKE_${lang}_FLAGS_DEBUG "-O0 -g3")
+endforeach()
+
+add_library(ddp_flags INTERFACE)
+target_include_directories(ddp_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_definitions(ddp_flags INTERFACE _GNU_SOURCE)
+
+set(ddp_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
+    -Wdouble-promotion -Wcast-qual -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wnull-dereference)
+set(ddp_warnings_c ${ddp_warnings} -Wstrict-prototypes -Wmissing-prototypes)
+if(DDPROVE_WERROR)
+    list(APPEND ddp_warnings_c -Werror)
+    list(APPEND ddp_warnings -Werror)
+endif()
+# -ffp-contract=off: a fused multiply-add rounds once where the reference rounds twice.
+target_compile_options(ddp_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:C>:${ddp_warnings_c};-ffp-contract=off>"
+    "$<$<COMPILE_LANGUAGE:CXX>:${ddp_warnings};-ffp-contract=off>")
+
+if(DDPROVE_SANITIZE)
+    string(REPLACE ";" "," sanitizers "${DDPROVE_SANITIZE}")
+    set(ddp_sanitize_flags -fsanitize=${sanitizers} -fno-omit-frame-pointer)
+    if(DDPROVE_SANITIZE MATCHES "undefined")
+        list(APPEND ddp_sanitize_flags -fno-sanitize-recover=undefined)
+    endif()
+    # -Wnull-dereference misfires on instrumented code.
+    target_compile_options(ddp_flags INTERFACE
+        "$<$<COMPILE_LANGUAGE:C,CXX>:${ddp_sanitize_flags};-Wno-null-dereference>")
+    target_link_options(ddp_flags INTERFACE ${ddp_sanitize_flags})
+endif()
+
+if(DDPROVE_COVERAGE)
+    target_compile_options(ddp_flags INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:--coverage>")
+    target_link_options(ddp_flags INTERFACE --coverage)
+endif()
