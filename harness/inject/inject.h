@@ -1,0 +1,50 @@
+/* Injection: the plan's faults, armed in one rank.
+ *
+ * The hook counts matches of each fault's trigger, asks libfiu (a registered external callback, on
+ * the point's concrete name) and takes the action after fiu_fail has returned. What an action does
+ * to the process is the driver's: a real signal in proc, the end of a fiber in sim. */
+#ifndef HARNESS_INJECT_INJECT_H
+#define HARNESS_INJECT_INJECT_H
+
+#include "ddpcore/seam/env.h"
+#include "harness/plan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What only a driver can do to the calling rank. */
+struct harness_victim {
+    void *context;
+    /* End the rank by a signal. Does not return. */
+    void (*kill)(void *context, int signal);
+    /* End the rank with _exit(code). Does not return. */
+    void (*exit)(void *context, int code);
+    /* Stop the process; returns once continued, after `ms` (0: never). */
+    void (*stop)(void *context, uint64_t ms);
+    /* Spend ms in host code (UINT64_MAX: for ever). */
+    void (*delay)(void *context, uint64_t ms);
+};
+
+struct harness_injector;
+/* env: borrowed; its faults and recorder are used. Arms only this rank's faults. */
+DDP_MUST_USE ddp_status harness_injector_create(struct ddp_env *env,
+                                                const struct harness_plan *plan,
+                                                const struct harness_victim *victim,
+                                                struct harness_injector **out,
+                                                struct ddp_err *err);
+void harness_injector_destroy(struct harness_injector *injector);
+struct ddp_fault_hook *harness_injector_hook(struct harness_injector *injector);
+
+/* Victim of a real process: kill(getpid()), _exit, raise(SIGSTOP), clock_nanosleep. A stopped
+ * process is continued by its launcher: see harness_launch. Static storage. */
+const struct harness_victim *harness_victim_process(void);
+
+/* Register every point of the plan with libfiu. Once per process, before the first rank. */
+DDP_MUST_USE ddp_status harness_inject_open(const struct harness_plan *plan, struct ddp_err *err);
+void harness_inject_close(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,54 @@
+/* The detector: from what ranks show (pages), what the operating system says of their processes,
+ * and the program, to who is to blame. `harness_monitor_analyse` is a pure function of one stable
+ * cut: a process calls it in proc, an actor in virtual time in sim. It only watches. */
+#ifndef HARNESS_MONITOR_MONITOR_H
+#define HARNESS_MONITOR_MONITOR_H
+
+#include "ddpcore/seam/recorder.h"
+#include "harness/plan/program.h"
+#include "harness/verdict/verdict.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum harness_process_state {
+    HARNESS_PROCESS_UNBORN, /* not started (yet) */
+    HARNESS_PROCESS_RUNNING,
+    HARNESS_PROCESS_STOPPED, /* SIGSTOP */
+    HARNESS_PROCESS_EXITED,  /* code */
+    HARNESS_PROCESS_SIGNALED /* code = signal */
+};
+struct harness_process {
+    enum harness_process_state state;
+    int code;
+    uint64_t since_ns; /* when the state was first seen */
+};
+
+/* One moment of the whole job. */
+struct harness_cut {
+    uint32_t world_size;
+    uint64_t now_ns;
+    const struct ddp_page *pages;            /* [world_size], consistent copies */
+    const struct harness_process *processes; /* [world_size] */
+    const bool *is_page_valid;               /* [world_size], false: never initialised */
+    bool is_stable; /* no page changed between two readings around this cut */
+};
+
+/* Everything that can be said of a cut. Findings are added in order of certainty, provable ones
+ * first; none are added for a healthy cut. The same cut always gives the same findings.
+ * Provable: a posted operation that differs from the program; a rank that ended while its work was
+ * not done; a stopped process that others wait for; in a stable cut, waits that only their own
+ * members could end. By budget: a rank silent in host code longer than its phase's budget. */
+void harness_monitor_analyse(const struct harness_plan *plan,
+                             const struct harness_program *program, const struct harness_cut *cut,
+                             struct harness_findings *out);
+/* The wait-for graph of a cut as text, one line an edge: "r0 waits for r1: all_reduce seq 7 ...". */
+void harness_monitor_explain(const struct harness_plan *plan,
+                             const struct harness_program *program, const struct harness_cut *cut,
+                             struct ddp_text *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

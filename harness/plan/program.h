@@ -1,0 +1,69 @@
+/* The program: the collectives that a job must post, in order, worked out from the plan alone, with
+ * this layer's own bucket assigner. The monitor and the judge compare what ranks really posted with
+ * it. All ranks of a right run post the same sequence (a joined rank mirrors the others'). */
+#ifndef HARNESS_PLAN_PROGRAM_H
+#define HARNESS_PLAN_PROGRAM_H
+
+#include "ddpcore/base/param.h"
+#include "harness/plan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct harness_op {
+    uint64_t seq;   /* from 1 */
+    int32_t step;   /* -1: before the first step; steps: after the last */
+    enum ddp_phase phase;
+    enum ddp_coll_kind kind;
+    enum ddp_coll_role role;
+    uint32_t index; /* bucket or chunk */
+    enum ddp_dtype dtype;
+    enum ddp_redop redop;
+    uint32_t root;
+    bool is_root_known;  /* the last rank to join is known only at the end */
+    uint64_t elem_count;
+    bool is_count_known; /* verification records are the core's own business */
+};
+
+struct harness_bucket {
+    size_t elem_count;
+    uint32_t *params; /* in order of their offsets */
+    size_t *offsets;  /* elements */
+    uint32_t param_count;
+};
+
+struct harness_program {
+    struct ddp_mem *mem;
+    struct harness_op *ops;
+    size_t op_count, op_capacity;
+    struct harness_bucket *buckets;
+    size_t bucket_count;
+    const struct ddp_param *params; /* borrowed: names and shapes */
+    size_t param_count;
+    uint64_t hash;
+};
+
+/* params: the model's table (ref_model_describe), borrowed while the program is used.
+ * buffer_elem_count: elements of all buffers together. batch_count: uint64[ranks], micro-batches
+ * each rank has if the job joins; NULL otherwise. */
+DDP_MUST_USE ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
+                                              const struct ddp_param *params, size_t param_count,
+                                              size_t buffer_elem_count,
+                                              const uint64_t *batch_count,
+                                              struct harness_program *out);
+void harness_program_fini(struct harness_program *program);
+/* The planned operation of a sequence number; NULL past the end. */
+const struct harness_op *harness_program_at(const struct harness_program *program, uint64_t seq);
+/* What a posted operation differs in: HARNESS_VERDICT_NONE, or MISMATCH.{OP, COUNT, DTYPE,
+ * REDUCTION, ROOT, ORDER, BUCKET}; MISSING and EXTRA when the posted operation is the planned one
+ * of a later, or the previous, sequence number. seq past the end is EXTRA. */
+enum harness_verdict harness_program_compare(const struct harness_program *program, uint64_t seq,
+                                             const struct ddp_event_op *op, uint64_t elem_count);
+/* program.txt: one line an operation, after the bucket table. */
+void harness_program_print(const struct harness_program *program, struct ddp_text *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

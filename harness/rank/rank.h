@@ -1,0 +1,54 @@
+/* A rank's program: the reference model trained under DDP, straight-line code that runs as a real
+ * process or as a fiber of the simulator. Everything it needs comes in through harness_rank_wiring;
+ * everything it did is in its recorder. */
+#ifndef HARNESS_RANK_RANK_H
+#define HARNESS_RANK_RANK_H
+
+#include "ddpcore/collective/collective.h"
+#include "ddpcore/seam/env.h"
+#include "ddpcore/transport/store.h"
+#include "ddpcore/transport/transport.h"
+#include "harness/plan/plan.h"
+#include "reference/trainer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Payload capture: on a second run, bucket inputs and outputs of one step are kept as files
+ * "<run_dir>/payload/r<rank>.step<step>.bucket<b>.{in,out}.f32". */
+struct harness_rank_options {
+    bool is_hashing;        /* record hashes of gradients, buckets, parameters (judged runs) */
+    int64_t payload_step;   /* -1 = none */
+    bool is_restoring;      /* start from the checkpoint in checkpoint_path */
+    const char *run_dir;    /* for schedules/ and payload/ */
+    const char *checkpoint_path;
+};
+
+/* How a rank reaches the others; supplied by the driver. */
+struct harness_rank_wiring {
+    void *context;
+    /* Store of the job; called once. */
+    ddp_status (*store)(void *context, struct ddp_env *env, uint64_t deadline_ns,
+                        struct ddp_store **out, struct ddp_err *err);
+    /* Transport endpoint of the whole world; called once, after the store. */
+    ddp_status (*transport)(void *context, struct ddp_env *env, struct ddp_store *store,
+                            uint64_t deadline_ns, struct ddp_transport **out,
+                            struct ddp_err *err);
+};
+
+/* Run to the end. Records rank.end itself. Returns the status that ended the job on this rank; err
+ * says why for people. */
+ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan,
+                            const struct harness_rank_options *options,
+                            const struct harness_rank_wiring *wiring, struct ddp_err *err);
+
+/* The plan's job in the reference's terms; arrays are borrowed from the plan.
+ * Errors: E_NOT_FOUND with the known names. */
+DDP_MUST_USE ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out,
+                                         struct ddp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,85 @@
+/* The trace: everything that happened in a run, merged, in one text file that a person can read and
+ * a judge can judge again. Pure data.
+ *
+ * Text form: `#` lines are volatile facts (comparisons skip them), then one line an event:
+ *   <time_ns> r<rank> <step>.<micro> <phase> <event> <name>=<value> ...
+ * and the harness's own observations:
+ *   <time_ns> h end rank=1 how=signaled code=9
+ *   <time_ns> h diagnosis verdict=CRASH.SIGNALED culprit=1 ... text="..."
+ *   <time_ns> h leak kind=process text="..."
+ * sorted by time, then rank, then the rank's own order. */
+#ifndef HARNESS_TRACE_TRACE_H
+#define HARNESS_TRACE_TRACE_H
+
+#include "ddpcore/base/text.h"
+#include "ddpcore/seam/recorder.h"
+#include "harness/verdict/verdict.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct harness_trace_event {
+    uint32_t rank;
+    struct ddp_event_entry entry;
+};
+
+enum harness_end_how {
+    HARNESS_END_NONE,     /* never started */
+    HARNESS_END_EXITED,   /* code = exit status */
+    HARNESS_END_SIGNALED, /* code = signal number */
+    HARNESS_END_REAPED    /* still running when the harness had its verdict, and ended by it */
+};
+struct harness_rank_end {
+    enum harness_end_how how;
+    int code;
+    uint64_t time_ns;
+    bool is_stopped; /* it was stopped (SIGSTOP) when the harness ended it */
+};
+
+struct harness_trace {
+    struct ddp_mem *mem;
+    uint32_t world_size;
+    const char *driver; /* static: "sim", "proc" */
+    struct harness_trace_event *events;
+    size_t event_count, event_capacity;
+    struct harness_rank_end *ends; /* [world_size] */
+    /* The monitor's conclusions, in the order in which it came to them. */
+    struct harness_findings diagnoses;
+    uint64_t *diagnosis_time_ns; /* [diagnoses.count] */
+    char leak_text[512];         /* "" = nothing was left behind */
+    bool leak_process, leak_shm, leak_fd;
+    uint64_t lost_count;         /* entries torn or overwritten: evidence lost */
+    uint64_t start_ns, end_ns;
+};
+
+void harness_trace_init(struct harness_trace *trace, struct ddp_mem *mem, uint32_t world_size,
+                        const char *driver);
+void harness_trace_fini(struct harness_trace *trace);
+/* Read a rank's whole ring into the trace; counts lost entries. */
+DDP_MUST_USE ddp_status harness_trace_add_ring(struct harness_trace *trace, uint32_t rank,
+                                               const struct ddp_event_entry *ring,
+                                               uint64_t ring_entry_count, uint64_t event_count);
+DDP_MUST_USE ddp_status harness_trace_add_diagnosis(struct harness_trace *trace, uint64_t time_ns,
+                                                    const struct harness_finding *finding);
+/* Sort by time, rank, index: the merge. Call once after all rings were added. */
+void harness_trace_merge(struct harness_trace *trace);
+void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out);
+void harness_trace_print_rank(const struct harness_trace *trace, uint32_t rank,
+                              struct ddp_text *out);
+/* Strict reader of the text form (header facts included). Errors: E_PARSE with line and column. */
+DDP_MUST_USE ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text,
+                                            struct harness_trace *out, struct ddp_err *err);
+
+/* Next event of a kind at or after *cursor (0 to begin), any rank if rank < 0; NULL at the end. */
+const struct harness_trace_event *harness_trace_next(const struct harness_trace *trace,
+                                                     size_t *cursor, int64_t rank,
+                                                     enum ddp_event event);
+/* Time of the n-th firing of fault number `fault`, or 0. Number of firings in *out_count. */
+uint64_t harness_trace_fired_ns(const struct harness_trace *trace, uint32_t fault,
+                                uint32_t *out_count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
