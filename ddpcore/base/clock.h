@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-#define DDP_NS_PER_US UINT64_C(1000)
-#define DDP_NS_PER_MS UINT64_C(1000000)
-#define DDP_NS_PER_S UINT64_C(1000000000)
+#define DDP_NS_PER_US      UINT64_C(1000)
+#define DDP_NS_PER_MS      UINT64_C(1000000)
+#define DDP_NS_PER_S       UINT64_C(1000000000)
 #define DDP_DEADLINE_NEVER UINT64_MAX
 
 struct ddp_clock {

@@ -12,13 +12,13 @@ extern "C" {
 #endif
 
 /* X(identifier, name, safetensors name, size in bytes) */
-#define DDP_DTYPE_TABLE(X)                                                                        \
-    X(DDP_DTYPE_F32, "f32", "F32", 4)                                                             \
-    X(DDP_DTYPE_F16, "f16", "F16", 2)                                                             \
-    X(DDP_DTYPE_BF16, "bf16", "BF16", 2)                                                          \
-    X(DDP_DTYPE_F64, "f64", "F64", 8)                                                             \
-    X(DDP_DTYPE_I32, "i32", "I32", 4)                                                             \
-    X(DDP_DTYPE_I64, "i64", "I64", 8)                                                             \
+#define DDP_DTYPE_TABLE(X)               \
+    X(DDP_DTYPE_F32, "f32", "F32", 4)    \
+    X(DDP_DTYPE_F16, "f16", "F16", 2)    \
+    X(DDP_DTYPE_BF16, "bf16", "BF16", 2) \
+    X(DDP_DTYPE_F64, "f64", "F64", 8)    \
+    X(DDP_DTYPE_I32, "i32", "I32", 4)    \
+    X(DDP_DTYPE_I64, "i64", "I64", 8)    \
     X(DDP_DTYPE_U8, "u8", "U8", 1)
 
 enum ddp_dtype {
@@ -29,10 +29,10 @@ enum ddp_dtype {
 };
 
 /* X(identifier, name) */
-#define DDP_REDOP_TABLE(X)                                                                        \
-    X(DDP_REDOP_SUM, "sum")                                                                       \
-    X(DDP_REDOP_MAX, "max")                                                                       \
-    X(DDP_REDOP_MIN, "min")                                                                       \
+#define DDP_REDOP_TABLE(X)  \
+    X(DDP_REDOP_SUM, "sum") \
+    X(DDP_REDOP_MAX, "max") \
+    X(DDP_REDOP_MIN, "min") \
     X(DDP_REDOP_PROD, "prod")
 
 enum ddp_redop {

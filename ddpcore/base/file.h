@@ -31,7 +31,8 @@ struct ddp_files_ops {
     /* Atomically replace `to` by `from`, durably (the folder is synced too). */
     ddp_status (*rename)(struct ddp_files *files, const char *from, const char *to,
                          struct ddp_err *err);
-    /* Whole file into a block of `mem` (gives it to the caller; never NULL on OK).
+    /* Whole file into a block of `mem` (gives it to the caller; never NULL on OK), with a NUL
+     * behind its last byte that *out_size_bytes does not count.
      * Errors: E_NOT_FOUND, E_IO, E_NOMEM. */
     ddp_status (*read_all)(struct ddp_files *files, const char *path, struct ddp_mem *mem,
                            void **out_data, size_t *out_size_bytes, struct ddp_err *err);
@@ -61,6 +62,10 @@ DDP_MUST_USE ddp_status ddp_files_memory_export(struct ddp_files_memory *memory,
 DDP_MUST_USE ddp_status ddp_files_write_atomic(struct ddp_files *files, const char *path,
                                                const void *data, size_t size_bytes,
                                                struct ddp_err *err);
+/* Write a whole file in place, neither atomically nor durably; a failure may leave a part of it. */
+DDP_MUST_USE ddp_status ddp_files_write_whole(struct ddp_files *files, const char *path,
+                                              const void *data, size_t size_bytes,
+                                              struct ddp_err *err);
 /* mkdir -p on the operating system. */
 DDP_MUST_USE ddp_status ddp_files_make_dirs(const char *path, struct ddp_err *err);
 

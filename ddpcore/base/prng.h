@@ -15,6 +15,9 @@ struct ddp_prng {
     uint64_t counter; /* next counter for the sequential calls */
 };
 
+/* The block function itself: 128 random bits from a counter and a key, without state. */
+void ddp_prng_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
 /* Key from a seed and a label ("init/fc1.weight"); different labels give unrelated streams. */
 struct ddp_prng ddp_prng_make(uint64_t seed, const char *label);
 /* Child stream number `index` of a stream; the parent is unchanged. */

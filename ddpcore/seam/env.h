@@ -21,8 +21,8 @@ struct ddp_env {
     struct ddp_clock *clock;
     struct ddp_files *files;
     struct ddp_idle *idle;
-    struct ddp_recorder *recorder;  /* NULL: nothing is recorded */
-    struct ddp_fault_hook *faults;  /* NULL: no point can fire */
+    struct ddp_recorder *recorder; /* NULL: nothing is recorded */
+    struct ddp_fault_hook *faults; /* NULL: no point can fire */
 };
 
 /* An environment for a real process: system heap, monotonic clock, real files, process idling, no

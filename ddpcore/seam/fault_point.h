@@ -43,9 +43,9 @@ struct ddp_fault_context {
     enum ddp_dtype dtype;
     struct ddp_coll_args *args; /* arguments that the hook may alter */
 };
-#define DDP_FAULT_CONTEXT_NONE                                                                    \
-    {                                                                                             \
-        -1, -1, -1, 0, NULL, 0, DDP_DTYPE_F32, NULL                                               \
+#define DDP_FAULT_CONTEXT_NONE                      \
+    {                                               \
+        -1, -1, -1, 0, NULL, 0, DDP_DTYPE_F32, NULL \
     }
 
 enum ddp_fault_action {

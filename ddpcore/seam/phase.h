@@ -10,20 +10,20 @@ extern "C" {
 #endif
 
 /* X(identifier, name, default budget in ms before silence in this phase is called a hang) */
-#define DDP_PHASE_TABLE(X)                                                                        \
-    X(DDP_PHASE_SPAWN, "spawn", 5000)                                                             \
-    X(DDP_PHASE_RENDEZVOUS, "rendezvous", 5000)                                                   \
-    X(DDP_PHASE_INIT, "init", 5000)                                                               \
-    X(DDP_PHASE_DATA, "data", 2000)                                                               \
-    X(DDP_PHASE_FORWARD, "forward", 2000)                                                         \
-    X(DDP_PHASE_LOSS, "loss", 2000)                                                               \
-    X(DDP_PHASE_BACKWARD, "backward", 2000)                                                       \
-    X(DDP_PHASE_REDUCE, "reduce", 2000)                                                           \
-    X(DDP_PHASE_OPTIMIZER, "optimizer", 2000)                                                     \
-    X(DDP_PHASE_BUFFER, "buffer", 2000)                                                           \
-    X(DDP_PHASE_CHECKPOINT, "checkpoint", 10000)                                                  \
-    X(DDP_PHASE_JOIN, "join", 5000)                                                               \
-    X(DDP_PHASE_TEARDOWN, "teardown", 5000)                                                       \
+#define DDP_PHASE_TABLE(X)                       \
+    X(DDP_PHASE_SPAWN, "spawn", 5000)            \
+    X(DDP_PHASE_RENDEZVOUS, "rendezvous", 5000)  \
+    X(DDP_PHASE_INIT, "init", 5000)              \
+    X(DDP_PHASE_DATA, "data", 2000)              \
+    X(DDP_PHASE_FORWARD, "forward", 2000)        \
+    X(DDP_PHASE_LOSS, "loss", 2000)              \
+    X(DDP_PHASE_BACKWARD, "backward", 2000)      \
+    X(DDP_PHASE_REDUCE, "reduce", 2000)          \
+    X(DDP_PHASE_OPTIMIZER, "optimizer", 2000)    \
+    X(DDP_PHASE_BUFFER, "buffer", 2000)          \
+    X(DDP_PHASE_CHECKPOINT, "checkpoint", 10000) \
+    X(DDP_PHASE_JOIN, "join", 5000)              \
+    X(DDP_PHASE_TEARDOWN, "teardown", 5000)      \
     X(DDP_PHASE_END, "end", 5000)
 
 enum ddp_phase {

@@ -42,17 +42,17 @@ enum ddp_coll_kind {
     DDP_COLL_KIND_COUNT
 };
 /* What the DDP core uses a collective for. X(identifier, name) */
-#define DDP_ROLE_TABLE(X)                                                                         \
-    X(DDP_ROLE_USER, "user")                                                                      \
-    X(DDP_ROLE_VERIFY, "verify")                                                                  \
-    X(DDP_ROLE_PARAM_SYNC, "param_sync")                                                          \
-    X(DDP_ROLE_BUFFER_SYNC, "buffer_sync")                                                        \
-    X(DDP_ROLE_BUCKET, "bucket")                                                                  \
-    X(DDP_ROLE_USED_MAP, "used_map")                                                              \
-    X(DDP_ROLE_JOIN_PRESENT, "join_present")                                                      \
-    X(DDP_ROLE_JOIN_SYNC_FLAG, "join_sync_flag")                                                  \
-    X(DDP_ROLE_JOIN_LAST, "join_last")                                                            \
-    X(DDP_ROLE_BARRIER, "barrier")                                                                \
+#define DDP_ROLE_TABLE(X)                        \
+    X(DDP_ROLE_USER, "user")                     \
+    X(DDP_ROLE_VERIFY, "verify")                 \
+    X(DDP_ROLE_PARAM_SYNC, "param_sync")         \
+    X(DDP_ROLE_BUFFER_SYNC, "buffer_sync")       \
+    X(DDP_ROLE_BUCKET, "bucket")                 \
+    X(DDP_ROLE_USED_MAP, "used_map")             \
+    X(DDP_ROLE_JOIN_PRESENT, "join_present")     \
+    X(DDP_ROLE_JOIN_SYNC_FLAG, "join_sync_flag") \
+    X(DDP_ROLE_JOIN_LAST, "join_last")           \
+    X(DDP_ROLE_BARRIER, "barrier")               \
     X(DDP_ROLE_PROBE, "probe")
 enum ddp_coll_role {
 #define X(id, name) id,
@@ -100,27 +100,29 @@ struct ddp_page {
     uint64_t phase_enter_ns;
     uint64_t step;
     uint64_t micro;
-    uint64_t heartbeat_ns;    /* last time the rank reported anything */
-    uint64_t comm;            /* group of the collective fields below */
-    uint64_t seq_posted;      /* last collective posted; 0 = none */
-    uint64_t seq_done;        /* last collective completed */
-    uint64_t posted_op;       /* ddp_event_op_pack of seq_posted */
-    uint64_t posted_count;    /* its element count */
-    uint64_t wait_kind;       /* enum ddp_wait_kind */
-    uint64_t wait_seq;        /* the collective waited for */
-    uint64_t wait_peer;       /* rank whose message is missing, + 1; 0 = unknown */
+    uint64_t heartbeat_ns; /* last time the rank reported anything */
+    uint64_t comm;         /* group of the collective fields below */
+    uint64_t seq_posted;   /* last collective posted; 0 = none */
+    uint64_t seq_done;     /* last collective completed */
+    uint64_t posted_op;    /* ddp_event_op_pack of seq_posted */
+    uint64_t posted_count; /* its element count */
+    uint64_t wait_kind;    /* enum ddp_wait_kind */
+    uint64_t wait_seq;     /* the collective waited for */
+    uint64_t wait_peer;    /* rank whose message is missing, + 1; 0 = unknown */
     uint64_t wait_enter_ns;
-    uint64_t message_count;   /* messages sent, received or acknowledged: progress inside a wait */
-    uint64_t end_status;      /* 0 while running; 1 + (uint32_t)status once rank.end was recorded */
-    uint64_t last_point;      /* last fault point passed while armed, + 1 */
-    uint64_t last_param;      /* last parameter whose gradient became ready, + 1 */
-    uint64_t revoke_rank;     /* rank that this rank saw revoke the group, + 1; 0 = none */
-    uint64_t revoke_status;   /* (uint32_t)status of that revocation */
-    uint64_t event_count;     /* entries written so far */
+    uint64_t message_count; /* messages sent, received or acknowledged: progress inside a wait */
+    uint64_t end_status;    /* 0 while running; 1 + (uint32_t)status once rank.end was recorded */
+    uint64_t last_point;    /* last fault point passed while armed, + 1 */
+    uint64_t last_param;    /* last parameter whose gradient became ready, + 1 */
+    uint64_t revoke_rank;   /* rank that this rank saw revoke the group, + 1; 0 = none */
+    uint64_t revoke_status; /* (uint32_t)status of that revocation */
+    uint64_t event_count;   /* entries written so far */
 };
 
-/* Memory for one rank: page, then ring. */
+/* Memory for one rank: page, then ring; a multiple of 4096. */
 size_t ddp_recorder_size_bytes(uint64_t ring_entry_count);
+/* Where the ring lies in that memory. */
+const struct ddp_event_entry *ddp_recorder_ring(const void *storage);
 
 struct ddp_recorder {
     struct ddp_page *page;
@@ -151,17 +153,22 @@ void ddp_recorder_wait_peer(struct ddp_recorder *recorder, int32_t peer);
 void ddp_recorder_wait_end(struct ddp_recorder *recorder);
 void ddp_recorder_message(struct ddp_recorder *recorder);
 void ddp_recorder_revoked(struct ddp_recorder *recorder, uint32_t rank, ddp_status status);
+/* The rank passes an armed fault point (enum ddp_fault_point): sets last_point. */
+void ddp_recorder_point(struct ddp_recorder *recorder, uint32_t point);
 /* Record rank.end and set end_status. */
 void ddp_recorder_end(struct ddp_recorder *recorder, ddp_status status, uint64_t steps_done);
 
 /* Reader's side. */
 /* Consistent copy of a page; false if it changed during 64 attempts or was never initialised. */
 DDP_MUST_USE bool ddp_page_read(const struct ddp_page *page, struct ddp_page *out);
-/* Entry number index (from 1). E_NOT_FOUND: not written yet. E_CORRUPT: torn or overwritten. */
-DDP_MUST_USE ddp_status ddp_ring_read(const struct ddp_event_entry *ring,
-                                      uint64_t ring_entry_count, uint64_t index,
-                                      struct ddp_event_entry *out);
+/* Entry number index (from 1). E_NOT_FOUND: not written yet. E_CORRUPT: torn or overwritten.
+ * Read up to the page's event_count: the entry behind it may be half written, which is no loss. */
+DDP_MUST_USE ddp_status ddp_ring_read(const struct ddp_event_entry *ring, uint64_t ring_entry_count,
+                                      uint64_t index, struct ddp_event_entry *out);
 const char *ddp_event_name(enum ddp_event event);
+/* "u:seq": prefix and name of an argument as in event.def; "" for an unused one. */
+const char *ddp_event_arg(enum ddp_event event, unsigned arg_index);
+DDP_MUST_USE ddp_status ddp_event_parse(const char *name, enum ddp_event *out);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,303 @@
+/* Files in memory, with the operating system's meaning of names and handles: a handle stays on its
+ * file when the name moves or goes, creating an existing name truncates that file, renaming over a
+ * name drops the old file once its last handle is closed. Nothing models loss of unsynced bytes. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddpcore/base/file.h"
+
+struct memory_file {
+    struct memory_file *next;
+    char *path; /* NULL once it has no name */
+    unsigned char *data;
+    size_t size_bytes;
+    size_t capacity_bytes;
+    unsigned open_count;
+};
+
+struct ddp_files_memory {
+    struct ddp_files files;
+    struct memory_file *first;
+    struct memory_file **handles; /* NULL where free */
+    int handle_count;
+};
+
+static struct memory_file *find(struct ddp_files_memory *memory, const char *path)
+{
+    for (struct memory_file *file = memory->first; file != NULL; file = file->next) {
+        if (file->path != NULL && strcmp(file->path, path) == 0) {
+            return file;
+        }
+    }
+    return NULL;
+}
+
+static struct memory_file *file_of(struct ddp_files_memory *memory, int handle)
+{
+    DDP_ASSERT(handle >= 0 && handle < memory->handle_count && memory->handles[handle] != NULL);
+    return memory->handles[handle];
+}
+
+static void release(struct memory_file *file)
+{
+    free(file->path);
+    free(file->data);
+    free(file);
+}
+
+/* Unlink and free a file that has neither name nor handle. */
+static void drop_if_unreachable(struct ddp_files_memory *memory, struct memory_file *file)
+{
+    struct memory_file **link = &memory->first;
+
+    if (file->path != NULL || file->open_count > 0) {
+        return;
+    }
+    while (*link != file) {
+        link = &(*link)->next;
+    }
+    *link = file->next;
+    release(file);
+}
+
+static void forget_name(struct ddp_files_memory *memory, struct memory_file *file)
+{
+    free(file->path);
+    file->path = NULL;
+    drop_if_unreachable(memory, file);
+}
+
+/* A free slot of the handle table, or -1 when it cannot grow. */
+static int free_handle(struct ddp_files_memory *memory)
+{
+    int count = memory->handle_count;
+    int grown_count = count == 0 ? 8 : count * 2;
+    struct memory_file **grown;
+
+    for (int i = 0; i < count; i++) {
+        if (memory->handles[i] == NULL) {
+            return i;
+        }
+    }
+    if (count > INT_MAX / 2) {
+        return -1;
+    }
+    grown = (struct memory_file **)realloc(memory->handles, (size_t)grown_count * sizeof(*grown));
+    if (grown == NULL) {
+        return -1;
+    }
+    memset(grown + count, 0, (size_t)(grown_count - count) * sizeof(*grown));
+    memory->handles = grown;
+    memory->handle_count = grown_count;
+    return count;
+}
+
+static struct memory_file *add_file(struct ddp_files_memory *memory, const char *path)
+{
+    struct memory_file *file = (struct memory_file *)calloc(1, sizeof(*file));
+
+    if (file == NULL) {
+        return NULL;
+    }
+    file->path = strdup(path);
+    if (file->path == NULL) {
+        free(file);
+        return NULL;
+    }
+    file->next = memory->first;
+    memory->first = file;
+    return file;
+}
+
+static ddp_status memory_create(struct ddp_files *files, const char *path, int *out_handle,
+                                struct ddp_err *err)
+{
+    struct ddp_files_memory *memory = (struct ddp_files_memory *)files;
+    struct memory_file *file = find(memory, path);
+    int handle = free_handle(memory);
+
+    if (file == NULL && handle >= 0) {
+        file = add_file(memory, path);
+    }
+    if (file == NULL || handle < 0) {
+        return ddp_err_set(err, DDP_E_NOMEM, "cannot create %s: no memory", path);
+    }
+    file->size_bytes = 0;
+    file->open_count++;
+    memory->handles[handle] = file;
+    *out_handle = handle;
+    return DDP_OK;
+}
+
+static ddp_status memory_write(struct ddp_files *files, int handle, const void *data,
+                               size_t size_bytes, size_t *out_written, struct ddp_err *err)
+{
+    struct memory_file *file = file_of((struct ddp_files_memory *)files, handle);
+
+    *out_written = 0;
+    if (size_bytes == 0) {
+        return DDP_OK;
+    }
+    if (size_bytes > SIZE_MAX / 4 - file->size_bytes) {
+        return ddp_err_set(err, DDP_E_NOMEM, "cannot write: file too large");
+    }
+    if (file->size_bytes + size_bytes > file->capacity_bytes) {
+        size_t capacity = (file->size_bytes + size_bytes) * 2;
+        unsigned char *grown = (unsigned char *)realloc(file->data, capacity);
+
+        if (grown == NULL) {
+            return ddp_err_set(err, DDP_E_NOMEM, "cannot write: no memory");
+        }
+        file->data = grown;
+        file->capacity_bytes = capacity;
+    }
+    memcpy(file->data + file->size_bytes, data, size_bytes);
+    file->size_bytes += size_bytes;
+    *out_written = size_bytes;
+    return DDP_OK;
+}
+
+static ddp_status memory_sync(struct ddp_files *files, int handle, struct ddp_err *err)
+{
+    (void)err;
+    (void)file_of((struct ddp_files_memory *)files, handle);
+    return DDP_OK;
+}
+
+static ddp_status memory_close(struct ddp_files *files, int handle, struct ddp_err *err)
+{
+    struct ddp_files_memory *memory = (struct ddp_files_memory *)files;
+    struct memory_file *file = file_of(memory, handle);
+
+    (void)err;
+    memory->handles[handle] = NULL;
+    file->open_count--;
+    drop_if_unreachable(memory, file);
+    return DDP_OK;
+}
+
+static ddp_status memory_rename(struct ddp_files *files, const char *from, const char *to,
+                                struct ddp_err *err)
+{
+    struct ddp_files_memory *memory = (struct ddp_files_memory *)files;
+    struct memory_file *file = find(memory, from);
+    struct memory_file *replaced = find(memory, to);
+    char *name;
+
+    if (file == NULL) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "cannot rename %s: no such file", from);
+    }
+    if (replaced == file) {
+        return DDP_OK;
+    }
+    name = strdup(to);
+    if (name == NULL) {
+        return ddp_err_set(err, DDP_E_NOMEM, "cannot rename %s: no memory", from);
+    }
+    if (replaced != NULL) {
+        forget_name(memory, replaced);
+    }
+    free(file->path);
+    file->path = name;
+    return DDP_OK;
+}
+
+static ddp_status memory_read_all(struct ddp_files *files, const char *path, struct ddp_mem *mem,
+                                  void **out_data, size_t *out_size_bytes, struct ddp_err *err)
+{
+    struct memory_file *file = find((struct ddp_files_memory *)files, path);
+    unsigned char *copy;
+
+    if (file == NULL) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "cannot open %s: no such file", path);
+    }
+    copy = (unsigned char *)mem->alloc(mem, file->size_bytes + 1);
+    if (copy == NULL) {
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory for %s", path);
+    }
+    if (file->size_bytes > 0) {
+        memcpy(copy, file->data, file->size_bytes);
+    }
+    *out_data = copy;
+    *out_size_bytes = file->size_bytes;
+    return DDP_OK;
+}
+
+static ddp_status memory_remove(struct ddp_files *files, const char *path, struct ddp_err *err)
+{
+    struct ddp_files_memory *memory = (struct ddp_files_memory *)files;
+    struct memory_file *file = find(memory, path);
+
+    if (file == NULL) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "cannot remove %s: no such file", path);
+    }
+    forget_name(memory, file);
+    return DDP_OK;
+}
+
+ddp_status ddp_files_memory_create(struct ddp_files_memory **out)
+{
+    static const struct ddp_files_ops ops = {"memory",        memory_create, memory_write,
+                                             memory_sync,     memory_close,  memory_rename,
+                                             memory_read_all, memory_remove};
+    struct ddp_files_memory *memory = (struct ddp_files_memory *)calloc(1, sizeof(*memory));
+
+    if (memory == NULL) {
+        return DDP_E_NOMEM;
+    }
+    memory->files.ops = &ops;
+    *out = memory;
+    return DDP_OK;
+}
+
+void ddp_files_memory_destroy(struct ddp_files_memory *memory)
+{
+    struct memory_file *file;
+
+    if (memory == NULL) {
+        return;
+    }
+    file = memory->first;
+    while (file != NULL) {
+        struct memory_file *next = file->next;
+
+        release(file);
+        file = next;
+    }
+    free(memory->handles);
+    free(memory);
+}
+
+struct ddp_files *ddp_files_memory_files(struct ddp_files_memory *memory)
+{
+    return &memory->files;
+}
+
+/* Make the folders above a path. */
+static ddp_status make_parents(const char *path, struct ddp_err *err)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t size_bytes = slash == NULL ? 0 : (size_t)(slash - path);
+
+    if (size_bytes >= sizeof(folder)) {
+        return ddp_err_set(err, DDP_E_OVERFLOW, "path too long: %s", path);
+    }
+    memcpy(folder, path, size_bytes);
+    folder[size_bytes] = '\0';
+    return ddp_files_make_dirs(folder, err);
+}
+
+ddp_status ddp_files_memory_export(struct ddp_files_memory *memory, struct ddp_err *err)
+{
+    for (struct memory_file *file = memory->first; file != NULL; file = file->next) {
+        if (file->path == NULL) {
+            continue;
+        }
+        DDP_TRY(make_parents(file->path, err));
+        DDP_TRY(ddp_files_write_whole(ddp_files_system(), file->path, file->data, file->size_bytes,
+                                      err));
+    }
+    return DDP_OK;
+}

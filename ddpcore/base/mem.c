@@ -1,0 +1,215 @@
+/* The process heap and pools. A pool is a list of separately allocated blocks, not a bump arena: a
+ * memory checker then sees every block's bounds, and destroy can still release what a vanished rank
+ * never freed. Every block is a multiple of the cache line, zero-filled. */
+#include "ddpcore/base/mem.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Zeroed, aligned storage with `extra_bytes` in front; NULL on overflow or exhaustion. */
+static void *alloc_zeroed(size_t size_bytes, size_t extra_bytes)
+{
+    const size_t line = DDP_CACHE_LINE_BYTES;
+    size_t total;
+    void *data;
+
+    if (size_bytes > SIZE_MAX / 2) {
+        return NULL;
+    }
+    total = (size_bytes + extra_bytes + line - 1) / line * line;
+    data = aligned_alloc(line, total);
+    if (data != NULL) {
+        memset(data, 0, total);
+    }
+    return data;
+}
+
+static void *system_alloc(struct ddp_mem *mem, size_t size_bytes)
+{
+    (void)mem;
+    DDP_ASSERT(size_bytes > 0);
+    return alloc_zeroed(size_bytes, 0);
+}
+
+static void system_free(struct ddp_mem *mem, void *data)
+{
+    (void)mem;
+    free(data);
+}
+
+struct ddp_mem *ddp_mem_system(void)
+{
+    static struct ddp_mem system_mem = {system_alloc, system_free};
+
+    return &system_mem;
+}
+
+void *ddp_mem_array(struct ddp_mem *mem, size_t elem_count, size_t elem_bytes)
+{
+    size_t size_bytes;
+
+    if (__builtin_mul_overflow(elem_count, elem_bytes, &size_bytes)) {
+        return NULL;
+    }
+    return mem->alloc(mem, size_bytes == 0 ? 1 : size_bytes);
+}
+
+void ddp_mem_free(struct ddp_mem *mem, void *data)
+{
+    mem->free(mem, data);
+}
+
+char *ddp_mem_strdup(struct ddp_mem *mem, const char *text)
+{
+    size_t size_bytes = strlen(text) + 1;
+    char *copy = (char *)mem->alloc(mem, size_bytes);
+
+    if (copy != NULL) {
+        memcpy(copy, text, size_bytes);
+    }
+    return copy;
+}
+
+/* In front of a pool's block; one cache line, so that the data behind it stays aligned. */
+struct pool_block {
+    struct pool_block *prev;
+    struct pool_block *next;
+    struct ddp_mem_pool *pool;
+    size_t size_bytes;
+};
+
+struct ddp_mem_pool {
+    struct ddp_mem mem;
+    struct pool_block head; /* of a ring of blocks */
+    size_t block_count;
+    size_t size_bytes;
+    uint64_t alloc_count;
+    bool fails;
+    uint64_t fail_countdown;
+    int64_t fail_repeat;
+};
+
+/* Whether this call must fail; counts down what fail_after asked for. */
+static bool pool_fails_now(struct ddp_mem_pool *pool)
+{
+    if (!pool->fails || pool->fail_countdown > 0) {
+        return false;
+    }
+    if (pool->fail_repeat < 0) {
+        return true;
+    }
+    if (pool->fail_repeat == 0) {
+        pool->fails = false;
+        return false;
+    }
+    pool->fail_repeat--;
+    return true;
+}
+
+static void *pool_alloc(struct ddp_mem *mem, size_t size_bytes)
+{
+    struct ddp_mem_pool *pool = (struct ddp_mem_pool *)mem;
+    struct pool_block *block;
+
+    DDP_ASSERT(size_bytes > 0);
+    pool->alloc_count++;
+    if (pool_fails_now(pool)) {
+        return NULL;
+    }
+    block = (struct pool_block *)alloc_zeroed(size_bytes, DDP_CACHE_LINE_BYTES);
+    if (block == NULL) {
+        return NULL;
+    }
+    if (pool->fails) {
+        pool->fail_countdown--;
+    }
+    block->pool = pool;
+    block->size_bytes = size_bytes;
+    block->prev = pool->head.prev;
+    block->next = &pool->head;
+    block->prev->next = block;
+    block->next->prev = block;
+    pool->block_count++;
+    pool->size_bytes += size_bytes;
+    return (char *)block + DDP_CACHE_LINE_BYTES;
+}
+
+static void pool_free(struct ddp_mem *mem, void *data)
+{
+    struct ddp_mem_pool *pool = (struct ddp_mem_pool *)mem;
+    struct pool_block *block;
+
+    if (data == NULL) {
+        return;
+    }
+    block = (struct pool_block *)(void *)((char *)data - DDP_CACHE_LINE_BYTES);
+    DDP_ASSERT(block->pool == pool);
+    block->prev->next = block->next;
+    block->next->prev = block->prev;
+    block->pool = NULL;
+    pool->block_count--;
+    pool->size_bytes -= block->size_bytes;
+    free(block);
+}
+
+ddp_status ddp_mem_pool_create(struct ddp_mem_pool **out)
+{
+    struct ddp_mem_pool *pool;
+
+    _Static_assert(sizeof(struct pool_block) <= DDP_CACHE_LINE_BYTES, "a block header is one line");
+    pool = (struct ddp_mem_pool *)alloc_zeroed(sizeof(*pool), 0);
+    if (pool == NULL) {
+        return DDP_E_NOMEM;
+    }
+    pool->mem.alloc = pool_alloc;
+    pool->mem.free = pool_free;
+    pool->head.prev = &pool->head;
+    pool->head.next = &pool->head;
+    *out = pool;
+    return DDP_OK;
+}
+
+void ddp_mem_pool_destroy(struct ddp_mem_pool *pool)
+{
+    struct pool_block *block;
+
+    if (pool == NULL) {
+        return;
+    }
+    block = pool->head.next;
+    while (block != &pool->head) {
+        struct pool_block *next = block->next;
+
+        free(block);
+        block = next;
+    }
+    free(pool);
+}
+
+struct ddp_mem *ddp_mem_pool_mem(struct ddp_mem_pool *pool)
+{
+    return &pool->mem;
+}
+
+size_t ddp_mem_pool_block_count(const struct ddp_mem_pool *pool)
+{
+    return pool->block_count;
+}
+
+size_t ddp_mem_pool_size_bytes(const struct ddp_mem_pool *pool)
+{
+    return pool->size_bytes;
+}
+
+uint64_t ddp_mem_pool_alloc_count(const struct ddp_mem_pool *pool)
+{
+    return pool->alloc_count;
+}
+
+void ddp_mem_pool_fail_after(struct ddp_mem_pool *pool, uint64_t countdown, int64_t repeat)
+{
+    pool->fails = true;
+    pool->fail_countdown = countdown;
+    pool->fail_repeat = repeat;
+}

@@ -1,0 +1,221 @@
+/* Text building, strict numbers, nearest names. Number parsing knows no locale and no leniency:
+ * what a person mistyped must be refused, not guessed. */
+#include "ddpcore/base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ddp_text_init(struct ddp_text *text, struct ddp_mem *mem)
+{
+    memset(text, 0, sizeof(*text));
+    text->mem = mem;
+}
+
+void ddp_text_fini(struct ddp_text *text)
+{
+    if (text->data != NULL) {
+        ddp_mem_free(text->mem, text->data);
+    }
+    ddp_text_init(text, text->mem);
+}
+
+/* Room for added_bytes more and the NUL; false marks the text as failed. */
+static bool reserve(struct ddp_text *text, size_t added_bytes)
+{
+    size_t needed;
+    size_t capacity = text->capacity_bytes == 0 ? 64 : text->capacity_bytes;
+    char *grown;
+
+    if (text->is_failed) {
+        return false;
+    }
+    if (added_bytes > SIZE_MAX / 4 - text->size_bytes) {
+        text->is_failed = true;
+        return false;
+    }
+    needed = text->size_bytes + added_bytes + 1;
+    if (needed <= text->capacity_bytes) {
+        return true;
+    }
+    while (capacity < needed) {
+        capacity *= 2;
+    }
+    grown = (char *)text->mem->alloc(text->mem, capacity);
+    if (grown == NULL) {
+        text->is_failed = true;
+        return false;
+    }
+    if (text->data != NULL) {
+        memcpy(grown, text->data, text->size_bytes + 1);
+        ddp_mem_free(text->mem, text->data);
+    }
+    text->data = grown;
+    text->capacity_bytes = capacity;
+    return true;
+}
+
+void ddp_text_add(struct ddp_text *text, const char *format, ...)
+{
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0) {
+        text->is_failed = true;
+        return;
+    }
+    if (!reserve(text, (size_t)length)) {
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text->data + text->size_bytes, (size_t)length + 1, format, args);
+    va_end(args);
+    text->size_bytes += (size_t)length;
+}
+
+void ddp_text_add_bytes(struct ddp_text *text, const void *data, size_t size_bytes)
+{
+    if (!reserve(text, size_bytes)) {
+        return;
+    }
+    if (size_bytes > 0) {
+        memcpy(text->data + text->size_bytes, data, size_bytes);
+    }
+    text->size_bytes += size_bytes;
+    text->data[text->size_bytes] = '\0';
+}
+
+const char *ddp_text_str(const struct ddp_text *text)
+{
+    return text->data == NULL ? "" : text->data;
+}
+
+ddp_status ddp_text_parse_u64(const char *text, uint64_t *out)
+{
+    uint64_t value = 0;
+    bool overflows = false;
+
+    if (*text == '\0') {
+        return DDP_E_PARSE;
+    }
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9') {
+            return DDP_E_PARSE;
+        }
+        overflows = overflows || __builtin_mul_overflow(value, (uint64_t)10, &value) ||
+                    __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value);
+    }
+    if (overflows) {
+        return DDP_E_OVERFLOW;
+    }
+    *out = value;
+    return DDP_OK;
+}
+
+ddp_status ddp_text_parse_i64(const char *text, int64_t *out)
+{
+    bool is_negative = *text == '-';
+    uint64_t limit = (uint64_t)INT64_MAX + (is_negative ? 1u : 0u);
+    uint64_t magnitude;
+
+    DDP_TRY(ddp_text_parse_u64(is_negative ? text + 1 : text, &magnitude));
+    if (magnitude > limit) {
+        return DDP_E_OVERFLOW;
+    }
+    /* -m as -(m-1) - 1, because -INT64_MIN does not fit. */
+    *out = is_negative && magnitude > 0 ? -(int64_t)(magnitude - 1) - 1 : (int64_t)magnitude;
+    return DDP_OK;
+}
+
+ddp_status ddp_text_parse_f64(const char *text, double *out)
+{
+    const char *digits = *text == '-' ? text + 1 : text;
+    char *end;
+    double value;
+
+    /* strtod would take spaces, '+', "inf" and "nan" here. */
+    if (*digits != '.' && (*digits < '0' || *digits > '9')) {
+        return DDP_E_PARSE;
+    }
+    errno = 0;
+    value = strtod(text, &end);
+    if (end == text || *end != '\0') {
+        return DDP_E_PARSE;
+    }
+    if (errno == ERANGE && (value == HUGE_VAL || value == -HUGE_VAL)) {
+        return DDP_E_OVERFLOW;
+    }
+    *out = value;
+    return DDP_OK;
+}
+
+enum { NAME_MAX_BYTES = 96 };
+
+static size_t min_of(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Edit distance where swapping two neighbours counts once. Both lengths <= NAME_MAX_BYTES. */
+static size_t edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+{
+    /* Row i holds the distances of a's first i bytes to every prefix of b; three rows are enough.
+     */
+    size_t rows[3][NAME_MAX_BYTES + 1];
+    size_t *before = rows[0];
+    size_t *last = rows[1];
+    size_t *row = rows[2];
+
+    for (size_t j = 0; j <= b_bytes; j++) {
+        last[j] = j;
+        before[j] = 0;
+    }
+    for (size_t i = 1; i <= a_bytes; i++) {
+        size_t *freed = before;
+
+        row[0] = i;
+        for (size_t j = 1; j <= b_bytes; j++) {
+            size_t cost = a[i - 1] == b[j - 1] ? 0 : 1;
+
+            row[j] = min_of(min_of(last[j], row[j - 1]) + 1, last[j - 1] + cost);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                row[j] = min_of(row[j], before[j - 2] + 1);
+            }
+        }
+        before = last;
+        last = row;
+        row = freed;
+    }
+    return last[b_bytes];
+}
+
+const char *ddp_text_nearest(const char *name, const char *const *names, size_t count)
+{
+    size_t name_bytes = strlen(name);
+    size_t best_distance = SIZE_MAX;
+    const char *best = NULL;
+
+    if (name_bytes > NAME_MAX_BYTES) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t other_bytes = strlen(names[i]);
+        size_t distance;
+
+        if (other_bytes > NAME_MAX_BYTES) {
+            continue;
+        }
+        distance = edit_distance(name, name_bytes, names[i], other_bytes);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = names[i];
+        }
+    }
+    return best != NULL && best_distance <= name_bytes / 3 ? best : NULL;
+}
