@@ -49,7 +49,7 @@ struct harness_trace {
     uint64_t *diagnosis_time_ns; /* [diagnoses.count] */
     char leak_text[512];         /* "" = nothing was left behind */
     bool leak_process, leak_shm, leak_fd;
-    uint64_t lost_count;         /* entries torn or overwritten: evidence lost */
+    uint64_t lost_count; /* entries torn or overwritten: evidence lost */
     uint64_t start_ns, end_ns;
 };
 

@@ -15,18 +15,18 @@ extern "C" {
 struct harness_judge_facts {
     const char *const *param_names;
     uint32_t param_count;
-    const uint32_t *fired_count;   /* [plan fault_count]: how often each fault fired */
-    bool is_survivor_checked;      /* some rank outside the culprits exists */
-    bool is_survivor_status_met;   /* all survivors ended with the expected status */
-    ddp_status survivor_status;    /* first deviating status otherwise */
-    uint32_t survivor_rank;        /* and its rank */
-    int64_t survivor_latency_ns;   /* slowest survivor: fault -> rank.end; -1 unknown */
-    bool is_time_enforced;         /* sim, or --enforce-time */
+    const uint32_t *fired_count; /* [plan fault_count]: how often each fault fired */
+    bool is_survivor_checked;    /* some rank outside the culprits exists */
+    bool is_survivor_status_met; /* all survivors ended with the expected status */
+    ddp_status survivor_status;  /* first deviating status otherwise */
+    uint32_t survivor_rank;      /* and its rank */
+    int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1 unknown */
+    bool is_time_enforced;       /* sim, or --enforce-time */
     bool is_leak_process, is_leak_shm, is_leak_fd;
     const char *leak_text;
-    bool is_restore_run;           /* a restore run took place */
-    int64_t restored_from_step;    /* -1: nothing was loaded */
-    bool is_restore_equal;         /* it ended bitwise as an uninterrupted run */
+    bool is_restore_run;                  /* a restore run took place */
+    int64_t restored_from_step;           /* -1: nothing was loaded */
+    bool is_restore_equal;                /* it ended bitwise as an uninterrupted run */
     enum harness_verdict restore_verdict; /* NONE, or why it was refused */
     const char *restore_text;
 };

@@ -57,10 +57,10 @@ uint32_t harness_rank_set_count(const struct harness_rank_set *set);
 /* Which operation a finding is about; fields that do not apply are unset. */
 struct harness_finding_op {
     bool is_set;
-    uint64_t seq;          /* 0 = unknown */
+    uint64_t seq; /* 0 = unknown */
     enum ddp_coll_kind kind;
     enum ddp_coll_role role;
-    int32_t bucket;        /* -1 = none */
+    int32_t bucket; /* -1 = none */
     uint64_t elem_count;
 };
 
@@ -73,11 +73,11 @@ struct harness_finding {
     struct harness_finding_op op;
     uint32_t param[HARNESS_FINDING_PARAMS_MAX]; /* indices into the model's table */
     uint32_t param_count;
-    int32_t step, micro; /* -1 = none */
-    int32_t phase;       /* enum ddp_phase or -1 */
-    int64_t detect_ns;   /* fault fired (or process ended) -> noticed; -1 = not measured */
+    int32_t step, micro;  /* -1 = none */
+    int32_t phase;        /* enum ddp_phase or -1 */
+    int64_t detect_ns;    /* fault fired (or process ended) -> noticed; -1 = not measured */
     int64_t attribute_ns; /* fired -> culprit named; -1 = not measured */
-    char text[512];      /* one sentence with the evidence */
+    char text[512];       /* one sentence with the evidence */
 };
 void harness_finding_init(struct harness_finding *finding, enum harness_verdict verdict,
                           const char *oracle, const char *mode);
@@ -87,7 +87,7 @@ struct harness_findings {
     struct ddp_mem *mem;
     struct harness_finding *items;
     size_t count, capacity;
-    bool is_failed;       /* out of memory: the outcome is ERROR */
+    bool is_failed;        /* out of memory: the outcome is ERROR */
     bool is_evidence_lost; /* torn or overwritten records: the outcome is INCONCLUSIVE */
     char lost_text[256];
 };

@@ -1,0 +1,146 @@
+/* The trace in memory: collected from rings, merged into one order, searched. */
+#include "harness/trace/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void harness_trace_init(struct harness_trace *trace, struct ddp_mem *mem, uint32_t world_size,
+                        const char *driver)
+{
+    memset(trace, 0, sizeof *trace);
+    trace->mem = mem;
+    trace->world_size = world_size;
+    trace->driver = driver;
+    trace->ends = ddp_mem_array(mem, world_size, sizeof *trace->ends);
+    DDP_ASSERT(trace->ends != NULL);
+    harness_findings_init(&trace->diagnoses, mem);
+}
+
+void harness_trace_fini(struct harness_trace *trace)
+{
+    if (trace->mem == NULL) {
+        return;
+    }
+    ddp_mem_free(trace->mem, trace->events);
+    ddp_mem_free(trace->mem, trace->ends);
+    ddp_mem_free(trace->mem, trace->diagnosis_time_ns);
+    harness_findings_fini(&trace->diagnoses);
+    memset(trace, 0, sizeof *trace);
+}
+
+static ddp_status reserve(struct harness_trace *trace, size_t extra)
+{
+    size_t capacity = trace->event_capacity == 0 ? 256 : trace->event_capacity;
+    struct harness_trace_event *events;
+
+    while (capacity < trace->event_count + extra) {
+        capacity *= 2;
+    }
+    if (capacity == trace->event_capacity) {
+        return DDP_OK;
+    }
+    events = ddp_mem_array(trace->mem, capacity, sizeof *events);
+    if (events == NULL) {
+        return DDP_E_NOMEM;
+    }
+    if (trace->event_count > 0) {
+        memcpy(events, trace->events, trace->event_count * sizeof *events);
+    }
+    ddp_mem_free(trace->mem, trace->events);
+    trace->events = events;
+    trace->event_capacity = capacity;
+    return DDP_OK;
+}
+
+ddp_status harness_trace_add_ring(struct harness_trace *trace, uint32_t rank,
+                                  const struct ddp_event_entry *ring, uint64_t ring_entry_count,
+                                  uint64_t event_count)
+{
+    DDP_ASSERT(rank < trace->world_size);
+    DDP_TRY(reserve(trace, event_count));
+    for (uint64_t index = 1; index <= event_count; index++) {
+        struct harness_trace_event *event = &trace->events[trace->event_count];
+
+        if (ddp_ring_read(ring, ring_entry_count, index, &event->entry) == DDP_OK) {
+            event->rank = rank;
+            trace->event_count++;
+        } else {
+            trace->lost_count++;
+        }
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_trace_add_diagnosis(struct harness_trace *trace, uint64_t time_ns,
+                                       const struct harness_finding *finding)
+{
+    size_t count = trace->diagnoses.count;
+    uint64_t *times = ddp_mem_array(trace->mem, count + 1, sizeof *times);
+
+    if (times == NULL) {
+        return DDP_E_NOMEM;
+    }
+    if (count > 0) {
+        memcpy(times, trace->diagnosis_time_ns, count * sizeof *times);
+    }
+    times[count] = time_ns;
+    ddp_mem_free(trace->mem, trace->diagnosis_time_ns);
+    trace->diagnosis_time_ns = times;
+    harness_findings_add(&trace->diagnoses, finding);
+    return trace->diagnoses.is_failed ? DDP_E_NOMEM : DDP_OK;
+}
+
+static int compare_events(const void *left, const void *right)
+{
+    const struct harness_trace_event *a = left;
+    const struct harness_trace_event *b = right;
+
+    if (a->entry.time_ns != b->entry.time_ns) {
+        return a->entry.time_ns < b->entry.time_ns ? -1 : 1;
+    }
+    if (a->rank != b->rank) {
+        return a->rank < b->rank ? -1 : 1;
+    }
+    return a->entry.index < b->entry.index ? -1 : a->entry.index > b->entry.index;
+}
+
+void harness_trace_merge(struct harness_trace *trace)
+{
+    if (trace->event_count > 0) {
+        qsort(trace->events, trace->event_count, sizeof *trace->events, compare_events);
+    }
+}
+
+const struct harness_trace_event *harness_trace_next(const struct harness_trace *trace,
+                                                     size_t *cursor, int64_t rank,
+                                                     enum ddp_event event)
+{
+    while (*cursor < trace->event_count) {
+        const struct harness_trace_event *candidate = &trace->events[(*cursor)++];
+
+        if (candidate->entry.event == (uint8_t)event &&
+            (rank < 0 || candidate->rank == (uint64_t)rank)) {
+            return candidate;
+        }
+    }
+    return NULL;
+}
+
+uint64_t harness_trace_fired_ns(const struct harness_trace *trace, uint32_t fault,
+                                uint32_t *out_count)
+{
+    const struct harness_trace_event *event;
+    uint64_t first_ns = 0;
+    size_t cursor = 0;
+
+    *out_count = 0;
+    while ((event = harness_trace_next(trace, &cursor, -1, DDP_EVENT_FAULT_FIRED)) != NULL) {
+        if (event->entry.arg[0] != fault) {
+            continue;
+        }
+        if ((*out_count)++ == 0) {
+            first_ns = event->entry.time_ns;
+        }
+    }
+    return first_ns;
+}

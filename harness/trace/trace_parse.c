@@ -1,0 +1,491 @@
+/* Strict reader of the trace's text form. Tokens are separated by blanks; anything unexpected is an
+ * error with line and column. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddpcore/seam/fault_point.h"
+#include "harness/trace/event_format.h"
+#include "harness/trace/trace.h"
+
+#define LINE_BYTES_MAX 4096
+#define TOKENS_MAX     32
+
+struct reader {
+    struct harness_trace *trace;
+    struct ddp_err *err;
+    unsigned line;
+    uint64_t *next_index; /* [world_size] */
+    char buffer[LINE_BYTES_MAX];
+    char *token[TOKENS_MAX];
+    unsigned token_count;
+    const char *tail; /* what follows " text=", or NULL */
+};
+
+static ddp_status refuse(struct reader *reader, const char *at, const char *what)
+{
+    size_t column = at >= reader->buffer && at < reader->buffer + sizeof reader->buffer
+                        ? (size_t)(at - reader->buffer) + 1
+                        : 1;
+
+    return ddp_err_set(reader->err, DDP_E_PARSE, "%u:%zu: %s", reader->line, column, what);
+}
+
+/* Value of token "name=value", or NULL. */
+static const char *value_of(const char *token, const char *name)
+{
+    size_t size = strlen(name);
+
+    return strncmp(token, name, size) == 0 && token[size] == '=' ? token + size + 1 : NULL;
+}
+
+static const char *find_value(const struct reader *reader, const char *name)
+{
+    for (unsigned i = 0; i < reader->token_count; i++) {
+        const char *value = value_of(reader->token[i], name);
+
+        if (value != NULL) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+static ddp_status find_u64(struct reader *reader, const char *name, uint64_t *out)
+{
+    const char *value = find_value(reader, name);
+
+    if (value == NULL || ddp_text_parse_u64(value, out) != DDP_OK) {
+        return ddp_err_set(reader->err, DDP_E_PARSE, "%u:1: %s=<number> is missing", reader->line,
+                           name);
+    }
+    return DDP_OK;
+}
+
+static ddp_status find_i64(struct reader *reader, const char *name, int64_t *out)
+{
+    const char *value = find_value(reader, name);
+
+    if (value == NULL || ddp_text_parse_i64(value, out) != DDP_OK) {
+        return ddp_err_set(reader->err, DDP_E_PARSE, "%u:1: %s=<number> is missing", reader->line,
+                           name);
+    }
+    return DDP_OK;
+}
+
+/* Split the line in place; " text=" begins the free tail. */
+static ddp_status tokenise(struct reader *reader, const char *line, size_t size)
+{
+    char *text;
+    char *save = NULL;
+
+    if (size >= sizeof reader->buffer) {
+        return refuse(reader, reader->buffer, "line is too long");
+    }
+    memcpy(reader->buffer, line, size);
+    reader->buffer[size] = '\0';
+    if (memchr(reader->buffer, '\0', size) != NULL) {
+        return refuse(reader, reader->buffer, "line has a NUL byte");
+    }
+    text = strstr(reader->buffer, " text=");
+    reader->tail = NULL;
+    if (text != NULL) {
+        *text = '\0';
+        reader->tail = text + strlen(" text=");
+    }
+    reader->token_count = 0;
+    for (char *token = strtok_r(reader->buffer, " ", &save); token != NULL;
+         token = strtok_r(NULL, " ", &save)) {
+        if (reader->token_count == TOKENS_MAX) {
+            return refuse(reader, token, "line has too many fields");
+        }
+        reader->token[reader->token_count++] = token;
+    }
+    return DDP_OK;
+}
+
+/* "all_reduce/sum/f32/bucket:1/root:0" */
+static ddp_status parse_op(const char *text, uint64_t *out)
+{
+    char copy[128];
+    char *part[5];
+    char *save = NULL;
+    struct ddp_event_op op = {0};
+    uint64_t index = 0;
+    uint64_t root = 0;
+    char *colon;
+    unsigned count = 0;
+
+    if (strlen(text) >= sizeof copy) {
+        return DDP_E_PARSE;
+    }
+    memcpy(copy, text, strlen(text) + 1);
+    for (char *p = strtok_r(copy, "/", &save); p != NULL && count < 5;
+         p = strtok_r(NULL, "/", &save)) {
+        part[count++] = p;
+    }
+    if (count != 5 || strncmp(part[4], "root:", 5) != 0) {
+        return DDP_E_PARSE;
+    }
+    colon = strchr(part[3], ':');
+    if (colon == NULL) {
+        return DDP_E_PARSE;
+    }
+    *colon = '\0';
+    DDP_TRY(ddp_coll_kind_parse(part[0], &op.kind));
+    DDP_TRY(ddp_redop_parse(part[1], &op.redop));
+    DDP_TRY(ddp_dtype_parse(part[2], &op.dtype));
+    DDP_TRY(ddp_coll_role_parse(part[3], &op.role));
+    DDP_TRY(ddp_text_parse_u64(colon + 1, &index));
+    DDP_TRY(ddp_text_parse_u64(part[4] + 5, &root));
+    op.index = (uint32_t)index;
+    op.root = (uint32_t)root;
+    *out = ddp_event_op_pack(&op);
+    return DDP_OK;
+}
+
+static ddp_status parse_hex(const char *text, uint64_t *out)
+{
+    char *end = NULL;
+
+    if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
+        return DDP_E_PARSE;
+    }
+    *out = strtoull(text, &end, 16);
+    return DDP_OK;
+}
+
+static ddp_status parse_arg(char type, const char *value, uint64_t *out)
+{
+    enum ddp_fault_point point;
+    ddp_status status = DDP_OK;
+    int64_t number = 0;
+
+    switch (type) {
+    case 'x':
+        return parse_hex(value, out);
+    case 'i':
+        DDP_TRY(ddp_text_parse_i64(value, &number));
+        *out = (uint64_t)number;
+        return DDP_OK;
+    case 's':
+        DDP_TRY(ddp_status_parse(value, &status));
+        *out = (uint64_t)(uint32_t)status;
+        return DDP_OK;
+    case 'o':
+        return parse_op(value, out);
+    case 'p':
+        DDP_TRY(ddp_fault_point_parse(value, &point));
+        *out = (uint64_t)point;
+        return DDP_OK;
+    default:
+        return ddp_text_parse_u64(value, out);
+    }
+}
+
+/* "3.0": step and micro-batch. */
+static ddp_status parse_place(struct reader *reader, char *text, struct ddp_event_entry *entry)
+{
+    char *dot = strchr(text, '.');
+    uint64_t step;
+    uint64_t micro;
+
+    if (dot == NULL) {
+        return refuse(reader, text, "expected step.micro");
+    }
+    *dot = '\0';
+    if (ddp_text_parse_u64(text, &step) != DDP_OK || step > UINT32_MAX ||
+        ddp_text_parse_u64(dot + 1, &micro) != DDP_OK || micro > UINT16_MAX) {
+        return refuse(reader, text, "expected step.micro");
+    }
+    entry->step = (uint32_t)step;
+    entry->micro = (uint16_t)micro;
+    return DDP_OK;
+}
+
+static ddp_status parse_event(struct reader *reader, uint64_t time_ns)
+{
+    struct harness_trace_event *event = &reader->trace->events[reader->trace->event_count];
+    const struct harness_event_format *format = NULL;
+    enum ddp_phase phase;
+    uint64_t rank;
+
+    memset(event, 0, sizeof *event);
+    if (reader->token_count < 5 || ddp_text_parse_u64(reader->token[1] + 1, &rank) != DDP_OK ||
+        rank >= reader->trace->world_size) {
+        return refuse(reader, reader->token[1], "expected r<rank> step.micro phase event");
+    }
+    event->rank = (uint32_t)rank;
+    event->entry.time_ns = time_ns;
+    event->entry.index = ++reader->next_index[rank];
+    DDP_TRY(parse_place(reader, reader->token[2], &event->entry));
+    if (ddp_phase_parse(reader->token[3], &phase) != DDP_OK) {
+        return refuse(reader, reader->token[3], "unknown phase");
+    }
+    event->entry.phase = (uint8_t)phase;
+    for (unsigned i = 0; i < DDP_EVENT_COUNT; i++) {
+        if (strcmp(harness_event_formats[i].name, reader->token[4]) == 0) {
+            format = &harness_event_formats[i];
+            event->entry.event = (uint8_t)i;
+        }
+    }
+    if (format == NULL) {
+        return refuse(reader, reader->token[4], "unknown event");
+    }
+    for (unsigned i = 0; i < HARNESS_EVENT_ARGS && format->arg[i][0] != '\0'; i++) {
+        const char *name = strchr(format->arg[i], ':') + 1;
+        const char *value =
+            5 + i < reader->token_count ? value_of(reader->token[5 + i], name) : NULL;
+
+        if (value == NULL || parse_arg(format->arg[i][0], value, &event->entry.arg[i]) != DDP_OK) {
+            return refuse(reader, reader->token[4], "missing or malformed argument");
+        }
+    }
+    reader->trace->event_count++;
+    return DDP_OK;
+}
+
+static ddp_status parse_list(struct reader *reader, const char *name, uint64_t limit,
+                             void (*add)(struct harness_finding *finding, uint64_t item),
+                             struct harness_finding *finding)
+{
+    const char *value = find_value(reader, name);
+    char *end = NULL;
+
+    if (value == NULL) {
+        return refuse(reader, reader->buffer, "a list is missing");
+    }
+    while (*value != '\0') {
+        uint64_t item = strtoull(value, &end, 10);
+
+        if (end == value || item >= limit || (*end != ',' && *end != '\0')) {
+            return refuse(reader, value, "malformed list");
+        }
+        add(finding, item);
+        value = *end == ',' ? end + 1 : end;
+    }
+    return DDP_OK;
+}
+
+static void add_culprit(struct harness_finding *finding, uint64_t item)
+{
+    harness_rank_set_add(&finding->culprits, (uint32_t)item);
+}
+
+static void add_victim(struct harness_finding *finding, uint64_t item)
+{
+    harness_rank_set_add(&finding->victims, (uint32_t)item);
+}
+
+static void add_param(struct harness_finding *finding, uint64_t item)
+{
+    if (finding->param_count < HARNESS_FINDING_PARAMS_MAX) {
+        finding->param[finding->param_count++] = (uint32_t)item;
+    }
+}
+
+static ddp_status parse_finding_op(struct reader *reader, struct harness_finding *finding)
+{
+    const char *kind = find_value(reader, "kind");
+    const char *role = find_value(reader, "role");
+    int64_t bucket;
+
+    if (kind == NULL || role == NULL) {
+        return refuse(reader, reader->buffer, "kind= and role= are missing");
+    }
+    finding->op.is_set = strcmp(kind, "-") != 0;
+    if (finding->op.is_set && (ddp_coll_kind_parse(kind, &finding->op.kind) != DDP_OK ||
+                               ddp_coll_role_parse(role, &finding->op.role) != DDP_OK)) {
+        return refuse(reader, kind, "unknown kind or role");
+    }
+    DDP_TRY(find_u64(reader, "seq", &finding->op.seq));
+    DDP_TRY(find_u64(reader, "count", &finding->op.elem_count));
+    DDP_TRY(find_i64(reader, "bucket", &bucket));
+    finding->op.bucket = (int32_t)bucket;
+    return DDP_OK;
+}
+
+static ddp_status parse_diagnosis(struct reader *reader, uint64_t time_ns)
+{
+    const char *verdict = find_value(reader, "verdict");
+    const char *mode = find_value(reader, "mode");
+    const char *phase_name = find_value(reader, "phase");
+    struct harness_finding finding;
+    enum harness_verdict parsed;
+    enum ddp_phase phase;
+    int64_t step;
+    int64_t micro;
+
+    if (verdict == NULL || mode == NULL || phase_name == NULL ||
+        harness_verdict_parse(verdict, &parsed) != DDP_OK) {
+        return refuse(reader, reader->buffer, "expected verdict=, mode= and phase=");
+    }
+    harness_finding_init(&finding, parsed, "monitor",
+                         strcmp(mode, "provable") == 0 ? "provable" : "budget");
+    DDP_TRY(parse_list(reader, "culprit", HARNESS_RANKS_MAX, add_culprit, &finding));
+    DDP_TRY(parse_list(reader, "victim", HARNESS_RANKS_MAX, add_victim, &finding));
+    DDP_TRY(parse_list(reader, "params", UINT32_MAX, add_param, &finding));
+    DDP_TRY(parse_finding_op(reader, &finding));
+    DDP_TRY(find_i64(reader, "step", &step));
+    DDP_TRY(find_i64(reader, "micro", &micro));
+    DDP_TRY(find_i64(reader, "detect", &finding.detect_ns));
+    DDP_TRY(find_i64(reader, "attribute", &finding.attribute_ns));
+    finding.step = (int32_t)step;
+    finding.micro = (int32_t)micro;
+    if (strcmp(phase_name, "-") != 0) {
+        if (ddp_phase_parse(phase_name, &phase) != DDP_OK) {
+            return refuse(reader, phase_name, "unknown phase");
+        }
+        finding.phase = (int32_t)phase;
+    }
+    if (reader->tail != NULL) {
+        (void)strncpy(finding.text, reader->tail, sizeof finding.text - 1);
+    }
+    return harness_trace_add_diagnosis(reader->trace, time_ns, &finding);
+}
+
+static ddp_status parse_end(struct reader *reader, uint64_t time_ns)
+{
+    const char *how = find_value(reader, "how");
+    struct harness_rank_end *end;
+    uint64_t rank;
+    uint64_t stopped;
+    int64_t code;
+
+    DDP_TRY(find_u64(reader, "rank", &rank));
+    DDP_TRY(find_i64(reader, "code", &code));
+    DDP_TRY(find_u64(reader, "stopped", &stopped));
+    if (rank >= reader->trace->world_size || how == NULL) {
+        return refuse(reader, reader->buffer, "expected rank= and how=");
+    }
+    end = &reader->trace->ends[rank];
+    for (unsigned i = 0; i < sizeof harness_end_names / sizeof harness_end_names[0]; i++) {
+        if (strcmp(how, harness_end_names[i]) == 0) {
+            end->how = (enum harness_end_how)i;
+            end->code = (int)code;
+            end->time_ns = time_ns;
+            end->is_stopped = stopped != 0;
+            return DDP_OK;
+        }
+    }
+    return refuse(reader, how, "unknown way to end");
+}
+
+static ddp_status parse_finish(struct reader *reader, uint64_t time_ns)
+{
+    uint64_t leak[3];
+
+    DDP_TRY(find_u64(reader, "start", &reader->trace->start_ns));
+    DDP_TRY(find_u64(reader, "lost", &reader->trace->lost_count));
+    DDP_TRY(find_u64(reader, "leak_process", &leak[0]));
+    DDP_TRY(find_u64(reader, "leak_shm", &leak[1]));
+    DDP_TRY(find_u64(reader, "leak_fd", &leak[2]));
+    reader->trace->leak_process = leak[0] != 0;
+    reader->trace->leak_shm = leak[1] != 0;
+    reader->trace->leak_fd = leak[2] != 0;
+    reader->trace->end_ns = time_ns;
+    if (reader->tail != NULL) {
+        (void)strncpy(reader->trace->leak_text, reader->tail, sizeof reader->trace->leak_text - 1);
+    }
+    return DDP_OK;
+}
+
+static ddp_status parse_line(struct reader *reader)
+{
+    uint64_t time_ns;
+
+    if (reader->token_count < 3 || ddp_text_parse_u64(reader->token[0], &time_ns) != DDP_OK) {
+        return refuse(reader, reader->buffer, "expected: time_ns r<rank>|h ...");
+    }
+    if (reader->token[1][0] == 'r') {
+        return parse_event(reader, time_ns);
+    }
+    if (strcmp(reader->token[1], "h") != 0) {
+        return refuse(reader, reader->token[1], "expected r<rank> or h");
+    }
+    if (strcmp(reader->token[2], "end") == 0) {
+        return parse_end(reader, time_ns);
+    }
+    if (strcmp(reader->token[2], "diagnosis") == 0) {
+        return parse_diagnosis(reader, time_ns);
+    }
+    if (strcmp(reader->token[2], "finish") == 0) {
+        return parse_finish(reader, time_ns);
+    }
+    return refuse(reader, reader->token[2], "expected end, diagnosis or finish");
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t count = 1;
+
+    for (const char *c = text; *c != '\0'; c++) {
+        count += *c == '\n' ? 1 : 0;
+    }
+    return count;
+}
+
+/* First line: "ddprove-trace 1 driver=sim world=4". */
+static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_t line_count)
+{
+    const char *driver = find_value(reader, "driver");
+    uint64_t world;
+
+    if (reader->token_count < 4 || strcmp(reader->token[0], "ddprove-trace") != 0 ||
+        strcmp(reader->token[1], "1") != 0 || driver == NULL) {
+        return refuse(reader, reader->buffer,
+                      "not a trace: expected \"ddprove-trace 1 driver=... world=...\"");
+    }
+    DDP_TRY(find_u64(reader, "world", &world));
+    if (world == 0 || world > HARNESS_RANKS_MAX) {
+        return refuse(reader, reader->buffer, "world= is out of range");
+    }
+    harness_trace_init(reader->trace, mem, (uint32_t)world,
+                       strcmp(driver, "sim") == 0 ? "sim" : "proc");
+    reader->trace->events = ddp_mem_array(mem, line_count, sizeof *reader->trace->events);
+    reader->trace->event_capacity = line_count;
+    reader->next_index = ddp_mem_array(mem, world, sizeof *reader->next_index);
+    return reader->trace->events != NULL && reader->next_index != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text, struct harness_trace *out,
+                               struct ddp_err *err)
+{
+    struct reader *reader = ddp_mem_array(mem, 1, sizeof *reader);
+    bool is_finished = false;
+    ddp_status status = DDP_OK;
+    size_t line_count = count_lines(text);
+
+    memset(out, 0, sizeof *out);
+    if (reader == NULL) {
+        return DDP_E_NOMEM;
+    }
+    reader->trace = out;
+    reader->err = err;
+    for (const char *line = text; status == DDP_OK && *line != '\0';) {
+        const char *newline = strchr(line, '\n');
+        size_t size = newline != NULL ? (size_t)(newline - line) : strlen(line);
+
+        reader->line++;
+        if (line[0] != '#' && size > 0) {
+            status = tokenise(reader, line, size);
+            if (status == DDP_OK) {
+                status =
+                    out->mem == NULL ? parse_header(reader, mem, line_count) : parse_line(reader);
+            }
+            is_finished = reader->token_count > 2 && strcmp(reader->token[2], "finish") == 0;
+        }
+        line += size + (newline != NULL ? 1 : 0);
+    }
+    if (status == DDP_OK && !is_finished) {
+        status = ddp_err_set(err, DDP_E_PARSE,
+                             "%u:1: the trace ends without its finish line: it is incomplete",
+                             reader->line);
+    }
+    if (status != DDP_OK) {
+        harness_trace_fini(out);
+    }
+    ddp_mem_free(mem, reader->next_index);
+    ddp_mem_free(mem, reader);
+    return status;
+}

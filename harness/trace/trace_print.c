@@ -1,0 +1,143 @@
+/* The trace as text. Stable column order, no process ids outside `#` lines, hashes in hex. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ddpcore/seam/fault_point.h"
+#include "harness/trace/event_format.h"
+#include "harness/trace/trace.h"
+
+static void print_op(uint64_t packed, struct ddp_text *out)
+{
+    struct ddp_event_op op = ddp_event_op_unpack(packed);
+
+    ddp_text_add(out, "%s/%s/%s/%s:%" PRIu32 "/root:%" PRIu32, ddp_coll_kind_name(op.kind),
+                 ddp_redop_name(op.redop), ddp_dtype_name(op.dtype), ddp_coll_role_name(op.role),
+                 op.index, op.root);
+}
+
+static void print_arg(const char *format, uint64_t value, struct ddp_text *out)
+{
+    const char *colon = strchr(format, ':');
+
+    DDP_ASSERT(colon != NULL);
+    ddp_text_add(out, " %s=", colon + 1);
+    switch (format[0]) {
+    case 'x':
+        ddp_text_add(out, "%016" PRIx64, value);
+        break;
+    case 'i':
+        ddp_text_add(out, "%" PRId64, (int64_t)value);
+        break;
+    case 's':
+        ddp_text_add(out, "%s", ddp_status_name((ddp_status)(int32_t)(uint32_t)value));
+        break;
+    case 'o':
+        print_op(value, out);
+        break;
+    case 'p':
+        ddp_text_add(out, "%s", ddp_fault_point_name((enum ddp_fault_point)value));
+        break;
+    default:
+        ddp_text_add(out, "%" PRIu64, value);
+        break;
+    }
+}
+
+static void print_event(const struct harness_trace_event *event, struct ddp_text *out)
+{
+    const struct ddp_event_entry *entry = &event->entry;
+    const struct harness_event_format *format = &harness_event_formats[entry->event];
+
+    ddp_text_add(out, "%12" PRIu64 " r%-3" PRIu32 " %3" PRIu32 ".%" PRIu16 " %-10s %-16s",
+                 entry->time_ns, event->rank, entry->step, entry->micro,
+                 ddp_phase_name((enum ddp_phase)entry->phase), format->name);
+    for (unsigned i = 0; i < HARNESS_EVENT_ARGS && format->arg[i][0] != '\0'; i++) {
+        /* The process id is a fact of this run only; it is kept in a comment line. */
+        bool is_pid = strcmp(format->arg[i], "u:pid") == 0;
+
+        print_arg(format->arg[i], is_pid ? 0 : entry->arg[i], out);
+    }
+    ddp_text_add(out, "\n");
+}
+
+static void print_set(const char *name, const struct harness_rank_set *set, struct ddp_text *out)
+{
+    const char *separator = "";
+
+    ddp_text_add(out, " %s=", name);
+    for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX; rank++) {
+        if (harness_rank_set_has(set, rank)) {
+            ddp_text_add(out, "%s%" PRIu32, separator, rank);
+            separator = ",";
+        }
+    }
+}
+
+static void print_diagnosis(uint64_t time_ns, const struct harness_finding *finding,
+                            struct ddp_text *out)
+{
+    ddp_text_add(out, "%12" PRIu64 " h diagnosis verdict=%s mode=%s", time_ns,
+                 harness_verdict_name(finding->verdict), finding->mode);
+    print_set("culprit", &finding->culprits, out);
+    print_set("victim", &finding->victims, out);
+    ddp_text_add(out, " seq=%" PRIu64 " kind=%s role=%s bucket=%" PRId32 " count=%" PRIu64,
+                 finding->op.seq, finding->op.is_set ? ddp_coll_kind_name(finding->op.kind) : "-",
+                 finding->op.is_set ? ddp_coll_role_name(finding->op.role) : "-",
+                 finding->op.bucket, finding->op.elem_count);
+    ddp_text_add(out, " params=");
+    for (uint32_t i = 0; i < finding->param_count; i++) {
+        ddp_text_add(out, "%s%" PRIu32, i > 0 ? "," : "", finding->param[i]);
+    }
+    ddp_text_add(out,
+                 " step=%" PRId32 " micro=%" PRId32 " phase=%s detect=%" PRId64
+                 " attribute=%" PRId64 " text=",
+                 finding->step, finding->micro,
+                 finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : "-",
+                 finding->detect_ns, finding->attribute_ns);
+    /* Free text comes last and runs to the end of its line. */
+    for (const char *c = finding->text; *c != '\0'; c++) {
+        ddp_text_add(out, "%c", *c == '\n' ? ' ' : *c);
+    }
+    ddp_text_add(out, "\n");
+}
+
+static void print_header(const struct harness_trace *trace, struct ddp_text *out)
+{
+    ddp_text_add(out, "ddprove-trace 1 driver=%s world=%" PRIu32 "\n", trace->driver,
+                 trace->world_size);
+    ddp_text_add(out, "# time_ns rank step.micro phase event arguments\n");
+}
+
+void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out)
+{
+    print_header(trace, out);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        print_event(&trace->events[i], out);
+    }
+    for (uint32_t rank = 0; rank < trace->world_size; rank++) {
+        const struct harness_rank_end *end = &trace->ends[rank];
+
+        ddp_text_add(out, "%12" PRIu64 " h end rank=%" PRIu32 " how=%s code=%d stopped=%d\n",
+                     end->time_ns, rank, harness_end_names[end->how], end->code,
+                     end->is_stopped ? 1 : 0);
+    }
+    for (size_t i = 0; i < trace->diagnoses.count; i++) {
+        print_diagnosis(trace->diagnosis_time_ns[i], &trace->diagnoses.items[i], out);
+    }
+    ddp_text_add(out,
+                 "%12" PRIu64 " h finish start=%" PRIu64 " lost=%" PRIu64
+                 " leak_process=%d leak_shm=%d leak_fd=%d text=%s\n",
+                 trace->end_ns, trace->start_ns, trace->lost_count, trace->leak_process ? 1 : 0,
+                 trace->leak_shm ? 1 : 0, trace->leak_fd ? 1 : 0, trace->leak_text);
+}
+
+void harness_trace_print_rank(const struct harness_trace *trace, uint32_t rank,
+                              struct ddp_text *out)
+{
+    print_header(trace, out);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].rank == rank) {
+            print_event(&trace->events[i], out);
+        }
+    }
+}

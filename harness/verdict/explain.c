@@ -1,0 +1,137 @@
+/* Cause and consequence between findings.
+ *
+ * One table of classes says which class may cause which. Within the value class the stages of a
+ * step give the order: local gradient, reduction, update, replicas, global batch. A cause in a
+ * later step never explains a consequence in an earlier one. */
+#include "harness/verdict/explain.h"
+
+#include <string.h>
+
+enum finding_class {
+    CLASS_CRASH,
+    CLASS_STOPPED_WORK, /* a rank ended early or ran out of data */
+    CLASS_USAGE,
+    CLASS_MISMATCH,
+    CLASS_HANG,
+    CLASS_VALUE,
+    CLASS_CHECKPOINT,
+    CLASS_DATA,
+    CLASS_OTHER,
+    CLASS_COUNT
+};
+
+static enum finding_class class_of(const struct harness_finding *finding)
+{
+    const char *name = harness_verdict_name(finding->verdict);
+
+    switch (finding->verdict) {
+    case HARNESS_VERDICT_CRASH_FINISHED_EARLY:
+    case HARNESS_VERDICT_DATA_UNEVEN:
+        return CLASS_STOPPED_WORK;
+    default:
+        break;
+    }
+    if (strncmp(name, "CRASH.", 6) == 0) {
+        return CLASS_CRASH;
+    }
+    if (strncmp(name, "USAGE.", 6) == 0) {
+        return CLASS_USAGE;
+    }
+    if (strncmp(name, "MISMATCH.", 9) == 0) {
+        return CLASS_MISMATCH;
+    }
+    if (strncmp(name, "HANG.", 5) == 0) {
+        return CLASS_HANG;
+    }
+    if (strncmp(name, "VALUE.", 6) == 0) {
+        return CLASS_VALUE;
+    }
+    if (strncmp(name, "CHECKPOINT.", 11) == 0) {
+        return CLASS_CHECKPOINT;
+    }
+    if (strncmp(name, "DATA.", 5) == 0) {
+        return CLASS_DATA;
+    }
+    return CLASS_OTHER;
+}
+
+/* causes[a][b]: a finding of class a may be the cause of one of class b. */
+static const bool causes[CLASS_COUNT][CLASS_COUNT] = {
+    [CLASS_CRASH] = {[CLASS_STOPPED_WORK] = true, [CLASS_HANG] = true},
+    [CLASS_STOPPED_WORK] = {[CLASS_MISMATCH] = true, [CLASS_HANG] = true, [CLASS_DATA] = true},
+    [CLASS_USAGE] = {[CLASS_STOPPED_WORK] = true,
+                     [CLASS_MISMATCH] = true,
+                     [CLASS_HANG] = true,
+                     [CLASS_VALUE] = true},
+    [CLASS_MISMATCH] = {[CLASS_HANG] = true, [CLASS_VALUE] = true},
+    [CLASS_DATA] = {[CLASS_VALUE] = true},
+};
+
+/* Stage of a step at which a value checker looks; a wrong value at one stage shows at all later. */
+static int value_stage(const struct harness_finding *finding)
+{
+    static const char *const stages[] = {"gradient", "reduction",    "update",
+                                         "replicas", "global_batch", "restore"};
+
+    for (int i = 0; i < (int)(sizeof stages / sizeof stages[0]); i++) {
+        if (strcmp(finding->oracle, stages[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Within one class: the earlier step, then the earlier stage or the more certain word. */
+static bool explains_within_class(const struct harness_finding *a, const struct harness_finding *b,
+                                  enum finding_class class)
+{
+    int stage_a = value_stage(a);
+    int stage_b = value_stage(b);
+
+    switch (class) {
+    case CLASS_VALUE:
+        if (a->step != b->step) {
+            return a->step >= 0 && (b->step < 0 || a->step < b->step);
+        }
+        return stage_a >= 0 && stage_b >= 0 && stage_a < stage_b;
+    case CLASS_MISMATCH:
+        /* The program's comparison names the difference; ranks' own statuses only say "differs".
+         * What one rank posts after its first difference follows from it. */
+        if (strcmp(a->mode, "status") == 0) {
+            return false;
+        }
+        return strcmp(b->mode, "status") == 0 || (a->op.seq != 0 && b->op.seq > a->op.seq) ||
+               (a->op.seq == b->op.seq && strcmp(a->oracle, "monitor") == 0 &&
+                strcmp(b->oracle, "monitor") != 0 && a->verdict == b->verdict);
+    case CLASS_HANG:
+    case CLASS_CRASH:
+    case CLASS_STOPPED_WORK:
+        return strcmp(a->oracle, "monitor") == 0 && strcmp(b->oracle, "monitor") != 0;
+    case CLASS_CHECKPOINT:
+        /* The reader's own word about the file explains what loading it led to. */
+        return strcmp(a->mode, "status") == 0 && strcmp(b->mode, "status") != 0;
+    case CLASS_USAGE:
+    case CLASS_DATA:
+    case CLASS_OTHER:
+    case CLASS_COUNT:
+        break;
+    }
+    return false;
+}
+
+bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b)
+{
+    enum finding_class class_a = class_of(a);
+    enum finding_class class_b = class_of(b);
+
+    if (a == b) {
+        return false;
+    }
+    if (class_a == class_b) {
+        return explains_within_class(a, b, class_a);
+    }
+    if (!causes[class_a][class_b]) {
+        return false;
+    }
+    return a->step < 0 || b->step < 0 || a->step <= b->step;
+}
