@@ -25,6 +25,7 @@ enum harness_driver { HARNESS_DRIVER_SIM, HARNESS_DRIVER_PROC, HARNESS_DRIVER_CO
  * wired, so that this layer depends on none of them. Strings live in the plan's pool. */
 struct harness_job {
     uint32_t ranks, steps, micro_batches;
+    uint32_t start_step; /* of a restored run: steps its checkpoint has completed; never parsed */
     const char *model;          /* reference/model.h */
     const char *branch;         /* branchy's rule: "both", ... */
     uint32_t skip_rank;         /* for branch rank_skips */

@@ -1,0 +1,100 @@
+/* The pipeline itself: prepare, launch, check, describe, restore, judge, write. */
+#include "harness/cell/cell.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/cell/stage.h"
+
+static ddp_status write_verdict(const char *run_dir, const json_t *verdict, struct ddp_err *err)
+{
+    char *text = json_dumps(verdict, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    struct ddp_text out;
+    ddp_status status;
+
+    if (text == NULL) {
+        return ddp_err_set(err, DDP_E_NOMEM, "verdict.json cannot be written");
+    }
+    ddp_text_init(&out, ddp_mem_system());
+    ddp_text_add(&out, "%s\n", text);
+    free(text);
+    status = ddp_files_make_dirs(run_dir, err);
+    if (status == DDP_OK) {
+        status = harness_stage_write(run_dir, "verdict.json", &out, err);
+    }
+    ddp_text_fini(&out);
+    return status;
+}
+
+static ddp_status judge(struct harness_cell *cell, const struct harness_restore_result *restore,
+                        json_t **out)
+{
+    struct harness_judge_facts facts;
+    struct harness_judgement judgement;
+
+    DDP_TRY(harness_stage_facts(cell, restore, &facts));
+    harness_judge(&cell->plan, &cell->findings, &facts, &judgement);
+    *out = harness_stage_verdict(cell, &facts, &judgement);
+    return *out != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+static ddp_status run_stages(struct harness_cell *cell, json_t **out, struct ddp_err *err)
+{
+    struct harness_rank_options rank = {.is_hashing = !cell->config.is_bare, .payload_step = -1};
+    struct harness_restore_result restore;
+
+    memset(&restore, 0, sizeof restore);
+    restore.from_step = -1;
+    DDP_TRY(harness_stage_prepare(cell, err));
+    DDP_TRY(harness_stage_launch(cell, &rank, err));
+    if (cell->config.is_bare) {
+        harness_findings_init(&cell->findings, cell->mem);
+        return judge(cell, &restore, out);
+    }
+    DDP_TRY(harness_stage_check(cell, NULL, err));
+    DDP_TRY(harness_stage_describe(cell, err));
+    DDP_TRY(harness_stage_restore(cell, &restore, err));
+    return judge(cell, &restore, out);
+}
+
+static ddp_status open_cell(struct harness_cell *cell, const struct harness_plan *plan,
+                            const struct harness_cell_config *config, struct ddp_err *err)
+{
+    memset(cell, 0, sizeof *cell);
+    DDP_TRY(ddp_blas_open(NULL, err));
+    DDP_TRY(ddp_mem_pool_create(&cell->pool));
+    cell->mem = ddp_mem_pool_mem(cell->pool);
+    cell->plan = *plan;
+    cell->config = *config;
+    cell->run_dir = config->run_dir;
+    return DDP_OK;
+}
+
+ddp_status harness_cell_run(const struct harness_plan *plan,
+                            const struct harness_cell_config *config, json_t **out_verdict,
+                            struct ddp_err *err)
+{
+    struct harness_cell cell;
+    ddp_status status;
+
+    *out_verdict = NULL;
+    status = open_cell(&cell, plan, config, err);
+    if (status == DDP_OK) {
+        status = run_stages(&cell, out_verdict, err);
+        ddp_mem_pool_destroy(cell.pool);
+    }
+    if (status != DDP_OK) {
+        json_decref(*out_verdict);
+        *out_verdict = harness_stage_error(
+            plan, config, err->text[0] != '\0' ? err->text : ddp_status_text(status));
+    }
+    if (*out_verdict != NULL) {
+        struct ddp_err write_err = {{0}};
+        ddp_status written = write_verdict(config->run_dir, *out_verdict, &write_err);
+
+        if (written != DDP_OK && status == DDP_OK) {
+            status = ddp_err_set(err, written, "%s", write_err.text);
+        }
+    }
+    return status;
+}

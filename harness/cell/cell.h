@@ -1,0 +1,41 @@
+/* One cell, from plan to verdict: the pipeline. Launch, trace, oracles, a replay with payloads if a
+ * bucket differs, a restore run if one is asked for, the judge, and the run folder that holds a
+ * file for every arrow between them: plan.yaml program.txt schedules/ trace.txt trace.rank<N>.txt
+ * verdict.json rank<N>.log replay/ (payload run)  restore/ (restore run, same files) */
+#ifndef HARNESS_CELL_CELL_H
+#define HARNESS_CELL_CELL_H
+
+#include <jansson.h>
+
+#include "harness/launch/launch.h"
+#include "harness/plan/plan.h"
+#include "harness/trace/trace.h"
+#include "harness/verdict/judge.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct harness_cell_config {
+    enum harness_driver driver;
+    uint64_t seed;         /* of the simulator's scheduler */
+    const char *run_dir;   /* made if missing */
+    const char *self_path; /* executable to start ranks from */
+    bool is_time_enforced; /* judge within_ms on real time too */
+    bool is_bare;          /* no hashing, no oracles: `ddprove train`, for timing */
+};
+
+/* Run and judge. *out_verdict: the verdict.json object, owned by the caller; also written to
+ * run_dir. Errors are the harness's own (outcome ERROR); the object is made even then. */
+DDP_MUST_USE ddp_status harness_cell_run(const struct harness_plan *plan,
+                                         const struct harness_cell_config *config,
+                                         json_t **out_verdict, struct ddp_err *err);
+
+/* Judge a recorded run again from its folder's plan.yaml and trace.txt. */
+DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict,
+                                           struct ddp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,83 @@
+/* What expectations speak of, read off the trace: which faults fired, how survivors ended. */
+#include <string.h>
+
+#include "harness/cell/stage.h"
+
+/* Ranks that are not survivors: those a fault acted on. */
+static void survivors(struct harness_cell *cell, struct harness_judge_facts *out)
+{
+    const struct harness_trace *trace = &cell->trace;
+    ddp_status expected = cell->plan.expect.survivors.status;
+    struct harness_rank_set injected;
+    uint64_t fired_ns = 0;
+
+    harness_plan_injected(&cell->plan, &injected);
+    for (uint32_t i = 0; i < cell->plan.fault_count && fired_ns == 0; i++) {
+        uint32_t count;
+
+        if (cell->plan.faults[i].action.kind != HARNESS_ACTION_NONE) {
+            fired_ns = harness_trace_fired_ns(trace, i, &count);
+        }
+    }
+    out->is_survivor_status_met = true;
+    out->survivor_latency_ns = -1;
+    for (uint32_t rank = 0; rank < trace->world_size; rank++) {
+        const struct harness_trace_event *end;
+        size_t cursor = 0;
+        ddp_status status = DDP_E_STATE;
+
+        if (harness_rank_set_has(&injected, rank)) {
+            continue;
+        }
+        out->is_survivor_checked = true;
+        end = harness_trace_next(trace, &cursor, rank, DDP_EVENT_RANK_END);
+        if (end != NULL) {
+            status = (ddp_status)(int32_t)(uint32_t)end->entry.arg[0];
+            if (fired_ns > 0 && end->entry.time_ns >= fired_ns &&
+                (int64_t)(end->entry.time_ns - fired_ns) > out->survivor_latency_ns) {
+                out->survivor_latency_ns = (int64_t)(end->entry.time_ns - fired_ns);
+            }
+        }
+        if (status != expected && out->is_survivor_status_met) {
+            out->is_survivor_status_met = false;
+            out->survivor_status = status;
+            out->survivor_rank = rank;
+        }
+    }
+}
+
+ddp_status harness_stage_facts(struct harness_cell *cell,
+                               const struct harness_restore_result *restore,
+                               struct harness_judge_facts *out)
+{
+    uint32_t fault_count = cell->plan.fault_count;
+    uint32_t *fired = ddp_mem_array(cell->mem, fault_count, sizeof *fired);
+    const char **names = ddp_mem_array(cell->mem, cell->param_count, sizeof *names);
+
+    memset(out, 0, sizeof *out);
+    if (fired == NULL || names == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t i = 0; i < fault_count; i++) {
+        (void)harness_trace_fired_ns(&cell->trace, i, &fired[i]);
+    }
+    for (size_t i = 0; i < cell->param_count; i++) {
+        names[i] = cell->params[i].name;
+    }
+    out->param_names = names;
+    out->param_count = (uint32_t)cell->param_count;
+    out->fired_count = fired;
+    survivors(cell, out);
+    out->is_time_enforced =
+        cell->config.driver == HARNESS_DRIVER_SIM || cell->config.is_time_enforced;
+    out->is_leak_process = cell->trace.leak_process;
+    out->is_leak_shm = cell->trace.leak_shm;
+    out->is_leak_fd = cell->trace.leak_fd;
+    out->leak_text = cell->trace.leak_text;
+    out->is_restore_run = restore->is_run;
+    out->restored_from_step = restore->from_step;
+    out->is_restore_equal = restore->is_equal;
+    out->restore_verdict = restore->verdict;
+    out->restore_text = restore->text;
+    return DDP_OK;
+}

@@ -1,0 +1,225 @@
+/* The restore run: a fresh job that starts from the checkpoint of the first one, after the plan's
+ * edit of the file. Refusals and differences become facts for the judge, not findings of the cell.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/checkpoint/safetensors.h"
+#include "harness/cell/stage.h"
+
+/* Rebuild dict with `prefix` before the names that `is_chosen` selects. */
+static ddp_status rename_entries(struct ddp_state_dict *dict, const char *prefix, bool every_second)
+{
+    for (size_t i = 0; i < dict->entry_count; i++) {
+        struct ddp_text text;
+
+        if (every_second && i % 2 == 1) {
+            continue;
+        }
+        ddp_text_init(&text, dict->mem);
+        ddp_text_add(&text, "%s%s", prefix, dict->entries[i].name);
+        if (text.is_failed) {
+            ddp_text_fini(&text);
+            return DDP_E_NOMEM;
+        }
+        ddp_mem_free(dict->mem, dict->entries[i].name);
+        dict->entries[i].name = text.data;
+    }
+    return DDP_OK;
+}
+
+static ddp_status drop_entry(struct ddp_state_dict *dict, const char *key, struct ddp_err *err)
+{
+    for (size_t i = 0; i < dict->entry_count; i++) {
+        if (strcmp(dict->entries[i].name, key) == 0) {
+            ddp_mem_free(dict->mem, dict->entries[i].name);
+            memmove(&dict->entries[i], &dict->entries[i + 1],
+                    (dict->entry_count - i - 1) * sizeof *dict->entries);
+            dict->entry_count--;
+            return DDP_OK;
+        }
+    }
+    return ddp_err_set(err, DDP_E_NOT_FOUND, "restore.key: the checkpoint has no tensor \"%s\"",
+                       key);
+}
+
+static ddp_status edit_dict(const struct harness_restore *restore, struct ddp_state_dict *dict,
+                            struct ddp_err *err)
+{
+    static const float extra[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+    static const uint64_t extra_shape[1] = {4};
+
+    switch (restore->edit) {
+    case HARNESS_EDIT_ADD_PREFIX:
+        return rename_entries(dict, "module.", false);
+    case HARNESS_EDIT_DOUBLE_PREFIX:
+        return rename_entries(dict, "module.module.", false);
+    case HARNESS_EDIT_MIXED_PREFIX:
+        return rename_entries(dict, "module.", true);
+    case HARNESS_EDIT_DROP_KEY:
+        return drop_entry(dict, restore->key, err);
+    case HARNESS_EDIT_EXTRA_KEY:
+        return ddp_state_dict_add(dict, restore->key, DDP_DTYPE_F32, 1, extra_shape, extra);
+    case HARNESS_EDIT_NONE:
+    case HARNESS_EDIT_TRUNCATE:
+    case HARNESS_EDIT_FLIP_BYTE:
+    case HARNESS_EDIT_KIND_COUNT:
+        break;
+    }
+    return DDP_OK;
+}
+
+/* Offset in the file of the first byte of a tensor: 8 + header length + its begin offset. */
+static ddp_status tensor_offset(const unsigned char *file, const struct ddp_state_dict *dict,
+                                const char *key, size_t *out, struct ddp_err *err)
+{
+    const struct ddp_tensor_entry *entry = ddp_state_dict_find(dict, key);
+
+    if (entry == NULL) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "restore.key: the checkpoint has no tensor \"%s\"",
+                           key);
+    }
+    *out = (size_t)((const unsigned char *)entry->data - file);
+    return DDP_OK;
+}
+
+static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned char *data,
+                             size_t size_bytes, struct ddp_err *err)
+{
+    const struct harness_restore *restore = &cell->plan.restore;
+    struct ddp_state_dict dict;
+    size_t offset = 0;
+    ddp_status status;
+
+    if (restore->edit == HARNESS_EDIT_TRUNCATE) {
+        size_bytes -= size_bytes < 64 ? size_bytes / 2 : 64;
+    } else if (restore->edit == HARNESS_EDIT_FLIP_BYTE) {
+        ddp_state_dict_init(&dict, cell->mem);
+        status = ddp_safetensors_parse(data, size_bytes, &dict, err);
+        if (status == DDP_OK) {
+            status = tensor_offset(data, &dict, restore->key, &offset, err);
+        }
+        ddp_state_dict_fini(&dict);
+        DDP_TRY(status);
+        data[offset] ^= 0x10;
+    }
+    return ddp_files_write_atomic(ddp_files_system(), to, data, size_bytes, err);
+}
+
+/* Copy the checkpoint into the restore run's folder, edited. */
+static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, const char *to,
+                                  struct ddp_err *err)
+{
+    struct ddp_state_dict dict;
+    struct ddp_env env;
+    struct ddp_idle_process idle;
+    void *data = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    DDP_TRY(ddp_files_system()->ops->read_all(ddp_files_system(), from, cell->mem, &data,
+                                              &size_bytes, err));
+    if (cell->plan.restore.edit == HARNESS_EDIT_NONE ||
+        cell->plan.restore.edit == HARNESS_EDIT_TRUNCATE ||
+        cell->plan.restore.edit == HARNESS_EDIT_FLIP_BYTE) {
+        status = edit_bytes(cell, to, data, size_bytes, err);
+    } else {
+        ddp_env_init_process(&env, &idle, 0, 1);
+        ddp_state_dict_init(&dict, cell->mem);
+        status = ddp_safetensors_parse(data, size_bytes, &dict, err);
+        if (status == DDP_OK) {
+            status = edit_dict(&cell->plan.restore, &dict, err);
+        }
+        if (status == DDP_OK) {
+            status = ddp_safetensors_save(&env, to, &dict, err);
+        }
+        ddp_state_dict_fini(&dict);
+    }
+    ddp_mem_free(cell->mem, data);
+    return status;
+}
+
+/* Steps completed in the checkpoint, read from its metadata; 0 if it cannot be read. */
+static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
+{
+    struct ddp_state_dict dict;
+    const char *text;
+    uint64_t steps = 0;
+
+    ddp_state_dict_init(&dict, cell->mem);
+    if (ddp_safetensors_load(ddp_files_system(), path, &dict, NULL) == DDP_OK) {
+        text = ddp_state_dict_meta(&dict, "steps_done");
+        if (text == NULL || ddp_text_parse_u64(text, &steps) != DDP_OK) {
+            steps = 0;
+        }
+    }
+    ddp_state_dict_fini(&dict);
+    return (uint32_t)steps;
+}
+
+/* First finding of the restore run that says why it is not as good as an uninterrupted one. */
+static void conclude(const struct harness_cell *second, struct harness_restore_result *out)
+{
+    const struct harness_trace_event *loaded;
+    size_t cursor = 0;
+
+    out->from_step = -1;
+    loaded = harness_trace_next(&second->trace, &cursor, -1, DDP_EVENT_CKPT_LOAD);
+    if (loaded != NULL && loaded->entry.arg[3] == (uint64_t)(uint32_t)DDP_OK) {
+        out->from_step = (int64_t)loaded->entry.arg[0];
+    }
+    out->is_equal = second->findings.count == 0 && out->from_step >= 0;
+    for (size_t i = 0; i < second->findings.count; i++) {
+        const struct harness_finding *finding = &second->findings.items[i];
+        bool is_checkpoint =
+            strncmp(harness_verdict_name(finding->verdict), "CHECKPOINT.", 11) == 0;
+
+        if (out->verdict == HARNESS_VERDICT_NONE || (is_checkpoint && i > 0)) {
+            out->verdict = finding->verdict;
+            (void)snprintf(out->text, sizeof out->text, "%s", finding->text);
+        }
+        if (is_checkpoint) {
+            break;
+        }
+    }
+}
+
+ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
+                                 struct ddp_err *err)
+{
+    const struct harness_rank_options rank = {
+        .is_hashing = true, .payload_step = -1, .is_restoring = true};
+    struct harness_cell second = *cell;
+    const char *from = harness_stage_path(cell->mem, cell->run_dir, "checkpoint.safetensors");
+    const char *to;
+    ddp_status status;
+
+    if (!cell->plan.restore.is_set && !cell->plan.expect.restore.is_set) {
+        return DDP_OK;
+    }
+    second.run_dir = harness_stage_path(cell->mem, cell->run_dir, "restore");
+    to = harness_stage_path(cell->mem, second.run_dir, "checkpoint.safetensors");
+    DDP_TRY(ddp_files_make_dirs(second.run_dir, err));
+    status = copy_checkpoint(cell, from, to, err);
+    if (status != DDP_OK) {
+        return ddp_err_wrap(err, status, "restore run of %s", cell->plan.id);
+    }
+    second.restored_step = checkpoint_steps(cell, to);
+    second.plan.job.start_step = second.restored_step;
+    second.plan.faults = NULL;
+    second.plan.fault_count = 0;
+    if (second.plan.restore.ranks != 0) {
+        second.plan.job.ranks = second.plan.restore.ranks;
+    }
+    memset(&second.trace, 0, sizeof second.trace);
+    second.model = NULL;
+    DDP_TRY(harness_stage_prepare(&second, err));
+    DDP_TRY(harness_stage_launch(&second, &rank, err));
+    DDP_TRY(harness_stage_check(&second, cell, err));
+    out->is_run = true;
+    conclude(&second, out);
+    harness_trace_fini(&second.trace);
+    ref_model_destroy(second.model);
+    return DDP_OK;
+}

@@ -1,0 +1,190 @@
+/* Launch, check, and replay with payloads. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/cell/stage.h"
+
+char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, mem);
+    ddp_text_add(&text, "%s/%s", dir, name);
+    DDP_ASSERT(!text.is_failed);
+    return text.data;
+}
+
+ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,
+                               struct ddp_err *err)
+{
+    char path[4096];
+    int size = snprintf(path, sizeof path, "%s/%s", dir, name);
+
+    if (text->is_failed) {
+        return ddp_err_set(err, DDP_E_NOMEM, "out of memory while writing %s", name);
+    }
+    if (size < 0 || (size_t)size >= sizeof path) {
+        return ddp_err_set(err, DDP_E_INVALID, "path of %s is too long", name);
+    }
+    return ddp_files_write_atomic(ddp_files_system(), path, ddp_text_str(text), text->size_bytes,
+                                  err);
+}
+
+static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
+{
+    struct ddp_text text;
+    ddp_status status;
+
+    DDP_TRY(ddp_files_make_dirs(cell->run_dir, err));
+    ddp_text_init(&text, cell->mem);
+    harness_plan_print(&cell->plan, &text);
+    status = harness_stage_write(cell->run_dir, "plan.yaml", &text, err);
+    ddp_text_fini(&text);
+    if (status == DDP_OK) {
+        ddp_text_init(&text, cell->mem);
+        harness_program_print(&cell->program, &text);
+        status = harness_stage_write(cell->run_dir, "program.txt", &text, err);
+        ddp_text_fini(&text);
+    }
+    return status;
+}
+
+static ddp_status write_traces(struct harness_cell *cell, struct ddp_err *err)
+{
+    struct ddp_text text;
+    ddp_status status;
+    char name[64];
+
+    ddp_text_init(&text, cell->mem);
+    harness_trace_print(&cell->trace, &text);
+    status = harness_stage_write(cell->run_dir, "trace.txt", &text, err);
+    ddp_text_fini(&text);
+    for (uint32_t rank = 0; status == DDP_OK && rank < cell->trace.world_size; rank++) {
+        ddp_text_init(&text, cell->mem);
+        harness_trace_print_rank(&cell->trace, rank, &text);
+        (void)snprintf(name, sizeof name, "trace.rank%u.txt", rank);
+        status = harness_stage_write(cell->run_dir, name, &text, err);
+        ddp_text_fini(&text);
+    }
+    return status;
+}
+
+ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_rank_options *rank,
+                                struct ddp_err *err)
+{
+    struct harness_launch_config config;
+    const struct harness_driver_ops *driver =
+        cell->config.driver == HARNESS_DRIVER_SIM ? harness_driver_sim() : harness_driver_proc();
+
+    DDP_TRY(write_inputs(cell, err));
+    memset(&config, 0, sizeof config);
+    config.plan = &cell->plan;
+    config.program = &cell->program;
+    config.rank = *rank;
+    config.rank.run_dir = cell->run_dir;
+    config.rank.checkpoint_path =
+        harness_stage_path(cell->mem, cell->run_dir, "checkpoint.safetensors");
+    config.seed = cell->config.seed;
+    config.self_path = cell->config.self_path;
+    config.plan_path = harness_stage_path(cell->mem, cell->run_dir, "plan.yaml");
+    DDP_TRY(driver->run(cell->mem, &config, &cell->trace, err));
+    return write_traces(cell, err);
+}
+
+/* Latencies of a diagnosis, from the firing of the first fault that did something. */
+static void measure(const struct harness_cell *cell, uint64_t time_ns,
+                    struct harness_finding *finding)
+{
+    for (uint32_t i = 0; i < cell->plan.fault_count; i++) {
+        uint32_t count;
+        uint64_t fired_ns = harness_trace_fired_ns(&cell->trace, i, &count);
+
+        if (count > 0 && cell->plan.faults[i].action.kind != HARNESS_ACTION_NONE &&
+            time_ns >= fired_ns) {
+            finding->attribute_ns = (int64_t)(time_ns - fired_ns);
+            if (finding->detect_ns < 0) {
+                finding->detect_ns = finding->attribute_ns;
+            }
+            return;
+        }
+    }
+}
+
+static void add_diagnoses(struct harness_cell *cell)
+{
+    for (size_t i = 0; i < cell->trace.diagnoses.count; i++) {
+        struct harness_finding finding = cell->trace.diagnoses.items[i];
+
+        measure(cell, cell->trace.diagnosis_time_ns[i], &finding);
+        harness_findings_add(&cell->findings, &finding);
+    }
+}
+
+static void oracle_input(const struct harness_cell *cell, const struct harness_cell *first,
+                         struct harness_oracle_input *out)
+{
+    memset(out, 0, sizeof *out);
+    out->plan = &cell->plan;
+    out->program = &cell->program;
+    out->trace = &cell->trace;
+    out->job = &cell->job;
+    out->params = cell->params;
+    out->param_count = cell->param_count;
+    out->device = cell->device;
+    out->run_dir = cell->run_dir;
+    out->first_trace = first != NULL ? &first->trace : NULL;
+    out->restored_step = cell->restored_step;
+    out->mem = cell->mem;
+}
+
+ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
+                               struct ddp_err *err)
+{
+    struct harness_oracle_input input;
+    ddp_status status;
+
+    harness_findings_init(&cell->findings, cell->mem);
+    if (cell->trace.lost_count > 0) {
+        cell->findings.is_evidence_lost = true;
+        (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text,
+                       "%llu recorder entries were torn or overwritten",
+                       (unsigned long long)cell->trace.lost_count);
+    }
+    add_diagnoses(cell);
+    oracle_input(cell, first, &input);
+    status = harness_oracle_check_all(&input, &cell->findings, err);
+    return status;
+}
+
+ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err)
+{
+    struct harness_rank_options rank = {.is_hashing = true};
+    struct harness_oracle_input input;
+    struct harness_cell replay;
+    uint32_t step;
+    uint32_t bucket;
+    ddp_status status;
+
+    if (!harness_oracle_first_difference(&cell->findings, &step, &bucket)) {
+        return DDP_OK;
+    }
+    replay = *cell;
+    memset(&replay.trace, 0, sizeof replay.trace);
+    replay.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
+    rank.payload_step = step;
+    status = harness_stage_launch(&replay, &rank, err);
+    if (status != DDP_OK) {
+        return status;
+    }
+    oracle_input(&replay, NULL, &input);
+    for (size_t i = 0; status == DDP_OK && i < cell->findings.count; i++) {
+        struct harness_finding *finding = &cell->findings.items[i];
+
+        if (strcmp(finding->oracle, "reduction") == 0 && finding->step == (int32_t)step &&
+            finding->op.bucket == (int32_t)bucket) {
+            status = harness_oracle_describe(&input, finding, err);
+        }
+    }
+    harness_trace_fini(&replay.trace);
+    return status;
+}

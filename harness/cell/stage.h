@@ -1,0 +1,70 @@
+/* The parts of the pipeline. Internal to harness/cell. */
+#ifndef HARNESS_CELL_STAGE_H
+#define HARNESS_CELL_STAGE_H
+
+#include "ddpcore/device/device.h"
+#include "harness/cell/cell.h"
+#include "harness/oracle/oracle.h"
+#include "reference/trainer.h"
+
+/* A run in progress; everything lives in pool. */
+struct harness_cell {
+    struct ddp_mem_pool *pool;
+    struct ddp_mem *mem;
+    struct harness_plan plan; /* a shallow copy; restore runs differ in job and faults */
+    struct harness_cell_config config;
+    const char *run_dir;
+    struct ddp_device *device;
+    struct ref_job job;
+    struct ref_model *model; /* for its tables */
+    const struct ddp_param *params;
+    size_t param_count;
+    struct harness_program program;
+    struct harness_trace trace;
+    struct harness_findings findings;
+    uint32_t restored_step;
+    int64_t end_ns; /* monotonic */
+    int64_t start_ns;
+};
+
+/* Tables and program of a plan. Errors: unknown names. */
+ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err);
+/* Write plan.yaml and program.txt, launch, write the traces. */
+ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_rank_options *rank,
+                                struct ddp_err *err);
+/* Findings of the monitor and of every oracle. first: the run before a restore run, or NULL. */
+ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
+                               struct ddp_err *err);
+/* Replay with payloads and describe the first difference, if a bucket differs. */
+ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err);
+
+/* What the restore run showed. Zero-initialise. */
+struct harness_restore_result {
+    bool is_run;
+    int64_t from_step;
+    bool is_equal;
+    enum harness_verdict verdict;
+    char text[512];
+};
+/* Copy the checkpoint with the plan's edit, run from it, check. */
+ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
+                                 struct ddp_err *err);
+
+/* Facts for the judge; arrays live in cell->mem. */
+ddp_status harness_stage_facts(struct harness_cell *cell,
+                               const struct harness_restore_result *restore,
+                               struct harness_judge_facts *out);
+/* verdict.json. */
+json_t *harness_stage_verdict(const struct harness_cell *cell,
+                              const struct harness_judge_facts *facts,
+                              const struct harness_judgement *judgement);
+/* An ERROR verdict for a cell that could not be run. */
+json_t *harness_stage_error(const struct harness_plan *plan,
+                            const struct harness_cell_config *config, const char *text);
+
+/* "<dir>/<name>" in mem. */
+char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name);
+ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,
+                               struct ddp_err *err);
+
+#endif

@@ -1,0 +1,132 @@
+/* Verdicts for people: one line each, and more where something is wrong. */
+#include <string.h>
+
+#include "harness/report/report.h"
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text != NULL ? text : "";
+}
+
+static const char *color_of(enum harness_outcome outcome)
+{
+    switch (outcome) {
+    case HARNESS_OUTCOME_PASS:
+        return "\033[32m";
+    case HARNESS_OUTCOME_SKIP:
+    case HARNESS_OUTCOME_INCONCLUSIVE:
+        return "\033[33m";
+    case HARNESS_OUTCOME_FAIL:
+    case HARNESS_OUTCOME_ERROR:
+        break;
+    }
+    return "\033[31m";
+}
+
+static void add_list(struct ddp_text *out, const char *before, const json_t *list)
+{
+    const json_t *item;
+    size_t i;
+
+    if (json_array_size(list) == 0) {
+        return;
+    }
+    ddp_text_add(out, "%s", before);
+    json_array_foreach(list, i, item)
+    {
+        if (json_is_integer(item)) {
+            ddp_text_add(out, "%s%lld", i > 0 ? "," : "", (long long)json_integer_value(item));
+        } else if (json_is_string(item)) {
+            ddp_text_add(out, "%s%s", i > 0 ? " " : "", json_string_value(item));
+        }
+    }
+}
+
+static void add_integer(struct ddp_text *out, const char *before, const json_t *value)
+{
+    if (json_is_integer(value)) {
+        ddp_text_add(out, "%s%lld", before, (long long)json_integer_value(value));
+    }
+}
+
+/* "rank 1 step 5 backward bucket 1 (fc1.bias fc1.weight)" */
+static void add_place(struct ddp_text *out, const json_t *verdict)
+{
+    const json_t *op = json_object_get(verdict, "op");
+
+    add_list(out, "  rank ", json_object_get(verdict, "culprit"));
+    add_integer(out, "  step ", json_object_get(verdict, "step"));
+    if (text_of(verdict, "phase")[0] != '\0') {
+        ddp_text_add(out, " %s", text_of(verdict, "phase"));
+    }
+    add_integer(out, "  bucket ", json_object_get(op, "bucket"));
+    if (json_array_size(json_object_get(op, "params")) > 0) {
+        add_list(out, " (", json_object_get(op, "params"));
+        ddp_text_add(out, ")");
+    }
+    if (json_is_number(json_object_get(verdict, "attribute_ms"))) {
+        ddp_text_add(out, "  named in %.2f ms",
+                     json_number_value(json_object_get(verdict, "attribute_ms")));
+    }
+}
+
+void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, struct ddp_text *out)
+{
+    enum harness_outcome outcome = harness_report_outcome(verdict);
+    const char *cell = text_of(verdict, "cell");
+
+    ddp_text_add(out, "%s%-12s%s %-4s %s", is_color ? color_of(outcome) : "",
+                 harness_outcome_name(outcome), is_color ? "\033[0m" : "",
+                 text_of(verdict, "driver"), text_of(verdict, "id"));
+    if (cells > 1) {
+        ddp_text_add(out, " (%u cells)", cells);
+    } else if (cell[0] != '\0') {
+        ddp_text_add(out, " [%s]", cell);
+    }
+    if (strcmp(text_of(verdict, "verdict"), "NONE") != 0) {
+        ddp_text_add(out, "  %s", text_of(verdict, "verdict"));
+        add_place(out, verdict);
+    }
+    ddp_text_add(out, "\n");
+    if (outcome != HARNESS_OUTCOME_PASS) {
+        ddp_text_add(out, "    why: %s\n", text_of(verdict, "reason"));
+        if (text_of(verdict, "text")[0] != '\0') {
+            ddp_text_add(out, "    evidence: %s\n", text_of(verdict, "text"));
+        }
+        ddp_text_add(out, "    reproduce: %s\n", text_of(verdict, "reproduce"));
+    }
+}
+
+void harness_report_summary(const struct harness_report_counts *counts, struct ddp_text *out)
+{
+    if (counts->inconclusive > 0) {
+        ddp_text_add(out, "%u inconclusive, %u errors\n", counts->inconclusive, counts->error);
+    } else if (counts->error > 0) {
+        ddp_text_add(out, "%u errors\n", counts->error);
+    }
+    ddp_text_add(out, "%u passed, %u failed", counts->pass,
+                 counts->fail + counts->inconclusive + counts->error);
+    if (counts->skip > 0) {
+        ddp_text_add(out, ", %u skipped", counts->skip);
+    }
+    ddp_text_add(out, "\n");
+}
+
+void harness_report_explain(const json_t *verdict, struct ddp_text *out)
+{
+    const json_t *findings = json_object_get(verdict, "findings");
+    const json_t *finding;
+    size_t i;
+
+    harness_report_line(verdict, 1, false, out);
+    ddp_text_add(out, "    purpose: %s\n", text_of(verdict, "purpose"));
+    json_array_foreach(findings, i, finding)
+    {
+        ddp_text_add(out, "    finding %zu: %s by %s (%s)", i + 1, text_of(finding, "verdict"),
+                     text_of(finding, "oracle"), text_of(finding, "mode"));
+        add_place(out, finding);
+        ddp_text_add(out, "\n        %s\n", text_of(finding, "text"));
+    }
+}
