@@ -24,7 +24,8 @@ struct ddp_tensor_entry {
     enum ddp_dtype dtype;
     uint32_t ndim;
     uint64_t shape[DDP_TENSOR_NDIM_MAX];
-    const void *data; /* host memory, borrowed, or owned by the dict's block */
+    const void *data; /* host memory, borrowed, or owned by the dict's block; in a file that mixes
+                       * dtypes it may be unaligned for its dtype: copy, do not cast */
     size_t size_bytes;
 };
 
@@ -39,7 +40,9 @@ struct ddp_state_dict {
     size_t entry_count, entry_capacity;
     struct ddp_meta_entry *meta; /* free-form text, e.g. "steps_done" */
     size_t meta_count, meta_capacity;
-    void *block; /* file contents that entries point into, owned; NULL if borrowed */
+    void *block;     /* file contents that entries point into, owned; NULL if borrowed */
+    uint32_t *slots; /* hash table over names: entry number + 1, 0 = empty; slot_count is 2^n */
+    size_t slot_count, slot_used_count;
 };
 
 void ddp_state_dict_init(struct ddp_state_dict *dict, struct ddp_mem *mem);
@@ -58,7 +61,14 @@ const struct ddp_tensor_entry *ddp_state_dict_find(const struct ddp_state_dict *
 /* Put prefix before every name ("module." makes the keys of a wrapped model). */
 DDP_MUST_USE ddp_status ddp_state_dict_add_prefix(struct ddp_state_dict *dict, const char *prefix);
 
-/* How the keys of a dict relate to those a model expects, up to one common prefix on either side. */
+#define DDP_PREFIX_MODULE "module."
+
+/* How the keys of a dict relate to those a model expects, up to one common prefix on either side.
+ * Readings are uniform: one number of prefixes taken from, or put before, every key. Equal sets
+ * under a reading settle it (SAME, STRIP, ADD). Otherwise every key is followed to the expected
+ * key it reaches with the fewest prefixes changed: two keys reaching one is AMBIGUOUS, keys that
+ * need different numbers are MIXED; then two readings that match equally many keys are AMBIGUOUS,
+ * and the rest is UNRELATED. */
 enum ddp_prefix_relation {
     DDP_PREFIX_SAME,      /* equal key sets */
     DDP_PREFIX_STRIP,     /* removing "module." * depth from every key makes them equal */
@@ -69,28 +79,28 @@ enum ddp_prefix_relation {
 };
 struct ddp_prefix_finding {
     enum ddp_prefix_relation relation;
-    uint32_t depth;          /* of STRIP, ADD */
-    size_t with_prefix_count; /* keys of the dict that start with "module." */
-    size_t matched_count;    /* expected keys found under the best reading */
+    uint32_t depth;                         /* of STRIP, ADD */
+    size_t with_prefix_count;               /* keys of the dict that start with "module." */
+    size_t matched_count;                   /* expected keys found under the best reading */
     size_t missing_count, unexpected_count; /* under the best reading */
+    int32_t best_shift; /* the best reading: prefixes taken away (> 0) or put before (< 0) */
 };
-/* expected: names the loading model has. Only a prefix common to all keys is ever considered, so a
- * model with a real child called "module" keeps its keys. */
+/* expected: distinct names the loading model has. Only a prefix common to all keys is ever
+ * considered, so a model with a real child called "module" keeps its keys. */
 void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *expected,
                         size_t expected_count, struct ddp_prefix_finding *out);
 const char *ddp_prefix_relation_name(enum ddp_prefix_relation relation);
 
 enum ddp_prefix_policy {
     DDP_PREFIX_POLICY_EXACT, /* keys must be equal as they are */
-    DDP_PREFIX_POLICY_AUTO   /* strip or add a common prefix when that is the one reading that fits */
+    DDP_PREFIX_POLICY_AUTO /* strip or add a common prefix when that is the one reading that fits */
 };
 /* Rename dict's keys to the expected ones, or refuse and leave it unchanged.
  * Errors: E_PREFIX (MIXED, AMBIGUOUS, or EXACT with a prefix in the way: err says that a strip or
  * add would match n/n), E_KEYS (missing and unexpected keys, the first few named). */
 DDP_MUST_USE ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict,
                                                const char *const *expected, size_t expected_count,
-                                               enum ddp_prefix_policy policy,
-                                               struct ddp_err *err);
+                                               enum ddp_prefix_policy policy, struct ddp_err *err);
 /* PyTorch's helper, exactly: strip one leading `prefix` from the keys that have it; a collision
  * silently overwrites; renamed keys move to the end. For pytorch semantics. */
 DDP_MUST_USE ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict,
