@@ -1,0 +1,240 @@
+/* Files of both kinds, through one list of expectations, and atomic writes under failure. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ddpcore/base/file.h"
+#include "tests/ct.h"
+
+static void check_content(struct ddp_files *files, const char *path, const char *expected)
+{
+    struct ddp_mem *mem = ddp_mem_system();
+    size_t size_bytes = 0;
+    void *data = NULL;
+
+    CT_REQUIRE_OK(files->ops->read_all(files, path, mem, &data, &size_bytes, NULL));
+    CT_CHECK_EQ_U64(size_bytes, strlen(expected));
+    CT_CHECK_STR((const char *)data, expected);
+    ddp_mem_free(mem, data);
+}
+
+static void check_missing(struct ddp_files *files, const char *path)
+{
+    struct ddp_err err = {""};
+    size_t size_bytes;
+    void *data;
+
+    CT_CHECK_STATUS(files->ops->read_all(files, path, ddp_mem_system(), &data, &size_bytes, &err),
+                    DDP_E_NOT_FOUND);
+    CT_CHECK(strstr(err.text, path) != NULL);
+}
+
+/* What any file table must do; `folder` exists. */
+static void check_files(struct ddp_files *files, const char *folder)
+{
+    char a[256];
+    char b[256];
+    size_t written = 0;
+    int handle = -1;
+
+    (void)snprintf(a, sizeof(a), "%s/a", folder);
+    (void)snprintf(b, sizeof(b), "%s/b", folder);
+    check_missing(files, a);
+    CT_REQUIRE_OK(files->ops->create(files, a, &handle, NULL));
+    CT_CHECK_OK(files->ops->write(files, handle, "hello ", 6, &written, NULL));
+    CT_CHECK_EQ_U64(written, 6);
+    CT_CHECK_OK(files->ops->write(files, handle, "world", 5, &written, NULL));
+    CT_CHECK_OK(files->ops->sync(files, handle, NULL));
+    CT_CHECK_OK(files->ops->close(files, handle, NULL));
+    check_content(files, a, "hello world");
+    CT_CHECK_OK(ddp_files_write_whole(files, b, "old", 3, NULL));
+    CT_CHECK_OK(files->ops->rename(files, a, b, NULL));
+    check_missing(files, a);
+    check_content(files, b, "hello world");
+    CT_CHECK_OK(ddp_files_write_atomic(files, b, "new", 3, NULL));
+    check_content(files, b, "new");
+    CT_CHECK_OK(ddp_files_write_whole(files, b, NULL, 0, NULL));
+    check_content(files, b, "");
+    CT_CHECK_STATUS(files->ops->rename(files, a, b, NULL), DDP_E_NOT_FOUND);
+    CT_CHECK_OK(files->ops->remove(files, b, NULL));
+    CT_CHECK_STATUS(files->ops->remove(files, b, NULL), DDP_E_NOT_FOUND);
+}
+
+/* The operating system's files keep the table's promises. */
+CT_TEST(file, system_files)
+{
+    char folder[] = "ddprove_file_XXXXXX";
+
+    CT_REQUIRE(mkdtemp(folder) != NULL);
+    check_files(ddp_files_system(), folder);
+    CT_CHECK(rmdir(folder) == 0);
+}
+
+/* Files in memory keep the same promises. */
+CT_TEST(file, memory_files)
+{
+    struct ddp_files_memory *memory;
+
+    CT_REQUIRE_OK(ddp_files_memory_create(&memory));
+    check_files(ddp_files_memory_files(memory), "any/where");
+    ddp_files_memory_destroy(memory);
+}
+
+/* A handle in memory stays on its file when the name goes, and destroy takes what is left open. */
+CT_TEST(file, memory_handle_outlives_name)
+{
+    struct ddp_files_memory *memory;
+    struct ddp_files *files;
+    size_t written;
+    int handles[20];
+    char path[16];
+
+    CT_REQUIRE_OK(ddp_files_memory_create(&memory));
+    files = ddp_files_memory_files(memory);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(path, sizeof(path), "f%d", i);
+        CT_REQUIRE_OK(files->ops->create(files, path, &handles[i], NULL));
+    }
+    CT_CHECK_OK(files->ops->remove(files, "f3", NULL));
+    CT_CHECK_OK(files->ops->write(files, handles[3], "x", 1, &written, NULL));
+    CT_CHECK_OK(ddp_files_write_whole(files, "f3", "second", 6, NULL));
+    CT_CHECK_OK(files->ops->close(files, handles[3], NULL));
+    check_content(files, "f3", "second");
+    CT_CHECK_OK(files->ops->rename(files, "f4", "f5", NULL));
+    CT_CHECK_OK(files->ops->write(files, handles[4], "y", 1, &written, NULL));
+    check_content(files, "f5", "y");
+    ddp_files_memory_destroy(memory);
+}
+
+/* Exported files land under their paths, folders included. */
+CT_TEST(file, memory_export)
+{
+    char folder[] = "ddprove_export_XXXXXX";
+    struct ddp_files_memory *memory;
+    char path[64];
+
+    CT_REQUIRE(mkdtemp(folder) != NULL);
+    CT_REQUIRE_OK(ddp_files_memory_create(&memory));
+    (void)snprintf(path, sizeof(path), "%s/deep/er/file", folder);
+    CT_CHECK_OK(ddp_files_write_whole(ddp_files_memory_files(memory), path, "abc", 3, NULL));
+    CT_CHECK_OK(ddp_files_memory_export(memory, NULL));
+    check_content(ddp_files_system(), path, "abc");
+    CT_CHECK_STATUS(ddp_files_make_dirs(path, NULL), DDP_E_IO);
+    CT_CHECK(unlink(path) == 0);
+    for (size_t end = strlen(path); path[--end] != '\0' && end > 0;) {
+        if (path[end] == '/') {
+            path[end] = '\0';
+            CT_CHECK(rmdir(path) == 0);
+        }
+    }
+    ddp_files_memory_destroy(memory);
+}
+
+/* A table that fails its nth operation, writes one byte at a time, and forwards the rest. */
+struct failing_files {
+    struct ddp_files base;
+    struct ddp_files_ops ops;
+    struct ddp_files *inner;
+    int operations_left; /* before one fails */
+    int open_count;
+};
+
+static bool fails_now(struct ddp_files *files)
+{
+    return ((struct failing_files *)files)->operations_left-- == 0;
+}
+
+static struct ddp_files *inner_of(struct ddp_files *files)
+{
+    return ((struct failing_files *)files)->inner;
+}
+
+static ddp_status failing_create(struct ddp_files *files, const char *path, int *out_handle,
+                                 struct ddp_err *err)
+{
+    ddp_status status;
+
+    if (fails_now(files)) {
+        return ddp_err_set(err, DDP_E_INJECTED, "injected");
+    }
+    status = inner_of(files)->ops->create(inner_of(files), path, out_handle, err);
+    ((struct failing_files *)files)->open_count += status == DDP_OK;
+    return status;
+}
+
+static ddp_status failing_write(struct ddp_files *files, int handle, const void *data,
+                                size_t size_bytes, size_t *out_written, struct ddp_err *err)
+{
+    *out_written = 0;
+    if (fails_now(files)) {
+        return ddp_err_set(err, DDP_E_INJECTED, "injected");
+    }
+    return inner_of(files)->ops->write(inner_of(files), handle, data, size_bytes > 0, out_written,
+                                       err);
+}
+
+static ddp_status failing_sync(struct ddp_files *files, int handle, struct ddp_err *err)
+{
+    return fails_now(files) ? DDP_E_INJECTED
+                            : inner_of(files)->ops->sync(inner_of(files), handle, err);
+}
+
+static ddp_status failing_close(struct ddp_files *files, int handle, struct ddp_err *err)
+{
+    bool fails = fails_now(files);
+    ddp_status status = inner_of(files)->ops->close(inner_of(files), handle, err);
+
+    ((struct failing_files *)files)->open_count--;
+    return fails ? DDP_E_INJECTED : status;
+}
+
+static ddp_status failing_rename(struct ddp_files *files, const char *from, const char *to,
+                                 struct ddp_err *err)
+{
+    return fails_now(files) ? DDP_E_INJECTED
+                            : inner_of(files)->ops->rename(inner_of(files), from, to, err);
+}
+
+static ddp_status failing_remove(struct ddp_files *files, const char *path, struct ddp_err *err)
+{
+    return inner_of(files)->ops->remove(inner_of(files), path, err);
+}
+
+/* Wherever an atomic write fails, the old content stays, no temporary is left and no handle open;
+ * one operation later it succeeds although every write is short. */
+CT_TEST(file, atomic_write_survives_any_failure)
+{
+    struct ddp_files_memory *memory;
+    struct failing_files failing;
+    struct ddp_files *inner;
+    int failures = 0;
+
+    CT_REQUIRE_OK(ddp_files_memory_create(&memory));
+    inner = ddp_files_memory_files(memory);
+    memset(&failing, 0, sizeof(failing));
+    failing.ops.create = failing_create;
+    failing.ops.write = failing_write;
+    failing.ops.sync = failing_sync;
+    failing.ops.close = failing_close;
+    failing.ops.rename = failing_rename;
+    failing.ops.remove = failing_remove;
+    failing.base.ops = &failing.ops;
+    failing.inner = inner;
+    CT_REQUIRE_OK(ddp_files_write_whole(inner, "x", "old", 3, NULL));
+    for (;;) {
+        failing.operations_left = failures;
+        if (ddp_files_write_atomic(&failing.base, "x", "newer", 5, NULL) == DDP_OK) {
+            break;
+        }
+        check_content(inner, "x", "old");
+        check_missing(inner, "x.tmp");
+        CT_CHECK_EQ_I64(failing.open_count, 0);
+        failures++;
+        CT_REQUIRE(failures < 100);
+    }
+    CT_CHECK_EQ_I64(failures, 9); /* create, five writes, sync, close, rename */
+    check_content(inner, "x", "newer");
+    check_missing(inner, "x.tmp");
+    ddp_files_memory_destroy(memory);
+}

@@ -1,0 +1,99 @@
+/* Text building, strict numbers, nearest names. */
+#include <string.h>
+
+#include "ddpcore/base/text.h"
+#include "tests/ct.h"
+
+/* Appends grow the text through several reallocations and keep it terminated. */
+CT_TEST(text, grows)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    CT_CHECK_STR(ddp_text_str(&text), "");
+    for (int i = 0; i < 1000; i++) {
+        ddp_text_add(&text, "%03d", i);
+    }
+    ddp_text_add_bytes(&text, "end\0", 4);
+    CT_CHECK(!text.is_failed);
+    CT_CHECK_EQ_U64(text.size_bytes, 3004);
+    CT_CHECK(strncmp(ddp_text_str(&text), "000001002", 9) == 0);
+    CT_CHECK_STR(ddp_text_str(&text) + 3000, "end");
+    ddp_text_fini(&text);
+    CT_CHECK_STR(ddp_text_str(&text), "");
+}
+
+/* When memory ends, the text keeps what it had, says so, and takes nothing more. */
+CT_TEST(text, failure_sticks)
+{
+    struct ddp_mem_pool *pool;
+    struct ddp_text text;
+
+    CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
+    ddp_text_init(&text, ddp_mem_pool_mem(pool));
+    ddp_text_add(&text, "kept");
+    ddp_mem_pool_fail_after(pool, 0, 1);
+    ddp_text_add(&text, "%200s", "lost");
+    CT_CHECK(text.is_failed);
+    ddp_text_add(&text, "!");
+    CT_CHECK_STR(ddp_text_str(&text), "kept");
+    ddp_text_fini(&text);
+    CT_CHECK_EQ_U64(ddp_mem_pool_block_count(pool), 0);
+    ddp_mem_pool_destroy(pool);
+}
+
+/* Integers: the whole string, the whole range, nothing else. */
+CT_TEST(text, parses_integers_strictly)
+{
+    static const char *const wrong[] = {"", " 1", "1 ", "+1", "0x1", "1.0", "-", "--1", "1e3"};
+    uint64_t u;
+    int64_t i;
+
+    CT_CHECK_OK(ddp_text_parse_u64("18446744073709551615", &u));
+    CT_CHECK_EQ_U64(u, UINT64_MAX);
+    CT_CHECK_STATUS(ddp_text_parse_u64("18446744073709551616", &u), DDP_E_OVERFLOW);
+    CT_CHECK_STATUS(ddp_text_parse_u64("99999999999999999999x", &u), DDP_E_PARSE);
+    CT_CHECK_STATUS(ddp_text_parse_u64("-1", &u), DDP_E_PARSE);
+    CT_CHECK_OK(ddp_text_parse_i64("-9223372036854775808", &i));
+    CT_CHECK_EQ_I64(i, INT64_MIN);
+    CT_CHECK_OK(ddp_text_parse_i64("9223372036854775807", &i));
+    CT_CHECK_EQ_I64(i, INT64_MAX);
+    CT_CHECK_OK(ddp_text_parse_i64("-0", &i));
+    CT_CHECK_EQ_I64(i, 0);
+    CT_CHECK_STATUS(ddp_text_parse_i64("9223372036854775808", &i), DDP_E_OVERFLOW);
+    CT_CHECK_STATUS(ddp_text_parse_i64("-9223372036854775809", &i), DDP_E_OVERFLOW);
+    for (size_t k = 0; k < sizeof(wrong) / sizeof(wrong[0]); k++) {
+        CT_CHECK_STATUS(ddp_text_parse_u64(wrong[k], &u), DDP_E_PARSE);
+        CT_CHECK_STATUS(ddp_text_parse_i64(wrong[k], &i), DDP_E_PARSE);
+    }
+}
+
+/* Numbers: decimal and hexadecimal floats, no names, no spaces, no overflow. */
+CT_TEST(text, parses_numbers_strictly)
+{
+    static const char *const wrong[] = {"",    " 1",   "1 ", "+1",  "nan",
+                                        "inf", "-inf", "1e", "1,5", "."};
+    double value;
+
+    CT_CHECK_OK(ddp_text_parse_f64("1e-3", &value));
+    CT_CHECK(value == 1e-3);
+    CT_CHECK_OK(ddp_text_parse_f64("-0x1.8p1", &value));
+    CT_CHECK(value == -3.0);
+    CT_CHECK_STATUS(ddp_text_parse_f64("1e999", &value), DDP_E_OVERFLOW);
+    for (size_t k = 0; k < sizeof(wrong) / sizeof(wrong[0]); k++) {
+        CT_CHECK_STATUS(ddp_text_parse_f64(wrong[k], &value), DDP_E_PARSE);
+    }
+}
+
+/* A slip of the finger finds its name; nonsense finds none. */
+CT_TEST(text, finds_nearest_name)
+{
+    static const char *const names[] = {"ranks", "steps", "bucket_cap_kb", "model"};
+
+    CT_CHECK_STR(ddp_text_nearest("rnaks", names, 4), "ranks");
+    CT_CHECK_STR(ddp_text_nearest("buckt_cap_kb", names, 4), "bucket_cap_kb");
+    CT_CHECK_STR(ddp_text_nearest("modell", names, 4), "model");
+    CT_CHECK(ddp_text_nearest("zzzzz", names, 4) == NULL);
+    CT_CHECK(ddp_text_nearest("", names, 4) == NULL);
+    CT_CHECK(ddp_text_nearest("ranks", names, 0) == NULL);
+}
