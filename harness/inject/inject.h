@@ -31,8 +31,7 @@ struct harness_injector;
 DDP_MUST_USE ddp_status harness_injector_create(struct ddp_env *env,
                                                 const struct harness_plan *plan,
                                                 const struct harness_victim *victim,
-                                                struct harness_injector **out,
-                                                struct ddp_err *err);
+                                                struct harness_injector **out, struct ddp_err *err);
 void harness_injector_destroy(struct harness_injector *injector);
 struct ddp_fault_hook *harness_injector_hook(struct harness_injector *injector);
 

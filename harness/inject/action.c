@@ -1,0 +1,260 @@
+/* Corruptions of tensors and edits of collective arguments. Arithmetic is done in the element's own
+ * type (16-bit floats through fp32), so that a doubled contribution is exactly doubled. */
+#include "harness/inject/action.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The largest double below 2^63 keeps the conversion defined. */
+static int64_t clamp_i64(double value)
+{
+    if (isnan(value) || value >= 9223372036854774784.0) {
+        return INT64_MAX;
+    }
+    return value <= -9223372036854774784.0 ? INT64_MIN : (int64_t)value;
+}
+
+static int64_t clamp_range(int64_t value, int64_t least, int64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+static void store_i64(void *element, enum ddp_dtype dtype, int64_t value)
+{
+    if (dtype == DDP_DTYPE_I32) {
+        int32_t narrow = (int32_t)clamp_range(value, INT32_MIN, INT32_MAX);
+
+        memcpy(element, &narrow, sizeof narrow);
+    } else if (dtype == DDP_DTYPE_U8) {
+        *(uint8_t *)element = (uint8_t)clamp_range(value, 0, UINT8_MAX);
+    } else {
+        memcpy(element, &value, sizeof value);
+    }
+}
+
+static double load_f64(const void *element, enum ddp_dtype dtype)
+{
+    union {
+        float f32;
+        uint16_t bits;
+        double f64;
+        int32_t i32;
+        int64_t i64;
+        uint8_t u8;
+    } held;
+
+    memcpy(&held, element, ddp_dtype_size_bytes(dtype));
+    switch (dtype) {
+    case DDP_DTYPE_F32:
+        return (double)held.f32;
+    case DDP_DTYPE_F16:
+        return (double)ddp_f16_to_f32(held.bits);
+    case DDP_DTYPE_BF16:
+        return (double)ddp_bf16_to_f32(held.bits);
+    case DDP_DTYPE_F64:
+        return held.f64;
+    case DDP_DTYPE_I32:
+        return held.i32;
+    case DDP_DTYPE_I64:
+        return (double)held.i64;
+    case DDP_DTYPE_U8:
+    case DDP_DTYPE_COUNT:
+        break;
+    }
+    return held.u8;
+}
+
+/* Rounds once to the element's type: a double holds any product of two floats exactly. */
+static void store_f64(void *element, enum ddp_dtype dtype, double value)
+{
+    float narrow = (float)value;
+    uint16_t bits;
+
+    switch (dtype) {
+    case DDP_DTYPE_F32:
+        memcpy(element, &narrow, sizeof narrow);
+        break;
+    case DDP_DTYPE_F16:
+        bits = ddp_f16_from_f32(narrow);
+        memcpy(element, &bits, sizeof bits);
+        break;
+    case DDP_DTYPE_BF16:
+        bits = ddp_bf16_from_f32(narrow);
+        memcpy(element, &bits, sizeof bits);
+        break;
+    case DDP_DTYPE_F64:
+        memcpy(element, &value, sizeof value);
+        break;
+    case DDP_DTYPE_I32:
+    case DDP_DTYPE_I64:
+    case DDP_DTYPE_U8:
+    case DDP_DTYPE_COUNT:
+        store_i64(element, dtype, clamp_i64(value));
+        break;
+    }
+}
+
+static void corrupt_scale(uint8_t *data, size_t elem_count, enum ddp_dtype dtype, double factor)
+{
+    size_t size = ddp_dtype_size_bytes(dtype);
+
+    for (size_t i = 0; i < elem_count; i++) {
+        store_f64(data + i * size, dtype, load_f64(data + i * size, dtype) * factor);
+    }
+}
+
+/* Element i moves to place (i + places) mod elem_count: three reversals make one rotation. */
+static void reverse(uint8_t *data, size_t first, size_t last, size_t size)
+{
+    while (first + 1 < last) {
+        uint8_t held[sizeof(int64_t)];
+
+        last--;
+        memcpy(held, data + first * size, size);
+        memcpy(data + first * size, data + last * size, size);
+        memcpy(data + last * size, held, size);
+        first++;
+    }
+}
+
+static void corrupt_shift(uint8_t *data, size_t elem_count, size_t size, double value)
+{
+    size_t places = (value >= 1.0 ? (size_t)clamp_i64(value) : 1) % elem_count;
+
+    reverse(data, 0, elem_count, size);
+    reverse(data, 0, places, size);
+    reverse(data, places, elem_count, size);
+}
+
+void harness_action_corrupt(const struct harness_action *action, void *data, size_t elem_count,
+                            enum ddp_dtype dtype)
+{
+    size_t size = ddp_dtype_size_bytes(dtype);
+    uint8_t *bytes = data;
+    uint8_t *element;
+
+    if (elem_count == 0 || data == NULL) {
+        return;
+    }
+    element = bytes + (action->elem % elem_count) * size;
+    switch (action->corrupt) {
+    case HARNESS_CORRUPT_ZERO:
+        memset(bytes, 0, elem_count * size);
+        break;
+    case HARNESS_CORRUPT_DOUBLE:
+        corrupt_scale(bytes, elem_count, dtype, 2.0);
+        break;
+    case HARNESS_CORRUPT_HALF:
+        corrupt_scale(bytes, elem_count, dtype, 0.5);
+        break;
+    case HARNESS_CORRUPT_SCALE:
+        corrupt_scale(bytes, elem_count, dtype, action->value);
+        break;
+    case HARNESS_CORRUPT_SHIFT:
+        corrupt_shift(bytes, elem_count, size, action->value);
+        break;
+    case HARNESS_CORRUPT_NAN:
+        store_f64(element, dtype, (double)NAN);
+        break;
+    case HARNESS_CORRUPT_FLIP: {
+        uint64_t bit = action->bit % (size * 8);
+
+        element[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+        break;
+    }
+    case HARNESS_CORRUPT_SET:
+        store_f64(element, dtype, action->value);
+        break;
+    case HARNESS_CORRUPT_KIND_COUNT:
+        break;
+    }
+}
+
+static size_t input_bytes(const struct ddp_coll_args *args)
+{
+    return args->kind == DDP_COLL_BARRIER ? 0
+                                          : args->elem_count * ddp_dtype_size_bytes(args->dtype);
+}
+
+/* An all-gather's output holds every member's elements. */
+static size_t output_bytes(const struct ddp_coll_args *args, uint32_t member_count)
+{
+    size_t members = args->kind == DDP_COLL_ALL_GATHER ? member_count : 1;
+
+    return members * input_bytes(args);
+}
+
+static void set_arg(const struct harness_action *action, struct ddp_coll_args *args)
+{
+    switch (action->arg) {
+    case HARNESS_ARG_KIND:
+        args->kind = (enum ddp_coll_kind)(action->arg_value % DDP_COLL_KIND_COUNT);
+        break;
+    case HARNESS_ARG_COUNT:
+        args->elem_count = (size_t)action->arg_value;
+        break;
+    case HARNESS_ARG_DTYPE:
+        args->dtype = (enum ddp_dtype)(action->arg_value % DDP_DTYPE_COUNT);
+        break;
+    case HARNESS_ARG_REDOP:
+        args->redop = (enum ddp_redop)(action->arg_value % DDP_REDOP_COUNT);
+        break;
+    case HARNESS_ARG_ROOT:
+        args->root = (uint32_t)action->arg_value;
+        break;
+    case HARNESS_ARG_INDEX:
+        args->index = (uint32_t)action->arg_value;
+        break;
+    case HARNESS_ARG_FIELD_COUNT:
+        break;
+    }
+}
+
+/* Block: list link (one cache line), then input, then output, each starting on a cache line. */
+static ddp_status move_to_scratch(const struct ddp_coll_args *posted, struct ddp_coll_args *args,
+                                  uint32_t member_count, struct ddp_mem *mem,
+                                  struct harness_scratch **scratch)
+{
+    size_t in_bytes = (input_bytes(args) + DDP_CACHE_LINE_BYTES - 1) & ~(size_t)63;
+    size_t kept = input_bytes(posted) < input_bytes(args) ? input_bytes(posted) : input_bytes(args);
+    uint8_t *block =
+        mem->alloc(mem, DDP_CACHE_LINE_BYTES + in_bytes + output_bytes(args, member_count) + 1);
+    uint8_t *input, *output;
+    struct harness_scratch *link = (struct harness_scratch *)(void *)block;
+
+    if (block == NULL) {
+        return DDP_E_NOMEM;
+    }
+    link->next = *scratch;
+    *scratch = link;
+    input = block + DDP_CACHE_LINE_BYTES;
+    output = input + in_bytes;
+    if (posted->input != NULL && kept > 0) {
+        memcpy(input, posted->input, kept);
+    }
+    kept = output_bytes(posted, member_count) < output_bytes(args, member_count)
+               ? output_bytes(posted, member_count)
+               : output_bytes(args, member_count);
+    if (posted->output != NULL && kept > 0) {
+        memcpy(output, posted->output, kept);
+    }
+    args->input =
+        posted->input == posted->output && args->kind != DDP_COLL_ALL_GATHER ? output : input;
+    args->output = output;
+    return DDP_OK;
+}
+
+ddp_status harness_action_edit_args(const struct harness_action *action, struct ddp_coll_args *args,
+                                    uint32_t member_count, struct ddp_mem *mem,
+                                    struct harness_scratch **scratch)
+{
+    struct ddp_coll_args edited = *args;
+
+    set_arg(action, &edited);
+    if (input_bytes(&edited) > input_bytes(args) ||
+        output_bytes(&edited, member_count) > output_bytes(args, member_count)) {
+        DDP_TRY(move_to_scratch(args, &edited, member_count, mem, scratch));
+    }
+    *args = edited;
+    return DDP_OK;
+}
