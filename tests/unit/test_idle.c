@@ -185,7 +185,7 @@ static ddp_status pending_poll(void *self)
     return DDP_PENDING;
 }
 
-/* Counts slept slices: a doorbell that never rings must not be polled in a busy loop. */
+/* A doorbell that never rings. */
 static void quiet_hint(void *self, struct ddp_idle_hint *hint)
 {
     struct turn *turn = (struct turn *)self;

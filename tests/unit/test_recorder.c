@@ -191,11 +191,12 @@ static void race_read(struct race *race, uint64_t *out_pages, uint64_t *out_entr
     CT_CHECK(page.comm == page.seq_posted && page.comm == page.posted_op &&
              page.comm == page.posted_count);
     CT_CHECK(page.event_count == page.comm || page.event_count + 1 == page.comm);
-    for (uint64_t back = 0; back < race->ring_entry_count && back < page.event_count; back++) {
-        uint64_t index = page.event_count - back;
+    /* From the entry that is being written now, which may be missing but never half there. */
+    for (uint64_t back = 0; back <= race->ring_entry_count && back <= page.event_count; back++) {
+        uint64_t index = page.event_count + 1 - back;
 
         if (ddp_ring_read(ring, race->ring_entry_count, index, &entry) != DDP_OK) {
-            continue; /* overwritten since: reported, hence fine */
+            continue; /* not there yet or overwritten: reported, hence fine */
         }
         (*out_entries)++;
         for (int k = 0; k < 5; k++) {
