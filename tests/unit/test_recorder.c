@@ -208,7 +208,7 @@ static void race_read(struct race *race, uint64_t *out_pages, uint64_t *out_entr
 static void check_race(uint64_t ring_entry_count)
 {
     struct ddp_mem *mem = ddp_mem_system();
-    void *storage = ddp_mem_array(mem, ddp_recorder_size_bytes(ring_entry_count), 1);
+    void *storage = ddp_mem_array(mem, ddp_recorder_size_bytes(ring_entry_count) + 64, 1);
     uint64_t pages = 0;
     uint64_t entries = 0;
     struct race race;
@@ -217,7 +217,10 @@ static void check_race(uint64_t ring_entry_count)
     CT_REQUIRE(storage != NULL);
     memset(&race, 0, sizeof(race));
     race.ring_entry_count = ring_entry_count;
-    ddp_recorder_init(&race.recorder, storage, ring_entry_count, ddp_clock_monotonic(), 0, 1, 1);
+    /* Off by half a cache line, so that an entry lies in two of them: within one, the hardware
+     * hands over a whole entry even when the writer's order is wrong. */
+    ddp_recorder_init(&race.recorder, (char *)storage + 32, ring_entry_count, ddp_clock_monotonic(),
+                      0, 1, 1);
     CT_REQUIRE(pthread_create(&writer, NULL, race_write, &race) == 0);
     while (__atomic_load_n(&race.is_done, __ATOMIC_ACQUIRE) == 0) {
         race_read(&race, &pages, &entries);
