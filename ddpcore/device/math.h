@@ -47,10 +47,18 @@ struct ddp_math_ops {
     /* y(BxO)[b][o] = x[b][o] + bias[o]; y == x allowed */
     ddp_status (*add_bias)(struct ddp_device *device, struct ddp_stream *stream, float *y,
                            const float *x, const float *bias, size_t rows, size_t columns);
-    /* target[o] += or = sum over b, in ascending b, of x[b][o] */
+    /* target[o] += or = sum over b, in ascending b, of x[b][o]; the sum starts from row 0 and is
+     * added to target last */
     ddp_status (*sum_rows)(struct ddp_device *device, struct ddp_stream *stream, float *target,
                            const float *x, size_t rows, size_t columns, bool is_accumulate);
-    /* y = max(x, 0); y == x allowed */
+    /* y(BxO)[b][o] = x[b][o] * factor[o]; y == x allowed */
+    ddp_status (*scale_columns)(struct ddp_device *device, struct ddp_stream *stream, float *y,
+                                const float *x, const float *factor, size_t rows, size_t columns);
+    /* target[o] += or = sum over b, in ascending b, of x[b][o] * y[b][o] (product rounded) */
+    ddp_status (*dot_columns)(struct ddp_device *device, struct ddp_stream *stream, float *target,
+                              const float *x, const float *y, size_t rows, size_t columns,
+                              bool is_accumulate);
+    /* y = max(x, 0), a NaN stays NaN; y == x allowed */
     ddp_status (*relu)(struct ddp_device *device, struct ddp_stream *stream, float *y,
                        const float *x, size_t elem_count);
     /* dx = y > 0 ? dy : 0 (y: relu's output); dx == dy allowed */
@@ -60,15 +68,17 @@ struct ddp_math_ops {
     ddp_status (*axpy)(struct ddp_device *device, struct ddp_stream *stream, float *target,
                        const float *x, float alpha, size_t elem_count);
     /* losses[b] = -log softmax(x[b])[label[b]]; dx[b][o] = (softmax - onehot) * scale.
+     * A row with a NaN or +Inf (or nothing but -Inf) gives NaN in its loss and its dx.
+     * Errors: E_INVALID for a label outside [0, columns), where the host can see it.
      * losses: float[B] or NULL, dx: float[BxO] or NULL, labels: int32[B], in the device's memory */
     ddp_status (*softmax_cross_entropy)(struct ddp_device *device, struct ddp_stream *stream,
                                         float *losses, float *dx, const float *x,
                                         const int32_t *labels, size_t rows, size_t columns,
                                         float scale);
     /* losses[b] = 0.5 * sum_o (x - target)^2 (ascending o); dx = (x - target) * scale */
-    ddp_status (*squared_error)(struct ddp_device *device, struct ddp_stream *stream,
-                                float *losses, float *dx, const float *x, const float *target,
-                                size_t rows, size_t columns, float scale);
+    ddp_status (*squared_error)(struct ddp_device *device, struct ddp_stream *stream, float *losses,
+                                float *dx, const float *x, const float *target, size_t rows,
+                                size_t columns, float scale);
     /* torch.optim.SGD. d = grad + weight_decay*param; if momentum: buffer = first ? d :
      * momentum*buffer + (1-dampening)*d; d = nesterov ? d + momentum*buffer : buffer;
      * param = param - lr*d. Each product and each sum is rounded once, in that order. */
