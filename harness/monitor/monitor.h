@@ -29,24 +29,31 @@ struct harness_process {
 struct harness_cut {
     uint32_t world_size;
     uint64_t now_ns;
-    const struct ddp_page *pages;            /* [world_size], consistent copies */
+    const struct ddp_page *pages;            /* [world_size], consistent copies, taken after the
+                                              * processes' states: an ended rank's page is final */
     const struct harness_process *processes; /* [world_size] */
     const bool *is_page_valid;               /* [world_size], false: never initialised */
-    bool is_stable; /* no page changed between two readings around this cut */
+    bool is_stable;     /* no page changed between two readings around this cut */
+    uint64_t change_ns; /* when a page was last seen to change; 0 = not watched */
 };
+
+/* A stopped process counts only after this long: a stop of 50 ms that ends by itself is no hang. */
+#define HARNESS_MONITOR_STOP_HOLD_NS UINT64_C(80000000)
+/* A circle of waits through different groups or the store counts only after this long: an answer of
+ * the store may be under way. */
+#define HARNESS_MONITOR_CYCLE_HOLD_NS UINT64_C(250000000)
 
 /* Everything that can be said of a cut. Findings are added in order of certainty, provable ones
  * first; none are added for a healthy cut. The same cut always gives the same findings.
  * Provable: a posted operation that differs from the program; a rank that ended while its work was
  * not done; a stopped process that others wait for; in a stable cut, waits that only their own
  * members could end. By budget: a rank silent in host code longer than its phase's budget. */
-void harness_monitor_analyse(const struct harness_plan *plan,
-                             const struct harness_program *program, const struct harness_cut *cut,
-                             struct harness_findings *out);
-/* The wait-for graph of a cut as text, one line an edge: "r0 waits for r1: all_reduce seq 7 ...". */
-void harness_monitor_explain(const struct harness_plan *plan,
-                             const struct harness_program *program, const struct harness_cut *cut,
-                             struct ddp_text *out);
+void harness_monitor_analyse(const struct harness_plan *plan, const struct harness_program *program,
+                             const struct harness_cut *cut, struct harness_findings *out);
+/* The wait-for graph of a cut as text, one line an edge: "r0 waits for r1: all_reduce seq 7 ...".
+ */
+void harness_monitor_explain(const struct harness_plan *plan, const struct harness_program *program,
+                             const struct harness_cut *cut, struct ddp_text *out);
 
 #ifdef __cplusplus
 }

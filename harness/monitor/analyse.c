@@ -1,0 +1,478 @@
+/* From a cut to findings. Rules run in order of certainty: ended processes, posted operations that
+ * differ from the program, stopped processes, circles of waits, and last what only a budget can
+ * tell. Once a rank has revoked the group or ended with an error the job is ending in good order:
+ * waits are then no evidence, unless the whole job has fallen silent. */
+#include <string.h>
+
+#include "ddpcore/base/clock.h"
+#include "harness/monitor/finding.h"
+#include "harness/monitor/graph.h"
+#include "harness/monitor/monitor.h"
+
+#define MODE_PROVABLE "provable"
+#define MODE_BUDGET   "budget"
+
+/* The rank recorded rank.end with DDP_OK. */
+static bool is_end_ok(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->is_page_valid[rank] && cut->pages[rank].end_status == 1;
+}
+
+static bool has_end(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
+}
+
+/* The rank ended in good order, but some rank waits for a collective that it never posted. */
+static bool is_work_left(const struct harness_view *view, uint32_t rank)
+{
+    return is_end_ok(view->cut, rank) &&
+           view->cut->pages[rank].seq_posted < view->program->op_count &&
+           harness_graph_seq_owed(view->cut, rank) != 0;
+}
+
+/* How a rank crashed, or NONE. */
+static enum harness_verdict crash_of(const struct harness_view *view, uint32_t rank)
+{
+    const struct harness_process *process = &view->cut->processes[rank];
+
+    if (is_work_left(view, rank)) {
+        return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
+    }
+    if (process->state == HARNESS_PROCESS_SIGNALED && !has_end(view->cut, rank)) {
+        return HARNESS_VERDICT_CRASH_SIGNALED;
+    }
+    if (process->state == HARNESS_PROCESS_EXITED && process->code == 0 &&
+        !has_end(view->cut, rank)) {
+        return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
+    }
+    if (process->state == HARNESS_PROCESS_EXITED && process->code != 0 &&
+        (!has_end(view->cut, rank) || is_end_ok(view->cut, rank))) {
+        return HARNESS_VERDICT_CRASH_EXITED;
+    }
+    return HARNESS_VERDICT_NONE;
+}
+
+static uint64_t end_ns(const struct harness_cut *cut, uint32_t rank)
+{
+    return harness_graph_is_gone(cut, rank) ? cut->processes[rank].since_ns
+                                            : cut->pages[rank].heartbeat_ns;
+}
+
+static void say_crash(const struct harness_view *view, uint32_t rank,
+                      struct harness_finding *finding)
+{
+    const struct harness_process *process = &view->cut->processes[rank];
+    const char *name;
+
+    harness_finding_say_ranks(finding, &finding->culprits, view->cut->world_size);
+    switch (finding->verdict) {
+    case HARNESS_VERDICT_CRASH_SIGNALED:
+        name = sigabbrev_np(process->code);
+        harness_finding_say(finding, " ended by signal %d (SIG%s)", process->code,
+                            name != NULL ? name : "?");
+        break;
+    case HARNESS_VERDICT_CRASH_EXITED:
+        harness_finding_say(finding, " exited with code %d", process->code);
+        break;
+    default:
+        harness_finding_say(finding,
+                            " ended in good order before the work was done, with %llu of "
+                            "%zu collectives posted",
+                            (unsigned long long)(view->cut->is_page_valid[rank]
+                                                     ? view->cut->pages[rank].seq_posted
+                                                     : 0),
+                            view->program->op_count);
+        break;
+    }
+    harness_finding_say_place(finding);
+    if (finding->op.is_set) {
+        bool is_open = view->cut->pages[rank].seq_done < view->cut->pages[rank].seq_posted;
+
+        harness_finding_say(finding, is_open ? ", inside " : ", after ");
+        harness_finding_say_op(view, finding);
+    }
+    harness_finding_say_victims(view, finding);
+}
+
+/* One finding for all ranks that crashed alike; it speaks of the first of them in time. */
+static void find_crashes(const struct harness_view *view, enum harness_verdict verdict,
+                         struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_rank_set culprits = {{0}};
+    struct harness_finding finding;
+    uint32_t first = cut->world_size;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (crash_of(view, r) != verdict) {
+            continue;
+        }
+        harness_rank_set_add(&culprits, r);
+        if (first == cut->world_size || end_ns(cut, r) < end_ns(cut, first)) {
+            first = r;
+        }
+    }
+    if (first == cut->world_size) {
+        return;
+    }
+    harness_finding_begin(view, verdict, MODE_PROVABLE, first, &finding);
+    finding.culprits = culprits;
+    finding.detect_ns = (int64_t)harness_graph_age_ns(cut, end_ns(cut, first));
+    harness_finding_set_posted(view, first, &finding);
+    say_crash(view, first, &finding);
+    harness_findings_add(out, &finding);
+}
+
+static enum harness_verdict mismatch_of(const struct harness_view *view, uint32_t rank)
+{
+    const struct ddp_page *page = &view->cut->pages[rank];
+    struct ddp_event_op op;
+
+    if (!view->cut->is_page_valid[rank] || page->seq_posted == 0) {
+        return HARNESS_VERDICT_NONE;
+    }
+    op = ddp_event_op_unpack(page->posted_op);
+    return harness_program_compare(view->program, page->seq_posted, &op, page->posted_count);
+}
+
+static bool is_same_post(const struct ddp_page *a, const struct ddp_page *b)
+{
+    return a->seq_posted == b->seq_posted && a->posted_op == b->posted_op &&
+           a->posted_count == b->posted_count;
+}
+
+static void add_mismatch(const struct harness_view *view, enum harness_verdict verdict,
+                         uint32_t rank, struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    const struct harness_op *planned;
+    struct harness_finding finding;
+    struct harness_finding posted;
+
+    harness_finding_begin(view, verdict, MODE_PROVABLE, rank, &finding);
+    for (uint32_t r = rank + 1; r < cut->world_size; r++) {
+        if (mismatch_of(view, r) == verdict && is_same_post(&cut->pages[rank], &cut->pages[r])) {
+            harness_rank_set_add(&finding.culprits, r);
+        }
+    }
+    posted = finding;
+    harness_finding_set_posted(view, rank, &posted);
+    harness_finding_say_ranks(&finding, &finding.culprits, cut->world_size);
+    harness_finding_say(&finding, " posted ");
+    harness_finding_say(&posted, "%s", finding.text);
+    harness_finding_say_op(view, &posted);
+    harness_finding_say(&posted, " of %llu elements",
+                        (unsigned long long)cut->pages[rank].posted_count);
+    memcpy(finding.text, posted.text, sizeof(finding.text));
+    planned = harness_program_at(view->program, cut->pages[rank].seq_posted);
+    /* The finding is about the planned operation that got lost or bent, or the one too many. */
+    if (planned == NULL || verdict == HARNESS_VERDICT_MISMATCH_EXTRA) {
+        finding.op = posted.op;
+        finding.param_count = posted.param_count;
+        memcpy(finding.param, posted.param, sizeof(finding.param));
+    } else {
+        harness_finding_set_planned(view, planned->seq, &finding);
+    }
+    harness_finding_say_place(&finding);
+    if (planned == NULL) {
+        harness_finding_say(&finding, ", past the program's end");
+    } else {
+        posted = finding;
+        harness_finding_set_planned(view, planned->seq, &posted);
+        posted.text[0] = '\0';
+        harness_finding_say_op(view, &posted);
+        harness_finding_say(&finding, ", where the program has %s of %llu", posted.text,
+                            (unsigned long long)planned->elem_count);
+    }
+    harness_findings_add(out, &finding);
+}
+
+static void find_mismatches(const struct harness_view *view, struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        enum harness_verdict verdict = mismatch_of(view, r);
+        bool is_told = false;
+
+        for (uint32_t q = 0; verdict != HARNESS_VERDICT_NONE && q < r && !is_told; q++) {
+            is_told =
+                mismatch_of(view, q) == verdict && is_same_post(&cut->pages[q], &cut->pages[r]);
+        }
+        if (verdict != HARNESS_VERDICT_NONE && !is_told) {
+            add_mismatch(view, verdict, r, out);
+        }
+    }
+}
+
+static bool is_everybody_else_over(const struct harness_cut *cut, uint32_t rank)
+{
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (r != rank && !harness_graph_is_over(cut, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Stopped long enough, and somebody needs it. */
+static bool is_stopped_culprit(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->processes[rank].state == HARNESS_PROCESS_STOPPED &&
+           harness_graph_is_live(cut, rank) &&
+           harness_graph_age_ns(cut, cut->processes[rank].since_ns) >=
+               HARNESS_MONITOR_STOP_HOLD_NS &&
+           (harness_graph_has_waiter(cut, rank) || is_everybody_else_over(cut, rank));
+}
+
+/* The operation that waiting ranks miss of this one, or the one it left open. */
+static void set_hang_op(const struct harness_view *view, uint32_t rank,
+                        struct harness_finding *finding)
+{
+    const struct harness_cut *cut = view->cut;
+    uint64_t owed = harness_graph_seq_owed(cut, rank);
+
+    if (owed != 0) {
+        harness_finding_set_planned(view, owed, finding);
+    } else if (cut->is_page_valid[rank] &&
+               cut->pages[rank].seq_done < cut->pages[rank].seq_posted) {
+        harness_finding_set_posted(view, rank, finding);
+    }
+}
+
+static void add_hang(const struct harness_view *view, struct harness_finding *finding,
+                     uint32_t rank, const char *what, struct harness_findings *out)
+{
+    bool is_owed = harness_graph_seq_owed(view->cut, rank) != 0;
+
+    set_hang_op(view, rank, finding);
+    harness_finding_say_ranks(finding, &finding->culprits, view->cut->world_size);
+    harness_finding_say(finding, " %s", what);
+    harness_finding_say_place(finding);
+    if (finding->op.is_set) {
+        harness_finding_say(finding, is_owed ? ", before posting " : ", inside ");
+        harness_finding_say_op(view, finding);
+    }
+    harness_finding_say_victims(view, finding);
+    harness_findings_add(out, finding);
+}
+
+static void find_stopped(const struct harness_view *view, struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_rank_set culprits = {{0}};
+    struct harness_finding finding;
+    uint32_t first = cut->world_size;
+
+    for (uint32_t r = 0; r < cut->world_size && cut->is_stable; r++) {
+        if (!is_stopped_culprit(cut, r)) {
+            continue;
+        }
+        harness_rank_set_add(&culprits, r);
+        if (first == cut->world_size ||
+            cut->processes[r].since_ns < cut->processes[first].since_ns) {
+            first = r;
+        }
+    }
+    if (first == cut->world_size) {
+        return;
+    }
+    harness_finding_begin(view, HARNESS_VERDICT_HANG_STOPPED, MODE_PROVABLE, first, &finding);
+    finding.culprits = culprits;
+    add_hang(view, &finding, first, "stopped (SIGSTOP)", out);
+}
+
+/* Some rank revoked the group, failed or crashed: the others are about to be told. */
+static bool is_dying(const struct harness_view *view)
+{
+    const struct harness_cut *cut = view->cut;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (crash_of(view, r) != HARNESS_VERDICT_NONE ||
+            (cut->is_page_valid[r] &&
+             (cut->pages[r].revoke_rank != 0 || cut->pages[r].end_status > 1))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every live rank waits; *out_quiet_ns: since when nobody has done anything, *out_budget_ns: the
+ * longest budget of their phases. False if some rank is in host code, stopped, or none is left. */
+static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_ns,
+                           uint64_t *out_budget_ns)
+{
+    const struct harness_cut *cut = view->cut;
+    uint64_t last_ns = cut->change_ns;
+    uint32_t waiting = 0;
+
+    *out_budget_ns = 0;
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        uint64_t alive_ns = harness_graph_alive_ns(cut, r);
+        uint64_t budget_ns = harness_graph_budget_ns(view->plan, harness_graph_phase(cut, r));
+
+        last_ns = alive_ns > last_ns ? alive_ns : last_ns;
+        if (harness_graph_is_over(cut, r)) {
+            continue;
+        }
+        if (!harness_graph_is_waiting(cut, r)) {
+            return false;
+        }
+        waiting++;
+        *out_budget_ns = budget_ns > *out_budget_ns ? budget_ns : *out_budget_ns;
+    }
+    *out_quiet_ns = harness_graph_age_ns(cut, last_ns);
+    return waiting > 0;
+}
+
+static void add_deadlock(const struct harness_view *view, enum harness_verdict verdict,
+                         const char *mode, const struct harness_rank_set *members,
+                         struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_finding finding;
+    uint32_t first = 0;
+
+    while (first + 1 < cut->world_size && !harness_rank_set_has(members, first)) {
+        first++;
+    }
+    harness_finding_begin(view, verdict, mode, first, &finding);
+    finding.culprits = *members;
+    harness_finding_set_planned(view, cut->pages[first].wait_seq, &finding);
+    harness_finding_say_ranks(&finding, members, cut->world_size);
+    harness_finding_say(&finding, "%s",
+                        verdict == HARNESS_VERDICT_HANG_CYCLE
+                            ? " wait for each other in a circle"
+                            : " wait, and nobody is left to end it");
+    harness_finding_say_place(&finding);
+    for (uint32_t r = first; r < cut->world_size; r++) {
+        if (harness_rank_set_has(members, r) && cut->pages[r].wait_peer != 0) {
+            harness_finding_say(&finding, "; rank %u at seq %llu needs rank %llu", r,
+                                (unsigned long long)cut->pages[r].wait_seq,
+                                (unsigned long long)(cut->pages[r].wait_peer - 1));
+        }
+    }
+    harness_findings_add(out, &finding);
+}
+
+/* All wait: a circle through different things is told once it has settled; waits inside the same
+ * collectives may still be ended by messages under way, so there only silence tells. */
+static void find_deadlock(const struct harness_view *view, bool dying, struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_rank_set members;
+    enum harness_verdict verdict = HARNESS_VERDICT_HANG_CYCLE;
+    uint64_t quiet_ns;
+    uint64_t budget_ns;
+    bool is_mixed = false;
+    bool is_cycle;
+
+    if (!cut->is_stable || !is_all_waiting(view, &quiet_ns, &budget_ns)) {
+        return;
+    }
+    is_cycle = harness_graph_find_cycle(cut, &members, &is_mixed);
+    if (!dying && is_cycle && is_mixed && quiet_ns >= HARNESS_MONITOR_CYCLE_HOLD_NS) {
+        add_deadlock(view, HARNESS_VERDICT_HANG_CYCLE, MODE_PROVABLE, &members, out);
+        return;
+    }
+    if (quiet_ns <= budget_ns) {
+        return;
+    }
+    if (dying || !is_cycle) {
+        uint32_t first = 0;
+
+        harness_graph_waiting_set(cut, &members);
+        while (!harness_rank_set_has(&members, first)) {
+            first++;
+        }
+        verdict = harness_graph_phase(cut, first) <= DDP_PHASE_INIT ? HARNESS_VERDICT_HANG_INIT
+                                                                    : HARNESS_VERDICT_HANG_TEARDOWN;
+        verdict = dying ? HARNESS_VERDICT_HANG_RECOVERY : verdict;
+    }
+    add_deadlock(view, verdict, MODE_BUDGET, &members, out);
+}
+
+/* What silence of this rank beyond its phase's budget means; NONE while it is within. */
+static enum harness_verdict silence_of(const struct harness_view *view, uint32_t rank)
+{
+    const struct harness_cut *cut = view->cut;
+    enum ddp_phase phase = harness_graph_phase(cut, rank);
+
+    if (cut->processes[rank].state != HARNESS_PROCESS_RUNNING ||
+        harness_graph_is_waiting(cut, rank) ||
+        harness_graph_age_ns(cut, harness_graph_alive_ns(cut, rank)) <=
+            harness_graph_budget_ns(view->plan, phase)) {
+        return HARNESS_VERDICT_NONE;
+    }
+    if (phase <= DDP_PHASE_INIT) {
+        return HARNESS_VERDICT_HANG_INIT;
+    }
+    /* After rank.end only leaving is left to do. */
+    if (phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END || has_end(cut, rank)) {
+        return HARNESS_VERDICT_HANG_TEARDOWN;
+    }
+    if (phase == DDP_PHASE_DATA) {
+        return HARNESS_VERDICT_HANG_DATA;
+    }
+    return harness_graph_seq_owed(cut, rank) != 0 ? HARNESS_VERDICT_HANG_NOT_JOINED
+                                                  : HARNESS_VERDICT_HANG_HOST;
+}
+
+static void find_silent(const struct harness_view *view, enum harness_verdict verdict,
+                        struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_rank_set culprits = {{0}};
+    struct harness_finding finding;
+    uint32_t first = cut->world_size;
+    char what[64] = "silent for 0 ms";
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (silence_of(view, r) != verdict) {
+            continue;
+        }
+        harness_rank_set_add(&culprits, r);
+        if (first == cut->world_size ||
+            harness_graph_alive_ns(cut, r) < harness_graph_alive_ns(cut, first)) {
+            first = r;
+        }
+    }
+    if (first == cut->world_size) {
+        return;
+    }
+    harness_finding_begin(view, verdict, MODE_BUDGET, first, &finding);
+    finding.culprits = culprits;
+    harness_finding_say(
+        &finding, "silent in host code for %llu ms (budget %llu ms)",
+        (unsigned long long)(harness_graph_age_ns(cut, harness_graph_alive_ns(cut, first)) /
+                             DDP_NS_PER_MS),
+        (unsigned long long)(harness_graph_budget_ns(view->plan, harness_graph_phase(cut, first)) /
+                             DDP_NS_PER_MS));
+    memcpy(what, finding.text, sizeof(what) - 1);
+    what[sizeof(what) - 1] = '\0';
+    finding.text[0] = '\0';
+    add_hang(view, &finding, first, what, out);
+}
+
+void harness_monitor_analyse(const struct harness_plan *plan, const struct harness_program *program,
+                             const struct harness_cut *cut, struct harness_findings *out)
+{
+    static const enum harness_verdict crashes[] = {HARNESS_VERDICT_CRASH_SIGNALED,
+                                                   HARNESS_VERDICT_CRASH_EXITED,
+                                                   HARNESS_VERDICT_CRASH_FINISHED_EARLY};
+    static const enum harness_verdict silences[] = {
+        HARNESS_VERDICT_HANG_DATA, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_VERDICT_HANG_INIT,
+        HARNESS_VERDICT_HANG_HOST, HARNESS_VERDICT_HANG_TEARDOWN};
+    const struct harness_view view = {plan, program, cut};
+
+    for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++) {
+        find_crashes(&view, crashes[i], out);
+    }
+    find_mismatches(&view, out);
+    find_stopped(&view, out);
+    find_deadlock(&view, is_dying(&view), out);
+    for (size_t i = 0; i < sizeof(silences) / sizeof(silences[0]); i++) {
+        find_silent(&view, silences[i], out);
+    }
+}

@@ -1,0 +1,158 @@
+/* How a finding is put together and worded: place, operation, parameters, victims. */
+#include "harness/monitor/finding.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/monitor/graph.h"
+
+void harness_finding_begin(const struct harness_view *view, enum harness_verdict verdict,
+                           const char *mode, uint32_t rank, struct harness_finding *out)
+{
+    const struct harness_cut *cut = view->cut;
+    enum ddp_phase phase = harness_graph_phase(cut, rank);
+
+    harness_finding_init(out, verdict, "monitor", mode);
+    harness_rank_set_add(&out->culprits, rank);
+    harness_graph_waiting_set(cut, &out->victims);
+    out->step = -1;
+    out->micro = -1;
+    out->phase = (int32_t)phase;
+    /* Before the first batch there is no step yet, although the page says 0. */
+    if (cut->is_page_valid[rank] && phase > DDP_PHASE_INIT) {
+        out->step = (int32_t)cut->pages[rank].step;
+        out->micro = (int32_t)cut->pages[rank].micro;
+    }
+}
+
+static void set_bucket(const struct harness_view *view, uint32_t bucket,
+                       struct harness_finding *finding)
+{
+    const struct harness_bucket *planned;
+
+    finding->op.bucket = (int32_t)bucket;
+    finding->param_count = 0;
+    if (bucket >= view->program->bucket_count) {
+        return;
+    }
+    planned = &view->program->buckets[bucket];
+    while (finding->param_count < planned->param_count &&
+           finding->param_count < HARNESS_FINDING_PARAMS_MAX) {
+        finding->param[finding->param_count] = planned->params[finding->param_count];
+        finding->param_count++;
+    }
+}
+
+void harness_finding_set_planned(const struct harness_view *view, uint64_t seq,
+                                 struct harness_finding *finding)
+{
+    const struct harness_op *op = harness_program_at(view->program, seq);
+
+    if (op == NULL) {
+        return;
+    }
+    finding->op.is_set = true;
+    finding->op.seq = seq;
+    finding->op.kind = op->kind;
+    finding->op.role = op->role;
+    finding->op.elem_count = op->elem_count;
+    finding->op.bucket = -1;
+    if (op->role == DDP_ROLE_BUCKET) {
+        set_bucket(view, op->index, finding);
+    }
+}
+
+void harness_finding_set_posted(const struct harness_view *view, uint32_t rank,
+                                struct harness_finding *finding)
+{
+    const struct ddp_page *page = &view->cut->pages[rank];
+    struct ddp_event_op op;
+
+    if (!view->cut->is_page_valid[rank] || page->seq_posted == 0) {
+        return;
+    }
+    op = ddp_event_op_unpack(page->posted_op);
+    finding->op.is_set = true;
+    finding->op.seq = page->seq_posted;
+    finding->op.kind = op.kind;
+    finding->op.role = op.role;
+    finding->op.elem_count = page->posted_count;
+    finding->op.bucket = -1;
+    if (op.role == DDP_ROLE_BUCKET) {
+        set_bucket(view, op.index, finding);
+    }
+}
+
+void harness_finding_say(struct harness_finding *finding, const char *format, ...)
+{
+    size_t used = strlen(finding->text);
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(finding->text + used, sizeof(finding->text) - used, format, args);
+    va_end(args);
+}
+
+void harness_finding_say_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
+                               uint32_t world_size)
+{
+    uint32_t count = harness_rank_set_count(set);
+    uint32_t said = 0;
+
+    harness_finding_say(finding, count == 1 ? "rank " : "ranks ");
+    for (uint32_t r = 0; r < world_size; r++) {
+        if (!harness_rank_set_has(set, r)) {
+            continue;
+        }
+        harness_finding_say(finding, "%s%u",
+                            said == 0           ? ""
+                            : said + 1 == count ? " and "
+                                                : ", ",
+                            r);
+        said++;
+    }
+}
+
+void harness_finding_say_place(struct harness_finding *finding)
+{
+    const char *phase = ddp_phase_name((enum ddp_phase)finding->phase);
+
+    if (finding->step >= 0) {
+        harness_finding_say(finding, " in step %d, %s", finding->step, phase);
+    } else {
+        harness_finding_say(finding, " in %s", phase);
+    }
+}
+
+void harness_finding_say_op(const struct harness_view *view, struct harness_finding *finding)
+{
+    const struct harness_program *program = view->program;
+
+    harness_finding_say(finding, "%s seq %llu (", ddp_coll_kind_name(finding->op.kind),
+                        (unsigned long long)finding->op.seq);
+    if (finding->op.bucket < 0) {
+        harness_finding_say(finding, "%s)", ddp_coll_role_name(finding->op.role));
+        return;
+    }
+    harness_finding_say(finding, "bucket %d", finding->op.bucket);
+    for (uint32_t i = 0; i < finding->param_count; i++) {
+        uint32_t param = finding->param[i];
+        const char *name = param < program->param_count ? program->params[param].name : "?";
+
+        harness_finding_say(finding, "%s%s", i == 0 ? ": " : ", ", name);
+    }
+    harness_finding_say(finding, ")");
+}
+
+void harness_finding_say_victims(const struct harness_view *view, struct harness_finding *finding)
+{
+    uint32_t count = harness_rank_set_count(&finding->victims);
+
+    if (count == 0) {
+        return;
+    }
+    harness_finding_say(finding, "; ");
+    harness_finding_say_ranks(finding, &finding->victims, view->cut->world_size);
+    harness_finding_say(finding, count == 1 ? " waits" : " wait");
+}

@@ -1,0 +1,173 @@
+/* The wait-for graph of a cut. Nothing is stored: an edge is a question to two pages, so that a cut
+ * of a thousand ranks needs no memory. */
+#include "harness/monitor/graph.h"
+
+#include "ddpcore/base/clock.h"
+
+bool harness_graph_is_gone(const struct harness_cut *cut, uint32_t rank)
+{
+    enum harness_process_state state = cut->processes[rank].state;
+
+    return state == HARNESS_PROCESS_EXITED || state == HARNESS_PROCESS_SIGNALED;
+}
+
+bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank)
+{
+    return harness_graph_is_gone(cut, rank) ||
+           (cut->is_page_valid[rank] && cut->pages[rank].end_status != 0);
+}
+
+bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->processes[rank].state != HARNESS_PROCESS_UNBORN &&
+           !harness_graph_is_over(cut, rank);
+}
+
+bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank)
+{
+    return harness_graph_is_live(cut, rank) && cut->is_page_valid[rank] &&
+           cut->processes[rank].state == HARNESS_PROCESS_RUNNING &&
+           cut->pages[rank].wait_kind != DDP_WAIT_NONE;
+}
+
+enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank)
+{
+    if (!cut->is_page_valid[rank] || cut->pages[rank].phase >= DDP_PHASE_COUNT) {
+        return DDP_PHASE_SPAWN;
+    }
+    return (enum ddp_phase)cut->pages[rank].phase;
+}
+
+bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other)
+{
+    const struct ddp_page *page = &cut->pages[rank];
+
+    if (rank == other || !harness_graph_is_waiting(cut, rank)) {
+        return false;
+    }
+    if (page->wait_peer != 0) {
+        return page->wait_peer - 1 == other;
+    }
+    if (!cut->is_page_valid[other]) {
+        return true;
+    }
+    if (page->wait_kind == DDP_WAIT_COLLECTIVE) {
+        return cut->pages[other].seq_posted < page->wait_seq;
+    }
+    /* The store brings ranks together that are not yet further on; one that waits there too is no
+     * reason to wait. */
+    return !harness_graph_is_over(cut, other) &&
+           harness_graph_phase(cut, other) <= harness_graph_phase(cut, rank) &&
+           !(harness_graph_is_waiting(cut, other) && cut->pages[other].wait_kind == DDP_WAIT_STORE);
+}
+
+bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank)
+{
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (harness_graph_has_edge(cut, r, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
+{
+    uint64_t posted = cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
+    uint64_t owed = 0;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        uint64_t seq = cut->pages[r].wait_seq;
+
+        if (r != rank && harness_graph_is_waiting(cut, r) &&
+            cut->pages[r].wait_kind == DDP_WAIT_COLLECTIVE && seq > posted &&
+            (owed == 0 || seq < owed)) {
+            owed = seq;
+        }
+    }
+    return owed;
+}
+
+void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out)
+{
+    *out = (struct harness_rank_set){{0}};
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (harness_graph_is_waiting(cut, r)) {
+            harness_rank_set_add(out, r);
+        }
+    }
+}
+
+/* First waiting rank that a waiting rank needs, or world_size. */
+static uint32_t next_of(const struct harness_cut *cut, uint32_t rank)
+{
+    for (uint32_t q = 0; q < cut->world_size; q++) {
+        if (harness_graph_is_waiting(cut, q) && harness_graph_has_edge(cut, rank, q)) {
+            return q;
+        }
+    }
+    return cut->world_size;
+}
+
+/* `rank` waits inside a collective that `other` has posted as well. */
+static bool is_inside(const struct harness_cut *cut, uint32_t rank, uint32_t other)
+{
+    const struct ddp_page *page = &cut->pages[rank];
+
+    return page->wait_kind == DDP_WAIT_COLLECTIVE &&
+           cut->pages[other].wait_kind == DDP_WAIT_COLLECTIVE &&
+           page->comm == cut->pages[other].comm && page->wait_seq <= cut->pages[other].seq_posted;
+}
+
+bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank_set *out,
+                              bool *out_is_mixed)
+{
+    for (uint32_t start = 0; start < cut->world_size; start++) {
+        uint32_t at = start;
+        uint32_t first;
+
+        /* After world_size steps a walk that still goes on is on a circle. */
+        for (uint32_t i = 0; i < cut->world_size && at < cut->world_size; i++) {
+            at = harness_graph_is_waiting(cut, at) ? next_of(cut, at) : cut->world_size;
+        }
+        if (at >= cut->world_size) {
+            continue;
+        }
+        *out = (struct harness_rank_set){{0}};
+        *out_is_mixed = false;
+        first = at;
+        do {
+            uint32_t next = next_of(cut, at);
+
+            harness_rank_set_add(out, at);
+            *out_is_mixed = *out_is_mixed || !is_inside(cut, at, next);
+            at = next;
+        } while (at != first);
+        return true;
+    }
+    return false;
+}
+
+uint64_t harness_graph_alive_ns(const struct harness_cut *cut, uint32_t rank)
+{
+    const struct ddp_page *page = &cut->pages[rank];
+    uint64_t alive_ns = cut->processes[rank].since_ns;
+
+    if (cut->is_page_valid[rank]) {
+        alive_ns = page->heartbeat_ns > alive_ns ? page->heartbeat_ns : alive_ns;
+        alive_ns = page->phase_enter_ns > alive_ns ? page->phase_enter_ns : alive_ns;
+    }
+    return alive_ns;
+}
+
+uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase)
+{
+    uint64_t budget_ms = plan->job.phase_budget_ms[phase];
+
+    return (budget_ms != 0 ? budget_ms : ddp_phase_budget_ms(phase)) * DDP_NS_PER_MS;
+}
+
+uint64_t harness_graph_age_ns(const struct harness_cut *cut, uint64_t then_ns)
+{
+    return cut->now_ns > then_ns ? cut->now_ns - then_ns : 0;
+}

@@ -1,0 +1,41 @@
+/* The wait-for graph of a cut, computed edge by edge. Internal to harness/monitor. */
+#ifndef HARNESS_MONITOR_GRAPH_H
+#define HARNESS_MONITOR_GRAPH_H
+
+#include "harness/monitor/monitor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The process is gone. */
+bool harness_graph_is_gone(const struct harness_cut *cut, uint32_t rank);
+/* Gone, or it has recorded rank.end. */
+bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank);
+/* Started and not over. */
+bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank);
+/* Live, running, and inside a wait. */
+bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank);
+/* A waiting rank needs something of `other`. */
+bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other);
+/* Some waiting rank has an edge to this one. */
+bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
+/* Lowest sequence number that waiting ranks need and this rank has not posted; 0 = none. */
+uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);
+void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out);
+/* Members of a circle of waits, if there is one. *out_is_mixed: its members do not all wait inside
+ * one group's posted collectives, where a message under way could still end the wait. */
+bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank_set *out,
+                              bool *out_is_mixed);
+/* Phase of a rank; SPAWN while it has shown nothing. */
+enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank);
+/* When the rank last showed a sign of life. */
+uint64_t harness_graph_alive_ns(const struct harness_cut *cut, uint32_t rank);
+uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase);
+/* now - then, 0 if then is later. */
+uint64_t harness_graph_age_ns(const struct harness_cut *cut, uint64_t then_ns);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
