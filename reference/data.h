@@ -65,6 +65,25 @@ struct ref_shard_config {
 DDP_MUST_USE ddp_status ref_shard_batch(const struct ref_shard_config *config, struct ddp_mem *mem,
                                         uint32_t rank, uint64_t index, uint32_t *out_samples,
                                         size_t *out_rows);
+/* The same for a caller that asks for many: keeps the epoch's list between calls. config is
+ * borrowed. Zero-initialised is a valid, empty cursor for _fini. */
+struct ref_shard_cursor {
+    const struct ref_shard_config *config;
+    struct ddp_mem *mem;
+    uint32_t *list; /* uint32[sample_count]: the list of `epoch` */
+    uint64_t epoch;
+    bool is_list_valid;
+};
+DDP_MUST_USE ddp_status ref_shard_cursor_init(struct ref_shard_cursor *cursor,
+                                              const struct ref_shard_config *config,
+                                              struct ddp_mem *mem);
+void ref_shard_cursor_fini(struct ref_shard_cursor *cursor);
+/* As ref_shard_batch. Never allocates. */
+DDP_MUST_USE ddp_status ref_shard_cursor_batch(struct ref_shard_cursor *cursor, uint32_t rank,
+                                               uint64_t index, uint32_t *out_samples,
+                                               size_t *out_rows);
+/* Rows of that micro-batch, without its samples; 0 once the data has ended. */
+size_t ref_shard_batch_rows(const struct ref_shard_config *config, uint32_t rank, uint64_t index);
 /* Micro-batches a rank has in total (is_one_epoch), or SIZE_MAX. */
 size_t ref_shard_batch_count(const struct ref_shard_config *config, uint32_t rank);
 

@@ -1,0 +1,195 @@
+/* Datasets: digits (embedded), dyadic and synthetic (drawn from the seed). Which rank gets which
+ * sample is shard.c's.
+ *
+ * Dyadic data keeps exact_linear exact; see the bit budget in model_exact_linear.c. */
+#include "reference/data.h"
+
+#include <string.h>
+
+#include "ddpcore/base/prng.h"
+#include "ddpcore/base/text.h"
+#include "reference/digits.h"
+
+enum {
+    DYADIC_SAMPLES = 1024, /* a power of two, so that batches of a power of two never end short */
+    DYADIC_FEATURES = 8,
+    DYADIC_TARGETS = 2,
+    SYNTHETIC_SAMPLES = 2048,
+    SYNTHETIC_FEATURES = 64,
+    SYNTHETIC_CLASSES = 10,
+};
+
+enum data_kind { DATA_DIGITS, DATA_DYADIC, DATA_SYNTHETIC, DATA_KIND_COUNT };
+
+static const char *const data_names[DATA_KIND_COUNT + 1] = {
+    [DATA_DIGITS] = "digits",
+    [DATA_DYADIC] = "dyadic",
+    [DATA_SYNTHETIC] = "synthetic",
+};
+
+const char *const *ref_data_names(void)
+{
+    return data_names;
+}
+
+/* Arrays for the counts already in data. */
+static ddp_status data_alloc(struct ref_data *data)
+{
+    data->features = (float *)ddp_mem_array(data->mem, data->sample_count * data->feature_count,
+                                            sizeof(float));
+    if (data->class_count > 0) {
+        data->labels = (int32_t *)ddp_mem_array(data->mem, data->sample_count, sizeof(int32_t));
+    } else {
+        data->targets = (float *)ddp_mem_array(data->mem, data->sample_count * data->target_count,
+                                               sizeof(float));
+    }
+    if (data->features == NULL || (data->labels == NULL && data->targets == NULL)) {
+        ref_data_close(data);
+        return DDP_E_NOMEM;
+    }
+    return DDP_OK;
+}
+
+static ddp_status open_digits(const struct ref_data_config *config, struct ref_data *data,
+                              struct ddp_err *err)
+{
+    if (config->sample_count > REF_DIGITS_COUNT) {
+        return ddp_err_set(err, DDP_E_INVALID, "digits has %d samples, not %zu", REF_DIGITS_COUNT,
+                           config->sample_count);
+    }
+    data->sample_count = config->sample_count > 0 ? config->sample_count : REF_DIGITS_COUNT;
+    data->feature_count = REF_DIGITS_PIXELS;
+    data->class_count = 10;
+    DDP_TRY(data_alloc(data));
+    for (size_t s = 0; s < data->sample_count; s++) {
+        for (size_t i = 0; i < REF_DIGITS_PIXELS; i++) {
+            data->features[s * REF_DIGITS_PIXELS + i] = (float)ref_digits[s][i] / 16.0F;
+        }
+        data->labels[s] = ref_digits[s][REF_DIGITS_PIXELS];
+    }
+    return DDP_OK;
+}
+
+/* Uniform in {-1, 0, 1}. */
+static float draw_trit(struct ddp_prng *prng)
+{
+    return (float)ddp_prng_below(prng, 3) - 1.0F;
+}
+
+/* Two features of a sample are +-1, the others 0; the target is a fixed integer map of them plus
+ * -1, 0 or 1. */
+static ddp_status open_dyadic(const struct ref_data_config *config, struct ref_data *data)
+{
+    struct ddp_prng prng = ddp_prng_make(config->seed, "data/dyadic");
+    float map[DYADIC_TARGETS][DYADIC_FEATURES];
+
+    data->sample_count = config->sample_count > 0 ? config->sample_count : DYADIC_SAMPLES;
+    data->feature_count = DYADIC_FEATURES;
+    data->target_count = DYADIC_TARGETS;
+    DDP_TRY(data_alloc(data));
+    for (size_t o = 0; o < DYADIC_TARGETS; o++) {
+        for (size_t i = 0; i < DYADIC_FEATURES; i++) {
+            map[o][i] = draw_trit(&prng);
+        }
+    }
+    for (size_t s = 0; s < data->sample_count; s++) {
+        float *x = data->features + s * DYADIC_FEATURES;
+        size_t first = (size_t)ddp_prng_below(&prng, DYADIC_FEATURES);
+        /* 1..7 further on, modulo 8: never the first one again */
+        size_t second =
+            (first + 1 + (size_t)ddp_prng_below(&prng, DYADIC_FEATURES - 1)) % DYADIC_FEATURES;
+
+        x[first] = ddp_prng_below(&prng, 2) == 0 ? -1.0F : 1.0F;
+        x[second] = ddp_prng_below(&prng, 2) == 0 ? -1.0F : 1.0F;
+        for (size_t o = 0; o < DYADIC_TARGETS; o++) {
+            data->targets[s * DYADIC_TARGETS + o] =
+                map[o][first] * x[first] + map[o][second] * x[second] + draw_trit(&prng);
+        }
+    }
+    return DDP_OK;
+}
+
+/* A centre a class in [-1, 1) and noise of half that width around it. */
+static ddp_status open_synthetic(const struct ref_data_config *config, struct ref_data *data)
+{
+    struct ddp_prng centre_prng = ddp_prng_make(config->seed, "data/synthetic/centre");
+    struct ddp_prng prng = ddp_prng_make(config->seed, "data/synthetic/sample");
+    size_t features = config->feature_count > 0 ? config->feature_count : SYNTHETIC_FEATURES;
+    float *centre;
+
+    data->sample_count = config->sample_count > 0 ? config->sample_count : SYNTHETIC_SAMPLES;
+    data->feature_count = features;
+    data->class_count = SYNTHETIC_CLASSES;
+    DDP_TRY(data_alloc(data));
+    centre = (float *)ddp_mem_array(data->mem, SYNTHETIC_CLASSES * features, sizeof(float));
+    if (centre == NULL) {
+        ref_data_close(data);
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < SYNTHETIC_CLASSES * features; i++) {
+        centre[i] = 2.0F * ddp_prng_uniform(&centre_prng) - 1.0F;
+    }
+    for (size_t s = 0; s < data->sample_count; s++) {
+        size_t label = (size_t)ddp_prng_below(&prng, SYNTHETIC_CLASSES);
+
+        data->labels[s] = (int32_t)label;
+        for (size_t i = 0; i < features; i++) {
+            data->features[s * features + i] =
+                centre[label * features + i] + (ddp_prng_uniform(&prng) - 0.5F);
+        }
+    }
+    ddp_mem_free(data->mem, centre);
+    return DDP_OK;
+}
+
+ddp_status ref_data_open(struct ddp_mem *mem, const struct ref_data_config *config,
+                         struct ref_data *out, struct ddp_err *err)
+{
+    size_t kind = 0;
+    const char *nearest;
+
+    *out = (struct ref_data){0};
+    while (kind < DATA_KIND_COUNT && strcmp(config->name, data_names[kind]) != 0) {
+        kind++;
+    }
+    if (kind == DATA_KIND_COUNT) {
+        nearest = ddp_text_nearest(config->name, data_names, DATA_KIND_COUNT);
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no dataset %s%s%s", config->name,
+                           nearest != NULL ? "; did you mean " : "",
+                           nearest != NULL ? nearest : "");
+    }
+    out->mem = mem;
+    out->name = data_names[kind];
+    if (kind == DATA_DIGITS) {
+        return open_digits(config, out, err);
+    }
+    return kind == DATA_DYADIC ? open_dyadic(config, out) : open_synthetic(config, out);
+}
+
+void ref_data_close(struct ref_data *data)
+{
+    if (data->mem != NULL) {
+        ddp_mem_free(data->mem, data->features);
+        ddp_mem_free(data->mem, data->labels);
+        ddp_mem_free(data->mem, data->targets);
+    }
+    *data = (struct ref_data){0};
+}
+
+void ref_data_gather(const struct ref_data *data, const uint32_t *samples, size_t rows,
+                     float *features, int32_t *labels, float *targets)
+{
+    for (size_t b = 0; b < rows; b++) {
+        size_t s = samples[b];
+
+        memcpy(features + b * data->feature_count, data->features + s * data->feature_count,
+               data->feature_count * sizeof(float));
+        if (data->labels != NULL && labels != NULL) {
+            labels[b] = data->labels[s];
+        }
+        if (data->targets != NULL && targets != NULL) {
+            memcpy(targets + b * data->target_count, data->targets + s * data->target_count,
+                   data->target_count * sizeof(float));
+        }
+    }
+}
