@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -306,4 +307,20 @@ ddp_status ddp_files_make_dirs(const char *path, struct ddp_err *err)
         }
     }
     return make_dir(prefix, err);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    (void)info;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+ddp_status ddp_files_remove_tree(const char *path, struct ddp_err *err)
+{
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT) {
+        return ddp_err_set(err, DDP_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    }
+    return DDP_OK;
 }

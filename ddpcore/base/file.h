@@ -68,6 +68,8 @@ DDP_MUST_USE ddp_status ddp_files_write_whole(struct ddp_files *files, const cha
                                               struct ddp_err *err);
 /* mkdir -p on the operating system. */
 DDP_MUST_USE ddp_status ddp_files_make_dirs(const char *path, struct ddp_err *err);
+/* rm -r on the operating system; a path that does not exist is no error. Follows no links. */
+DDP_MUST_USE ddp_status ddp_files_remove_tree(const char *path, struct ddp_err *err);
 
 #ifdef __cplusplus
 }

@@ -57,14 +57,13 @@ static ddp_status run_stages(struct harness_cell *cell, json_t **out, struct ddp
     return judge(cell, &restore, out);
 }
 
-static ddp_status open_cell(struct harness_cell *cell, const struct harness_plan *plan,
-                            const struct harness_cell_config *config, struct ddp_err *err)
+ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_cell_config *config,
+                              struct ddp_err *err)
 {
     memset(cell, 0, sizeof *cell);
     DDP_TRY(ddp_blas_open(NULL, err));
     DDP_TRY(ddp_mem_pool_create(&cell->pool));
     cell->mem = ddp_mem_pool_mem(cell->pool);
-    cell->plan = *plan;
     cell->config = *config;
     cell->run_dir = config->run_dir;
     return DDP_OK;
@@ -78,8 +77,9 @@ ddp_status harness_cell_run(const struct harness_plan *plan,
     ddp_status status;
 
     *out_verdict = NULL;
-    status = open_cell(&cell, plan, config, err);
+    status = harness_stage_open(&cell, config, err);
     if (status == DDP_OK) {
+        cell.plan = *plan;
         status = run_stages(&cell, out_verdict, err);
         ddp_mem_pool_destroy(cell.pool);
     }

@@ -159,7 +159,7 @@ static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
 }
 
 /* First finding of the restore run that says why it is not as good as an uninterrupted one. */
-static void conclude(const struct harness_cell *second, struct harness_restore_result *out)
+void harness_stage_conclude(const struct harness_cell *second, struct harness_restore_result *out)
 {
     const struct harness_trace_event *loaded;
     size_t cursor = 0;
@@ -185,6 +185,18 @@ static void conclude(const struct harness_cell *second, struct harness_restore_r
     }
 }
 
+void harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second)
+{
+    second->restored_step = checkpoint_steps(
+        second, harness_stage_path(cell->mem, second->run_dir, "checkpoint.safetensors"));
+    second->plan.job.start_step = second->restored_step;
+    second->plan.faults = NULL;
+    second->plan.fault_count = 0;
+    if (cell->plan.restore.ranks != 0) {
+        second->plan.job.ranks = cell->plan.restore.ranks;
+    }
+}
+
 ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
                                  struct ddp_err *err)
 {
@@ -205,20 +217,14 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     if (status != DDP_OK) {
         return ddp_err_wrap(err, status, "restore run of %s", cell->plan.id);
     }
-    second.restored_step = checkpoint_steps(cell, to);
-    second.plan.job.start_step = second.restored_step;
-    second.plan.faults = NULL;
-    second.plan.fault_count = 0;
-    if (second.plan.restore.ranks != 0) {
-        second.plan.job.ranks = second.plan.restore.ranks;
-    }
+    harness_stage_restored(cell, &second);
     memset(&second.trace, 0, sizeof second.trace);
     second.model = NULL;
     DDP_TRY(harness_stage_prepare(&second, err));
     DDP_TRY(harness_stage_launch(&second, &rank, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
     out->is_run = true;
-    conclude(&second, out);
+    harness_stage_conclude(&second, out);
     harness_trace_fini(&second.trace);
     ref_model_destroy(second.model);
     return DDP_OK;

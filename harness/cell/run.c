@@ -156,10 +156,28 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
     return status;
 }
 
+/* Describe every finding about the first differing bucket from the payloads in replay->run_dir. */
+static ddp_status describe_from(struct harness_cell *cell, struct harness_cell *replay,
+                                uint32_t step, uint32_t bucket, struct ddp_err *err)
+{
+    struct harness_oracle_input input;
+    ddp_status status = DDP_OK;
+
+    oracle_input(replay, NULL, &input);
+    for (size_t i = 0; status == DDP_OK && i < cell->findings.count; i++) {
+        struct harness_finding *finding = &cell->findings.items[i];
+
+        if (strcmp(finding->oracle, "reduction") == 0 && finding->step == (int32_t)step &&
+            finding->op.bucket == (int32_t)bucket) {
+            status = harness_oracle_describe(&input, finding, err);
+        }
+    }
+    return status;
+}
+
 ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err)
 {
     struct harness_rank_options rank = {.is_hashing = true};
-    struct harness_oracle_input input;
     struct harness_cell replay;
     uint32_t step;
     uint32_t bucket;
@@ -172,19 +190,21 @@ ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err
     memset(&replay.trace, 0, sizeof replay.trace);
     replay.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
     rank.payload_step = step;
-    status = harness_stage_launch(&replay, &rank, err);
-    if (status != DDP_OK) {
-        return status;
-    }
-    oracle_input(&replay, NULL, &input);
-    for (size_t i = 0; status == DDP_OK && i < cell->findings.count; i++) {
-        struct harness_finding *finding = &cell->findings.items[i];
-
-        if (strcmp(finding->oracle, "reduction") == 0 && finding->step == (int32_t)step &&
-            finding->op.bucket == (int32_t)bucket) {
-            status = harness_oracle_describe(&input, finding, err);
-        }
-    }
+    DDP_TRY(harness_stage_launch(&replay, &rank, err));
+    status = describe_from(cell, &replay, step, bucket, err);
     harness_trace_fini(&replay.trace);
     return status;
+}
+
+ddp_status harness_stage_describe_recorded(struct harness_cell *cell, struct ddp_err *err)
+{
+    struct harness_cell replay = *cell;
+    uint32_t step;
+    uint32_t bucket;
+
+    if (!harness_oracle_first_difference(&cell->findings, &step, &bucket)) {
+        return DDP_OK;
+    }
+    replay.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
+    return describe_from(cell, &replay, step, bucket, err);
 }

@@ -27,6 +27,9 @@ struct harness_cell {
     int64_t start_ns;
 };
 
+/* An empty cell with its pool; the caller destroys the pool. */
+ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_cell_config *config,
+                              struct ddp_err *err);
 /* Tables and program of a plan. Errors: unknown names. */
 ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err);
 /* Write plan.yaml and program.txt, launch, write the traces. */
@@ -37,6 +40,8 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
                                struct ddp_err *err);
 /* Replay with payloads and describe the first difference, if a bucket differs. */
 ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err);
+/* Describe it from the payloads that an earlier replay left in the run folder. */
+ddp_status harness_stage_describe_recorded(struct harness_cell *cell, struct ddp_err *err);
 
 /* What the restore run showed. Zero-initialise. */
 struct harness_restore_result {
@@ -49,6 +54,11 @@ struct harness_restore_result {
 /* Copy the checkpoint with the plan's edit, run from it, check. */
 ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
                                  struct ddp_err *err);
+
+/* Turn a copy of the first run's cell into that of its restore run. */
+void harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second);
+/* What a checked restore run showed. */
+void harness_stage_conclude(const struct harness_cell *second, struct harness_restore_result *out);
 
 /* Facts for the judge; arrays live in cell->mem. */
 ddp_status harness_stage_facts(struct harness_cell *cell,

@@ -125,6 +125,23 @@ static json_t *base_json(const struct harness_plan *plan, const struct harness_c
         config->run_dir, "reproduce", reproduce_json(plan, config), "capsule", capsule_json());
 }
 
+/* Time of the whole job at the pace of rank 0 between its first and its last step, in ms: start-up
+ * and teardown left out. 0 with fewer than two steps. */
+static double steps_ms(const struct harness_cell *cell)
+{
+    const struct harness_trace_event *event;
+    uint64_t first_ns = 0;
+    uint64_t last_ns = 0;
+    uint32_t count = 0;
+    size_t cursor = 0;
+
+    while ((event = harness_trace_next(&cell->trace, &cursor, 0, DDP_EVENT_LOSS)) != NULL) {
+        first_ns = count++ == 0 ? event->entry.time_ns : first_ns;
+        last_ns = event->entry.time_ns;
+    }
+    return count < 2 ? 0 : (double)(last_ns - first_ns) / 1e6 * count / (count - 1);
+}
+
 json_t *harness_stage_verdict(const struct harness_cell *cell,
                               const struct harness_judge_facts *facts,
                               const struct harness_judgement *judgement)
@@ -146,8 +163,8 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         (void)json_array_append_new(findings, finding_json(cell, &cell->findings.items[i]));
     }
     rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:f}", "culprit",
-        ranks_json(&primary->culprits), "victims", ranks_json(&primary->victims), "op",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:f, s:f}",
+        "culprit", ranks_json(&primary->culprits), "victims", ranks_json(&primary->victims), "op",
         op_json(cell, primary), "step", number_or_null(primary->step), "micro",
         number_or_null(primary->micro), "phase",
         text_or_null(primary->phase >= 0 ? ddp_phase_name((enum ddp_phase)primary->phase) : NULL),
@@ -156,7 +173,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         ms_or_null(primary->detect_ns), "attribute_ms", ms_or_null(primary->attribute_ns),
         "survivors_ms", ms_or_null(facts->survivor_latency_ns), "fired", fired_json(cell, facts),
         "findings", findings, "text", primary->text, "run_ms",
-        (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6);
+        (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms", steps_ms(cell));
     (void)json_object_update(object, rest);
     json_decref(rest);
     return object;

@@ -170,7 +170,7 @@ static ddp_status parse_arg(char type, const char *value, uint64_t *out)
         return DDP_OK;
     case 's':
         DDP_TRY(ddp_status_parse(value, &status));
-        *out = (uint64_t)(uint32_t)status;
+        *out = (uint64_t)(int64_t)status;
         return DDP_OK;
     case 'o':
         return parse_op(value, out);

@@ -1,0 +1,96 @@
+/* Judge a recorded run again: plan.yaml and trace.txt in, a new judgement out. The run folder is
+ * read, never written. */
+#include <string.h>
+
+#include "harness/cell/stage.h"
+#include "harness/scenario/scenario.h"
+
+static ddp_status read_text(struct ddp_mem *mem, const char *dir, const char *name, void **out,
+                            size_t *out_size_bytes, struct ddp_err *err)
+{
+    const char *path = harness_stage_path(mem, dir, name);
+
+    return ddp_files_system()->ops->read_all(ddp_files_system(), path, mem, out, out_size_bytes,
+                                             err);
+}
+
+/* The restore run as the first judgement recorded it: what it loaded and whether it was equal. */
+static ddp_status check_restore(struct harness_cell *cell, struct harness_restore_result *out,
+                                struct ddp_err *err)
+{
+    struct harness_cell second = *cell;
+    void *text;
+    size_t size_bytes;
+
+    out->from_step = -1;
+    if (!cell->plan.restore.is_set && !cell->plan.expect.restore.is_set) {
+        return DDP_OK;
+    }
+    second.run_dir = harness_stage_path(cell->mem, cell->run_dir, "restore");
+    harness_stage_restored(cell, &second);
+    memset(&second.trace, 0, sizeof second.trace);
+    second.model = NULL;
+    DDP_TRY(harness_stage_prepare(&second, err));
+    DDP_TRY(read_text(cell->mem, second.run_dir, "trace.txt", &text, &size_bytes, err));
+    DDP_TRY(harness_trace_parse(cell->mem, text, &second.trace, err));
+    DDP_TRY(harness_stage_check(&second, cell, err));
+    harness_stage_conclude(&second, out);
+    return DDP_OK;
+}
+
+static ddp_status check_cell(struct harness_cell *cell, json_t **out, struct ddp_err *err)
+{
+    struct harness_restore_result restore;
+    struct harness_judge_facts facts;
+    struct harness_judgement judgement;
+    void *text;
+    size_t size_bytes;
+    ddp_status status;
+
+    memset(&restore, 0, sizeof restore);
+    DDP_TRY(harness_stage_prepare(cell, err));
+    DDP_TRY(read_text(cell->mem, cell->run_dir, "trace.txt", &text, &size_bytes, err));
+    status = harness_trace_parse(cell->mem, text, &cell->trace, err);
+    if (status != DDP_OK) {
+        return ddp_err_wrap(err, status, "%s/trace.txt", cell->run_dir);
+    }
+    cell->config.driver =
+        strcmp(cell->trace.driver, "sim") == 0 ? HARNESS_DRIVER_SIM : HARNESS_DRIVER_PROC;
+    DDP_TRY(harness_stage_check(cell, NULL, err));
+    DDP_TRY(harness_stage_describe_recorded(cell, err));
+    DDP_TRY(check_restore(cell, &restore, err));
+    DDP_TRY(harness_stage_facts(cell, &restore, &facts));
+    harness_judge(&cell->plan, &cell->findings, &facts, &judgement);
+    *out = harness_stage_verdict(cell, &facts, &judgement);
+    return *out != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict, struct ddp_err *err)
+{
+    static const struct harness_scenario_names unchecked = {NULL, NULL, NULL, NULL};
+    struct harness_cell_config config;
+    struct harness_scenario scenario;
+    struct harness_cell cell;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    *out_verdict = NULL;
+    memset(&config, 0, sizeof config);
+    memset(&scenario, 0, sizeof scenario);
+    config.run_dir = run_dir;
+    DDP_TRY(harness_stage_open(&cell, &config, err));
+    status = read_text(cell.mem, run_dir, "plan.yaml", &text, &size_bytes, err);
+    if (status == DDP_OK) {
+        status = harness_scenario_parse(text, size_bytes,
+                                        harness_stage_path(cell.mem, run_dir, "plan.yaml"),
+                                        &unchecked, NULL, 0, &scenario, err);
+    }
+    if (status == DDP_OK) {
+        cell.plan = scenario.plans[0];
+        status = check_cell(&cell, out_verdict, err);
+        harness_scenario_fini(&scenario);
+    }
+    ddp_mem_pool_destroy(cell.pool);
+    return status;
+}

@@ -1,0 +1,170 @@
+/* list: the tables. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/collective/algorithm.h"
+#include "ddpcore/seam/fault_point.h"
+#include "harness/cli/cli.h"
+#include "harness/oracle/oracle.h"
+#include "harness/verdict/verdict.h"
+#include "reference/data.h"
+#include "reference/model.h"
+
+static int list_points(const struct cli_options *options)
+{
+    static const char *const payloads[] = {"-", "data", "args"};
+
+    (void)options;
+    for (unsigned i = 0; i < DDP_FAULT_POINT_COUNT; i++) {
+        enum ddp_fault_point point = (enum ddp_fault_point)i;
+
+        (void)printf("%-24s %-5s %s\n", ddp_fault_point_name(point),
+                     payloads[ddp_fault_point_payload(point)], ddp_fault_point_description(point));
+    }
+    return 0;
+}
+
+static int list_faults(const struct cli_options *options)
+{
+    (void)options;
+#define X(id, name, meaning) (void)printf("%-10s %s\n", name, meaning);
+    HARNESS_ACTION_TABLE(X)
+#undef X
+    (void)printf("\ncorrupt:\n");
+#define X(id, name, meaning) (void)printf("  %-8s %s\n", name, meaning);
+    HARNESS_CORRUPT_TABLE(X)
+#undef X
+    (void)printf("\nrestore.edit:\n");
+#define X(id, name, meaning) (void)printf("  %-14s %s\n", name, meaning);
+    HARNESS_EDIT_TABLE(X)
+#undef X
+    return 0;
+}
+
+static int list_verdicts(const struct cli_options *options)
+{
+    (void)options;
+    for (unsigned i = 0; i < HARNESS_VERDICT_COUNT; i++) {
+        (void)printf("%-24s %s\n", harness_verdict_name((enum harness_verdict)i),
+                     harness_verdict_meaning((enum harness_verdict)i));
+    }
+    return 0;
+}
+
+static int list_oracles(const struct cli_options *options)
+{
+    size_t count;
+    const struct harness_oracle *table = harness_oracle_table(&count);
+
+    (void)options;
+    for (size_t i = 0; i < count; i++) {
+        (void)printf("%-14s %s\n", table[i].name, table[i].proves);
+    }
+    return 0;
+}
+
+static int list_collectives(const struct cli_options *options)
+{
+    size_t count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
+
+    (void)options;
+    for (size_t i = 0; i < count; i++) {
+        (void)printf("%-12s %-20s %s\n", ddp_coll_kind_name(table[i].kind), table[i].name,
+                     table[i].description);
+    }
+    return 0;
+}
+
+static int list_names(const char *const *names)
+{
+    for (size_t i = 0; names[i] != NULL; i++) {
+        (void)printf("%s\n", names[i]);
+    }
+    return 0;
+}
+
+static int list_models(const struct cli_options *options)
+{
+    (void)options;
+    return list_names(ref_model_names());
+}
+
+static int list_data(const struct cli_options *options)
+{
+    (void)options;
+    return list_names(ref_data_names());
+}
+
+static int list_text(void (*print)(struct ddp_text *out))
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    print(&text);
+    (void)fputs(ddp_text_str(&text), stdout);
+    ddp_text_fini(&text);
+    return 0;
+}
+
+static int list_keys(const struct cli_options *options)
+{
+    (void)options;
+    return list_text(harness_scenario_keys);
+}
+
+static int list_schema(const struct cli_options *options)
+{
+    (void)options;
+    return list_text(harness_scenario_schema);
+}
+
+/* Scenarios of the folder named after the word, else of ./scenarios. */
+static int list_scenarios(const struct cli_options *options)
+{
+    static char default_dir[] = "scenarios";
+    char *fallback[] = {default_dir};
+    struct ddp_err err = {{0}};
+    struct cli_files files;
+    bool has_dir = options->path_count > 1;
+
+    if (cli_files_collect(has_dir ? options->paths + 1 : fallback,
+                          has_dir ? options->path_count - 1 : 1, &files, &err) != DDP_OK) {
+        cli_files_fini(&files);
+        return cli_usage_error("%s", err.text);
+    }
+    for (size_t i = 0; i < files.count; i++) {
+        struct harness_scenario scenario;
+
+        if (cli_scenario_load(files.path[i], options, &scenario)) {
+            const struct harness_plan *plan = &scenario.plans[0];
+
+            (void)printf("%-44s %3zu cells  %s\n", plan->id, scenario.plan_count, plan->purpose);
+            harness_scenario_fini(&scenario);
+        }
+    }
+    cli_files_fini(&files);
+    return 0;
+}
+
+int cli_list(const struct cli_options *options)
+{
+    static const struct {
+        const char *name;
+        int (*list)(const struct cli_options *options);
+    } lists[] = {
+        {"scenarios", list_scenarios}, {"faults", list_faults},
+        {"points", list_points},       {"models", list_models},
+        {"data", list_data},           {"collectives", list_collectives},
+        {"oracles", list_oracles},     {"verdicts", list_verdicts},
+        {"keys", list_keys},           {"schema", list_schema},
+    };
+
+    for (size_t i = 0; options->path_count > 0 && i < sizeof lists / sizeof lists[0]; i++) {
+        if (strcmp(options->paths[0], lists[i].name) == 0) {
+            return lists[i].list(options);
+        }
+    }
+    return cli_usage_error("list: name one of scenarios, faults, points, models, data, "
+                           "collectives, oracles, verdicts, keys, schema");
+}

@@ -1,0 +1,145 @@
+/* Scenario files: found, read, parsed. */
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ddpcore/base/file.h"
+#include "ddpcore/collective/algorithm.h"
+#include "harness/cli/cli.h"
+#include "reference/data.h"
+#include "reference/model.h"
+
+/* nftw has no context argument; only cli_files_collect sets this, for the length of a call. */
+static struct cli_files *collecting;
+
+static ddp_status add_path(struct cli_files *files, const char *path)
+{
+    char **grown = realloc(files->path, (files->count + 1) * sizeof *grown);
+
+    if (grown == NULL) {
+        return DDP_E_NOMEM;
+    }
+    files->path = grown;
+    files->path[files->count] = strdup(path);
+    if (files->path[files->count] == NULL) {
+        return DDP_E_NOMEM;
+    }
+    files->count++;
+    return DDP_OK;
+}
+
+static int visit(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    size_t size = strlen(path);
+
+    (void)info;
+    (void)walk;
+    if (type == FTW_F && size > 5 && strcmp(path + size - 5, ".yaml") == 0) {
+        return add_path(collecting, path) == DDP_OK ? 0 : -1;
+    }
+    return 0;
+}
+
+static int compare_paths(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+ddp_status cli_files_collect(char *const *operands, int operand_count, struct cli_files *out,
+                             struct ddp_err *err)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < operand_count; i++) {
+        struct stat info;
+        size_t first = out->count;
+
+        if (stat(operands[i], &info) != 0) {
+            return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: %s", operands[i], strerror(errno));
+        }
+        if (!S_ISDIR(info.st_mode)) {
+            DDP_TRY(add_path(out, operands[i]));
+            continue;
+        }
+        collecting = out;
+        if (nftw(operands[i], visit, 16, FTW_PHYS) != 0) {
+            return ddp_err_set(err, DDP_E_IO, "%s: cannot be searched", operands[i]);
+        }
+        if (out->count == first) {
+            return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: holds no *.yaml scenario", operands[i]);
+        }
+        qsort(out->path + first, out->count - first, sizeof *out->path, compare_paths);
+    }
+    return DDP_OK;
+}
+
+void cli_files_fini(struct cli_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        free(files->path[i]);
+    }
+    free(files->path);
+    memset(files, 0, sizeof *files);
+}
+
+#define NAMES_MAX 32
+
+/* All-reduce algorithms by name, NULL-terminated. */
+static void collective_names(const char **out)
+{
+    size_t count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && used + 1 < NAMES_MAX; i++) {
+        if (table[i].kind == DDP_COLL_ALL_REDUCE) {
+            out[used++] = table[i].name;
+        }
+    }
+    out[used] = NULL;
+}
+
+bool cli_scenario_load(const char *path, const struct cli_options *options,
+                       struct harness_scenario *out)
+{
+    const char *collectives[NAMES_MAX];
+    const char *branches[REF_BRANCH_RULE_COUNT + 1];
+    struct harness_scenario_names names = {ref_model_names(), ref_data_names(), collectives,
+                                           branches};
+    struct ddp_err err = {{0}};
+    void *text = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    collective_names(collectives);
+    for (unsigned i = 0; i < REF_BRANCH_RULE_COUNT; i++) {
+        branches[i] = ref_branch_rule_name((enum ref_branch_rule)i);
+    }
+    branches[REF_BRANCH_RULE_COUNT] = NULL;
+    status = ddp_files_system()->ops->read_all(ddp_files_system(), path, ddp_mem_system(), &text,
+                                               &size_bytes, &err);
+    if (status == DDP_OK) {
+        status = harness_scenario_parse(text, size_bytes, path, &names, options->sets,
+                                        options->set_count, out, &err);
+        ddp_mem_free(ddp_mem_system(), text);
+    }
+    if (status != DDP_OK) {
+        (void)fprintf(stderr, "%s\n", err.text);
+    }
+    return status == DDP_OK;
+}
+
+const char *cli_self_path(void)
+{
+    static char path[4096];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    if (size <= 0) {
+        return "ddprove";
+    }
+    path[size] = '\0';
+    return path;
+}

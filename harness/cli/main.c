@@ -1,0 +1,240 @@
+/* ddprove: the command line. */
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddpcore/base/text.h"
+#include "harness/cli/cli.h"
+#include "harness/launch/launch.h"
+
+static const struct cli_command commands[] = {
+    {"run", "SCENARIO|DIR...", "run scenarios and judge them", cli_run},
+    {"plan", "SCENARIO", "print the resolved plan of every cell, as YAML", cli_plan},
+    {"check", "RUN_DIR...", "judge a recorded run again", cli_check},
+    {"explain", "RUN_DIR", "how the verdict follows", cli_explain},
+    {"list", "scenarios|faults|points|models|data|collectives|oracles|verdicts|keys|schema",
+     "what ddprove knows", cli_list},
+    {"lint", "SCENARIO|DIR...", "check scenario files without running them", cli_lint},
+    {"doctor", "", "what this machine offers, and what will be skipped", cli_doctor},
+    {"train", "SCENARIO", "run without checks, for timing", cli_train},
+};
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+int cli_usage_error(const char *format, ...)
+{
+    va_list args;
+
+    (void)fputs("ddprove: ", stderr);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+    return CLI_EXIT_USAGE;
+}
+
+static void print_help(FILE *out)
+{
+    (void)fputs("usage: ddprove COMMAND [ARGUMENTS] [OPTIONS]\n\n", out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        (void)fprintf(out, "  %-8s %-18.18s %s\n", commands[i].name, commands[i].arguments,
+                      commands[i].summary);
+    }
+    (void)fputs("\noptions:\n"
+                "  --driver sim|proc     default: every driver a scenario allows\n"
+                "  --device cpu          default: cpu\n"
+                "  --set KEY=VALUE       override a scenario's key, e.g. job.ranks=4\n"
+                "  --collective NAME     same as --set job.collective=NAME\n"
+                "  --seed N              of the simulator's scheduler (default 0)\n"
+                "  --seeds N             sim: run every cell under seeds 0..N-1\n"
+                "  -j N                  cells at a time (default: cores in sim, 1 in proc)\n"
+                "  --out DIR             run folders (default runs/<time>)\n"
+                "  --json FILE  --junit FILE\n"
+                "  --enforce-time        judge within_ms on real time too\n"
+                "  -v                    one line a cell\n"
+                "exit: 0 PASS, 1 FAIL, 2 usage or bad scenario, 3 ERROR, 4 INCONCLUSIVE, 77 SKIP\n",
+                out);
+}
+
+enum option_id {
+    OPTION_DRIVER = 256,
+    OPTION_DEVICE,
+    OPTION_SET,
+    OPTION_COLLECTIVE,
+    OPTION_SEED,
+    OPTION_SEEDS,
+    OPTION_OUT,
+    OPTION_JSON,
+    OPTION_JUNIT,
+    OPTION_ENFORCE_TIME,
+    OPTION_HELP
+};
+
+static const struct option long_options[] = {
+    {"driver", required_argument, NULL, OPTION_DRIVER},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"set", required_argument, NULL, OPTION_SET},
+    {"collective", required_argument, NULL, OPTION_COLLECTIVE},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"seeds", required_argument, NULL, OPTION_SEEDS},
+    {"out", required_argument, NULL, OPTION_OUT},
+    {"json", required_argument, NULL, OPTION_JSON},
+    {"junit", required_argument, NULL, OPTION_JUNIT},
+    {"enforce-time", no_argument, NULL, OPTION_ENFORCE_TIME},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static int parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                        uint64_t *out)
+{
+    if (ddp_text_parse_u64(text, out) != DDP_OK || *out < min || *out > max) {
+        return cli_usage_error("%s: \"%s\" is not a number from %llu to %llu", option, text,
+                               (unsigned long long)min, (unsigned long long)max);
+    }
+    return 0;
+}
+
+static int add_set(struct cli_options *options, const char *prefix, const char *text)
+{
+    char *copy;
+
+    if (options->set_count == CLI_SETS_MAX) {
+        return cli_usage_error("--set: at most %d overrides", CLI_SETS_MAX);
+    }
+    if (prefix[0] == '\0' && strchr(text, '=') == NULL) {
+        return cli_usage_error("--set: \"%s\" is not KEY=VALUE", text);
+    }
+    copy = malloc(strlen(prefix) + strlen(text) + 1);
+    if (copy == NULL) {
+        return cli_usage_error("out of memory");
+    }
+    (void)sprintf(copy, "%s%s", prefix, text);
+    options->sets[options->set_count++] = copy;
+    return 0;
+}
+
+static int parse_driver(struct cli_options *options, const char *text)
+{
+    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
+        if (strcmp(text, harness_driver_name((enum harness_driver)i)) == 0) {
+            options->driver = (enum harness_driver)i;
+            options->has_driver = true;
+            return 0;
+        }
+    }
+    return cli_usage_error("--driver: unknown driver \"%s\"; known: sim, proc", text);
+}
+
+static int parse_one(struct cli_options *options, int id)
+{
+    uint64_t number = 0;
+
+    switch (id) {
+    case OPTION_DRIVER:
+        return parse_driver(options, optarg);
+    case OPTION_DEVICE:
+        if (strcmp(optarg, "cpu") != 0) {
+            return cli_usage_error("--device: \"%s\" is not available in this build; known: cpu",
+                                   optarg);
+        }
+        options->device = optarg;
+        return 0;
+    case OPTION_SET:
+        return add_set(options, "", optarg);
+    case OPTION_COLLECTIVE:
+        return add_set(options, "job.collective=", optarg);
+    case OPTION_SEED:
+        return parse_number("--seed", optarg, 0, UINT64_MAX, &options->seed);
+    case OPTION_SEEDS:
+        return parse_number("--seeds", optarg, 1, 100000, &options->seed_count);
+    case 'j':
+        if (parse_number("-j", optarg, 1, 256, &number) != 0) {
+            return CLI_EXIT_USAGE;
+        }
+        options->jobs = (unsigned)number;
+        return 0;
+    case OPTION_OUT:
+        options->out_dir = optarg;
+        return 0;
+    case OPTION_JSON:
+        options->json = optarg;
+        return 0;
+    case OPTION_JUNIT:
+        options->junit = optarg;
+        return 0;
+    case OPTION_ENFORCE_TIME:
+        options->is_time_enforced = true;
+        return 0;
+    case 'v':
+        options->is_verbose = true;
+        return 0;
+    default:
+        break;
+    }
+    (void)fprintf(stderr, "try: ddprove --help\n");
+    return CLI_EXIT_USAGE;
+}
+
+static int parse_options(int argc, char **argv, struct cli_options *options)
+{
+    int id;
+
+    memset(options, 0, sizeof *options);
+    options->device = "cpu";
+    options->seed_count = 1;
+    while ((id = getopt_long(argc, argv, "j:v", long_options, NULL)) != -1) {
+        if (id == OPTION_HELP) {
+            print_help(stdout);
+            exit(0);
+        }
+        int status = parse_one(options, id);
+
+        if (status != 0) {
+            return status;
+        }
+    }
+    options->paths = argv + optind;
+    options->path_count = argc - optind;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *names[COMMAND_COUNT];
+    struct cli_options options;
+    const char *nearest;
+
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "rank") == 0) {
+        return harness_launch_rank_main();
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        (void)printf("ddprove %s\n", DDPROVE_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i].name;
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            int status = parse_options(argc - 1, argv + 1, &options);
+
+            status = status == 0 ? commands[i].run(&options) : status;
+            for (size_t k = 0; k < options.set_count; k++) {
+                free((void *)(uintptr_t)options.sets[k]);
+            }
+            return status;
+        }
+    }
+    nearest = ddp_text_nearest(argv[1], names, COMMAND_COUNT);
+    return cli_usage_error("unknown command \"%s\"%s%s%s", argv[1],
+                           nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+                           nearest != NULL ? "?" : "");
+}
