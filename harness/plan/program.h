@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 struct harness_op {
-    uint64_t seq;   /* from 1 */
-    int32_t step;   /* -1: before the first step; steps: after the last */
+    uint64_t seq; /* from 1 */
+    int32_t step; /* -1: before the first step; steps: after the last */
     enum ddp_phase phase;
     enum ddp_coll_kind kind;
     enum ddp_coll_role role;
@@ -21,7 +21,7 @@ struct harness_op {
     enum ddp_dtype dtype;
     enum ddp_redop redop;
     uint32_t root;
-    bool is_root_known;  /* the last rank to join is known only at the end */
+    bool is_root_known; /* the last rank to join is known only at the end */
     uint64_t elem_count;
     bool is_count_known; /* verification records are the core's own business */
 };
@@ -49,8 +49,7 @@ struct harness_program {
  * each rank has if the job joins; NULL otherwise. */
 DDP_MUST_USE ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
                                               const struct ddp_param *params, size_t param_count,
-                                              size_t buffer_elem_count,
-                                              const uint64_t *batch_count,
+                                              size_t buffer_elem_count, const uint64_t *batch_count,
                                               struct harness_program *out);
 void harness_program_fini(struct harness_program *program);
 /* The planned operation of a sequence number; NULL past the end. */
@@ -60,6 +59,13 @@ const struct harness_op *harness_program_at(const struct harness_program *progra
  * of a later, or the previous, sequence number. seq past the end is EXTRA. */
 enum harness_verdict harness_program_compare(const struct harness_program *program, uint64_t seq,
                                              const struct ddp_event_op *op, uint64_t elem_count);
+/* The same with the step that the posting rank was in (-1 = unknown). It settles what one operation
+ * alone cannot: after "bucket 1" and before "bucket 0" of the next step, a second "bucket 1" is
+ * EXTRA in the old step and a MISSING "bucket 0" in the new one. */
+enum harness_verdict harness_program_compare_step(const struct harness_program *program,
+                                                  uint64_t seq, int32_t step,
+                                                  const struct ddp_event_op *op,
+                                                  uint64_t elem_count);
 /* program.txt: one line an operation, after the bucket table. */
 void harness_program_print(const struct harness_program *program, struct ddp_text *out);
 

@@ -1,0 +1,84 @@
+/* Names of a plan's enumerations, and what follows from a plan alone. */
+#include "harness/plan/plan.h"
+
+#include <signal.h>
+#include <string.h>
+
+void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_set *out)
+{
+    memset(out, 0, sizeof(*out));
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        if (plan->faults[i].action.kind != HARNESS_ACTION_NONE) {
+            harness_rank_set_add(out, plan->faults[i].at.rank);
+        }
+    }
+}
+
+const char *harness_driver_name(enum harness_driver driver)
+{
+    static const char *const names[HARNESS_DRIVER_COUNT] = {"sim", "proc"};
+
+    DDP_ASSERT((unsigned)driver < HARNESS_DRIVER_COUNT);
+    return names[driver];
+}
+
+const char *harness_action_name(enum harness_action_kind kind)
+{
+    static const char *const names[HARNESS_ACTION_KIND_COUNT] = {
+#define X(id, name, meaning) name,
+        HARNESS_ACTION_TABLE(X)
+#undef X
+    };
+
+    DDP_ASSERT((unsigned)kind < HARNESS_ACTION_KIND_COUNT);
+    return names[kind];
+}
+
+const char *harness_corrupt_name(enum harness_corrupt_kind kind)
+{
+    static const char *const names[HARNESS_CORRUPT_KIND_COUNT] = {
+#define X(id, name, meaning) name,
+        HARNESS_CORRUPT_TABLE(X)
+#undef X
+    };
+
+    DDP_ASSERT((unsigned)kind < HARNESS_CORRUPT_KIND_COUNT);
+    return names[kind];
+}
+
+const char *harness_arg_name(enum harness_arg_field field)
+{
+    static const char *const names[HARNESS_ARG_FIELD_COUNT] = {
+#define X(id, name) name,
+        HARNESS_ARG_TABLE(X)
+#undef X
+    };
+
+    DDP_ASSERT((unsigned)field < HARNESS_ARG_FIELD_COUNT);
+    return names[field];
+}
+
+const char *harness_edit_name(enum harness_edit_kind kind)
+{
+    static const char *const names[HARNESS_EDIT_KIND_COUNT] = {
+#define X(id, name, meaning) name,
+        HARNESS_EDIT_TABLE(X)
+#undef X
+    };
+
+    DDP_ASSERT((unsigned)kind < HARNESS_EDIT_KIND_COUNT);
+    return names[kind];
+}
+
+const char *harness_signal_name(int signal)
+{
+    switch (signal) {
+#define X(id) \
+    case id:  \
+        return #id;
+        HARNESS_SIGNAL_TABLE(X)
+#undef X
+    default:
+        return NULL;
+    }
+}

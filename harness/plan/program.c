@@ -1,0 +1,313 @@
+/* The operation stream of a right run, from the plan alone. It knows what the DDP core must post,
+ * not how the core does it. The one idea: one cursor (step, phase) walks the job in program order
+ * and every collective is one emit. */
+#include "harness/plan/program.h"
+
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/plan/bucket.h"
+
+/* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
+#define SYNC_CHUNK_ELEMS (250u * 1024 * 1024 / sizeof(float))
+
+struct emitter {
+    struct harness_program *program;
+    const struct harness_job *job;
+    size_t buffer_elem_count;
+    int32_t step;
+};
+
+/* The fields that differ from role to role; the rest is the emitter's. */
+static ddp_status emit(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
+                       const struct harness_op *op)
+{
+    struct harness_program *program = emitter->program;
+
+    if (program->op_count == program->op_capacity) {
+        size_t capacity = program->op_capacity == 0 ? 64 : program->op_capacity * 2;
+        struct harness_op *grown = ddp_mem_array(program->mem, capacity, sizeof(*grown));
+
+        if (grown == NULL) {
+            return DDP_E_NOMEM;
+        }
+        if (program->op_count > 0) {
+            memcpy(grown, program->ops, program->op_count * sizeof(*grown));
+        }
+        ddp_mem_free(program->mem, program->ops);
+        program->ops = grown;
+        program->op_capacity = capacity;
+    }
+    program->ops[program->op_count] = *op;
+    program->ops[program->op_count].seq = program->op_count + 1;
+    program->ops[program->op_count].step = emitter->step;
+    program->ops[program->op_count].phase = phase;
+    program->ops[program->op_count].role = role;
+    program->op_count++;
+    return DDP_OK;
+}
+
+static struct harness_op make_op(enum ddp_coll_kind kind, enum ddp_dtype dtype, uint64_t elem_count)
+{
+    struct harness_op op;
+
+    memset(&op, 0, sizeof(op));
+    op.kind = kind;
+    op.dtype = dtype;
+    op.redop = DDP_REDOP_SUM;
+    op.elem_count = elem_count;
+    op.is_count_known = true;
+    op.is_root_known = true;
+    return op;
+}
+
+static ddp_status emit_verify(struct emitter *emitter)
+{
+    struct harness_op op;
+
+    if (strcmp(emitter->job->semantics, "pytorch") != 0) {
+        op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, 0);
+        op.is_count_known = false;
+        return emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op);
+    }
+    op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_I64, 1);
+    DDP_TRY(emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op));
+    op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I64, 0);
+    op.is_count_known = false;
+    return emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op);
+}
+
+/* A broadcast of elem_count floats, in chunks numbered from 0. */
+static ddp_status emit_sync(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
+                            size_t elem_count, bool is_root_known)
+{
+    uint32_t chunk = 0;
+
+    for (size_t done = 0; done < elem_count; chunk++) {
+        size_t left = elem_count - done;
+        size_t now = left < SYNC_CHUNK_ELEMS ? left : SYNC_CHUNK_ELEMS;
+        struct harness_op op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_F32, now);
+
+        op.index = chunk;
+        op.is_root_known = is_root_known;
+        DDP_TRY(emit(emitter, phase, role, &op));
+        done += now;
+    }
+    return DDP_OK;
+}
+
+static size_t param_elems(const struct harness_program *program)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < program->param_count; i++) {
+        total += program->params[i].elem_count;
+    }
+    return total;
+}
+
+static ddp_status emit_init(struct emitter *emitter)
+{
+    emitter->step = -1;
+    DDP_TRY(emit_verify(emitter));
+    DDP_TRY(emit_sync(emitter, DDP_PHASE_INIT, DDP_ROLE_PARAM_SYNC, param_elems(emitter->program),
+                      true));
+    if (!emitter->job->broadcast_buffers) {
+        return DDP_OK;
+    }
+    return emit_sync(emitter, DDP_PHASE_INIT, DDP_ROLE_BUFFER_SYNC, emitter->buffer_elem_count,
+                     true);
+}
+
+/* A float that all ranks add up: who is present, does this pass reduce. */
+static ddp_status emit_flag(struct emitter *emitter, enum ddp_coll_role role, uint32_t index)
+{
+    struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 1);
+
+    op.index = index;
+    return emit(emitter, DDP_PHASE_JOIN, role, &op);
+}
+
+static ddp_status emit_backward(struct emitter *emitter)
+{
+    const struct harness_program *program = emitter->program;
+
+    for (size_t b = 0; b < program->bucket_count; b++) {
+        struct harness_op op =
+            make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, program->buckets[b].elem_count);
+
+        op.index = (uint32_t)b;
+        DDP_TRY(emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op));
+    }
+    if (emitter->job->find_unused_parameters) {
+        struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, program->param_count);
+
+        return emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USED_MAP, &op);
+    }
+    return DDP_OK;
+}
+
+static ddp_status emit_barrier(struct emitter *emitter, enum ddp_phase phase)
+{
+    struct harness_op op = make_op(DDP_COLL_BARRIER, DDP_DTYPE_U8, 0);
+
+    return emit(emitter, phase, DDP_ROLE_BARRIER, &op);
+}
+
+/* One forward and backward pass. Under join everybody first says whether it still has data; with
+ * throw_on_early_termination the ranks that do are then told whether somebody ran out. */
+static ddp_status emit_pass(struct emitter *emitter, uint32_t micro)
+{
+    const struct harness_job *job = emitter->job;
+    bool is_synced = micro + 1 == job->micro_batches;
+
+    if (job->is_join) {
+        DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
+        if (job->throw_on_early_termination) {
+            DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 1));
+        }
+    }
+    if (job->broadcast_buffers && is_synced) {
+        DDP_TRY(emit_sync(emitter, DDP_PHASE_BUFFER, DDP_ROLE_BUFFER_SYNC,
+                          emitter->buffer_elem_count, true));
+    }
+    if (job->is_join) {
+        DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_SYNC_FLAG, 0));
+    }
+    return is_synced ? emit_backward(emitter) : DDP_OK;
+}
+
+/* Passes until the last (is_last) or the first rank has used up its data or its steps. */
+static uint64_t count_passes(const struct harness_job *job, const uint64_t *batch_count,
+                             bool is_last)
+{
+    uint64_t passes = (uint64_t)job->steps * job->micro_batches;
+    uint64_t found = is_last ? 0 : passes;
+
+    if (!job->is_join || batch_count == NULL) {
+        return passes;
+    }
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        uint64_t own = batch_count[rank] < passes ? batch_count[rank] : passes;
+
+        if (is_last ? own > found : own < found) {
+            found = own;
+        }
+    }
+    return found;
+}
+
+static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
+{
+    const struct harness_job *job = emitter->job;
+
+    for (uint64_t pass = 0; pass < passes; pass++) {
+        uint32_t micro = (uint32_t)(pass % job->micro_batches);
+        uint64_t steps_done = pass / job->micro_batches + 1;
+
+        emitter->step = (int32_t)(pass / job->micro_batches);
+        DDP_TRY(emit_pass(emitter, micro));
+        if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 &&
+            steps_done % job->checkpoint_every == 0) {
+            DDP_TRY(emit_barrier(emitter, DDP_PHASE_CHECKPOINT));
+        }
+    }
+    return DDP_OK;
+}
+
+/* The round in which nobody is present any more, then the last to leave hands out its state. */
+static ddp_status emit_join_end(struct emitter *emitter)
+{
+    struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, 1);
+
+    op.redop = DDP_REDOP_MAX;
+    DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
+    DDP_TRY(emit(emitter, DDP_PHASE_JOIN, DDP_ROLE_JOIN_LAST, &op));
+    DDP_TRY(emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_PARAM_SYNC, param_elems(emitter->program),
+                      false));
+    return emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_BUFFER_SYNC, emitter->buffer_elem_count,
+                     false);
+}
+
+static ddp_status emit_all(struct emitter *emitter, const uint64_t *batch_count)
+{
+    const struct harness_job *job = emitter->job;
+    uint64_t passes = count_passes(job, batch_count, true);
+    uint64_t first_end = count_passes(job, batch_count, false);
+
+    DDP_TRY(emit_init(emitter));
+    if (job->is_join && job->throw_on_early_termination && first_end < passes) {
+        /* The round that notices is the last thing that anybody posts. */
+        DDP_TRY(emit_steps(emitter, first_end));
+        emitter->step = (int32_t)(first_end / job->micro_batches);
+        DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
+        return emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 1);
+    }
+    DDP_TRY(emit_steps(emitter, passes));
+    emitter->step = (int32_t)job->steps;
+    if (job->is_join) {
+        DDP_TRY(emit_join_end(emitter));
+    }
+    return emit_barrier(emitter, DDP_PHASE_TEARDOWN);
+}
+
+static uint64_t hash_program(const struct harness_program *program)
+{
+    uint64_t hash = ddp_hash_text("harness_program");
+
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct harness_op *op = &program->ops[i];
+        struct ddp_event_op packed = {op->kind, op->redop, op->dtype,
+                                      op->role, op->index, op->root};
+
+        hash = ddp_hash_combine(hash, ddp_event_op_pack(&packed));
+        hash = ddp_hash_combine(hash, op->is_count_known ? op->elem_count : UINT64_MAX);
+        hash = ddp_hash_combine(hash, (op->is_root_known ? 2u : 0u) | 1u);
+    }
+    for (size_t b = 0; b < program->bucket_count; b++) {
+        for (uint32_t i = 0; i < program->buckets[b].param_count; i++) {
+            hash = ddp_hash_combine(hash, program->buckets[b].params[i]);
+        }
+    }
+    return hash;
+}
+
+ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
+                                 const struct ddp_param *params, size_t param_count,
+                                 size_t buffer_elem_count, const uint64_t *batch_count,
+                                 struct harness_program *out)
+{
+    struct emitter emitter = {out, &plan->job, buffer_elem_count, -1};
+    size_t first_cap_bytes;
+    size_t cap_bytes;
+    ddp_status status;
+
+    memset(out, 0, sizeof(*out));
+    out->mem = mem;
+    out->params = params;
+    out->param_count = param_count;
+    harness_bucket_caps(&plan->job, &first_cap_bytes, &cap_bytes);
+    status = harness_bucket_assign(mem, params, param_count, first_cap_bytes, cap_bytes,
+                                   &out->buckets, &out->bucket_count);
+    if (status == DDP_OK) {
+        status = emit_all(&emitter, batch_count);
+    }
+    if (status != DDP_OK) {
+        harness_program_fini(out);
+        return status;
+    }
+    out->hash = hash_program(out);
+    return DDP_OK;
+}
+
+void harness_program_fini(struct harness_program *program)
+{
+    harness_bucket_free(program->mem, program->buckets, program->bucket_count);
+    ddp_mem_free(program->mem, program->ops);
+    memset(program, 0, sizeof(*program));
+}
+
+const struct harness_op *harness_program_at(const struct harness_program *program, uint64_t seq)
+{
+    return seq == 0 || seq > program->op_count ? NULL : &program->ops[seq - 1];
+}

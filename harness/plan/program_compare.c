@@ -1,0 +1,124 @@
+/* What a posted operation differs in. Rules, first match wins:
+ *   1. it is the planned operation                              NONE
+ *   2. past the end of the program                              EXTRA
+ *   3. a bucket's reduce, only the bucket number differs        BUCKET
+ *   4. it is the previous operation again                       EXTRA    } where both hold, the
+ *   5. it is one of the next 64 operations                      MISSING  } rank's step decides
+ *   6. it is another operation of the same step                 ORDER
+ *   7. the first differing field: kind or role, dtype, reduction, root, count */
+#include "harness/plan/program.h"
+
+enum { LOOK_AHEAD = 64 };
+
+/* First field in which a posted operation differs from a planned one. */
+static enum harness_verdict first_difference(const struct harness_op *planned,
+                                             const struct ddp_event_op *op, uint64_t elem_count)
+{
+    bool has_root = planned->kind == DDP_COLL_BROADCAST && planned->is_root_known;
+
+    if (op->kind != planned->kind || op->role != planned->role) {
+        return HARNESS_VERDICT_MISMATCH_OP;
+    }
+    if (planned->kind != DDP_COLL_BARRIER && op->dtype != planned->dtype) {
+        return HARNESS_VERDICT_MISMATCH_DTYPE;
+    }
+    if (planned->kind == DDP_COLL_ALL_REDUCE && op->redop != planned->redop) {
+        return HARNESS_VERDICT_MISMATCH_REDUCTION;
+    }
+    if (has_root && op->root != planned->root) {
+        return HARNESS_VERDICT_MISMATCH_ROOT;
+    }
+    if (planned->kind != DDP_COLL_BARRIER && planned->is_count_known &&
+        elem_count != planned->elem_count) {
+        return HARNESS_VERDICT_MISMATCH_COUNT;
+    }
+    if (op->index != planned->index) {
+        return op->role == DDP_ROLE_BUCKET ? HARNESS_VERDICT_MISMATCH_BUCKET
+                                           : HARNESS_VERDICT_MISMATCH_ORDER;
+    }
+    return HARNESS_VERDICT_NONE;
+}
+
+static bool is_planned_at(const struct harness_program *program, uint64_t seq,
+                          const struct ddp_event_op *op, uint64_t elem_count)
+{
+    const struct harness_op *planned = harness_program_at(program, seq);
+
+    return planned != NULL && first_difference(planned, op, elem_count) == HARNESS_VERDICT_NONE;
+}
+
+/* The next place where the operation is planned, or 0. */
+static uint64_t find_later(const struct harness_program *program, uint64_t seq,
+                           const struct ddp_event_op *op, uint64_t elem_count)
+{
+    for (uint64_t later = seq + 1; later <= seq + LOOK_AHEAD; later++) {
+        if (is_planned_at(program, later, op, elem_count)) {
+            return later;
+        }
+    }
+    return 0;
+}
+
+static bool is_in_same_step(const struct harness_program *program, uint64_t seq, int32_t step,
+                            const struct ddp_event_op *op, uint64_t elem_count)
+{
+    for (uint64_t earlier = seq; earlier-- > 1;) {
+        if (harness_program_at(program, earlier)->step != step) {
+            return false;
+        }
+        if (is_planned_at(program, earlier, op, elem_count)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum harness_verdict harness_program_compare_step(const struct harness_program *program,
+                                                  uint64_t seq, int32_t step,
+                                                  const struct ddp_event_op *op,
+                                                  uint64_t elem_count)
+{
+    const struct harness_op *planned = harness_program_at(program, seq);
+    enum harness_verdict difference;
+    uint64_t later;
+    bool is_repeated;
+
+    if (planned == NULL) {
+        return HARNESS_VERDICT_MISMATCH_EXTRA;
+    }
+    difference = first_difference(planned, op, elem_count);
+    if (difference == HARNESS_VERDICT_NONE || difference == HARNESS_VERDICT_MISMATCH_BUCKET) {
+        return difference;
+    }
+    /* A rank that repeats an operation is still in that operation's step; one that left some out
+     * is in the step of what it posts. Unknown: the step that the program is in. */
+    step = step < 0 ? planned->step : step;
+    later = find_later(program, seq, op, elem_count);
+    is_repeated = is_planned_at(program, seq - 1, op, elem_count);
+    if (is_repeated && later != 0 && harness_program_at(program, seq - 1)->step != step &&
+        harness_program_at(program, later)->step == step) {
+        is_repeated = false;
+    }
+    if (is_repeated) {
+        return HARNESS_VERDICT_MISMATCH_EXTRA;
+    }
+    if (later != 0) {
+        bool is_same_step = harness_program_at(program, later)->step == planned->step;
+
+        /* Planned earlier in this step and only again in a later one: out of order, not missing. */
+        if (!is_same_step && is_in_same_step(program, seq, planned->step, op, elem_count)) {
+            return HARNESS_VERDICT_MISMATCH_ORDER;
+        }
+        return HARNESS_VERDICT_MISMATCH_MISSING;
+    }
+    if (is_in_same_step(program, seq, planned->step, op, elem_count)) {
+        return HARNESS_VERDICT_MISMATCH_ORDER;
+    }
+    return difference;
+}
+
+enum harness_verdict harness_program_compare(const struct harness_program *program, uint64_t seq,
+                                             const struct ddp_event_op *op, uint64_t elem_count)
+{
+    return harness_program_compare_step(program, seq, -1, op, elem_count);
+}

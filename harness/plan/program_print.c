@@ -1,0 +1,49 @@
+/* program.txt: the bucket table, then one line an operation. For people and diffs; never parsed. */
+#include "harness/plan/program.h"
+
+static void print_bucket(const struct harness_program *program, size_t b, struct ddp_text *out)
+{
+    const struct harness_bucket *bucket = &program->buckets[b];
+
+    ddp_text_add(out, "bucket %zu elems %zu", b, bucket->elem_count);
+    for (uint32_t i = 0; i < bucket->param_count; i++) {
+        ddp_text_add(out, " %s@%zu", program->params[bucket->params[i]].name, bucket->offsets[i]);
+    }
+    ddp_text_add(out, "\n");
+}
+
+static void print_op(const struct harness_op *op, struct ddp_text *out)
+{
+    ddp_text_add(out, "%llu step %d %s %s %s %u", (unsigned long long)op->seq, op->step,
+                 ddp_phase_name(op->phase), ddp_coll_kind_name(op->kind),
+                 ddp_coll_role_name(op->role), op->index);
+    if (op->kind != DDP_COLL_BARRIER) {
+        ddp_text_add(out, " %s", ddp_dtype_name(op->dtype));
+        if (op->is_count_known) {
+            ddp_text_add(out, "[%llu]", (unsigned long long)op->elem_count);
+        } else {
+            ddp_text_add(out, "[?]");
+        }
+    }
+    if (op->kind == DDP_COLL_ALL_REDUCE) {
+        ddp_text_add(out, " %s", ddp_redop_name(op->redop));
+    }
+    if (op->kind == DDP_COLL_BROADCAST && op->is_root_known) {
+        ddp_text_add(out, " root %u", op->root);
+    } else if (op->kind == DDP_COLL_BROADCAST) {
+        ddp_text_add(out, " root ?");
+    }
+    ddp_text_add(out, "\n");
+}
+
+void harness_program_print(const struct harness_program *program, struct ddp_text *out)
+{
+    ddp_text_add(out, "# %zu operations, %zu buckets, hash %016llx\n", program->op_count,
+                 program->bucket_count, (unsigned long long)program->hash);
+    for (size_t b = 0; b < program->bucket_count; b++) {
+        print_bucket(program, b, out);
+    }
+    for (size_t i = 0; i < program->op_count; i++) {
+        print_op(&program->ops[i], out);
+    }
+}
