@@ -116,10 +116,11 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
                                   struct ddp_fault_context *context)
 {
     struct harness_injector *injector = (struct harness_injector *)hook;
-    const struct ddp_recorder *recorder = injector->env->recorder;
+    struct ddp_recorder *recorder = injector->env->recorder;
     const struct harness_place place = {recorder->step, recorder->micro, recorder->phase};
     enum ddp_fault_action result = DDP_FAULT_GO;
 
+    ddp_recorder_point(recorder, (uint32_t)point);
     for (uint32_t i = 0; i < injector->plan->fault_count; i++) {
         const struct harness_fault *fault = &injector->plan->faults[i];
         enum ddp_fault_action answer;
@@ -132,8 +133,8 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
         if (!harness_trigger_is_hit(&fault->at, injector->hits[i]) || !is_confirmed(point, i)) {
             continue;
         }
-        ddp_recorder_event(injector->env->recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point,
-                           injector->hits[i], 0, 0);
+        ddp_recorder_event(recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point, injector->hits[i],
+                           0, 0);
         answer = act(injector, i, context);
         result = result == DDP_FAULT_GO ? answer : result;
     }

@@ -18,11 +18,13 @@ extern "C" {
 /* Payload capture: on a second run, bucket inputs and outputs of one step are kept as files
  * "<run_dir>/payload/r<rank>.step<step>.bucket<b>.{in,out}.f32". */
 struct harness_rank_options {
-    bool is_hashing;        /* record hashes of gradients, buckets, parameters (judged runs) */
-    int64_t payload_step;   /* -1 = none */
-    bool is_restoring;      /* start from the checkpoint in checkpoint_path */
-    const char *run_dir;    /* for schedules/ and payload/ */
-    const char *checkpoint_path;
+    bool is_hashing;      /* record hashes of gradients, buckets, parameters (judged runs) */
+    int64_t payload_step; /* -1 = none */
+    bool is_restoring;    /* start from the checkpoint in checkpoint_path */
+    const char *run_dir;  /* for schedules/ and payload/, which must exist; NULL: none kept */
+    const char *checkpoint_path; /* read when restoring; else written, NULL = in run_dir */
+    uint64_t program_hash;       /* announced in rank.begin; 0 = unknown */
+    const struct ref_data *data; /* the dataset, shared read-only; NULL: the rank opens its own */
 };
 
 /* How a rank reaches the others; supplied by the driver. */
@@ -33,8 +35,7 @@ struct harness_rank_wiring {
                         struct ddp_store **out, struct ddp_err *err);
     /* Transport endpoint of the whole world; called once, after the store. */
     ddp_status (*transport)(void *context, struct ddp_env *env, struct ddp_store *store,
-                            uint64_t deadline_ns, struct ddp_transport **out,
-                            struct ddp_err *err);
+                            uint64_t deadline_ns, struct ddp_transport **out, struct ddp_err *err);
 };
 
 /* Run to the end. Records rank.end itself. Returns the status that ended the job on this rank; err
@@ -43,8 +44,9 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
                             const struct harness_rank_options *options,
                             const struct harness_rank_wiring *wiring, struct ddp_err *err);
 
-/* The plan's job in the reference's terms; arrays are borrowed from the plan.
- * Errors: E_NOT_FOUND with the known names. */
+/* The plan's job in the reference's terms; arrays are borrowed from the plan. The dataset's size
+ * and default widths (ref_model_defaults) are left to whoever opens the dataset. Errors:
+ * E_NOT_FOUND with the known names. */
 DDP_MUST_USE ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out,
                                          struct ddp_err *err);
 

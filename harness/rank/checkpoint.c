@@ -1,0 +1,403 @@
+/* Checkpoints of a whole trainer: model parameters under the model's names (with "module." if saved
+ * through the wrapper), optimizer state as "optim.<slot>.<param>" and "optim.step.<param>", and how
+ * far the run had come as metadata. Files go through env->files. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/checkpoint/safetensors.h"
+#include "ddpcore/checkpoint/state_dict.h"
+#include "harness/rank/session.h"
+
+#define MODULE_PREFIX "module."
+#define OPTIM_PREFIX  "optim."
+#define STEP_SLOT     "step"
+
+static ddp_status checkpoint_path(const struct harness_session *session, struct ddp_text *out)
+{
+    ddp_text_init(out, session->env->mem);
+    if (session->options->checkpoint_path != NULL) {
+        ddp_text_add(out, "%s", session->options->checkpoint_path);
+    } else if (session->options->run_dir != NULL) {
+        ddp_text_add(out, "%s/checkpoint.safetensors", session->options->run_dir);
+    } else {
+        return ddp_err_set(session->err, DDP_E_INVALID, "a checkpoint is due, but has no path");
+    }
+    return out->is_failed ? DDP_E_NOMEM : DDP_OK;
+}
+
+static ddp_status add_tensor(struct ddp_state_dict *dict, const char *prefix, const char *slot,
+                             const struct ddp_param *param, const float *data)
+{
+    struct ddp_text name;
+    uint64_t shape[DDP_NDIM_MAX];
+    ddp_status status = DDP_E_NOMEM;
+
+    for (uint32_t i = 0; i < param->ndim; i++) {
+        shape[i] = param->shape[i];
+    }
+    ddp_text_init(&name, dict->mem);
+    ddp_text_add(&name, "%s%s%s%s", prefix, slot, slot[0] == '\0' ? "" : ".", param->name);
+    if (!name.is_failed) {
+        status =
+            ddp_state_dict_add(dict, ddp_text_str(&name), DDP_DTYPE_F32, param->ndim, shape, data);
+    }
+    ddp_text_fini(&name);
+    return status;
+}
+
+static ddp_status add_step_count(struct ddp_state_dict *dict, const struct ddp_param *param,
+                                 const uint64_t *count)
+{
+    const uint64_t shape[1] = {1};
+    struct ddp_text name;
+    ddp_status status = DDP_E_NOMEM;
+
+    ddp_text_init(&name, dict->mem);
+    ddp_text_add(&name, OPTIM_PREFIX STEP_SLOT ".%s", param->name);
+    if (!name.is_failed) {
+        status = ddp_state_dict_add(dict, ddp_text_str(&name), DDP_DTYPE_I64, 1, shape, count);
+    }
+    ddp_text_fini(&name);
+    return status;
+}
+
+static ddp_status set_meta_u64(struct ddp_state_dict *dict, const char *key, uint64_t value)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof text, "%" PRIu64, value);
+    return ddp_state_dict_set_meta(dict, key, text);
+}
+
+static ddp_status build_dict(struct harness_session *session, struct ddp_state_dict *dict)
+{
+    const struct harness_job *job = &session->plan->job;
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+
+    for (size_t i = 0; i < session->param_count; i++) {
+        DDP_TRY(add_tensor(dict, job->is_checkpoint_wrapped ? MODULE_PREFIX : "", "",
+                           &session->params[i], session->params[i].data));
+    }
+    for (size_t slot = 0; slot < slot_count; slot++) {
+        for (size_t i = 0; i < session->param_count; i++) {
+            DDP_TRY(
+                add_tensor(dict, OPTIM_PREFIX, ref_optimizer_slot_name(session->optimizer, slot),
+                           &session->params[i], ref_optimizer_slot(session->optimizer, slot, i)));
+        }
+    }
+    for (size_t i = 0; i < session->param_count; i++) {
+        DDP_TRY(add_step_count(dict, &session->params[i],
+                               ref_optimizer_step_count(session->optimizer, i)));
+    }
+    DDP_TRY(set_meta_u64(dict, "steps_done", session->steps_done));
+    DDP_TRY(set_meta_u64(dict, "seed", job->seed));
+    DDP_TRY(set_meta_u64(dict, "world_size", job->ranks));
+    DDP_TRY(ddp_state_dict_set_meta(dict, "model", job->model));
+    return ddp_state_dict_set_meta(dict, "optimizer", job->optimizer);
+}
+
+static ddp_status write_checkpoint(struct harness_session *session)
+{
+    struct ddp_state_dict dict;
+    struct ddp_text path;
+    ddp_status status = checkpoint_path(session, &path);
+
+    ddp_state_dict_init(&dict, session->env->mem);
+    if (status == DDP_OK) {
+        status = build_dict(session, &dict);
+    }
+    if (status == DDP_OK) {
+        status = ddp_safetensors_save(session->env, ddp_text_str(&path), &dict, session->err);
+    }
+    ddp_state_dict_fini(&dict);
+    ddp_text_fini(&path);
+    return status;
+}
+
+ddp_status harness_session_save(struct harness_session *session)
+{
+    bool is_skipped;
+
+    harness_session_phase(session, DDP_PHASE_CHECKPOINT);
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_CHECKPOINT_KEY, &is_skipped));
+    if (session->env->rank == 0 && !is_skipped) {
+        DDP_TRY(write_checkpoint(session));
+    }
+    return ddp_group_barrier(&session->group);
+}
+
+/* --- loading -----------------------------------------------------------------------------------*/
+
+/* The name behind all leading "module.": tells optimizer entries, whose own names never start so,
+ * from the model's even after their keys were edited. */
+static bool is_optimizer_key(const char *name)
+{
+    while (strncmp(name, MODULE_PREFIX, sizeof MODULE_PREFIX - 1) == 0) {
+        name += sizeof MODULE_PREFIX - 1;
+    }
+    return strncmp(name, OPTIM_PREFIX, sizeof OPTIM_PREFIX - 1) == 0;
+}
+
+/* Entries of one kind, as a dict of their own that borrows the file's data. */
+static ddp_status split_dict(const struct ddp_state_dict *file, bool is_optimizer,
+                             struct ddp_state_dict *out)
+{
+    for (size_t i = 0; i < file->entry_count; i++) {
+        const struct ddp_tensor_entry *entry = &file->entries[i];
+
+        if (is_optimizer_key(entry->name) == is_optimizer) {
+            DDP_TRY(ddp_state_dict_add(out, entry->name, entry->dtype, entry->ndim, entry->shape,
+                                       entry->data));
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status apply_policy(const struct harness_session *session, struct ddp_state_dict *dict,
+                               const char *const *expected, size_t expected_count)
+{
+    const struct harness_restore *restore = &session->plan->restore;
+    const char *policy = restore->prefix == NULL ? "auto" : restore->prefix;
+
+    if (strcmp(policy, "pytorch") == 0 && !restore->is_wrapped) {
+        DDP_TRY(ddp_state_dict_consume_prefix(dict, MODULE_PREFIX));
+    }
+    return ddp_state_dict_resolve(dict, expected, expected_count,
+                                  strcmp(policy, "auto") == 0 ? DDP_PREFIX_POLICY_AUTO
+                                                              : DDP_PREFIX_POLICY_EXACT,
+                                  session->err);
+}
+
+/* Names to expect: "<prefix><slot><dot><param>" for every parameter, one block each. */
+struct name_list {
+    struct ddp_mem *mem;
+    char **names;
+    size_t count;
+};
+
+static ddp_status add_names(struct name_list *list, const char *prefix, const char *slot,
+                            const struct harness_session *session)
+{
+    for (size_t i = 0; i < session->param_count; i++) {
+        struct ddp_text name;
+
+        ddp_text_init(&name, list->mem);
+        ddp_text_add(&name, "%s%s%s%s", prefix, slot, slot[0] == '\0' ? "" : ".",
+                     session->params[i].name);
+        if (name.is_failed) {
+            ddp_text_fini(&name);
+            return DDP_E_NOMEM;
+        }
+        list->names[list->count++] = name.data;
+    }
+    return DDP_OK;
+}
+
+static void fini_names(struct name_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        ddp_mem_free(list->mem, list->names[i]);
+    }
+    ddp_mem_free(list->mem, list->names);
+}
+
+static ddp_status check_shape(const struct harness_session *session,
+                              const struct ddp_tensor_entry *entry, const struct ddp_param *param)
+{
+    bool is_same = entry->dtype == DDP_DTYPE_F32 && entry->ndim == param->ndim;
+
+    for (uint32_t i = 0; is_same && i < param->ndim; i++) {
+        is_same = entry->shape[i] == param->shape[i];
+    }
+    return is_same
+               ? DDP_OK
+               : ddp_err_set(session->err, DDP_E_SHAPE, "tensor %s is not shaped like parameter %s",
+                             entry->name, param->name);
+}
+
+/* Copy the tensors of names[first...] into targets[param]. All shapes were checked before. */
+static ddp_status load_tensors(struct harness_session *session, const struct ddp_state_dict *dict,
+                               char **names, bool is_checking, float *(*target)(void *, size_t),
+                               void *context)
+{
+    for (size_t i = 0; i < session->param_count; i++) {
+        const struct ddp_tensor_entry *entry = ddp_state_dict_find(dict, names[i]);
+
+        DDP_ASSERT(entry != NULL);
+        if (is_checking) {
+            DDP_TRY(check_shape(session, entry, &session->params[i]));
+        } else {
+            memcpy(target(context, i), entry->data, entry->size_bytes);
+        }
+    }
+    return DDP_OK;
+}
+
+static float *param_target(void *context, size_t param)
+{
+    struct harness_session *session = context;
+
+    return session->params[param].data;
+}
+
+struct slot_target {
+    struct ref_optimizer *optimizer;
+    size_t slot;
+};
+
+static float *optimizer_target(void *context, size_t param)
+{
+    struct slot_target *target = context;
+
+    return ref_optimizer_slot(target->optimizer, target->slot, param);
+}
+
+static ddp_status load_model(struct harness_session *session, const struct ddp_state_dict *file)
+{
+    struct ddp_mem *mem = session->env->mem;
+    struct name_list list = {.mem = mem};
+    struct ddp_state_dict dict;
+    ddp_status status = DDP_E_NOMEM;
+
+    ddp_state_dict_init(&dict, mem);
+    list.names = ddp_mem_array(mem, session->param_count, sizeof list.names[0]);
+    if (list.names == NULL) {
+        goto out;
+    }
+    status = add_names(&list, session->plan->restore.is_wrapped ? MODULE_PREFIX : "", "", session);
+    if (status == DDP_OK) {
+        status = split_dict(file, false, &dict);
+    }
+    if (status == DDP_OK) {
+        status = apply_policy(session, &dict, (const char *const *)list.names, list.count);
+    }
+    for (int pass = 0; status == DDP_OK && pass < 2; pass++) {
+        status = load_tensors(session, &dict, list.names, pass == 0, param_target, session);
+    }
+out:
+    fini_names(&list);
+    ddp_state_dict_fini(&dict);
+    return status;
+}
+
+static ddp_status load_step_counts(struct harness_session *session,
+                                   const struct ddp_state_dict *dict, char **names)
+{
+    for (size_t i = 0; i < session->param_count; i++) {
+        const struct ddp_tensor_entry *entry = ddp_state_dict_find(dict, names[i]);
+
+        DDP_ASSERT(entry != NULL);
+        if (entry->dtype != DDP_DTYPE_I64 || entry->size_bytes != sizeof(uint64_t)) {
+            return ddp_err_set(session->err, DDP_E_SHAPE, "tensor %s is not one i64", entry->name);
+        }
+        memcpy(ref_optimizer_step_count(session->optimizer, i), entry->data, sizeof(uint64_t));
+    }
+    return DDP_OK;
+}
+
+static ddp_status load_slots(struct harness_session *session, const struct ddp_state_dict *dict,
+                             char **names)
+{
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t slot = 0; slot < slot_count; slot++) {
+            struct slot_target target = {session->optimizer, slot};
+
+            DDP_TRY(load_tensors(session, dict, names + slot * session->param_count, pass == 0,
+                                 optimizer_target, &target));
+        }
+    }
+    return load_step_counts(session, dict, names + slot_count * session->param_count);
+}
+
+static ddp_status load_optimizer(struct harness_session *session, const struct ddp_state_dict *file)
+{
+    struct ddp_mem *mem = session->env->mem;
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+    struct name_list list = {.mem = mem};
+    struct ddp_state_dict dict;
+    ddp_status status = DDP_E_NOMEM;
+
+    ddp_state_dict_init(&dict, mem);
+    list.names = ddp_mem_array(mem, (slot_count + 1) * session->param_count, sizeof list.names[0]);
+    if (list.names == NULL) {
+        goto out;
+    }
+    status = split_dict(file, true, &dict);
+    for (size_t slot = 0; status == DDP_OK && slot < slot_count; slot++) {
+        status = add_names(&list, OPTIM_PREFIX, ref_optimizer_slot_name(session->optimizer, slot),
+                           session);
+    }
+    if (status == DDP_OK) {
+        status = add_names(&list, OPTIM_PREFIX, STEP_SLOT, session);
+    }
+    if (status == DDP_OK) {
+        status = apply_policy(session, &dict, (const char *const *)list.names, list.count);
+    }
+    if (status == DDP_OK) {
+        status = load_slots(session, &dict, list.names);
+    }
+out:
+    fini_names(&list);
+    ddp_state_dict_fini(&dict);
+    return status;
+}
+
+static ddp_status read_progress(struct harness_session *session, const struct ddp_state_dict *file)
+{
+    const char *text = ddp_state_dict_meta(file, "steps_done");
+
+    if (text == NULL || ddp_text_parse_u64(text, &session->first_step) != DDP_OK) {
+        return ddp_err_set(session->err, DDP_E_CORRUPT,
+                           "the checkpoint does not say how many steps were done");
+    }
+    return DDP_OK;
+}
+
+/* *out_loaded: tensors taken over. The optimizer is touched only after the model was loaded. */
+static ddp_status load_all(struct harness_session *session, const struct ddp_state_dict *file,
+                           size_t *out_loaded)
+{
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+
+    DDP_TRY(read_progress(session, file));
+    DDP_TRY(load_model(session, file));
+    *out_loaded = session->param_count;
+    if (!session->plan->restore.skip_optimizer_state) {
+        DDP_TRY(load_optimizer(session, file));
+        *out_loaded += (slot_count + 1) * session->param_count;
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_session_restore(struct harness_session *session)
+{
+    size_t total = (ref_optimizer_slot_count(session->optimizer) + 2) * session->param_count;
+    size_t loaded = 0;
+    struct ddp_state_dict file;
+    struct ddp_text path;
+    bool is_skipped;
+    ddp_status status;
+
+    harness_session_phase(session, DDP_PHASE_CHECKPOINT);
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_CHECKPOINT_LOAD, &is_skipped));
+    if (is_skipped) {
+        return DDP_OK;
+    }
+    ddp_state_dict_init(&file, session->env->mem);
+    status = checkpoint_path(session, &path);
+    if (status == DDP_OK) {
+        status =
+            ddp_safetensors_load(session->env->files, ddp_text_str(&path), &file, session->err);
+    }
+    if (status == DDP_OK) {
+        status = load_all(session, &file, &loaded);
+    }
+    ddp_recorder_event(session->env->recorder, DDP_EVENT_CKPT_LOAD, session->first_step, loaded,
+                       total, (uint64_t)(uint32_t)status, 0);
+    ddp_text_fini(&path);
+    ddp_state_dict_fini(&file);
+    return status;
+}

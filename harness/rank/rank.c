@@ -1,0 +1,90 @@
+/* A rank's life: open, train, say goodbye, close. Any failing status leads straight to close, which
+ * posts nothing: the others learn of it from the group (revoked, departed), never from a timeout
+ * alone. The last thing recorded is rank.end. */
+#include <string.h>
+
+#include "harness/rank/session.h"
+
+void harness_session_phase(struct harness_session *session, enum ddp_phase phase)
+{
+    struct ddp_recorder *recorder = session->env->recorder;
+
+    if (recorder != NULL && recorder->phase != phase) {
+        ddp_recorder_phase(recorder, phase);
+    }
+}
+
+ddp_status harness_session_point(struct harness_session *session, enum ddp_fault_point point,
+                                 bool *out_skip)
+{
+    enum ddp_fault_action action = ddp_fault_point_plain(session->env->faults, point);
+
+    if (out_skip != NULL) {
+        *out_skip = action == DDP_FAULT_SKIP;
+    }
+    return action == DDP_FAULT_FAIL
+               ? ddp_err_set(session->err, DDP_E_INJECTED, "%s", ddp_fault_point_name(point))
+               : DDP_OK;
+}
+
+/* The last barrier: a rank that leaves without it left its group early. */
+static ddp_status say_goodbye(struct harness_session *session)
+{
+    bool is_skipped;
+
+    harness_session_phase(session, DDP_PHASE_TEARDOWN);
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_TEARDOWN, &is_skipped));
+    return is_skipped ? DDP_OK : ddp_group_barrier(&session->group);
+}
+
+static ddp_status run(struct harness_session *session, const struct harness_rank_wiring *wiring)
+{
+    DDP_TRY(harness_session_open(session, wiring));
+    if (session->is_left_out) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_session_train(session));
+    DDP_TRY(say_goodbye(session));
+    if (session->dump.status != DDP_OK) {
+        return ddp_err_set(session->err, session->dump.status, "%s/schedules could not be written",
+                           session->options->run_dir);
+    }
+    return DDP_OK;
+}
+
+static void record_error(struct harness_session *session, ddp_status status)
+{
+    const struct ddp_failure *failure = &session->group.failure;
+    bool is_group_failure = session->is_group && failure->status != DDP_OK;
+
+    ddp_recorder_event(session->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)(uint32_t)status,
+                       (uint64_t)(int64_t)(is_group_failure ? failure->rank : -1),
+                       (uint64_t)(uint32_t)(is_group_failure ? failure->status : status),
+                       is_group_failure ? failure->detail : 0, 0);
+}
+
+ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan,
+                            const struct harness_rank_options *options,
+                            const struct harness_rank_wiring *wiring, struct ddp_err *err)
+{
+    struct harness_session session;
+    ddp_status status;
+
+    memset(&session, 0, sizeof session);
+    session.env = env;
+    session.plan = plan;
+    session.options = options;
+    session.err = err;
+    ddp_recorder_event(env->recorder, DDP_EVENT_RANK_BEGIN,
+                       env->recorder == NULL ? 0 : env->recorder->page->pid, env->world_size,
+                       options->program_hash, 0, 0);
+    status = run(&session, wiring);
+    if (status != DDP_OK) {
+        record_error(&session, status);
+    }
+    harness_session_phase(&session, DDP_PHASE_TEARDOWN);
+    harness_session_close(&session);
+    harness_session_phase(&session, DDP_PHASE_END);
+    ddp_recorder_end(env->recorder, status, session.steps_done);
+    return status;
+}

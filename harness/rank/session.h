@@ -1,0 +1,85 @@
+/* One rank's run: what its parts share. Private to rank. */
+#ifndef HARNESS_RANK_SESSION_H
+#define HARNESS_RANK_SESSION_H
+
+#include "ddpcore/ddp/ddp.h"
+#include "ddpcore/ddp/group.h"
+#include "harness/rank/rank.h"
+
+/* Writes each schedule that the rank uses into run_dir/schedules. */
+struct harness_schedule_dump {
+    struct ddp_schedule_observer observer; /* first: the observer's pointer is the dump's */
+    struct ddp_env *env;
+    const char *run_dir;
+    ddp_status status; /* first failure */
+};
+
+struct harness_session {
+    struct ddp_env *env;
+    const struct harness_plan *plan;
+    const struct harness_rank_options *options;
+    struct ddp_err *err;
+
+    struct ref_job job;
+    struct ref_data own_data;    /* unless the options share one */
+    const struct ref_data *data; /* NULL until open */
+
+    struct ddp_store *store;
+    struct ddp_group group;
+    bool is_group;
+    struct harness_schedule_dump dump;
+    struct ddp_device *device;
+    struct ref_model *model;
+    struct ref_optimizer *optimizer;
+    struct ddp *ddp;
+
+    struct ddp_param *params; /* the model's */
+    size_t param_count;
+    uint64_t *param_salt; /* [param_count] ddp_hash_text(name) */
+    bool *is_used;        /* [param_count] */
+    uint32_t *samples;    /* the batch being trained on */
+    float *features;
+    int32_t *labels;
+    float *targets;
+
+    uint64_t first_step;    /* steps that the restored checkpoint had completed */
+    uint64_t steps_done;    /* completed in all */
+    uint64_t batch_skipped; /* batches that a fault lost: later ones move up */
+    bool is_left_out;       /* a SKIP before the group existed: the rank leaves at once */
+};
+
+/* Enter a phase unless the rank is in it. */
+void harness_session_phase(struct harness_session *session, enum ddp_phase phase);
+/* Pass a point without payload: OK, or E_INJECTED. *out_skip (may be NULL): leave it out. */
+DDP_MUST_USE ddp_status harness_session_point(struct harness_session *session,
+                                              enum ddp_fault_point point, bool *out_skip);
+
+/* setup.c: from nothing to a wrapped model. session->is_left_out may be set. */
+DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,
+                                             const struct harness_rank_wiring *wiring);
+/* Release whatever exists; posts nothing. */
+void harness_session_close(struct harness_session *session);
+
+/* step.c: all optimizer steps, or as many as the rank's data allows. */
+DDP_MUST_USE ddp_status harness_session_train(struct harness_session *session);
+
+/* checkpoint.c */
+/* Rank 0 writes; every rank passes a barrier. */
+DDP_MUST_USE ddp_status harness_session_save(struct harness_session *session);
+/* Read the options' checkpoint into model and optimizer and set first_step. */
+DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session);
+
+/* schedule_dump.c */
+void harness_schedule_dump_init(struct harness_schedule_dump *dump, struct ddp_env *env,
+                                const char *run_dir);
+
+/* payload.c: decorator that keeps bucket inputs and outputs of one step as files. Takes over inner
+ * on success. */
+DDP_MUST_USE ddp_status harness_payload_create(struct ddp_coll *inner, const char *run_dir,
+                                               uint32_t step, struct ddp_coll **out);
+
+/* file_out.c: whole file through env->files, not atomic. */
+DDP_MUST_USE ddp_status harness_file_write(struct ddp_env *env, const char *path, const void *data,
+                                           size_t size_bytes, struct ddp_err *err);
+
+#endif

@@ -1,0 +1,222 @@
+/* From nothing to a wrapped model, and back. Opening stops at the first failure and leaves what
+ * exists to the one close, which releases in the opposite order. */
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/rank/session.h"
+
+/* Set-up has its own limit: a rank that never comes is found by the monitor, or by this. */
+static uint64_t setup_deadline_ns(const struct harness_session *session)
+{
+    return ddp_clock_deadline_ns(session->env->clock, session->plan->job.timeout_ns);
+}
+
+static ddp_status open_data(struct harness_session *session)
+{
+    if (session->options->data != NULL) {
+        session->data = session->options->data;
+    } else {
+        DDP_TRY(
+            ref_data_open(session->env->mem, &session->job.data, &session->own_data, session->err));
+        session->data = &session->own_data;
+    }
+    session->job.shard.sample_count = session->data->sample_count;
+    ref_model_defaults(&session->job.model, session->data->feature_count,
+                       session->data->labels != NULL ? session->data->class_count
+                                                     : session->data->target_count);
+    return DDP_OK;
+}
+
+/* Fault D-family: this rank's copy of the model is wider than the others'. */
+static ddp_status drift_model(struct harness_session *session)
+{
+    struct ref_model_config *model = &session->job.model;
+
+    if (session->plan->job.model_drift_rank != session->env->rank + 1) {
+        return DDP_OK;
+    }
+    if (model->width_count < 2) {
+        return ddp_err_set(session->err, DDP_E_UNSUPPORTED, "model %s has no width to drift in",
+                           model->name);
+    }
+    /* The first hidden layer, or the only output. */
+    model->width[1]++;
+    return DDP_OK;
+}
+
+static ddp_status alloc_batch(struct harness_session *session)
+{
+    struct ddp_mem *mem = session->env->mem;
+    size_t rows = session->job.shard.batch_rows[session->env->rank];
+
+    session->param_salt = ddp_mem_array(mem, session->param_count, sizeof session->param_salt[0]);
+    session->is_used = ddp_mem_array(mem, session->param_count, sizeof session->is_used[0]);
+    session->samples = ddp_mem_array(mem, rows, sizeof session->samples[0]);
+    session->features =
+        ddp_mem_array(mem, rows * session->data->feature_count, sizeof session->features[0]);
+    session->labels = ddp_mem_array(mem, rows, sizeof session->labels[0]);
+    session->targets =
+        ddp_mem_array(mem, rows * session->data->target_count, sizeof session->targets[0]);
+    if (session->param_salt == NULL || session->is_used == NULL || session->samples == NULL ||
+        session->features == NULL || session->labels == NULL || session->targets == NULL) {
+        return ddp_err_set(session->err, DDP_E_NOMEM, "no memory for a batch of %zu rows", rows);
+    }
+    for (size_t i = 0; i < session->param_count; i++) {
+        session->param_salt[i] = ddp_hash_text(session->params[i].name);
+    }
+    return DDP_OK;
+}
+
+static ddp_status open_model(struct harness_session *session)
+{
+    const struct ref_job *job = &session->job;
+
+    DDP_TRY(ddp_device_cpu_create(session->env->mem, &session->device));
+    DDP_TRY(open_data(session));
+    DDP_TRY(drift_model(session));
+    DDP_TRY(ref_model_create(session->device, &job->model,
+                             job->shard.batch_rows[session->env->rank], &session->model,
+                             session->err));
+    session->params = ref_model_params(session->model, &session->param_count);
+    DDP_TRY(ref_optimizer_create(session->device, session->params, session->param_count,
+                                 &job->optimizer, &session->optimizer));
+    return alloc_batch(session);
+}
+
+/* Executor, then payload capture, then the observer: it sees what was really posted. Takes over
+ * transport, also on failure. */
+static ddp_status open_collective(struct harness_session *session, bool is_strict,
+                                  struct ddp_transport *transport, struct ddp_coll **out)
+{
+    const struct harness_rank_options *options = session->options;
+    struct ddp_coll_schedule_config config = {.algorithm = session->plan->job.collective,
+                                              .is_checked = is_strict};
+    struct ddp_coll *coll, *outer;
+    ddp_status status;
+
+    if (options->run_dir != NULL) {
+        harness_schedule_dump_init(&session->dump, session->env, options->run_dir);
+        config.observer = &session->dump.observer;
+    }
+    status = ddp_coll_schedule_create(session->env, transport, session->device, &config, &coll,
+                                      session->err);
+    if (status != DDP_OK) {
+        transport->ops->destroy(transport);
+        return status;
+    }
+    if (options->payload_step >= 0 && options->run_dir != NULL) {
+        status =
+            harness_payload_create(coll, options->run_dir, (uint32_t)options->payload_step, &outer);
+        if (status != DDP_OK) {
+            coll->ops->destroy(coll);
+            return status;
+        }
+        coll = outer;
+    }
+    status = ddp_coll_observer_create(coll, options->is_hashing, &outer);
+    if (status != DDP_OK) {
+        coll->ops->destroy(coll);
+        return status;
+    }
+    *out = outer;
+    return DDP_OK;
+}
+
+static ddp_status open_group(struct harness_session *session,
+                             const struct harness_rank_wiring *wiring)
+{
+    bool is_strict = strcmp(session->plan->job.semantics, "pytorch") != 0;
+    struct ddp_transport *transport;
+    struct ddp_coll *coll;
+
+    DDP_TRY(wiring->transport(wiring->context, session->env, session->store,
+                              setup_deadline_ns(session), &transport, session->err));
+    DDP_TRY(open_collective(session, is_strict, transport, &coll));
+    ddp_group_init(&session->group, session->env, coll,
+                   is_strict ? DDP_SEMANTICS_STRICT : DDP_SEMANTICS_PYTORCH,
+                   session->plan->job.timeout_ns);
+    session->is_group = true;
+    return DDP_OK;
+}
+
+static ddp_status wrap_model(struct harness_session *session)
+{
+    const struct harness_job *job = &session->plan->job;
+    const struct ddp_config config = {.bucket_cap_bytes = job->bucket_cap_bytes,
+                                      .first_bucket_cap_bytes = job->first_bucket_cap_bytes,
+                                      .bucket_order = DDP_BUCKET_ORDER_REVERSE,
+                                      .gradient_scale = strcmp(job->gradient_scale, "post") == 0
+                                                            ? DDP_GRADIENT_SCALE_POST
+                                                            : DDP_GRADIENT_SCALE_PRE,
+                                      .find_unused_parameters = job->find_unused_parameters,
+                                      .broadcast_buffers = job->broadcast_buffers,
+                                      .is_hashing = session->options->is_hashing};
+    size_t buffer_count;
+    struct ddp_buffer *buffers = ref_model_buffers(session->model, &buffer_count);
+
+    return ddp_create(&session->group, session->device, session->params, session->param_count,
+                      buffers, buffer_count, &config, &session->ddp, session->err);
+}
+
+ddp_status harness_session_open(struct harness_session *session,
+                                const struct harness_rank_wiring *wiring)
+{
+    DDP_TRY(harness_rank_job(session->plan, &session->job, session->err));
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_LAUNCH_SPAWN, &session->is_left_out));
+    if (session->is_left_out) {
+        return DDP_OK;
+    }
+    harness_session_phase(session, DDP_PHASE_RENDEZVOUS);
+    DDP_TRY(
+        harness_session_point(session, DDP_FAULT_POINT_RENDEZVOUS_CONNECT, &session->is_left_out));
+    if (session->is_left_out) {
+        return DDP_OK;
+    }
+    DDP_TRY(wiring->store(wiring->context, session->env, setup_deadline_ns(session),
+                          &session->store, session->err));
+    harness_session_phase(session, DDP_PHASE_INIT);
+    DDP_TRY(open_model(session));
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_COMM_INIT, &session->is_left_out));
+    if (session->is_left_out) {
+        return DDP_OK;
+    }
+    DDP_TRY(open_group(session, wiring));
+    if (session->options->is_restoring) {
+        DDP_TRY(harness_session_restore(session));
+    }
+    harness_session_phase(session, DDP_PHASE_INIT);
+    return wrap_model(session);
+}
+
+void harness_session_close(struct harness_session *session)
+{
+    struct ddp_mem *mem = session->env->mem;
+
+    ddp_mem_free(mem, session->targets);
+    ddp_mem_free(mem, session->labels);
+    ddp_mem_free(mem, session->features);
+    ddp_mem_free(mem, session->samples);
+    ddp_mem_free(mem, session->is_used);
+    ddp_mem_free(mem, session->param_salt);
+    if (session->ddp != NULL) {
+        ddp_destroy(session->ddp);
+    }
+    if (session->is_group) {
+        ddp_group_fini(&session->group);
+    }
+    if (session->optimizer != NULL) {
+        ref_optimizer_destroy(session->optimizer);
+    }
+    if (session->model != NULL) {
+        ref_model_destroy(session->model);
+    }
+    if (session->data == &session->own_data) {
+        ref_data_close(&session->own_data);
+    }
+    if (session->device != NULL) {
+        session->device->ops->destroy(session->device);
+    }
+    if (session->store != NULL) {
+        session->store->ops->destroy(session->store);
+    }
+}

@@ -1,0 +1,239 @@
+/* The training loop: what a user's script does around DDP, with the fault points of the places that
+ * belong to the script. Gradient events are the core's; samples, losses, parameters and optimizer
+ * state are recorded here. */
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/rank/session.h"
+
+static ddp_status on_layer(void *context, uint32_t layer)
+{
+    struct harness_session *session = context;
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+    place.layer = (int32_t)layer;
+    session->env->idle->ops->progress(session->env->idle);
+    /* A layer cannot be left out: SKIP is GO here. */
+    return ddp_fault_point(session->env->faults, DDP_FAULT_POINT_FORWARD_LAYER, &place) ==
+                   DDP_FAULT_FAIL
+               ? DDP_E_INJECTED
+               : DDP_OK;
+}
+
+static ddp_status on_grad_ready(void *context, size_t param)
+{
+    struct harness_session *session = context;
+
+    return ddp_grad_ready(session->ddp, param);
+}
+
+/* A tensor that belongs to one parameter, as something that a fault may alter. */
+static ddp_status pass_tensor(struct harness_session *session, enum ddp_fault_point point,
+                              size_t param, float *data)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+    place.param = (int32_t)param;
+    place.data = data;
+    place.elem_count = session->params[param].elem_count;
+    return ddp_fault_point(session->env->faults, point, &place) == DDP_FAULT_FAIL ? DDP_E_INJECTED
+                                                                                  : DDP_OK;
+}
+
+static ddp_status on_updated(void *context, size_t param)
+{
+    struct harness_session *session = context;
+
+    return pass_tensor(session, DDP_FAULT_POINT_PARAM_UPDATED, param, session->params[param].data);
+}
+
+/* *out_rows = 0: the rank's data has ended. */
+static ddp_status next_batch(struct harness_session *session, uint32_t step, uint32_t micro,
+                             struct ref_batch *out)
+{
+    struct ddp_env *env = session->env;
+    uint64_t number = (uint64_t)step * session->job.micro_batches + micro;
+    bool is_skipped;
+    size_t rows;
+
+    harness_session_phase(session, DDP_PHASE_DATA);
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_DATA_NEXT, &is_skipped));
+    session->batch_skipped += is_skipped ? 1 : 0;
+    DDP_TRY(ref_shard_batch(&session->job.shard, env->mem, env->rank,
+                            number + session->batch_skipped, session->samples, &rows));
+    *out = (struct ref_batch){.rank = env->rank,
+                              .step = step,
+                              .micro = micro,
+                              .rows = rows,
+                              .samples = session->samples,
+                              .features = session->features,
+                              .labels = session->data->labels == NULL ? NULL : session->labels,
+                              .targets = session->data->targets == NULL ? NULL : session->targets};
+    if (rows == 0) {
+        return DDP_OK;
+    }
+    ref_data_gather(session->data, session->samples, rows, session->features, session->labels,
+                    session->targets);
+    ddp_recorder_event(env->recorder, DDP_EVENT_BATCH, rows,
+                       ddp_hash_bytes(session->samples, rows * sizeof session->samples[0], 0),
+                       session->samples[0], 0, 0);
+    for (size_t i = 0; session->options->is_hashing && i < rows; i++) {
+        ddp_recorder_event(env->recorder, DDP_EVENT_SAMPLE, session->samples[i], 0, 0, 0, 0);
+    }
+    return DDP_OK;
+}
+
+static ddp_status run_forward(struct harness_session *session, const struct ref_batch *batch,
+                              const struct ref_model_observer *observer)
+{
+    float loss;
+    uint32_t bits;
+
+    harness_session_phase(session, DDP_PHASE_FORWARD);
+    DDP_TRY(ddp_forward_begin(session->ddp));
+    harness_session_phase(session, DDP_PHASE_FORWARD);
+    DDP_TRY(ref_model_forward(session->model, batch, observer, &loss));
+    harness_session_phase(session, DDP_PHASE_LOSS);
+    memcpy(&bits, &loss, sizeof bits);
+    ddp_recorder_event(session->env->recorder, DDP_EVENT_LOSS, bits, 0, 0, 0, 0);
+    return DDP_OK;
+}
+
+static ddp_status run_backward(struct harness_session *session,
+                               const struct ref_model_observer *observer)
+{
+    const bool *is_used = NULL;
+
+    harness_session_phase(session, DDP_PHASE_BACKWARD);
+    if (session->plan->job.find_unused_parameters) {
+        ref_model_used(session->model, session->is_used);
+        is_used = session->is_used;
+    }
+    DDP_TRY(ddp_backward_begin(session->ddp, is_used));
+    DDP_TRY(ref_model_backward(session->model, 1.0f / (float)session->job.micro_batches, observer));
+    return ddp_backward_end(session->ddp);
+}
+
+/* *out_ended: there was no batch left, and nothing was posted. */
+static ddp_status run_micro(struct harness_session *session, uint32_t step, uint32_t micro,
+                            bool *out_ended)
+{
+    const struct ref_model_observer observer = {
+        .context = session, .layer = on_layer, .grad_ready = on_grad_ready};
+    struct ref_batch batch;
+    bool is_skipped;
+
+    ddp_recorder_step(session->env->recorder, step, micro);
+    DDP_TRY(next_batch(session, step, micro, &batch));
+    *out_ended = batch.rows == 0;
+    if (*out_ended) {
+        return DDP_OK;
+    }
+    ddp_set_sync(session->ddp, micro + 1 == session->job.micro_batches);
+    DDP_TRY(run_forward(session, &batch, &observer));
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_LOSS, &is_skipped));
+    return is_skipped ? DDP_OK : run_backward(session, &observer);
+}
+
+static ddp_status pass_states(struct harness_session *session)
+{
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+
+    for (size_t slot = 0; slot < slot_count; slot++) {
+        for (size_t param = 0; param < session->param_count; param++) {
+            DDP_TRY(pass_tensor(session, DDP_FAULT_POINT_OPTIMIZER_STATE, param,
+                                ref_optimizer_slot(session->optimizer, slot, param)));
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status run_optimizer(struct harness_session *session)
+{
+    bool is_skipped;
+
+    harness_session_phase(session, DDP_PHASE_OPTIMIZER);
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_OPTIMIZER_PRE, &is_skipped));
+    DDP_TRY(pass_states(session));
+    return is_skipped ? DDP_OK : ref_optimizer_step(session->optimizer, on_updated, session);
+}
+
+/* Every parameter and its state, updated or not: replicas are compared by these. The CPU device's
+ * memory is the host's. */
+static void record_state(struct harness_session *session)
+{
+    struct ddp_recorder *recorder = session->env->recorder;
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+
+    if (!session->options->is_hashing) {
+        return;
+    }
+    for (size_t param = 0; param < session->param_count; param++) {
+        size_t size_bytes = session->params[param].elem_count * sizeof(float);
+        uint64_t salt = session->param_salt[param];
+
+        ddp_recorder_event(recorder, DDP_EVENT_PARAM, param,
+                           ddp_hash_tensor(session->params[param].data, size_bytes, salt, NULL), 0,
+                           0, 0);
+        for (size_t slot = 0; slot < slot_count; slot++) {
+            const float *state = ref_optimizer_slot(session->optimizer, slot, param);
+
+            ddp_recorder_event(recorder, DDP_EVENT_STATE, param,
+                               ddp_hash_tensor(state, size_bytes, salt, NULL), slot, 0, 0);
+        }
+    }
+}
+
+/* *out_ended: the rank's data ended, the step was not completed. */
+static ddp_status run_step(struct harness_session *session, uint32_t step, bool *out_ended)
+{
+    uint32_t every = session->plan->job.checkpoint_every;
+    bool is_skipped;
+
+    session->group.step = step;
+    ddp_recorder_step(session->env->recorder, step, 0);
+    harness_session_phase(session, DDP_PHASE_DATA);
+    *out_ended = false;
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_STEP_BEGIN, &is_skipped));
+    if (is_skipped) {
+        return DDP_OK;
+    }
+    ref_model_zero_grad(session->model);
+    for (uint32_t micro = 0; micro < session->job.micro_batches; micro++) {
+        DDP_TRY(run_micro(session, step, micro, out_ended));
+        if (*out_ended) {
+            return DDP_OK;
+        }
+    }
+    DDP_TRY(run_optimizer(session));
+    record_state(session);
+    session->steps_done = step + 1;
+    if (every > 0 && session->steps_done % every == 0) {
+        DDP_TRY(harness_session_save(session));
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_session_train(struct harness_session *session)
+{
+    const struct harness_job *job = &session->plan->job;
+    const struct ddp_join_config join = {
+        .divide_by_initial_world_size = job->divide_by_initial_world_size,
+        .throw_on_early_termination = job->throw_on_early_termination};
+    bool is_ended = false;
+
+    session->steps_done = session->first_step;
+    if (job->is_join) {
+        DDP_TRY(ddp_join_begin(session->ddp, &join));
+    }
+    /* Without join, a rank that runs out of data just stops here: its peers wait for collectives
+     * that it never posts. That is the user's mistake this harness must find. */
+    for (uint64_t step = session->first_step; step < session->job.steps && !is_ended; step++) {
+        DDP_TRY(run_step(session, (uint32_t)step, &is_ended));
+    }
+    if (!job->is_join) {
+        return DDP_OK;
+    }
+    harness_session_phase(session, DDP_PHASE_JOIN);
+    return ddp_join_end(session->ddp);
+}
