@@ -41,8 +41,20 @@ struct ddp_config {
     enum ddp_bucket_order bucket_order;
     enum ddp_gradient_scale gradient_scale;
     bool find_unused_parameters;
-    bool broadcast_buffers; /* from rank 0 at the start of every forward pass */
+    bool broadcast_buffers;    /* from rank 0 at the start of every forward pass */
     bool is_init_sync_skipped; /* true: parameters are not broadcast at construction */
+    bool is_hashing;   /* events GRAD, GRAD_FINAL and BUFFER are recorded, with hashes of payloads:
+                        * ddp_hash_tensor salted with ddp_hash_text(name) */
+    uint64_t build_id; /* identity of the program, must be equal on all ranks; 0 = not given */
+};
+
+/* Argument `kind` of event JOIN. active: ranks with inputs left; divisor: of the gradients. */
+enum ddp_join_event {
+    DDP_JOIN_EVENT_PRESENT,    /* presence was exchanged at the start of a forward pass */
+    DDP_JOIN_EVENT_ENDED,      /* this rank's inputs ended, it mirrors from now on */
+    DDP_JOIN_EVENT_MIRROR,     /* one pass of the others was mirrored */
+    DDP_JOIN_EVENT_TERMINATED, /* early termination was agreed on */
+    DDP_JOIN_EVENT_DONE        /* all ended; active = rank whose model all have now */
 };
 
 struct ddp;
@@ -59,7 +71,9 @@ DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *d
                                    struct ddp_err *err);
 void ddp_destroy(struct ddp *ddp);
 
-/* Start of a forward pass. pytorch semantics: E_UNUSED_PARAMETER if the previous backward pass left
+/* Start of a forward pass. Buffers are broadcast if this pass is synchronised (strict), or if the
+ * previous one was (pytorch, and inside join in both, where joined ranks must know beforehand).
+ * pytorch semantics: E_UNUSED_PARAMETER if the previous backward pass left
  * parameters unreduced. Inside join: E_EARLY_TERMINATION on every rank once one ran out (if asked
  * for). */
 DDP_MUST_USE ddp_status ddp_forward_begin(struct ddp *ddp);
@@ -71,12 +85,15 @@ void ddp_set_sync(struct ddp *ddp, bool is_sync);
 /* Start of a backward pass. is_used: bool[param_count], which parameters will become ready; NULL =
  * all. Only read if find_unused_parameters. */
 DDP_MUST_USE ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used);
-/* params[param_index].grad is complete for this backward pass. Launches buckets strictly in order
- * and drives those under way. Errors: E_READY_TWICE, E_STATE, and the group's. */
+/* params[param_index].grad is complete for this backward pass; sets is_grad_defined. Launches
+ * buckets strictly in order and drives those under way. Errors: E_READY_TWICE, E_STATE, and the
+ * group's. */
 DDP_MUST_USE ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index);
-/* Wait for all buckets, copy averages back. strict: E_UNUSED_PARAMETER on every rank if a parameter
- * never became ready and find_unused_parameters is off; nothing was written back then. A parameter
- * unused on all ranks keeps its gradient and is_grad_defined untouched. */
+/* Wait for all buckets, then copy averages back. A parameter that got no gradient here contributes
+ * its defined gradient of earlier micro-batches, or zeros. strict: E_UNUSED_PARAMETER on every rank
+ * if a parameter never became ready; nothing was written back then. pytorch: OK at once, local
+ * gradients stay, and the next synchronised ddp_forward_begin returns E_UNUSED_PARAMETER. A
+ * parameter unused on all ranks keeps its gradient and is_grad_defined untouched. */
 DDP_MUST_USE ddp_status ddp_backward_end(struct ddp *ddp);
 
 /* Uneven inputs. Between _begin and _end a rank trains as usual; when its data ends it calls

@@ -16,7 +16,10 @@ enum ddp_semantics {
 };
 const char *ddp_semantics_name(enum ddp_semantics semantics);
 
-/* What ended a group, for people and reports. */
+/* What ended a group, for people and reports. After a wait that ended because of a revocation,
+ * status is the revocation's own status (E_UNUSED_PARAMETER, ...) on every rank and rank is the one
+ * that revoked; a survivor of a death that learns of it through a revocation says E_PEER_DIED and
+ * the dead rank, as if it had seen the death itself. */
 struct ddp_failure {
     ddp_status status;
     int32_t rank;    /* global rank to blame, or -1 */
@@ -24,6 +27,9 @@ struct ddp_failure {
     uint64_t seq;    /* the collective being waited for; 0 = none */
     uint64_t detail; /* of the revocation */
 };
+
+/* A collective that a fault made the group post once more than it was asked to. */
+struct ddp_group_duplicate;
 
 struct ddp_group {
     struct ddp_env *env;
@@ -33,6 +39,8 @@ struct ddp_group {
     uint64_t seq;        /* of the last posted collective */
     uint32_t step;       /* of the optimizer step, for revocations; set by the owner */
     struct ddp_failure failure;
+    struct ddp_coll_work run_work; /* of ddp_group_run and _barrier */
+    struct ddp_group_duplicate *duplicates;
 };
 
 /* Takes over coll. */
@@ -40,18 +48,23 @@ void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_col
                     enum ddp_semantics semantics, uint64_t timeout_ns);
 void ddp_group_fini(struct ddp_group *group);
 
-/* Post work->args. Fault points collective/pre and collective/enqueue are passed here (a skipped
- * operation completes at once and takes no sequence number). Once the group has failed, every call
- * returns that failure's status. */
+/* Post work->args and set work->seq. Fault points collective/pre and collective/enqueue are passed
+ * here: an operation skipped at collective/pre completes at once and takes no sequence number, one
+ * doubled there is posted twice back to back. Once the group has failed, every call returns that
+ * failure's status. In strict semantics every error fails the group and revokes it. */
 DDP_MUST_USE ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work);
 DDP_MUST_USE ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work);
 /* Until work ends or the group's timeout passes (E_TIMEOUT; in strict semantics the group is then
- * revoked). Passes collective/wait before and collective/post after. */
+ * revoked). Passes collective/wait before (SKIP is honoured for buckets and used maps only: OK is
+ * returned while the work is still under way) and collective/post once after it completed. */
 DDP_MUST_USE ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work);
+/* As _wait, without fault points: for work that was left under way. */
+DDP_MUST_USE ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work);
 /* Post and wait. */
 DDP_MUST_USE ddp_status ddp_group_run(struct ddp_group *group, const struct ddp_coll_args *args);
 DDP_MUST_USE ddp_status ddp_group_barrier(struct ddp_group *group);
-/* Tell every member that the group is unusable and why; returns status. */
+/* Tell every member that the group is unusable and why; returns status. failure becomes {status,
+ * own rank}, unless the group had failed before. */
 ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail);
 
 #ifdef __cplusplus

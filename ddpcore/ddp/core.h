@@ -1,0 +1,105 @@
+/* Inside of struct ddp, for the files of this folder only. */
+#ifndef DDPCORE_DDP_CORE_H
+#define DDPCORE_DDP_CORE_H
+
+#include "ddpcore/ddp/bucket.h"
+#include "ddpcore/ddp/ddp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Memory for collectives: the group's if it has enough, else the rank's (then sends copy).
+ * Control blocks (flags, used map, verification) are read and written by the host, so a collective
+ * for a device must hand out memory that both reach. */
+struct ddp_block {
+    void *data;
+    bool is_coll;
+};
+
+enum ddp_pass {
+    DDP_PASS_IDLE,    /* no forward pass since the last backward pass ended */
+    DDP_PASS_FORWARD, /* ddp_forward_begin returned OK */
+    DDP_PASS_BACKWARD
+};
+
+struct ddp {
+    struct ddp_group *group;
+    struct ddp_device *device;
+    struct ddp_param *params;
+    size_t param_count;
+    struct ddp_buffer *buffers;
+    size_t buffer_count;
+    struct ddp_config config; /* filled */
+
+    struct ddp_layout layout;
+    struct ddp_block *bucket_blocks; /* [bucket_count] */
+    struct ddp_block staging;        /* buffer sync; float[staging_elem_count] */
+    size_t staging_elem_count;
+    struct ddp_block control; /* one element of any dtype, for flags */
+
+    /* used map: local_used collects since the last reduction, used_map is what is reduced */
+    struct ddp_block used_block;
+    int32_t *used_map;
+    bool *local_used;
+    struct ddp_coll_work used_work;
+
+    /* backward pass */
+    enum ddp_pass pass;
+    bool is_sync;       /* as last set by ddp_set_sync */
+    bool is_sync_pass;  /* as read by ddp_forward_begin */
+    bool is_buffer_due; /* the previous forward pass was synchronised (true before the first) */
+    bool is_reduction_unfinished; /* pytorch: a backward pass ended with unready parameters */
+    bool is_any_ready;
+    bool *is_expected; /* [param_count] will become ready (find_unused) */
+    bool *is_ready;    /* [param_count] */
+    bool *is_unready;  /* [param_count] at the last E_UNUSED_PARAMETER */
+    size_t ready_count;
+    size_t next_bucket; /* next to launch; buckets before it are posted */
+    size_t next_done;   /* buckets before it have completed */
+
+    bool is_joining;
+    struct ddp_join_config join;
+    uint32_t divisor;
+};
+
+/* Error on this rank alone: strict semantics revoke the group with it. Returns status. */
+ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail);
+/* What a fault action at a point of the core means: FAIL becomes E_INJECTED, SKIP sets *out. */
+DDP_MUST_USE ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
+                                       struct ddp_fault_context *context, bool *out_is_skipped);
+DDP_MUST_USE ddp_status ddp_block_alloc(struct ddp_group *group, size_t size_bytes,
+                                        struct ddp_block *out);
+void ddp_block_free(struct ddp_group *group, struct ddp_block *block);
+
+/* verify.c, verify_pytorch.c: errors as ddp_create's. */
+DDP_MUST_USE ddp_status ddp_verify(struct ddp *ddp, struct ddp_err *err);
+DDP_MUST_USE ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err);
+/* All-gather of size_bytes from every member, role VERIFY; all: uint8_t[members * size_bytes]. */
+DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
+                                          size_t size_bytes, void *all);
+/* The group's members disagree and every one of them knows, so nobody needs to revoke. */
+ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank);
+
+/* sync.c: broadcasts of tensors from a member, coalesced into chunks. */
+DDP_MUST_USE ddp_status ddp_sync_params(struct ddp *ddp, uint32_t root);
+DDP_MUST_USE ddp_status ddp_sync_buffers(struct ddp *ddp, uint32_t root);
+/* Elements that the staging block for buffers needs. */
+size_t ddp_sync_staging_elem_count(const struct ddp *ddp);
+
+/* reducer.c. A skipped wait may have left work under way: _settle ends it before its buffer is
+ * written or it is posted again. */
+DDP_MUST_USE ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work);
+DDP_MUST_USE ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket);
+DDP_MUST_USE ddp_status ddp_reducer_post_used_map(struct ddp *ddp);
+
+/* join.c: the notices at the start of a forward pass inside join. Synchronises buffers if due. */
+DDP_MUST_USE ddp_status ddp_join_forward(struct ddp *ddp);
+
+/* The broadcast of buffers at the start of a forward pass, with its fault point and phase. */
+DDP_MUST_USE ddp_status ddp_core_buffer_pass(struct ddp *ddp, uint32_t root);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

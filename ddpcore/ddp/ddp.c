@@ -1,0 +1,270 @@
+/* Construction, the start of a forward pass, and what is told about the layout. The backward pass
+ * is reducer.c, uneven inputs are join.c. */
+#include "ddpcore/ddp/ddp.h"
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/ddp/core.h"
+
+ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail)
+{
+    if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
+        return ddp_group_revoke(ddp->group, status, detail);
+    }
+    ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)status,
+                       ddp->group->env->rank, (uint64_t)status, detail, 0);
+    return status;
+}
+
+ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
+                          struct ddp_fault_context *context, bool *out_is_skipped)
+{
+    const enum ddp_fault_action action = ddp_fault_point(ddp->group->env->faults, point, context);
+
+    *out_is_skipped = action == DDP_FAULT_SKIP;
+    return action == DDP_FAULT_FAIL ? ddp_core_fail(ddp, DDP_E_INJECTED, point) : DDP_OK;
+}
+
+ddp_status ddp_block_alloc(struct ddp_group *group, size_t size_bytes, struct ddp_block *out)
+{
+    const size_t wanted_bytes = size_bytes == 0 ? 1 : size_bytes;
+
+    out->is_coll = true;
+    out->data = group->coll->ops->alloc(group->coll, wanted_bytes);
+    if (out->data == NULL) {
+        out->is_coll = false;
+        out->data = ddp_mem_array(group->env->mem, wanted_bytes, 1);
+    }
+    return out->data != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+void ddp_block_free(struct ddp_group *group, struct ddp_block *block)
+{
+    if (block->data != NULL && block->is_coll) {
+        group->coll->ops->free(group->coll, block->data);
+    } else {
+        ddp_mem_free(group->env->mem, block->data);
+    }
+    block->data = NULL;
+}
+
+static ddp_status create_storage(struct ddp *ddp)
+{
+    struct ddp_mem *mem = ddp->group->env->mem;
+
+    DDP_TRY(ddp_layout_create(mem, ddp->params, ddp->param_count, &ddp->config, &ddp->layout));
+    ddp->bucket_blocks = ddp_mem_array(mem, ddp->layout.bucket_count, sizeof(*ddp->bucket_blocks));
+    ddp->local_used = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
+    ddp->is_expected = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
+    ddp->is_ready = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
+    ddp->is_unready = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
+    if (ddp->bucket_blocks == NULL || ddp->local_used == NULL || ddp->is_expected == NULL ||
+        ddp->is_ready == NULL || ddp->is_unready == NULL) {
+        return DDP_E_NOMEM;
+    }
+    ddp->staging_elem_count = ddp_sync_staging_elem_count(ddp);
+    DDP_TRY(ddp_block_alloc(ddp->group, ddp->staging_elem_count * sizeof(float), &ddp->staging));
+    DDP_TRY(ddp_block_alloc(ddp->group, sizeof(int64_t), &ddp->control));
+    DDP_TRY(ddp_block_alloc(ddp->group, ddp->param_count * sizeof(int32_t), &ddp->used_block));
+    ddp->used_map = ddp->used_block.data;
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        DDP_TRY(ddp_block_alloc(ddp->group, ddp->layout.buckets[i].elem_count * sizeof(float),
+                                &ddp->bucket_blocks[i]));
+        ddp->layout.buckets[i].data = ddp->bucket_blocks[i].data;
+    }
+    return DDP_OK;
+}
+
+static void record_layout(const struct ddp *ddp)
+{
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUCKET_MAP,
+                           ddp->layout.bucket_of[i], i, ddp->layout.offset_of[i],
+                           ddp->params[i].elem_count, 0);
+    }
+}
+
+ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device, struct ddp_param *params,
+                      size_t param_count, struct ddp_buffer *buffers, size_t buffer_count,
+                      const struct ddp_config *config, struct ddp **out, struct ddp_err *err)
+{
+    struct ddp *ddp = ddp_mem_array(group->env->mem, 1, sizeof(*ddp));
+    ddp_status status;
+
+    *out = NULL;
+    if (ddp == NULL) {
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory for the reducer");
+    }
+    ddp->group = group;
+    ddp->device = device;
+    ddp->params = params;
+    ddp->param_count = param_count;
+    ddp->buffers = buffers;
+    ddp->buffer_count = buffer_count;
+    ddp->config = *config;
+    ddp_config_fill(&ddp->config);
+    ddp->is_sync = true;
+    ddp->is_buffer_due = true;
+    ddp->divisor = group->coll->member_count;
+    status = create_storage(ddp);
+    if (status != DDP_OK) {
+        (void)ddp_err_set(err, status, "no memory for the buckets of %zu parameters", param_count);
+        (void)ddp_core_fail(ddp, status, 0);
+        goto out;
+    }
+    record_layout(ddp);
+    status = ddp_verify(ddp, err);
+    if (status == DDP_OK && !ddp->config.is_init_sync_skipped) {
+        status = ddp_sync_params(ddp, 0);
+        if (status == DDP_OK) {
+            status = ddp_sync_buffers(ddp, 0);
+        }
+        if (status != DDP_OK) {
+            (void)ddp_err_set(err, status, "parameters could not be broadcast: %s",
+                              ddp_status_text(status));
+        }
+    }
+out:
+    if (status != DDP_OK) {
+        ddp_destroy(ddp);
+        return status;
+    }
+    *out = ddp;
+    return DDP_OK;
+}
+
+/* Works of this reducer must not stay queued when their storage goes. */
+static void end_works(struct ddp *ddp)
+{
+    struct ddp_group *group = ddp->group;
+    bool is_pending = ddp->used_work.seq != 0 && ddp->used_work.status == DDP_PENDING;
+
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        const struct ddp_coll_work *work = &ddp->layout.buckets[i].work;
+
+        is_pending = is_pending || (work->seq != 0 && work->status == DDP_PENDING);
+    }
+    if (!is_pending || group->failure.status != DDP_OK) {
+        return;
+    }
+    (void)ddp_group_revoke(group, DDP_E_STATE, 0);
+    /* The group is unusable from here on: one poll makes the queue notice. */
+    (void)!group->coll->ops->poll(group->coll, &ddp->layout.buckets[0].work);
+}
+
+void ddp_destroy(struct ddp *ddp)
+{
+    struct ddp_mem *mem;
+
+    if (ddp == NULL) {
+        return;
+    }
+    mem = ddp->group->env->mem;
+    if (ddp->layout.buckets != NULL) {
+        end_works(ddp);
+    }
+    for (size_t i = 0; ddp->bucket_blocks != NULL && i < ddp->layout.bucket_count; i++) {
+        ddp_block_free(ddp->group, &ddp->bucket_blocks[i]);
+    }
+    ddp_block_free(ddp->group, &ddp->staging);
+    ddp_block_free(ddp->group, &ddp->control);
+    ddp_block_free(ddp->group, &ddp->used_block);
+    ddp_mem_free(mem, ddp->bucket_blocks);
+    ddp_mem_free(mem, ddp->local_used);
+    ddp_mem_free(mem, ddp->is_expected);
+    ddp_mem_free(mem, ddp->is_ready);
+    ddp_mem_free(mem, ddp->is_unready);
+    ddp_layout_destroy(mem, &ddp->layout);
+    ddp_mem_free(mem, ddp);
+}
+
+static void record_buffers(const struct ddp *ddp)
+{
+    for (size_t i = 0; ddp->config.is_hashing && i < ddp->buffer_count; i++) {
+        const struct ddp_buffer *buffer = &ddp->buffers[i];
+
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUFFER, i,
+                           ddp_hash_tensor(buffer->data, buffer->elem_count * sizeof(float),
+                                           ddp_hash_text(buffer->name), NULL),
+                           0, 0, 0);
+    }
+}
+
+ddp_status ddp_core_buffer_pass(struct ddp *ddp, uint32_t root)
+{
+    struct ddp_recorder *recorder = ddp->group->env->recorder;
+    const enum ddp_phase phase =
+        recorder != NULL ? (enum ddp_phase)recorder->phase : DDP_PHASE_FORWARD;
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    bool is_skipped = false;
+    ddp_status status;
+
+    ddp_recorder_phase(recorder, DDP_PHASE_BUFFER);
+    status = ddp_core_point(ddp, DDP_FAULT_POINT_BUFFER_SYNC, &context, &is_skipped);
+    if (status == DDP_OK && !is_skipped) {
+        status = ddp_sync_buffers(ddp, root);
+    }
+    if (status == DDP_OK) {
+        record_buffers(ddp);
+    }
+    ddp_recorder_phase(recorder, phase);
+    return status;
+}
+
+ddp_status ddp_forward_begin(struct ddp *ddp)
+{
+    bool is_buffer_pass = ddp->config.broadcast_buffers && ddp->buffer_count > 0;
+
+    if (ddp->group->failure.status != DDP_OK) {
+        return ddp->group->failure.status;
+    }
+    if (ddp->pass == DDP_PASS_BACKWARD) {
+        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+    }
+    if (ddp->is_reduction_unfinished && ddp->is_sync) {
+        return ddp_core_fail(ddp, DDP_E_UNUSED_PARAMETER, 0);
+    }
+    ddp->is_sync_pass = ddp->is_sync;
+    if (ddp->is_joining) {
+        DDP_TRY(ddp_join_forward(ddp));
+    } else {
+        is_buffer_pass =
+            is_buffer_pass && (ddp->group->semantics == DDP_SEMANTICS_STRICT ? ddp->is_sync_pass
+                                                                             : ddp->is_buffer_due);
+        if (is_buffer_pass) {
+            DDP_TRY(ddp_core_buffer_pass(ddp, 0));
+        }
+    }
+    ddp->is_buffer_due = ddp->is_sync_pass;
+    ddp->pass = DDP_PASS_FORWARD;
+    return DDP_OK;
+}
+
+void ddp_set_sync(struct ddp *ddp, bool is_sync)
+{
+    ddp->is_sync = is_sync;
+}
+
+size_t ddp_bucket_count(const struct ddp *ddp)
+{
+    return ddp->layout.bucket_count;
+}
+
+size_t ddp_bucket_elem_count(const struct ddp *ddp, size_t bucket)
+{
+    return ddp->layout.buckets[bucket].elem_count;
+}
+
+size_t ddp_bucket_of_param(const struct ddp *ddp, size_t param_index)
+{
+    return ddp->layout.bucket_of[param_index];
+}
+
+size_t ddp_bucket_offset_of_param(const struct ddp *ddp, size_t param_index)
+{
+    return ddp->layout.offset_of[param_index];
+}
+
+const bool *ddp_unready_params(const struct ddp *ddp)
+{
+    return ddp->is_unready;
+}

@@ -1,0 +1,315 @@
+/* The process group: numbers collectives, waits for them, passes their fault points, and turns
+ * whatever ends them into one struct ddp_failure. It knows nothing about buckets or models.
+ *
+ * A doubled collective runs before the one that was asked for: collectives of a group complete in
+ * order, so the caller's wait covers both and the buffer is never touched after it. */
+#include "ddpcore/ddp/group.h"
+
+#include <string.h>
+
+struct ddp_group_duplicate {
+    struct ddp_coll_work work;
+    struct ddp_group_duplicate *next;
+};
+
+const char *ddp_semantics_name(enum ddp_semantics semantics)
+{
+    return semantics == DDP_SEMANTICS_STRICT ? "strict" : "pytorch";
+}
+
+void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_coll *coll,
+                    enum ddp_semantics semantics, uint64_t timeout_ns)
+{
+    memset(group, 0, sizeof(*group));
+    group->env = env;
+    group->coll = coll;
+    group->semantics = semantics;
+    group->timeout_ns = timeout_ns;
+    group->failure.rank = -1;
+}
+
+void ddp_group_fini(struct ddp_group *group)
+{
+    group->coll->ops->destroy(group->coll);
+    group->coll = NULL;
+    while (group->duplicates != NULL) {
+        struct ddp_group_duplicate *duplicate = group->duplicates;
+
+        group->duplicates = duplicate->next;
+        ddp_mem_free(group->env->mem, duplicate);
+    }
+}
+
+/* Note what ended the group, once, with the evidence: `cause` is what the collective returned. */
+static ddp_status fail(struct ddp_group *group, const struct ddp_failure *failure, ddp_status cause)
+{
+    if (group->failure.status == DDP_OK) {
+        group->failure = *failure;
+        ddp_recorder_event(group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)failure->status,
+                           (uint64_t)(int64_t)failure->rank, (uint64_t)cause, failure->detail, 0);
+    }
+    return group->failure.status;
+}
+
+static void send_revocation(struct ddp_group *group, ddp_status status, uint64_t detail)
+{
+    const struct ddp_revocation revocation = {group->env->rank, status, group->step, detail};
+
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, group->env->rank, (uint64_t)status,
+                       group->step, detail, 0);
+    ddp_recorder_revoked(group->env->recorder, group->env->rank, status);
+    group->coll->ops->revoke(group->coll, &revocation);
+}
+
+ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail)
+{
+    const struct ddp_failure failure = {status, (int32_t)group->env->rank, group->step, 0, detail};
+
+    if (group->failure.status != DDP_OK) {
+        return status;
+    }
+    send_revocation(group, status, detail);
+    return fail(group, &failure, status);
+}
+
+static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocation *revocation,
+                               uint64_t seq)
+{
+    const bool is_death = revocation->status == DDP_E_PEER_DIED;
+    const struct ddp_failure failure = {
+        revocation->status < DDP_OK ? revocation->status : DDP_E_REVOKED,
+        is_death ? (int32_t)revocation->detail : (int32_t)revocation->rank, revocation->step, seq,
+        revocation->detail};
+
+    if (group->failure.status == DDP_OK) {
+        ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, revocation->rank,
+                           (uint64_t)revocation->status, revocation->step, revocation->detail, 0);
+        ddp_recorder_revoked(group->env->recorder, revocation->rank, revocation->status);
+    }
+    return fail(group, &failure, DDP_E_REVOKED);
+}
+
+static ddp_status fail_dead(struct ddp_group *group, uint64_t seq)
+{
+    const int32_t rank = group->coll->ops->dead_rank(group->coll);
+    const struct ddp_failure failure = {DDP_E_PEER_DIED, rank, group->step, seq,
+                                        rank < 0 ? 0 : (uint64_t)rank};
+
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_PEER_DIED, (uint64_t)(int64_t)rank, seq, 0,
+                       0, 0);
+    if (rank >= 0) {
+        /* Ranks that do not talk to the dead one learn it from here. */
+        send_revocation(group, DDP_E_PEER_DIED, (uint64_t)rank);
+    }
+    return fail(group, &failure, DDP_E_PEER_DIED);
+}
+
+/* A collective ended with an error. A revocation explains more than a death that followed it. */
+static ddp_status fail_from(struct ddp_group *group, ddp_status cause, uint64_t seq)
+{
+    const struct ddp_failure failure = {cause, -1, group->step, seq, seq};
+    struct ddp_revocation revocation;
+
+    if (group->failure.status != DDP_OK) {
+        return group->failure.status;
+    }
+    if (group->coll->ops->is_revoked(group->coll, &revocation)) {
+        return fail_revoked(group, &revocation, seq);
+    }
+    if (cause == DDP_E_PEER_DIED) {
+        return fail_dead(group, seq);
+    }
+    if (group->semantics == DDP_SEMANTICS_STRICT) {
+        send_revocation(group, cause, seq);
+    }
+    return fail(group, &failure, cause);
+}
+
+static enum ddp_fault_action pass_point(struct ddp_group *group, enum ddp_fault_point point,
+                                        struct ddp_coll_work *work)
+{
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+
+    context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
+    context.seq = work->seq;
+    if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_ARGS) {
+        context.args = &work->args;
+    } else if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA) {
+        const bool is_gather = work->args.kind == DDP_COLL_ALL_GATHER;
+
+        context.data = work->args.output;
+        context.elem_count = work->args.elem_count * (is_gather ? group->coll->member_count : 1);
+        context.dtype = work->args.dtype;
+    }
+    return ddp_fault_point(group->env->faults, point, &context);
+}
+
+static ddp_status post_numbered(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    ddp_status status;
+
+    work->seq = ++group->seq;
+    work->status = DDP_PENDING;
+    status = group->coll->ops->post(group->coll, work);
+    if (status < DDP_OK) {
+        work->status = status;
+        return fail_from(group, status, work->seq);
+    }
+    return DDP_OK;
+}
+
+/* Free the duplicates that have ended; in order, so the first one under way stops the search. */
+static void reap_duplicates(struct ddp_group *group)
+{
+    struct ddp_group_duplicate **link = &group->duplicates;
+
+    while (*link != NULL) {
+        struct ddp_group_duplicate *duplicate = *link;
+
+        if (group->coll->ops->poll(group->coll, &duplicate->work) == DDP_PENDING) {
+            link = &duplicate->next;
+            continue;
+        }
+        *link = duplicate->next;
+        ddp_mem_free(group->env->mem, duplicate);
+    }
+}
+
+static ddp_status post_duplicate(struct ddp_group *group, const struct ddp_coll_args *args)
+{
+    struct ddp_group_duplicate *duplicate = ddp_mem_array(group->env->mem, 1, sizeof(*duplicate));
+
+    if (duplicate == NULL) {
+        return fail_from(group, DDP_E_NOMEM, group->seq + 1);
+    }
+    duplicate->work.args = *args;
+    duplicate->next = group->duplicates;
+    group->duplicates = duplicate;
+    return post_numbered(group, &duplicate->work);
+}
+
+ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    enum ddp_fault_action action;
+
+    work->seq = group->seq + 1;
+    work->status = group->failure.status;
+    if (group->failure.status != DDP_OK) {
+        return group->failure.status;
+    }
+    action = pass_point(group, DDP_FAULT_POINT_COLLECTIVE_PRE, work);
+    if (action == DDP_FAULT_SKIP) {
+        work->seq = 0;
+        return DDP_OK;
+    }
+    if (action == DDP_FAULT_FAIL) {
+        work->status = DDP_E_INJECTED;
+        return fail_from(group, DDP_E_INJECTED, work->seq);
+    }
+    if (action == DDP_FAULT_DUP) {
+        DDP_TRY(post_duplicate(group, &work->args));
+    }
+    DDP_TRY(post_numbered(group, work));
+    if (pass_point(group, DDP_FAULT_POINT_COLLECTIVE_ENQUEUE, work) == DDP_FAULT_FAIL) {
+        return fail_from(group, DDP_E_INJECTED, work->seq);
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    ddp_status status;
+
+    if (group->failure.status != DDP_OK) {
+        return group->failure.status;
+    }
+    if (work->seq == 0 || work->status != DDP_PENDING) {
+        return work->status;
+    }
+    status = group->coll->ops->poll(group->coll, work);
+    work->status = status;
+    return status < DDP_OK ? fail_from(group, status, work->seq) : status;
+}
+
+struct wait {
+    struct ddp_group *group;
+    struct ddp_coll_work *work;
+};
+
+static ddp_status wait_poll(void *self)
+{
+    const struct wait *wait = self;
+
+    return ddp_group_poll(wait->group, wait->work);
+}
+
+static void wait_hint(void *self, struct ddp_idle_hint *hint)
+{
+    const struct wait *wait = self;
+
+    wait->group->coll->ops->hint(wait->group->coll, hint);
+}
+
+ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    struct ddp_env *env = group->env;
+    struct wait wait = {group, work};
+    const struct ddp_pollable pollable = {wait_poll, wait_hint, &wait};
+    ddp_status status = ddp_group_poll(group, work);
+
+    if (status == DDP_PENDING) {
+        ddp_recorder_wait_begin(env->recorder, DDP_WAIT_COLLECTIVE, work->seq);
+        status = ddp_wait(env->idle, env->clock, &pollable,
+                          ddp_clock_deadline_ns(env->clock, group->timeout_ns));
+        if (status == DDP_E_TIMEOUT) {
+            status = fail_from(group, DDP_E_TIMEOUT, work->seq);
+        }
+        ddp_recorder_wait_end(env->recorder);
+    }
+    if (group->duplicates != NULL && status == DDP_OK) {
+        reap_duplicates(group);
+    }
+    return status;
+}
+
+ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    enum ddp_fault_action action;
+
+    if (work->seq == 0 || group->failure.status != DDP_OK) {
+        return ddp_group_poll(group, work);
+    }
+    action = pass_point(group, DDP_FAULT_POINT_COLLECTIVE_WAIT, work);
+    if (action == DDP_FAULT_FAIL) {
+        return fail_from(group, DDP_E_INJECTED, work->seq);
+    }
+    if (action == DDP_FAULT_SKIP &&
+        (work->args.role == DDP_ROLE_BUCKET || work->args.role == DDP_ROLE_USED_MAP)) {
+        return DDP_OK;
+    }
+    DDP_TRY(ddp_group_drain(group, work));
+    if (pass_point(group, DDP_FAULT_POINT_COLLECTIVE_POST, work) == DDP_FAULT_FAIL) {
+        return fail_from(group, DDP_E_INJECTED, work->seq);
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_group_run(struct ddp_group *group, const struct ddp_coll_args *args)
+{
+    if (group->failure.status != DDP_OK) {
+        return group->failure.status;
+    }
+    /* The work lives in the group: after a timeout it stays queued when this call is gone. */
+    memset(&group->run_work, 0, sizeof(group->run_work));
+    group->run_work.args = *args;
+    DDP_TRY(ddp_group_post(group, &group->run_work));
+    return ddp_group_wait(group, &group->run_work);
+}
+
+ddp_status ddp_group_barrier(struct ddp_group *group)
+{
+    const struct ddp_coll_args args = {
+        .kind = DDP_COLL_BARRIER, .dtype = DDP_DTYPE_U8, .role = DDP_ROLE_BARRIER};
+
+    return ddp_group_run(group, &args);
+}

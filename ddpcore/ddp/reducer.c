@@ -1,0 +1,374 @@
+/* The reducer: one backward pass. A ready gradient is scaled into its bucket; a full bucket is
+ * launched when all before it were; at the end every bucket is waited for before any is copied
+ * back, so that a revocation leaves no gradient half averaged. */
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/ddp/core.h"
+
+ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work)
+{
+    if (work->seq != 0 && work->status == DDP_PENDING) {
+        return ddp_group_drain(ddp->group, work);
+    }
+    return DDP_OK;
+}
+
+static ddp_status repost(struct ddp *ddp, struct ddp_coll_work *work,
+                         const struct ddp_coll_args *args)
+{
+    DDP_TRY(ddp_reducer_settle(ddp, work));
+    memset(work, 0, sizeof(*work));
+    work->args = *args;
+    return ddp_group_post(ddp->group, work);
+}
+
+ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket)
+{
+    struct ddp_bucket *target = &ddp->layout.buckets[bucket];
+    const struct ddp_coll_args args = {
+        .kind = DDP_COLL_ALL_REDUCE,
+        .redop = DDP_REDOP_SUM,
+        .dtype = DDP_DTYPE_F32,
+        .role = DDP_ROLE_BUCKET,
+        .index = (uint32_t)bucket,
+        .input = target->data,
+        .output = target->data,
+        .elem_count = target->elem_count,
+    };
+
+    return repost(ddp, &target->work, &args);
+}
+
+ddp_status ddp_reducer_post_used_map(struct ddp *ddp)
+{
+    const struct ddp_coll_args args = {
+        .kind = DDP_COLL_ALL_REDUCE,
+        .redop = DDP_REDOP_SUM,
+        .dtype = DDP_DTYPE_I32,
+        .role = DDP_ROLE_USED_MAP,
+        .input = ddp->used_map,
+        .output = ddp->used_map,
+        .elem_count = ddp->param_count,
+    };
+
+    return repost(ddp, &ddp->used_work, &args);
+}
+
+static void offer_bucket(const struct ddp *ddp, size_t bucket, struct ddp_fault_context *context)
+{
+    context->bucket = (int32_t)bucket;
+    context->data = ddp->layout.buckets[bucket].data;
+    context->elem_count = ddp->layout.buckets[bucket].elem_count;
+}
+
+static ddp_status launch_used_map(struct ddp *ddp)
+{
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    bool is_skipped = false;
+
+    DDP_TRY(ddp_reducer_settle(ddp, &ddp->used_work));
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        ddp->used_map[i] = ddp->local_used[i] ? 1 : 0;
+    }
+    context.data = ddp->used_map;
+    context.elem_count = ddp->param_count;
+    context.dtype = DDP_DTYPE_I32;
+    DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_USED_MAP, &context, &is_skipped));
+    memset(&ddp->used_work, 0, sizeof(ddp->used_work));
+    return is_skipped ? DDP_OK : ddp_reducer_post_used_map(ddp);
+}
+
+/* Launch every bucket whose turn has come; after the last one, the used map. */
+static ddp_status launch_ready(struct ddp *ddp)
+{
+    struct ddp_layout *layout = &ddp->layout;
+
+    while (ddp->next_bucket < layout->bucket_count &&
+           layout->buckets[ddp->next_bucket].pending_count == 0) {
+        struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+        bool is_skipped = false;
+
+        offer_bucket(ddp, ddp->next_bucket, &context);
+        DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_LAUNCH, &context, &is_skipped));
+        if (is_skipped) {
+            memset(&layout->buckets[ddp->next_bucket].work, 0, sizeof(struct ddp_coll_work));
+        } else {
+            DDP_TRY(ddp_reducer_post_bucket(ddp, ddp->next_bucket));
+        }
+        ddp->next_bucket++;
+        if (ddp->next_bucket == layout->bucket_count && ddp->config.find_unused_parameters) {
+            DDP_TRY(launch_used_map(ddp));
+        }
+    }
+    return DDP_OK;
+}
+
+/* Let the collectives under way, and the other ranks, get on. */
+static ddp_status drive(struct ddp *ddp)
+{
+    while (ddp->next_done < ddp->next_bucket) {
+        const ddp_status status =
+            ddp_group_poll(ddp->group, &ddp->layout.buckets[ddp->next_done].work);
+
+        if (status < DDP_OK) {
+            return status;
+        }
+        if (status == DDP_PENDING) {
+            break;
+        }
+        ddp->next_done++;
+    }
+    ddp->group->env->idle->ops->progress(ddp->group->env->idle);
+    return DDP_OK;
+}
+
+static float scale_factor(const struct ddp *ddp)
+{
+    return (float)(1.0 / (double)ddp->divisor);
+}
+
+static ddp_status fill_slice(struct ddp *ddp, size_t param, float *slice)
+{
+    const struct ddp_device_ops *ops = ddp->device->ops;
+    const struct ddp_param *source = &ddp->params[param];
+
+    if (source->elem_count == 0) {
+        return DDP_OK;
+    }
+    if (!source->is_grad_defined) {
+        return ops->zero(ddp->device, NULL, slice, source->elem_count * sizeof(float));
+    }
+    if (ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
+        return ops->copy(ddp->device, NULL, slice, source->grad,
+                         source->elem_count * sizeof(float));
+    }
+    return ops->scale(ddp->device, NULL, slice, DDP_DTYPE_F32, source->grad, DDP_DTYPE_F32,
+                      source->elem_count, scale_factor(ddp));
+}
+
+/* Put a parameter into its bucket and count it. A skipped fill counts as never ready. */
+static ddp_status mark_ready(struct ddp *ddp, size_t param)
+{
+    const size_t bucket = ddp->layout.bucket_of[param];
+    struct ddp_bucket *target = &ddp->layout.buckets[bucket];
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    bool is_skipped = false;
+
+    DDP_TRY(ddp_reducer_settle(ddp, &target->work));
+    context.bucket = (int32_t)bucket;
+    context.param = (int32_t)param;
+    context.data = target->data + ddp->layout.offset_of[param];
+    context.elem_count = ddp->params[param].elem_count;
+    DDP_TRY(fill_slice(ddp, param, context.data));
+    DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_FILL, &context, &is_skipped));
+    if (is_skipped) {
+        return DDP_OK;
+    }
+    ddp->is_ready[param] = true;
+    target->pending_count--;
+    return DDP_OK;
+}
+
+/* As PyTorch: what will get no gradient is ready as soon as the first gradient is. */
+static ddp_status mark_unexpected(struct ddp *ddp)
+{
+    if (!ddp->config.find_unused_parameters || ddp->is_any_ready) {
+        return DDP_OK;
+    }
+    for (size_t place = 0; place < ddp->param_count; place++) {
+        const size_t param = ddp->layout.order[place];
+
+        if (!ddp->is_expected[param]) {
+            ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_USED, param, 0, 0, 0, 0);
+            DDP_TRY(mark_ready(ddp, param));
+        }
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
+{
+    if (ddp->group->failure.status != DDP_OK) {
+        return ddp->group->failure.status;
+    }
+    if (ddp->pass != DDP_PASS_FORWARD) {
+        if (ddp->group->semantics == DDP_SEMANTICS_STRICT || ddp->pass == DDP_PASS_BACKWARD) {
+            return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        }
+        /* PyTorch: no forward pass through DDP armed the hooks, gradients stay local. */
+        ddp->is_sync_pass = false;
+    }
+    ddp->pass = DDP_PASS_BACKWARD;
+    ddp->is_any_ready = false;
+    ddp->ready_count = 0;
+    ddp->next_bucket = 0;
+    ddp->next_done = 0;
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        ddp->is_ready[i] = false;
+        ddp->is_expected[i] = is_used == NULL || is_used[i];
+    }
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        ddp->layout.buckets[i].pending_count = ddp->layout.buckets[i].param_count;
+    }
+    return DDP_OK;
+}
+
+static ddp_status refuse_ready(struct ddp *ddp, size_t param)
+{
+    if (ddp->pass != DDP_PASS_BACKWARD) {
+        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+    }
+    if (ddp->is_ready[param]) {
+        /* PyTorch does not look while it is not synchronising. */
+        if (ddp->is_sync_pass || ddp->group->semantics == DDP_SEMANTICS_STRICT) {
+            return ddp_core_fail(ddp, DDP_E_READY_TWICE, param < 64 ? UINT64_C(1) << param : 0);
+        }
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
+{
+    struct ddp_param *param = &ddp->params[param_index];
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    bool is_skipped = false;
+
+    DDP_ASSERT(param_index < ddp->param_count);
+    if (ddp->group->failure.status != DDP_OK) {
+        return ddp->group->failure.status;
+    }
+    context.param = (int32_t)param_index;
+    context.bucket = (int32_t)ddp->layout.bucket_of[param_index];
+    context.data = param->grad;
+    context.elem_count = param->elem_count;
+    DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_GRAD_READY, &context, &is_skipped));
+    if (is_skipped) {
+        return DDP_OK;
+    }
+    if (ddp->is_sync_pass && ddp->pass == DDP_PASS_BACKWARD) {
+        DDP_TRY(mark_unexpected(ddp));
+    }
+    DDP_TRY(refuse_ready(ddp, param_index));
+    param->is_grad_defined = true;
+    ddp->is_any_ready = true;
+    ddp->local_used[param_index] = true;
+    if (ddp->config.is_hashing) {
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD, param_index,
+                           ddp_hash_tensor(param->grad, param->elem_count * sizeof(float),
+                                           ddp_hash_text(param->name), NULL),
+                           ddp->ready_count, 0, 0);
+    }
+    ddp->ready_count++;
+    if (!ddp->is_sync_pass) {
+        ddp->is_ready[param_index] = true;
+        ddp->group->env->idle->ops->progress(ddp->group->env->idle);
+        return DDP_OK;
+    }
+    DDP_TRY(mark_ready(ddp, param_index));
+    DDP_TRY(launch_ready(ddp));
+    return drive(ddp);
+}
+
+/* A parameter never became ready. */
+static ddp_status end_unready(struct ddp *ddp)
+{
+    uint64_t detail = 0;
+
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        ddp->is_unready[i] = !ddp->is_ready[i];
+        if (!ddp->is_ready[i] && i < 64) {
+            detail |= UINT64_C(1) << i;
+        }
+    }
+    if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
+        return ddp_group_revoke(ddp->group, DDP_E_UNUSED_PARAMETER, detail);
+    }
+    /* PyTorch arms its check with the first gradient of a pass. */
+    ddp->is_reduction_unfinished = ddp->is_any_ready;
+    return DDP_OK;
+}
+
+/* Copy one parameter's average back, unless no rank used it. */
+static ddp_status copy_back(struct ddp *ddp, size_t param)
+{
+    struct ddp_param *target = &ddp->params[param];
+    const size_t size_bytes = target->elem_count * sizeof(float);
+    const float *slice =
+        ddp->layout.buckets[ddp->layout.bucket_of[param]].data + ddp->layout.offset_of[param];
+
+    if (!ddp->config.find_unused_parameters || ddp->used_map[param] != 0) {
+        target->is_grad_defined = true;
+        if (size_bytes > 0 && ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
+            DDP_TRY(ddp->device->ops->scale(ddp->device, NULL, target->grad, DDP_DTYPE_F32, slice,
+                                            DDP_DTYPE_F32, target->elem_count, scale_factor(ddp)));
+        } else if (size_bytes > 0) {
+            DDP_TRY(ddp->device->ops->copy(ddp->device, NULL, target->grad, slice, size_bytes));
+        }
+    }
+    return DDP_OK;
+}
+
+static void record_final(const struct ddp *ddp, size_t param)
+{
+    const struct ddp_param *target = &ddp->params[param];
+
+    if (ddp->config.is_hashing) {
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_FINAL, param,
+                           ddp_hash_tensor(target->grad, target->elem_count * sizeof(float),
+                                           ddp_hash_text(target->name), NULL),
+                           target->is_grad_defined ? 1 : 0, 0, 0);
+    }
+}
+
+static ddp_status unflatten(struct ddp *ddp)
+{
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        const struct ddp_bucket *bucket = &ddp->layout.buckets[i];
+        struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+        bool is_skipped = false;
+
+        offer_bucket(ddp, i, &context);
+        context.seq = bucket->work.seq;
+        DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_UNFLATTEN, &context, &is_skipped));
+        for (size_t k = 0; k < bucket->param_count && !is_skipped; k++) {
+            DDP_TRY(copy_back(ddp, ddp->layout.order[bucket->first_place + k]));
+        }
+    }
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        record_final(ddp, i);
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_backward_end(struct ddp *ddp)
+{
+    if (ddp->group->failure.status != DDP_OK) {
+        return ddp->group->failure.status;
+    }
+    if (ddp->pass != DDP_PASS_BACKWARD) {
+        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+    }
+    ddp->pass = DDP_PASS_IDLE;
+    if (!ddp->is_sync_pass) {
+        return DDP_OK;
+    }
+    DDP_TRY(mark_unexpected(ddp));
+    DDP_TRY(launch_ready(ddp));
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        if (!ddp->is_ready[i]) {
+            return end_unready(ddp);
+        }
+    }
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        DDP_TRY(ddp_group_wait(ddp->group, &ddp->layout.buckets[i].work));
+    }
+    if (ddp->config.find_unused_parameters && ddp->param_count > 0) {
+        DDP_TRY(ddp_group_wait(ddp->group, &ddp->used_work));
+    }
+    DDP_TRY(unflatten(ddp));
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        ddp->local_used[i] = false;
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,44 @@
+/* Distributed sampler: entry j of rank r is list[(r + j*W) mod N].
+ *
+ * PyTorch pads the list with its own head, repeated as often as needed, up to a multiple of W; the
+ * mod is that padding. With drop_last no index reaches N, so it changes nothing. */
+#include "ddpcore/ddp/sampler.h"
+
+#include "ddpcore/base/prng.h"
+
+size_t ddp_sampler_count(const struct ddp_sampler_config *config)
+{
+    const size_t whole = config->sample_count / config->world_size;
+    const bool has_rest = config->sample_count % config->world_size != 0;
+
+    return whole + (has_rest && !config->drop_last ? 1 : 0);
+}
+
+ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
+                             struct ddp_mem *mem, uint32_t *indices)
+{
+    uint32_t *list = NULL;
+    size_t count;
+
+    if (config->world_size == 0 || config->rank >= config->world_size ||
+        config->sample_count > UINT32_MAX) {
+        return DDP_E_INVALID;
+    }
+    count = ddp_sampler_count(config);
+    if (config->is_shuffled) {
+        struct ddp_prng prng = ddp_prng_make(config->seed + epoch, "sampler");
+
+        list = ddp_mem_array(mem, config->sample_count, sizeof(*list));
+        if (list == NULL) {
+            return DDP_E_NOMEM;
+        }
+        ddp_prng_permutation(&prng, list, (uint32_t)config->sample_count);
+    }
+    for (size_t j = 0; j < count; j++) {
+        const size_t place = (config->rank + j * (size_t)config->world_size) % config->sample_count;
+
+        indices[j] = list != NULL ? list[place] : (uint32_t)place;
+    }
+    ddp_mem_free(mem, list);
+    return DDP_OK;
+}

@@ -1,0 +1,316 @@
+/* Strict verification at construction: every rank gathers everyone's fingerprint; only if they
+ * differ, item by item hashes find the first difference, the majority says who differs, and a third
+ * exchange of descriptions lets every rank print both sides.
+ *
+ * Member numbers are used as rank numbers in texts: groups are made of global ranks in order. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/ddp/core.h"
+
+#define DDP_DESCRIPTION_BYTES 192
+
+/* What every rank sends first. */
+struct fingerprint {
+    uint64_t hash; /* of everything below and of all items */
+    uint64_t param_count;
+    uint64_t buffer_count;
+};
+
+enum { OPTION_COUNT = 9 };
+
+struct option {
+    const char *name;
+    uint64_t value;
+};
+
+static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
+{
+    const struct ddp_config *config = &ddp->config;
+    const struct option options[OPTION_COUNT] = {
+        {"build_id", config->build_id},
+        {"semantics", ddp->group->semantics},
+        {"bucket_cap_bytes", config->bucket_cap_bytes},
+        {"first_bucket_cap_bytes", config->first_bucket_cap_bytes},
+        {"bucket_order", config->bucket_order},
+        {"gradient_scale", config->gradient_scale},
+        {"find_unused_parameters", config->find_unused_parameters},
+        {"broadcast_buffers", config->broadcast_buffers},
+        {"is_init_sync_skipped", config->is_init_sync_skipped},
+    };
+
+    memcpy(out, options, sizeof(options));
+}
+
+/* Items in order: options, parameters up to the largest table of all ranks, buffers likewise. A
+ * slot that this rank's table lacks is absent: hash 0. */
+struct item_table {
+    const struct ddp *ddp;
+    struct option options[OPTION_COUNT];
+    size_t param_slots, buffer_slots;
+};
+
+static size_t item_count(const struct item_table *table)
+{
+    return OPTION_COUNT + table->param_slots + table->buffer_slots;
+}
+
+static uint64_t param_hash(const struct ddp_param *param)
+{
+    uint64_t hash = ddp_hash_combine(ddp_hash_text(param->name), param->elem_count);
+
+    hash = ddp_hash_combine(hash, param->ndim);
+    for (uint32_t i = 0; i < param->ndim; i++) {
+        hash = ddp_hash_combine(hash, param->shape[i]);
+    }
+    return hash | 1;
+}
+
+static uint64_t item_hash(const struct item_table *table, size_t item)
+{
+    const struct ddp *ddp = table->ddp;
+
+    if (item < OPTION_COUNT) {
+        return table->options[item].value;
+    }
+    item -= OPTION_COUNT;
+    if (item < table->param_slots) {
+        return item < ddp->param_count ? param_hash(&ddp->params[item]) : 0;
+    }
+    item -= table->param_slots;
+    if (item < ddp->buffer_count) {
+        const struct ddp_buffer *buffer = &ddp->buffers[item];
+
+        return ddp_hash_combine(ddp_hash_text(buffer->name), buffer->elem_count) | 1;
+    }
+    return 0;
+}
+
+static void describe_param(const struct ddp *ddp, size_t index, char *out)
+{
+    const struct ddp_param *param;
+    int length;
+
+    if (index >= ddp->param_count) {
+        (void)snprintf(out, DDP_DESCRIPTION_BYTES, "no parameter %zu (it has %zu)", index,
+                       ddp->param_count);
+        return;
+    }
+    length =
+        snprintf(out, DDP_DESCRIPTION_BYTES, "parameter %zu \"%.100s\" f32[", index, param->name);
+    for (uint32_t i = 0; i < param->ndim; i++) {
+        length += snprintf(out + length, DDP_DESCRIPTION_BYTES - (size_t)length, "%s%zu",
+                           i == 0 ? "" : ",", param->shape[i]);
+        if (length >= DDP_DESCRIPTION_BYTES) {
+            return;
+        }
+    }
+    (void)snprintf(out + length, DDP_DESCRIPTION_BYTES - (size_t)length, "]");
+}
+
+static void describe_item(const struct item_table *table, size_t item, char *out)
+{
+    const struct ddp *ddp = table->ddp;
+
+    memset(out, 0, DDP_DESCRIPTION_BYTES);
+    if (item < OPTION_COUNT) {
+        (void)snprintf(out, DDP_DESCRIPTION_BYTES, "option %s = %" PRIu64,
+                       table->options[item].name, table->options[item].value);
+        return;
+    }
+    item -= OPTION_COUNT;
+    if (item < table->param_slots) {
+        describe_param(ddp, item, out);
+        return;
+    }
+    item -= table->param_slots;
+    if (item < ddp->buffer_count) {
+        (void)snprintf(out, DDP_DESCRIPTION_BYTES, "buffer %zu \"%.100s\" f32[%zu]", item,
+                       ddp->buffers[item].name, ddp->buffers[item].elem_count);
+    } else {
+        (void)snprintf(out, DDP_DESCRIPTION_BYTES, "no buffer %zu (it has %zu)", item,
+                       ddp->buffer_count);
+    }
+}
+
+ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, size_t size_bytes,
+                             void *all)
+{
+    struct ddp_group *group = ddp->group;
+    const uint32_t member_count = group->coll->member_count;
+    struct ddp_block input = {0}, output = {0};
+    struct ddp_coll_args args = {.kind = DDP_COLL_ALL_GATHER,
+                                 .dtype = DDP_DTYPE_U8,
+                                 .role = DDP_ROLE_VERIFY,
+                                 .index = index,
+                                 .elem_count = size_bytes};
+    ddp_status status = ddp_block_alloc(group, size_bytes, &input);
+
+    if (status == DDP_OK) {
+        status = ddp_block_alloc(group, size_bytes * member_count, &output);
+    }
+    if (status == DDP_OK) {
+        memcpy(input.data, own, size_bytes);
+        args.input = input.data;
+        args.output = output.data;
+        status = ddp_group_run(group, &args);
+    }
+    if (status == DDP_OK) {
+        memcpy(all, output.data, size_bytes * member_count);
+    }
+    ddp_block_free(group, &input);
+    ddp_block_free(group, &output);
+    return status;
+}
+
+ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank)
+{
+    struct ddp_group *group = ddp->group;
+
+    group->failure.status = DDP_E_MODEL;
+    group->failure.rank = (int32_t)rank;
+    group->failure.step = group->step;
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)DDP_E_MODEL, rank,
+                       (uint64_t)DDP_E_MODEL, 0, 0);
+    return DDP_E_MODEL;
+}
+
+/* The value most ranks hold (of equals the one seen first); item i of rank r is at r*stride + i. */
+static uint32_t majority_rank(const uint64_t *hashes, size_t stride, size_t item,
+                              uint32_t rank_count)
+{
+    uint32_t best = 0, best_count = 0;
+
+    for (uint32_t r = 0; r < rank_count; r++) {
+        uint32_t count = 0;
+
+        for (uint32_t k = 0; k < rank_count; k++) {
+            count += hashes[k * stride + item] == hashes[r * stride + item] ? 1 : 0;
+        }
+        if (count > best_count) {
+            best = r;
+            best_count = count;
+        }
+    }
+    return best;
+}
+
+/* First item on which a rank differs from the majority, and the lowest such rank. */
+static bool find_difference(const uint64_t *hashes, size_t count, uint32_t rank_count,
+                            size_t *out_item, uint32_t out_ranks[2])
+{
+    for (size_t item = 0; item < count; item++) {
+        bool is_equal = true;
+
+        for (uint32_t r = 1; r < rank_count && is_equal; r++) {
+            is_equal = hashes[r * count + item] == hashes[item];
+        }
+        if (is_equal) {
+            continue;
+        }
+        *out_item = item;
+        out_ranks[1] = majority_rank(hashes, count, item, rank_count);
+        out_ranks[0] = 0;
+        while (hashes[out_ranks[0] * count + item] == hashes[out_ranks[1] * count + item]) {
+            out_ranks[0]++;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* Exchange item hashes and name the first difference. Every rank comes to the same result. */
+static ddp_status explain(struct ddp *ddp, struct item_table *table, struct ddp_err *err)
+{
+    struct ddp_mem *mem = ddp->group->env->mem;
+    const uint32_t rank_count = ddp->group->coll->member_count;
+    const size_t count = item_count(table);
+    uint64_t *own = ddp_mem_array(mem, count, sizeof(*own));
+    uint64_t *all = ddp_mem_array(mem, count * rank_count, sizeof(*all));
+    char *texts = ddp_mem_array(mem, rank_count, DDP_DESCRIPTION_BYTES);
+    char text[DDP_DESCRIPTION_BYTES];
+    uint32_t ranks[2] = {0, 0}; /* who differs, who stands for the majority */
+    size_t item = 0;
+    ddp_status status = own == NULL || all == NULL || texts == NULL ? DDP_E_NOMEM : DDP_OK;
+
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        own[i] = item_hash(table, i);
+    }
+    if (status == DDP_OK) {
+        status = ddp_verify_gather(ddp, 1, own, count * sizeof(*own), all);
+    }
+    if (status == DDP_OK && !find_difference(all, count, rank_count, &item, ranks)) {
+        /* Fingerprints differ but no item does: a message was damaged. */
+        status = ddp_core_fail(ddp, DDP_E_MODEL, 0);
+    } else if (status == DDP_OK) {
+        describe_item(table, item, text);
+        status = ddp_verify_gather(ddp, 2, text, sizeof(text), texts);
+    }
+    if (status == DDP_OK) {
+        /* Texts came from other ranks. */
+        texts[(ranks[0] + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
+        texts[(ranks[1] + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
+        status = ddp_verify_fail(ddp, ranks[0]);
+        (void)ddp_err_set(err, status,
+                          "ranks hold different models: rank %u has %s, rank %u has %s", ranks[0],
+                          texts + ranks[0] * (size_t)DDP_DESCRIPTION_BYTES, ranks[1],
+                          texts + ranks[1] * (size_t)DDP_DESCRIPTION_BYTES);
+    }
+    ddp_mem_free(mem, own);
+    ddp_mem_free(mem, all);
+    ddp_mem_free(mem, texts);
+    return status;
+}
+
+static struct fingerprint make_fingerprint(const struct item_table *table)
+{
+    struct fingerprint out = {0, table->ddp->param_count, table->ddp->buffer_count};
+
+    out.hash = ddp_hash_combine(out.param_count, out.buffer_count);
+    for (size_t i = 0; i < item_count(table); i++) {
+        out.hash = ddp_hash_combine(out.hash, item_hash(table, i));
+    }
+    return out;
+}
+
+static ddp_status verify_strict(struct ddp *ddp, struct ddp_err *err)
+{
+    struct ddp_mem *mem = ddp->group->env->mem;
+    const uint32_t rank_count = ddp->group->coll->member_count;
+    struct item_table table = {
+        .ddp = ddp, .param_slots = ddp->param_count, .buffer_slots = ddp->buffer_count};
+    struct fingerprint own;
+    struct fingerprint *all = ddp_mem_array(mem, rank_count, sizeof(*all));
+    bool is_equal = true;
+    ddp_status status;
+
+    if (all == NULL) {
+        return ddp_core_fail(ddp, DDP_E_NOMEM, 0);
+    }
+    list_options(ddp, table.options);
+    own = make_fingerprint(&table);
+    status = ddp_verify_gather(ddp, 0, &own, sizeof(own), all);
+    for (uint32_t r = 0; status == DDP_OK && r < rank_count; r++) {
+        is_equal = is_equal && all[r].hash == own.hash;
+        if (all[r].param_count > table.param_slots) {
+            table.param_slots = (size_t)all[r].param_count;
+        }
+        if (all[r].buffer_count > table.buffer_slots) {
+            table.buffer_slots = (size_t)all[r].buffer_count;
+        }
+    }
+    ddp_mem_free(mem, all);
+    if (status != DDP_OK) {
+        return ddp_err_set(err, status, "the models could not be compared: %s",
+                           ddp_status_text(status));
+    }
+    return is_equal ? DDP_OK : explain(ddp, &table, err);
+}
+
+ddp_status ddp_verify(struct ddp *ddp, struct ddp_err *err)
+{
+    return ddp->group->semantics == DDP_SEMANTICS_STRICT ? verify_strict(ddp, err)
+                                                         : ddp_verify_pytorch(ddp, err);
+}
