@@ -297,6 +297,9 @@ ddp_status harness_scheduler_init(struct harness_scheduler *scheduler, struct dd
 
 void harness_scheduler_fini(struct harness_scheduler *scheduler)
 {
+    if (scheduler->mem == NULL) {
+        return;
+    }
     for (uint32_t i = 0; i < scheduler->actor_count; i++) {
         harness_fiber_destroy(scheduler->actors[i].fiber);
     }

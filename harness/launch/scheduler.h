@@ -69,6 +69,7 @@ struct harness_scheduler_config {
 DDP_MUST_USE ddp_status harness_scheduler_init(struct harness_scheduler *scheduler,
                                                struct ddp_mem *mem,
                                                const struct harness_scheduler_config *config);
+/* Zeroed is fine too. */
 void harness_scheduler_fini(struct harness_scheduler *scheduler);
 
 /* From the scheduler's side. */

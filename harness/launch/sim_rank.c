@@ -125,6 +125,7 @@ void harness_sim_rank_main(void *context)
         harness_rank_run(&rank->env, sim->config->plan, &sim->options, &wiring, &err);
     int code = status == DDP_OK ? 0 : 1;
 
+    write_log(rank, status, &err);
     set_process(rank, HARNESS_PROCESS_EXITED, code);
     rank->end =
         (struct harness_rank_end){.how = HARNESS_END_EXITED, .code = code, .time_ns = now_ns(rank)};

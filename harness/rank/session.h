@@ -23,6 +23,7 @@ struct harness_session {
     struct ref_job job;
     struct ref_data own_data;    /* unless the options share one */
     const struct ref_data *data; /* NULL until open */
+    struct ref_shard_cursor cursor;
 
     struct ddp_store *store;
     struct ddp_group group;

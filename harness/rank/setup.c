@@ -44,7 +44,7 @@ static ddp_status drift_model(struct harness_session *session)
     return DDP_OK;
 }
 
-static ddp_status alloc_batch(struct harness_session *session)
+static ddp_status open_batches(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
     size_t rows = session->job.shard.batch_rows[session->env->rank];
@@ -64,7 +64,7 @@ static ddp_status alloc_batch(struct harness_session *session)
     for (size_t i = 0; i < session->param_count; i++) {
         session->param_salt[i] = ddp_hash_text(session->params[i].name);
     }
-    return DDP_OK;
+    return ref_shard_cursor_init(&session->cursor, &session->job.shard, mem);
 }
 
 static ddp_status open_model(struct harness_session *session)
@@ -80,7 +80,7 @@ static ddp_status open_model(struct harness_session *session)
     session->params = ref_model_params(session->model, &session->param_count);
     DDP_TRY(ref_optimizer_create(session->device, session->params, session->param_count,
                                  &job->optimizer, &session->optimizer));
-    return alloc_batch(session);
+    return open_batches(session);
 }
 
 /* Executor, then payload capture, then the observer: it sees what was really posted. Takes over
@@ -192,6 +192,7 @@ void harness_session_close(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
 
+    ref_shard_cursor_fini(&session->cursor);
     ddp_mem_free(mem, session->targets);
     ddp_mem_free(mem, session->labels);
     ddp_mem_free(mem, session->features);

@@ -59,8 +59,8 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     harness_session_phase(session, DDP_PHASE_DATA);
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_DATA_NEXT, &is_skipped));
     session->batch_skipped += is_skipped ? 1 : 0;
-    DDP_TRY(ref_shard_batch(&session->job.shard, env->mem, env->rank,
-                            number + session->batch_skipped, session->samples, &rows));
+    DDP_TRY(ref_shard_cursor_batch(&session->cursor, env->rank, number + session->batch_skipped,
+                                   session->samples, &rows));
     *out = (struct ref_batch){.rank = env->rank,
                               .step = step,
                               .micro = micro,
