@@ -23,12 +23,24 @@ static bool has_end(const struct harness_cut *cut, uint32_t rank)
     return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
 }
 
-/* The rank ended in good order, but some rank waits for a collective that it never posted. */
+/* The rank ended in good order before the program's end, and left others with work: they posted
+ * more, wait, or failed. (All ranks ending alike is not for this cut to judge.) */
 static bool is_work_left(const struct harness_view *view, uint32_t rank)
 {
-    return is_end_ok(view->cut, rank) &&
-           view->cut->pages[rank].seq_posted < view->program->op_count &&
-           harness_graph_seq_owed(view->cut, rank) != 0;
+    const struct harness_cut *cut = view->cut;
+    uint64_t posted = cut->pages[rank].seq_posted;
+
+    if (!is_end_ok(cut, rank) || posted >= view->program->op_count) {
+        return false;
+    }
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (r != rank && cut->is_page_valid[r] &&
+            (harness_graph_is_waiting(cut, r) || cut->pages[r].seq_posted > posted ||
+             cut->pages[r].end_status > 1)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* How a rank crashed, or NONE. */

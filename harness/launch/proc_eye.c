@@ -1,0 +1,95 @@
+/* The eye on a running job. It only reads; a rank cannot tell whether it is watched. States of
+ * processes are read before pages, so that the page of a rank seen as ended is its last word. */
+#include "harness/launch/proc_eye.h"
+
+#include <string.h>
+
+ddp_status proc_eye_init(struct proc_eye *eye, struct ddp_mem *mem, const struct harness_plan *plan,
+                         const struct harness_program *program, struct proc_head *head)
+{
+    size_t n = (size_t)head->world_size;
+
+    *eye = (struct proc_eye){.mem = mem, .plan = plan, .program = program, .head = head};
+    harness_watch_init(&eye->watch, mem);
+    eye->pages = ddp_mem_array(mem, n, sizeof(*eye->pages));
+    eye->processes = ddp_mem_array(mem, n, sizeof(*eye->processes));
+    eye->is_page_valid = ddp_mem_array(mem, n, sizeof(*eye->is_page_valid));
+    eye->change = ddp_mem_array(mem, n, sizeof(*eye->change));
+    if (eye->pages == NULL || eye->processes == NULL || eye->is_page_valid == NULL ||
+        eye->change == NULL) {
+        proc_eye_fini(eye);
+        return DDP_E_NOMEM;
+    }
+    return DDP_OK;
+}
+
+void proc_eye_fini(struct proc_eye *eye)
+{
+    harness_watch_fini(&eye->watch);
+    ddp_mem_free(eye->mem, eye->pages);
+    ddp_mem_free(eye->mem, eye->processes);
+    ddp_mem_free(eye->mem, eye->is_page_valid);
+    ddp_mem_free(eye->mem, eye->change);
+    *eye = (struct proc_eye){.mem = eye->mem};
+}
+
+static const struct ddp_page *shared_page(const struct proc_eye *eye, uint32_t rank)
+{
+    return (const struct ddp_page *)proc_recorder(eye->head, rank);
+}
+
+/* Copy a rank's page. False: it is being written just now, and the previous copy stays. */
+static bool read_page(struct proc_eye *eye, uint32_t rank)
+{
+    const struct ddp_page *shared = shared_page(eye, rank);
+    struct ddp_page copy;
+
+    if (__atomic_load_n(&shared->magic, __ATOMIC_ACQUIRE) != DDP_PAGE_MAGIC) {
+        return true;
+    }
+    if (ddp_page_read(shared, &copy)) {
+        eye->pages[rank] = copy;
+        eye->is_page_valid[rank] = true;
+        return true;
+    }
+    if (eye->processes[rank].state == HARNESS_PROCESS_RUNNING) {
+        return false;
+    }
+    /* Ended or stopped in the middle of a write: nobody will finish it; what is there counts. */
+    memcpy(&eye->pages[rank], shared, sizeof(copy));
+    eye->is_page_valid[rank] = true;
+    return true;
+}
+
+void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)
+{
+    uint32_t world_size = (uint32_t)eye->head->world_size;
+    struct harness_findings findings;
+    struct harness_cut cut = {.world_size = world_size,
+                              .now_ns = now_ns,
+                              .pages = eye->pages,
+                              .processes = eye->processes,
+                              .is_page_valid = eye->is_page_valid,
+                              .is_stable = true};
+
+    for (uint32_t r = 0; r < world_size; r++) {
+        eye->processes[r] = proc_state_load(&eye->head->states[r]);
+    }
+    for (uint32_t r = 0; r < world_size; r++) {
+        cut.is_stable = read_page(eye, r) && cut.is_stable;
+        if (eye->pages[r].change != eye->change[r]) {
+            eye->change[r] = eye->pages[r].change;
+            eye->change_ns = now_ns;
+        }
+    }
+    for (uint32_t r = 0; r < world_size; r++) {
+        uint64_t change = __atomic_load_n(&shared_page(eye, r)->change, __ATOMIC_ACQUIRE);
+
+        cut.is_stable = cut.is_stable && (!eye->is_page_valid[r] || change == eye->change[r]);
+    }
+    cut.change_ns = eye->change_ns;
+    harness_findings_init(&findings, eye->mem);
+    harness_monitor_analyse(eye->plan, eye->program, &cut, &findings);
+    harness_watch_note(&eye->watch, &findings, now_ns);
+    harness_findings_fini(&findings);
+}

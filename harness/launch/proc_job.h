@@ -1,0 +1,101 @@
+/* One job of the proc driver, as its launcher sees it. Internal to the proc driver. */
+#ifndef HARNESS_LAUNCH_PROC_JOB_H
+#define HARNESS_LAUNCH_PROC_JOB_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "ddpcore/transport/store.h"
+#include "harness/launch/launch.h"
+#include "harness/launch/proc_eye.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct proc_rank {
+    pid_t pid; /* 0: not started */
+    int pid_fd;
+    struct harness_process process; /* copied to the shared head at every change */
+    uint64_t continue_ns;           /* when to end its planned stop; DDP_DEADLINE_NEVER = never */
+    bool is_ended_by_us;
+    bool is_stopped_at_end;
+};
+
+/* What the monitor writes into its pipe. The finding's strings are literals of this program, which
+ * lie at the same addresses in the monitor: it is a fork without exec. */
+struct proc_diagnosis {
+    uint64_t time_ns;
+    struct harness_finding finding;
+};
+
+struct proc_job {
+    const struct harness_launch_config *config;
+    struct ddp_mem *mem;
+    struct ddp_mem_pool *pool; /* strings for the ranks */
+    struct ddp_clock *clock;
+    struct ddp_err *err;
+    uint32_t world_size;
+    struct proc_rank *ranks; /* [world_size] */
+    uint32_t alive_count;
+
+    int job_fd;
+    struct proc_head *head;
+    size_t head_size_bytes; /* of the whole mapping */
+
+    int epoll_fd, signal_fd, timer_fd;
+    sigset_t old_mask;
+    bool is_mask_set;
+    struct ddp_store_server *store;
+    uint16_t store_port;
+
+    pid_t monitor_pid;         /* 0: none */
+    int monitor_fd;            /* read end of its pipe, -1 at its end */
+    int poke_fd;               /* eventfd that wakes it */
+    struct harness_watch said; /* conclusions so far */
+    struct proc_eye eye;       /* the launcher's own, once the monitor failed */
+    bool is_eye_open;
+
+    uint64_t start_ns, ceiling_ns;
+    uint64_t linger_end_ns; /* DDP_DEADLINE_NEVER until something was diagnosed */
+    uint64_t loop_ns;       /* when the event loop last turned */
+    int interrupt;          /* signal that asked the launcher to end, or 0 */
+};
+
+/* proc_spawn.c */
+/* Start all ranks. */
+DDP_MUST_USE ddp_status proc_job_spawn(struct proc_job *job);
+/* proc_monitor.c */
+DDP_MUST_USE ddp_status proc_monitor_start(struct proc_job *job);
+/* Read whatever the monitor said; at the end of its pipe monitor_fd becomes -1. */
+void proc_monitor_drain(struct proc_job *job);
+/* Let it look a last time, hear it out, and see it end. */
+void proc_monitor_stop(struct proc_job *job);
+/* Is it still looking? If not: say so, end it, and open the launcher's own eye. */
+void proc_monitor_check(struct proc_job *job, uint64_t now_ns);
+void proc_monitor_poke(struct proc_job *job);
+/* proc_loop.c */
+DDP_MUST_USE ddp_status proc_loop_open(struct proc_job *job);
+/* Add a descriptor to the loop; it is read when proc_loop_run says so. */
+DDP_MUST_USE ddp_status proc_loop_add(struct proc_job *job, int fd);
+/* Until every rank has ended, or the time after a diagnosis, or the ceiling, or an interrupt. */
+DDP_MUST_USE ddp_status proc_loop_run(struct proc_job *job);
+/* End and reap every rank that is left. */
+void proc_loop_reap(struct proc_job *job);
+void proc_loop_close(struct proc_job *job);
+
+/* proc_audit.c: what a job must not leave behind. */
+struct proc_audit {
+    int fd_count;
+    struct ddp_text shm; /* names in /dev/shm, one a line */
+};
+void proc_audit_begin(struct proc_audit *audit, struct ddp_mem *mem);
+/* Compare; ends strays. pids: of the ranks. */
+void proc_audit_end(struct proc_audit *audit, const struct proc_rank *ranks, uint32_t world_size,
+                    struct harness_trace *trace);
+void proc_audit_fini(struct proc_audit *audit);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
