@@ -1,0 +1,3 @@
+if(TARGET harness_report)
+    ddprove_add_unit(NAME report SOURCES test_report.c LIBS harness_report)
+endif()

@@ -1,0 +1,371 @@
+/* The judge: every way in which a run can fail to be what its scenario says.
+ *
+ * Method: one passing case, then one change at a time, each of which must turn it red with a reason
+ * that names the change. A judge that ignored any of them would let a wrong verdict through. */
+#include <string.h>
+
+#include "harness/plan/plan.h"
+#include "harness/verdict/judge.h"
+#include "tests/ct.h"
+
+static const char *const names[] = {"fc0.weight", "fc0.bias", "fc1.weight", "fc1.bias"};
+
+/* A crash of rank 1 in bucket 1 of step 5, expected and found. */
+struct fixture {
+    struct harness_plan plan;
+    struct harness_fault fault;
+    const char *params[2];
+    uint32_t fired[1];
+    struct harness_judge_facts facts;
+    struct harness_findings findings;
+    struct harness_judgement judgement;
+};
+
+static void make_crash(struct harness_finding *finding)
+{
+    harness_finding_init(finding, HARNESS_VERDICT_CRASH_SIGNALED, "monitor", "provable");
+    harness_rank_set_add(&finding->culprits, 1);
+    finding->op.is_set = true;
+    finding->op.bucket = 1;
+    finding->op.seq = 21;
+    finding->param[0] = 3;
+    finding->param[1] = 2;
+    finding->param_count = 2;
+    finding->step = 5;
+    finding->phase = DDP_PHASE_BACKWARD;
+}
+
+static void setup(struct fixture *f)
+{
+    struct harness_finding finding;
+
+    memset(f, 0, sizeof *f);
+    f->fault.at.rank = 1;
+    f->fault.at.times = 1;
+    f->fault.point = DDP_FAULT_POINT_COLLECTIVE_ENQUEUE;
+    f->fault.action.kind = HARNESS_ACTION_KILL;
+    f->plan.job.ranks = 4;
+    f->plan.faults = &f->fault;
+    f->plan.fault_count = 1;
+    f->params[0] = "fc1.bias";
+    f->params[1] = "fc1.weight";
+    f->plan.expect.verdict = HARNESS_VERDICT_CRASH_SIGNALED;
+    f->plan.expect.is_culprit_injected = true;
+    f->plan.expect.op.is_set = true;
+    f->plan.expect.op.bucket = 1;
+    f->plan.expect.op.seq = -1;
+    f->plan.expect.op.params = f->params;
+    f->plan.expect.op.param_count = 2;
+    f->plan.expect.step = 5;
+    f->plan.expect.phase = DDP_PHASE_BACKWARD;
+    f->plan.expect.oracle = "monitor";
+    f->plan.expect.mode = "provable";
+    f->plan.expect.survivors.is_set = true;
+    f->plan.expect.survivors.status = DDP_E_PEER_DIED;
+    f->plan.expect.survivors.within_ms = 250;
+    f->plan.expect.restore.is_set = true;
+    f->plan.expect.restore.from_step = 4;
+    f->plan.expect.restore.equals_uninterrupted = true;
+    f->plan.forbid.accuse_others = true;
+    f->plan.forbid.leak_process = true;
+    f->plan.forbid.leak_shm = true;
+    f->plan.forbid.leak_fd = true;
+    f->fired[0] = 1;
+    f->facts.param_names = names;
+    f->facts.param_count = 4;
+    f->facts.fired_count = f->fired;
+    f->facts.is_survivor_checked = true;
+    f->facts.is_survivor_status_met = true;
+    f->facts.survivor_latency_ns = 1000000;
+    f->facts.is_time_enforced = true;
+    f->facts.leak_text = "process 123";
+    f->facts.is_restore_run = true;
+    f->facts.restored_from_step = 4;
+    f->facts.is_restore_equal = true;
+    harness_findings_init(&f->findings, ddp_mem_system());
+    make_crash(&finding);
+    harness_findings_add(&f->findings, &finding);
+}
+
+static void expect_outcome(struct fixture *f, enum harness_outcome outcome, const char *reason)
+{
+    harness_judge(&f->plan, &f->findings, &f->facts, &f->judgement);
+    if (f->judgement.outcome != outcome || strstr(f->judgement.reason, reason) == NULL) {
+        CT_FAIL("%s (%s), expected %s with \"%s\"", harness_outcome_name(f->judgement.outcome),
+                f->judgement.reason, harness_outcome_name(outcome), reason);
+    }
+    harness_findings_fini(&f->findings);
+}
+
+static void add(struct fixture *f, enum harness_verdict verdict, const char *oracle,
+                const char *mode, uint32_t culprit, int32_t step)
+{
+    struct harness_finding finding;
+
+    harness_finding_init(&finding, verdict, oracle, mode);
+    harness_rank_set_add(&finding.culprits, culprit);
+    finding.step = step;
+    harness_findings_add(&f->findings, &finding);
+}
+
+/* The expected crash, found with the right attribution, passes. */
+CT_TEST(judge, passes_what_is_expected)
+{
+    struct fixture f;
+
+    setup(&f);
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+    CT_CHECK_EQ_U64(f.judgement.verdict, HARNESS_VERDICT_CRASH_SIGNALED);
+}
+
+/* A fault that never fired proves nothing, even if everything else looks right or wrong. */
+CT_TEST(judge, unfired_fault_is_inconclusive)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.fired[0] = 0;
+    expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "never fired");
+    setup(&f);
+    f.fired[0] = 0;
+    f.findings.count = 0;
+    expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "never fired");
+}
+
+/* A fault that fired more often than planned is the harness's own error. */
+CT_TEST(judge, overfired_fault_is_an_error)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.fired[0] = 2;
+    expect_outcome(&f, HARNESS_OUTCOME_ERROR, "fired 2 times");
+}
+
+/* Lost evidence is INCONCLUSIVE, lost memory an ERROR: never a PASS. */
+CT_TEST(judge, lost_evidence)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.findings.is_evidence_lost = true;
+    expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "evidence was lost");
+    setup(&f);
+    f.findings.is_failed = true;
+    expect_outcome(&f, HARNESS_OUTCOME_ERROR, "out of memory");
+}
+
+/* Nothing found where something was expected, and another verdict than the expected one. */
+CT_TEST(judge, wrong_verdict)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.findings.count = 0;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "verdict NONE, expected CRASH.SIGNALED");
+    setup(&f);
+    f.findings.items[0].verdict = HARNESS_VERDICT_HANG_HOST;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "verdict HANG.HOST");
+    setup(&f);
+    f.plan.expect.verdict = HARNESS_VERDICT_NONE;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "expected NONE");
+}
+
+/* Culprits must be exactly the expected ranks. */
+CT_TEST(judge, wrong_culprit)
+{
+    struct fixture f;
+
+    setup(&f);
+    memset(&f.findings.items[0].culprits, 0, sizeof f.findings.items[0].culprits);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "culprit none, expected 1");
+    setup(&f);
+    harness_rank_set_add(&f.findings.items[0].culprits, 2);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "culprit 1,2, expected 1");
+}
+
+/* Each stated part of the attribution is compared. */
+CT_TEST(judge, wrong_attribution)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.findings.items[0].op.bucket = 2;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "bucket 2");
+    setup(&f);
+    f.findings.items[0].param_count = 1;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "1 of 2 expected parameters");
+    setup(&f);
+    f.findings.items[0].param[1] = 0;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "parameter fc0.weight was named");
+    setup(&f);
+    f.findings.items[0].step = 4;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "step 4, expected 5");
+    setup(&f);
+    f.findings.items[0].phase = DDP_PHASE_FORWARD;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "phase forward");
+    setup(&f);
+    f.findings.items[0].mode = "budget";
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "mode budget");
+    setup(&f);
+    f.findings.items[0].oracle = "liveness";
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "oracle liveness");
+    setup(&f);
+    f.plan.expect.op.seq = 20;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "operation 21");
+}
+
+/* A victim's hang follows from the crash; a wrong value in an earlier step does not. */
+CT_TEST(judge, consequences_are_explained)
+{
+    struct fixture f;
+
+    setup(&f);
+    add(&f, HARNESS_VERDICT_HANG_NOT_JOINED, "liveness", "budget", 1, 5);
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+    setup(&f);
+    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 2, 3);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found VALUE.LOST (rank 2)");
+    setup(&f);
+    add(&f, HARNESS_VERDICT_HANG_NOT_JOINED, "monitor", "budget", 3, 2);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED");
+}
+
+/* A difference in the replicas follows from a lost gradient of the same step, not the reverse. */
+CT_TEST(judge, stages_of_a_step_explain_in_order)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.findings.count = 0;
+    f.plan.expect.verdict = HARNESS_VERDICT_VALUE_LOST;
+    memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
+    f.plan.expect.step = -1;
+    f.plan.expect.phase = -1;
+    f.plan.expect.oracle = NULL;
+    f.plan.expect.mode = NULL;
+    add(&f, HARNESS_VERDICT_VALUE_DIVERGED, "replicas", "bitwise", 2, 3);
+    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 1, 3);
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+    setup(&f);
+    f.findings.count = 0;
+    f.plan.expect.verdict = HARNESS_VERDICT_VALUE_DIVERGED;
+    add(&f, HARNESS_VERDICT_VALUE_DIVERGED, "replicas", "bitwise", 1, 3);
+    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 1, 3);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "verdict VALUE.LOST, expected VALUE.DIVERGED");
+}
+
+/* Allowed companions do not fail a run, and do not excuse others. */
+CT_TEST(judge, also_allows_only_what_it_names)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.plan.expect.also[0] = HARNESS_VERDICT_VALUE_LOST;
+    f.plan.expect.also_count = 1;
+    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 2, 3);
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+    setup(&f);
+    f.plan.expect.also[0] = HARNESS_VERDICT_VALUE_LOST;
+    f.plan.expect.also_count = 1;
+    add(&f, HARNESS_VERDICT_VALUE_SHIFTED, "reduction", "bitwise", 2, 3);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found VALUE.SHIFTED");
+}
+
+/* A second finding of the same verdict that blames somebody else is an accusation. */
+CT_TEST(judge, accusing_others_is_forbidden)
+{
+    struct fixture f;
+
+    setup(&f);
+    add(&f, HARNESS_VERDICT_CRASH_SIGNALED, "monitor", "provable", 3, 5);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "rank 3 was accused of CRASH.SIGNALED");
+}
+
+/* Survivors: status, latency, and no latency measured at all. */
+CT_TEST(judge, survivors)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.facts.is_survivor_status_met = false;
+    f.facts.survivor_status = DDP_E_TIMEOUT;
+    f.facts.survivor_rank = 2;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "survivor rank 2 ended with TIMEOUT");
+    setup(&f);
+    f.facts.survivor_latency_ns = 251000000;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "slowest survivor");
+    setup(&f);
+    f.facts.survivor_latency_ns = -1;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "slowest survivor");
+    setup(&f);
+    f.facts.survivor_latency_ns = 251000000;
+    f.facts.is_time_enforced = false;
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+}
+
+/* Restore: it must have run, from the right step, and ended equal; a refusal must be expected. */
+CT_TEST(judge, restore)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.facts.is_restore_run = false;
+    expect_outcome(&f, HARNESS_OUTCOME_ERROR, "no restore run");
+    setup(&f);
+    f.facts.restored_from_step = 2;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "restored from step 2");
+    setup(&f);
+    f.facts.is_restore_equal = false;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "differs from an uninterrupted");
+    setup(&f);
+    f.facts.restore_verdict = HARNESS_VERDICT_CHECKPOINT_KEYS;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "restoring gave CHECKPOINT.KEYS");
+    setup(&f);
+    f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "expected CHECKPOINT.KEYS");
+}
+
+/* Each kind of leak fails a run that forbids it. */
+CT_TEST(judge, leaks)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.facts.is_leak_process = true;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "left behind: process 123");
+    setup(&f);
+    f.facts.is_leak_shm = true;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "left behind");
+    setup(&f);
+    f.facts.is_leak_fd = true;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "left behind");
+}
+
+/* A canary passes only on exactly the stated outcome and verdict; an ERROR stays one. */
+CT_TEST(judge, canary)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.plan.expect.verdict = HARNESS_VERDICT_NONE;
+    f.plan.canary.is_set = true;
+    f.plan.canary.outcome = HARNESS_OUTCOME_FAIL;
+    f.plan.canary.verdict = HARNESS_VERDICT_CRASH_SIGNALED;
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+    setup(&f);
+    f.plan.canary.is_set = true;
+    f.plan.canary.outcome = HARNESS_OUTCOME_FAIL;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "canary returned PASS");
+    setup(&f);
+    f.plan.expect.verdict = HARNESS_VERDICT_NONE;
+    f.plan.canary.is_set = true;
+    f.plan.canary.outcome = HARNESS_OUTCOME_FAIL;
+    f.plan.canary.verdict = HARNESS_VERDICT_VALUE_LOST;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "stated FAIL VALUE.LOST");
+    setup(&f);
+    f.findings.is_failed = true;
+    f.plan.canary.is_set = true;
+    f.plan.canary.outcome = HARNESS_OUTCOME_FAIL;
+    expect_outcome(&f, HARNESS_OUTCOME_ERROR, "canary");
+}

@@ -1,0 +1,203 @@
+/* The trace: what is printed reads back to the same trace, and damaged text is refused. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddpcore/seam/fault_point.h"
+#include "harness/trace/trace.h"
+#include "tests/ct.h"
+
+static void add_event(struct harness_trace *trace, uint32_t rank, uint64_t time_ns,
+                      enum ddp_event event, uint64_t a0, uint64_t a1)
+{
+    struct ddp_event_entry ring[1];
+
+    memset(ring, 0, sizeof ring);
+    ring[0].index = 1;
+    ring[0].time_ns = time_ns;
+    ring[0].step = 3;
+    ring[0].micro = 1;
+    ring[0].phase = DDP_PHASE_BACKWARD;
+    ring[0].event = (uint8_t)event;
+    ring[0].arg[0] = a0;
+    ring[0].arg[1] = a1;
+    CT_CHECK_OK(harness_trace_add_ring(trace, rank, ring, 1, 1));
+}
+
+static void make_trace(struct harness_trace *trace)
+{
+    const struct ddp_event_op op = {
+        DDP_COLL_ALL_REDUCE, DDP_REDOP_SUM, DDP_DTYPE_F32, DDP_ROLE_BUCKET, 17, 0};
+    struct harness_finding finding;
+
+    harness_trace_init(trace, ddp_mem_system(), 3, "sim");
+    add_event(trace, 2, 50, DDP_EVENT_COLL_POST, 7, ddp_event_op_pack(&op));
+    add_event(trace, 0, 50, DDP_EVENT_RANK_ERROR, (uint64_t)(int64_t)DDP_E_PEER_DIED,
+              (uint64_t)(int64_t)-1);
+    add_event(trace, 1, 20, DDP_EVENT_FAULT_FIRED, 0, DDP_FAULT_POINT_BUCKET_LAUNCH);
+    add_event(trace, 1, 30, DDP_EVENT_GRAD, 4, 0x0123456789abcdefu);
+    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_SIGNALED, "monitor", "provable");
+    harness_rank_set_add(&finding.culprits, 1);
+    harness_rank_set_add(&finding.victims, 0);
+    harness_rank_set_add(&finding.victims, 2);
+    finding.op.is_set = true;
+    finding.op.bucket = 1;
+    finding.op.seq = 7;
+    finding.op.role = DDP_ROLE_BUCKET;
+    finding.op.elem_count = 99;
+    finding.param[0] = 2;
+    finding.param[1] = 3;
+    finding.param_count = 2;
+    finding.step = 3;
+    finding.phase = DDP_PHASE_BACKWARD;
+    (void)strcpy(finding.text, "rank 1 was killed by signal 9 (x=y), text=odd");
+    CT_CHECK_OK(harness_trace_add_diagnosis(trace, 60, &finding));
+    trace->ends[0].how = HARNESS_END_EXITED;
+    trace->ends[0].code = 1;
+    trace->ends[1].how = HARNESS_END_SIGNALED;
+    trace->ends[1].code = 9;
+    trace->ends[2].how = HARNESS_END_REAPED;
+    trace->ends[2].is_stopped = true;
+    trace->leak_fd = true;
+    (void)strcpy(trace->leak_text, "descriptor 7");
+    trace->start_ns = 10;
+    trace->end_ns = 70;
+    harness_trace_merge(trace);
+}
+
+static char *print(const struct harness_trace *trace)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    harness_trace_print(trace, &text);
+    CT_CHECK(!text.is_failed);
+    return text.data;
+}
+
+/* Events are ordered by time, then rank. */
+CT_TEST(trace, merge_orders_events)
+{
+    struct harness_trace trace;
+
+    make_trace(&trace);
+    CT_REQUIRE(trace.event_count == 4);
+    CT_CHECK_EQ_U64(trace.events[0].entry.time_ns, 20);
+    CT_CHECK_EQ_U64(trace.events[1].entry.time_ns, 30);
+    CT_CHECK_EQ_U64(trace.events[2].rank, 0);
+    CT_CHECK_EQ_U64(trace.events[3].rank, 2);
+    harness_trace_fini(&trace);
+}
+
+/* Print, parse, print again: the same bytes, so nothing is lost on the way. */
+CT_TEST(trace, print_parse_round_trip)
+{
+    struct harness_trace trace;
+    struct harness_trace again;
+    struct ddp_err err = {{0}};
+    char *first;
+    char *second;
+
+    make_trace(&trace);
+    first = print(&trace);
+    if (harness_trace_parse(ddp_mem_system(), first, &again, &err) != DDP_OK) {
+        CT_FAIL("%s in\n%s", err.text, first);
+        return;
+    }
+    second = print(&again);
+    CT_CHECK_STR(first, second);
+    CT_CHECK_EQ_U64(again.events[3].entry.arg[1], trace.events[3].entry.arg[1]);
+    CT_CHECK_EQ_U64(again.diagnoses.items[0].param_count, 2);
+    CT_CHECK_STR(again.diagnoses.items[0].text, trace.diagnoses.items[0].text);
+    CT_CHECK_STR(again.leak_text, "descriptor 7");
+    ddp_mem_free(ddp_mem_system(), first);
+    ddp_mem_free(ddp_mem_system(), second);
+    harness_trace_fini(&again);
+    harness_trace_fini(&trace);
+}
+
+/* A trace cut anywhere is refused: its finish line is missing or a line is malformed. */
+CT_TEST(trace, every_truncation_is_refused)
+{
+    struct harness_trace trace;
+    struct harness_trace again;
+    size_t refused = 0;
+    size_t size;
+    char *text;
+
+    make_trace(&trace);
+    text = print(&trace);
+    size = strlen(text);
+    /* The last line's free text may lose its tail unnoticed; every cut before it may not. */
+    for (size_t cut = 0; cut < size - strlen(" text=descriptor 7\n"); cut++) {
+        char *copy = strndup(text, cut);
+
+        if (harness_trace_parse(ddp_mem_system(), copy, &again, NULL) == DDP_OK) {
+            CT_FAIL("a trace cut at byte %zu of %zu was accepted", cut, size);
+            harness_trace_fini(&again);
+        } else {
+            refused++;
+        }
+        free(copy);
+    }
+    CT_CHECK(refused > 100);
+    ddp_mem_free(ddp_mem_system(), text);
+    harness_trace_fini(&trace);
+}
+
+/* Bad lines are refused with their place. */
+CT_TEST(trace, bad_lines_are_refused)
+{
+    static const char *const bad[] = {
+        "",
+        "nonsense\n",
+        "ddprove-trace 2 driver=sim world=1\n",
+        "ddprove-trace 1 driver=sim world=0\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 r9 0.0 data loss bits=0000000000000000\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 r0 0 data loss bits=0000000000000000\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 lunch loss bits=0000000000000000\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data toss bits=0000000000000000\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data loss bits=12\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h end rank=3 how=exited code=0 stopped=0\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h end rank=0 how=bored code=0 stopped=0\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=NO.SUCH mode=provable\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h finish start=0 lost=0\n",
+    };
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct harness_trace trace;
+        struct ddp_err err = {{0}};
+
+        CT_CHECK_STATUS(harness_trace_parse(ddp_mem_system(), bad[i], &trace, &err), DDP_E_PARSE);
+        CT_CHECK(strchr(err.text, ':') != NULL);
+    }
+}
+
+/* Firings are counted per fault, and the first one's time is kept. */
+CT_TEST(trace, counts_firings)
+{
+    struct harness_trace trace;
+    uint32_t count = 9;
+
+    make_trace(&trace);
+    CT_CHECK_EQ_U64(harness_trace_fired_ns(&trace, 0, &count), 20);
+    CT_CHECK_EQ_U64(count, 1);
+    CT_CHECK_EQ_U64(harness_trace_fired_ns(&trace, 1, &count), 0);
+    CT_CHECK_EQ_U64(count, 0);
+    harness_trace_fini(&trace);
+}
+
+/* An entry that was overwritten is counted as lost, not read. */
+CT_TEST(trace, lost_entries_are_counted)
+{
+    struct harness_trace trace;
+    struct ddp_event_entry ring[2];
+
+    memset(ring, 0, sizeof ring);
+    ring[0].index = 3; /* entry 1 was overwritten by entry 3 */
+    ring[1].index = 2;
+    harness_trace_init(&trace, ddp_mem_system(), 1, "sim");
+    CT_CHECK_OK(harness_trace_add_ring(&trace, 0, ring, 2, 3));
+    CT_CHECK_EQ_U64(trace.lost_count, 1);
+    CT_CHECK_EQ_U64(trace.event_count, 2);
+    harness_trace_fini(&trace);
+}
