@@ -156,6 +156,17 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
     return status;
 }
 
+/* The oracles that compare gradients on their way into and out of a bucket. */
+static bool is_first_difference(const struct harness_finding *finding, uint32_t step,
+                                uint32_t bucket)
+{
+    bool is_gradient =
+        strcmp(finding->oracle, "gradient") == 0 || strcmp(finding->oracle, "reduction") == 0;
+
+    return is_gradient && finding->step == (int32_t)step &&
+           finding->op.bucket == (int32_t)bucket;
+}
+
 /* Describe every finding about the first differing bucket from the payloads in replay->run_dir. */
 static ddp_status describe_from(struct harness_cell *cell, struct harness_cell *replay,
                                 uint32_t step, uint32_t bucket, struct ddp_err *err)
@@ -167,8 +178,7 @@ static ddp_status describe_from(struct harness_cell *cell, struct harness_cell *
     for (size_t i = 0; status == DDP_OK && i < cell->findings.count; i++) {
         struct harness_finding *finding = &cell->findings.items[i];
 
-        if (strcmp(finding->oracle, "reduction") == 0 && finding->step == (int32_t)step &&
-            finding->op.bucket == (int32_t)bucket) {
+        if (is_first_difference(finding, step, bucket)) {
             status = harness_oracle_describe(&input, finding, err);
         }
     }
