@@ -35,8 +35,8 @@ const char *const *ref_data_names(void)
 /* Arrays for the counts already in data. */
 static ddp_status data_alloc(struct ref_data *data)
 {
-    data->features = (float *)ddp_mem_array(data->mem, data->sample_count * data->feature_count,
-                                            sizeof(float));
+    data->features =
+        (float *)ddp_mem_array(data->mem, data->sample_count * data->feature_count, sizeof(float));
     if (data->class_count > 0) {
         data->labels = (int32_t *)ddp_mem_array(data->mem, data->sample_count, sizeof(int32_t));
     } else {

@@ -87,7 +87,8 @@ size_t ref_shard_batch_rows(const struct ref_shard_config *config, uint32_t rank
 /* Micro-batches a rank has in total (is_one_epoch), or SIZE_MAX. */
 size_t ref_shard_batch_count(const struct ref_shard_config *config, uint32_t rank);
 
-/* Copy a batch's rows out of the dataset. features/labels/targets: caller's arrays for rows rows. */
+/* Copy a batch's rows out of the dataset. features/labels/targets: caller's arrays for rows rows.
+ */
 void ref_data_gather(const struct ref_data *data, const uint32_t *samples, size_t rows,
                      float *features, int32_t *labels, float *targets);
 

@@ -20,12 +20,12 @@ extern "C" {
 #endif
 
 /* Which branches of "branchy" a forward pass takes. X(identifier, name, meaning) */
-#define REF_BRANCH_TABLE(X)                                                                       \
-    X(REF_BRANCH_BOTH, "both", "every parameter is used everywhere")                              \
-    X(REF_BRANCH_ONLY_A, "only_a", "branch b is unused on every rank")                            \
-    X(REF_BRANCH_RANK_SKIPS, "rank_skips", "branch b is unused on rank skip_rank only")           \
-    X(REF_BRANCH_BY_RANK, "by_rank", "even ranks use a, odd ranks use b")                         \
-    X(REF_BRANCH_BY_STEP, "by_step", "even steps use a, odd steps use b")                         \
+#define REF_BRANCH_TABLE(X)                                                             \
+    X(REF_BRANCH_BOTH, "both", "every parameter is used everywhere")                    \
+    X(REF_BRANCH_ONLY_A, "only_a", "branch b is unused on every rank")                  \
+    X(REF_BRANCH_RANK_SKIPS, "rank_skips", "branch b is unused on rank skip_rank only") \
+    X(REF_BRANCH_BY_RANK, "by_rank", "even ranks use a, odd ranks use b")               \
+    X(REF_BRANCH_BY_STEP, "by_step", "even steps use a, odd steps use b")               \
     X(REF_BRANCH_BY_DATA, "by_data", "a if the batch's first label is even, else b")
 enum ref_branch_rule {
 #define X(id, name, meaning) id,
@@ -38,7 +38,8 @@ enum ref_branch_rule {
 
 struct ref_model_config {
     const char *name;
-    /* mlp, module_child: widths from input to output, width_count - 1 layers. Others ignore it. */
+    /* Widths from input to output. mlp, module_child: width_count - 1 layers; branchy: 3 widths
+     * (input, trunk, output); exact_linear: 2 (features, targets). */
     size_t width[REF_LAYERS_MAX + 1];
     size_t width_count;
     enum ref_branch_rule branch;
@@ -50,9 +51,9 @@ struct ref_model;
 
 /* Known model names, NULL-terminated. Static storage. */
 const char *const *ref_model_names(void);
-/* Fill width/width_count with the model's defaults for a dataset of these sizes if not given. */
-void ref_model_defaults(struct ref_model_config *config, size_t feature_count,
-                        size_t class_count);
+/* Fill width/width_count with the model's defaults for a dataset of these sizes if not given.
+ * class_count 0 means a regression on 2 targets (dyadic). */
+void ref_model_defaults(struct ref_model_config *config, size_t feature_count, size_t class_count);
 /* Names and shapes without data, for planning: the same table as ref_model_params, data NULL.
  * *out is one block of mem. Errors: E_NOT_FOUND. */
 DDP_MUST_USE ddp_status ref_model_describe(struct ddp_mem *mem,
@@ -76,14 +77,16 @@ struct ref_model_observer {
     /* params[index].grad received its last contribution of this backward pass. */
     ddp_status (*grad_ready)(void *context, size_t param_index);
 };
-/* Forward on a batch. *out_loss = mean loss over its rows. Remembers the tape. */
+/* Forward on a batch. *out_loss = mean loss over its rows. Remembers the tape, unless it fails.
+ * Errors: E_INVALID (no rows, more than batch_rows_max, or no labels/targets), the observer's. */
 DDP_MUST_USE ddp_status ref_model_forward(struct ref_model *model, const struct ref_batch *batch,
                                           const struct ref_model_observer *observer,
                                           float *out_loss);
 /* is_used: bool[param count], which parameters the present tape reaches (a walk over the tape). */
 void ref_model_used(const struct ref_model *model, bool *is_used);
 /* Backward of loss * loss_scale over the present tape. A gradient that is not yet defined is
- * overwritten, a defined one accumulated into. */
+ * overwritten, a defined one accumulated into. params[i].grad may have been pointed elsewhere.
+ * Errors: E_STATE (no tape), the observer's. */
 DDP_MUST_USE ddp_status ref_model_backward(struct ref_model *model, float loss_scale,
                                            const struct ref_model_observer *observer);
 /* Set every gradient to undefined (set_to_none). */

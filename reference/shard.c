@@ -3,9 +3,8 @@
  *
  * Without shard sizes the epoch's list of N entries is read round and round: entry j of rank r is
  * number (r + j*W) mod N, which is exactly "pad from the head, then take every W-th". */
-#include "reference/data.h"
-
 #include "ddpcore/base/prng.h"
+#include "reference/data.h"
 
 /* Entries of an epoch's list that a rank owns. */
 static size_t shard_entries(const struct ref_shard_config *config, uint32_t rank)
@@ -41,8 +40,7 @@ static ddp_status shard_check(const struct ref_shard_config *config)
 {
     size_t left = config->sample_count;
 
-    if (config->world_size == 0 || config->sample_count == 0 ||
-        config->sample_count > UINT32_MAX) {
+    if (config->world_size == 0 || config->sample_count == 0 || config->sample_count > UINT32_MAX) {
         return DDP_E_INVALID;
     }
     for (uint32_t r = 0; r < config->world_size; r++) {

@@ -16,7 +16,7 @@ struct ref_job {
     struct ref_model_config model;
     struct ref_data_config data;
     struct ref_optimizer_config optimizer;
-    struct ref_shard_config shard; /* world_size, batch_rows, shard_size, ... */
+    struct ref_shard_config shard; /* its arrays are copied; sample_count 0: the dataset's */
     uint32_t micro_batches;        /* backward passes per step, >= 1 */
     uint32_t steps;
 };
@@ -32,18 +32,18 @@ const struct ref_data *ref_trainer_data(const struct ref_trainer *trainer);
 
 /* Fetch micro-batch (step, micro) of a rank: the batch's arrays belong to the trainer until the
  * next call. rows 0: the rank's data has ended. */
-DDP_MUST_USE ddp_status ref_trainer_batch(struct ref_trainer *trainer, uint32_t rank,
-                                          uint32_t step, uint32_t micro, struct ref_batch *out);
+DDP_MUST_USE ddp_status ref_trainer_batch(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
+                                          uint32_t micro, struct ref_batch *out);
 
 /* Local gradient of one rank in one step, over all its micro-batches (loss scaled by
  * 1/micro_batches), left in the model's params. *out_loss: mean over micro-batches. *out_rows:
- * rows seen; 0 = no data left, gradients undefined. micro_done (optional) is told after each
- * backward pass. */
+ * rows seen; 0 = no data left, gradients undefined. */
 DDP_MUST_USE ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank,
                                                    uint32_t step, float *out_loss,
                                                    size_t *out_rows);
 /* One step on the global batch: the rows of all ranks' micro-batches as one mean (weighted by
- * rows), accumulated rank by rank in fp32, then one optimizer step. */
+ * rows), accumulated rank by rank in fp32, then one optimizer step. *out_loss: that mean. Errors:
+ * E_STATE once no rank has data left. */
 DDP_MUST_USE ddp_status ref_trainer_global_step(struct ref_trainer *trainer, uint32_t step,
                                                 float *out_loss);
 

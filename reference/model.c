@@ -1,0 +1,369 @@
+/* The table of models, their creation and initial parameters, and the passes over the tape. What a
+ * model computes is in model_<name>.c; how, in tape.c. */
+#include "reference/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/prng.h"
+#include "ddpcore/base/text.h"
+#include "reference/model_kind.h"
+
+/* Parameters start on cache lines within their block: 16 floats. */
+enum { ALIGN_ELEMS = DDP_CACHE_LINE_BYTES / sizeof(float) };
+
+static const struct ref_model_kind *const kinds[] = {
+    &ref_model_mlp,
+    &ref_model_branchy,
+    &ref_model_exact_linear,
+    &ref_model_module_child,
+};
+enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
+
+static const char *const model_names[KIND_COUNT + 1] = {"mlp", "branchy", "exact_linear",
+                                                        "module_child", NULL};
+
+static const char *const branch_rule_names[REF_BRANCH_RULE_COUNT] = {
+#define X(id, name, meaning) [id] = name,
+    REF_BRANCH_TABLE(X)
+#undef X
+};
+
+const char *const *ref_model_names(void)
+{
+    return model_names;
+}
+
+const char *ref_branch_rule_name(enum ref_branch_rule rule)
+{
+    return (unsigned)rule < REF_BRANCH_RULE_COUNT ? branch_rule_names[rule] : "unknown";
+}
+
+ddp_status ref_branch_rule_parse(const char *name, enum ref_branch_rule *out)
+{
+    for (unsigned i = 0; i < REF_BRANCH_RULE_COUNT; i++) {
+        if (strcmp(name, branch_rule_names[i]) == 0) {
+            *out = (enum ref_branch_rule)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
+}
+
+void ref_model_defaults(struct ref_model_config *config, size_t feature_count, size_t class_count)
+{
+    size_t hidden_count = 2;
+    size_t hidden_width = 256;
+
+    if (config->width_count > 0) {
+        return;
+    }
+    if (strcmp(config->name, ref_model_branchy.name) == 0) {
+        hidden_count = 1;
+        hidden_width = 32;
+    } else if (strcmp(config->name, ref_model_exact_linear.name) == 0) {
+        hidden_count = 0;
+    }
+    config->width[0] = feature_count;
+    for (size_t i = 0; i < hidden_count; i++) {
+        config->width[1 + i] = hidden_width;
+    }
+    config->width[1 + hidden_count] = class_count > 0 ? class_count : 2;
+    config->width_count = 2 + hidden_count;
+}
+
+void ref_spec_add_linear(struct ref_model_spec *spec, const char *prefix, size_t outputs,
+                         size_t inputs, enum ref_init init)
+{
+    struct ref_param_spec *weight = &spec->params[spec->param_count];
+    struct ref_param_spec *bias = weight + 1;
+
+    DDP_ASSERT(spec->param_count + 2 <= REF_PARAMS_MAX);
+    *weight =
+        (struct ref_param_spec){.rows = outputs, .columns = inputs, .fan_in = inputs, .init = init};
+    snprintf(weight->name, sizeof(weight->name), "%s.weight", prefix);
+    *bias = (struct ref_param_spec){.rows = outputs, .fan_in = inputs, .init = init};
+    snprintf(bias->name, sizeof(bias->name), "%s.bias", prefix);
+    spec->param_count += 2;
+}
+
+void ref_spec_add_vector(struct ref_model_spec *spec, const char *name, size_t elem_count,
+                         size_t fan_in)
+{
+    struct ref_param_spec *vector = &spec->params[spec->param_count];
+
+    DDP_ASSERT(spec->param_count < REF_PARAMS_MAX);
+    *vector = (struct ref_param_spec){.rows = elem_count, .fan_in = fan_in};
+    snprintf(vector->name, sizeof(vector->name), "%s", name);
+    spec->param_count++;
+}
+
+static ddp_status find_and_describe(const struct ref_model_config *config,
+                                    const struct ref_model_kind **out_kind,
+                                    struct ref_model_spec *spec, struct ddp_err *err)
+{
+    const char *nearest;
+
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        if (strcmp(kinds[i]->name, config->name) == 0) {
+            *out_kind = kinds[i];
+            return kinds[i]->describe(config, spec, err);
+        }
+    }
+    nearest = ddp_text_nearest(config->name, model_names, KIND_COUNT);
+    return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no model %s%s%s", config->name,
+                       nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "");
+}
+
+/* name: storage that outlives the table. */
+static void fill_param(struct ddp_param *param, const struct ref_param_spec *spec, const char *name)
+{
+    bool is_matrix = spec->columns > 0;
+
+    *param = (struct ddp_param){.name = name, .ndim = is_matrix ? 2 : 1};
+    param->shape[0] = spec->rows;
+    param->shape[1] = spec->columns;
+    param->elem_count = is_matrix ? spec->rows * spec->columns : spec->rows;
+}
+
+ddp_status ref_model_describe(struct ddp_mem *mem, const struct ref_model_config *config,
+                              struct ddp_param **out, size_t *out_count, struct ddp_err *err)
+{
+    struct ref_model_spec spec = {0};
+    const struct ref_model_kind *kind;
+    struct ddp_param *params;
+    char *names;
+
+    *out = NULL;
+    *out_count = 0;
+    DDP_TRY(find_and_describe(config, &kind, &spec, err));
+    params =
+        (struct ddp_param *)ddp_mem_array(mem, spec.param_count, sizeof(*params) + REF_NAME_BYTES);
+    if (params == NULL) {
+        return DDP_E_NOMEM;
+    }
+    names = (char *)(params + spec.param_count); /* the names follow the table in its block */
+    for (size_t i = 0; i < spec.param_count; i++) {
+        memcpy(names + i * REF_NAME_BYTES, spec.params[i].name, REF_NAME_BYTES);
+        fill_param(&params[i], &spec.params[i], names + i * REF_NAME_BYTES);
+    }
+    *out = params;
+    *out_count = spec.param_count;
+    return DDP_OK;
+}
+
+static size_t aligned_elems(size_t elem_count)
+{
+    return (elem_count + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+}
+
+static ddp_status alloc_floats(struct ddp_device *device, size_t elem_count, float **out)
+{
+    void *data = NULL;
+    ddp_status status = device->ops->alloc(device, elem_count * sizeof(float), &data);
+
+    *out = (float *)data;
+    return status;
+}
+
+static ddp_status alloc_blocks(struct ref_model *model)
+{
+    struct ref_model_spec *spec = &model->spec;
+    size_t param_elems = 0;
+    size_t buffer_elems = 0;
+
+    for (size_t i = 0; i < spec->param_count; i++) {
+        fill_param(&model->params[i], &spec->params[i], spec->params[i].name);
+        param_elems += aligned_elems(model->params[i].elem_count);
+    }
+    for (size_t i = 0; i < spec->buffer_count; i++) {
+        model->buffers[i].name = spec->buffers[i].name;
+        model->buffers[i].elem_count = spec->buffers[i].elem_count;
+        buffer_elems += aligned_elems(spec->buffers[i].elem_count);
+    }
+    DDP_TRY(alloc_floats(model->device, param_elems, &model->data_block));
+    DDP_TRY(alloc_floats(model->device, param_elems, &model->grad_block));
+    DDP_TRY(alloc_floats(model->device, buffer_elems, &model->buffer_block));
+    param_elems = 0;
+    for (size_t i = 0; i < spec->param_count; i++) {
+        model->params[i].data = model->data_block + param_elems;
+        model->params[i].grad = model->grad_block + param_elems;
+        param_elems += aligned_elems(model->params[i].elem_count);
+    }
+    buffer_elems = 0;
+    for (size_t i = 0; i < spec->buffer_count; i++) {
+        model->buffers[i].data = model->buffer_block + buffer_elems;
+        buffer_elems += aligned_elems(model->buffers[i].elem_count);
+    }
+    return DDP_OK;
+}
+
+/* values: host storage of the largest parameter. */
+static ddp_status init_param(struct ref_model *model, size_t index, float *values)
+{
+    const struct ref_param_spec *spec = &model->spec.params[index];
+    const struct ddp_param *param = &model->params[index];
+    float bound = 1.0F / sqrtf((float)spec->fan_in);
+    char label[REF_NAME_BYTES + sizeof("init/")];
+    struct ddp_prng prng;
+
+    snprintf(label, sizeof(label), "init/%s", spec->name);
+    prng = ddp_prng_make(model->config.seed, label);
+    for (size_t i = 0; i < param->elem_count; i++) {
+        values[i] = spec->init == REF_INIT_TRIT ? (float)ddp_prng_below(&prng, 3) - 1.0F
+                                                : (2.0F * ddp_prng_uniform(&prng) - 1.0F) * bound;
+    }
+    return ref_transfer_copy(&model->tape.transfer, param->data, values,
+                             param->elem_count * sizeof(float));
+}
+
+static ddp_status init_params(struct ref_model *model)
+{
+    struct ddp_mem *mem = model->device->mem;
+    size_t largest = 0;
+    float *values;
+    ddp_status status = DDP_OK;
+
+    for (size_t i = 0; i < model->spec.param_count; i++) {
+        if (model->params[i].elem_count > largest) {
+            largest = model->params[i].elem_count;
+        }
+    }
+    values = (float *)ddp_mem_array(mem, largest, sizeof(float));
+    if (values == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < model->spec.param_count && status == DDP_OK; i++) {
+        status = init_param(model, i, values);
+    }
+    ddp_mem_free(mem, values);
+    return status;
+}
+
+static ddp_status create_tape(struct ref_model *model, size_t batch_rows_max)
+{
+    const struct ref_batch no_batch = {0};
+
+    DDP_TRY(ref_tape_init(&model->tape, model->device, model->params, model->spec.param_count,
+                          batch_rows_max));
+    ref_tape_begin(&model->tape, batch_rows_max, NULL);
+    DDP_TRY(model->kind->forward(model, &no_batch));
+    return ref_tape_allocate(&model->tape);
+}
+
+ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_config *config,
+                            size_t batch_rows_max, struct ref_model **out, struct ddp_err *err)
+{
+    struct ref_model *model = (struct ref_model *)ddp_mem_array(device->mem, 1, sizeof(*model));
+    ddp_status status;
+
+    *out = NULL;
+    if (model == NULL) {
+        return DDP_E_NOMEM;
+    }
+    model->device = device;
+    model->config = *config;
+    status = batch_rows_max > 0
+                 ? find_and_describe(config, &model->kind, &model->spec, err)
+                 : ddp_err_set(err, DDP_E_INVALID, "a model needs batches of at least one row");
+    if (status == DDP_OK) {
+        status = alloc_blocks(model);
+    }
+    if (status == DDP_OK) {
+        status = create_tape(model, batch_rows_max);
+    }
+    if (status == DDP_OK) {
+        status = init_params(model);
+    }
+    if (status != DDP_OK) {
+        ref_model_destroy(model);
+        return status;
+    }
+    model->config.name = model->kind->name; /* the caller's string may go */
+    *out = model;
+    return DDP_OK;
+}
+
+void ref_model_destroy(struct ref_model *model)
+{
+    struct ddp_device *device;
+
+    if (model == NULL) {
+        return;
+    }
+    device = model->device;
+    ref_tape_fini(&model->tape);
+    device->ops->free(device, model->data_block);
+    device->ops->free(device, model->grad_block);
+    device->ops->free(device, model->buffer_block);
+    ddp_mem_free(device->mem, model);
+}
+
+struct ddp_param *ref_model_params(struct ref_model *model, size_t *out_count)
+{
+    *out_count = model->spec.param_count;
+    return model->params;
+}
+
+struct ddp_buffer *ref_model_buffers(struct ref_model *model, size_t *out_count)
+{
+    *out_count = model->spec.buffer_count;
+    return model->buffers;
+}
+
+ddp_status ref_model_forward(struct ref_model *model, const struct ref_batch *batch,
+                             const struct ref_model_observer *observer, float *out_loss)
+{
+    bool wants_targets = model->kind == &ref_model_exact_linear;
+    ddp_status status;
+
+    if (batch->rows == 0 || batch->rows > model->tape.rows_max ||
+        (wants_targets ? batch->targets == NULL : batch->labels == NULL)) {
+        return DDP_E_INVALID;
+    }
+    ref_tape_begin(&model->tape, batch->rows, observer);
+    status = model->kind->forward(model, batch);
+    if (status == DDP_OK) {
+        status = ref_tape_mean_loss(&model->tape, out_loss);
+    }
+    if (status != DDP_OK) {
+        ref_tape_begin(&model->tape, 0, NULL); /* half a tape has no loss to go back from */
+    }
+    return status;
+}
+
+void ref_model_used(const struct ref_model *model, bool *is_used)
+{
+    const struct ref_tape *tape = &model->tape;
+    bool is_reached[REF_TAPE_NODES_MAX];
+
+    for (size_t p = 0; p < model->spec.param_count; p++) {
+        is_used[p] = false;
+    }
+    ref_tape_reach(tape, is_reached);
+    for (size_t i = 0; i < tape->node_count; i++) {
+        if (is_reached[i] && tape->nodes[i].weight != REF_NONE) {
+            is_used[tape->nodes[i].weight] = true;
+        }
+        if (is_reached[i] && tape->nodes[i].bias != REF_NONE) {
+            is_used[tape->nodes[i].bias] = true;
+        }
+    }
+}
+
+ddp_status ref_model_backward(struct ref_model *model, float loss_scale,
+                              const struct ref_model_observer *observer)
+{
+    if (model->tape.node_count == 0) {
+        return DDP_E_STATE;
+    }
+    return ref_tape_backward(&model->tape, loss_scale, observer);
+}
+
+void ref_model_zero_grad(struct ref_model *model)
+{
+    for (size_t i = 0; i < model->spec.param_count; i++) {
+        model->params[i].is_grad_defined = false;
+    }
+}
