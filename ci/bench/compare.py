@@ -5,7 +5,6 @@ compare.py BUILD_DIR [--quick]
 """
 import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -52,14 +51,19 @@ def peer(python, mode, model, world, count):
 
 
 def ours(binary, model, world, count):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    done = subprocess.run([binary, "train", SCENARIO, "--driver", "proc"] +
-                          sets(model, world, count), capture_output=True, text=True)
-    found = re.search(r": ([\d.]+) steps/s", done.stdout)
-    if done.returncode != 0 or not found:
-        sys.exit("ddprove train failed: " + done.stdout + done.stderr)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return float(found.group(1)), max(before, after) / 1024
+    """Steps per second, and peak memory of the largest rank (wait4 reports the maximum over the
+    command and the processes it has reaped)."""
+    with tempfile.TemporaryFile("w+") as log:
+        child = subprocess.Popen([binary, "train", SCENARIO, "--driver", "proc"] +
+                                 sets(model, world, count), stdout=log, stderr=log)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        log.seek(0)
+        text = log.read()
+    found = re.search(r": ([\d.]+) steps/s", text)
+    if child.returncode != 0 or not found:
+        sys.exit("ddprove train failed: " + text)
+    return float(found.group(1)), usage.ru_maxrss / 1024
 
 
 def whole(command):
