@@ -98,6 +98,7 @@ static void describe_param(const struct ddp *ddp, size_t index, char *out)
                        ddp->param_count);
         return;
     }
+    param = &ddp->params[index];
     length =
         snprintf(out, DDP_DESCRIPTION_BYTES, "parameter %zu \"%.100s\" f32[", index, param->name);
     for (uint32_t i = 0; i < param->ndim; i++) {

@@ -1,0 +1,57 @@
+/* Bucket layout: order, caps, offsets. */
+#include "ddpcore/ddp/bucket.h"
+#include "tests/ct.h"
+
+/* Caps default to 25 MiB and 1 MiB; a given cap is also the first one's unless that is given. */
+CT_TEST(bucket, default_caps)
+{
+    struct ddp_config config = {0};
+
+    ddp_config_fill(&config);
+    CT_CHECK_EQ_U64(config.bucket_cap_bytes, 25u << 20);
+    CT_CHECK_EQ_U64(config.first_bucket_cap_bytes, 1u << 20);
+    config = (struct ddp_config){.bucket_cap_bytes = 100};
+    ddp_config_fill(&config);
+    CT_CHECK_EQ_U64(config.first_bucket_cap_bytes, 100);
+    config = (struct ddp_config){.first_bucket_cap_bytes = 7};
+    ddp_config_fill(&config);
+    CT_CHECK_EQ_U64(config.bucket_cap_bytes, 25u << 20);
+    CT_CHECK_EQ_U64(config.first_bucket_cap_bytes, 7);
+}
+
+/* Parameters are taken from the last to the first; a bucket closes with the parameter that brings
+ * it to its cap, so it may exceed it, and an empty parameter takes a place but no bytes. */
+CT_TEST(bucket, reverse_order)
+{
+    const struct ddp_param params[] = {{.elem_count = 100}, {.elem_count = 1}, {.elem_count = 8},
+                                       {.elem_count = 0},   {.elem_count = 3}, {.elem_count = 5}};
+    const size_t bucket_of[] = {2, 2, 1, 1, 0, 0};
+    const size_t offset_of[] = {1, 0, 0, 0, 5, 0};
+    struct ddp_config config = {.bucket_cap_bytes = 32, .first_bucket_cap_bytes = 24};
+    struct ddp_layout layout;
+
+    CT_REQUIRE_OK(ddp_layout_create(ddp_mem_system(), params, 6, &config, &layout));
+    CT_CHECK_EQ_U64(layout.bucket_count, 3);
+    for (size_t i = 0; i < 6; i++) {
+        CT_CHECK_EQ_U64(layout.bucket_of[i], bucket_of[i]);
+        CT_CHECK_EQ_U64(layout.offset_of[i], offset_of[i]);
+        CT_CHECK_EQ_U64(layout.order[i], 5 - i);
+    }
+    CT_CHECK_EQ_U64(layout.buckets[0].elem_count, 8);
+    CT_CHECK_EQ_U64(layout.buckets[1].elem_count, 8);
+    CT_CHECK_EQ_U64(layout.buckets[2].elem_count, 101);
+    CT_CHECK_EQ_U64(layout.buckets[1].first_place, 2);
+    CT_CHECK_EQ_U64(layout.buckets[1].param_count, 2);
+    ddp_layout_destroy(ddp_mem_system(), &layout);
+}
+
+/* Sizes that do not fit are refused, not wrapped. */
+CT_TEST(bucket, overflow)
+{
+    const struct ddp_param params[] = {{.elem_count = SIZE_MAX / 4}, {.elem_count = SIZE_MAX / 4}};
+    struct ddp_config config = {.bucket_cap_bytes = 1, .first_bucket_cap_bytes = 1};
+    struct ddp_layout layout;
+
+    CT_CHECK_STATUS(ddp_layout_create(ddp_mem_system(), params, 2, &config, &layout),
+                    DDP_E_OVERFLOW);
+}

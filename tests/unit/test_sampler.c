@@ -1,0 +1,72 @@
+/* Distributed sampler: counts, striding, padding, permutation. */
+#include <string.h>
+
+#include "ddpcore/base/prng.h"
+#include "ddpcore/ddp/sampler.h"
+#include "tests/ct.h"
+
+#define COUNT_MAX 64
+
+/* For every small N, W and drop_last: entry j of rank r is list[(r + jW) mod N], the count is
+ * PyTorch's, and without padding every sample appears exactly once. */
+CT_TEST(sampler, covers_every_sample)
+{
+    for (uint32_t variant = 0; variant < 4 * 8 * 20; variant++) {
+        const uint32_t size = 1 + variant / 4 % 8;
+        const size_t samples = variant / 32;
+        uint32_t seen[COUNT_MAX] = {0};
+        uint32_t list[COUNT_MAX], indices[COUNT_MAX];
+        struct ddp_sampler_config config = {.sample_count = samples,
+                                            .world_size = size,
+                                            .is_shuffled = variant % 2 == 1,
+                                            .drop_last = variant / 2 % 2 == 1,
+                                            .seed = 3};
+        const size_t count = ddp_sampler_count(&config);
+        struct ddp_prng prng = ddp_prng_make(3 + 2, "sampler");
+
+        for (uint32_t i = 0; i < samples; i++) {
+            list[i] = i;
+        }
+        if (config.is_shuffled) {
+            ddp_prng_permutation(&prng, list, (uint32_t)samples);
+        }
+        CT_CHECK_EQ_U64(count, config.drop_last ? samples / size : (samples + size - 1) / size);
+        for (config.rank = 0; config.rank < size; config.rank++) {
+            CT_REQUIRE_OK(ddp_sampler_epoch(&config, 2, ddp_mem_system(), indices));
+            for (size_t j = 0; j < count; j++) {
+                CT_CHECK_EQ_U64(indices[j], list[(config.rank + j * size) % samples]);
+                seen[indices[j]]++;
+            }
+        }
+        for (size_t i = 0; i < samples; i++) {
+            /* Padding repeats the head of the list, dropping leaves its tail out. */
+            const size_t total = count * size;
+
+            CT_CHECK_EQ_U64(seen[list[i]], total / samples + (i < total % samples ? 1 : 0));
+        }
+    }
+}
+
+/* Another epoch gives another order, and (seed, epoch) matters only by its sum, as in PyTorch. */
+CT_TEST(sampler, epoch_reshuffles)
+{
+    struct ddp_sampler_config config = {
+        .sample_count = 40, .world_size = 1, .is_shuffled = true, .seed = 1};
+    uint32_t first[40], second[40];
+
+    CT_REQUIRE_OK(ddp_sampler_epoch(&config, 0, ddp_mem_system(), first));
+    CT_REQUIRE_OK(ddp_sampler_epoch(&config, 1, ddp_mem_system(), second));
+    CT_CHECK(memcmp(first, second, sizeof(first)) != 0);
+    config.seed = 0;
+    CT_REQUIRE_OK(ddp_sampler_epoch(&config, 1, ddp_mem_system(), second));
+    CT_CHECK_BYTES(first, second, sizeof(first));
+}
+
+/* A rank outside the world is refused. */
+CT_TEST(sampler, refuses_a_rank_outside_the_world)
+{
+    const struct ddp_sampler_config config = {.sample_count = 4, .world_size = 2, .rank = 2};
+    uint32_t indices[4];
+
+    CT_CHECK_STATUS(ddp_sampler_epoch(&config, 0, ddp_mem_system(), indices), DDP_E_INVALID);
+}
