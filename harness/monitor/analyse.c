@@ -139,13 +139,18 @@ static void find_crashes(const struct harness_view *view, enum harness_verdict v
 static enum harness_verdict mismatch_of(const struct harness_view *view, uint32_t rank)
 {
     const struct ddp_page *page = &view->cut->pages[rank];
+    enum ddp_phase phase = harness_graph_phase(view->cut, rank);
     struct ddp_event_op op;
 
     if (!view->cut->is_page_valid[rank] || page->seq_posted == 0) {
         return HARNESS_VERDICT_NONE;
     }
     op = ddp_event_op_unpack(page->posted_op);
-    return harness_program_compare(view->program, page->seq_posted, &op, page->posted_count);
+    /* Outside of training the page's step is not the program's. */
+    return harness_program_compare_step(
+        view->program, page->seq_posted,
+        phase > DDP_PHASE_INIT && phase < DDP_PHASE_TEARDOWN ? (int32_t)page->step : -1, &op,
+        page->posted_count);
 }
 
 static bool is_same_post(const struct ddp_page *a, const struct ddp_page *b)

@@ -52,7 +52,10 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
         return true;
     }
     if (page->wait_kind == DDP_WAIT_COLLECTIVE) {
-        return cut->pages[other].seq_posted < page->wait_seq;
+        /* Not posted; or posted, not completed, and not even trying. */
+        return cut->pages[other].seq_posted < page->wait_seq ||
+               (cut->pages[other].seq_done < page->wait_seq &&
+                !harness_graph_is_waiting(cut, other));
     }
     /* The store brings ranks together that are not yet further on; one that waits there too is no
      * reason to wait. */

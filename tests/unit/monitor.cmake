@@ -1,0 +1,3 @@
+ddprove_add_unit(NAME monitor
+    SOURCES test_monitor.c test_monitor_healthy.c test_monitor_watch.c monitor_cut.c
+    LIBS harness_monitor)
