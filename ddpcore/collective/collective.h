@@ -28,7 +28,8 @@ struct ddp_coll_args {
     enum ddp_coll_role role; /* what it is for: part of the signature, shown in reports */
     uint32_t index;          /* bucket or chunk number, part of the signature */
     uint32_t root;           /* broadcast: member that holds the data; 0 otherwise */
-    const void *input;       /* all_gather: elem_count elements; == output for in place */
+    const void *input;       /* == output for in place; all_gather: elem_count elements, in place
+                                they already lie at output + member * elem_count */
     void *output;            /* all_reduce, broadcast: elem_count; all_gather: members*elem_count */
     size_t elem_count;       /* per member; 0 is allowed everywhere */
 };

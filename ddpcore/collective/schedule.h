@@ -21,13 +21,13 @@ extern "C" {
 #endif
 
 /* X(identifier, name) */
-#define DDP_STEP_TABLE(X)                                                                         \
-    X(DDP_STEP_SEND, "send")               /* src -> peer */                                      \
-    X(DDP_STEP_RECV, "recv")               /* dst = message */                                    \
-    X(DDP_STEP_RECV_REDUCE, "recv_reduce") /* dst = op(dst, message) */                           \
-    X(DDP_STEP_REDUCE, "reduce")           /* dst = op(dst, src) */                               \
-    X(DDP_STEP_COPY, "copy")               /* dst = src */                                        \
-    X(DDP_STEP_SCALE, "scale")             /* dst = src * factor */                               \
+#define DDP_STEP_TABLE(X)                                               \
+    X(DDP_STEP_SEND, "send")               /* src -> peer */            \
+    X(DDP_STEP_RECV, "recv")               /* dst = message */          \
+    X(DDP_STEP_RECV_REDUCE, "recv_reduce") /* dst = op(dst, message) */ \
+    X(DDP_STEP_REDUCE, "reduce")           /* dst = op(dst, src) */     \
+    X(DDP_STEP_COPY, "copy")               /* dst = src */              \
+    X(DDP_STEP_SCALE, "scale")             /* dst = src * factor */     \
     X(DDP_STEP_CONVERT, "convert")         /* dst = (dst dtype) src */
 enum ddp_step_kind {
 #define X(id, name) id,
@@ -49,10 +49,10 @@ struct ddp_range {
 struct ddp_step {
     enum ddp_step_kind kind;
     uint32_t round;
-    uint32_t peer;         /* send, recv, recv_reduce */
-    struct ddp_range src;  /* send, reduce, copy, scale, convert */
-    struct ddp_range dst;  /* all but send */
-    float factor;          /* scale */
+    uint32_t peer;        /* send, recv, recv_reduce */
+    struct ddp_range src; /* send, reduce, copy, scale, convert */
+    struct ddp_range dst; /* all but send */
+    float factor;         /* scale */
     uint32_t dep_count;
     uint32_t dep[DDP_STEP_DEPS_MAX]; /* earlier steps of this schedule */
 };
@@ -68,10 +68,10 @@ struct ddp_schedule_params {
     uint32_t rank, size; /* member number, member count */
     size_t elem_count;   /* as in struct ddp_coll_args */
     uint32_t root;
-    size_t segment_elem_count;   /* longest message; 0 = unlimited */
-    uint32_t channels;           /* >= 1 */
+    size_t segment_elem_count;    /* longest message; 0 = unlimited */
+    uint32_t channels;            /* >= 1 */
     const uint32_t *node_of_rank; /* NULL: one node */
-    int is_in_place;             /* input == output: no copy of the input is needed */
+    int is_in_place;              /* input == output: no copy of the input is needed */
 };
 
 struct ddp_schedule {
@@ -94,12 +94,12 @@ uint32_t ddp_schedule_add(struct ddp_schedule *schedule, const struct ddp_step *
 uint32_t ddp_schedule_add_scratch(struct ddp_schedule *schedule, enum ddp_dtype dtype,
                                   size_t elem_count);
 
-/* Text form, one step a line; ddp_schedule_parse reads it back.
+/* Text form, one step a line; the oracle has a reader of its own.
  *   schedule 1 kind=all_reduce algorithm=ring rank=0 size=4 count=100 dtype=f32 root=0 in_place=1
  *   scratch 0 dtype=f32 count=50
  *   0 round=0 send peer=1 src=out:0+25 deps=
  *   1 round=0 recv_reduce peer=3 dst=out:75+25 deps=0,1
- * Ranges are buffer:first+count with buffer in, out or s<N>. */
+ * Ranges are buffer:first+count with buffer in, out or s<N>; scale steps add factor=<number>. */
 void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *out);
 
 #ifdef __cplusplus

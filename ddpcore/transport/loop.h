@@ -14,12 +14,12 @@ extern "C" {
 
 struct ddp_loop_config {
     uint32_t world_size;
-    uint64_t seed;             /* of delivery jitter */
-    uint64_t latency_ns;       /* per message */
+    uint64_t seed;              /* of delivery jitter */
+    uint64_t latency_ns;        /* per message */
     uint64_t latency_jitter_ns; /* uniform in [0, jitter], drawn per (pair, message number) */
-    uint64_t bytes_per_us;     /* link rate; 0 = infinite */
+    uint64_t bytes_per_us;      /* link rate; 0 = infinite */
     struct ddp_clock *clock;
-    struct ddp_mem *mem;       /* outlives every rank */
+    struct ddp_mem *mem; /* outlives every rank */
     /* The rank may be able to go on at at_ns: called for messages, acknowledgements, store keys,
      * deaths and revocations. Never NULL. */
     void (*wake)(void *context, uint32_t rank, uint64_t at_ns);

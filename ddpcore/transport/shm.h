@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 struct ddp_shm_config {
-    const char *group_name;      /* key prefix in the store; unique per group */
+    const char *group_name; /* key prefix in the store; unique per group */
     uint32_t member, member_count;
     const uint32_t *member_rank; /* global rank of each member; NULL = identity */
     size_t heap_bytes;           /* lendable memory per member; 0 = 64 MiB (committed on use) */

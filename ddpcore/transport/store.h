@@ -6,6 +6,7 @@
 #ifndef DDPCORE_TRANSPORT_STORE_H
 #define DDPCORE_TRANSPORT_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,7 +18,7 @@
 extern "C" {
 #endif
 
-#define DDP_STORE_KEY_BYTES_MAX 256u
+#define DDP_STORE_KEY_BYTES_MAX   256u
 #define DDP_STORE_VALUE_BYTES_MAX 4096u
 
 struct ddp_store;
@@ -30,7 +31,8 @@ struct ddp_store_ops {
      * launcher reported that a rank ended before rendezvous finished; see ddp_store_dead_rank). */
     ddp_status (*get)(struct ddp_store *store, const char *key, void *value,
                       size_t *out_size_bytes);
-    /* Add to a counter key (created as 0) and return the sum. Re-call until not PENDING. */
+    /* Add to a counter key (created as 0) and return the sum. Re-call until not PENDING. Counters
+     * read with get as an int64_t. Errors: E_STATE (the key is no counter), E_OVERFLOW. */
     ddp_status (*add)(struct ddp_store *store, const char *key, int64_t amount, int64_t *out);
     void (*hint)(struct ddp_store *store, struct ddp_idle_hint *hint);
     void (*destroy)(struct ddp_store *store);
@@ -38,24 +40,22 @@ struct ddp_store_ops {
 struct ddp_store {
     const struct ddp_store_ops *ops;
     int32_t dead_rank; /* valid after E_PEER_DIED, else -1 */
+    bool is_host;      /* this process serves the others while it waits: it leaves barriers last */
 };
 
 /* Blocking forms: ddp_wait over the calls above. */
-DDP_MUST_USE ddp_status ddp_store_set(struct ddp_env *env, struct ddp_store *store,
-                                      const char *key, const void *value, size_t size_bytes,
-                                      uint64_t deadline_ns);
-DDP_MUST_USE ddp_status ddp_store_get(struct ddp_env *env, struct ddp_store *store,
-                                      const char *key, void *value, size_t *out_size_bytes,
-                                      uint64_t deadline_ns);
-/* All `count` callers of the same name return OK once all have called. */
+DDP_MUST_USE ddp_status ddp_store_set(struct ddp_env *env, struct ddp_store *store, const char *key,
+                                      const void *value, size_t size_bytes, uint64_t deadline_ns);
+DDP_MUST_USE ddp_status ddp_store_get(struct ddp_env *env, struct ddp_store *store, const char *key,
+                                      void *value, size_t *out_size_bytes, uint64_t deadline_ns);
+/* All `count` callers of the same name return OK once all have called. A name serves once. */
 DDP_MUST_USE ddp_status ddp_store_barrier(struct ddp_env *env, struct ddp_store *store,
                                           const char *name, uint32_t count, uint64_t deadline_ns);
 
 /* TCP server: an event loop pumped by its owner, never a thread. listen_fd is taken over on OK. */
 struct ddp_store_server;
 DDP_MUST_USE ddp_status ddp_store_server_create(struct ddp_mem *mem, int listen_fd,
-                                                struct ddp_store_server **out,
-                                                struct ddp_err *err);
+                                                struct ddp_store_server **out, struct ddp_err *err);
 /* Serve whatever is ready; never blocks. */
 void ddp_store_server_pump(struct ddp_store_server *server);
 /* Descriptor that becomes readable when _pump has work (epoll). */

@@ -1,9 +1,9 @@
 /* Transports: point-to-point messages between the members of one group.
  *
- * Between each ordered pair of members runs one first-in first-out stream. A send *lends* its range:
- * the receiver reads it where it lies (shared memory, simulator) or from a copy (sockets), and the
- * sender may write it again only after the receiver acknowledged. Nothing here blocks: calls return
- * DDP_PENDING and are repeated. One thread per endpoint.
+ * Between each ordered pair of members runs one first-in first-out stream. A send *lends* its
+ * range: the receiver reads it where it lies (shared memory, simulator) or from a copy (sockets),
+ * and the sender may write it again only after the receiver acknowledged. Nothing here blocks:
+ * calls return DDP_PENDING and are repeated. One thread per endpoint.
  *
  * Members are numbered 0..member_count-1 inside the group; `peer` below is a member number.
  * To add a transport: fill one static const table, pass tests/unit/test_transport.c. */
@@ -20,6 +20,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Once a death is known, a wait for living members goes on for this long: they may still pass on
+ * what the dead member had sent. A transport in virtual time wakes its ranks again when it ends. */
+#define DDP_TRANSPORT_DEATH_GRACE_NS (1000u * 1000u)
 
 struct ddp_message {
     const void *data;
@@ -50,10 +54,12 @@ struct ddp_transport_ops {
      * full, nothing was taken, call again. Errors: E_PEER_DIED, E_REVOKED, E_NOMEM. */
     ddp_status (*send_post)(struct ddp_transport *transport, uint32_t peer,
                             const struct ddp_message *message, uint64_t *out_ticket);
-    /* OK once the receiver acknowledged (the range is the sender's again), else PENDING or error. */
+    /* OK once the receiver acknowledged (the range is the sender's again), else PENDING or error.
+     */
     ddp_status (*send_poll)(struct ddp_transport *transport, uint32_t peer, uint64_t ticket);
     /* The oldest message from peer: OK and *out (borrowed until recv_ack), PENDING if none yet.
-     * A dead peer's messages sent before its death are still delivered; then E_PEER_DIED. */
+     * A dead peer's messages sent before its death are still delivered; then E_PEER_DIED. So are a
+     * departed member's (see destroy), which dead_peer does not name. */
     ddp_status (*recv_peek)(struct ddp_transport *transport, uint32_t peer,
                             struct ddp_message *out);
     /* Acknowledge and drop the oldest message from peer. */

@@ -1,0 +1,494 @@
+/* Runs schedules on a transport and a device. Works of a group run strictly one after the other, in
+ * the order in which they were posted; nothing is sent before the first poll. Each poll walks the
+ * active steps until none of them moves. Messages are consumed where they lie. */
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/collective/program.h"
+
+struct executor {
+    struct ddp_coll base;
+    struct ddp_transport *transport;
+    struct ddp_device *device;
+    uint32_t *member_rank;
+    bool is_checked;
+    struct ddp_program_cache cache;
+    struct ddp_coll_work *head, *tail;
+    bool is_running;         /* the head's program was started */
+    uint64_t signature;      /* of the head; 0 when not checked */
+    ddp_status failed;       /* what ended the group, or OK */
+    uint64_t death_known_ns; /* when this wait first met a death; 0 = none */
+};
+
+uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args)
+{
+    const uint64_t fields[] = {comm,
+                               seq,
+                               (uint64_t)args->kind,
+                               (uint64_t)args->redop,
+                               (uint64_t)args->dtype,
+                               args->root,
+                               args->elem_count,
+                               (uint64_t)args->role,
+                               args->index};
+    uint64_t hash = ddp_hash_bytes(fields, sizeof(fields), 0);
+
+    return hash == 0 ? 1 : hash;
+}
+
+static bool is_in_place(const struct executor *executor, const struct ddp_coll_args *args)
+{
+    size_t block_bytes = args->elem_count * ddp_dtype_size_bytes(args->dtype);
+
+    if (args->kind == DDP_COLL_BROADCAST && executor->base.member != args->root) {
+        return true; /* only the root's input counts */
+    }
+    if (args->input == args->output) {
+        return true;
+    }
+    return args->kind == DDP_COLL_ALL_GATHER &&
+           args->input == (const char *)args->output + executor->base.member * block_bytes;
+}
+
+static struct ddp_program_key key_of(const struct executor *executor,
+                                     const struct ddp_coll_args *args)
+{
+    struct ddp_program_key key;
+
+    memset(&key, 0, sizeof(key));
+    key.kind = args->kind;
+    key.dtype = args->dtype;
+    key.elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count;
+    key.root = args->kind == DDP_COLL_BROADCAST ? args->root : 0;
+    key.is_in_place = is_in_place(executor, args);
+    return key;
+}
+
+static bool is_valid(const struct executor *executor, const struct ddp_coll_args *args)
+{
+    return (unsigned)args->kind < DDP_COLL_KIND_COUNT && (unsigned)args->dtype < DDP_DTYPE_COUNT &&
+           (unsigned)args->redop < DDP_REDOP_COUNT && args->root < executor->base.member_count;
+}
+
+static void end_head(struct executor *executor, ddp_status status)
+{
+    struct ddp_coll_work *work = executor->head;
+    struct ddp_program *program = work->program;
+
+    executor->head = work->next;
+    if (executor->head == NULL) {
+        executor->tail = NULL;
+    }
+    executor->is_running = false;
+    program->users--;
+    work->next = NULL;
+    work->program = NULL;
+    work->status = status;
+}
+
+static void fail_all(struct executor *executor, ddp_status status)
+{
+    executor->failed = status;
+    while (executor->head != NULL) {
+        end_head(executor, status);
+    }
+}
+
+static ddp_status executor_post(struct ddp_coll *coll, struct ddp_coll_work *work)
+{
+    struct executor *executor = (struct executor *)coll;
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    struct ddp_program_key key;
+    struct ddp_program *program = NULL;
+    enum ddp_fault_action action;
+
+    work->next = NULL;
+    work->program = NULL;
+    context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
+    context.seq = work->seq;
+    action = ddp_fault_point(coll->env->faults, DDP_FAULT_POINT_COLLECTIVE_ENQUEUE, &context);
+    if (action == DDP_FAULT_SKIP) {
+        work->status = DDP_OK;
+        return DDP_OK;
+    }
+    work->status = executor->failed;
+    if (work->status == DDP_OK && action == DDP_FAULT_FAIL) {
+        work->status = DDP_E_INJECTED;
+    }
+    if (work->status == DDP_OK && !is_valid(executor, &work->args)) {
+        work->status = DDP_E_INVALID;
+    }
+    if (work->status == DDP_OK) {
+        key = key_of(executor, &work->args);
+        work->status = ddp_program_cache_take(&executor->cache, &key, &program);
+    }
+    if (work->status != DDP_OK) {
+        return work->status;
+    }
+    work->program = program;
+    work->status = DDP_PENDING;
+    if (executor->tail != NULL) {
+        executor->tail->next = work;
+    } else {
+        executor->head = work;
+    }
+    executor->tail = work;
+    return DDP_OK;
+}
+
+static void *operand(const struct ddp_program *program, const struct ddp_program_operand *operand)
+{
+    return (char *)program->buffer[operand->buffer] + operand->offset_bytes;
+}
+
+static ddp_status run_send(struct executor *executor, struct ddp_program *program, uint32_t index)
+{
+    const struct ddp_program_step *step = &program->steps[index];
+    struct ddp_transport *transport = executor->transport;
+
+    if (!program->is_posted[index]) {
+        struct ddp_message message;
+
+        message.data = operand(program, &step->src);
+        message.size_bytes = step->src.size_bytes;
+        message.seq = executor->head->seq;
+        message.signature = executor->signature;
+        DDP_TRY(
+            transport->ops->send_post(transport, step->peer, &message, &program->ticket[index]));
+        program->is_posted[index] = true;
+        ddp_program_release_stream(program, index);
+        ddp_recorder_message(executor->base.env->recorder);
+    }
+    return transport->ops->send_poll(transport, step->peer, program->ticket[index]);
+}
+
+/* A message of another collective: tell everybody, if messages are checked. */
+static ddp_status mismatch(struct executor *executor)
+{
+    struct ddp_env *env = executor->base.env;
+    struct ddp_revocation revocation = {env->rank, DDP_E_MISMATCH, 0, executor->head->seq};
+
+    if (executor->is_checked) {
+        revocation.step = env->recorder != NULL ? env->recorder->step : 0;
+        executor->transport->ops->revoke(executor->transport, &revocation);
+    }
+    return DDP_E_MISMATCH;
+}
+
+static ddp_status run_recv(struct executor *executor, struct ddp_program *program, uint32_t index)
+{
+    const struct ddp_program_step *step = &program->steps[index];
+    struct ddp_transport *transport = executor->transport;
+    struct ddp_device *device = executor->device;
+    struct ddp_message message;
+    void *target = operand(program, &step->dst);
+
+    DDP_TRY(transport->ops->recv_peek(transport, step->peer, &message));
+    if (message.size_bytes != step->dst.size_bytes ||
+        (executor->is_checked &&
+         (message.signature != executor->signature || message.seq != executor->head->seq))) {
+        return mismatch(executor);
+    }
+    if (step->kind == DDP_STEP_RECV) {
+        DDP_TRY(device->ops->copy(device, NULL, target, message.data, message.size_bytes));
+    } else {
+        DDP_TRY(device->ops->reduce(device, NULL, target, message.data, step->elem_count,
+                                    step->dst.dtype, executor->head->args.redop));
+    }
+    transport->ops->recv_ack(transport, step->peer);
+    ddp_program_release_stream(program, index);
+    ddp_recorder_message(executor->base.env->recorder);
+    return DDP_OK;
+}
+
+static ddp_status run_local(struct executor *executor, struct ddp_program *program, uint32_t index)
+{
+    const struct ddp_program_step *step = &program->steps[index];
+    struct ddp_device *device = executor->device;
+    void *target = operand(program, &step->dst);
+    const void *source = operand(program, &step->src);
+
+    switch (step->kind) {
+    case DDP_STEP_REDUCE:
+        return device->ops->reduce(device, NULL, target, source, step->elem_count, step->dst.dtype,
+                                   executor->head->args.redop);
+    case DDP_STEP_COPY:
+        return device->ops->copy(device, NULL, target, source, step->dst.size_bytes);
+    case DDP_STEP_SCALE:
+    case DDP_STEP_CONVERT:
+        return device->ops->scale(device, NULL, target, step->dst.dtype, source, step->src.dtype,
+                                  step->elem_count,
+                                  step->kind == DDP_STEP_SCALE ? step->factor : 1.0f);
+    default:
+        return DDP_E_INVALID;
+    }
+}
+
+static ddp_status run_step(struct executor *executor, struct ddp_program *program, uint32_t index)
+{
+    switch (program->steps[index].kind) {
+    case DDP_STEP_SEND:
+        return run_send(executor, program, index);
+    case DDP_STEP_RECV:
+    case DDP_STEP_RECV_REDUCE:
+        return run_recv(executor, program, index);
+    default:
+        return run_local(executor, program, index);
+    }
+}
+
+/* One walk over the active steps. Steps released on the way are appended and walked too.
+ * *out_progress: whether any step completed. */
+static ddp_status walk(struct executor *executor, struct ddp_program *program, bool *out_progress)
+{
+    uint32_t kept = 0;
+    uint32_t walked = 0;
+    ddp_status failed = DDP_OK;
+
+    while (walked < program->active_count) {
+        uint32_t index = program->active[walked++];
+        ddp_status status = run_step(executor, program, index);
+
+        if (status == DDP_OK) {
+            ddp_program_release_successors(program, index);
+            *out_progress = true;
+        } else if (status == DDP_PENDING) {
+            program->active[kept++] = index;
+        } else {
+            failed = status;
+            break;
+        }
+    }
+    program->active_count = kept;
+    return failed;
+}
+
+/* Show whom the head waits for: a missing message before a missing acknowledgement. */
+static void record_wait(const struct executor *executor, const struct ddp_program *program)
+{
+    uint32_t index = program->active[0];
+
+    if (executor->base.env->recorder == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < program->active_count; i++) {
+        if (program->steps[program->active[i]].kind != DDP_STEP_SEND) {
+            index = program->active[i];
+            break;
+        }
+    }
+    ddp_recorder_wait_peer(executor->base.env->recorder,
+                           (int32_t)executor->member_rank[program->steps[index].peer]);
+}
+
+/* Nothing moved. Somebody died, though perhaps nobody that this rank waits for directly: living
+ * peers get a moment to pass on what the dead one had sent, then the wait is over. */
+static ddp_status look_for_death(struct executor *executor)
+{
+    struct ddp_clock *clock = executor->base.env->clock;
+
+    if (executor->transport->ops->dead_peer(executor->transport) < 0) {
+        return DDP_PENDING;
+    }
+    if (executor->death_known_ns == 0) {
+        executor->death_known_ns = ddp_clock_now_ns(clock);
+        return DDP_PENDING;
+    }
+    return ddp_clock_now_ns(clock) - executor->death_known_ns >= DDP_TRANSPORT_DEATH_GRACE_NS
+               ? DDP_E_PEER_DIED
+               : DDP_PENDING;
+}
+
+/* Run the head until it ends or nothing moves. */
+static ddp_status run_head(struct executor *executor)
+{
+    struct ddp_coll_work *work = executor->head;
+    struct ddp_program *program = work->program;
+    bool has_progress;
+
+    if (!executor->is_running) {
+        ddp_program_start(program, work->args.input, work->args.output);
+        executor->signature = executor->is_checked
+                                  ? ddp_coll_signature(executor->base.comm, work->seq, &work->args)
+                                  : 0;
+        executor->is_running = true;
+        executor->death_known_ns = 0;
+    }
+    do {
+        has_progress = false;
+        DDP_TRY(walk(executor, program, &has_progress));
+        if (program->active_count == 0) {
+            return DDP_OK;
+        }
+        if (has_progress) {
+            executor->death_known_ns = 0;
+        }
+    } while (has_progress);
+    record_wait(executor, program);
+    return look_for_death(executor);
+}
+
+static ddp_status executor_poll(struct ddp_coll *coll, struct ddp_coll_work *work)
+{
+    struct executor *executor = (struct executor *)coll;
+    struct ddp_revocation revocation;
+
+    if (work->status != DDP_PENDING) {
+        return work->status;
+    }
+    if (executor->transport->ops->is_revoked(executor->transport, &revocation)) {
+        fail_all(executor, DDP_E_REVOKED);
+        return work->status;
+    }
+    while (executor->head != NULL) {
+        ddp_status status = run_head(executor);
+
+        if (status == DDP_PENDING) {
+            break;
+        }
+        if (status == DDP_OK) {
+            end_head(executor, DDP_OK);
+        } else {
+            fail_all(executor, status);
+        }
+    }
+    return work->status;
+}
+
+static void executor_revoke(struct ddp_coll *coll, const struct ddp_revocation *revocation)
+{
+    struct executor *executor = (struct executor *)coll;
+
+    executor->transport->ops->revoke(executor->transport, revocation);
+}
+
+static bool executor_is_revoked(struct ddp_coll *coll, struct ddp_revocation *out)
+{
+    struct executor *executor = (struct executor *)coll;
+
+    return executor->transport->ops->is_revoked(executor->transport, out);
+}
+
+static int32_t executor_dead_rank(struct ddp_coll *coll)
+{
+    struct executor *executor = (struct executor *)coll;
+    int32_t member = executor->transport->ops->dead_peer(executor->transport);
+
+    return member < 0 ? -1 : (int32_t)executor->member_rank[member];
+}
+
+static void *executor_alloc(struct ddp_coll *coll, size_t size_bytes)
+{
+    struct executor *executor = (struct executor *)coll;
+
+    return executor->transport->ops->alloc(executor->transport, size_bytes);
+}
+
+static void executor_free(struct ddp_coll *coll, void *data)
+{
+    struct executor *executor = (struct executor *)coll;
+
+    executor->transport->ops->free(executor->transport, data);
+}
+
+static void executor_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
+{
+    struct executor *executor = (struct executor *)coll;
+
+    executor->transport->ops->hint(executor->transport, hint);
+}
+
+static void executor_destroy(struct ddp_coll *coll)
+{
+    struct executor *executor = (struct executor *)coll;
+
+    fail_all(executor, DDP_E_STATE);
+    ddp_program_cache_fini(&executor->cache);
+    executor->transport->ops->destroy(executor->transport);
+    ddp_mem_free(coll->env->mem, executor->member_rank);
+    ddp_mem_free(coll->env->mem, executor);
+}
+
+static const struct ddp_coll_ops executor_ops = {
+    .name = "schedule",
+    .post = executor_post,
+    .poll = executor_poll,
+    .revoke = executor_revoke,
+    .is_revoked = executor_is_revoked,
+    .dead_rank = executor_dead_rank,
+    .alloc = executor_alloc,
+    .free = executor_free,
+    .hint = executor_hint,
+    .destroy = executor_destroy,
+};
+
+static ddp_status find_algorithms(struct executor *executor, const char *name, struct ddp_err *err)
+{
+    char known[256] = "";
+    size_t count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
+
+    for (uint32_t kind = 0; kind < DDP_COLL_KIND_COUNT; kind++) {
+        executor->cache.source.algorithm[kind] =
+            ddp_algorithm_find((enum ddp_coll_kind)kind, kind == DDP_COLL_ALL_REDUCE ? name : NULL);
+    }
+    if (executor->cache.source.algorithm[DDP_COLL_ALL_REDUCE] != NULL) {
+        return DDP_OK;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (table[i].kind == DDP_COLL_ALL_REDUCE) {
+            strncat(known, known[0] == '\0' ? "" : ", ", sizeof(known) - strlen(known) - 1);
+            strncat(known, table[i].name, sizeof(known) - strlen(known) - 1);
+        }
+    }
+    return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no all_reduce algorithm \"%s\" (known: %s)",
+                       name, known);
+}
+
+ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *transport,
+                                    struct ddp_device *device,
+                                    const struct ddp_coll_schedule_config *config,
+                                    struct ddp_coll **out, struct ddp_err *err)
+{
+    struct executor *executor;
+    ddp_status status;
+
+    if (!device->ops->is_host_memory) {
+        return ddp_err_set(err, DDP_E_UNSUPPORTED, "schedules need a device in host memory, not %s",
+                           device->ops->name);
+    }
+    executor = ddp_mem_array(env->mem, 1, sizeof(*executor));
+    if (executor == NULL) {
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
+    }
+    status = find_algorithms(executor, config->algorithm, err);
+    if (status != DDP_OK) {
+        goto out;
+    }
+    executor->member_rank =
+        ddp_mem_array(env->mem, transport->member_count, sizeof(*executor->member_rank));
+    if (executor->member_rank == NULL) {
+        status = ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
+        goto out;
+    }
+    for (uint32_t i = 0; i < transport->member_count; i++) {
+        executor->member_rank[i] = config->member_rank == NULL ? i : config->member_rank[i];
+    }
+    executor->base.ops = &executor_ops;
+    executor->base.env = env;
+    executor->base.comm = config->comm;
+    executor->base.member = transport->member;
+    executor->base.member_count = transport->member_count;
+    executor->transport = transport;
+    executor->device = device;
+    executor->is_checked = config->is_checked;
+    executor->cache.source.mem = env->mem;
+    executor->cache.source.transport = transport;
+    executor->cache.source.segment_bytes = config->segment_bytes;
+    executor->cache.source.observer = config->observer;
+    *out = &executor->base;
+    return DDP_OK;
+out:
+    ddp_mem_free(env->mem, executor);
+    return status;
+}

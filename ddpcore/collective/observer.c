@@ -1,0 +1,189 @@
+/* Records every collective as it really is: what was posted, with which data, and what came out.
+ * Sits outermost, next to the caller, and changes nothing that passes through it. */
+#include <stdio.h>
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/collective/collective.h"
+
+/* ddp_coll_work.observed */
+#define OBSERVED_POSTED 1u
+#define OBSERVED_DONE   2u
+
+struct observer {
+    struct ddp_coll base;
+    struct ddp_coll *inner;
+    bool is_hashing;
+};
+
+static uint64_t hash_of(const struct ddp_coll_args *args, const void *data, size_t elem_count)
+{
+    char salt[64];
+
+    if (args->kind == DDP_COLL_BARRIER || elem_count == 0) {
+        return 0;
+    }
+    (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(args->role), args->index);
+    return ddp_hash_tensor(data, elem_count * ddp_dtype_size_bytes(args->dtype),
+                           ddp_hash_text(salt), NULL);
+}
+
+static uint64_t input_hash(const struct observer *observer, const struct ddp_coll_args *args)
+{
+    const char *input = args->input;
+
+    if (!observer->is_hashing ||
+        (args->kind == DDP_COLL_BROADCAST && observer->base.member != args->root)) {
+        return 0;
+    }
+    if (args->kind == DDP_COLL_ALL_GATHER && args->input == args->output) {
+        input += observer->base.member * args->elem_count * ddp_dtype_size_bytes(args->dtype);
+    }
+    return hash_of(args, input, args->elem_count);
+}
+
+static uint64_t output_hash(const struct observer *observer, const struct ddp_coll_args *args)
+{
+    size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? observer->base.member_count : 1;
+
+    return observer->is_hashing ? hash_of(args, args->output, args->elem_count * blocks) : 0;
+}
+
+static uint64_t packed_op(const struct ddp_coll_args *args)
+{
+    const struct ddp_event_op op = {args->kind, args->redop, args->dtype,
+                                    args->role, args->index, args->root};
+
+    return ddp_event_op_pack(&op);
+}
+
+static void record_done(const struct observer *observer, struct ddp_coll_work *work,
+                        ddp_status status)
+{
+    struct ddp_recorder *recorder = observer->base.env->recorder;
+
+    if (work->observed != OBSERVED_POSTED) {
+        return;
+    }
+    work->observed = OBSERVED_DONE;
+    if (recorder == NULL) {
+        return;
+    }
+    /* The output of a failed collective is whatever it was interrupted at: no evidence. */
+    ddp_recorder_event(recorder, DDP_EVENT_COLL_DONE, work->seq, packed_op(&work->args),
+                       work->args.elem_count, (uint64_t)(int64_t)status,
+                       status == DDP_OK ? output_hash(observer, &work->args) : 0);
+    if (status == DDP_OK) {
+        ddp_recorder_collective_done(recorder, work->seq);
+    }
+}
+
+static ddp_status observer_post(struct ddp_coll *coll, struct ddp_coll_work *work)
+{
+    struct observer *observer = (struct observer *)coll;
+    struct ddp_recorder *recorder = coll->env->recorder;
+    ddp_status status;
+
+    if (recorder != NULL) {
+        uint64_t op = packed_op(&work->args);
+
+        ddp_recorder_event(recorder, DDP_EVENT_COLL_POST, work->seq, op, work->args.elem_count,
+                           coll->comm, input_hash(observer, &work->args));
+        ddp_recorder_collective_posted(recorder, coll->comm, work->seq, op, work->args.elem_count);
+    }
+    work->observed = OBSERVED_POSTED;
+    status = observer->inner->ops->post(observer->inner, work);
+    if (status != DDP_OK) {
+        record_done(observer, work, status);
+    }
+    return status;
+}
+
+static ddp_status observer_poll(struct ddp_coll *coll, struct ddp_coll_work *work)
+{
+    struct observer *observer = (struct observer *)coll;
+    ddp_status status = observer->inner->ops->poll(observer->inner, work);
+
+    if (status != DDP_PENDING) {
+        record_done(observer, work, status);
+    }
+    return status;
+}
+
+static void observer_revoke(struct ddp_coll *coll, const struct ddp_revocation *revocation)
+{
+    struct observer *observer = (struct observer *)coll;
+
+    observer->inner->ops->revoke(observer->inner, revocation);
+}
+
+static bool observer_is_revoked(struct ddp_coll *coll, struct ddp_revocation *out)
+{
+    struct observer *observer = (struct observer *)coll;
+
+    return observer->inner->ops->is_revoked(observer->inner, out);
+}
+
+static int32_t observer_dead_rank(struct ddp_coll *coll)
+{
+    struct observer *observer = (struct observer *)coll;
+
+    return observer->inner->ops->dead_rank(observer->inner);
+}
+
+static void *observer_alloc(struct ddp_coll *coll, size_t size_bytes)
+{
+    struct observer *observer = (struct observer *)coll;
+
+    return observer->inner->ops->alloc(observer->inner, size_bytes);
+}
+
+static void observer_free(struct ddp_coll *coll, void *data)
+{
+    struct observer *observer = (struct observer *)coll;
+
+    observer->inner->ops->free(observer->inner, data);
+}
+
+static void observer_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
+{
+    struct observer *observer = (struct observer *)coll;
+
+    observer->inner->ops->hint(observer->inner, hint);
+}
+
+static void observer_destroy(struct ddp_coll *coll)
+{
+    struct observer *observer = (struct observer *)coll;
+    struct ddp_mem *mem = coll->env->mem;
+
+    observer->inner->ops->destroy(observer->inner);
+    ddp_mem_free(mem, observer);
+}
+
+static const struct ddp_coll_ops observer_ops = {
+    .name = "observer",
+    .post = observer_post,
+    .poll = observer_poll,
+    .revoke = observer_revoke,
+    .is_revoked = observer_is_revoked,
+    .dead_rank = observer_dead_rank,
+    .alloc = observer_alloc,
+    .free = observer_free,
+    .hint = observer_hint,
+    .destroy = observer_destroy,
+};
+
+ddp_status ddp_coll_observer_create(struct ddp_coll *inner, bool is_hashing, struct ddp_coll **out)
+{
+    struct observer *observer = ddp_mem_array(inner->env->mem, 1, sizeof(*observer));
+
+    if (observer == NULL) {
+        return DDP_E_NOMEM;
+    }
+    observer->base = *inner;
+    observer->base.ops = &observer_ops;
+    observer->inner = inner;
+    observer->is_hashing = is_hashing;
+    *out = &observer->base;
+    return DDP_OK;
+}

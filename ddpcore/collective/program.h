@@ -1,0 +1,91 @@
+/* A schedule made ready to run: byte offsets instead of elements, successors instead of
+ * dependencies, scratch allocated, and the state of the one run that is under way. Internal. */
+#ifndef DDPCORE_COLLECTIVE_PROGRAM_H
+#define DDPCORE_COLLECTIVE_PROGRAM_H
+
+#include "ddpcore/collective/algorithm.h"
+#include "ddpcore/collective/collective.h"
+
+struct ddp_program_key {
+    enum ddp_coll_kind kind;
+    enum ddp_dtype dtype;
+    size_t elem_count;
+    uint32_t root;
+    bool is_in_place;
+};
+
+struct ddp_program_operand {
+    uint32_t buffer; /* 0 input, 1 output, 2 + n scratch n */
+    enum ddp_dtype dtype;
+    size_t offset_bytes;
+    size_t size_bytes;
+};
+
+struct ddp_program_step {
+    enum ddp_step_kind kind;
+    uint32_t peer;
+    struct ddp_program_operand src, dst;
+    size_t elem_count;
+    float factor;
+    uint32_t missing;    /* dependencies, plus one for the step before it in its stream */
+    uint32_t next;       /* next step of the same stream (direction and peer), or UINT32_MAX */
+    uint32_t successors; /* first of the steps that depend on this one, in program->successor */
+    uint32_t successor_count;
+};
+
+struct ddp_program {
+    struct ddp_program_key key;
+    struct ddp_program *chain; /* next in the cache */
+    uint64_t used_at;          /* cache's clock of the last use */
+    uint32_t users;            /* works queued with this program */
+
+    struct ddp_program_step *steps;
+    uint32_t step_count;
+    uint32_t *successor;
+    void **buffer; /* void *[2 + scratch_count] */
+    uint32_t scratch_count;
+    bool *is_lendable; /* per scratch: from the transport's memory */
+
+    /* The run. Active steps are ready to start, or sends that wait for their acknowledgement. */
+    uint32_t *missing;
+    uint32_t *active;
+    uint32_t active_count;
+    uint64_t *ticket;
+    bool *is_posted;
+};
+
+struct ddp_program_source {
+    struct ddp_mem *mem;
+    struct ddp_transport *transport;
+    const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT];
+    size_t segment_bytes;
+    struct ddp_schedule_observer *observer;
+};
+
+DDP_MUST_USE ddp_status ddp_program_create(const struct ddp_program_source *source,
+                                           const struct ddp_program_key *key,
+                                           struct ddp_program **out);
+void ddp_program_destroy(const struct ddp_program_source *source, struct ddp_program *program);
+/* Begin a run on these buffers. */
+void ddp_program_start(struct ddp_program *program, const void *input, void *output);
+/* A step of this stream was handed over: the one behind it may follow. */
+void ddp_program_release_stream(struct ddp_program *program, uint32_t step);
+/* A step is complete: release what depends on it. */
+void ddp_program_release_successors(struct ddp_program *program, uint32_t step);
+
+/* Programs by key. */
+#define DDP_PROGRAM_CHAINS    64u
+#define DDP_PROGRAM_CACHE_MAX 256u
+struct ddp_program_cache {
+    struct ddp_program_source source;
+    struct ddp_program *chain[DDP_PROGRAM_CHAINS];
+    uint32_t program_count;
+    uint64_t clock;
+};
+/* Find or make; users is counted up. Beyond _CACHE_MAX the least recently used idle one goes. */
+DDP_MUST_USE ddp_status ddp_program_cache_take(struct ddp_program_cache *cache,
+                                               const struct ddp_program_key *key,
+                                               struct ddp_program **out);
+void ddp_program_cache_fini(struct ddp_program_cache *cache);
+
+#endif

@@ -1,0 +1,76 @@
+/* Programs by key, so that steady state neither emits nor allocates. Bounded: a run that uses ever
+ * new counts loses the programs that it used least recently. */
+#include "ddpcore/collective/program.h"
+
+static bool is_same_key(const struct ddp_program_key *a, const struct ddp_program_key *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->elem_count == b->elem_count &&
+           a->root == b->root && a->is_in_place == b->is_in_place;
+}
+
+static uint32_t chain_of(const struct ddp_program_key *key)
+{
+    /* Counts of one job differ in their low bits; 0x9e3779b97f4a7c15 is 2^64 / golden ratio. */
+    uint64_t mixed = (uint64_t)key->elem_count ^ ((uint64_t)key->kind << 60) ^
+                     ((uint64_t)key->dtype << 56) ^ ((uint64_t)key->root << 40);
+
+    return (uint32_t)((mixed * UINT64_C(0x9e3779b97f4a7c15)) >> 58) % DDP_PROGRAM_CHAINS;
+}
+
+static void evict_one(struct ddp_program_cache *cache)
+{
+    struct ddp_program **oldest = NULL;
+    struct ddp_program *gone;
+
+    for (uint32_t i = 0; i < DDP_PROGRAM_CHAINS; i++) {
+        for (struct ddp_program **link = &cache->chain[i]; *link != NULL; link = &(*link)->chain) {
+            if ((*link)->users == 0 && (oldest == NULL || (*link)->used_at < (*oldest)->used_at)) {
+                oldest = link;
+            }
+        }
+    }
+    if (oldest == NULL) {
+        return;
+    }
+    gone = *oldest;
+    *oldest = gone->chain;
+    cache->program_count--;
+    ddp_program_destroy(&cache->source, gone);
+}
+
+ddp_status ddp_program_cache_take(struct ddp_program_cache *cache,
+                                  const struct ddp_program_key *key, struct ddp_program **out)
+{
+    struct ddp_program **first = &cache->chain[chain_of(key)];
+    struct ddp_program *program = *first;
+
+    while (program != NULL && !is_same_key(&program->key, key)) {
+        program = program->chain;
+    }
+    if (program == NULL) {
+        if (cache->program_count >= DDP_PROGRAM_CACHE_MAX) {
+            evict_one(cache);
+        }
+        DDP_TRY(ddp_program_create(&cache->source, key, &program));
+        program->chain = *first;
+        *first = program;
+        cache->program_count++;
+    }
+    program->users++;
+    program->used_at = ++cache->clock;
+    *out = program;
+    return DDP_OK;
+}
+
+void ddp_program_cache_fini(struct ddp_program_cache *cache)
+{
+    for (uint32_t i = 0; i < DDP_PROGRAM_CHAINS; i++) {
+        while (cache->chain[i] != NULL) {
+            struct ddp_program *gone = cache->chain[i];
+
+            cache->chain[i] = gone->chain;
+            ddp_program_destroy(&cache->source, gone);
+        }
+    }
+    cache->program_count = 0;
+}

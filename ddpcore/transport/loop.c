@@ -1,0 +1,299 @@
+/* The loop transport's table: one rank's endpoint in one group. Messages are lent where they lie;
+ * time decides when the other side sees a message, an acknowledgement, a death or a revocation. */
+#include "ddpcore/transport/loop.h"
+
+#include "ddpcore/transport/loop_net.h"
+
+struct endpoint {
+    struct ddp_transport base;
+    struct ddp_env *env;
+    struct ddp_loop_net *net;
+    struct ddp_loop_group *group;
+};
+
+static struct endpoint *endpoint_of(struct ddp_transport *transport)
+{
+    return (struct endpoint *)transport;
+}
+
+static uint64_t latency_ns(const struct endpoint *endpoint)
+{
+    return endpoint->net->config.latency_ns;
+}
+
+static void wake_member(const struct endpoint *endpoint, uint32_t member, uint64_t at_ns)
+{
+    ddp_loop_net_wake(endpoint->net, endpoint->group->member_rank[member], at_ns);
+}
+
+/* Dead or departed, and known to be: it can neither send nor acknowledge any more. */
+static bool is_gone(const struct endpoint *endpoint, uint32_t member)
+{
+    const struct ddp_loop_member *who = &endpoint->group->members[member];
+
+    if (who->is_departed &&
+        ddp_loop_net_now_ns(endpoint->net) >= who->departed_ns + latency_ns(endpoint)) {
+        return true;
+    }
+    return ddp_loop_net_is_dead(endpoint->net, endpoint->group->member_rank[member]);
+}
+
+static bool sees_revocation(const struct endpoint *endpoint, uint32_t member)
+{
+    const struct ddp_loop_member *who = &endpoint->group->members[member];
+
+    return who->is_revoking &&
+           (member == endpoint->base.member ||
+            ddp_loop_net_now_ns(endpoint->net) >= who->revoked_ns + latency_ns(endpoint));
+}
+
+static bool loop_is_revoked(struct ddp_transport *transport, struct ddp_revocation *out)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+    bool is_found = false;
+
+    if (endpoint->group->revoking_count == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
+        const struct ddp_revocation *other = &endpoint->group->members[i].revocation;
+
+        if (sees_revocation(endpoint, i) &&
+            (!is_found || other->step < out->step ||
+             (other->step == out->step && other->rank < out->rank))) {
+            *out = *other;
+            is_found = true;
+        }
+    }
+    return is_found;
+}
+
+static void *loop_alloc(struct ddp_transport *transport, size_t size_bytes)
+{
+    struct ddp_mem *mem = endpoint_of(transport)->env->mem;
+
+    return size_bytes == 0 ? NULL : mem->alloc(mem, size_bytes);
+}
+
+static void loop_free(struct ddp_transport *transport, void *data)
+{
+    ddp_mem_free(endpoint_of(transport)->env->mem, data);
+}
+
+/* Take in the acknowledgements that have arrived. */
+static void reclaim(const struct endpoint *endpoint, struct ddp_loop_stream *stream)
+{
+    uint64_t now_ns = ddp_loop_net_now_ns(endpoint->net);
+
+    while (stream->reclaimed < stream->taken &&
+           stream->slot[stream->reclaimed % DDP_LOOP_SLOT_COUNT].ack_ns <= now_ns) {
+        stream->reclaimed++;
+    }
+}
+
+static uint64_t delivery_ns(const struct endpoint *endpoint, struct ddp_loop_stream *stream,
+                            size_t size_bytes)
+{
+    const struct ddp_loop_config *config = &endpoint->net->config;
+    uint64_t now_ns = ddp_loop_net_now_ns(endpoint->net);
+    uint64_t at_ns;
+
+    stream->link_free_ns = stream->link_free_ns > now_ns ? stream->link_free_ns : now_ns;
+    if (config->bytes_per_us > 0) {
+        /* size / rate in microseconds, in nanoseconds: size * 1000 / rate */
+        stream->link_free_ns += (uint64_t)size_bytes * DDP_NS_PER_US / config->bytes_per_us;
+    }
+    at_ns = stream->link_free_ns + config->latency_ns;
+    if (config->latency_jitter_ns > 0) {
+        at_ns += ddp_prng_at(&stream->jitter, stream->sent) % (config->latency_jitter_ns + 1);
+    }
+    /* First in, first out: no message overtakes the one before it. */
+    at_ns = at_ns > stream->last_deliver_ns ? at_ns : stream->last_deliver_ns;
+    stream->last_deliver_ns = at_ns;
+    return at_ns;
+}
+
+static ddp_status loop_send_post(struct ddp_transport *transport, uint32_t to,
+                                 const struct ddp_message *message, uint64_t *out_ticket)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+    struct ddp_loop_stream *stream;
+    struct ddp_loop_message *entry;
+    struct ddp_revocation revocation;
+
+    if (loop_is_revoked(transport, &revocation)) {
+        return DDP_E_REVOKED;
+    }
+    if (is_gone(endpoint, to)) {
+        return DDP_E_PEER_DIED;
+    }
+    stream = ddp_loop_group_stream(endpoint->net, endpoint->group, endpoint->base.member, to, true);
+    if (stream == NULL) {
+        return DDP_E_NOMEM;
+    }
+    reclaim(endpoint, stream);
+    if (stream->sent - stream->reclaimed == DDP_LOOP_SLOT_COUNT) {
+        return DDP_PENDING;
+    }
+    entry = &stream->slot[stream->sent % DDP_LOOP_SLOT_COUNT];
+    entry->message = *message;
+    entry->deliver_ns = delivery_ns(endpoint, stream, message->size_bytes);
+    *out_ticket = stream->sent++;
+    wake_member(endpoint, to, entry->deliver_ns);
+    return DDP_OK;
+}
+
+static ddp_status loop_send_poll(struct ddp_transport *transport, uint32_t to, uint64_t ticket)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+    struct ddp_loop_stream *stream =
+        ddp_loop_group_stream(endpoint->net, endpoint->group, endpoint->base.member, to, false);
+
+    DDP_ASSERT(stream != NULL && ticket < stream->sent);
+    reclaim(endpoint, stream);
+    if (ticket < stream->reclaimed) {
+        return DDP_OK;
+    }
+    return is_gone(endpoint, to) && ticket >= stream->taken ? DDP_E_PEER_DIED : DDP_PENDING;
+}
+
+static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
+                                 struct ddp_message *out)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+    const struct ddp_loop_stream *stream =
+        ddp_loop_group_stream(endpoint->net, endpoint->group, from, endpoint->base.member, false);
+    const struct ddp_loop_message *entry;
+
+    if (stream == NULL || stream->taken == stream->sent) {
+        return is_gone(endpoint, from) ? DDP_E_PEER_DIED : DDP_PENDING;
+    }
+    entry = &stream->slot[stream->taken % DDP_LOOP_SLOT_COUNT];
+    if (entry->deliver_ns > ddp_loop_net_now_ns(endpoint->net)) {
+        return DDP_PENDING;
+    }
+    *out = entry->message;
+    return DDP_OK;
+}
+
+static void loop_recv_ack(struct ddp_transport *transport, uint32_t from)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+    struct ddp_loop_stream *stream =
+        ddp_loop_group_stream(endpoint->net, endpoint->group, from, endpoint->base.member, false);
+    struct ddp_loop_message *entry;
+
+    DDP_ASSERT(stream != NULL && stream->taken < stream->sent);
+    entry = &stream->slot[stream->taken % DDP_LOOP_SLOT_COUNT];
+    ddp_mem_free(endpoint->net->config.mem, entry->copy);
+    entry->copy = NULL;
+    entry->message.data = NULL;
+    entry->ack_ns = ddp_loop_net_now_ns(endpoint->net) + latency_ns(endpoint);
+    stream->taken++;
+    if (!endpoint->group->members[from].is_departed) {
+        wake_member(endpoint, from, entry->ack_ns);
+    }
+}
+
+static void loop_revoke(struct ddp_transport *transport, const struct ddp_revocation *revocation)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+    struct ddp_loop_member *own = &endpoint->group->members[endpoint->base.member];
+
+    if (own->is_revoking) {
+        return;
+    }
+    own->is_revoking = true;
+    own->revocation = *revocation;
+    own->revoked_ns = ddp_loop_net_now_ns(endpoint->net);
+    endpoint->group->revoking_count++;
+    for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
+        wake_member(endpoint, i, own->revoked_ns + latency_ns(endpoint));
+    }
+}
+
+static int32_t loop_dead_peer(struct ddp_transport *transport)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+
+    if (endpoint->net->dead_count == 0) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
+        /* A rank that departed first and died later ended in good order, as far as we care. */
+        if (!endpoint->group->members[i].is_departed &&
+            ddp_loop_net_is_dead(endpoint->net, endpoint->group->member_rank[i])) {
+            return (int32_t)i;
+        }
+    }
+    return -1;
+}
+
+/* The net wakes ranks itself; there is nothing to watch. */
+static void loop_hint(struct ddp_transport *transport, struct ddp_idle_hint *hint)
+{
+    (void)transport;
+    hint->doorbell = NULL;
+    hint->fd = -1;
+}
+
+static void loop_destroy(struct ddp_transport *transport)
+{
+    struct endpoint *endpoint = endpoint_of(transport);
+    struct ddp_loop_member *own = &endpoint->group->members[endpoint->base.member];
+
+    ddp_loop_group_detach(endpoint->net, endpoint->group, endpoint->base.member);
+    own->is_departed = true;
+    own->departed_ns = ddp_loop_net_now_ns(endpoint->net);
+    for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
+        if (i != endpoint->base.member) {
+            wake_member(endpoint, i, own->departed_ns + latency_ns(endpoint));
+        }
+    }
+    ddp_mem_free(endpoint->env->mem, endpoint);
+}
+
+static const struct ddp_transport_ops loop_ops = {
+    .name = "loop",
+    .alloc = loop_alloc,
+    .free = loop_free,
+    .send_post = loop_send_post,
+    .send_poll = loop_send_poll,
+    .recv_peek = loop_recv_peek,
+    .recv_ack = loop_recv_ack,
+    .revoke = loop_revoke,
+    .is_revoked = loop_is_revoked,
+    .dead_peer = loop_dead_peer,
+    .hint = loop_hint,
+    .destroy = loop_destroy,
+};
+
+ddp_status ddp_loop_create(struct ddp_loop_net *net, struct ddp_env *env, const char *group_name,
+                           uint32_t member, uint32_t member_count, const uint32_t *member_rank,
+                           struct ddp_transport **out)
+{
+    struct ddp_loop_group *group;
+    struct endpoint *endpoint;
+
+    group = ddp_loop_net_group(net, group_name, member_count, member_rank);
+    if (group == NULL) {
+        return DDP_E_NOMEM;
+    }
+    if (group->member_count != member_count || member >= member_count ||
+        group->members[member].is_joined) {
+        return DDP_E_INVALID;
+    }
+    endpoint = ddp_mem_array(env->mem, 1, sizeof(*endpoint));
+    if (endpoint == NULL) {
+        return DDP_E_NOMEM;
+    }
+    group->members[member].is_joined = true;
+    endpoint->base.ops = &loop_ops;
+    endpoint->base.member = member;
+    endpoint->base.member_count = member_count;
+    endpoint->env = env;
+    endpoint->net = net;
+    endpoint->group = group;
+    *out = &endpoint->base;
+    return DDP_OK;
+}
