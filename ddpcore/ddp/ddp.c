@@ -39,11 +39,13 @@ ddp_status ddp_block_alloc(struct ddp_group *group, size_t size_bytes, struct dd
 
 void ddp_block_free(struct ddp_group *group, struct ddp_block *block)
 {
-    if (block->data != NULL && block->is_coll) {
-        group->coll->ops->free(group->coll, block->data);
-    } else {
+    if (block->data != NULL && !block->is_coll) {
         ddp_mem_free(group->env->mem, block->data);
+    } else if (block->data != NULL && group->failure.status == DDP_OK) {
+        group->coll->ops->free(group->coll, block->data);
     }
+    /* After a failure peers may still read what was lent to them: such memory goes with the
+     * collective's or the rank's own. */
     block->data = NULL;
 }
 
@@ -132,23 +134,35 @@ out:
     return DDP_OK;
 }
 
-/* Works of this reducer must not stay queued when their storage goes. */
+static bool is_under_way(const struct ddp_coll_work *work)
+{
+    return work->seq != 0 && work->status == DDP_PENDING;
+}
+
+/* Works of this reducer must not stay queued when their storage goes: the group is revoked, which
+ * after a timeout in pytorch semantics nobody had done, and one poll empties the queue. */
 static void end_works(struct ddp *ddp)
 {
     struct ddp_group *group = ddp->group;
-    bool is_pending = ddp->used_work.seq != 0 && ddp->used_work.status == DDP_PENDING;
+    const struct ddp_revocation revocation = {group->env->rank, group->failure.status, group->step,
+                                              group->failure.detail};
+    struct ddp_revocation present;
+    struct ddp_coll_work *pending = is_under_way(&ddp->used_work) ? &ddp->used_work : NULL;
 
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
-        const struct ddp_coll_work *work = &ddp->layout.buckets[i].work;
-
-        is_pending = is_pending || (work->seq != 0 && work->status == DDP_PENDING);
+        if (is_under_way(&ddp->layout.buckets[i].work)) {
+            pending = &ddp->layout.buckets[i].work;
+        }
     }
-    if (!is_pending || group->failure.status != DDP_OK) {
+    if (pending == NULL) {
         return;
     }
-    (void)ddp_group_revoke(group, DDP_E_STATE, 0);
-    /* The group is unusable from here on: one poll makes the queue notice. */
-    (void)!group->coll->ops->poll(group->coll, &ddp->layout.buckets[0].work);
+    if (group->failure.status == DDP_OK) {
+        (void)ddp_group_revoke(group, DDP_E_STATE, 0);
+    } else if (!group->coll->ops->is_revoked(group->coll, &present)) {
+        group->coll->ops->revoke(group->coll, &revocation);
+    }
+    (void)!group->coll->ops->poll(group->coll, pending);
 }
 
 void ddp_destroy(struct ddp *ddp)

@@ -69,6 +69,7 @@ DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *d
                                    struct ddp_buffer *buffers, size_t buffer_count,
                                    const struct ddp_config *config, struct ddp **out,
                                    struct ddp_err *err);
+/* Before ddp_group_fini. With collectives still under way the group is revoked (E_STATE). */
 void ddp_destroy(struct ddp *ddp);
 
 /* Start of a forward pass. Buffers are broadcast if this pass is synchronised (strict), or if the

@@ -209,11 +209,7 @@ ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work)
     if (action == DDP_FAULT_DUP) {
         DDP_TRY(post_duplicate(group, &work->args));
     }
-    DDP_TRY(post_numbered(group, work));
-    if (pass_point(group, DDP_FAULT_POINT_COLLECTIVE_ENQUEUE, work) == DDP_FAULT_FAIL) {
-        return fail_from(group, DDP_E_INJECTED, work->seq);
-    }
-    return DDP_OK;
+    return post_numbered(group, work);
 }
 
 ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
@@ -223,9 +219,10 @@ ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
     if (group->failure.status != DDP_OK) {
         return group->failure.status;
     }
-    if (work->seq == 0 || work->status != DDP_PENDING) {
+    if (work->seq == 0) {
         return work->status;
     }
+    /* Even if the implementation finished it while another was polled: decorators have to see. */
     status = group->coll->ops->poll(group->coll, work);
     work->status = status;
     return status < DDP_OK ? fail_from(group, status, work->seq) : status;

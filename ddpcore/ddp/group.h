@@ -48,10 +48,11 @@ void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_col
                     enum ddp_semantics semantics, uint64_t timeout_ns);
 void ddp_group_fini(struct ddp_group *group);
 
-/* Post work->args and set work->seq. Fault points collective/pre and collective/enqueue are passed
- * here: an operation skipped at collective/pre completes at once and takes no sequence number, one
- * doubled there is posted twice back to back. Once the group has failed, every call returns that
- * failure's status. In strict semantics every error fails the group and revokes it. */
+/* Post work->args and set work->seq. Fault point collective/pre is passed here (collective/enqueue
+ * by the implementation, inside its post): an operation skipped there completes at once and takes
+ * no sequence number, one doubled there is posted twice back to back. Once the group has failed,
+ * every call returns that failure's status. In strict semantics every error fails the group and
+ * revokes it. */
 DDP_MUST_USE ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work);
 DDP_MUST_USE ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work);
 /* Until work ends or the group's timeout passes (E_TIMEOUT; in strict semantics the group is then

@@ -8,10 +8,7 @@
 
 ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work)
 {
-    if (work->seq != 0 && work->status == DDP_PENDING) {
-        return ddp_group_drain(ddp->group, work);
-    }
-    return DDP_OK;
+    return work->seq != 0 ? ddp_group_drain(ddp->group, work) : DDP_OK;
 }
 
 static ddp_status repost(struct ddp *ddp, struct ddp_coll_work *work,

@@ -322,7 +322,8 @@ void world_run(const struct world_config *config)
     for (uint32_t r = 0; r < config->world_size; r++) {
         struct world_rank *rank = &world->ranks[r];
 
-        if (world->dead_rank != (int32_t)r) {
+        /* After a failure what was lent to peers stays with the rank. */
+        if (world->dead_rank != (int32_t)r && rank->group.failure.status == DDP_OK) {
             CT_CHECK_EQ_U64(ddp_mem_pool_block_count(rank->pool), 0);
         }
         rank->device->ops->destroy(rank->device);

@@ -99,8 +99,8 @@ CT_TEST(group, dup)
 static void fail_on_one(struct world_rank *rank)
 {
     static const enum ddp_fault_point points[] = {DDP_FAULT_POINT_COLLECTIVE_PRE,
-                                                  DDP_FAULT_POINT_COLLECTIVE_ENQUEUE,
-                                                  DDP_FAULT_POINT_COLLECTIVE_WAIT};
+                                                  DDP_FAULT_POINT_COLLECTIVE_WAIT,
+                                                  DDP_FAULT_POINT_COLLECTIVE_POST};
     const enum ddp_fault_point which = points[*(const int *)rank->arg];
     struct point point = {{UINT64_C(1) << which, fire}, DDP_FAULT_FAIL, 0, 0, 0};
     struct ddp_event_entry entry;
