@@ -1,0 +1,273 @@
+/* A scenario file to its plans: head comment, tree, overrides, matrix, one plan a cell. Cells are
+ * equal when their plans print the same, so the printer must leave out nothing that matters. */
+#include "harness/scenario/scenario.h"
+
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/scenario/parse.h"
+
+/* Printed plans of the cells kept so far, by hash. */
+struct seen {
+    uint64_t *hashes;
+    char **texts;
+    size_t count;
+};
+
+/* The comment lines at the head of the file, joined by spaces. */
+static ddp_status read_purpose(const struct harness_reader *reader, const char *text,
+                               size_t size_bytes, struct ddp_text *out)
+{
+    const char *end = text + size_bytes;
+
+    while (text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const char *line_end = newline == NULL ? end : newline;
+        const char *next = newline == NULL ? end : newline + 1;
+        bool is_comment;
+
+        while (text < line_end && (*text == ' ' || *text == '\t')) {
+            text++;
+        }
+        while (line_end > text && strchr(" \t\r", line_end[-1]) != NULL) {
+            line_end--;
+        }
+        is_comment = text < line_end && *text == '#';
+        if (text < line_end && !is_comment) {
+            break;
+        }
+        while (text < line_end && strchr("# \t", *text) != NULL) {
+            text++;
+        }
+        if (text < line_end) {
+            ddp_text_add(out, out->size_bytes == 0 ? "" : " ");
+            ddp_text_add_bytes(out, text, (size_t)(line_end - text));
+        }
+        text = next;
+    }
+    if (out->is_failed) {
+        return ddp_err_set(reader->err, DDP_E_NOMEM, "%.200s: out of memory", reader->path);
+    }
+    if (out->size_bytes == 0) {
+        return ddp_err_set(reader->err, DDP_E_INVALID,
+                           "%.200s:1:1: the file starts with no comment; say in a sentence what "
+                           "the scenario is for",
+                           reader->path);
+    }
+    return DDP_OK;
+}
+
+/* id against the file's place: scenarios/crash/x.yaml holds crash.x. A plan.yaml in a run folder
+ * keeps the id of its scenario. */
+static ddp_status check_id(const struct harness_reader *reader,
+                           const struct harness_yaml_node *node)
+{
+    const char *name = strrchr(reader->path, '/');
+    const char *folder = name;
+    const char *dot;
+    struct ddp_text expected;
+    ddp_status status = DDP_OK;
+
+    if (name == NULL || strcmp(name, "/plan.yaml") == 0) {
+        return DDP_OK;
+    }
+    while (folder > reader->path && folder[-1] != '/') {
+        folder--;
+    }
+    dot = strrchr(name, '.');
+    dot = dot == NULL ? name + strlen(name) : dot;
+    if (folder == name || *folder == '.') {
+        return DDP_OK;
+    }
+    ddp_text_init(&expected, reader->scratch);
+    ddp_text_add_bytes(&expected, folder, (size_t)(name - folder));
+    ddp_text_add(&expected, ".");
+    ddp_text_add_bytes(&expected, name + 1, (size_t)(dot - name - 1));
+    if (strcmp(node->text, ddp_text_str(&expected)) != 0) {
+        status = harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "id is \"%.100s\", but a file in this place is \"%.100s\"",
+                                   node->text, ddp_text_str(&expected));
+    }
+    ddp_text_fini(&expected);
+    return status;
+}
+
+static ddp_status parse_drivers(const struct harness_reader *reader,
+                                const struct harness_yaml_node *list, struct harness_plan *plan)
+{
+    if (list != NULL && list->count == 0) {
+        return harness_yaml_fail(list, reader->err, DDP_E_INVALID,
+                                 "drivers names none; remove it to run on all");
+    }
+    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
+        plan->is_driver[i] = list == NULL;
+    }
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        size_t driver;
+
+        DDP_TRY(harness_names_find(reader, list->items[i], HARNESS_NAMES_DRIVERS, &driver));
+        plan->is_driver[driver] = true;
+    }
+    return DDP_OK;
+}
+
+/* covers: a capital letter and a number each, as FAULTS.md names its rows. */
+static ddp_status check_covers(const struct harness_reader *reader,
+                               const struct harness_yaml_node *list)
+{
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        const char *text = list->items[i]->text;
+
+        if (text[0] < 'A' || text[0] > 'Z' || text[1] == '\0' ||
+            text[1 + strspn(text + 1, "0123456789")] != '\0') {
+            return harness_yaml_fail(list->items[i], reader->err, DDP_E_INVALID,
+                                     "\"%.60s\" is no row of FAULTS.md, as C1 or K12 are", text);
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status parse_plan(const struct harness_reader *reader,
+                             const struct harness_yaml_node *top, const char *cell,
+                             const char *purpose, struct harness_plan *plan)
+{
+    const struct harness_yaml_node *covers = harness_schema_node(top, HARNESS_ROW_TOP_covers);
+
+    DDP_TRY(harness_schema_check(reader, top, HARNESS_SECTION_TOP));
+    DDP_TRY(check_id(reader, harness_schema_node(top, HARNESS_ROW_TOP_id)));
+    DDP_TRY(check_covers(reader, covers));
+    if (harness_schema_text(top, HARNESS_ROW_TOP_cell) != NULL) {
+        cell = harness_schema_text(top, HARNESS_ROW_TOP_cell);
+    }
+    DDP_TRY(harness_parse_keep(reader, harness_schema_text(top, HARNESS_ROW_TOP_id), &plan->id));
+    DDP_TRY(
+        harness_parse_keep(reader, harness_schema_text(top, HARNESS_ROW_TOP_title), &plan->title));
+    DDP_TRY(harness_parse_keep(reader, cell, &plan->cell));
+    DDP_TRY(harness_parse_keep(reader, reader->path, &plan->file));
+    DDP_TRY(harness_parse_keep(reader, purpose, &plan->purpose));
+    DDP_TRY(harness_parse_texts(reader, covers, &plan->covers, &plan->cover_count));
+    DDP_TRY(parse_drivers(reader, harness_schema_node(top, HARNESS_ROW_TOP_drivers), plan));
+    DDP_TRY(harness_parse_job(reader, harness_schema_node(top, HARNESS_ROW_TOP_job), &plan->job));
+    DDP_TRY(harness_parse_faults(reader, top, plan));
+    return harness_parse_expect(reader, top, plan);
+}
+
+/* Whether an equal plan was kept before; else it is remembered. */
+static ddp_status note_seen(struct seen *seen, struct ddp_mem *mem, struct harness_plan *plan,
+                            bool *out_is_new)
+{
+    const char *cell = plan->cell;
+    struct ddp_text text;
+    uint64_t hash;
+
+    ddp_text_init(&text, mem);
+    plan->cell = "";
+    harness_plan_print(plan, &text);
+    plan->cell = cell;
+    if (text.is_failed) {
+        return DDP_E_NOMEM;
+    }
+    hash = ddp_hash_text(text.data);
+    *out_is_new = true;
+    for (size_t i = 0; i < seen->count; i++) {
+        if (seen->hashes[i] == hash && strcmp(seen->texts[i], text.data) == 0) {
+            *out_is_new = false;
+            ddp_text_fini(&text);
+            return DDP_OK;
+        }
+    }
+    seen->hashes[seen->count] = hash;
+    seen->texts[seen->count] = text.data;
+    seen->count++;
+    return DDP_OK;
+}
+
+static ddp_status parse_cells(const struct harness_reader *reader,
+                              const struct harness_matrix *matrix, const char *purpose,
+                              struct harness_scenario *out)
+{
+    struct seen seen = {NULL, NULL, 0};
+
+    out->plans = ddp_mem_array(reader->keep, matrix->cell_count, sizeof(*out->plans));
+    seen.hashes = ddp_mem_array(reader->scratch, matrix->cell_count, sizeof(*seen.hashes));
+    seen.texts = ddp_mem_array(reader->scratch, matrix->cell_count, sizeof(*seen.texts));
+    if (out->plans == NULL || seen.hashes == NULL || seen.texts == NULL) {
+        return ddp_err_set(reader->err, DDP_E_NOMEM, "%.200s: out of memory", reader->path);
+    }
+    for (size_t i = 0; i < matrix->cell_count; i++) {
+        struct harness_plan *plan = &out->plans[out->plan_count];
+        const struct harness_yaml_node *tree = NULL;
+        const char *cell = "";
+        bool is_new = false;
+        ddp_status status;
+
+        memset(plan, 0, sizeof(*plan));
+        plan->pool = out->pool;
+        DDP_TRY(harness_matrix_cell(reader, matrix, i, &tree, &cell));
+        status = parse_plan(reader, tree, cell, purpose, plan);
+        if (status == DDP_OK) {
+            status = note_seen(&seen, reader->scratch, plan, &is_new);
+        }
+        if (status == DDP_E_NOMEM) {
+            return ddp_err_set(reader->err, status, "%.200s: out of memory", reader->path);
+        }
+        if (status != DDP_OK && cell[0] != '\0' && reader->err != NULL) {
+            struct ddp_err inner = *reader->err;
+
+            return ddp_err_set(reader->err, status, "%.700s (cell %.200s)", inner.text, cell);
+        }
+        DDP_TRY(status);
+        out->plan_count += is_new ? 1 : 0;
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_scenario_parse(const char *text, size_t size_bytes, const char *path,
+                                  const struct harness_scenario_names *names,
+                                  const char *const *sets, size_t set_count,
+                                  struct harness_scenario *out, struct ddp_err *err)
+{
+    struct ddp_mem_pool *scratch = NULL;
+    struct harness_reader reader = {NULL, NULL, names, err, path};
+    const struct harness_yaml_node *top = NULL;
+    struct harness_matrix matrix;
+    struct ddp_text purpose;
+    ddp_status status;
+
+    memset(out, 0, sizeof(*out));
+    if (ddp_mem_pool_create(&scratch) != DDP_OK) {
+        return ddp_err_set(err, DDP_E_NOMEM, "%.200s: out of memory", path);
+    }
+    status = ddp_mem_pool_create(&out->pool);
+    if (status != DDP_OK) {
+        status = ddp_err_set(err, DDP_E_NOMEM, "%.200s: out of memory", path);
+        goto out;
+    }
+    reader.scratch = ddp_mem_pool_mem(scratch);
+    reader.keep = ddp_mem_pool_mem(out->pool);
+    ddp_text_init(&purpose, reader.scratch);
+    status = harness_yaml_parse(reader.scratch, text, size_bytes, path, true, &top, err);
+    if (status == DDP_OK) {
+        status = read_purpose(&reader, text, size_bytes, &purpose);
+    }
+    if (status == DDP_OK) {
+        status = harness_matrix_open(&reader, top, sets, set_count, &matrix);
+    }
+    if (status == DDP_OK) {
+        status = parse_cells(&reader, &matrix, ddp_text_str(&purpose), out);
+    }
+out:
+    if (status != DDP_OK) {
+        harness_scenario_fini(out);
+    }
+    ddp_mem_pool_destroy(scratch);
+    return status;
+}
+
+void harness_scenario_fini(struct harness_scenario *scenario)
+{
+    if (scenario->pool != NULL) {
+        ddp_mem_pool_destroy(scenario->pool);
+    }
+    memset(scenario, 0, sizeof(*scenario));
+}
