@@ -15,28 +15,33 @@ struct harness_oracle_input {
     const struct harness_plan *plan;
     const struct harness_program *program;
     const struct harness_trace *trace;
-    const struct ref_job *job;     /* the plan's job in the reference's terms */
+    const struct ref_job *job;      /* the plan's job in the reference's terms */
     const struct ddp_param *params; /* the model's table */
     size_t param_count;
     struct ddp_device *device;
-    const char *run_dir;           /* schedules/, payload/, checkpoint.safetensors */
+    const char *run_dir; /* schedules/, payload/, checkpoint.safetensors; or NULL */
     const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
-    uint32_t restored_step;        /* steps completed before a restore run; 0 otherwise */
+    uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
     struct ddp_mem *mem;
 };
 
+struct harness_emulation; /* the run as it should have been, computed once for all oracles */
 struct harness_oracle {
     const char *name;
     const char *proves; /* one sentence, for `ddprove list oracles` */
     /* Add findings. Errors are the harness's own. */
-    ddp_status (*check)(const struct harness_oracle_input *input, struct harness_findings *out,
+    ddp_status (*check)(const struct harness_emulation *emulation, struct harness_findings *out,
                         struct ddp_err *err);
 };
 /* All oracles in the order in which they run. Static storage. */
 const struct harness_oracle *harness_oracle_table(size_t *out_count);
+/* Emulate the run and let every oracle judge it. */
+DDP_MUST_USE ddp_status harness_oracle_check_all(const struct harness_oracle_input *input,
+                                                 struct harness_findings *out, struct ddp_err *err);
 
-/* First (step, bucket) at which a rank's bucket differs from the emulation, for the payload run;
- * false if none differs. Valid after the "reduction" oracle has run on `trace`. */
+/* First (step, bucket) at which a rank's gradient or bucket differs from the emulation, for the
+ * payload run; false if none differs. The findings meant are those of the oracles "gradient" and
+ * "reduction" with that step and bucket. */
 bool harness_oracle_first_difference(const struct harness_findings *findings, uint32_t *out_step,
                                      uint32_t *out_bucket);
 /* Describe a difference from payloads kept under run_dir/payload: replaces the verdict of the

@@ -1,0 +1,399 @@
+/* Purpose: say what a difference is, from the payloads of a replayed step.
+ * Idea: inputs come first, for a wrong input explains a wrong output; if all inputs are right, the
+ * schedule is run again with one rank left out, or counted twice, and must give the very bits seen.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/file.h"
+#include "harness/oracle/emulation.h"
+#include "harness/oracle/report.h"
+#include "harness/oracle/residual.h"
+
+struct description {
+    struct harness_emulation *e;
+    const struct harness_bucket *bucket;
+    uint32_t step, bucket_index;
+    float *raw;  /* unscaled expected input of the rank under examination */
+    float *read; /* its payload */
+    float *work; /* [world] inputs, then [world] outputs, for running a schedule again */
+};
+
+static const float *expected_in(const struct description *d, uint32_t rank)
+{
+    return d->e->bucket_in + rank * d->e->bucket_total + d->e->bucket_first[d->bucket_index];
+}
+
+static const float *expected_out(const struct description *d, uint32_t rank)
+{
+    return d->e->bucket_out + rank * d->e->bucket_total + d->e->bucket_first[d->bucket_index];
+}
+
+/* Little-endian fp32, exactly the bucket's size. *out_is_read false: no such file. */
+static ddp_status read_payload(const struct description *d, uint32_t rank, const char *suffix,
+                               bool *out_is_read, struct ddp_err *err)
+{
+    struct ddp_files *files = ddp_files_system();
+    const unsigned char *bytes;
+    char path[4096];
+    void *data = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    *out_is_read = false;
+    if (d->e->input->run_dir == NULL ||
+        (size_t)snprintf(path, sizeof(path), "%s/payload/r%u.step%u.bucket%u.%s.f32",
+                         d->e->input->run_dir, rank, d->step, d->bucket_index,
+                         suffix) >= sizeof(path)) {
+        return DDP_OK;
+    }
+    status = files->ops->read_all(files, path, d->e->mem, &data, &size_bytes, err);
+    if (status == DDP_E_NOT_FOUND) {
+        return DDP_OK; /* the rank never came that far */
+    }
+    DDP_TRY(status);
+    bytes = data;
+    *out_is_read = size_bytes == d->bucket->elem_count * sizeof(float);
+    for (size_t i = 0; *out_is_read && i < d->bucket->elem_count; i++) {
+        uint32_t bits = (uint32_t)bytes[4 * i] | (uint32_t)bytes[4 * i + 1] << 8 |
+                        (uint32_t)bytes[4 * i + 2] << 16 | (uint32_t)bytes[4 * i + 3] << 24;
+
+        memcpy(&d->read[i], &bits, sizeof(bits));
+    }
+    ddp_mem_free(d->e->mem, data);
+    return DDP_OK;
+}
+
+/* Number in the bucket of the parameter that holds an element. */
+static uint32_t place_of(const struct description *d, size_t elem)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < d->bucket->param_count; i++) {
+        if (d->bucket->offsets[i] <= elem && d->bucket->offsets[i] >= d->bucket->offsets[at]) {
+            at = i;
+        }
+    }
+    return at;
+}
+
+static size_t slice_count(const struct description *d, uint32_t place)
+{
+    return d->e->input->params[d->bucket->params[place]].elem_count;
+}
+
+static bool is_slice_different(const struct description *d, const float *expected, uint32_t place)
+{
+    size_t first = d->bucket->offsets[place];
+
+    return memcmp(expected + first, d->read + first, slice_count(d, place) * sizeof(float)) != 0;
+}
+
+static void fill_raw(const struct description *d, uint32_t rank)
+{
+    for (uint32_t i = 0; i < d->bucket->param_count; i++) {
+        memcpy(d->raw + d->bucket->offsets[i],
+               d->e->grad + rank * d->e->elem_total + d->e->param_first[d->bucket->params[i]],
+               slice_count(d, i) * sizeof(float));
+    }
+}
+
+static float input_scale(const struct description *d)
+{
+    const char *scale = d->e->input->plan->job.gradient_scale;
+
+    return scale != NULL && strcmp(scale, "post") == 0 ? 1.0f : 1.0f / (float)d->e->divisor;
+}
+
+/* Two parameters of equal size that changed places. */
+static bool find_swap(const struct description *d, const float *expected, uint32_t *out_a,
+                      uint32_t *out_b)
+{
+    for (uint32_t a = 0; a < d->bucket->param_count; a++) {
+        for (uint32_t b = a + 1; b < d->bucket->param_count; b++) {
+            size_t at_a = d->bucket->offsets[a];
+            size_t at_b = d->bucket->offsets[b];
+            size_t size_bytes = slice_count(d, a) * sizeof(float);
+
+            if (slice_count(d, a) == slice_count(d, b) && is_slice_different(d, expected, a) &&
+                memcmp(d->read + at_a, expected + at_b, size_bytes) == 0 &&
+                memcmp(d->read + at_b, expected + at_a, size_bytes) == 0) {
+                *out_a = a;
+                *out_b = b;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The one parameter whose slice differs, or the whole bucket. */
+static void choose_range(const struct description *d, const float *expected, size_t *out_first,
+                         size_t *out_count)
+{
+    uint32_t different = 0;
+
+    *out_first = 0;
+    *out_count = d->bucket->elem_count;
+    for (uint32_t i = 0; i < d->bucket->param_count; i++) {
+        if (is_slice_different(d, expected, i)) {
+            different++;
+            *out_first = d->bucket->offsets[i];
+            *out_count = slice_count(d, i);
+        }
+    }
+    if (different != 1) {
+        *out_first = 0;
+        *out_count = d->bucket->elem_count;
+    }
+}
+
+static void name_params(const struct description *d, const float *expected,
+                        struct harness_finding *finding)
+{
+    finding->param_count = 0;
+    for (uint32_t i = 0; i < d->bucket->param_count; i++) {
+        if (is_slice_different(d, expected, i)) {
+            harness_report_add_param(finding, d->bucket->params[i]);
+        }
+    }
+}
+
+static void write_text(const struct description *d, const float *expected, size_t range_first,
+                       const struct harness_residual *residual, struct harness_finding *finding,
+                       const char *whose)
+{
+    size_t at = range_first + residual->first;
+    uint32_t place = place_of(d, at);
+    const char *name = d->e->input->params[d->bucket->params[place]].name;
+    size_t elem = at - d->bucket->offsets[place];
+    char what[160] = "";
+
+    switch (residual->verdict) {
+    case HARNESS_VERDICT_VALUE_LOST:
+        (void)snprintf(what, sizeof(what), "is zero");
+        break;
+    case HARNESS_VERDICT_VALUE_DUPLICATED:
+        (void)snprintf(what, sizeof(what), "is doubled");
+        break;
+    case HARNESS_VERDICT_VALUE_SCALED:
+        (void)snprintf(what, sizeof(what), "is scaled by %.9g", residual->factor);
+        break;
+    case HARNESS_VERDICT_VALUE_SHIFTED:
+        (void)snprintf(what, sizeof(what), "is shifted by %lld places", (long long)residual->shift);
+        break;
+    case HARNESS_VERDICT_VALUE_STALE:
+        (void)snprintf(what, sizeof(what), "is that of the step before");
+        break;
+    case HARNESS_VERDICT_VALUE_NONFINITE:
+        (void)snprintf(what, sizeof(what), "is not finite, first at element %zu", elem);
+        break;
+    default:
+        if (residual->bit >= 0) {
+            (void)snprintf(what, sizeof(what), "has bit %d of element %zu flipped", residual->bit,
+                           elem);
+        } else {
+            (void)snprintf(what, sizeof(what), "differs in %zu elements, first %zu",
+                           residual->differ_count, elem);
+        }
+        break;
+    }
+    (void)snprintf(finding->text, sizeof(finding->text),
+                   "step %u, bucket %u, %s: %.200s %s (%08x, expected %08x)", d->step,
+                   d->bucket_index, whose, name, what, harness_residual_bits(d->read[at]),
+                   harness_residual_bits(expected[at]));
+}
+
+/* Describe d->read against `expected`. */
+static void describe_tensor(const struct description *d, const float *expected, const float *before,
+                            const float *raw, const char *whose, struct harness_finding *finding)
+{
+    struct harness_residual_input input = {.expected = expected, .got = d->read};
+    struct harness_residual residual;
+    size_t first = 0;
+    uint32_t a = 0;
+    uint32_t b = 0;
+
+    choose_range(d, expected, &first, &input.count);
+    input.expected = expected + first;
+    input.got = d->read + first;
+    input.before = before == NULL ? NULL : before + first;
+    input.raw = raw == NULL ? NULL : raw + first;
+    input.scale = input_scale(d);
+    harness_residual_classify(&input, &residual);
+    finding->verdict = residual.verdict;
+    name_params(d, expected, finding);
+    write_text(d, expected, first, &residual, finding, whose);
+    if (residual.verdict == HARNESS_VERDICT_VALUE_CORRUPTED && find_swap(d, expected, &a, &b)) {
+        finding->verdict = HARNESS_VERDICT_VALUE_SWAPPED;
+        (void)snprintf(finding->text, sizeof(finding->text),
+                       "step %u, bucket %u, %s: %.150s and %.150s changed places", d->step,
+                       d->bucket_index, whose, d->e->input->params[d->bucket->params[a]].name,
+                       d->e->input->params[d->bucket->params[b]].name);
+    }
+}
+
+/* *out_is_described: some rank's input differs; all that do are named. */
+static ddp_status describe_inputs(const struct description *d, struct harness_finding *finding,
+                                  bool *out_is_described, struct ddp_err *err)
+{
+    size_t size_bytes = d->bucket->elem_count * sizeof(float);
+    char whose[48];
+
+    *out_is_described = false;
+    for (uint32_t r = 0; r < d->e->world; r++) {
+        bool is_read = false;
+
+        DDP_TRY(read_payload(d, r, "in", &is_read, err));
+        if (!is_read || memcmp(d->read, expected_in(d, r), size_bytes) == 0) {
+            continue;
+        }
+        if (!*out_is_described) {
+            const float *before = d->e->bucket_in_before + r * d->e->bucket_total +
+                                  d->e->bucket_first[d->bucket_index];
+
+            (void)snprintf(whose, sizeof(whose), "input of rank %u", r);
+            fill_raw(d, r);
+            describe_tensor(d, expected_in(d, r), d->e->is_before_set ? before : NULL, d->raw,
+                            whose, finding);
+            finding->culprits = (struct harness_rank_set){{0}};
+        }
+        *out_is_described = true;
+        harness_rank_set_add(&finding->culprits, r);
+    }
+    return DDP_OK;
+}
+
+/* Run the schedule with one rank's input times factor; true if `seen_by` then holds what was read.
+ */
+static bool is_explained_by(const struct description *d, struct harness_schedule_set *set,
+                            uint32_t rank, float factor, uint32_t seen_by, void **pointers)
+{
+    size_t count = d->bucket->elem_count;
+    uint32_t world = d->e->world;
+
+    for (uint32_t r = 0; r < world; r++) {
+        float *input = d->work + r * count;
+
+        for (size_t i = 0; i < count; i++) {
+            input[i] = expected_in(d, r)[i] * (r == rank ? factor : 1.0f);
+        }
+        pointers[r] = input;
+        pointers[world + r] = d->work + (world + r) * count;
+    }
+    return harness_schedule_set_run(set, DDP_REDOP_SUM, pointers, pointers + world) == DDP_OK &&
+           memcmp(pointers[world + seen_by], d->read, count * sizeof(float)) == 0;
+}
+
+/* A rank that was left out of, or counted twice in, the sum that was seen. */
+static ddp_status explain_sum(const struct description *d, uint32_t seen_by,
+                              struct harness_finding *finding)
+{
+    struct harness_schedule_set *set = harness_schedules_find(
+        &d->e->schedules, DDP_COLL_ALL_REDUCE, d->e->input->plan->job.collective,
+        d->bucket->elem_count, DDP_DTYPE_F32, 0);
+    void **pointers = ddp_mem_array(d->e->mem, 2 * (size_t)d->e->world, sizeof(*pointers));
+
+    if (pointers == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t r = 0; set != NULL && set->is_ordered && r < d->e->world; r++) {
+        bool is_lost = is_explained_by(d, set, r, 0.0f, seen_by, pointers);
+
+        if (is_lost || is_explained_by(d, set, r, 2.0f, seen_by, pointers)) {
+            finding->verdict =
+                is_lost ? HARNESS_VERDICT_VALUE_LOST : HARNESS_VERDICT_VALUE_DUPLICATED;
+            (void)snprintf(finding->text, sizeof(finding->text),
+                           "step %u, bucket %u: the sum on rank %u holds the contribution of rank "
+                           "%u %s",
+                           d->step, d->bucket_index, seen_by, r, is_lost ? "not at all" : "twice");
+            break;
+        }
+    }
+    ddp_mem_free(d->e->mem, pointers);
+    return DDP_OK;
+}
+
+static ddp_status describe_outputs(const struct description *d, struct harness_finding *finding,
+                                   struct ddp_err *err)
+{
+    size_t size_bytes = d->bucket->elem_count * sizeof(float);
+    bool is_described = false;
+    char whose[48];
+
+    for (uint32_t r = 0; r < d->e->world; r++) {
+        bool is_read = false;
+
+        DDP_TRY(read_payload(d, r, "out", &is_read, err));
+        if (!is_read || memcmp(d->read, expected_out(d, r), size_bytes) == 0) {
+            continue;
+        }
+        if (!is_described) {
+            (void)snprintf(whose, sizeof(whose), "output of rank %u", r);
+            describe_tensor(d, expected_out(d, r), NULL, NULL, whose, finding);
+            finding->culprits = (struct harness_rank_set){{0}};
+            if (finding->verdict == HARNESS_VERDICT_VALUE_CORRUPTED) {
+                DDP_TRY(explain_sum(d, r, finding));
+            }
+        }
+        is_described = true;
+        harness_rank_set_add(&finding->culprits, r);
+    }
+    return DDP_OK;
+}
+
+static ddp_status emulate_until(struct harness_emulation *e, uint32_t step,
+                                enum harness_foretold *out_foretold)
+{
+    *out_foretold = HARNESS_FORETOLD_UPDATE;
+    for (uint32_t s = e->state.steps_done; s <= step && *out_foretold == HARNESS_FORETOLD_UPDATE;
+         s++) {
+        DDP_TRY(harness_emulation_step(e, s, out_foretold));
+        if (s < step && *out_foretold != HARNESS_FORETOLD_UPDATE) {
+            *out_foretold = HARNESS_FORETOLD_NOTHING; /* the step is never reached */
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status describe(struct description *d, struct harness_finding *finding,
+                           struct ddp_err *err)
+{
+    enum harness_foretold foretold;
+    size_t count = d->bucket->elem_count;
+    bool is_described = false;
+
+    DDP_TRY(emulate_until(d->e, d->step, &foretold));
+    d->raw = ddp_mem_array(d->e->mem, count, sizeof(float));
+    d->read = ddp_mem_array(d->e->mem, count, sizeof(float));
+    d->work = ddp_mem_array(d->e->mem, 2 * (size_t)d->e->world * count, sizeof(float));
+    if (d->raw == NULL || d->read == NULL || d->work == NULL) {
+        return DDP_E_NOMEM;
+    }
+    if (foretold >= HARNESS_FORETOLD_INPUT) {
+        DDP_TRY(describe_inputs(d, finding, &is_described, err));
+    }
+    return is_described || foretold < HARNESS_FORETOLD_UPDATE ? DDP_OK
+                                                              : describe_outputs(d, finding, err);
+}
+
+ddp_status harness_oracle_describe(const struct harness_oracle_input *input,
+                                   struct harness_finding *finding, struct ddp_err *err)
+{
+    struct description d = {.step = (uint32_t)finding->step};
+    ddp_status status;
+
+    if (finding->step < 0 || !finding->op.is_set || finding->op.bucket < 0 ||
+        (size_t)finding->op.bucket >= input->program->bucket_count) {
+        return ddp_err_set(err, DDP_E_INVALID, "the finding names no step and bucket");
+    }
+    d.bucket_index = (uint32_t)finding->op.bucket;
+    d.bucket = &input->program->buckets[d.bucket_index];
+    DDP_TRY(harness_emulation_create(input, &d.e, err));
+    status = describe(&d, finding, err);
+    ddp_mem_free(input->mem, d.raw);
+    ddp_mem_free(input->mem, d.read);
+    ddp_mem_free(input->mem, d.work);
+    harness_emulation_destroy(d.e);
+    return status;
+}

@@ -1,0 +1,141 @@
+/* Purpose: every rank ended, and ended for a reason that somebody knows.
+ * Idea: a missing rank.end needs an excuse (a fault that fired there, or a diagnosis); a rank that
+ * ended OK must have completed what it posted. It does not look for hangs: the monitor does. */
+#include <stdio.h>
+
+#include "harness/oracle/report.h"
+
+static bool is_diagnosed(const struct harness_emulation *e)
+{
+    return e->input->trace->diagnoses.count > 0;
+}
+
+/* A fault fired in this rank; what it does may end it. */
+static bool is_hit(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t count = 0;
+
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_FAULT_FIRED, &count);
+    return count > 0;
+}
+
+static void add(uint32_t rank, enum harness_verdict verdict, const char *text,
+                struct harness_findings *out)
+{
+    struct harness_finding finding;
+
+    harness_finding_init(&finding, verdict, "liveness", "status");
+    harness_rank_set_add(&finding.culprits, rank);
+    (void)snprintf(finding.text, sizeof(finding.text), "rank %u %s", rank, text);
+    harness_findings_add(out, &finding);
+}
+
+/* The rank's last phase says what it was doing. */
+static enum harness_verdict hang_of(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t posted = 0;
+    size_t done = 0;
+
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &posted);
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &done);
+    return posted > done ? HARNESS_VERDICT_HANG_NOT_JOINED : HARNESS_VERDICT_HANG_HOST;
+}
+
+static void check_end(const struct harness_emulation *e, uint32_t rank,
+                      struct harness_findings *out)
+{
+    const struct harness_rank_end *end = &e->input->trace->ends[rank];
+    char text[96];
+
+    if (harness_index_end(&e->index, rank) != NULL) {
+        return;
+    }
+    switch (end->how) {
+    case HARNESS_END_REAPED:
+        if (!is_diagnosed(e)) {
+            add(rank, hang_of(e, rank), "was still running at the end, and no diagnosis says why",
+                out);
+        }
+        return;
+    case HARNESS_END_SIGNALED:
+        if (!is_diagnosed(e) && !is_hit(e, rank)) {
+            (void)snprintf(text, sizeof(text), "was ended by signal %d that nobody sent",
+                           end->code);
+            add(rank, HARNESS_VERDICT_CRASH_SIGNALED, text, out);
+        }
+        return;
+    case HARNESS_END_EXITED:
+        if (!is_diagnosed(e) && !is_hit(e, rank)) {
+            (void)snprintf(text, sizeof(text), "exited with code %d and never recorded its end",
+                           end->code);
+            add(rank, HARNESS_VERDICT_CRASH_EXITED, text, out);
+        }
+        return;
+    case HARNESS_END_NONE:
+        if (!is_diagnosed(e)) {
+            add(rank, HARNESS_VERDICT_LAUNCH_MISSING_RANK, "never started", out);
+        }
+        return;
+    }
+}
+
+static bool is_completed(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
+    size_t low = 0;
+    size_t high = count;
+
+    while (low < high) { /* collectives complete in the order of their sequence numbers */
+        size_t middle = low + (high - low) / 2;
+
+        if (list[middle]->entry.arg[0] < seq) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < count && list[low]->entry.arg[0] == seq;
+}
+
+static void check_completed(const struct harness_emulation *e, uint32_t rank,
+                            struct harness_findings *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    if (!harness_index_is_ended_ok(&e->index, rank)) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
+        struct harness_finding finding;
+
+        if (is_completed(e, rank, list[i]->entry.arg[0])) {
+            continue;
+        }
+        harness_finding_init(&finding, HARNESS_VERDICT_HANG_NOT_LAUNCHED, "liveness", "status");
+        harness_rank_set_add(&finding.culprits, rank);
+        finding.step = (int32_t)list[i]->entry.step;
+        finding.op = (struct harness_finding_op){true, list[i]->entry.arg[0], op.kind, op.role,
+                                                 -1,   list[i]->entry.arg[2]};
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "rank %u ended in good order and never completed collective %llu (%s)", rank,
+                       (unsigned long long)list[i]->entry.arg[0], ddp_coll_role_name(op.role));
+        harness_findings_add(out, &finding);
+        return;
+    }
+}
+
+ddp_status harness_check_liveness(const struct harness_emulation *e, struct harness_findings *out,
+                                  struct ddp_err *err)
+{
+    (void)err;
+    for (uint32_t r = 0; r < e->world; r++) {
+        check_end(e, r, out);
+        check_completed(e, r, out);
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,144 @@
+/* Purpose: what each rank really posted, against the program, by sequence number.
+ * Idea: only a rank's first deviation counts; what it posts afterwards follows from it. Ranks that
+ * deviate alike are one finding. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/report.h"
+
+struct deviation {
+    bool is_set;
+    enum harness_verdict verdict;
+    uint64_t seq;
+    struct ddp_event_op got;
+    uint64_t elem_count;
+    int32_t step;
+    bool is_end; /* nothing was posted where something was planned */
+};
+
+static struct deviation first_deviation(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_program *program = e->input->program;
+    struct deviation out = {.is_set = false};
+    uint64_t last = 0;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_event_entry *entry = &list[i]->entry;
+
+        out.got = ddp_event_op_unpack(entry->arg[1]);
+        if (out.got.role == DDP_ROLE_PROBE) {
+            continue; /* no trigger, sequence number or hit counter sees a probe */
+        }
+        out.seq = entry->arg[0];
+        out.elem_count = entry->arg[2];
+        out.step = (int32_t)entry->step;
+        out.verdict = harness_program_compare(program, out.seq, &out.got, out.elem_count);
+        if (out.verdict == HARNESS_VERDICT_NONE && out.seq != last + 1) {
+            out.verdict = HARNESS_VERDICT_MISMATCH_ORDER;
+        }
+        if (out.verdict != HARNESS_VERDICT_NONE) {
+            out.is_set = true;
+            return out;
+        }
+        last = out.seq;
+    }
+    if (last < program->op_count && harness_index_is_ended_ok(&e->index, rank)) {
+        out.is_set = true;
+        out.is_end = true;
+        out.verdict = HARNESS_VERDICT_MISMATCH_MISSING;
+        out.seq = last + 1;
+    }
+    return out;
+}
+
+/* The rank's data ended in this step, which nobody told DDP: the cause of all that follows. */
+static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
+                           const struct deviation *deviation)
+{
+    const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
+    uint64_t batches = harness_report_batch_count(e, rank);
+
+    return !e->input->plan->job.is_join && batches != UINT64_MAX && planned != NULL &&
+           planned->step >= 0 &&
+           batches < ((uint64_t)planned->step + 1) * e->input->job->micro_batches;
+}
+
+static void describe(const struct harness_emulation *e, uint32_t rank,
+                     const struct deviation *deviation, struct harness_finding *finding)
+{
+    const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
+    char expected[96] = "the end";
+    char got[96] = "nothing";
+
+    if (planned != NULL) {
+        (void)snprintf(expected, sizeof(expected), "%s %s/%u of %llu",
+                       ddp_coll_kind_name(planned->kind), ddp_coll_role_name(planned->role),
+                       planned->index, (unsigned long long)planned->elem_count);
+        finding->step = planned->step;
+        finding->phase = (int32_t)planned->phase;
+        finding->op.is_set = true;
+        finding->op.kind = planned->kind;
+        finding->op.role = planned->role;
+        finding->op.bucket = -1;
+        finding->op.elem_count = planned->elem_count;
+        if (planned->role == DDP_ROLE_BUCKET) {
+            harness_report_bucket(e, planned->index, finding);
+        }
+    } else {
+        finding->step = deviation->step;
+        finding->op = (struct harness_finding_op){
+            true, deviation->seq,       deviation->got.kind, deviation->got.role,
+            -1,   deviation->elem_count};
+    }
+    finding->op.seq = deviation->seq;
+    if (!deviation->is_end) {
+        (void)snprintf(got, sizeof(got), "%s %s/%u of %llu (%s, %s, root %u)",
+                       ddp_coll_kind_name(deviation->got.kind),
+                       ddp_coll_role_name(deviation->got.role), deviation->got.index,
+                       (unsigned long long)deviation->elem_count,
+                       ddp_dtype_name(deviation->got.dtype), ddp_redop_name(deviation->got.redop),
+                       deviation->got.root);
+    }
+    (void)snprintf(finding->text, sizeof(finding->text),
+                   "rank %u: collective %llu should be %s, and was %s", rank,
+                   (unsigned long long)deviation->seq, expected, got);
+}
+
+static void add(const struct harness_emulation *e, uint32_t rank, const struct deviation *deviation,
+                struct harness_findings *out)
+{
+    enum harness_verdict verdict =
+        is_out_of_data(e, rank, deviation) ? HARNESS_VERDICT_DATA_UNEVEN : deviation->verdict;
+    struct harness_finding finding;
+
+    for (size_t i = 0; i < out->count; i++) {
+        struct harness_finding *same = &out->items[i];
+
+        if (same->verdict == verdict && same->op.seq == deviation->seq &&
+            strcmp(same->oracle, "program") == 0) {
+            harness_rank_set_add(&same->culprits, rank);
+            return;
+        }
+    }
+    harness_finding_init(&finding, verdict, "program", "provable");
+    harness_rank_set_add(&finding.culprits, rank);
+    describe(e, rank, deviation, &finding);
+    harness_findings_add(out, &finding);
+}
+
+ddp_status harness_check_program(const struct harness_emulation *e, struct harness_findings *out,
+                                 struct ddp_err *err)
+{
+    (void)err;
+    for (uint32_t r = 0; r < e->world; r++) {
+        struct deviation deviation = first_deviation(e, r);
+
+        if (deviation.is_set) {
+            add(e, r, &deviation, out);
+        }
+    }
+    return DDP_OK;
+}

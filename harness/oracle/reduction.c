@@ -1,0 +1,76 @@
+/* Purpose: what went into and came out of each bucket's all-reduce, against scaled local gradients
+ * and the sums that the dumped schedules make of them; and those schedules themselves.
+ * Idea: a wrong input names its rank; a wrong output with right inputs names the ranks that hold
+ * it. Both stop at the first step that differs. */
+#include <stdio.h>
+
+#include "harness/oracle/report.h"
+
+static bool is_completed(const struct harness_emulation *e, uint32_t step, uint32_t bucket)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_COLL_DONE, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
+
+            if (op.role == DDP_ROLE_BUCKET && op.index == bucket && list[i]->entry.step == step &&
+                harness_index_status(list[i]->entry.arg[3]) == DDP_OK) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+ddp_status harness_check_schedule(const struct harness_emulation *e, struct harness_findings *out,
+                                  struct ddp_err *err)
+{
+    (void)err;
+    for (size_t s = 0; s < e->schedules.set_count; s++) {
+        DDP_TRY(harness_schedule_set_prove(&e->schedules.sets[s], out));
+    }
+    if (e->missing_step >= 0 && is_completed(e, (uint32_t)e->missing_step, e->missing_bucket)) {
+        out->is_evidence_lost = true;
+        (void)snprintf(out->lost_text, sizeof(out->lost_text),
+                       "bucket %u was reduced in step %d, and no complete schedule of it was left",
+                       e->missing_bucket, e->missing_step);
+    }
+    return DDP_OK;
+}
+
+static void report(const struct harness_emulation *e, enum harness_stage stage, const char *what,
+                   struct harness_findings *out)
+{
+    struct harness_difference difference;
+    struct harness_finding finding;
+    char ranks[96];
+
+    harness_compare_first(e, stage, &difference);
+    if (!difference.is_set) {
+        return;
+    }
+    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, "reduction", "bitwise");
+    harness_report_difference(e, &difference, &finding);
+    (void)snprintf(finding.text, sizeof(finding.text), "%s of bucket %d in step %u (%s%s) on %s",
+                   what, difference.bucket, difference.step,
+                   harness_report_param(e, (int32_t)finding.param[0]),
+                   finding.param_count > 1 ? ", ..." : "",
+                   harness_report_ranks(&difference.ranks, ranks, sizeof(ranks)));
+    harness_findings_add(out, &finding);
+}
+
+ddp_status harness_check_reduction(const struct harness_emulation *e, struct harness_findings *out,
+                                   struct ddp_err *err)
+{
+    (void)err;
+    if (harness_report_is_restore(e)) {
+        return DDP_OK;
+    }
+    report(e, HARNESS_STAGE_INPUT, "the input is not the scaled local gradients:", out);
+    report(e, HARNESS_STAGE_OUTPUT, "the output is not the schedule's sum of the inputs:", out);
+    report(e, HARNESS_STAGE_FINAL, "the gradient copied back is not the reduced one:", out);
+    return DDP_OK;
+}

@@ -1,0 +1,101 @@
+/* Purpose: turn differences into findings: names, operation, ranks as text.
+ * It decides nothing. */
+#include "harness/oracle/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool harness_report_is_restore(const struct harness_emulation *e)
+{
+    return e->input->first_trace != NULL || e->input->restored_step > 0;
+}
+
+const char *harness_report_param(const struct harness_emulation *e, int32_t param)
+{
+    return param >= 0 && (size_t)param < e->param_count ? e->input->params[param].name : "?";
+}
+
+void harness_report_add_param(struct harness_finding *finding, uint32_t param)
+{
+    for (uint32_t i = 0; i < finding->param_count; i++) {
+        if (finding->param[i] == param) {
+            return;
+        }
+    }
+    if (finding->param_count < HARNESS_FINDING_PARAMS_MAX) {
+        finding->param[finding->param_count++] = param;
+    }
+}
+
+void harness_report_bucket(const struct harness_emulation *e, uint32_t bucket,
+                           struct harness_finding *finding)
+{
+    const struct harness_bucket *planned;
+
+    if (bucket >= e->bucket_count) {
+        return;
+    }
+    planned = &e->input->program->buckets[bucket];
+    for (uint32_t i = 0; i < planned->param_count; i++) {
+        harness_report_add_param(finding, planned->params[i]);
+    }
+    finding->op.is_set = true;
+    finding->op.kind = DDP_COLL_ALL_REDUCE;
+    finding->op.role = DDP_ROLE_BUCKET;
+    finding->op.bucket = (int32_t)bucket;
+    finding->op.elem_count = planned->elem_count;
+}
+
+/* The planned sequence number of a bucket's reduction in a step, or 0. */
+static uint64_t planned_seq(const struct harness_emulation *e, uint32_t step, int32_t bucket)
+{
+    const struct harness_program *program = e->input->program;
+
+    for (size_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].role == DDP_ROLE_BUCKET && program->ops[i].step == (int32_t)step &&
+            (int32_t)program->ops[i].index == bucket) {
+            return program->ops[i].seq;
+        }
+    }
+    return 0;
+}
+
+void harness_report_difference(const struct harness_emulation *e,
+                               const struct harness_difference *difference,
+                               struct harness_finding *finding)
+{
+    finding->step = (int32_t)difference->step;
+    finding->culprits = difference->ranks;
+    if (difference->bucket >= 0) {
+        harness_report_bucket(e, (uint32_t)difference->bucket, finding);
+        finding->op.seq = difference->seq != 0
+                              ? difference->seq
+                              : planned_seq(e, difference->step, difference->bucket);
+    }
+    if (difference->param >= 0) {
+        finding->param_count = 0;
+        harness_report_add_param(finding, (uint32_t)difference->param);
+    }
+}
+
+const char *harness_report_ranks(const struct harness_rank_set *ranks, char *text,
+                                 size_t size_bytes)
+{
+    uint32_t count = harness_rank_set_count(ranks);
+    size_t used = (size_t)snprintf(text, size_bytes, count == 1 ? "rank" : "ranks");
+    uint32_t named = 0;
+
+    for (uint32_t r = 0; r < HARNESS_RANKS_MAX && used < size_bytes; r++) {
+        if (!harness_rank_set_has(ranks, r)) {
+            continue;
+        }
+        if (named == 8) {
+            (void)snprintf(text + used, size_bytes - used, " and %u more", count - named);
+            break;
+        }
+        used +=
+            (size_t)snprintf(text + used, size_bytes - used, "%s%u", named == 0 ? " " : ", ", r);
+        named++;
+    }
+    return text;
+}

@@ -1,0 +1,38 @@
+/* Purpose: a run from a checkpoint goes on as the uninterrupted one would have.
+ * Idea: the emulation starts from step 0 whatever the run did, so any difference after the restart
+ * is state that was not restored. */
+#include <stdio.h>
+
+#include "harness/oracle/report.h"
+
+ddp_status harness_check_restore(const struct harness_emulation *e, struct harness_findings *out,
+                                 struct ddp_err *err)
+{
+    struct harness_difference difference;
+    struct harness_finding finding;
+    char ranks[96];
+
+    (void)err;
+    if (!harness_report_is_restore(e)) {
+        return DDP_OK;
+    }
+    for (int s = HARNESS_STAGE_GRADIENT; s < HARNESS_STAGE_COUNT; s++) {
+        harness_compare_first(e, (enum harness_stage)s, &difference);
+        if (!difference.is_set) {
+            continue;
+        }
+        harness_finding_init(&finding, HARNESS_VERDICT_CHECKPOINT_STATE, "restore", "bitwise");
+        harness_report_difference(e, &difference, &finding);
+        (void)snprintf(
+            finding.text, sizeof(finding.text),
+            "after the restart from %u steps, %s%s of step %u differs from the "
+            "uninterrupted run on %s",
+            e->input->restored_step, difference.slot >= 0 ? "the optimizer state of " : "",
+            finding.param_count > 0 ? harness_report_param(e, (int32_t)finding.param[0])
+                                    : "the loss",
+            difference.step, harness_report_ranks(&difference.ranks, ranks, sizeof(ranks)));
+        harness_findings_add(out, &finding);
+        return DDP_OK;
+    }
+    return DDP_OK;
+}

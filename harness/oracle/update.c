@@ -1,0 +1,238 @@
+/* Purpose: parameters and optimizer state after each step, against the judge's own optimizer; and
+ * replicas against each other.
+ * Idea: the emulation knows which replica is wrong, the replicas alone only know that they differ;
+ * without an expectation the minority is to blame, and a tie names all. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/report.h"
+
+static bool is_everyone(const struct harness_emulation *e, const struct harness_rank_set *ranks)
+{
+    return harness_rank_set_count(ranks) == e->world;
+}
+
+ddp_status harness_check_update(const struct harness_emulation *e, struct harness_findings *out,
+                                struct ddp_err *err)
+{
+    struct harness_difference difference;
+    struct harness_finding finding;
+    char ranks[96];
+    char what[160];
+
+    (void)err;
+    harness_compare_first(e, HARNESS_STAGE_UPDATE, &difference);
+    if (!difference.is_set || harness_report_is_restore(e)) {
+        return DDP_OK;
+    }
+    harness_finding_init(&finding,
+                         is_everyone(e, &difference.ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
+                                                           : HARNESS_VERDICT_VALUE_DIVERGED,
+                         "update", "bitwise");
+    harness_report_difference(e, &difference, &finding);
+    if (difference.slot >= 0) {
+        (void)snprintf(what, sizeof(what), "optimizer state %d of %.96s", difference.slot,
+                       harness_report_param(e, difference.param));
+    } else {
+        (void)snprintf(what, sizeof(what), "%.128s", harness_report_param(e, difference.param));
+    }
+    (void)snprintf(finding.text, sizeof(finding.text), "%s after step %u %s on %s", what,
+                   difference.step,
+                   difference.is_missing ? "was not updated" : "is not the optimizer's result",
+                   harness_report_ranks(&difference.ranks, ranks, sizeof(ranks)));
+    harness_findings_add(out, &finding);
+    return DDP_OK;
+}
+
+/* --- replicas --------------------------------------------------------------------------------- */
+
+/* The n-th event of a kind on every rank that has one, for one (step, subject). */
+struct split {
+    bool is_set;
+    uint32_t step, subject;
+    struct harness_rank_set ranks; /* to blame */
+};
+
+static const struct ddp_event_entry *find(const struct harness_emulation *e, uint32_t rank,
+                                          enum ddp_event kind, uint32_t step, uint64_t subject)
+{
+    size_t count = 0;
+    size_t low = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, kind, &count);
+    size_t high = count;
+
+    while (low < high) { /* steps never go back */
+        size_t middle = low + (high - low) / 2;
+
+        if (list[middle]->entry.step < step) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    for (; low < count && list[low]->entry.step == step; low++) {
+        if (list[low]->entry.arg[0] == subject && list[low]->entry.arg[1] != 0) {
+            return &list[low]->entry;
+        }
+    }
+    return NULL;
+}
+
+/* The hash that is right: the emulation's if some rank has it, else the most frequent one; 0 for a
+ * tie. hashes: uint64[world], 0 = the rank has none. */
+static uint64_t right_hash(const uint64_t *hashes, uint32_t world, uint64_t expected)
+{
+    uint64_t best = 0;
+    uint32_t best_count = 0;
+    bool is_tie = false;
+
+    for (uint32_t r = 0; r < world; r++) {
+        uint32_t count = 0;
+
+        if (hashes[r] == 0) {
+            continue;
+        }
+        if (hashes[r] == expected) {
+            return expected;
+        }
+        for (uint32_t q = 0; q < world; q++) {
+            count += hashes[q] == hashes[r];
+        }
+        if (count > best_count) {
+            best = hashes[r];
+            best_count = count;
+            is_tie = false;
+        } else if (count == best_count && hashes[r] != best) {
+            is_tie = true;
+        }
+    }
+    return is_tie ? 0 : best;
+}
+
+/* Compare one subject in one step over all ranks. */
+static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uint32_t step,
+                     uint32_t subject, struct split *out, uint64_t *hashes)
+{
+    uint64_t first = 0;
+    uint64_t expected = 0;
+    uint64_t right;
+    bool is_different = false;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct ddp_event_entry *entry = find(e, r, kind, step, subject);
+
+        hashes[r] = entry == NULL ? 0 : entry->arg[1];
+        if (hashes[r] != 0) {
+            is_different = is_different || (first != 0 && hashes[r] != first);
+            first = hashes[r];
+        }
+    }
+    if (!is_different) {
+        return false;
+    }
+    if (kind == DDP_EVENT_PARAM && step >= e->start_step && step < e->end_step &&
+        e->foretold[step - e->start_step] >= HARNESS_FORETOLD_UPDATE) {
+        expected = e->param_hash[(step - e->start_step) * e->param_count + subject];
+    }
+    right = right_hash(hashes, e->world, expected);
+    *out = (struct split){.is_set = true, .step = step, .subject = subject};
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (hashes[r] != 0 && hashes[r] != right) {
+            harness_rank_set_add(&out->ranks, r);
+        }
+    }
+    return true;
+}
+
+static uint32_t last_step(const struct harness_emulation *e, enum ddp_event kind)
+{
+    uint32_t last = 0;
+    size_t count = 0;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, kind, &count);
+
+        if (count > 0 && list[count - 1]->entry.step > last) {
+            last = list[count - 1]->entry.step;
+        }
+    }
+    return last;
+}
+
+static void first_split(const struct harness_emulation *e, enum ddp_event kind,
+                        uint32_t subject_count, uint64_t *hashes, struct split *out)
+{
+    uint32_t last = last_step(e, kind);
+
+    for (uint32_t step = 0; step <= last; step++) {
+        for (uint32_t s = 0; s < subject_count; s++) {
+            if (is_split(e, kind, step, s, out, hashes)) {
+                return;
+            }
+        }
+    }
+}
+
+static void report_split(const struct harness_emulation *e, const struct split *split,
+                         const char *what, bool is_param, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    char ranks[96];
+    char name[96];
+
+    if (!split->is_set) {
+        return;
+    }
+    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_DIVERGED, "replicas", "bitwise");
+    finding.culprits = split->ranks;
+    finding.step = (int32_t)split->step;
+    (void)snprintf(name, sizeof(name), "buffer %u", split->subject);
+    if (is_param) {
+        harness_report_add_param(&finding, split->subject);
+        (void)snprintf(name, sizeof(name), "%.90s",
+                       harness_report_param(e, (int32_t)split->subject));
+    }
+    (void)snprintf(finding.text, sizeof(finding.text), "%s %s differs between replicas %s %u: %s",
+                   what, name, is_param ? "after step" : "in step", split->step,
+                   harness_report_ranks(&split->ranks, ranks, sizeof(ranks)));
+    harness_findings_add(out, &finding);
+}
+
+static uint32_t buffer_count(const struct harness_emulation *e)
+{
+    uint64_t most = 0;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_BUFFER, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            most = list[i]->entry.arg[0] + 1 > most ? list[i]->entry.arg[0] + 1 : most;
+        }
+    }
+    return most > 4096 ? 4096 : (uint32_t)most;
+}
+
+ddp_status harness_check_replicas(const struct harness_emulation *e, struct harness_findings *out,
+                                  struct ddp_err *err)
+{
+    uint64_t *hashes = ddp_mem_array(e->mem, e->world, sizeof(*hashes));
+    struct split params = {.is_set = false};
+    struct split buffers = {.is_set = false};
+
+    (void)err;
+    if (hashes == NULL) {
+        return DDP_E_NOMEM;
+    }
+    first_split(e, DDP_EVENT_PARAM, (uint32_t)e->param_count, hashes, &params);
+    report_split(e, &params, "parameter", true, out);
+    if (e->input->plan->job.broadcast_buffers) {
+        first_split(e, DDP_EVENT_BUFFER, buffer_count(e), hashes, &buffers);
+        report_split(e, &buffers, "the model's", false, out);
+    }
+    ddp_mem_free(e->mem, hashes);
+    return DDP_OK;
+}

@@ -1,0 +1,233 @@
+/* Purpose: what ranks said themselves when they gave up: misuse, mismatches, refused checkpoints.
+ * Idea: a status is a claim; the ranks that raised it (not those that heard of it) are to blame,
+ * and parameters come from the claim. PEER_DIED and REVOKED are what victims say: no finding. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/checkpoint_keys.h"
+#include "harness/oracle/report.h"
+
+static const struct {
+    ddp_status status;
+    enum harness_verdict verdict;
+    const char *what;
+} rules[] = {
+    {DDP_E_UNUSED_PARAMETER, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER,
+     "parameters got no gradient and find_unused_parameters is off"},
+    {DDP_E_READY_TWICE, HARNESS_VERDICT_USAGE_READY_TWICE, "a gradient was ready twice"},
+    {DDP_E_MISMATCH, HARNESS_VERDICT_MISMATCH_OP, "ranks posted different operations"},
+    {DDP_E_MODEL, HARNESS_VERDICT_MISMATCH_MODEL, "another model or configuration"},
+    {DDP_E_EARLY_TERMINATION, HARNESS_VERDICT_DATA_UNEVEN, "a rank ran out of data inside join"},
+    {DDP_E_PREFIX, HARNESS_VERDICT_CHECKPOINT_PREFIX, "the checkpoint's keys have another prefix"},
+    {DDP_E_KEYS, HARNESS_VERDICT_CHECKPOINT_KEYS, "the checkpoint's keys are not the model's"},
+    {DDP_E_SHAPE, HARNESS_VERDICT_CHECKPOINT_DTYPE, "a stored tensor has another shape or type"},
+    {DDP_E_CORRUPT, HARNESS_VERDICT_CHECKPOINT_CORRUPTED, "the checkpoint is damaged"},
+    {DDP_E_TIMEOUT, HARNESS_VERDICT_HANG_NOT_JOINED, "a wait timed out, and no diagnosis says why"},
+};
+
+/* Everything that ranks said of one status. */
+struct claims {
+    bool is_any;
+    struct harness_rank_set raised; /* ranks that raised it, or that it blames */
+    struct harness_rank_set said;   /* ranks that ended with it */
+    uint64_t detail;                /* or of all details that came with it */
+    int32_t step;
+};
+
+static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int32_t step,
+                 uint64_t detail)
+{
+    claims->is_any = true;
+    claims->detail |= detail;
+    harness_rank_set_add(&claims->said, said_by);
+    if (raised_by >= 0 && raised_by < HARNESS_RANKS_MAX) {
+        harness_rank_set_add(&claims->raised, (uint32_t)raised_by);
+    }
+    if (claims->step < 0 || (step >= 0 && step < claims->step)) {
+        claims->step = step;
+    }
+}
+
+/* rank.error: status, peer (who is to blame, or -1), cause, detail. revoke: rank, status, step,
+ * detail. */
+static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_status status,
+                        struct claims *claims)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_REVOKE, &count);
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+
+    for (size_t i = 0; i < count; i++) {
+        if (harness_index_status(list[i]->entry.arg[1]) == status) {
+            note(claims, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2],
+                 list[i]->entry.arg[3]);
+        }
+    }
+    list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (harness_index_status(list[i]->entry.arg[0]) == status) {
+            note(claims, rank, (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step,
+                 list[i]->entry.arg[3]);
+        }
+    }
+    if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
+        note(claims, rank, -1, (int32_t)end->entry.step, 0);
+    }
+}
+
+static void add_params(const struct harness_emulation *e, uint64_t bits,
+                       struct harness_finding *finding)
+{
+    for (uint32_t p = 0; p < 64 && p < e->param_count; p++) {
+        if ((bits >> p & 1u) != 0) {
+            harness_report_add_param(finding, p);
+        }
+    }
+}
+
+/* What the model itself left without a gradient in a step, by the reference. */
+static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                               uint32_t param)
+{
+    if (step < e->start_step || step >= e->end_step) {
+        return false;
+    }
+    return e->foretold[step - e->start_step] >= HARNESS_FORETOLD_GRADIENT &&
+           !e->has_grad[((step - e->start_step) * (size_t)e->world + rank) * e->param_count +
+                        param];
+}
+
+static void describe_unused(const struct harness_emulation *e, struct harness_finding *finding)
+{
+    uint32_t confirmed = 0;
+    uint32_t claimed = 0;
+    size_t used = strlen(finding->text);
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        for (uint32_t i = 0;
+             harness_rank_set_has(&finding->culprits, r) && i < finding->param_count; i++) {
+            claimed++;
+            confirmed += is_unused_by_model(
+                e, r, finding->step < 0 ? UINT32_MAX : (uint32_t)finding->step, finding->param[i]);
+        }
+    }
+    if (used < sizeof(finding->text)) {
+        (void)snprintf(finding->text + used, sizeof(finding->text) - used,
+                       "; the reference confirms %u of %u", confirmed, claimed);
+    }
+}
+
+static bool has_finding(const struct harness_findings *out, const char *oracle)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        if (strcmp(out->items[i].oracle, oracle) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A file that ends too early is torn, not corrupted. */
+static ddp_status refine_damage(const struct harness_emulation *e, struct harness_finding *finding,
+                                struct ddp_err *err)
+{
+    struct harness_checkpoint file;
+    char path[4096];
+
+    if (!harness_checkpoint_path(e->input, path, sizeof(path))) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
+    if (file.is_found && file.damage == HARNESS_VERDICT_CHECKPOINT_TORN) {
+        finding->verdict = HARNESS_VERDICT_CHECKPOINT_TORN;
+    }
+    harness_checkpoint_close(&file);
+    return DDP_OK;
+}
+
+/* Ranks that ran out first, by the sampler's rules. */
+static void blame_shortest(const struct harness_emulation *e, struct harness_rank_set *out)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        uint64_t count = harness_report_batch_count(e, r);
+
+        least = count < least ? count : least;
+    }
+    *out = (struct harness_rank_set){{0}};
+    for (uint32_t r = 0; least != UINT64_MAX && r < e->world; r++) {
+        if (harness_report_batch_count(e, r) == least) {
+            harness_rank_set_add(out, r);
+        }
+    }
+}
+
+/* Whether something else in the findings or the trace already says it better. */
+static bool is_said_elsewhere(const struct harness_emulation *e, ddp_status status,
+                              const struct harness_findings *out)
+{
+    if (status == DDP_E_MISMATCH) {
+        return has_finding(out, "program");
+    }
+    return status == DDP_E_TIMEOUT && e->input->trace->diagnoses.count > 0;
+}
+
+static bool is_checkpoint_status(ddp_status status)
+{
+    return status == DDP_E_PREFIX || status == DDP_E_KEYS || status == DDP_E_SHAPE ||
+           status == DDP_E_CORRUPT;
+}
+
+static ddp_status add(const struct harness_emulation *e, size_t rule, const struct claims *claims,
+                      struct harness_findings *out, struct ddp_err *err)
+{
+    ddp_status status = rules[rule].status;
+    struct harness_finding finding;
+    char ranks[96];
+
+    harness_finding_init(&finding, rules[rule].verdict, "usage", "status");
+    finding.step = claims->step;
+    finding.culprits = harness_rank_set_is_empty(&claims->raised) ? claims->said : claims->raised;
+    if (status == DDP_E_EARLY_TERMINATION) {
+        blame_shortest(e, &finding.culprits);
+    }
+    if (status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT || is_checkpoint_status(status)) {
+        /* The one that noticed is not the one that erred; a bad file is no rank's doing. */
+        finding.culprits = (struct harness_rank_set){{0}};
+    }
+    if (is_checkpoint_status(status)) {
+        finding.step = -1;
+    }
+    if (status == DDP_E_UNUSED_PARAMETER || status == DDP_E_READY_TWICE) {
+        add_params(e, claims->detail, &finding);
+    }
+    (void)snprintf(finding.text, sizeof(finding.text), "%s said %s: %s",
+                   harness_report_ranks(&claims->said, ranks, sizeof(ranks)),
+                   ddp_status_name(status), rules[rule].what);
+    if (status == DDP_E_UNUSED_PARAMETER) {
+        describe_unused(e, &finding);
+    }
+    if (status == DDP_E_CORRUPT) {
+        DDP_TRY(refine_damage(e, &finding, err));
+    }
+    harness_findings_add(out, &finding);
+    return DDP_OK;
+}
+
+ddp_status harness_check_usage(const struct harness_emulation *e, struct harness_findings *out,
+                               struct ddp_err *err)
+{
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        struct claims claims = {.step = -1};
+
+        for (uint32_t r = 0; r < e->world; r++) {
+            gather_rank(e, r, rules[i].status, &claims);
+        }
+        if (claims.is_any && !is_said_elsewhere(e, rules[i].status, out)) {
+            DDP_TRY(add(e, i, &claims, out, err));
+        }
+    }
+    return DDP_OK;
+}
