@@ -47,6 +47,13 @@ static bool sees_revocation(const struct endpoint *endpoint, uint32_t member)
             ddp_loop_net_now_ns(endpoint->net) >= who->revoked_ns + latency_ns(endpoint));
 }
 
+/* Once this rank knows of a failure it will not wait for acknowledgements any more, and memory that
+ * it has lent may go away while its peers still read: what is under way is copied aside. */
+static void recall_lent(const struct endpoint *endpoint)
+{
+    ddp_loop_group_detach(endpoint->net, endpoint->group, endpoint->base.member);
+}
+
 static bool loop_is_revoked(struct ddp_transport *transport, struct ddp_revocation *out)
 {
     struct endpoint *endpoint = endpoint_of(transport);
@@ -65,6 +72,9 @@ static bool loop_is_revoked(struct ddp_transport *transport, struct ddp_revocati
             is_found = true;
         }
     }
+    if (is_found) {
+        recall_lent(endpoint);
+    }
     return is_found;
 }
 
@@ -77,6 +87,7 @@ static void *loop_alloc(struct ddp_transport *transport, size_t size_bytes)
 
 static void loop_free(struct ddp_transport *transport, void *data)
 {
+    recall_lent(endpoint_of(transport));
     ddp_mem_free(endpoint_of(transport)->env->mem, data);
 }
 
@@ -125,6 +136,7 @@ static ddp_status loop_send_post(struct ddp_transport *transport, uint32_t to,
         return DDP_E_REVOKED;
     }
     if (is_gone(endpoint, to)) {
+        recall_lent(endpoint);
         return DDP_E_PEER_DIED;
     }
     stream = ddp_loop_group_stream(endpoint->net, endpoint->group, endpoint->base.member, to, true);
@@ -154,7 +166,11 @@ static ddp_status loop_send_poll(struct ddp_transport *transport, uint32_t to, u
     if (ticket < stream->reclaimed) {
         return DDP_OK;
     }
-    return is_gone(endpoint, to) && ticket >= stream->taken ? DDP_E_PEER_DIED : DDP_PENDING;
+    if (is_gone(endpoint, to) && ticket >= stream->taken) {
+        recall_lent(endpoint);
+        return DDP_E_PEER_DIED;
+    }
+    return DDP_PENDING;
 }
 
 static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
@@ -166,7 +182,11 @@ static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
     const struct ddp_loop_message *entry;
 
     if (stream == NULL || stream->taken == stream->sent) {
-        return is_gone(endpoint, from) ? DDP_E_PEER_DIED : DDP_PENDING;
+        if (is_gone(endpoint, from)) {
+            recall_lent(endpoint);
+            return DDP_E_PEER_DIED;
+        }
+        return DDP_PENDING;
     }
     entry = &stream->slot[stream->taken % DDP_LOOP_SLOT_COUNT];
     if (entry->deliver_ns > ddp_loop_net_now_ns(endpoint->net)) {
@@ -203,6 +223,7 @@ static void loop_revoke(struct ddp_transport *transport, const struct ddp_revoca
     if (own->is_revoking) {
         return;
     }
+    recall_lent(endpoint);
     own->is_revoking = true;
     own->revocation = *revocation;
     own->revoked_ns = ddp_loop_net_now_ns(endpoint->net);
@@ -242,7 +263,7 @@ static void loop_destroy(struct ddp_transport *transport)
     struct endpoint *endpoint = endpoint_of(transport);
     struct ddp_loop_member *own = &endpoint->group->members[endpoint->base.member];
 
-    ddp_loop_group_detach(endpoint->net, endpoint->group, endpoint->base.member);
+    recall_lent(endpoint);
     own->is_departed = true;
     own->departed_ns = ddp_loop_net_now_ns(endpoint->net);
     for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
