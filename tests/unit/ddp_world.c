@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ddpcore/transport/loop.h"
 #include "tests/ct.h"
 
 struct slot {
@@ -43,6 +44,9 @@ struct world {
     bool is_finished[WORLD_SIZE_MAX];
     uint64_t deadline_ns[WORLD_SIZE_MAX];
     uint32_t stall_count; /* waits in a row without any activity */
+
+    struct ddp_loop_net *net; /* is_loop */
+    uint32_t tick_count;
 };
 
 /* Hand the baton to the next rank that has not finished. */
@@ -84,10 +88,17 @@ static void progress(struct ddp_idle *idle)
     yield(idle);
 }
 
-/* Everybody waits: time passes until the first deadline. */
+#define TICK_NS    1000
+#define TICK_COUNT 20000
+
+/* Everybody waits: time passes until the first deadline, or by the loop's latency. */
 static void pass_time(struct world *world)
 {
     uint64_t first_ns = DDP_DEADLINE_NEVER;
+
+    if (world->net != NULL && ++world->tick_count < TICK_COUNT) {
+        first_ns = world->clock.time_ns + TICK_NS;
+    }
 
     for (uint32_t r = 0; r < world->config.world_size; r++) {
         if (!world->is_finished[r] && world->deadline_ns[r] < first_ns) {
@@ -272,6 +283,43 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
+static void wake_nobody(void *context, uint32_t rank, uint64_t at_ns)
+{
+    /* Ranks poll in turn anyway. */
+    (void)context;
+    (void)rank;
+    (void)at_ns;
+}
+
+static void create_net(struct world *world)
+{
+    const struct ddp_loop_config config = {.world_size = world->config.world_size,
+                                           .seed = 1,
+                                           .latency_ns = TICK_NS,
+                                           .latency_jitter_ns = TICK_NS,
+                                           .clock = &world->clock.base,
+                                           .mem = ddp_mem_system(),
+                                           .wake = wake_nobody};
+
+    DDP_ASSERT(ddp_loop_net_create(&config, &world->net) == DDP_OK);
+}
+
+static struct ddp_coll *create_loop_coll(struct world *world, struct world_rank *rank)
+{
+    const uint32_t members[WORLD_SIZE_MAX] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const struct ddp_coll_schedule_config config = {.comm = 1, .is_checked = true};
+    struct ddp_transport *transport = NULL;
+    struct ddp_coll *executor = NULL, *observer = NULL;
+    struct ddp_err err = {""};
+
+    DDP_ASSERT(ddp_loop_create(world->net, &rank->env, "ddp", rank->rank, world->config.world_size,
+                               members, &transport) == DDP_OK);
+    DDP_ASSERT(ddp_coll_schedule_create(&rank->env, transport, rank->device, &config, &executor,
+                                        &err) == DDP_OK);
+    DDP_ASSERT(ddp_coll_observer_create(executor, true, &observer) == DDP_OK);
+    return observer;
+}
+
 static void setup_rank(struct world *world, uint32_t r)
 {
     struct world_rank *rank = &world->ranks[r];
@@ -294,8 +342,9 @@ static void setup_rank(struct world *world, uint32_t r)
                       r, size, 1);
     DDP_ASSERT(ddp_device_cpu_create(ddp_mem_system(), &rank->device) == DDP_OK);
     world->colls[r] = (struct world_coll){{&coll_ops, &rank->env, 1, r, size}, world};
-    ddp_group_init(&rank->group, &rank->env, &world->colls[r].base, world->config.semantics,
-                   world->config.timeout_ns);
+    ddp_group_init(&rank->group, &rank->env,
+                   world->net != NULL ? create_loop_coll(world, rank) : &world->colls[r].base,
+                   world->config.semantics, world->config.timeout_ns);
     world->deadline_ns[r] = DDP_DEADLINE_NEVER;
 }
 
@@ -309,6 +358,9 @@ void world_run(const struct world_config *config)
     ddp_clock_virtual_init(&world->clock, 1000);
     pthread_mutex_init(&world->mutex, NULL);
     pthread_cond_init(&world->turn, NULL);
+    if (config->is_loop) {
+        create_net(world);
+    }
     for (uint32_t r = 0; r < config->world_size; r++) {
         setup_rank(world, r);
     }
@@ -329,6 +381,9 @@ void world_run(const struct world_config *config)
         rank->device->ops->destroy(rank->device);
         ddp_mem_pool_destroy(rank->pool);
         free(rank->recorder_storage);
+    }
+    if (world->net != NULL) {
+        ddp_loop_net_destroy(world->net);
     }
     pthread_cond_destroy(&world->turn);
     pthread_mutex_destroy(&world->mutex);

@@ -34,6 +34,7 @@ struct world_config {
     uint64_t timeout_ns; /* of waits; 0 = never */
     world_program program;
     void *arg;
+    bool is_loop; /* the real thing: schedules over the loop transport, with the observer */
 };
 
 /* Run all ranks to their end. A deadlock fails the test: every wait then returns E_SYSTEM. */

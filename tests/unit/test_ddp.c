@@ -84,8 +84,9 @@ CT_TEST(ddp, averages_exactly)
         for (int is_post = 0; is_post < 2; is_post++) {
             bool arg = is_post == 1;
 
-            world_run(&(struct world_config){size, DDP_SEMANTICS_STRICT, 0, averages, &arg});
-            world_run(&(struct world_config){size, DDP_SEMANTICS_PYTORCH, 0, averages, &arg});
+            world_run(&(struct world_config){size, DDP_SEMANTICS_STRICT, 0, averages, &arg, false});
+            world_run(
+                &(struct world_config){size, DDP_SEMANTICS_PYTORCH, 0, averages, &arg, false});
         }
     }
 }
@@ -122,7 +123,7 @@ static void bucket_order(struct world_rank *rank)
 /* Whatever the order in which gradients become ready on each rank, buckets are launched 0, 1, 2. */
 CT_TEST(ddp, launches_in_order)
 {
-    world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, bucket_order, NULL});
+    world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, bucket_order, NULL, false});
 }
 
 static void accumulates(struct world_rank *rank)
@@ -151,8 +152,8 @@ static void accumulates(struct world_rank *rank)
 /* Micro-batches without synchronisation post nothing; the next synchronised one reduces the sum. */
 CT_TEST(ddp, accumulates_without_sync)
 {
-    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, accumulates, NULL});
-    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, accumulates, NULL});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, accumulates, NULL, false});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, accumulates, NULL, false});
 }
 
 static void syncs_buffers(struct world_rank *rank)
@@ -191,8 +192,8 @@ static void syncs_buffers(struct world_rank *rank)
 /* Buffers come from rank 0 in each synchronised pass; in PyTorch, in the pass after one. */
 CT_TEST(ddp, broadcasts_buffers)
 {
-    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, syncs_buffers, NULL});
-    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, syncs_buffers, NULL});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, syncs_buffers, NULL, false});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, syncs_buffers, NULL, false});
 }
 
 static void allocates_nothing(struct world_rank *rank)
@@ -217,7 +218,7 @@ static void allocates_nothing(struct world_rank *rank)
 /* Steps after the first allocate nothing. */
 CT_TEST(ddp, steady_state_allocates_nothing)
 {
-    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, allocates_nothing, NULL});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, allocates_nothing, NULL, false});
 }
 
 static void misuse(struct world_rank *rank)
@@ -255,8 +256,8 @@ static void misuse(struct world_rank *rank)
 CT_TEST(ddp, misuse)
 {
     for (int which = 0; which < 3; which++) {
-        world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, misuse, &which});
-        world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, misuse, &which});
+        world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, misuse, &which, false});
+        world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, misuse, &which, false});
     }
 }
 
@@ -279,8 +280,8 @@ static void bypasses(struct world_rank *rank)
  * refuses. */
 CT_TEST(ddp, bypassed_forward)
 {
-    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, bypasses, NULL});
-    world_run(&(struct world_config){2, DDP_SEMANTICS_PYTORCH, 0, bypasses, NULL});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, bypasses, NULL, false});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_PYTORCH, 0, bypasses, NULL, false});
 }
 
 struct once {
@@ -332,7 +333,7 @@ CT_TEST(ddp, fault_points_alter_payloads)
                                      DDP_FAULT_POINT_BUCKET_UNFLATTEN};
 
     for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
-        world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, alters, &points[i]});
+        world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, alters, &points[i], false});
     }
 }
 
@@ -357,5 +358,5 @@ static void skips_wait(struct world_rank *rank)
 /* A bucket whose wait was skipped is finished before its storage is used again. */
 CT_TEST(ddp, skipped_wait_is_settled)
 {
-    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, skips_wait, NULL});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, skips_wait, NULL, false});
 }

@@ -105,8 +105,8 @@ CT_TEST(ddp_join, uneven_steps)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, joins, &cases[i]});
-        world_run(&(struct world_config){4, DDP_SEMANTICS_PYTORCH, 0, joins, &cases[i]});
+        world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, joins, &cases[i], false});
+        world_run(&(struct world_config){4, DDP_SEMANTICS_PYTORCH, 0, joins, &cases[i], false});
     }
 }
 
@@ -141,8 +141,8 @@ static void terminates_early(struct world_rank *rank)
 /* With throw_on_early_termination all ranks stop in the forward pass after the first one ended. */
 CT_TEST(ddp_join, early_termination)
 {
-    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, terminates_early, NULL});
-    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, terminates_early, NULL});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, terminates_early, NULL, false});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, 0, terminates_early, NULL, false});
 }
 
 static void joins_unused(struct world_rank *rank)
@@ -173,6 +173,6 @@ static void joins_unused(struct world_rank *rank)
  * map, so a parameter that nobody used looks used. */
 CT_TEST(ddp_join, used_map_of_joined_ranks)
 {
-    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, joins_unused, NULL});
-    world_run(&(struct world_config){2, DDP_SEMANTICS_PYTORCH, 0, joins_unused, NULL});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, joins_unused, NULL, false});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_PYTORCH, 0, joins_unused, NULL, false});
 }

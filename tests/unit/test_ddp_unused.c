@@ -68,8 +68,8 @@ static void finds_unused(struct world_rank *rank)
 CT_TEST(ddp_unused, used_map_decides)
 {
     for (int i = 0; i < 3; i++) {
-        world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, finds_unused, &i});
-        world_run(&(struct world_config){4, DDP_SEMANTICS_PYTORCH, 0, finds_unused, &i});
+        world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, finds_unused, &i, false});
+        world_run(&(struct world_config){4, DDP_SEMANTICS_PYTORCH, 0, finds_unused, &i, false});
     }
 }
 
@@ -100,7 +100,7 @@ static void accumulates_map(struct world_rank *rank)
  * and the next step starts afresh. */
 CT_TEST(ddp_unused, map_accumulates_over_micro_batches)
 {
-    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, accumulates_map, NULL});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, accumulates_map, NULL, false});
 }
 
 static void forgets_strict(struct world_rank *rank)
@@ -140,8 +140,8 @@ CT_TEST(ddp_unused, strict_tells_every_rank_in_the_same_step)
     uint32_t forgetful[] = {0x1, 0x2, 0x4, 0x6, 0x7};
 
     for (size_t i = 0; i < sizeof(forgetful) / sizeof(forgetful[0]); i++) {
-        world_run(
-            &(struct world_config){3, DDP_SEMANTICS_STRICT, 0, forgets_strict, &forgetful[i]});
+        world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, forgets_strict, &forgetful[i],
+                                         false});
     }
 }
 
@@ -172,6 +172,6 @@ static void forgets_pytorch(struct world_rank *rank)
  * timeout. */
 CT_TEST(ddp_unused, pytorch_is_one_iteration_late)
 {
-    world_run(
-        &(struct world_config){2, DDP_SEMANTICS_PYTORCH, DDP_NS_PER_S, forgets_pytorch, NULL});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_PYTORCH, DDP_NS_PER_S, forgets_pytorch, NULL,
+                                     false});
 }

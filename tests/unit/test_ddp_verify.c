@@ -106,7 +106,7 @@ CT_TEST(ddp_verify, strict_names_rank_and_item)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, verifies, &cases[i]});
+        world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, verifies, &cases[i], false});
     }
 }
 
@@ -115,7 +115,7 @@ CT_TEST(ddp_verify, tie_blames_the_rank_that_differs_from_rank_0)
 {
     struct verify_case row = {CHANGE_NAME, 1, "rank 1 has parameter 2 \"fc1.wait\""};
 
-    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, verifies, &row});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, verifies, &row, false});
 }
 
 static void verifies_pytorch(struct world_rank *rank)
@@ -162,6 +162,6 @@ CT_TEST(ddp_verify, pytorch_checks_counts_and_shapes)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, DDP_NS_PER_S, verifies_pytorch,
-                                         &cases[i]});
+                                         &cases[i], false});
     }
 }

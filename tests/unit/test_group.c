@@ -50,7 +50,7 @@ static void numbers(struct world_rank *rank)
 /* Collectives are numbered 1, 2, ... and their results arrive. */
 CT_TEST(group, numbers_collectives)
 {
-    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, numbers, NULL});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, numbers, NULL, false});
 }
 
 static void skip_on_all(struct world_rank *rank)
@@ -73,7 +73,7 @@ static void skip_on_all(struct world_rank *rank)
 /* A skipped collective takes no number and leaves its buffer alone. */
 CT_TEST(group, skip)
 {
-    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, skip_on_all, NULL});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, skip_on_all, NULL, false});
 }
 
 static void dup_on_all(struct world_rank *rank)
@@ -93,7 +93,7 @@ static void dup_on_all(struct world_rank *rank)
 /* A doubled collective runs twice, takes two numbers, and leaves nothing behind. */
 CT_TEST(group, dup)
 {
-    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, dup_on_all, NULL});
+    world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, dup_on_all, NULL, false});
 }
 
 static void fail_on_one(struct world_rank *rank)
@@ -128,7 +128,7 @@ static void fail_on_one(struct world_rank *rank)
 CT_TEST(group, failure_reaches_all)
 {
     for (int i = 0; i < 3; i++) {
-        world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, fail_on_one, &i});
+        world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, fail_on_one, &i, false});
     }
 }
 
@@ -153,8 +153,8 @@ static void dies(struct world_rank *rank)
 /* A survivor that does not talk to the dead rank learns of it from one that does. */
 CT_TEST(group, death_is_passed_on)
 {
-    world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, dies, NULL});
-    world_run(&(struct world_config){4, DDP_SEMANTICS_PYTORCH, 0, dies, NULL});
+    world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, dies, NULL, false});
+    world_run(&(struct world_config){4, DDP_SEMANTICS_PYTORCH, 0, dies, NULL, false});
 }
 
 static void times_out(struct world_rank *rank)
@@ -177,8 +177,8 @@ CT_TEST(group, timeout)
 {
     const uint64_t timeout_ns = 7 * DDP_NS_PER_S;
 
-    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, timeout_ns, times_out, NULL});
-    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, timeout_ns, times_out, NULL});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, timeout_ns, times_out, NULL, false});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_PYTORCH, timeout_ns, times_out, NULL, false});
 }
 
 static void mismatches(struct world_rank *rank)
@@ -195,7 +195,7 @@ static void mismatches(struct world_rank *rank)
 /* Ranks that post different operations all learn so. */
 CT_TEST(group, mismatch)
 {
-    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, mismatches, NULL});
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, mismatches, NULL, false});
 }
 
 static void revokes(struct world_rank *rank)
@@ -216,5 +216,5 @@ static void revokes(struct world_rank *rank)
 /* A revocation ends every member's waits with its own status, step, detail and rank. */
 CT_TEST(group, revocation_reaches_all)
 {
-    world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, revokes, NULL});
+    world_run(&(struct world_config){4, DDP_SEMANTICS_STRICT, 0, revokes, NULL, false});
 }
