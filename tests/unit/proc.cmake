@@ -1,0 +1,12 @@
+# Real processes. The ranks are started from a small program that is nothing but a rank.
+if(TARGET harness_launch)
+    add_executable(proc_rank "${PROJECT_SOURCE_DIR}/tests/unit/proc_rank.c")
+    target_link_libraries(proc_rank PRIVATE harness_launch)
+endif()
+ddprove_add_unit(NAME proc
+    SOURCES test_proc.c test_proc_launcher.c proc_job.c sim_job.c
+    LIBS harness_launch)
+if(TARGET unit_proc)
+    target_compile_definitions(unit_proc PRIVATE PROC_RANK_PATH="$<TARGET_FILE:proc_rank>")
+    add_dependencies(unit_proc proc_rank)
+endif()

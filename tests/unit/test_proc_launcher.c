@@ -1,0 +1,213 @@
+/* Faults of the harness's own processes: monitor, launcher. */
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/ct.h"
+#include "tests/unit/proc_job.h"
+
+enum { RANKS = 3, CHILDREN_MAX = 16 };
+
+static void nap(long ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+
+    (void)nanosleep(&time, NULL);
+}
+
+/* Parent, name and state of a process; false if it is gone. */
+static bool read_stat(long pid, long *out_parent, char name[64], char *out_state)
+{
+    char path[64];
+    char line[512];
+    char *end;
+    FILE *file;
+    size_t size;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    file = fopen(path, "r");
+    if (file == NULL) {
+        return false;
+    }
+    size = fread(line, 1, sizeof(line) - 1, file);
+    (void)fclose(file);
+    line[size] = '\0';
+    end = strrchr(line, ')');
+    if (end == NULL || strchr(line, '(') == NULL) {
+        return false;
+    }
+    *end = '\0';
+    (void)snprintf(name, 64, "%s", strchr(line, '(') + 1);
+    *out_state = end[2];
+    *out_parent = strtol(end + 4, NULL, 10);
+    return true;
+}
+
+/* Living children of a process; those named `name` only, unless NULL. */
+static size_t find_children(long parent, const char *name, long pids[CHILDREN_MAX])
+{
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+    size_t count = 0;
+
+    while (folder != NULL && count < CHILDREN_MAX && (entry = readdir(folder)) != NULL) {
+        long pid = strtol(entry->d_name, NULL, 10);
+        long its_parent;
+        char its_name[64];
+        char state;
+
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            read_stat(pid, &its_parent, its_name, &state) && its_parent == parent && state != 'Z' &&
+            (name == NULL || strcmp(name, its_name) == 0)) {
+            pids[count++] = pid;
+        }
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
+    return count;
+}
+
+/* A helper process: wait until `parent` has a child of that name, then send it a signal; name NULL:
+ * wait until all ranks run, and signal the parent itself. */
+static pid_t start_saboteur(long parent, const char *name, int signal_number)
+{
+    pid_t pid = fork();
+
+    if (pid != 0) {
+        return pid;
+    }
+    for (int i = 0; i < 2000; i++) {
+        long pids[CHILDREN_MAX];
+        size_t count = find_children(parent, name != NULL ? name : "proc_rank", pids);
+
+        if (count >= (name != NULL ? 1u : (size_t)RANKS)) {
+            nap(50);
+            _exit(kill((pid_t)(name != NULL ? pids[0] : parent), signal_number) == 0 ? 0 : 1);
+        }
+        nap(5);
+    }
+    _exit(2);
+}
+
+static void check_saboteur(pid_t pid)
+{
+    int status = -1;
+
+    CT_CHECK(waitpid(pid, &status, 0) == pid);
+    CT_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* If the monitor dies the launcher says so and goes on detecting by itself. */
+CT_TEST(proc_launcher, survives_the_death_of_its_monitor)
+{
+    struct proc_test test;
+    const struct harness_findings *said = &test.job.trace.diagnoses;
+    pid_t saboteur;
+
+    proc_test_init(&test, RANKS);
+    sim_job_fault(&test.job, 0, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_DELAY)->at.step = 1;
+    test.job.faults[0].action.ms = 600;
+    sim_job_fault(&test.job, 2, DDP_FAULT_POINT_STEP_BEGIN, HARNESS_ACTION_KILL)->at.step = 2;
+    saboteur = start_saboteur(getpid(), "ddprove-monitor", SIGKILL);
+    CT_CHECK_OK(proc_test_run(&test));
+    check_saboteur(saboteur);
+    CT_REQUIRE(said->count == 2);
+    CT_CHECK_EQ_U64(said->items[0].verdict, HARNESS_VERDICT_HANG_DETECTOR);
+    CT_CHECK_EQ_U64(said->items[1].verdict, HARNESS_VERDICT_CRASH_SIGNALED);
+    CT_CHECK(harness_rank_set_has(&said->items[1].culprits, 2));
+    proc_test_check_clean(&test);
+    proc_test_fini(&test);
+}
+
+/* A monitor that is stopped is noticed after a second; a stopped rank is then found by the
+ * launcher. */
+CT_TEST(proc_launcher, survives_a_stopped_monitor)
+{
+    struct proc_test test;
+    const struct harness_findings *said = &test.job.trace.diagnoses;
+    pid_t saboteur;
+
+    proc_test_init(&test, RANKS);
+    test.job.config.linger_ns = 50 * DDP_NS_PER_MS;
+    sim_job_fault(&test.job, 0, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_DELAY)->at.step = 1;
+    test.job.faults[0].action.ms = 600;
+    sim_job_fault(&test.job, 1, DDP_FAULT_POINT_STEP_BEGIN, HARNESS_ACTION_STOP)->at.step = 2;
+    saboteur = start_saboteur(getpid(), "ddprove-monitor", SIGSTOP);
+    CT_CHECK_OK(proc_test_run(&test));
+    check_saboteur(saboteur);
+    CT_REQUIRE(said->count == 2);
+    CT_CHECK_EQ_U64(said->items[0].verdict, HARNESS_VERDICT_HANG_DETECTOR);
+    CT_CHECK_EQ_U64(said->items[1].verdict, HARNESS_VERDICT_HANG_STOPPED);
+    CT_CHECK(harness_rank_set_has(&said->items[1].culprits, 1));
+    proc_test_check_clean(&test);
+    proc_test_fini(&test);
+}
+
+/* Ctrl-C ends every process and is an error of the harness, with a text that says so. */
+CT_TEST(proc_launcher, ends_all_when_interrupted)
+{
+    struct proc_test test;
+    long pids[CHILDREN_MAX];
+    pid_t saboteur;
+
+    proc_test_init(&test, RANKS);
+    sim_job_fault(&test.job, 1, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_HANG)->at.step = 1;
+    saboteur = start_saboteur(getpid(), NULL, SIGINT);
+    CT_CHECK_STATUS(proc_test_run(&test), DDP_E_STATE);
+    CT_CHECK(strstr(test.job.err.text, "SIGINT") != NULL);
+    check_saboteur(saboteur);
+    CT_CHECK_EQ_U64(find_children(getpid(), "proc_rank", pids), 0);
+    CT_CHECK_EQ_U64(find_children(getpid(), "ddprove-monitor", pids), 0);
+    proc_test_check_clean(&test);
+    proc_test_fini(&test);
+}
+
+/* If the launcher itself is killed the kernel takes ranks and monitor with it, a stopped rank
+ * too. */
+CT_TEST(proc_launcher, takes_all_with_it_when_killed)
+{
+    struct proc_test test;
+    long pids[CHILDREN_MAX];
+    size_t count = 0;
+    size_t left = 0;
+    pid_t launcher;
+
+    proc_test_init(&test, RANKS);
+    test.job.config.linger_ns = 30 * DDP_NS_PER_S;
+    sim_job_fault(&test.job, 1, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_STOP)->at.step = 1;
+    launcher = fork();
+    if (launcher == 0) {
+        _exit(proc_test_run(&test) == DDP_OK ? 0 : 1);
+    }
+    for (int i = 0; i < 2000 && count < RANKS + 1; i++) {
+        nap(5);
+        count = find_children(launcher, NULL, pids);
+    }
+    CT_CHECK_EQ_U64(count, RANKS + 1);
+    nap(100);
+    CT_CHECK(kill(launcher, SIGKILL) == 0);
+    CT_CHECK(waitpid(launcher, NULL, 0) == launcher);
+    for (int i = 0; i < 2000; i++) {
+        left = 0;
+        for (size_t k = 0; k < count; k++) {
+            long parent;
+            char name[64];
+            char state;
+
+            left += read_stat(pids[k], &parent, name, &state) && state != 'Z';
+        }
+        if (left == 0) {
+            break;
+        }
+        nap(5);
+    }
+    CT_CHECK_EQ_U64(left, 0);
+    proc_test_fini(&test);
+}
