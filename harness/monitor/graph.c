@@ -77,18 +77,15 @@ bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank)
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
 {
     uint64_t posted = cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
-    uint64_t owed = 0;
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        uint64_t seq = cut->pages[r].wait_seq;
-
         if (r != rank && harness_graph_is_waiting(cut, r) &&
-            cut->pages[r].wait_kind == DDP_WAIT_COLLECTIVE && seq > posted &&
-            (owed == 0 || seq < owed)) {
-            owed = seq;
+            (cut->pages[r].seq_posted > posted ||
+             (cut->pages[r].wait_kind == DDP_WAIT_COLLECTIVE && cut->pages[r].wait_seq > posted))) {
+            return posted + 1;
         }
     }
-    return owed;
+    return 0;
 }
 
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out)

@@ -20,7 +20,7 @@ bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank);
 bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other);
 /* Some waiting rank has an edge to this one. */
 bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
-/* Lowest sequence number that waiting ranks need and this rank has not posted; 0 = none. */
+/* First collective that this rank has not posted, if a waiting rank has; 0 = none. */
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out);
 /* Members of a circle of waits, if there is one. *out_is_mixed: its members do not all wait inside
