@@ -1,119 +1,9 @@
 /* A plan as YAML in the scenario format. Every key that decides anything is written, so that the
  * text keeps its meaning when defaults change; keys at "not stated" are left out. */
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "harness/plan/flow.h"
 #include "harness/plan/plan.h"
-
-/* Whether plain style reads back as this very text, in a flow as in a block place. */
-static bool is_plain_safe(const char *text)
-{
-    static const char *const special[] = {"true", "false", "null", "yes", "no", "on", "off"};
-    size_t size_bytes = strlen(text);
-
-    /* Digits, signs and dots first: it might read as a number. */
-    if (size_bytes == 0 || strchr("-+.0123456789?:&*!|>%@`~= ", text[0]) != NULL ||
-        text[size_bytes - 1] == ' ') {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
-        if (strcasecmp(text, special[i]) == 0) {
-            return false;
-        }
-    }
-    for (size_t i = 0; i < size_bytes; i++) {
-        unsigned char byte = (unsigned char)text[i];
-
-        if (byte < 0x20 || byte >= 0x7f || strchr(":#,[]{}\"'\\", byte) != NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void harness_plan_print_text(const char *text, struct ddp_text *out)
-{
-    if (is_plain_safe(text)) {
-        ddp_text_add(out, "%s", text);
-        return;
-    }
-    ddp_text_add(out, "\"");
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            ddp_text_add(out, "\\%c", *c);
-        } else if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            ddp_text_add(out, "\\x%02x", (unsigned)(unsigned char)*c);
-        } else {
-            ddp_text_add_bytes(out, c, 1);
-        }
-    }
-    ddp_text_add(out, "\"");
-}
-
-/* The shortest decimal that reads back as the same number. */
-static void print_number(double value, struct ddp_text *out)
-{
-    char buffer[40];
-
-    if (!isfinite(value)) {
-        ddp_text_add(out, "%s", isnan(value) ? ".nan" : value > 0 ? ".inf" : "-.inf");
-        return;
-    }
-    for (int digits = 1; digits <= 17; digits++) {
-        (void)snprintf(buffer, sizeof(buffer), "%.*g", digits, value);
-        if (strtod(buffer, NULL) == value) {
-            break;
-        }
-    }
-    ddp_text_add(out, "%s", buffer);
-}
-
-/* Flow maps: "{a: 1, b: 2}". */
-struct flow {
-    struct ddp_text *out;
-    bool is_open;
-};
-
-static void flow_add(struct flow *flow, const char *format, ...) DDP_PRINTF(2, 3);
-static void flow_add(struct flow *flow, const char *format, ...)
-{
-    char buffer[256];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(buffer, sizeof(buffer), format, args);
-    va_end(args);
-    ddp_text_add(flow->out, "%s%s", flow->is_open ? ", " : "{", buffer);
-    flow->is_open = true;
-}
-
-static void flow_number(struct flow *flow, const char *key, double value)
-{
-    flow_add(flow, "%s: ", key);
-    print_number(value, flow->out);
-}
-
-static void flow_text(struct flow *flow, const char *key, const char *value)
-{
-    flow_add(flow, "%s: ", key);
-    harness_plan_print_text(value, flow->out);
-}
-
-static void flow_optional(struct flow *flow, const char *key, int64_t value)
-{
-    if (value >= 0) {
-        flow_add(flow, "%s: %lld", key, (long long)value);
-    }
-}
-
-static void flow_close(const struct flow *flow)
-{
-    ddp_text_add(flow->out, flow->is_open ? "}\n" : "{}\n");
-}
 
 static const char *bool_text(bool value)
 {
@@ -152,28 +42,28 @@ static void print_kb(const char *key, size_t bytes, struct ddp_text *out)
         return;
     }
     ddp_text_add(out, "  %s: ", key);
-    print_number((double)bytes / 1024.0, out); /* exact: a power of two */
+    harness_flow_print_number((double)bytes / 1024.0, out); /* exact: a power of two */
     ddp_text_add(out, "\n");
 }
 
 static void print_optimizer(const struct harness_job *job, struct ddp_text *out)
 {
-    struct flow flow = {out, false};
+    struct harness_flow flow = {out, false};
 
     ddp_text_add(out, "  optimizer: ");
-    flow_text(&flow, "kind", job->optimizer);
-    flow_number(&flow, "lr", job->lr);
+    harness_flow_text(&flow, "kind", job->optimizer);
+    harness_flow_number(&flow, "lr", job->lr);
     if (strcmp(job->optimizer, "sgd") == 0) {
-        flow_number(&flow, "momentum", job->momentum);
-        flow_number(&flow, "dampening", job->dampening);
-        flow_add(&flow, "nesterov: %s", bool_text(job->nesterov));
+        harness_flow_number(&flow, "momentum", job->momentum);
+        harness_flow_number(&flow, "dampening", job->dampening);
+        harness_flow_add(&flow, "nesterov: %s", bool_text(job->nesterov));
     } else {
-        flow_number(&flow, "beta1", job->beta1);
-        flow_number(&flow, "beta2", job->beta2);
-        flow_number(&flow, "eps", job->eps);
+        harness_flow_number(&flow, "beta1", job->beta1);
+        harness_flow_number(&flow, "beta2", job->beta2);
+        harness_flow_number(&flow, "eps", job->eps);
     }
-    flow_number(&flow, "weight_decay", job->weight_decay);
-    flow_close(&flow);
+    harness_flow_number(&flow, "weight_decay", job->weight_decay);
+    harness_flow_close(&flow);
 }
 
 static void print_job_model(const struct harness_job *job, struct ddp_text *out)
@@ -208,7 +98,7 @@ static void print_job_model(const struct harness_job *job, struct ddp_text *out)
 
 static void print_job_core(const struct harness_job *job, struct ddp_text *out)
 {
-    struct flow budgets = {out, false};
+    struct harness_flow budgets = {out, false};
 
     print_kb("bucket_cap_kb", job->bucket_cap_bytes, out);
     print_kb("first_bucket_cap_kb", job->first_bucket_cap_bytes, out);
@@ -231,41 +121,41 @@ static void print_job_core(const struct harness_job *job, struct ddp_text *out)
     }
     ddp_text_add(out, "  phase_budget_ms: ");
     for (unsigned i = 0; i < DDP_PHASE_COUNT; i++) {
-        flow_add(&budgets, "%s: %llu", ddp_phase_name((enum ddp_phase)i),
-                 (unsigned long long)job->phase_budget_ms[i]);
+        harness_flow_add(&budgets, "%s: %llu", ddp_phase_name((enum ddp_phase)i),
+                         (unsigned long long)job->phase_budget_ms[i]);
     }
-    flow_close(&budgets);
+    harness_flow_close(&budgets);
 }
 
-static void print_corrupt(const struct harness_action *action, struct flow *flow)
+static void print_corrupt(const struct harness_action *action, struct harness_flow *flow)
 {
-    flow_add(flow, "corrupt: %s", harness_corrupt_name(action->corrupt));
+    harness_flow_add(flow, "corrupt: %s", harness_corrupt_name(action->corrupt));
     switch (action->corrupt) {
     case HARNESS_CORRUPT_SCALE:
     case HARNESS_CORRUPT_SHIFT:
-        flow_number(flow, "value", action->value);
+        harness_flow_number(flow, "value", action->value);
         break;
     case HARNESS_CORRUPT_SET:
-        flow_number(flow, "value", action->value);
-        flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
+        harness_flow_number(flow, "value", action->value);
+        harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
         break;
     case HARNESS_CORRUPT_FLIP:
-        flow_add(flow, "bit: %llu", (unsigned long long)action->bit);
-        flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
+        harness_flow_add(flow, "bit: %llu", (unsigned long long)action->bit);
+        harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
         break;
     case HARNESS_CORRUPT_NAN:
-        flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
+        harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
         break;
     default:
         break;
     }
 }
 
-static void print_arg(const struct harness_action *action, struct flow *flow)
+static void print_arg(const struct harness_action *action, struct harness_flow *flow)
 {
     const char *name = NULL;
 
-    flow_add(flow, "arg: %s", harness_arg_name(action->arg));
+    harness_flow_add(flow, "arg: %s", harness_arg_name(action->arg));
     if (action->arg == HARNESS_ARG_KIND) {
         name = ddp_coll_kind_name((enum ddp_coll_kind)action->arg_value);
     } else if (action->arg == HARNESS_ARG_DTYPE) {
@@ -274,34 +164,34 @@ static void print_arg(const struct harness_action *action, struct flow *flow)
         name = ddp_redop_name((enum ddp_redop)action->arg_value);
     }
     if (name != NULL) {
-        flow_text(flow, "value", name);
+        harness_flow_text(flow, "value", name);
     } else {
-        flow_add(flow, "value: %llu", (unsigned long long)action->arg_value);
+        harness_flow_add(flow, "value: %llu", (unsigned long long)action->arg_value);
     }
 }
 
 static void print_action(const struct harness_action *action, struct ddp_text *out)
 {
-    struct flow flow = {out, false};
+    struct harness_flow flow = {out, false};
     const char *key = harness_action_name(action->kind);
 
     ddp_text_add(out, "    do: ");
     switch (action->kind) {
     case HARNESS_ACTION_KILL:
-        flow_text(&flow, key, harness_signal_name(action->signal));
+        harness_flow_text(&flow, key, harness_signal_name(action->signal));
         break;
     case HARNESS_ACTION_EXIT:
-        flow_add(&flow, "%s: %d", key, action->exit_code);
+        harness_flow_add(&flow, "%s: %d", key, action->exit_code);
         break;
     case HARNESS_ACTION_STOP:
         if (action->ms == 0) {
-            flow_add(&flow, "%s: forever", key);
+            harness_flow_add(&flow, "%s: forever", key);
             break;
         }
-        flow_add(&flow, "%s: %llu", key, (unsigned long long)action->ms);
+        harness_flow_add(&flow, "%s: %llu", key, (unsigned long long)action->ms);
         break;
     case HARNESS_ACTION_DELAY:
-        flow_add(&flow, "%s: %llu", key, (unsigned long long)action->ms);
+        harness_flow_add(&flow, "%s: %llu", key, (unsigned long long)action->ms);
         break;
     case HARNESS_ACTION_CORRUPT:
         print_corrupt(action, &flow);
@@ -310,51 +200,51 @@ static void print_action(const struct harness_action *action, struct ddp_text *o
         print_arg(action, &flow);
         break;
     default:
-        flow_add(&flow, "%s: true", key);
+        harness_flow_add(&flow, "%s: true", key);
         break;
     }
-    flow_close(&flow);
+    harness_flow_close(&flow);
 }
 
 static void print_fault(const struct harness_fault *fault, struct ddp_text *out)
 {
     const struct harness_trigger *at = &fault->at;
-    struct flow flow = {out, false};
+    struct harness_flow flow = {out, false};
 
     ddp_text_add(out, "  - at: ");
-    flow_add(&flow, "rank: %u", at->rank);
-    flow_optional(&flow, "step", at->step);
-    flow_optional(&flow, "micro", at->micro);
+    harness_flow_add(&flow, "rank: %u", at->rank);
+    harness_flow_optional(&flow, "step", at->step);
+    harness_flow_optional(&flow, "micro", at->micro);
     if (at->phase >= 0) {
-        flow_add(&flow, "phase: %s", ddp_phase_name((enum ddp_phase)at->phase));
+        harness_flow_add(&flow, "phase: %s", ddp_phase_name((enum ddp_phase)at->phase));
     }
-    flow_optional(&flow, "bucket", at->bucket);
-    flow_optional(&flow, "param", at->param);
-    flow_optional(&flow, "layer", at->layer);
-    flow_optional(&flow, "seq", at->seq);
-    flow_add(&flow, "hit: %u", at->hit);
-    flow_add(&flow, "times: %u", at->times);
-    flow_close(&flow);
+    harness_flow_optional(&flow, "bucket", at->bucket);
+    harness_flow_optional(&flow, "param", at->param);
+    harness_flow_optional(&flow, "layer", at->layer);
+    harness_flow_optional(&flow, "seq", at->seq);
+    harness_flow_add(&flow, "hit: %u", at->hit);
+    harness_flow_add(&flow, "times: %u", at->times);
+    harness_flow_close(&flow);
     print_text_key("    point", ddp_fault_point_name(fault->point), out);
     print_action(&fault->action, out);
 }
 
 static void print_restore(const struct harness_restore *restore, struct ddp_text *out)
 {
-    struct flow flow = {out, false};
+    struct harness_flow flow = {out, false};
 
     ddp_text_add(out, "restore: ");
-    flow_add(&flow, "into: %s", restore->is_wrapped ? "wrapped" : "bare");
-    flow_text(&flow, "prefix", restore->prefix);
-    flow_add(&flow, "edit: %s", harness_edit_name(restore->edit));
+    harness_flow_add(&flow, "into: %s", restore->is_wrapped ? "wrapped" : "bare");
+    harness_flow_text(&flow, "prefix", restore->prefix);
+    harness_flow_add(&flow, "edit: %s", harness_edit_name(restore->edit));
     if (restore->key != NULL) {
-        flow_text(&flow, "key", restore->key);
+        harness_flow_text(&flow, "key", restore->key);
     }
     if (restore->ranks != 0) {
-        flow_add(&flow, "ranks: %u", restore->ranks);
+        harness_flow_add(&flow, "ranks: %u", restore->ranks);
     }
-    flow_add(&flow, "skip_optimizer_state: %s", bool_text(restore->skip_optimizer_state));
-    flow_close(&flow);
+    harness_flow_add(&flow, "skip_optimizer_state: %s", bool_text(restore->skip_optimizer_state));
+    harness_flow_close(&flow);
 }
 
 static void print_culprit(const struct harness_expect *expect, struct ddp_text *out)
@@ -382,25 +272,26 @@ static void print_culprit(const struct harness_expect *expect, struct ddp_text *
 static void print_expect_run(const struct harness_expect *expect, struct ddp_text *out)
 {
     if (expect->survivors.is_set) {
-        struct flow flow = {out, false};
+        struct harness_flow flow = {out, false};
 
         ddp_text_add(out, "  survivors: ");
-        flow_add(&flow, "status: %s", ddp_status_name(expect->survivors.status));
+        harness_flow_add(&flow, "status: %s", ddp_status_name(expect->survivors.status));
         if (expect->survivors.within_ms != 0) {
-            flow_add(&flow, "within_ms: %llu", (unsigned long long)expect->survivors.within_ms);
+            harness_flow_add(&flow, "within_ms: %llu",
+                             (unsigned long long)expect->survivors.within_ms);
         }
-        flow_close(&flow);
+        harness_flow_close(&flow);
     }
     if (expect->restore.is_set) {
-        struct flow flow = {out, false};
+        struct harness_flow flow = {out, false};
 
         ddp_text_add(out, "  restore: ");
-        flow_optional(&flow, "from_step", expect->restore.from_step);
+        harness_flow_optional(&flow, "from_step", expect->restore.from_step);
         if (expect->restore.equals_uninterrupted) {
-            flow_add(&flow, "equals: uninterrupted");
+            harness_flow_add(&flow, "equals: uninterrupted");
         }
-        flow_add(&flow, "refused: %s", harness_verdict_name(expect->restore.refused));
-        flow_close(&flow);
+        harness_flow_add(&flow, "refused: %s", harness_verdict_name(expect->restore.refused));
+        harness_flow_close(&flow);
     }
 }
 
@@ -416,16 +307,16 @@ static void print_expect(const struct harness_expect *expect, struct ddp_text *o
     }
     print_culprit(expect, out);
     if (expect->op.is_set) {
-        struct flow flow = {out, false};
+        struct harness_flow flow = {out, false};
 
         ddp_text_add(out, "  op: ");
-        flow_optional(&flow, "bucket", expect->op.bucket);
-        flow_optional(&flow, "seq", expect->op.seq);
+        harness_flow_optional(&flow, "bucket", expect->op.bucket);
+        harness_flow_optional(&flow, "seq", expect->op.seq);
         if (expect->op.params != NULL) {
-            flow_add(&flow, "params: ");
+            harness_flow_add(&flow, "params: ");
             print_names(expect->op.params, expect->op.param_count, out);
         }
-        flow_close(&flow);
+        harness_flow_close(&flow);
     }
     if (expect->step >= 0) {
         ddp_text_add(out, "  step: %lld\n", (long long)expect->step);
@@ -460,7 +351,7 @@ static void print_forbid(const struct harness_forbid *forbid, struct ddp_text *o
 
 static void print_head(const struct harness_plan *plan, struct ddp_text *out)
 {
-    struct flow drivers = {out, false};
+    struct harness_flow drivers = {out, false};
 
     ddp_text_add(out, "# %s\n", plan->purpose);
     print_text_key("id", plan->id, out);

@@ -201,7 +201,8 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
 
-    for (uint64_t pass = 0; pass < passes; pass++) {
+    /* A restored run goes on where its checkpoint ended. */
+    for (uint64_t pass = (uint64_t)job->start_step * job->micro_batches; pass < passes; pass++) {
         uint32_t micro = (uint32_t)(pass % job->micro_batches);
         uint64_t steps_done = pass / job->micro_batches + 1;
 

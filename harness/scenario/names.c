@@ -4,7 +4,7 @@
 
 #include "harness/scenario/schema.h"
 
-enum { NAMES_MAX = 128, LISTED_MAX = 12 };
+enum { NAMES_MAX = 128, LISTED_MAX = 16 };
 
 static const char *const optimizers[] = {"sgd", "adamw", NULL};
 static const char *const orders[] = {"reverse", NULL};

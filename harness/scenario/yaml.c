@@ -105,6 +105,13 @@ static void note_mark(struct builder *builder, const struct fy_mark *mark)
     }
 }
 
+/* The marks of anchors, aliases and quoted text stand behind their sign; people look at the sign.
+ */
+static void step_back(struct builder *builder)
+{
+    builder->last.column -= builder->last.column > 1 ? 1 : 0;
+}
+
 static ddp_status refuse_decoration(struct builder *builder, struct fy_event *event)
 {
     struct fy_token *anchor = fy_event_get_anchor_token(event);
@@ -112,6 +119,7 @@ static ddp_status refuse_decoration(struct builder *builder, struct fy_event *ev
 
     if (anchor != NULL) {
         note_mark(builder, fy_token_start_mark(anchor));
+        step_back(builder);
         return harness_yaml_fail(&builder->last, builder->err, DDP_E_PARSE,
                                  "anchors are not used in scenarios; write the value out");
     }
@@ -121,6 +129,13 @@ static ddp_status refuse_decoration(struct builder *builder, struct fy_event *ev
                                  "tags are not used in scenarios; write the value without '!'");
     }
     return DDP_OK;
+}
+
+static bool is_in_quotes(struct fy_token *token)
+{
+    enum fy_scalar_style style = token == NULL ? FYSS_PLAIN : fy_token_scalar_style(token);
+
+    return style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED;
 }
 
 static ddp_status make_node(struct builder *builder, struct fy_event *event,
@@ -207,10 +222,14 @@ static ddp_status take_event(struct builder *builder, struct fy_event *event)
         builder->is_done = true;
         return DDP_OK;
     case FYET_ALIAS:
+        step_back(builder);
         return harness_yaml_fail(&builder->last, builder->err, DDP_E_PARSE,
                                  "aliases are not used in scenarios; write the value out");
     case FYET_SCALAR:
         DDP_TRY(refuse_decoration(builder, event));
+        if (is_in_quotes(event->scalar.value)) {
+            step_back(builder);
+        }
         DDP_TRY(make_node(builder, event, &node));
         return place(builder, node);
     case FYET_MAPPING_START:

@@ -123,6 +123,11 @@ ddp_status harness_yaml_set(struct ddp_mem *mem, const struct harness_yaml_node 
             return harness_yaml_fail(where, err, DDP_E_INVALID,
                                      "\"%.100s\" goes into a plain value at \"%s\"", path, segment);
         }
+        if (node == NULL && segment[0] >= '0' && segment[0] <= '9') {
+            return harness_yaml_fail(where, err, DDP_E_INVALID,
+                                     "\"%.100s\" names entry %s of a list that is not there", path,
+                                     segment);
+        }
         copy = copy_node(mem, node == NULL ? &empty_map : node);
         if (copy == NULL) {
             return ddp_err_set(err, DDP_E_NOMEM, "out of memory");
