@@ -141,10 +141,8 @@ int cli_train(const struct cli_options *options)
         (void)fprintf(stderr, "ddprove: train: %s\n",
                       err.text[0] != '\0' ? err.text : "the ranks did not finish");
     }
-    if (options->out_dir == NULL) {
-        struct ddp_err remove_err = {{0}};
-
-        (void)ddp_files_remove_tree(config.run_dir, &remove_err);
+    if (options->out_dir == NULL && ddp_files_remove_tree(config.run_dir, &err) != DDP_OK) {
+        (void)fprintf(stderr, "ddprove: train: %s\n", err.text);
     }
     json_decref(verdict);
     harness_scenario_fini(&scenario);

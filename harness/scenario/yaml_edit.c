@@ -112,7 +112,7 @@ ddp_status harness_yaml_set(struct ddp_mem *mem, const struct harness_yaml_node 
         struct harness_yaml_node empty_map = *where;
         char segment[SEGMENT_BYTES_MAX];
         struct harness_yaml_node *copy;
-        size_t entry;
+        size_t entry = 0;
 
         empty_map.kind = HARNESS_YAML_MAP;
         empty_map.text = NULL;
