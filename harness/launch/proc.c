@@ -133,9 +133,6 @@ static void job_close(struct proc_job *job)
             (void)close(job->ranks[r].pid_fd);
         }
     }
-    if (job->is_eye_open) {
-        proc_eye_fini(&job->eye);
-    }
     if (job->store != NULL) {
         ddp_store_server_destroy(job->store);
     }

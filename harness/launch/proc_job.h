@@ -69,7 +69,7 @@ DDP_MUST_USE ddp_status proc_job_spawn(struct proc_job *job);
 DDP_MUST_USE ddp_status proc_monitor_start(struct proc_job *job);
 /* Read whatever the monitor said; at the end of its pipe monitor_fd becomes -1. */
 void proc_monitor_drain(struct proc_job *job);
-/* Let it look a last time, hear it out, and see it end. */
+/* Let it look a last time, hear it out, and see it end; the launcher looks no more either. */
 void proc_monitor_stop(struct proc_job *job);
 /* Is it still looking? If not: say so, end it, and open the launcher's own eye. */
 void proc_monitor_check(struct proc_job *job, uint64_t now_ns);

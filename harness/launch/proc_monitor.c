@@ -173,6 +173,10 @@ void proc_monitor_stop(struct proc_job *job)
         job->monitor_fd = -1;
     }
     end_monitor(job);
+    if (job->is_eye_open) {
+        job->is_eye_open = false;
+        proc_eye_fini(&job->eye);
+    }
 }
 
 static void tell_job(void *context, uint64_t time_ns, const struct harness_finding *finding)

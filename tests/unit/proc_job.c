@@ -10,7 +10,7 @@
 
 void proc_test_init(struct proc_test *test, uint32_t ranks)
 {
-    struct ddp_err *err = &test->job.err;
+    struct harness_plan *plan = &test->job.plan;
 
     sim_job_init(&test->job, ranks);
     (void)snprintf(test->dir, sizeof(test->dir), "/tmp/ddprove-proc-XXXXXX");
@@ -19,7 +19,12 @@ void proc_test_init(struct proc_test *test, uint32_t ranks)
     test->job.config.rank.checkpoint_path = NULL;
     test->job.config.self_path = PROC_RANK_PATH;
     test->job.config.plan_path = sim_job_path(&test->job, test->dir, "plan.yaml");
-    err->text[0] = '\0';
+    /* The ranks read the plan as text, so it must be a whole one. */
+    plan->purpose = "a job of real processes";
+    plan->is_driver[HARNESS_DRIVER_SIM] = true;
+    plan->is_driver[HARNESS_DRIVER_PROC] = true;
+    plan->expect.step = -1;
+    plan->expect.phase = -1;
 }
 
 static ddp_status write_plan(struct proc_test *test)

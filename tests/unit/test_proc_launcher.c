@@ -104,6 +104,14 @@ static void check_saboteur(pid_t pid)
     CT_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static void check_count(const struct harness_findings *said, size_t count)
+{
+    for (size_t i = 0; i < said->count && said->count != count; i++) {
+        CT_FAIL("%s: %s", harness_verdict_name(said->items[i].verdict), said->items[i].text);
+    }
+    CT_CHECK_EQ_U64(said->count, count);
+}
+
 /* If the monitor dies the launcher says so and goes on detecting by itself. */
 CT_TEST(proc_launcher, survives_the_death_of_its_monitor)
 {
@@ -118,6 +126,7 @@ CT_TEST(proc_launcher, survives_the_death_of_its_monitor)
     saboteur = start_saboteur(getpid(), "ddprove-monitor", SIGKILL);
     CT_CHECK_OK(proc_test_run(&test));
     check_saboteur(saboteur);
+    check_count(said, 2);
     CT_REQUIRE(said->count == 2);
     CT_CHECK_EQ_U64(said->items[0].verdict, HARNESS_VERDICT_HANG_DETECTOR);
     CT_CHECK_EQ_U64(said->items[1].verdict, HARNESS_VERDICT_CRASH_SIGNALED);
@@ -142,6 +151,7 @@ CT_TEST(proc_launcher, survives_a_stopped_monitor)
     saboteur = start_saboteur(getpid(), "ddprove-monitor", SIGSTOP);
     CT_CHECK_OK(proc_test_run(&test));
     check_saboteur(saboteur);
+    check_count(said, 2);
     CT_REQUIRE(said->count == 2);
     CT_CHECK_EQ_U64(said->items[0].verdict, HARNESS_VERDICT_HANG_DETECTOR);
     CT_CHECK_EQ_U64(said->items[1].verdict, HARNESS_VERDICT_HANG_STOPPED);
