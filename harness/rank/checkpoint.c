@@ -1,6 +1,6 @@
-/* Checkpoints of a whole trainer: model parameters under the model's names (with "module." if saved
- * through the wrapper), optimizer state as "optim.<slot>.<param>" and "optim.step.<param>", and how
- * far the run had come as metadata. Files go through env->files. */
+/* Checkpoints of a whole trainer: parameters and buffers under the model's names (with "module." if
+ * saved through the wrapper), optimizer state as "optim.<slot>.<param>" and "optim.step.<param>",
+ * and how far the run had come as metadata. Files go through env->files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,9 +75,9 @@ static ddp_status build_dict(struct harness_session *session, struct ddp_state_d
     const struct harness_job *job = &session->plan->job;
     size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
-    for (size_t i = 0; i < session->param_count; i++) {
+    for (size_t i = 0; i < session->tensor_count; i++) {
         DDP_TRY(add_tensor(dict, job->is_checkpoint_wrapped ? MODULE_PREFIX : "", "",
-                           &session->params[i], session->params[i].data));
+                           &session->tensors[i], session->tensors[i].data));
     }
     for (size_t slot = 0; slot < slot_count; slot++) {
         for (size_t i = 0; i < session->param_count; i++) {
@@ -177,14 +177,13 @@ struct name_list {
 };
 
 static ddp_status add_names(struct name_list *list, const char *prefix, const char *slot,
-                            const struct harness_session *session)
+                            const struct ddp_param *tensors, size_t count)
 {
-    for (size_t i = 0; i < session->param_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct ddp_text name;
 
         ddp_text_init(&name, list->mem);
-        ddp_text_add(&name, "%s%s%s%s", prefix, slot, slot[0] == '\0' ? "" : ".",
-                     session->params[i].name);
+        ddp_text_add(&name, "%s%s%s%s", prefix, slot, slot[0] == '\0' ? "" : ".", tensors[i].name);
         if (name.is_failed) {
             ddp_text_fini(&name);
             return DDP_E_NOMEM;
@@ -210,23 +209,23 @@ static ddp_status check_shape(const struct harness_session *session,
     for (uint32_t i = 0; is_same && i < param->ndim; i++) {
         is_same = entry->shape[i] == param->shape[i];
     }
-    return is_same
-               ? DDP_OK
-               : ddp_err_set(session->err, DDP_E_SHAPE, "tensor %s is not shaped like parameter %s",
-                             entry->name, param->name);
+    return is_same ? DDP_OK
+                   : ddp_err_set(session->err, DDP_E_SHAPE, "tensor %s is not shaped like %s",
+                                 entry->name, param->name);
 }
 
-/* Copy the tensors of names[first...] into targets[param]. All shapes were checked before. */
+/* Without target: check the shapes of names[0..count). With it: copy their contents there. All are
+ * checked before any is copied, so that a refused checkpoint changes nothing. */
 static ddp_status load_tensors(struct harness_session *session, const struct ddp_state_dict *dict,
-                               char **names, bool is_checking, float *(*target)(void *, size_t),
+                               char **names, size_t count, float *(*target)(void *, size_t),
                                void *context)
 {
-    for (size_t i = 0; i < session->param_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct ddp_tensor_entry *entry = ddp_state_dict_find(dict, names[i]);
 
         DDP_ASSERT(entry != NULL);
-        if (is_checking) {
-            DDP_TRY(check_shape(session, entry, &session->params[i]));
+        if (target == NULL) {
+            DDP_TRY(check_shape(session, entry, &session->tensors[i]));
         } else {
             memcpy(target(context, i), entry->data, entry->size_bytes);
         }
@@ -234,11 +233,11 @@ static ddp_status load_tensors(struct harness_session *session, const struct ddp
     return DDP_OK;
 }
 
-static float *param_target(void *context, size_t param)
+static float *model_target(void *context, size_t i)
 {
     struct harness_session *session = context;
 
-    return session->params[param].data;
+    return session->tensors[i].data;
 }
 
 struct slot_target {
@@ -261,19 +260,23 @@ static ddp_status load_model(struct harness_session *session, const struct ddp_s
     ddp_status status = DDP_E_NOMEM;
 
     ddp_state_dict_init(&dict, mem);
-    list.names = ddp_mem_array(mem, session->param_count, sizeof list.names[0]);
+    list.names = ddp_mem_array(mem, session->tensor_count, sizeof list.names[0]);
     if (list.names == NULL) {
         goto out;
     }
-    status = add_names(&list, session->plan->restore.is_wrapped ? MODULE_PREFIX : "", "", session);
+    status = add_names(&list, session->plan->restore.is_wrapped ? MODULE_PREFIX : "", "",
+                       session->tensors, session->tensor_count);
     if (status == DDP_OK) {
         status = split_dict(file, false, &dict);
     }
     if (status == DDP_OK) {
         status = apply_policy(session, &dict, (const char *const *)list.names, list.count);
     }
-    for (int pass = 0; status == DDP_OK && pass < 2; pass++) {
-        status = load_tensors(session, &dict, list.names, pass == 0, param_target, session);
+    if (status == DDP_OK) {
+        status = load_tensors(session, &dict, list.names, list.count, NULL, NULL);
+    }
+    if (status == DDP_OK) {
+        status = load_tensors(session, &dict, list.names, list.count, model_target, session);
     }
 out:
     fini_names(&list);
@@ -305,8 +308,9 @@ static ddp_status load_slots(struct harness_session *session, const struct ddp_s
         for (size_t slot = 0; slot < slot_count; slot++) {
             struct slot_target target = {session->optimizer, slot};
 
-            DDP_TRY(load_tensors(session, dict, names + slot * session->param_count, pass == 0,
-                                 optimizer_target, &target));
+            DDP_TRY(load_tensors(session, dict, names + slot * session->param_count,
+                                 session->param_count, pass == 0 ? NULL : optimizer_target,
+                                 &target));
         }
     }
     return load_step_counts(session, dict, names + slot_count * session->param_count);
@@ -328,10 +332,10 @@ static ddp_status load_optimizer(struct harness_session *session, const struct d
     status = split_dict(file, true, &dict);
     for (size_t slot = 0; status == DDP_OK && slot < slot_count; slot++) {
         status = add_names(&list, OPTIM_PREFIX, ref_optimizer_slot_name(session->optimizer, slot),
-                           session);
+                           session->params, session->param_count);
     }
     if (status == DDP_OK) {
-        status = add_names(&list, OPTIM_PREFIX, STEP_SLOT, session);
+        status = add_names(&list, OPTIM_PREFIX, STEP_SLOT, session->params, session->param_count);
     }
     if (status == DDP_OK) {
         status = apply_policy(session, &dict, (const char *const *)list.names, list.count);
@@ -364,7 +368,7 @@ static ddp_status load_all(struct harness_session *session, const struct ddp_sta
 
     DDP_TRY(read_progress(session, file));
     DDP_TRY(load_model(session, file));
-    *out_loaded = session->param_count;
+    *out_loaded = session->tensor_count;
     if (!session->plan->restore.skip_optimizer_state) {
         DDP_TRY(load_optimizer(session, file));
         *out_loaded += (slot_count + 1) * session->param_count;
@@ -374,7 +378,8 @@ static ddp_status load_all(struct harness_session *session, const struct ddp_sta
 
 ddp_status harness_session_restore(struct harness_session *session)
 {
-    size_t total = (ref_optimizer_slot_count(session->optimizer) + 2) * session->param_count;
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+    size_t total = session->tensor_count + (slot_count + 1) * session->param_count;
     size_t loaded = 0;
     struct ddp_state_dict file;
     struct ddp_text path;

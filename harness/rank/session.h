@@ -36,6 +36,8 @@ struct harness_session {
 
     struct ddp_param *params; /* the model's */
     size_t param_count;
+    struct ddp_param *tensors; /* [tensor_count] params, then buffers: what a checkpoint holds */
+    size_t tensor_count;
     uint64_t *param_salt; /* [param_count] ddp_hash_text(name) */
     bool *is_used;        /* [param_count] */
     uint32_t *samples;    /* the batch being trained on */

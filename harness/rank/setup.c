@@ -44,6 +44,30 @@ static ddp_status drift_model(struct harness_session *session)
     return DDP_OK;
 }
 
+/* Buffers are tensors of one dimension that have no gradient. */
+static ddp_status list_tensors(struct harness_session *session)
+{
+    size_t buffer_count;
+    const struct ddp_buffer *buffers = ref_model_buffers(session->model, &buffer_count);
+
+    session->tensor_count = session->param_count + buffer_count;
+    session->tensors =
+        ddp_mem_array(session->env->mem, session->tensor_count, sizeof session->tensors[0]);
+    if (session->tensors == NULL) {
+        return ddp_err_set(session->err, DDP_E_NOMEM, "no memory for a list of tensors");
+    }
+    memcpy(session->tensors, session->params, session->param_count * sizeof session->tensors[0]);
+    for (size_t i = 0; i < buffer_count; i++) {
+        session->tensors[session->param_count + i] =
+            (struct ddp_param){.name = buffers[i].name,
+                               .data = buffers[i].data,
+                               .elem_count = buffers[i].elem_count,
+                               .ndim = 1,
+                               .shape = {buffers[i].elem_count}};
+    }
+    return DDP_OK;
+}
+
 static ddp_status open_batches(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
@@ -80,6 +104,7 @@ static ddp_status open_model(struct harness_session *session)
     session->params = ref_model_params(session->model, &session->param_count);
     DDP_TRY(ref_optimizer_create(session->device, session->params, session->param_count,
                                  &job->optimizer, &session->optimizer));
+    DDP_TRY(list_tensors(session));
     return open_batches(session);
 }
 
@@ -193,6 +218,7 @@ void harness_session_close(struct harness_session *session)
     struct ddp_mem *mem = session->env->mem;
 
     ref_shard_cursor_fini(&session->cursor);
+    ddp_mem_free(mem, session->tensors);
     ddp_mem_free(mem, session->targets);
     ddp_mem_free(mem, session->labels);
     ddp_mem_free(mem, session->features);

@@ -60,6 +60,13 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
     job->config.seed = 1;
 }
 
+void sim_job_use_branchy(struct sim_job *job)
+{
+    job->plan.job.model = "branchy";
+    job->plan.job.broadcast_buffers = true;
+    job->buffer_elem_count = job->plan.job.width[1];
+}
+
 struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp_fault_point point,
                                     enum harness_action_kind kind)
 {
@@ -97,8 +104,8 @@ static ddp_status build_program(struct sim_job *job)
             batch_count[i] = ref_shard_batch_count(&ref.shard, i);
         }
     }
-    return harness_program_build(job->mem, &job->plan, job->params, job->param_count, 0,
-                                 batch_count, &job->program);
+    return harness_program_build(job->mem, &job->plan, job->params, job->param_count,
+                                 job->buffer_elem_count, batch_count, &job->program);
 }
 
 ddp_status sim_job_run(struct sim_job *job)
@@ -178,4 +185,16 @@ const char *sim_job_path(struct sim_job *job, const char *dir, const char *name)
     ddp_text_init(&text, job->mem);
     ddp_text_add(&text, "%s/%s", dir, name);
     return ddp_text_str(&text);
+}
+
+uint64_t sim_job_last(const struct sim_job *job, uint32_t rank, enum ddp_event event, unsigned arg)
+{
+    uint64_t last = 0;
+    size_t cursor = 0;
+    const struct harness_trace_event *found;
+
+    while ((found = harness_trace_next(&job->trace, &cursor, rank, event)) != NULL) {
+        last = found->entry.arg[arg];
+    }
+    return last;
 }

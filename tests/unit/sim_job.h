@@ -13,7 +13,7 @@ struct sim_job {
     struct harness_fault faults[4];
     size_t batch[SIM_JOB_RANKS_MAX], shard[SIM_JOB_RANKS_MAX];
     struct ddp_param *params;
-    size_t param_count;
+    size_t param_count, buffer_elem_count;
     struct harness_program program;
     struct harness_launch_config config;
     struct harness_trace trace;
@@ -24,6 +24,8 @@ struct sim_job {
 
 /* An mlp 64-16-10 on digits, 4 steps, two buckets or more, no faults. */
 void sim_job_init(struct sim_job *job, uint32_t ranks);
+/* The model with two branches and a buffer, broadcast in every step. */
+void sim_job_use_branchy(struct sim_job *job);
 /* One more fault that matches everything; the caller narrows it. */
 struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp_fault_point point,
                                     enum harness_action_kind kind);
@@ -37,6 +39,8 @@ ddp_status sim_job_status(const struct sim_job *job, uint32_t rank);
 uint64_t sim_job_param_hash(const struct sim_job *job, uint32_t rank);
 /* Events of a kind on a rank. */
 size_t sim_job_count(const struct sim_job *job, uint32_t rank, enum ddp_event event);
+/* Argument arg of the last event of a kind on a rank; 0 if there is none. */
+uint64_t sim_job_last(const struct sim_job *job, uint32_t rank, enum ddp_event event, unsigned arg);
 /* The whole trace as text; belongs to the job's pool. */
 const char *sim_job_text(struct sim_job *job);
 /* "<dir>/<name>" in the job's pool. */

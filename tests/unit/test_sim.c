@@ -214,3 +214,49 @@ CT_TEST(sim, exact_policy_refuses_a_prefix)
     sim_job_fini(&first);
     sim_job_fini(&second);
 }
+
+/* Buffers are part of a checkpoint: a resumed model with buffers equals one that never stopped. */
+CT_TEST(sim, buffers_are_restored)
+{
+    struct sim_job whole, first, second;
+    const char *dir;
+
+    sim_job_init(&whole, 2);
+    sim_job_init(&first, 2);
+    sim_job_init(&second, 2);
+    sim_job_use_branchy(&whole);
+    sim_job_use_branchy(&first);
+    sim_job_use_branchy(&second);
+    dir = make_run_dir(&first);
+    first.plan.job.steps = 2;
+    first.plan.job.checkpoint_every = 2;
+    second.plan.job.start_step = 2;
+    second.config.rank.is_restoring = true;
+    second.config.rank.checkpoint_path = sim_job_path(&second, dir, "checkpoint.safetensors");
+    CT_CHECK_OK(sim_job_run(&whole));
+    CT_CHECK_OK(sim_job_run(&first));
+    CT_CHECK_OK(sim_job_run(&second));
+    check_healthy(&whole);
+    check_healthy(&second);
+    CT_CHECK(sim_job_last(&whole, 1, DDP_EVENT_BUFFER, 1) != 0);
+    CT_CHECK_EQ_U64(sim_job_last(&second, 1, DDP_EVENT_BUFFER, 1),
+                    sim_job_last(&whole, 1, DDP_EVENT_BUFFER, 1));
+    remove_tree(dir);
+    sim_job_fini(&whole);
+    sim_job_fini(&first);
+    sim_job_fini(&second);
+}
+
+/* Parameters that nobody uses in a step are fine if the job looks for them. */
+CT_TEST(sim, unused_parameters_are_found)
+{
+    struct sim_job job;
+
+    sim_job_init(&job, 2);
+    sim_job_use_branchy(&job);
+    job.plan.job.branch = "by_step";
+    job.plan.job.find_unused_parameters = true;
+    CT_REQUIRE_OK(sim_job_run(&job));
+    check_healthy(&job);
+    sim_job_fini(&job);
+}

@@ -97,6 +97,77 @@ CT_TEST(sim_fault, delayed_rank_goes_on)
     sim_job_fini(&job);
 }
 
+/* A rank that is stopped and continued is called stopped, and ends well all the same. */
+CT_TEST(sim_fault, continued_rank_goes_on)
+{
+    struct sim_job job;
+    struct harness_fault *fault;
+
+    sim_job_init(&job, 2);
+    fault = sim_job_fault(&job, 0, DDP_FAULT_POINT_COLLECTIVE_WAIT, HARNESS_ACTION_STOP);
+    fault->at.step = 1;
+    fault->action.ms = 40;
+    CT_REQUIRE_OK(sim_job_run(&job));
+    CT_CHECK_STATUS(sim_job_status(&job, 0), DDP_OK);
+    CT_CHECK_STATUS(sim_job_status(&job, 1), DDP_OK);
+    CT_CHECK(!job.trace.ends[0].is_stopped && job.trace.end_ns >= 40 * DDP_NS_PER_MS);
+    sim_job_fini(&job);
+}
+
+/* A batch that a fault loses is replaced by the next one; nothing else changes course. */
+CT_TEST(sim_fault, lost_batch_moves_the_rest_up)
+{
+    struct sim_job clean, lossy;
+    struct harness_fault *fault;
+
+    sim_job_init(&clean, 2);
+    sim_job_init(&lossy, 2);
+    fault = sim_job_fault(&lossy, 1, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_SKIP);
+    fault->at.step = 3;
+    clean.plan.job.steps = 5;
+    CT_REQUIRE_OK(sim_job_run(&clean));
+    CT_REQUIRE_OK(sim_job_run(&lossy));
+    CT_CHECK_STATUS(sim_job_status(&lossy, 1), DDP_OK);
+    CT_CHECK_EQ_U64(sim_job_last(&lossy, 1, DDP_EVENT_BATCH, 1),
+                    sim_job_last(&clean, 1, DDP_EVENT_BATCH, 1));
+    CT_CHECK_EQ_U64(sim_job_count(&lossy, 1, DDP_EVENT_OP_SKIPPED), 1);
+    sim_job_fini(&clean);
+    sim_job_fini(&lossy);
+}
+
+/* A rank that skips its optimizer step drifts from the others. */
+CT_TEST(sim_fault, skipped_update_diverges)
+{
+    struct sim_job job;
+    struct harness_fault *fault;
+
+    sim_job_init(&job, 2);
+    fault = sim_job_fault(&job, 1, DDP_FAULT_POINT_OPTIMIZER_PRE, HARNESS_ACTION_SKIP);
+    fault->at.step = 2;
+    CT_REQUIRE_OK(sim_job_run(&job));
+    CT_CHECK_STATUS(sim_job_status(&job, 0), DDP_OK);
+    CT_CHECK(sim_job_param_hash(&job, 0) != sim_job_param_hash(&job, 1));
+    sim_job_fini(&job);
+}
+
+/* Not looking for unused parameters is misuse: every rank says so in the same step. */
+CT_TEST(sim_fault, unused_parameter_ends_all_ranks)
+{
+    struct sim_job job;
+
+    sim_job_init(&job, 3);
+    sim_job_use_branchy(&job);
+    job.plan.job.branch = "rank_skips";
+    job.plan.job.skip_rank = 2;
+    CT_REQUIRE_OK(sim_job_run(&job));
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        CT_CHECK_STATUS(sim_job_status(&job, rank), DDP_E_UNUSED_PARAMETER);
+        CT_CHECK_EQ_U64(sim_job_count(&job, rank, DDP_EVENT_PARAM), 0);
+    }
+    CT_CHECK_EQ_U64(job.stats.leaked_block_count, 0);
+    sim_job_fini(&job);
+}
+
 /* A rank that hangs in host code is found when its phase's budget ends, though no wait has a
  * limit. */
 CT_TEST(sim_fault, hang_without_timeouts_is_found)
