@@ -181,6 +181,10 @@ static ddp_status build(struct harness_emulation *e, struct ddp_err *err)
     DDP_TRY(make_tables(e));
     DDP_TRY(allocate_values(e));
     DDP_TRY(ref_trainer_create(e->input->device, e->input->job, &e->trainer, err));
+    e->shard = e->input->job->shard;
+    if (e->shard.sample_count == 0) {
+        e->shard.sample_count = ref_trainer_data(e->trainer)->sample_count;
+    }
     return read_initial_state(e, err);
 }
 

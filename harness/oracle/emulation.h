@@ -51,6 +51,7 @@ struct harness_emulation {
     const struct harness_oracle_input *input;
     struct ddp_mem *mem;
     struct ref_trainer *trainer;
+    struct ref_shard_config shard; /* the job's, with the dataset's size filled in */
     struct harness_index index;
     struct harness_schedules schedules;
 

@@ -35,7 +35,7 @@ static uint64_t batches_of(const struct ref_shard_config *shard, uint32_t rank)
 
 uint64_t harness_report_batch_count(const struct harness_emulation *e, uint32_t rank)
 {
-    const struct ref_shard_config *shard = &e->input->job->shard;
+    const struct ref_shard_config *shard = &e->shard;
 
     return shard->is_one_epoch ? batches_of(shard, rank) : UINT64_MAX;
 }
@@ -132,7 +132,7 @@ static bool explain_by_batch(const struct harness_emulation *e, const struct obs
 
     for (uint64_t near = here < 2 ? 0 : here - 2; near <= here + 2; near++) {
         for (uint32_t r = 0; r < e->world; r++) {
-            deal(&job->shard, r, near, deck);
+            deal(&e->shard, r, near, deck);
             if (!is_same(deck->batch, deck->batch_rows, seen->samples, seen->rows)) {
                 continue;
             }
@@ -160,7 +160,7 @@ static void explain(const struct harness_emulation *e, struct observed *seen, st
     if (explain_by_batch(e, seen, deck, out)) {
         return;
     }
-    deal(&job->shard, out->rank, here, deck);
+    deal(&e->shard, out->rank, here, deck);
     if (seen->rows != deck->batch_rows) {
         set_text(out, HARNESS_VERDICT_DATA_BATCH, "another number of samples");
         return;
@@ -218,7 +218,7 @@ static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_
         seen->step = entry->step;
         seen->micro = entry->micro;
         collect(samples, sample_count, &cursor, seen, rows_max);
-        deal(&job->shard, rank, (uint64_t)entry->step * job->micro_batches + entry->micro, deck);
+        deal(&e->shard, rank, (uint64_t)entry->step * job->micro_batches + entry->micro, deck);
         if (entry->arg[0] == deck->batch_rows &&
             entry->arg[1] == ddp_hash_bytes(deck->batch, deck->batch_rows * sizeof(uint32_t), 0) &&
             (sample_count == 0 ||
@@ -239,7 +239,7 @@ static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_
 ddp_status harness_ledger_compare(const struct harness_emulation *e,
                                   struct harness_batch_difference *out)
 {
-    const struct ref_shard_config *shard = &e->input->job->shard;
+    const struct ref_shard_config *shard = &e->shard;
     struct observed seen = {0};
     struct deck deck = {0};
     size_t rows_max = 1;

@@ -35,7 +35,8 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         out.seq = entry->arg[0];
         out.elem_count = entry->arg[2];
         out.step = (int32_t)entry->step;
-        out.verdict = harness_program_compare(program, out.seq, &out.got, out.elem_count);
+        out.verdict =
+            harness_program_compare_step(program, out.seq, out.step, &out.got, out.elem_count);
         if (out.verdict == HARNESS_VERDICT_NONE && out.seq != last + 1) {
             out.verdict = HARNESS_VERDICT_MISMATCH_ORDER;
         }

@@ -1,0 +1,108 @@
+/* The judge's own safetensors reader, on hand-made bytes. */
+#include <string.h>
+
+#include "harness/oracle/checkpoint_file.h"
+#include "tests/ct.h"
+
+struct fixture {
+    struct ddp_mem_pool *pool;
+    struct harness_checkpoint file;
+};
+
+static bool open_bytes(struct fixture *f, const char *header, const void *data, size_t data_bytes,
+                       size_t cut_bytes)
+{
+    size_t length = strlen(header);
+    size_t total = 8 + length + data_bytes - cut_bytes;
+    unsigned char whole[1024] = {0};
+    unsigned char *bytes;
+
+    if (ddp_mem_pool_create(&f->pool) != DDP_OK) {
+        return false;
+    }
+    for (int i = 0; i < 8; i++) {
+        whole[i] = (unsigned char)((uint64_t)length >> (8 * i));
+    }
+    memcpy(whole + 8, header, length);
+    memcpy(whole + 8 + length, data, data_bytes);
+    bytes = ddp_mem_array(ddp_mem_pool_mem(f->pool), total, 1);
+    if (bytes == NULL) {
+        return false;
+    }
+    memcpy(bytes, whole, total);
+    return harness_checkpoint_parse(ddp_mem_pool_mem(f->pool), bytes, total, &f->file) == DDP_OK;
+}
+
+static const unsigned char data[12] = {0x00, 0x00, 0x80, 0x3f, 0x00, 0x00,
+                                       0x00, 0x40, 0x05, 0x01, 0x00, 0x00};
+static const char good[] = "{\"__metadata__\":{\"steps_done\":\"6\"},"
+                           "\"b\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[8,12]},"
+                           "\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[0,8]}}";
+
+static const char *damage_of(const char *header, size_t cut_bytes)
+{
+    struct fixture f;
+    const char *name;
+
+    if (!open_bytes(&f, header, data, sizeof(data), cut_bytes)) {
+        return "not opened";
+    }
+    name = harness_verdict_name(f.file.damage);
+    ddp_mem_pool_destroy(f.pool);
+    return name;
+}
+
+/* A right file gives its tensors, values in little-endian order, and its step. */
+CT_TEST(oracle_checkpoint, right_file_is_read)
+{
+    struct fixture f;
+    const struct harness_checkpoint_tensor *a;
+    const struct harness_checkpoint_tensor *b;
+
+    CT_REQUIRE(open_bytes(&f, good, data, sizeof(data), 0));
+    CT_CHECK_STR(harness_verdict_name(f.file.damage), "NONE");
+    CT_CHECK_EQ_I64(f.file.steps_done, 6);
+    CT_CHECK_EQ_U64(f.file.tensor_count, 2);
+    a = harness_checkpoint_find(&f.file, "a");
+    b = harness_checkpoint_find(&f.file, "b");
+    CT_REQUIRE(a != NULL && b != NULL);
+    CT_CHECK_EQ_U64(harness_checkpoint_u32(a, 0), 0x3f800000u);
+    CT_CHECK_EQ_U64(harness_checkpoint_u32(a, 1), 0x40000000u);
+    CT_CHECK_EQ_U64(harness_checkpoint_u32(b, 0), 0x105u);
+    CT_CHECK_EQ_U64(a->ndim, 2);
+    CT_CHECK(harness_checkpoint_find(&f.file, "c") == NULL);
+    ddp_mem_pool_destroy(f.pool);
+}
+
+/* A file that ends before its tensors do is torn. */
+CT_TEST(oracle_checkpoint, short_file_is_torn)
+{
+    CT_CHECK_STR(damage_of(good, 1), "CHECKPOINT.TORN");
+    CT_CHECK_STR(damage_of(good, sizeof(data)), "CHECKPOINT.TORN");
+    CT_CHECK_STR(damage_of(good, sizeof(data) + 20), "CHECKPOINT.TORN");
+}
+
+/* Contradictions are corruption: overlaps, gaps, sizes, JSON, duplicate keys. */
+CT_TEST(oracle_checkpoint, contradictions_are_corruption)
+{
+    static const char *const headers[] = {
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+        "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[-3],\"data_offsets\":[0,12]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,0]}}",
+        "[1, 2]",
+        "{\"a\":",
+    };
+
+    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
+        CT_CHECK_STR(damage_of(headers[i], 0), "CHECKPOINT.CORRUPTED");
+    }
+    CT_CHECK_STR(damage_of("{\"a\":{\"dtype\":\"Q7\",\"shape\":[3],\"data_offsets\":[0,12]}}", 0),
+                 "CHECKPOINT.DTYPE");
+}

@@ -1,0 +1,152 @@
+/* Each kind of residual is named, and nothing else is. */
+#include <math.h>
+#include <string.h>
+
+#include "harness/oracle/residual.h"
+#include "tests/ct.h"
+
+enum { COUNT = 16 };
+
+struct fixture {
+    float raw[COUNT], expected[COUNT], before[COUNT], got[COUNT];
+    struct harness_residual_input input;
+    struct harness_residual residual;
+};
+
+static void fill(struct fixture *f)
+{
+    for (int i = 0; i < COUNT; i++) {
+        f->raw[i] = sinf((float)(i + 1)) * 0.37f;
+        f->before[i] = cosf((float)(i + 1)) * 0.11f;
+        f->expected[i] = f->raw[i] * (1.0f / 3.0f);
+        f->got[i] = f->expected[i];
+    }
+    f->input =
+        (struct harness_residual_input){f->expected, f->got, f->before, f->raw, 1.0f / 3.0f, COUNT};
+}
+
+static const char *classify(struct fixture *f)
+{
+    harness_residual_classify(&f->input, &f->residual);
+    return harness_verdict_name(f->residual.verdict);
+}
+
+/* Equal tensors have no residual. */
+CT_TEST(oracle_residual, equal_is_none)
+{
+    struct fixture f;
+
+    fill(&f);
+    CT_CHECK_STR(classify(&f), "NONE");
+    CT_CHECK(!f.residual.is_set);
+}
+
+/* All zero is a lost contribution. */
+CT_TEST(oracle_residual, zero_is_lost)
+{
+    struct fixture f;
+
+    fill(&f);
+    memset(f.got, 0, sizeof(f.got));
+    CT_CHECK_STR(classify(&f), "VALUE.LOST");
+}
+
+/* Twice everywhere is a doubled contribution. */
+CT_TEST(oracle_residual, twice_is_duplicated)
+{
+    struct fixture f;
+
+    fill(&f);
+    for (int i = 0; i < COUNT; i++) {
+        f.got[i] = f.expected[i] * 2.0f;
+    }
+    CT_CHECK_STR(classify(&f), "VALUE.DUPLICATED");
+}
+
+/* A constant factor is stated, whether it came before the scale or after. */
+CT_TEST(oracle_residual, factor_is_stated)
+{
+    struct fixture f;
+
+    fill(&f);
+    for (int i = 0; i < COUNT; i++) {
+        f.got[i] = (f.raw[i] * 0.1f) * (1.0f / 3.0f);
+    }
+    CT_CHECK_STR(classify(&f), "VALUE.SCALED");
+    CT_CHECK(fabs(f.residual.factor - 0.1) < 1e-7);
+    for (int i = 0; i < COUNT; i++) {
+        f.got[i] = f.expected[i] * 0.5f;
+    }
+    CT_CHECK_STR(classify(&f), "VALUE.SCALED");
+    CT_CHECK(f.residual.factor >= 0.5 && f.residual.factor <= 0.5);
+}
+
+/* Elements that moved up or down are shifted by so many places. */
+CT_TEST(oracle_residual, shift_is_counted)
+{
+    struct fixture f;
+
+    fill(&f);
+    memmove(f.got + 3, f.expected, (COUNT - 3) * sizeof(float));
+    CT_CHECK_STR(classify(&f), "VALUE.SHIFTED");
+    CT_CHECK_EQ_I64(f.residual.shift, 3);
+    fill(&f);
+    memmove(f.got, f.expected + 1, (COUNT - 1) * sizeof(float));
+    CT_CHECK_STR(classify(&f), "VALUE.SHIFTED");
+    CT_CHECK_EQ_I64(f.residual.shift, -1);
+}
+
+/* The step before's values are stale. */
+CT_TEST(oracle_residual, values_of_the_step_before_are_stale)
+{
+    struct fixture f;
+
+    fill(&f);
+    memcpy(f.got, f.before, sizeof(f.got));
+    CT_CHECK_STR(classify(&f), "VALUE.STALE");
+}
+
+/* One NaN is found at its place, whatever else differs. */
+CT_TEST(oracle_residual, nan_is_nonfinite)
+{
+    struct fixture f;
+
+    fill(&f);
+    f.got[2] = 7.0f;
+    f.got[9] = NAN;
+    CT_CHECK_STR(classify(&f), "VALUE.NONFINITE");
+    CT_CHECK_EQ_U64(f.residual.first, 9);
+}
+
+/* A flipped bit is named by its number, even if the flip came before the scale. */
+CT_TEST(oracle_residual, flipped_bit_is_numbered)
+{
+    struct fixture f;
+    uint32_t bits;
+
+    fill(&f);
+    bits = harness_residual_bits(f.expected[4]) ^ (UINT32_C(1) << 21);
+    memcpy(&f.got[4], &bits, sizeof(bits));
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    CT_CHECK_EQ_I64(f.residual.bit, 21);
+    CT_CHECK_EQ_U64(f.residual.first, 4);
+    fill(&f);
+    bits = harness_residual_bits(f.raw[5]) ^ (UINT32_C(1) << 20);
+    memcpy(&f.got[5], &bits, sizeof(bits));
+    f.got[5] *= 1.0f / 3.0f;
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    CT_CHECK_EQ_I64(f.residual.bit, 20);
+}
+
+/* What no structure explains stays corrupted, with a count and no bit. */
+CT_TEST(oracle_residual, noise_is_corrupted)
+{
+    struct fixture f;
+
+    fill(&f);
+    f.got[1] = 3.25f;
+    f.got[7] = -1.5f;
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    CT_CHECK_EQ_U64(f.residual.differ_count, 2);
+    CT_CHECK_EQ_I64(f.residual.bit, -1);
+}

@@ -1,0 +1,241 @@
+/* The interpreter and the prover of dumped schedules, on hand-written good and bad ones. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/arith.h"
+#include "harness/oracle/schedule_set.h"
+#include "tests/ct.h"
+
+struct fixture {
+    struct ddp_mem_pool *pool;
+    struct harness_schedules schedules;
+    struct harness_findings findings;
+};
+
+static bool open_fixture(struct fixture *f, const char *const *bodies, unsigned size,
+                         const char *header)
+{
+    struct ddp_mem *mem;
+    struct ddp_err err;
+
+    if (ddp_mem_pool_create(&f->pool) != DDP_OK) {
+        return false;
+    }
+    mem = ddp_mem_pool_mem(f->pool);
+    harness_schedules_init(&f->schedules, mem);
+    harness_findings_init(&f->findings, mem);
+    for (unsigned r = 0; r < size; r++) {
+        char text[1024];
+        struct harness_schedule schedule;
+
+        (void)snprintf(text, sizeof(text), "schedule 1 %s rank=%u size=%u\n%s", header, r, size,
+                       bodies[r]);
+        if (harness_schedule_parse(mem, text, &schedule, &err) != DDP_OK ||
+            harness_schedules_add(&f->schedules, &schedule, &err) != DDP_OK) {
+            CT_FAIL("%s", err.text);
+            return false;
+        }
+    }
+    return harness_schedules_order(&f->schedules) == DDP_OK;
+}
+
+#define HEADER "kind=all_reduce algorithm=test count=4 dtype=f32 root=0 in_place=1"
+
+static enum harness_verdict prove(const char *const *bodies, unsigned size, const char *header)
+{
+    struct fixture f;
+    enum harness_verdict verdict = HARNESS_VERDICT_NONE;
+
+    if (!open_fixture(&f, bodies, size, header)) {
+        return HARNESS_VERDICT_COUNT;
+    }
+    CT_CHECK_OK(harness_schedule_set_prove(&f.schedules.sets[0], &f.findings));
+    if (f.findings.count > 0) {
+        verdict = f.findings.items[0].verdict;
+    }
+    ddp_mem_pool_destroy(f.pool);
+    return verdict;
+}
+
+#define CHECK_VERDICT(bodies, size, name) \
+    CT_CHECK_STR(harness_verdict_name(prove((bodies), (size), HEADER)), (name))
+
+/* A two-rank ring in halves is proven right and sums what it should. */
+CT_TEST(oracle_schedule, ring_of_two_is_right)
+{
+    const char *const bodies[] = {"0 round=0 send peer=1 src=out:0+2 deps=\n"
+                                  "1 round=0 recv_reduce peer=1 dst=out:2+2 deps=\n"
+                                  "2 round=1 send peer=1 src=out:2+2 deps=1\n"
+                                  "3 round=1 recv peer=1 dst=out:0+2 deps=0\n",
+                                  "0 round=0 send peer=0 src=out:2+2 deps=\n"
+                                  "1 round=0 recv_reduce peer=0 dst=out:0+2 deps=\n"
+                                  "2 round=1 send peer=0 src=out:0+2 deps=1\n"
+                                  "3 round=1 recv peer=0 dst=out:2+2 deps=0\n"};
+    float data[2][4] = {{1, 2, 3, 4}, {10, 20, 30, 40}};
+    const float sum[4] = {11, 22, 33, 44};
+    void *const buffers[2] = {data[0], data[1]};
+    struct fixture f;
+
+    CHECK_VERDICT(bodies, 2, "NONE");
+    CT_REQUIRE(open_fixture(&f, bodies, 2, HEADER));
+    CT_CHECK_OK(harness_schedule_set_run(&f.schedules.sets[0], DDP_REDOP_SUM, buffers, buffers));
+    CT_CHECK_BYTES(data[0], sum, sizeof(sum));
+    CT_CHECK_BYTES(data[1], sum, sizeof(sum));
+    ddp_mem_pool_destroy(f.pool);
+}
+
+/* A plain receive where a reduction belongs loses the receiver's own contribution. */
+CT_TEST(oracle_schedule, lost_contribution_is_proven)
+{
+    const char *const bodies[] = {"0 round=0 recv peer=1 dst=out:0+4 deps=\n"
+                                  "1 round=1 send peer=1 src=out:0+4 deps=0\n",
+                                  "0 round=0 send peer=0 src=out:0+4 deps=\n"
+                                  "1 round=1 recv peer=0 dst=out:0+4 deps=0\n"};
+
+    CHECK_VERDICT(bodies, 2, "VALUE.LOST");
+}
+
+/* The last element left out is found although the first three are right. */
+CT_TEST(oracle_schedule, lost_tail_is_proven)
+{
+    const char *const bodies[] = {"0 round=0 recv_reduce peer=1 dst=out:0+3 deps=\n"
+                                  "1 round=1 send peer=1 src=out:0+4 deps=0\n",
+                                  "0 round=0 send peer=0 src=out:0+3 deps=\n"
+                                  "1 round=1 recv peer=0 dst=out:0+4 deps=0\n"};
+
+    CHECK_VERDICT(bodies, 2, "VALUE.LOST");
+}
+
+/* A contribution sent and added twice is doubled. */
+CT_TEST(oracle_schedule, doubled_contribution_is_proven)
+{
+    const char *const bodies[] = {"0 round=0 recv_reduce peer=1 dst=out:0+4 deps=\n"
+                                  "1 round=0 recv_reduce peer=1 dst=out:0+4 deps=0\n"
+                                  "2 round=1 send peer=1 src=out:0+4 deps=1\n",
+                                  "0 round=0 send peer=0 src=out:0+4 deps=\n"
+                                  "1 round=0 send peer=0 src=out:0+4 deps=\n"
+                                  "2 round=1 recv peer=0 dst=out:0+4 deps=0,1\n"};
+
+    CHECK_VERDICT(bodies, 2, "VALUE.DUPLICATED");
+}
+
+/* Elements added to others of another place are shifted. */
+CT_TEST(oracle_schedule, displaced_sum_is_proven)
+{
+    const char *const bodies[] = {"0 round=0 recv_reduce peer=1 dst=out:0+2 deps=\n"
+                                  "1 round=1 send peer=1 src=out:0+4 deps=0\n",
+                                  "0 round=0 send peer=0 src=out:2+2 deps=\n"
+                                  "1 round=1 recv peer=0 dst=out:0+4 deps=0\n"};
+
+    CHECK_VERDICT(bodies, 2, "VALUE.SHIFTED");
+}
+
+/* Two ranks that both receive before they send wait for ever. */
+CT_TEST(oracle_schedule, deadlock_is_a_cycle)
+{
+    const char *const bodies[] = {"0 round=0 recv_reduce peer=1 dst=out:0+4 deps=\n"
+                                  "1 round=1 send peer=1 src=out:0+4 deps=0\n",
+                                  "0 round=0 recv_reduce peer=0 dst=out:0+4 deps=\n"
+                                  "1 round=1 send peer=0 src=out:0+4 deps=0\n"};
+
+    CHECK_VERDICT(bodies, 2, "HANG.CYCLE");
+}
+
+/* Overwriting a range that a send still lends is a race, although it may come out right. */
+CT_TEST(oracle_schedule, write_to_a_lent_range_is_refused)
+{
+    const char *const bodies[] = {"0 round=0 recv_reduce peer=1 dst=out:0+4 deps=\n"
+                                  "1 round=1 send peer=1 src=out:0+4 deps=0\n",
+                                  "0 round=0 send peer=0 src=out:0+4 deps=\n"
+                                  "1 round=1 recv peer=0 dst=out:0+4 deps=\n"};
+
+    CHECK_VERDICT(bodies, 2, "VALUE.CORRUPTED");
+}
+
+/* A message of three elements cannot be taken as four. */
+CT_TEST(oracle_schedule, lengths_must_agree)
+{
+    const char *const bodies[] = {"0 round=0 recv_reduce peer=1 dst=out:0+4 deps=\n"
+                                  "1 round=1 send peer=1 src=out:0+4 deps=0\n",
+                                  "0 round=0 send peer=0 src=out:0+3 deps=\n"
+                                  "1 round=1 recv peer=0 dst=out:0+4 deps=0\n"};
+
+    CHECK_VERDICT(bodies, 2, "MISMATCH.COUNT");
+}
+
+/* A broadcast must bring the root's data everywhere. */
+CT_TEST(oracle_schedule, broadcast_from_the_wrong_rank_is_found)
+{
+    const char *const right[] = {"0 round=0 send peer=1 src=out:0+4 deps=\n",
+                                 "0 round=0 recv peer=0 dst=out:0+4 deps=\n"};
+    const char *const wrong[] = {"0 round=0 recv peer=1 dst=out:0+4 deps=\n",
+                                 "0 round=0 send peer=0 src=out:0+4 deps=\n"};
+    const char *header = "kind=broadcast algorithm=test count=4 dtype=f32 root=0 in_place=1";
+
+    CT_CHECK_STR(harness_verdict_name(prove(right, 2, header)), "NONE");
+    CT_CHECK(prove(wrong, 2, header) != HARNESS_VERDICT_NONE);
+}
+
+/* Text that contradicts itself is refused with its line. */
+CT_TEST(oracle_schedule, broken_text_is_refused)
+{
+    static const char *const texts[] = {
+        "",
+        "schedule 2 kind=all_reduce rank=0 size=1 count=4 dtype=f32 root=0 in_place=1\n",
+        "schedule 1 kind=nothing rank=0 size=1 count=4 dtype=f32 root=0 in_place=1\n",
+        "schedule 1 kind=all_reduce rank=2 size=2 count=4 dtype=f32 root=0 in_place=1\n",
+        "schedule 1 kind=all_reduce rank=0 size=2 count=4 dtype=f32 root=0 in_place=1\n"
+        "0 round=0 send peer=1 src=out:2+3 deps=\n",
+        "schedule 1 kind=all_reduce rank=0 size=2 count=4 dtype=f32 root=0 in_place=1\n"
+        "0 round=0 send peer=0 src=out:0+4 deps=\n",
+        "schedule 1 kind=all_reduce rank=0 size=2 count=4 dtype=f32 root=0 in_place=1\n"
+        "0 round=0 send peer=1 src=out:0+4 deps=0\n",
+        "schedule 1 kind=all_reduce rank=0 size=2 count=4 dtype=f32 root=0 in_place=1\n"
+        "0 round=0 send peer=1 src=s0:0+4 deps=\n",
+        "schedule 1 kind=all_reduce rank=0 size=2 count=4 dtype=f32 root=0 in_place=1\n"
+        "0 round=0 copy src=out:0+2 dst=out:2+1 deps=\n",
+    };
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct harness_schedule schedule;
+        struct ddp_err err = {""};
+
+        CT_CHECK_STATUS(harness_schedule_parse(ddp_mem_system(), texts[i], &schedule, &err),
+                        DDP_E_PARSE);
+        CT_CHECK(err.text[0] != '\0');
+    }
+}
+
+/* The judge's 16-bit floats agree with the core's on every bit pattern, both ways. */
+CT_TEST(oracle_arith, sixteen_bit_floats_round_like_the_cores)
+{
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        float half = harness_arith_f16_decode((uint16_t)bits);
+        float brain = harness_arith_bf16_decode((uint16_t)bits);
+        float core = ddp_f16_to_f32((uint16_t)bits);
+
+        if (half == half) {
+            CT_REQUIRE(memcmp(&half, &core, sizeof(core)) == 0);
+            CT_REQUIRE(harness_arith_f16_encode(half) == bits);
+            CT_REQUIRE(harness_arith_f16_encode(half * 1.00037f) ==
+                       ddp_f16_from_f32(half * 1.00037f));
+        }
+        if (brain == brain) {
+            CT_REQUIRE(harness_arith_bf16_encode(brain) == bits);
+            CT_REQUIRE(harness_arith_bf16_encode(brain * 1.0037f) ==
+                       ddp_bf16_from_f32(brain * 1.0037f));
+            CT_REQUIRE(harness_arith_f16_encode(brain * 1.1f) == ddp_f16_from_f32(brain * 1.1f));
+        }
+    }
+}
+
+/* Sums of bf16 round once per addition. */
+CT_TEST(oracle_arith, bf16_sum_rounds_to_even)
+{
+    uint16_t a[2] = {0x3f80, 0x3f81};       /* 1, 1 + 2^-7 */
+    const uint16_t b[2] = {0x3b80, 0x3b80}; /* 2^-8: half a spacing */
+
+    CT_CHECK_OK(harness_arith_reduce(a, b, 2, DDP_DTYPE_BF16, DDP_REDOP_SUM));
+    CT_CHECK_EQ_U64(a[0], 0x3f80);
+    CT_CHECK_EQ_U64(a[1], 0x3f82);
+}
