@@ -10,6 +10,14 @@
 extern "C" {
 #endif
 
+/* How far a rank's history was read, and its first post that differs from the program. A page shows
+ * only the last post; by the next look another may have taken its place. */
+struct proc_history {
+    uint64_t read_count;
+    bool is_deviating;
+    uint64_t seq, packed_op, elem_count;
+};
+
 struct proc_eye {
     struct ddp_mem *mem;
     const struct harness_plan *plan;
@@ -19,6 +27,7 @@ struct proc_eye {
     struct harness_process *processes; /* [world_size] */
     bool *is_page_valid;               /* [world_size] */
     uint64_t *change;                  /* [world_size] page counters at the last look */
+    struct proc_history *histories;    /* [world_size] */
     uint64_t change_ns;                /* when one of them was last seen to differ */
     struct harness_watch watch;
 };
