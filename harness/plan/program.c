@@ -16,6 +16,7 @@ struct emitter {
     const struct harness_job *job;
     size_t buffer_elem_count;
     int32_t step;
+    bool is_buffer_due; /* the pass before was synchronised; true before the first */
 };
 
 /* The fields that differ from role to role; the rest is the emitter's. */
@@ -61,62 +62,71 @@ static struct harness_op make_op(enum ddp_coll_kind kind, enum ddp_dtype dtype, 
     return op;
 }
 
+/* Both exchange a record of the core's own making; pytorch then compares rank 0's shapes. */
 static ddp_status emit_verify(struct emitter *emitter)
 {
-    struct harness_op op;
+    struct harness_op op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, 0);
 
-    if (strcmp(emitter->job->semantics, "pytorch") != 0) {
-        op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, 0);
-        op.is_count_known = false;
-        return emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op);
-    }
-    op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_I64, 1);
+    op.is_count_known = false;
     DDP_TRY(emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op));
+    if (strcmp(emitter->job->semantics, "pytorch") != 0) {
+        return DDP_OK;
+    }
     op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I64, 0);
     op.is_count_known = false;
+    op.index = 1;
     return emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op);
 }
 
-/* A broadcast of elem_count floats, in chunks numbered from 0. */
-static ddp_status emit_sync(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
-                            size_t elem_count, bool is_root_known)
+/* One chunk of a broadcast that makes replicas equal. */
+static ddp_status emit_chunk(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
+                             uint32_t chunk, size_t elem_count)
 {
-    uint32_t chunk = 0;
+    struct harness_op op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_F32, elem_count);
 
-    for (size_t done = 0; done < elem_count; chunk++) {
-        size_t left = elem_count - done;
-        size_t now = left < SYNC_CHUNK_ELEMS ? left : SYNC_CHUNK_ELEMS;
-        struct harness_op op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_F32, now);
-
-        op.index = chunk;
-        op.is_root_known = is_root_known;
-        DDP_TRY(emit(emitter, phase, role, &op));
-        done += now;
-    }
-    return DDP_OK;
+    op.index = chunk;
+    op.is_root_known = !emitter->job->is_join || emitter->step < 0;
+    return emit(emitter, phase, role, &op);
 }
 
-static size_t param_elems(const struct harness_program *program)
+/* Parameters travel whole: a chunk takes as many as fit, and at least one. */
+static ddp_status emit_params(struct emitter *emitter, enum ddp_phase phase)
 {
-    size_t total = 0;
+    const struct harness_program *program = emitter->program;
+    size_t elem_count = 0;
+    uint32_t chunk = 0;
 
     for (size_t i = 0; i < program->param_count; i++) {
-        total += program->params[i].elem_count;
+        size_t added = program->params[i].elem_count;
+
+        if (i > 0 && elem_count + added > SYNC_CHUNK_ELEMS) {
+            DDP_TRY(emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, chunk, elem_count));
+            chunk++;
+            elem_count = 0;
+        }
+        elem_count += added;
     }
-    return total;
+    if (program->param_count == 0) {
+        return DDP_OK;
+    }
+    return emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, chunk, elem_count);
+}
+
+/* Only the total of the buffers is known here; models' buffers fit one chunk. */
+static ddp_status emit_buffers(struct emitter *emitter, enum ddp_phase phase)
+{
+    if (emitter->buffer_elem_count == 0) {
+        return DDP_OK;
+    }
+    return emit_chunk(emitter, phase, DDP_ROLE_BUFFER_SYNC, 0, emitter->buffer_elem_count);
 }
 
 static ddp_status emit_init(struct emitter *emitter)
 {
     emitter->step = -1;
     DDP_TRY(emit_verify(emitter));
-    DDP_TRY(emit_sync(emitter, DDP_PHASE_INIT, DDP_ROLE_PARAM_SYNC, param_elems(emitter->program),
-                      true));
-    if (!emitter->job->broadcast_buffers) {
-        return DDP_OK;
-    }
-    return emit_sync(emitter, DDP_PHASE_INIT, DDP_ROLE_BUFFER_SYNC, emitter->buffer_elem_count,
-                     true);
+    DDP_TRY(emit_params(emitter, DDP_PHASE_INIT));
+    return emit_buffers(emitter, DDP_PHASE_INIT);
 }
 
 /* A float that all ranks add up: who is present, does this pass reduce. */
@@ -139,7 +149,7 @@ static ddp_status emit_backward(struct emitter *emitter)
         op.index = (uint32_t)b;
         DDP_TRY(emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op));
     }
-    if (emitter->job->find_unused_parameters) {
+    if (emitter->job->find_unused_parameters && program->bucket_count > 0) {
         struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, program->param_count);
 
         return emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USED_MAP, &op);
@@ -152,6 +162,32 @@ static ddp_status emit_barrier(struct emitter *emitter, enum ddp_phase phase)
     struct harness_op op = make_op(DDP_COLL_BARRIER, DDP_DTYPE_U8, 0);
 
     return emit(emitter, phase, DDP_ROLE_BARRIER, &op);
+}
+
+/* The highest rank that offers itself. */
+static ddp_status emit_last(struct emitter *emitter)
+{
+    struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I64, 1);
+
+    op.redop = DDP_REDOP_MAX;
+    return emit(emitter, DDP_PHASE_JOIN, DDP_ROLE_JOIN_LAST, &op);
+}
+
+/* Buffers come before a forward pass that syncs; in pytorch, and under join, before one that
+ * follows a pass that synced. Under join the ranks first agree on who still has inputs. */
+static ddp_status emit_buffer_pass(struct emitter *emitter, bool is_synced)
+{
+    const struct harness_job *job = emitter->job;
+    bool follows = job->is_join || strcmp(job->semantics, "pytorch") == 0;
+
+    if (!job->broadcast_buffers || emitter->buffer_elem_count == 0 ||
+        !(follows ? emitter->is_buffer_due : is_synced)) {
+        return DDP_OK;
+    }
+    if (job->is_join) {
+        DDP_TRY(emit_last(emitter));
+    }
+    return emit_buffers(emitter, DDP_PHASE_BUFFER);
 }
 
 /* One forward and backward pass. Under join everybody first says whether it still has data; with
@@ -167,10 +203,8 @@ static ddp_status emit_pass(struct emitter *emitter, uint32_t micro)
             DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 1));
         }
     }
-    if (job->broadcast_buffers && is_synced) {
-        DDP_TRY(emit_sync(emitter, DDP_PHASE_BUFFER, DDP_ROLE_BUFFER_SYNC,
-                          emitter->buffer_elem_count, true));
-    }
+    DDP_TRY(emit_buffer_pass(emitter, is_synced));
+    emitter->is_buffer_due = is_synced;
     if (job->is_join) {
         DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_SYNC_FLAG, 0));
     }
@@ -216,18 +250,13 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
     return DDP_OK;
 }
 
-/* The round in which nobody is present any more, then the last to leave hands out its state. */
+/* The round in which nobody is present any more, then the last to end hands out its state. */
 static ddp_status emit_join_end(struct emitter *emitter)
 {
-    struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, 1);
-
-    op.redop = DDP_REDOP_MAX;
     DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
-    DDP_TRY(emit(emitter, DDP_PHASE_JOIN, DDP_ROLE_JOIN_LAST, &op));
-    DDP_TRY(emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_PARAM_SYNC, param_elems(emitter->program),
-                      false));
-    return emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_BUFFER_SYNC, emitter->buffer_elem_count,
-                     false);
+    DDP_TRY(emit_last(emitter));
+    DDP_TRY(emit_params(emitter, DDP_PHASE_JOIN));
+    return emit_buffers(emitter, DDP_PHASE_JOIN);
 }
 
 static ddp_status emit_all(struct emitter *emitter, const uint64_t *batch_count)
@@ -278,7 +307,7 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
                                  size_t buffer_elem_count, const uint64_t *batch_count,
                                  struct harness_program *out)
 {
-    struct emitter emitter = {out, &plan->job, buffer_elem_count, -1};
+    struct emitter emitter = {out, &plan->job, buffer_elem_count, -1, true};
     size_t first_cap_bytes;
     size_t cap_bytes;
     ddp_status status;

@@ -243,6 +243,33 @@ static ddp_status parse_core(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+/* Micro-batches until a rank's own shard is used up, or the job's end if that comes first. */
+static uint64_t passes_of(const struct harness_job *job, uint32_t rank)
+{
+    uint64_t passes = (uint64_t)job->steps * job->micro_batches;
+    uint64_t own =
+        (job->shard_sizes[rank] + job->batch_per_rank[rank] - 1) / job->batch_per_rank[rank];
+
+    return own < passes ? own : passes;
+}
+
+/* A rank that ended under join mirrors reductions, not checkpoints. */
+static ddp_status check_join(const struct harness_reader *reader,
+                             const struct harness_yaml_node *join, const struct harness_job *job)
+{
+    if (!job->is_join || job->checkpoint_every == 0 || job->shard_sizes == NULL) {
+        return DDP_OK;
+    }
+    for (uint32_t rank = 1; rank < job->ranks; rank++) {
+        if (passes_of(job, rank) != passes_of(job, 0)) {
+            return harness_yaml_fail(join, reader->err, DDP_E_INVALID,
+                                     "ranks end at different times, and an ended rank takes no "
+                                     "part in a checkpoint; remove checkpoint_every");
+        }
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_parse_job(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, struct harness_job *job)
 {
@@ -261,5 +288,6 @@ ddp_status harness_parse_job(const struct harness_reader *reader,
     DDP_TRY(parse_widths(reader, map, job));
     DDP_TRY(parse_data(reader, map, job));
     DDP_TRY(parse_optimizer(reader, harness_schema_node(map, HARNESS_ROW_JOB_optimizer), job));
-    return parse_core(reader, map, job);
+    DDP_TRY(parse_core(reader, map, job));
+    return check_join(reader, harness_schema_node(map, HARNESS_ROW_JOB_join), job);
 }
