@@ -3,6 +3,7 @@
 option(DDPROVE_WERROR "Treat compiler warnings as errors" ON)
 option(DDPROVE_BUILD_TESTS "Build the tests (needs GoogleTest and a C++ compiler)" ON)
 option(DDPROVE_COVERAGE "Instrument for gcov" OFF)
+option(DDPROVE_FUZZ "Build the fuzz targets (needs clang and its libFuzzer)" OFF)
 set(DDPROVE_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined or thread")
 set(DDPROVE_FOLDERS "" CACHE STRING "Configure only these folders, e.g. ddpcore/base;ddpcore/seam")
 foreach(dep IN ITEMS CUDA NCCL MPI)
@@ -27,9 +28,14 @@ if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 # DDP_ASSERT stays on in every build, so NDEBUG is never defined.
+# Sanitized code takes long to compile at -O2 and hardly gains by it.
+set(ddp_dev_level -O2)
+if(DDPROVE_SANITIZE)
+    set(ddp_dev_level -O1)
+endif()
 foreach(lang IN ITEMS C CXX)
     set(CMAKE_${lang}_FLAGS_RELEASE "-O3 -g")
-    set(CMAKE_${lang}_FLAGS_RELWITHDEBINFO "-O2 -g")
+    set(CMAKE_${lang}_FLAGS_RELWITHDEBINFO "${ddp_dev_level} -g")
     set(CMAKE_${lang}_FLAGS_DEBUG "-O0 -g3")
 endforeach()
 
@@ -59,6 +65,10 @@ if(DDPROVE_SANITIZE)
     target_compile_options(ddp_flags INTERFACE
         "$<$<COMPILE_LANGUAGE:C,CXX>:${ddp_sanitize_flags};-Wno-null-dereference>")
     target_link_options(ddp_flags INTERFACE ${ddp_sanitize_flags})
+endif()
+
+if(DDPROVE_FUZZ)
+    target_compile_options(ddp_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 if(DDPROVE_COVERAGE)

@@ -1,0 +1,45 @@
+# cmake --install: the program, and ddpcore as one static library with its public headers and a CMake
+# package (target ddprove::ddpcore, function ddprove_add_scenarios).
+
+set(package_layers base seam device transport collective ddp checkpoint)
+set(package_objects "")
+foreach(layer IN LISTS package_layers)
+    if(NOT TARGET ddp_${layer})
+        message(STATUS "no package: ddpcore/${layer} is not configured")
+        return()
+    endif()
+    list(APPEND package_objects $<TARGET_OBJECTS:ddp_${layer}>)
+endforeach()
+
+# Public headers. The others are shared by the files of one folder only.
+set(package_headers
+    base/clock.h base/dtype.h base/file.h base/hash.h base/idle.h base/mem.h base/param.h
+    base/prng.h base/status.h base/text.h
+    seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/phase.h seam/recorder.h
+    device/device.h device/math.h
+    transport/shm.h transport/store.h transport/transport.h
+    collective/algorithm.h collective/collective.h collective/schedule.h
+    ddp/ddp.h ddp/group.h ddp/sampler.h
+    checkpoint/safetensors.h checkpoint/state_dict.h)
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+add_library(ddpcore STATIC ${package_objects})
+set_target_properties(ddpcore PROPERTIES LINKER_LANGUAGE C)
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ddprove")
+configure_package_config_file(ci/cmake/ddproveConfig.cmake.in
+    "${CMAKE_BINARY_DIR}/package/ddproveConfig.cmake" INSTALL_DESTINATION "${package_dir}"
+    PATH_VARS CMAKE_INSTALL_BINDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/ddproveConfigVersion.cmake"
+    COMPATIBILITY SameMinorVersion)
+
+install(TARGETS ddpcore ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+foreach(header IN LISTS package_headers)
+    get_filename_component(folder "${header}" DIRECTORY)
+    install(FILES "ddpcore/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ddpcore/${folder}")
+endforeach()
+install(FILES "${CMAKE_BINARY_DIR}/package/ddproveConfig.cmake"
+    "${CMAKE_BINARY_DIR}/package/ddproveConfigVersion.cmake" ci/cmake/ddprove_scenarios.cmake
+    DESTINATION "${package_dir}")

@@ -1,0 +1,77 @@
+# Shared by ci/run, ci/test and ci/deep: the root, configuring and building, stages and their count.
+# Sourced, not run. Needs bash.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+export LC_ALL=C CTEST_OUTPUT_ON_FAILURE=1
+jobs=$(nproc 2>/dev/null || echo 2)
+logs=build/ci-logs
+mkdir -p "$logs"
+
+# configure PRESET [CMAKE ARGUMENTS]: the preset, also with a CMake too old to read the file.
+configure() {
+    local preset=$1
+    shift
+    if cmake --list-presets >/dev/null 2>&1; then
+        cmake --preset "$preset" "$@"
+    else
+        local -a args
+        mapfile -t args < <(python3 ci/preset_args.py "$preset")
+        cmake -S . "${args[@]}" "$@"
+    fi
+}
+
+passed=0 failed=0 skipped=0
+
+# What a log counts: the sums of ctest's and ddprove's own summaries, or nothing.
+count_log() {
+    awk '
+        /tests passed, [0-9]+ tests? failed out of [0-9]+/ {
+            match($0, /[0-9]+ tests? failed/); bad = substr($0, RSTART) + 0
+            match($0, /out of [0-9]+/); total = substr($0, RSTART + 7) + 0
+            failed += bad; passed += total - bad
+        }
+        /\*\*\*Skipped/ { skipped++; passed-- }
+        /^[0-9]+ passed, [0-9]+ failed/ {
+            passed += $1; failed += $3
+            for (i = 5; i < NF; i++) {
+                if ($(i + 1) ~ /^skipped/) { skipped += $i }
+            }
+        }
+        END { print passed + 0, failed + 0, skipped + 0 }' "$1"
+}
+
+# stage NAME COMMAND...: run it with its output in a log, print one line. Exit 77 is a skip, whose
+# reason is the last line of the log.
+stage() {
+    local name=$1 log=$logs/$1.log start=$SECONDS status p f s
+    shift
+    "$@" >"$log" 2>&1 </dev/null
+    status=$?
+    read -r p f s < <(count_log "$log")
+    if ((status == 77)); then
+        skipped=$((skipped + 1))
+        printf '%-16s skip %4ds  %s\n' "$name" $((SECONDS - start)) "$(tail -n 1 "$log")"
+        return 0
+    fi
+    if ((status != 0 && f == 0)); then
+        f=1
+    elif ((status == 0 && p + s == 0)); then
+        p=1
+    fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    if ((status == 0 && f == 0)); then
+        printf '%-16s ok   %4ds  %d passed%s\n' "$name" $((SECONDS - start)) "$p" \
+            "$( ((s > 0)) && echo ", $s skipped")"
+        return 0
+    fi
+    printf '%-16s FAIL %4ds  %d passed, %d failed; %s ends:\n' "$name" $((SECONDS - start)) "$p" \
+        "$f" "$log"
+    tail -n 40 "$log" | sed 's/^/    /'
+    return 1
+}
+
+# The last line of a job; its status is the job's.
+summary() {
+    echo "$passed passed, $failed failed$( ((skipped > 0)) && echo ", $skipped skipped")"
+    ((failed == 0))
+}
