@@ -273,7 +273,8 @@ static ddp_status report_syntax(struct builder *builder, struct fy_diag *diag)
     return harness_yaml_fail(&builder->last, builder->err, DDP_E_PARSE, "not YAML: %s", found->msg);
 }
 
-/* Bytes that YAML forbids and libfyaml may let through; UTF-8 itself is checked by libfyaml. */
+/* Bytes that YAML forbids and libfyaml may let through; UTF-8 itself is checked by libfyaml.
+ * Directives are refused because nothing here needs them and some make libfyaml 0.7 spin. */
 static ddp_status check_bytes(struct builder *builder, const char *text, size_t size_bytes)
 {
     struct harness_yaml_node at = builder->last;
@@ -283,12 +284,21 @@ static ddp_status check_bytes(struct builder *builder, const char *text, size_t 
                            "%.200s: %zu bytes; a scenario has at most %u", builder->origin,
                            size_bytes, HARNESS_YAML_BYTES_MAX);
     }
+    if (size_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        return harness_yaml_fail(&at, builder->err, DDP_E_PARSE,
+                                 "the file starts with a byte order mark; remove it");
+    }
     for (size_t i = 0; i < size_bytes; i++) {
         unsigned char byte = (unsigned char)text[i];
 
         if ((byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7f) {
             return harness_yaml_fail(&at, builder->err, DDP_E_PARSE,
                                      "control character 0x%02x; remove it", byte);
+        }
+        if (byte == '%' && (i == 0 || text[i - 1] == '\n' || text[i - 1] == '\r')) {
+            return harness_yaml_fail(&at, builder->err, DDP_E_PARSE,
+                                     "a line that starts with %% is a YAML directive; scenarios "
+                                     "need none");
         }
         at.column++;
         if (byte == '\n' && builder->has_lines) {
