@@ -139,6 +139,19 @@ static bool is_under_way(const struct ddp_coll_work *work)
     return work->seq != 0 && work->status == DDP_PENDING;
 }
 
+/* PyTorch leaves the buckets that it launched before an error under way: members that are a step
+ * behind still need them, and get the same error from their own next forward pass. */
+static void finish_launched(struct ddp *ddp)
+{
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        struct ddp_coll_work *work = &ddp->layout.buckets[i].work;
+
+        if (is_under_way(work) && ddp_group_drain(ddp->group, work) != DDP_OK) {
+            return;
+        }
+    }
+}
+
 /* Works of this reducer must not stay queued when their storage goes: the group is revoked, which
  * after a timeout in pytorch semantics nobody had done, and one poll empties the queue. */
 static void end_works(struct ddp *ddp)
@@ -174,6 +187,10 @@ void ddp_destroy(struct ddp *ddp)
     }
     mem = ddp->group->env->mem;
     if (ddp->layout.buckets != NULL) {
+        if (ddp->group->semantics == DDP_SEMANTICS_PYTORCH &&
+            ddp->group->failure.status == DDP_OK) {
+            finish_launched(ddp);
+        }
         end_works(ddp);
     }
     for (size_t i = 0; ddp->bucket_blocks != NULL && i < ddp->layout.bucket_count; i++) {
@@ -235,7 +252,7 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
         return ddp_core_fail(ddp, DDP_E_STATE, 0);
     }
     if (ddp->is_reduction_unfinished && ddp->is_sync) {
-        return ddp_core_fail(ddp, DDP_E_UNUSED_PARAMETER, 0);
+        return ddp_core_fail(ddp, DDP_E_UNUSED_PARAMETER, ddp_reducer_unready_bits(ddp));
     }
     ddp->is_sync_pass = ddp->is_sync;
     if (ddp->is_joining) {

@@ -148,6 +148,19 @@ static ddp_status mirror_reduction(struct ddp *ddp)
     return DDP_OK;
 }
 
+/* What is mirrored next belongs to the others' next micro-batch, or after a synchronised pass to
+ * their next step. */
+static void follow_others(struct ddp *ddp, bool is_synced)
+{
+    struct ddp_recorder *recorder = ddp->group->env->recorder;
+
+    ddp->group->step += is_synced ? 1 : 0;
+    if (recorder != NULL) {
+        ddp_recorder_step(recorder, recorder->step + (is_synced ? 1 : 0),
+                          is_synced ? 0 : recorder->micro + 1u);
+    }
+}
+
 static ddp_status mirror_pass(struct ddp *ddp, uint32_t active)
 {
     float syncing = 0;
@@ -159,6 +172,11 @@ static ddp_status mirror_pass(struct ddp *ddp, uint32_t active)
         DDP_TRY(mirror_reduction(ddp));
     }
     record(ddp, DDP_JOIN_EVENT_MIRROR, active);
+    if (syncing > 0) {
+        /* The others' optimizer steps go on; what is recorded from here on belongs to the next. */
+        ddp->group->step++;
+        ddp_recorder_step(ddp->group->env->recorder, ddp->group->step, 0);
+    }
     return DDP_OK;
 }
 

@@ -267,19 +267,25 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
     return drive(ddp);
 }
 
+uint64_t ddp_reducer_unready_bits(const struct ddp *ddp)
+{
+    uint64_t bits = 0;
+
+    for (size_t i = 0; i < ddp->param_count && i < 64; i++) {
+        bits |= ddp->is_unready[i] ? UINT64_C(1) << i : 0;
+    }
+    return bits;
+}
+
 /* A parameter never became ready. */
 static ddp_status end_unready(struct ddp *ddp)
 {
-    uint64_t detail = 0;
-
     for (size_t i = 0; i < ddp->param_count; i++) {
         ddp->is_unready[i] = !ddp->is_ready[i];
-        if (!ddp->is_ready[i] && i < 64) {
-            detail |= UINT64_C(1) << i;
-        }
     }
     if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
-        return ddp_group_revoke(ddp->group, DDP_E_UNUSED_PARAMETER, detail);
+        return ddp_group_revoke(ddp->group, DDP_E_UNUSED_PARAMETER,
+                                ddp_reducer_unready_bits(ddp));
     }
     /* PyTorch arms its check with the first gradient of a pass. */
     ddp->is_reduction_unfinished = ddp->is_any_ready;

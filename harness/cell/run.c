@@ -110,13 +110,37 @@ static void measure(const struct harness_cell *cell, uint64_t time_ns,
     }
 }
 
+/* Ranks that die the same way are one finding, however far apart the monitor saw them: it speaks at
+ * the first death and again at the next. */
+static bool joins_earlier_crash(struct harness_findings *findings,
+                                const struct harness_finding *finding)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        struct harness_finding *earlier = &findings->items[i];
+
+        if (earlier->verdict != finding->verdict ||
+            strncmp(harness_verdict_name(finding->verdict), "CRASH.", 6) != 0) {
+            continue;
+        }
+        for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX; rank++) {
+            if (harness_rank_set_has(&finding->culprits, rank)) {
+                harness_rank_set_add(&earlier->culprits, rank);
+            }
+        }
+        return true;
+    }
+    return false;
+}
+
 static void add_diagnoses(struct harness_cell *cell)
 {
     for (size_t i = 0; i < cell->trace.diagnoses.count; i++) {
         struct harness_finding finding = cell->trace.diagnoses.items[i];
 
         measure(cell, cell->trace.diagnosis_time_ns[i], &finding);
-        harness_findings_add(&cell->findings, &finding);
+        if (!joins_earlier_crash(&cell->findings, &finding)) {
+            harness_findings_add(&cell->findings, &finding);
+        }
     }
 }
 

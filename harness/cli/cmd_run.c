@@ -279,13 +279,13 @@ static int run_all(struct run *run)
     if (!load_all(run)) {
         return CLI_EXIT_USAGE;
     }
+    choose_out_dir(run);
     if (!plan_tasks(run)) {
         return cli_usage_error("out of memory");
     }
     if (run->task_count == 0) {
         return cli_usage_error("no cell to run: the scenarios exclude this driver");
     }
-    choose_out_dir(run);
     signal_number =
         cli_pool_run(run->tasks, run->task_count, choose_jobs(run->options), task_done, run);
     if (signal_number != 0) {
