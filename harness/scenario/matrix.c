@@ -86,8 +86,9 @@ static ddp_status apply_set(const struct harness_reader *reader, const char *set
         return ddp_err_set(reader->err, DDP_E_NOMEM, "out of memory");
     }
     if (equals == NULL || equals == set) {
-        return ddp_err_set(reader->err, DDP_E_INVALID,
-                           "--set %.100s: an override is dotted.key=value, as in job.ranks=4", set);
+        (void)ddp_err_set(reader->err, DDP_E_INVALID,
+                          "--set %.100s: an override is dotted.key=value, as in job.ranks=4", set);
+        return harness_yaml_one_line(reader->err, DDP_E_INVALID);
     }
     (void)snprintf(origin, strlen(set) + 8, "--set %s", set);
     path[equals - set] = '\0';

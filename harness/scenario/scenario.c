@@ -214,7 +214,8 @@ static ddp_status parse_cells(const struct harness_reader *reader,
         if (status != DDP_OK && cell[0] != '\0' && reader->err != NULL) {
             struct ddp_err inner = *reader->err;
 
-            return ddp_err_set(reader->err, status, "%.700s (cell %.200s)", inner.text, cell);
+            (void)ddp_err_set(reader->err, status, "%.700s (cell %.200s)", inner.text, cell);
+            return harness_yaml_one_line(reader->err, status);
         }
         DDP_TRY(status);
         out->plan_count += is_new ? 1 : 0;

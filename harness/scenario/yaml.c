@@ -30,17 +30,23 @@ ddp_status harness_yaml_fail(const struct harness_yaml_node *node, struct ddp_er
     va_start(args, format);
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    /* Names from the file may hold anything; an error is one line. */
-    for (char *c = message; *c != '\0'; c++) {
+    if (node->line == 0) {
+        (void)ddp_err_set(err, status, "%.200s: %s", node->origin, message);
+    } else {
+        (void)ddp_err_set(err, status, "%.200s:%u:%u: %s", node->origin, node->line, node->column,
+                          message);
+    }
+    return harness_yaml_one_line(err, status);
+}
+
+ddp_status harness_yaml_one_line(struct ddp_err *err, ddp_status status)
+{
+    for (char *c = err == NULL ? NULL : err->text; c != NULL && *c != '\0'; c++) {
         if ((unsigned char)*c < 0x20) {
             *c = ' ';
         }
     }
-    if (node->line == 0) {
-        return ddp_err_set(err, status, "%.200s: %s", node->origin, message);
-    }
-    return ddp_err_set(err, status, "%.200s:%u:%u: %s", node->origin, node->line, node->column,
-                       message);
+    return status;
 }
 
 static ddp_status grow(struct ddp_mem *mem, struct harness_yaml_node *node, struct ddp_err *err)

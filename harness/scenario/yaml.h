@@ -51,6 +51,8 @@ void harness_yaml_print(const struct harness_yaml_node *node, struct ddp_text *o
 /* "origin:line:col: message" into err; returns status. */
 ddp_status harness_yaml_fail(const struct harness_yaml_node *node, struct ddp_err *err,
                              ddp_status status, const char *format, ...) DDP_PRINTF(4, 5);
+/* Text from files and overrides may hold anything, but an error is one line. Returns status. */
+ddp_status harness_yaml_one_line(struct ddp_err *err, ddp_status status);
 
 #ifdef __cplusplus
 }
