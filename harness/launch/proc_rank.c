@@ -122,8 +122,12 @@ static ddp_status open_store(void *context, struct ddp_env *env, uint64_t deadli
                              struct ddp_store **out, struct ddp_err *err)
 {
     const struct rank_process *self = context;
+    ddp_status status;
 
-    return ddp_rendezvous_store(env, &self->rendezvous, deadline_ns, out, err);
+    ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
+    status = ddp_rendezvous_store(env, &self->rendezvous, deadline_ns, out, err);
+    ddp_recorder_wait_end(env->recorder);
+    return status;
 }
 
 static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_store *store,
@@ -133,8 +137,14 @@ static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_
     const struct ddp_shm_config config = {
         .group_name = "world", .member = env->rank, .member_count = env->world_size};
 
+    ddp_status status;
+
     (void)context;
-    return ddp_shm_create(env, store, &config, deadline_ns, out, err);
+    /* Returns once all have attached: whoever is in here waits for those who are not. */
+    ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
+    status = ddp_shm_create(env, store, &config, deadline_ns, out, err);
+    ddp_recorder_wait_end(env->recorder);
+    return status;
 }
 
 static ddp_status open_process(struct rank_process *self, struct ddp_err *err)

@@ -205,3 +205,24 @@ CT_TEST(proc, names_a_rank_stuck_in_data)
     proc_test_check_clean(&test);
     proc_test_fini(&test);
 }
+
+/* A rank that never joins the group is named after its phase's budget, and not those who wait for
+ * it to attach. */
+CT_TEST(proc, names_a_rank_stuck_before_its_group)
+{
+    struct proc_test test;
+    const struct harness_finding *finding;
+
+    proc_test_init(&test, RANKS);
+    test.job.config.linger_ns = 50 * DDP_NS_PER_MS;
+    test.job.plan.job.phase_budget_ms[DDP_PHASE_INIT] = 400;
+    test.job.plan.job.phase_budget_ms[DDP_PHASE_RENDEZVOUS] = 400;
+    sim_job_fault(&test.job, 2, DDP_FAULT_POINT_COMM_INIT, HARNESS_ACTION_HANG);
+    CT_CHECK_OK(proc_test_run(&test));
+    finding = proc_test_only(&test, HARNESS_VERDICT_HANG_INIT);
+    CT_REQUIRE(finding != NULL);
+    check_culprit(finding, 2);
+    CT_CHECK_EQ_U64(test.job.trace.ends[2].how, HARNESS_END_REAPED);
+    proc_test_check_clean(&test);
+    proc_test_fini(&test);
+}
