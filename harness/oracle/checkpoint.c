@@ -64,23 +64,40 @@ struct expected {
     uint32_t param;
     const float *values; /* NULL: a step count */
     uint64_t taken;
+    bool is_buffer;
+    size_t elem_count; /* of a buffer */
 };
 
 static size_t expected_count(const struct harness_emulation *e)
 {
-    return (2 + (size_t)e->slot_count) * e->param_count;
+    return (2 + (size_t)e->slot_count) * e->param_count + e->buffer_count;
 }
 
-/* Number i of the expected tensors: parameters, state slots, step counts. */
+static void expect_buffer(const struct harness_emulation *e, size_t b, struct expected *out)
+{
+    (void)snprintf(out->key, sizeof(out->key), "%s%s",
+                   e->input->plan->job.is_checkpoint_wrapped ? "module." : "", e->buffers[b].name);
+    out->is_buffer = true;
+    out->elem_count = e->buffers[b].elem_count;
+    out->values = e->snapshot.buffer;
+    for (size_t k = 0; k < b; k++) {
+        out->values += e->buffers[k].elem_count;
+    }
+}
+
+/* Number i of the expected tensors: parameters, state slots, step counts, buffers. */
 static void expect(const struct harness_emulation *e, size_t i, struct expected *out)
 {
     size_t kind = i / e->param_count;
     const struct harness_state *state = &e->snapshot;
     struct ref_optimizer *optimizer = ref_trainer_optimizer(e->trainer);
 
-    out->param = (uint32_t)(i % e->param_count);
+    *out = (struct expected){.param = (uint32_t)(i % e->param_count)};
+    if (kind >= 2 + (size_t)e->slot_count) {
+        expect_buffer(e, i - (2 + (size_t)e->slot_count) * e->param_count, out);
+        return;
+    }
     out->taken = state->taken[out->param];
-    out->values = NULL;
     if (kind == 0) {
         (void)snprintf(out->key, sizeof(out->key), "%s%s",
                        e->input->plan->job.is_checkpoint_wrapped ? "module." : "",
@@ -136,7 +153,7 @@ static bool check_keys(const struct harness_emulation *e, const struct harness_c
                                    : "key %.300s is missing",
                        expected.key);
         add(is_prefixed ? HARNESS_VERDICT_CHECKPOINT_PREFIX : HARNESS_VERDICT_CHECKPOINT_KEYS, text,
-            (int32_t)expected.param, out);
+            expected.is_buffer ? -1 : (int32_t)expected.param, out);
         return false;
     }
     if (file->tensor_count != tensor_total(e)) {
@@ -155,6 +172,9 @@ static bool is_shaped(const struct harness_emulation *e, const struct expected *
 
     if (expected->values == NULL) {
         return tensor->dtype == DDP_DTYPE_I64 && tensor->elem_count == 1;
+    }
+    if (expected->is_buffer) {
+        return tensor->dtype == DDP_DTYPE_F32 && tensor->elem_count == expected->elem_count;
     }
     if (tensor->dtype != DDP_DTYPE_F32 || tensor->ndim != param->ndim) {
         return false;
@@ -181,11 +201,15 @@ static void check_values(const struct harness_emulation *e, const struct harness
         tensor = harness_checkpoint_find(file, expected.key);
         if (tensor == NULL || !is_shaped(e, &expected, tensor)) {
             (void)snprintf(text, sizeof(text), "%.300s has another type or shape", expected.key);
-            add(HARNESS_VERDICT_CHECKPOINT_DTYPE, text, (int32_t)expected.param, out);
+            add(HARNESS_VERDICT_CHECKPOINT_DTYPE, text,
+                expected.is_buffer ? -1 : (int32_t)expected.param, out);
             return;
         }
         if (expected.values == NULL) {
             bad = harness_checkpoint_u64(tensor, 0) == expected.taken ? SIZE_MAX : 0;
+        }
+        if (expected.is_buffer && e->input->plan->job.is_join) {
+            continue; /* the last rank with data has the say, not rank 0 */
         }
         for (size_t k = 0; expected.values != NULL && k < tensor->elem_count; k++) {
             uint32_t bits;
@@ -199,7 +223,8 @@ static void check_values(const struct harness_emulation *e, const struct harness
         if (bad != SIZE_MAX) {
             (void)snprintf(text, sizeof(text), "%.300s[%zu] is not the value after %u steps",
                            expected.key, bad, e->snapshot.steps_done);
-            add(HARNESS_VERDICT_CHECKPOINT_CORRUPTED, text, (int32_t)expected.param, out);
+            add(HARNESS_VERDICT_CHECKPOINT_CORRUPTED, text,
+                expected.is_buffer ? -1 : (int32_t)expected.param, out);
             return;
         }
     }

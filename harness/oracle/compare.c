@@ -73,17 +73,39 @@ static enum match match_gradient(const struct harness_emulation *e,
     return verdict_of(claim);
 }
 
+/* The step that a collective belongs to. A rank whose data ended mirrors the others' steps and
+ * keeps recording its own last one, so for it the program says. */
+static uint32_t step_of(const struct harness_emulation *e, const struct harness_trace_event *event)
+{
+    const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
+    uint32_t step;
+
+    if (planned == NULL || planned->step < 0) {
+        return event->entry.step;
+    }
+    step = (uint32_t)planned->step;
+    if (step < e->start_step || step >= e->end_step ||
+        e->is_active[(step - e->start_step) * (size_t)e->world + event->rank]) {
+        return event->entry.step;
+    }
+    return step;
+}
+
 static enum match match_bucket(const struct harness_emulation *e,
                                const struct harness_trace_event *event, bool is_output,
                                struct claim *claim)
 {
-    size_t k = 0;
-    const struct ddp_event_entry *entry =
-        locate(e, event, is_output ? HARNESS_FORETOLD_UPDATE : HARNESS_FORETOLD_INPUT, &k);
+    const struct ddp_event_entry *entry = &event->entry;
     struct ddp_event_op op;
     size_t cell;
+    size_t k;
 
-    if (entry == NULL) {
+    claim->step = step_of(e, event);
+    if (claim->step < e->start_step || claim->step >= e->end_step) {
+        return MATCH_UNKNOWN;
+    }
+    k = claim->step - e->start_step;
+    if (e->foretold[k] < (is_output ? HARNESS_FORETOLD_UPDATE : HARNESS_FORETOLD_INPUT)) {
         return MATCH_UNKNOWN;
     }
     op = ddp_event_op_unpack(entry->arg[1]);

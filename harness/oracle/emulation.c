@@ -72,7 +72,8 @@ ddp_status harness_state_create(const struct harness_emulation *e, struct harnes
     *out = (struct harness_state){0};
     out->param = ddp_mem_array(e->mem, e->elem_total, sizeof(float));
     out->taken = ddp_mem_array(e->mem, e->param_count, sizeof(uint64_t));
-    if (out->param == NULL || out->taken == NULL) {
+    out->buffer = ddp_mem_array(e->mem, e->buffer_total, sizeof(float));
+    if (out->param == NULL || out->taken == NULL || out->buffer == NULL) {
         return DDP_E_NOMEM;
     }
     for (uint32_t s = 0; s < e->slot_count; s++) {
@@ -88,6 +89,7 @@ void harness_state_destroy(const struct harness_emulation *e, struct harness_sta
 {
     ddp_mem_free(e->mem, state->param);
     ddp_mem_free(e->mem, state->taken);
+    ddp_mem_free(e->mem, state->buffer);
     ddp_mem_free(e->mem, state->slot[0]);
     ddp_mem_free(e->mem, state->slot[1]);
     *state = (struct harness_state){0};
@@ -99,6 +101,7 @@ void harness_state_copy(const struct harness_emulation *e, struct harness_state 
     target->steps_done = source->steps_done;
     memcpy(target->param, source->param, e->elem_total * sizeof(float));
     memcpy(target->taken, source->taken, e->param_count * sizeof(uint64_t));
+    memcpy(target->buffer, source->buffer, e->buffer_total * sizeof(float));
     for (uint32_t s = 0; s < e->slot_count; s++) {
         memcpy(target->slot[s], source->slot[s], e->elem_total * sizeof(float));
     }
@@ -138,6 +141,17 @@ ddp_status harness_emulation_copy(const struct harness_emulation *e, float *targ
     return settle(device);
 }
 
+ddp_status harness_emulation_take_buffers(struct harness_emulation *e)
+{
+    float *at = e->state.buffer;
+
+    for (size_t b = 0; b < e->buffer_count; b++) {
+        DDP_TRY(harness_emulation_copy(e, at, e->buffers[b].data, e->buffers[b].elem_count));
+        at += e->buffers[b].elem_count;
+    }
+    return DDP_OK;
+}
+
 /* The trainer was just made: its parameters are the initial ones. */
 static ddp_status read_initial_state(struct harness_emulation *e, struct ddp_err *err)
 {
@@ -156,7 +170,7 @@ static ddp_status read_initial_state(struct harness_emulation *e, struct ddp_err
         DDP_TRY(harness_emulation_copy(e, e->state.param + e->param_first[p], params[p].data,
                                        params[p].elem_count));
     }
-    return DDP_OK;
+    return harness_emulation_take_buffers(e);
 }
 
 static ddp_status load_schedules(struct harness_emulation *e, struct ddp_err *err)
@@ -178,9 +192,13 @@ static ddp_status build(struct harness_emulation *e, struct ddp_err *err)
 {
     DDP_TRY(harness_index_build(e->mem, e->input->trace, &e->index));
     DDP_TRY(load_schedules(e, err));
+    DDP_TRY(ref_trainer_create(e->input->device, e->input->job, &e->trainer, err));
+    e->buffers = ref_model_buffers(ref_trainer_model(e->trainer), &e->buffer_count);
+    for (size_t b = 0; b < e->buffer_count; b++) {
+        e->buffer_total += e->buffers[b].elem_count;
+    }
     DDP_TRY(make_tables(e));
     DDP_TRY(allocate_values(e));
-    DDP_TRY(ref_trainer_create(e->input->device, e->input->job, &e->trainer, err));
     e->shard = e->input->job->shard;
     if (e->shard.sample_count == 0) {
         e->shard.sample_count = ref_trainer_data(e->trainer)->sample_count;

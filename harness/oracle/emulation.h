@@ -28,6 +28,7 @@ struct harness_state {
     float *param;    /* float[elem_total] */
     float *slot[2];  /* float[elem_total]; NULL if the optimizer has no such slot */
     uint64_t *taken; /* [param_count] optimizer steps of each parameter */
+    float *buffer;   /* [buffer_total] rank 0's buffers, which a checkpoint holds */
 };
 
 /* Distance of the averaged gradient to the mean over the global batch, where it exceeded its bound
@@ -57,7 +58,10 @@ struct harness_emulation {
 
     uint32_t world, slot_count;
     size_t param_count, bucket_count;
-    size_t elem_total;    /* of all parameters */
+    size_t elem_total;          /* of all parameters */
+    struct ddp_buffer *buffers; /* the trainer's model's */
+    size_t buffer_count;
+    size_t buffer_total;  /* elements of all buffers */
     size_t *param_first;  /* [param_count] offset into elem_total */
     size_t bucket_total;  /* elements of all buckets */
     size_t *bucket_first; /* [bucket_count] */

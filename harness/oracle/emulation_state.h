@@ -13,6 +13,8 @@ DDP_MUST_USE ddp_status harness_state_create(const struct harness_emulation *emu
 void harness_state_destroy(const struct harness_emulation *emulation, struct harness_state *state);
 void harness_state_copy(const struct harness_emulation *emulation, struct harness_state *target,
                         const struct harness_state *source);
+/* The model's buffers into emulation->state. */
+DDP_MUST_USE ddp_status harness_emulation_take_buffers(struct harness_emulation *emulation);
 /* Between host and device memory, finished on return. */
 DDP_MUST_USE ddp_status harness_emulation_copy(const struct harness_emulation *emulation,
                                                float *target, const float *source,

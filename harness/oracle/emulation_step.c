@@ -15,6 +15,16 @@ static bool is_scaled_before(const struct harness_emulation *e)
     return scale == NULL || strcmp(scale, "post") != 0;
 }
 
+/* Buffers follow rank 0: it trains on its own, and the others take its. */
+static ddp_status set_buffers(struct harness_emulation *e, const float *source)
+{
+    for (size_t b = 0; b < e->buffer_count; b++) {
+        DDP_TRY(harness_emulation_copy(e, e->buffers[b].data, source, e->buffers[b].elem_count));
+        source += e->buffers[b].elem_count;
+    }
+    return DDP_OK;
+}
+
 static ddp_status compute_gradients(struct harness_emulation *e, uint32_t step)
 {
     size_t count = 0;
@@ -25,7 +35,11 @@ static ddp_status compute_gradients(struct harness_emulation *e, uint32_t step)
                                        params[p].elem_count));
     }
     for (uint32_t r = 0; r < e->world; r++) {
+        DDP_TRY(set_buffers(e, e->state.buffer));
         DDP_TRY(ref_trainer_local_gradient(e->trainer, r, step, &e->loss[r], &e->rows[r]));
+        if (r == 0) {
+            DDP_TRY(harness_emulation_take_buffers(e));
+        }
         for (size_t p = 0; p < count; p++) {
             bool is_defined = e->rows[r] > 0 && params[p].is_grad_defined;
 

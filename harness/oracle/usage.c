@@ -86,16 +86,44 @@ static void add_params(const struct harness_emulation *e, uint64_t bits,
     }
 }
 
-/* What the model itself left without a gradient in a step, by the reference. */
-static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+/* What the model itself left without a gradient in a step, by the reference. PyTorch speaks of it
+ * one pass late: a step that cannot be foretold means the one before. */
+static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank, int32_t step,
                                uint32_t param)
 {
-    if (step < e->start_step || step >= e->end_step) {
+    size_t k;
+
+    if (step < (int32_t)e->start_step || step >= (int32_t)e->end_step) {
         return false;
     }
-    return e->foretold[step - e->start_step] >= HARNESS_FORETOLD_GRADIENT &&
-           !e->has_grad[((step - e->start_step) * (size_t)e->world + rank) * e->param_count +
-                        param];
+    k = (uint32_t)step - e->start_step;
+    if (k > 0 && e->foretold[k] == HARNESS_FORETOLD_NOTHING) {
+        k--;
+    }
+    return e->foretold[k] >= HARNESS_FORETOLD_GRADIENT &&
+           !e->has_grad[(k * e->world + rank) * e->param_count + param];
+}
+
+/* Every rank whose model left a claimed parameter without a gradient shares the mistake, whoever
+ * was the first to say so. PyTorch says it one pass late and may name nothing: then the model does.
+ */
+static void blame_unused(const struct harness_emulation *e, struct harness_finding *finding)
+{
+    bool is_claimed = finding->param_count > 0;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        for (uint32_t p = 0; p < e->param_count && p < HARNESS_FINDING_PARAMS_MAX; p++) {
+            bool is_named = !is_claimed;
+
+            for (uint32_t i = 0; is_claimed && i < finding->param_count; i++) {
+                is_named = is_named || finding->param[i] == p;
+            }
+            if (is_named && is_unused_by_model(e, r, finding->step, p)) {
+                harness_rank_set_add(&finding->culprits, r);
+                harness_report_add_param(finding, p);
+            }
+        }
+    }
 }
 
 static void describe_unused(const struct harness_emulation *e, struct harness_finding *finding)
@@ -108,8 +136,7 @@ static void describe_unused(const struct harness_emulation *e, struct harness_fi
         for (uint32_t i = 0;
              harness_rank_set_has(&finding->culprits, r) && i < finding->param_count; i++) {
             claimed++;
-            confirmed += is_unused_by_model(
-                e, r, finding->step < 0 ? UINT32_MAX : (uint32_t)finding->step, finding->param[i]);
+            confirmed += is_unused_by_model(e, r, finding->step, finding->param[i]);
         }
     }
     if (used < sizeof(finding->text)) {
@@ -207,6 +234,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
                    harness_report_ranks(&claims->said, ranks, sizeof(ranks)),
                    ddp_status_name(status), rules[rule].what);
     if (status == DDP_E_UNUSED_PARAMETER) {
+        blame_unused(e, &finding);
         describe_unused(e, &finding);
     }
     if (status == DDP_E_CORRUPT) {

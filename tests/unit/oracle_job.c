@@ -1,6 +1,6 @@
 /* The job's own training loop: reference kernels and the reference's optimizer, two explicit sums.
  */
-#include "oracle_job.h"
+#include "tests/unit/oracle_job.h"
 
 #include <dirent.h>
 #include <stdio.h>

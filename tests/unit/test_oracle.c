@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "oracle_job.h"
 #include "tests/ct.h"
+#include "tests/unit/oracle_job.h"
 
 static void check_clean(struct oracle_job *job)
 {
