@@ -20,6 +20,16 @@ configure() {
     fi
 }
 
+# build_preset PRESET [TARGET...]: configure it and build all of it, or some targets.
+build_preset() {
+    local preset=$1 folder=build
+    shift
+    if [[ $preset != release ]]; then
+        folder=build/$preset
+    fi
+    configure "$preset" && cmake --build "$folder" -j "$jobs" ${1:+--target "$@"}
+}
+
 passed=0 failed=0 skipped=0
 
 # What a log counts: the sums of ctest's and ddprove's own summaries, or nothing.

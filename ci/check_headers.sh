@@ -1,0 +1,15 @@
+#!/bin/sh
+# Every header compiles alone, as C17 and as C++17: embedders write C++ too.
+set -eu
+check() {
+    flags="-Wall -Wextra -Wpedantic -Werror -fsyntax-only -D_GNU_SOURCE -I. -include $1"
+    # shellcheck disable=SC2086 # flags are words
+    gcc -std=c17 -x c $flags /dev/null && g++ -std=c++17 -x c++ $flags /dev/null
+}
+if [ $# -eq 1 ]; then
+    check "$1" || { echo "$1 does not compile alone" >&2; exit 1; }
+    exit 0
+fi
+headers=$(git ls-files -- 'ddpcore/*.h' 'reference/*.h' 'harness/*.h')
+echo "$headers" | wc -l
+echo "$headers" | xargs -n 1 -P "$(nproc)" sh "$0"
