@@ -52,13 +52,7 @@ static void report(const struct harness_emulation *e, enum harness_stage stage, 
     if (!difference.is_set) {
         return;
     }
-    /* Once the sum was right, a gradient that differs on some ranks only parts the replicas. */
-    harness_finding_init(&finding,
-                         stage == HARNESS_STAGE_FINAL &&
-                                 harness_rank_set_count(&difference.ranks) < e->world
-                             ? HARNESS_VERDICT_VALUE_DIVERGED
-                             : HARNESS_VERDICT_VALUE_CORRUPTED,
-                         "reduction", "bitwise");
+    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, "reduction", "bitwise");
     harness_report_difference(e, &difference, &finding);
     (void)snprintf(finding.text, sizeof(finding.text), "%s of bucket %d in step %u (%s%s) on %s",
                    what, difference.bucket, difference.step,
