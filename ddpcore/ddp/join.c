@@ -148,19 +148,6 @@ static ddp_status mirror_reduction(struct ddp *ddp)
     return DDP_OK;
 }
 
-/* What is mirrored next belongs to the others' next micro-batch, or after a synchronised pass to
- * their next step. */
-static void follow_others(struct ddp *ddp, bool is_synced)
-{
-    struct ddp_recorder *recorder = ddp->group->env->recorder;
-
-    ddp->group->step += is_synced ? 1 : 0;
-    if (recorder != NULL) {
-        ddp_recorder_step(recorder, recorder->step + (is_synced ? 1 : 0),
-                          is_synced ? 0 : recorder->micro + 1u);
-    }
-}
-
 static ddp_status mirror_pass(struct ddp *ddp, uint32_t active)
 {
     float syncing = 0;

@@ -17,6 +17,9 @@
 #define HEAP_BYTES_DEFAULT ((size_t)64 << 20)
 #define SLOT_COUNT_DEFAULT 16u
 
+/* A launcher that hosts the store hears of a death within milliseconds. */
+#define DEATH_REPORT_NS DDP_NS_PER_S
+
 /* What member 0 publishes. */
 struct place {
     uint64_t pid;
@@ -120,6 +123,31 @@ static ddp_status make_segment(struct attach *attach)
                          attach->deadline_ns);
 }
 
+/* Member 0 ended after publishing: because another member died, as the store will say, or by itself.
+ * The key is never set, so that only the store's word on a death ends the wait before its time. */
+static ddp_status maker_is_gone(struct attach *attach)
+{
+    struct ddp_env *env = attach->endpoint->env;
+    uint64_t patience_ns = ddp_clock_deadline_ns(env->clock, DEATH_REPORT_NS);
+    uint8_t value[DDP_STORE_VALUE_BYTES_MAX];
+    size_t value_bytes;
+    char key[DDP_STORE_KEY_BYTES_MAX];
+    ddp_status status;
+
+    (void)snprintf(key, sizeof(key), "%s/gone", attach->config->group_name);
+    status = ddp_store_get(env, attach->store, key, value, &value_bytes,
+                           patience_ns < attach->deadline_ns ? patience_ns : attach->deadline_ns);
+    if (status != DDP_E_PEER_DIED) {
+        attach->store->dead_rank = attach->config->member_rank != NULL
+                                       ? (int32_t)attach->config->member_rank[0]
+                                       : 0;
+    }
+    return ddp_err_set(attach->err, DDP_E_PEER_DIED,
+                       "shared segment of %s: its maker, process %" PRIu64
+                       ", has ended; rank %d is dead",
+                       attach->config->group_name, attach->place.pid, attach->store->dead_rank);
+}
+
 static ddp_status open_segment(struct attach *attach)
 {
     char key[DDP_STORE_KEY_BYTES_MAX];
@@ -145,7 +173,8 @@ static ddp_status open_segment(struct attach *attach)
                    attach->place.fd);
     attach->fd = open(path, O_RDWR | O_CLOEXEC);
     if (attach->fd < 0) {
-        return system_error(attach, path);
+        return errno == ENOENT || errno == ESRCH ? maker_is_gone(attach)
+                                                 : system_error(attach, path);
     }
     DDP_TRY(map_segment(attach));
     header = attach->endpoint->segment.header;

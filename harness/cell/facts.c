@@ -3,22 +3,31 @@
 
 #include "harness/cell/stage.h"
 
+uint64_t harness_stage_first_fault_ns(const struct harness_cell *cell)
+{
+    uint64_t first_ns = 0;
+
+    for (uint32_t i = 0; i < cell->plan.fault_count; i++) {
+        uint32_t count;
+        uint64_t fired_ns = harness_trace_fired_ns(&cell->trace, i, &count);
+
+        if (cell->plan.faults[i].action.kind != HARNESS_ACTION_NONE && count > 0 &&
+            (first_ns == 0 || fired_ns < first_ns)) {
+            first_ns = fired_ns;
+        }
+    }
+    return first_ns;
+}
+
 /* Ranks that are not survivors: those a fault acted on. */
 static void survivors(struct harness_cell *cell, struct harness_judge_facts *out)
 {
     const struct harness_trace *trace = &cell->trace;
     ddp_status expected = cell->plan.expect.survivors.status;
     struct harness_rank_set injected;
-    uint64_t fired_ns = 0;
+    uint64_t fired_ns = harness_stage_first_fault_ns(cell);
 
     harness_plan_injected(&cell->plan, &injected);
-    for (uint32_t i = 0; i < cell->plan.fault_count && fired_ns == 0; i++) {
-        uint32_t count;
-
-        if (cell->plan.faults[i].action.kind != HARNESS_ACTION_NONE) {
-            fired_ns = harness_trace_fired_ns(trace, i, &count);
-        }
-    }
     out->is_survivor_status_met = true;
     out->survivor_latency_ns = -1;
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {

@@ -95,17 +95,12 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
 static void measure(const struct harness_cell *cell, uint64_t time_ns,
                     struct harness_finding *finding)
 {
-    for (uint32_t i = 0; i < cell->plan.fault_count; i++) {
-        uint32_t count;
-        uint64_t fired_ns = harness_trace_fired_ns(&cell->trace, i, &count);
+    uint64_t fired_ns = harness_stage_first_fault_ns(cell);
 
-        if (count > 0 && cell->plan.faults[i].action.kind != HARNESS_ACTION_NONE &&
-            time_ns >= fired_ns) {
-            finding->attribute_ns = (int64_t)(time_ns - fired_ns);
-            if (finding->detect_ns < 0) {
-                finding->detect_ns = finding->attribute_ns;
-            }
-            return;
+    if (fired_ns > 0 && time_ns >= fired_ns) {
+        finding->attribute_ns = (int64_t)(time_ns - fired_ns);
+        if (finding->detect_ns < 0) {
+            finding->detect_ns = finding->attribute_ns;
         }
     }
 }

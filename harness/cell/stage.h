@@ -60,6 +60,8 @@ void harness_stage_restored(const struct harness_cell *cell, struct harness_cell
 /* What a checked restore run showed. */
 void harness_stage_conclude(const struct harness_cell *second, struct harness_restore_result *out);
 
+/* When the first fault that does something fired; 0 = none did. */
+uint64_t harness_stage_first_fault_ns(const struct harness_cell *cell);
 /* Facts for the judge; arrays live in cell->mem. */
 ddp_status harness_stage_facts(struct harness_cell *cell,
                                const struct harness_restore_result *restore,

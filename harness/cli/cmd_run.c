@@ -145,6 +145,12 @@ static void print_line(const json_t *verdict, unsigned cells, bool is_tty)
     ddp_text_fini(&text);
 }
 
+static bool is_same_line(const struct cli_task *a, const struct cli_task *b)
+{
+    return a->plan->file == b->plan->file && a->config.driver == b->config.driver &&
+           strcmp(a->plan->id, b->plan->id) == 0;
+}
+
 /* Print the line of a scenario once its last cell has ended: itself if all passed, else every cell
  * that did not. */
 static void print_scenario(const struct run *run, const struct cli_task *task)
@@ -153,14 +159,15 @@ static void print_scenario(const struct run *run, const struct cli_task *task)
     unsigned bad = 0;
 
     for (size_t i = 0; i < run->task_count; i++) {
+        if (is_same_line(&run->tasks[i], task) && run->tasks[i].verdict == NULL) {
+            return;
+        }
+    }
+    for (size_t i = 0; i < run->task_count; i++) {
         const struct cli_task *other = &run->tasks[i];
 
-        if (other->plan->file != task->plan->file || other->config.driver != task->config.driver ||
-            strcmp(other->plan->id, task->plan->id) != 0) {
+        if (!is_same_line(other, task)) {
             continue;
-        }
-        if (other->verdict == NULL) {
-            return;
         }
         cells++;
         if (harness_report_outcome(other->verdict) != HARNESS_OUTCOME_PASS) {
