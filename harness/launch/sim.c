@@ -193,7 +193,8 @@ static uint64_t patience_ns(const struct harness_sim *sim)
         longest_ms = planned_ms > longest_ms ? planned_ms : longest_ms;
         longest_ms = default_ms > longest_ms ? default_ms : longest_ms;
     }
-    return longest_ms * DDP_NS_PER_MS + 2 * HARNESS_SIM_LOOK_NS;
+    /* A hang is said at its second sighting. */
+    return longest_ms * DDP_NS_PER_MS + HARNESS_WATCH_SETTLE_NS + 3 * HARNESS_SIM_LOOK_NS;
 }
 
 /* Nobody can run before next_ns. The monitor looks on while time passes; when it has made up its
@@ -266,6 +267,7 @@ static ddp_status collect(struct harness_sim *sim)
                                        recorder->page->event_count));
         trace->ends[i] = sim->ranks[i].end;
     }
+    DDP_TRY(harness_sim_watch_conclude(sim));
     trace->start_ns = START_NS;
     trace->end_ns = sim->scheduler.clock.time_ns;
     harness_trace_merge(trace);

@@ -4,9 +4,11 @@
 
 #include "ddpcore/transport/loop.h"
 #include "harness/inject/inject.h"
+#include "harness/launch/history.h"
 #include "harness/launch/launch.h"
 #include "harness/launch/scheduler.h"
 #include "harness/monitor/monitor.h"
+#include "harness/monitor/watch.h"
 
 /* Virtual time between two looks of the monitor at a job that keeps going. */
 #define HARNESS_SIM_LOOK_NS (5 * DDP_NS_PER_MS)
@@ -32,7 +34,11 @@ struct harness_sim_watch {
     struct ddp_page *pages;
     struct harness_process *processes;
     bool *is_page_valid;
+    struct harness_history *histories;
+    uint64_t *changes;  /* page change counters at the last look */
+    uint64_t change_ns; /* when one of them was last seen to differ */
     uint64_t next_look_ns;
+    struct harness_watch conclusions;
     bool is_decided; /* a finding that is more than SLOW */
 };
 
@@ -75,8 +81,10 @@ void harness_sim_rank_reap(struct harness_sim_rank *rank);
 /* sim_watch.c */
 DDP_MUST_USE ddp_status harness_sim_watch_init(struct harness_sim *sim);
 void harness_sim_watch_fini(struct harness_sim *sim);
-/* One look at all ranks now; new findings go into the trace. */
+/* One look at all ranks now. */
 void harness_sim_watch_look(struct harness_sim *sim, bool is_stable);
+/* What the looks came to, into the trace. */
+DDP_MUST_USE ddp_status harness_sim_watch_conclude(struct harness_sim *sim);
 
 /* As the driver's run. stats may be NULL. */
 DDP_MUST_USE ddp_status harness_sim_run(struct ddp_mem *mem,
