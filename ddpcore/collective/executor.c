@@ -307,21 +307,18 @@ static ddp_status run_head(struct executor *executor)
     bool has_progress;
 
     if (!executor->is_running) {
-        ddp_program_start(program, work->args.input, work->args.output);
+        DDP_TRY(ddp_program_cache_start(&executor->cache, program, work->args.input,
+                                        work->args.output));
         executor->signature = executor->is_checked
                                   ? ddp_coll_signature(executor->base.comm, work->seq, &work->args)
                                   : 0;
         executor->is_running = true;
-        executor->death_known_ns = 0;
     }
     do {
         has_progress = false;
         DDP_TRY(walk(executor, program, &has_progress));
         if (program->active_count == 0) {
             return DDP_OK;
-        }
-        if (has_progress) {
-            executor->death_known_ns = 0;
         }
     } while (has_progress);
     record_wait(executor, program);

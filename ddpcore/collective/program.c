@@ -95,30 +95,9 @@ static void link_streams(struct ddp_program *program, const struct ddp_schedule 
     }
 }
 
-static ddp_status alloc_scratch(const struct ddp_program_source *source,
-                                struct ddp_program *program, const struct ddp_schedule *schedule)
-{
-    for (uint32_t i = 0; i < program->scratch_count; i++) {
-        size_t elem_bytes = ddp_dtype_size_bytes(schedule->scratch[i].dtype);
-        size_t size_bytes = schedule->scratch[i].elem_count * elem_bytes;
-        void *data = source->transport->ops->alloc(source->transport, size_bytes);
-
-        program->is_lendable[i] = data != NULL;
-        if (data == NULL) {
-            data = source->mem->alloc(source->mem, size_bytes);
-        }
-        if (data == NULL) {
-            return DDP_E_NOMEM;
-        }
-        program->buffer[2 + i] = data;
-    }
-    return DDP_OK;
-}
-
-static ddp_status compile(const struct ddp_program_source *source, struct ddp_program *program,
+static ddp_status compile(struct ddp_mem *mem, struct ddp_program *program,
                           const struct ddp_schedule *schedule)
 {
-    struct ddp_mem *mem = source->mem;
     size_t step_count = schedule->step_count;
     uint32_t *last = ddp_mem_array(mem, 2 * (size_t)schedule->params.size, sizeof(*last));
 
@@ -131,20 +110,28 @@ static ddp_status compile(const struct ddp_program_source *source, struct ddp_pr
     program->ticket = ddp_mem_array(mem, step_count, sizeof(*program->ticket));
     program->is_posted = ddp_mem_array(mem, step_count, sizeof(*program->is_posted));
     program->buffer = ddp_mem_array(mem, 2 + schedule->scratch_count, sizeof(*program->buffer));
-    program->is_lendable =
-        ddp_mem_array(mem, schedule->scratch_count, sizeof(*program->is_lendable));
+    program->scratch_bytes =
+        ddp_mem_array(mem, schedule->scratch_count, sizeof(*program->scratch_bytes));
     if (last == NULL || program->steps == NULL || program->successor == NULL ||
         program->missing == NULL || program->active == NULL || program->ticket == NULL ||
-        program->is_posted == NULL || program->buffer == NULL || program->is_lendable == NULL) {
+        program->is_posted == NULL || program->buffer == NULL || program->scratch_bytes == NULL) {
         ddp_mem_free(mem, last);
         return DDP_E_NOMEM;
+    }
+    if (schedule->scratch_count > DDP_PROGRAM_SCRATCH_MAX) {
+        ddp_mem_free(mem, last);
+        return DDP_E_OVERFLOW;
     }
     program->scratch_count = (uint32_t)schedule->scratch_count;
     compile_steps(program, schedule);
     link_successors(program, schedule);
     link_streams(program, schedule, last);
     ddp_mem_free(mem, last);
-    return alloc_scratch(source, program, schedule);
+    for (uint32_t i = 0; i < program->scratch_count; i++) {
+        program->scratch_bytes[i] =
+            schedule->scratch[i].elem_count * ddp_dtype_size_bytes(schedule->scratch[i].dtype);
+    }
+    return DDP_OK;
 }
 
 static size_t segment_elem_count(const struct ddp_program_source *source,
@@ -184,31 +171,22 @@ ddp_status ddp_program_create(const struct ddp_program_source *source,
     algorithm->emit(&schedule);
     status = schedule.status;
     if (status == DDP_OK) {
-        status = compile(source, program, &schedule);
+        status = compile(source->mem, program, &schedule);
     }
     if (status == DDP_OK && source->observer != NULL) {
         source->observer->used(source->observer, &schedule);
     }
     ddp_schedule_fini(&schedule);
     if (status != DDP_OK) {
-        ddp_program_destroy(source, program);
+        ddp_program_destroy(source->mem, program);
         return status;
     }
     *out = program;
     return DDP_OK;
 }
 
-void ddp_program_destroy(const struct ddp_program_source *source, struct ddp_program *program)
+void ddp_program_destroy(struct ddp_mem *mem, struct ddp_program *program)
 {
-    struct ddp_mem *mem = source->mem;
-
-    for (uint32_t i = 0; i < program->scratch_count; i++) {
-        if (program->is_lendable[i]) {
-            source->transport->ops->free(source->transport, program->buffer[2 + i]);
-        } else {
-            ddp_mem_free(mem, program->buffer[2 + i]);
-        }
-    }
     ddp_mem_free(mem, program->steps);
     ddp_mem_free(mem, program->successor);
     ddp_mem_free(mem, program->missing);
@@ -216,23 +194,8 @@ void ddp_program_destroy(const struct ddp_program_source *source, struct ddp_pro
     ddp_mem_free(mem, program->ticket);
     ddp_mem_free(mem, program->is_posted);
     ddp_mem_free(mem, program->buffer);
-    ddp_mem_free(mem, program->is_lendable);
+    ddp_mem_free(mem, program->scratch_bytes);
     ddp_mem_free(mem, program);
-}
-
-void ddp_program_start(struct ddp_program *program, const void *input, void *output)
-{
-    /* No step writes to the input; the table holds it without const to be one table. */
-    program->buffer[0] = (void *)(uintptr_t)input;
-    program->buffer[1] = output;
-    program->active_count = 0;
-    for (uint32_t i = 0; i < program->step_count; i++) {
-        program->missing[i] = program->steps[i].missing;
-        program->is_posted[i] = false;
-        if (program->missing[i] == 0) {
-            program->active[program->active_count++] = i;
-        }
-    }
 }
 
 static void release(struct ddp_program *program, uint32_t step)

@@ -1,5 +1,5 @@
 /* A schedule made ready to run: byte offsets instead of elements, successors instead of
- * dependencies, scratch allocated, and the state of the one run that is under way. Internal. */
+ * dependencies, and the state of the one run that is under way. Internal. */
 #ifndef DDPCORE_COLLECTIVE_PROGRAM_H
 #define DDPCORE_COLLECTIVE_PROGRAM_H
 
@@ -44,7 +44,7 @@ struct ddp_program {
     uint32_t *successor;
     void **buffer; /* void *[2 + scratch_count] */
     uint32_t scratch_count;
-    bool *is_lendable; /* per scratch: from the transport's memory */
+    size_t *scratch_bytes; /* size_t[scratch_count] */
 
     /* The run. Active steps are ready to start, or sends that wait for their acknowledgement. */
     uint32_t *missing;
@@ -65,20 +65,25 @@ struct ddp_program_source {
 DDP_MUST_USE ddp_status ddp_program_create(const struct ddp_program_source *source,
                                            const struct ddp_program_key *key,
                                            struct ddp_program **out);
-void ddp_program_destroy(const struct ddp_program_source *source, struct ddp_program *program);
-/* Begin a run on these buffers. */
-void ddp_program_start(struct ddp_program *program, const void *input, void *output);
+void ddp_program_destroy(struct ddp_mem *mem, struct ddp_program *program);
 /* A step of this stream was handed over: the one behind it may follow. */
 void ddp_program_release_stream(struct ddp_program *program, uint32_t step);
 /* A step is complete: release what depends on it. */
 void ddp_program_release_successors(struct ddp_program *program, uint32_t step);
 
-/* Programs by key. */
-#define DDP_PROGRAM_CHAINS    64u
-#define DDP_PROGRAM_CACHE_MAX 256u
+/* Programs by key, and the scratch memory that all of them share, since one runs at a time. */
+struct ddp_program_scratch {
+    void *data;
+    size_t size_bytes;
+    bool is_lendable; /* from the transport's memory */
+};
+#define DDP_PROGRAM_CHAINS      64u
+#define DDP_PROGRAM_CACHE_MAX   256u
+#define DDP_PROGRAM_SCRATCH_MAX 8u
 struct ddp_program_cache {
     struct ddp_program_source source;
     struct ddp_program *chain[DDP_PROGRAM_CHAINS];
+    struct ddp_program_scratch scratch[DDP_PROGRAM_SCRATCH_MAX];
     uint32_t program_count;
     uint64_t clock;
 };
@@ -86,6 +91,10 @@ struct ddp_program_cache {
 DDP_MUST_USE ddp_status ddp_program_cache_take(struct ddp_program_cache *cache,
                                                const struct ddp_program_key *key,
                                                struct ddp_program **out);
+/* Begin a run on these buffers, with no other run under way. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_program_cache_start(struct ddp_program_cache *cache,
+                                                struct ddp_program *program, const void *input,
+                                                void *output);
 void ddp_program_cache_fini(struct ddp_program_cache *cache);
 
 #endif

@@ -35,7 +35,7 @@ static void evict_one(struct ddp_program_cache *cache)
     gone = *oldest;
     *oldest = gone->chain;
     cache->program_count--;
-    ddp_program_destroy(&cache->source, gone);
+    ddp_program_destroy(cache->source.mem, gone);
 }
 
 ddp_status ddp_program_cache_take(struct ddp_program_cache *cache,
@@ -62,6 +62,62 @@ ddp_status ddp_program_cache_take(struct ddp_program_cache *cache,
     return DDP_OK;
 }
 
+static void free_scratch(struct ddp_program_cache *cache, struct ddp_program_scratch *scratch)
+{
+    struct ddp_transport *transport = cache->source.transport;
+
+    if (scratch->is_lendable) {
+        transport->ops->free(transport, scratch->data);
+    } else {
+        ddp_mem_free(cache->source.mem, scratch->data);
+    }
+    scratch->data = NULL;
+    scratch->size_bytes = 0;
+    scratch->is_lendable = false;
+}
+
+static ddp_status grow_scratch(struct ddp_program_cache *cache, struct ddp_program_scratch *scratch,
+                               size_t size_bytes)
+{
+    struct ddp_transport *transport = cache->source.transport;
+
+    if (size_bytes <= scratch->size_bytes) {
+        return DDP_OK;
+    }
+    free_scratch(cache, scratch);
+    scratch->data = transport->ops->alloc(transport, size_bytes);
+    scratch->is_lendable = scratch->data != NULL;
+    if (scratch->data == NULL) {
+        scratch->data = cache->source.mem->alloc(cache->source.mem, size_bytes);
+    }
+    if (scratch->data == NULL) {
+        return DDP_E_NOMEM;
+    }
+    scratch->size_bytes = size_bytes;
+    return DDP_OK;
+}
+
+ddp_status ddp_program_cache_start(struct ddp_program_cache *cache, struct ddp_program *program,
+                                   const void *input, void *output)
+{
+    /* No step writes to the input; the table holds it without const to be one table. */
+    program->buffer[0] = (void *)(uintptr_t)input;
+    program->buffer[1] = output;
+    for (uint32_t i = 0; i < program->scratch_count; i++) {
+        DDP_TRY(grow_scratch(cache, &cache->scratch[i], program->scratch_bytes[i]));
+        program->buffer[2 + i] = cache->scratch[i].data;
+    }
+    program->active_count = 0;
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        program->missing[i] = program->steps[i].missing;
+        program->is_posted[i] = false;
+        if (program->missing[i] == 0) {
+            program->active[program->active_count++] = i;
+        }
+    }
+    return DDP_OK;
+}
+
 void ddp_program_cache_fini(struct ddp_program_cache *cache)
 {
     for (uint32_t i = 0; i < DDP_PROGRAM_CHAINS; i++) {
@@ -69,8 +125,11 @@ void ddp_program_cache_fini(struct ddp_program_cache *cache)
             struct ddp_program *gone = cache->chain[i];
 
             cache->chain[i] = gone->chain;
-            ddp_program_destroy(&cache->source, gone);
+            ddp_program_destroy(cache->source.mem, gone);
         }
     }
     cache->program_count = 0;
+    for (uint32_t i = 0; i < DDP_PROGRAM_SCRATCH_MAX; i++) {
+        free_scratch(cache, &cache->scratch[i]);
+    }
 }

@@ -285,6 +285,8 @@ static int32_t loop_dead_peer(struct ddp_transport *transport)
         /* A rank that departed first and died later ended in good order, as far as we care. */
         if (!endpoint->group->members[i].is_departed &&
             ddp_loop_net_is_dead(endpoint->net, endpoint->group->member_rank[i])) {
+            wake_member(endpoint, endpoint->base.member,
+                        ddp_loop_net_now_ns(endpoint->net) + DDP_TRANSPORT_DEATH_GRACE_NS);
             return (int32_t)i;
         }
     }

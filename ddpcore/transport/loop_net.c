@@ -237,6 +237,5 @@ void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank)
     known_ns = net->ranks[rank].dead_ns + net->config.latency_ns;
     for (uint32_t i = 0; i < net->config.world_size; i++) {
         ddp_loop_net_wake(net, i, known_ns);
-        ddp_loop_net_wake(net, i, known_ns + DDP_TRANSPORT_DEATH_GRACE_NS);
     }
 }

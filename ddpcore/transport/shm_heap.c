@@ -50,7 +50,7 @@ static void split(struct ddp_shm_heap *heap, struct block *block, size_t size_by
     }
     after = block_after(heap, block);
     block->size_bytes = size_bytes;
-    rest = block_after(heap, block);
+    rest = (void *)((uint8_t *)block + size_bytes);
     rest->size_bytes = rest_bytes;
     rest->before_bytes = size_bytes;
     rest->is_used = 0;

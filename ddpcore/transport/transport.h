@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Once a death is known, a wait for living members goes on for this long: they may still pass on
- * what the dead member had sent. A transport in virtual time wakes its ranks again when it ends. */
+ * what the dead member had sent. In virtual time, dead_peer wakes its caller when it ends. */
 #define DDP_TRANSPORT_DEATH_GRACE_NS (1000u * 1000u)
 
 struct ddp_message {

@@ -1,0 +1,14 @@
+ddprove_add_unit(NAME schedule SOURCES schedule_checker.c test_schedule.c LIBS ddp_collective)
+ddprove_add_unit(NAME collective
+    SOURCES coll_world.c test_collective.c test_collective_failure.c
+    LIBS ddp_collective ddp_device)
+if(TARGET ddp_collective AND TARGET ddp_device)
+    add_executable(bench_allreduce "${PROJECT_SOURCE_DIR}/tests/bench/bench_allreduce.c")
+    target_link_libraries(bench_allreduce PRIVATE ddp_collective ddp_device)
+    foreach(algorithm IN ITEMS ring recursive_doubling)
+        add_test(NAME bench_allreduce_check_${algorithm}
+            COMMAND bench_allreduce --check --ranks 3 --max 1048576 --algorithm ${algorithm})
+        set_tests_properties(bench_allreduce_check_${algorithm} PROPERTIES
+            LABELS unit TIMEOUT 60)
+    endforeach()
+endif()
