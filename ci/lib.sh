@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Shared by ci/run, ci/test and ci/deep: the root, configuring and building, stages and their count.
 # Sourced, not run. Needs bash.
 set -u
