@@ -289,8 +289,3 @@ ddp_status harness_emulation_want(struct harness_emulation *e, uint32_t steps_do
     e->snapshot.steps_done = steps_done;
     return DDP_OK;
 }
-
-struct harness_state *harness_emulation_state(struct harness_emulation *e)
-{
-    return &e->state;
-}

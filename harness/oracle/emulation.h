@@ -120,14 +120,11 @@ DDP_MUST_USE ddp_status harness_emulation_run(struct harness_emulation *emulatio
 /* Keep the state after steps_done steps in emulation->snapshot. Call before _run. */
 DDP_MUST_USE ddp_status harness_emulation_want(struct harness_emulation *emulation,
                                                uint32_t steps_done);
-/* Replace the state that the first step starts from (a checkpoint of another world size). */
-struct harness_state *harness_emulation_state(struct harness_emulation *emulation);
-
 /* Some rank of the step has a gradient for it. */
 bool harness_emulation_is_used(const struct harness_emulation *emulation, size_t param);
 
 /* Rounding and weighting bound of one step, into emulation->excess if it is exceeded. */
-void harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
+DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
 
 /* --- comparison of what ranks recorded with the emulation --------------------------------------*/
 

@@ -183,46 +183,96 @@ static double gamma_f32(uint32_t k)
     return ku / (1.0 - ku);
 }
 
-void harness_emulation_bound(struct harness_emulation *e, uint32_t step)
-{
-    double total = 0.0;
-    double gap = 0.0;
-    /* Roundings on the way of one addend: 1/D, its product, at most world - 1 sums; one to spare
-     * for `post`. Products may also underflow: at most one spacing of subnormals each. */
-    double gamma = gamma_f32(e->world + 2);
-    double underflow = 0x1p-149 * (double)(e->world + 1);
-    double slack = 0x1p-52 * (double)(e->world + 2); /* of the fp64 sums here */
+enum { BLOCK = 256 };
 
-    if (e->excess.is_set) {
-        return;
+/* What one rank adds to the mean and to the bound of a block of elements. */
+struct share {
+    double weight; /* n_r / N */
+    double slope;  /* bound per unit of |g|: weighting gap, rounding, and the fp64 sums here */
+};
+
+static void add_share(const struct share *share, const float *grad, size_t count, double *mean,
+                      double *bound)
+{
+    for (size_t i = 0; i < count; i++) {
+        double g = (double)grad[i];
+
+        mean[i] += share->weight * g;
+        bound[i] += share->slope * fabs(g);
+    }
+}
+
+static struct share share_of(const struct harness_emulation *e, uint32_t rank, double total)
+{
+    /* Roundings on the way of one addend: 1/D, its product, at most world - 1 sums; one to spare
+     * for `post`. */
+    double gamma = gamma_f32(e->world + 2);
+    double slack = 0x1p-52 * (double)(e->world + 2);
+    double weight = (double)e->rows[rank] / total;
+    double factor = e->rows[rank] > 0 ? 1.0 / e->divisor : 0.0;
+
+    return (struct share){weight, fabs(factor - weight) + gamma * factor + slack};
+}
+
+/* One block of one parameter; `at` counts from the parameter's first element. */
+static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, size_t at,
+                        size_t count, const struct share *shares)
+{
+    /* Products may underflow: at most one spacing of subnormals each. */
+    double underflow = 0x1p-149 * (double)(e->world + 1);
+    const float *average = e->average + e->param_first[p] + at;
+    double mean[BLOCK] = {0};
+    double bound[BLOCK] = {0};
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        add_share(&shares[r], e->grad + r * e->elem_total + e->param_first[p] + at, count, mean,
+                  bound);
+    }
+    for (size_t i = 0; i < count; i++) {
+        double distance = fabs((double)average[i] - mean[i]);
+
+        if (!(distance <= bound[i] + underflow)) {
+            e->excess = (struct harness_excess){
+                .is_set = true,
+                .step = step,
+                .param = (uint32_t)p,
+                .elem = at + i,
+                .distance = distance,
+                .bound = bound[i] + underflow,
+            };
+            return;
+        }
+    }
+}
+
+ddp_status harness_emulation_bound(struct harness_emulation *e, uint32_t step)
+{
+    struct share *shares = ddp_mem_array(e->mem, e->world, sizeof(*shares));
+    double total = 0.0;
+
+    if (shares == NULL) {
+        return DDP_E_NOMEM;
     }
     for (uint32_t r = 0; r < e->world; r++) {
         total += (double)e->rows[r];
     }
     for (uint32_t r = 0; r < e->world; r++) {
-        gap += fabs(1.0 / e->divisor - (double)e->rows[r] / total);
+        shares[r] = share_of(e, r, total);
     }
-    for (size_t p = 0; p < e->param_count && !e->excess.is_set; p++) {
-        for (size_t i = 0; i < e->input->params[p].elem_count; i++) {
-            size_t at = e->param_first[p] + i;
-            double mean = 0.0;
-            double bound = underflow;
-            double distance;
+    for (size_t p = 0; p < e->param_count; p++) {
+        size_t elem_count = e->input->params[p].elem_count;
 
-            for (uint32_t r = 0; r < e->world; r++) {
-                double g = (double)e->grad[r * e->elem_total + at];
-                double weight = (double)e->rows[r] / total;
-                double share = e->rows[r] > 0 ? 1.0 / e->divisor : 0.0;
+        for (size_t at = 0; at < elem_count && harness_emulation_is_used(e, p); at += BLOCK) {
+            size_t count = elem_count - at < BLOCK ? elem_count - at : BLOCK;
 
-                mean += weight * g;
-                bound += (fabs(share - weight) + gamma * share + slack) * fabs(g);
-            }
-            distance = fabs((double)e->average[at] - mean);
-            if (!(distance <= bound) && harness_emulation_is_used(e, p)) {
-                e->excess =
-                    (struct harness_excess){true, step, (uint32_t)p, i, distance, bound, gap};
-                break;
+            if (!e->excess.is_set) {
+                bound_block(e, step, p, at, count, shares);
             }
         }
     }
+    for (uint32_t r = 0; r < e->world && e->excess.is_set && e->excess.step == step; r++) {
+        e->excess.weight_gap += fabs(1.0 / e->divisor - shares[r].weight);
+    }
+    ddp_mem_free(e->mem, shares);
+    return DDP_OK;
 }

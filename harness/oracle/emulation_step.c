@@ -87,7 +87,8 @@ static bool is_reducible(const struct harness_emulation *e, uint32_t active)
 static void fill_buckets(struct harness_emulation *e)
 {
     const struct harness_program *program = e->input->program;
-    float factor = is_scaled_before(e) ? 1.0f / (float)e->divisor : 1.0f;
+    bool is_scaled = is_scaled_before(e);
+    float factor = 1.0f / (float)e->divisor;
     float *swap = e->bucket_in_before;
 
     e->is_before_set = e->is_bucket_set;
@@ -105,7 +106,7 @@ static void fill_buckets(struct harness_emulation *e)
                 float *slice = target + bucket->offsets[i];
 
                 for (size_t k = 0; k < e->input->params[p].elem_count; k++) {
-                    slice[k] = is_scaled_before(e) ? source[k] * factor : source[k];
+                    slice[k] = is_scaled ? source[k] * factor : source[k];
                 }
             }
         }
@@ -172,7 +173,8 @@ bool harness_emulation_is_used(const struct harness_emulation *e, size_t param)
 static void take_averages(struct harness_emulation *e)
 {
     const struct harness_program *program = e->input->program;
-    float factor = is_scaled_before(e) ? 1.0f : 1.0f / (float)e->divisor;
+    bool is_scaled = is_scaled_before(e);
+    float factor = 1.0f / (float)e->divisor;
 
     for (size_t b = 0; b < e->bucket_count; b++) {
         const struct harness_bucket *bucket = &program->buckets[b];
@@ -183,7 +185,7 @@ static void take_averages(struct harness_emulation *e)
             float *target = e->average + e->param_first[p];
 
             for (size_t k = 0; k < e->input->params[p].elem_count; k++) {
-                target[k] = is_scaled_before(e) ? source[k] : source[k] * factor;
+                target[k] = is_scaled ? source[k] : source[k] * factor;
             }
         }
     }
@@ -231,7 +233,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     }
     DDP_TRY(status);
     take_averages(e);
-    harness_emulation_bound(e, step);
+    DDP_TRY(harness_emulation_bound(e, step));
     update_params(e);
     e->state.steps_done = step + 1;
     *out_foretold = HARNESS_FORETOLD_UPDATE;

@@ -1,6 +1,7 @@
 /* Every oracle passes the right run and names verdict, rank, bucket, parameter and step of each
  * damage done to it. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/ct.h"
@@ -385,5 +386,68 @@ CT_TEST(oracle, missing_schedules_are_lost_evidence)
     job.input.run_dir = NULL;
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK(job.findings.is_evidence_lost);
+    oracle_job_close(&job);
+}
+
+/* A schedule that loses a contribution is refused by proof, and what it computes lies outside the
+ * bound around the global batch's mean, although every rank did what the schedule says. */
+CT_TEST(oracle, losing_schedule_is_proven_and_out_of_bounds)
+{
+    struct oracle_job job;
+    struct harness_finding *finding;
+
+    OPEN_AND_RUN(job, false);
+    for (size_t b = 0; b < job.program.bucket_count; b++) {
+        size_t count = job.program.buckets[b].elem_count;
+        char path[256];
+        FILE *file;
+
+        (void)snprintf(path, sizeof(path), "%s/schedules/all_reduce.ring.n%zu.f32.root0.r0.txt",
+                       job.run_dir, count);
+        file = fopen(path, "w");
+        CT_REQUIRE(file != NULL);
+        (void)fprintf(file,
+                      "schedule 1 kind=all_reduce algorithm=ring rank=0 size=2 count=%zu "
+                      "dtype=f32 root=0 in_place=1\n"
+                      "0 round=0 recv peer=1 dst=out:0+%zu deps=\n"
+                      "1 round=1 send peer=1 src=out:0+%zu deps=0\n",
+                      count, count, count);
+        (void)fclose(file);
+    }
+    CT_REQUIRE(oracle_job_check(&job));
+    finding = oracle_job_finding(&job, "global_batch");
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK_STR(finding->mode, "bound");
+    CT_CHECK_EQ_I64(finding->step, 0);
+    CT_CHECK_STR(harness_verdict_name(job.findings.items[0].verdict), "VALUE.LOST");
+    CT_CHECK_STR(job.findings.items[0].oracle, "schedule");
+    oracle_job_close(&job);
+}
+
+/* A checkpoint that was said to be saved and is not there, or is cut short, is torn. */
+CT_TEST(oracle, absent_or_short_checkpoint_is_torn)
+{
+    struct oracle_job job;
+    struct harness_finding *finding;
+    const uint64_t save[5] = {4, 1, 100, 0, 0};
+    char path[256];
+    FILE *file;
+
+    OPEN_AND_RUN(job, false);
+    oracle_job_add_event(&job, 0, DDP_EVENT_CKPT_SAVE, 3, save);
+    CT_REQUIRE(oracle_job_check(&job));
+    finding = oracle_job_finding(&job, "checkpoint");
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK_STR(harness_verdict_name(finding->verdict), "CHECKPOINT.TORN");
+    (void)snprintf(path, sizeof(path), "%s/checkpoint.safetensors", job.run_dir);
+    file = fopen(path, "w");
+    CT_REQUIRE(file != NULL);
+    CT_CHECK_EQ_U64(fwrite("\x40\0\0\0\0\0\0\0{", 1, 9, file), 9);
+    (void)fclose(file);
+    job.findings.count = 0;
+    CT_REQUIRE(oracle_job_check(&job));
+    finding = oracle_job_finding(&job, "checkpoint");
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK_STR(harness_verdict_name(finding->verdict), "CHECKPOINT.TORN");
     oracle_job_close(&job);
 }
