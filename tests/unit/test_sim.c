@@ -42,6 +42,19 @@ CT_TEST(sim, small_worlds_end_well)
     }
 }
 
+/* A world of 64 is no different. */
+CT_TEST(sim, large_world_ends_well)
+{
+    struct sim_job job;
+
+    sim_job_init(&job, 64);
+    job.plan.job.steps = 2;
+    job.plan.job.collective = "recursive_doubling";
+    CT_REQUIRE_OK(sim_job_run(&job));
+    check_healthy(&job);
+    sim_job_fini(&job);
+}
+
 /* The same configuration gives the same bytes. */
 CT_TEST(sim, same_seed_same_trace)
 {

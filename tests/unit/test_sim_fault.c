@@ -45,6 +45,24 @@ CT_TEST(sim_fault, kill_in_all_reduce)
     sim_job_fini(&job);
 }
 
+/* Two ranks that die before they reach the store are both named. */
+CT_TEST(sim_fault, two_dead_ranks_are_named)
+{
+    struct sim_job job;
+
+    sim_job_init(&job, 4);
+    (void)sim_job_fault(&job, 1, DDP_FAULT_POINT_LAUNCH_SPAWN, HARNESS_ACTION_KILL);
+    (void)sim_job_fault(&job, 3, DDP_FAULT_POINT_LAUNCH_SPAWN, HARNESS_ACTION_KILL);
+    CT_REQUIRE_OK(sim_job_run(&job));
+    CT_CHECK(first_verdict(&job) == HARNESS_VERDICT_CRASH_SIGNALED);
+    CT_REQUIRE(job.trace.diagnoses.count > 0);
+    CT_CHECK(harness_rank_set_has(&job.trace.diagnoses.items[0].culprits, 1));
+    CT_CHECK(harness_rank_set_has(&job.trace.diagnoses.items[0].culprits, 3));
+    CT_CHECK_EQ_U64(harness_rank_set_count(&job.trace.diagnoses.items[0].culprits), 2);
+    CT_CHECK_STATUS(sim_job_status(&job, 0), DDP_E_PEER_DIED);
+    sim_job_fini(&job);
+}
+
 /* A rank that exits in mid-step is told from one that was killed. */
 CT_TEST(sim_fault, exit_in_forward)
 {
