@@ -228,16 +228,8 @@ static void departed(struct rank_context *context)
 
         fill(block, BLOCK_BYTES, 9);
         (void)rank_send(context, 0, block, BLOCK_BYTES, &ticket);
-        if (strcmp(ops->name, "loop") == 0) {
-            /* The loop's memory is the rank's own: overwritten and given back at once. */
-            struct ddp_mem *mem = context->env->mem;
-
-            context->transport->ops->destroy(context->transport);
-            memset(block, 0, BLOCK_BYTES);
-            ddp_mem_free(mem, block);
-        } else {
-            context->transport->ops->destroy(context->transport);
-        }
+        /* The block goes with the endpoint; what was lent must not. */
+        context->transport->ops->destroy(context->transport);
         context->transport = NULL;
         return;
     }
