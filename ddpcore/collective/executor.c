@@ -17,7 +17,7 @@ struct executor {
     bool is_running;         /* the head's program was started */
     uint64_t signature;      /* of the head; 0 when not checked */
     ddp_status failed;       /* what ended the group, or OK */
-    uint64_t death_known_ns; /* when this wait first met a death; 0 = none */
+    uint64_t death_known_ns; /* when a wait first met a death; 0 = none */
 };
 
 uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args)

@@ -123,8 +123,9 @@ static ddp_status make_segment(struct attach *attach)
                          attach->deadline_ns);
 }
 
-/* Member 0 ended after publishing: because another member died, as the store will say, or by itself.
- * The key is never set, so that only the store's word on a death ends the wait before its time. */
+/* Member 0 ended after publishing: because another member died, as the store will say, or by
+ * itself. The key is never set, so that only the store's word on a death ends the wait before its
+ * time. */
 static ddp_status maker_is_gone(struct attach *attach)
 {
     struct ddp_env *env = attach->endpoint->env;
@@ -138,9 +139,8 @@ static ddp_status maker_is_gone(struct attach *attach)
     status = ddp_store_get(env, attach->store, key, value, &value_bytes,
                            patience_ns < attach->deadline_ns ? patience_ns : attach->deadline_ns);
     if (status != DDP_E_PEER_DIED) {
-        attach->store->dead_rank = attach->config->member_rank != NULL
-                                       ? (int32_t)attach->config->member_rank[0]
-                                       : 0;
+        attach->store->dead_rank =
+            attach->config->member_rank != NULL ? (int32_t)attach->config->member_rank[0] : 0;
     }
     return ddp_err_set(attach->err, DDP_E_PEER_DIED,
                        "shared segment of %s: its maker, process %" PRIu64

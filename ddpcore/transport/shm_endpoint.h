@@ -27,6 +27,7 @@ struct ddp_shm_endpoint {
     struct ddp_shm_peer *peers; /* [member_count] */
     struct pollfd *pidfds;      /* [member_count]; fd -1: no need to watch */
     uint64_t looked_ns;         /* when the pidfds were last looked at */
+    uint32_t idle_calls;        /* calls that returned PENDING */
     int32_t dead_peer;
     bool has_attached; /* peers know of this member */
 };

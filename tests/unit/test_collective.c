@@ -1,9 +1,7 @@
 /* Collectives on the loop net: right values, bit for bit, for every algorithm, world, count and
  * dtype. */
-#include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/collective/algorithm.h"
 #include "tests/ct.h"
 #include "tests/unit/coll_world.h"
 

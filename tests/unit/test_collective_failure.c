@@ -1,6 +1,5 @@
 /* Collectives when something is wrong: mismatches, deaths, revocations, injected faults; and what
  * the observer records of all that. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
