@@ -139,7 +139,7 @@ static bool is_under_way(const struct ddp_coll_work *work)
     return work->seq != 0 && work->status == DDP_PENDING;
 }
 
-/* PyTorch leaves the buckets that it launched before an error under way: members that are a step
+/* PyTorch leaves the buckets of a pass with unready parameters under way: members that are a step
  * behind still need them, and get the same error from their own next forward pass. */
 static void finish_launched(struct ddp *ddp)
 {
@@ -187,8 +187,7 @@ void ddp_destroy(struct ddp *ddp)
     }
     mem = ddp->group->env->mem;
     if (ddp->layout.buckets != NULL) {
-        if (ddp->group->semantics == DDP_SEMANTICS_PYTORCH &&
-            ddp->group->failure.status == DDP_OK) {
+        if (ddp->is_reduction_unfinished && ddp->group->failure.status == DDP_OK) {
             finish_launched(ddp);
         }
         end_works(ddp);
