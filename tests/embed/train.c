@@ -11,7 +11,7 @@
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/transport/shm.h"
 
-enum { FEATURES = 8, BATCH = 16, STEPS = 40 };
+enum { FEATURES = 8, BATCH = 16, STEPS = 120 };
 #define TIMEOUT_NS    (20 * DDP_NS_PER_S)
 #define LEARNING_RATE 0.05f
 
