@@ -92,7 +92,8 @@ size_t ddp_sync_staging_elem_count(const struct ddp *ddp);
 DDP_MUST_USE ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work);
 DDP_MUST_USE ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket);
 DDP_MUST_USE ddp_status ddp_reducer_post_used_map(struct ddp *ddp);
-/* Parameters that were not ready at the end of the last backward pass: bit i is parameter i, i < 64. */
+/* Parameters that were not ready at the end of the last backward pass: bit i is parameter i, i
+ * < 64. */
 uint64_t ddp_reducer_unready_bits(const struct ddp *ddp);
 
 /* join.c: the notices at the start of a forward pass inside join. Synchronises buffers if due. */

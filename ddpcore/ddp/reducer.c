@@ -284,8 +284,7 @@ static ddp_status end_unready(struct ddp *ddp)
         ddp->is_unready[i] = !ddp->is_ready[i];
     }
     if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
-        return ddp_group_revoke(ddp->group, DDP_E_UNUSED_PARAMETER,
-                                ddp_reducer_unready_bits(ddp));
+        return ddp_group_revoke(ddp->group, DDP_E_UNUSED_PARAMETER, ddp_reducer_unready_bits(ddp));
     }
     /* PyTorch arms its check with the first gradient of a pass. */
     ddp->is_reduction_unfinished = ddp->is_any_ready;

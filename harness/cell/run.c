@@ -182,8 +182,7 @@ static bool is_first_difference(const struct harness_finding *finding, uint32_t 
     bool is_gradient =
         strcmp(finding->oracle, "gradient") == 0 || strcmp(finding->oracle, "reduction") == 0;
 
-    return is_gradient && finding->step == (int32_t)step &&
-           finding->op.bucket == (int32_t)bucket;
+    return is_gradient && finding->step == (int32_t)step && finding->op.bucket == (int32_t)bucket;
 }
 
 /* Describe every finding about the first differing bucket from the payloads in replay->run_dir. */

@@ -9,133 +9,6 @@
 #include "harness/monitor/graph.h"
 #include "harness/monitor/monitor.h"
 
-#define MODE_PROVABLE "provable"
-#define MODE_BUDGET   "budget"
-
-/* The rank recorded rank.end with DDP_OK. */
-static bool is_end_ok(const struct harness_cut *cut, uint32_t rank)
-{
-    return cut->is_page_valid[rank] && cut->pages[rank].end_status == 1;
-}
-
-static bool has_end(const struct harness_cut *cut, uint32_t rank)
-{
-    return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
-}
-
-/* The rank ended in good order before the program's end, and left others with work: they posted
- * more, wait, or failed. (All ranks ending alike is not for this cut to judge.) */
-static bool is_work_left(const struct harness_view *view, uint32_t rank)
-{
-    const struct harness_cut *cut = view->cut;
-    uint64_t posted = cut->pages[rank].seq_posted;
-
-    if (!is_end_ok(cut, rank) || posted >= view->program->op_count) {
-        return false;
-    }
-    for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (r != rank && cut->is_page_valid[r] &&
-            (harness_graph_is_waiting(cut, r) || cut->pages[r].seq_posted > posted ||
-             cut->pages[r].end_status > 1)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How a rank crashed, or NONE. */
-static enum harness_verdict crash_of(const struct harness_view *view, uint32_t rank)
-{
-    const struct harness_process *process = &view->cut->processes[rank];
-
-    if (is_work_left(view, rank)) {
-        return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
-    }
-    if (process->state == HARNESS_PROCESS_SIGNALED && !has_end(view->cut, rank)) {
-        return HARNESS_VERDICT_CRASH_SIGNALED;
-    }
-    if (process->state == HARNESS_PROCESS_EXITED && process->code == 0 &&
-        !has_end(view->cut, rank)) {
-        return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
-    }
-    if (process->state == HARNESS_PROCESS_EXITED && process->code != 0 &&
-        (!has_end(view->cut, rank) || is_end_ok(view->cut, rank))) {
-        return HARNESS_VERDICT_CRASH_EXITED;
-    }
-    return HARNESS_VERDICT_NONE;
-}
-
-static uint64_t end_ns(const struct harness_cut *cut, uint32_t rank)
-{
-    return harness_graph_is_gone(cut, rank) ? cut->processes[rank].since_ns
-                                            : cut->pages[rank].heartbeat_ns;
-}
-
-static void say_crash(const struct harness_view *view, uint32_t rank,
-                      struct harness_finding *finding)
-{
-    const struct harness_process *process = &view->cut->processes[rank];
-    const char *name;
-
-    harness_finding_say_ranks(finding, &finding->culprits, view->cut->world_size);
-    switch (finding->verdict) {
-    case HARNESS_VERDICT_CRASH_SIGNALED:
-        name = sigabbrev_np(process->code);
-        harness_finding_say(finding, " ended by signal %d (SIG%s)", process->code,
-                            name != NULL ? name : "?");
-        break;
-    case HARNESS_VERDICT_CRASH_EXITED:
-        harness_finding_say(finding, " exited with code %d", process->code);
-        break;
-    default:
-        harness_finding_say(finding,
-                            " ended in good order before the work was done, with %llu of "
-                            "%zu collectives posted",
-                            (unsigned long long)(view->cut->is_page_valid[rank]
-                                                     ? view->cut->pages[rank].seq_posted
-                                                     : 0),
-                            view->program->op_count);
-        break;
-    }
-    harness_finding_say_place(finding);
-    if (finding->op.is_set) {
-        bool is_open = view->cut->pages[rank].seq_done < view->cut->pages[rank].seq_posted;
-
-        harness_finding_say(finding, is_open ? ", inside " : ", after ");
-        harness_finding_say_op(view, finding);
-    }
-    harness_finding_say_victims(view, finding);
-}
-
-/* One finding for all ranks that crashed alike; it speaks of the first of them in time. */
-static void find_crashes(const struct harness_view *view, enum harness_verdict verdict,
-                         struct harness_findings *out)
-{
-    const struct harness_cut *cut = view->cut;
-    struct harness_rank_set culprits = {{0}};
-    struct harness_finding finding;
-    uint32_t first = cut->world_size;
-
-    for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (crash_of(view, r) != verdict) {
-            continue;
-        }
-        harness_rank_set_add(&culprits, r);
-        if (first == cut->world_size || end_ns(cut, r) < end_ns(cut, first)) {
-            first = r;
-        }
-    }
-    if (first == cut->world_size) {
-        return;
-    }
-    harness_finding_begin(view, verdict, MODE_PROVABLE, first, &finding);
-    finding.culprits = culprits;
-    finding.detect_ns = (int64_t)harness_graph_age_ns(cut, end_ns(cut, first));
-    harness_finding_set_posted(view, first, &finding);
-    say_crash(view, first, &finding);
-    harness_findings_add(out, &finding);
-}
-
 static enum harness_verdict mismatch_of(const struct harness_view *view, uint32_t rank)
 {
     const struct ddp_page *page = &view->cut->pages[rank];
@@ -167,7 +40,7 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     struct harness_finding finding;
     struct harness_finding posted;
 
-    harness_finding_begin(view, verdict, MODE_PROVABLE, rank, &finding);
+    harness_finding_begin(view, verdict, HARNESS_MODE_PROVABLE, rank, &finding);
     for (uint32_t r = rank + 1; r < cut->world_size; r++) {
         if (mismatch_of(view, r) == verdict && is_same_post(&cut->pages[rank], &cut->pages[r])) {
             harness_rank_set_add(&finding.culprits, r);
@@ -179,8 +52,8 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     harness_finding_say(&finding, " posted ");
     harness_finding_say(&posted, "%s", finding.text);
     harness_finding_say_op(view, &posted);
-    harness_finding_say(&posted, " of %llu elements",
-                        (unsigned long long)cut->pages[rank].posted_count);
+    harness_finding_say_signature(&posted, ddp_event_op_unpack(cut->pages[rank].posted_op),
+                                  cut->pages[rank].posted_count);
     memcpy(finding.text, posted.text, sizeof(finding.text));
     planned = harness_program_at(view->program, cut->pages[rank].seq_posted);
     /* The finding is about the planned operation that got lost or bent, or the one too many. */
@@ -191,6 +64,10 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     } else {
         harness_finding_set_planned(view, planned->seq, &finding);
     }
+    /* By now the rank may have heard of its mistake and be on its way out. */
+    if (planned != NULL && finding.phase >= (int32_t)DDP_PHASE_TEARDOWN) {
+        finding.phase = (int32_t)planned->phase;
+    }
     harness_finding_say_place(&finding);
     if (planned == NULL) {
         harness_finding_say(&finding, ", past the program's end");
@@ -199,8 +76,12 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
         harness_finding_set_planned(view, planned->seq, &posted);
         posted.text[0] = '\0';
         harness_finding_say_op(view, &posted);
-        harness_finding_say(&finding, ", where the program has %s of %llu", posted.text,
-                            (unsigned long long)planned->elem_count);
+        harness_finding_say(&finding, ", where the program has %s", posted.text);
+        harness_finding_say_signature(&finding,
+                                      (struct ddp_event_op){planned->kind, planned->redop,
+                                                            planned->dtype, planned->role,
+                                                            planned->index, planned->root},
+                                      planned->elem_count);
     }
     harness_findings_add(out, &finding);
 }
@@ -295,7 +176,8 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
     if (first == cut->world_size) {
         return;
     }
-    harness_finding_begin(view, HARNESS_VERDICT_HANG_STOPPED, MODE_PROVABLE, first, &finding);
+    harness_finding_begin(view, HARNESS_VERDICT_HANG_STOPPED, HARNESS_MODE_PROVABLE, first,
+                          &finding);
     finding.culprits = culprits;
     add_hang(view, &finding, first, "stopped (SIGSTOP)", out);
 }
@@ -306,7 +188,7 @@ static bool is_dying(const struct harness_view *view)
     const struct harness_cut *cut = view->cut;
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (crash_of(view, r) != HARNESS_VERDICT_NONE ||
+        if (harness_crash_of(view, r) != HARNESS_VERDICT_NONE ||
             (cut->is_page_valid[r] &&
              (cut->pages[r].revoke_rank != 0 || cut->pages[r].end_status > 1))) {
             return true;
@@ -390,7 +272,7 @@ static void find_deadlock(const struct harness_view *view, bool dying, struct ha
     }
     is_cycle = harness_graph_find_cycle(cut, &members, &is_mixed);
     if (!dying && is_cycle && is_mixed && quiet_ns >= HARNESS_MONITOR_CYCLE_HOLD_NS) {
-        add_deadlock(view, HARNESS_VERDICT_HANG_CYCLE, MODE_PROVABLE, &members, out);
+        add_deadlock(view, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_PROVABLE, &members, out);
         return;
     }
     if (quiet_ns <= budget_ns) {
@@ -407,7 +289,7 @@ static void find_deadlock(const struct harness_view *view, bool dying, struct ha
                                                                     : HARNESS_VERDICT_HANG_TEARDOWN;
         verdict = dying ? HARNESS_VERDICT_HANG_RECOVERY : verdict;
     }
-    add_deadlock(view, verdict, MODE_BUDGET, &members, out);
+    add_deadlock(view, verdict, HARNESS_MODE_BUDGET, &members, out);
 }
 
 /* What silence of this rank beyond its phase's budget means; NONE while it is within. */
@@ -426,7 +308,7 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
         return HARNESS_VERDICT_HANG_INIT;
     }
     /* After rank.end only leaving is left to do. */
-    if (phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END || has_end(cut, rank)) {
+    if (phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END || harness_crash_has_end(cut, rank)) {
         return HARNESS_VERDICT_HANG_TEARDOWN;
     }
     if (phase == DDP_PHASE_DATA) {
@@ -458,7 +340,7 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
     if (first == cut->world_size) {
         return;
     }
-    harness_finding_begin(view, verdict, MODE_BUDGET, first, &finding);
+    harness_finding_begin(view, verdict, HARNESS_MODE_BUDGET, first, &finding);
     finding.culprits = culprits;
     harness_finding_say(
         &finding, "silent in host code for %llu ms (budget %llu ms)",
@@ -475,17 +357,12 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
 void harness_monitor_analyse(const struct harness_plan *plan, const struct harness_program *program,
                              const struct harness_cut *cut, struct harness_findings *out)
 {
-    static const enum harness_verdict crashes[] = {HARNESS_VERDICT_CRASH_SIGNALED,
-                                                   HARNESS_VERDICT_CRASH_EXITED,
-                                                   HARNESS_VERDICT_CRASH_FINISHED_EARLY};
     static const enum harness_verdict silences[] = {
         HARNESS_VERDICT_HANG_DATA, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_VERDICT_HANG_INIT,
         HARNESS_VERDICT_HANG_HOST, HARNESS_VERDICT_HANG_TEARDOWN};
     const struct harness_view view = {plan, program, cut};
 
-    for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++) {
-        find_crashes(&view, crashes[i], out);
-    }
+    harness_crash_find_all(&view, out);
     find_mismatches(&view, out);
     find_stopped(&view, out);
     find_deadlock(&view, is_dying(&view), out);

@@ -156,3 +156,15 @@ void harness_finding_say_victims(const struct harness_view *view, struct harness
     harness_finding_say_ranks(finding, &finding->victims, view->cut->world_size);
     harness_finding_say(finding, count == 1 ? " waits" : " wait");
 }
+
+void harness_finding_say_signature(struct harness_finding *finding, struct ddp_event_op op,
+                                   uint64_t elem_count)
+{
+    harness_finding_say(finding, " of %llu %s", (unsigned long long)elem_count,
+                        ddp_dtype_name(op.dtype));
+    if (op.kind == DDP_COLL_ALL_REDUCE) {
+        harness_finding_say(finding, ", %s", ddp_redop_name(op.redop));
+    } else if (op.kind == DDP_COLL_BROADCAST) {
+        harness_finding_say(finding, ", root %u", op.root);
+    }
+}

@@ -4,6 +4,9 @@
 
 #include "harness/monitor/monitor.h"
 
+#define HARNESS_MODE_PROVABLE "provable"
+#define HARNESS_MODE_BUDGET   "budget"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -30,11 +33,21 @@ void harness_finding_say(struct harness_finding *finding, const char *format, ..
 void harness_finding_say_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
                                uint32_t world_size);
 /* " in step 5, backward". */
+/* " of 100 f32, sum": what a bucket's name does not say, so that any difference shows. */
+void harness_finding_say_signature(struct harness_finding *finding, struct ddp_event_op op,
+                                   uint64_t elem_count);
 void harness_finding_say_place(struct harness_finding *finding);
 /* "all_reduce seq 12 (bucket 1: fc1.bias, fc1.weight)". */
 void harness_finding_say_op(const struct harness_view *view, struct harness_finding *finding);
 /* "; rank 0 waits", if anybody does. */
 void harness_finding_say_victims(const struct harness_view *view, struct harness_finding *finding);
+
+/* The rank recorded its end, in whatever status. */
+bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank);
+/* How a rank crashed, or NONE. */
+enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t rank);
+/* Add one finding for each way in which ranks ended before their work was done (crash.c). */
+void harness_crash_find_all(const struct harness_view *view, struct harness_findings *out);
 
 #ifdef __cplusplus
 }

@@ -125,15 +125,6 @@ static bool has_bare_key(const struct harness_checkpoint *file, const char *key)
     return false;
 }
 
-/* Buffers are in the file too; their values are the buffer events' business. */
-static size_t tensor_total(const struct harness_emulation *e)
-{
-    size_t buffer_count;
-
-    (void)ref_model_buffers(ref_trainer_model(e->trainer), &buffer_count);
-    return expected_count(e) + buffer_count;
-}
-
 static bool check_keys(const struct harness_emulation *e, const struct harness_checkpoint *file,
                        struct harness_findings *out)
 {
@@ -156,9 +147,9 @@ static bool check_keys(const struct harness_emulation *e, const struct harness_c
             expected.is_buffer ? -1 : (int32_t)expected.param, out);
         return false;
     }
-    if (file->tensor_count != tensor_total(e)) {
+    if (file->tensor_count != expected_count(e)) {
         (void)snprintf(text, sizeof(text), "%zu tensors where %zu are expected", file->tensor_count,
-                       tensor_total(e));
+                       expected_count(e));
         add(HARNESS_VERDICT_CHECKPOINT_KEYS, text, -1, out);
         return false;
     }

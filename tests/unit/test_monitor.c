@@ -154,7 +154,7 @@ CT_TEST(monitor, names_a_rank_that_posted_another_count)
         cut_check_culprit(finding, rank);
         CT_CHECK_EQ_U64(finding->op.elem_count, 101);
         CT_CHECK_EQ_I64(finding->op.bucket, 1);
-        CT_CHECK(strstr(finding->text, "of 55 elements") != NULL);
+        CT_CHECK(strstr(finding->text, "of 55 f32, sum") != NULL);
         CT_CHECK(strstr(finding->text, "program has all_reduce seq 6") != NULL);
     }
 }

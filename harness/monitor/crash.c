@@ -1,0 +1,140 @@
+/* Ranks that ended before their work was done: the most certain thing that a cut can say. All ranks
+ * that ended alike make one finding, which speaks of the first of them in time. */
+#include <string.h>
+
+#include "harness/monitor/finding.h"
+#include "harness/monitor/graph.h"
+
+/* The rank recorded rank.end with DDP_OK. */
+static bool is_end_ok(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->is_page_valid[rank] && cut->pages[rank].end_status == 1;
+}
+
+bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
+}
+
+/* The rank ended in good order before the program's end, and left others with work: they posted
+ * more, wait, or failed. (All ranks ending alike is not for this cut to judge.) */
+static bool is_work_left(const struct harness_view *view, uint32_t rank)
+{
+    const struct harness_cut *cut = view->cut;
+    uint64_t posted = cut->pages[rank].seq_posted;
+
+    if (!is_end_ok(cut, rank) || posted >= view->program->op_count) {
+        return false;
+    }
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (r != rank && cut->is_page_valid[r] &&
+            (harness_graph_is_waiting(cut, r) || cut->pages[r].seq_posted > posted ||
+             cut->pages[r].end_status > 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t rank)
+{
+    const struct harness_process *process = &view->cut->processes[rank];
+
+    if (is_work_left(view, rank)) {
+        return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
+    }
+    if (process->state == HARNESS_PROCESS_SIGNALED && !harness_crash_has_end(view->cut, rank)) {
+        return HARNESS_VERDICT_CRASH_SIGNALED;
+    }
+    if (process->state == HARNESS_PROCESS_EXITED && process->code == 0 &&
+        !harness_crash_has_end(view->cut, rank)) {
+        return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
+    }
+    if (process->state == HARNESS_PROCESS_EXITED && process->code != 0 &&
+        (!harness_crash_has_end(view->cut, rank) || is_end_ok(view->cut, rank))) {
+        return HARNESS_VERDICT_CRASH_EXITED;
+    }
+    return HARNESS_VERDICT_NONE;
+}
+
+static uint64_t end_ns(const struct harness_cut *cut, uint32_t rank)
+{
+    return harness_graph_is_gone(cut, rank) ? cut->processes[rank].since_ns
+                                            : cut->pages[rank].heartbeat_ns;
+}
+
+static void say_crash(const struct harness_view *view, uint32_t rank,
+                      struct harness_finding *finding)
+{
+    const struct harness_process *process = &view->cut->processes[rank];
+    const char *name;
+
+    harness_finding_say_ranks(finding, &finding->culprits, view->cut->world_size);
+    switch (finding->verdict) {
+    case HARNESS_VERDICT_CRASH_SIGNALED:
+        name = sigabbrev_np(process->code);
+        harness_finding_say(finding, " ended by signal %d (SIG%s)", process->code,
+                            name != NULL ? name : "?");
+        break;
+    case HARNESS_VERDICT_CRASH_EXITED:
+        harness_finding_say(finding, " exited with code %d", process->code);
+        break;
+    default:
+        harness_finding_say(finding,
+                            " ended in good order before the work was done, with %llu of "
+                            "%zu collectives posted",
+                            (unsigned long long)(view->cut->is_page_valid[rank]
+                                                     ? view->cut->pages[rank].seq_posted
+                                                     : 0),
+                            view->program->op_count);
+        break;
+    }
+    harness_finding_say_place(finding);
+    if (finding->op.is_set) {
+        bool is_open = view->cut->pages[rank].seq_done < view->cut->pages[rank].seq_posted;
+
+        harness_finding_say(finding, is_open ? ", inside " : ", after ");
+        harness_finding_say_op(view, finding);
+    }
+    harness_finding_say_victims(view, finding);
+}
+
+/* One finding for all ranks that crashed alike; it speaks of the first of them in time. */
+static void find_crashes(const struct harness_view *view, enum harness_verdict verdict,
+                         struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_rank_set culprits = {{0}};
+    struct harness_finding finding;
+    uint32_t first = cut->world_size;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (harness_crash_of(view, r) != verdict) {
+            continue;
+        }
+        harness_rank_set_add(&culprits, r);
+        if (first == cut->world_size || end_ns(cut, r) < end_ns(cut, first)) {
+            first = r;
+        }
+    }
+    if (first == cut->world_size) {
+        return;
+    }
+    harness_finding_begin(view, verdict, HARNESS_MODE_PROVABLE, first, &finding);
+    finding.culprits = culprits;
+    finding.detect_ns = (int64_t)harness_graph_age_ns(cut, end_ns(cut, first));
+    harness_finding_set_posted(view, first, &finding);
+    say_crash(view, first, &finding);
+    harness_findings_add(out, &finding);
+}
+
+void harness_crash_find_all(const struct harness_view *view, struct harness_findings *out)
+{
+    static const enum harness_verdict crashes[] = {HARNESS_VERDICT_CRASH_SIGNALED,
+                                                   HARNESS_VERDICT_CRASH_EXITED,
+                                                   HARNESS_VERDICT_CRASH_FINISHED_EARLY};
+
+    for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++) {
+        find_crashes(view, crashes[i], out);
+    }
+}
