@@ -1,5 +1,6 @@
 /* list: the tables. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ddpcore/collective/algorithm.h"
@@ -9,6 +10,23 @@
 #include "harness/verdict/verdict.h"
 #include "reference/data.h"
 #include "reference/model.h"
+
+/* Scenario files of the folder named after the word, else of ./scenarios. */
+static bool collect_listed(const struct cli_options *options, struct cli_files *out)
+{
+    static char default_dir[] = "scenarios";
+    char *fallback[] = {default_dir};
+    struct ddp_err err = {{0}};
+    bool has_dir = options->path_count > 1;
+
+    if (cli_files_collect(has_dir ? options->paths + 1 : fallback,
+                          has_dir ? options->path_count - 1 : 1, out, &err) != DDP_OK) {
+        cli_files_fini(out);
+        (void)cli_usage_error("%s", err.text);
+        return false;
+    }
+    return true;
+}
 
 static int list_points(const struct cli_options *options)
 {
@@ -24,7 +42,7 @@ static int list_points(const struct cli_options *options)
     return 0;
 }
 
-static int list_faults(const struct cli_options *options)
+static int list_actions(const struct cli_options *options)
 {
     (void)options;
 #define X(id, name, meaning) (void)printf("%-10s %s\n", name, meaning);
@@ -38,6 +56,56 @@ static int list_faults(const struct cli_options *options)
 #define X(id, name, meaning) (void)printf("  %-14s %s\n", name, meaning);
     HARNESS_EDIT_TABLE(X)
 #undef X
+    return 0;
+}
+
+/* Scenarios that cover a row of the catalog, among the files. */
+static unsigned count_covering(const struct harness_scenario *scenarios, size_t count,
+                               const char *row)
+{
+    unsigned found = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct harness_plan *plan = scenarios[i].plan_count > 0 ? scenarios[i].plans : NULL;
+
+        for (uint32_t k = 0; plan != NULL && k < plan->cover_count; k++) {
+            found += strcmp(plan->covers[k], row) == 0 ? 1 : 0;
+        }
+    }
+    return found;
+}
+
+/* The catalog, and how many scenarios of the folder (default: ./scenarios) cover each row. */
+static int list_faults(const struct cli_options *options)
+{
+    struct harness_scenario *scenarios;
+    const struct harness_fault_row *rows;
+    struct cli_files files;
+    unsigned covered = 0;
+    size_t count;
+
+    if (!collect_listed(options, &files)) {
+        return CLI_EXIT_USAGE;
+    }
+    scenarios = calloc(files.count + 1, sizeof *scenarios);
+    for (size_t i = 0; scenarios != NULL && i < files.count; i++) {
+        if (!cli_scenario_load(files.path[i], options, &scenarios[i])) {
+            memset(&scenarios[i], 0, sizeof scenarios[i]);
+        }
+    }
+    rows = harness_fault_rows(&count);
+    for (size_t i = 0; scenarios != NULL && i < count; i++) {
+        unsigned found = count_covering(scenarios, files.count, rows[i].id);
+
+        covered += found > 0 ? 1 : 0;
+        (void)printf("%-4s %3u  %s\n", rows[i].id, found, rows[i].fault);
+    }
+    (void)printf("%u of %zu rows have a scenario\n", covered, count);
+    for (size_t i = 0; scenarios != NULL && i < files.count; i++) {
+        harness_scenario_fini(&scenarios[i]);
+    }
+    free(scenarios);
+    cli_files_fini(&files);
     return 0;
 }
 
@@ -119,19 +187,12 @@ static int list_schema(const struct cli_options *options)
     return list_text(harness_scenario_schema);
 }
 
-/* Scenarios of the folder named after the word, else of ./scenarios. */
 static int list_scenarios(const struct cli_options *options)
 {
-    static char default_dir[] = "scenarios";
-    char *fallback[] = {default_dir};
-    struct ddp_err err = {{0}};
     struct cli_files files;
-    bool has_dir = options->path_count > 1;
 
-    if (cli_files_collect(has_dir ? options->paths + 1 : fallback,
-                          has_dir ? options->path_count - 1 : 1, &files, &err) != DDP_OK) {
-        cli_files_fini(&files);
-        return cli_usage_error("%s", err.text);
+    if (!collect_listed(options, &files)) {
+        return CLI_EXIT_USAGE;
     }
     for (size_t i = 0; i < files.count; i++) {
         struct harness_scenario scenario;
@@ -153,11 +214,12 @@ int cli_list(const struct cli_options *options)
         const char *name;
         int (*list)(const struct cli_options *options);
     } lists[] = {
-        {"scenarios", list_scenarios}, {"faults", list_faults},
-        {"points", list_points},       {"models", list_models},
-        {"data", list_data},           {"collectives", list_collectives},
-        {"oracles", list_oracles},     {"verdicts", list_verdicts},
-        {"keys", list_keys},           {"schema", list_schema},
+        {"scenarios", list_scenarios},     {"faults", list_faults},
+        {"actions", list_actions},         {"points", list_points},
+        {"models", list_models},           {"data", list_data},
+        {"collectives", list_collectives}, {"oracles", list_oracles},
+        {"verdicts", list_verdicts},       {"keys", list_keys},
+        {"schema", list_schema},
     };
 
     for (size_t i = 0; options->path_count > 0 && i < sizeof lists / sizeof lists[0]; i++) {
@@ -165,6 +227,6 @@ int cli_list(const struct cli_options *options)
             return lists[i].list(options);
         }
     }
-    return cli_usage_error("list: name one of scenarios, faults, points, models, data, "
+    return cli_usage_error("list: name one of scenarios, faults, actions, points, models, data, "
                            "collectives, oracles, verdicts, keys, schema");
 }

@@ -14,7 +14,7 @@ static const struct cli_command commands[] = {
     {"plan", "SCENARIO", "print the resolved plan of every cell, as YAML", cli_plan},
     {"check", "RUN_DIR...", "judge a recorded run again", cli_check},
     {"explain", "RUN_DIR", "how the verdict follows", cli_explain},
-    {"list", "scenarios|faults|points|models|data|collectives|oracles|verdicts|keys|schema",
+    {"list", "scenarios|faults|actions|points|models|data|collectives|oracles|verdicts|keys|schema",
      "what ddprove knows", cli_list},
     {"lint", "SCENARIO|DIR...", "check scenario files without running them", cli_lint},
     {"doctor", "", "what this machine offers, and what will be skipped", cli_doctor},

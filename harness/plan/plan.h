@@ -225,7 +225,7 @@ struct harness_plan {
     const char *cell;    /* "faults.0.at.rank=first,job.ranks=2", or "" */
     const char *file;    /* where it came from */
     const char *purpose; /* the comment at the head of the file, one line */
-    const char **covers; /* rows of FAULTS */
+    const char **covers; /* rows of the fault catalog */
     uint32_t cover_count;
     bool is_driver[HARNESS_DRIVER_COUNT]; /* `drivers: [sim, proc]`, default both */
     struct harness_job job;

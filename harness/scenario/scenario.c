@@ -111,17 +111,18 @@ static ddp_status parse_drivers(const struct harness_reader *reader,
     return DDP_OK;
 }
 
-/* covers: a capital letter and a number each, as FAULTS.md names its rows. */
+/* covers: rows of the fault catalog. */
 static ddp_status check_covers(const struct harness_reader *reader,
                                const struct harness_yaml_node *list)
 {
     for (size_t i = 0; list != NULL && i < list->count; i++) {
-        const char *text = list->items[i]->text;
+        size_t row;
 
-        if (text[0] < 'A' || text[0] > 'Z' || text[1] == '\0' ||
-            text[1 + strspn(text + 1, "0123456789")] != '\0') {
+        if (!harness_fault_row_find(list->items[i]->text, &row)) {
             return harness_yaml_fail(list->items[i], reader->err, DDP_E_INVALID,
-                                     "\"%.60s\" is no row of FAULTS.md, as C1 or K12 are", text);
+                                     "\"%.60s\" is no row of the fault catalog; see: ddprove list "
+                                     "faults",
+                                     list->items[i]->text);
         }
     }
     return DDP_OK;

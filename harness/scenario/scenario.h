@@ -38,6 +38,14 @@ void harness_scenario_schema(struct ddp_text *out);
 /* The key table as Markdown, for scenarios/README.md. */
 void harness_scenario_keys(struct ddp_text *out);
 
+/* The fault catalog (fault_row.def): what scenarios name in `covers`. Static storage. */
+struct harness_fault_row {
+    const char *id;
+    const char *fault;
+};
+const struct harness_fault_row *harness_fault_rows(size_t *out_count);
+bool harness_fault_row_find(const char *id, size_t *out_index);
+
 #ifdef __cplusplus
 }
 #endif

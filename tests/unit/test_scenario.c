@@ -8,7 +8,7 @@ static const char example[] =
     "# A rank is killed inside the second bucket's all-reduce; survivors must say so, and the last "
     "checkpoint must restore.\n"
     "id: crash.sigkill_in_allreduce     # file: scenarios/crash/sigkill_in_allreduce.yaml\n"
-    "covers: [C1]                       # rows of FAULTS.md\n"
+    "covers: [C1]                       # rows of the catalog\n"
     "job: {ranks: 4, steps: 8, model: mlp, data: digits, batch_per_rank: 16, bucket_cap_kb: 64, "
     "bucket_order: reverse, optimizer: {kind: adamw, lr: 1e-3}, find_unused_parameters: false, "
     "checkpoint_every: 2, seed: 7, semantics: strict}\n"
