@@ -2,6 +2,7 @@
  *     h = relu(trunk(x)); s = sum over picked k of trunk.scale * branch_k(h); head(relu(s))
  * trunk.scale is shared by the branches, so its gradient is ready only after the last of them.
  * trunk.running_mean follows the mean of h (momentum 0.1) and is not read by the model. */
+#include <stdio.h>
 #include <string.h>
 
 #include "reference/model_kind.h"
@@ -32,7 +33,7 @@ static ddp_status describe_branchy(const struct ref_model_config *config,
     ref_spec_add_linear(spec, "branch_a", width[1], width[1], REF_INIT_UNIFORM);
     ref_spec_add_linear(spec, "branch_b", width[1], width[1], REF_INIT_UNIFORM);
     ref_spec_add_linear(spec, "head", width[2], width[1], REF_INIT_UNIFORM);
-    strcpy(spec->buffers[0].name, "trunk.running_mean");
+    (void)snprintf(spec->buffers[0].name, sizeof(spec->buffers[0].name), "trunk.running_mean");
     spec->buffers[0].elem_count = width[1];
     spec->buffer_count = 1;
     return DDP_OK;

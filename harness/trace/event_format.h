@@ -4,6 +4,10 @@
 
 #include "ddpcore/seam/recorder.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HARNESS_EVENT_ARGS 5
 
 struct harness_event_format {
@@ -11,12 +15,13 @@ struct harness_event_format {
     const char *arg[HARNESS_EVENT_ARGS]; /* "u:seq", "" past the last */
 };
 
-static const struct harness_event_format harness_event_formats[DDP_EVENT_COUNT] = {
-#define X(id, name, a0, a1, a2, a3, a4) [DDP_EVENT_##id] = {name, {a0, a1, a2, a3, a4}},
-#include "ddpcore/seam/event.def"
-#undef X
-};
+/* By enum ddp_event. */
+extern const struct harness_event_format harness_event_formats[DDP_EVENT_COUNT];
+/* By enum harness_end_how. */
+#define HARNESS_END_HOW_COUNT 4
+extern const char *const harness_end_names[HARNESS_END_HOW_COUNT];
 
-static const char *const harness_end_names[] = {"none", "exited", "signaled", "reaped"};
-
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -359,7 +359,7 @@ static ddp_status parse_end(struct reader *reader, uint64_t time_ns)
         return refuse(reader, reader->buffer, "expected rank= and how=");
     }
     end = &reader->trace->ends[rank];
-    for (unsigned i = 0; i < sizeof harness_end_names / sizeof harness_end_names[0]; i++) {
+    for (unsigned i = 0; i < HARNESS_END_HOW_COUNT; i++) {
         if (strcmp(how, harness_end_names[i]) == 0) {
             end->how = (enum harness_end_how)i;
             end->code = (int)code;

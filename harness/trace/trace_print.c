@@ -6,6 +6,15 @@
 #include "harness/trace/event_format.h"
 #include "harness/trace/trace.h"
 
+const struct harness_event_format harness_event_formats[DDP_EVENT_COUNT] = {
+#define X(id, name, a0, a1, a2, a3, a4) [DDP_EVENT_##id] = {name, {a0, a1, a2, a3, a4}},
+#include "ddpcore/seam/event.def"
+#undef X
+};
+
+const char *const harness_end_names[HARNESS_END_HOW_COUNT] = {"none", "exited", "signaled",
+                                                              "reaped"};
+
 static void print_op(uint64_t packed, struct ddp_text *out)
 {
     struct ddp_event_op op = ddp_event_op_unpack(packed);

@@ -163,7 +163,7 @@ static int compare(const void *a, const void *b)
 int main(int argc, char **argv)
 {
     struct bench bench = {.mem = ddp_mem_system(), .rank_program = argc > 1 ? argv[1] : NULL};
-    int runs = argc > 2 ? atoi(argv[2]) : 20;
+    int runs = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 20;
     int failures = 0;
     static double ms[RUNS_MAX];
 
@@ -191,7 +191,6 @@ int main(int argc, char **argv)
                          rows[i].target_ms);
         }
     }
-    (void)snprintf(bench.plan_path, sizeof(bench.plan_path), "rm -rf %s", bench.dir);
-    (void)!system(bench.plan_path);
+    failures += ddp_files_remove_tree(bench.dir, NULL) == DDP_OK ? 0 : 1;
     return failures == 0 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
 /* Hand-made cuts for the monitor's tests. */
-#include "monitor_cut.h"
+#include "tests/unit/monitor_cut.h"
 
 #include <string.h>
 

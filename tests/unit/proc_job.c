@@ -56,10 +56,7 @@ ddp_status proc_test_run(struct proc_test *test)
 
 void proc_test_fini(struct proc_test *test)
 {
-    char command[128];
-
-    (void)snprintf(command, sizeof(command), "rm -rf %s", test->dir);
-    (void)!system(command);
+    CT_CHECK_OK(ddp_files_remove_tree(test->dir, NULL));
     sim_job_fini(&test->job);
 }
 

@@ -1,8 +1,8 @@
 /* The monitor's rules, each with the first, a middle and the last rank as the culprit. */
 #include <string.h>
 
-#include "monitor_cut.h"
 #include "tests/ct.h"
+#include "tests/unit/monitor_cut.h"
 
 static const uint32_t culprits[] = {0, 2, 3};
 enum { RANKS = 4, CULPRIT_COUNT = 3 };

@@ -1,8 +1,8 @@
 /* Moments of healthy runs, and of runs that end in good order: the monitor must keep silent. */
 #include <string.h>
 
-#include "monitor_cut.h"
 #include "tests/ct.h"
+#include "tests/unit/monitor_cut.h"
 
 enum { RANKS = 4 };
 

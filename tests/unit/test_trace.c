@@ -1,4 +1,5 @@
 /* The trace: what is printed reads back to the same trace, and damaged text is refused. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +50,8 @@ static void make_trace(struct harness_trace *trace)
     finding.param_count = 2;
     finding.step = 3;
     finding.phase = DDP_PHASE_BACKWARD;
-    (void)strcpy(finding.text, "rank 1 was killed by signal 9 (x=y), text=odd");
+    (void)snprintf(finding.text, sizeof finding.text,
+                   "rank 1 was killed by signal 9 (x=y), text=odd");
     CT_CHECK_OK(harness_trace_add_diagnosis(trace, 60, &finding));
     trace->ends[0].how = HARNESS_END_EXITED;
     trace->ends[0].code = 1;
@@ -58,7 +60,7 @@ static void make_trace(struct harness_trace *trace)
     trace->ends[2].how = HARNESS_END_REAPED;
     trace->ends[2].is_stopped = true;
     trace->leak_fd = true;
-    (void)strcpy(trace->leak_text, "descriptor 7");
+    (void)snprintf(trace->leak_text, sizeof trace->leak_text, "descriptor 7");
     trace->start_ns = 10;
     trace->end_ns = 70;
     harness_trace_merge(trace);
