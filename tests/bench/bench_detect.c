@@ -162,14 +162,15 @@ static int compare(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    struct bench bench = {.mem = ddp_mem_system(), .rank_program = argc > 1 ? argv[1] : NULL};
+    struct bench bench = {.mem = ddp_mem_system(),
+                          .rank_program = argc > 1 ? argv[1] : BENCH_RANK_PATH};
     int runs = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 20;
     int failures = 0;
     static double ms[RUNS_MAX];
 
     (void)snprintf(bench.dir, sizeof(bench.dir), "/tmp/ddprove-bench-XXXXXX");
-    if (bench.rank_program == NULL || runs < 1 || runs > RUNS_MAX || mkdtemp(bench.dir) == NULL) {
-        (void)fprintf(stderr, "usage: bench_detect RANK_PROGRAM [RUNS <= %d]\n", RUNS_MAX);
+    if (runs < 1 || runs > RUNS_MAX || mkdtemp(bench.dir) == NULL) {
+        (void)fprintf(stderr, "usage: bench_detect [RANK_PROGRAM [RUNS <= %d]]\n", RUNS_MAX);
         return 2;
     }
     (void)snprintf(bench.plan_path, sizeof(bench.plan_path), "%s/plan.yaml", bench.dir);

@@ -10,3 +10,11 @@ if(TARGET unit_proc)
     target_compile_definitions(unit_proc PRIVATE PROC_RANK_PATH="$<TARGET_FILE:proc_rank>")
     add_dependencies(unit_proc proc_rank)
 endif()
+
+# How soon a culprit is named: bench_detect [RANK_PROGRAM [RUNS]].
+if(TARGET proc_rank)
+    add_executable(bench_detect "${PROJECT_SOURCE_DIR}/tests/bench/bench_detect.c")
+    target_link_libraries(bench_detect PRIVATE harness_launch harness_scenario)
+    target_compile_definitions(bench_detect PRIVATE BENCH_RANK_PATH="$<TARGET_FILE:proc_rank>")
+    add_dependencies(bench_detect proc_rank)
+endif()
