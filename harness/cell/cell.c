@@ -26,6 +26,20 @@ static ddp_status write_verdict(const char *run_dir, const json_t *verdict, stru
     return status;
 }
 
+/* So that the command that reproduces an ERROR has its file, whatever stage the run ended in. */
+static void write_plan(const char *run_dir, const struct harness_plan *plan)
+{
+    struct ddp_err ignored = {{0}};
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    harness_plan_print(plan, &text);
+    if (ddp_files_make_dirs(run_dir, &ignored) == DDP_OK) {
+        (void)!harness_stage_write(run_dir, "plan.yaml", &text, &ignored);
+    }
+    ddp_text_fini(&text);
+}
+
 static ddp_status judge(struct harness_cell *cell, const struct harness_restore_result *restore,
                         json_t **out)
 {
@@ -84,9 +98,11 @@ ddp_status harness_cell_run(const struct harness_plan *plan,
         ddp_mem_pool_destroy(cell.pool);
     }
     if (status != DDP_OK) {
+        write_plan(config->run_dir, plan);
         json_decref(*out_verdict);
-        *out_verdict = harness_stage_error(
-            plan, config, err->text[0] != '\0' ? err->text : ddp_status_text(status));
+        *out_verdict =
+            harness_cell_unjudged(plan, config, HARNESS_OUTCOME_ERROR,
+                                  err->text[0] != '\0' ? err->text : ddp_status_text(status));
     }
     if (*out_verdict != NULL) {
         struct ddp_err write_err = {{0}};

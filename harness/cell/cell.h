@@ -31,6 +31,11 @@ DDP_MUST_USE ddp_status harness_cell_run(const struct harness_plan *plan,
                                          const struct harness_cell_config *config,
                                          json_t **out_verdict, struct ddp_err *err);
 
+/* The verdict.json object of a cell that nobody judged: ERROR or SKIP, and why. */
+json_t *harness_cell_unjudged(const struct harness_plan *plan,
+                              const struct harness_cell_config *config,
+                              enum harness_outcome outcome, const char *reason);
+
 /* Judge a recorded run again from its folder's plan.yaml and trace.txt. */
 DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict,
                                            struct ddp_err *err);

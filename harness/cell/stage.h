@@ -70,9 +70,6 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
 json_t *harness_stage_verdict(const struct harness_cell *cell,
                               const struct harness_judge_facts *facts,
                               const struct harness_judgement *judgement);
-/* An ERROR verdict for a cell that could not be run. */
-json_t *harness_stage_error(const struct harness_plan *plan,
-                            const struct harness_cell_config *config, const char *text);
 
 /* "<dir>/<name>" in mem. */
 char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name);

@@ -1,5 +1,6 @@
 /* verdict.json: the judgement of one cell for people and programs. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 
@@ -27,6 +28,24 @@ static json_t *number_or_null(int64_t value)
 static json_t *ms_or_null(int64_t value_ns)
 {
     return value_ns >= 0 ? json_real((double)value_ns / 1e6) : json_null();
+}
+
+/* Any text, even with bytes that are no UTF-8 (a path may hold them): JSON can hold the rest. */
+static json_t *text_json(const char *text)
+{
+    json_t *object = json_string(text);
+    struct ddp_text plain;
+
+    if (object != NULL) {
+        return object;
+    }
+    ddp_text_init(&plain, ddp_mem_system());
+    for (const char *c = text; *c != '\0'; c++) {
+        ddp_text_add_bytes(&plain, (unsigned char)*c < 0x80 ? c : "?", 1);
+    }
+    object = json_string(ddp_text_str(&plain));
+    ddp_text_fini(&plain);
+    return object;
 }
 
 static json_t *text_or_null(const char *text)
@@ -58,14 +77,14 @@ static json_t *op_json(const struct harness_cell *cell, const struct harness_fin
 static json_t *finding_json(const struct harness_cell *cell, const struct harness_finding *finding)
 {
     return json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "verdict",
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict",
         harness_verdict_name(finding->verdict), "oracle", finding->oracle, "mode", finding->mode,
         "culprit", ranks_json(&finding->culprits), "victims", ranks_json(&finding->victims), "op",
         op_json(cell, finding), "step", number_or_null(finding->step), "micro",
         number_or_null(finding->micro), "phase",
         text_or_null(finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : NULL),
         "detect_ms", ms_or_null(finding->detect_ns), "attribute_ms",
-        ms_or_null(finding->attribute_ns), "text", finding->text);
+        ms_or_null(finding->attribute_ns), "text", text_json(finding->text));
 }
 
 static json_t *fired_json(const struct harness_cell *cell, const struct harness_judge_facts *facts)
@@ -97,32 +116,65 @@ static json_t *capsule_json(void)
                      ddp_blas_describe(), "blas_core", ddp_blas_core_type());
 }
 
-/* Command that runs this very cell again; the plan file has no choice left in it. */
-static json_t *reproduce_json(const struct harness_plan *plan,
-                              const struct harness_cell_config *config)
+/* A word as a shell reads it. */
+static void add_word(struct ddp_text *out, const char *word)
 {
-    json_t *line = json_sprintf("ddprove run %s/plan.yaml --driver %s --seed %" PRIu64,
-                                config->run_dir, harness_driver_name(config->driver), config->seed);
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./=,:@%+-";
 
-    return line != NULL ? line : json_string(plan->id);
+    if (word[strspn(word, plain)] == '\0') {
+        ddp_text_add(out, "%s", word);
+        return;
+    }
+    ddp_text_add(out, "'");
+    for (const char *c = word; *c != '\0'; c++) {
+        if (*c == '\'') {
+            ddp_text_add(out, "'\\''");
+        } else {
+            ddp_text_add_bytes(out, c, 1);
+        }
+    }
+    ddp_text_add(out, "'");
+}
+
+/* Command that runs this very cell again; the plan file has no choice left in it. */
+static json_t *reproduce_json(const struct harness_cell_config *config)
+{
+    struct ddp_text path;
+    struct ddp_text line;
+    json_t *object;
+
+    ddp_text_init(&path, ddp_mem_system());
+    ddp_text_init(&line, ddp_mem_system());
+    ddp_text_add(&path, "%s/plan.yaml", config->run_dir);
+    ddp_text_add(&line, "ddprove run ");
+    add_word(&line, ddp_text_str(&path));
+    ddp_text_add(&line, " --driver %s --seed %" PRIu64 "%s", harness_driver_name(config->driver),
+                 config->seed, config->is_time_enforced ? " --enforce-time" : "");
+    object = text_json(ddp_text_str(&line));
+    ddp_text_fini(&line);
+    ddp_text_fini(&path);
+    return object;
 }
 
 static json_t *base_json(const struct harness_plan *plan, const struct harness_cell_config *config,
-                         enum harness_outcome outcome, enum harness_verdict verdict,
-                         const char *reason)
+                         const struct harness_judgement *judgement)
 {
     json_t *covers = json_array();
 
     for (uint32_t i = 0; i < plan->cover_count; i++) {
-        (void)json_array_append_new(covers, json_string(plan->covers[i]));
+        (void)json_array_append_new(covers, text_json(plan->covers[i]));
     }
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:o, s:s, s:o, s:o}", "schema",
-        VERDICT_SCHEMA, "id", plan->id, "cell", plan->cell, "purpose",
-        plan->purpose != NULL ? plan->purpose : "", "driver", harness_driver_name(config->driver),
-        "seed", (json_int_t)config->seed, "outcome", harness_outcome_name(outcome), "verdict",
-        harness_verdict_name(verdict), "reason", reason, "covers", covers, "run_dir",
-        config->run_dir, "reproduce", reproduce_json(plan, config), "capsule", capsule_json());
+        "{s:s, s:o, s:o, s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "schema",
+        VERDICT_SCHEMA, "id", text_json(plan->id), "cell", text_json(plan->cell), "purpose",
+        text_json(plan->purpose != NULL ? plan->purpose : ""), "driver",
+        harness_driver_name(config->driver), "seed", (json_int_t)config->seed, "outcome",
+        harness_outcome_name(judgement->outcome), "verdict",
+        harness_verdict_name(judgement->verdict), "reason", text_json(judgement->reason), "covers",
+        covers, "run_dir", text_json(config->run_dir), "reproduce",
+        judgement->outcome == HARNESS_OUTCOME_SKIP ? json_null() : reproduce_json(config),
+        "capsule", capsule_json());
 }
 
 /* Time of the whole job at the pace of rank 0 between its first and its last step, in ms: start-up
@@ -154,8 +206,9 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
                                                    .attribute_ns = -1};
     const struct harness_finding *primary =
         judgement->primary >= 0 ? &cell->findings.items[judgement->primary] : &nothing;
-    json_t *object = base_json(&cell->plan, &cell->config, judgement->outcome, judgement->verdict,
-                               judgement->reason);
+    bool is_judged =
+        judgement->outcome != HARNESS_OUTCOME_ERROR && judgement->outcome != HARNESS_OUTCOME_SKIP;
+    json_t *object = base_json(&cell->plan, &cell->config, judgement);
     json_t *findings = json_array();
     json_t *rest;
 
@@ -163,24 +216,40 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         (void)json_array_append_new(findings, finding_json(cell, &cell->findings.items[i]));
     }
     rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:f, s:f}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f}",
         "culprit", ranks_json(&primary->culprits), "victims", ranks_json(&primary->victims), "op",
         op_json(cell, primary), "step", number_or_null(primary->step), "micro",
         number_or_null(primary->micro), "phase",
         text_or_null(primary->phase >= 0 ? ddp_phase_name((enum ddp_phase)primary->phase) : NULL),
         "oracle", text_or_null(primary->oracle), "mode",
-        primary->mode != NULL ? json_string(primary->mode) : json_string("bitwise"), "detect_ms",
+        text_or_null(primary->mode == NULL && is_judged ? "bitwise" : primary->mode), "detect_ms",
         ms_or_null(primary->detect_ns), "attribute_ms", ms_or_null(primary->attribute_ns),
         "survivors_ms", ms_or_null(facts->survivor_latency_ns), "fired", fired_json(cell, facts),
-        "findings", findings, "text", primary->text, "run_ms",
+        "findings", findings, "text", text_json(primary->text), "run_ms",
         (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms", steps_ms(cell));
     (void)json_object_update(object, rest);
     json_decref(rest);
     return object;
 }
 
-json_t *harness_stage_error(const struct harness_plan *plan,
-                            const struct harness_cell_config *config, const char *text)
+json_t *harness_cell_unjudged(const struct harness_plan *plan,
+                              const struct harness_cell_config *config,
+                              enum harness_outcome outcome, const char *reason)
 {
-    return base_json(plan, config, HARNESS_OUTCOME_ERROR, HARNESS_VERDICT_NONE, text);
+    struct harness_cell cell;
+    struct harness_judge_facts facts;
+    struct harness_judgement judgement;
+
+    memset(&cell, 0, sizeof cell);
+    memset(&facts, 0, sizeof facts);
+    memset(&judgement, 0, sizeof judgement);
+    cell.plan = *plan;
+    cell.plan.fault_count = 0; /* what fired is not known */
+    cell.config = *config;
+    facts.survivor_latency_ns = -1;
+    judgement.outcome = outcome;
+    judgement.verdict = HARNESS_VERDICT_NONE;
+    judgement.primary = -1;
+    (void)snprintf(judgement.reason, sizeof judgement.reason, "%s", reason);
+    return harness_stage_verdict(&cell, &facts, &judgement);
 }

@@ -59,7 +59,9 @@ int cli_doctor(const struct cli_options *options)
     bool has_blas = ddp_blas_open(NULL, &err) == DDP_OK;
     bool can_run;
 
-    (void)options;
+    if (options->path_count > 0) {
+        return cli_usage_error("doctor: takes nothing more, but \"%s\" follows", options->paths[0]);
+    }
     (void)printf("ddprove %s\n", DDPROVE_VERSION);
     (void)printf("%-22s %ld\n", "cores", sysconf(_SC_NPROCESSORS_ONLN));
     (void)getrlimit(RLIMIT_NOFILE, &files);

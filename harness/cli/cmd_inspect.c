@@ -1,4 +1,5 @@
 /* plan, lint, check, explain, train. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,10 @@ int cli_explain(const struct cli_options *options)
         return cli_usage_error("explain: name the folder of one run (it holds verdict.json)");
     }
     (void)snprintf(path, sizeof path, "%s/verdict.json", options->paths[0]);
+    if (access(path, R_OK) != 0) {
+        return cli_usage_error("explain: %s: %s; name the folder of one run", path,
+                               strerror(errno));
+    }
     verdict = json_load_file(path, 0, &error);
     if (verdict == NULL) {
         return cli_usage_error("%s:%d:%d: %s", path, error.line, error.column, error.text);

@@ -222,11 +222,26 @@ int cli_list(const struct cli_options *options)
         {"schema", list_schema},
     };
 
-    for (size_t i = 0; options->path_count > 0 && i < sizeof lists / sizeof lists[0]; i++) {
-        if (strcmp(options->paths[0], lists[i].name) == 0) {
-            return lists[i].list(options);
+    enum { COUNT = sizeof lists / sizeof lists[0] };
+    const char *names[COUNT];
+    const char *nearest;
+
+    for (size_t i = 0; options->path_count > 0 && i < COUNT; i++) {
+        names[i] = lists[i].name;
+        if (strcmp(options->paths[0], lists[i].name) != 0) {
+            continue;
         }
+        if (options->path_count > 1 && lists[i].list != list_scenarios) {
+            return cli_usage_error("list %s: takes nothing more, but \"%s\" follows", lists[i].name,
+                                   options->paths[1]);
+        }
+        return lists[i].list(options);
     }
-    return cli_usage_error("list: name one of scenarios, faults, actions, points, models, data, "
+    nearest = options->path_count > 0 ? ddp_text_nearest(options->paths[0], names, COUNT) : NULL;
+    if (nearest != NULL) {
+        return cli_usage_error("list: unknown list \"%s\"; did you mean %s", options->paths[0],
+                               nearest);
+    }
+    return cli_usage_error("list: name one of scenarios, faults, points, models, data, "
                            "collectives, oracles, verdicts, keys, schema");
 }

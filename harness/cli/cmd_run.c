@@ -1,12 +1,16 @@
 /* ddprove run: every cell of every scenario, on every driver asked for. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "ddpcore/base/hash.h"
 #include "harness/cli/pool.h"
+#include "harness/cli/screen.h"
 #include "harness/report/report.h"
 
 struct run {
@@ -17,9 +21,8 @@ struct run {
     size_t task_count, task_capacity;
     struct harness_report_counts counts;
     json_t *verdicts;
-    size_t done_count;
-    bool is_tty;
-    char out_dir[2048];
+    struct cli_screen screen;
+    char *out_dir;
 };
 
 static bool load_all(struct run *run)
@@ -37,39 +40,44 @@ static bool load_all(struct run *run)
     return is_good;
 }
 
-/* Letters of a cell's name that are safe in a folder's. */
-static void add_slug(char *out, size_t size, const char *text)
+/* A folder's name for a cell: safe letters as they are, the others as '_', and a hash in place of
+ * what no file system takes. */
+static void add_slug(struct ddp_text *out, const char *cell)
 {
-    size_t used = strlen(out);
+    enum { LETTERS_MAX = 160 };
+    size_t size = strlen(cell);
 
-    for (; *text != '\0' && used + 1 < size; text++) {
-        bool is_plain = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
-                        (*text >= '0' && *text <= '9') || *text == '.' || *text == '_' ||
-                        *text == '=' || *text == '-';
-        out[used++] = is_plain ? *text : '_';
+    for (size_t i = 0; i < size && i < LETTERS_MAX; i++) {
+        char c = cell[i];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '=' || c == '-';
+
+        ddp_text_add_bytes(out, is_plain ? &c : "_", 1);
     }
-    out[used] = '\0';
+    if (size > LETTERS_MAX) {
+        ddp_text_add(out, "-%016" PRIx64, ddp_hash_bytes(cell, size, 0));
+    }
 }
 
 static char *make_run_dir(const struct run *run, const struct harness_plan *plan,
                           enum harness_driver driver, uint64_t seed)
 {
-    char path[4096];
-    char tail[64];
+    struct ddp_text path;
+    char *copy;
 
-    (void)snprintf(path, sizeof path, "%s/%s", run->out_dir, plan->id);
+    ddp_text_init(&path, ddp_mem_system());
+    ddp_text_add(&path, "%s/%s/", run->out_dir, plan->id);
     if (plan->cell[0] != '\0') {
-        add_slug(path, sizeof path - 64, "/");
-        path[strlen(path) - 1] = '/';
-        add_slug(path, sizeof path - 64, plan->cell);
+        add_slug(&path, plan->cell);
+        ddp_text_add(&path, "/");
     }
-    (void)snprintf(tail, sizeof tail, "/%s", harness_driver_name(driver));
-    (void)strcat(path, tail);
+    ddp_text_add(&path, "%s", harness_driver_name(driver));
     if (run->options->seed_count > 1) {
-        (void)snprintf(tail, sizeof tail, ".seed%" PRIu64, seed);
-        (void)strcat(path, tail);
+        ddp_text_add(&path, ".seed%" PRIu64, seed);
     }
-    return strdup(path);
+    copy = path.is_failed ? NULL : strdup(ddp_text_str(&path));
+    ddp_text_fini(&path);
+    return copy;
 }
 
 static bool add_task(struct run *run, const struct harness_plan *plan, enum harness_driver driver,
@@ -96,7 +104,43 @@ static bool add_task(struct run *run, const struct harness_plan *plan, enum harn
     task->config.run_dir = task->run_dir;
     task->config.self_path = cli_self_path();
     task->config.is_time_enforced = run->options->is_time_enforced;
+    if (!plan->is_driver[driver]) {
+        task->verdict = harness_cell_unjudged(plan, &task->config, HARNESS_OUTCOME_SKIP,
+                                              "the scenario does not run on this driver");
+    }
     return task->run_dir != NULL;
+}
+
+static int compare_run_dirs(const void *left, const void *right)
+{
+    const struct cli_task *a = *(const struct cli_task *const *)left;
+    const struct cli_task *b = *(const struct cli_task *const *)right;
+
+    return strcmp(a->run_dir, b->run_dir);
+}
+
+/* Two cells in one folder would overwrite each other. Returns 0, or an exit code. */
+static int check_run_dirs(const struct run *run)
+{
+    const struct cli_task **order = calloc(run->task_count, sizeof *order);
+    int code = 0;
+
+    if (order == NULL) {
+        return cli_usage_error("out of memory");
+    }
+    for (size_t i = 0; i < run->task_count; i++) {
+        order[i] = &run->tasks[i];
+    }
+    qsort(order, run->task_count, sizeof *order, compare_run_dirs);
+    for (size_t i = 1; i < run->task_count && code == 0; i++) {
+        if (strcmp(order[i - 1]->run_dir, order[i]->run_dir) == 0) {
+            code =
+                cli_usage_error("%s and %s would both be recorded in %s; give one another id",
+                                order[i - 1]->plan->file, order[i]->plan->file, order[i]->run_dir);
+        }
+    }
+    free(order);
+    return code;
 }
 
 static bool plan_tasks(struct run *run)
@@ -107,10 +151,11 @@ static bool plan_tasks(struct run *run)
 
             for (unsigned d = 0; d < HARNESS_DRIVER_COUNT; d++) {
                 bool is_sim = d == HARNESS_DRIVER_SIM;
-                uint64_t seeds = is_sim ? run->options->seed_count : 1;
+                bool is_asked =
+                    run->options->has_driver ? run->options->driver == d : plan->is_driver[d];
+                uint64_t seeds = is_sim && plan->is_driver[d] ? run->options->seed_count : 1;
 
-                if (!plan->is_driver[d] ||
-                    (run->options->has_driver && run->options->driver != d)) {
+                if (!is_asked) {
                     continue;
                 }
                 for (uint64_t s = 0; s < seeds; s++) {
@@ -124,39 +169,17 @@ static bool plan_tasks(struct run *run)
     return true;
 }
 
-static void show_progress(const struct run *run)
-{
-    if (run->is_tty) {
-        (void)fprintf(stderr, "\r%zu/%zu cells\033[K", run->done_count, run->task_count);
-        if (run->done_count == run->task_count) {
-            (void)fputs("\r\033[K", stderr);
-        }
-        (void)fflush(stderr);
-    }
-}
-
-static void print_line(const json_t *verdict, unsigned cells, bool is_tty)
-{
-    struct ddp_text text;
-
-    ddp_text_init(&text, ddp_mem_system());
-    harness_report_line(verdict, cells, is_tty, &text);
-    (void)fputs(ddp_text_str(&text), stdout);
-    ddp_text_fini(&text);
-}
-
 static bool is_same_line(const struct cli_task *a, const struct cli_task *b)
 {
-    return a->plan->file == b->plan->file && a->config.driver == b->config.driver &&
-           strcmp(a->plan->id, b->plan->id) == 0;
+    return a->config.driver == b->config.driver && strcmp(a->plan->id, b->plan->id) == 0;
 }
 
-/* Print the line of a scenario once its last cell has ended: itself if all passed, else every cell
- * that did not. */
+/* Print a scenario's line once its last cell has ended, after those of its cells that did not pass.
+ */
 static void print_scenario(const struct run *run, const struct cli_task *task)
 {
+    const struct cli_task *passed = NULL;
     unsigned cells = 0;
-    unsigned bad = 0;
 
     for (size_t i = 0; i < run->task_count; i++) {
         if (is_same_line(&run->tasks[i], task) && run->tasks[i].verdict == NULL) {
@@ -169,31 +192,29 @@ static void print_scenario(const struct run *run, const struct cli_task *task)
         if (!is_same_line(other, task)) {
             continue;
         }
-        cells++;
-        if (harness_report_outcome(other->verdict) != HARNESS_OUTCOME_PASS) {
-            print_line(other->verdict, 1, run->is_tty);
-            bad++;
+        if (harness_report_outcome(other->verdict) == HARNESS_OUTCOME_PASS) {
+            passed = other;
+            cells++;
+        } else {
+            cli_screen_verdict(&run->screen, other->verdict, 1);
         }
     }
-    if (bad == 0) {
-        print_line(task->verdict, cells, run->is_tty);
+    if (passed != NULL) {
+        cli_screen_verdict(&run->screen, passed->verdict, cells);
     }
-    (void)fflush(stdout);
 }
 
 static void task_done(void *context, struct cli_task *task)
 {
     struct run *run = context;
 
-    run->done_count++;
     harness_report_count(&run->counts, task->verdict);
-    show_progress(run);
     if (run->options->is_verbose) {
-        print_line(task->verdict, 1, run->is_tty);
-        (void)fflush(stdout);
+        cli_screen_verdict(&run->screen, task->verdict, 1);
     } else {
         print_scenario(run, task);
     }
+    cli_screen_advance(&run->screen);
 }
 
 static bool write_text(const char *path, const char *data, size_t size_bytes)
@@ -219,10 +240,15 @@ static bool write_reports(struct run *run)
     }
     if (run->options->json != NULL) {
         json_t *summary = harness_report_json(run->verdicts);
-        char *text = json_dumps(summary, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        char *dumped = json_dumps(summary, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        struct ddp_text text;
 
-        is_good = text != NULL && write_text(run->options->json, text, strlen(text));
-        free(text);
+        ddp_text_init(&text, ddp_mem_system());
+        ddp_text_add(&text, "%s\n", dumped != NULL ? dumped : "");
+        is_good = dumped != NULL && !text.is_failed &&
+                  write_text(run->options->json, text.data, text.size_bytes);
+        ddp_text_fini(&text);
+        free(dumped);
         json_decref(summary);
     }
     if (run->options->junit != NULL) {
@@ -237,17 +263,53 @@ static bool write_reports(struct run *run)
     return is_good;
 }
 
-static void choose_out_dir(struct run *run)
+/* Make the folder of the run. Returns 0, or an exit code. */
+static int open_out_dir(struct run *run)
 {
-    time_t now = time(NULL);
+    struct ddp_err err = {{0}};
+    struct timespec now = {0, 0};
     struct tm parts;
+    char name[64];
 
-    if (run->options->out_dir != NULL) {
-        (void)snprintf(run->out_dir, sizeof run->out_dir, "%s", run->options->out_dir);
-        return;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)localtime_r(&now.tv_sec, &parts);
+    (void)strftime(name, sizeof name, "runs/%Y%m%d-%H%M%S", &parts);
+    run->out_dir = strdup(run->options->out_dir != NULL ? run->options->out_dir : name);
+    if (run->out_dir == NULL) {
+        return cli_usage_error("out of memory");
     }
-    (void)localtime_r(&now, &parts);
-    (void)strftime(run->out_dir, sizeof run->out_dir, "runs/%Y%m%d-%H%M%S", &parts);
+    if (ddp_files_make_dirs(run->out_dir, &err) != DDP_OK || access(run->out_dir, W_OK) != 0) {
+        return cli_usage_error("--out %s: %s; name a folder that can be written", run->out_dir,
+                               err.text[0] != '\0' ? err.text : strerror(errno));
+    }
+    return 0;
+}
+
+/* A report that cannot be written is said before the run, not after it. Returns 0, or an exit code.
+ */
+static int check_report(const char *option, const char *path)
+{
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    char *folder;
+    struct stat info;
+    int code = 0;
+
+    if (path == NULL) {
+        return 0;
+    }
+    folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+    if (folder == NULL) {
+        return cli_usage_error("out of memory");
+    }
+    if (path[0] == '\0' || (slash != NULL && slash[1] == '\0') ||
+        (stat(path, &info) == 0 && S_ISDIR(info.st_mode))) {
+        code = cli_usage_error("%s: \"%s\" is no file; name a file to write", option, path);
+    } else if (access(folder, W_OK) != 0) {
+        code = cli_usage_error("%s %s: %s; name a file in a folder that can be written", option,
+                               path, strerror(errno));
+    }
+    free(folder);
+    return code;
 }
 
 static unsigned choose_jobs(const struct cli_options *options)
@@ -273,30 +335,45 @@ static void run_fini(struct run *run)
         harness_scenario_fini(&run->scenarios[i]);
     }
     free(run->tasks);
+    free(run->out_dir);
     free(run->scenarios);
     json_decref(run->verdicts);
     cli_files_fini(&run->files);
+}
+
+/* Everything that can be wrong before the first cell runs. Returns 0, or an exit code. */
+static int open_run(struct run *run)
+{
+    int code;
+
+    if (!load_all(run)) {
+        return CLI_EXIT_USAGE;
+    }
+    code = check_report("--json", run->options->json);
+    code = code == 0 ? check_report("--junit", run->options->junit) : code;
+    code = code == 0 ? open_out_dir(run) : code;
+    if (code != 0) {
+        return code;
+    }
+    return plan_tasks(run) ? check_run_dirs(run) : cli_usage_error("out of memory");
 }
 
 static int run_all(struct run *run)
 {
     struct ddp_text text;
     int signal_number;
+    int code = open_run(run);
 
-    if (!load_all(run)) {
-        return CLI_EXIT_USAGE;
+    if (code != 0) {
+        return code;
     }
-    choose_out_dir(run);
-    if (!plan_tasks(run)) {
-        return cli_usage_error("out of memory");
-    }
-    if (run->task_count == 0) {
-        return cli_usage_error("no cell to run: the scenarios exclude this driver");
-    }
+    cli_screen_init(&run->screen, run->task_count);
     signal_number =
         cli_pool_run(run->tasks, run->task_count, choose_jobs(run->options), task_done, run);
     if (signal_number != 0) {
-        (void)fprintf(stderr, "\nddprove: interrupted; ranks and workers are gone\n");
+        cli_screen_clear(&run->screen);
+        (void)fprintf(stderr, "ddprove: interrupted by SIG%s; ranks and workers are gone\n",
+                      sigabbrev_np(signal_number));
         return 128 + signal_number;
     }
     ddp_text_init(&text, ddp_mem_system());
@@ -317,7 +394,6 @@ int cli_run(const struct cli_options *options)
 
     memset(&run, 0, sizeof run);
     run.options = options;
-    run.is_tty = isatty(STDOUT_FILENO) != 0;
     if (options->path_count == 0) {
         return cli_usage_error("run: name a scenario file or a folder of them");
     }

@@ -44,6 +44,35 @@ static int visit(const char *path, const struct stat *info, int type, struct FTW
     return 0;
 }
 
+static bool is_same_file(const char *left, const char *right)
+{
+    struct stat a;
+    struct stat b;
+
+    return stat(left, &a) == 0 && stat(right, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* Files that several operands name are run once. first: of the files that may repeat others. */
+static void drop_repeated(struct cli_files *files, size_t first)
+{
+    size_t kept = first;
+
+    for (size_t i = first; i < files->count; i++) {
+        bool is_repeated = false;
+
+        for (size_t k = 0; k < kept && !is_repeated; k++) {
+            is_repeated = is_same_file(files->path[k], files->path[i]);
+        }
+        if (is_repeated) {
+            free(files->path[i]);
+        } else {
+            files->path[kept++] = files->path[i];
+        }
+    }
+    files->count = kept;
+}
+
 static int compare_paths(const void *left, const void *right)
 {
     return strcmp(*(char *const *)left, *(char *const *)right);
@@ -58,10 +87,13 @@ ddp_status cli_files_collect(char *const *operands, int operand_count, struct cl
         size_t first = out->count;
 
         if (stat(operands[i], &info) != 0) {
-            return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: %s", operands[i], strerror(errno));
+            return ddp_err_set(err, DDP_E_NOT_FOUND,
+                               "%s: %s; name a scenario file or a folder of them", operands[i],
+                               strerror(errno));
         }
         if (!S_ISDIR(info.st_mode)) {
             DDP_TRY(add_path(out, operands[i]));
+            drop_repeated(out, first);
             continue;
         }
         collecting = out;
@@ -72,6 +104,7 @@ ddp_status cli_files_collect(char *const *operands, int operand_count, struct cl
             return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: holds no *.yaml scenario", operands[i]);
         }
         qsort(out->path + first, out->count - first, sizeof *out->path, compare_paths);
+        drop_repeated(out, first);
     }
     return DDP_OK;
 }

@@ -38,7 +38,7 @@ static void print_help(FILE *out)
 {
     (void)fputs("usage: ddprove COMMAND [ARGUMENTS] [OPTIONS]\n\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        (void)fprintf(out, "  %-8s %-18.18s %s\n", commands[i].name, commands[i].arguments,
+        (void)fprintf(out, "  %-8s %-18s %s\n", commands[i].name, commands[i].arguments,
                       commands[i].summary);
     }
     (void)fputs("\noptions:\n"
@@ -47,13 +47,14 @@ static void print_help(FILE *out)
                 "  --set KEY=VALUE       override a scenario's key, e.g. job.ranks=4\n"
                 "  --collective NAME     same as --set job.collective=NAME\n"
                 "  --seed N              of the simulator's scheduler (default 0)\n"
-                "  --seeds N             sim: run every cell under seeds 0..N-1\n"
+                "  --seeds N             sim: run every cell under N seeds, from --seed on\n"
                 "  -j N                  cells at a time (default: cores in sim, 1 in proc)\n"
                 "  --out DIR             run folders (default runs/<time>)\n"
                 "  --json FILE  --junit FILE\n"
                 "  --enforce-time        judge within_ms on real time too\n"
                 "  -v                    one line a cell\n"
-                "exit: 0 PASS, 1 FAIL, 2 usage or bad scenario, 3 ERROR, 4 INCONCLUSIVE, 77 SKIP\n",
+                "exit: 0 PASS, 1 FAIL, 2 usage or bad scenario, 3 ERROR, 4 INCONCLUSIVE, 77 SKIP,\n"
+                "      128+N interrupted by signal N\n",
                 out);
 }
 
@@ -98,19 +99,20 @@ static int parse_number(const char *option, const char *text, uint64_t min, uint
 
 static int add_set(struct cli_options *options, const char *prefix, const char *text)
 {
+    size_t size = strlen(prefix) + strlen(text) + 1;
     char *copy;
 
     if (options->set_count == CLI_SETS_MAX) {
         return cli_usage_error("--set: at most %d overrides", CLI_SETS_MAX);
     }
     if (prefix[0] == '\0' && strchr(text, '=') == NULL) {
-        return cli_usage_error("--set: \"%s\" is not KEY=VALUE", text);
+        return cli_usage_error("--set: \"%s\" is not KEY=VALUE; e.g. --set job.ranks=4", text);
     }
-    copy = malloc(strlen(prefix) + strlen(text) + 1);
+    copy = malloc(size);
     if (copy == NULL) {
         return cli_usage_error("out of memory");
     }
-    (void)sprintf(copy, "%s%s", prefix, text);
+    (void)snprintf(copy, size, "%s%s", prefix, text);
     options->sets[options->set_count++] = copy;
     return 0;
 }
@@ -173,8 +175,30 @@ static int parse_one(struct cli_options *options, int id)
     default:
         break;
     }
-    (void)fprintf(stderr, "try: ddprove --help\n");
+    DDP_ASSERT(false); /* every option of the table has its case */
     return CLI_EXIT_USAGE;
+}
+
+/* What getopt would not take. problem: '?' unknown or ambiguous, ':' without its argument. */
+static int refuse_option(int problem, const char *word)
+{
+    const char *names[sizeof long_options / sizeof long_options[0]];
+    const char *nearest;
+    char name[64];
+    size_t count = 0;
+
+    if (problem == ':') {
+        return cli_usage_error("%s needs a value; see ddprove --help", word);
+    }
+    while (long_options[count].name != NULL) {
+        names[count] = long_options[count].name;
+        count++;
+    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    nearest = ddp_text_nearest(name + strspn(name, "-"), names, count);
+    return cli_usage_error("unknown option \"%s\"; %s%s", name,
+                           nearest != NULL ? "did you mean --" : "see ddprove --help",
+                           nearest != NULL ? nearest : "");
 }
 
 static int parse_options(int argc, char **argv, struct cli_options *options)
@@ -184,13 +208,16 @@ static int parse_options(int argc, char **argv, struct cli_options *options)
     memset(options, 0, sizeof *options);
     options->device = "cpu";
     options->seed_count = 1;
-    while ((id = getopt_long(argc, argv, "j:v", long_options, NULL)) != -1) {
-        if (id == OPTION_HELP) {
+    opterr = 0;
+    while ((id = getopt_long(argc, argv, ":j:vh", long_options, NULL)) != -1) {
+        int status;
+
+        if (id == OPTION_HELP || id == 'h') {
             print_help(stdout);
             exit(0);
         }
-        int status = parse_one(options, id);
-
+        status =
+            id == '?' || id == ':' ? refuse_option(id, argv[optind - 1]) : parse_one(options, id);
         if (status != 0) {
             return status;
         }
@@ -213,7 +240,8 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "rank") == 0) {
         return harness_launch_rank_main();
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         print_help(stdout);
         return 0;
     }
@@ -234,7 +262,7 @@ int main(int argc, char **argv)
         }
     }
     nearest = ddp_text_nearest(argv[1], names, COMMAND_COUNT);
-    return cli_usage_error("unknown command \"%s\"%s%s%s", argv[1],
-                           nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-                           nearest != NULL ? "?" : "");
+    return cli_usage_error("unknown command \"%s\"; %s%s", argv[1],
+                           nearest != NULL ? "did you mean " : "see ddprove --help",
+                           nearest != NULL ? nearest : "");
 }

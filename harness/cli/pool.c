@@ -1,5 +1,6 @@
 /* Worker processes. A worker runs one cell, writes verdict.json into its run folder and exits; the
- * parent reads that file. A worker dies with its parent (PR_SET_PDEATHSIG), ranks die with it. */
+ * parent reads that file. A worker dies with its parent (PR_SET_PDEATHSIG), ranks die with it. The
+ * parent waits for signals in one place, so that none can come unnoticed before a wait. */
 #include "harness/cli/pool.h"
 
 #include <errno.h>
@@ -9,21 +10,46 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ddpcore/base/clock.h"
 
 /* A cell that takes longer than this has a harness that hangs. */
 #define TASK_SECONDS_MAX 600
+/* An interrupted worker that is not gone after this is killed; its ranks die with it. */
+#define END_GRACE_NS (5 * DDP_NS_PER_S)
 
-static volatile sig_atomic_t interrupted_by;
+struct pool {
+    struct cli_task *tasks;
+    size_t task_count;
+    sigset_t interrupts;
+    sigset_t awaited; /* those and SIGCHLD; blocked outside of waits */
+    sigset_t old_mask;
+};
 
-static void on_signal(int signal_number)
+/* Wait for SIGCHLD and for what interrupts, except what our parent told us to ignore (nohup, a
+ * shell's background job). */
+static void open_signals(struct pool *pool)
 {
-    interrupted_by = signal_number;
+    static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
+
+    (void)sigemptyset(&pool->interrupts);
+    (void)sigemptyset(&pool->awaited);
+    (void)sigaddset(&pool->awaited, SIGCHLD);
+    (void)signal(SIGCHLD, SIG_DFL);
+    for (size_t i = 0; i < sizeof interrupts / sizeof interrupts[0]; i++) {
+        struct sigaction action;
+
+        if (sigaction(interrupts[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&pool->interrupts, interrupts[i]);
+            (void)sigaddset(&pool->awaited, interrupts[i]);
+        }
+    }
+    (void)sigprocmask(SIG_BLOCK, &pool->awaited, &pool->old_mask);
 }
 
-static void worker(const struct cli_task *task, pid_t parent)
+static void worker(const struct pool *pool, const struct cli_task *task, pid_t parent)
 {
     struct ddp_err err = {{0}};
     json_t *verdict = NULL;
@@ -33,8 +59,11 @@ static void worker(const struct cli_task *task, pid_t parent)
     if (getppid() != parent) {
         _exit(3);
     }
-    (void)signal(SIGINT, SIG_DFL);
+    /* Ctrl-C reaches the whole foreground group; the parent alone decides what becomes of it. */
+    (void)signal(SIGINT, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
     (void)signal(SIGTERM, SIG_DFL);
+    (void)sigprocmask(SIG_SETMASK, &pool->old_mask, NULL);
     (void)alarm(TASK_SECONDS_MAX);
     status = harness_cell_run(task->plan, &task->config, &verdict, &err);
     json_decref(verdict);
@@ -45,42 +74,57 @@ static void worker(const struct cli_task *task, pid_t parent)
     exit(0);
 }
 
-static bool start(struct cli_task *task)
+static json_t *error_verdict(const struct cli_task *task, const char *text)
+{
+    return harness_cell_unjudged(task->plan, &task->config, HARNESS_OUTCOME_ERROR, text);
+}
+
+static char *verdict_path(const struct cli_task *task, struct ddp_text *out)
+{
+    ddp_text_init(out, ddp_mem_system());
+    ddp_text_add(out, "%s/verdict.json", task->run_dir);
+    return out->data;
+}
+
+/* False: the task is over already. */
+static bool start(const struct pool *pool, struct cli_task *task)
 {
     pid_t parent = getpid();
-    char path[4096];
+    struct ddp_text path;
 
+    if (task->verdict != NULL) {
+        return false;
+    }
     /* An old verdict must not be taken for this run's. */
-    (void)snprintf(path, sizeof path, "%s/verdict.json", task->run_dir);
-    (void)unlink(path);
+    if (verdict_path(task, &path) != NULL) {
+        (void)unlink(path.data);
+    }
+    ddp_text_fini(&path);
     (void)fflush(NULL);
     task->started_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     task->pid = fork();
     if (task->pid == 0) {
-        worker(task, parent);
+        worker(pool, task, parent);
+    }
+    if (task->pid < 0) {
+        task->verdict = error_verdict(task, "fork failed");
+        task->pid = 0;
     }
     return task->pid > 0;
-}
-
-static json_t *error_verdict(const struct cli_task *task, const char *text)
-{
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s}", "schema",
-                     "ddprove.verdict/1", "id", task->plan->id, "cell", task->plan->cell, "driver",
-                     harness_driver_name(task->config.driver), "outcome", "ERROR", "verdict",
-                     "NONE", "reason", text, "seed", (json_int_t)task->config.seed, "run_dir",
-                     task->run_dir, "reproduce", task->plan->file);
 }
 
 /* The worker has ended: fetch its verdict. */
 static void finish(struct cli_task *task, int wait_status)
 {
-    char path[4096];
+    struct ddp_text path;
     char text[128];
     json_error_t error;
     uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
 
-    (void)snprintf(path, sizeof path, "%s/verdict.json", task->run_dir);
-    task->verdict = json_load_file(path, 0, &error);
+    if (verdict_path(task, &path) != NULL) {
+        task->verdict = json_load_file(path.data, 0, &error);
+    }
+    ddp_text_fini(&path);
     if (WIFSIGNALED(wait_status)) {
         (void)snprintf(text, sizeof text, "the harness itself ended by signal %d (%s)",
                        WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
@@ -94,69 +138,94 @@ static void finish(struct cli_task *task, int wait_status)
     task->pid = 0;
 }
 
-static struct cli_task *reap(struct cli_task *tasks, size_t task_count)
+/* The signal that asks us to end, or 0; sleeps until it or SIGCHLD comes if is_waiting. */
+static int take_interrupt(const struct pool *pool, bool is_waiting)
+{
+    const struct timespec now = {0, 0};
+    int got = is_waiting ? sigwaitinfo(&pool->awaited, NULL)
+                         : sigtimedwait(&pool->interrupts, NULL, &now);
+
+    return got > 0 && got != SIGCHLD ? got : 0;
+}
+
+/* A task whose worker has ended, if there is one. */
+static struct cli_task *reap(const struct pool *pool)
 {
     int wait_status;
-    pid_t pid = waitpid(-1, &wait_status, 0);
+    pid_t pid = waitpid(-1, &wait_status, WNOHANG);
 
-    for (size_t i = 0; pid > 0 && i < task_count; i++) {
-        if (tasks[i].pid == pid) {
-            finish(&tasks[i], wait_status);
-            return &tasks[i];
+    for (size_t i = 0; pid > 0 && i < pool->task_count; i++) {
+        if (pool->tasks[i].pid == pid) {
+            finish(&pool->tasks[i], wait_status);
+            return &pool->tasks[i];
         }
     }
     return NULL;
 }
 
-/* Ask the workers to end (their drivers end the ranks), and wait for them. */
-static void end_workers(struct cli_task *tasks, size_t task_count)
+static void signal_workers(const struct pool *pool, int signal_number)
 {
-    for (size_t i = 0; i < task_count; i++) {
-        if (tasks[i].pid > 0) {
-            (void)kill(tasks[i].pid, SIGTERM);
+    for (size_t i = 0; i < pool->task_count; i++) {
+        if (pool->tasks[i].pid > 0) {
+            (void)kill(pool->tasks[i].pid, signal_number);
         }
     }
-    for (size_t i = 0; i < task_count; i++) {
-        if (tasks[i].pid > 0) {
-            (void)waitpid(tasks[i].pid, NULL, 0);
-            tasks[i].pid = 0;
+}
+
+/* Ask the workers to end (their drivers end the ranks), and wait for them. */
+static void end_workers(const struct pool *pool, size_t running)
+{
+    const struct timespec slice = {0, 50 * (long)DDP_NS_PER_MS};
+    uint64_t end_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), END_GRACE_NS);
+    sigset_t child;
+
+    (void)sigemptyset(&child);
+    (void)sigaddset(&child, SIGCHLD);
+    signal_workers(pool, SIGTERM);
+    while (running > 0) {
+        if (reap(pool) != NULL) {
+            running--;
+            continue;
         }
+        if (ddp_clock_now_ns(ddp_clock_monotonic()) >= end_ns) {
+            signal_workers(pool, SIGKILL);
+        }
+        (void)sigtimedwait(&child, NULL, &slice);
     }
 }
 
 int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs, cli_task_done_fn *done,
                  void *context)
 {
-    struct sigaction action;
+    struct pool pool = {.tasks = tasks, .task_count = task_count};
     size_t next = 0;
     size_t running = 0;
+    int interrupt = 0;
 
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    interrupted_by = 0;
-    while (interrupted_by == 0 && (next < task_count || running > 0)) {
-        struct cli_task *ended;
+    open_signals(&pool);
+    while (interrupt == 0 && (next < task_count || running > 0)) {
+        struct cli_task *ended = NULL;
 
         if (next < task_count && running < jobs) {
-            if (start(&tasks[next])) {
+            if (start(&pool, &tasks[next])) {
                 running++;
             } else {
-                tasks[next].verdict = error_verdict(&tasks[next], "fork failed");
-                done(context, &tasks[next]);
+                ended = &tasks[next];
             }
             next++;
-            continue;
-        }
-        ended = reap(tasks, task_count);
-        if (ended != NULL) {
+        } else if ((ended = reap(&pool)) != NULL) {
             running--;
+        } else {
+            interrupt = take_interrupt(&pool, true);
+        }
+        interrupt = interrupt != 0 ? interrupt : take_interrupt(&pool, false);
+        if (ended != NULL && interrupt == 0) {
             done(context, ended);
         }
     }
-    if (interrupted_by != 0) {
-        end_workers(tasks, task_count);
+    if (interrupt != 0) {
+        end_workers(&pool, running);
     }
-    return interrupted_by;
+    (void)sigprocmask(SIG_SETMASK, &pool.old_mask, NULL);
+    return interrupt;
 }

@@ -10,7 +10,7 @@ struct cli_task {
     const struct harness_plan *plan;
     struct harness_cell_config config; /* run_dir is owned by the task */
     char *run_dir;
-    json_t *verdict; /* set once done; owned by the task */
+    json_t *verdict; /* set once done, or before if there is nothing to run; owned by the task */
     pid_t pid;
     uint64_t started_ns;
 };
@@ -18,8 +18,8 @@ struct cli_task {
 /* Called as tasks end, in the order in which they end. */
 typedef void(cli_task_done_fn)(void *context, struct cli_task *task);
 
-/* Run all tasks, `jobs` at a time. Returns 0, or the signal that interrupted it (workers and their
- * ranks are gone by then). */
+/* Run all tasks, `jobs` at a time. Returns 0, or the signal (SIGINT, SIGTERM, SIGHUP) that
+ * interrupted it; workers and their ranks are gone by then. */
 int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs, cli_task_done_fn *done,
                  void *context);
 

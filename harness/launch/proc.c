@@ -230,6 +230,7 @@ static ddp_status proc_run(struct ddp_mem *mem, const struct harness_launch_conf
         proc_loop_reap(&job);
     }
     out->end_ns = ddp_clock_now_ns(job.clock);
+    status = status == DDP_OK ? proc_loop_interrupted(&job) : status;
     status = status == DDP_OK ? job_record(&job, out) : status;
     job_close(&job);
     harness_watch_fini(&job.said);

@@ -80,6 +80,8 @@ DDP_MUST_USE ddp_status proc_loop_open(struct proc_job *job);
 DDP_MUST_USE ddp_status proc_loop_add(struct proc_job *job, int fd);
 /* Until every rank has ended, or the time after a diagnosis, or the ceiling, or an interrupt. */
 DDP_MUST_USE ddp_status proc_loop_run(struct proc_job *job);
+/* Not OK if a signal asked the launcher to end, at any time since the loop was opened. */
+DDP_MUST_USE ddp_status proc_loop_interrupted(const struct proc_job *job);
 /* End and reap every rank that is left. */
 void proc_loop_reap(struct proc_job *job);
 void proc_loop_close(struct proc_job *job);

@@ -259,17 +259,22 @@ static ddp_status turn(struct proc_job *job)
     return DDP_OK;
 }
 
+ddp_status proc_loop_interrupted(const struct proc_job *job)
+{
+    return job->interrupt == 0
+               ? DDP_OK
+               : ddp_err_set(job->err, DDP_E_STATE,
+                             "interrupted by SIG%s; all ranks were ended, nothing was judged",
+                             sigabbrev_np(job->interrupt));
+}
+
 ddp_status proc_loop_run(struct proc_job *job)
 {
     job->loop_ns = ddp_clock_now_ns(job->clock);
     while (job->alive_count > 0 && job->loop_ns < job->linger_end_ns &&
            job->loop_ns < job->ceiling_ns) {
         DDP_TRY(turn(job));
-        if (job->interrupt != 0) {
-            return ddp_err_set(job->err, DDP_E_STATE,
-                               "interrupted by SIG%s; all ranks were ended, nothing was judged",
-                               sigabbrev_np(job->interrupt));
-        }
+        DDP_TRY(proc_loop_interrupted(job));
     }
     return DDP_OK;
 }

@@ -75,8 +75,10 @@ static void add_result(struct ddp_text *out, const json_t *verdict)
     add_escaped(out, text_of(verdict, "reason"));
     ddp_text_add(out, "\">");
     add_escaped(out, text_of(verdict, "text"));
-    ddp_text_add(out, "\nreproduce: ");
-    add_escaped(out, text_of(verdict, "reproduce"));
+    if (text_of(verdict, "reproduce")[0] != '\0') {
+        ddp_text_add(out, "\nreproduce: ");
+        add_escaped(out, text_of(verdict, "reproduce"));
+    }
     ddp_text_add(out, "</%s>\n", elements[outcome]);
 }
 

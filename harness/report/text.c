@@ -87,7 +87,9 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, s
     }
     if (strcmp(text_of(verdict, "verdict"), "NONE") != 0) {
         ddp_text_add(out, "  %s", text_of(verdict, "verdict"));
-        add_place(out, verdict);
+        if (cells == 1) {
+            add_place(out, verdict);
+        }
     }
     ddp_text_add(out, "\n");
     if (outcome != HARNESS_OUTCOME_PASS) {
@@ -95,7 +97,9 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, s
         if (text_of(verdict, "text")[0] != '\0') {
             ddp_text_add(out, "    evidence: %s\n", text_of(verdict, "text"));
         }
-        ddp_text_add(out, "    reproduce: %s\n", text_of(verdict, "reproduce"));
+        if (text_of(verdict, "reproduce")[0] != '\0') {
+            ddp_text_add(out, "    reproduce: %s\n", text_of(verdict, "reproduce"));
+        }
     }
 }
 

@@ -1,0 +1,25 @@
+/* What `run` shows while it runs: verdicts on stdout, a line of progress on a terminal's stderr. */
+#ifndef HARNESS_CLI_SCREEN_H
+#define HARNESS_CLI_SCREEN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cli_screen {
+    bool is_color; /* stdout is a terminal that may be coloured (NO_COLOR, TERM) */
+    bool is_live;  /* stderr is a terminal */
+    size_t done_count, total_count;
+    uint64_t start_ns;
+};
+
+void cli_screen_init(struct cli_screen *screen, size_t total_count);
+/* One more cell has ended. */
+void cli_screen_advance(struct cli_screen *screen);
+/* Print a verdict's line. cells: how many it stands for. */
+void cli_screen_verdict(const struct cli_screen *screen, const json_t *verdict, unsigned cells);
+/* Take the line of progress away. */
+void cli_screen_clear(const struct cli_screen *screen);
+
+#endif
