@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "harness/cell/cell.h"
-#include "harness/cli/cli.h"
+#include "harness/cli/pool.h"
 #include "harness/report/report.h"
 
 int cli_plan(const struct cli_options *options)
@@ -110,15 +110,52 @@ int cli_explain(const struct cli_options *options)
     return 0;
 }
 
+/* Nobody judges it, so one figure is all there is to say. Returns an exit code. */
+static int report_pace(const struct harness_plan *plan, const json_t *verdict)
+{
+    double ms = json_number_value(json_object_get(verdict, "steps_ms"));
+
+    if (harness_report_outcome(verdict) == HARNESS_OUTCOME_ERROR || ms <= 0) {
+        (void)fprintf(stderr, "ddprove: train: the ranks did not finish\n");
+        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    }
+    (void)printf("%s: %u ranks, %u steps in %.1f ms: %.1f steps/s\n", plan->id, plan->job.ranks,
+                 plan->job.steps, ms, (double)plan->job.steps * 1000.0 / ms);
+    return 0;
+}
+
+static void train_done(void *context, struct cli_task *task)
+{
+    *(int *)context = report_pace(task->plan, task->verdict);
+}
+
+/* In a worker, as every cell: whatever ends it, we are there to take its folder away. */
+static int train(const struct cli_options *options, const struct harness_plan *plan, char *run_dir)
+{
+    struct cli_task task;
+    int code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    int signal_number;
+
+    memset(&task, 0, sizeof task);
+    task.plan = plan;
+    task.run_dir = run_dir;
+    task.config.driver = options->has_driver ? options->driver : HARNESS_DRIVER_PROC;
+    task.config.seed = options->seed;
+    task.config.self_path = cli_self_path();
+    task.config.is_bare = true;
+    task.config.run_dir = run_dir;
+    signal_number = cli_pool_run(&task, 1, 1, train_done, &code);
+    json_decref(task.verdict);
+    return signal_number != 0 ? 128 + signal_number : code;
+}
+
 int cli_train(const struct cli_options *options)
 {
+    const char *temporary = getenv("TMPDIR");
     struct harness_scenario scenario;
-    struct harness_cell_config config;
     struct ddp_err err = {{0}};
-    json_t *verdict = NULL;
-    char dir[] = "/tmp/ddprove-train-XXXXXX";
-    double ms;
-    ddp_status status;
+    char dir[4096];
+    int code;
 
     if (options->path_count != 1) {
         return cli_usage_error("train: name one scenario file");
@@ -126,30 +163,20 @@ int cli_train(const struct cli_options *options)
     if (!cli_scenario_load(options->paths[0], options, &scenario)) {
         return CLI_EXIT_USAGE;
     }
-    memset(&config, 0, sizeof config);
-    config.driver = options->has_driver ? options->driver : HARNESS_DRIVER_PROC;
-    config.seed = options->seed;
-    config.self_path = cli_self_path();
-    config.is_bare = true;
-    config.run_dir = options->out_dir != NULL ? options->out_dir : mkdtemp(dir);
-    if (config.run_dir == NULL) {
-        harness_scenario_fini(&scenario);
-        return cli_usage_error("train: no temporary folder can be made");
-    }
-    status = harness_cell_run(&scenario.plans[0], &config, &verdict, &err);
-    ms = json_number_value(json_object_get(verdict, "steps_ms"));
-    if (status == DDP_OK && ms > 0) {
-        (void)printf("%s: %u ranks, %u steps in %.1f ms: %.1f steps/s\n", scenario.plans[0].id,
-                     scenario.plans[0].job.ranks, scenario.plans[0].job.steps, ms,
-                     (double)scenario.plans[0].job.steps * 1000.0 / ms);
+    if (options->out_dir != NULL) {
+        (void)snprintf(dir, sizeof dir, "%s", options->out_dir);
     } else {
-        (void)fprintf(stderr, "ddprove: train: %s\n",
-                      err.text[0] != '\0' ? err.text : "the ranks did not finish");
+        (void)snprintf(dir, sizeof dir, "%s/ddprove-train-XXXXXX",
+                       temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp");
+        if (mkdtemp(dir) == NULL) {
+            harness_scenario_fini(&scenario);
+            return cli_usage_error("train: %s: %s; name a folder with --out", dir, strerror(errno));
+        }
     }
-    if (options->out_dir == NULL && ddp_files_remove_tree(config.run_dir, &err) != DDP_OK) {
+    code = train(options, &scenario.plans[0], dir);
+    if (options->out_dir == NULL && ddp_files_remove_tree(dir, &err) != DDP_OK) {
         (void)fprintf(stderr, "ddprove: train: %s\n", err.text);
     }
-    json_decref(verdict);
     harness_scenario_fini(&scenario);
-    return status == DDP_OK && ms > 0 ? 0 : harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    return code;
 }

@@ -1,0 +1,227 @@
+/* Whatever ends ddprove, or a process of its own, nothing of a run survives it. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/cli/job.h"
+#include "tests/ct.h"
+
+#define SCENARIOS DDPROVE_SOURCE_DIR "/scenarios"
+
+/* A rank hangs while it fetches data, and may do so for longer than any test lasts. */
+static const char *const hanging[] = {"ddprove",
+                                      "run",
+                                      SCENARIOS "/hang/in_data.yaml",
+                                      "--driver",
+                                      "proc",
+                                      "--out",
+                                      "@/out",
+                                      "--set",
+                                      "job.phase_budget_ms.data=60000",
+                                      "--set",
+                                      "faults.0.at.rank=1",
+                                      NULL};
+/* A rank is stopped; that is named at once, and ended two seconds later. */
+static const char *const stopped[] = {"ddprove",  "run",   SCENARIOS "/stop/sigstop_forever.yaml",
+                                      "--driver", "proc",  "--out",
+                                      "@/out",    "--set", "faults.0.at.rank=1",
+                                      NULL};
+
+/* Worker and four ranks bear the program's name. */
+enum { PROCESSES = 5 };
+
+static void start_hanging(struct cli_job *job, bool has_terminal, int ignored)
+{
+    cli_job_init(job);
+    cli_job_start(job, hanging, has_terminal, ignored);
+    CT_CHECK(cli_job_await(job, "ddprove-monitor", 1));
+    CT_CHECK(cli_job_await(job, "ddprove", PROCESSES));
+}
+
+static void check_end(struct cli_job *job, int code)
+{
+    CT_CHECK_EQ_I64(cli_job_wait(job), code);
+    cli_job_check_gone(job);
+    cli_job_fini(job);
+}
+
+static void check_signal(int signal_number, int code)
+{
+    struct cli_job job;
+
+    start_hanging(&job, false, 0);
+    CT_CHECK(kill(job.pid, signal_number) == 0);
+    check_end(&job, code);
+}
+
+static void check_signal_stopped(int signal_number, int code)
+{
+    struct cli_job job;
+
+    cli_job_init(&job);
+    cli_job_start(&job, stopped, false, 0);
+    CT_CHECK(cli_job_await_state(&job, 'T', 1));
+    CT_CHECK(kill(job.pid, signal_number) == 0);
+    check_end(&job, code);
+}
+
+/* SIGINT ends everything, and the exit code says so. */
+CT_TEST(cli_interrupt, sigint)
+{
+    check_signal(SIGINT, 130);
+}
+
+/* SIGTERM ends everything, and the exit code says so. */
+CT_TEST(cli_interrupt, sigterm)
+{
+    check_signal(SIGTERM, 143);
+}
+
+/* The end of the session ends everything, and the exit code says so. */
+CT_TEST(cli_interrupt, sighup)
+{
+    check_signal(SIGHUP, 129);
+}
+
+/* Killed at once, it still takes everything along. */
+CT_TEST(cli_interrupt, sigkill)
+{
+    check_signal(SIGKILL, 137);
+}
+
+/* A stopped rank ends with an interrupted run. */
+CT_TEST(cli_interrupt, sigint_with_stopped_rank)
+{
+    check_signal_stopped(SIGINT, 130);
+}
+
+/* A stopped rank ends with a killed run. */
+CT_TEST(cli_interrupt, sigkill_with_stopped_rank)
+{
+    check_signal_stopped(SIGKILL, 137);
+}
+
+/* Ctrl-C reaches every process of the foreground; the run ends once, as if it alone was asked. */
+CT_TEST(cli_interrupt, ctrl_c)
+{
+    struct cli_job job;
+
+    start_hanging(&job, true, 0);
+    CT_CHECK(write(job.terminal_fd, "\003", 1) == 1);
+    check_end(&job, 130);
+}
+
+/* A signal that the parent told it to ignore does not end the run (nohup). */
+CT_TEST(cli_interrupt, ignored_stays_ignored)
+{
+    struct cli_job job;
+
+    start_hanging(&job, false, SIGHUP);
+    CT_CHECK(kill(job.pid, SIGHUP) == 0);
+    CT_CHECK(kill(job.pid, SIGTERM) == 0);
+    check_end(&job, 143);
+}
+
+/* A worker that is killed is an ERROR of its cell: monitor and ranks are gone, the run goes on. */
+CT_TEST(cli_interrupt, worker_killed)
+{
+    struct cli_process list[CLI_JOB_PROCESSES_MAX];
+    struct cli_job job;
+    char log[4096];
+    size_t count;
+
+    start_hanging(&job, false, 0);
+    count = cli_job_descendants(&job, list);
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].parent == job.pid) {
+            CT_CHECK(kill(list[i].pid, SIGKILL) == 0);
+        }
+    }
+    CT_CHECK_EQ_I64(cli_job_wait(&job), 3);
+    cli_job_check_gone(&job);
+    cli_job_read(&job, "log", log, sizeof(log));
+    CT_CHECK(strstr(log, "the harness itself ended by signal 9") != NULL);
+    CT_CHECK(strstr(log, "reproduce: ddprove run ") != NULL);
+    cli_job_fini(&job);
+}
+
+/* Without its monitor the run still finds who hangs, and leaves nothing behind. */
+CT_TEST(cli_interrupt, monitor_killed)
+{
+    static const char *const argv[] = {"ddprove",
+                                       "run",
+                                       SCENARIOS "/hang/in_data.yaml",
+                                       "--driver",
+                                       "proc",
+                                       "--out",
+                                       "@/out",
+                                       "--set",
+                                       "job.phase_budget_ms.data=2000",
+                                       "--set",
+                                       "faults.0.at.rank=1",
+                                       NULL};
+    struct cli_job job;
+    char log[4096];
+    pid_t monitor;
+
+    cli_job_init(&job);
+    cli_job_start(&job, argv, false, 0);
+    CT_CHECK(cli_job_await(&job, "ddprove-monitor", 1));
+    CT_CHECK(cli_job_await(&job, "ddprove", PROCESSES));
+    monitor = cli_job_find(&job, "ddprove-monitor");
+    CT_REQUIRE(monitor > 0);
+    CT_CHECK(kill(monitor, SIGKILL) == 0);
+    CT_CHECK_EQ_I64(cli_job_wait(&job), 0);
+    cli_job_check_gone(&job);
+    cli_job_read(&job, "log", log, sizeof(log));
+    CT_CHECK(strstr(log, "HANG.DATA  rank 1  step 2 data") != NULL);
+    cli_job_fini(&job);
+}
+
+/* An interrupted `train` takes its temporary folder along. */
+CT_TEST(cli_interrupt, train)
+{
+    static const char *const argv[] = {"ddprove",
+                                       "train",
+                                       SCENARIOS "/hang/in_data.yaml",
+                                       "--set",
+                                       "job.phase_budget_ms.data=60000",
+                                       NULL};
+    struct cli_job job;
+
+    cli_job_init(&job);
+    cli_job_start(&job, argv, false, 0);
+    CT_CHECK(cli_job_await(&job, "ddprove", PROCESSES));
+    CT_CHECK(kill(job.pid, SIGINT) == 0);
+    check_end(&job, 130);
+}
+
+/* However many cells it has run, ddprove has as many descriptors open as before. */
+CT_TEST(cli_interrupt, descriptors_do_not_pile_up)
+{
+    static const char *const argv[] = {"ddprove",  "run",   SCENARIOS "/hang/in_data.yaml",
+                                       "--driver", "sim",   "--seeds",
+                                       "40",       "-j",    "2",
+                                       "--out",    "@/out", NULL};
+    struct cli_job job;
+    struct cli_process list[CLI_JOB_PROCESSES_MAX];
+    size_t least = SIZE_MAX;
+    size_t most = 0;
+    size_t looks = 0;
+
+    cli_job_init(&job);
+    cli_job_start(&job, argv, false, 0);
+    CT_CHECK(cli_job_await(&job, "ddprove", 1));
+    while (cli_job_descendants(&job, list) > 0) {
+        size_t count = cli_job_fd_count(&job);
+
+        least = count > 0 && count < least ? count : least;
+        most = count > most ? count : most;
+        looks++;
+    }
+    CT_CHECK(looks > 0);
+    /* A verdict that is being read is one more. */
+    CT_CHECK(most <= least + 2);
+    check_end(&job, 0);
+}
