@@ -1,5 +1,5 @@
 /* Purpose: every rank ended, and ended for a reason that somebody knows.
- * Idea: a missing rank.end needs an excuse (a fault that fired there, or a diagnosis); a rank that
+ * Idea: a missing rank.end needs a diagnosis, and a death one that names the rank; a rank that
  * ended OK must have completed what it posted. It does not look for hangs: the monitor does. */
 #include <stdio.h>
 
@@ -10,13 +10,17 @@ static bool is_diagnosed(const struct harness_emulation *e)
     return e->input->trace->diagnoses.count > 0;
 }
 
-/* A fault fired in this rank; what it does may end it. */
-static bool is_hit(const struct harness_emulation *e, uint32_t rank)
+/* A diagnosis blames this very rank. */
+static bool is_blamed(const struct harness_emulation *e, uint32_t rank)
 {
-    size_t count = 0;
+    const struct harness_findings *diagnoses = &e->input->trace->diagnoses;
 
-    (void)harness_index_list(&e->index, rank, DDP_EVENT_FAULT_FIRED, &count);
-    return count > 0;
+    for (size_t i = 0; i < diagnoses->count; i++) {
+        if (harness_rank_set_has(&diagnoses->items[i].culprits, rank)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void add(uint32_t rank, enum harness_verdict verdict, const char *text,
@@ -58,14 +62,14 @@ static void check_end(const struct harness_emulation *e, uint32_t rank,
         }
         return;
     case HARNESS_END_SIGNALED:
-        if (!is_diagnosed(e) && !is_hit(e, rank)) {
-            (void)snprintf(text, sizeof(text), "was ended by signal %d that nobody sent",
+        if (!is_blamed(e, rank)) {
+            (void)snprintf(text, sizeof(text), "was ended by signal %d, and no diagnosis says so",
                            end->code);
             add(rank, HARNESS_VERDICT_CRASH_SIGNALED, text, out);
         }
         return;
     case HARNESS_END_EXITED:
-        if (!is_diagnosed(e) && !is_hit(e, rank)) {
+        if (!is_blamed(e, rank)) {
             (void)snprintf(text, sizeof(text), "exited with code %d and never recorded its end",
                            end->code);
             add(rank, HARNESS_VERDICT_CRASH_EXITED, text, out);

@@ -1,6 +1,8 @@
-/* Purpose: what ranks said themselves when they gave up: misuse, mismatches, refused checkpoints.
+/* Purpose: what ranks said themselves when they gave up: misuse, mismatches, refused checkpoints,
+ * failed operations.
  * Idea: a status is a claim; the ranks that raised it (not those that heard of it) are to blame,
- * and parameters come from the claim. PEER_DIED and REVOKED are what victims say: no finding. */
+ * and parameters come from the claim. PEER_DIED and REVOKED are what victims say: a finding only
+ * if nothing else tells what they are victims of. No rank's error passes unmentioned. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +25,16 @@ static const struct {
     {DDP_E_SHAPE, HARNESS_VERDICT_CHECKPOINT_DTYPE, "a stored tensor has another shape or type"},
     {DDP_E_CORRUPT, HARNESS_VERDICT_CHECKPOINT_CORRUPTED, "the checkpoint is damaged"},
     {DDP_E_TIMEOUT, HARNESS_VERDICT_HANG_NOT_JOINED, "a wait timed out, and no diagnosis says why"},
+    {DDP_E_INJECTED, HARNESS_VERDICT_CRASH_EXITED, "an operation failed"},
+    {DDP_E_INVALID, HARNESS_VERDICT_CRASH_EXITED, "an argument was out of range"},
+    {DDP_E_STATE, HARNESS_VERDICT_CRASH_EXITED, "a call came at the wrong time"},
+    {DDP_E_NOMEM, HARNESS_VERDICT_RESOURCE_HOST_MEMORY, "memory could not be allocated"},
+    {DDP_E_IO, HARNESS_VERDICT_CRASH_EXITED, "a file or socket operation failed"},
+    {DDP_E_PARSE, HARNESS_VERDICT_CRASH_EXITED, "text could not be read"},
+    {DDP_E_UNSUPPORTED, HARNESS_VERDICT_CRASH_EXITED, "an operation is not supported"},
+    {DDP_E_NOT_FOUND, HARNESS_VERDICT_CRASH_EXITED, "something was not there"},
+    {DDP_E_SYSTEM, HARNESS_VERDICT_CRASH_EXITED, "a system call failed"},
+    {DDP_E_OVERFLOW, HARNESS_VERDICT_CRASH_EXITED, "a capacity was exceeded"},
 };
 
 /* Everything that ranks said of one status. */
@@ -31,7 +43,8 @@ struct claims {
     struct harness_rank_set raised; /* ranks that raised it, or that it blames */
     struct harness_rank_set said;   /* ranks that ended with it */
     uint64_t detail;                /* or of all details that came with it */
-    int32_t step;
+    int32_t step;                   /* the earliest in which it was said */
+    int32_t revoked_step;           /* the earliest that a revocation names; -1: none */
 };
 
 static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int32_t step,
@@ -45,6 +58,14 @@ static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int
     }
     if (claims->step < 0 || (step >= 0 && step < claims->step)) {
         claims->step = step;
+    }
+}
+
+/* Who revokes says in which step; ranks that hear of it may still be in an earlier one. */
+static void note_revoked(struct claims *claims, int32_t step)
+{
+    if (claims->revoked_step < 0 || step < claims->revoked_step) {
+        claims->revoked_step = step;
     }
 }
 
@@ -62,6 +83,7 @@ static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_st
         if (harness_index_status(list[i]->entry.arg[1]) == status) {
             note(claims, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2],
                  list[i]->entry.arg[3]);
+            note_revoked(claims, (int32_t)list[i]->entry.arg[2]);
         }
     }
     list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
@@ -207,6 +229,54 @@ static bool is_checkpoint_status(ddp_status status)
            status == DDP_E_CORRUPT;
 }
 
+/* Statuses that say that something failed, not what the mistake was. */
+static bool is_failure(enum harness_verdict verdict)
+{
+    return verdict == HARNESS_VERDICT_CRASH_EXITED ||
+           verdict == HARNESS_VERDICT_RESOURCE_HOST_MEMORY;
+}
+
+/* A failure is a finding unless something names its cause: a mismatch, a crash, or anything else
+ * but a wrong value that is already said of one of these ranks. */
+static bool is_failure_explained(const struct harness_rank_set *ranks,
+                                 const struct harness_findings *out)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        const struct harness_finding *other = &out->items[i];
+        const char *name = harness_verdict_name(other->verdict);
+
+        if (strncmp(name, "MISMATCH.", 9) == 0 || strncmp(name, "CRASH.", 6) == 0) {
+            return true;
+        }
+        for (uint32_t r = 0; r < HARNESS_RANKS_MAX; r++) {
+            if (strncmp(name, "VALUE.", 6) != 0 && harness_rank_set_has(ranks, r) &&
+                harness_rank_set_has(&other->culprits, r)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Where the first of the blamed ranks was when it gave up. */
+static void place_failure(const struct harness_emulation *e, ddp_status status,
+                          struct harness_finding *finding)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_RANK_ERROR, &count);
+
+        for (size_t i = 0; harness_rank_set_has(&finding->culprits, r) && i < count; i++) {
+            if (harness_index_status(list[i]->entry.arg[0]) == status) {
+                finding->step = (int32_t)list[i]->entry.step;
+                finding->phase = list[i]->entry.phase;
+                return;
+            }
+        }
+    }
+}
+
 static ddp_status add(const struct harness_emulation *e, size_t rule, const struct claims *claims,
                       struct harness_findings *out, struct ddp_err *err)
 {
@@ -215,7 +285,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     char ranks[96];
 
     harness_finding_init(&finding, rules[rule].verdict, "usage", "status");
-    finding.step = claims->step;
+    finding.step = claims->revoked_step >= 0 ? claims->revoked_step : claims->step;
     finding.culprits = harness_rank_set_is_empty(&claims->raised) ? claims->said : claims->raised;
     if (status == DDP_E_EARLY_TERMINATION) {
         blame_shortest(e, &finding.culprits);
@@ -226,6 +296,12 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     }
     if (is_checkpoint_status(status)) {
         finding.step = -1;
+    }
+    if (is_failure(finding.verdict)) {
+        if (is_failure_explained(&finding.culprits, out)) {
+            return DDP_OK;
+        }
+        place_failure(e, status, &finding);
     }
     if (status == DDP_E_UNUSED_PARAMETER || status == DDP_E_READY_TWICE) {
         add_params(e, claims->detail, &finding);
@@ -244,11 +320,36 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     return DDP_OK;
 }
 
+/* Ranks gave up because of others, and nothing found says why: that is no success. */
+static void check_victims(const struct harness_emulation *e, struct harness_findings *out)
+{
+    struct harness_rank_set victims = {{0}};
+    struct harness_finding finding;
+    char ranks[96];
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_trace_event *end = harness_index_end(&e->index, r);
+
+        if (end != NULL && harness_index_status(end->entry.arg[0]) < DDP_OK) {
+            harness_rank_set_add(&victims, r);
+        }
+    }
+    if (out->count > 0 || harness_rank_set_is_empty(&victims)) {
+        return;
+    }
+    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_EXITED, "usage", "status");
+    finding.victims = victims;
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "%s gave up because of another rank, and nothing says which and why",
+                   harness_report_ranks(&victims, ranks, sizeof(ranks)));
+    harness_findings_add(out, &finding);
+}
+
 ddp_status harness_check_usage(const struct harness_emulation *e, struct harness_findings *out,
                                struct ddp_err *err)
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        struct claims claims = {.step = -1};
+        struct claims claims = {.step = -1, .revoked_step = -1};
 
         for (uint32_t r = 0; r < e->world; r++) {
             gather_rank(e, r, rules[i].status, &claims);
@@ -257,5 +358,6 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
             DDP_TRY(add(e, i, &claims, out, err));
         }
     }
+    check_victims(e, out);
     return DDP_OK;
 }
