@@ -111,7 +111,9 @@ static bool find_factor(const struct harness_residual_input *in, struct harness_
     candidates[3] = nextafterf(ratio, -INFINITY);
     candidates[4] = roundf(ratio);
     for (size_t i = 0; i < 5; i++) {
-        if (is_scaled_by(in, candidates[i])) {
+        bool is_one = !(candidates[i] < 1.0f) && !(candidates[i] > 1.0f);
+
+        if (!is_one && is_scaled_by(in, candidates[i])) {
             out->factor = (double)candidates[i];
             return true;
         }

@@ -119,6 +119,13 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
     return false;
 }
 
+/* Ranks said that operations differ, and no comparison shows which: a rank that never took part in
+ * one it recorded leads to that, and its wrong values name it. */
+static bool is_hearsay(const struct harness_finding *finding, enum finding_class class)
+{
+    return class == CLASS_MISMATCH && strcmp(finding->mode, "status") == 0;
+}
+
 bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b)
 {
     enum finding_class class_a = class_of(a);
@@ -129,6 +136,11 @@ bool harness_finding_explains(const struct harness_finding *a, const struct harn
     }
     if (class_a == class_b) {
         return explains_within_class(a, b, class_a);
+    }
+    if (is_hearsay(a, class_a) != is_hearsay(b, class_b) &&
+        (class_a == CLASS_VALUE || class_b == CLASS_VALUE)) {
+        return class_a == CLASS_VALUE && !harness_rank_set_is_empty(&a->culprits) &&
+               (a->step < 0 || b->step < 0 || a->step <= b->step);
     }
     if (!causes[class_a][class_b]) {
         return false;
