@@ -251,6 +251,40 @@ static void check_file(const struct harness_emulation *e, const struct harness_c
     }
 }
 
+/* Rank 0 went on past a step after which a checkpoint was due, and wrote none. */
+static void check_due(const struct harness_emulation *e, struct harness_findings *out)
+{
+    uint32_t every = e->input->plan->job.checkpoint_every;
+    const struct harness_trace_event *end = harness_index_end(&e->index, 0);
+    size_t loss_count = 0;
+    size_t save_count = 0;
+    size_t next = 0;
+    const struct harness_trace_event *const *losses =
+        harness_index_list(&e->index, 0, DDP_EVENT_LOSS, &loss_count);
+    const struct harness_trace_event *const *saves =
+        harness_index_list(&e->index, 0, DDP_EVENT_CKPT_SAVE, &save_count);
+    uint64_t passed = loss_count > 0 ? losses[loss_count - 1]->entry.step : 0;
+    char text[128];
+
+    if (harness_index_is_ended_ok(&e->index, 0) && end->entry.arg[1] > passed) {
+        passed = end->entry.arg[1];
+    }
+    for (uint64_t due = e->start_step / (every == 0 ? 1 : every) * every + every;
+         every > 0 && due <= passed; due += every) {
+        while (next < save_count && saves[next]->entry.arg[0] < due) {
+            next++;
+        }
+        if ((next < save_count && saves[next]->entry.arg[0] == due) ||
+            !harness_compare_is_clean_until(e, (uint32_t)due - 1)) {
+            continue;
+        }
+        (void)snprintf(text, sizeof(text), "no checkpoint was written after %llu steps, when due",
+                       (unsigned long long)due);
+        add(HARNESS_VERDICT_CHECKPOINT_STALE, text, -1, out);
+        return;
+    }
+}
+
 ddp_status harness_check_checkpoint(const struct harness_emulation *e, struct harness_findings *out,
                                     struct ddp_err *err)
 {
@@ -259,6 +293,7 @@ ddp_status harness_check_checkpoint(const struct harness_emulation *e, struct ha
     uint32_t saved = 0;
     char path[4096];
 
+    check_due(e, out);
     if (!harness_checkpoint_last_save(e, &saved, &writers) ||
         !harness_checkpoint_path(e->input, path, sizeof(path))) {
         return DDP_OK;
