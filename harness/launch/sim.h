@@ -27,6 +27,7 @@ struct harness_sim_rank {
     struct harness_process process;
     struct harness_rank_end end;
     bool is_vanished; /* killed or exited in mid-operation: never resumed */
+    bool has_joined;  /* a member of the group: it leaves by telling the others */
 };
 
 /* What the monitor saw, and when it made up its mind. */

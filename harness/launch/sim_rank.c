@@ -80,13 +80,18 @@ static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_
                                  struct ddp_err *err)
 {
     struct harness_sim_rank *rank = context;
-    ddp_status status = ddp_store_barrier(env, store, "world", env->world_size, deadline_ns);
+    ddp_status status;
 
+    /* Returns once all have come: whoever is in here waits for those who are not. */
+    ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
+    status = ddp_store_barrier(env, store, "world", env->world_size, deadline_ns);
+    ddp_recorder_wait_end(env->recorder);
     if (status != DDP_OK) {
         return ddp_err_set(err, status, "rank %u: not all of %u ranks came", env->rank,
                            env->world_size);
     }
     status = ddp_loop_create(rank->sim->net, env, "world", env->rank, env->world_size, NULL, out);
+    rank->has_joined = status == DDP_OK;
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
 }
 
@@ -170,9 +175,11 @@ static void drop(struct harness_sim_rank *rank)
 
 void harness_sim_rank_settle(struct harness_sim_rank *rank)
 {
-    if (rank->is_vanished) {
+    /* One that joined said goodbye on the net itself; one that never did is just gone. */
+    if (rank->is_vanished || !rank->has_joined) {
         ddp_loop_net_kill(rank->sim->net, rank->rank);
-    } else {
+    }
+    if (!rank->is_vanished) {
         harness_injector_destroy(rank->injector);
         rank->sim->stats.leaked_block_count += ddp_mem_pool_block_count(rank->pool);
     }
