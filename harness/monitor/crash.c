@@ -16,19 +16,39 @@ bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank)
     return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
 }
 
+/* `rank` waits for a collective beyond `posted`, or for its group to form. */
+static bool is_waiting_beyond(const struct harness_cut *cut, uint32_t rank, uint64_t posted)
+{
+    const struct ddp_page *page = &cut->pages[rank];
+
+    return harness_graph_is_waiting(cut, rank) &&
+           (page->wait_kind != DDP_WAIT_COLLECTIVE || page->wait_seq > posted);
+}
+
+/* What the rank posted last is not what the program has there: it ended along its own path. */
+static bool is_off_program(const struct harness_view *view, uint32_t rank)
+{
+    const struct ddp_page *page = &view->cut->pages[rank];
+    struct ddp_event_op op = ddp_event_op_unpack(page->posted_op);
+
+    return page->seq_posted != 0 &&
+           harness_program_compare(view->program, page->seq_posted, &op, page->posted_count) !=
+               HARNESS_VERDICT_NONE;
+}
+
 /* The rank ended in good order before the program's end, and left others with work: they posted
- * more, wait, or failed. (All ranks ending alike is not for this cut to judge.) */
+ * more, wait for more, or failed. (All ranks ending alike is not for this cut to judge.) */
 static bool is_work_left(const struct harness_view *view, uint32_t rank)
 {
     const struct harness_cut *cut = view->cut;
     uint64_t posted = cut->pages[rank].seq_posted;
 
-    if (!is_end_ok(cut, rank) || posted >= view->program->op_count) {
+    if (!is_end_ok(cut, rank) || posted >= view->program->op_count || is_off_program(view, rank)) {
         return false;
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (r != rank && cut->is_page_valid[r] &&
-            (harness_graph_is_waiting(cut, r) || cut->pages[r].seq_posted > posted ||
+            (is_waiting_beyond(cut, r, posted) || cut->pages[r].seq_posted > posted ||
              cut->pages[r].end_status > 1)) {
             return true;
         }
