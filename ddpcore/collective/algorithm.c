@@ -1,6 +1,7 @@
 /* The table of built-in algorithms. The first row of a kind is its default. */
 #include "ddpcore/collective/algorithm.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/collective/emit.h"
@@ -34,4 +35,25 @@ const struct ddp_algorithm *ddp_algorithm_find(enum ddp_coll_kind kind, const ch
         }
     }
     return NULL;
+}
+
+ddp_status ddp_algorithm_require(enum ddp_coll_kind kind, const char *name,
+                                 const struct ddp_algorithm **out, struct ddp_err *err)
+{
+    char known[256] = "";
+    size_t used = 0;
+
+    *out = ddp_algorithm_find(kind, name);
+    if (*out != NULL) {
+        return DDP_OK;
+    }
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]) && used < sizeof(known); i++) {
+        if (table[i].kind == kind) {
+            int size = snprintf(known + used, sizeof(known) - used, "%s%s", used > 0 ? ", " : "",
+                                table[i].name);
+            used += size > 0 ? (size_t)size : 0;
+        }
+    }
+    return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no %s algorithm \"%s\" (known: %s)",
+                       ddp_coll_kind_name(kind), name != NULL ? name : "", known);
 }

@@ -23,6 +23,11 @@ const struct ddp_algorithm *ddp_algorithm_table(size_t *out_count);
 /* By kind and name; name NULL = the kind's default. NULL if unknown. */
 const struct ddp_algorithm *ddp_algorithm_find(enum ddp_coll_kind kind, const char *name);
 
+/* The same, or E_NOT_FOUND with an error that lists the kind's algorithms. */
+DDP_MUST_USE ddp_status ddp_algorithm_require(enum ddp_coll_kind kind, const char *name,
+                                              const struct ddp_algorithm **out,
+                                              struct ddp_err *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,7 +3,6 @@
  * active steps until none of them moves. Messages are consumed where they lie. */
 #include <string.h>
 
-#include "ddpcore/base/hash.h"
 #include "ddpcore/collective/program.h"
 
 struct executor {
@@ -18,23 +17,11 @@ struct executor {
     uint64_t signature;      /* of the head; 0 when not checked */
     ddp_status failed;       /* what ended the group, or OK */
     uint64_t death_known_ns; /* when a wait first met a death; 0 = none */
+    uint32_t next_stray;     /* peer whose oldest message is looked at next */
 };
 
-uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args)
-{
-    const uint64_t fields[] = {comm,
-                               seq,
-                               (uint64_t)args->kind,
-                               (uint64_t)args->redop,
-                               (uint64_t)args->dtype,
-                               args->root,
-                               args->elem_count,
-                               (uint64_t)args->role,
-                               args->index};
-    uint64_t hash = ddp_hash_bytes(fields, sizeof(fields), 0);
-
-    return hash == 0 ? 1 : hash;
-}
+/* Bounds what an idle poll costs in large groups. */
+enum { STRAYS_PER_POLL = 64 };
 
 static bool is_in_place(const struct executor *executor, const struct ddp_coll_args *args)
 {
@@ -299,6 +286,32 @@ static ddp_status look_for_death(struct executor *executor)
                : DDP_PENDING;
 }
 
+/* Nothing moved. A peer that posted another collective may be sending to ranks that do not listen
+ * to it in this one, and its message would wait for ever. Whoever it came from: a message of this
+ * sequence number with another signature, or of an earlier number, is a mismatch. Errors are left
+ * to the steps that wait for that peer. */
+static ddp_status look_for_stray(struct executor *executor)
+{
+    struct ddp_transport *transport = executor->transport;
+    uint32_t count = executor->base.member_count;
+
+    for (uint32_t i = 0; i < count && i < STRAYS_PER_POLL; i++) {
+        uint32_t peer = executor->next_stray;
+        struct ddp_message message;
+
+        executor->next_stray = (peer + 1) % count;
+        if (peer == executor->base.member ||
+            transport->ops->recv_peek(transport, peer, &message) != DDP_OK) {
+            continue;
+        }
+        if (message.seq < executor->head->seq ||
+            (message.seq == executor->head->seq && message.signature != executor->signature)) {
+            return mismatch(executor);
+        }
+    }
+    return DDP_PENDING;
+}
+
 /* Run the head until it ends or nothing moves. */
 static ddp_status run_head(struct executor *executor)
 {
@@ -322,6 +335,9 @@ static ddp_status run_head(struct executor *executor)
         }
     } while (has_progress);
     record_wait(executor, program);
+    if (executor->is_checked && look_for_stray(executor) != DDP_PENDING) {
+        return DDP_E_MISMATCH;
+    }
     return look_for_death(executor);
 }
 
@@ -421,25 +437,12 @@ static const struct ddp_coll_ops executor_ops = {
 
 static ddp_status find_algorithms(struct executor *executor, const char *name, struct ddp_err *err)
 {
-    char known[256] = "";
-    size_t count;
-    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
-
     for (uint32_t kind = 0; kind < DDP_COLL_KIND_COUNT; kind++) {
-        executor->cache.source.algorithm[kind] =
-            ddp_algorithm_find((enum ddp_coll_kind)kind, kind == DDP_COLL_ALL_REDUCE ? name : NULL);
+        DDP_TRY(ddp_algorithm_require((enum ddp_coll_kind)kind,
+                                      kind == DDP_COLL_ALL_REDUCE ? name : NULL,
+                                      &executor->cache.source.algorithm[kind], err));
     }
-    if (executor->cache.source.algorithm[DDP_COLL_ALL_REDUCE] != NULL) {
-        return DDP_OK;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (table[i].kind == DDP_COLL_ALL_REDUCE) {
-            strncat(known, known[0] == '\0' ? "" : ", ", sizeof(known) - strlen(known) - 1);
-            strncat(known, table[i].name, sizeof(known) - strlen(known) - 1);
-        }
-    }
-    return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no all_reduce algorithm \"%s\" (known: %s)",
-                       name, known);
+    return DDP_OK;
 }
 
 ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *transport,

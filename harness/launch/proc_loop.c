@@ -16,6 +16,8 @@ static const uint64_t check_interval_ns = DDP_NS_PER_S / 10;
 static const uint64_t eye_interval_ns = 2 * DDP_NS_PER_MS;
 static const uint64_t term_grace_ns = 100 * DDP_NS_PER_MS;
 static const uint64_t linger_default_ns = 2 * DDP_NS_PER_S;
+/* Ranks that hang do not end by themselves, nor do those that wait for them. */
+static const uint64_t linger_hang_ns = 200 * DDP_NS_PER_MS;
 
 ddp_status proc_loop_add(struct proc_job *job, int fd)
 {
@@ -204,8 +206,14 @@ static void start_linger(struct proc_job *job, uint64_t now_ns)
         bool is_slow =
             verdict >= HARNESS_VERDICT_SLOW_COMPUTE && verdict <= HARNESS_VERDICT_SLOW_ROTATING;
 
+        bool is_hang =
+            verdict >= HARNESS_VERDICT_HANG_NOT_JOINED && verdict <= HARNESS_VERDICT_HANG_RECOVERY;
+
         if (!is_slow && verdict != HARNESS_VERDICT_HANG_DETECTOR) {
-            job->linger_end_ns = now_ns + (linger_ns != 0 ? linger_ns : linger_default_ns);
+            if (linger_ns == 0) {
+                linger_ns = is_hang ? linger_hang_ns : linger_default_ns;
+            }
+            job->linger_end_ns = now_ns + linger_ns;
             return;
         }
     }

@@ -1,0 +1,22 @@
+/* What members of a group must agree on, as one number that travels with every message. */
+#include "ddpcore/base/hash.h"
+#include "ddpcore/collective/collective.h"
+
+/* What a kind does not use need not match. */
+uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args)
+{
+    const uint64_t redop = args->kind == DDP_COLL_ALL_REDUCE ? (uint64_t)args->redop : 0;
+    const uint64_t root = args->kind == DDP_COLL_BROADCAST ? args->root : 0;
+    const uint64_t fields[] = {comm,
+                               seq,
+                               (uint64_t)args->kind,
+                               redop,
+                               (uint64_t)args->dtype,
+                               root,
+                               args->elem_count,
+                               (uint64_t)args->role,
+                               args->index};
+    uint64_t hash = ddp_hash_bytes(fields, sizeof(fields), 0);
+
+    return hash == 0 ? 1 : hash;
+}
