@@ -1,7 +1,8 @@
 /* One cell, from plan to verdict: the pipeline. Launch, trace, oracles, a replay with payloads if a
  * bucket differs, a restore run if one is asked for, the judge, and the run folder that holds a
  * file for every arrow between them: plan.yaml program.txt schedules/ trace.txt trace.rank<N>.txt
- * verdict.json rank<N>.log replay/ (payload run)  restore/ (restore run, same files) */
+ * verdict.json rank<N>.log replay/ (payload run)  restore/ (restore run, same files,
+ * and given.safetensors, the checkpoint that it was given) */
 #ifndef HARNESS_CELL_CELL_H
 #define HARNESS_CELL_CELL_H
 

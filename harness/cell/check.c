@@ -34,6 +34,7 @@ static ddp_status check_restore(struct harness_cell *cell, struct harness_restor
     DDP_TRY(read_text(cell->mem, second.run_dir, "trace.txt", &text, &size_bytes, err));
     DDP_TRY(harness_trace_parse(cell->mem, text, &second.trace, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
+    out->is_run = true;
     harness_stage_conclude(&second, out);
     return DDP_OK;
 }

@@ -188,7 +188,7 @@ void harness_stage_conclude(const struct harness_cell *second, struct harness_re
 void harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second)
 {
     second->restored_step = checkpoint_steps(
-        second, harness_stage_path(cell->mem, second->run_dir, "checkpoint.safetensors"));
+        second, harness_stage_path(cell->mem, second->run_dir, "given.safetensors"));
     second->plan.job.start_step = second->restored_step;
     second->plan.faults = NULL;
     second->plan.fault_count = 0;
@@ -204,6 +204,7 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
         .is_hashing = true, .payload_step = -1, .is_restoring = true};
     struct harness_cell second = *cell;
     const char *from = harness_stage_path(cell->mem, cell->run_dir, "checkpoint.safetensors");
+    const char *given;
     const char *to;
     ddp_status status;
 
@@ -212,8 +213,11 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     }
     second.run_dir = harness_stage_path(cell->mem, cell->run_dir, "restore");
     to = harness_stage_path(cell->mem, second.run_dir, "checkpoint.safetensors");
+    given = harness_stage_path(cell->mem, second.run_dir, "given.safetensors");
     DDP_TRY(ddp_files_make_dirs(second.run_dir, err));
-    status = copy_checkpoint(cell, from, to, err);
+    /* Twice: the run writes checkpoints over what it was given, and a later check asks for that. */
+    status = copy_checkpoint(cell, from, given, err);
+    status = status == DDP_OK ? copy_checkpoint(cell, from, to, err) : status;
     if (status != DDP_OK) {
         return ddp_err_wrap(err, status, "restore run of %s", cell->plan.id);
     }

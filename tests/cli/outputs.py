@@ -1,0 +1,152 @@
+"""What a run prints and writes is true and can be used again.
+
+Usage: outputs.py DDPROVE SCENARIOS OUT sim|proc [FAMILY...]
+
+Runs the scenarios (all, or some families), then holds together: the JSON report and verdict.json,
+JUnit, `check` of every run folder, the command that reproduces, `plan` fed back to `run`.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+KEYS = ["schema", "id", "cell", "driver", "seed", "outcome", "verdict", "reason", "culprit", "victims", "op", "step",
+        "micro", "phase", "oracle", "mode", "detect_ms", "attribute_ms", "fired", "findings", "capsule", "run_dir",
+        "reproduce"]
+OP_KEYS = ["seq", "kind", "bucket", "params"]
+PROPERTIES = ["driver", "seed", "verdict", "culprit", "victims", "reproduce"]
+FOUND_PROPERTIES = ["oracle", "mode", "step"]
+EXIT_CODES = {"PASS": 0, "FAIL": 1, "ERROR": 3, "INCONCLUSIVE": 4, "SKIP": 77}
+
+ddprove, scenarios, out, driver = (os.path.abspath(arg) if at < 3 else arg for at, arg in enumerate(sys.argv[1:5]))
+families = sys.argv[5:]
+failures = 0
+
+
+def expect(is_true, text):
+    """Note a failure."""
+    global failures
+    if not is_true:
+        failures += 1
+        print(f"FAIL {text}")
+
+
+def run(*args):
+    """Exit code and stdout of ddprove; "ddprove" in a shell's command is this program."""
+    done = subprocess.run([ddprove, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def verdicts_of(text):
+    """(outcome, verdict) of every verdict's line."""
+    found = []
+    for line in text.splitlines():
+        match = re.match(r"(PASS|FAIL|ERROR|INCONCLUSIVE|SKIP) +(?:sim|proc) +\S+(?: [\[(].*?[\])])?(?:  ([A-Z_.]+))?(?:  .*)?$",
+                         line)
+        if match:
+            found.append((match[1], match[2] or "NONE"))
+    return found
+
+
+def pair(verdict):
+    """What two judgements of one cell must agree on."""
+    return verdict["outcome"], verdict["verdict"]
+
+
+def check_json(verdict):
+    """Every key is there, in the report and in the run folder alike."""
+    name = f"{verdict['id']}[{verdict['cell']}]"
+    for key in KEYS:
+        expect(key in verdict, f"{name}: no key {key}")
+    if verdict["op"] is not None:
+        for key in OP_KEYS:
+            expect(key in verdict["op"], f"{name}: no key op.{key}")
+    with open(os.path.join(verdict["run_dir"], "verdict.json")) as file:
+        recorded = json.load(file)
+    reported = {key: value for key, value in verdict.items() if key != "wall_ms"}
+    expect(recorded == reported, f"{name}: the report and verdict.json differ")
+
+
+def check_junit(path, report):
+    """One testcase a cell, with what a person needs to know."""
+    suite = xml.etree.ElementTree.parse(path).getroot().find("testsuite")
+    cases = suite.findall("testcase")
+    expect(int(suite.get("tests")) == len(cases) == report["counts"]["total"], "junit: number of tests")
+    for case, verdict in zip(cases, report["scenarios"]):
+        name = verdict["id"] + (f"[{verdict['cell']}]" if verdict["cell"] else "")
+        expect(case.get("name") == name, f"junit: {case.get('name')} is {name}")
+        values = {item.get("name"): item.get("value") for item in case.iter("property")}
+        wanted = PROPERTIES + (FOUND_PROPERTIES if verdict["verdict"] != "NONE" else [])
+        wanted += ["op"] if verdict["op"] is not None else []
+        wanted += [key for key in ("detect_ms", "attribute_ms") if verdict[key] is not None]
+        for key in wanted:
+            if verdict[key] is not None:
+                text = verdict[key] if isinstance(verdict[key], str) else json.dumps(verdict[key])
+                got = values.get(key)
+                same = got == text or (got is not None and not isinstance(verdict[key], str)
+                                       and json.loads(got) == verdict[key])
+                expect(same, f"junit: {name}: {key} is {got}, not {text}")
+        is_bad = case.find("failure") is not None or case.find("error") is not None
+        expect(is_bad == (verdict["outcome"] in ("FAIL", "INCONCLUSIVE", "ERROR")), f"junit: {name}: failure")
+
+
+def check_again(report):
+    """`check` of all run folders comes to the same outcomes and verdicts."""
+    cells = [verdict for verdict in report["scenarios"] if verdict["outcome"] not in ("ERROR", "SKIP")]
+    code, text = run("check", *(verdict["run_dir"] for verdict in cells))
+    got = verdicts_of(text)
+    expect(len(got) == len(cells), f"check: {len(got)} lines of {len(cells)}: {text[-300:]}")
+    for verdict, again in zip(cells, got):
+        expect(pair(verdict) == again, f"check {verdict['run_dir']}: {again}, the run {pair(verdict)}")
+    worst = [name for name in ("ERROR", "FAIL", "INCONCLUSIVE", "PASS") if name in {one for one, _ in got}][:1]
+    expect(code == EXIT_CODES[worst[0] if worst else "ERROR"], f"check: exit {code}")
+
+
+def check_reproduce(verdict):
+    """The printed command, typed into a shell, comes to the same."""
+    folder = os.path.dirname(os.path.abspath(os.path.join("bin", "ddprove")))
+    done = subprocess.run(["/bin/sh", "-c", verdict["reproduce"]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+    expect(done.returncode == EXIT_CODES[verdict["outcome"]] and verdicts_of(done.stdout) == [pair(verdict)],
+           f"{verdict['reproduce']}: exit {done.returncode}, not {pair(verdict)}: {done.stdout}")
+
+
+def check_plan(path, verdicts):
+    """The first plan that `plan` prints, given to `run`, comes to what its cell came to."""
+    code, text = run("plan", path)
+    expect(code == 0, f"plan {path}: exit {code}")
+    with open("fed back.yaml", "w") as file:
+        file.write(text.split("\n---\n")[0] + "\n")
+    expect(len(text.split("\n---\n")) == len(verdicts), f"plan {path}: one plan a cell")
+    _, text = run("run", "fed back.yaml", "--driver", driver, "--out", "fed back")
+    expect(verdicts_of(text) == [pair(verdicts[0])], f"plan {path} fed back: {text} not {pair(verdicts[0])}")
+
+
+shutil.rmtree(out, ignore_errors=True)
+os.makedirs(os.path.join(out, "bin"))
+os.chdir(out)
+os.symlink(ddprove, os.path.join("bin", "ddprove"))
+operands = [os.path.join(scenarios, family) for family in families] or [scenarios]
+exit_code, log = run("run", *operands, "--driver", driver, "--out", "a b/runs", "--json", "r.json", "--junit", "r.xml")
+with open("r.json") as report_file:
+    result = json.load(report_file)
+counts = result["counts"]
+expect(result["schema"] == "ddprove.report/1", "schema")
+expect(counts["total"] == len(result["scenarios"]) > 0, "counts.total")
+expect(sum(counts[key] for key in ("pass", "fail", "inconclusive", "error", "skip")) == counts["total"], "counts")
+expect(exit_code == EXIT_CODES[result["outcome"]], f"exit {exit_code}, outcome {result['outcome']}: {log[-500:]}")
+by_file = {}
+for cell in result["scenarios"]:
+    check_json(cell)
+    family_name, _, file_name = cell["id"].partition(".")
+    by_file.setdefault(os.path.join(scenarios, family_name, file_name + ".yaml"), []).append(cell)
+check_junit("r.xml", result)
+check_again(result)
+for scenario, cells_of_file in by_file.items():
+    check_reproduce(cells_of_file[-1])
+    check_plan(scenario, cells_of_file)
+print(f"{counts['total']} cells of {len(by_file)} scenarios, {failures} failures")
+sys.exit(failures > 0)
