@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ddpcore/base/clock.h"
 #include "harness/launch/proc_job.h"
 
 static int count_fds(void)
@@ -51,6 +52,8 @@ void proc_audit_fini(struct proc_audit *audit)
     ddp_text_fini(&audit->shm);
 }
 
+#define GROUP_END_NS (100 * DDP_NS_PER_MS)
+
 static void say(struct harness_trace *trace, const char *what, long number)
 {
     size_t used = strlen(trace->leak_text);
@@ -77,12 +80,27 @@ static bool has_number(const char *name, long number)
     return false;
 }
 
+/* A helper of a rank that was just ended (a sanitizer's leak checker, say) dies with it, and may
+ * need a moment: what is still there after that is a leak. */
+static bool is_group_left(pid_t leader)
+{
+    uint64_t deadline_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), GROUP_END_NS);
+
+    while (kill(-leader, 0) == 0) {
+        if (ddp_clock_now_ns(ddp_clock_monotonic()) >= deadline_ns) {
+            return true;
+        }
+        (void)poll(NULL, 0, 1);
+    }
+    return false;
+}
+
 static void audit_processes(const struct proc_rank *ranks, uint32_t world_size,
                             struct harness_trace *trace)
 {
     for (uint32_t r = 0; r < world_size; r++) {
         /* The leader is reaped, so whoever is still in its group was started by it. */
-        if (ranks[r].pid > 0 && kill(-ranks[r].pid, 0) == 0) {
+        if (ranks[r].pid > 0 && is_group_left(ranks[r].pid)) {
             trace->leak_process = true;
             say(trace, "processes are left in the group of rank ", (long)r);
             (void)kill(-ranks[r].pid, SIGKILL);
