@@ -41,6 +41,11 @@ json_t *harness_cell_unjudged(const struct harness_plan *plan,
 DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict,
                                            struct ddp_err *err);
 
+/* Add what a recorded run's trace.txt shows of the moment of the first diagnosis: faults that
+ * fired, and of each rank its place, whom its open operation needs, its last events. */
+DDP_MUST_USE ddp_status harness_cell_explain(const char *run_dir, struct ddp_text *out,
+                                             struct ddp_err *err);
+
 #ifdef __cplusplus
 }
 #endif

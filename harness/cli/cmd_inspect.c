@@ -85,6 +85,7 @@ int cli_check(const struct cli_options *options)
 
 int cli_explain(const struct cli_options *options)
 {
+    struct ddp_err err = {{0}};
     char path[4096];
     json_error_t error;
     json_t *verdict;
@@ -104,6 +105,9 @@ int cli_explain(const struct cli_options *options)
     }
     ddp_text_init(&text, ddp_mem_system());
     harness_report_explain(verdict, &text);
+    if (harness_cell_explain(options->paths[0], &text, &err) != DDP_OK) {
+        ddp_text_add(&text, "    no record of the run: %s\n", err.text);
+    }
     (void)fputs(ddp_text_str(&text), stdout);
     ddp_text_fini(&text);
     json_decref(verdict);

@@ -226,12 +226,13 @@ int cli_list(const struct cli_options *options)
     const char *names[COUNT];
     const char *nearest;
 
-    for (size_t i = 0; options->path_count > 0 && i < COUNT; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         names[i] = lists[i].name;
-        if (strcmp(options->paths[0], lists[i].name) != 0) {
+        if (options->path_count == 0 || strcmp(options->paths[0], lists[i].name) != 0) {
             continue;
         }
-        if (options->path_count > 1 && lists[i].list != list_scenarios) {
+        if (options->path_count > 1 && lists[i].list != list_scenarios &&
+            lists[i].list != list_faults) {
             return cli_usage_error("list %s: takes nothing more, but \"%s\" follows", lists[i].name,
                                    options->paths[1]);
         }
@@ -242,6 +243,6 @@ int cli_list(const struct cli_options *options)
         return cli_usage_error("list: unknown list \"%s\"; did you mean %s", options->paths[0],
                                nearest);
     }
-    return cli_usage_error("list: name one of scenarios, faults, points, models, data, "
+    return cli_usage_error("list: name one of scenarios, faults, actions, points, models, data, "
                            "collectives, oracles, verdicts, keys, schema");
 }

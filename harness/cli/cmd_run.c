@@ -217,9 +217,27 @@ static void task_done(void *context, struct cli_task *task)
     cli_screen_advance(&run->screen);
 }
 
+/* /dev/stdout, a pipe, a link: written, never replaced. */
+static bool write_special(const char *path, const char *data, size_t size_bytes)
+{
+    FILE *file = fopen(path, "w");
+    bool is_good = file != NULL && fwrite(data, 1, size_bytes, file) == size_bytes;
+
+    is_good = file != NULL && fclose(file) == 0 && is_good;
+    if (!is_good) {
+        (void)fprintf(stderr, "ddprove: cannot write %s: %s\n", path, strerror(errno));
+    }
+    return is_good;
+}
+
 static bool write_text(const char *path, const char *data, size_t size_bytes)
 {
     struct ddp_err err = {{0}};
+    struct stat info;
+
+    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return write_special(path, data, size_bytes);
+    }
 
     if (ddp_files_write_atomic(ddp_files_system(), path, data, size_bytes, &err) != DDP_OK) {
         (void)fprintf(stderr, "ddprove: %s\n", err.text);
@@ -319,10 +337,7 @@ static unsigned choose_jobs(const struct cli_options *options)
     if (options->jobs > 0) {
         return options->jobs;
     }
-    /* Real ranks share the cores already; cells beside each other would only disturb them. */
-    return options->has_driver && options->driver == HARNESS_DRIVER_SIM && cores > 1
-               ? (unsigned)cores
-               : 1;
+    return cores > 1 ? (unsigned)cores : 1;
 }
 
 static void run_fini(struct run *run)
@@ -379,6 +394,7 @@ static int run_all(struct run *run)
     ddp_text_init(&text, ddp_mem_system());
     harness_report_summary(&run->counts, &text);
     (void)fputs(ddp_text_str(&text), stdout);
+    (void)fflush(stdout);
     ddp_text_fini(&text);
     if (!write_reports(run)) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);

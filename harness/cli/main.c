@@ -14,8 +14,8 @@ static const struct cli_command commands[] = {
     {"plan", "SCENARIO", "print the resolved plan of every cell, as YAML", cli_plan},
     {"check", "RUN_DIR...", "judge a recorded run again", cli_check},
     {"explain", "RUN_DIR", "how the verdict follows", cli_explain},
-    {"list", "scenarios|faults|actions|points|models|data|collectives|oracles|verdicts|keys|schema",
-     "what ddprove knows", cli_list},
+    {"list", "WHAT [DIR]", "what ddprove knows; WHAT: scenarios, faults, actions, points, models,",
+     cli_list},
     {"lint", "SCENARIO|DIR...", "check scenario files without running them", cli_lint},
     {"doctor", "", "what this machine offers, and what will be skipped", cli_doctor},
     {"train", "SCENARIO", "run without checks, for timing", cli_train},
@@ -40,6 +40,9 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         (void)fprintf(out, "  %-8s %-18s %s\n", commands[i].name, commands[i].arguments,
                       commands[i].summary);
+        if (commands[i].run == cli_list) {
+            (void)fprintf(out, "  %-27s data, collectives, oracles, verdicts, keys, schema\n", "");
+        }
     }
     (void)fputs("\noptions:\n"
                 "  --driver sim|proc     default: every driver a scenario allows\n"
@@ -48,7 +51,7 @@ static void print_help(FILE *out)
                 "  --collective NAME     same as --set job.collective=NAME\n"
                 "  --seed N              of the simulator's scheduler (default 0)\n"
                 "  --seeds N             sim: run every cell under N seeds, from --seed on\n"
-                "  -j N                  cells at a time (default: cores in sim, 1 in proc)\n"
+                "  -j N                  cells at a time (default: as many as cores)\n"
                 "  --out DIR             run folders (default runs/<time>)\n"
                 "  --json FILE  --junit FILE\n"
                 "  --enforce-time        judge within_ms on real time too\n"

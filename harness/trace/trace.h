@@ -67,6 +67,8 @@ void harness_trace_merge(struct harness_trace *trace);
 void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out);
 void harness_trace_print_rank(const struct harness_trace *trace, uint32_t rank,
                               struct ddp_text *out);
+/* One event's line. */
+void harness_trace_print_event(const struct harness_trace_event *event, struct ddp_text *out);
 /* Strict reader of the text form (header facts included). Errors: E_PARSE with line and column. */
 DDP_MUST_USE ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text,
                                             struct harness_trace *out, struct ddp_err *err);

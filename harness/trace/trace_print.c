@@ -52,7 +52,7 @@ static void print_arg(const char *format, uint64_t value, struct ddp_text *out)
     }
 }
 
-static void print_event(const struct harness_trace_event *event, struct ddp_text *out)
+void harness_trace_print_event(const struct harness_trace_event *event, struct ddp_text *out)
 {
     const struct ddp_event_entry *entry = &event->entry;
     const struct harness_event_format *format = &harness_event_formats[entry->event];
@@ -121,7 +121,7 @@ void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out
 {
     print_header(trace, out);
     for (size_t i = 0; i < trace->event_count; i++) {
-        print_event(&trace->events[i], out);
+        harness_trace_print_event(&trace->events[i], out);
     }
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {
         const struct harness_rank_end *end = &trace->ends[rank];
@@ -146,7 +146,7 @@ void harness_trace_print_rank(const struct harness_trace *trace, uint32_t rank,
     print_header(trace, out);
     for (size_t i = 0; i < trace->event_count; i++) {
         if (trace->events[i].rank == rank) {
-            print_event(&trace->events[i], out);
+            harness_trace_print_event(&trace->events[i], out);
         }
     }
 }

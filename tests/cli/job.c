@@ -231,20 +231,31 @@ pid_t cli_job_find(const struct cli_job *job, const char *name)
     return 0;
 }
 
+/* What it shows must be taken, or its terminal fills up. */
+static void take_shown(struct cli_job *job)
+{
+    ssize_t size = 1;
+
+    while (job->terminal_fd >= 0 && size > 0 && job->shown_size + 1 < sizeof(job->shown)) {
+        size = read(job->terminal_fd, job->shown + job->shown_size,
+                    sizeof(job->shown) - 1 - job->shown_size);
+        job->shown_size += size > 0 ? (size_t)size : 0;
+    }
+}
+
 int cli_job_wait(struct cli_job *job)
 {
     uint64_t end_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), patience_ns);
-    char ignored[4096];
     int status = 0;
 
     while (waitpid(job->pid, &status, WNOHANG) == 0) {
         if (ddp_clock_now_ns(ddp_clock_monotonic()) > end_ns) {
             return -1;
         }
-        /* What it shows must be taken, or its terminal fills up. */
-        (void)!read(job->terminal_fd, ignored, sizeof(ignored));
+        take_shown(job);
         pause_shortly();
     }
+    take_shown(job);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

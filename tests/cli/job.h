@@ -17,9 +17,11 @@ struct cli_process {
 
 struct cli_job {
     pid_t pid;
-    int terminal_fd; /* of a job with a terminal: its other side; -1 */
-    char folder[64]; /* of its own, taken away by cli_job_fini */
-    char shm[4096];  /* names in /dev/shm before it */
+    int terminal_fd;   /* of a job with a terminal: its other side; -1 */
+    char folder[64];   /* of its own, taken away by cli_job_fini */
+    char shm[4096];    /* names in /dev/shm before it */
+    char shown[65536]; /* what it wrote to its terminal, up to cli_job_wait's return */
+    size_t shown_size;
 };
 
 void cli_job_init(struct cli_job *job);

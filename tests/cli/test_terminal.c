@@ -1,0 +1,71 @@
+/* On a terminal a run shows colours and how far it is; elsewhere neither. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/cli/job.h"
+#include "tests/ct.h"
+
+#define ESCAPE "\033"
+
+static const char *const argv[] = {"ddprove",  "run", DDPROVE_SOURCE_DIR "/scenarios/hang",
+                                   "--driver", "sim", "--out",
+                                   "@/out",    NULL};
+
+static void run(struct cli_job *job, bool has_terminal, const char *no_color, const char *term)
+{
+    CT_REQUIRE(setenv("NO_COLOR", no_color, 1) == 0 && setenv("TERM", term, 1) == 0);
+    cli_job_init(job);
+    cli_job_start(job, argv, has_terminal, 0);
+    CT_CHECK_EQ_I64(cli_job_wait(job), 0);
+}
+
+/* A terminal gets green PASS lines, each on a line of its own, and a line of progress that is gone
+ * at the end. */
+CT_TEST(cli_terminal, colours_and_progress)
+{
+    struct cli_job job;
+
+    run(&job, true, "", "xterm");
+    CT_CHECK(strstr(job.shown, ESCAPE "[32mPASS") != NULL);
+    CT_CHECK(strstr(job.shown, " cells, ") != NULL);
+    CT_CHECK(strstr(job.shown, " s left" ESCAPE "[K\r" ESCAPE "[K" ESCAPE "[32mPASS") != NULL);
+    CT_CHECK(strstr(job.shown, " passed, 0 failed\r\n") != NULL);
+    cli_job_fini(&job);
+}
+
+/* NO_COLOR takes the colours, not the progress. */
+CT_TEST(cli_terminal, no_color)
+{
+    struct cli_job job;
+
+    run(&job, true, "1", "xterm");
+    CT_CHECK(strstr(job.shown, ESCAPE "[32m") == NULL);
+    CT_CHECK(strstr(job.shown, "PASS ") != NULL);
+    CT_CHECK(strstr(job.shown, " cells, ") != NULL);
+    cli_job_fini(&job);
+}
+
+/* A terminal that knows no sequences gets none. */
+CT_TEST(cli_terminal, dumb)
+{
+    struct cli_job job;
+
+    run(&job, true, "", "dumb");
+    CT_CHECK(strstr(job.shown, ESCAPE) == NULL);
+    CT_CHECK(strstr(job.shown, " passed, 0 failed") != NULL);
+    cli_job_fini(&job);
+}
+
+/* A file gets lines, nothing else. */
+CT_TEST(cli_terminal, file)
+{
+    struct cli_job job;
+    char log[8192];
+
+    run(&job, false, "", "xterm");
+    cli_job_read(&job, "log", log, sizeof(log));
+    CT_CHECK(strstr(log, ESCAPE) == NULL);
+    CT_CHECK(strstr(log, "cells,") == NULL);
+    CT_CHECK(strstr(log, " passed, 0 failed\n") != NULL);
+    cli_job_fini(&job);
+}

@@ -1,0 +1,139 @@
+#!/bin/sh
+# Exit codes, and errors that are one line with a remedy.
+# Usage: usage.sh DDPROVE SCENARIOS OUT
+set -u
+ddprove=$1
+scenarios=$2
+failures=0
+rm -rf "$3"
+mkdir -p "$3" && cd "$3" || exit 1
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAIL $*"
+}
+
+# ends CODE ARGUMENT...: ddprove ends with this code; out and err are kept.
+ends() {
+    code=$1
+    shift
+    "$ddprove" "$@" >out 2>err </dev/null
+    got=$?
+    test "$got" -eq "$code" || fail "ddprove $*: exit $got, not $code: $(cat out err)"
+}
+
+# refused TEXT ARGUMENT...: a usage error, one line that holds TEXT, nothing on stdout.
+refused() {
+    text=$1
+    shift
+    ends 2 "$@"
+    test "$(wc -l <err)" -eq 1 || fail "ddprove $*: $(wc -l <err) lines: $(cat err)"
+    test ! -s out || fail "ddprove $*: prints $(head -n 1 out)"
+    grep -qF -e "$text" err || fail "ddprove $*: \"$(cat err)\" does not say \"$text\""
+}
+
+# says TEXT ARGUMENT...: exit 0, and stdout holds TEXT.
+says() {
+    text=$1
+    shift
+    ends 0 "$@"
+    grep -qF -e "$text" out || fail "ddprove $*: \"$(head -n 5 out)\" does not say \"$text\""
+}
+
+one=$scenarios/hang/before_bucket.yaml
+mkdir -p empty 'with space/deep'
+job='job: {ranks: 2, steps: 2, model: mlp, data: digits, batch_per_rank: 4, optimizer: {kind: sgd, lr: 0.1}}'
+kill='faults: [{at: {rank: 1, step: 1}, point: data/next, do: {kill: SIGKILL}}]'
+printf '# A crash nobody expected.\nid: own.fails\n%s\n%s\nexpect: {verdict: NONE}\n' "$job" "$kill" >fails.yaml
+printf '# The second visit of a place that is visited once.\nid: own.unfired\n%s\n%s\nexpect: {verdict: CRASH.SIGNALED}\n' \
+    "$job" 'faults: [{at: {rank: 1, step: 1, hit: 2}, point: data/next, do: {kill: SIGKILL}}]' >unfired.yaml
+printf '# Simulated only.\nid: own.simulated\ndrivers: [sim]\n%s\nexpect: {verdict: NONE}\n' "$job" >simulated.yaml
+printf '# Same name as another.\nid: own.fails\n%s\nexpect: {verdict: NONE}\n' "$job" >same.yaml
+cp fails.yaml 'with space/plan.yaml'
+
+# Words that are not known.
+refused 'did you mean run' rnu
+refused 'see ddprove --help' qqqqqqqq
+refused 'did you mean --driver' run "$one" --drivers=sim
+refused 'see ddprove --help' run "$one" --zzzzzzzz
+refused 'did you mean points' list point
+refused 'name one of scenarios' list
+refused 'known: sim, proc' run "$one" --driver real
+refused 'known: cpu' run "$one" --device tpu
+# Values that are not right.
+refused '--set needs a value' run "$one" --set
+refused 'is not KEY=VALUE' run "$one" --set job.ranks
+refused 'did you mean "ranks"' run "$one" --driver sim --set job.rank=3
+refused 'job.ranks' run "$one" --driver sim --set job.ranks=many
+refused 'is not a number from' run "$one" --seed x
+refused 'is not a number from' run "$one" --seeds 0
+refused 'is not a number from' run "$one" -j 0
+refused 'did you mean "ring"' run "$one" --driver sim --collective rng
+# Files that are not there, or not what they should be.
+refused 'name a scenario file' run
+refused 'missing.yaml: No such file' run missing.yaml
+refused 'holds no *.yaml' run empty
+refused 'holds no *.yaml' lint empty
+refused 'name one scenario file' plan
+refused 'name a scenario file' lint
+refused 'name the folder' check
+refused 'plan.yaml: No such file' check empty
+refused 'name the folder of one run' explain empty
+refused 'own.fails/sim; give one another id' run fails.yaml same.yaml --driver sim
+refused 'takes nothing more' doctor now
+# Places that cannot be written.
+refused 'name a folder that can be written' run "$one" --driver sim --out /dev/null/runs
+refused 'name a file in a folder' run "$one" --driver sim --out o --json missing/report.json
+refused 'name a file in a folder' run "$one" --driver sim --out o --junit missing/report.xml
+refused 'name a file to write' run "$one" --driver sim --out o --json ''
+refused 'name a file to write' run "$one" --driver sim --out o --junit empty
+
+# Exit codes of outcomes; of several the worst.
+ends 0 run "$one" --driver sim --out o
+ends 1 run fails.yaml --driver sim --out o
+grep -qF 'reproduce: ddprove run o/own.fails/sim/plan.yaml' out || fail "no way to reproduce: $(cat out)"
+ends 4 run unfired.yaml --driver sim --out o
+ends 77 run simulated.yaml --driver proc --out o
+ends 1 run unfired.yaml fails.yaml "$one" --driver sim --out o
+ends 4 run unfired.yaml simulated.yaml "$one" --driver sim --out o
+ends 0 run simulated.yaml "$scenarios/control/dummy_injection.yaml" --driver proc --out o
+ends 3 run "$one" --driver sim --out o --json /dev/full
+test -c /dev/full || fail "a device was replaced by a report"
+says '"schema": "ddprove.report/1"' run "$one" --driver sim --out o --json /dev/stdout
+ends 2 lint fails.yaml "$scenarios/hang" --set job.rank=3
+ends 2
+ends 0 --help
+ends 0 -h
+ends 0 run --help
+ends 0 --version
+
+# Folders, matrices, seeds, paths.
+says '5 passed, 0 failed' run "$scenarios/hang/before_bucket.yaml" "$scenarios/hang/in_data.yaml" --driver sim --out o
+says '5 passed, 0 failed' run "$scenarios/hang/in_data.yaml" "$one" "$scenarios/hang/../hang/in_data.yaml" "$one" \
+    --driver sim --out o
+says '1 passed, 0 failed' run "$one" --driver sim --out pinned --set faults.0.at.rank=2
+test -e pinned/hang.before_bucket/sim/verdict.json || fail "a pinned axis is still in the path: $(find pinned)"
+says '6 passed, 0 failed' run "$one" --driver sim --out seeds --seeds 3 -j 2
+test "$(find seeds -name 'sim.seed[012]' | wc -l)" -eq 6 || fail "a folder a seed: $(find seeds -name 'sim*')"
+says 'own.fails' plan 'with space/plan.yaml'
+ends 1 run 'with space/plan.yaml' --driver sim --out "$PWD/with space/out" --json 'with space/r.json'
+grep -qF "reproduce: ddprove run '$PWD/with space/out/own.fails/sim/plan.yaml'" out || fail "not quoted: $(cat out)"
+says 'ranks:' plan "$one" --set job.ranks=3
+test "$(grep -c '^---$' out)" -eq 1 || fail "plan: two cells are two documents"
+
+# The other commands.
+for list in scenarios faults actions points models data collectives oracles verdicts keys schema; do
+    case $list in
+    scenarios | faults) ends 0 list $list "$scenarios/hang" ;;
+    *) ends 0 list $list ;;
+    esac
+    test "$(wc -l <out)" -ge 3 || fail "list $list: $(cat out)"
+done
+says 'drivers: sim ready' doctor
+says ' 0 bad' lint "$scenarios"
+says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver sim
+says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver proc
+says 'HANG.NOT_JOINED' explain pinned/hang.before_bucket/sim
+
+echo "$failures failures"
+test "$failures" -eq 0
