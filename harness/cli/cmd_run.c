@@ -308,21 +308,22 @@ static int open_out_dir(struct run *run)
 static int check_report(const char *option, const char *path)
 {
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    char *folder;
+    size_t folder_size = slash != NULL ? (size_t)(slash - path) + 1 : 0;
     struct stat info;
+    char *folder;
     int code = 0;
 
     if (path == NULL) {
         return 0;
     }
-    folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
-    if (folder == NULL) {
-        return cli_usage_error("out of memory");
+    if (path[folder_size] == '\0' || (stat(path, &info) == 0 && S_ISDIR(info.st_mode))) {
+        return cli_usage_error("%s: \"%s\" is no file; name a file to write", option, path);
     }
-    if (path[0] == '\0' || (slash != NULL && slash[1] == '\0') ||
-        (stat(path, &info) == 0 && S_ISDIR(info.st_mode))) {
-        code = cli_usage_error("%s: \"%s\" is no file; name a file to write", option, path);
-    } else if (access(folder, W_OK) != 0) {
+    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return 0; /* written as it is, if it can be */
+    }
+    folder = folder_size == 0 ? strdup(".") : strndup(path, folder_size);
+    if (folder == NULL || access(folder, W_OK) != 0) {
         code = cli_usage_error("%s %s: %s; name a file in a folder that can be written", option,
                                path, strerror(errno));
     }

@@ -258,6 +258,10 @@ int main(int argc, char **argv)
             int status = parse_options(argc - 1, argv + 1, &options);
 
             status = status == 0 ? commands[i].run(&options) : status;
+            if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+                (void)cli_usage_error("stdout cannot be written; what it lacks is not reported");
+                status = status == 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_ERROR) : status;
+            }
             for (size_t k = 0; k < options.set_count; k++) {
                 free((void *)(uintptr_t)options.sets[k]);
             }

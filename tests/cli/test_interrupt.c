@@ -205,22 +205,20 @@ CT_TEST(cli_interrupt, descriptors_do_not_pile_up)
                                        "40",       "-j",    "2",
                                        "--out",    "@/out", NULL};
     struct cli_job job;
-    struct cli_process list[CLI_JOB_PROCESSES_MAX];
     size_t least = SIZE_MAX;
     size_t most = 0;
     size_t looks = 0;
+    size_t count;
 
     cli_job_init(&job);
     cli_job_start(&job, argv, false, 0);
     CT_CHECK(cli_job_await(&job, "ddprove", 1));
-    while (cli_job_descendants(&job, list) > 0) {
-        size_t count = cli_job_fd_count(&job);
-
-        least = count > 0 && count < least ? count : least;
+    while ((count = cli_job_fd_count(&job)) > 0) {
+        least = count < least ? count : least;
         most = count > most ? count : most;
         looks++;
     }
-    CT_CHECK(looks > 0);
+    CT_CHECK(looks > 100);
     /* A verdict that is being read is one more. */
     CT_CHECK(most <= least + 2);
     check_end(&job, 0);

@@ -93,7 +93,11 @@ ends 0 run "$one" --driver sim --out o
 ends 1 run fails.yaml --driver sim --out o
 grep -qF 'reproduce: ddprove run o/own.fails/sim/plan.yaml' out || fail "no way to reproduce: $(cat out)"
 ends 4 run unfired.yaml --driver sim --out o
-ends 77 run simulated.yaml --driver proc --out o
+ends 77 run simulated.yaml --driver proc --out o --json skipped.json
+for key in schema id cell driver seed outcome verdict reason culprit victims op step micro phase oracle mode \
+    detect_ms attribute_ms fired findings capsule run_dir reproduce; do
+    grep -qF "\"$key\":" skipped.json || fail "a skipped cell has no key $key"
+done
 ends 1 run unfired.yaml fails.yaml "$one" --driver sim --out o
 ends 4 run unfired.yaml simulated.yaml "$one" --driver sim --out o
 ends 0 run simulated.yaml "$scenarios/control/dummy_injection.yaml" --driver proc --out o
@@ -106,6 +110,9 @@ ends 0 --help
 ends 0 -h
 ends 0 run --help
 ends 0 --version
+
+"$ddprove" list points >/dev/full 2>err
+test $? -eq 3 || fail "a full disk passes for success"
 
 # Folders, matrices, seeds, paths.
 says '5 passed, 0 failed' run "$scenarios/hang/before_bucket.yaml" "$scenarios/hang/in_data.yaml" --driver sim --out o

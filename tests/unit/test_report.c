@@ -80,3 +80,35 @@ CT_TEST(report, worst_outcome)
     CT_CHECK_EQ_U64(harness_report_worst(&counts), HARNESS_OUTCOME_ERROR);
     json_decref(unreadable);
 }
+
+/* A line that stands for several cells names no place: theirs differ. */
+CT_TEST(report, cells_have_no_place)
+{
+    json_t *verdict = make("PASS", "");
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    harness_report_line(verdict, 3, false, &text);
+    CT_CHECK_STR(ddp_text_str(&text), "PASS         proc crash.x (3 cells)  CRASH.SIGNALED\n");
+    ddp_text_fini(&text);
+    json_decref(verdict);
+}
+
+/* What was skipped says why, and has nothing to reproduce. */
+CT_TEST(report, skip_has_nothing_to_repeat)
+{
+    json_t *verdict = make("SKIP", "no such driver");
+    json_t *verdicts = json_pack("[O]", verdict);
+    struct ddp_text text;
+
+    CT_REQUIRE(json_object_set_new(verdict, "reproduce", json_null()) == 0);
+    ddp_text_init(&text, ddp_mem_system());
+    harness_report_line(verdict, 1, false, &text);
+    harness_report_junit(verdicts, &text);
+    CT_CHECK(strstr(ddp_text_str(&text), "why: no such driver\n") != NULL);
+    CT_CHECK(strstr(ddp_text_str(&text), "<skipped message=") != NULL);
+    CT_CHECK(strstr(ddp_text_str(&text), "reproduce") == NULL);
+    ddp_text_fini(&text);
+    json_decref(verdicts);
+    json_decref(verdict);
+}
