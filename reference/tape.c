@@ -218,9 +218,19 @@ ddp_status ref_tape_add(struct ref_tape *tape, size_t x, size_t y, size_t *out)
                               elem_count);
 }
 
+/* The losses of the rows of value x, without a gradient. */
+static struct ddp_loss forward_loss(struct ref_tape *tape, size_t x)
+{
+    return (struct ddp_loss){.losses = tape->losses,
+                             .x = value_data(tape, x),
+                             .rows = tape->rows,
+                             .columns = value_columns(tape, x)};
+}
+
 ddp_status ref_tape_cross_entropy(struct ref_tape *tape, size_t x, const int32_t *labels)
 {
     struct ddp_device *device = tape->device;
+    struct ddp_loss loss;
 
     add_node(tape, (struct ref_node){.kind = REF_NODE_CROSS_ENTROPY,
                                      .x = x,
@@ -232,14 +242,14 @@ ddp_status ref_tape_cross_entropy(struct ref_tape *tape, size_t x, const int32_t
         return DDP_OK;
     }
     DDP_TRY(ref_transfer_copy(&tape->transfer, tape->labels, labels, tape->rows * sizeof(int32_t)));
-    return device->math->softmax_cross_entropy(device, NULL, tape->losses, NULL,
-                                               value_data(tape, x), tape->labels, tape->rows,
-                                               value_columns(tape, x), 1.0F);
+    loss = forward_loss(tape, x);
+    return device->math->softmax_cross_entropy(device, NULL, &loss, tape->labels);
 }
 
 ddp_status ref_tape_squared_error(struct ref_tape *tape, size_t x, size_t target)
 {
     struct ddp_device *device = tape->device;
+    struct ddp_loss loss;
 
     DDP_ASSERT(value_columns(tape, x) == value_columns(tape, target));
     add_node(tape, (struct ref_node){.kind = REF_NODE_SQUARED_ERROR,
@@ -251,9 +261,8 @@ ddp_status ref_tape_squared_error(struct ref_tape *tape, size_t x, size_t target
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return device->math->squared_error(device, NULL, tape->losses, NULL, value_data(tape, x),
-                                       value_data(tape, target), tape->rows, value_columns(tape, x),
-                                       1.0F);
+    loss = forward_loss(tape, x);
+    return device->math->squared_error(device, NULL, &loss, value_data(tape, target));
 }
 
 ddp_status ref_tape_mean_loss(struct ref_tape *tape, float *out_loss)

@@ -17,7 +17,7 @@ extern "C" {
 
 #define REF_TAPE_NODES_MAX  64
 #define REF_TAPE_VALUES_MAX 80
-#define REF_TAPE_PARAMS_MAX (2 * REF_LAYERS_MAX)
+#define REF_TAPE_PARAMS_MAX ((size_t)2 * REF_LAYERS_MAX)
 #define REF_NONE            SIZE_MAX
 
 enum ref_node_kind {

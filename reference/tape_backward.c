@@ -143,16 +143,20 @@ static ddp_status loss_backward(struct ref_tape *tape, const struct ref_node *no
 {
     struct ddp_device *device = tape->device;
     struct ref_value *x = &tape->values[node->x];
-    float scale = loss_scale / (float)tape->rows; /* the loss is a mean over rows */
+    const struct ddp_loss loss = {
+        .dx = x->grad,
+        .x = x->data,
+        .rows = tape->rows,
+        .columns = x->columns,
+        .scale = loss_scale / (float)tape->rows, /* the loss is a mean over rows */
+    };
 
     DDP_ASSERT(x->grad != NULL);
     x->is_grad_written = true;
     if (node->kind == REF_NODE_CROSS_ENTROPY) {
-        return device->math->softmax_cross_entropy(device, NULL, NULL, x->grad, x->data,
-                                                   tape->labels, tape->rows, x->columns, scale);
+        return device->math->softmax_cross_entropy(device, NULL, &loss, tape->labels);
     }
-    return device->math->squared_error(device, NULL, NULL, x->grad, x->data,
-                                       tape->values[node->y].data, tape->rows, x->columns, scale);
+    return device->math->squared_error(device, NULL, &loss, tape->values[node->y].data);
 }
 
 static ddp_status node_backward(struct ref_tape *tape, const struct ref_node *node,

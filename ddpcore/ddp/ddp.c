@@ -85,9 +85,9 @@ static void record_layout(const struct ddp *ddp)
     }
 }
 
-ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device, struct ddp_param *params,
-                      size_t param_count, struct ddp_buffer *buffers, size_t buffer_count,
-                      const struct ddp_config *config, struct ddp **out, struct ddp_err *err)
+ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
+                      const struct ddp_model *model, const struct ddp_config *config,
+                      struct ddp **out, struct ddp_err *err)
 {
     struct ddp *ddp = ddp_mem_array(group->env->mem, 1, sizeof(*ddp));
     ddp_status status;
@@ -98,10 +98,10 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device, struct
     }
     ddp->group = group;
     ddp->device = device;
-    ddp->params = params;
-    ddp->param_count = param_count;
-    ddp->buffers = buffers;
-    ddp->buffer_count = buffer_count;
+    ddp->params = model->params;
+    ddp->param_count = model->param_count;
+    ddp->buffers = model->buffers;
+    ddp->buffer_count = model->buffer_count;
     ddp->config = *config;
     ddp_config_fill(&ddp->config);
     ddp->is_sync = true;
@@ -109,7 +109,8 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device, struct
     ddp->divisor = group->coll->member_count;
     status = create_storage(ddp);
     if (status != DDP_OK) {
-        (void)ddp_err_set(err, status, "no memory for the buckets of %zu parameters", param_count);
+        (void)ddp_err_set(err, status, "no memory for the buckets of %zu parameters",
+                          ddp->param_count);
         (void)ddp_core_fail(ddp, status, 0);
         goto out;
     }

@@ -57,18 +57,24 @@ enum ddp_join_event {
     DDP_JOIN_EVENT_DONE        /* all ended; active = rank whose model all have now */
 };
 
+/* The tensors of one replica, in the same order on every rank. */
+struct ddp_model {
+    struct ddp_param *params;
+    size_t param_count;
+    struct ddp_buffer *buffers;
+    size_t buffer_count;
+};
+
 struct ddp;
 
 /* Verify that all ranks hold the same model and configuration (strict: names, shapes, order, dtype,
  * bucket layout, options by fingerprint, naming rank and first difference; pytorch: parameter count
- * and shapes only), then broadcast parameters and buffers from rank 0. Borrows group, device,
- * params and buffers until ddp_destroy. Errors: E_MODEL (failure.rank = a rank that differs,
+ * and shapes only), then broadcast parameters and buffers from rank 0. Borrows group, device
+ * and the model's tensors until ddp_destroy. Errors: E_MODEL (failure.rank = a rank that differs,
  * err names the parameter or option), and the group's. */
 DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
-                                   struct ddp_param *params, size_t param_count,
-                                   struct ddp_buffer *buffers, size_t buffer_count,
-                                   const struct ddp_config *config, struct ddp **out,
-                                   struct ddp_err *err);
+                                   const struct ddp_model *model, const struct ddp_config *config,
+                                   struct ddp **out, struct ddp_err *err);
 /* Before ddp_group_fini. With collectives still under way the group is revoked (E_STATE). */
 void ddp_destroy(struct ddp *ddp);
 

@@ -182,44 +182,45 @@ static float cross_entropy_row(float *dx, const float *x, size_t label, size_t c
 }
 
 static ddp_status cpu_softmax_cross_entropy(struct ddp_device *device, struct ddp_stream *stream,
-                                            float *losses, float *dx, const float *x,
-                                            const int32_t *labels, size_t rows, size_t columns,
-                                            float scale)
+                                            const struct ddp_loss *loss, const int32_t *labels)
 {
+    const struct ddp_loss l = *loss;
+
     (void)device;
     (void)stream;
-    for (size_t b = 0; b < rows; b++) {
-        if (labels[b] < 0 || (size_t)labels[b] >= columns) {
+    for (size_t b = 0; b < l.rows; b++) {
+        if (labels[b] < 0 || (size_t)labels[b] >= l.columns) {
             return DDP_E_INVALID;
         }
     }
-    for (size_t b = 0; b < rows; b++) {
-        float loss = cross_entropy_row(dx != NULL ? dx + b * columns : NULL, x + b * columns,
-                                       (size_t)labels[b], columns, scale);
-        if (losses != NULL) {
-            losses[b] = loss;
+    for (size_t b = 0; b < l.rows; b++) {
+        float value = cross_entropy_row(l.dx != NULL ? l.dx + b * l.columns : NULL,
+                                        l.x + b * l.columns, (size_t)labels[b], l.columns, l.scale);
+        if (l.losses != NULL) {
+            l.losses[b] = value;
         }
     }
     return DDP_OK;
 }
 
 static ddp_status cpu_squared_error(struct ddp_device *device, struct ddp_stream *stream,
-                                    float *losses, float *dx, const float *x, const float *target,
-                                    size_t rows, size_t columns, float scale)
+                                    const struct ddp_loss *loss, const float *target)
 {
+    const struct ddp_loss l = *loss;
+
     (void)device;
     (void)stream;
-    for (size_t b = 0; b < rows; b++) {
+    for (size_t b = 0; b < l.rows; b++) {
         float sum = 0.0F;
-        for (size_t o = 0; o < columns; o++) {
-            float error = x[b * columns + o] - target[b * columns + o];
+        for (size_t o = 0; o < l.columns; o++) {
+            float error = l.x[b * l.columns + o] - target[b * l.columns + o];
             sum += error * error;
-            if (dx != NULL) {
-                dx[b * columns + o] = error * scale;
+            if (l.dx != NULL) {
+                l.dx[b * l.columns + o] = error * l.scale;
             }
         }
-        if (losses != NULL) {
-            losses[b] = 0.5F * sum;
+        if (l.losses != NULL) {
+            l.losses[b] = 0.5F * sum;
         }
     }
     return DDP_OK;

@@ -26,6 +26,15 @@ struct ddp_gemm {
     float *c;
 };
 
+/* What both loss kernels take. */
+struct ddp_loss {
+    float *losses;  /* B, or NULL */
+    float *dx;      /* BxO, or NULL */
+    const float *x; /* BxO */
+    size_t rows, columns;
+    float scale; /* of dx */
+};
+
 struct ddp_sgd {
     float lr;
     float momentum; /* 0: no momentum buffer is touched */
@@ -70,15 +79,12 @@ struct ddp_math_ops {
     /* losses[b] = -log softmax(x[b])[label[b]]; dx[b][o] = (softmax - onehot) * scale.
      * A row with a NaN or +Inf (or nothing but -Inf) gives NaN in its loss and its dx.
      * Errors: E_INVALID for a label outside [0, columns), where the host can see it.
-     * losses: float[B] or NULL, dx: float[BxO] or NULL, labels: int32[B], in the device's memory */
+     * labels: int32[B] in the device's memory, as all that loss points to */
     ddp_status (*softmax_cross_entropy)(struct ddp_device *device, struct ddp_stream *stream,
-                                        float *losses, float *dx, const float *x,
-                                        const int32_t *labels, size_t rows, size_t columns,
-                                        float scale);
+                                        const struct ddp_loss *loss, const int32_t *labels);
     /* losses[b] = 0.5 * sum_o (x - target)^2 (ascending o); dx = (x - target) * scale */
-    ddp_status (*squared_error)(struct ddp_device *device, struct ddp_stream *stream, float *losses,
-                                float *dx, const float *x, const float *target, size_t rows,
-                                size_t columns, float scale);
+    ddp_status (*squared_error)(struct ddp_device *device, struct ddp_stream *stream,
+                                const struct ddp_loss *loss, const float *target);
     /* torch.optim.SGD. d = grad + weight_decay*param; if momentum: buffer = first ? d :
      * momentum*buffer + (1-dampening)*d; d = nesterov ? d + momentum*buffer : buffer;
      * param = param - lr*d. Each product and each sum is rounded once, in that order. */

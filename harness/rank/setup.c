@@ -176,11 +176,11 @@ static ddp_status wrap_model(struct harness_session *session)
                                       .find_unused_parameters = job->find_unused_parameters,
                                       .broadcast_buffers = job->broadcast_buffers,
                                       .is_hashing = session->options->is_hashing};
-    size_t buffer_count;
-    struct ddp_buffer *buffers = ref_model_buffers(session->model, &buffer_count);
+    struct ddp_model model = {.params = session->params, .param_count = session->param_count};
 
-    return ddp_create(&session->group, session->device, session->params, session->param_count,
-                      buffers, buffer_count, &config, &session->ddp, session->err);
+    model.buffers = ref_model_buffers(session->model, &model.buffer_count);
+    return ddp_create(&session->group, session->device, &model, &config, &session->ddp,
+                      session->err);
 }
 
 ddp_status harness_session_open(struct harness_session *session,

@@ -9,8 +9,9 @@ static ddp_status create(struct world_rank *rank, struct job *job, const struct 
     struct ddp_err err = {""};
 
     job_init(job, rank->rank);
-    return ddp_create(&rank->group, rank->device, job->params, JOB_PARAM_COUNT, job->buffers, 1,
-                      config, &job->ddp, &err);
+    return ddp_create(&rank->group, rank->device,
+                      &(struct ddp_model){job->params, JOB_PARAM_COUNT, job->buffers, 1}, config,
+                      &job->ddp, &err);
 }
 
 /* What DDP must give: scale, then add in rank order (the test's collective), over `micro` steps. */

@@ -59,8 +59,9 @@ static void joins(struct world_rank *rank)
     config.broadcast_buffers = true;
     config.find_unused_parameters = row->find_unused;
     job_init(&job, rank->rank);
-    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device, job.params, JOB_PARAM_COUNT, job.buffers,
-                             1, &config, &job.ddp, &err));
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device,
+                             &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1},
+                             &config, &job.ddp, &err));
     CT_REQUIRE_OK(ddp_join_begin(job.ddp, &row->join));
     for (uint32_t step = 0; step < row->steps[rank->rank]; step++) {
         job_zero_grad(&job);
@@ -121,8 +122,9 @@ static void terminates_early(struct world_rank *rank)
     struct job job;
 
     job_init(&job, rank->rank);
-    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device, job.params, JOB_PARAM_COUNT, job.buffers,
-                             1, &config, &job.ddp, &err));
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device,
+                             &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1},
+                             &config, &job.ddp, &err));
     CT_REQUIRE_OK(ddp_join_begin(job.ddp, &join));
     while (status == DDP_OK && done < steps) {
         status = job_step(&job, rank->rank, done, NULL);
@@ -156,8 +158,9 @@ static void joins_unused(struct world_rank *rank)
 
     config.find_unused_parameters = true;
     job_init(&job, rank->rank);
-    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device, job.params, JOB_PARAM_COUNT, job.buffers,
-                             1, &config, &job.ddp, &err));
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device,
+                             &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1},
+                             &config, &job.ddp, &err));
     CT_REQUIRE_OK(ddp_join_begin(job.ddp, &join));
     CT_REQUIRE_OK(job_step(&job, rank->rank, 0, NULL));
     if (rank->rank == 0) {

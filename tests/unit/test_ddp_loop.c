@@ -15,8 +15,9 @@ static void trains(struct world_rank *rank)
     config.broadcast_buffers = true;
     config.find_unused_parameters = true;
     job_init(&job, rank->rank);
-    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device, job.params, JOB_PARAM_COUNT, job.buffers,
-                             1, &config, &job.ddp, &err));
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device,
+                             &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1},
+                             &config, &job.ddp, &err));
     for (uint32_t step = 0; step < 3; step++) {
         job_zero_grad(&job);
         CT_REQUIRE_OK(job_step(&job, rank->rank, step, NULL));
@@ -51,8 +52,9 @@ static void forgets(struct world_rank *rank)
     struct job job;
 
     job_init(&job, rank->rank);
-    status = ddp_create(&rank->group, rank->device, job.params, JOB_PARAM_COUNT, job.buffers, 1,
-                        &config, &job.ddp, &err);
+    status = ddp_create(&rank->group, rank->device,
+                        &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1}, &config,
+                        &job.ddp, &err);
     if (status == DDP_OK) {
         status = job_step(&job, rank->rank, 0, used);
     }

@@ -11,8 +11,9 @@ static ddp_status create(struct world_rank *rank, struct job *job, bool find_unu
 
     config.find_unused_parameters = find_unused;
     job_init(job, rank->rank);
-    return ddp_create(&rank->group, rank->device, job->params, JOB_PARAM_COUNT, job->buffers, 1,
-                      &config, &job->ddp, &err);
+    return ddp_create(&rank->group, rank->device,
+                      &(struct ddp_model){job->params, JOB_PARAM_COUNT, job->buffers, 1}, &config,
+                      &job->ddp, &err);
 }
 
 /* Parameter p is used on rank r iff bit p of mask[r] is set. */

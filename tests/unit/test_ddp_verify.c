@@ -71,8 +71,9 @@ static void verifies(struct world_rank *rank)
     if (rank->rank == row->rank) {
         apply(row->change, &job, &config, &param_count);
     }
-    status = ddp_create(&rank->group, rank->device, job.params, param_count, job.buffers, 1,
-                        &config, &job.ddp, &err);
+    status = ddp_create(&rank->group, rank->device,
+                        &(struct ddp_model){job.params, param_count, job.buffers, 1}, &config,
+                        &job.ddp, &err);
     if (row->change == CHANGE_NONE) {
         CT_CHECK_STATUS(status, DDP_OK);
         ddp_destroy(job.ddp);
@@ -136,8 +137,9 @@ static void verifies_pytorch(struct world_rank *rank)
         job.params[2].shape[0] = 3;
         job.params[2].shape[1] = 2;
     }
-    status = ddp_create(&rank->group, rank->device, job.params, param_count, job.buffers, 1,
-                        &config, &job.ddp, &err);
+    status = ddp_create(&rank->group, rank->device,
+                        &(struct ddp_model){job.params, param_count, job.buffers, 1}, &config,
+                        &job.ddp, &err);
     if (row->change == CHANGE_COUNT) {
         CT_CHECK_STATUS(status, DDP_E_MODEL);
         CT_CHECK_EQ_I64(rank->group.failure.rank, rank->rank == 1 ? 0 : 1);

@@ -283,6 +283,7 @@ CT_TEST(math, softmax_cross_entropy)
         float *losses = tensor_begin(&tc, rows, &prng);
         double bound = ((double)columns + 8.0) * 0x1p-23;
         int32_t labels[64];
+        struct ddp_loss loss_args;
 
         for (size_t i = 0; i < rows * columns; i++) {
             x[i] *= 10.0F;
@@ -290,8 +291,8 @@ CT_TEST(math, softmax_cross_entropy)
         for (size_t b = 0; b < rows; b++) {
             labels[b] = (int32_t)ddp_prng_below(&prng, columns);
         }
-        CT_CHECK_OK(device->math->softmax_cross_entropy(device, NULL, losses, dx, x, labels, rows,
-                                                        columns, 0.25F));
+        loss_args = (struct ddp_loss){losses, dx, x, rows, columns, 0.25F};
+        CT_CHECK_OK(device->math->softmax_cross_entropy(device, NULL, &loss_args, labels));
         for (size_t b = 0; b < rows; b++) {
             double sum = 0.0;
             double loss;
@@ -321,20 +322,21 @@ CT_TEST(math, softmax_edges)
     int32_t labels[5] = {0, 0, 0, 0, 1};
     float losses[5];
     float dx[5][2];
+    struct ddp_loss loss = {losses, &dx[0][0], &x[0][0], 5, 2, 1.0F};
 
-    CT_CHECK_OK(device->math->softmax_cross_entropy(device, NULL, losses, &dx[0][0], &x[0][0],
-                                                    labels, 5, 2, 1.0F));
+    CT_CHECK_OK(device->math->softmax_cross_entropy(device, NULL, &loss, labels));
     CT_CHECK(losses[0] == 0.0F && dx[0][0] == 0.0F && dx[0][1] == 0.0F);
     for (size_t b = 1; b < 5; b++) {
         CT_CHECK(isnan(losses[b]) && isnan(dx[b][0]) && isnan(dx[b][1]));
     }
     labels[4] = 2;
-    CT_CHECK_STATUS(device->math->softmax_cross_entropy(device, NULL, losses, NULL, &x[0][0],
-                                                        labels, 5, 2, 1.0F),
+    loss.dx = NULL;
+    CT_CHECK_STATUS(device->math->softmax_cross_entropy(device, NULL, &loss, labels),
                     DDP_E_INVALID);
     labels[4] = -1;
-    CT_CHECK_STATUS(device->math->softmax_cross_entropy(device, NULL, NULL, &dx[0][0], &x[0][0],
-                                                        labels, 5, 2, 1.0F),
+    loss.dx = &dx[0][0];
+    loss.losses = NULL;
+    CT_CHECK_STATUS(device->math->softmax_cross_entropy(device, NULL, &loss, labels),
                     DDP_E_INVALID);
     device->ops->destroy(device);
 }
@@ -352,9 +354,10 @@ CT_TEST(math, squared_error)
         float *t = tensor_begin(&tb, rows * columns, &prng);
         float *dx = tensor_begin(&tc, rows * columns, &prng);
         float *losses = tensor_begin(&td, rows, &prng);
+        struct ddp_loss loss;
 
-        CT_CHECK_OK(
-            device->math->squared_error(device, NULL, losses, dx, x, t, rows, columns, 0.75F));
+        loss = (struct ddp_loss){losses, dx, x, rows, columns, 0.75F};
+        CT_CHECK_OK(device->math->squared_error(device, NULL, &loss, t));
         for (size_t b = 0; b < rows; b++) {
             volatile float sum = 0.0F;
             for (size_t i = b * columns; i < (b + 1) * columns; i++) {
