@@ -17,6 +17,8 @@ static const struct harness_oracle oracles[] = {
     {"update", "parameters and optimizer state are those of an own optimizer, bit for bit",
      harness_check_update},
     {"replicas", "all ranks hold the same parameters and buffers", harness_check_replicas},
+    {"broadcast", "every member has the root's tensors, and the root is the right one",
+     harness_check_broadcast},
     {"global_batch", "averaged gradients lie within a derived bound of the global batch's",
      harness_check_global_batch},
     {"liveness", "every rank ended for a known reason and completed what it posted",
@@ -26,6 +28,7 @@ static const struct harness_oracle oracles[] = {
     {"checkpoint", "the checkpoint holds the right keys and values, read byte by byte",
      harness_check_checkpoint},
     {"restore", "a run from a checkpoint goes on as the uninterrupted one", harness_check_restore},
+    {"evidence", "what was found right was recorded in full", harness_check_evidence},
 };
 
 const struct harness_oracle *harness_oracle_table(size_t *out_count)
