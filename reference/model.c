@@ -82,9 +82,9 @@ void ref_spec_add_linear(struct ref_model_spec *spec, const char *prefix, size_t
     DDP_ASSERT(spec->param_count + 2 <= REF_PARAMS_MAX);
     *weight =
         (struct ref_param_spec){.rows = outputs, .columns = inputs, .fan_in = inputs, .init = init};
-    snprintf(weight->name, sizeof(weight->name), "%s.weight", prefix);
+    (void)snprintf(weight->name, sizeof(weight->name), "%s.weight", prefix);
     *bias = (struct ref_param_spec){.rows = outputs, .fan_in = inputs, .init = init};
-    snprintf(bias->name, sizeof(bias->name), "%s.bias", prefix);
+    (void)snprintf(bias->name, sizeof(bias->name), "%s.bias", prefix);
     spec->param_count += 2;
 }
 
@@ -95,7 +95,7 @@ void ref_spec_add_vector(struct ref_model_spec *spec, const char *name, size_t e
 
     DDP_ASSERT(spec->param_count < REF_PARAMS_MAX);
     *vector = (struct ref_param_spec){.rows = elem_count, .fan_in = fan_in};
-    snprintf(vector->name, sizeof(vector->name), "%s", name);
+    (void)snprintf(vector->name, sizeof(vector->name), "%s", name);
     spec->param_count++;
 }
 
@@ -208,7 +208,7 @@ static ddp_status init_param(struct ref_model *model, size_t index, float *value
     char label[REF_NAME_BYTES + sizeof("init/")];
     struct ddp_prng prng;
 
-    snprintf(label, sizeof(label), "init/%s", spec->name);
+    (void)snprintf(label, sizeof(label), "init/%s", spec->name);
     prng = ddp_prng_make(model->config.seed, label);
     for (size_t i = 0; i < param->elem_count; i++) {
         values[i] = spec->init == REF_INIT_TRIT ? (float)ddp_prng_below(&prng, 3) - 1.0F

@@ -242,8 +242,7 @@ static ddp_status rename_all(struct ddp_state_dict *dict, size_t strip_length, c
             goto out;
         }
         for (uint32_t n = 0; n < prefix_count; n++) {
-            memcpy(cursor, prefix, prefix_length);
-            cursor += prefix_length;
+            cursor = stpcpy(cursor, prefix);
         }
         memcpy(cursor, tail, strlen(tail) + 1);
     }

@@ -133,9 +133,9 @@ static ddp_status adopt_library(void *library, const char *core_type, struct ddp
     }
     blas.library = library;
     blas.sgemm = sgemm;
-    snprintf(blas.core_type, sizeof(blas.core_type), "%s", get_corename());
-    snprintf(blas.description, sizeof(blas.description), "%s, core %s, 1 thread", get_config(),
-             blas.core_type);
+    (void)snprintf(blas.core_type, sizeof(blas.core_type), "%s", get_corename());
+    (void)snprintf(blas.description, sizeof(blas.description), "%s, core %s, 1 thread",
+                   get_config(), blas.core_type);
     return DDP_OK;
 }
 

@@ -23,7 +23,7 @@ extern "C" {
 
 /* Once a death is known, a wait for living members goes on for this long: they may still pass on
  * what the dead member had sent. In virtual time, dead_peer wakes its caller when it ends. */
-#define DDP_TRANSPORT_DEATH_GRACE_NS (1000u * 1000u)
+#define DDP_TRANSPORT_DEATH_GRACE_NS (UINT64_C(1000) * 1000)
 
 struct ddp_message {
     const void *data;

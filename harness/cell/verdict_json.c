@@ -212,6 +212,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
     json_t *findings = json_array();
     json_t *rest;
 
+    DDP_ASSERT(primary != NULL); /* it counts the findings from 0 */
     for (size_t i = 0; i < cell->findings.count; i++) {
         (void)json_array_append_new(findings, finding_json(cell, &cell->findings.items[i]));
     }

@@ -166,6 +166,7 @@ static void record_end(const struct proc_rank *rank, struct harness_rank_end *ou
 
 static ddp_status job_record(struct proc_job *job, struct harness_trace *out)
 {
+    DDP_ASSERT(job->ranks != NULL); /* the job was opened */
     for (uint32_t r = 0; r < job->world_size; r++) {
         const void *storage = proc_recorder(job->head, r);
         const struct ddp_page *page = storage;

@@ -300,6 +300,7 @@ void harness_scheduler_fini(struct harness_scheduler *scheduler)
     if (scheduler->mem == NULL) {
         return;
     }
+    DDP_ASSERT(scheduler->actors != NULL || scheduler->actor_count == 0);
     for (uint32_t i = 0; i < scheduler->actor_count; i++) {
         harness_fiber_destroy(scheduler->actors[i].fiber);
     }

@@ -82,9 +82,9 @@ uint64_t harness_scheduler_next_ns(struct harness_scheduler *scheduler);
 /* Nothing that is under way between ranks can still ready anybody. */
 bool harness_scheduler_is_stable(const struct harness_scheduler *scheduler);
 /* The actor never runs again; its stack is dropped. */
-void harness_scheduler_remove(struct harness_scheduler *scheduler, uint32_t actor);
+void harness_scheduler_remove(struct harness_scheduler *scheduler, uint32_t index);
 /* The actor may be able to go on at at_ns. */
-void harness_scheduler_wake(struct harness_scheduler *scheduler, uint32_t actor, uint64_t at_ns);
+void harness_scheduler_wake(struct harness_scheduler *scheduler, uint32_t index, uint64_t at_ns);
 
 /* From the actor's side (its fiber). */
 /* Host code until until_ns (DDP_DEADLINE_NEVER: for ever); no wake shortens it. */

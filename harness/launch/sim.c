@@ -215,6 +215,37 @@ static void pass_gap(struct harness_sim *sim, uint64_t next_ns)
     }
 }
 
+/* Run one ready rank, and look at what it did. */
+static void run_ready(struct harness_sim *sim)
+{
+    struct harness_scheduler *scheduler = &sim->scheduler;
+    struct harness_sim_rank *rank = &sim->ranks[harness_scheduler_run_one(scheduler)];
+
+    if (rank->is_vanished || harness_fiber_is_done(scheduler->actors[rank->rank].fiber)) {
+        harness_sim_rank_settle(rank);
+        harness_sim_watch_look(sim, false);
+    } else if (scheduler->clock.time_ns >= sim->watch.next_look_ns) {
+        harness_sim_watch_look(sim, false);
+    }
+}
+
+/* No rank is ready: move time on to the next event. Returns false when there is none. */
+static bool pass_to_next(struct harness_sim *sim, uint64_t reap_ns)
+{
+    uint64_t next_ns = harness_scheduler_next_ns(&sim->scheduler);
+    bool was_decided = sim->watch.is_decided;
+
+    pass_gap(sim, next_ns);
+    if (next_ns == DDP_DEADLINE_NEVER) {
+        return false;
+    }
+    /* A verdict reached in the gap starts the linger before time moves on. */
+    if (was_decided == sim->watch.is_decided) {
+        ddp_clock_virtual_advance_to(&sim->scheduler.clock, next_ns < reap_ns ? next_ns : reap_ns);
+    }
+    return true;
+}
+
 /* Until every rank has ended, the linger after a verdict is over, or nothing can happen. */
 static void run_ranks(struct harness_sim *sim)
 {
@@ -231,27 +262,9 @@ static void run_ranks(struct harness_sim *sim)
         }
         harness_scheduler_deliver(scheduler);
         if (scheduler->ready_count > 0) {
-            struct harness_sim_rank *rank = &sim->ranks[harness_scheduler_run_one(scheduler)];
-
-            if (rank->is_vanished || harness_fiber_is_done(scheduler->actors[rank->rank].fiber)) {
-                harness_sim_rank_settle(rank);
-                harness_sim_watch_look(sim, false);
-            } else if (scheduler->clock.time_ns >= sim->watch.next_look_ns) {
-                harness_sim_watch_look(sim, false);
-            }
-        } else {
-            uint64_t next_ns = harness_scheduler_next_ns(scheduler);
-            uint64_t limit_ns = next_ns < reap_ns ? next_ns : reap_ns;
-            bool was_decided = sim->watch.is_decided;
-
-            pass_gap(sim, next_ns);
-            if (next_ns == DDP_DEADLINE_NEVER) {
-                return;
-            }
-            /* A verdict reached in the gap starts the linger before time moves on. */
-            if (was_decided == sim->watch.is_decided) {
-                ddp_clock_virtual_advance_to(&scheduler->clock, limit_ns);
-            }
+            run_ready(sim);
+        } else if (!pass_to_next(sim, reap_ns)) {
+            return;
         }
     }
 }
@@ -276,6 +289,7 @@ static ddp_status collect(struct harness_sim *sim)
 
 static ddp_status sim_finish(struct harness_sim *sim, struct ddp_err *err)
 {
+    DDP_ASSERT(sim->ranks != NULL); /* the simulator was opened */
     for (uint32_t i = 0; i < sim->world_size; i++) {
         if (sim->ranks[i].pool != NULL) {
             harness_sim_rank_reap(&sim->ranks[i]);

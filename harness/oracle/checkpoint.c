@@ -178,6 +178,27 @@ static bool is_shaped(const struct harness_emulation *e, const struct expected *
     return true;
 }
 
+/* The first value of a tensor of the right shape that differs in a bit, or SIZE_MAX. */
+static size_t find_difference(const struct harness_emulation *e, const struct expected *expected,
+                              const struct harness_checkpoint_tensor *tensor)
+{
+    if (expected->values == NULL) {
+        return harness_checkpoint_u64(tensor, 0) == expected->taken ? SIZE_MAX : 0;
+    }
+    if (expected->is_buffer && e->input->plan->job.is_join) {
+        return SIZE_MAX; /* the last rank with data has the say, not rank 0 */
+    }
+    for (size_t i = 0; i < tensor->elem_count; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &expected->values[i], sizeof(bits));
+        if (bits != harness_checkpoint_u32(tensor, i)) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
 static void check_values(const struct harness_emulation *e, const struct harness_checkpoint *file,
                          struct harness_findings *out)
 {
@@ -186,7 +207,7 @@ static void check_values(const struct harness_emulation *e, const struct harness
 
     for (size_t i = 0; i < expected_count(e); i++) {
         const struct harness_checkpoint_tensor *tensor;
-        size_t bad = SIZE_MAX;
+        size_t bad;
 
         expect(e, i, &expected);
         tensor = harness_checkpoint_find(file, expected.key);
@@ -196,21 +217,7 @@ static void check_values(const struct harness_emulation *e, const struct harness
                 expected.is_buffer ? -1 : (int32_t)expected.param, out);
             return;
         }
-        if (expected.values == NULL) {
-            bad = harness_checkpoint_u64(tensor, 0) == expected.taken ? SIZE_MAX : 0;
-        }
-        if (expected.is_buffer && e->input->plan->job.is_join) {
-            continue; /* the last rank with data has the say, not rank 0 */
-        }
-        for (size_t k = 0; expected.values != NULL && k < tensor->elem_count; k++) {
-            uint32_t bits;
-
-            memcpy(&bits, &expected.values[k], sizeof(bits));
-            if (bits != harness_checkpoint_u32(tensor, k)) {
-                bad = k;
-                break;
-            }
-        }
+        bad = find_difference(e, &expected, tensor);
         if (bad != SIZE_MAX) {
             (void)snprintf(text, sizeof(text), "%.300s[%zu] is not the value after %u steps",
                            expected.key, bad, e->snapshot.steps_done);

@@ -11,7 +11,7 @@
 #include "ddpcore/base/file.h"
 #include "ddpcore/base/text.h"
 
-#define HEADER_BYTES_MAX (100u * 1000u * 1000u)
+#define HEADER_BYTES_MAX (UINT64_C(100) * 1000 * 1000)
 
 static void damage(struct harness_checkpoint *out, enum harness_verdict verdict, const char *what,
                    const char *name)

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-#define HARNESS_BUCKET_CAP_BYTES       (25u * 1024 * 1024)
-#define HARNESS_FIRST_BUCKET_CAP_BYTES (1024u * 1024)
+#define HARNESS_BUCKET_CAP_BYTES       ((size_t)25 * 1024 * 1024)
+#define HARNESS_FIRST_BUCKET_CAP_BYTES ((size_t)1024 * 1024)
 
 /* The caps in force: a user's cap holds for the first bucket too, unless that has its own. */
 void harness_bucket_caps(const struct harness_job *job, size_t *out_first_bytes, size_t *out_bytes);

@@ -9,7 +9,7 @@
 #include "harness/plan/bucket.h"
 
 /* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
-#define SYNC_CHUNK_ELEMS (250u * 1024 * 1024 / sizeof(float))
+#define SYNC_CHUNK_ELEMS ((size_t)250 * 1024 * 1024 / sizeof(float))
 
 struct emitter {
     struct harness_program *program;

@@ -160,6 +160,7 @@ static ddp_status parse_optimizer(const struct harness_reader *reader,
     bool is_sgd;
 
     DDP_TRY(keep_row(reader, map, HARNESS_ROW_OPTIMIZER_kind, &job->optimizer));
+    DDP_ASSERT(job->optimizer != NULL); /* kind has a default */
     is_sgd = strcmp(job->optimizer, "sgd") == 0;
     DDP_TRY(refuse_foreign_keys(reader, map, job->optimizer));
     job->lr = harness_schema_number(map, HARNESS_ROW_OPTIMIZER_lr);

@@ -14,6 +14,28 @@ struct seen {
     size_t count;
 };
 
+/* Where the text begins that a line of the head has behind its sign, with its size; size 0 for a
+ * line without any. Returns false for a line that is no comment: the head is over. */
+static bool comment_of(const char *line, const char *line_end, const char **out_text,
+                       size_t *out_bytes)
+{
+    while (line_end > line && strchr(" \t\r", line_end[-1]) != NULL) {
+        line_end--;
+    }
+    while (line < line_end && (*line == ' ' || *line == '\t')) {
+        line++;
+    }
+    if (line < line_end && *line != '#') {
+        return false;
+    }
+    while (line < line_end && strchr("# \t", *line) != NULL) {
+        line++;
+    }
+    *out_text = line;
+    *out_bytes = (size_t)(line_end - line);
+    return true;
+}
+
 /* The comment lines at the head of the file, joined by spaces. */
 static ddp_status read_purpose(const struct harness_reader *reader, const char *text,
                                size_t size_bytes, struct ddp_text *out)
@@ -23,27 +45,17 @@ static ddp_status read_purpose(const struct harness_reader *reader, const char *
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const char *line_end = newline == NULL ? end : newline;
-        const char *next = newline == NULL ? end : newline + 1;
-        bool is_comment;
+        const char *comment;
+        size_t comment_bytes;
 
-        while (text < line_end && (*text == ' ' || *text == '\t')) {
-            text++;
-        }
-        while (line_end > text && strchr(" \t\r", line_end[-1]) != NULL) {
-            line_end--;
-        }
-        is_comment = text < line_end && *text == '#';
-        if (text < line_end && !is_comment) {
+        if (!comment_of(text, line_end, &comment, &comment_bytes)) {
             break;
         }
-        while (text < line_end && strchr("# \t", *text) != NULL) {
-            text++;
-        }
-        if (text < line_end) {
+        if (comment_bytes > 0) {
             ddp_text_add(out, out->size_bytes == 0 ? "" : " ");
-            ddp_text_add_bytes(out, text, (size_t)(line_end - text));
+            ddp_text_add_bytes(out, comment, comment_bytes);
         }
-        text = next;
+        text = newline == NULL ? end : newline + 1;
     }
     if (out->is_failed) {
         return ddp_err_set(reader->err, DDP_E_NOMEM, "%.200s: out of memory", reader->path);

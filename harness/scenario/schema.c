@@ -9,7 +9,7 @@
 
 static const struct harness_schema_row rows[HARNESS_ROW_COUNT] = {
 #define X(section, key, type, of, lo, hi, required, fallback, doc) \
-    {HARNESS_SECTION_##section, #key, HARNESS_KEY_##type, of, lo, hi, required, fallback, doc},
+    {HARNESS_SECTION_##section, HARNESS_KEY_##type, of, required, #key, lo, hi, fallback, doc},
 #include "harness/scenario/schema.def"
 #undef X
 };

@@ -106,11 +106,11 @@ enum harness_row {
 
 struct harness_schema_row {
     enum harness_section section;
-    const char *key;
     enum harness_key_type type;
     int of; /* enum harness_section or enum harness_names */
-    double lo, hi;
     bool is_required;
+    const char *key;
+    double lo, hi;
     const char *fallback; /* "" = none */
     const char *doc;
 };

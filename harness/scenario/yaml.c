@@ -73,18 +73,20 @@ static ddp_status grow(struct ddp_mem *mem, struct harness_yaml_node *node, stru
     return DDP_OK;
 }
 
-static ddp_status append(struct ddp_mem *mem, struct harness_yaml_node *node,
-                         const struct harness_yaml_node *key, const struct harness_yaml_node *item,
+/* key: of a map, else NULL. */
+static ddp_status append(struct ddp_mem *mem, struct harness_yaml_node *parent,
+                         const struct harness_yaml_node *key, const struct harness_yaml_node *node,
                          struct ddp_err *err)
 {
-    if (node->count == node->capacity) {
-        DDP_TRY(grow(mem, node, err));
+    if (parent->count == parent->capacity) {
+        DDP_TRY(grow(mem, parent, err));
     }
-    node->items[node->count] = item;
+    parent->items[parent->count] = node;
     if (key != NULL) {
-        node->keys[node->count] = key;
+        DDP_ASSERT(parent->keys != NULL);
+        parent->keys[parent->count] = key;
     }
-    node->count++;
+    parent->count++;
     return DDP_OK;
 }
 

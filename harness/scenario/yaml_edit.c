@@ -110,7 +110,7 @@ ddp_status harness_yaml_set(struct ddp_mem *mem, const struct harness_yaml_node 
 
     for (size_t depth = 0; rest != NULL; depth++) {
         struct harness_yaml_node empty_map = *where;
-        char segment[SEGMENT_BYTES_MAX];
+        char segment[SEGMENT_BYTES_MAX] = "";
         struct harness_yaml_node *copy;
         size_t entry = 0;
 

@@ -288,7 +288,7 @@ static ddp_status parse_finding_op(struct reader *reader, struct harness_finding
 {
     const char *kind = find_value(reader, "kind");
     const char *role = find_value(reader, "role");
-    int64_t bucket;
+    int64_t bucket = -1;
 
     if (kind == NULL || role == NULL) {
         return refuse(reader, reader->buffer, "kind= and role= are missing");
@@ -313,8 +313,8 @@ static ddp_status parse_diagnosis(struct reader *reader, uint64_t time_ns)
     struct harness_finding finding;
     enum harness_verdict parsed;
     enum ddp_phase phase;
-    int64_t step;
-    int64_t micro;
+    int64_t step = -1;
+    int64_t micro = -1;
 
     if (verdict == NULL || mode == NULL || phase_name == NULL ||
         harness_verdict_parse(verdict, &parsed) != DDP_OK) {
@@ -348,9 +348,9 @@ static ddp_status parse_end(struct reader *reader, uint64_t time_ns)
 {
     const char *how = find_value(reader, "how");
     struct harness_rank_end *end;
-    uint64_t rank;
-    uint64_t stopped;
-    int64_t code;
+    uint64_t rank = 0;
+    uint64_t stopped = 0;
+    int64_t code = 0;
 
     DDP_TRY(find_u64(reader, "rank", &rank));
     DDP_TRY(find_i64(reader, "code", &code));
@@ -373,7 +373,7 @@ static ddp_status parse_end(struct reader *reader, uint64_t time_ns)
 
 static ddp_status parse_finish(struct reader *reader, uint64_t time_ns)
 {
-    uint64_t leak[3];
+    uint64_t leak[3] = {0};
 
     DDP_TRY(find_u64(reader, "start", &reader->trace->start_ns));
     DDP_TRY(find_u64(reader, "lost", &reader->trace->lost_count));
@@ -429,7 +429,7 @@ static size_t count_lines(const char *text)
 static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_t line_count)
 {
     const char *driver = find_value(reader, "driver");
-    uint64_t world;
+    uint64_t world = 0;
 
     if (reader->token_count < 4 || strcmp(reader->token[0], "ddprove-trace") != 0 ||
         strcmp(reader->token[1], "1") != 0 || driver == NULL) {
@@ -448,13 +448,38 @@ static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_
     return reader->trace->events != NULL && reader->next_index != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
+/* The lines after each other; the header is the first that is no comment. */
+static ddp_status parse_text(struct reader *reader, struct ddp_mem *mem, const char *text)
+{
+    size_t line_count = count_lines(text);
+    bool is_finished = false;
+
+    for (const char *line = text; *line != '\0';) {
+        const char *newline = strchr(line, '\n');
+        size_t size = newline != NULL ? (size_t)(newline - line) : strlen(line);
+
+        reader->line++;
+        if (line[0] != '#' && size > 0) {
+            DDP_TRY(tokenise(reader, line, size));
+            DDP_TRY(reader->trace->mem == NULL ? parse_header(reader, mem, line_count)
+                                               : parse_line(reader));
+            is_finished = reader->token_count > 2 && strcmp(reader->token[2], "finish") == 0;
+        }
+        line += size + (newline != NULL ? 1 : 0);
+    }
+    if (!is_finished) {
+        return ddp_err_set(reader->err, DDP_E_PARSE,
+                           "%u:1: the trace ends without its finish line: it is incomplete",
+                           reader->line);
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text, struct harness_trace *out,
                                struct ddp_err *err)
 {
     struct reader *reader = ddp_mem_array(mem, 1, sizeof *reader);
-    bool is_finished = false;
-    ddp_status status = DDP_OK;
-    size_t line_count = count_lines(text);
+    ddp_status status;
 
     memset(out, 0, sizeof *out);
     if (reader == NULL) {
@@ -462,26 +487,7 @@ ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text, struct har
     }
     reader->trace = out;
     reader->err = err;
-    for (const char *line = text; status == DDP_OK && *line != '\0';) {
-        const char *newline = strchr(line, '\n');
-        size_t size = newline != NULL ? (size_t)(newline - line) : strlen(line);
-
-        reader->line++;
-        if (line[0] != '#' && size > 0) {
-            status = tokenise(reader, line, size);
-            if (status == DDP_OK) {
-                status =
-                    out->mem == NULL ? parse_header(reader, mem, line_count) : parse_line(reader);
-            }
-            is_finished = reader->token_count > 2 && strcmp(reader->token[2], "finish") == 0;
-        }
-        line += size + (newline != NULL ? 1 : 0);
-    }
-    if (status == DDP_OK && !is_finished) {
-        status = ddp_err_set(err, DDP_E_PARSE,
-                             "%u:1: the trace ends without its finish line: it is incomplete",
-                             reader->line);
-    }
+    status = parse_text(reader, mem, text);
     if (status != DDP_OK) {
         harness_trace_fini(out);
     }
