@@ -23,8 +23,8 @@ static enum harness_verdict compare_place(const struct harness_program *program,
 {
     const struct harness_op *planned = harness_program_at(program, posted->seq);
 
-    if (planned == NULL || planned->phase <= DDP_PHASE_INIT ||
-        planned->phase >= DDP_PHASE_JOIN || planned->step == posted->step) {
+    if (planned == NULL || planned->phase <= DDP_PHASE_INIT || planned->phase >= DDP_PHASE_JOIN ||
+        planned->step == posted->step) {
         return HARNESS_VERDICT_NONE;
     }
     return posted->step > planned->step ? HARNESS_VERDICT_MISMATCH_MISSING

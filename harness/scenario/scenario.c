@@ -69,8 +69,19 @@ static ddp_status read_purpose(const struct harness_reader *reader, const char *
     return DDP_OK;
 }
 
-/* id against the file's place: scenarios/crash/x.yaml holds crash.x. A plan.yaml in a run folder
- * keeps the id of its scenario. */
+/* The folder lies in one called "scenarios". */
+static bool is_in_scenarios(const char *path, const char *folder)
+{
+    static const char parent[] = "scenarios/";
+    size_t size = sizeof(parent) - 1;
+    size_t before = (size_t)(folder - path);
+
+    return before >= size && strncmp(folder - size, parent, size) == 0 &&
+           (before == size || folder[-(ptrdiff_t)size - 1] == '/');
+}
+
+/* id against the file's place: scenarios/crash/x.yaml holds crash.x. Elsewhere a file may be called
+ * anything, as a plan.yaml in a run folder is. */
 static ddp_status check_id(const struct harness_reader *reader,
                            const struct harness_yaml_node *node)
 {
@@ -80,7 +91,7 @@ static ddp_status check_id(const struct harness_reader *reader,
     struct ddp_text expected;
     ddp_status status = DDP_OK;
 
-    if (name == NULL || strcmp(name, "/plan.yaml") == 0) {
+    if (name == NULL) {
         return DDP_OK;
     }
     while (folder > reader->path && folder[-1] != '/') {
@@ -88,7 +99,7 @@ static ddp_status check_id(const struct harness_reader *reader,
     }
     dot = strrchr(name, '.');
     dot = dot == NULL ? name + strlen(name) : dot;
-    if (folder == name || *folder == '.') {
+    if (!is_in_scenarios(reader->path, folder)) {
         return DDP_OK;
     }
     ddp_text_init(&expected, reader->scratch);

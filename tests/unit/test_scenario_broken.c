@@ -38,7 +38,7 @@ static void check_broken(const char *name)
     char expected_name[300];
     size_t size_bytes = read_file(name, text);
 
-    (void)snprintf(path, sizeof(path), "broken/%s", name);
+    (void)snprintf(path, sizeof(path), "scenarios/broken/%s", name);
     (void)snprintf(expected_name, sizeof(expected_name), "%.*s.txt", (int)strlen(name) - 5, name);
     CT_REQUIRE(read_file(expected_name, expected) > 0);
     expected[strcspn(expected, "\n")] = '\0';
