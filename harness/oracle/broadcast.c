@@ -1,6 +1,6 @@
 /* Purpose: broadcasts give every member the root's tensors, and under join come from the right
  * root. Idea: the root's input and every member's output have one hash. Who is the root while ranks
- * run out of data is worked out from the data, not from what ranks agreed on. */
+ * run out of data is worked out from the batches they took, not from what they agreed on. */
 #include <stdio.h>
 
 #include "harness/oracle/report.h"
@@ -27,11 +27,18 @@ static const struct ddp_event_entry *find_post(const struct harness_emulation *e
     return low < count && list[low]->entry.arg[0] == seq ? &list[low]->entry : NULL;
 }
 
-/* Highest rank with data in a step, or -1. */
-static int64_t last_active(const struct harness_emulation *e, size_t k)
+/* Highest rank that trained on data in a step, or -1. */
+static int64_t last_active(const struct harness_emulation *e, uint32_t step)
 {
     for (uint32_t r = e->world; r-- > 0;) {
-        if (e->is_active[k * e->world + r]) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_BATCH, &count);
+
+        while (count > 0 && list[count - 1]->entry.step > step) {
+            count--;
+        }
+        if (count > 0 && list[count - 1]->entry.step == step) {
             return r;
         }
     }
@@ -42,7 +49,6 @@ static int64_t last_active(const struct harness_emulation *e, size_t k)
 static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, seq);
-    size_t k;
 
     /* With micro-batches data may end within a step. */
     if (planned == NULL || planned->is_root_known || planned->kind != DDP_COLL_BROADCAST ||
@@ -50,18 +56,16 @@ static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
         return -1;
     }
     if (planned->phase == DDP_PHASE_JOIN) {
-        for (k = e->end_step - e->start_step; k > 0; k--) {
-            if (e->foretold[k - 1] >= HARNESS_FORETOLD_UPDATE) {
-                return last_active(e, k - 1);
+        for (uint32_t step = e->end_step; step > e->start_step; step--) {
+            int64_t root = last_active(e, step - 1);
+
+            if (root >= 0) {
+                return root;
             }
         }
         return -1;
     }
-    if (planned->step < (int32_t)e->start_step || planned->step >= (int32_t)e->end_step) {
-        return -1;
-    }
-    k = (uint32_t)planned->step - e->start_step;
-    return e->foretold[k] >= HARNESS_FORETOLD_GRADIENT ? last_active(e, k) : -1;
+    return planned->step < 0 ? -1 : last_active(e, (uint32_t)planned->step);
 }
 
 static void begin(enum harness_verdict verdict, const struct ddp_event_entry *entry, uint32_t rank,
