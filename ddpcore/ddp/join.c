@@ -98,6 +98,10 @@ ddp_status ddp_join_forward(struct ddp *ddp)
     float syncing = 0;
 
     DDP_TRY(exchange_presence(ddp, true, &active));
+    if (active == 0) {
+        /* This rank said that it is here: only a damaged message can say that nobody is. */
+        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+    }
     record(ddp, DDP_JOIN_EVENT_PRESENT, active);
     DDP_TRY(sync_buffers(ddp, true));
     return reduce_flag(ddp, DDP_ROLE_JOIN_SYNC_FLAG, 0, ddp->is_sync_pass ? 1.0F : 0.0F, &syncing);
