@@ -143,25 +143,30 @@ static int check_run_dirs(const struct run *run)
     return code;
 }
 
+/* The tasks of one cell on one driver: one for each seed that it is to run with. */
+static bool plan_driver(struct run *run, const struct harness_plan *plan,
+                        enum harness_driver driver)
+{
+    bool is_seeded = driver == HARNESS_DRIVER_SIM && plan->is_driver[driver];
+    uint64_t seeds = is_seeded ? run->options->seed_count : 1;
+    bool is_asked =
+        run->options->has_driver ? run->options->driver == driver : plan->is_driver[driver];
+
+    for (uint64_t s = 0; is_asked && s < seeds; s++) {
+        if (!add_task(run, plan, driver, run->options->seed + s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool plan_tasks(struct run *run)
 {
     for (size_t i = 0; i < run->files.count; i++) {
         for (size_t k = 0; k < run->scenarios[i].plan_count; k++) {
-            const struct harness_plan *plan = &run->scenarios[i].plans[k];
-
             for (unsigned d = 0; d < HARNESS_DRIVER_COUNT; d++) {
-                bool is_sim = d == HARNESS_DRIVER_SIM;
-                bool is_asked =
-                    run->options->has_driver ? run->options->driver == d : plan->is_driver[d];
-                uint64_t seeds = is_sim && plan->is_driver[d] ? run->options->seed_count : 1;
-
-                if (!is_asked) {
-                    continue;
-                }
-                for (uint64_t s = 0; s < seeds; s++) {
-                    if (!add_task(run, plan, (enum harness_driver)d, run->options->seed + s)) {
-                        return false;
-                    }
+                if (!plan_driver(run, &run->scenarios[i].plans[k], (enum harness_driver)d)) {
+                    return false;
                 }
             }
         }

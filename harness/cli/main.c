@@ -230,10 +230,25 @@ static int parse_options(int argc, char **argv, struct cli_options *options)
     return 0;
 }
 
+static int run_command(const struct cli_command *command, int argc, char **argv)
+{
+    struct cli_options options;
+    int status = parse_options(argc, argv, &options);
+
+    status = status == 0 ? command->run(&options) : status;
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        (void)cli_usage_error("stdout cannot be written; what it lacks is not reported");
+        status = status == 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_ERROR) : status;
+    }
+    for (size_t i = 0; i < options.set_count; i++) {
+        free((void *)(uintptr_t)options.sets[i]);
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     const char *names[COMMAND_COUNT];
-    struct cli_options options;
     const char *nearest;
 
     if (argc < 2) {
@@ -255,17 +270,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         names[i] = commands[i].name;
         if (strcmp(argv[1], commands[i].name) == 0) {
-            int status = parse_options(argc - 1, argv + 1, &options);
-
-            status = status == 0 ? commands[i].run(&options) : status;
-            if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-                (void)cli_usage_error("stdout cannot be written; what it lacks is not reported");
-                status = status == 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_ERROR) : status;
-            }
-            for (size_t k = 0; k < options.set_count; k++) {
-                free((void *)(uintptr_t)options.sets[k]);
-            }
-            return status;
+            return run_command(&commands[i], argc - 1, argv + 1);
         }
     }
     nearest = ddp_text_nearest(argv[1], names, COMMAND_COUNT);
