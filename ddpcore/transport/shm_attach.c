@@ -210,7 +210,6 @@ static ddp_status open_peers(struct attach *attach)
     endpoint->own = &segment->members[own];
     endpoint->own->pid = (uint64_t)getpid();
     endpoint->has_attached = true;
-    __atomic_store_n(&endpoint->own->is_attached, 1u, __ATOMIC_RELEASE);
     return DDP_OK;
 }
 

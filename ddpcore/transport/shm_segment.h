@@ -35,15 +35,14 @@ struct ddp_shm_member {
     uint8_t doorbell_pad[60];
     uint32_t sleep; /* written by the member */
     uint8_t sleep_pad[60];
-    uint64_t pid;
-    uint32_t is_attached;
-    uint32_t is_departed;
-    uint32_t is_revoking; /* revocation below is complete */
+    uint64_t pid; /* written before the members' barrier */
+    uint64_t revocation_detail;
     int32_t revocation_status;
     uint32_t revocation_rank;
     uint32_t revocation_step;
-    uint64_t revocation_detail;
-    uint8_t pad[24];
+    uint32_t is_revoking; /* the revocation above is complete */
+    uint32_t is_departed;
+    uint8_t pad[28];
 };
 
 struct ddp_shm_stream {
