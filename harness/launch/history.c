@@ -4,17 +4,15 @@
 static void note_post(struct harness_history *history, const struct harness_program *program,
                       const struct ddp_event_entry *entry)
 {
-    /* Outside of training the rank's step is not the program's. */
-    bool is_training = entry->phase > DDP_PHASE_INIT && entry->phase < DDP_PHASE_TEARDOWN;
     struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
 
-    if (harness_program_compare_step(program, entry->arg[0],
-                                     is_training ? (int32_t)entry->step : -1, &op,
+    if (harness_program_compare_step(program, entry->arg[0], (int32_t)entry->step, &op,
                                      entry->arg[2]) != HARNESS_VERDICT_NONE) {
         history->is_deviating = true;
         history->seq = entry->arg[0];
         history->packed_op = entry->arg[1];
         history->elem_count = entry->arg[2];
+        history->step = entry->step;
     }
 }
 
@@ -35,5 +33,6 @@ void harness_history_follow(struct harness_history *history, const struct harnes
         page->seq_posted = history->seq;
         page->posted_op = history->packed_op;
         page->posted_count = history->elem_count;
+        page->posted_step = history->step;
     }
 }

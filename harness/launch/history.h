@@ -6,10 +6,14 @@
 #include "ddpcore/seam/recorder.h"
 #include "harness/plan/program.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct harness_history {
     uint64_t read_count; /* ring entries read so far */
     bool is_deviating;   /* a post differed from the program; the rest is of the first such one */
-    uint64_t seq, packed_op, elem_count;
+    uint64_t seq, packed_op, elem_count, step;
 };
 
 /* Read on up to page's event count. Once a post differed, page is altered to show the rank as of
@@ -18,4 +22,7 @@ void harness_history_follow(struct harness_history *history, const struct harnes
                             const struct ddp_event_entry *ring, uint64_t ring_entry_count,
                             struct ddp_page *page);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

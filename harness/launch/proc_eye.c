@@ -63,46 +63,11 @@ static bool read_page(struct proc_eye *eye, uint32_t rank)
     return true;
 }
 
-static void note_post(struct proc_eye *eye, struct proc_history *history,
-                      const struct ddp_event_entry *entry)
-{
-    /* Outside of training the rank's step is not the program's. */
-    bool is_training = entry->phase > DDP_PHASE_INIT && entry->phase < DDP_PHASE_TEARDOWN;
-    struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
-
-    if (harness_program_compare_step(eye->program, entry->arg[0],
-                                     is_training ? (int32_t)entry->step : -1, &op,
-                                     entry->arg[2]) != HARNESS_VERDICT_NONE) {
-        history->is_deviating = true;
-        history->seq = entry->arg[0];
-        history->packed_op = entry->arg[1];
-        history->elem_count = entry->arg[2];
-    }
-}
-
-/* Read what the rank posted since the last look. Once a post differed from the program, the page is
- * shown as of that post: what came later follows from it. */
 static void read_history(struct proc_eye *eye, uint32_t rank)
 {
-    struct proc_history *history = &eye->histories[rank];
-    const struct ddp_event_entry *ring = ddp_recorder_ring(shared_page(eye, rank));
-    struct ddp_page *page = &eye->pages[rank];
-    struct ddp_event_entry entry;
-
-    while (history->read_count < page->event_count && !history->is_deviating) {
-        ddp_status status =
-            ddp_ring_read(ring, eye->head->ring_entry_count, history->read_count + 1, &entry);
-
-        history->read_count++;
-        if (status == DDP_OK && entry.event == DDP_EVENT_COLL_POST) {
-            note_post(eye, history, &entry);
-        }
-    }
-    if (history->is_deviating) {
-        page->seq_posted = history->seq;
-        page->posted_op = history->packed_op;
-        page->posted_count = history->elem_count;
-    }
+    harness_history_follow(&eye->histories[rank], eye->program,
+                           ddp_recorder_ring(shared_page(eye, rank)), eye->head->ring_entry_count,
+                           &eye->pages[rank]);
 }
 
 void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)

@@ -3,20 +3,13 @@
 #ifndef HARNESS_LAUNCH_PROC_EYE_H
 #define HARNESS_LAUNCH_PROC_EYE_H
 
+#include "harness/launch/history.h"
 #include "harness/launch/proc_shared.h"
 #include "harness/monitor/watch.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* How far a rank's history was read, and its first post that differs from the program. A page shows
- * only the last post; by the next look another may have taken its place. */
-struct proc_history {
-    uint64_t read_count;
-    bool is_deviating;
-    uint64_t seq, packed_op, elem_count;
-};
 
 struct proc_eye {
     struct ddp_mem *mem;
@@ -27,7 +20,7 @@ struct proc_eye {
     struct harness_process *processes; /* [world_size] */
     bool *is_page_valid;               /* [world_size] */
     uint64_t *change;                  /* [world_size] page counters at the last look */
-    struct proc_history *histories;    /* [world_size] */
+    struct harness_history *histories; /* [world_size] */
     uint64_t change_ns;                /* when one of them was last seen to differ */
     struct harness_watch watch;
 };

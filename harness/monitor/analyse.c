@@ -12,18 +12,14 @@
 static enum harness_verdict mismatch_of(const struct harness_view *view, uint32_t rank)
 {
     const struct ddp_page *page = &view->cut->pages[rank];
-    enum ddp_phase phase = harness_graph_phase(view->cut, rank);
     struct ddp_event_op op;
 
     if (!view->cut->is_page_valid[rank] || page->seq_posted == 0) {
         return HARNESS_VERDICT_NONE;
     }
     op = ddp_event_op_unpack(page->posted_op);
-    /* Outside of training the page's step is not the program's. */
-    return harness_program_compare_step(
-        view->program, page->seq_posted,
-        phase > DDP_PHASE_INIT && phase < DDP_PHASE_TEARDOWN ? (int32_t)page->step : -1, &op,
-        page->posted_count);
+    return harness_program_compare_step(view->program, page->seq_posted, (int32_t)page->posted_step,
+                                        &op, page->posted_count);
 }
 
 static bool is_same_post(const struct ddp_page *a, const struct ddp_page *b)
@@ -64,7 +60,10 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     } else {
         harness_finding_set_planned(view, planned->seq, &finding);
     }
-    /* By now the rank may have heard of its mistake and be on its way out. */
+    /* By now the rank may have gone on, or heard of its mistake and be on its way out. */
+    finding.step = planned != NULL && verdict != HARNESS_VERDICT_MISMATCH_EXTRA
+                       ? planned->step
+                       : (int32_t)cut->pages[rank].posted_step;
     if (planned != NULL && finding.phase >= (int32_t)DDP_PHASE_TEARDOWN) {
         finding.phase = (int32_t)planned->phase;
     }

@@ -16,21 +16,6 @@ struct deviation {
     bool is_end; /* nothing was posted where something was planned */
 };
 
-/* Steps often post the same operations: only the step in which a rank says it posted one tells it
- * from another step's. A rank ahead of the program left some out, one behind it posted too many. */
-static enum harness_verdict compare_place(const struct harness_program *program,
-                                          const struct deviation *posted)
-{
-    const struct harness_op *planned = harness_program_at(program, posted->seq);
-
-    if (planned == NULL || planned->phase <= DDP_PHASE_INIT || planned->phase >= DDP_PHASE_JOIN ||
-        planned->step == posted->step) {
-        return HARNESS_VERDICT_NONE;
-    }
-    return posted->step > planned->step ? HARNESS_VERDICT_MISMATCH_MISSING
-                                        : HARNESS_VERDICT_MISMATCH_EXTRA;
-}
-
 static struct deviation first_deviation(const struct harness_emulation *e, uint32_t rank)
 {
     const struct harness_program *program = e->input->program;
@@ -52,9 +37,6 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         out.step = (int32_t)entry->step;
         out.verdict =
             harness_program_compare_step(program, out.seq, out.step, &out.got, out.elem_count);
-        if (out.verdict == HARNESS_VERDICT_NONE) {
-            out.verdict = compare_place(program, &out);
-        }
         if (out.verdict == HARNESS_VERDICT_NONE && out.seq != last + 1) {
             out.verdict = HARNESS_VERDICT_MISMATCH_ORDER;
         }

@@ -74,6 +74,18 @@ static bool is_in_same_step(const struct harness_program *program, uint64_t seq,
     return false;
 }
 
+/* Steps often post the same operations: only the step in which a rank posted one tells it from
+ * another step's. A rank ahead of the program left some out, one behind it posted too many. Outside
+ * of training, and where ranks join, a rank's step is not the program's. */
+static enum harness_verdict compare_place(const struct harness_op *planned, int32_t step)
+{
+    if (step < 0 || planned->phase <= DDP_PHASE_INIT || planned->phase >= DDP_PHASE_JOIN ||
+        planned->step == step) {
+        return HARNESS_VERDICT_NONE;
+    }
+    return step > planned->step ? HARNESS_VERDICT_MISMATCH_MISSING : HARNESS_VERDICT_MISMATCH_EXTRA;
+}
+
 enum harness_verdict harness_program_compare_step(const struct harness_program *program,
                                                   uint64_t seq, int32_t step,
                                                   const struct ddp_event_op *op,
@@ -94,8 +106,15 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
         return HARNESS_VERDICT_NONE;
     }
     difference = first_difference(planned, op, elem_count);
-    if (difference == HARNESS_VERDICT_NONE || difference == HARNESS_VERDICT_MISMATCH_BUCKET) {
+    if (difference == HARNESS_VERDICT_NONE) {
+        return compare_place(planned, step);
+    }
+    if (difference == HARNESS_VERDICT_MISMATCH_BUCKET) {
         return difference;
+    }
+    /* Outside of training a rank's step is not the program's. */
+    if (planned->phase <= DDP_PHASE_INIT || planned->phase >= DDP_PHASE_TEARDOWN) {
+        step = -1;
     }
     /* A rank that repeats an operation is still in that operation's step; one that left some out
      * is in the step of what it posts. Unknown: the step that the program is in. */

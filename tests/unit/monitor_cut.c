@@ -122,6 +122,7 @@ void cut_post(struct cut_job *job, uint32_t rank, uint64_t seq)
                                    .root = planned->root};
         page->posted_op = ddp_event_op_pack(&op);
         page->posted_count = planned->elem_count;
+        page->posted_step = planned->step < 0 ? 0 : (uint64_t)planned->step;
     }
 }
 
