@@ -17,7 +17,7 @@ static ddp_status describe_layers(const struct ref_model_config *config, const c
         if (config->width[layer] == 0 || config->width[layer + 1] == 0) {
             return ddp_err_set(err, DDP_E_INVALID, "%s has a layer of width 0", config->name);
         }
-        (void)snprintf(prefix, sizeof(prefix), "%sfc%zu", child, layer);
+        (void)snprintf(prefix, sizeof(prefix), "%sfc%u", child, (unsigned)layer);
         ref_spec_add_linear(spec, prefix, config->width[layer + 1], config->width[layer],
                             REF_INIT_UNIFORM);
     }

@@ -43,11 +43,12 @@ ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes, size_t *
 
 static ddp_status bound_port(int fd, uint16_t *out_port)
 {
-    struct sockaddr_storage name = {0};
+    struct sockaddr_storage name;
     socklen_t name_bytes = sizeof(name);
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)&name;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&name;
 
+    memset(&name, 0, sizeof(name));
     if (getsockname(fd, (struct sockaddr *)&name, &name_bytes) != 0) {
         return DDP_E_SYSTEM;
     }

@@ -10,6 +10,9 @@ if(TARGET unit_proc)
     target_compile_definitions(unit_proc PRIVATE PROC_RANK_PATH="$<TARGET_FILE:proc_rank>")
     add_dependencies(unit_proc proc_rank)
 endif()
+# The job's memory between threads, under ThreadSanitizer.
+ddprove_add_unit(NAME proc_threads THREADS SOURCES test_proc_threads.c monitor_cut.c
+    LIBS harness_launch)
 
 # How soon a culprit is named: bench_detect [RANK_PROGRAM [RUNS]].
 if(TARGET proc_rank)
