@@ -70,6 +70,7 @@ static ddp_status train(struct ddp_env *env, struct ddp_group *group, struct ddp
     struct ddp_param params[2] = {
         {.name = "w", .data = w, .grad = w_grad, .elem_count = FEATURES, .ndim = 1},
         {.name = "b", .data = &b, .grad = &b_grad, .elem_count = 1, .ndim = 1}};
+    const struct ddp_model model = {.params = params, .param_count = 2};
     const struct ddp_config config = {.bucket_cap_bytes = 16};
     struct ddp_prng prng = ddp_prng_make(env->rank + 1, "embed");
     float first = 0, last = 0;
@@ -81,7 +82,7 @@ static ddp_status train(struct ddp_env *env, struct ddp_group *group, struct ddp
     for (int k = 0; k < FEATURES; k++) {
         w[k] = (float)env->rank; /* ddp_create gives all ranks those of rank 0 */
     }
-    status = ddp_create(group, device, params, 2, NULL, 0, &config, &ddp, err);
+    status = ddp_create(group, device, &model, &config, &ddp, err);
     for (int step = 0; step < STEPS && status == DDP_OK; step++) {
         for (int i = 0; i < BATCH; i++) {
             y[i] = 0.5f;
