@@ -17,7 +17,7 @@ SCENARIO = os.path.join(ROOT, "scenarios/equivalence/mlp_w4.yaml")
 MODELS = {
     "mlp_s": ["job.widths=[64, 256, 256, 10]", "job.data=digits", "job.batch_per_rank=32"],
     "mlp_l": ["job.widths=[784, 1024, 1024, 10]", "job.data=synthetic", "job.features=784",
-              "job.samples=4096", "job.batch_per_rank=64"],
+              "job.samples=2048", "job.batch_per_rank=64"],
 }
 COUNTS = {"mlp_s": {1: 6000, 2: 3000, 4: 1200}, "mlp_l": {1: 150, 2: 100, 4: 60}}
 TORCH_COUNTS = {"mlp_s": {1: 3000, 2: 600, 4: 150}, "mlp_l": {1: 100, 2: 60, 4: 40}}
