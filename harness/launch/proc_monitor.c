@@ -63,7 +63,7 @@ static void monitor_loop(struct proc_eye *eye, struct ddp_clock *clock)
         is_over = __atomic_load_n(&eye->head->is_over, __ATOMIC_ACQUIRE) != 0;
         now_ns = ddp_clock_now_ns(clock);
         proc_eye_look(eye, now_ns);
-        __atomic_store_n(&eye->head->monitor_beat_ns, now_ns, __ATOMIC_RELEASE);
+        proc_beat_store(eye->head, now_ns);
     } while (!is_over);
 }
 
@@ -99,7 +99,7 @@ ddp_status proc_monitor_start(struct proc_job *job)
     if (job->poke_fd < 0 || pipe2(ends, O_CLOEXEC) != 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "pipe of the monitor: %s", strerror(errno));
     }
-    __atomic_store_n(&job->head->monitor_beat_ns, ddp_clock_now_ns(job->clock), __ATOMIC_RELEASE);
+    proc_beat_store(job->head, ddp_clock_now_ns(job->clock));
     job->monitor_pid = fork();
     if (job->monitor_pid == 0) {
         monitor_main(job, ends[1], launcher);
@@ -188,7 +188,7 @@ static void tell_job(void *context, uint64_t time_ns, const struct harness_findi
 
 void proc_monitor_check(struct proc_job *job, uint64_t now_ns)
 {
-    uint64_t beat_ns = __atomic_load_n(&job->head->monitor_beat_ns, __ATOMIC_ACQUIRE);
+    uint64_t beat_ns = proc_beat_load(job->head);
     bool is_silent = now_ns > beat_ns && now_ns - beat_ns > monitor_silence_ns &&
                      now_ns - job->loop_ns < launcher_pause_ns;
     struct harness_finding finding;

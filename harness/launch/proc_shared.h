@@ -50,6 +50,17 @@ static inline struct harness_process proc_state_load(const struct proc_state *fr
     return process;
 }
 
+/* The monitor's sign of life; the launcher takes over when it stays away. */
+static inline void proc_beat_store(struct proc_head *head, uint64_t now_ns)
+{
+    __atomic_store_n(&head->monitor_beat_ns, now_ns, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t proc_beat_load(const struct proc_head *head)
+{
+    return __atomic_load_n(&head->monitor_beat_ns, __ATOMIC_ACQUIRE);
+}
+
 static inline void *proc_recorder(struct proc_head *head, uint32_t rank)
 {
     return (char *)head + head->recorder_offset_bytes + rank * head->recorder_stride_bytes;

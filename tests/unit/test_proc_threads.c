@@ -77,6 +77,7 @@ static void *run_monitor(void *self)
 
     do {
         is_over = __atomic_load_n(&job->head->is_over, __ATOMIC_ACQUIRE) != 0;
+        proc_beat_store(job->head, ddp_clock_now_ns(ddp_clock_monotonic()));
         proc_eye_look(&job->eye, ddp_clock_now_ns(ddp_clock_monotonic()));
         job->wrong += job->eye.processes[1].since_ns < (uint64_t)job->eye.processes[1].code;
         (void)__atomic_add_fetch(&job->look_count, 1, __ATOMIC_RELAXED);
@@ -108,6 +109,7 @@ CT_TEST(proc_threads, eye_reads_while_others_write)
 {
     struct shared_job job;
     pthread_t rank, monitor;
+    uint64_t beat_ns = 0;
 
     job_open(&job);
     set_state(&job, 0, HARNESS_PROCESS_RUNNING, 0, 1);
@@ -117,6 +119,8 @@ CT_TEST(proc_threads, eye_reads_while_others_write)
     for (int i = 1; i <= STEPS; i++) {
         set_state(&job, 1, i % 2 == 0 ? HARNESS_PROCESS_STOPPED : HARNESS_PROCESS_RUNNING, i,
                   (uint64_t)i);
+        CT_CHECK(proc_beat_load(job.head) >= beat_ns); /* as the launcher does: never goes back */
+        beat_ns = proc_beat_load(job.head);
         (void)sched_yield();
     }
     (void)pthread_join(rank, NULL);
@@ -125,6 +129,7 @@ CT_TEST(proc_threads, eye_reads_while_others_write)
     __atomic_store_n(&job.head->is_over, 1, __ATOMIC_RELEASE);
     (void)pthread_join(monitor, NULL);
     CT_CHECK_EQ_U64(job.wrong, 0);
+    CT_CHECK(beat_ns > 0);
     CT_CHECK(job.eye.processes[0].state == HARNESS_PROCESS_EXITED);
     CT_CHECK(job.eye.processes[0].code == EXIT_CODE && job.eye.processes[0].since_ns == 2);
     CT_CHECK(job.eye.processes[1].code == STEPS && job.eye.processes[1].since_ns == STEPS);
