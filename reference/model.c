@@ -161,7 +161,8 @@ static size_t aligned_elems(size_t elem_count)
 static ddp_status alloc_floats(struct ddp_device *device, size_t elem_count, float **out)
 {
     void *data = NULL;
-    ddp_status status = device->ops->alloc(device, elem_count * sizeof(float), &data);
+    ddp_status status =
+        device->ops->alloc(device, elem_count * sizeof(float), DDP_SPACE_DEVICE, &data);
 
     *out = (float *)data;
     return status;
@@ -214,7 +215,7 @@ static ddp_status init_param(struct ref_model *model, size_t index, float *value
         values[i] = spec->init == REF_INIT_TRIT ? (float)ddp_prng_below(&prng, 3) - 1.0F
                                                 : (2.0F * ddp_prng_uniform(&prng) - 1.0F) * bound;
     }
-    return ref_transfer_copy(&model->tape.transfer, param->data, values,
+    return ddp_transfer_copy(&model->tape.transfer, param->data, values,
                              param->elem_count * sizeof(float));
 }
 
@@ -294,9 +295,9 @@ void ref_model_destroy(struct ref_model *model)
     }
     device = model->device;
     ref_tape_fini(&model->tape);
-    device->ops->free(device, model->data_block);
-    device->ops->free(device, model->grad_block);
-    device->ops->free(device, model->buffer_block);
+    device->ops->free(device, DDP_SPACE_DEVICE, model->data_block);
+    device->ops->free(device, DDP_SPACE_DEVICE, model->grad_block);
+    device->ops->free(device, DDP_SPACE_DEVICE, model->buffer_block);
     ddp_mem_free(device->mem, model);
 }
 

@@ -72,7 +72,7 @@ static ddp_status alloc_state(struct ref_optimizer *optimizer)
     for (size_t slot = 0; slot < optimizer->slot_count; slot++) {
         void *data;
 
-        DDP_TRY(device->ops->alloc(device, elems * sizeof(float), &data));
+        DDP_TRY(device->ops->alloc(device, elems * sizeof(float), DDP_SPACE_DEVICE, &data));
         optimizer->slot_block[slot] = (float *)data;
     }
     return DDP_OK;
@@ -117,7 +117,7 @@ void ref_optimizer_destroy(struct ref_optimizer *optimizer)
     }
     device = optimizer->device;
     for (size_t slot = 0; slot < SLOTS_MAX; slot++) {
-        device->ops->free(device, optimizer->slot_block[slot]);
+        device->ops->free(device, DDP_SPACE_DEVICE, optimizer->slot_block[slot]);
     }
     ddp_mem_free(device->mem, optimizer->offset);
     ddp_mem_free(device->mem, optimizer->step_count);

@@ -16,7 +16,7 @@ ddp_status ref_tape_init(struct ref_tape *tape, struct ddp_device *device, struc
     tape->rows_max = rows_max;
     tape->is_dry = true;
     tape->device = device;
-    return ref_transfer_init(&tape->transfer, device);
+    return ddp_transfer_init(&tape->transfer, device, NULL, NULL, 0);
 }
 
 ddp_status ref_tape_allocate(struct ref_tape *tape)
@@ -25,13 +25,14 @@ ddp_status ref_tape_allocate(struct ref_tape *tape)
     size_t scratch_elems = tape->rows_max * tape->columns_max;
     void *data;
 
-    DDP_TRY(device->ops->alloc(device, (tape->arena_used + scratch_elems) * sizeof(float), &data));
+    DDP_TRY(device->ops->alloc(device, (tape->arena_used + scratch_elems) * sizeof(float),
+                               DDP_SPACE_DEVICE, &data));
     tape->arena = (float *)data;
     tape->arena_elems = tape->arena_used;
     tape->scratch = tape->arena + tape->arena_elems;
-    DDP_TRY(device->ops->alloc(device, tape->rows_max * sizeof(float), &data));
+    DDP_TRY(device->ops->alloc(device, tape->rows_max * sizeof(float), DDP_SPACE_DEVICE, &data));
     tape->losses = (float *)data;
-    DDP_TRY(device->ops->alloc(device, tape->rows_max * sizeof(int32_t), &data));
+    DDP_TRY(device->ops->alloc(device, tape->rows_max * sizeof(int32_t), DDP_SPACE_DEVICE, &data));
     tape->labels = (int32_t *)data;
     tape->losses_host = (float *)ddp_mem_array(device->mem, tape->rows_max, sizeof(float));
     if (tape->losses_host == NULL) {
@@ -47,11 +48,11 @@ void ref_tape_fini(struct ref_tape *tape)
     struct ddp_device *device = tape->device;
 
     if (device != NULL) {
-        device->ops->free(device, tape->arena);
-        device->ops->free(device, tape->losses);
-        device->ops->free(device, tape->labels);
+        device->ops->free(device, DDP_SPACE_DEVICE, tape->arena);
+        device->ops->free(device, DDP_SPACE_DEVICE, tape->losses);
+        device->ops->free(device, DDP_SPACE_DEVICE, tape->labels);
         ddp_mem_free(device->mem, tape->losses_host);
-        ref_transfer_fini(&tape->transfer);
+        ddp_transfer_fini(&tape->transfer);
     }
     tape->device = NULL;
 }
@@ -120,7 +121,7 @@ ddp_status ref_tape_input(struct ref_tape *tape, const float *host, size_t colum
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return ref_transfer_copy(&tape->transfer, value_data(tape, *out), host,
+    return ddp_transfer_copy(&tape->transfer, value_data(tape, *out), host,
                              tape->rows * columns * sizeof(float));
 }
 
@@ -241,7 +242,7 @@ ddp_status ref_tape_cross_entropy(struct ref_tape *tape, size_t x, const int32_t
     if (tape->is_dry) {
         return DDP_OK;
     }
-    DDP_TRY(ref_transfer_copy(&tape->transfer, tape->labels, labels, tape->rows * sizeof(int32_t)));
+    DDP_TRY(ddp_transfer_copy(&tape->transfer, tape->labels, labels, tape->rows * sizeof(int32_t)));
     loss = forward_loss(tape, x);
     return device->math->softmax_cross_entropy(device, NULL, &loss, tape->labels);
 }
@@ -269,7 +270,7 @@ ddp_status ref_tape_mean_loss(struct ref_tape *tape, float *out_loss)
 {
     double sum = 0.0;
 
-    DDP_TRY(ref_transfer_copy(&tape->transfer, tape->losses_host, tape->losses,
+    DDP_TRY(ddp_transfer_copy(&tape->transfer, tape->losses_host, tape->losses,
                               tape->rows * sizeof(float)));
     for (size_t b = 0; b < tape->rows; b++) {
         sum += (double)tape->losses_host[b];

@@ -8,8 +8,8 @@
 
 #include "ddpcore/base/param.h"
 #include "ddpcore/device/math.h"
+#include "ddpcore/device/transfer.h"
 #include "reference/model.h"
-#include "reference/transfer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,7 +46,7 @@ struct ref_tape {
     struct ddp_device *device;
     struct ddp_param *params;
     size_t param_count;
-    struct ref_transfer transfer;
+    struct ddp_transfer transfer;
     const struct ref_model_observer *observer; /* of the pass in progress */
     size_t rows, rows_max, columns_max;
     bool is_dry; /* count memory, compute nothing */

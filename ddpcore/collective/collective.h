@@ -59,9 +59,13 @@ struct ddp_coll_ops {
     bool (*is_revoked)(struct ddp_coll *coll, struct ddp_revocation *out);
     /* Global rank of a dead member, or -1. */
     int32_t (*dead_rank)(struct ddp_coll *coll);
-    /* Memory from which collectives need no copy. As ddp_transport_ops.alloc/free. */
-    void *(*alloc)(struct ddp_coll *coll, size_t size_bytes);
-    void (*free)(struct ddp_coll *coll, void *data);
+    /* Memory from which collectives need no copy, NULL if there is none (left). As
+     * ddp_transport_ops.alloc/free; space as in ddp_device_ops.alloc. */
+    void *(*alloc)(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space);
+    void (*free)(struct ddp_coll *coll, enum ddp_space space, void *data);
+    /* The last error in the words of the library underneath, "" if it has none. Borrowed until the
+     * next call. */
+    const char *(*last_error)(struct ddp_coll *coll);
     void (*hint)(struct ddp_coll *coll, struct ddp_idle_hint *hint);
     /* Destroys inner layers too. */
     void (*destroy)(struct ddp_coll *coll);
@@ -70,7 +74,8 @@ struct ddp_coll_ops {
 struct ddp_coll {
     const struct ddp_coll_ops *ops;
     struct ddp_env *env;
-    uint64_t comm; /* group identity, equal on all members */
+    struct ddp_device *device; /* whose memory DDP_SPACE_DEVICE is */
+    uint64_t comm;             /* group identity, equal on all members */
     uint32_t member, member_count;
 };
 

@@ -390,18 +390,26 @@ static int32_t executor_dead_rank(struct ddp_coll *coll)
     return member < 0 ? -1 : (int32_t)executor->member_rank[member];
 }
 
-static void *executor_alloc(struct ddp_coll *coll, size_t size_bytes)
+static void *executor_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space)
 {
     struct executor *executor = (struct executor *)coll;
 
+    (void)space; /* only devices in host memory are accepted */
     return executor->transport->ops->alloc(executor->transport, size_bytes);
 }
 
-static void executor_free(struct ddp_coll *coll, void *data)
+static void executor_free(struct ddp_coll *coll, enum ddp_space space, void *data)
 {
     struct executor *executor = (struct executor *)coll;
 
+    (void)space;
     executor->transport->ops->free(executor->transport, data);
+}
+
+static const char *executor_last_error(struct ddp_coll *coll)
+{
+    (void)coll;
+    return "";
 }
 
 static void executor_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
@@ -431,6 +439,7 @@ static const struct ddp_coll_ops executor_ops = {
     .dead_rank = executor_dead_rank,
     .alloc = executor_alloc,
     .free = executor_free,
+    .last_error = executor_last_error,
     .hint = executor_hint,
     .destroy = executor_destroy,
 };
@@ -476,6 +485,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     }
     executor->base.ops = &executor_ops;
     executor->base.env = env;
+    executor->base.device = device;
     executor->base.comm = config->comm;
     executor->base.member = transport->member;
     executor->base.member_count = transport->member_count;

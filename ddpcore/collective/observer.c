@@ -130,18 +130,25 @@ static int32_t observer_dead_rank(struct ddp_coll *coll)
     return observer->inner->ops->dead_rank(observer->inner);
 }
 
-static void *observer_alloc(struct ddp_coll *coll, size_t size_bytes)
+static void *observer_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space)
 {
     struct observer *observer = (struct observer *)coll;
 
-    return observer->inner->ops->alloc(observer->inner, size_bytes);
+    return observer->inner->ops->alloc(observer->inner, size_bytes, space);
 }
 
-static void observer_free(struct ddp_coll *coll, void *data)
+static void observer_free(struct ddp_coll *coll, enum ddp_space space, void *data)
 {
     struct observer *observer = (struct observer *)coll;
 
-    observer->inner->ops->free(observer->inner, data);
+    observer->inner->ops->free(observer->inner, space, data);
+}
+
+static const char *observer_last_error(struct ddp_coll *coll)
+{
+    struct observer *observer = (struct observer *)coll;
+
+    return observer->inner->ops->last_error(observer->inner);
 }
 
 static void observer_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
@@ -169,6 +176,7 @@ static const struct ddp_coll_ops observer_ops = {
     .dead_rank = observer_dead_rank,
     .alloc = observer_alloc,
     .free = observer_free,
+    .last_error = observer_last_error,
     .hint = observer_hint,
     .destroy = observer_destroy,
 };

@@ -4,16 +4,18 @@
 
 #include "ddpcore/ddp/bucket.h"
 #include "ddpcore/ddp/ddp.h"
+#include "ddpcore/device/transfer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Memory for collectives: the group's if it has enough, else the rank's (then sends copy).
- * Control blocks (flags, used map, verification) are read and written by the host, so a collective
- * for a device must hand out memory that both reach. */
+/* Memory for collectives: the group's if it has enough, else the device's (then sends copy).
+ * Control blocks (flags, used map, verification) are read and written by the host, so they lie in
+ * host space; buckets and staging are the device's. */
 struct ddp_block {
     void *data;
+    enum ddp_space space;
     bool is_coll;
 };
 
@@ -26,6 +28,7 @@ enum ddp_pass {
 struct ddp {
     struct ddp_group *group;
     struct ddp_device *device;
+    struct ddp_transfer transfer; /* for hashes of what the device holds */
     struct ddp_param *params;
     size_t param_count;
     struct ddp_buffer *buffers;
@@ -68,9 +71,12 @@ ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail);
 /* What a fault action at a point of the core means: FAIL becomes E_INJECTED, SKIP sets *out. */
 DDP_MUST_USE ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
                                        struct ddp_fault_context *context, bool *out_is_skipped);
-DDP_MUST_USE ddp_status ddp_block_alloc(struct ddp_group *group, size_t size_bytes,
-                                        struct ddp_block *out);
-void ddp_block_free(struct ddp_group *group, struct ddp_block *block);
+DDP_MUST_USE ddp_status ddp_block_alloc(const struct ddp *ddp, enum ddp_space space,
+                                        size_t size_bytes, struct ddp_block *out);
+void ddp_block_free(const struct ddp *ddp, struct ddp_block *block);
+/* ddp_hash_tensor of a tensor in the device's memory, salted with its name. */
+DDP_MUST_USE ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const float *data,
+                                      size_t elem_count, uint64_t *out);
 
 /* verify.c, verify_pytorch.c: errors as ddp_create's. */
 DDP_MUST_USE ddp_status ddp_verify(struct ddp *ddp, struct ddp_err *err);

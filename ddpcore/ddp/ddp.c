@@ -18,31 +18,38 @@ ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail)
 ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
                           struct ddp_fault_context *context, bool *out_is_skipped)
 {
-    const enum ddp_fault_action action = ddp_fault_point(ddp->group->env->faults, point, context);
+    enum ddp_fault_action action;
 
+    context->device = ddp->device;
+    action = ddp_fault_point(ddp->group->env->faults, point, context);
     *out_is_skipped = action == DDP_FAULT_SKIP;
     return action == DDP_FAULT_FAIL ? ddp_core_fail(ddp, DDP_E_INJECTED, point) : DDP_OK;
 }
 
-ddp_status ddp_block_alloc(struct ddp_group *group, size_t size_bytes, struct ddp_block *out)
+ddp_status ddp_block_alloc(const struct ddp *ddp, enum ddp_space space, size_t size_bytes,
+                           struct ddp_block *out)
 {
+    struct ddp_coll *coll = ddp->group->coll;
     const size_t wanted_bytes = size_bytes == 0 ? 1 : size_bytes;
 
+    out->space = space;
     out->is_coll = true;
-    out->data = group->coll->ops->alloc(group->coll, wanted_bytes);
-    if (out->data == NULL) {
-        out->is_coll = false;
-        out->data = ddp_mem_array(group->env->mem, wanted_bytes, 1);
+    out->data = coll->ops->alloc(coll, wanted_bytes, space);
+    if (out->data != NULL) {
+        return DDP_OK;
     }
-    return out->data != NULL ? DDP_OK : DDP_E_NOMEM;
+    out->is_coll = false;
+    return ddp->device->ops->alloc(ddp->device, wanted_bytes, space, &out->data);
 }
 
-void ddp_block_free(struct ddp_group *group, struct ddp_block *block)
+void ddp_block_free(const struct ddp *ddp, struct ddp_block *block)
 {
+    struct ddp_group *group = ddp->group;
+
     if (block->data != NULL && !block->is_coll) {
-        ddp_mem_free(group->env->mem, block->data);
+        ddp->device->ops->free(ddp->device, block->space, block->data);
     } else if (block->data != NULL && group->failure.status == DDP_OK) {
-        group->coll->ops->free(group->coll, block->data);
+        group->coll->ops->free(group->coll, block->space, block->data);
     }
     /* After a failure peers may still read what was lent to them: such memory goes with the
      * collective's or the rank's own. */
@@ -64,12 +71,15 @@ static ddp_status create_storage(struct ddp *ddp)
         return DDP_E_NOMEM;
     }
     ddp->staging_elem_count = ddp_sync_staging_elem_count(ddp);
-    DDP_TRY(ddp_block_alloc(ddp->group, ddp->staging_elem_count * sizeof(float), &ddp->staging));
-    DDP_TRY(ddp_block_alloc(ddp->group, sizeof(int64_t), &ddp->control));
-    DDP_TRY(ddp_block_alloc(ddp->group, ddp->param_count * sizeof(int32_t), &ddp->used_block));
+    DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, ddp->staging_elem_count * sizeof(float),
+                            &ddp->staging));
+    DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_HOST, sizeof(int64_t), &ddp->control));
+    DDP_TRY(
+        ddp_block_alloc(ddp, DDP_SPACE_HOST, ddp->param_count * sizeof(int32_t), &ddp->used_block));
     ddp->used_map = ddp->used_block.data;
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
-        DDP_TRY(ddp_block_alloc(ddp->group, ddp->layout.buckets[i].elem_count * sizeof(float),
+        DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE,
+                                ddp->layout.buckets[i].elem_count * sizeof(float),
                                 &ddp->bucket_blocks[i]));
         ddp->layout.buckets[i].data = ddp->bucket_blocks[i].data;
     }
@@ -107,7 +117,11 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
     ddp->is_sync = true;
     ddp->is_buffer_due = true;
     ddp->divisor = group->coll->member_count;
-    status = create_storage(ddp);
+    status = ddp_transfer_init(&ddp->transfer, device, group->env->idle, group->env->clock,
+                               group->timeout_ns);
+    if (status == DDP_OK) {
+        status = create_storage(ddp);
+    }
     if (status != DDP_OK) {
         (void)ddp_err_set(err, status, "no memory for the buckets of %zu parameters",
                           ddp->param_count);
@@ -194,11 +208,12 @@ void ddp_destroy(struct ddp *ddp)
         end_works(ddp);
     }
     for (size_t i = 0; ddp->bucket_blocks != NULL && i < ddp->layout.bucket_count; i++) {
-        ddp_block_free(ddp->group, &ddp->bucket_blocks[i]);
+        ddp_block_free(ddp, &ddp->bucket_blocks[i]);
     }
-    ddp_block_free(ddp->group, &ddp->staging);
-    ddp_block_free(ddp->group, &ddp->control);
-    ddp_block_free(ddp->group, &ddp->used_block);
+    ddp_block_free(ddp, &ddp->staging);
+    ddp_block_free(ddp, &ddp->control);
+    ddp_block_free(ddp, &ddp->used_block);
+    ddp_transfer_fini(&ddp->transfer);
     ddp_mem_free(mem, ddp->bucket_blocks);
     ddp_mem_free(mem, ddp->local_used);
     ddp_mem_free(mem, ddp->is_expected);
@@ -208,16 +223,27 @@ void ddp_destroy(struct ddp *ddp)
     ddp_mem_free(mem, ddp);
 }
 
-static void record_buffers(const struct ddp *ddp)
+ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const float *data, size_t elem_count,
+                         uint64_t *out)
+{
+    const size_t size_bytes = elem_count * sizeof(*data);
+    const void *seen;
+
+    DDP_TRY(ddp_transfer_view(&ddp->transfer, data, size_bytes, &seen));
+    *out = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(name), NULL);
+    return DDP_OK;
+}
+
+static ddp_status record_buffers(struct ddp *ddp)
 {
     for (size_t i = 0; ddp->config.is_hashing && i < ddp->buffer_count; i++) {
         const struct ddp_buffer *buffer = &ddp->buffers[i];
+        uint64_t hash;
 
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUFFER, i,
-                           ddp_hash_tensor(buffer->data, buffer->elem_count * sizeof(float),
-                                           ddp_hash_text(buffer->name), NULL),
-                           0, 0, 0);
+        DDP_TRY(ddp_core_hash(ddp, buffer->name, buffer->data, buffer->elem_count, &hash));
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUFFER, i, hash, 0, 0, 0);
     }
+    return DDP_OK;
 }
 
 ddp_status ddp_core_buffer_pass(struct ddp *ddp, uint32_t root)
@@ -235,7 +261,7 @@ ddp_status ddp_core_buffer_pass(struct ddp *ddp, uint32_t root)
         status = ddp_sync_buffers(ddp, root);
     }
     if (status == DDP_OK) {
-        record_buffers(ddp);
+        status = record_buffers(ddp);
     }
     ddp_recorder_phase(recorder, phase);
     return status;

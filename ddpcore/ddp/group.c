@@ -132,6 +132,7 @@ static enum ddp_fault_action pass_point(struct ddp_group *group, enum ddp_fault_
 
     context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
     context.seq = work->seq;
+    context.device = group->coll->device;
     if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_ARGS) {
         context.args = &work->args;
     } else if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA) {

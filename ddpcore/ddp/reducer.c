@@ -251,9 +251,10 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
     ddp->is_any_ready = true;
     ddp->local_used[param_index] = true;
     if (ddp->config.is_hashing) {
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD, param_index,
-                           ddp_hash_tensor(param->grad, param->elem_count * sizeof(float),
-                                           ddp_hash_text(param->name), NULL),
+        uint64_t hash;
+
+        DDP_TRY(ddp_core_hash(ddp, param->name, param->grad, param->elem_count, &hash));
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD, param_index, hash,
                            ddp->ready_count, 0, 0);
     }
     ddp->ready_count++;
@@ -311,16 +312,18 @@ static ddp_status copy_back(struct ddp *ddp, size_t param)
     return DDP_OK;
 }
 
-static void record_final(const struct ddp *ddp, size_t param)
+static ddp_status record_final(struct ddp *ddp, size_t param)
 {
     const struct ddp_param *target = &ddp->params[param];
+    uint64_t hash;
 
-    if (ddp->config.is_hashing) {
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_FINAL, param,
-                           ddp_hash_tensor(target->grad, target->elem_count * sizeof(float),
-                                           ddp_hash_text(target->name), NULL),
-                           target->is_grad_defined ? 1 : 0, 0, 0);
+    if (!ddp->config.is_hashing) {
+        return DDP_OK;
     }
+    DDP_TRY(ddp_core_hash(ddp, target->name, target->grad, target->elem_count, &hash));
+    ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_FINAL, param, hash,
+                       target->is_grad_defined ? 1 : 0, 0, 0);
+    return DDP_OK;
 }
 
 static ddp_status unflatten(struct ddp *ddp)
@@ -338,7 +341,7 @@ static ddp_status unflatten(struct ddp *ddp)
         }
     }
     for (size_t i = 0; i < ddp->param_count; i++) {
-        record_final(ddp, i);
+        DDP_TRY(record_final(ddp, i));
     }
     return DDP_OK;
 }

@@ -116,9 +116,9 @@ ddp_status ddp_sync_params(struct ddp *ddp, uint32_t root)
     ddp_status status;
 
     /* Synchronising parameters is rare (construction, end of join): no storage is kept for it. */
-    DDP_TRY(ddp_block_alloc(ddp->group, elem_count * sizeof(float), &staging));
+    DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, elem_count * sizeof(float), &staging));
     status = broadcast(&list, staging.data, root);
-    ddp_block_free(ddp->group, &staging);
+    ddp_block_free(ddp, &staging);
     return status;
 }
 

@@ -147,10 +147,10 @@ ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, s
                                  .role = DDP_ROLE_VERIFY,
                                  .index = index,
                                  .elem_count = size_bytes};
-    ddp_status status = ddp_block_alloc(group, size_bytes, &input);
+    ddp_status status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes, &input);
 
     if (status == DDP_OK) {
-        status = ddp_block_alloc(group, size_bytes * member_count, &output);
+        status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes * member_count, &output);
     }
     if (status == DDP_OK) {
         memcpy(input.data, own, size_bytes);
@@ -161,8 +161,8 @@ ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, s
     if (status == DDP_OK) {
         memcpy(all, output.data, size_bytes * member_count);
     }
-    ddp_block_free(group, &input);
-    ddp_block_free(group, &output);
+    ddp_block_free(ddp, &input);
+    ddp_block_free(ddp, &output);
     return status;
 }
 

@@ -57,8 +57,9 @@ static ddp_status compare_shapes(struct ddp *ddp, struct ddp_err *err)
                                  .role = DDP_ROLE_VERIFY,
                                  .index = 1,
                                  .elem_count = count};
-    ddp_status status =
-        own == NULL ? DDP_E_NOMEM : ddp_block_alloc(ddp->group, count * sizeof(*own), &block);
+    ddp_status status = own == NULL
+                            ? DDP_E_NOMEM
+                            : ddp_block_alloc(ddp, DDP_SPACE_HOST, count * sizeof(*own), &block);
 
     if (status == DDP_OK) {
         list_shapes(ddp, own);
@@ -77,7 +78,7 @@ static ddp_status compare_shapes(struct ddp *ddp, struct ddp_err *err)
                               param, ddp->params[param].name, ddp->group->env->rank);
         }
     }
-    ddp_block_free(ddp->group, &block);
+    ddp_block_free(ddp, &block);
     ddp_mem_free(mem, own);
     return status;
 }

@@ -10,14 +10,17 @@
 /* Elements widened at a time: 2 blocks of 4 * 512 bytes stay in the first-level cache. */
 enum { BLOCK_ELEMS = 512 };
 
-static ddp_status cpu_alloc(struct ddp_device *device, size_t size_bytes, void **out)
+static ddp_status cpu_alloc(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
+                            void **out)
 {
+    (void)space;
     *out = ddp_mem_array(device->mem, size_bytes, 1);
     return *out != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-static void cpu_free(struct ddp_device *device, void *data)
+static void cpu_free(struct ddp_device *device, enum ddp_space space, void *data)
 {
+    (void)space;
     ddp_mem_free(device->mem, data);
 }
 
@@ -285,6 +288,62 @@ static ddp_status cpu_stream_wait_event(struct ddp_device *device, struct ddp_st
     return DDP_OK;
 }
 
+static void *cpu_native_stream(struct ddp_device *device, struct ddp_stream *stream)
+{
+    (void)device;
+    (void)stream;
+    return NULL;
+}
+
+static ddp_status cpu_map(struct ddp_device *device, void *memory, size_t size_bytes)
+{
+    (void)device;
+    (void)memory;
+    (void)size_bytes;
+    return DDP_OK;
+}
+
+static void cpu_unmap(struct ddp_device *device, void *memory)
+{
+    (void)device;
+    (void)memory;
+}
+
+static ddp_status cpu_store_word(struct ddp_device *device, struct ddp_stream *stream,
+                                 uint64_t *word, uint64_t value)
+{
+    (void)device;
+    (void)stream;
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    return DDP_OK;
+}
+
+static void cpu_note(struct ddp_device *device, struct ddp_stream *stream, const void *data,
+                     size_t size_bytes, bool is_write)
+{
+    (void)device;
+    (void)stream;
+    (void)data;
+    (void)size_bytes;
+    (void)is_write;
+}
+
+static ddp_status cpu_inject(struct ddp_device *device, struct ddp_stream *stream,
+                             enum ddp_device_fault fault, uint64_t ms)
+{
+    (void)device;
+    (void)stream;
+    (void)fault;
+    (void)ms;
+    return DDP_E_UNSUPPORTED;
+}
+
+static const char *cpu_last_error(struct ddp_device *device)
+{
+    (void)device;
+    return "";
+}
+
 static void cpu_destroy(struct ddp_device *device)
 {
     ddp_mem_free(device->mem, device);
@@ -306,6 +365,13 @@ static const struct ddp_device_ops cpu_ops = {
     .event_record = cpu_event_record,
     .event_query = cpu_event_query,
     .stream_wait_event = cpu_stream_wait_event,
+    .native_stream = cpu_native_stream,
+    .map = cpu_map,
+    .unmap = cpu_unmap,
+    .store_word = cpu_store_word,
+    .note = cpu_note,
+    .inject = cpu_inject,
+    .last_error = cpu_last_error,
     .destroy = cpu_destroy,
 };
 

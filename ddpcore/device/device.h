@@ -23,13 +23,29 @@ struct ddp_device;
 struct ddp_stream;       /* opaque; NULL is the device's default stream */
 struct ddp_device_event; /* opaque */
 
+/* Where memory lies. */
+enum ddp_space {
+    DDP_SPACE_DEVICE, /* the device's own; the host reaches it only if is_host_memory */
+    DDP_SPACE_HOST    /* the host's, page-locked if need be, so that the device reaches it too */
+};
+
+/* What a device can be made to suffer, for fault injection: the real thing, never an imitation. */
+enum ddp_device_fault {
+    DDP_DEVICE_FAULT_SPIN, /* a kernel that runs for `ms` milliseconds; 0 = until the device ends */
+    DDP_DEVICE_FAULT_TRAP  /* a kernel with an illegal access: an error that sticks to the device */
+};
+
 struct ddp_device_ops {
     const char *name;
     bool is_host_memory; /* the host may read and write device memory directly */
 
-    /* 64-byte aligned, zero-filled device memory. The caller frees it on the same device. */
-    ddp_status (*alloc)(struct ddp_device *device, size_t size_bytes, void **out);
-    void (*free)(struct ddp_device *device, void *data);
+    /* 64-byte aligned, zero-filled memory. The caller frees it on the same device and with the same
+     * space; a device may keep freed memory for later allocations. A range may be freed while work
+     * on the default stream still uses it, work on other streams must have been seen to end.
+     * Errors: E_NOMEM, E_DEVICE. */
+    ddp_status (*alloc)(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
+                        void **out);
+    void (*free)(struct ddp_device *device, enum ddp_space space, void *data);
     /* Copy between any two memories the device can reach; ranges must not overlap. */
     ddp_status (*copy)(struct ddp_device *device, struct ddp_stream *stream, void *target,
                        const void *source, size_t size_bytes);
@@ -49,17 +65,40 @@ struct ddp_device_ops {
                         enum ddp_dtype target_dtype, const void *source,
                         enum ddp_dtype source_dtype, size_t elem_count, float factor);
 
+    /* Streams run beside each other and beside the default stream; only events order them. */
     ddp_status (*stream_create)(struct ddp_device *device, struct ddp_stream **out);
     void (*stream_destroy)(struct ddp_device *device, struct ddp_stream *stream);
     ddp_status (*event_create)(struct ddp_device *device, struct ddp_device_event **out);
     void (*event_destroy)(struct ddp_device *device, struct ddp_device_event *event);
     ddp_status (*event_record)(struct ddp_device *device, struct ddp_device_event *event,
                                struct ddp_stream *stream);
-    /* DDP_PENDING until all work before the record has finished. */
+    /* DDP_PENDING until all work before the last record has finished. Errors: E_DEVICE, which is
+     * how failed kernels show: every later call on the device says so too. */
     ddp_status (*event_query)(struct ddp_device *device, struct ddp_device_event *event);
     /* Later work on stream starts only after the event. Never blocks the host. */
     ddp_status (*stream_wait_event)(struct ddp_device *device, struct ddp_stream *stream,
                                     struct ddp_device_event *event);
+
+    /* What the vendor's libraries take for a stream (cudaStream_t); NULL where there is none. */
+    void *(*native_stream)(struct ddp_device *device, struct ddp_stream *stream);
+    /* Let the device write into [memory, memory + size_bytes), the host's, until unmap: for
+     * store_word. Page-aligned, a multiple of the page size. */
+    ddp_status (*map)(struct ddp_device *device, void *memory, size_t size_bytes);
+    void (*unmap)(struct ddp_device *device, void *memory);
+    /* Once the stream's earlier work has finished, *word (mapped) becomes value; other processes
+     * that share the memory see it without a call to any device. */
+    ddp_status (*store_word)(struct ddp_device *device, struct ddp_stream *stream, uint64_t *word,
+                             uint64_t value);
+    /* Somebody else's work on the stream (a collective) reads or writes this range. Devices ignore
+     * it; the observer records it. */
+    void (*note)(struct ddp_device *device, struct ddp_stream *stream, const void *data,
+                 size_t size_bytes, bool is_write);
+    /* Enqueue a fault. Errors: E_UNSUPPORTED (a CPU has no kernels of its own). */
+    ddp_status (*inject)(struct ddp_device *device, struct ddp_stream *stream,
+                         enum ddp_device_fault fault, uint64_t ms);
+    /* The last E_DEVICE in the vendor's own words, "" if there was none. Borrowed until the next
+     * call. */
+    const char *(*last_error)(struct ddp_device *device);
     void (*destroy)(struct ddp_device *device);
 };
 

@@ -31,6 +31,8 @@ enum ddp_fault_payload ddp_fault_point_payload(enum ddp_fault_point point);
 DDP_MUST_USE ddp_status ddp_fault_point_parse(const char *name, enum ddp_fault_point *out);
 
 struct ddp_coll_args;
+struct ddp_device;
+struct ddp_stream;
 
 /* What is known at the point; -1 or 0 or NULL where it does not apply. */
 struct ddp_fault_context {
@@ -38,14 +40,16 @@ struct ddp_fault_context {
     int32_t param;
     int32_t layer;
     uint64_t seq; /* collective sequence number, from 1; 0 = none */
-    void *data;   /* elements that the hook may alter, in the rank's own memory */
+    void *data;   /* elements that the hook may alter, in the device's memory */
     size_t elem_count;
     enum ddp_dtype dtype;
     struct ddp_coll_args *args; /* arguments that the hook may alter */
+    struct ddp_device *device;  /* whose memory `data` is; NULL: the host's */
+    struct ddp_stream *stream;  /* where a kernel would be enqueued here; NULL: the default one */
 };
-#define DDP_FAULT_CONTEXT_NONE                      \
-    {                                               \
-        -1, -1, -1, 0, NULL, 0, DDP_DTYPE_F32, NULL \
+#define DDP_FAULT_CONTEXT_NONE                                  \
+    {                                                           \
+        -1, -1, -1, 0, NULL, 0, DDP_DTYPE_F32, NULL, NULL, NULL \
     }
 
 enum ddp_fault_action {

@@ -122,18 +122,25 @@ static int32_t payload_dead_rank(struct ddp_coll *coll)
     return inner->ops->dead_rank(inner);
 }
 
-static void *payload_alloc(struct ddp_coll *coll, size_t size_bytes)
+static void *payload_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space)
 {
     struct ddp_coll *inner = payload_of(coll)->inner;
 
-    return inner->ops->alloc(inner, size_bytes);
+    return inner->ops->alloc(inner, size_bytes, space);
 }
 
-static void payload_free(struct ddp_coll *coll, void *data)
+static void payload_free(struct ddp_coll *coll, enum ddp_space space, void *data)
 {
     struct ddp_coll *inner = payload_of(coll)->inner;
 
-    inner->ops->free(inner, data);
+    inner->ops->free(inner, space, data);
+}
+
+static const char *payload_last_error(struct ddp_coll *coll)
+{
+    struct ddp_coll *inner = payload_of(coll)->inner;
+
+    return inner->ops->last_error(inner);
 }
 
 static void payload_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
@@ -162,6 +169,7 @@ static const struct ddp_coll_ops payload_ops = {
     .dead_rank = payload_dead_rank,
     .alloc = payload_alloc,
     .free = payload_free,
+    .last_error = payload_last_error,
     .hint = payload_hint,
     .destroy = payload_destroy,
 };

@@ -214,7 +214,7 @@ static void open_rank(struct rank *rank, int listen_fd, uint16_t port)
     if (status != DDP_OK) {
         die("start", status, &err);
     }
-    rank->data = rank->coll->ops->alloc(rank->coll, options->max_bytes);
+    rank->data = rank->coll->ops->alloc(rank->coll, options->max_bytes, DDP_SPACE_DEVICE);
     if (rank->data == NULL) {
         die("buffer", DDP_E_NOMEM, NULL);
     }
@@ -238,7 +238,7 @@ static int run_rank(const struct options *options, struct samples *samples, uint
             measure(&rank, sizes[i], repeats[i]);
         }
     }
-    rank.coll->ops->free(rank.coll, rank.data);
+    rank.coll->ops->free(rank.coll, DDP_SPACE_DEVICE, rank.data);
     rank.coll->ops->destroy(rank.coll);
     rank.device->ops->destroy(rank.device);
     rank.store->ops->destroy(rank.store);

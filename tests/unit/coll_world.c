@@ -178,5 +178,5 @@ void *coll_world_alloc(struct coll_world *world, uint32_t rank, size_t size_byte
 {
     struct coll_rank *who = &world->ranks[rank];
 
-    return who->coll->ops->alloc(who->coll, size_bytes == 0 ? 1 : size_bytes);
+    return who->coll->ops->alloc(who->coll, size_bytes == 0 ? 1 : size_bytes, DDP_SPACE_DEVICE);
 }

@@ -242,14 +242,22 @@ static int32_t coll_dead_rank(struct ddp_coll *coll)
     return ((struct world_coll *)coll)->world->dead_rank;
 }
 
-static void *coll_alloc(struct ddp_coll *coll, size_t size_bytes)
+static void *coll_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space)
 {
+    (void)space;
     return coll->env->mem->alloc(coll->env->mem, size_bytes);
 }
 
-static void coll_free(struct ddp_coll *coll, void *data)
+static void coll_free(struct ddp_coll *coll, enum ddp_space space, void *data)
 {
+    (void)space;
     coll->env->mem->free(coll->env->mem, data);
+}
+
+static const char *coll_last_error(struct ddp_coll *coll)
+{
+    (void)coll;
+    return "";
 }
 
 static void coll_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
@@ -264,8 +272,8 @@ static void coll_destroy(struct ddp_coll *coll)
 }
 
 static const struct ddp_coll_ops coll_ops = {
-    "table",        coll_post,  coll_poll, coll_revoke, coll_is_revoked,
-    coll_dead_rank, coll_alloc, coll_free, coll_hint,   coll_destroy,
+    "table",    coll_post, coll_poll,       coll_revoke, coll_is_revoked, coll_dead_rank,
+    coll_alloc, coll_free, coll_last_error, coll_hint,   coll_destroy,
 };
 
 static void *rank_main(void *arg)
@@ -341,7 +349,7 @@ static void setup_rank(struct world *world, uint32_t r)
     ddp_recorder_init(&rank->recorder, rank->recorder_storage, WORLD_RING_COUNT, &world->clock.base,
                       r, size, 1);
     DDP_ASSERT(ddp_device_cpu_create(ddp_mem_system(), &rank->device) == DDP_OK);
-    world->colls[r] = (struct world_coll){{&coll_ops, &rank->env, 1, r, size}, world};
+    world->colls[r] = (struct world_coll){{&coll_ops, &rank->env, rank->device, 1, r, size}, world};
     ddp_group_init(&rank->group, &rank->env,
                    world->net != NULL ? create_loop_coll(world, rank) : &world->colls[r].base,
                    world->config.semantics, world->config.timeout_ns);

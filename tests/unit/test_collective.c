@@ -111,9 +111,10 @@ static void check_all_reduce(struct coll_world *world, const struct reduce_case 
                 store_value(before, i, test->dtype, small(rank, i, test->op));
             }
             CT_CHECK_BYTES(who->work.args.input, before, size_bytes);
-            who->coll->ops->free(who->coll, (void *)(uintptr_t)who->work.args.input);
+            who->coll->ops->free(who->coll, DDP_SPACE_DEVICE,
+                                 (void *)(uintptr_t)who->work.args.input);
         }
-        who->coll->ops->free(who->coll, who->work.args.output);
+        who->coll->ops->free(who->coll, DDP_SPACE_DEVICE, who->work.args.output);
     }
 }
 

@@ -330,17 +330,17 @@ CT_TEST(device, allocates_from_its_mem)
 
     CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
     CT_REQUIRE_OK(ddp_device_cpu_create(ddp_mem_pool_mem(pool), &device));
-    CT_CHECK_OK(device->ops->alloc(device, 1000, &data));
+    CT_CHECK_OK(device->ops->alloc(device, 1000, DDP_SPACE_DEVICE, &data));
     CT_CHECK_EQ_U64((uintptr_t)data % 64, 0);
     for (size_t i = 0; i < 1000; i++) {
         CT_CHECK(((const unsigned char *)data)[i] == 0);
     }
     CT_CHECK_EQ_U64(ddp_mem_pool_block_count(pool), 2);
-    device->ops->free(device, data);
-    CT_CHECK_OK(device->ops->alloc(device, 0, &data));
-    device->ops->free(device, data);
+    device->ops->free(device, DDP_SPACE_DEVICE, data);
+    CT_CHECK_OK(device->ops->alloc(device, 0, DDP_SPACE_DEVICE, &data));
+    device->ops->free(device, DDP_SPACE_DEVICE, data);
     ddp_mem_pool_fail_after(pool, 0, 1);
-    CT_CHECK_STATUS(device->ops->alloc(device, 8, &data), DDP_E_NOMEM);
+    CT_CHECK_STATUS(device->ops->alloc(device, 8, DDP_SPACE_DEVICE, &data), DDP_E_NOMEM);
     device->ops->destroy(device);
     CT_CHECK_EQ_U64(ddp_mem_pool_block_count(pool), 0);
     ddp_mem_pool_destroy(pool);

@@ -1,0 +1,19 @@
+/* Stands in for the CUDA device in builds without the toolkit. */
+#include "ddpcore/device/cuda.h"
+
+ddp_status ddp_device_cuda_create(struct ddp_mem *mem, const struct ddp_device_cuda_config *config,
+                                  struct ddp_device **out, struct ddp_err *err)
+{
+    (void)mem;
+    (void)config;
+    *out = NULL;
+    return ddp_err_set(err, DDP_E_UNSUPPORTED, "ddprove was built without the CUDA toolkit");
+}
+
+ddp_status ddp_device_cuda_query(int32_t ordinal, struct ddp_device_cuda_info *out,
+                                 struct ddp_err *err)
+{
+    (void)ordinal;
+    *out = (struct ddp_device_cuda_info){0};
+    return ddp_err_set(err, DDP_E_UNSUPPORTED, "ddprove was built without the CUDA toolkit");
+}
