@@ -20,7 +20,8 @@ struct cli_options {
     int path_count;
     bool has_driver;
     enum harness_driver driver;
-    const char *device;
+    const char *device; /* NULL: the scenario's */
+    bool has_collective;
     uint64_t seed;
     uint64_t seed_count; /* --seeds: scheduler seeds 0..n-1, sim only */
     unsigned jobs;       /* 0 = choose */

@@ -104,7 +104,7 @@ static bool add_task(struct run *run, const struct harness_plan *plan, enum harn
     task->config.run_dir = task->run_dir;
     task->config.self_path = cli_self_path();
     task->config.is_time_enforced = run->options->is_time_enforced;
-    if (!plan->is_driver[driver]) {
+    if (!harness_plan_runs_on(plan, driver)) {
         task->verdict = harness_cell_unjudged(plan, &task->config, HARNESS_OUTCOME_SKIP,
                                               "the scenario does not run on this driver");
     }
@@ -147,10 +147,10 @@ static int check_run_dirs(const struct run *run)
 static bool plan_driver(struct run *run, const struct harness_plan *plan,
                         enum harness_driver driver)
 {
-    bool is_seeded = driver == HARNESS_DRIVER_SIM && plan->is_driver[driver];
+    bool is_seeded = driver == HARNESS_DRIVER_SIM && harness_plan_runs_on(plan, driver);
     uint64_t seeds = is_seeded ? run->options->seed_count : 1;
     bool is_asked =
-        run->options->has_driver ? run->options->driver == driver : plan->is_driver[driver];
+        run->options->has_driver ? run->options->driver == driver : harness_plan_runs_on(plan, driver);
 
     for (uint64_t s = 0; is_asked && s < seeds; s++) {
         if (!add_task(run, plan, driver, run->options->seed + s)) {

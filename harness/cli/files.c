@@ -118,20 +118,27 @@ void cli_files_fini(struct cli_files *files)
     memset(files, 0, sizeof *files);
 }
 
-#define NAMES_MAX 32
+#define NAMES_MAX        32
+#define NAME_LETTERS_MAX 48
 
-/* All-reduce algorithms by name, NULL-terminated. */
+/* All-reduce algorithms by name, NCCL, and each of them over NCCL's send and receive;
+ * NULL-terminated. */
 static void collective_names(const char **out)
 {
+    static char over_nccl[NAMES_MAX][NAME_LETTERS_MAX];
     size_t count;
     const struct ddp_algorithm *table = ddp_algorithm_table(&count);
     size_t used = 0;
 
-    for (size_t i = 0; i < count && used + 1 < NAMES_MAX; i++) {
+    for (size_t i = 0; i < count && used + 3 < NAMES_MAX; i++) {
         if (table[i].kind == DDP_COLL_ALL_REDUCE) {
-            out[used++] = table[i].name;
+            (void)snprintf(over_nccl[used], NAME_LETTERS_MAX, "nccl/%s", table[i].name);
+            out[used + 1] = over_nccl[used];
+            out[used] = table[i].name;
+            used += 2;
         }
     }
+    out[used++] = "nccl";
     out[used] = NULL;
 }
 

@@ -46,7 +46,9 @@ static void print_help(FILE *out)
     }
     (void)fputs("\noptions:\n"
                 "  --driver sim|proc     default: every driver a scenario allows\n"
-                "  --device cpu          default: cpu\n"
+                "  --device cpu|cuda     same as --set job.device=NAME; cuda implies --collective\n"
+                "                        nccl unless one is given\n"
+                "  --ranks-per-gpu N     ranks that share a card (default 1)\n"
                 "  --set KEY=VALUE       override a scenario's key, e.g. job.ranks=4\n"
                 "  --collective NAME     same as --set job.collective=NAME\n"
                 "  --seed N              of the simulator's scheduler (default 0)\n"
@@ -64,6 +66,7 @@ static void print_help(FILE *out)
 enum option_id {
     OPTION_DRIVER = 256,
     OPTION_DEVICE,
+    OPTION_RANKS_PER_GPU,
     OPTION_SET,
     OPTION_COLLECTIVE,
     OPTION_SEED,
@@ -78,6 +81,7 @@ enum option_id {
 static const struct option long_options[] = {
     {"driver", required_argument, NULL, OPTION_DRIVER},
     {"device", required_argument, NULL, OPTION_DEVICE},
+    {"ranks-per-gpu", required_argument, NULL, OPTION_RANKS_PER_GPU},
     {"set", required_argument, NULL, OPTION_SET},
     {"collective", required_argument, NULL, OPTION_COLLECTIVE},
     {"seed", required_argument, NULL, OPTION_SEED},
@@ -140,15 +144,17 @@ static int parse_one(struct cli_options *options, int id)
     case OPTION_DRIVER:
         return parse_driver(options, optarg);
     case OPTION_DEVICE:
-        if (strcmp(optarg, "cpu") != 0) {
-            return cli_usage_error("--device: \"%s\" is not available in this build; known: cpu",
-                                   optarg);
+        if (strcmp(optarg, "cpu") != 0 && strcmp(optarg, "cuda") != 0) {
+            return cli_usage_error("--device: unknown device \"%s\"; known: cpu, cuda", optarg);
         }
         options->device = optarg;
-        return 0;
+        return add_set(options, "job.device=", optarg);
+    case OPTION_RANKS_PER_GPU:
+        return add_set(options, "job.ranks_per_gpu=", optarg);
     case OPTION_SET:
         return add_set(options, "", optarg);
     case OPTION_COLLECTIVE:
+        options->has_collective = true;
         return add_set(options, "job.collective=", optarg);
     case OPTION_SEED:
         return parse_number("--seed", optarg, 0, UINT64_MAX, &options->seed);
@@ -209,7 +215,6 @@ static int parse_options(int argc, char **argv, struct cli_options *options)
     int id;
 
     memset(options, 0, sizeof *options);
-    options->device = "cpu";
     options->seed_count = 1;
     opterr = 0;
     while ((id = getopt_long(argc, argv, ":j:vh", long_options, NULL)) != -1) {
@@ -227,6 +232,10 @@ static int parse_options(int argc, char **argv, struct cli_options *options)
     }
     options->paths = argv + optind;
     options->path_count = argc - optind;
+    if (options->device != NULL && strcmp(options->device, "cuda") == 0 &&
+        !options->has_collective) {
+        return add_set(options, "job.collective=", "nccl");
+    }
     return 0;
 }
 

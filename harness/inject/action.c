@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ddpcore/device/transfer.h"
+
 /* The largest double below 2^63 keeps the conversion defined. */
 static int64_t clamp_i64(double value)
 {
@@ -126,6 +128,29 @@ static void corrupt_shift(uint8_t *data, size_t elem_count, size_t size, double 
     reverse(data, places, elem_count, size);
 }
 
+/* A burst of neighbouring bits in elements `stride` apart: what a bad lane of a warp, or a bad
+ * column of memory, leaves behind. A field of 0 counts as 1; none is flipped twice. */
+static void corrupt_flip(const struct harness_action *action, uint8_t *data, size_t elem_count,
+                         size_t size)
+{
+    uint64_t bits = action->bits == 0 ? 1 : action->bits;
+    uint64_t stride = action->stride == 0 ? 1 : action->stride;
+    size_t first = action->elem % elem_count;
+
+    bits = bits < size * 8 ? bits : size * 8;
+    for (uint64_t done = 0, at = first; done < (action->count == 0 ? 1 : action->count); done++) {
+        for (uint64_t i = 0; i < bits; i++) {
+            uint64_t bit = (action->bit + i) % (size * 8);
+
+            data[at * size + bit / 8] ^= (uint8_t)(1u << (bit % 8));
+        }
+        if (stride >= elem_count - at) {
+            break; /* past the end */
+        }
+        at += stride;
+    }
+}
+
 void harness_action_corrupt(const struct harness_action *action, void *data, size_t elem_count,
                             enum ddp_dtype dtype)
 {
@@ -156,12 +181,9 @@ void harness_action_corrupt(const struct harness_action *action, void *data, siz
     case HARNESS_CORRUPT_NAN:
         store_f64(element, dtype, (double)NAN);
         break;
-    case HARNESS_CORRUPT_FLIP: {
-        uint64_t bit = action->bit % (size * 8);
-
-        element[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+    case HARNESS_CORRUPT_FLIP:
+        corrupt_flip(action, bytes, elem_count, size);
         break;
-    }
     case HARNESS_CORRUPT_SET:
         store_f64(element, dtype, action->value);
         break;
@@ -210,51 +232,100 @@ static void set_arg(const struct harness_action *action, struct ddp_coll_args *a
     }
 }
 
-/* Block: list link (one cache line), then input, then output, each starting on a cache line. */
-static ddp_status move_to_scratch(const struct ddp_coll_args *posted, struct ddp_coll_args *args,
-                                  uint32_t member_count, struct ddp_mem *mem,
-                                  struct harness_scratch **scratch)
+static ddp_status copy_out(struct ddp_device *device, void *target, const void *source,
+                           size_t posted_bytes, size_t edited_bytes)
 {
-    size_t in_bytes = (input_bytes(args) + DDP_CACHE_LINE_BYTES - 1) & ~(size_t)63;
-    size_t kept = input_bytes(posted) < input_bytes(args) ? input_bytes(posted) : input_bytes(args);
-    uint8_t *block =
-        mem->alloc(mem, DDP_CACHE_LINE_BYTES + in_bytes + output_bytes(args, member_count) + 1);
-    uint8_t *input, *output;
-    struct harness_scratch *link = (struct harness_scratch *)(void *)block;
+    size_t kept = posted_bytes < edited_bytes ? posted_bytes : edited_bytes;
 
-    if (block == NULL) {
+    return source != NULL && kept > 0 ? device->ops->copy(device, NULL, target, source, kept)
+                                      : DDP_OK;
+}
+
+/* On a device whose memory is the host's, from mem: the device may be gone before the list. Other
+ * devices take back what they gave when they are destroyed. */
+static ddp_status alloc_scratch(const struct harness_edit_place *place, size_t size_bytes,
+                                void **out)
+{
+    struct harness_scratch *scratch;
+
+    if (!place->device->ops->is_host_memory) {
+        return place->device->ops->alloc(place->device, size_bytes, DDP_SPACE_DEVICE, out);
+    }
+    scratch = ddp_mem_array(place->mem, 1, DDP_CACHE_LINE_BYTES + size_bytes);
+    if (scratch == NULL) {
         return DDP_E_NOMEM;
     }
-    link->next = *scratch;
-    *scratch = link;
-    input = block + DDP_CACHE_LINE_BYTES;
-    output = input + in_bytes;
-    if (posted->input != NULL && kept > 0) {
-        memcpy(input, posted->input, kept);
-    }
-    kept = output_bytes(posted, member_count) < output_bytes(args, member_count)
-               ? output_bytes(posted, member_count)
-               : output_bytes(args, member_count);
-    if (posted->output != NULL && kept > 0) {
-        memcpy(output, posted->output, kept);
-    }
+    scratch->next = *place->scratch;
+    *place->scratch = scratch;
+    *out = (uint8_t *)scratch + DDP_CACHE_LINE_BYTES;
+    return DDP_OK;
+}
+
+/* Block: input, then output, each starting on a cache line. */
+static ddp_status move_to_scratch(const struct ddp_coll_args *posted, struct ddp_coll_args *args,
+                                  const struct harness_edit_place *place)
+{
+    uint32_t member_count = place->member_count;
+    struct ddp_device *device = place->device;
+    size_t in_bytes =
+        (input_bytes(args) + DDP_CACHE_LINE_BYTES - 1) & ~(size_t)(DDP_CACHE_LINE_BYTES - 1);
+    void *block;
+
+    DDP_TRY(alloc_scratch(place, in_bytes + output_bytes(args, member_count) + 1, &block));
+    DDP_TRY(copy_out(device, block, posted->input, input_bytes(posted), input_bytes(args)));
+    DDP_TRY(copy_out(device, (uint8_t *)block + in_bytes, posted->output,
+                     output_bytes(posted, member_count), output_bytes(args, member_count)));
+    args->output = (uint8_t *)block + in_bytes;
     args->input =
-        posted->input == posted->output && args->kind != DDP_COLL_ALL_GATHER ? output : input;
-    args->output = output;
+        posted->input == posted->output && args->kind != DDP_COLL_ALL_GATHER ? args->output : block;
     return DDP_OK;
 }
 
 ddp_status harness_action_edit_args(const struct harness_action *action, struct ddp_coll_args *args,
-                                    uint32_t member_count, struct ddp_mem *mem,
-                                    struct harness_scratch **scratch)
+                                    const struct harness_edit_place *place)
 {
     struct ddp_coll_args edited = *args;
 
     set_arg(action, &edited);
     if (input_bytes(&edited) > input_bytes(args) ||
-        output_bytes(&edited, member_count) > output_bytes(args, member_count)) {
-        DDP_TRY(move_to_scratch(args, &edited, member_count, mem, scratch));
+        output_bytes(&edited, place->member_count) > output_bytes(args, place->member_count)) {
+        DDP_TRY(move_to_scratch(args, &edited, place));
     }
     *args = edited;
     return DDP_OK;
+}
+
+void harness_scratch_free(struct harness_scratch *scratch, struct ddp_mem *mem)
+{
+    while (scratch != NULL) {
+        struct harness_scratch *next = scratch->next;
+
+        ddp_mem_free(mem, scratch);
+        scratch = next;
+    }
+}
+
+ddp_status harness_action_corrupt_at(const struct harness_action *action,
+                                     const struct ddp_fault_context *context, struct ddp_env *env)
+{
+    size_t size_bytes = context->elem_count * ddp_dtype_size_bytes(context->dtype);
+    struct ddp_transfer transfer = {.device = NULL};
+    const void *held;
+    ddp_status status;
+
+    if (context->device == NULL || context->device->ops->is_host_memory || size_bytes == 0 ||
+        context->data == NULL) {
+        harness_action_corrupt(action, context->data, context->elem_count, context->dtype);
+        return DDP_OK;
+    }
+    status = ddp_transfer_init(&transfer, context->device, env->idle, env->clock, 0);
+    if (status == DDP_OK) {
+        status = ddp_transfer_view(&transfer, context->data, size_bytes, &held);
+    }
+    if (status == DDP_OK) {
+        harness_action_corrupt(action, transfer.held, context->elem_count, context->dtype);
+        status = ddp_transfer_copy(&transfer, context->data, transfer.held, size_bytes);
+    }
+    ddp_transfer_fini(&transfer);
+    return status;
 }

@@ -10,18 +10,33 @@
 void harness_action_corrupt(const struct harness_action *action, void *data, size_t elem_count,
                             enum ddp_dtype dtype);
 
-/* A block that altered arguments point into, when they need more room than was posted. */
+/* The same on what a fault point shows, whatever memory it lies in: data of a device is fetched,
+ * changed and put back. Errors: those of ddp_transfer. */
+DDP_MUST_USE ddp_status harness_action_corrupt_at(const struct harness_action *action,
+                                                  const struct ddp_fault_context *context,
+                                                  struct ddp_env *env);
+
+/* A block of host memory that altered arguments point into, when they need more room than was
+ * posted; it follows this link. */
 struct harness_scratch {
     struct harness_scratch *next;
 };
+/* Frees the whole list. */
+void harness_scratch_free(struct harness_scratch *scratch, struct ddp_mem *mem);
 
+/* Where arguments are altered. */
+struct harness_edit_place {
+    struct ddp_device *device; /* the collective's */
+    uint32_t member_count;
+    struct ddp_mem *mem;
+    struct harness_scratch **scratch;
+};
 /* Set one field of args. Whatever it becomes, the operation stays inside memory that exists: if it
- * needs more bytes than the posted one, input and output move to a scratch block from mem that
- * starts with the posted contents, is put on *scratch, and must outlive the operation.
- * Errors: E_NOMEM (args unchanged). */
+ * needs more bytes than the posted one, input and output move to a scratch block that starts with
+ * the posted contents: host memory on *scratch, which must outlive the operation, or the device's.
+ * Errors: E_NOMEM (args unchanged), E_DEVICE. */
 DDP_MUST_USE ddp_status harness_action_edit_args(const struct harness_action *action,
-                                                 struct ddp_coll_args *args, uint32_t member_count,
-                                                 struct ddp_mem *mem,
-                                                 struct harness_scratch **scratch);
+                                                 struct ddp_coll_args *args,
+                                                 const struct harness_edit_place *place);
 
 #endif

@@ -50,17 +50,31 @@ static enum ddp_fault_action act_on_payload(struct harness_injector *injector,
                                             const struct harness_action *action,
                                             struct ddp_fault_context *context)
 {
-    ddp_status status;
+    const struct harness_edit_place place = {context->device, injector->env->world_size,
+                                             injector->env->mem, &injector->scratch};
+    ddp_status status = DDP_OK;
 
     if (action->kind == HARNESS_ACTION_CORRUPT) {
-        harness_action_corrupt(action, context->data, context->elem_count, context->dtype);
-        return DDP_FAULT_GO;
+        status = harness_action_corrupt_at(action, context, injector->env);
+    } else if (context->args != NULL) {
+        status = harness_action_edit_args(action, context->args, &place);
     }
-    if (context->args == NULL) {
-        return DDP_FAULT_GO;
+    return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
+}
+
+/* A real kernel in the stream of the point. The parser lets only such points through. */
+static enum ddp_fault_action act_on_stream(const struct harness_action *action,
+                                           const struct ddp_fault_context *context)
+{
+    struct ddp_device *device = context->device;
+    ddp_status status = DDP_E_UNSUPPORTED;
+
+    if (device != NULL) {
+        status = device->ops->inject(device, context->stream,
+                                     action->kind == HARNESS_ACTION_SPIN ? DDP_DEVICE_FAULT_SPIN
+                                                                         : DDP_DEVICE_FAULT_TRAP,
+                                     action->ms);
     }
-    status = harness_action_edit_args(action, context->args, injector->env->world_size,
-                                      injector->env->mem, &injector->scratch);
     return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
 }
 
@@ -103,6 +117,9 @@ static enum ddp_fault_action act(struct harness_injector *injector, uint32_t fau
     case HARNESS_ACTION_CORRUPT:
     case HARNESS_ACTION_ARG:
         return act_on_payload(injector, action, context);
+    case HARNESS_ACTION_SPIN:
+    case HARNESS_ACTION_TRAP:
+        return act_on_stream(action, context);
     case HARNESS_ACTION_NONE:
     case HARNESS_ACTION_KIND_COUNT:
         break;
@@ -180,12 +197,7 @@ void harness_injector_destroy(struct harness_injector *injector)
         return;
     }
     mem = injector->env->mem;
-    while (injector->scratch != NULL) {
-        struct harness_scratch *next = injector->scratch->next;
-
-        ddp_mem_free(mem, injector->scratch);
-        injector->scratch = next;
-    }
+    harness_scratch_free(injector->scratch, mem);
     ddp_mem_free(mem, injector->hits);
     ddp_mem_free(mem, injector);
 }

@@ -82,3 +82,23 @@ const char *harness_signal_name(int signal)
         return NULL;
     }
 }
+
+bool harness_plan_is_cuda(const struct harness_plan *plan)
+{
+    return plan->job.device != NULL && strcmp(plan->job.device, "cuda") == 0;
+}
+
+bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver)
+{
+    return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !harness_plan_is_cuda(plan));
+}
+
+const char *harness_plan_nccl_algorithm(const struct harness_plan *plan)
+{
+    static const char prefix[] = "nccl/";
+    const char *name = plan->job.collective;
+
+    return name != NULL && strncmp(name, prefix, sizeof(prefix) - 1) == 0
+               ? name + sizeof(prefix) - 1
+               : NULL;
+}

@@ -47,7 +47,9 @@ struct harness_job {
     bool is_checkpoint_wrapped; /* save with "module." keys, as through the wrapper */
     uint64_t seed;
     const char *semantics;  /* "strict", "pytorch" */
-    const char *collective; /* all_reduce algorithm */
+    const char *collective; /* all_reduce algorithm; "nccl" or "nccl/<algorithm>" on cuda */
+    const char *device;     /* "cpu", "cuda" */
+    uint32_t ranks_per_gpu; /* cuda: ranks that share a card */
     uint64_t timeout_ns;    /* per wait; 0 = never */
     bool is_join, divide_by_initial_world_size, throw_on_early_termination;
     uint32_t model_drift_rank; /* + 1: this rank builds another model (wider layer); 0 = none */
@@ -76,6 +78,8 @@ struct harness_trigger {
     X(HARNESS_ACTION_DUP, "dup", "what comes next is done twice: {dup: true}")               \
     X(HARNESS_ACTION_FAIL, "fail", "what comes next fails: {fail: true}")                    \
     X(HARNESS_ACTION_CORRUPT, "corrupt", "change the data: {corrupt: zero}")                 \
+    X(HARNESS_ACTION_SPIN, "spin", "a kernel runs for ms, or for ever: {spin: forever}")     \
+    X(HARNESS_ACTION_TRAP, "trap", "a kernel makes an illegal access: {trap: true}")         \
     X(HARNESS_ACTION_ARG, "arg", "change an argument: {arg: count, value: 10}")
 enum harness_action_kind {
 #define X(id, name, meaning) id,
@@ -92,7 +96,7 @@ enum harness_action_kind {
     X(HARNESS_CORRUPT_SCALE, "scale", "every element times `value`")                          \
     X(HARNESS_CORRUPT_SHIFT, "shift", "elements move up by `value` places (default 1)")       \
     X(HARNESS_CORRUPT_NAN, "nan", "element `elem` becomes NaN")                               \
-    X(HARNESS_CORRUPT_FLIP, "flip", "bit `bit` of element `elem` flips")                      \
+    X(HARNESS_CORRUPT_FLIP, "flip", "`bits` bits from `bit` on flip in element `elem`")       \
     X(HARNESS_CORRUPT_SET, "set", "element `elem` becomes `value`")
 enum harness_corrupt_kind {
 #define X(id, name, meaning) id,
@@ -136,10 +140,12 @@ struct harness_action {
     enum harness_action_kind kind;
     int signal;    /* kill */
     int exit_code; /* exit */
-    uint64_t ms;   /* stop (0 = for ever), delay */
+    uint64_t ms;   /* stop and spin (0 = for ever), delay */
     enum harness_corrupt_kind corrupt;
-    double value;       /* corrupt scale, shift, set */
-    uint64_t elem, bit; /* corrupt nan, flip, set */
+    double value;           /* corrupt scale, shift, set */
+    uint64_t elem, bit;     /* corrupt nan, flip, set */
+    uint64_t bits;          /* corrupt flip: neighbouring bits that flip, from bit up */
+    uint64_t count, stride; /* corrupt flip: so many elements, so far apart, from elem on */
     enum harness_arg_field arg;
     uint64_t arg_value; /* count, root, index; kind, dtype, redop as their enum */
 };
@@ -242,6 +248,12 @@ void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_
 /* YAML in the scenario format; parses back to an equal plan (harness/scenario/scenario.h). */
 void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out);
 const char *harness_driver_name(enum harness_driver driver);
+/* Whether the plan can run there: its own list of drivers, and GPUs have real processes only. */
+bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver);
+/* Whether the plan's ranks compute on GPUs. */
+bool harness_plan_is_cuda(const struct harness_plan *plan);
+/* The algorithm whose schedules run over NCCL ("nccl/ring": "ring"), or NULL. */
+const char *harness_plan_nccl_algorithm(const struct harness_plan *plan);
 const char *harness_action_name(enum harness_action_kind kind);
 const char *harness_corrupt_name(enum harness_corrupt_kind kind);
 const char *harness_arg_name(enum harness_arg_field field);

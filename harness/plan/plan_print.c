@@ -111,6 +111,10 @@ static void print_job_core(const struct harness_job *job, struct ddp_text *out)
     ddp_text_add(out, "  seed: %llu\n", (unsigned long long)job->seed);
     print_text_key("  semantics", job->semantics, out);
     print_text_key("  collective", job->collective, out);
+    print_text_key("  device", job->device, out);
+    if (job->ranks_per_gpu > 1) {
+        ddp_text_add(out, "  ranks_per_gpu: %u\n", job->ranks_per_gpu);
+    }
     ddp_text_add(out, "  timeout_ms: %llu\n", (unsigned long long)(job->timeout_ns / 1000000u));
     if (job->is_join) {
         ddp_text_add(out,
@@ -141,7 +145,14 @@ static void print_corrupt(const struct harness_action *action, struct harness_fl
         break;
     case HARNESS_CORRUPT_FLIP:
         harness_flow_add(flow, "bit: %llu", (unsigned long long)action->bit);
+        if (action->bits != 1) {
+            harness_flow_add(flow, "bits: %llu", (unsigned long long)action->bits);
+        }
         harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
+        if (action->count != 1) {
+            harness_flow_add(flow, "count: %llu", (unsigned long long)action->count);
+            harness_flow_add(flow, "stride: %llu", (unsigned long long)action->stride);
+        }
         break;
     case HARNESS_CORRUPT_NAN:
         harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
@@ -184,6 +195,7 @@ static void print_action(const struct harness_action *action, struct ddp_text *o
         harness_flow_add(&flow, "%s: %d", key, action->exit_code);
         break;
     case HARNESS_ACTION_STOP:
+    case HARNESS_ACTION_SPIN:
         if (action->ms == 0) {
             harness_flow_add(&flow, "%s: forever", key);
             break;

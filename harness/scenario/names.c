@@ -10,6 +10,7 @@ static const char *const optimizers[] = {"sgd", "adamw", NULL};
 static const char *const orders[] = {"reverse", NULL};
 static const char *const scales[] = {"pre", "post", NULL};
 static const char *const semantics[] = {"strict", "pytorch", NULL};
+static const char *const devices[] = {"cpu", "cuda", NULL};
 static const char *const intos[] = {"wrapped", "bare", NULL};
 static const char *const prefixes[] = {"auto", "exact", "pytorch", NULL};
 static const char *const equals[] = {"uninterrupted", NULL};
@@ -50,6 +51,8 @@ static const char *const *names_array(const struct harness_scenario_names *names
         return scales;
     case HARNESS_NAMES_SEMANTICS:
         return semantics;
+    case HARNESS_NAMES_DEVICES:
+        return devices;
     case HARNESS_NAMES_INTOS:
         return intos;
     case HARNESS_NAMES_PREFIXES:

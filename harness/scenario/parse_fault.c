@@ -102,6 +102,18 @@ static ddp_status refuse_modifier(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+static ddp_status refuse_flip_modifiers(const struct harness_reader *reader,
+                                        const struct harness_yaml_node *map, const char *action)
+{
+    static const enum harness_row rows[] = {HARNESS_ROW_DO_bit, HARNESS_ROW_DO_bits,
+                                            HARNESS_ROW_DO_count, HARNESS_ROW_DO_stride};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        DDP_TRY(refuse_modifier(reader, map, rows[i], action));
+    }
+    return DDP_OK;
+}
+
 static ddp_status parse_corrupt_value(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map,
                                       const struct harness_yaml_node *value,
@@ -155,10 +167,13 @@ static ddp_status parse_corrupt(const struct harness_reader *reader,
         DDP_TRY(refuse_modifier(reader, map, HARNESS_ROW_DO_elem, name));
     }
     if (action->corrupt != HARNESS_CORRUPT_FLIP) {
-        DDP_TRY(refuse_modifier(reader, map, HARNESS_ROW_DO_bit, name));
+        DDP_TRY(refuse_flip_modifiers(reader, map, name));
     }
     action->elem = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_elem);
     action->bit = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_bit);
+    action->bits = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_bits);
+    action->count = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_count);
+    action->stride = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_stride);
     return DDP_OK;
 }
 
@@ -174,7 +189,7 @@ static ddp_status parse_arg(const struct harness_reader *reader,
     action->arg = (enum harness_arg_field)harness_schema_name(reader, map, HARNESS_ROW_DO_arg);
     name = harness_arg_name(action->arg);
     DDP_TRY(refuse_modifier(reader, map, HARNESS_ROW_DO_elem, "arg"));
-    DDP_TRY(refuse_modifier(reader, map, HARNESS_ROW_DO_bit, "arg"));
+    DDP_TRY(refuse_flip_modifiers(reader, map, "arg"));
     if (value == NULL) {
         return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
                                  "arg: %s needs value, as in {arg: count, value: 10}", name);
@@ -223,7 +238,7 @@ static ddp_status parse_do(const struct harness_reader *reader, const struct har
     }
     DDP_TRY(refuse_modifier(reader, map, HARNESS_ROW_DO_value, harness_action_name(action->kind)));
     DDP_TRY(refuse_modifier(reader, map, HARNESS_ROW_DO_elem, harness_action_name(action->kind)));
-    DDP_TRY(refuse_modifier(reader, map, HARNESS_ROW_DO_bit, harness_action_name(action->kind)));
+    DDP_TRY(refuse_flip_modifiers(reader, map, harness_action_name(action->kind)));
     switch (action->kind) {
     case HARNESS_ACTION_KILL:
         action->signal = parse_signal(harness_schema_text(map, HARNESS_ROW_DO_kill));
@@ -236,6 +251,11 @@ static ddp_status parse_do(const struct harness_reader *reader, const struct har
             action->ms = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_stop);
         }
         break;
+    case HARNESS_ACTION_SPIN:
+        if (strcmp(harness_schema_text(map, HARNESS_ROW_DO_spin), "forever") != 0) {
+            action->ms = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_spin);
+        }
+        break;
     case HARNESS_ACTION_DELAY:
         action->ms = (uint64_t)harness_schema_int(map, HARNESS_ROW_DO_delay);
         break;
@@ -245,9 +265,17 @@ static ddp_status parse_do(const struct harness_reader *reader, const struct har
     return DDP_OK;
 }
 
+/* Points that tell the hook a device and a stream. */
+static bool is_kernel_point(enum ddp_fault_point point)
+{
+    return point == DDP_FAULT_POINT_FORWARD_LAYER || point == DDP_FAULT_POINT_OPTIMIZER_PRE ||
+           point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE;
+}
+
 /* What a point cannot do is refused here, with the points that could. */
 static ddp_status check_fit(const struct harness_reader *reader,
-                            const struct harness_yaml_node *map, const struct harness_fault *fault)
+                            const struct harness_yaml_node *map, const struct harness_job *job,
+                            const struct harness_fault *fault)
 {
     enum ddp_fault_payload payload = ddp_fault_point_payload(fault->point);
     const struct harness_yaml_node *where = harness_schema_node(map, HARNESS_ROW_FAULT_point);
@@ -262,6 +290,13 @@ static ddp_status check_fit(const struct harness_reader *reader,
     if (fault->action.kind == HARNESS_ACTION_ARG && payload != DDP_FAULT_PAYLOAD_ARGS) {
         return harness_yaml_fail(where, reader->err, DDP_E_INVALID,
                                  "%s has no arguments to change; collective/pre has", point);
+    }
+    if ((fault->action.kind == HARNESS_ACTION_SPIN || fault->action.kind == HARNESS_ACTION_TRAP) &&
+        (!is_kernel_point(fault->point) || strcmp(job->device, "cuda") != 0)) {
+        return harness_yaml_fail(where, reader->err, DDP_E_INVALID,
+                                 "%s on device %s has no stream for a kernel; forward/layer, "
+                                 "optimizer/pre and collective/enqueue on cuda do",
+                                 point, job->device);
     }
     if (fault->action.kind == HARNESS_ACTION_DUP &&
         fault->point != DDP_FAULT_POINT_COLLECTIVE_PRE) {
@@ -290,7 +325,7 @@ ddp_status harness_parse_faults(const struct harness_reader *reader,
         fault->point =
             (enum ddp_fault_point)harness_schema_name(reader, map, HARNESS_ROW_FAULT_point);
         DDP_TRY(parse_do(reader, harness_schema_node(map, HARNESS_ROW_FAULT_do), &fault->action));
-        DDP_TRY(check_fit(reader, map, fault));
+        DDP_TRY(check_fit(reader, map, &plan->job, fault));
     }
     plan->fault_count = (uint32_t)count;
     return DDP_OK;

@@ -218,6 +218,25 @@ static ddp_status parse_data(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+/* NCCL moves the memory of GPUs only, schedules by themselves that of the host only. */
+static ddp_status check_device(const struct harness_reader *reader,
+                               const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    bool is_cuda = strcmp(job->device, "cuda") == 0;
+    bool is_nccl =
+        strcmp(job->collective, "nccl") == 0 || strncmp(job->collective, "nccl/", 5) == 0;
+    const struct harness_yaml_node *node = harness_schema_node(map, HARNESS_ROW_JOB_collective);
+
+    if (is_cuda == is_nccl) {
+        return DDP_OK;
+    }
+    return harness_yaml_fail(node != NULL ? node : map, reader->err, DDP_E_INVALID,
+                             is_cuda
+                                 ? "device cuda needs collective nccl or nccl/<algorithm>, not %s"
+                                 : "collective %s needs device cuda",
+                             job->collective);
+}
+
 static ddp_status parse_core(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, struct harness_job *job)
 {
@@ -230,6 +249,9 @@ static ddp_status parse_core(const struct harness_reader *reader,
     DDP_TRY(keep_row(reader, map, HARNESS_ROW_JOB_gradient_scale, &job->gradient_scale));
     DDP_TRY(keep_row(reader, map, HARNESS_ROW_JOB_semantics, &job->semantics));
     DDP_TRY(keep_row(reader, map, HARNESS_ROW_JOB_collective, &job->collective));
+    DDP_TRY(keep_row(reader, map, HARNESS_ROW_JOB_device, &job->device));
+    job->ranks_per_gpu = (uint32_t)harness_schema_int(map, HARNESS_ROW_JOB_ranks_per_gpu);
+    DDP_TRY(check_device(reader, map, job));
     job->find_unused_parameters = harness_schema_bool(map, HARNESS_ROW_JOB_find_unused_parameters);
     job->broadcast_buffers = harness_schema_bool(map, HARNESS_ROW_JOB_broadcast_buffers);
     job->checkpoint_every = (uint32_t)harness_schema_int(map, HARNESS_ROW_JOB_checkpoint_every);

@@ -86,6 +86,7 @@ enum harness_key_type {
     X(MODELS, "model")           \
     X(DATA, "dataset")           \
     X(COLLECTIVES, "collective") \
+    X(DEVICES, "device")         \
     X(BRANCHES, "branch rule")   \
     X(KINDS, "collective kind")  \
     X(DTYPES, "dtype")           \

@@ -115,9 +115,29 @@ CT_TEST(inject_action, leaves_empty_tensors_alone)
     }
 }
 
+/* A burst of bits in elements a warp apart, cut off at the end; nothing else changes. */
+CT_TEST(inject_action, flips_bursts_in_strides)
+{
+    const struct harness_action action = {.kind = HARNESS_ACTION_CORRUPT,
+                                          .corrupt = HARNESS_CORRUPT_FLIP,
+                                          .elem = 3,
+                                          .bit = 30,
+                                          .bits = 3,
+                                          .count = 4,
+                                          .stride = 32};
+    uint32_t data[100] = {0};
+
+    harness_action_corrupt(&action, data, 100, DDP_DTYPE_F32);
+    for (size_t i = 0; i < 100; i++) {
+        /* Bits 30, 31 and, wrapping around, 0. */
+        CT_CHECK(data[i] == (i % 32 == 3 ? 0xc0000001u : 0));
+    }
+}
+
 struct edit_fixture {
     struct ddp_mem_pool *pool;
     struct harness_scratch *scratch;
+    struct ddp_device *device;
     float buffer[8];
     struct ddp_coll_args args;
 };
@@ -126,6 +146,7 @@ static void fixture_init(struct edit_fixture *f)
 {
     memset(f, 0, sizeof *f);
     CT_REQUIRE_OK(ddp_mem_pool_create(&f->pool));
+    CT_REQUIRE_OK(ddp_device_cpu_create(ddp_mem_pool_mem(f->pool), &f->device));
     for (size_t i = 0; i < 8; i++) {
         f->buffer[i] = (float)i + 1.0f;
     }
@@ -141,7 +162,9 @@ static ddp_status edit(struct edit_fixture *f, enum harness_arg_field arg, uint6
     const struct harness_action action = {
         .kind = HARNESS_ACTION_ARG, .arg = arg, .arg_value = value};
 
-    return harness_action_edit_args(&action, &f->args, 4, ddp_mem_pool_mem(f->pool), &f->scratch);
+    const struct harness_edit_place place = {f->device, 4, ddp_mem_pool_mem(f->pool), &f->scratch};
+
+    return harness_action_edit_args(&action, &f->args, &place);
 }
 
 /* Edits that need no more room keep the posted buffers. */
