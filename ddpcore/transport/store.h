@@ -75,15 +75,39 @@ DDP_MUST_USE ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *ad
                                              uint64_t deadline_ns, struct ddp_store **out,
                                              struct ddp_err *err);
 
-/* torchrun's environment contract, read through a callback because libraries do not read the
- * environment. Understands RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT,
- * TORCHELASTIC_USE_AGENT_STORE. Errors: E_NOT_FOUND (a required variable is missing), E_PARSE. */
+/* Who am I, and where is the store: read from the environment of whoever started this process,
+ * through a callback because libraries do not read the environment. Understood, in this order; the
+ * first group of which rank and size are both set wins, so that mpirun of torchrun is torchrun's:
+ *
+ *   source    rank                  size                  others
+ *   torchrun  RANK                  WORLD_SIZE            LOCAL_RANK
+ *   Open MPI  OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE  OMPI_COMM_WORLD_{LOCAL_RANK,LOCAL_SIZE}
+ *   Slurm     SLURM_PROCID          SLURM_NTASKS          SLURM_LOCALID
+ *   PMI       PMI_RANK              PMI_SIZE              MPI_LOCALRANKID, MPI_LOCALNRANKS
+ *
+ * A group of which only one of the two is set is passed over if a later one is whole, and is an
+ * error otherwise. An empty variable is not set. A missing local rank is the rank.
+ *
+ * MASTER_ADDR and MASTER_PORT win wherever they are set; torchrun always sets them. Without
+ * MASTER_ADDR: Slurm, the first host of SLURM_STEP_NODELIST or else SLURM_JOB_NODELIST, where rank
+ * 0 is in every distribution but "arbitrary"; Open MPI and PMI, 127.0.0.1 if the local size says
+ * that all ranks are on one host. Without MASTER_PORT: DDP_RENDEZVOUS_PORT_FIRST + j mod
+ * DDP_RENDEZVOUS_PORT_COUNT, where j is the number in SLURM_JOB_ID, or ddp_hash_text of
+ * PMIX_NAMESPACE (Open MPI) or PMI_JOBID. Two jobs may thus meet at one port: set MASTER_PORT then.
+ *
+ * A script under sbatch has Slurm's variables too, without srun: it is then rank 0 of all.
+ * TORCHELASTIC_USE_AGENT_STORE is understood with all of them. */
+#define DDP_RENDEZVOUS_PORT_FIRST 15000u
+#define DDP_RENDEZVOUS_PORT_COUNT 10000u
 struct ddp_rendezvous {
     uint32_t rank, world_size, local_rank;
     char master_addr[256];
     uint16_t master_port;
     int is_agent_store; /* the launcher hosts the store; rank 0 must not */
+    const char *source; /* a literal: whose environment it was, as in the table above */
 };
+/* Errors: E_NOT_FOUND (a variable that is needed is missing), E_PARSE; err names the variable and
+ * the source. */
 DDP_MUST_USE ddp_status ddp_rendezvous_parse(const char *(*lookup)(void *context, const char *name),
                                              void *context, struct ddp_rendezvous *out,
                                              struct ddp_err *err);

@@ -1,4 +1,4 @@
-/* The rendezvous store: TCP client and server, the simulator's table, torchrun's environment. */
+/* The rendezvous store: TCP client and server, the simulator's table. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -412,32 +412,4 @@ CT_TEST(store, loop_store_in_virtual_time)
     store[0]->ops->destroy(store[0]);
     store[1]->ops->destroy(store[1]);
     ddp_loop_net_destroy(net);
-}
-
-/* torchrun's variables are read strictly: what is missing or wrong is named. */
-CT_TEST(rendezvous, environment)
-{
-    const char *good[] = {"RANK",        "2",           "WORLD_SIZE",
-                          "4",           "MASTER_ADDR", "host",
-                          "MASTER_PORT", "29500",       "TORCHELASTIC_USE_AGENT_STORE",
-                          "True",        NULL};
-    const char *missing[] = {"RANK", "2", "WORLD_SIZE", "4", "MASTER_ADDR", "host", NULL};
-    const char *beyond[] = {"RANK", "4",           "WORLD_SIZE", "4", "MASTER_ADDR",
-                            "host", "MASTER_PORT", "29500",      NULL};
-    const char *junk[] = {"RANK", "2",           "WORLD_SIZE", "4", "MASTER_ADDR",
-                          "host", "MASTER_PORT", "65536",      NULL};
-    struct ddp_rendezvous out;
-    struct ddp_err err = {""};
-
-    CT_CHECK_OK(ddp_rendezvous_parse(fork_lookup, good, &out, &err));
-    CT_CHECK_EQ_U64(out.rank, 2);
-    CT_CHECK_EQ_U64(out.world_size, 4);
-    CT_CHECK_EQ_U64(out.local_rank, 2);
-    CT_CHECK_EQ_U64(out.master_port, 29500);
-    CT_CHECK_STR(out.master_addr, "host");
-    CT_CHECK(out.is_agent_store);
-    CT_CHECK_STATUS(ddp_rendezvous_parse(fork_lookup, missing, &out, &err), DDP_E_NOT_FOUND);
-    CT_CHECK(strstr(err.text, "MASTER_PORT") != NULL);
-    CT_CHECK_STATUS(ddp_rendezvous_parse(fork_lookup, beyond, &out, &err), DDP_E_PARSE);
-    CT_CHECK_STATUS(ddp_rendezvous_parse(fork_lookup, junk, &out, &err), DDP_E_PARSE);
 }
