@@ -4,6 +4,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/collective/collective.h"
+#include "ddpcore/device/transfer.h"
 
 /* ddp_coll_work.observed */
 #define OBSERVED_POSTED 1u
@@ -12,40 +13,53 @@
 struct observer {
     struct ddp_coll base;
     struct ddp_coll *inner;
+    struct ddp_transfer transfer;
     bool is_hashing;
 };
 
-static uint64_t hash_of(const struct ddp_coll_args *args, const void *data, size_t elem_count)
+/* *out = 0 for what has no data. Fetched after the default stream's work, which produces it. */
+static ddp_status hash_of(struct observer *observer, const struct ddp_coll_args *args,
+                          const void *data, size_t elem_count, uint64_t *out)
 {
+    size_t size_bytes = elem_count * ddp_dtype_size_bytes(args->dtype);
+    const void *seen;
     char salt[64];
 
+    *out = 0;
     if (args->kind == DDP_COLL_BARRIER || elem_count == 0) {
-        return 0;
+        return DDP_OK;
     }
+    DDP_TRY(ddp_transfer_view(&observer->transfer, data, size_bytes, &seen));
     (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(args->role), args->index);
-    return ddp_hash_tensor(data, elem_count * ddp_dtype_size_bytes(args->dtype),
-                           ddp_hash_text(salt), NULL);
+    *out = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(salt), NULL);
+    return DDP_OK;
 }
 
-static uint64_t input_hash(const struct observer *observer, const struct ddp_coll_args *args)
+static ddp_status input_hash(struct observer *observer, const struct ddp_coll_args *args,
+                             uint64_t *out)
 {
     const char *input = args->input;
 
+    *out = 0;
     if (!observer->is_hashing ||
         (args->kind == DDP_COLL_BROADCAST && observer->base.member != args->root)) {
-        return 0;
+        return DDP_OK;
     }
     if (args->kind == DDP_COLL_ALL_GATHER && args->input == args->output) {
         input += observer->base.member * args->elem_count * ddp_dtype_size_bytes(args->dtype);
     }
-    return hash_of(args, input, args->elem_count);
+    return hash_of(observer, args, input, args->elem_count, out);
 }
 
-static uint64_t output_hash(const struct observer *observer, const struct ddp_coll_args *args)
+static ddp_status output_hash(struct observer *observer, const struct ddp_coll_args *args,
+                              uint64_t *out)
 {
     size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? observer->base.member_count : 1;
 
-    return observer->is_hashing ? hash_of(args, args->output, args->elem_count * blocks) : 0;
+    *out = 0;
+    return observer->is_hashing
+               ? hash_of(observer, args, args->output, args->elem_count * blocks, out)
+               : DDP_OK;
 }
 
 static uint64_t packed_op(const struct ddp_coll_args *args)
@@ -56,25 +70,30 @@ static uint64_t packed_op(const struct ddp_coll_args *args)
     return ddp_event_op_pack(&op);
 }
 
-static void record_done(const struct observer *observer, struct ddp_coll_work *work,
-                        ddp_status status)
+/* Returns status, or why the output could not be fetched. */
+static ddp_status record_done(struct observer *observer, struct ddp_coll_work *work,
+                              ddp_status status)
 {
     struct ddp_recorder *recorder = observer->base.env->recorder;
+    uint64_t hash = 0;
 
     if (work->observed != OBSERVED_POSTED) {
-        return;
+        return status;
     }
     work->observed = OBSERVED_DONE;
     if (recorder == NULL) {
-        return;
+        return status;
     }
     /* The output of a failed collective is whatever it was interrupted at: no evidence. */
+    if (status == DDP_OK) {
+        status = output_hash(observer, &work->args, &hash);
+    }
     ddp_recorder_event(recorder, DDP_EVENT_COLL_DONE, work->seq, packed_op(&work->args),
-                       work->args.elem_count, (uint64_t)(int64_t)status,
-                       status == DDP_OK ? output_hash(observer, &work->args) : 0);
+                       work->args.elem_count, (uint64_t)(int64_t)status, hash);
     if (status == DDP_OK) {
         ddp_recorder_collective_done(recorder, work->seq);
     }
+    return status;
 }
 
 static ddp_status observer_post(struct ddp_coll *coll, struct ddp_coll_work *work)
@@ -85,17 +104,20 @@ static ddp_status observer_post(struct ddp_coll *coll, struct ddp_coll_work *wor
 
     if (recorder != NULL) {
         uint64_t op = packed_op(&work->args);
+        uint64_t hash;
 
+        work->status = input_hash(observer, &work->args, &hash);
+        if (work->status != DDP_OK) {
+            return work->status;
+        }
+        work->status = DDP_PENDING;
         ddp_recorder_event(recorder, DDP_EVENT_COLL_POST, work->seq, op, work->args.elem_count,
-                           coll->comm, input_hash(observer, &work->args));
+                           coll->comm, hash);
         ddp_recorder_collective_posted(recorder, coll->comm, work->seq, op, work->args.elem_count);
     }
     work->observed = OBSERVED_POSTED;
     status = observer->inner->ops->post(observer->inner, work);
-    if (status != DDP_OK) {
-        record_done(observer, work, status);
-    }
-    return status;
+    return status != DDP_OK ? record_done(observer, work, status) : status;
 }
 
 static ddp_status observer_poll(struct ddp_coll *coll, struct ddp_coll_work *work)
@@ -103,10 +125,7 @@ static ddp_status observer_poll(struct ddp_coll *coll, struct ddp_coll_work *wor
     struct observer *observer = (struct observer *)coll;
     ddp_status status = observer->inner->ops->poll(observer->inner, work);
 
-    if (status != DDP_PENDING) {
-        record_done(observer, work, status);
-    }
-    return status;
+    return status != DDP_PENDING ? record_done(observer, work, status) : status;
 }
 
 static void observer_revoke(struct ddp_coll *coll, const struct ddp_revocation *revocation)
@@ -163,6 +182,7 @@ static void observer_destroy(struct ddp_coll *coll)
     struct observer *observer = (struct observer *)coll;
     struct ddp_mem *mem = coll->env->mem;
 
+    ddp_transfer_fini(&observer->transfer);
     observer->inner->ops->destroy(observer->inner);
     ddp_mem_free(mem, observer);
 }
@@ -184,9 +204,16 @@ static const struct ddp_coll_ops observer_ops = {
 ddp_status ddp_coll_observer_create(struct ddp_coll *inner, bool is_hashing, struct ddp_coll **out)
 {
     struct observer *observer = ddp_mem_array(inner->env->mem, 1, sizeof(*observer));
+    ddp_status status;
 
     if (observer == NULL) {
         return DDP_E_NOMEM;
+    }
+    status = ddp_transfer_init(&observer->transfer, inner->device, inner->env->idle,
+                               inner->env->clock, 0);
+    if (status != DDP_OK) {
+        ddp_mem_free(inner->env->mem, observer);
+        return status;
     }
     observer->base = *inner;
     observer->base.ops = &observer_ops;

@@ -70,20 +70,68 @@ static ddp_status set_meta_u64(struct ddp_state_dict *dict, const char *key, uin
     return ddp_state_dict_set_meta(dict, key, text);
 }
 
-static ddp_status build_dict(struct harness_session *session, struct ddp_state_dict *dict)
+/* Copies of a device's tensors, one after the other, for as long as a file is being written. */
+struct stage {
+    struct harness_session *session;
+    float *block; /* NULL: the device's memory is the host's */
+    size_t used_elems;
+};
+
+static ddp_status stage_init(struct stage *stage, struct harness_session *session)
+{
+    size_t elem_count = 0;
+
+    *stage = (struct stage){.session = session};
+    if (session->device->ops->is_host_memory) {
+        return DDP_OK;
+    }
+    for (size_t i = 0; i < session->tensor_count; i++) {
+        elem_count += session->tensors[i].elem_count;
+    }
+    for (size_t i = 0; i < session->param_count; i++) {
+        elem_count += ref_optimizer_slot_count(session->optimizer) * session->params[i].elem_count;
+    }
+    stage->block = ddp_mem_array(session->env->mem, elem_count, sizeof stage->block[0]);
+    return stage->block != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+/* *data: where the host can read it until the stage ends. */
+static ddp_status stage_take(struct stage *stage, size_t elem_count, const float **data)
+{
+    float *place;
+
+    if (stage->block == NULL || elem_count == 0) {
+        return DDP_OK;
+    }
+    place = stage->block + stage->used_elems;
+    stage->used_elems += elem_count;
+    DDP_TRY(
+        ddp_transfer_copy(&stage->session->transfer, place, *data, elem_count * sizeof place[0]));
+    *data = place;
+    return DDP_OK;
+}
+
+static ddp_status build_dict(struct harness_session *session, struct stage *stage,
+                             struct ddp_state_dict *dict)
 {
     const struct harness_job *job = &session->plan->job;
     size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
     for (size_t i = 0; i < session->tensor_count; i++) {
+        const float *data = session->tensors[i].data;
+
+        DDP_TRY(stage_take(stage, session->tensors[i].elem_count, &data));
         DDP_TRY(add_tensor(dict, job->is_checkpoint_wrapped ? MODULE_PREFIX : "", "",
-                           &session->tensors[i], session->tensors[i].data));
+                           &session->tensors[i], data));
     }
     for (size_t slot = 0; slot < slot_count; slot++) {
         for (size_t i = 0; i < session->param_count; i++) {
-            DDP_TRY(
-                add_tensor(dict, OPTIM_PREFIX, ref_optimizer_slot_name(session->optimizer, slot),
-                           &session->params[i], ref_optimizer_slot(session->optimizer, slot, i)));
+            const float *data = ref_optimizer_slot(session->optimizer, slot, i);
+
+            DDP_TRY(stage_take(stage, session->params[i].elem_count, &data));
+            DDP_TRY(add_tensor(dict, OPTIM_PREFIX,
+                               ref_optimizer_slot_name(session->optimizer, slot),
+                               &session->params[i], data));
         }
     }
     for (size_t i = 0; i < session->param_count; i++) {
@@ -100,17 +148,22 @@ static ddp_status build_dict(struct harness_session *session, struct ddp_state_d
 static ddp_status write_checkpoint(struct harness_session *session)
 {
     struct ddp_state_dict dict;
+    struct stage stage = {.block = NULL};
     struct ddp_text path;
     ddp_status status = checkpoint_path(session, &path);
 
     ddp_state_dict_init(&dict, session->env->mem);
     if (status == DDP_OK) {
-        status = build_dict(session, &dict);
+        status = stage_init(&stage, session);
+    }
+    if (status == DDP_OK) {
+        status = build_dict(session, &stage, &dict);
     }
     if (status == DDP_OK) {
         status = ddp_safetensors_save(session->env, ddp_text_str(&path), &dict, session->err);
     }
     ddp_state_dict_fini(&dict);
+    ddp_mem_free(session->env->mem, stage.block);
     ddp_text_fini(&path);
     return status;
 }
@@ -227,7 +280,8 @@ static ddp_status load_tensors(struct harness_session *session, const struct ddp
         if (target == NULL) {
             DDP_TRY(check_shape(session, entry, &session->tensors[i]));
         } else {
-            memcpy(target(context, i), entry->data, entry->size_bytes);
+            DDP_TRY(ddp_transfer_copy(&session->transfer, target(context, i), entry->data,
+                                      entry->size_bytes));
         }
     }
     return DDP_OK;

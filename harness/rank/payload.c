@@ -10,6 +10,7 @@ struct payload {
     struct ddp_coll *inner;
     const char *run_dir;
     uint32_t step;
+    struct ddp_transfer transfer;
     uint64_t *open_seq; /* [open_capacity] captured works that are not complete; 0 = free */
     size_t open_capacity;
 };
@@ -23,16 +24,17 @@ static ddp_status write_payload(struct payload *payload, const struct ddp_coll_a
                                 const void *data, const char *suffix)
 {
     struct ddp_env *env = payload->base.env;
+    size_t size_bytes = args->elem_count * ddp_dtype_size_bytes(args->dtype);
     struct ddp_text path;
     ddp_status status = DDP_E_NOMEM;
 
+    DDP_TRY(ddp_transfer_view(&payload->transfer, data, size_bytes, &data));
     ddp_text_init(&path, env->mem);
     ddp_text_add(&path, "%s/payload/r%" PRIu32 ".step%" PRIu32 ".bucket%" PRIu32 ".%s.%s",
                  payload->run_dir, env->rank, payload->step, args->index, suffix,
                  ddp_dtype_name(args->dtype));
     if (!path.is_failed) {
-        status = harness_file_write(env, ddp_text_str(&path), data,
-                                    args->elem_count * ddp_dtype_size_bytes(args->dtype), NULL);
+        status = harness_file_write(env, ddp_text_str(&path), data, size_bytes, NULL);
     }
     ddp_text_fini(&path);
     return status;
@@ -155,6 +157,7 @@ static void payload_destroy(struct ddp_coll *coll)
     struct payload *payload = payload_of(coll);
     struct ddp_mem *mem = coll->env->mem;
 
+    ddp_transfer_fini(&payload->transfer);
     payload->inner->ops->destroy(payload->inner);
     ddp_mem_free(mem, payload->open_seq);
     ddp_mem_free(mem, payload);
@@ -179,9 +182,16 @@ ddp_status harness_payload_create(struct ddp_coll *inner, const char *run_dir, u
 {
     struct ddp_mem *mem = inner->env->mem;
     struct payload *payload = ddp_mem_array(mem, 1, sizeof *payload);
+    ddp_status status;
 
     if (payload == NULL) {
         return DDP_E_NOMEM;
+    }
+    status = ddp_transfer_init(&payload->transfer, inner->device, inner->env->idle,
+                               inner->env->clock, 0);
+    if (status != DDP_OK) {
+        ddp_mem_free(mem, payload);
+        return status;
     }
     payload->base = *inner;
     payload->base.ops = &payload_ops;
@@ -191,6 +201,7 @@ ddp_status harness_payload_create(struct ddp_coll *inner, const char *run_dir, u
     payload->open_capacity = 8;
     payload->open_seq = ddp_mem_array(mem, payload->open_capacity, sizeof payload->open_seq[0]);
     if (payload->open_seq == NULL) {
+        ddp_transfer_fini(&payload->transfer);
         ddp_mem_free(mem, payload);
         return DDP_E_NOMEM;
     }

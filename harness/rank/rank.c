@@ -17,8 +17,11 @@ void harness_session_phase(struct harness_session *session, enum ddp_phase phase
 ddp_status harness_session_point(struct harness_session *session, enum ddp_fault_point point,
                                  bool *out_skip)
 {
-    enum ddp_fault_action action = ddp_fault_point_plain(session->env->faults, point);
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    enum ddp_fault_action action;
 
+    place.device = session->device;
+    action = ddp_fault_point(session->env->faults, point, &place);
     if (out_skip != NULL) {
         *out_skip = action == DDP_FAULT_SKIP;
     }

@@ -4,6 +4,7 @@
 
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
+#include "ddpcore/device/transfer.h"
 #include "harness/rank/rank.h"
 
 /* Writes each schedule that the rank uses into run_dir/schedules. */
@@ -30,6 +31,9 @@ struct harness_session {
     bool is_group;
     struct harness_schedule_dump dump;
     struct ddp_device *device;
+    struct ddp_transfer transfer;  /* of tensors that the host has to see */
+    struct ddp_progress *progress; /* mapped for the device, or NULL */
+    struct ddp_nccl_library *nccl; /* NULL unless the plan's collective needs it */
     struct ref_model *model;
     struct ref_optimizer *optimizer;
     struct ddp *ddp;
@@ -56,6 +60,20 @@ void harness_session_phase(struct harness_session *session, enum ddp_phase phase
 /* Pass a point without payload: OK, or E_INJECTED. *out_skip (may be NULL): leave it out. */
 DDP_MUST_USE ddp_status harness_session_point(struct harness_session *session,
                                               enum ddp_fault_point point, bool *out_skip);
+
+/* A mark in the compute stream, for whoever watches the device. Nothing without a device of its
+ * own. */
+DDP_MUST_USE ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark mark,
+                                             uint64_t index);
+
+/* device.c: the plan's device, behind its observer where there is something to see. */
+DDP_MUST_USE ddp_status harness_session_open_device(struct harness_session *session);
+void harness_session_close_device(struct harness_session *session);
+/* The plan's collective over a transport, which it takes over, also on failure. */
+DDP_MUST_USE ddp_status harness_session_open_collective(struct harness_session *session,
+                                                        bool is_strict,
+                                                        struct ddp_transport *transport,
+                                                        struct ddp_coll **out);
 
 /* setup.c: from nothing to a wrapped model. session->is_left_out may be set. */
 DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,

@@ -95,7 +95,7 @@ static ddp_status open_model(struct harness_session *session)
 {
     const struct ref_job *job = &session->job;
 
-    DDP_TRY(ddp_device_cpu_create(session->env->mem, &session->device));
+    DDP_TRY(harness_session_open_device(session));
     DDP_TRY(open_data(session));
     DDP_TRY(drift_model(session));
     DDP_TRY(ref_model_create(session->device, &job->model,
@@ -108,45 +108,6 @@ static ddp_status open_model(struct harness_session *session)
     return open_batches(session);
 }
 
-/* Executor, then payload capture, then the observer: it sees what was really posted. Takes over
- * transport, also on failure. */
-static ddp_status open_collective(struct harness_session *session, bool is_strict,
-                                  struct ddp_transport *transport, struct ddp_coll **out)
-{
-    const struct harness_rank_options *options = session->options;
-    struct ddp_coll_schedule_config config = {.algorithm = session->plan->job.collective,
-                                              .is_checked = is_strict};
-    struct ddp_coll *coll, *outer;
-    ddp_status status;
-
-    if (options->run_dir != NULL) {
-        harness_schedule_dump_init(&session->dump, session->env, options->run_dir);
-        config.observer = &session->dump.observer;
-    }
-    status = ddp_coll_schedule_create(session->env, transport, session->device, &config, &coll,
-                                      session->err);
-    if (status != DDP_OK) {
-        transport->ops->destroy(transport);
-        return status;
-    }
-    if (options->payload_step >= 0 && options->run_dir != NULL) {
-        status =
-            harness_payload_create(coll, options->run_dir, (uint32_t)options->payload_step, &outer);
-        if (status != DDP_OK) {
-            coll->ops->destroy(coll);
-            return status;
-        }
-        coll = outer;
-    }
-    status = ddp_coll_observer_create(coll, options->is_hashing, &outer);
-    if (status != DDP_OK) {
-        coll->ops->destroy(coll);
-        return status;
-    }
-    *out = outer;
-    return DDP_OK;
-}
-
 static ddp_status open_group(struct harness_session *session,
                              const struct harness_rank_wiring *wiring)
 {
@@ -156,7 +117,7 @@ static ddp_status open_group(struct harness_session *session,
 
     DDP_TRY(wiring->transport(wiring->context, session->env, session->store,
                               setup_deadline_ns(session), &transport, session->err));
-    DDP_TRY(open_collective(session, is_strict, transport, &coll));
+    DDP_TRY(harness_session_open_collective(session, is_strict, transport, &coll));
     ddp_group_init(&session->group, session->env, coll,
                    is_strict ? DDP_SEMANTICS_STRICT : DDP_SEMANTICS_PYTORCH,
                    session->plan->job.timeout_ns);
@@ -240,9 +201,7 @@ void harness_session_close(struct harness_session *session)
     if (session->data == &session->own_data) {
         ref_data_close(&session->own_data);
     }
-    if (session->device != NULL) {
-        session->device->ops->destroy(session->device);
-    }
+    harness_session_close_device(session);
     if (session->store != NULL) {
         session->store->ops->destroy(session->store);
     }

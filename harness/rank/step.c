@@ -12,6 +12,8 @@ static ddp_status on_layer(void *context, uint32_t layer)
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
 
     place.layer = (int32_t)layer;
+    place.device = session->device;
+    DDP_TRY(harness_session_mark(session, DDP_MARK_FORWARD, layer));
     session->env->idle->ops->progress(session->env->idle);
     /* A layer cannot be left out: SKIP is GO here. */
     return ddp_fault_point(session->env->faults, DDP_FAULT_POINT_FORWARD_LAYER, &place) ==
@@ -36,6 +38,7 @@ static ddp_status pass_tensor(struct harness_session *session, enum ddp_fault_po
     place.param = (int32_t)param;
     place.data = data;
     place.elem_count = session->params[param].elem_count;
+    place.device = session->device;
     return ddp_fault_point(session->env->faults, point, &place) == DDP_FAULT_FAIL ? DDP_E_INJECTED
                                                                                   : DDP_OK;
 }
@@ -109,6 +112,7 @@ static ddp_status run_backward(struct harness_session *session,
         ref_model_used(session->model, session->is_used);
         is_used = session->is_used;
     }
+    DDP_TRY(harness_session_mark(session, DDP_MARK_BACKWARD, 0));
     DDP_TRY(ddp_backward_begin(session->ddp, is_used));
     DDP_TRY(ref_model_backward(session->model, 1.0f / (float)session->job.micro_batches, observer));
     return ddp_backward_end(session->ddp);
@@ -153,35 +157,38 @@ static ddp_status run_optimizer(struct harness_session *session)
     bool is_skipped;
 
     harness_session_phase(session, DDP_PHASE_OPTIMIZER);
+    DDP_TRY(harness_session_mark(session, DDP_MARK_OPTIMIZER, 0));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_OPTIMIZER_PRE, &is_skipped));
     DDP_TRY(pass_states(session));
     return is_skipped ? DDP_OK : ref_optimizer_step(session->optimizer, on_updated, session);
 }
 
-/* Every parameter and its state, updated or not: replicas are compared by these. The CPU device's
- * memory is the host's. */
-static void record_state(struct harness_session *session)
+static ddp_status record_tensor(struct harness_session *session, enum ddp_event event, size_t param,
+                                const float *data, uint64_t slot)
 {
-    struct ddp_recorder *recorder = session->env->recorder;
+    size_t size_bytes = session->params[param].elem_count * sizeof(float);
+    const void *seen;
+
+    DDP_TRY(ddp_transfer_view(&session->transfer, data, size_bytes, &seen));
+    ddp_recorder_event(session->env->recorder, event, param,
+                       ddp_hash_tensor(seen, size_bytes, session->param_salt[param], NULL), slot, 0,
+                       0);
+    return DDP_OK;
+}
+
+/* Every parameter and its state, updated or not: replicas are compared by these. */
+static ddp_status record_state(struct harness_session *session)
+{
     size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
-    if (!session->options->is_hashing) {
-        return;
-    }
-    for (size_t param = 0; param < session->param_count; param++) {
-        size_t size_bytes = session->params[param].elem_count * sizeof(float);
-        uint64_t salt = session->param_salt[param];
-
-        ddp_recorder_event(recorder, DDP_EVENT_PARAM, param,
-                           ddp_hash_tensor(session->params[param].data, size_bytes, salt, NULL), 0,
-                           0, 0);
+    for (size_t param = 0; session->options->is_hashing && param < session->param_count; param++) {
+        DDP_TRY(record_tensor(session, DDP_EVENT_PARAM, param, session->params[param].data, 0));
         for (size_t slot = 0; slot < slot_count; slot++) {
-            const float *state = ref_optimizer_slot(session->optimizer, slot, param);
-
-            ddp_recorder_event(recorder, DDP_EVENT_STATE, param,
-                               ddp_hash_tensor(state, size_bytes, salt, NULL), slot, 0, 0);
+            DDP_TRY(record_tensor(session, DDP_EVENT_STATE, param,
+                                  ref_optimizer_slot(session->optimizer, slot, param), slot));
         }
     }
+    return DDP_OK;
 }
 
 /* *out_ended: the rank's data ended, the step was not completed. */
@@ -206,7 +213,7 @@ static ddp_status run_step(struct harness_session *session, uint32_t step, bool 
         }
     }
     DDP_TRY(run_optimizer(session));
-    record_state(session);
+    DDP_TRY(record_state(session));
     session->steps_done = step + 1;
     if (every > 0 && session->steps_done % every == 0) {
         DDP_TRY(harness_session_save(session));
