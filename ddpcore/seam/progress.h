@@ -1,11 +1,23 @@
 /* How far a device has come, in words that the device itself writes and a monitor reads without
  * touching the device. Two words for each of a rank's streams: the host says which mark it has
  * enqueued, the device says which mark it has reached. Memory that outlives the rank, beside its
- * page (recorder.h). */
+ * page (recorder.h).
+ *
+ * What readers conclude rests on these rules for writers:
+ * - A mark's word is in `enqueued` before the device can store it into `reached`.
+ * - A mark lies before the work that it names. Whoever waits for the device, or polls it, has
+ *   enqueued IDLE behind the compute stream's last work.
+ * - Work on the compute stream never waits for the communication stream on the device: the host
+ *   sees a collective end before it enqueues what needs the result.
+ * - A collective's COLL lies behind all that it waits for, directly before its kernels, and its
+ *   COLL_END directly behind them; the communication stream has no other marks. */
 #ifndef DDPCORE_SEAM_PROGRESS_H
 #define DDPCORE_SEAM_PROGRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "ddpcore/base/status.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +34,7 @@ enum ddp_mark {
     DDP_MARK_COLL_END,  /* it has ended */
     DDP_MARK_COUNT
 };
+/* "idle", "forward", ...; "?" for a number that is no mark. */
 const char *ddp_mark_name(enum ddp_mark mark);
 
 enum ddp_progress_stream { DDP_PROGRESS_COMPUTE, DDP_PROGRESS_COMM, DDP_PROGRESS_STREAM_COUNT };
@@ -53,6 +66,24 @@ static inline uint32_t ddp_mark_index(uint64_t word)
 {
     return (uint32_t)(word & 0xffffu);
 }
+
+/* Writer's side: the rank's thread that enqueues on that stream. */
+/* Say that a device does, or does no longer, write here: after it mapped the page, and before the
+ * page is unmapped. */
+void ddp_progress_set_mapped(struct ddp_progress *progress, bool is_mapped);
+/* Publish the stream's next mark as enqueued and return its word, which the caller has the device
+ * store into stream[stream].reached:
+ *     word = ddp_progress_next(progress, DDP_PROGRESS_COMM, DDP_MARK_COLL, seq);
+ *     status = device->ops->store_word(device, stream, &progress->stream[...].reached, word);
+ * NULL: does nothing and returns 0. */
+uint64_t ddp_progress_next(struct ddp_progress *progress, enum ddp_progress_stream stream,
+                           enum ddp_mark mark, uint64_t index);
+
+/* Reader's side. */
+/* Copy all words as they were at one moment; false if they moved during 64 attempts. In a copy,
+ * reached <= enqueued. */
+DDP_MUST_USE bool ddp_progress_read(const struct ddp_progress *progress, struct ddp_progress *out);
+bool ddp_progress_is_equal(const struct ddp_progress *a, const struct ddp_progress *b);
 
 #ifdef __cplusplus
 }

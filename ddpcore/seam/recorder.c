@@ -8,21 +8,21 @@
 #include <string.h>
 
 enum { RECORDER_ALIGN_BYTES = 4096, PAGE_READ_ATTEMPTS = 64, EVENT_ARG_COUNT = 5 };
+/* The page has one to itself, and so have the progress words: a device maps nothing else. */
+enum {
+    PROGRESS_OFFSET_BYTES = RECORDER_ALIGN_BYTES,
+    RING_OFFSET_BYTES = PROGRESS_OFFSET_BYTES + DDP_PROGRESS_SIZE_BYTES
+};
 
 _Static_assert(sizeof(struct ddp_event_entry) == 64, "an entry is one cache line");
 _Static_assert(sizeof(struct ddp_page) % sizeof(uint64_t) == 0, "the page is 64-bit fields");
+_Static_assert(sizeof(struct ddp_page) <= PROGRESS_OFFSET_BYTES, "the page is one page");
 _Static_assert(DDP_EVENT_COUNT <= 256 && DDP_PHASE_COUNT <= 256, "both are bytes in an entry");
-
-static size_t ring_offset_bytes(void)
-{
-    /* The page, up to the next cache line. */
-    return (sizeof(struct ddp_page) + 63) / 64 * 64;
-}
 
 size_t ddp_recorder_size_bytes(uint64_t ring_entry_count)
 {
     size_t size_bytes =
-        ring_offset_bytes() + (size_t)ring_entry_count * sizeof(struct ddp_event_entry);
+        RING_OFFSET_BYTES + (size_t)ring_entry_count * sizeof(struct ddp_event_entry);
 
     return (size_bytes + RECORDER_ALIGN_BYTES - 1) / RECORDER_ALIGN_BYTES * RECORDER_ALIGN_BYTES;
 }
@@ -30,7 +30,18 @@ size_t ddp_recorder_size_bytes(uint64_t ring_entry_count)
 const struct ddp_event_entry *ddp_recorder_ring(const void *storage)
 {
     return (const struct ddp_event_entry *)(const void *)((const char *)storage +
-                                                          ring_offset_bytes());
+                                                          RING_OFFSET_BYTES);
+}
+
+const struct ddp_progress *ddp_recorder_progress_of(const void *storage)
+{
+    return (const struct ddp_progress *)(const void *)((const char *)storage +
+                                                       PROGRESS_OFFSET_BYTES);
+}
+
+struct ddp_progress *ddp_recorder_progress(struct ddp_recorder *recorder)
+{
+    return recorder == NULL ? NULL : recorder->progress;
 }
 
 static inline void put(uint64_t *field, uint64_t value)
@@ -98,7 +109,8 @@ void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ri
 
     DDP_ASSERT(ring_entry_count > 0);
     recorder->page = page;
-    recorder->ring = (struct ddp_event_entry *)(void *)((char *)storage + ring_offset_bytes());
+    recorder->progress = (struct ddp_progress *)(void *)((char *)storage + PROGRESS_OFFSET_BYTES);
+    recorder->ring = (struct ddp_event_entry *)(void *)((char *)storage + RING_OFFSET_BYTES);
     recorder->ring_entry_count = ring_entry_count;
     recorder->clock = clock;
     recorder->step = 0;

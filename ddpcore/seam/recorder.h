@@ -1,10 +1,11 @@
 /* The recorder: what a rank shows to the outside.
  *
- * A rank owns one page (its present state) and one ring (its history), both in memory that outlives
- * it: a shared mapping in real processes, plain memory in the simulator. One writer, any number of
- * readers; readers write nothing. The page's change counter is odd while the page is being written,
- * so a reader that sees the same even counter before and after has a consistent copy. A ring entry
- * writes its index last; an entry whose index does not match its slot is torn: lost evidence.
+ * A rank owns one page (its present state), one page of progress words that its device writes
+ * (progress.h), and one ring (its history), all in memory that outlives it: a shared mapping in
+ * real processes, plain memory in the simulator. One writer, any number of readers; readers write
+ * nothing. The page's change counter is odd while the page is being written, so a reader that sees
+ * the same even counter before and after has a consistent copy. A ring entry writes its index last;
+ * an entry whose index does not match its slot is torn: lost evidence.
  *
  * All shared fields are plain integers accessed with __atomic builtins in recorder.c, so that this
  * header stays valid C++. */
@@ -19,6 +20,7 @@
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/status.h"
 #include "ddpcore/seam/phase.h"
+#include "ddpcore/seam/progress.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -120,13 +122,15 @@ struct ddp_page {
     uint64_t event_count;   /* entries written so far */
 };
 
-/* Memory for one rank: page, then ring; a multiple of 4096. */
+/* Memory for one rank: page, progress words in a page of their own, ring; a multiple of 4096. */
 size_t ddp_recorder_size_bytes(uint64_t ring_entry_count);
-/* Where the ring lies in that memory. */
+/* Where the ring, and the progress words, lie in that memory. */
 const struct ddp_event_entry *ddp_recorder_ring(const void *storage);
+const struct ddp_progress *ddp_recorder_progress_of(const void *storage);
 
 struct ddp_recorder {
     struct ddp_page *page;
+    struct ddp_progress *progress;
     struct ddp_event_entry *ring;
     uint64_t ring_entry_count;
     struct ddp_clock *clock;
@@ -139,6 +143,10 @@ struct ddp_recorder {
  * the reader is finished with it. */
 void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ring_entry_count,
                        struct ddp_clock *clock, uint32_t rank, uint32_t world_size, uint64_t pid);
+
+/* The rank's progress words: DDP_PROGRESS_SIZE_BYTES, page-aligned if the storage is. NULL without
+ * a recorder. */
+struct ddp_progress *ddp_recorder_progress(struct ddp_recorder *recorder);
 
 /* Every function below accepts recorder == NULL and then does nothing. */
 void ddp_recorder_event(struct ddp_recorder *recorder, enum ddp_event event, uint64_t a0,

@@ -3,5 +3,5 @@ ddprove_add_unit(NAME base THREADS
         test_file.c test_idle.c
     LIBS ddp_base)
 ddprove_add_unit(NAME seam THREADS
-    SOURCES test_seam.c test_recorder.c
+    SOURCES test_seam.c test_recorder.c test_progress.c
     LIBS ddp_seam)

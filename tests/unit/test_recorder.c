@@ -51,6 +51,34 @@ CT_TEST(recorder, null_is_silent)
     ddp_recorder_end(NULL, DDP_OK, 1);
 }
 
+/* Page, progress words and ring lie apart, so that a device can map the words' page alone. */
+CT_TEST(recorder, parts_do_not_share_a_page)
+{
+    struct fixture f;
+    const char *storage;
+    const char *progress;
+
+    fixture_init(&f);
+    storage = f.storage;
+    progress = (const char *)ddp_recorder_progress_of(storage);
+    CT_CHECK((const char *)ddp_recorder_progress(&f.recorder) == progress);
+    CT_CHECK(ddp_recorder_progress(NULL) == NULL);
+    CT_CHECK_EQ_U64((uint64_t)(progress - storage) % DDP_PROGRESS_SIZE_BYTES, 0);
+    CT_CHECK(progress - storage >= (ptrdiff_t)sizeof(struct ddp_page));
+    CT_CHECK((const char *)ddp_recorder_ring(storage) - progress >= DDP_PROGRESS_SIZE_BYTES);
+    for (uint64_t count = 1; count < 200; count += 7) {
+        const char *end = (const char *)(ddp_recorder_ring(storage) + count);
+
+        CT_CHECK(end <= storage + ddp_recorder_size_bytes(count));
+        CT_CHECK_EQ_U64(ddp_recorder_size_bytes(count) % 4096, 0);
+    }
+    ddp_recorder_event(&f.recorder, DDP_EVENT_LOSS, 1, 1, 1, 1, 1);
+    for (size_t i = 0; i < DDP_PROGRESS_SIZE_BYTES; i++) {
+        CT_CHECK(progress[i] == 0);
+    }
+    fixture_fini(&f);
+}
+
 /* The page follows the calls, field by field. */
 CT_TEST(recorder, page_shows_the_present)
 {
