@@ -32,6 +32,9 @@ struct ddp_coll_args {
                                 they already lie at output + member * elem_count */
     void *output;            /* all_reduce, broadcast: elem_count; all_gather: members*elem_count */
     size_t elem_count;       /* per member; 0 is allowed everywhere */
+    /* The stream whose work, as enqueued until post, fills the input; NULL: the default one.
+     * Collectives on the device wait for it, those on the host find the input ready. */
+    struct ddp_stream *producer;
 };
 
 /* One posted collective. Caller's storage, not moved until it is no longer PENDING. */
@@ -91,10 +94,14 @@ struct ddp_schedule_observer {
 
 struct ddp_coll_schedule_config {
     uint64_t comm;
-    const char *algorithm;       /* all_reduce algorithm by name; see algorithm.h */
-    size_t segment_bytes;        /* 0 = algorithm's default */
-    bool is_checked;             /* compare signatures on every message (strict semantics) */
-    const uint32_t *member_rank; /* global rank of each member; NULL = identity */
+    const char *algorithm; /* all_reduce algorithm by name; see algorithm.h */
+    size_t segment_bytes;  /* 0 = algorithm's default */
+    bool is_checked;       /* compare signatures on every message (strict semantics) */
+    /* No data moves: every collective runs as a barrier whose messages carry the collective's own
+     * signature, so that it ends well only if all members have posted the same. Implies is_checked.
+     */
+    bool is_agreement;
+    const uint32_t *member_rank;            /* global rank of each member; NULL = identity */
     struct ddp_schedule_observer *observer; /* or NULL */
 };
 /* Schedules on a transport and a device: the executor. Takes over transport and borrows device.

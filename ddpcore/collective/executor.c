@@ -1,29 +1,14 @@
 /* Runs schedules on a transport and a device. Works of a group run strictly one after the other, in
  * the order in which they were posted; nothing is sent before the first poll. Each poll walks the
  * active steps until none of them moves. Messages are consumed where they lie. */
+#include "ddpcore/collective/executor.h"
+
 #include <string.h>
-
-#include "ddpcore/collective/program.h"
-
-struct executor {
-    struct ddp_coll base;
-    struct ddp_transport *transport;
-    struct ddp_device *device;
-    uint32_t *member_rank;
-    bool is_checked;
-    struct ddp_program_cache cache;
-    struct ddp_coll_work *head, *tail;
-    bool is_running;         /* the head's program was started */
-    uint64_t signature;      /* of the head; 0 when not checked */
-    ddp_status failed;       /* what ended the group, or OK */
-    uint64_t death_known_ns; /* when a wait first met a death; 0 = none */
-    uint32_t next_stray;     /* peer whose oldest message is looked at next */
-};
 
 /* Bounds what an idle poll costs in large groups. */
 enum { STRAYS_PER_POLL = 64 };
 
-static bool is_in_place(const struct executor *executor, const struct ddp_coll_args *args)
+static bool is_in_place(const struct ddp_executor *executor, const struct ddp_coll_args *args)
 {
     size_t block_bytes = args->elem_count * ddp_dtype_size_bytes(args->dtype);
 
@@ -37,12 +22,16 @@ static bool is_in_place(const struct executor *executor, const struct ddp_coll_a
            args->input == (const char *)args->output + executor->base.member * block_bytes;
 }
 
-static struct ddp_program_key key_of(const struct executor *executor,
+static struct ddp_program_key key_of(const struct ddp_executor *executor,
                                      const struct ddp_coll_args *args)
 {
     struct ddp_program_key key;
 
     memset(&key, 0, sizeof(key));
+    if (executor->is_agreement) {
+        key.kind = DDP_COLL_BARRIER;
+        return key;
+    }
     key.kind = args->kind;
     key.dtype = args->dtype;
     key.elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count;
@@ -51,13 +40,13 @@ static struct ddp_program_key key_of(const struct executor *executor,
     return key;
 }
 
-static bool is_valid(const struct executor *executor, const struct ddp_coll_args *args)
+static bool is_valid(const struct ddp_executor *executor, const struct ddp_coll_args *args)
 {
     return (unsigned)args->kind < DDP_COLL_KIND_COUNT && (unsigned)args->dtype < DDP_DTYPE_COUNT &&
            (unsigned)args->redop < DDP_REDOP_COUNT && args->root < executor->base.member_count;
 }
 
-static void end_head(struct executor *executor, ddp_status status)
+static void end_head(struct ddp_executor *executor, ddp_status status)
 {
     struct ddp_coll_work *work = executor->head;
     struct ddp_program *program = work->program;
@@ -73,7 +62,7 @@ static void end_head(struct executor *executor, ddp_status status)
     work->status = status;
 }
 
-static void fail_all(struct executor *executor, ddp_status status)
+static void fail_all(struct ddp_executor *executor, ddp_status status)
 {
     executor->failed = status;
     while (executor->head != NULL) {
@@ -83,7 +72,7 @@ static void fail_all(struct executor *executor, ddp_status status)
 
 static ddp_status executor_post(struct ddp_coll *coll, struct ddp_coll_work *work)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
     struct ddp_program_key key;
     struct ddp_program *program = NULL;
@@ -123,110 +112,10 @@ static ddp_status executor_post(struct ddp_coll *coll, struct ddp_coll_work *wor
     return DDP_OK;
 }
 
-static void *operand(const struct ddp_program *program, const struct ddp_program_operand *operand)
-{
-    return (char *)program->buffer[operand->buffer] + operand->offset_bytes;
-}
-
-static ddp_status run_send(struct executor *executor, struct ddp_program *program, uint32_t index)
-{
-    const struct ddp_program_step *step = &program->steps[index];
-    struct ddp_transport *transport = executor->transport;
-
-    if (!program->is_posted[index]) {
-        struct ddp_message message;
-
-        message.data = operand(program, &step->src);
-        message.size_bytes = step->src.size_bytes;
-        message.seq = executor->head->seq;
-        message.signature = executor->signature;
-        DDP_TRY(
-            transport->ops->send_post(transport, step->peer, &message, &program->ticket[index]));
-        program->is_posted[index] = true;
-        ddp_program_release_stream(program, index);
-        ddp_recorder_message(executor->base.env->recorder);
-    }
-    return transport->ops->send_poll(transport, step->peer, program->ticket[index]);
-}
-
-/* A message of another collective: tell everybody, if messages are checked. */
-static ddp_status mismatch(struct executor *executor)
-{
-    struct ddp_env *env = executor->base.env;
-    struct ddp_revocation revocation = {env->rank, DDP_E_MISMATCH, 0, executor->head->seq};
-
-    if (executor->is_checked) {
-        revocation.step = env->recorder != NULL ? env->recorder->step : 0;
-        executor->transport->ops->revoke(executor->transport, &revocation);
-    }
-    return DDP_E_MISMATCH;
-}
-
-static ddp_status run_recv(struct executor *executor, struct ddp_program *program, uint32_t index)
-{
-    const struct ddp_program_step *step = &program->steps[index];
-    struct ddp_transport *transport = executor->transport;
-    struct ddp_device *device = executor->device;
-    struct ddp_message message;
-    void *target = operand(program, &step->dst);
-
-    DDP_TRY(transport->ops->recv_peek(transport, step->peer, &message));
-    if (message.size_bytes != step->dst.size_bytes ||
-        (executor->is_checked &&
-         (message.signature != executor->signature || message.seq != executor->head->seq))) {
-        return mismatch(executor);
-    }
-    if (step->kind == DDP_STEP_RECV) {
-        DDP_TRY(device->ops->copy(device, NULL, target, message.data, message.size_bytes));
-    } else {
-        DDP_TRY(device->ops->reduce(device, NULL, target, message.data, step->elem_count,
-                                    step->dst.dtype, executor->head->args.redop));
-    }
-    transport->ops->recv_ack(transport, step->peer);
-    ddp_program_release_stream(program, index);
-    ddp_recorder_message(executor->base.env->recorder);
-    return DDP_OK;
-}
-
-static ddp_status run_local(struct executor *executor, struct ddp_program *program, uint32_t index)
-{
-    const struct ddp_program_step *step = &program->steps[index];
-    struct ddp_device *device = executor->device;
-    void *target = operand(program, &step->dst);
-    const void *source = operand(program, &step->src);
-
-    switch (step->kind) {
-    case DDP_STEP_REDUCE:
-        return device->ops->reduce(device, NULL, target, source, step->elem_count, step->dst.dtype,
-                                   executor->head->args.redop);
-    case DDP_STEP_COPY:
-        return device->ops->copy(device, NULL, target, source, step->dst.size_bytes);
-    case DDP_STEP_SCALE:
-    case DDP_STEP_CONVERT:
-        return device->ops->scale(device, NULL, target, step->dst.dtype, source, step->src.dtype,
-                                  step->elem_count,
-                                  step->kind == DDP_STEP_SCALE ? step->factor : 1.0f);
-    default:
-        return DDP_E_INVALID;
-    }
-}
-
-static ddp_status run_step(struct executor *executor, struct ddp_program *program, uint32_t index)
-{
-    switch (program->steps[index].kind) {
-    case DDP_STEP_SEND:
-        return run_send(executor, program, index);
-    case DDP_STEP_RECV:
-    case DDP_STEP_RECV_REDUCE:
-        return run_recv(executor, program, index);
-    default:
-        return run_local(executor, program, index);
-    }
-}
-
 /* One walk over the active steps. Steps released on the way are appended and walked too.
  * *out_progress: whether any step completed. */
-static ddp_status walk(struct executor *executor, struct ddp_program *program, bool *out_progress)
+static ddp_status walk(struct ddp_executor *executor, struct ddp_program *program,
+                       bool *out_progress)
 {
     uint32_t kept = 0;
     uint32_t walked = 0;
@@ -234,7 +123,7 @@ static ddp_status walk(struct executor *executor, struct ddp_program *program, b
 
     while (walked < program->active_count) {
         uint32_t index = program->active[walked++];
-        ddp_status status = run_step(executor, program, index);
+        ddp_status status = ddp_executor_step(executor, program, index);
 
         if (status == DDP_OK) {
             ddp_program_release_successors(program, index);
@@ -251,7 +140,7 @@ static ddp_status walk(struct executor *executor, struct ddp_program *program, b
 }
 
 /* Show whom the head waits for: a missing message before a missing acknowledgement. */
-static void record_wait(const struct executor *executor, const struct ddp_program *program)
+static void record_wait(const struct ddp_executor *executor, const struct ddp_program *program)
 {
     uint32_t index = program->active[0];
 
@@ -270,7 +159,7 @@ static void record_wait(const struct executor *executor, const struct ddp_progra
 
 /* Nothing moved. Somebody died, though perhaps nobody that this rank waits for directly: living
  * peers get a moment to pass on what the dead one had sent, then the wait is over. */
-static ddp_status look_for_death(struct executor *executor)
+static ddp_status look_for_death(struct ddp_executor *executor)
 {
     struct ddp_clock *clock = executor->base.env->clock;
 
@@ -290,7 +179,7 @@ static ddp_status look_for_death(struct executor *executor)
  * to it in this one, and its message would wait for ever. Whoever it came from: a message of this
  * sequence number with another signature, or of an earlier number, is a mismatch. Errors are left
  * to the steps that wait for that peer. */
-static ddp_status look_for_stray(struct executor *executor)
+static ddp_status look_for_stray(struct ddp_executor *executor)
 {
     struct ddp_transport *transport = executor->transport;
     uint32_t count = executor->base.member_count;
@@ -306,14 +195,14 @@ static ddp_status look_for_stray(struct executor *executor)
         }
         if (message.seq < executor->head->seq ||
             (message.seq == executor->head->seq && message.signature != executor->signature)) {
-            return mismatch(executor);
+            return ddp_executor_mismatch(executor);
         }
     }
     return DDP_PENDING;
 }
 
 /* Run the head until it ends or nothing moves. */
-static ddp_status run_head(struct executor *executor)
+static ddp_status run_head(struct ddp_executor *executor)
 {
     struct ddp_coll_work *work = executor->head;
     struct ddp_program *program = work->program;
@@ -343,7 +232,7 @@ static ddp_status run_head(struct executor *executor)
 
 static ddp_status executor_poll(struct ddp_coll *coll, struct ddp_coll_work *work)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
     struct ddp_revocation revocation;
 
     if (work->status != DDP_PENDING) {
@@ -370,21 +259,21 @@ static ddp_status executor_poll(struct ddp_coll *coll, struct ddp_coll_work *wor
 
 static void executor_revoke(struct ddp_coll *coll, const struct ddp_revocation *revocation)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
 
     executor->transport->ops->revoke(executor->transport, revocation);
 }
 
 static bool executor_is_revoked(struct ddp_coll *coll, struct ddp_revocation *out)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
 
     return executor->transport->ops->is_revoked(executor->transport, out);
 }
 
 static int32_t executor_dead_rank(struct ddp_coll *coll)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
     int32_t member = executor->transport->ops->dead_peer(executor->transport);
 
     return member < 0 ? -1 : (int32_t)executor->member_rank[member];
@@ -392,7 +281,7 @@ static int32_t executor_dead_rank(struct ddp_coll *coll)
 
 static void *executor_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
 
     (void)space; /* only devices in host memory are accepted */
     return executor->transport->ops->alloc(executor->transport, size_bytes);
@@ -400,7 +289,7 @@ static void *executor_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_s
 
 static void executor_free(struct ddp_coll *coll, enum ddp_space space, void *data)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
 
     (void)space;
     executor->transport->ops->free(executor->transport, data);
@@ -414,14 +303,14 @@ static const char *executor_last_error(struct ddp_coll *coll)
 
 static void executor_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
 
     executor->transport->ops->hint(executor->transport, hint);
 }
 
 static void executor_destroy(struct ddp_coll *coll)
 {
-    struct executor *executor = (struct executor *)coll;
+    struct ddp_executor *executor = (struct ddp_executor *)coll;
 
     fail_all(executor, DDP_E_STATE);
     ddp_program_cache_fini(&executor->cache);
@@ -444,7 +333,8 @@ static const struct ddp_coll_ops executor_ops = {
     .destroy = executor_destroy,
 };
 
-static ddp_status find_algorithms(struct executor *executor, const char *name, struct ddp_err *err)
+static ddp_status find_algorithms(struct ddp_executor *executor, const char *name,
+                                  struct ddp_err *err)
 {
     for (uint32_t kind = 0; kind < DDP_COLL_KIND_COUNT; kind++) {
         DDP_TRY(ddp_algorithm_require((enum ddp_coll_kind)kind,
@@ -459,7 +349,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
                                     const struct ddp_coll_schedule_config *config,
                                     struct ddp_coll **out, struct ddp_err *err)
 {
-    struct executor *executor;
+    struct ddp_executor *executor;
     ddp_status status;
 
     if (!device->ops->is_host_memory) {
@@ -491,7 +381,8 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     executor->base.member_count = transport->member_count;
     executor->transport = transport;
     executor->device = device;
-    executor->is_checked = config->is_checked;
+    executor->is_checked = config->is_checked || config->is_agreement;
+    executor->is_agreement = config->is_agreement;
     executor->cache.source.mem = env->mem;
     executor->cache.source.transport = transport;
     executor->cache.source.segment_bytes = config->segment_bytes;

@@ -60,6 +60,7 @@ static bool open_rank(struct coll_world *world, uint32_t number,
                                                     .algorithm = options->algorithm,
                                                     .segment_bytes = options->segment_bytes,
                                                     .is_checked = options->is_checked,
+                                                    .is_agreement = options->is_agreement,
                                                     .observer = options->observer};
     struct ddp_transport *transport = NULL;
     struct ddp_err err = {""};

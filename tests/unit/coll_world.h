@@ -33,6 +33,7 @@ struct coll_world_options {
     const char *algorithm;
     size_t segment_bytes;
     bool is_checked;
+    bool is_agreement;
     bool is_observed; /* recorder and observer */
     struct ddp_schedule_observer *observer;
 };

@@ -1,0 +1,106 @@
+/* What each kind of step does. A step that cannot be done yet is asked for again. */
+#include "ddpcore/collective/executor.h"
+
+static void *operand(const struct ddp_program *program, const struct ddp_program_operand *operand)
+{
+    return (char *)program->buffer[operand->buffer] + operand->offset_bytes;
+}
+
+static ddp_status run_send(struct ddp_executor *executor, struct ddp_program *program,
+                           uint32_t index)
+{
+    const struct ddp_program_step *step = &program->steps[index];
+    struct ddp_transport *transport = executor->transport;
+
+    if (!program->is_posted[index]) {
+        struct ddp_message message;
+
+        message.data = operand(program, &step->src);
+        message.size_bytes = step->src.size_bytes;
+        message.seq = executor->head->seq;
+        message.signature = executor->signature;
+        DDP_TRY(
+            transport->ops->send_post(transport, step->peer, &message, &program->ticket[index]));
+        program->is_posted[index] = true;
+        ddp_program_release_stream(program, index);
+        ddp_recorder_message(executor->base.env->recorder);
+    }
+    return transport->ops->send_poll(transport, step->peer, program->ticket[index]);
+}
+
+ddp_status ddp_executor_mismatch(struct ddp_executor *executor)
+{
+    struct ddp_env *env = executor->base.env;
+    struct ddp_revocation revocation = {env->rank, DDP_E_MISMATCH, 0, executor->head->seq};
+
+    if (executor->is_checked) {
+        revocation.step = env->recorder != NULL ? env->recorder->step : 0;
+        executor->transport->ops->revoke(executor->transport, &revocation);
+    }
+    return DDP_E_MISMATCH;
+}
+
+static ddp_status run_recv(struct ddp_executor *executor, struct ddp_program *program,
+                           uint32_t index)
+{
+    const struct ddp_program_step *step = &program->steps[index];
+    struct ddp_transport *transport = executor->transport;
+    struct ddp_device *device = executor->device;
+    struct ddp_message message;
+    void *target = operand(program, &step->dst);
+
+    DDP_TRY(transport->ops->recv_peek(transport, step->peer, &message));
+    if (message.size_bytes != step->dst.size_bytes ||
+        (executor->is_checked &&
+         (message.signature != executor->signature || message.seq != executor->head->seq))) {
+        return ddp_executor_mismatch(executor);
+    }
+    if (step->kind == DDP_STEP_RECV) {
+        DDP_TRY(device->ops->copy(device, NULL, target, message.data, message.size_bytes));
+    } else {
+        DDP_TRY(device->ops->reduce(device, NULL, target, message.data, step->elem_count,
+                                    step->dst.dtype, executor->head->args.redop));
+    }
+    transport->ops->recv_ack(transport, step->peer);
+    ddp_program_release_stream(program, index);
+    ddp_recorder_message(executor->base.env->recorder);
+    return DDP_OK;
+}
+
+static ddp_status run_local(struct ddp_executor *executor, struct ddp_program *program,
+                            uint32_t index)
+{
+    const struct ddp_program_step *step = &program->steps[index];
+    struct ddp_device *device = executor->device;
+    void *target = operand(program, &step->dst);
+    const void *source = operand(program, &step->src);
+
+    switch (step->kind) {
+    case DDP_STEP_REDUCE:
+        return device->ops->reduce(device, NULL, target, source, step->elem_count, step->dst.dtype,
+                                   executor->head->args.redop);
+    case DDP_STEP_COPY:
+        return device->ops->copy(device, NULL, target, source, step->dst.size_bytes);
+    case DDP_STEP_SCALE:
+    case DDP_STEP_CONVERT:
+        return device->ops->scale(device, NULL, target, step->dst.dtype, source, step->src.dtype,
+                                  step->elem_count,
+                                  step->kind == DDP_STEP_SCALE ? step->factor : 1.0f);
+    default:
+        return DDP_E_INVALID;
+    }
+}
+
+ddp_status ddp_executor_step(struct ddp_executor *executor, struct ddp_program *program,
+                             uint32_t index)
+{
+    switch (program->steps[index].kind) {
+    case DDP_STEP_SEND:
+        return run_send(executor, program, index);
+    case DDP_STEP_RECV:
+    case DDP_STEP_RECV_REDUCE:
+        return run_recv(executor, program, index);
+    default:
+        return run_local(executor, program, index);
+    }
+}
