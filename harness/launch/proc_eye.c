@@ -15,9 +15,12 @@ ddp_status proc_eye_init(struct proc_eye *eye, struct ddp_mem *mem, const struct
     eye->processes = ddp_mem_array(mem, n, sizeof(*eye->processes));
     eye->is_page_valid = ddp_mem_array(mem, n, sizeof(*eye->is_page_valid));
     eye->change = ddp_mem_array(mem, n, sizeof(*eye->change));
+    eye->progress = ddp_mem_array(mem, n, sizeof(*eye->progress));
+    eye->progress_ns = ddp_mem_array(mem, n, sizeof(*eye->progress_ns));
     eye->histories = ddp_mem_array(mem, n, sizeof(*eye->histories));
     if (eye->histories == NULL || eye->pages == NULL || eye->processes == NULL ||
-        eye->is_page_valid == NULL || eye->change == NULL) {
+        eye->is_page_valid == NULL || eye->change == NULL || eye->progress == NULL ||
+        eye->progress_ns == NULL) {
         proc_eye_fini(eye);
         return DDP_E_NOMEM;
     }
@@ -31,6 +34,8 @@ void proc_eye_fini(struct proc_eye *eye)
     ddp_mem_free(eye->mem, eye->processes);
     ddp_mem_free(eye->mem, eye->is_page_valid);
     ddp_mem_free(eye->mem, eye->change);
+    ddp_mem_free(eye->mem, eye->progress);
+    ddp_mem_free(eye->mem, eye->progress_ns);
     ddp_mem_free(eye->mem, eye->histories);
     *eye = (struct proc_eye){.mem = eye->mem};
 }
@@ -63,6 +68,37 @@ static bool read_page(struct proc_eye *eye, uint32_t rank)
     return true;
 }
 
+/* Copy a rank's progress words. False: they move just now, and the previous copy stays. */
+static bool read_progress(struct proc_eye *eye, uint32_t rank, uint64_t now_ns)
+{
+    struct ddp_progress copy;
+
+    if (!eye->is_page_valid[rank]) {
+        return true;
+    }
+    if (!ddp_progress_read(ddp_recorder_progress_of(shared_page(eye, rank)), &copy)) {
+        return false;
+    }
+    if (!ddp_progress_is_equal(&copy, &eye->progress[rank])) {
+        eye->progress[rank] = copy;
+        eye->progress_ns[rank] = now_ns;
+        eye->change_ns = now_ns;
+    }
+    return true;
+}
+
+/* Neither the rank's page nor its words have moved since they were copied. */
+static bool is_unmoved(const struct proc_eye *eye, uint32_t rank)
+{
+    const struct ddp_page *shared = shared_page(eye, rank);
+    struct ddp_progress again;
+
+    return !eye->is_page_valid[rank] ||
+           (__atomic_load_n(&shared->change, __ATOMIC_ACQUIRE) == eye->change[rank] &&
+            ddp_progress_read(ddp_recorder_progress_of(shared), &again) &&
+            ddp_progress_is_equal(&again, &eye->progress[rank]));
+}
+
 static void read_history(struct proc_eye *eye, uint32_t rank)
 {
     harness_history_follow(&eye->histories[rank], eye->program,
@@ -79,6 +115,8 @@ void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)
                               .pages = eye->pages,
                               .processes = eye->processes,
                               .is_page_valid = eye->is_page_valid,
+                              .progress = eye->progress,
+                              .progress_ns = eye->progress_ns,
                               .is_stable = true};
 
     for (uint32_t r = 0; r < world_size; r++) {
@@ -90,14 +128,13 @@ void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)
             eye->change[r] = eye->pages[r].change;
             eye->change_ns = now_ns;
         }
+        cut.is_stable = read_progress(eye, r, now_ns) && cut.is_stable;
         if (eye->is_page_valid[r]) {
             read_history(eye, r);
         }
     }
     for (uint32_t r = 0; r < world_size; r++) {
-        uint64_t change = __atomic_load_n(&shared_page(eye, r)->change, __ATOMIC_ACQUIRE);
-
-        cut.is_stable = cut.is_stable && (!eye->is_page_valid[r] || change == eye->change[r]);
+        cut.is_stable = cut.is_stable && is_unmoved(eye, r);
     }
     cut.change_ns = eye->change_ns;
     harness_findings_init(&findings, eye->mem);

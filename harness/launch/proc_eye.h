@@ -20,8 +20,10 @@ struct proc_eye {
     struct harness_process *processes; /* [world_size] */
     bool *is_page_valid;               /* [world_size] */
     uint64_t *change;                  /* [world_size] page counters at the last look */
+    struct ddp_progress *progress;     /* [world_size] progress words at the last look */
+    uint64_t *progress_ns;             /* [world_size] when they were last seen to differ */
     struct harness_history *histories; /* [world_size] */
-    uint64_t change_ns;                /* when one of them was last seen to differ */
+    uint64_t change_ns;                /* when a counter or a word was last seen to differ */
     struct harness_watch watch;
 };
 

@@ -36,8 +36,10 @@ struct harness_sim_watch {
     struct harness_process *processes;
     bool *is_page_valid;
     struct harness_history *histories;
-    uint64_t *changes;  /* page change counters at the last look */
-    uint64_t change_ns; /* when one of them was last seen to differ */
+    uint64_t *changes;             /* page change counters at the last look */
+    struct ddp_progress *progress; /* progress words at the last look */
+    uint64_t *progress_ns;         /* when they were last seen to differ */
+    uint64_t change_ns;            /* when a counter or a word was last seen to differ */
     uint64_t next_look_ns;
     struct harness_watch conclusions;
     bool is_decided; /* a finding that is more than SLOW */

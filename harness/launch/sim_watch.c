@@ -14,9 +14,12 @@ ddp_status harness_sim_watch_init(struct harness_sim *sim)
     watch->is_page_valid = ddp_mem_array(sim->mem, count, sizeof watch->is_page_valid[0]);
     watch->histories = ddp_mem_array(sim->mem, count, sizeof watch->histories[0]);
     watch->changes = ddp_mem_array(sim->mem, count, sizeof watch->changes[0]);
+    watch->progress = ddp_mem_array(sim->mem, count, sizeof watch->progress[0]);
+    watch->progress_ns = ddp_mem_array(sim->mem, count, sizeof watch->progress_ns[0]);
     harness_watch_init(&watch->conclusions, sim->mem);
     if (watch->pages == NULL || watch->processes == NULL || watch->is_page_valid == NULL ||
-        watch->histories == NULL || watch->changes == NULL) {
+        watch->histories == NULL || watch->changes == NULL || watch->progress == NULL ||
+        watch->progress_ns == NULL) {
         return DDP_E_NOMEM;
     }
     watch->next_look_ns = sim->scheduler.clock.time_ns + HARNESS_SIM_LOOK_NS;
@@ -30,6 +33,8 @@ void harness_sim_watch_fini(struct harness_sim *sim)
     }
     ddp_mem_free(sim->mem, sim->watch.histories);
     ddp_mem_free(sim->mem, sim->watch.changes);
+    ddp_mem_free(sim->mem, sim->watch.progress);
+    ddp_mem_free(sim->mem, sim->watch.progress_ns);
     ddp_mem_free(sim->mem, sim->watch.pages);
     ddp_mem_free(sim->mem, sim->watch.processes);
     ddp_mem_free(sim->mem, sim->watch.is_page_valid);
@@ -55,6 +60,12 @@ static void read_rank(struct harness_sim *sim, uint32_t rank)
         watch->changes[rank] = page->change;
         watch->change_ns = sim->scheduler.clock.time_ns;
     }
+    /* Nobody writes while the monitor looks. */
+    if (!ddp_progress_is_equal(recorder->progress, &watch->progress[rank])) {
+        watch->progress[rank] = *recorder->progress;
+        watch->progress_ns[rank] = sim->scheduler.clock.time_ns;
+        watch->change_ns = sim->scheduler.clock.time_ns;
+    }
     harness_history_follow(&watch->histories[rank], sim->config->program, recorder->ring,
                            sim->ring_entry_count, page);
 }
@@ -68,6 +79,8 @@ void harness_sim_watch_look(struct harness_sim *sim, bool is_stable)
                               .pages = watch->pages,
                               .processes = watch->processes,
                               .is_page_valid = watch->is_page_valid,
+                              .progress = watch->progress,
+                              .progress_ns = watch->progress_ns,
                               .is_stable = is_stable};
 
     watch->next_look_ns = cut.now_ns + HARNESS_SIM_LOOK_NS;

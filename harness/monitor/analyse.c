@@ -1,13 +1,15 @@
 /* From a cut to findings. Rules run in order of certainty: ended processes, posted operations that
- * differ from the program, stopped processes, circles of waits, and last what only a budget can
- * tell. Once a rank has revoked the group or ended with an error the job is ending in good order:
- * waits are then no evidence, unless the whole job has fallen silent. */
+ * differ from the program, stopped processes, devices that stand still, circles of waits, and last
+ * what only a budget can tell of host code. Once a rank has revoked the group or ended with an
+ * error the job is ending in good order: waits are then no evidence, unless the whole job has
+ * fallen silent. */
 #include <string.h>
 
 #include "ddpcore/base/clock.h"
 #include "harness/monitor/finding.h"
 #include "harness/monitor/graph.h"
 #include "harness/monitor/monitor.h"
+#include "harness/monitor/position.h"
 
 static enum harness_verdict mismatch_of(const struct harness_view *view, uint32_t rank)
 {
@@ -224,6 +226,19 @@ static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_
     return waiting > 0;
 }
 
+/* Some rank's device has work that may still end a wait. */
+static bool is_device_working(const struct harness_cut *cut)
+{
+    for (uint32_t r = 0; r < cut->world_size && cut->progress != NULL; r++) {
+        const struct harness_position position = harness_position_of(cut, r);
+
+        if (harness_position_is_working(&position)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void add_deadlock(const struct harness_view *view, enum harness_verdict verdict,
                          const char *mode, const struct harness_rank_set *members,
                          struct harness_findings *out)
@@ -270,7 +285,8 @@ static void find_deadlock(const struct harness_view *view, bool dying, struct ha
         return;
     }
     is_cycle = harness_graph_find_cycle(cut, &members, &is_mixed);
-    if (!dying && is_cycle && is_mixed && quiet_ns >= HARNESS_MONITOR_CYCLE_HOLD_NS) {
+    if (!dying && is_cycle && is_mixed && quiet_ns >= HARNESS_MONITOR_CYCLE_HOLD_NS &&
+        !is_device_working(cut)) {
         add_deadlock(view, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_PROVABLE, &members, out);
         return;
     }
@@ -317,8 +333,19 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
                                                   : HARNESS_VERDICT_HANG_HOST;
 }
 
+/* The host is silent, and so is its device, in the middle of something: it may be blocked in a call
+ * that waits for it. */
+static bool is_behind_device(const struct harness_cut *cut, uint32_t rank)
+{
+    const struct harness_position position = harness_position_of(cut, rank);
+
+    return position.is_known &&
+           (position.compute == HARNESS_COMPUTE_BUSY || position.comm != HARNESS_COMM_IDLE);
+}
+
+/* behind_device: of such ranks, or of all others. */
 static void find_silent(const struct harness_view *view, enum harness_verdict verdict,
-                        struct harness_findings *out)
+                        bool behind_device, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
     struct harness_rank_set culprits = {{0}};
@@ -327,7 +354,7 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
     char what[64] = "silent for 0 ms";
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (silence_of(view, r) != verdict) {
+        if (silence_of(view, r) != verdict || is_behind_device(cut, r) != behind_device) {
             continue;
         }
         harness_rank_set_add(&culprits, r);
@@ -360,12 +387,25 @@ void harness_monitor_analyse(const struct harness_plan *plan, const struct harne
         HARNESS_VERDICT_HANG_DATA, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_VERDICT_HANG_INIT,
         HARNESS_VERDICT_HANG_HOST, HARNESS_VERDICT_HANG_TEARDOWN};
     const struct harness_view view = {plan, program, cut};
+    size_t start = out->count;
+    size_t explained;
+    bool dying = is_dying(&view);
 
     harness_crash_find_all(&view, out);
     find_mismatches(&view, out);
     find_stopped(&view, out);
-    find_deadlock(&view, is_dying(&view), out);
+    explained = out->count;
+    harness_device_find(&view, dying || explained > start, out);
+    if (out->count == explained) {
+        find_deadlock(&view, dying, out);
+    }
     for (size_t i = 0; i < sizeof(silences) / sizeof(silences[0]); i++) {
-        find_silent(&view, silences[i], out);
+        find_silent(&view, silences[i], false, out);
+    }
+    /* Whatever else was found may be what their devices wait for; a job that ends has to end. */
+    if (dying || out->count == start) {
+        for (size_t i = 0; i < sizeof(silences) / sizeof(silences[0]); i++) {
+            find_silent(&view, silences[i], true, out);
+        }
     }
 }

@@ -1,5 +1,6 @@
 /* The wait-for graph in words, one line a rank or an edge; for people, not for the judge. */
 #include "harness/monitor/graph.h"
+#include "harness/monitor/position.h"
 
 static void add_process(const struct harness_cut *cut, uint32_t rank, struct ddp_text *out)
 {
@@ -30,6 +31,18 @@ static void add_process(const struct harness_cut *cut, uint32_t rank, struct ddp
                      (unsigned long long)(cut->pages[rank].revoke_rank - 1));
     }
     ddp_text_add(out, "\n");
+}
+
+static void add_device(const struct harness_program *program, const struct harness_cut *cut,
+                       uint32_t rank, struct ddp_text *out)
+{
+    const struct harness_position position = harness_position_of(cut, rank);
+
+    if (position.is_known) {
+        ddp_text_add(out, "r%u device: ", rank);
+        harness_position_say(program, &position, out);
+        ddp_text_add(out, "\n");
+    }
 }
 
 static void add_wanted(const struct harness_program *program, const struct ddp_page *page,
@@ -63,6 +76,7 @@ void harness_monitor_explain(const struct harness_plan *plan, const struct harne
 {
     for (uint32_t r = 0; r < cut->world_size; r++) {
         add_process(cut, r, out);
+        add_device(program, cut, r, out);
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
         bool has_edge = false;

@@ -49,6 +49,12 @@ enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t 
 /* Add one finding for each way in which ranks ended before their work was done (crash.c). */
 void harness_crash_find_all(const struct harness_view *view, struct harness_findings *out);
 
+/* Add what progress words tell of a stable cut: one finding at most, by budget (device.c).
+ * is_explained: a death, a stop, a difference from the program or the job's end in good order
+ * already says why ranks wait, so that only a kernel that nothing else holds up is news. */
+void harness_device_find(const struct harness_view *view, bool is_explained,
+                         struct harness_findings *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -29,7 +29,7 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
                               bool *out_is_mixed);
 /* Phase of a rank; SPAWN while it has shown nothing. */
 enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank);
-/* When the rank last showed a sign of life. */
+/* When the rank, or its device, last showed a sign of life. */
 uint64_t harness_graph_alive_ns(const struct harness_cut *cut, uint32_t rank);
 uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase);
 /* now - then, 0 if then is later. */

@@ -33,8 +33,12 @@ struct harness_cut {
                                               * processes' states: an ended rank's page is final */
     const struct harness_process *processes; /* [world_size] */
     const bool *is_page_valid;               /* [world_size], false: never initialised */
-    bool is_stable;     /* no page changed between two readings around this cut */
-    uint64_t change_ns; /* when a page was last seen to change; 0 = not watched */
+    const struct ddp_progress *progress;     /* [world_size], copies of the same moment; NULL: no
+                                              * rank's device shows words */
+    const uint64_t *progress_ns;             /* [world_size], when one of a rank's words was last
+                                              * seen to move; NULL as progress is */
+    bool is_stable;     /* no page and no word changed between two readings around this cut */
+    uint64_t change_ns; /* when one was last seen to change; 0 = not watched */
 };
 
 /* A stopped process counts only after this long: a stop of 50 ms that ends by itself is no hang. */
@@ -47,11 +51,15 @@ struct harness_cut {
  * first; none are added for a healthy cut. The same cut always gives the same findings.
  * Provable: a posted operation that differs from the program; a rank that ended while its work was
  * not done; a stopped process that others wait for; in a stable cut, waits that only their own
- * members could end. By budget: a rank silent in host code longer than its phase's budget. */
+ * members could end while no device works. By budget: a rank silent in host code longer than its
+ * phase's budget; a device whose words stand still for so long: a compute kernel that does not end,
+ * a collective that does not start, or one that does not end. */
 void harness_monitor_analyse(const struct harness_plan *plan, const struct harness_program *program,
                              const struct harness_cut *cut, struct harness_findings *out);
-/* The wait-for graph of a cut as text, one line an edge: "r0 waits for r1: all_reduce seq 7 ...".
- */
+/* The wait-for graph of a cut as text, one line a rank, a device or an edge: "r0 device: compute in
+ * forward layer 2 (mark 37 of 41), comm before all_reduce seq 7", "r0 waits for r1: all_reduce seq
+ * 7
+ * ...". */
 void harness_monitor_explain(const struct harness_plan *plan, const struct harness_program *program,
                              const struct harness_cut *cut, struct ddp_text *out);
 

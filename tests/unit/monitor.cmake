@@ -1,3 +1,4 @@
 ddprove_add_unit(NAME monitor
-    SOURCES test_monitor.c test_monitor_healthy.c test_monitor_watch.c monitor_cut.c
+    SOURCES test_monitor.c test_monitor_healthy.c test_monitor_watch.c
+        test_monitor_device.c monitor_cut.c
     LIBS harness_monitor)

@@ -156,6 +156,52 @@ void cut_process(struct cut_job *job, uint32_t rank, enum harness_process_state 
     job->processes[rank] = (struct harness_process){state, code, CUT_NOW_NS - since_ms * CUT_MS};
 }
 
+void cut_still(struct cut_job *job, uint32_t rank, uint64_t ms)
+{
+    struct ddp_page *page = &job->pages[rank];
+
+    page->heartbeat_ns = CUT_NOW_NS - ms * CUT_MS;
+    page->phase_enter_ns = page->heartbeat_ns;
+    page->wait_enter_ns = page->wait_kind == DDP_WAIT_NONE ? 0 : page->heartbeat_ns;
+    job->progress_ns[rank] = page->heartbeat_ns;
+    job->processes[rank].since_ns = page->heartbeat_ns;
+}
+
+void cut_map(struct cut_job *job)
+{
+    job->cut.progress = job->progress;
+    job->cut.progress_ns = job->progress_ns;
+    for (uint32_t r = 0; r < job->cut.world_size; r++) {
+        job->progress[r].is_mapped = 1;
+        job->progress_ns[r] = job->pages[r].heartbeat_ns;
+        cut_compute(job, r, DDP_MARK_IDLE, 0, 0);
+        cut_comm(job, r, job->pages[r].seq_posted, CUT_COMM_ENDED);
+        job->pages[r].wait_peer = 0;
+    }
+}
+
+void cut_compute(struct cut_job *job, uint32_t rank, enum ddp_mark mark, uint32_t index,
+                 uint32_t behind)
+{
+    struct ddp_progress_words *words = &job->progress[rank].stream[DDP_PROGRESS_COMPUTE];
+
+    words->reached = ddp_mark_pack(37, mark, index);
+    words->enqueued = behind == 0 ? words->reached : ddp_mark_pack(37 + behind, DDP_MARK_IDLE, 0);
+}
+
+void cut_comm(struct cut_job *job, uint32_t rank, uint64_t seq, enum cut_comm comm)
+{
+    struct ddp_progress_words *words = &job->progress[rank].stream[DDP_PROGRESS_COMM];
+
+    words->enqueued = ddp_mark_pack(2 * seq, DDP_MARK_COLL_END, seq);
+    words->reached = words->enqueued;
+    if (comm == CUT_COMM_INSIDE) {
+        words->reached = ddp_mark_pack(2 * seq - 1, DDP_MARK_COLL, seq);
+    } else if (comm == CUT_COMM_BEFORE) {
+        words->reached = seq > 1 ? ddp_mark_pack(2 * seq - 2, DDP_MARK_COLL_END, seq - 1) : 0;
+    }
+}
+
 void cut_end(struct cut_job *job, uint32_t rank, ddp_status status)
 {
     cut_host(job, rank, DDP_PHASE_END, 0);

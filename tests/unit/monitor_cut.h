@@ -25,6 +25,8 @@ struct cut_job {
     struct ddp_page pages[CUT_RANKS_MAX];
     struct harness_process processes[CUT_RANKS_MAX];
     bool is_page_valid[CUT_RANKS_MAX];
+    struct ddp_progress progress[CUT_RANKS_MAX];
+    uint64_t progress_ns[CUT_RANKS_MAX];
     struct harness_cut cut;
     struct harness_findings findings;
 };
@@ -42,6 +44,17 @@ void cut_wait(struct cut_job *job, uint32_t rank, uint64_t seq, int32_t peer);
 void cut_host(struct cut_job *job, uint32_t rank, enum ddp_phase phase, uint64_t ms);
 void cut_process(struct cut_job *job, uint32_t rank, enum harness_process_state state, int code,
                  uint64_t since_ms);
+/* Nothing has been seen of the rank or its device for ms; a wait goes on. */
+void cut_still(struct cut_job *job, uint32_t rank, uint64_t ms);
+/* Every rank's device shows words: compute drained, everything posted has ended on the device, and
+ * words moved when their rank was last alive. */
+void cut_map(struct cut_job *job);
+/* The rank's compute stream has reached this mark, its 37th, and `behind` more are enqueued. */
+void cut_compute(struct cut_job *job, uint32_t rank, enum ddp_mark mark, uint32_t index,
+                 uint32_t behind);
+enum cut_comm { CUT_COMM_BEFORE, CUT_COMM_INSIDE, CUT_COMM_ENDED };
+/* Where the communication stream is with seq, the last that it was given. */
+void cut_comm(struct cut_job *job, uint32_t rank, uint64_t seq, enum cut_comm comm);
 /* The rank recorded rank.end. */
 void cut_end(struct cut_job *job, uint32_t rank, ddp_status status);
 void cut_analyse(struct cut_job *job);

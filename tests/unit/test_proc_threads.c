@@ -3,8 +3,10 @@
  * test_proc.c. */
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "harness/launch/proc_eye.h"
 #include "tests/ct.h"
@@ -46,19 +48,32 @@ static void job_close(struct shared_job *job)
     free(job->head);
 }
 
+/* The next mark of a stream, which its device reaches at once. */
+static void pass_mark(struct ddp_progress *progress, enum ddp_progress_stream stream,
+                      enum ddp_mark mark, uint64_t index)
+{
+    __atomic_store_n(&progress->stream[stream].reached,
+                     ddp_progress_next(progress, stream, mark, index), __ATOMIC_RELEASE);
+}
+
 /* Rank 0 trains, and is killed in the middle of a write to its page. */
 static void *run_rank(void *self)
 {
     struct shared_job *job = self;
     struct ddp_event_op op = {.kind = DDP_COLL_ALL_REDUCE};
     struct ddp_recorder recorder;
+    struct ddp_progress *progress;
 
     ddp_recorder_init(&recorder, proc_recorder(job->head, 0), RING_ENTRIES, ddp_clock_monotonic(),
                       0, RANKS, 1);
+    progress = ddp_recorder_progress(&recorder);
+    ddp_progress_set_mapped(progress, true);
     for (uint32_t step = 0; step < STEPS; step++) {
         ddp_recorder_step(&recorder, step, 0);
+        pass_mark(progress, DDP_PROGRESS_COMPUTE, DDP_MARK_FORWARD, step);
         ddp_recorder_phase(&recorder, DDP_PHASE_BACKWARD);
         ddp_recorder_collective_posted(&recorder, 0, step + 1, ddp_event_op_pack(&op), step);
+        pass_mark(progress, DDP_PROGRESS_COMM, DDP_MARK_COLL, step + 1);
         ddp_recorder_wait_begin(&recorder, DDP_WAIT_COLLECTIVE, step + 1);
         ddp_recorder_wait_peer(&recorder, 1);
         ddp_recorder_message(&recorder);
@@ -136,5 +151,110 @@ CT_TEST(proc_threads, eye_reads_while_others_write)
     CT_CHECK(job.eye.is_page_valid[0] && !job.eye.is_page_valid[1]);
     CT_CHECK_EQ_U64(job.eye.pages[0].step, STEPS - 1);
     CT_CHECK_EQ_U64(job.eye.pages[0].change % 2, 1);
+    CT_CHECK_EQ_U64(job.eye.progress[0].is_mapped, 1);
+    CT_CHECK_EQ_U64(job.eye.progress[0].stream[DDP_PROGRESS_COMPUTE].reached,
+                    ddp_mark_pack(STEPS, DDP_MARK_FORWARD, STEPS - 1));
+    CT_CHECK_EQ_U64(job.eye.progress[0].stream[DDP_PROGRESS_COMM].reached,
+                    ddp_mark_pack(STEPS, DDP_MARK_COLL, STEPS));
+    CT_CHECK(job.eye.progress_ns[0] > 0 && job.eye.progress[1].is_mapped == 0);
+    job_close(&job);
+}
+
+/* Both ranks wait for the same bucket since the start; rank 1's forward kernel does not end. */
+static void open_stuck(struct shared_job *job, struct ddp_clock_virtual *clock,
+                       struct ddp_recorder *recorders)
+{
+    ddp_clock_virtual_init(clock, CUT_MS);
+    job_open(job);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        const struct ddp_page *planned = &job->cut.pages[r];
+        struct ddp_progress *progress;
+
+        set_state(job, r, HARNESS_PROCESS_RUNNING, 0, 1);
+        ddp_recorder_init(&recorders[r], proc_recorder(job->head, r), RING_ENTRIES, &clock->base, r,
+                          RANKS, 1);
+        ddp_recorder_step(&recorders[r], 1, 0);
+        ddp_recorder_phase(&recorders[r], DDP_PHASE_BACKWARD);
+        ddp_recorder_collective_posted(&recorders[r], 0, planned->seq_posted, planned->posted_op,
+                                       planned->posted_count);
+        ddp_recorder_wait_begin(&recorders[r], DDP_WAIT_COLLECTIVE, planned->seq_posted);
+        progress = ddp_recorder_progress(&recorders[r]);
+        ddp_progress_set_mapped(progress, true);
+        pass_mark(progress, DDP_PROGRESS_COMPUTE, DDP_MARK_FORWARD, 0);
+        (void)ddp_progress_next(progress, DDP_PROGRESS_COMPUTE, DDP_MARK_IDLE, 0);
+        if (r == 0) {
+            progress->stream[DDP_PROGRESS_COMPUTE].reached =
+                progress->stream[DDP_PROGRESS_COMPUTE].enqueued;
+            pass_mark(progress, DDP_PROGRESS_COMM, DDP_MARK_COLL, planned->seq_posted);
+        } else {
+            (void)ddp_progress_next(progress, DDP_PROGRESS_COMM, DDP_MARK_COLL,
+                                    planned->seq_posted);
+        }
+    }
+}
+
+static struct ddp_recorder *faulting; /* [RANKS] */
+
+/* The eye has rank 0's words and not yet rank 1's page: now rank 0's move. */
+static void move_on(int signal_number)
+{
+    (void)signal_number;
+    (void)mprotect(faulting[1].page, 4096, PROT_READ | PROT_WRITE);
+    pass_mark(faulting[0].progress, DDP_PROGRESS_COMM, DDP_MARK_COLL_END, 0);
+}
+
+/* A word that moved since it was copied makes the cut unstable: nothing follows from it. */
+CT_TEST(proc_threads, eye_looks_twice_at_words)
+{
+    struct sigaction action = {.sa_handler = move_on};
+    struct sigaction before;
+    struct shared_job job;
+    struct ddp_recorder recorders[RANKS];
+    struct ddp_clock_virtual clock;
+
+    open_stuck(&job, &clock, recorders);
+    proc_eye_look(&job.eye, 2 * CUT_MS);
+    faulting = recorders;
+    CT_REQUIRE(sigaction(SIGSEGV, &action, &before) == 0);
+    CT_REQUIRE(mprotect(recorders[1].page, 4096, PROT_NONE) == 0);
+    proc_eye_look(&job.eye, 2500 * CUT_MS);
+    CT_CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
+    CT_CHECK_EQ_U64(job.eye.watch.candidates.count, 0);
+    proc_eye_look(&job.eye, 2501 * CUT_MS);
+    CT_CHECK_EQ_U64(job.eye.watch.candidates.count, 1);
+    CT_CHECK_EQ_U64(job.eye.progress_ns[0], 2501 * CUT_MS);
+    job_close(&job);
+}
+
+/* A word that moves is a sign of life, although no page changes: the budget starts anew. */
+CT_TEST(proc_threads, eye_takes_moving_words_for_life)
+{
+    enum { BUDGET_MS = 2000 };
+    struct shared_job job;
+    struct ddp_recorder recorders[RANKS];
+    struct ddp_clock_virtual clock;
+    const struct harness_finding *said;
+    struct ddp_progress *progress;
+
+    open_stuck(&job, &clock, recorders);
+    progress = ddp_recorder_progress(&recorders[1]);
+    proc_eye_look(&job.eye, 2 * CUT_MS);
+    CT_CHECK(job.eye.progress_ns[1] == 2 * CUT_MS && job.eye.change_ns == 2 * CUT_MS);
+    pass_mark(progress, DDP_PROGRESS_COMPUTE, DDP_MARK_FORWARD, 1);
+    (void)ddp_progress_next(progress, DDP_PROGRESS_COMPUTE, DDP_MARK_IDLE, 0);
+    proc_eye_look(&job.eye, 1000 * CUT_MS);
+    CT_CHECK(job.eye.progress_ns[1] == 1000 * CUT_MS && job.eye.change_ns == 1000 * CUT_MS);
+    for (uint64_t ms = BUDGET_MS + 10; ms <= BUDGET_MS + 1000; ms += 90) {
+        proc_eye_look(&job.eye, ms * CUT_MS);
+        CT_CHECK_EQ_U64(job.eye.watch.said.count, 0);
+    }
+    for (uint64_t ms = BUDGET_MS + 1001; ms <= BUDGET_MS + 1011; ms += 10) {
+        proc_eye_look(&job.eye, ms * CUT_MS);
+    }
+    CT_REQUIRE(job.eye.watch.said.count == 1);
+    said = &job.eye.watch.said.items[0].finding;
+    CT_CHECK_EQ_U64(said->verdict, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
+    cut_check_culprit(said, 1);
+    CT_CHECK(strstr(said->text, "forward layer 1") != NULL);
     job_close(&job);
 }

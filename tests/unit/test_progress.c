@@ -1,7 +1,11 @@
 /* Progress words: how marks are packed and counted, and that a reader never takes words of two
  * moments for one. */
 #include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ddpcore/seam/progress.h"
 #include "tests/ct.h"
@@ -65,6 +69,56 @@ CT_TEST(progress, streams_count_apart)
         copy.stream[i].enqueued++;
         CT_CHECK(!ddp_progress_is_equal(&words, &copy));
     }
+}
+
+/* Words whose second stream lies in a page that cannot be read at first. */
+static struct torn {
+    char *pages;
+    long page_bytes;
+    struct ddp_progress *words;
+    uint64_t fault_count;
+} torn;
+
+static void pass_mark(enum ddp_progress_stream stream)
+{
+    torn.words->stream[stream].reached =
+        ddp_progress_next(torn.words, stream, DDP_MARK_COLL, torn.fault_count);
+}
+
+/* The reader has the first stream's words and not yet the second's: now both move. */
+static void move_on(int signal_number)
+{
+    (void)signal_number;
+    torn.fault_count++;
+    (void)mprotect(torn.pages, 2 * (size_t)torn.page_bytes, PROT_READ | PROT_WRITE);
+    pass_mark(DDP_PROGRESS_COMPUTE);
+    pass_mark(DDP_PROGRESS_COMM);
+}
+
+/* Words that move in the middle of a copy are copied again. */
+CT_TEST(progress, copies_again_when_words_move)
+{
+    struct sigaction action = {.sa_handler = move_on};
+    struct sigaction before;
+    struct ddp_progress copy;
+
+    torn = (struct torn){.page_bytes = sysconf(_SC_PAGESIZE)};
+    torn.pages = mmap(NULL, 2 * (size_t)torn.page_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CT_REQUIRE(torn.pages != MAP_FAILED);
+    torn.words =
+        (struct ddp_progress *)(void *)(torn.pages + torn.page_bytes -
+                                        offsetof(struct ddp_progress, stream[DDP_PROGRESS_COMM]));
+    CT_REQUIRE(sigaction(SIGSEGV, &action, &before) == 0);
+    CT_REQUIRE(mprotect(torn.pages + torn.page_bytes, (size_t)torn.page_bytes, PROT_NONE) == 0);
+    CT_CHECK(ddp_progress_read(torn.words, &copy));
+    CT_CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
+    CT_CHECK_EQ_U64(torn.fault_count, 1);
+    for (int i = 0; i < DDP_PROGRESS_STREAM_COUNT; i++) {
+        CT_CHECK_EQ_U64(copy.stream[i].reached, ddp_mark_pack(1, DDP_MARK_COLL, 1));
+        CT_CHECK_EQ_U64(copy.stream[i].enqueued, copy.stream[i].reached);
+    }
+    CT_CHECK(munmap(torn.pages, 2 * (size_t)torn.page_bytes) == 0);
 }
 
 /* A rank's host and its device's two streams, each a thread; both streams' marks are enqueued in

@@ -1,0 +1,408 @@
+/* What progress words tell: a compute kernel that does not end, a collective that does not start,
+ * or one that does not end. Work may always be running still, so nothing here is provable: the
+ * words have to stand still for the budget of the host's phase.
+ *
+ * The three are told apart in the order in which one holds up the other. Compute waits for nothing,
+ * so a busy compute stream blames its own rank. A collective waits for its rank's compute and for
+ * nothing else until it starts, so one that does not start with compute drained blames its own
+ * rank. A collective that has started waits for its peers, so it is evidence only once every peer
+ * has posted it and none is held up otherwise, and then it is evidence against no single one. */
+#include "ddpcore/base/clock.h"
+#include "harness/monitor/finding.h"
+#include "harness/monitor/graph.h"
+#include "harness/monitor/position.h"
+
+/* The host waits inside a collective: it has enqueued all that it will. */
+static bool is_host_waiting(const struct harness_cut *cut, uint32_t rank)
+{
+    return harness_graph_is_waiting(cut, rank) && cut->pages[rank].wait_kind == DDP_WAIT_COLLECTIVE;
+}
+
+/* Neither the rank nor its device has shown anything for longer than the phase may take. A rank at
+ * the store waits for others whatever its device does. */
+static bool is_still(const struct harness_view *view, uint32_t rank)
+{
+    const struct harness_cut *cut = view->cut;
+
+    return cut->pages[rank].wait_kind != DDP_WAIT_STORE &&
+           harness_graph_age_ns(cut, harness_graph_alive_ns(cut, rank)) >
+               harness_graph_budget_ns(view->plan, harness_graph_phase(cut, rank));
+}
+
+static bool is_inside(const struct harness_position *position)
+{
+    return position->is_known && position->comm == HARNESS_COMM_INSIDE &&
+           position->seq > position->seq_ended;
+}
+
+/* Work on the compute stream does not end. Without a mark behind it that is known only of a host
+ * that has enqueued all, and of a collective that its rank's compute holds back. */
+static bool is_compute_stuck(const struct harness_view *view, uint32_t rank,
+                             const struct harness_position *position)
+{
+    return position->is_known && is_still(view, rank) &&
+           (position->compute == HARNESS_COMPUTE_BUSY ||
+            (position->compute == HARNESS_COMPUTE_OPEN && position->comm == HARNESS_COMM_BEFORE &&
+             is_host_waiting(view->cut, rank)));
+}
+
+/* Ranks whose compute is stuck. Of ranks inside a collective only if some rank is neither stuck nor
+ * unknown: if all are stuck there, their compute more likely follows from the collective. */
+static void find_stuck(const struct harness_view *view, bool is_explained,
+                       struct harness_rank_set *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_rank_set inside = {{0}};
+    bool has_other = false;
+
+    *out = (struct harness_rank_set){{0}};
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        const struct harness_position position = harness_position_of(cut, r);
+
+        if (!is_compute_stuck(view, r, &position)) {
+            has_other = has_other || position.is_known;
+        } else if (is_inside(&position)) {
+            harness_rank_set_add(&inside, r);
+        } else {
+            harness_rank_set_add(out, r);
+        }
+    }
+    if (harness_rank_set_is_empty(out) && has_other && !is_explained) {
+        *out = inside;
+    }
+}
+
+/* The first collective that some rank's device is inside of, or 0. */
+static uint64_t first_inside(const struct harness_cut *cut)
+{
+    uint64_t first = 0;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        const struct harness_position position = harness_position_of(cut, r);
+
+        if (is_inside(&position) && (first == 0 || position.seq < first)) {
+            first = position.seq;
+        }
+    }
+    return first;
+}
+
+/* A collective that the device has not started although nothing on the compute stream holds it
+ * back; 0 if there is none. Posted, while others are inside it, and not even enqueued: the same. */
+static uint64_t seq_not_launched(const struct harness_view *view, uint32_t rank, uint64_t inside)
+{
+    const struct harness_position position = harness_position_of(view->cut, rank);
+
+    if (!position.is_known || position.compute != HARNESS_COMPUTE_DRAINED ||
+        !is_still(view, rank)) {
+        return 0;
+    }
+    if (position.comm == HARNESS_COMM_BEFORE) {
+        return position.seq;
+    }
+    return position.comm == HARNESS_COMM_IDLE && is_host_waiting(view->cut, rank) &&
+                   inside > position.seq_ended && inside > position.seq_enqueued &&
+                   view->cut->pages[rank].seq_posted >= inside
+               ? inside
+               : 0;
+}
+
+static void find_not_launched(const struct harness_view *view, struct harness_rank_set *out)
+{
+    uint64_t inside = first_inside(view->cut);
+
+    *out = (struct harness_rank_set){{0}};
+    for (uint32_t r = 0; r < view->cut->world_size; r++) {
+        if (seq_not_launched(view, r, inside) != 0) {
+            harness_rank_set_add(out, r);
+        }
+    }
+}
+
+/* What a rank has to do with a started collective that does not end. */
+enum part {
+    PART_INSIDE,  /* its device is inside it */
+    PART_ENDED,   /* for this rank the collective has ended, or the rank has left in good order */
+    PART_UNKNOWN, /* it waits, and its device shows nothing */
+    PART_OTHER    /* it may still be under way to it: what it does decides */
+};
+
+static enum part part_of(const struct harness_view *view, uint32_t rank, uint64_t seq)
+{
+    const struct harness_cut *cut = view->cut;
+    const struct harness_position position = harness_position_of(cut, rank);
+
+    if (!cut->is_page_valid[rank] || cut->pages[rank].seq_posted < seq) {
+        return PART_OTHER;
+    }
+    if (cut->pages[rank].seq_done >= seq || (position.is_known && position.seq_ended >= seq) ||
+        (is_inside(&position) && position.seq > seq)) {
+        return PART_ENDED;
+    }
+    if (!harness_graph_is_live(cut, rank) || !is_still(view, rank)) {
+        return PART_OTHER;
+    }
+    if (!position.is_known) {
+        return is_host_waiting(cut, rank) ? PART_UNKNOWN : PART_OTHER;
+    }
+    return is_inside(&position) ? PART_INSIDE : PART_OTHER;
+}
+
+/* Members of one group only: sequence numbers of two groups say nothing about each other. */
+static bool is_one_group(const struct harness_cut *cut)
+{
+    for (uint32_t r = 1; r < cut->world_size; r++) {
+        if (cut->is_page_valid[r] && cut->is_page_valid[0] &&
+            cut->pages[r].comm != cut->pages[0].comm) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whom a finding about the device makes wait: ranks in a wait, and ranks whose device is. */
+static void set_victims(const struct harness_view *view, struct harness_finding *finding)
+{
+    const struct harness_cut *cut = view->cut;
+
+    finding->victims = (struct harness_rank_set){{0}};
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        const struct harness_position position = harness_position_of(cut, r);
+
+        if (!harness_rank_set_has(&finding->culprits, r) &&
+            (harness_graph_is_waiting(cut, r) || is_inside(&position))) {
+            harness_rank_set_add(&finding->victims, r);
+        }
+    }
+}
+
+/* The culprit that has been still for longest. */
+static uint32_t first_of(const struct harness_cut *cut, const struct harness_rank_set *set)
+{
+    uint32_t first = cut->world_size;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (harness_rank_set_has(set, r) &&
+            (first == cut->world_size ||
+             harness_graph_alive_ns(cut, r) < harness_graph_alive_ns(cut, first))) {
+            first = r;
+        }
+    }
+    DDP_ASSERT(first < cut->world_size);
+    return first;
+}
+
+static uint32_t begin(const struct harness_view *view, enum harness_verdict verdict,
+                      const struct harness_rank_set *culprits, struct harness_finding *out)
+{
+    uint32_t first = first_of(view->cut, culprits);
+
+    harness_finding_begin(view, verdict, HARNESS_MODE_BUDGET, first, out);
+    out->culprits = *culprits;
+    set_victims(view, out);
+    return first;
+}
+
+static void finish(const struct harness_view *view, uint32_t rank, struct harness_finding *finding,
+                   struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    enum ddp_phase phase = harness_graph_phase(cut, rank);
+
+    harness_finding_say(
+        finding, "; no mark for %llu ms (budget %llu ms, host in %s)",
+        (unsigned long long)(harness_graph_age_ns(cut, harness_graph_alive_ns(cut, rank)) /
+                             DDP_NS_PER_MS),
+        (unsigned long long)(harness_graph_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
+        ddp_phase_name(phase));
+    harness_finding_say_victims(view, finding);
+    harness_findings_add(out, finding);
+}
+
+/* The place of the device's work, which the host may have left: it runs ahead by less than a step.
+ */
+static void set_place(const struct harness_position *position, struct harness_finding *finding)
+{
+    bool is_host_before =
+        finding->phase >= (int32_t)DDP_PHASE_DATA && finding->phase <= (int32_t)DDP_PHASE_LOSS;
+
+    switch (ddp_mark_kind(position->compute_reached)) {
+    case DDP_MARK_FORWARD:
+        finding->phase = DDP_PHASE_FORWARD;
+        return;
+    case DDP_MARK_BACKWARD:
+        finding->phase = DDP_PHASE_BACKWARD;
+        if (is_host_before && finding->micro > 0) {
+            finding->micro--;
+        } else if (is_host_before && finding->step > 0) {
+            finding->step--;
+            finding->micro = -1;
+        }
+        return;
+    case DDP_MARK_OPTIMIZER:
+        finding->phase = DDP_PHASE_OPTIMIZER;
+        if (is_host_before && finding->step > 0) {
+            finding->step--;
+            finding->micro = -1;
+        }
+        return;
+    default:
+        return;
+    }
+}
+
+static void say_kernel(const struct harness_position *position, uint32_t rank,
+                       struct harness_finding *finding)
+{
+    char name[HARNESS_MARK_TEXT_BYTES];
+
+    if (ddp_mark_kind(position->compute_reached) == DDP_MARK_IDLE) {
+        harness_position_name_mark(position->compute_enqueued, name);
+        harness_finding_say(finding, "GPU work before %s on rank %u does not end", name, rank);
+        return;
+    }
+    harness_position_name_mark(position->compute_reached, name);
+    harness_finding_say(finding, "GPU kernel of %s on rank %u started, not ended", name, rank);
+    if (position->compute == HARNESS_COMPUTE_OPEN) {
+        harness_finding_say(finding, " (no mark behind it)");
+    }
+}
+
+static void add_compute(const struct harness_view *view, const struct harness_rank_set *culprits,
+                        struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_finding finding;
+    uint32_t first = begin(view, HARNESS_VERDICT_HANG_DEVICE_COMPUTE, culprits, &finding);
+    struct harness_position position = harness_position_of(cut, first);
+    uint64_t owed = harness_graph_seq_owed(cut, first);
+
+    set_place(&position, &finding);
+    say_kernel(&position, first, &finding);
+    harness_finding_say_place(&finding);
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (r != first && harness_rank_set_has(culprits, r)) {
+            const struct harness_position other = harness_position_of(cut, r);
+
+            harness_finding_say(&finding, "; ");
+            say_kernel(&other, r, &finding);
+        }
+    }
+    harness_finding_set_planned(view, position.comm != HARNESS_COMM_IDLE ? position.seq : owed,
+                                &finding);
+    if (finding.op.is_set) {
+        harness_finding_say(&finding, "; ");
+        harness_finding_say_op(view, &finding);
+        harness_finding_say(&finding, position.comm == HARNESS_COMM_BEFORE
+                                          ? " enqueued, not started"
+                                      : position.comm == HARNESS_COMM_INSIDE ? " started"
+                                                                             : " not yet posted");
+    }
+    finish(view, first, &finding, out);
+}
+
+static void add_not_launched(const struct harness_view *view,
+                             const struct harness_rank_set *culprits, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    uint32_t first = begin(view, HARNESS_VERDICT_HANG_NOT_LAUNCHED, culprits, &finding);
+    struct harness_position position = harness_position_of(view->cut, first);
+
+    harness_finding_set_planned(view, seq_not_launched(view, first, first_inside(view->cut)),
+                                &finding);
+    if (finding.op.is_set) {
+        harness_finding_say_op(view, &finding);
+    } else {
+        harness_finding_say(&finding, "a collective");
+    }
+    harness_finding_say(&finding, " on ");
+    harness_finding_say_ranks(&finding, culprits, view->cut->world_size);
+    if (position.comm == HARNESS_COMM_BEFORE) {
+        harness_finding_say(&finding, " enqueued, not started");
+        harness_finding_say_place(&finding);
+        harness_finding_say(&finding,
+                            ", though compute is done: earlier work of the communication stream "
+                            "does not end, or an event that it waits for never comes");
+    } else {
+        harness_finding_say(&finding, " posted, and never enqueued on the device");
+        harness_finding_say_place(&finding);
+    }
+    finish(view, first, &finding, out);
+}
+
+static void say_part(const struct harness_view *view, const struct harness_rank_set *set,
+                     const char *what, struct harness_finding *finding)
+{
+    if (!harness_rank_set_is_empty(set)) {
+        harness_finding_say(finding, "%s", what);
+        harness_finding_say_ranks(finding, set, view->cut->world_size);
+    }
+}
+
+/* Every rank is at the collective or past it, and it does not end. */
+static void find_comm(const struct harness_view *view, struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    uint64_t seq = first_inside(cut);
+    struct harness_rank_set parts[PART_OTHER] = {{{0}}};
+    struct harness_rank_set culprits = {{0}};
+    struct harness_finding finding;
+    uint32_t first;
+
+    if (seq == 0 || !is_one_group(cut)) {
+        return;
+    }
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        enum part part = part_of(view, r, seq);
+
+        if (part == PART_OTHER) {
+            return;
+        }
+        harness_rank_set_add(&parts[part], r);
+        if (part != PART_ENDED) {
+            harness_rank_set_add(&culprits, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&parts[PART_INSIDE])) {
+        return;
+    }
+    first = begin(view, HARNESS_VERDICT_HANG_DEVICE_COMM, &culprits, &finding);
+    harness_finding_set_planned(view, seq, &finding);
+    if (finding.op.is_set) {
+        harness_finding_say_op(view, &finding);
+    } else {
+        harness_finding_say(&finding, "a collective");
+    }
+    say_part(view, &parts[PART_INSIDE], " started and not ended on ", &finding);
+    harness_finding_say_place(&finding);
+    say_part(view, &parts[PART_ENDED], ", ended on ", &finding);
+    say_part(view, &parts[PART_UNKNOWN], ", not known on ", &finding);
+    if (harness_rank_set_count(&culprits) > 1) {
+        harness_finding_say(&finding, "; which rank or link holds it up is not known");
+    }
+    finish(view, first, &finding, out);
+}
+
+void harness_device_find(const struct harness_view *view, bool is_explained,
+                         struct harness_findings *out)
+{
+    struct harness_rank_set culprits;
+
+    if (view->cut->progress == NULL || !view->cut->is_stable) {
+        return;
+    }
+    find_stuck(view, is_explained, &culprits);
+    if (!harness_rank_set_is_empty(&culprits)) {
+        add_compute(view, &culprits, out);
+        return;
+    }
+    if (is_explained) {
+        return;
+    }
+    find_not_launched(view, &culprits);
+    if (!harness_rank_set_is_empty(&culprits)) {
+        add_not_launched(view, &culprits, out);
+        return;
+    }
+    find_comm(view, out);
+}
