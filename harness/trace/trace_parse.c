@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ddpcore/seam/fault_point.h"
 #include "harness/trace/event_format.h"
 #include "harness/trace/trace.h"
 
@@ -104,85 +103,6 @@ static ddp_status tokenise(struct reader *reader, const char *line, size_t size)
     return DDP_OK;
 }
 
-/* "all_reduce/sum/f32/bucket:1/root:0" */
-static ddp_status parse_op(const char *text, uint64_t *out)
-{
-    char copy[128];
-    char *part[5];
-    char *save = NULL;
-    struct ddp_event_op op = {0};
-    uint64_t index = 0;
-    uint64_t root = 0;
-    char *colon;
-    unsigned count = 0;
-
-    if (strlen(text) >= sizeof copy) {
-        return DDP_E_PARSE;
-    }
-    memcpy(copy, text, strlen(text) + 1);
-    for (char *p = strtok_r(copy, "/", &save); p != NULL && count < 5;
-         p = strtok_r(NULL, "/", &save)) {
-        part[count++] = p;
-    }
-    if (count != 5 || strncmp(part[4], "root:", 5) != 0) {
-        return DDP_E_PARSE;
-    }
-    colon = strchr(part[3], ':');
-    if (colon == NULL) {
-        return DDP_E_PARSE;
-    }
-    *colon = '\0';
-    DDP_TRY(ddp_coll_kind_parse(part[0], &op.kind));
-    DDP_TRY(ddp_redop_parse(part[1], &op.redop));
-    DDP_TRY(ddp_dtype_parse(part[2], &op.dtype));
-    DDP_TRY(ddp_coll_role_parse(part[3], &op.role));
-    DDP_TRY(ddp_text_parse_u64(colon + 1, &index));
-    DDP_TRY(ddp_text_parse_u64(part[4] + 5, &root));
-    op.index = (uint32_t)index;
-    op.root = (uint32_t)root;
-    *out = ddp_event_op_pack(&op);
-    return DDP_OK;
-}
-
-static ddp_status parse_hex(const char *text, uint64_t *out)
-{
-    char *end = NULL;
-
-    if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
-        return DDP_E_PARSE;
-    }
-    *out = strtoull(text, &end, 16);
-    return DDP_OK;
-}
-
-static ddp_status parse_arg(char type, const char *value, uint64_t *out)
-{
-    enum ddp_fault_point point;
-    ddp_status status = DDP_OK;
-    int64_t number = 0;
-
-    switch (type) {
-    case 'x':
-        return parse_hex(value, out);
-    case 'i':
-        DDP_TRY(ddp_text_parse_i64(value, &number));
-        *out = (uint64_t)number;
-        return DDP_OK;
-    case 's':
-        DDP_TRY(ddp_status_parse(value, &status));
-        *out = (uint64_t)(int64_t)status;
-        return DDP_OK;
-    case 'o':
-        return parse_op(value, out);
-    case 'p':
-        DDP_TRY(ddp_fault_point_parse(value, &point));
-        *out = (uint64_t)point;
-        return DDP_OK;
-    default:
-        return ddp_text_parse_u64(value, out);
-    }
-}
-
 /* "3.0": step and micro-batch. */
 static ddp_status parse_place(struct reader *reader, char *text, struct ddp_event_entry *entry)
 {
@@ -237,7 +157,8 @@ static ddp_status parse_event(struct reader *reader, uint64_t time_ns)
         const char *value =
             5 + i < reader->token_count ? value_of(reader->token[5 + i], name) : NULL;
 
-        if (value == NULL || parse_arg(format->arg[i][0], value, &event->entry.arg[i]) != DDP_OK) {
+        if (value == NULL ||
+            harness_event_arg_parse(format->arg[i], value, &event->entry.arg[i]) != DDP_OK) {
             return refuse(reader, reader->token[4], "missing or malformed argument");
         }
     }

@@ -2,55 +2,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ddpcore/seam/fault_point.h"
 #include "harness/trace/event_format.h"
 #include "harness/trace/trace.h"
 
-const struct harness_event_format harness_event_formats[DDP_EVENT_COUNT] = {
-#define X(id, name, a0, a1, a2, a3, a4) [DDP_EVENT_##id] = {name, {a0, a1, a2, a3, a4}},
-#include "ddpcore/seam/event.def"
-#undef X
-};
-
 const char *const harness_end_names[HARNESS_END_HOW_COUNT] = {"none", "exited", "signaled",
                                                               "reaped"};
-
-static void print_op(uint64_t packed, struct ddp_text *out)
-{
-    struct ddp_event_op op = ddp_event_op_unpack(packed);
-
-    ddp_text_add(out, "%s/%s/%s/%s:%" PRIu32 "/root:%" PRIu32, ddp_coll_kind_name(op.kind),
-                 ddp_redop_name(op.redop), ddp_dtype_name(op.dtype), ddp_coll_role_name(op.role),
-                 op.index, op.root);
-}
-
-static void print_arg(const char *format, uint64_t value, struct ddp_text *out)
-{
-    const char *colon = strchr(format, ':');
-
-    DDP_ASSERT(colon != NULL);
-    ddp_text_add(out, " %s=", colon + 1);
-    switch (format[0]) {
-    case 'x':
-        ddp_text_add(out, "%016" PRIx64, value);
-        break;
-    case 'i':
-        ddp_text_add(out, "%" PRId64, (int64_t)value);
-        break;
-    case 's':
-        ddp_text_add(out, "%s", ddp_status_name((ddp_status)(int32_t)(uint32_t)value));
-        break;
-    case 'o':
-        print_op(value, out);
-        break;
-    case 'p':
-        ddp_text_add(out, "%s", ddp_fault_point_name((enum ddp_fault_point)value));
-        break;
-    default:
-        ddp_text_add(out, "%" PRIu64, value);
-        break;
-    }
-}
 
 void harness_trace_print_event(const struct harness_trace_event *event, struct ddp_text *out)
 {
@@ -64,7 +20,7 @@ void harness_trace_print_event(const struct harness_trace_event *event, struct d
         /* The process id is a fact of this run only; it is kept in a comment line. */
         bool is_pid = strcmp(format->arg[i], "u:pid") == 0;
 
-        print_arg(format->arg[i], is_pid ? 0 : entry->arg[i], out);
+        harness_event_arg_print(format->arg[i], is_pid ? 0 : entry->arg[i], out);
     }
     ddp_text_add(out, "\n");
 }

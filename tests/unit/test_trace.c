@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ddpcore/seam/access.h"
 #include "ddpcore/seam/fault_point.h"
 #include "harness/trace/trace.h"
 #include "tests/ct.h"
@@ -117,6 +118,64 @@ CT_TEST(trace, print_parse_round_trip)
     harness_trace_fini(&trace);
 }
 
+/* A value that an argument of this form can have. */
+static uint64_t any_value(const char *format, uint64_t number)
+{
+    const struct ddp_event_op op = {
+        DDP_COLL_BROADCAST, DDP_REDOP_MAX, DDP_DTYPE_BF16, DDP_ROLE_VERIFY, 3, 2};
+
+    switch (format[0]) {
+    case 'i':
+    case 's':
+        return (uint64_t) - (int64_t)(1 + number % 20);
+    case 'o':
+        return ddp_event_op_pack(&op);
+    case 'p':
+        return number % DDP_FAULT_POINT_COUNT;
+    case 'a':
+        return number % DDP_ACCESS_COUNT;
+    case 'k':
+        return number % DDP_RANGE_COUNT;
+    default:
+        return strcmp(format, "u:pid") == 0 ? 0 : UINT64_MAX - number;
+    }
+}
+
+/* Every kind of event, with every value that its arguments' forms have a name for. */
+CT_TEST(trace, every_event_round_trips)
+{
+    struct harness_trace trace;
+    struct harness_trace again;
+    struct ddp_err err = {{0}};
+    char *text;
+
+    harness_trace_init(&trace, ddp_mem_system(), 1, "proc");
+    for (uint64_t number = 0; number < 5; number++) {
+        for (unsigned event = 0; event < DDP_EVENT_COUNT; event++) {
+            struct ddp_event_entry entry = {.index = 1, .event = (uint8_t)event};
+
+            for (unsigned i = 0; i < 5 && ddp_event_arg((enum ddp_event)event, i)[0] != '\0'; i++) {
+                entry.arg[i] = any_value(ddp_event_arg((enum ddp_event)event, i), number + i);
+            }
+            CT_CHECK_OK(harness_trace_add_ring(&trace, 0, &entry, 1, 1));
+        }
+    }
+    text = print(&trace);
+    if (harness_trace_parse(ddp_mem_system(), text, &again, &err) != DDP_OK) {
+        CT_FAIL("%s in\n%s", err.text, text);
+        return;
+    }
+    CT_CHECK_EQ_U64(again.event_count, trace.event_count);
+    for (size_t i = 0; i < again.event_count; i++) {
+        CT_CHECK_EQ_U64(again.events[i].entry.event, trace.events[i].entry.event);
+        CT_CHECK_BYTES(again.events[i].entry.arg, trace.events[i].entry.arg,
+                       sizeof trace.events[i].entry.arg);
+    }
+    ddp_mem_free(ddp_mem_system(), text);
+    harness_trace_fini(&again);
+    harness_trace_fini(&trace);
+}
+
 /* A trace cut anywhere is refused: its finish line is missing or a line is malformed. */
 CT_TEST(trace, every_truncation_is_refused)
 {
@@ -159,6 +218,10 @@ CT_TEST(trace, bad_lines_are_refused)
         "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 lunch loss bits=0000000000000000\n",
         "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data toss bits=0000000000000000\n",
         "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data loss bits=12\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data device.name kind=nest index=0 "
+        "allocation=0 offset=0 bytes=4\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data device.access stream=0 allocation=0 "
+        "offset=0 bytes=4 access=3\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h end rank=3 how=exited code=0 stopped=0\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h end rank=0 how=bored code=0 stopped=0\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=NO.SUCH mode=provable\n",

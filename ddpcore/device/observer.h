@@ -1,0 +1,39 @@
+/* A decorator around a device: two fault points, and a record of what device work does in which
+ * order, from which a checker proves that nothing is used before it is there.
+ *
+ * Recorded are each read and write of a range of memory (by kernels, and by collectives through
+ * ops->note), each event record, each wait of a stream that really took place, and each event that
+ * the host saw done. Ranges are named by the allocation they lie in and an offset, streams, events
+ * and allocations by numbers in order of creation, so that two runs of the same program record the
+ * same. Memory that the device did not allocate is the host's own and is not recorded, unless it
+ * was named below; neither are accesses of the host itself. */
+#ifndef DDPCORE_DEVICE_OBSERVER_H
+#define DDPCORE_DEVICE_OBSERVER_H
+
+#include "ddpcore/device/device.h"
+#include "ddpcore/seam/access.h"
+#include "ddpcore/seam/env.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Takes over inner on success; on failure it stays the caller's. Borrows env, whose allocator it
+ * uses, whose faults it passes (device/alloc: FAIL is E_NOMEM, SKIP is GO; device/event_wait: SKIP
+ * forgets the wait and says OK, FAIL is E_INJECTED) and, if is_recording, into whose recorder it
+ * writes. Handles of streams and events are its own: a collective's library gets native_stream.
+ * Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *env,
+                                                   bool is_recording, struct ddp_device **out);
+
+/* Record that [data, data + size_bytes) in the device's memory is bucket, gradient, parameter or
+ * buffer number `index`. Memory from elsewhere (a transport's) is observed from here on. Does
+ * nothing if the device is no recording observer, or if size_bytes is 0. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_device_observer_name(struct ddp_device *device,
+                                                 enum ddp_range_kind kind, size_t index,
+                                                 const void *data, size_t size_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

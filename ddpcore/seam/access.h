@@ -1,0 +1,48 @@
+/* What device work does to memory, as events device.access and device.name say it. */
+#ifndef DDPCORE_SEAM_ACCESS_H
+#define DDPCORE_SEAM_ACCESS_H
+
+#include "ddpcore/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bit 0: it writes. Bit 1: a collective does it, not a kernel of ours. X(identifier, name) */
+#define DDP_ACCESS_TABLE(X)              \
+    X(DDP_ACCESS_READ, "read")           \
+    X(DDP_ACCESS_WRITE, "write")         \
+    X(DDP_ACCESS_COLL_READ, "coll_read") \
+    X(DDP_ACCESS_COLL_WRITE, "coll_write")
+enum ddp_access {
+#define X(id, name) id,
+    DDP_ACCESS_TABLE(X)
+#undef X
+        DDP_ACCESS_COUNT
+};
+#define DDP_ACCESS_IS_WRITE(access) (((unsigned)(access)&1u) != 0)
+#define DDP_ACCESS_IS_COLL(access)  (((unsigned)(access)&2u) != 0)
+const char *ddp_access_name(enum ddp_access access);
+/* Errors: E_NOT_FOUND. */
+DDP_MUST_USE ddp_status ddp_access_parse(const char *name, enum ddp_access *out);
+
+/* What a range of device memory holds. X(identifier, name) */
+#define DDP_RANGE_TABLE(X)        \
+    X(DDP_RANGE_BUCKET, "bucket") \
+    X(DDP_RANGE_GRAD, "grad")     \
+    X(DDP_RANGE_PARAM, "param")   \
+    X(DDP_RANGE_BUFFER, "buffer")
+enum ddp_range_kind {
+#define X(id, name) id,
+    DDP_RANGE_TABLE(X)
+#undef X
+        DDP_RANGE_COUNT
+};
+const char *ddp_range_kind_name(enum ddp_range_kind kind);
+/* Errors: E_NOT_FOUND. */
+DDP_MUST_USE ddp_status ddp_range_kind_parse(const char *name, enum ddp_range_kind *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
