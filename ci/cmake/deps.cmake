@@ -50,6 +50,26 @@ if(NOT DDPROVE_WITH_CUDA STREQUAL "OFF")
 endif()
 ddprove_optional(CUDA "${CUDAToolkit_FOUND}" "toolkit ${CUDAToolkit_VERSION}")
 
+# DDPROVE_CUDA_DEVICE: kernels are compiled. Not in instrumented builds: nvcc's host code would have
+# to be instrumented by the same compiler, and no kernel would be.
+set(DDPROVE_CUDA_DEVICE OFF)
+if(DDPROVE_HAVE_CUDA AND NOT DDPROVE_SANITIZE AND NOT DDPROVE_COVERAGE AND NOT DDPROVE_FUZZ)
+    if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+        set(ENV{CUDACXX} "${CUDAToolkit_NVCC_EXECUTABLE}")
+    endif()
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+        enable_language(CUDA)
+        set(DDPROVE_CUDA_DEVICE ON)
+    elseif(DDPROVE_WITH_CUDA STREQUAL "ON")
+        message(FATAL_ERROR "DDPROVE_WITH_CUDA=ON, but ${CUDAToolkit_NVCC_EXECUTABLE} does not "
+            "compile; see CMakeFiles/CMakeError.log")
+    endif()
+endif()
+set_property(GLOBAL APPEND PROPERTY DDPROVE_SUMMARY
+    "CUDA device ${DDPROVE_CUDA_DEVICE} (${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION})")
+
 if(NOT DDPROVE_WITH_NCCL STREQUAL "OFF")
     find_path(DDPROVE_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 endif()

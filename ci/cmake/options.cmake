@@ -5,6 +5,7 @@ option(DDPROVE_BUILD_TESTS "Build the tests (needs GoogleTest and a C++ compiler
 option(DDPROVE_COVERAGE "Instrument for gcov" OFF)
 option(DDPROVE_FUZZ "Build the fuzz targets (needs clang and its libFuzzer)" OFF)
 set(DDPROVE_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined or thread")
+set(CMAKE_CUDA_ARCHITECTURES 80 90 CACHE STRING "Compute capabilities to build kernels for")
 set(DDPROVE_FOLDERS "" CACHE STRING "Configure only these folders, e.g. ddpcore/base;ddpcore/seam")
 foreach(dep IN ITEMS CUDA NCCL MPI)
     set(DDPROVE_WITH_${dep} AUTO CACHE STRING "Use ${dep}: AUTO, ON or OFF")
@@ -20,6 +21,9 @@ set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -33,11 +37,12 @@ set(ddp_dev_level -O2)
 if(DDPROVE_SANITIZE)
     set(ddp_dev_level -O1)
 endif()
-foreach(lang IN ITEMS C CXX)
+foreach(lang IN ITEMS C CXX CUDA)
     set(CMAKE_${lang}_FLAGS_RELEASE "-O3 -g")
     set(CMAKE_${lang}_FLAGS_RELWITHDEBINFO "${ddp_dev_level} -g")
     set(CMAKE_${lang}_FLAGS_DEBUG "-O0 -g3")
 endforeach()
+set(CMAKE_CUDA_FLAGS_DEBUG "-O0 -g")
 
 add_library(ddp_flags INTERFACE)
 target_include_directories(ddp_flags INTERFACE "${PROJECT_SOURCE_DIR}")
@@ -46,14 +51,24 @@ target_compile_definitions(ddp_flags INTERFACE _GNU_SOURCE)
 set(ddp_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
     -Wdouble-promotion -Wcast-qual -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wnull-dereference)
 set(ddp_warnings_c ${ddp_warnings} -Wstrict-prototypes -Wmissing-prototypes)
+# What nvcc generates and its headers do not pass these two.
+set(ddp_warnings_cuda ${ddp_warnings})
+list(REMOVE_ITEM ddp_warnings_cuda -Wpedantic -Wundef)
+set(ddp_flags_cuda --fmad=false)
 if(DDPROVE_WERROR)
     list(APPEND ddp_warnings_c -Werror)
     list(APPEND ddp_warnings -Werror)
+    list(APPEND ddp_warnings_cuda -Werror)
+    list(APPEND ddp_flags_cuda --Werror=all-warnings)
 endif()
-# -ffp-contract=off: a fused multiply-add rounds once where the reference rounds twice.
+# No exceptions, no type information, no guards: so C programs link kernels without a C++ runtime.
+list(APPEND ddp_warnings_cuda -ffp-contract=off -fno-exceptions -fno-rtti -fno-threadsafe-statics)
+list(JOIN ddp_warnings_cuda "," ddp_host_flags_cuda)
+# -ffp-contract=off, --fmad=false: a fused multiply-add rounds once where the reference rounds twice.
 target_compile_options(ddp_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:C>:${ddp_warnings_c};-ffp-contract=off>"
-    "$<$<COMPILE_LANGUAGE:CXX>:${ddp_warnings};-ffp-contract=off>")
+    "$<$<COMPILE_LANGUAGE:CXX>:${ddp_warnings};-ffp-contract=off>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:${ddp_flags_cuda};-Xcompiler=${ddp_host_flags_cuda}>")
 
 if(DDPROVE_SANITIZE)
     string(REPLACE ";" "," sanitizers "${DDPROVE_SANITIZE}")
