@@ -264,10 +264,9 @@ static ddp_status describe_inputs(const struct description *d, struct harness_fi
     return DDP_OK;
 }
 
-/* Run the schedule with one rank's input times factor; true if `seen_by` then holds what was read.
- */
-static bool is_explained_by(const struct description *d, struct harness_schedule_set *set,
-                            uint32_t rank, float factor, uint32_t seen_by, void **pointers)
+/* Sum with one rank's input times factor; true if `seen_by` then holds what was read. */
+static bool is_explained_by(const struct description *d, uint32_t rank, float factor,
+                            uint32_t seen_by, void **pointers)
 {
     size_t count = d->bucket->elem_count;
     uint32_t world = d->e->world;
@@ -281,26 +280,26 @@ static bool is_explained_by(const struct description *d, struct harness_schedule
         pointers[r] = input;
         pointers[world + r] = d->work + (world + r) * count;
     }
-    return harness_schedule_set_run(set, DDP_REDOP_SUM, pointers, pointers + world) == DDP_OK &&
+    return harness_emulation_sum(d->e, count, pointers, pointers + world, NULL, 0) == DDP_OK &&
            memcmp(pointers[world + seen_by], d->read, count * sizeof(float)) == 0;
 }
 
-/* A rank that was left out of, or counted twice in, the sum that was seen. */
+/* A rank that was left out of, or counted twice in, the sum that was seen; or another order. */
 static ddp_status explain_sum(const struct description *d, uint32_t seen_by,
                               struct harness_finding *finding)
 {
-    struct harness_schedule_set *set = harness_schedules_find(
-        &d->e->schedules, DDP_COLL_ALL_REDUCE, d->e->input->plan->job.collective,
-        d->bucket->elem_count, DDP_DTYPE_F32, 0);
     void **pointers = ddp_mem_array(d->e->mem, 2 * (size_t)d->e->world, sizeof(*pointers));
+    const float **inputs = ddp_mem_array(d->e->mem, d->e->world, sizeof(*inputs));
 
-    if (pointers == NULL) {
+    if (pointers == NULL || inputs == NULL) {
+        ddp_mem_free(d->e->mem, pointers);
+        ddp_mem_free(d->e->mem, inputs);
         return DDP_E_NOMEM;
     }
-    for (uint32_t r = 0; set != NULL && set->is_ordered && r < d->e->world; r++) {
-        bool is_lost = is_explained_by(d, set, r, 0.0f, seen_by, pointers);
+    for (uint32_t r = 0; r < d->e->world; r++) {
+        bool is_lost = is_explained_by(d, r, 0.0f, seen_by, pointers);
 
-        if (is_lost || is_explained_by(d, set, r, 2.0f, seen_by, pointers)) {
+        if (is_lost || is_explained_by(d, r, 2.0f, seen_by, pointers)) {
             finding->verdict =
                 is_lost ? HARNESS_VERDICT_VALUE_LOST : HARNESS_VERDICT_VALUE_DUPLICATED;
             (void)snprintf(finding->text, sizeof(finding->text),
@@ -310,6 +309,19 @@ static ddp_status explain_sum(const struct description *d, uint32_t seen_by,
             break;
         }
     }
+    for (uint32_t r = 0; r < d->e->world; r++) {
+        inputs[r] = expected_in(d, r);
+    }
+    if (finding->verdict == HARNESS_VERDICT_VALUE_CORRUPTED &&
+        harness_residual_is_reordered(inputs, d->e->world, expected_out(d, seen_by), d->read,
+                                      d->bucket->elem_count)) {
+        finding->verdict = HARNESS_VERDICT_VALUE_REORDERED;
+        (void)snprintf(finding->text, sizeof(finding->text),
+                       "step %u, bucket %u: the sum on rank %u holds every contribution, added in "
+                       "another order than was declared or measured",
+                       d->step, d->bucket_index, seen_by);
+    }
+    ddp_mem_free(d->e->mem, inputs);
     ddp_mem_free(d->e->mem, pointers);
     return DDP_OK;
 }

@@ -173,11 +173,12 @@ static ddp_status read_initial_state(struct harness_emulation *e, struct ddp_err
     return harness_emulation_take_buffers(e);
 }
 
-static ddp_status load_schedules(struct harness_emulation *e, struct ddp_err *err)
+static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
 {
     char folder[4096];
 
     harness_schedules_init(&e->schedules, e->mem);
+    harness_trees_init(&e->trees, e->mem);
     if (e->input->run_dir == NULL) {
         return DDP_OK;
     }
@@ -185,13 +186,15 @@ static ddp_status load_schedules(struct harness_emulation *e, struct ddp_err *er
         sizeof(folder)) {
         return ddp_err_set(err, DDP_E_OVERFLOW, "%s: path too long", e->input->run_dir);
     }
-    return harness_schedules_load(&e->schedules, folder, err);
+    DDP_TRY(harness_schedules_load(&e->schedules, folder, err));
+    (void)snprintf(folder, sizeof(folder), "%s/trees", e->input->run_dir);
+    return harness_trees_load(&e->trees, folder, e->world, err);
 }
 
 static ddp_status build(struct harness_emulation *e, struct ddp_err *err)
 {
     DDP_TRY(harness_index_build(e->mem, e->input->trace, &e->index));
-    DDP_TRY(load_schedules(e, err));
+    DDP_TRY(load_orders(e, err));
     DDP_TRY(ref_trainer_create(e->input->device, e->input->job, &e->trainer, err));
     e->buffers = ref_model_buffers(ref_trainer_model(e->trainer), &e->buffer_count);
     for (size_t b = 0; b < e->buffer_count; b++) {
@@ -226,6 +229,7 @@ ddp_status harness_emulation_create(const struct harness_oracle_input *input,
     e->missing_step = -1;
     e->index.mem = e->mem;
     e->schedules.mem = e->mem;
+    e->trees.mem = e->mem;
     status = e->world == input->job->shard.world_size
                  ? build(e, err)
                  : ddp_err_set(err, DDP_E_INVALID, "the trace has %u ranks, the job %u", e->world,
@@ -276,6 +280,7 @@ void harness_emulation_destroy(struct harness_emulation *e)
         ref_trainer_destroy(e->trainer);
     }
     harness_schedules_fini(&e->schedules);
+    harness_trees_fini(&e->trees);
     harness_index_fini(&e->index);
     ddp_mem_free(mem, e);
 }

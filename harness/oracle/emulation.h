@@ -8,6 +8,7 @@
 #include "harness/oracle/index.h"
 #include "harness/oracle/oracle.h"
 #include "harness/oracle/schedule_set.h"
+#include "harness/oracle/tree.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,7 +19,8 @@ enum harness_foretold {
     HARNESS_FORETOLD_NOTHING,
     HARNESS_FORETOLD_GRADIENT, /* local gradients: the step itself cannot succeed (uneven data,
                                 * unused parameters) */
-    HARNESS_FORETOLD_INPUT,    /* and bucket inputs: no complete schedule was dumped */
+    HARNESS_FORETOLD_INPUT,    /* and bucket inputs: no complete schedule was dumped, and no tree
+                                * was measured */
     HARNESS_FORETOLD_UPDATE    /* everything */
 };
 
@@ -55,6 +57,7 @@ struct harness_emulation {
     struct ref_shard_config shard; /* the job's, with the dataset's size filled in */
     struct harness_index index;
     struct harness_schedules schedules;
+    struct harness_trees trees; /* measured, of collectives without schedules */
 
     uint32_t world, slot_count;
     size_t param_count, bucket_count;
@@ -96,8 +99,9 @@ struct harness_emulation {
     uint64_t *slot_hash;    /* [k][slot_count][param_count] */
 
     int32_t split_step;   /* first step after which ranks' outputs differ by schedule; -1 */
-    int32_t missing_step; /* first step without a complete schedule; -1 */
+    int32_t missing_step; /* first step with a sum of unknown order; -1 */
     uint32_t missing_bucket;
+    char missing_why[160];
     struct harness_excess excess;
     bool is_snapshot_wanted;
     struct harness_state snapshot; /* state after snapshot.steps_done steps, if it was passed */
@@ -114,6 +118,12 @@ void harness_emulation_destroy(struct harness_emulation *emulation);
  * *out_foretold: how far it went; the state advances only with FORETOLD_UPDATE. */
 DDP_MUST_USE ddp_status harness_emulation_step(struct harness_emulation *emulation, uint32_t step,
                                                enum harness_foretold *out_foretold);
+/* The sums of one all-reduce of elem_count elements: in the measured tree if there is one, else by
+ * the dumped schedule. input, output: one pointer a rank, apart from each other. Errors:
+ * E_NOT_FOUND (neither is complete; why says so), E_NOMEM. */
+DDP_MUST_USE ddp_status harness_emulation_sum(const struct harness_emulation *emulation,
+                                              size_t elem_count, void *const *input,
+                                              void *const *output, char *why, size_t why_bytes);
 /* Emulate every step that any rank began, and keep the hashes. */
 DDP_MUST_USE ddp_status harness_emulation_run(struct harness_emulation *emulation,
                                               struct ddp_err *err);

@@ -2,6 +2,7 @@
  * dumped schedules' sums, averages, optimizer (own scalar arithmetic).
  * Idea: ranks are played in turn on one model; its parameters are set once a step. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/oracle/arith.h"
@@ -124,7 +125,29 @@ static bool is_equal_everywhere(const struct harness_emulation *e)
     return true;
 }
 
-/* E_NOT_FOUND: a bucket has no complete schedule. */
+ddp_status harness_emulation_sum(const struct harness_emulation *e, size_t elem_count,
+                                 void *const *input, void *const *output, char *why,
+                                 size_t why_bytes)
+{
+    const struct harness_tree_map *tree =
+        harness_trees_find(&e->trees, elem_count, DDP_DTYPE_F32, false);
+    struct harness_schedule_set *set = harness_schedules_find(
+        &e->schedules, DDP_COLL_ALL_REDUCE, harness_plan_algorithm(e->input->plan), elem_count,
+        DDP_DTYPE_F32, 0);
+
+    if (tree != NULL && harness_tree_is_known(tree, why, why_bytes)) {
+        return harness_tree_run(tree, input, output);
+    }
+    if (set != NULL && set->is_ordered && set->size == e->world) {
+        return harness_schedule_set_run(set, DDP_REDOP_SUM, input, output);
+    }
+    if (tree == NULL && why != NULL) {
+        (void)snprintf(why, why_bytes, "no complete schedule of it was left");
+    }
+    return DDP_E_NOT_FOUND;
+}
+
+/* E_NOT_FOUND: the order of a bucket's sum is not known. */
 static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
 {
     void **input = ddp_mem_array(e->mem, 2 * (size_t)e->world, sizeof(*input));
@@ -133,24 +156,20 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
 
     for (size_t b = 0; status == DDP_OK && b < e->bucket_count; b++) {
         size_t elem_count = e->input->program->buckets[b].elem_count;
-        struct harness_schedule_set *set =
-            harness_schedules_find(&e->schedules, DDP_COLL_ALL_REDUCE,
-                                   e->input->plan->job.collective, elem_count, DDP_DTYPE_F32, 0);
 
         for (uint32_t r = 0; r < e->world; r++) {
             input[r] = e->bucket_in + r * e->bucket_total + e->bucket_first[b];
             output[r] = e->bucket_out + r * e->bucket_total + e->bucket_first[b];
         }
-        if (e->world == 1 && set == NULL) {
+        status = harness_emulation_sum(e, elem_count, input, output, e->missing_why,
+                                       sizeof(e->missing_why));
+        if (status == DDP_E_NOT_FOUND && e->world == 1) {
             memcpy(output[0], input[0], elem_count * sizeof(float)); /* a sum of one */
-            continue;
+            status = DDP_OK;
         }
-        if (set == NULL || !set->is_ordered || set->size != e->world) {
+        if (status == DDP_E_NOT_FOUND) {
             e->missing_step = (int32_t)step;
             e->missing_bucket = (uint32_t)b;
-            status = DDP_E_NOT_FOUND;
-        } else {
-            status = harness_schedule_set_run(set, DDP_REDOP_SUM, input, output);
         }
     }
     ddp_mem_free(e->mem, input);

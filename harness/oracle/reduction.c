@@ -35,8 +35,8 @@ ddp_status harness_check_schedule(const struct harness_emulation *e, struct harn
     if (e->missing_step >= 0 && is_completed(e, (uint32_t)e->missing_step, e->missing_bucket)) {
         out->is_evidence_lost = true;
         (void)snprintf(out->lost_text, sizeof(out->lost_text),
-                       "bucket %u was reduced in step %d, and no complete schedule of it was left",
-                       e->missing_bucket, e->missing_step);
+                       "bucket %u was reduced in step %d, and its order is not known: %s",
+                       e->missing_bucket, e->missing_step, e->missing_why);
     }
     return DDP_OK;
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "harness/verdict/verdict.h"
 
@@ -33,6 +34,11 @@ struct harness_residual {
 /* Exact equality throughout: a structure is named only if it explains every element. */
 void harness_residual_classify(const struct harness_residual_input *input,
                                struct harness_residual *out);
+/* Whether got differs from expected as far as another order of summing the inputs may make it, and
+ * no further: every element lies within world - 1 roundings of the exact sum, and more than one
+ * differs. inputs: float[count] of each of world ranks. */
+bool harness_residual_is_reordered(const float *const *inputs, uint32_t world,
+                                   const float *expected, const float *got, size_t count);
 /* Bits of a float. */
 uint32_t harness_residual_bits(float value);
 

@@ -1,0 +1,435 @@
+/* The same number of collectives on every member, whatever they show: what a probe came to decides
+ * nothing before all members know that they saw the same. */
+#include "harness/rank/probe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/device/transfer.h"
+#include "harness/rank/probe_map.h"
+
+/* On the heap: a collective that does not end keeps it. */
+struct prober {
+    const struct harness_probe *probe;
+    struct ddp_transfer transfer;
+    struct ddp_coll_work work;
+    uint64_t seq;  /* of the last probe */
+    void *buffer;  /* what is reduced, in the device's memory */
+    void *staging; /* the same on the host */
+    size_t size_bytes;
+    bool is_coll_buffer;
+    uint64_t digest; /* of everything that came out for a request */
+    ddp_status
+        unwritten; /* first failure of a file: told once the members need each other no more */
+    struct harness_probe_map map;
+};
+
+static const char *round_name(enum harness_probe_round round)
+{
+    return round == HARNESS_PROBE_FIRST ? "first" : "last";
+}
+
+static uint64_t deadline_ns(const struct prober *prober)
+{
+    return ddp_clock_deadline_ns(prober->probe->env->clock, prober->probe->timeout_ns);
+}
+
+/* --- one collective --------------------------------------------------------------------------- */
+
+static ddp_status poll_work(void *self)
+{
+    struct prober *prober = self;
+    struct ddp_coll *coll = prober->probe->coll;
+
+    return coll->ops->poll(coll, &prober->work);
+}
+
+static void hint_work(void *self, struct ddp_idle_hint *hint)
+{
+    struct ddp_coll *coll = ((struct prober *)self)->probe->coll;
+
+    coll->ops->hint(coll, hint);
+}
+
+static ddp_status wait_work(struct prober *prober)
+{
+    const struct ddp_pollable pollable = {poll_work, hint_work, prober};
+
+    return ddp_wait(prober->probe->env->idle, prober->probe->env->clock, &pollable,
+                    deadline_ns(prober));
+}
+
+/* Sum what is in staging over all members, back into staging. */
+static ddp_status reduce(struct prober *prober)
+{
+    const struct harness_probe *probe = prober->probe;
+    const struct harness_probe_map *map = &prober->map;
+
+    DDP_TRY(
+        ddp_transfer_copy(&prober->transfer, prober->buffer, prober->staging, prober->size_bytes));
+    memset(&prober->work, 0, sizeof prober->work);
+    prober->work.args.kind = DDP_COLL_ALL_REDUCE;
+    prober->work.args.redop = DDP_REDOP_SUM;
+    prober->work.args.dtype = map->dtype;
+    prober->work.args.role = DDP_ROLE_PROBE;
+    prober->work.args.index = (uint32_t)(prober->seq & 0xffffffu);
+    prober->work.args.input = prober->buffer;
+    prober->work.args.output = prober->buffer;
+    prober->work.args.elem_count = map->elem_count;
+    prober->work.seq = ++prober->seq;
+    DDP_TRY(probe->coll->ops->post(probe->coll, &prober->work));
+    DDP_TRY(wait_work(prober));
+    ddp_recorder_message(probe->env->recorder);
+    DDP_TRY(
+        ddp_transfer_copy(&prober->transfer, prober->staging, prober->buffer, prober->size_bytes));
+    prober->digest = ddp_hash_bytes(prober->staging, prober->size_bytes, prober->digest);
+    return DDP_OK;
+}
+
+/* --- meeting ---------------------------------------------------------------------------------- */
+
+static ddp_status barrier(const struct prober *prober, const char *name)
+{
+    const struct harness_probe *probe = prober->probe;
+    ddp_status status;
+
+    ddp_recorder_wait_begin(probe->env->recorder, DDP_WAIT_STORE, 0);
+    status = ddp_store_barrier(probe->env, probe->store, name, probe->coll->member_count,
+                               deadline_ns(prober));
+    ddp_recorder_wait_end(probe->env->recorder);
+    return status;
+}
+
+/* "probe/<name>/<round>/<request>/<stage>" */
+static void make_name(const struct prober *prober, size_t request, const char *stage, char *out,
+                      size_t size_bytes)
+{
+    (void)snprintf(out, size_bytes, "probe/%.64s/%s/%zu/%s", prober->probe->name,
+                   round_name(prober->probe->round), request, stage);
+}
+
+/* Every member's digest: digests[member_count]. */
+static ddp_status exchange_digests(const struct prober *prober, const char *name, uint64_t *digests)
+{
+    const struct harness_probe *probe = prober->probe;
+    uint8_t value[DDP_STORE_VALUE_BYTES_MAX];
+    char key[DDP_STORE_KEY_BYTES_MAX];
+    ddp_status status;
+
+    (void)snprintf(key, sizeof key, "%s/%" PRIu32, name, probe->coll->member);
+    ddp_recorder_wait_begin(probe->env->recorder, DDP_WAIT_STORE, 0);
+    status = ddp_store_set(probe->env, probe->store, key, &prober->digest, sizeof prober->digest,
+                           deadline_ns(prober));
+    for (uint32_t r = 0; status == DDP_OK && r < probe->coll->member_count; r++) {
+        size_t size_bytes = 0;
+
+        (void)snprintf(key, sizeof key, "%s/%" PRIu32, name, r);
+        status =
+            ddp_store_get(probe->env, probe->store, key, value, &size_bytes, deadline_ns(prober));
+        if (status == DDP_OK && size_bytes != sizeof digests[r]) {
+            status = DDP_E_CORRUPT;
+        }
+        if (status == DDP_OK) {
+            memcpy(&digests[r], value, sizeof digests[r]);
+        }
+    }
+    ddp_recorder_wait_end(probe->env->recorder);
+    return status;
+}
+
+/* Members whose digest is not the commonest one; of equally common ones, the first member's. */
+static uint64_t find_dissenters(const uint64_t *digests, uint32_t count)
+{
+    uint64_t common = digests[0];
+    uint32_t most = 0;
+    uint64_t members = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t equal = 0;
+
+        for (uint32_t j = 0; j < count; j++) {
+            equal += digests[i] == digests[j];
+        }
+        if (equal > most) {
+            most = equal;
+            common = digests[i];
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        members |= digests[i] != common ? UINT64_C(1) << i : 0;
+    }
+    return members;
+}
+
+/* Did all members see the same bits? If not, that is the result, on all of them. */
+static ddp_status agree(struct prober *prober, size_t request, const char *stage)
+{
+    uint64_t digests[HARNESS_PROBE_MEMBERS_MAX];
+    uint64_t members;
+    char name[128];
+
+    make_name(prober, request, stage, name, sizeof name);
+    DDP_TRY(exchange_digests(prober, name, digests));
+    members = find_dissenters(digests, prober->map.member_count);
+    if (members != 0) {
+        prober->map.result = HARNESS_PROBE_MEMBERS;
+        prober->map.members = members;
+        (void)snprintf(prober->map.text, sizeof prober->map.text,
+                       "members got different results of the same all-reduces");
+    }
+    /* A member that serves the store must not go on to a collective while others ask. */
+    return barrier(prober, name);
+}
+
+/* --- one request ------------------------------------------------------------------------------ */
+
+static ddp_status open_buffers(struct prober *prober)
+{
+    const struct harness_probe *probe = prober->probe;
+    struct ddp_device *device = probe->device;
+
+    prober->size_bytes = prober->map.elem_count * ddp_dtype_size_bytes(prober->map.dtype);
+    prober->buffer = probe->coll->ops->alloc(probe->coll, prober->size_bytes, DDP_SPACE_DEVICE);
+    prober->is_coll_buffer = prober->buffer != NULL;
+    if (!prober->is_coll_buffer) {
+        DDP_TRY(device->ops->alloc(device, prober->size_bytes, DDP_SPACE_DEVICE, &prober->buffer));
+    }
+    return device->ops->alloc(device, prober->size_bytes, DDP_SPACE_HOST, &prober->staging);
+}
+
+static void close_buffers(struct prober *prober)
+{
+    struct ddp_coll *coll = prober->probe->coll;
+    struct ddp_device *device = prober->probe->device;
+
+    if (prober->buffer != NULL && prober->is_coll_buffer) {
+        coll->ops->free(coll, DDP_SPACE_DEVICE, prober->buffer);
+    } else if (prober->buffer != NULL) {
+        device->ops->free(device, DDP_SPACE_DEVICE, prober->buffer);
+    }
+    if (prober->staging != NULL) {
+        device->ops->free(device, DDP_SPACE_HOST, prober->staging);
+    }
+    prober->buffer = NULL;
+    prober->staging = NULL;
+}
+
+static ddp_status measure_pairs(struct prober *prober)
+{
+    uint32_t member = prober->probe->coll->member;
+    uint32_t pair = 0;
+
+    for (uint32_t i = 0; i < prober->map.member_count; i++) {
+        for (uint32_t j = i + 1; j < prober->map.member_count; j++) {
+            harness_probe_map_fill(&prober->map, i, j, member, prober->staging);
+            DDP_TRY(reduce(prober));
+            DDP_TRY(harness_probe_map_take(&prober->map, pair++, prober->staging));
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status measure_widths(struct prober *prober)
+{
+    uint32_t member = prober->probe->coll->member;
+
+    for (uint32_t w = 0; w < harness_probe_width_count(&prober->map); w++) {
+        harness_probe_map_fill_width(&prober->map, w, member, prober->staging);
+        DDP_TRY(reduce(prober));
+        harness_probe_map_take_width(&prober->map, w, prober->staging);
+    }
+    return DDP_OK;
+}
+
+static ddp_status measure(struct prober *prober, size_t request)
+{
+    DDP_TRY(open_buffers(prober));
+    prober->digest = 0;
+    DDP_TRY(measure_pairs(prober));
+    DDP_TRY(agree(prober, request, "pairs"));
+    if (prober->map.result == HARNESS_PROBE_MEASURED) {
+        DDP_TRY(harness_probe_map_solve(&prober->map));
+    }
+    if (prober->map.result != HARNESS_PROBE_MEASURED) {
+        return DDP_OK; /* on all members alike: the map is made of what all saw */
+    }
+    DDP_TRY(measure_widths(prober));
+    DDP_TRY(agree(prober, request, "widths"));
+    harness_probe_map_solve_width(&prober->map);
+    return DDP_OK;
+}
+
+static void print_file(const struct prober *prober, struct ddp_text *out)
+{
+    const struct harness_probe_map *map = &prober->map;
+
+    ddp_text_add(out, "ddprove tree 1\nkind %s\nredop %s\ndtype %s\nelem_count %zu\n",
+                 ddp_coll_kind_name(DDP_COLL_ALL_REDUCE), ddp_redop_name(DDP_REDOP_SUM),
+                 ddp_dtype_name(map->dtype), map->elem_count);
+    ddp_text_add(out, "members %" PRIu32 "\nround %s\n", map->member_count,
+                 round_name(prober->probe->round));
+    harness_probe_map_print(map, out);
+}
+
+/* By member 0 alone. */
+static ddp_status write_file(const struct prober *prober, struct ddp_err *err)
+{
+    const struct harness_probe *probe = prober->probe;
+    struct ddp_files *files = probe->env->files;
+    struct ddp_text folder, path, text;
+    ddp_status status = DDP_OK;
+
+    if (probe->run_dir == NULL || probe->coll->member != 0) {
+        return DDP_OK;
+    }
+    ddp_text_init(&folder, probe->env->mem);
+    ddp_text_init(&path, probe->env->mem);
+    ddp_text_init(&text, probe->env->mem);
+    ddp_text_add(&folder, "%s/trees", probe->run_dir);
+    ddp_text_add(&path, "%s/%s.n%zu.%s.%s.txt", ddp_text_str(&folder),
+                 ddp_coll_kind_name(DDP_COLL_ALL_REDUCE), prober->map.elem_count,
+                 ddp_dtype_name(prober->map.dtype), round_name(probe->round));
+    print_file(prober, &text);
+    if (folder.is_failed || path.is_failed || text.is_failed) {
+        status = DDP_E_NOMEM;
+    }
+    if (status == DDP_OK && files == ddp_files_system()) {
+        status = ddp_files_make_dirs(ddp_text_str(&folder), err);
+    }
+    if (status == DDP_OK) {
+        status = ddp_files_write_atomic(files, ddp_text_str(&path), ddp_text_str(&text),
+                                        text.size_bytes, err);
+    }
+    ddp_text_fini(&text);
+    ddp_text_fini(&path);
+    ddp_text_fini(&folder);
+    return status;
+}
+
+/* More members than the type allows, or a type that is not measured: that much is a result. */
+static void set_out_of_reach(struct prober *prober, const struct harness_probe_request *request)
+{
+    uint32_t limit = harness_probe_member_limit(request->dtype);
+    struct harness_probe_map *map = &prober->map;
+
+    *map = (struct harness_probe_map){.mem = prober->probe->env->mem,
+                                      .member_count = prober->probe->coll->member_count,
+                                      .elem_count = request->elem_count,
+                                      .dtype = request->dtype,
+                                      .result = HARNESS_PROBE_UNKNOWN};
+    (void)snprintf(map->text, sizeof map->text,
+                   limit == 0 ? "%s is not measured" : "%s is measured up to %" PRIu32 " members",
+                   ddp_dtype_name(request->dtype), limit);
+}
+
+static ddp_status run_request(struct prober *prober, size_t index, struct ddp_err *err)
+{
+    const struct harness_probe *probe = prober->probe;
+    const struct harness_probe_request *request = &probe->requests[index];
+    uint32_t members = probe->coll->member_count;
+    ddp_status status;
+
+    if (members > harness_probe_member_limit(request->dtype)) {
+        set_out_of_reach(prober, request);
+    } else {
+        DDP_TRY(harness_probe_map_init(&prober->map, probe->env->mem, members, request->dtype,
+                                       request->elem_count));
+        DDP_TRY(measure(prober, index));
+    }
+    status = write_file(prober, err);
+    prober->unwritten = prober->unwritten == DDP_OK ? status : prober->unwritten;
+    close_buffers(prober);
+    harness_probe_map_fini(&prober->map);
+    return DDP_OK;
+}
+
+static bool is_repeat(const struct harness_probe *probe, size_t index)
+{
+    const struct harness_probe_request *request = &probe->requests[index];
+
+    for (size_t i = 0; i < index; i++) {
+        if (probe->requests[i].elem_count == request->elem_count &&
+            probe->requests[i].dtype == request->dtype) {
+            return true;
+        }
+    }
+    return request->elem_count == 0;
+}
+
+static ddp_status run_all(struct prober *prober, struct ddp_err *err)
+{
+    const struct harness_probe *probe = prober->probe;
+    char name[128];
+
+    DDP_TRY(ddp_transfer_init(&prober->transfer, probe->device, probe->env->idle, probe->env->clock,
+                              probe->timeout_ns));
+    make_name(prober, 0, "begin", name, sizeof name);
+    DDP_TRY(barrier(prober, name));
+    for (size_t i = 0; i < probe->request_count; i++) {
+        if (!is_repeat(probe, i)) {
+            DDP_TRY(run_request(prober, i, err));
+        }
+    }
+    make_name(prober, 0, "end", name, sizeof name);
+    DDP_TRY(barrier(prober, name));
+    return prober->unwritten;
+}
+
+/* The members learn that this one gives up, and its own collective is given back. */
+static void give_up(struct prober *prober, ddp_status status)
+{
+    const struct harness_probe *probe = prober->probe;
+    const struct ddp_revocation revocation = {probe->env->rank, status, 0, 0};
+
+    probe->coll->ops->revoke(probe->coll, &revocation);
+    if (prober->work.status == DDP_PENDING) {
+        (void)wait_work(prober);
+    }
+}
+
+static void describe_failure(const struct harness_probe *probe, ddp_status status,
+                             struct ddp_err *err)
+{
+    if (err != NULL && err->text[0] == '\0') {
+        (void)ddp_err_set(err, status, "%s", ddp_status_text(status));
+    }
+    (void)ddp_err_wrap(err, status, "measuring reduction trees (%s)", round_name(probe->round));
+}
+
+ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *err)
+{
+    struct ddp_env *env = probe->env;
+    struct ddp_env *coll_env = probe->coll->env;
+    struct ddp_fault_hook *faults = env->faults;
+    struct ddp_fault_hook *coll_faults = coll_env->faults;
+    struct prober *prober;
+    ddp_status status;
+
+    if (probe->coll->member_count < 2 || probe->request_count == 0) {
+        return DDP_OK;
+    }
+    prober = ddp_mem_array(env->mem, 1, sizeof *prober);
+    if (prober == NULL) {
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory to measure reduction trees");
+    }
+    prober->probe = probe;
+    env->faults = NULL;
+    coll_env->faults = NULL;
+    status = run_all(prober, err);
+    if (status != DDP_OK) {
+        describe_failure(probe, status, err);
+        give_up(prober, status);
+    }
+    coll_env->faults = coll_faults;
+    env->faults = faults;
+    if (prober->work.status == DDP_PENDING) {
+        return status; /* the collective still has the buffers: they go with the rank's memory */
+    }
+    close_buffers(prober);
+    harness_probe_map_fini(&prober->map);
+    ddp_transfer_fini(&prober->transfer);
+    ddp_mem_free(env->mem, prober);
+    return status;
+}

@@ -1,0 +1,478 @@
+/* Probes' results are kept as runs of equal elements, so that memory follows the number of
+ * different ranges, not of elements. */
+#include "harness/rank/probe_map.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Beyond this many runs or ranges the map would be no description any more. */
+#define RUNS_MAX   (UINT32_C(1) << 22)
+#define RANGES_MAX (UINT32_C(1) << 15)
+
+/* What an element of a probe came to; else the number of units. */
+enum { CODE_NONFINITE = -1, CODE_PLUS = -2, CODE_MINUS = -3, CODE_OTHER = -4 };
+
+struct harness_probe_run {
+    size_t first;
+    int16_t code;
+};
+
+/* M and the unit: sums of units are exact, and M absorbs them in the type and in wider ones that a
+ * device may add in (fp32 for 16-bit types, fp64). */
+struct scale {
+    enum ddp_dtype dtype;
+    uint32_t member_limit;
+    float big, unit;
+    int precision, wide_precision; /* significand bits of the type, and of the next wider one */
+};
+static const struct scale scales[] = {
+    {DDP_DTYPE_F32, 64, 0x1p100f, 1.0f, 24, 53},
+    {DDP_DTYPE_BF16, 64, 0x1p100f, 1.0f, 8, 24},
+    {DDP_DTYPE_F16, 16, 0x1p15f, 0x1p-14f, 11, 24},
+};
+
+/* 2^12 leaves room below for what fp32 loses, without subnormal halves. */
+#define WIDTH_BIG   0x1p12f
+#define WIDTH_KINDS 3u
+
+static const struct scale *find_scale(enum ddp_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+        if (scales[i].dtype == dtype) {
+            return &scales[i];
+        }
+    }
+    return NULL;
+}
+
+/* A map is of a type that has one. */
+static const struct scale *scale_of(enum ddp_dtype dtype)
+{
+    const struct scale *scale = find_scale(dtype);
+
+    DDP_ASSERT(scale != NULL);
+    return scale;
+}
+
+uint32_t harness_probe_member_limit(enum ddp_dtype dtype)
+{
+    const struct scale *scale = find_scale(dtype);
+
+    return scale == NULL ? 0 : scale->member_limit;
+}
+
+const char *harness_probe_result_name(enum harness_probe_result result)
+{
+    static const char *const names[] = {
+#define X(id, name) name,
+        HARNESS_PROBE_RESULT_TABLE(X)
+#undef X
+    };
+
+    return (unsigned)result < HARNESS_PROBE_RESULT_COUNT ? names[result] : "?";
+}
+
+static void store(enum ddp_dtype dtype, void *data, size_t i, float value)
+{
+    if (dtype == DDP_DTYPE_F32) {
+        ((float *)data)[i] = value;
+    } else {
+        ((uint16_t *)data)[i] =
+            dtype == DDP_DTYPE_F16 ? ddp_f16_from_f32(value) : ddp_bf16_from_f32(value);
+    }
+}
+
+static float load(enum ddp_dtype dtype, const void *data, size_t i)
+{
+    if (dtype == DDP_DTYPE_F32) {
+        return ((const float *)data)[i];
+    }
+    return dtype == DDP_DTYPE_F16 ? ddp_f16_to_f32(((const uint16_t *)data)[i])
+                                  : ddp_bf16_to_f32(((const uint16_t *)data)[i]);
+}
+
+ddp_status harness_probe_map_init(struct harness_probe_map *map, struct ddp_mem *mem,
+                                  uint32_t member_count, enum ddp_dtype dtype, size_t elem_count)
+{
+    *map = (struct harness_probe_map){.mem = mem,
+                                      .member_count = member_count,
+                                      .elem_count = elem_count,
+                                      .dtype = dtype,
+                                      .pair_count = member_count * (member_count - 1) / 2};
+    DDP_ASSERT(member_count >= 2 && member_count <= harness_probe_member_limit(dtype));
+    map->rows = ddp_mem_array(mem, map->pair_count, sizeof map->rows[0]);
+    return map->rows == NULL ? DDP_E_NOMEM : DDP_OK;
+}
+
+void harness_probe_map_fini(struct harness_probe_map *map)
+{
+    for (uint32_t pair = 0; map->rows != NULL && pair < map->pair_count; pair++) {
+        ddp_mem_free(map->mem, map->rows[pair].runs);
+    }
+    if (map->mem != NULL) {
+        ddp_mem_free(map->mem, map->rows);
+        ddp_mem_free(map->mem, map->ranges);
+    }
+    *map = (struct harness_probe_map){0};
+}
+
+/* The first reason stays. */
+static void fail(struct harness_probe_map *map, enum harness_probe_result result, uint64_t members,
+                 const char *format, ...) DDP_PRINTF(4, 5);
+static void fail(struct harness_probe_map *map, enum harness_probe_result result, uint64_t members,
+                 const char *format, ...)
+{
+    va_list args;
+
+    if (map->result != HARNESS_PROBE_MEASURED) {
+        return;
+    }
+    map->result = result;
+    map->members = members;
+    va_start(args, format);
+    (void)vsnprintf(map->text, sizeof map->text, format, args);
+    va_end(args);
+}
+
+/* Room for one more of elem_bytes each; *data moves. */
+static ddp_status grow(struct ddp_mem *mem, void **data, size_t count, size_t *capacity,
+                       size_t elem_bytes)
+{
+    size_t more = *capacity == 0 ? 4 : 2 * *capacity;
+    void *grown;
+
+    if (count < *capacity) {
+        return DDP_OK;
+    }
+    grown = ddp_mem_array(mem, more, elem_bytes);
+    if (grown == NULL) {
+        return DDP_E_NOMEM;
+    }
+    if (count > 0) {
+        memcpy(grown, *data, count * elem_bytes);
+    }
+    ddp_mem_free(mem, *data);
+    *data = grown;
+    *capacity = more;
+    return DDP_OK;
+}
+
+/* --- pairs ------------------------------------------------------------------------------------ */
+
+void harness_probe_map_fill(const struct harness_probe_map *map, uint32_t i, uint32_t j,
+                            uint32_t member, void *data)
+{
+    const struct scale *scale = scale_of(map->dtype);
+    float value = scale->unit;
+
+    if (member == i || member == j) {
+        value = member == i ? scale->big : -scale->big;
+    }
+    for (size_t k = 0; k < map->elem_count; k++) {
+        store(map->dtype, data, k, value);
+    }
+}
+
+static int16_t code_of(const struct harness_probe_map *map, const struct scale *scale, float value)
+{
+    float units = value / scale->unit;
+
+    if (!isfinite(value)) {
+        return CODE_NONFINITE;
+    }
+    if (fabsf(value) >= scale->big) {
+        return value > 0.0f ? CODE_PLUS : CODE_MINUS;
+    }
+    if (units < 0.0f || units > (float)(map->member_count - 2) || truncf(units) < units) {
+        return CODE_OTHER;
+    }
+    return (int16_t)units;
+}
+
+static ddp_status add_run(struct harness_probe_map *map, struct harness_probe_row *row,
+                          size_t first, int16_t code)
+{
+    void *runs = row->runs;
+
+    if (++map->run_count > RUNS_MAX) {
+        fail(map, HARNESS_PROBE_UNKNOWN, 0, "more than %u ranges", RUNS_MAX);
+        return DDP_OK;
+    }
+    DDP_TRY(grow(map->mem, &runs, row->count, &row->capacity, sizeof row->runs[0]));
+    row->runs = runs;
+    row->runs[row->count++] = (struct harness_probe_run){first, code};
+    return DDP_OK;
+}
+
+ddp_status harness_probe_map_take(struct harness_probe_map *map, uint32_t pair, const void *data)
+{
+    const struct scale *scale = scale_of(map->dtype);
+    int16_t last = 0;
+
+    for (size_t k = 0; k < map->elem_count; k++) {
+        int16_t code = code_of(map, scale, load(map->dtype, data, k));
+
+        if (k == 0 || code != last) {
+            DDP_TRY(add_run(map, &map->rows[pair], k, code));
+        }
+        last = code;
+    }
+    return DDP_OK;
+}
+
+/* --- ranges ----------------------------------------------------------------------------------- */
+
+static uint32_t pair_number(uint32_t member_count, uint32_t i, uint32_t j)
+{
+    uint32_t low = i < j ? i : j;
+    uint32_t high = i < j ? j : i;
+
+    return low * (2 * member_count - low - 1) / 2 + (high - low - 1);
+}
+
+/* Every pair with this member ended in M of one sign, relative to the member's own: a contribution
+ * that is missing leaves the other's M, one that came twice leaves its own. */
+static bool is_always(const struct harness_probe_map *map, const int16_t *codes, uint32_t member,
+                      bool is_own)
+{
+    for (uint32_t other = 0; other < map->member_count; other++) {
+        bool is_positive = (member < other) == is_own;
+
+        if (other != member && codes[pair_number(map->member_count, member, other)] !=
+                                   (is_positive ? CODE_PLUS : CODE_MINUS)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Some probe left over what no sum of all contributions can. */
+static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t elem)
+{
+    for (uint32_t pair = 0; pair < map->pair_count; pair++) {
+        if (codes[pair] == CODE_NONFINITE) {
+            fail(map, HARNESS_PROBE_NONFINITE, 0, "the sum in element %zu is not finite", elem);
+        }
+    }
+    for (uint32_t r = 0; r < map->member_count; r++) {
+        if (is_always(map, codes, r, false)) {
+            fail(map, HARNESS_PROBE_LOST, UINT64_C(1) << r,
+                 "element %zu lacks the contribution of member %" PRIu32, elem, r);
+        }
+    }
+    /* Of two members, one that came twice looks like the other one lost. */
+    for (uint32_t r = 0; r < map->member_count; r++) {
+        if (is_always(map, codes, r, true)) {
+            fail(map, HARNESS_PROBE_DUPLICATED, UINT64_C(1) << r,
+                 "element %zu holds the contribution of member %" PRIu32 " twice", elem, r);
+        }
+    }
+    fail(map, HARNESS_PROBE_VALUE, 0, "element %zu is no sum of all contributions", elem);
+}
+
+static ddp_status add_range(struct harness_probe_map *map, size_t first, size_t elem_count,
+                            const struct harness_probe_tree *tree)
+{
+    void *ranges = map->ranges;
+
+    if (map->range_count > 0 &&
+        harness_probe_tree_is_equal(&map->ranges[map->range_count - 1].tree, tree)) {
+        map->ranges[map->range_count - 1].elem_count += elem_count;
+        return DDP_OK;
+    }
+    if (map->range_count == RANGES_MAX) {
+        fail(map, HARNESS_PROBE_UNKNOWN, 0, "more than %u ranges", RANGES_MAX);
+        return DDP_OK;
+    }
+    DDP_TRY(grow(map->mem, &ranges, map->range_count, &map->range_capacity, sizeof map->ranges[0]));
+    map->ranges = ranges;
+    map->ranges[map->range_count++] =
+        (struct harness_probe_range){.first = first, .elem_count = elem_count, .tree = *tree};
+    return DDP_OK;
+}
+
+static ddp_status solve_range(struct harness_probe_map *map, const int16_t *codes, size_t first,
+                              size_t elem_count)
+{
+    uint32_t n = map->member_count;
+    uint8_t loss[HARNESS_PROBE_MEMBERS_MAX * HARNESS_PROBE_MEMBERS_MAX] = {0};
+    struct harness_probe_tree tree;
+
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = i + 1; j < n; j++) {
+            int16_t code = codes[pair_number(n, i, j)];
+
+            if (code < 0) {
+                diagnose(map, codes, first);
+                return DDP_OK;
+            }
+            loss[i * n + j] = (uint8_t)((int32_t)n - code);
+            loss[j * n + i] = loss[i * n + j];
+        }
+    }
+    if (!harness_probe_tree_build(loss, n, &tree)) {
+        fail(map, HARNESS_PROBE_ORDER, 0, "element %zu was not summed in one order", first);
+        return DDP_OK;
+    }
+    return add_range(map, first, elem_count, &tree);
+}
+
+/* The codes of all pairs at `first`; returns the first element behind it that differs in any. */
+static size_t read_codes(const struct harness_probe_map *map, size_t *cursors, size_t first,
+                         int16_t *codes)
+{
+    size_t end = map->elem_count;
+
+    for (uint32_t pair = 0; pair < map->pair_count; pair++) {
+        const struct harness_probe_row *row = &map->rows[pair];
+
+        while (cursors[pair] + 1 < row->count && row->runs[cursors[pair] + 1].first <= first) {
+            cursors[pair]++;
+        }
+        codes[pair] = row->runs[cursors[pair]].code;
+        if (cursors[pair] + 1 < row->count && row->runs[cursors[pair] + 1].first < end) {
+            end = row->runs[cursors[pair] + 1].first;
+        }
+    }
+    return end;
+}
+
+ddp_status harness_probe_map_solve(struct harness_probe_map *map)
+{
+    size_t *cursors = ddp_mem_array(map->mem, map->pair_count, sizeof cursors[0]);
+    int16_t *codes = ddp_mem_array(map->mem, map->pair_count, sizeof codes[0]);
+    ddp_status status = cursors == NULL || codes == NULL ? DDP_E_NOMEM : DDP_OK;
+    size_t first = 0;
+
+    while (status == DDP_OK && map->result == HARNESS_PROBE_MEASURED && first < map->elem_count) {
+        size_t end = read_codes(map, cursors, first, codes);
+
+        status = solve_range(map, codes, first, end - first);
+        first = end;
+    }
+    ddp_mem_free(map->mem, codes);
+    ddp_mem_free(map->mem, cursors);
+    return status;
+}
+
+/* --- width ------------------------------------------------------------------------------------ */
+
+uint32_t harness_probe_width_count(const struct harness_probe_map *map)
+{
+    return WIDTH_KINDS * (map->member_count - 2);
+}
+
+/* What the node adds to 2^12: less than the type keeps; what the wider type just keeps; what it
+ * just loses. */
+static float little(const struct harness_probe_map *map, uint32_t kind)
+{
+    const struct scale *scale = scale_of(map->dtype);
+    const int exponents[WIDTH_KINDS] = {-(scale->precision + 1), -(scale->wide_precision - 1),
+                                        -(scale->wide_precision + 1)};
+
+    return ldexpf(WIDTH_BIG, exponents[kind]);
+}
+
+/* The inner node that a probe is about; the root is rounded by definition. False: there is none. */
+static bool node_of(const struct harness_probe_map *map, const struct harness_probe_range *range,
+                    uint32_t index, uint32_t *out_node)
+{
+    *out_node = map->member_count + index / WIDTH_KINDS;
+    return *out_node + 1 < range->tree.node_count;
+}
+
+void harness_probe_map_fill_width(const struct harness_probe_map *map, uint32_t index,
+                                  uint32_t member, void *data)
+{
+    for (size_t r = 0; r < map->range_count; r++) {
+        const struct harness_probe_range *range = &map->ranges[r];
+        uint32_t node;
+        uint32_t a = UINT32_MAX;
+        uint32_t b = UINT32_MAX;
+        uint32_t c = UINT32_MAX;
+        float value = 0.0f;
+
+        if (node_of(map, range, index, &node)) {
+            harness_probe_tree_triple(&range->tree, node, &a, &b, &c);
+        }
+        if (member == a || member == c) {
+            value = member == a ? WIDTH_BIG : -WIDTH_BIG;
+        } else if (member == b) {
+            value = little(map, index % WIDTH_KINDS);
+        }
+        for (size_t k = 0; k < range->elem_count; k++) {
+            store(map->dtype, data, range->first + k, value);
+        }
+    }
+}
+
+void harness_probe_map_take_width(struct harness_probe_map *map, uint32_t index, const void *data)
+{
+    float kept = little(map, index % WIDTH_KINDS);
+
+    for (size_t r = 0; r < map->range_count; r++) {
+        struct harness_probe_range *range = &map->ranges[r];
+        uint32_t node;
+        uint32_t bit = 1u << (index % WIDTH_KINDS);
+
+        if (!node_of(map, range, index, &node)) {
+            continue;
+        }
+        for (size_t k = range->first; k < range->first + range->elem_count; k++) {
+            float value = load(map->dtype, data, k);
+            bool is_kept = !(value < kept) && !(value > kept);
+
+            if (!is_kept && !(fabsf(value) <= 0.0f)) {
+                fail(map, HARNESS_PROBE_VALUE, 0, "element %zu is no sum of all contributions", k);
+            } else if (k > range->first && is_kept != ((range->kept[node] & bit) != 0)) {
+                fail(map, HARNESS_PROBE_ORDER, 0, "elements %zu and %zu are rounded differently",
+                     range->first, k);
+            }
+            range->kept[node] |= is_kept ? (uint8_t)bit : 0;
+        }
+    }
+}
+
+void harness_probe_map_solve_width(struct harness_probe_map *map)
+{
+    for (size_t r = 0; r < map->range_count; r++) {
+        struct harness_probe_tree *tree = &map->ranges[r].tree;
+
+        for (uint32_t node = map->member_count; node + 1 < tree->node_count; node++) {
+            uint8_t kept = map->ranges[r].kept[node];
+
+            if (kept == 3u && tree->kind[node] == HARNESS_PROBE_ROUNDED) {
+                tree->kind[node] = HARNESS_PROBE_WIDE;
+            } else if (kept != 0) {
+                tree->kind[node] = HARNESS_PROBE_OPAQUE;
+            }
+        }
+    }
+}
+
+void harness_probe_map_print(const struct harness_probe_map *map, struct ddp_text *out)
+{
+    const char *separator = "";
+
+    if (map->result == HARNESS_PROBE_MEASURED || map->result == HARNESS_PROBE_UNKNOWN) {
+        ddp_text_add(out, "result %s", harness_probe_result_name(map->result));
+    } else {
+        ddp_text_add(out,
+                     "result inconsistent %s members=", harness_probe_result_name(map->result));
+        for (uint32_t r = 0; r < HARNESS_PROBE_MEMBERS_MAX; r++) {
+            if ((map->members >> r & 1u) != 0) {
+                ddp_text_add(out, "%s%" PRIu32, separator, r);
+                separator = ",";
+            }
+        }
+    }
+    ddp_text_add(out, "%s%s\n", map->text[0] == '\0' ? "" : " ", map->text);
+    for (size_t r = 0; map->result == HARNESS_PROBE_MEASURED && r < map->range_count; r++) {
+        ddp_text_add(out, "%zu %zu ", map->ranges[r].first, map->ranges[r].elem_count);
+        harness_probe_tree_print(&map->ranges[r].tree, out);
+        ddp_text_add(out, "\n");
+    }
+}

@@ -1,0 +1,301 @@
+/* Top down: the members of a set belong to the operands of its root. If some pair loses the whole
+ * set, pairs of different operands are those that do; else the root adds three operands or more
+ * without rounding between them, and a pair loses just its own two operands. Whatever is built is
+ * checked against every pair, so a wrong guess ends in "no tree", never in a wrong one. */
+#include "harness/rank/probe_tree.h"
+
+#include <string.h>
+
+struct builder {
+    const uint8_t *loss;
+    uint32_t member_count;
+    struct harness_probe_tree *tree;
+};
+
+/* A set of members, cut into the operands of its root. */
+struct partition {
+    uint8_t members[HARNESS_PROBE_MEMBERS_MAX];
+    uint8_t operand_of[HARNESS_PROBE_MEMBERS_MAX]; /* by place in members */
+    uint32_t count, operand_count;
+};
+
+#define NO_OPERAND 255u
+
+static uint32_t loss_of(const struct builder *builder, uint32_t a, uint32_t b)
+{
+    return builder->loss[a * builder->member_count + b];
+}
+
+/* The loss of the pair of members at two places. */
+static uint32_t loss_at(const struct builder *builder, const struct partition *set, uint32_t a,
+                        uint32_t b)
+{
+    return loss_of(builder, set->members[a], set->members[b]);
+}
+
+static uint32_t largest_loss(const struct builder *builder, const struct partition *set)
+{
+    uint32_t largest = 0;
+
+    for (uint32_t a = 0; a < set->count; a++) {
+        for (uint32_t b = a + 1; b < set->count; b++) {
+            uint32_t loss = loss_at(builder, set, a, b);
+
+            largest = loss > largest ? loss : largest;
+        }
+    }
+    return largest;
+}
+
+/* The member at `first`, and all that lose at most `limit` with it, are the next operand. Returns
+ * its size; 0 if one of them belongs to another already. */
+static uint32_t take_operand(const struct builder *builder, struct partition *set, uint32_t first,
+                             uint32_t limit)
+{
+    uint32_t size = 0;
+
+    for (uint32_t x = first; x < set->count; x++) {
+        if (x != first && loss_at(builder, set, first, x) > limit) {
+            continue;
+        }
+        if (set->operand_of[x] != NO_OPERAND) {
+            return 0;
+        }
+        set->operand_of[x] = (uint8_t)set->operand_count;
+        size++;
+    }
+    set->operand_count++;
+    return size;
+}
+
+static uint32_t next_free(const struct partition *set)
+{
+    uint32_t x = 0;
+
+    while (x < set->count && set->operand_of[x] != NO_OPERAND) {
+        x++;
+    }
+    return x;
+}
+
+static void clear(struct partition *set)
+{
+    memset(set->operand_of, NO_OPERAND, sizeof set->operand_of);
+    set->operand_count = 0;
+}
+
+static bool split_rounded(const struct builder *builder, struct partition *set)
+{
+    clear(set);
+    for (uint32_t x = 0; x < set->count; x = next_free(set)) {
+        if (take_operand(builder, set, x, set->count - 1) == 0) {
+            return false;
+        }
+    }
+    return set->operand_count >= 2;
+}
+
+/* The first operand has `size` members, and every other one what is left of its loss with it. */
+static bool split_exact(const struct builder *builder, struct partition *set, uint32_t size)
+{
+    clear(set);
+    if (take_operand(builder, set, 0, size) != size) {
+        return false;
+    }
+    for (uint32_t x = next_free(set); x < set->count; x = next_free(set)) {
+        uint32_t loss = loss_at(builder, set, 0, x);
+
+        if (loss <= size || take_operand(builder, set, x, loss - size) != loss - size) {
+            return false;
+        }
+    }
+    return set->operand_count >= 3;
+}
+
+static bool split(const struct builder *builder, struct partition *set,
+                  enum harness_probe_node *out_kind)
+{
+    uint32_t largest = largest_loss(builder, set);
+
+    *out_kind = HARNESS_PROBE_ROUNDED;
+    if (largest > set->count) {
+        return false;
+    }
+    if (largest == set->count) {
+        if (!split_rounded(builder, set)) {
+            return false;
+        }
+        /* Several operands, and M took the others' units with it: aligned and cut off somehow. */
+        *out_kind = set->operand_count > 2 ? HARNESS_PROBE_OPAQUE : HARNESS_PROBE_ROUNDED;
+        return true;
+    }
+    for (uint32_t size = set->count - 1; size > 0; size--) {
+        if (split_exact(builder, set, size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool build(struct builder *builder, struct partition *set, uint32_t *out_node)
+{
+    struct harness_probe_tree *tree = builder->tree;
+    uint8_t operands[HARNESS_PROBE_MEMBERS_MAX];
+    enum harness_probe_node kind;
+
+    if (set->count == 1) {
+        *out_node = set->members[0];
+        return true;
+    }
+    if (!split(builder, set, &kind)) {
+        return false;
+    }
+    for (uint32_t k = 0; k < set->operand_count; k++) {
+        struct partition operand = {.count = 0};
+        uint32_t node = 0;
+
+        for (uint32_t x = 0; x < set->count; x++) {
+            if (set->operand_of[x] == k) {
+                operand.members[operand.count++] = set->members[x];
+            }
+        }
+        if (!build(builder, &operand, &node)) {
+            return false;
+        }
+        operands[k] = (uint8_t)node;
+    }
+    *out_node = tree->node_count++;
+    tree->kind[*out_node] = (uint8_t)kind;
+    tree->leaf[*out_node] = set->members[0];
+    for (uint32_t k = 0; k < set->operand_count; k++) {
+        tree->parent[operands[k]] = (uint8_t)*out_node;
+    }
+    return true;
+}
+
+/* --- check ------------------------------------------------------------------------------------ */
+
+/* sizes[node]: leaves below it. */
+static void count_leaves(const struct harness_probe_tree *tree, uint32_t *sizes)
+{
+    memset(sizes, 0, HARNESS_PROBE_NODES_MAX * sizeof sizes[0]);
+    for (uint32_t node = 0; node < tree->node_count; node++) {
+        sizes[node] = node < tree->member_count ? 1 : sizes[node];
+        if (node + 1 < tree->node_count) {
+            sizes[tree->parent[node]] += sizes[node];
+        }
+    }
+}
+
+/* The operands through which two leaves come to the node where they meet. Parents have larger
+ * numbers, so the smaller one climbs. */
+static void meet(const struct harness_probe_tree *tree, uint32_t *a, uint32_t *b)
+{
+    while (tree->parent[*a] != tree->parent[*b]) {
+        if (tree->parent[*a] < tree->parent[*b]) {
+            *a = tree->parent[*a];
+        } else {
+            *b = tree->parent[*b];
+        }
+    }
+}
+
+static bool explains_all(const struct builder *builder)
+{
+    const struct harness_probe_tree *tree = builder->tree;
+    uint32_t sizes[HARNESS_PROBE_NODES_MAX];
+
+    count_leaves(tree, sizes);
+    for (uint32_t i = 0; i < builder->member_count; i++) {
+        for (uint32_t j = i + 1; j < builder->member_count; j++) {
+            uint32_t a = i;
+            uint32_t b = j;
+            uint32_t lost;
+
+            meet(tree, &a, &b);
+            lost = tree->kind[tree->parent[a]] == HARNESS_PROBE_OPAQUE ? sizes[tree->parent[a]]
+                                                                       : sizes[a] + sizes[b];
+            if (lost != loss_of(builder, i, j)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool harness_probe_tree_build(const uint8_t *loss, uint32_t member_count,
+                              struct harness_probe_tree *out)
+{
+    struct builder builder = {loss, member_count, out};
+    struct partition all = {.count = member_count};
+    uint32_t root = 0;
+
+    memset(out, 0, sizeof *out);
+    out->member_count = member_count;
+    out->node_count = member_count;
+    for (uint32_t i = 0; i < member_count; i++) {
+        all.members[i] = (uint8_t)i;
+        out->leaf[i] = (uint8_t)i;
+    }
+    return build(&builder, &all, &root) && explains_all(&builder);
+}
+
+/* --- use -------------------------------------------------------------------------------------- */
+
+/* The operand of a node with the smallest leaf above `after` (-1: the first of all), or
+ * node_count. */
+static uint32_t next_operand(const struct harness_probe_tree *tree, uint32_t node, int32_t after)
+{
+    uint32_t best = tree->node_count;
+
+    for (uint32_t x = 0; x < node; x++) {
+        if (tree->parent[x] == node && (int32_t)tree->leaf[x] > after &&
+            (best == tree->node_count || tree->leaf[x] < tree->leaf[best])) {
+            best = x;
+        }
+    }
+    return best;
+}
+
+void harness_probe_tree_triple(const struct harness_probe_tree *tree, uint32_t node,
+                               uint32_t *out_a, uint32_t *out_b, uint32_t *out_c)
+{
+    uint32_t parent = tree->parent[node];
+    uint32_t first = next_operand(tree, node, -1);
+    uint32_t other = next_operand(tree, parent, -1);
+
+    if (other == node) {
+        other = next_operand(tree, parent, tree->leaf[node]);
+    }
+    *out_a = tree->leaf[first];
+    *out_b = tree->leaf[next_operand(tree, node, tree->leaf[first])];
+    *out_c = tree->leaf[other];
+}
+
+bool harness_probe_tree_is_equal(const struct harness_probe_tree *a,
+                                 const struct harness_probe_tree *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static void print_node(const struct harness_probe_tree *tree, uint32_t node, struct ddp_text *out)
+{
+    static const char *const brackets[] = {"", "()", "[]", "{}"};
+    const char *bracket = brackets[tree->kind[node]];
+
+    if (node < tree->member_count) {
+        ddp_text_add(out, "%u", node);
+        return;
+    }
+    for (uint32_t x = next_operand(tree, node, -1); x < tree->node_count;
+         x = next_operand(tree, node, tree->leaf[x])) {
+        ddp_text_add(out, "%c", tree->leaf[x] == tree->leaf[node] ? bracket[0] : ' ');
+        print_node(tree, x, out);
+    }
+    ddp_text_add(out, "%c", bracket[1]);
+}
+
+void harness_probe_tree_print(const struct harness_probe_tree *tree, struct ddp_text *out)
+{
+    print_node(tree, tree->node_count - 1, out);
+}

@@ -1,0 +1,73 @@
+/* A world for tests of the prober: every rank is a fiber of the simulator's scheduler. Its
+ * collective is the real executor over the loop transport, or a table in which the last member to
+ * post adds up by a function of the test: an opaque collective. */
+#ifndef TESTS_UNIT_PROBE_WORLD_H
+#define TESTS_UNIT_PROBE_WORLD_H
+
+#include "ddpcore/transport/loop.h"
+#include "harness/launch/scheduler.h"
+#include "harness/rank/probe.h"
+
+#define PROBE_RANKS_MAX  64u
+#define PROBE_RING_COUNT 256u
+#define PROBE_DIR        "run"
+#define PROBE_TIMEOUT_NS (UINT64_C(60) * 1000000000)
+
+struct probe_world;
+
+struct probe_rank {
+    struct probe_world *world;
+    uint32_t rank;
+    struct ddp_mem_pool *pool;
+    struct ddp_env env;
+    struct ddp_recorder recorder;
+    void *page;
+    struct ddp_fault_hook hook;
+    uint64_t hook_count; /* armed points passed */
+    struct ddp_store *store;
+    struct ddp_device *device;
+    struct ddp_coll *coll;
+    uint64_t post_count; /* of the table */
+    uint64_t end_events; /* recorded when the program returned */
+};
+
+/* One all-reduce of the table: input[member_count] to output[member_count]. call counts from 0. */
+typedef void (*probe_sum)(struct probe_world *world, uint64_t call,
+                          const struct ddp_coll_args *args, void *const *input,
+                          void *const *output);
+
+struct probe_config {
+    uint32_t count;
+    void (*program)(struct probe_rank *rank);
+    const char *algorithm; /* the executor's; or */
+    probe_sum sum;         /* the table's */
+    struct ddp_schedule_observer *observer;
+    void *arg;
+    uint64_t seed;
+};
+
+struct probe_slot {
+    struct ddp_coll_work *work[PROBE_RANKS_MAX];
+    uint32_t posted;
+};
+
+struct probe_world {
+    struct probe_config config;
+    struct ddp_mem_pool *pool;
+    struct harness_scheduler scheduler;
+    struct ddp_loop_net *net;
+    struct ddp_files_memory *files;
+    struct probe_rank ranks[PROBE_RANKS_MAX];
+    struct probe_slot slots[2]; /* of the present call, and of the next */
+    uint64_t call;
+    bool is_revoked;
+};
+
+/* Run every rank's program to its end; what they wrote stays until _close. False, with a failure
+ * noted, if somebody waits for ever. */
+bool probe_world_run(struct probe_world *world, const struct probe_config *config);
+void probe_world_close(struct probe_world *world);
+/* Contents of a file of the ranks' in world's memory, or NULL. */
+const char *probe_world_file(struct probe_world *world, const char *path);
+
+#endif

@@ -1,0 +1,3 @@
+ddprove_add_unit(NAME probe
+    SOURCES test_probe.c test_probe_declared.c test_tree.c probe_world.c probe_sums.c oracle_job.c
+    LIBS harness_launch harness_oracle)
