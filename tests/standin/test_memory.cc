@@ -1,6 +1,7 @@
 /* The CUDA stand-in's memory. Nothing that runs on it is a GPU result. */
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ddp_standin.h>

@@ -25,6 +25,7 @@ extern "C" {
     X(cudaErrorInitializationError, 3, "initialization error")                  \
     X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")       \
     X(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy") \
+    X(cudaErrorStubLibrary, 34, "CUDA driver is a stub library")                \
     X(cudaErrorInsufficientDriver, 35,                                          \
       "CUDA driver version is insufficient for CUDA runtime version")           \
     X(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")             \
@@ -41,6 +42,10 @@ extern "C" {
       "pointer does not correspond to a registered memory region")              \
     X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                \
     X(cudaErrorNotSupported, 801, "operation not supported")                    \
+    X(cudaErrorSystemDriverMismatch, 803,                                       \
+      "system has unsupported display driver / cuda driver combination")        \
+    X(cudaErrorCompatNotSupportedOnDevice, 804,                                 \
+      "forward compatibility was attempted on non supported HW")                \
     X(cudaErrorUnknown, 999, "unknown error")
 
 enum cudaError {
