@@ -62,8 +62,8 @@ static void all_shapes(const char *(*run)(struct rank *))
     CT_REQUIRE(ddp_nccl_standin_script("bus_id=unique") == STANDIN_SUCCESS);
     for (int rank_count = 1; rank_count <= RANKS_MAX; rank_count++) {
         run_ranks(rank_count, rank_count % 2 == 0, run);
-        run_ranks(rank_count, rank_count % 2 != 0, run);
     }
+    run_ranks(3, true, run);
 }
 
 static const char *sums(struct rank *rank)
