@@ -83,20 +83,6 @@ bool nccl_device_run(struct nccl_device *device)
     return has_moved;
 }
 
-size_t nccl_device_pending(const struct nccl_device *device, const struct ddp_stream *stream)
-{
-    return stream != NULL ? stream->count : device->streams[0]->count;
-}
-
-void nccl_device_drop(struct nccl_device *device)
-{
-    for (size_t i = 0; i < 8; i++) {
-        if (device->streams[i] != NULL) {
-            device->streams[i]->count = 0;
-        }
-    }
-}
-
 static ddp_status device_alloc(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
                                void **out)
 {
@@ -218,7 +204,7 @@ static void device_stream_destroy(struct ddp_device *device, struct ddp_stream *
 
 static ddp_status device_event_create(struct ddp_device *device, struct ddp_device_event **out)
 {
-    *out = calloc(1, sizeof(**out));
+    *out = ddp_mem_array(device->mem, 1, sizeof(**out));
     DDP_ASSERT(*out != NULL);
     of(device)->live_events++;
     return DDP_OK;
@@ -227,7 +213,7 @@ static ddp_status device_event_create(struct ddp_device *device, struct ddp_devi
 static void device_event_destroy(struct ddp_device *device, struct ddp_device_event *event)
 {
     of(device)->live_events -= event != NULL ? 1 : 0;
-    free(event);
+    ddp_mem_free(device->mem, event);
 }
 
 static bool do_record(void *context, const void *arguments)
@@ -338,8 +324,11 @@ bool nccl_device_open(struct nccl_device *device)
 
     memset(device, 0, sizeof(*device));
     device->base.ops = &device_ops;
-    device->base.mem = ddp_mem_system();
-    if (ddp_device_cpu_create(ddp_mem_system(), &device->cpu) != DDP_OK) {
+    if (ddp_mem_pool_create(&device->pool) != DDP_OK) {
+        return false;
+    }
+    device->base.mem = ddp_mem_pool_mem(device->pool);
+    if (ddp_device_cpu_create(device->base.mem, &device->cpu) != DDP_OK) {
         return false;
     }
     return device_stream_create(&device->base, &first) == DDP_OK;
@@ -348,8 +337,13 @@ bool nccl_device_open(struct nccl_device *device)
 void nccl_device_close(struct nccl_device *device)
 {
     device_stream_destroy(&device->base, device->streams[0]);
-    CT_CHECK_EQ_U64(device->live_streams, 0);
-    CT_CHECK_EQ_U64(device->live_events, 0);
-    CT_CHECK_EQ_U64(device->live_blocks, 0);
-    device->cpu->ops->destroy(device->cpu);
+    if (!device->is_killed) {
+        CT_CHECK_EQ_U64(device->live_streams, 0);
+        CT_CHECK_EQ_U64(device->live_events, 0);
+        CT_CHECK_EQ_U64(device->live_blocks, 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        free(device->streams[i]);
+    }
+    ddp_mem_pool_destroy(device->pool);
 }

@@ -12,6 +12,8 @@ typedef bool nccl_device_call(void *context, const void *arguments);
 struct nccl_device {
     struct ddp_device base;
     struct ddp_device *cpu;
+    struct ddp_mem_pool *pool;     /* events and memory, so that a killed rank's vanish */
+    bool is_killed;                /* leaks are nobody's fault */
     struct ddp_stream *streams[8]; /* [0]: the default stream */
     bool is_held[8];               /* by the test: nothing of it runs */
     uint64_t note_count;
@@ -26,9 +28,5 @@ void nccl_device_close(struct nccl_device *device);
 bool nccl_device_run(struct nccl_device *device);
 void nccl_device_enqueue(void *native_stream, nccl_device_call *call, void *context,
                          const void *arguments, size_t size_bytes);
-/* Ops that wait on the stream (NULL: the default one). */
-size_t nccl_device_pending(const struct nccl_device *device, const struct ddp_stream *stream);
-/* Forget what waits on all streams, as an abort does to NCCL's kernels. */
-void nccl_device_drop(struct nccl_device *device);
 
 #endif

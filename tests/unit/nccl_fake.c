@@ -147,10 +147,10 @@ void nccl_fake_hang(struct nccl_fake *fake, bool is_hanging)
     (void)pthread_mutex_unlock(&fake->mutex);
 }
 
-void nccl_fake_await_hanging(struct nccl_fake *fake)
+void nccl_fake_await_hanging(struct nccl_fake *fake, uint32_t count)
 {
     (void)pthread_mutex_lock(&fake->mutex);
-    while (fake->hanging_count == 0) {
+    while (fake->hanging_count < count) {
         (void)pthread_cond_wait(&fake->changed, &fake->mutex);
     }
     (void)pthread_mutex_unlock(&fake->mutex);

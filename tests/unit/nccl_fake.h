@@ -52,7 +52,7 @@ struct nccl_fake {
 void nccl_fake_open(struct nccl_fake *fake, bool has_revoke);
 void nccl_fake_close(struct nccl_fake *fake);
 void nccl_fake_hang(struct nccl_fake *fake, bool is_hanging);
-/* Until a thread hangs. */
-void nccl_fake_await_hanging(struct nccl_fake *fake);
+/* Until so many threads hang. */
+void nccl_fake_await_hanging(struct nccl_fake *fake, uint32_t count);
 
 #endif

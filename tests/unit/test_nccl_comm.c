@@ -261,7 +261,7 @@ CT_TEST(nccl_comm, endless_revocation_is_aborted_at_the_deadline)
     connect_bench(&bench, true);
     nccl_fake_hang(&bench.fake, true);
     ddp_nccl_comm_abort(bench.comm);
-    nccl_fake_await_hanging(&bench.fake);
+    nccl_fake_await_hanging(&bench.fake, 1);
     atomic_store(&bench.handle->after, DDP_NCCL_IN_PROGRESS);
     nccl_fake_hang(&bench.fake, false);
     for (int i = 0; i < 100; i++) {
@@ -291,7 +291,7 @@ static void check_left_behind(bool has_revoke)
     CT_CHECK_EQ_U64(ddp_nccl_comm_state(bench.comm), DDP_NCCL_COMM_GONE);
     /* The thread still has the communicator's memory, and frees it once it is let go. */
     ddp_nccl_comm_destroy(bench.comm);
-    nccl_fake_await_hanging(&bench.fake);
+    nccl_fake_await_hanging(&bench.fake, 1);
     CT_CHECK_EQ_I64(has_revoke ? bench.handle->revokes : bench.handle->aborts, 1);
     nccl_fake_close(&bench.fake);
 }
