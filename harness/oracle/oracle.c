@@ -31,6 +31,9 @@ static const struct harness_oracle oracles[] = {
     {"checkpoint", "the checkpoint holds the right keys and values, read byte by byte",
      harness_check_checkpoint},
     {"restore", "a run from a checkpoint goes on as the uninterrupted one", harness_check_restore},
+    {"happens_before",
+     "device work uses memory in an order that streams and events prove, whatever the timing",
+     harness_check_happens_before},
     {"evidence", "what was found right was recorded in full", harness_check_evidence},
 };
 

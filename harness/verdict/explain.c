@@ -11,6 +11,7 @@ enum finding_class {
     CLASS_CRASH,
     CLASS_STOPPED_WORK, /* a rank ended early or ran out of data */
     CLASS_USAGE,
+    CLASS_UNORDERED, /* device work raced: its values are anyone's guess, its messages are not */
     CLASS_MISMATCH,
     CLASS_HANG,
     CLASS_VALUE,
@@ -28,6 +29,8 @@ static enum finding_class class_of(const struct harness_finding *finding)
     case HARNESS_VERDICT_CRASH_FINISHED_EARLY:
     case HARNESS_VERDICT_DATA_UNEVEN:
         return CLASS_STOPPED_WORK;
+    case HARNESS_VERDICT_USAGE_UNORDERED:
+        return CLASS_UNORDERED;
     default:
         break;
     }
@@ -63,6 +66,7 @@ static const bool causes[CLASS_COUNT][CLASS_COUNT] = {
                      [CLASS_MISMATCH] = true,
                      [CLASS_HANG] = true,
                      [CLASS_VALUE] = true},
+    [CLASS_UNORDERED] = {[CLASS_VALUE] = true},
     [CLASS_MISMATCH] = {[CLASS_HANG] = true, [CLASS_VALUE] = true},
     [CLASS_DATA] = {[CLASS_VALUE] = true},
 };
@@ -111,6 +115,7 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
         /* The reader's own word about the file explains what loading it led to. */
         return strcmp(a->mode, "status") == 0 && strcmp(b->mode, "status") != 0;
     case CLASS_USAGE:
+    case CLASS_UNORDERED:
     case CLASS_DATA:
     case CLASS_OTHER:
     case CLASS_COUNT:

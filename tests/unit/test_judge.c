@@ -231,6 +231,40 @@ CT_TEST(judge, consequences_are_explained)
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED");
 }
 
+/* Device work without an order explains wrong values from its step on, whose rank they are; a hang
+ * or a mismatch needs a cause of its own. */
+CT_TEST(judge, a_race_explains_values_only)
+{
+    static const struct {
+        enum harness_verdict verdict;
+        int32_t step;
+        enum harness_outcome outcome;
+        const char *reason;
+    } cases[] = {
+        {HARNESS_VERDICT_VALUE_DIVERGED, 3, HARNESS_OUTCOME_PASS, ""},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 4, HARNESS_OUTCOME_PASS, ""},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 2, HARNESS_OUTCOME_FAIL, "also found VALUE.CORRUPTED"},
+        {HARNESS_VERDICT_HANG_NOT_JOINED, 3, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED"},
+        {HARNESS_VERDICT_MISMATCH_COUNT, 3, HARNESS_OUTCOME_FAIL, "also found MISMATCH.COUNT"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture f;
+
+        setup(&f);
+        f.findings.count = 0;
+        f.plan.expect.verdict = HARNESS_VERDICT_USAGE_UNORDERED;
+        memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
+        f.plan.expect.step = 3;
+        f.plan.expect.phase = -1;
+        f.plan.expect.oracle = "happens_before";
+        f.plan.expect.mode = "provable";
+        add(&f, HARNESS_VERDICT_USAGE_UNORDERED, "happens_before", "provable", 1, 3);
+        add(&f, cases[i].verdict, "reduction", "bitwise", 1, cases[i].step);
+        expect_outcome(&f, cases[i].outcome, cases[i].reason);
+    }
+}
+
 /* A difference in the replicas follows from a lost gradient of the same step, not the reverse. */
 CT_TEST(judge, stages_of_a_step_explain_in_order)
 {

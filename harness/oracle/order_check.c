@@ -1,0 +1,142 @@
+/* Purpose: judge every rank that recorded device work, and say whose work has no order.
+ * Idea: ranks that stumble over the same bucket in the same step made one mistake together. What a
+ * collective did to memory must be in the record, or its order is not proved. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/happens_before.h"
+#include "harness/oracle/report.h"
+
+struct order_search {
+    const struct harness_emulation *e;
+    const struct harness_trace_event **events; /* by rank, in each rank's order */
+    size_t *first;                             /* [world + 1] */
+    struct harness_findings *out;
+};
+
+/* One counting pass; the trace is sorted by time, and a rank's own order is part of that. */
+static ddp_status sort_by_rank(struct order_search *search)
+{
+    const struct harness_trace *trace = search->e->input->trace;
+    size_t *next;
+
+    search->events = ddp_mem_array(search->e->mem, trace->event_count, sizeof(*search->events));
+    search->first = ddp_mem_array(search->e->mem, search->e->world + 1, sizeof(size_t));
+    next = ddp_mem_array(search->e->mem, search->e->world + 1, sizeof(size_t));
+    if (search->events == NULL || search->first == NULL || next == NULL) {
+        ddp_mem_free(search->e->mem, next);
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].rank < search->e->world) {
+            search->first[trace->events[i].rank + 1]++;
+        }
+    }
+    for (uint32_t r = 0; r < search->e->world; r++) {
+        search->first[r + 1] += search->first[r];
+        next[r] = search->first[r];
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].rank < search->e->world) {
+            search->events[next[trace->events[i].rank]++] = &trace->events[i];
+        }
+    }
+    ddp_mem_free(search->e->mem, next);
+    return DDP_OK;
+}
+
+/* The same bucket or parameter in the same place, on another rank. */
+static struct harness_finding *find_same(const struct order_search *search,
+                                         const struct harness_finding *finding)
+{
+    for (size_t i = 0; i < search->out->count; i++) {
+        struct harness_finding *other = &search->out->items[i];
+
+        if (other->verdict == finding->verdict && other->step == finding->step &&
+            other->micro == finding->micro && other->phase == finding->phase &&
+            other->op.bucket == finding->op.bucket && other->op.seq == finding->op.seq &&
+            strcmp(other->text, finding->text) == 0) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+static void add(const struct order_search *search, uint32_t rank,
+                const struct harness_disorder *disorder)
+{
+    struct harness_finding finding;
+    struct harness_finding *same;
+
+    harness_finding_init(&finding, HARNESS_VERDICT_USAGE_UNORDERED, "happens_before", "provable");
+    finding.step = (int32_t)disorder->step;
+    finding.micro = disorder->micro;
+    finding.phase = disorder->phase;
+    if (disorder->bucket >= 0) {
+        harness_report_bucket(search->e, (uint32_t)disorder->bucket, &finding);
+        finding.op.seq = disorder->seq;
+    }
+    if (disorder->param >= 0 && (size_t)disorder->param < search->e->param_count) {
+        harness_report_add_param(&finding, (uint32_t)disorder->param);
+    }
+    (void)snprintf(finding.text, sizeof(finding.text), "%s", disorder->text);
+    same = find_same(search, &finding);
+    if (same != NULL) {
+        harness_rank_set_add(&same->culprits, rank);
+        return;
+    }
+    harness_rank_set_add(&finding.culprits, rank);
+    harness_findings_add(search->out, &finding);
+}
+
+/* A group of one has nothing to reduce, and an engine without streams of its own nothing to note.
+ */
+static bool must_note(const struct order_search *search, const struct harness_order_facts *facts)
+{
+    const char *collective = search->e->input->plan->job.collective;
+
+    return search->e->world > 1 &&
+           (facts->is_coll_recorded || (collective != NULL && strcmp(collective, "nccl") == 0));
+}
+
+static ddp_status check_rank(const struct order_search *search, uint32_t rank, struct ddp_err *err)
+{
+    struct harness_order_facts facts;
+    size_t count = 0;
+
+    (void)harness_index_list(&search->e->index, rank, DDP_EVENT_DEVICE_ACCESS, &count);
+    if (count == 0) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_order_check(
+        search->events + search->first[rank], search->first[rank + 1] - search->first[rank],
+        search->e->input->params, search->e->param_count, search->e->mem, &facts, err));
+    if (facts.disorder.is_set) {
+        add(search, rank, &facts.disorder);
+    } else if (facts.is_reduction_unseen && must_note(search, &facts)) {
+        search->out->is_evidence_lost = true;
+        (void)snprintf(search->out->lost_text, sizeof(search->out->lost_text),
+                       "rank %u reduced bucket %u (seq %llu) and recorded no access to it", rank,
+                       facts.unseen_bucket, (unsigned long long)facts.unseen_seq);
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_check_happens_before(const struct harness_emulation *e,
+                                        struct harness_findings *out, struct ddp_err *err)
+{
+    struct order_search search = {.e = e, .out = out};
+    ddp_status status;
+
+    /* With a hole in the record an order that was kept looks broken; the run is inconclusive. */
+    if (e->input->trace->lost_count > 0) {
+        return DDP_OK;
+    }
+    status = sort_by_rank(&search);
+    for (uint32_t r = 0; status == DDP_OK && r < e->world; r++) {
+        status = check_rank(&search, r, err);
+    }
+    ddp_mem_free(e->mem, search.events);
+    ddp_mem_free(e->mem, search.first);
+    return status;
+}
