@@ -13,11 +13,12 @@
 /* On the heap: a collective that does not end keeps it. */
 struct prober {
     const struct harness_probe *probe;
+    struct ddp_recorder *recorder; /* the rank's, which nothing below sees meanwhile */
     struct ddp_transfer transfer;
     struct ddp_coll_work work;
-    uint64_t seq;  /* of the last probe */
-    void *buffer;  /* what is reduced, in the device's memory */
-    void *staging; /* the same on the host */
+    uint64_t count; /* of probes so far */
+    void *buffer;   /* what is reduced, in the device's memory */
+    void *staging;  /* the same on the host */
     size_t size_bytes;
     bool is_coll_buffer;
     uint64_t digest; /* of everything that came out for a request */
@@ -74,14 +75,14 @@ static ddp_status reduce(struct prober *prober)
     prober->work.args.redop = DDP_REDOP_SUM;
     prober->work.args.dtype = map->dtype;
     prober->work.args.role = DDP_ROLE_PROBE;
-    prober->work.args.index = (uint32_t)(prober->seq & 0xffffffu);
+    prober->work.args.index = (uint32_t)(++prober->count & 0xffffffu);
     prober->work.args.input = prober->buffer;
     prober->work.args.output = prober->buffer;
     prober->work.args.elem_count = map->elem_count;
-    prober->work.seq = ++prober->seq;
+    prober->work.seq = prober->count << 16; /* in a mark of the device's: 0, no collective */
     DDP_TRY(probe->coll->ops->post(probe->coll, &prober->work));
     DDP_TRY(wait_work(prober));
-    ddp_recorder_message(probe->env->recorder);
+    ddp_recorder_wait_end(prober->recorder); /* a sign of life; no event */
     DDP_TRY(
         ddp_transfer_copy(&prober->transfer, prober->staging, prober->buffer, prober->size_bytes));
     prober->digest = ddp_hash_bytes(prober->staging, prober->size_bytes, prober->digest);
@@ -95,10 +96,10 @@ static ddp_status barrier(const struct prober *prober, const char *name)
     const struct harness_probe *probe = prober->probe;
     ddp_status status;
 
-    ddp_recorder_wait_begin(probe->env->recorder, DDP_WAIT_STORE, 0);
+    ddp_recorder_wait_begin(prober->recorder, DDP_WAIT_STORE, 0);
     status = ddp_store_barrier(probe->env, probe->store, name, probe->coll->member_count,
                                deadline_ns(prober));
-    ddp_recorder_wait_end(probe->env->recorder);
+    ddp_recorder_wait_end(prober->recorder);
     return status;
 }
 
@@ -119,7 +120,7 @@ static ddp_status exchange_digests(const struct prober *prober, const char *name
     ddp_status status;
 
     (void)snprintf(key, sizeof key, "%s/%" PRIu32, name, probe->coll->member);
-    ddp_recorder_wait_begin(probe->env->recorder, DDP_WAIT_STORE, 0);
+    ddp_recorder_wait_begin(prober->recorder, DDP_WAIT_STORE, 0);
     status = ddp_store_set(probe->env, probe->store, key, &prober->digest, sizeof prober->digest,
                            deadline_ns(prober));
     for (uint32_t r = 0; status == DDP_OK && r < probe->coll->member_count; r++) {
@@ -135,7 +136,7 @@ static ddp_status exchange_digests(const struct prober *prober, const char *name
             memcpy(&digests[r], value, sizeof digests[r]);
         }
     }
-    ddp_recorder_wait_end(probe->env->recorder);
+    ddp_recorder_wait_end(prober->recorder);
     return status;
 }
 
@@ -398,38 +399,59 @@ static void describe_failure(const struct harness_probe *probe, ddp_status statu
     (void)ddp_err_wrap(err, status, "measuring reduction trees (%s)", round_name(probe->round));
 }
 
+/* Hide the rank's fault points and recorder from everything below, and bring them back. */
+struct seclusion {
+    struct ddp_env *env;
+    struct ddp_fault_hook *faults;
+    struct ddp_recorder *recorder;
+};
+
+static struct seclusion seclude(struct ddp_env *env)
+{
+    const struct seclusion before = {env, env->faults, env->recorder};
+
+    env->faults = NULL;
+    env->recorder = NULL;
+    return before;
+}
+
+static void bring_back(const struct seclusion *before)
+{
+    before->env->faults = before->faults;
+    before->env->recorder = before->recorder;
+}
+
 ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *err)
 {
-    struct ddp_env *env = probe->env;
-    struct ddp_env *coll_env = probe->coll->env;
-    struct ddp_fault_hook *faults = env->faults;
-    struct ddp_fault_hook *coll_faults = coll_env->faults;
+    struct ddp_mem *mem = probe->env->mem;
+    struct seclusion own, coll;
     struct prober *prober;
     ddp_status status;
 
     if (probe->coll->member_count < 2 || probe->request_count == 0) {
         return DDP_OK;
     }
-    prober = ddp_mem_array(env->mem, 1, sizeof *prober);
+    prober = ddp_mem_array(mem, 1, sizeof *prober);
     if (prober == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory to measure reduction trees");
     }
     prober->probe = probe;
-    env->faults = NULL;
-    coll_env->faults = NULL;
+    prober->recorder = probe->env->recorder;
+    own = seclude(probe->env);
+    coll = seclude(probe->coll->env);
     status = run_all(prober, err);
     if (status != DDP_OK) {
         describe_failure(probe, status, err);
         give_up(prober, status);
     }
-    coll_env->faults = coll_faults;
-    env->faults = faults;
+    bring_back(&coll);
+    bring_back(&own);
     if (prober->work.status == DDP_PENDING) {
         return status; /* the collective still has the buffers: they go with the rank's memory */
     }
     close_buffers(prober);
     harness_probe_map_fini(&prober->map);
     ddp_transfer_fini(&prober->transfer);
-    ddp_mem_free(env->mem, prober);
+    ddp_mem_free(mem, prober);
     return status;
 }

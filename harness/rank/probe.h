@@ -4,10 +4,11 @@
  * written down; of NCCL it has to be measured, at the very count and type of the buckets, on the
  * very communicator. n members take n(n-1)/2 + 3(n-2) all-reduces for each pair of count and type.
  *
- * Probes are posted below the observer, and no fault point is passed meanwhile: they appear in no
- * trace, take no sequence number of the group and touch no hit counter. They number their own
- * messages from 1; members meet in the store before and after, so that none of them can run into a
- * collective of the group. */
+ * Probes are posted below the observer, and neither fault points nor the recorder are within reach
+ * meanwhile: they appear in no trace, take no sequence number of the group and touch no hit
+ * counter. Their own numbers are multiples of 65536, which in a device's progress words stand for
+ * no collective; members meet in the store before and after, so that none of them can run into a
+ * collective of the group. What the outside sees is a heartbeat a probe. */
 #ifndef HARNESS_RANK_PROBE_H
 #define HARNESS_RANK_PROBE_H
 
@@ -48,7 +49,7 @@ struct harness_probe {
  * itself as "result inconsistent": neither is an error here. With one member nothing is done.
  *
  * Errors: those of the collective, the device, the store and the files, with which the group is
- * revoked; E_TIMEOUT. env->faults is NULL meanwhile. */
+ * revoked; E_TIMEOUT. env->faults and env->recorder are NULL meanwhile. */
 DDP_MUST_USE ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *err);
 
 #ifdef __cplusplus

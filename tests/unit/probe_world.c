@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ddpcore/device/observer.h"
 #include "tests/ct.h"
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -160,14 +161,18 @@ static ddp_status open_loop(struct probe_rank *rank)
 static void run_rank(void *context)
 {
     struct probe_rank *rank = context;
+    struct ddp_device *device = NULL;
+    uint64_t events;
 
     CT_REQUIRE_OK(ddp_loop_store_create(rank->world->net, &rank->env, &rank->store));
     CT_REQUIRE_OK(ddp_store_barrier(&rank->env, rank->store, "up", rank->world->config.count,
                                     DDP_DEADLINE_NEVER));
-    CT_REQUIRE_OK(ddp_device_cpu_create(rank->env.mem, &rank->device));
+    CT_REQUIRE_OK(ddp_device_cpu_create(rank->env.mem, &device));
+    CT_REQUIRE_OK(ddp_device_observer_create(device, &rank->env, true, &rank->device));
     CT_REQUIRE_OK(rank->world->config.sum != NULL ? open_table(rank) : open_loop(rank));
+    events = rank->recorder.page->event_count;
     rank->world->config.program(rank);
-    rank->end_events = rank->recorder.page->event_count;
+    rank->end_events = rank->recorder.page->event_count - events;
     /* Nobody leaves the net while others still need an acknowledgement. */
     CT_CHECK_OK(ddp_store_barrier(&rank->env, rank->store, "down", rank->world->config.count,
                                   DDP_DEADLINE_NEVER));

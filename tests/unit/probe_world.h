@@ -28,7 +28,7 @@ struct probe_rank {
     struct ddp_device *device;
     struct ddp_coll *coll;
     uint64_t post_count; /* of the table */
-    uint64_t end_events; /* recorded when the program returned */
+    uint64_t end_events; /* recorded by the program */
 };
 
 /* One all-reduce of the table: input[member_count] to output[member_count]. call counts from 0. */

@@ -171,7 +171,8 @@ CT_TEST(probe, chain_is_measured)
     probe_world_close(&world);
 }
 
-/* Nobody else sees a probe: no event, no fault point. */
+/* Nobody else sees a probe: no event, not even of the device, and no fault point. But the rank
+ * shows that it lives. */
 CT_TEST(probe, nothing_is_recorded)
 {
     struct probe_world world;
@@ -182,7 +183,9 @@ CT_TEST(probe, nothing_is_recorded)
     for (uint32_t r = 0; r < 3; r++) {
         CT_CHECK_EQ_U64(world.ranks[r].end_events, 0);
         CT_CHECK(world.ranks[r].env.faults == &world.ranks[r].hook);
+        CT_CHECK(world.ranks[r].env.recorder == &world.ranks[r].recorder);
         CT_CHECK_EQ_U64(world.ranks[r].recorder.page->seq_posted, 0);
+        CT_CHECK(world.ranks[r].recorder.page->heartbeat_ns > 1000);
     }
     probe_world_close(&world);
 }
