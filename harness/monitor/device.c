@@ -35,15 +35,14 @@ static bool is_inside(const struct harness_position *position)
            position->seq > position->seq_ended;
 }
 
-/* Work on the compute stream does not end. Without a mark behind it that is known only of a host
- * that has enqueued all, and of a collective that its rank's compute holds back. */
+/* Work on the compute stream does not end. Without a mark behind it that shows in a collective that
+ * the compute stream holds back. */
 static bool is_compute_stuck(const struct harness_view *view, uint32_t rank,
                              const struct harness_position *position)
 {
     return position->is_known && is_still(view, rank) &&
            (position->compute == HARNESS_COMPUTE_BUSY ||
-            (position->compute == HARNESS_COMPUTE_OPEN && position->comm == HARNESS_COMM_BEFORE &&
-             is_host_waiting(view->cut, rank)));
+            (position->compute == HARNESS_COMPUTE_OPEN && position->comm == HARNESS_COMM_BEFORE));
 }
 
 /* Ranks whose compute is stuck. Of ranks inside a collective only if some rank is neither stuck nor
@@ -87,22 +86,20 @@ static uint64_t first_inside(const struct harness_cut *cut)
     return first;
 }
 
-/* A collective that the device has not started although nothing on the compute stream holds it
- * back; 0 if there is none. Posted, while others are inside it, and not even enqueued: the same. */
+/* A collective that the device does not start, of a rank whose compute is not stuck; 0 if there is
+ * none. Posted, while others are inside it, and not even enqueued: the same. */
 static uint64_t seq_not_launched(const struct harness_view *view, uint32_t rank, uint64_t inside)
 {
     const struct harness_position position = harness_position_of(view->cut, rank);
 
-    if (!position.is_known || position.compute != HARNESS_COMPUTE_DRAINED ||
-        !is_still(view, rank)) {
+    if (!position.is_known || !is_still(view, rank)) {
         return 0;
     }
     if (position.comm == HARNESS_COMM_BEFORE) {
         return position.seq;
     }
     return position.comm == HARNESS_COMM_IDLE && is_host_waiting(view->cut, rank) &&
-                   inside > position.seq_ended && inside > position.seq_enqueued &&
-                   view->cut->pages[rank].seq_posted >= inside
+                   inside > position.seq_ended && view->cut->pages[rank].seq_posted >= inside
                ? inside
                : 0;
 }
@@ -135,11 +132,10 @@ static enum part part_of(const struct harness_view *view, uint32_t rank, uint64_
     if (!cut->is_page_valid[rank] || cut->pages[rank].seq_posted < seq) {
         return PART_OTHER;
     }
-    if (cut->pages[rank].seq_done >= seq || (position.is_known && position.seq_ended >= seq) ||
-        (is_inside(&position) && position.seq > seq)) {
+    if (cut->pages[rank].seq_done >= seq || (position.is_known && position.seq_ended >= seq)) {
         return PART_ENDED;
     }
-    if (!harness_graph_is_live(cut, rank) || !is_still(view, rank)) {
+    if (!is_still(view, rank)) {
         return PART_OTHER;
     }
     if (!position.is_known) {
@@ -362,9 +358,6 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
         if (part != PART_ENDED) {
             harness_rank_set_add(&culprits, r);
         }
-    }
-    if (harness_rank_set_is_empty(&parts[PART_INSIDE])) {
-        return;
     }
     first = begin(view, HARNESS_VERDICT_HANG_DEVICE_COMM, &culprits, &finding);
     harness_finding_set_planned(view, seq, &finding);

@@ -157,7 +157,7 @@ uint64_t harness_graph_alive_ns(const struct harness_cut *cut, uint32_t rank)
         alive_ns = page->heartbeat_ns > alive_ns ? page->heartbeat_ns : alive_ns;
         alive_ns = page->phase_enter_ns > alive_ns ? page->phase_enter_ns : alive_ns;
     }
-    if (cut->progress != NULL && cut->progress[rank].is_mapped != 0) {
+    if (cut->progress != NULL) {
         alive_ns = cut->progress_ns[rank] > alive_ns ? cut->progress_ns[rank] : alive_ns;
     }
     return alive_ns;

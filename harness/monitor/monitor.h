@@ -33,8 +33,8 @@ struct harness_cut {
                                               * processes' states: an ended rank's page is final */
     const struct harness_process *processes; /* [world_size] */
     const bool *is_page_valid;               /* [world_size], false: never initialised */
-    const struct ddp_progress *progress;     /* [world_size], copies of the same moment; NULL: no
-                                              * rank's device shows words */
+    const struct ddp_progress *progress;     /* [world_size], copies, zero while a page is invalid;
+                                              * NULL: no rank's device shows words */
     const uint64_t *progress_ns;             /* [world_size], when one of a rank's words was last
                                               * seen to move; NULL as progress is */
     bool is_stable;     /* no page and no word changed between two readings around this cut */

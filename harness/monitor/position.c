@@ -14,31 +14,28 @@ static uint64_t seq_of(uint64_t word, uint64_t seq_posted)
     return seq > seq_posted && seq > 0xffffu ? seq - 0x10000u : seq;
 }
 
-static bool is_collective(uint64_t word)
+static uint64_t later(uint64_t a, uint64_t b)
 {
-    return ddp_mark_kind(word) == DDP_MARK_COLL || ddp_mark_kind(word) == DDP_MARK_COLL_END;
+    return a > b ? a : b;
 }
 
 static void set_comm(const struct ddp_progress_words *words, const struct ddp_page *page,
                      struct harness_position *out)
 {
-    out->seq_enqueued =
-        is_collective(words->enqueued) ? seq_of(words->enqueued, page->seq_posted) : 0;
     out->seq_ended = page->seq_done;
     if (ddp_mark_kind(words->reached) == DDP_MARK_COLL) {
         out->comm = HARNESS_COMM_INSIDE;
         out->seq = seq_of(words->reached, page->seq_posted);
+        out->seq_ended = later(out->seq_ended, out->seq - 1);
         return;
     }
     if (ddp_mark_kind(words->reached) == DDP_MARK_COLL_END) {
-        uint64_t seq = seq_of(words->reached, page->seq_posted);
-
-        out->seq_ended = seq > out->seq_ended ? seq : out->seq_ended;
+        out->seq_ended = later(out->seq_ended, seq_of(words->reached, page->seq_posted));
     }
     if (words->reached != words->enqueued) {
         out->comm = HARNESS_COMM_BEFORE;
         /* Collectives that went another way have ended for the host. */
-        out->seq = out->seq_ended < out->seq_enqueued ? out->seq_ended + 1 : out->seq_enqueued;
+        out->seq = out->seq_ended + 1;
     }
 }
 
@@ -47,7 +44,7 @@ struct harness_position harness_position_of(const struct harness_cut *cut, uint3
     struct harness_position out = {0};
     const struct ddp_progress_words *compute;
 
-    if (cut->progress == NULL || cut->progress[rank].is_mapped == 0 || !cut->is_page_valid[rank] ||
+    if (cut->progress == NULL || cut->progress[rank].is_mapped == 0 ||
         cut->processes[rank].state != HARNESS_PROCESS_RUNNING || harness_graph_is_over(cut, rank)) {
         return out;
     }

@@ -202,6 +202,16 @@ void cut_comm(struct cut_job *job, uint32_t rank, uint64_t seq, enum cut_comm co
     }
 }
 
+void cut_open_device(struct cut_job *job, uint32_t world_size)
+{
+    cut_init(job, world_size);
+    cut_map(job);
+    for (uint32_t r = 0; r < world_size; r++) {
+        cut_comm(job, r, cut_seq(1, 1), CUT_COMM_INSIDE);
+        cut_still(job, r, CUT_LATE_MS);
+    }
+}
+
 void cut_end(struct cut_job *job, uint32_t rank, ddp_status status)
 {
     cut_host(job, rank, DDP_PHASE_END, 0);

@@ -55,6 +55,10 @@ void cut_compute(struct cut_job *job, uint32_t rank, enum ddp_mark mark, uint32_
 enum cut_comm { CUT_COMM_BEFORE, CUT_COMM_INSIDE, CUT_COMM_ENDED };
 /* Where the communication stream is with seq, the last that it was given. */
 void cut_comm(struct cut_job *job, uint32_t rank, uint64_t seq, enum cut_comm comm);
+/* Just beyond the budget of every phase within a step. */
+enum { CUT_LATE_MS = 2001 };
+/* As cut_init, with words: all devices are inside seq 6, and have stood still for CUT_LATE_MS. */
+void cut_open_device(struct cut_job *job, uint32_t world_size);
 /* The rank recorded rank.end. */
 void cut_end(struct cut_job *job, uint32_t rank, ddp_status status);
 void cut_analyse(struct cut_job *job);

@@ -1,5 +1,5 @@
 /* What the monitor makes of progress words: each rule with the first, a middle and the last rank as
- * the culprit, and the moments next to it at which nothing may be said. */
+ * the culprit. Moments next to these: test_monitor_device_healthy.c. */
 #include <string.h>
 
 #include "tests/ct.h"
@@ -7,23 +7,12 @@
 
 static const uint32_t culprits[] = {0, 2, 3};
 /* LATE: just beyond the budget of every phase that these cases use; LAST: just within. */
-enum { RANKS = 4, CULPRIT_COUNT = 3, LATE_MS = 2001, LAST_MS = 2000 };
+enum { RANKS = 4, CULPRIT_COUNT = 3, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_MS - 1 };
 
-static void open_mapped(struct cut_job *job, uint32_t world_size)
-{
-    cut_init(job, world_size);
-    cut_map(job);
-    /* All inside seq 6, for too long already. */
-    for (uint32_t r = 0; r < world_size; r++) {
-        cut_comm(job, r, cut_seq(1, 1), CUT_COMM_INSIDE);
-        cut_still(job, r, LATE_MS);
-    }
-}
-
-#define FOR_EACH_CULPRIT(job, rank)                                     \
-    for (uint32_t i_##rank = 0, rank;                                   \
-         i_##rank < CULPRIT_COUNT &&                                    \
-         (rank = culprits[i_##rank], open_mapped(&(job), RANKS), true); \
+#define FOR_EACH_CULPRIT(job, rank)                                         \
+    for (uint32_t i_##rank = 0, rank;                                       \
+         i_##rank < CULPRIT_COUNT &&                                        \
+         (rank = culprits[i_##rank], cut_open_device(&(job), RANKS), true); \
          i_##rank++, cut_fini(&(job)))
 
 static void check_others_wait(const struct harness_finding *finding, uint32_t rank)
@@ -97,7 +86,7 @@ CT_TEST(monitor_device, names_all_stuck_kernels)
     struct cut_job job;
     const struct harness_finding *finding;
 
-    open_mapped(&job, RANKS);
+    cut_open_device(&job, RANKS);
     for (uint32_t r = 1; r < 3; r++) {
         cut_compute(&job, r, r == 1 ? DDP_MARK_BACKWARD : DDP_MARK_OPTIMIZER, 0, 2);
         cut_comm(&job, r, cut_seq(1, 1), CUT_COMM_BEFORE);
@@ -109,6 +98,11 @@ CT_TEST(monitor_device, names_all_stuck_kernels)
     CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_BACKWARD);
     CT_CHECK(strstr(finding->text, "kernel of backward on rank 1") != NULL);
     CT_CHECK(strstr(finding->text, "kernel of optimizer on rank 2") != NULL);
+    /* It speaks of the one that has been still for longest. */
+    cut_still(&job, 2, LATE_MS + 1);
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_OPTIMIZER);
     cut_fini(&job);
 }
 
@@ -118,7 +112,7 @@ CT_TEST(monitor_device, places_a_kernel_that_the_host_has_left_behind)
     struct cut_job job;
     const struct harness_finding *finding;
 
-    open_mapped(&job, RANKS);
+    cut_open_device(&job, RANKS);
     cut_host(&job, 2, DDP_PHASE_DATA, LATE_MS);
     cut_compute(&job, 2, DDP_MARK_OPTIMIZER, 0, 1);
     cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_ENDED);
@@ -128,6 +122,14 @@ CT_TEST(monitor_device, places_a_kernel_that_the_host_has_left_behind)
     cut_check_culprit(finding, 2);
     CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_OPTIMIZER);
     CT_CHECK_EQ_I64(finding->step, 1);
+    cut_compute(&job, 2, DDP_MARK_BACKWARD, 0, 1);
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK(finding->phase == DDP_PHASE_BACKWARD && finding->step == 1 && finding->micro == -1);
+    job.pages[2].micro = 3;
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK(finding->phase == DDP_PHASE_BACKWARD && finding->step == 2 && finding->micro == 2);
     cut_fini(&job);
 }
 
@@ -163,7 +165,7 @@ CT_TEST(monitor_device, does_not_call_compute_drained_without_a_mark)
     struct cut_job job;
     const struct harness_finding *finding;
 
-    open_mapped(&job, RANKS);
+    cut_open_device(&job, RANKS);
     cut_compute(&job, 1, DDP_MARK_BACKWARD, 0, 0);
     cut_comm(&job, 1, cut_seq(1, 1), CUT_COMM_BEFORE);
     finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
@@ -179,7 +181,7 @@ CT_TEST(monitor_device, names_the_first_of_several_collectives)
     struct cut_job job;
     const struct harness_finding *finding;
 
-    open_mapped(&job, RANKS);
+    cut_open_device(&job, RANKS);
     for (uint32_t r = 0; r < RANKS; r++) {
         struct ddp_progress_words *words = &job.progress[r].stream[DDP_PROGRESS_COMM];
 
@@ -201,7 +203,7 @@ CT_TEST(monitor_device, blames_all_for_a_collective_that_does_not_end)
     struct cut_job job;
     const struct harness_finding *finding;
 
-    open_mapped(&job, RANKS);
+    cut_open_device(&job, RANKS);
     finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), RANKS);
@@ -234,6 +236,27 @@ CT_TEST(monitor_device, names_the_only_rank_that_does_not_finish)
         cut_check_culprit(finding, rank);
         CT_CHECK(strstr(finding->text, ", ended on ranks ") != NULL);
         CT_CHECK(strstr(finding->text, "not known") == NULL);
+        /* Their hosts have not looked yet. */
+        for (uint32_t r = 0; r < RANKS; r++) {
+            job.pages[r].seq_done = cut_seq(1, 0);
+            cut_wait(&job, r, cut_seq(1, 1), -1);
+            cut_still(&job, r, LATE_MS);
+        }
+        finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
+        CT_REQUIRE(finding != NULL);
+        cut_check_culprit(finding, rank);
+        /* Their devices are inside the next one already. */
+        cut_comm(&job, rank, cut_seq(1, 0), CUT_COMM_INSIDE);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            job.pages[r].seq_done = cut_seq(0, 1);
+            if (r != rank) {
+                cut_comm(&job, r, cut_seq(1, 1), CUT_COMM_INSIDE);
+            }
+        }
+        finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
+        CT_REQUIRE(finding != NULL);
+        check_others_wait(finding, rank);
+        CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 0));
     }
 }
 
@@ -244,7 +267,7 @@ CT_TEST(monitor_device, blames_compute_that_stands_out)
     struct cut_job job;
     const struct harness_finding *finding;
 
-    open_mapped(&job, RANKS);
+    cut_open_device(&job, RANKS);
     cut_compute(&job, 2, DDP_MARK_BACKWARD, 0, 1);
     finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
     CT_REQUIRE(finding != NULL);
@@ -254,6 +277,13 @@ CT_TEST(monitor_device, blames_compute_that_stands_out)
         cut_compute(&job, r, DDP_MARK_BACKWARD, 0, 1);
     }
     CT_CHECK(cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM) != NULL);
+    /* Work behind the last mark is not seen to be there at all. */
+    for (uint32_t r = 0; r < RANKS; r++) {
+        cut_compute(&job, r, r == 2 ? DDP_MARK_BACKWARD : DDP_MARK_IDLE, 0, 0);
+    }
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), RANKS);
     cut_fini(&job);
 }
 
@@ -303,276 +333,45 @@ CT_TEST(monitor_device, does_not_mask_a_rank_that_never_posted)
     }
 }
 
-/* Whatever is found with these words is found without them, and the other way round. */
-static void check_words_add_nothing(struct cut_job *job, enum harness_verdict verdict)
-{
-    struct harness_findings without;
-
-    job->cut.progress = NULL;
-    cut_analyse(job);
-    without = job->findings;
-    harness_findings_init(&job->findings, ddp_mem_system());
-    job->cut.progress = job->progress;
-    cut_analyse(job);
-    CT_REQUIRE(without.count > 0 && job->findings.count == without.count);
-    CT_CHECK_STR(harness_verdict_name(without.items[0].verdict), harness_verdict_name(verdict));
-    for (size_t i = 0; i < without.count; i++) {
-        CT_CHECK_STR(job->findings.items[i].text, without.items[i].text);
-    }
-    harness_findings_fini(&without);
-}
-
-/* Deaths, stops and mismatches stay what they are; devices that wait for them add nothing. */
-CT_TEST(monitor_device, leaves_other_causes_alone)
+/* A host that is stuck in its own code, with or without words, after it posted and before anything
+ * was enqueued: the device has nothing to do with it. */
+CT_TEST(monitor_device, does_not_mask_a_stuck_host)
 {
     struct cut_job job;
 
     FOR_EACH_CULPRIT(job, rank)
     {
-        cut_process(&job, rank, HARNESS_PROCESS_SIGNALED, 9, LATE_MS);
-        check_words_add_nothing(&job, HARNESS_VERDICT_CRASH_SIGNALED);
-        cut_process(&job, rank, HARNESS_PROCESS_STOPPED, 19, LATE_MS);
-        check_words_add_nothing(&job, HARNESS_VERDICT_HANG_STOPPED);
-        cut_process(&job, rank, HARNESS_PROCESS_RUNNING, 0, LATE_MS);
-        job.pages[rank].revoke_rank = rank + 1;
-        check_words_add_nothing(&job, HARNESS_VERDICT_HANG_RECOVERY);
-        job.pages[rank].revoke_rank = 0;
-        job.pages[rank].posted_count = 55;
-        check_words_add_nothing(&job, HARNESS_VERDICT_MISMATCH_COUNT);
-    }
-}
+        const struct harness_finding *finding;
 
-/* A kernel that nothing else can hold up is told beside a death that it has nothing to do with. */
-CT_TEST(monitor_device, tells_a_stuck_kernel_beside_a_death)
-{
-    struct cut_job job;
-
-    open_mapped(&job, RANKS);
-    cut_process(&job, 1, HARNESS_PROCESS_SIGNALED, 9, LATE_MS);
-    cut_compute(&job, 2, DDP_MARK_FORWARD, 0, 1);
-    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_BEFORE);
-    cut_analyse(&job);
-    CT_REQUIRE(job.findings.count == 2);
-    CT_CHECK_EQ_U64(job.findings.items[0].verdict, HARNESS_VERDICT_CRASH_SIGNALED);
-    CT_CHECK_EQ_U64(job.findings.items[1].verdict, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
-    cut_check_culprit(&job.findings.items[1], 2);
-    cut_fini(&job);
-}
-
-/* A host that does not come out of a call while the job ends is told as without words. */
-CT_TEST(monitor_device, does_not_excuse_a_host_that_does_not_end)
-{
-    struct cut_job job;
-
-    open_mapped(&job, RANKS);
-    cut_process(&job, 1, HARNESS_PROCESS_SIGNALED, 9, LATE_MS);
-    cut_host(&job, 2, DDP_PHASE_BACKWARD, LATE_MS);
-    check_words_add_nothing(&job, HARNESS_VERDICT_CRASH_SIGNALED);
-    cut_fini(&job);
-}
-
-/* Within the budget, in an unstable cut, or while a word moved not long ago, nothing is said. */
-CT_TEST(monitor_device, keeps_silent_about_a_slow_kernel)
-{
-    struct cut_job job;
-
-    open_mapped(&job, RANKS);
-    cut_compute(&job, 2, DDP_MARK_FORWARD, 1, 3);
-    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_BEFORE);
-    cut_still(&job, 2, LAST_MS);
-    cut_check_silent(&job, "a kernel within its budget");
-    cut_still(&job, 2, LATE_MS);
-    job.progress_ns[2] = CUT_NOW_NS - 5 * CUT_MS;
-    cut_check_silent(&job, "a word moved 5 ms ago");
-    job.progress_ns[2] = 0;
-    job.cut.is_stable = false;
-    cut_check_silent(&job, "words move right now");
-    job.cut.is_stable = true;
-    CT_CHECK(cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE) != NULL);
-    cut_fini(&job);
-}
-
-/* The same for a collective: one rank that is not still, or not there yet, clears all. */
-CT_TEST(monitor_device, keeps_silent_about_a_slow_collective)
-{
-    struct cut_job job;
-
-    for (uint32_t r = 0; r < RANKS; r++) {
-        open_mapped(&job, RANKS);
-        cut_still(&job, r, LAST_MS);
-        cut_check_silent(&job, "one rank was alive within the budget");
-        cut_comm(&job, r, cut_seq(1, 1), CUT_COMM_BEFORE);
-        cut_check_silent(&job, "one rank is about to start it");
-        cut_compute(&job, r, DDP_MARK_BACKWARD, 0, 1);
-        cut_check_silent(&job, "one rank still computes");
-        cut_fini(&job);
-    }
-}
-
-/* Sequence numbers of two groups are not compared. */
-CT_TEST(monitor_device, does_not_mix_groups)
-{
-    struct cut_job job;
-
-    open_mapped(&job, RANKS);
-    job.pages[3].comm = 8;
-    cut_analyse(&job);
-    for (size_t i = 0; i < job.findings.count; i++) {
-        CT_CHECK(job.findings.items[i].verdict != HARNESS_VERDICT_HANG_DEVICE_COMM);
-    }
-    cut_fini(&job);
-}
-
-/* A circle of waits is provable only while no device works; then it is told by budget. */
-CT_TEST(monitor_device, proves_no_circle_while_a_device_works)
-{
-    struct cut_job job;
-    const struct harness_finding *finding;
-
-    for (int working = 0; working < 4; working++) {
-        cut_init(&job, RANKS);
-        cut_map(&job);
-        for (uint32_t r = 0; r < RANKS; r++) {
-            cut_still(&job, r, 300);
-            cut_wait(&job, r, cut_seq(1, 1), r == 1 ? 2 : 1);
-            job.pages[r].comm = r == 2 ? 8 : 7;
-            cut_comm(&job, r, cut_seq(1, 0), CUT_COMM_ENDED);
-        }
-        if (working == 0) {
-            finding = cut_only(&job, HARNESS_VERDICT_HANG_CYCLE);
+        cut_host(&job, rank, DDP_PHASE_BACKWARD, LATE_MS);
+        cut_comm(&job, rank, cut_seq(1, 0), CUT_COMM_ENDED);
+        for (uint64_t is_mapped = 0; is_mapped < 2; is_mapped++) {
+            job.progress[rank].is_mapped = is_mapped;
+            finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
             CT_REQUIRE(finding != NULL);
-            CT_CHECK_STR(finding->mode, "provable");
-        } else if (working == 1) {
-            cut_compute(&job, 3, DDP_MARK_BACKWARD, 0, 1);
-        } else if (working == 2) {
-            cut_compute(&job, 3, DDP_MARK_BACKWARD, 0, 0);
-        } else {
-            cut_comm(&job, 3, cut_seq(1, 1), CUT_COMM_INSIDE);
+            cut_check_culprit(finding, rank);
         }
-        if (working != 0) {
-            cut_check_silent(&job, "a device works");
+    }
+}
+
+/* A rank that waits for an earlier collective has not been seen to launch or join this one. */
+CT_TEST(monitor_device, does_not_suspect_before_all_have_posted)
+{
+    struct cut_job job;
+
+    FOR_EACH_CULPRIT(job, rank)
+    {
+        cut_post(&job, rank, cut_seq(1, 0));
+        cut_wait(&job, rank, cut_seq(1, 0), -1);
+        cut_still(&job, rank, LATE_MS);
+        cut_comm(&job, rank, cut_seq(1, 0), CUT_COMM_ENDED);
+        for (uint64_t is_mapped = 0; is_mapped < 2; is_mapped++) {
+            job.progress[rank].is_mapped = is_mapped;
+            cut_analyse(&job);
+            for (size_t i = 0; i < job.findings.count; i++) {
+                CT_CHECK(job.findings.items[i].verdict < HARNESS_VERDICT_HANG_DEVICE_COMPUTE ||
+                         job.findings.items[i].verdict > HARNESS_VERDICT_HANG_NOT_LAUNCHED);
+            }
         }
-        cut_fini(&job);
     }
-}
-
-/* One rank alone: its collectives and kernels end by themselves, or it is to blame. */
-CT_TEST(monitor_device, a_world_of_one)
-{
-    struct cut_job job;
-    const struct harness_finding *finding;
-
-    open_mapped(&job, 1);
-    finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
-    CT_REQUIRE(finding != NULL);
-    cut_check_culprit(finding, 0);
-    cut_comm(&job, 0, cut_seq(1, 1), CUT_COMM_BEFORE);
-    CT_CHECK(cut_only(&job, HARNESS_VERDICT_HANG_NOT_LAUNCHED) != NULL);
-    cut_compute(&job, 0, DDP_MARK_FORWARD, 0, 1);
-    CT_CHECK(cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE) != NULL);
-    cut_fini(&job);
-}
-
-/* Ranks leave one by one; words that stand where they stood then are no evidence, nor are those of
- * a rank that waits at the store. */
-CT_TEST(monitor_device, keeps_silent_at_the_end_of_a_job)
-{
-    struct cut_job job;
-
-    cut_init(&job, RANKS);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        cut_post(&job, r, CUT_OPS);
-        cut_host(&job, r, DDP_PHASE_TEARDOWN, 1);
-        job.pages[r].seq_done = CUT_OPS;
-    }
-    cut_map(&job);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        cut_compute(&job, r, DDP_MARK_OPTIMIZER, 0, 1);
-        cut_comm(&job, r, CUT_OPS, CUT_COMM_INSIDE);
-        cut_end(&job, r, DDP_OK);
-        job.progress_ns[r] = 0;
-        cut_check_silent(&job, "one reported its end");
-        cut_process(&job, r, HARNESS_PROCESS_EXITED, 0, LATE_MS);
-        cut_check_silent(&job, "its process is gone");
-    }
-    cut_fini(&job);
-    open_mapped(&job, RANKS);
-    for (uint32_t r = 0; r < RANKS; r++) {
-        job.pages[r].wait_kind = DDP_WAIT_STORE;
-        cut_host(&job, r, DDP_PHASE_RENDEZVOUS, LATE_MS);
-        job.pages[r].wait_kind = DDP_WAIT_STORE;
-        cut_compute(&job, r, DDP_MARK_FORWARD, 0, 1);
-    }
-    cut_check_silent(&job, "all wait at the store");
-    cut_fini(&job);
-}
-
-/* A host that is silent behind its own device is not accused of what another rank was found for;
- * with nothing else found it is. */
-CT_TEST(monitor_device, excuses_a_host_behind_its_device)
-{
-    struct cut_job job;
-    const struct harness_finding *finding;
-
-    open_mapped(&job, RANKS);
-    cut_host(&job, 0, DDP_PHASE_BACKWARD, LATE_MS);
-    cut_compute(&job, 2, DDP_MARK_FORWARD, 0, 1);
-    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_BEFORE);
-    finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
-    CT_REQUIRE(finding != NULL);
-    check_others_wait(finding, 2);
-    cut_compute(&job, 2, DDP_MARK_IDLE, 0, 0);
-    cut_still(&job, 2, 10);
-    finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
-    CT_REQUIRE(finding != NULL);
-    cut_check_culprit(finding, 0);
-    cut_fini(&job);
-}
-
-/* A sequence number beyond 65535 is read from its lower half and the page. */
-CT_TEST(monitor_device, reads_long_sequence_numbers)
-{
-    struct cut_job job;
-    struct ddp_text text;
-
-    open_mapped(&job, 2);
-    ddp_text_init(&text, ddp_mem_system());
-    job.pages[0].seq_posted = 0x2fffe;
-    job.pages[0].seq_done = 0x2fffd;
-    cut_comm(&job, 0, 0x2fffe, CUT_COMM_INSIDE);
-    job.pages[1].seq_posted = 0x30001;
-    job.pages[1].seq_done = 0x2fffc;
-    cut_comm(&job, 1, 0x2fffe, CUT_COMM_BEFORE);
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
-    CT_CHECK(strstr(ddp_text_str(&text), "r0 device: compute idle (mark 37), "
-                                         "comm in collective seq 196606\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "comm before collective seq 196606\n") != NULL);
-    ddp_text_fini(&text);
-    cut_fini(&job);
-}
-
-/* The explanation shows where each device is. */
-CT_TEST(monitor_device, explains_positions)
-{
-    struct cut_job job;
-    struct ddp_text text;
-
-    open_mapped(&job, RANKS);
-    ddp_text_init(&text, ddp_mem_system());
-    cut_compute(&job, 0, DDP_MARK_FORWARD, 2, 4);
-    cut_comm(&job, 0, cut_seq(1, 1), CUT_COMM_BEFORE);
-    cut_compute(&job, 1, DDP_MARK_BACKWARD, 0, 0);
-    cut_compute(&job, 2, DDP_MARK_IDLE, 0, 1);
-    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_ENDED);
-    job.progress[3].is_mapped = 0;
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
-    CT_CHECK(strstr(ddp_text_str(&text), "r0 device: compute in forward layer 2 (mark 37 of 41), "
-                                         "comm before all_reduce seq 6\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "r1 device: compute in backward or behind it (mark 37, "
-                                         "the last), comm in all_reduce seq 6\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text),
-                    "r2 device: compute before idle (mark 37 of 38), comm idle\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "r3 device") == NULL);
-    ddp_text_fini(&text);
-    cut_fini(&job);
 }
