@@ -1,6 +1,6 @@
 # NCCL's adapter against a scripted NCCL: aborts run in threads of their own.
 ddprove_add_unit(NAME nccl THREADS
-    SOURCES nccl_fake.c nccl_device.c nccl_world.c test_nccl_coll.c test_nccl_comm.c test_nccl_failure.c
+    SOURCES nccl_fake.c nccl_device.c nccl_world.c test_nccl_coll.c test_nccl_comm.c test_nccl_failure.c test_nccl_group.c test_nccl_plan.c
          test_nccl_library.c
     LIBS ddp_collective ddp_device)
 if(NOT TARGET unit_nccl)
