@@ -36,11 +36,10 @@ bool case_await_idle(struct standin_comm *comm)
 int case_init(const struct standin_id *id, int rank, int rank_count, bool is_blocking,
               struct standin_comm **out)
 {
-    struct standin_config config;
-    memset(&config, 0, sizeof config);
-    config.size = sizeof config;
-    config.magic = STANDIN_CONFIG_MAGIC;
-    config.blocking = is_blocking;
+    struct standin_config config = {.size = offsetof(struct standin_config, cga_cluster_size),
+                                    .magic = STANDIN_CONFIG_MAGIC,
+                                    .version = 21400,
+                                    .blocking = is_blocking};
     int result = ncclCommInitRankConfig(out, rank_count, *id, rank, &config);
     return result == STANDIN_IN_PROGRESS ? case_await(*out) : result;
 }

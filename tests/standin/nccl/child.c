@@ -213,15 +213,10 @@ static int parent_ready(struct standin_comm *comm, bool is_shrink)
 static int child_create(struct standin_comm *parent, const struct standin_config *config,
                         struct standin_comm **out)
 {
-    struct standin_config inherited;
-    if (config == NULL) {
-        memset(&inherited, 0, sizeof inherited);
-        inherited.size = sizeof inherited;
-        inherited.magic = STANDIN_CONFIG_MAGIC;
-        inherited.blocking = parent->is_blocking;
-        config = &inherited;
-    }
     STANDIN_CHECK(standin_comm_create(config, out));
+    if (config == NULL) {
+        (*out)->is_blocking = parent->is_blocking;
+    }
     (*out)->abort_source = &parent->child_abort_flag;
     (*out)->device = parent->device;
     (*out)->bus_id = parent->bus_id;

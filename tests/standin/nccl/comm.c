@@ -93,25 +93,14 @@ static int channel_count(void)
 /* config: NULL for a blocking communicator. */
 int standin_comm_create(const struct standin_config *config, struct standin_comm **out)
 {
-    int blocking = STANDIN_UNDEFINED;
-    if (config != NULL) {
-        if (config->magic != STANDIN_CONFIG_MAGIC ||
-            config->size < offsetof(struct standin_config, cga_cluster_size)) {
-            standin_warn("ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
-            return STANDIN_INVALID_ARGUMENT;
-        }
-        blocking = config->blocking;
-    }
-    if (blocking != STANDIN_UNDEFINED && blocking != 0 && blocking != 1) {
-        standin_warn("Invalid config blocking attribute value %d", blocking);
-        return STANDIN_INVALID_ARGUMENT;
-    }
+    bool is_blocking = true;
+    STANDIN_CHECK(standin_config_read(config, &is_blocking));
     struct standin_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL) {
         return STANDIN_SYSTEM_ERROR;
     }
     comm->magic = STANDIN_MAGIC;
-    comm->is_blocking = blocking != 0;
+    comm->is_blocking = is_blocking;
     comm->abort_source = &comm->abort_flag;
     comm->channel_count = channel_count();
     comm->device = current_device();

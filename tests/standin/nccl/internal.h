@@ -169,6 +169,9 @@ struct standin_comm {
     struct standin_comm *live_next;
 };
 
+/* config.c: given may be NULL. */
+int standin_config_read(const struct standin_config *given, bool *is_blocking);
+
 /* comm.c */
 int standin_comm_check(struct standin_comm *comm, const char *op_name, const char *name);
 int standin_pointer_check(const void *pointer, const char *op_name, const char *name);

@@ -89,6 +89,14 @@ CT_TEST(nccl_standin_scripts, config_must_be_initialized)
     CT_CHECK_EQ_I64(ncclGetUniqueId(&id), STANDIN_SUCCESS);
     CT_CHECK_EQ_I64(ncclCommInitRankConfig(&comm, 2, id, 0, &config), STANDIN_INVALID_ARGUMENT);
     CT_CHECK(world_error_has("not initialized via NCCL_CONFIG_INITIALIZER"));
+    config = world_config(2);
+    CT_CHECK_EQ_I64(ncclCommInitRankConfig(&comm, 2, id, 0, &config), STANDIN_INVALID_ARGUMENT);
+    CT_CHECK(world_error_has("Invalid config blocking attribute value 2"));
+    config = world_config(0);
+    config.size = sizeof config;
+    config.version = 22809;
+    CT_CHECK_EQ_I64(ncclCommInitRankConfig(&comm, 2, id, 0, &config), STANDIN_INVALID_ARGUMENT);
+    CT_CHECK(world_error_has("Invalid config min/max channels attribute value 0/0"));
     CT_CHECK_EQ_I64(ncclCommInitRankConfig(&comm, 2, id, 2, NULL), STANDIN_INVALID_ARGUMENT);
     CT_CHECK(world_error_has("Invalid rank requested : 2/2"));
     CT_CHECK(comm == NULL);

@@ -9,11 +9,10 @@
 
 struct standin_config world_config(int blocking)
 {
-    struct standin_config config;
-    memset(&config, 0, sizeof config);
-    config.size = sizeof config;
-    config.magic = STANDIN_CONFIG_MAGIC;
-    config.blocking = blocking;
+    struct standin_config config = {.size = offsetof(struct standin_config, cga_cluster_size),
+                                    .magic = STANDIN_CONFIG_MAGIC,
+                                    .version = 21400,
+                                    .blocking = blocking};
     return config;
 }
 

@@ -18,6 +18,7 @@ struct world {
     float data[WORLD_RANKS_MAX][WORLD_ELEMS];
 };
 
+/* As NCCL 2.14 had it. */
 struct standin_config world_config(int blocking);
 /* Sets the script and starts all ranks; the state of each is asked by the caller. */
 void world_start(struct world *world, int count, const char *script);
