@@ -4,6 +4,10 @@
 # the drivers are those of DRIVERS (default both) that its `drivers:` line, if any, allows. LABELS are
 # added to "scenario" and the driver's name; RESOURCES are RESOURCE_GROUPS of CTest; ARGS are added to
 # `ddprove run`. Exit 77 is a skip. The run folder is <binary dir>/runs/<id>.<driver>.
+#
+# A scenario whose job says `device: cuda` also gets the label "gpu" and, unless RESOURCES says
+# otherwise, one slot of the resource "gpus": `ddprove list resources` writes the specification for
+# `ctest --resource-spec-file`, and the cards that CTest lends are the ones that ranks see.
 
 # Set <out> to the drivers that a scenario file allows.
 function(ddprove_scenario_drivers file drivers out)
@@ -42,6 +46,7 @@ function(ddprove_add_scenarios dir)
         endif()
         set(id "${CMAKE_MATCH_1}")
         ddprove_scenario_drivers("${file}" "${arg_DRIVERS}" drivers)
+        file(STRINGS "${file}" is_cuda REGEX "device: *cuda" LIMIT_COUNT 1)
         foreach(driver IN LISTS drivers)
             set(test "${id}.${driver}")
             add_test(NAME ${test} COMMAND $<TARGET_FILE:ddprove::ddprove> run "${file}"
@@ -52,8 +57,15 @@ function(ddprove_add_scenarios dir)
                 # Its ranks are processes: another test beside it would only disturb both.
                 set_tests_properties(${test} PROPERTIES PROCESSORS 2)
             endif()
-            if(arg_RESOURCES)
-                set_tests_properties(${test} PROPERTIES RESOURCE_GROUPS "${arg_RESOURCES}")
+            set(resources "${arg_RESOURCES}")
+            if(is_cuda)
+                set_property(TEST ${test} APPEND PROPERTY LABELS gpu)
+                if(NOT resources)
+                    set(resources "gpus:1")
+                endif()
+            endif()
+            if(resources)
+                set_tests_properties(${test} PROPERTIES RESOURCE_GROUPS "${resources}")
             endif()
         endforeach()
     endforeach()

@@ -40,7 +40,8 @@ extern "C" {
     X(DDP_E_SYSTEM, -20, "SYSTEM", "an operating system call failed")                            \
     X(DDP_E_OVERFLOW, -21, "OVERFLOW", "a fixed capacity was exceeded")                          \
     X(DDP_E_INJECTED, -22, "INJECTED", "a fault point made the operation fail")                  \
-    X(DDP_E_DEVICE, -23, "DEVICE", "the device, its driver or its library reported an error")
+    X(DDP_E_DEVICE, -23, "DEVICE", "the device, its driver or its library reported an error")    \
+    X(DDP_E_DEVICE_MEMORY, -24, "DEVICE_MEMORY", "memory of the device could not be allocated")
 
 typedef enum ddp_status {
 #define X(id, value, name, meaning) id = value,

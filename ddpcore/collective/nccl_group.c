@@ -216,6 +216,7 @@ ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_transport *trans
     }
     coll->base.ops = &ddp_nccl_coll_ops;
     coll->base.env = env;
+    coll->base.device = device;
     coll->base.comm = config->comm;
     coll->base.member = transport->member;
     coll->base.member_count = transport->member_count;

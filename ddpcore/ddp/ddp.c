@@ -4,6 +4,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
+#include "ddpcore/device/observer.h"
 
 ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail)
 {
@@ -95,6 +96,32 @@ static void record_layout(const struct ddp *ddp)
     }
 }
 
+/* So that whoever checks the order of device work can say whose memory it was. */
+static ddp_status name_ranges(const struct ddp *ddp)
+{
+    struct ddp_device *device = ddp->device;
+
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        const struct ddp_bucket *bucket = &ddp->layout.buckets[i];
+
+        DDP_TRY(ddp_device_observer_name(device, DDP_RANGE_BUCKET, i, bucket->data,
+                                         bucket->elem_count * sizeof(float)));
+    }
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        const size_t size_bytes = ddp->params[i].elem_count * sizeof(float);
+
+        DDP_TRY(
+            ddp_device_observer_name(device, DDP_RANGE_GRAD, i, ddp->params[i].grad, size_bytes));
+        DDP_TRY(
+            ddp_device_observer_name(device, DDP_RANGE_PARAM, i, ddp->params[i].data, size_bytes));
+    }
+    for (size_t i = 0; i < ddp->buffer_count; i++) {
+        DDP_TRY(ddp_device_observer_name(device, DDP_RANGE_BUFFER, i, ddp->buffers[i].data,
+                                         ddp->buffers[i].elem_count * sizeof(float)));
+    }
+    return DDP_OK;
+}
+
 ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
                       const struct ddp_model *model, const struct ddp_config *config,
                       struct ddp **out, struct ddp_err *err)
@@ -121,6 +148,9 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
                                group->timeout_ns);
     if (status == DDP_OK) {
         status = create_storage(ddp);
+    }
+    if (status == DDP_OK) {
+        status = name_ranges(ddp);
     }
     if (status != DDP_OK) {
         (void)ddp_err_set(err, status, "no memory for the buckets of %zu parameters",

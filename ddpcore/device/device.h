@@ -42,7 +42,7 @@ struct ddp_device_ops {
     /* 64-byte aligned, zero-filled memory. The caller frees it on the same device and with the same
      * space; a device may keep freed memory for later allocations. A range may be freed while work
      * on the default stream still uses it, work on other streams must have been seen to end.
-     * Errors: E_NOMEM, E_DEVICE. */
+     * Errors: E_NOMEM (the host's), E_DEVICE_MEMORY (the device's own), E_DEVICE. */
     ddp_status (*alloc)(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
                         void **out);
     void (*free)(struct ddp_device *device, enum ddp_space space, void *data);

@@ -282,11 +282,25 @@ static void observer_event_destroy(struct ddp_device *device, struct ddp_device_
     }
 }
 
+/* The compute stream's work so far is all there is until somebody hears of it. */
+static ddp_status mark_idle(struct ddp_observer *self, const struct ddp_stream *stream)
+{
+    uint64_t word;
+
+    if (self->progress == NULL || stream != NULL) {
+        return DDP_OK;
+    }
+    word = ddp_progress_next(self->progress, DDP_PROGRESS_COMPUTE, DDP_MARK_IDLE, 0);
+    return self->inner->ops->store_word(
+        self->inner, NULL, &self->progress->stream[DDP_PROGRESS_COMPUTE].reached, word);
+}
+
 static ddp_status observer_event_record(struct ddp_device *device, struct ddp_device_event *event,
                                         struct ddp_stream *stream)
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
+    DDP_TRY(mark_idle(self, stream));
     DDP_TRY(self->inner->ops->event_record(self->inner, event_of(event)->inner,
                                            ddp_observer_stream(stream)));
     event_of(event)->is_unseen = true;
@@ -429,6 +443,13 @@ ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *
     self->is_recording = is_recording && env->recorder != NULL;
     *out = &self->base;
     return DDP_OK;
+}
+
+void ddp_device_observer_mark(struct ddp_device *device, struct ddp_progress *progress)
+{
+    if (device->ops->alloc == observer_alloc) {
+        ddp_observer_of(device)->progress = progress;
+    }
 }
 
 ddp_status ddp_device_observer_name(struct ddp_device *device, enum ddp_range_kind kind,

@@ -13,6 +13,7 @@
 #include "ddpcore/device/device.h"
 #include "ddpcore/seam/access.h"
 #include "ddpcore/seam/env.h"
+#include "ddpcore/seam/progress.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,11 @@ extern "C" {
  * Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *env,
                                                    bool is_recording, struct ddp_device **out);
+
+/* From now on every event recorded on the default stream is preceded by the mark IDLE: whoever
+ * records one there is about to ask for it, or makes another stream wait for it. progress: mapped
+ * for the device, borrowed; NULL ends it. Does nothing if the device is no observer. */
+void ddp_device_observer_mark(struct ddp_device *device, struct ddp_progress *progress);
 
 /* Record that [data, data + size_bytes) in the device's memory is bucket, gradient, parameter or
  * buffer number `index`. Memory from elsewhere (a transport's) is observed from here on. Does

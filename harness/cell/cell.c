@@ -83,6 +83,14 @@ ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_ce
     return DDP_OK;
 }
 
+void harness_stage_close(struct harness_cell *cell)
+{
+    if (cell->judge_device != NULL && cell->judge_device != cell->device) {
+        cell->judge_device->ops->destroy(cell->judge_device);
+    }
+    ddp_mem_pool_destroy(cell->pool);
+}
+
 ddp_status harness_cell_run(const struct harness_plan *plan,
                             const struct harness_cell_config *config, json_t **out_verdict,
                             struct ddp_err *err)
@@ -95,7 +103,7 @@ ddp_status harness_cell_run(const struct harness_plan *plan,
     if (status == DDP_OK) {
         cell.plan = *plan;
         status = run_stages(&cell, out_verdict, err);
-        ddp_mem_pool_destroy(cell.pool);
+        harness_stage_close(&cell);
     }
     if (status != DDP_OK) {
         write_plan(config->run_dir, plan);

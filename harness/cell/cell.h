@@ -19,11 +19,12 @@ extern "C" {
 
 struct harness_cell_config {
     enum harness_driver driver;
-    uint64_t seed;         /* of the simulator's scheduler */
-    const char *run_dir;   /* made if missing */
-    const char *self_path; /* executable to start ranks from */
-    bool is_time_enforced; /* judge within_ms on real time too */
-    bool is_bare;          /* no hashing, no oracles: `ddprove train`, for timing */
+    uint64_t seed;                  /* of the simulator's scheduler */
+    const char *run_dir;            /* made if missing */
+    const char *self_path;          /* executable to start ranks from */
+    enum harness_launcher launcher; /* proc: who starts them */
+    bool is_time_enforced;          /* judge within_ms on real time too */
+    bool is_bare;                   /* no hashing, no oracles: `ddprove train`, for timing */
 };
 
 /* Run and judge. *out_verdict: the verdict.json object, owned by the caller; also written to

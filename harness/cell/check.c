@@ -92,6 +92,6 @@ ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict, struct 
         status = check_cell(&cell, out_verdict, err);
         harness_scenario_fini(&scenario);
     }
-    ddp_mem_pool_destroy(cell.pool);
+    harness_stage_close(&cell);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/cell/stage.h"
+#include "harness/launch/card.h"
 
 char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
 {
@@ -86,6 +87,7 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
         harness_stage_path(cell->mem, cell->run_dir, "checkpoint.safetensors");
     config.seed = cell->config.seed;
     config.self_path = cell->config.self_path;
+    config.launcher = cell->config.launcher;
     config.plan_path = harness_stage_path(cell->mem, cell->run_dir, "plan.yaml");
     DDP_TRY(driver->run(cell->mem, &config, &cell->trace, err));
     return write_traces(cell, err);
@@ -149,11 +151,27 @@ static void oracle_input(const struct harness_cell *cell, const struct harness_c
     out->job = &cell->job;
     out->params = cell->params;
     out->param_count = cell->param_count;
-    out->device = cell->device;
+    out->device = cell->judge_device;
     out->run_dir = cell->run_dir;
     out->first_trace = first != NULL ? &first->trace : NULL;
     out->restored_step = cell->restored_step;
     out->mem = cell->mem;
+}
+
+/* Local gradients are bitwise those of the ranks only on a device like theirs. Made after the ranks
+ * were started: CUDA does not survive a fork. */
+static ddp_status open_judge_device(struct harness_cell *cell, struct ddp_err *err)
+{
+    const struct ddp_device_cuda_config config = {.cublas_path = harness_card_cublas_path()};
+
+    if (!harness_plan_is_cuda(&cell->plan)) {
+        cell->judge_device = cell->device;
+    }
+    if (cell->judge_device != NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(ddp_device_cuda_query(0, &cell->gpu, err));
+    return ddp_device_cuda_create(cell->mem, &config, &cell->judge_device, err);
 }
 
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
@@ -162,6 +180,7 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
     struct harness_oracle_input input;
     ddp_status status;
 
+    DDP_TRY(open_judge_device(cell, err));
     harness_findings_init(&cell->findings, cell->mem);
     if (cell->trace.lost_count > 0) {
         cell->findings.is_evidence_lost = true;

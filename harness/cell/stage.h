@@ -2,7 +2,7 @@
 #ifndef HARNESS_CELL_STAGE_H
 #define HARNESS_CELL_STAGE_H
 
-#include "ddpcore/device/device.h"
+#include "ddpcore/device/cuda.h"
 #include "harness/cell/cell.h"
 #include "harness/oracle/oracle.h"
 #include "reference/trainer.h"
@@ -14,7 +14,10 @@ struct harness_cell {
     struct harness_plan plan; /* a shallow copy; restore runs differ in job and faults */
     struct harness_cell_config config;
     const char *run_dir;
-    struct ddp_device *device;
+    struct ddp_device *device; /* CPU: for tables and programs */
+    struct ddp_device
+        *judge_device; /* where local gradients are computed again; made when judging */
+    struct ddp_device_cuda_info gpu; /* what it is, if it is a GPU */
     struct ref_job job;
     struct ref_model *model; /* for its tables */
     const struct ddp_param *params;
@@ -27,9 +30,10 @@ struct harness_cell {
     int64_t start_ns;
 };
 
-/* An empty cell with its pool; the caller destroys the pool. */
+/* An empty cell with its pool. */
 ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_cell_config *config,
                               struct ddp_err *err);
+void harness_stage_close(struct harness_cell *cell);
 /* Tables and program of a plan. Errors: unknown names. */
 ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err);
 /* Write plan.yaml and program.txt, launch, write the traces. */

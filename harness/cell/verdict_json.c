@@ -116,6 +116,17 @@ static json_t *capsule_json(void)
                      ddp_blas_describe(), "blas_core", ddp_blas_core_type());
 }
 
+/* The card on which the gradients were computed again. */
+static json_t *gpu_json(const struct harness_cell *cell)
+{
+    if (cell->gpu.card_count == 0) {
+        return json_null();
+    }
+    return json_pack("{s:s, s:i, s:i, s:i}", "name", cell->gpu.name, "driver",
+                     (int)cell->gpu.driver_version, "runtime", (int)cell->gpu.runtime_version,
+                     "compute_capability", (int)cell->gpu.compute_capability);
+}
+
 /* A word as a shell reads it. */
 static void add_word(struct ddp_text *out, const char *word)
 {
@@ -149,8 +160,10 @@ static json_t *reproduce_json(const struct harness_cell_config *config)
     ddp_text_add(&path, "%s/plan.yaml", config->run_dir);
     ddp_text_add(&line, "ddprove run ");
     add_word(&line, ddp_text_str(&path));
-    ddp_text_add(&line, " --driver %s --seed %" PRIu64 "%s", harness_driver_name(config->driver),
-                 config->seed, config->is_time_enforced ? " --enforce-time" : "");
+    ddp_text_add(&line, " --driver %s --seed %" PRIu64 "%s%s", harness_driver_name(config->driver),
+                 config->seed,
+                 config->launcher == HARNESS_LAUNCHER_MPIRUN ? " --launcher mpirun" : "",
+                 config->is_time_enforced ? " --enforce-time" : "");
     object = text_json(ddp_text_str(&line));
     ddp_text_fini(&line);
     ddp_text_fini(&path);
@@ -230,6 +243,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms", steps_ms(cell));
     (void)json_object_update(object, rest);
     json_decref(rest);
+    (void)json_object_set_new(json_object_get(object, "capsule"), "gpu", gpu_json(cell));
     return object;
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ddpcore/base/mem.h"
+#include "harness/launch/launch.h"
 #include "harness/plan/plan.h"
 #include "harness/scenario/scenario.h"
 
@@ -20,6 +21,8 @@ struct cli_options {
     int path_count;
     bool has_driver;
     enum harness_driver driver;
+    bool has_launcher;
+    enum harness_launcher launcher;
     const char *device; /* NULL: the scenario's */
     bool has_collective;
     uint64_t seed;

@@ -1,5 +1,4 @@
 /* doctor: what this machine offers, and what is skipped without it. */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,21 +9,12 @@
 
 #include "ddpcore/device/device.h"
 #include "harness/cli/cli.h"
+#include "harness/launch/card.h"
 
 static void report(const char *what, bool is_there, const char *detail, const char *without)
 {
     (void)printf("%-22s %-4s %s%s%s\n", what, is_there ? "yes" : "no", detail,
                  is_there ? "" : "  without it: ", is_there ? "" : without);
-}
-
-static bool can_load(const char *library)
-{
-    void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-
-    if (handle != NULL) {
-        (void)dlclose(handle);
-    }
-    return handle != NULL;
 }
 
 static bool has_program(const char *path)
@@ -52,6 +42,38 @@ static bool has_pidfd(void)
     return fd >= 0;
 }
 
+/* The same look, and the same words, as when `run` skips a scenario. */
+static void report_cards(void)
+{
+    struct ddp_err err = {{0}};
+    struct harness_cards cards;
+    char detail[sizeof cards.info.name + 128];
+
+    if (harness_cards_probe(&cards, &err) != DDP_OK) {
+        (void)snprintf(cards.reason, sizeof cards.reason, "%.500s", err.text);
+        cards.is_usable = false;
+    }
+    (void)snprintf(detail, sizeof detail, "%u x %s, driver %u.%u, runtime %u.%u, NCCL %u.%u.%u",
+                   cards.info.card_count, cards.info.name, cards.info.driver_version / 1000,
+                   cards.info.driver_version % 1000 / 10, cards.info.runtime_version / 1000,
+                   cards.info.runtime_version % 1000 / 10, cards.nccl_version / 10000,
+                   cards.nccl_version / 100 % 100, cards.nccl_version % 100);
+    report("GPUs", cards.is_usable, cards.is_usable ? detail : cards.reason,
+           "scenarios on cuda are SKIPPED");
+}
+
+/* The same question, and the same words, as when `run --launcher mpirun` skips. */
+static void report_mpirun(void)
+{
+    struct ddp_err err = {{0}};
+    char detail[256];
+    bool is_there =
+        harness_launcher_describe(HARNESS_LAUNCHER_MPIRUN, detail, sizeof detail, &err) == DDP_OK;
+
+    report("mpirun", is_there, is_there ? detail : err.text,
+           "scenarios run with --launcher mpirun are SKIPPED");
+}
+
 int cli_doctor(const struct cli_options *options)
 {
     struct ddp_err err = {{0}};
@@ -72,9 +94,8 @@ int cli_doctor(const struct cli_options *options)
     report("pidfd", has_pidfd(), "deaths of peers (Linux >= 5.3)", "no proc driver");
     report("libfiu preload", has_program("/usr/bin/fiu-run"), "I/O faults in other libraries",
            "scenarios that need it are SKIPPED: install fiu-utils");
-    report("CUDA driver", can_load("libcuda.so.1"), "", "no GPU scenario runs");
-    report("NCCL", can_load("libnccl.so.2"), "", "no nccl scenario runs");
-    report("Open MPI", can_load("libmpi.so.40"), "", "no MPI collective, no --launcher mpirun");
+    report_cards();
+    report_mpirun();
     can_run = has_blas && has_memfd() && has_pidfd();
     (void)printf("drivers: sim %s, proc %s\n", has_blas ? "ready" : "not ready",
                  can_run ? "ready" : "not ready");

@@ -6,6 +6,7 @@
 #include "ddpcore/collective/algorithm.h"
 #include "ddpcore/seam/fault_point.h"
 #include "harness/cli/cli.h"
+#include "harness/launch/card.h"
 #include "harness/oracle/oracle.h"
 #include "harness/verdict/verdict.h"
 #include "reference/data.h"
@@ -131,6 +132,24 @@ static int list_oracles(const struct cli_options *options)
     return 0;
 }
 
+/* A resource specification for CTest: one slot a card that can be used. */
+static int list_resources(const struct cli_options *options)
+{
+    struct ddp_err err = {{0}};
+    struct harness_cards cards;
+
+    (void)options;
+    if (harness_cards_probe(&cards, &err) != DDP_OK) {
+        return cli_usage_error("%s", err.text);
+    }
+    (void)printf("{\"version\": {\"major\": 1, \"minor\": 0}, \"local\": [{\"gpus\": [");
+    for (uint32_t i = 0; cards.is_usable && i < cards.info.card_count; i++) {
+        (void)printf("%s{\"id\": \"%u\", \"slots\": 1}", i == 0 ? "" : ", ", i);
+    }
+    (void)printf("]}]}\n");
+    return 0;
+}
+
 static int list_collectives(const struct cli_options *options)
 {
     size_t count;
@@ -141,6 +160,9 @@ static int list_collectives(const struct cli_options *options)
         (void)printf("%-12s %-20s %s\n", ddp_coll_kind_name(table[i].kind), table[i].name,
                      table[i].description);
     }
+    (void)printf("%-12s %-20s %s\n", "all kinds", "nccl", "NCCL's own, on cuda");
+    (void)printf("%-12s %-20s %s\n", "all_reduce", "nccl/<algorithm>",
+                 "one of those above over NCCL's send and receive, on cuda");
     return 0;
 }
 
@@ -219,7 +241,7 @@ int cli_list(const struct cli_options *options)
         {"models", list_models},           {"data", list_data},
         {"collectives", list_collectives}, {"oracles", list_oracles},
         {"verdicts", list_verdicts},       {"keys", list_keys},
-        {"schema", list_schema},
+        {"schema", list_schema},           {"resources", list_resources},
     };
 
     enum { COUNT = sizeof lists / sizeof lists[0] };

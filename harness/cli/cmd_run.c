@@ -11,6 +11,7 @@
 #include "ddpcore/base/hash.h"
 #include "harness/cli/pool.h"
 #include "harness/cli/screen.h"
+#include "harness/launch/card.h"
 #include "harness/report/report.h"
 
 struct run {
@@ -22,6 +23,10 @@ struct run {
     struct harness_report_counts counts;
     json_t *verdicts;
     struct cli_screen screen;
+    struct harness_cards cards; /* once is_probed */
+    bool is_probed;
+    bool is_launcher_asked;
+    char launcher_reason[256]; /* once it is: why there is none, or "" */
     char *out_dir;
 };
 
@@ -80,10 +85,48 @@ static char *make_run_dir(const struct run *run, const struct harness_plan *plan
     return copy;
 }
 
+/* Why a cell is skipped, or false. */
+static bool is_refused(struct run *run, const struct harness_plan *plan, enum harness_driver driver,
+                       char *reason, size_t reason_size)
+{
+    struct ddp_err err = {{0}};
+
+    if (!harness_plan_runs_on(plan, driver)) {
+        (void)snprintf(reason, reason_size, "%s",
+                       harness_plan_is_cuda(plan) ? "GPUs have real processes only: --driver proc"
+                                                  : "the scenario does not run on this driver");
+        return true;
+    }
+    if (!harness_plan_is_cuda(plan)) {
+        return false;
+    }
+    if (!run->is_probed && harness_cards_probe(&run->cards, &err) != DDP_OK) {
+        (void)snprintf(run->cards.reason, sizeof run->cards.reason, "%.500s", err.text);
+    }
+    run->is_probed = true;
+    return harness_cards_refuse(&run->cards, plan, reason, reason_size);
+}
+
+/* Who is to start the ranks is not here. */
+static bool is_launcher_missing(struct run *run, char *reason, size_t reason_size)
+{
+    struct ddp_err err = {{0}};
+    char version[256];
+
+    if (!run->is_launcher_asked && harness_launcher_describe(run->options->launcher, version,
+                                                             sizeof version, &err) != DDP_OK) {
+        (void)snprintf(run->launcher_reason, sizeof run->launcher_reason, "%.255s", err.text);
+    }
+    run->is_launcher_asked = true;
+    (void)snprintf(reason, reason_size, "%s", run->launcher_reason);
+    return run->launcher_reason[0] != '\0';
+}
+
 static bool add_task(struct run *run, const struct harness_plan *plan, enum harness_driver driver,
                      uint64_t seed)
 {
     struct cli_task *task;
+    char reason[600];
 
     if (run->task_count == run->task_capacity) {
         size_t capacity = run->task_capacity == 0 ? 64 : 2 * run->task_capacity;
@@ -104,9 +147,10 @@ static bool add_task(struct run *run, const struct harness_plan *plan, enum harn
     task->config.run_dir = task->run_dir;
     task->config.self_path = cli_self_path();
     task->config.is_time_enforced = run->options->is_time_enforced;
-    if (!harness_plan_runs_on(plan, driver)) {
-        task->verdict = harness_cell_unjudged(plan, &task->config, HARNESS_OUTCOME_SKIP,
-                                              "the scenario does not run on this driver");
+    task->config.launcher = run->options->launcher;
+    if (is_refused(run, plan, driver, reason, sizeof reason) ||
+        is_launcher_missing(run, reason, sizeof reason)) {
+        task->verdict = harness_cell_unjudged(plan, &task->config, HARNESS_OUTCOME_SKIP, reason);
     }
     return task->run_dir != NULL;
 }
@@ -149,8 +193,8 @@ static bool plan_driver(struct run *run, const struct harness_plan *plan,
 {
     bool is_seeded = driver == HARNESS_DRIVER_SIM && harness_plan_runs_on(plan, driver);
     uint64_t seeds = is_seeded ? run->options->seed_count : 1;
-    bool is_asked =
-        run->options->has_driver ? run->options->driver == driver : harness_plan_runs_on(plan, driver);
+    bool is_asked = run->options->has_driver ? run->options->driver == driver
+                                             : harness_plan_runs_on(plan, driver);
 
     for (uint64_t s = 0; is_asked && s < seeds; s++) {
         if (!add_task(run, plan, driver, run->options->seed + s)) {
@@ -180,32 +224,38 @@ static bool is_same_line(const struct cli_task *a, const struct cli_task *b)
 }
 
 /* Print a scenario's line once its last cell has ended, after those of its cells that did not pass.
- */
+ * Skipped cells are one line: they have one reason, as far as a scenario's cells go. */
 static void print_scenario(const struct run *run, const struct cli_task *task)
 {
-    const struct cli_task *passed = NULL;
-    unsigned cells = 0;
+    const struct cli_task *together[2] = {NULL, NULL}; /* passed, skipped */
+    unsigned cells[2] = {0, 0};
 
     for (size_t i = 0; i < run->task_count; i++) {
-        if (is_same_line(&run->tasks[i], task) && run->tasks[i].verdict == NULL) {
+        if (is_same_line(&run->tasks[i], task) &&
+            (run->tasks[i].verdict == NULL || run->tasks[i].is_printed)) {
             return;
         }
     }
     for (size_t i = 0; i < run->task_count; i++) {
-        const struct cli_task *other = &run->tasks[i];
+        struct cli_task *other = &run->tasks[i];
+        enum harness_outcome outcome;
 
         if (!is_same_line(other, task)) {
             continue;
         }
-        if (harness_report_outcome(other->verdict) == HARNESS_OUTCOME_PASS) {
-            passed = other;
-            cells++;
+        other->is_printed = true;
+        outcome = harness_report_outcome(other->verdict);
+        if (outcome == HARNESS_OUTCOME_PASS || outcome == HARNESS_OUTCOME_SKIP) {
+            together[outcome == HARNESS_OUTCOME_SKIP] = other;
+            cells[outcome == HARNESS_OUTCOME_SKIP]++;
         } else {
             cli_screen_verdict(&run->screen, other->verdict, 1);
         }
     }
-    if (passed != NULL) {
-        cli_screen_verdict(&run->screen, passed->verdict, cells);
+    for (int i = 0; i < 2; i++) {
+        if (together[i] != NULL) {
+            cli_screen_verdict(&run->screen, together[i]->verdict, cells[i]);
+        }
     }
 }
 
@@ -416,6 +466,9 @@ int cli_run(const struct cli_options *options)
 
     memset(&run, 0, sizeof run);
     run.options = options;
+    if (harness_cards_from_ctest(&err) != DDP_OK) {
+        return cli_usage_error("%s", err.text);
+    }
     if (options->path_count == 0) {
         return cli_usage_error("run: name a scenario file or a folder of them");
     }

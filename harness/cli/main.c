@@ -41,11 +41,13 @@ static void print_help(FILE *out)
         (void)fprintf(out, "  %-8s %-18s %s\n", commands[i].name, commands[i].arguments,
                       commands[i].summary);
         if (commands[i].run == cli_list) {
-            (void)fprintf(out, "  %-27s data, collectives, oracles, verdicts, keys, schema\n", "");
+            (void)fprintf(
+                out, "  %-27s data, collectives, oracles, verdicts, keys, schema, resources\n", "");
         }
     }
     (void)fputs("\noptions:\n"
                 "  --driver sim|proc     default: every driver a scenario allows\n"
+                "  --launcher own|mpirun who starts the processes of proc (implies --driver proc)\n"
                 "  --device cpu|cuda     same as --set job.device=NAME; cuda implies --collective\n"
                 "                        nccl unless one is given\n"
                 "  --ranks-per-gpu N     ranks that share a card (default 1)\n"
@@ -65,6 +67,7 @@ static void print_help(FILE *out)
 
 enum option_id {
     OPTION_DRIVER = 256,
+    OPTION_LAUNCHER,
     OPTION_DEVICE,
     OPTION_RANKS_PER_GPU,
     OPTION_SET,
@@ -80,6 +83,7 @@ enum option_id {
 
 static const struct option long_options[] = {
     {"driver", required_argument, NULL, OPTION_DRIVER},
+    {"launcher", required_argument, NULL, OPTION_LAUNCHER},
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"ranks-per-gpu", required_argument, NULL, OPTION_RANKS_PER_GPU},
     {"set", required_argument, NULL, OPTION_SET},
@@ -136,6 +140,33 @@ static int parse_driver(struct cli_options *options, const char *text)
     return cli_usage_error("--driver: unknown driver \"%s\"; known: sim, proc", text);
 }
 
+static int parse_launcher(struct cli_options *options, const char *text)
+{
+    for (unsigned i = 0; i < HARNESS_LAUNCHER_COUNT; i++) {
+        if (strcmp(text, harness_launcher_name((enum harness_launcher)i)) == 0) {
+            options->launcher = (enum harness_launcher)i;
+            options->has_launcher = true;
+            return 0;
+        }
+    }
+    return cli_usage_error("--launcher: unknown launcher \"%s\"; known: own, mpirun", text);
+}
+
+/* What the options mean together. */
+static int check_options(struct cli_options *options)
+{
+    if (!options->has_launcher) {
+        return 0;
+    }
+    if (options->has_driver && options->driver == HARNESS_DRIVER_SIM) {
+        return cli_usage_error("--launcher: the simulator starts no processes; leave out --driver "
+                               "sim or --launcher");
+    }
+    options->has_driver = true;
+    options->driver = HARNESS_DRIVER_PROC;
+    return 0;
+}
+
 static int parse_one(struct cli_options *options, int id)
 {
     uint64_t number = 0;
@@ -143,6 +174,8 @@ static int parse_one(struct cli_options *options, int id)
     switch (id) {
     case OPTION_DRIVER:
         return parse_driver(options, optarg);
+    case OPTION_LAUNCHER:
+        return parse_launcher(options, optarg);
     case OPTION_DEVICE:
         if (strcmp(optarg, "cpu") != 0 && strcmp(optarg, "cuda") != 0) {
             return cli_usage_error("--device: unknown device \"%s\"; known: cpu, cuda", optarg);
@@ -232,6 +265,9 @@ static int parse_options(int argc, char **argv, struct cli_options *options)
     }
     options->paths = argv + optind;
     options->path_count = argc - optind;
+    if (check_options(options) != 0) {
+        return CLI_EXIT_USAGE;
+    }
     if (options->device != NULL && strcmp(options->device, "cuda") == 0 &&
         !options->has_collective) {
         return add_set(options, "job.collective=", "nccl");

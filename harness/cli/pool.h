@@ -11,6 +11,7 @@ struct cli_task {
     struct harness_cell_config config; /* run_dir is owned by the task */
     char *run_dir;
     json_t *verdict; /* set once done, or before if there is nothing to run; owned by the task */
+    bool is_printed; /* its scenario's line was */
     pid_t pid;
     uint64_t started_ns;
 };

@@ -12,12 +12,23 @@
 extern "C" {
 #endif
 
+/* Who starts the ranks of the proc driver: this process itself, or Open MPI's mpirun, which loads
+ * no library into them: the rendezvous stays ours. Both run on this host alone. */
+enum harness_launcher { HARNESS_LAUNCHER_OWN, HARNESS_LAUNCHER_MPIRUN };
+#define HARNESS_LAUNCHER_COUNT 2
+const char *harness_launcher_name(enum harness_launcher launcher);
+/* The line in which the launcher's program names itself; empty for our own. Errors: E_NOT_FOUND, it
+ * is not installed; E_UNSUPPORTED, it is another one; err says what to install. */
+DDP_MUST_USE ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out,
+                                                  size_t size_bytes, struct ddp_err *err);
+
 struct harness_launch_config {
     const struct harness_plan *plan;
     const struct harness_program *program;
     struct harness_rank_options rank; /* run_dir must exist */
     uint64_t seed;                    /* of the simulator's scheduler and network */
-    const char *self_path;            /* proc: executable to start ranks from ("/proc/self/exe") */
+    const char *self_path;            /* proc: executable to start ranks from */
+    enum harness_launcher launcher;   /* proc */
     const char *plan_path;            /* proc: the plan, printed, for the ranks to read */
     uint64_t linger_ns; /* after a provable verdict, how long survivors get to end by themselves
                          * before they are ended; 0 = default (proc 2 s real, sim 10 s virtual) */
@@ -34,7 +45,8 @@ const struct harness_driver_ops *harness_driver_sim(void);
 const struct harness_driver_ops *harness_driver_proc(void);
 
 /* Entry of a rank process of the proc driver: `ddprove rank`, with its descriptors and identity in
- * the environment; returns the process's exit code. */
+ * the environment; returns the process's exit code. Under mpirun it is first a guard, which starts
+ * the rank and reports its end. */
 int harness_launch_rank_main(void);
 
 #ifdef __cplusplus

@@ -123,11 +123,12 @@ static ddp_status job_open(struct proc_job *job)
     DDP_TRY(open_memory(job));
     DDP_TRY(open_store(job));
     DDP_TRY(proc_monitor_start(job));
-    return proc_job_spawn(job);
+    return job->starter->start(job);
 }
 
 static void job_close(struct proc_job *job)
 {
+    job->starter->close(job);
     for (uint32_t r = 0; job->ranks != NULL && r < job->world_size; r++) {
         if (job->ranks[r].pid_fd >= 0) {
             (void)close(job->ranks[r].pid_fd);
@@ -203,6 +204,9 @@ static ddp_status proc_run(struct ddp_mem *mem, const struct harness_launch_conf
                            .clock = ddp_clock_monotonic(),
                            .err = err,
                            .world_size = config->plan->job.ranks,
+                           .starter = config->launcher == HARNESS_LAUNCHER_MPIRUN
+                                          ? proc_starter_mpirun()
+                                          : proc_starter_own(),
                            .job_fd = -1,
                            .epoll_fd = -1,
                            .signal_fd = -1,

@@ -18,9 +18,30 @@ struct proc_rank {
     int pid_fd;
     struct harness_process process; /* copied to the shared head at every change */
     uint64_t continue_ns;           /* when to end its planned stop; DDP_DEADLINE_NEVER = never */
-    bool is_ended_by_us;
+    bool is_ended_by_us;            /* by the launcher, or by mpirun because another rank failed */
     bool is_stopped_at_end;
 };
+
+static inline bool proc_rank_is_alive(const struct proc_rank *rank)
+{
+    return rank->pid > 0 && rank->process.state != HARNESS_PROCESS_EXITED &&
+           rank->process.state != HARNESS_PROCESS_SIGNALED;
+}
+
+struct proc_job;
+/* Who starts the ranks, and hears of their ends. Everything else is the same for all launchers. */
+struct proc_starter {
+    /* Start all ranks. One that is born later, in look, is in job->unborn_count until then. */
+    ddp_status (*start)(struct proc_job *job);
+    /* Tell proc_loop_note_birth and proc_loop_note what became of ranks since the last call; never
+     * blocks. *out_is_news: there was something. Errors: the job cannot go on. */
+    ddp_status (*look)(struct proc_job *job, bool *out_is_news);
+    /* All ranks have ended: end and reap whatever else was started, and release what belongs to
+     * it. Also called after a start that failed half-way. */
+    void (*close)(struct proc_job *job);
+};
+const struct proc_starter *proc_starter_own(void);    /* proc_spawn.c */
+const struct proc_starter *proc_starter_mpirun(void); /* proc_mpirun.c */
 
 /* What the monitor writes into its pipe. The finding's strings are literals of this program, which
  * lie at the same addresses in the monitor: it is a fork without exec. */
@@ -38,6 +59,10 @@ struct proc_job {
     uint32_t world_size;
     struct proc_rank *ranks; /* [world_size] */
     uint32_t alive_count;
+    uint32_t unborn_count; /* ranks that the starter still has to start */
+    bool is_reaping;       /* a rank that is born now must end */
+    const struct proc_starter *starter;
+    struct proc_mpirun *mpirun; /* of that starter */
 
     int job_fd;
     struct proc_head *head;
@@ -62,9 +87,6 @@ struct proc_job {
     int interrupt;          /* signal that asked the launcher to end, or 0 */
 };
 
-/* proc_spawn.c */
-/* Start all ranks. */
-DDP_MUST_USE ddp_status proc_job_spawn(struct proc_job *job);
 /* proc_monitor.c */
 DDP_MUST_USE ddp_status proc_monitor_start(struct proc_job *job);
 /* Read whatever the monitor said; at the end of its pipe monitor_fd becomes -1. */
@@ -78,6 +100,10 @@ void proc_monitor_poke(struct proc_job *job);
 DDP_MUST_USE ddp_status proc_loop_open(struct proc_job *job);
 /* Add a descriptor to the loop; it is read when proc_loop_run says so. */
 DDP_MUST_USE ddp_status proc_loop_add(struct proc_job *job, int fd);
+/* A rank runs, as ranks[rank].pid. Errors: E_SYSTEM. */
+DDP_MUST_USE ddp_status proc_loop_note_birth(struct proc_job *job, uint32_t rank);
+/* A rank that was alive ended, stopped or went on: si_code and si_status as of waitid. */
+void proc_loop_note(struct proc_job *job, uint32_t rank, int code, int status);
 /* Until every rank has ended, or the time after a diagnosis, or the ceiling, or an interrupt. */
 DDP_MUST_USE ddp_status proc_loop_run(struct proc_job *job);
 /* Not OK if a signal asked the launcher to end, at any time since the loop was opened. */

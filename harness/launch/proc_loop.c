@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,24 +120,44 @@ static void report_death(struct proc_job *job, uint32_t rank)
     }
 }
 
-static void note_change(struct proc_job *job, uint32_t rank, const siginfo_t *info)
+ddp_status proc_loop_note_birth(struct proc_job *job, uint32_t rank)
 {
     struct proc_rank *self = &job->ranks[rank];
-    uint64_t now_ns = ddp_clock_now_ns(job->clock);
-    uint64_t stop_ns;
 
-    self->process.since_ns = now_ns;
-    self->process.code = info->si_status;
+    job->alive_count++;
+    self->process =
+        (struct harness_process){HARNESS_PROCESS_RUNNING, 0, ddp_clock_now_ns(job->clock)};
+    proc_state_store(&job->head->states[rank], &self->process);
+    self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
+    if (self->pid_fd < 0) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "pidfd_open: %s", strerror(errno));
+    }
+    return proc_loop_add(job, self->pid_fd);
+}
+
+static void note_stop(struct proc_job *job, uint32_t rank)
+{
+    struct proc_rank *self = &job->ranks[rank];
+    uint64_t stop_ns = planned_stop_ns(job, rank);
+
+    self->process.state = HARNESS_PROCESS_STOPPED;
+    self->continue_ns = stop_ns == DDP_DEADLINE_NEVER ? stop_ns : self->process.since_ns + stop_ns;
+}
+
+void proc_loop_note(struct proc_job *job, uint32_t rank, int code, int status)
+{
+    struct proc_rank *self = &job->ranks[rank];
+
+    self->process.since_ns = ddp_clock_now_ns(job->clock);
+    self->process.code = status;
     self->continue_ns = DDP_DEADLINE_NEVER;
-    switch (info->si_code) {
+    switch (code) {
     case CLD_EXITED:
         self->process.state = HARNESS_PROCESS_EXITED;
         break;
     case CLD_STOPPED:
     case CLD_TRAPPED:
-        self->process.state = HARNESS_PROCESS_STOPPED;
-        stop_ns = planned_stop_ns(job, rank);
-        self->continue_ns = stop_ns == DDP_DEADLINE_NEVER ? stop_ns : now_ns + stop_ns;
+        note_stop(job, rank);
         break;
     case CLD_CONTINUED:
         self->process.state = HARNESS_PROCESS_RUNNING;
@@ -145,48 +166,33 @@ static void note_change(struct proc_job *job, uint32_t rank, const siginfo_t *in
         self->process.state = HARNESS_PROCESS_SIGNALED;
         break;
     }
-    proc_state_store(&job->head->states[rank], &self->process);
-    if (info->si_code == CLD_EXITED || self->process.state == HARNESS_PROCESS_SIGNALED) {
+    /* The monitor must not take what was done to a rank for what the rank did. */
+    if (!self->is_ended_by_us) {
+        proc_state_store(&job->head->states[rank], &self->process);
+    }
+    if (!proc_rank_is_alive(self)) {
         close_fd(&self->pid_fd);
         job->alive_count--;
         report_death(job, rank);
     }
 }
 
-static bool is_alive(const struct proc_rank *rank)
-{
-    return rank->pid > 0 && rank->process.state != HARNESS_PROCESS_EXITED &&
-           rank->process.state != HARNESS_PROCESS_SIGNALED;
-}
-
-/* Ask after every rank that is alive; the monitor is woken once for all news. */
-static void look_at_ranks(struct proc_job *job)
+/* Ask after every rank; the monitor is woken once for all news. */
+static ddp_status look_at_ranks(struct proc_job *job)
 {
     bool is_news = false;
+    ddp_status status = job->starter->look(job, &is_news);
 
-    for (uint32_t r = 0; r < job->world_size; r++) {
-        siginfo_t info;
-
-        while (is_alive(&job->ranks[r])) {
-            memset(&info, 0, sizeof(info));
-            if (waitid(P_PID, (id_t)job->ranks[r].pid, &info,
-                       WEXITED | WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
-                info.si_pid == 0) {
-                break;
-            }
-            note_change(job, r, &info);
-            is_news = true;
-        }
-    }
     if (is_news) {
         proc_monitor_poke(job);
     }
+    return status;
 }
 
 static void continue_stopped(struct proc_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->world_size; r++) {
-        if (is_alive(&job->ranks[r]) && job->ranks[r].continue_ns <= now_ns) {
+        if (proc_rank_is_alive(&job->ranks[r]) && job->ranks[r].continue_ns <= now_ns) {
             job->ranks[r].continue_ns = DDP_DEADLINE_NEVER;
             (void)kill(job->ranks[r].pid, SIGCONT);
         }
@@ -254,7 +260,7 @@ static ddp_status turn(struct proc_job *job)
     }
     (void)!read(job->timer_fd, &expirations, sizeof(expirations));
     read_signals(job);
-    look_at_ranks(job);
+    DDP_TRY(look_at_ranks(job));
     if (job->store != NULL) {
         ddp_store_server_pump(job->store);
     }
@@ -282,7 +288,7 @@ ddp_status proc_loop_interrupted(const struct proc_job *job)
 ddp_status proc_loop_run(struct proc_job *job)
 {
     job->loop_ns = ddp_clock_now_ns(job->clock);
-    while (job->alive_count > 0 && job->loop_ns < job->linger_end_ns &&
+    while (job->alive_count + job->unborn_count > 0 && job->loop_ns < job->linger_end_ns &&
            job->loop_ns < job->ceiling_ns) {
         DDP_TRY(turn(job));
         DDP_TRY(proc_loop_interrupted(job));
@@ -298,25 +304,27 @@ static void signal_group(const struct proc_rank *rank, int signal_number)
     }
 }
 
+/* The job is over: what the starter has to say is of no importance any more. */
 static void reap_until(struct proc_job *job, uint64_t end_ns)
 {
-    look_at_ranks(job);
+    (void)!look_at_ranks(job);
     while (job->alive_count > 0 && ddp_clock_now_ns(job->clock) < end_ns) {
         struct epoll_event event;
 
         /* Pidfds of ended ranks are gone from the set; SIGCHLD wakes us for the others. */
         (void)epoll_wait(job->epoll_fd, &event, 1, 5);
         read_signals(job);
-        look_at_ranks(job);
+        (void)!look_at_ranks(job);
     }
 }
 
 void proc_loop_reap(struct proc_job *job)
 {
+    job->is_reaping = true;
     for (uint32_t r = 0; r < job->world_size; r++) {
         struct proc_rank *rank = &job->ranks[r];
 
-        if (!is_alive(rank)) {
+        if (!proc_rank_is_alive(rank)) {
             continue;
         }
         rank->is_ended_by_us = true;
@@ -328,7 +336,7 @@ void proc_loop_reap(struct proc_job *job)
     }
     reap_until(job, ddp_clock_now_ns(job->clock) + term_grace_ns);
     for (uint32_t r = 0; r < job->world_size; r++) {
-        if (is_alive(&job->ranks[r])) {
+        if (proc_rank_is_alive(&job->ranks[r])) {
             signal_group(&job->ranks[r], SIGKILL);
         }
     }

@@ -14,7 +14,10 @@
 #include "ddpcore/device/device.h"
 #include "ddpcore/transport/shm.h"
 #include "harness/inject/inject.h"
+#include "harness/launch/card.h"
 #include "harness/launch/launch.h"
+#include "harness/launch/proc_env.h"
+#include "harness/launch/proc_guard.h"
 #include "harness/launch/proc_shared.h"
 #include "harness/scenario/scenario.h"
 
@@ -50,15 +53,15 @@ static int64_t signed_of(const char *name, int64_t otherwise)
     return text != NULL && ddp_text_parse_i64(text, &value) == DDP_OK ? value : otherwise;
 }
 
-/* Die with the launcher, even if it died before this call. */
-static ddp_status follow_launcher(struct ddp_err *err)
+/* Die with the launcher, or with the guard that it had started, even if that died before this. */
+static ddp_status follow_parent(struct ddp_err *err)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
         return ddp_err_set(err, DDP_E_SYSTEM, "PR_SET_PDEATHSIG: %s", strerror(errno));
     }
-    if ((uint64_t)getppid() != number_of("DDPROVE_LAUNCHER_PID")) {
+    if ((uint64_t)getppid() != number_of(PROC_ENV_PARENT)) {
         return ddp_err_set(err, DDP_E_STATE,
-                           "the launcher has ended; `rank` is started by "
+                           "whoever started this rank has ended; `rank` is started by "
                            "`ddprove run --driver proc`");
     }
     return DDP_OK;
@@ -151,7 +154,7 @@ static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
 {
     const struct harness_plan *plan;
 
-    DDP_TRY(follow_launcher(err));
+    DDP_TRY(follow_parent(err));
     DDP_TRY(ddp_rendezvous_parse(lookup, NULL, &self->rendezvous, err));
     ddp_env_init_process(&self->env, &self->idle, self->rendezvous.rank,
                          self->rendezvous.world_size);
@@ -184,11 +187,11 @@ static void close_process(struct rank_process *self)
     }
 }
 
-int harness_launch_rank_main(void)
+static int rank_main(void)
 {
     struct rank_process self = {.injector = NULL};
     const char *checkpoint = getenv("DDPROVE_CHECKPOINT");
-    const struct harness_rank_options options = {
+    struct harness_rank_options options = {
         .is_hashing = number_of("DDPROVE_HASHING") != 0,
         .payload_step = signed_of("DDPROVE_PAYLOAD_STEP", -1),
         .is_restoring = number_of("DDPROVE_RESTORING") != 0,
@@ -200,6 +203,9 @@ int harness_launch_rank_main(void)
     ddp_status status = open_process(&self, &err);
 
     if (status == DDP_OK) {
+        status = harness_card_prepare(&self.scenario.plans[0], &self.rendezvous, &options, &err);
+    }
+    if (status == DDP_OK) {
         status = harness_rank_run(&self.env, &self.scenario.plans[0], &options, &wiring, &err);
     } else if (self.env.recorder != NULL) {
         /* A rank that cannot begin says so, as any other that fails. */
@@ -210,4 +216,11 @@ int harness_launch_rank_main(void)
     }
     close_process(&self);
     return status == DDP_OK ? 0 : 1;
+}
+
+int harness_launch_rank_main(void)
+{
+    const char *guard = getenv(PROC_ENV_GUARD);
+
+    return guard != NULL && guard[0] != '\0' ? proc_guard_main() : rank_main();
 }

@@ -34,6 +34,9 @@ static const struct {
     {DDP_E_UNSUPPORTED, HARNESS_VERDICT_CRASH_EXITED, "an operation is not supported"},
     {DDP_E_NOT_FOUND, HARNESS_VERDICT_CRASH_EXITED, "something was not there"},
     {DDP_E_SYSTEM, HARNESS_VERDICT_CRASH_EXITED, "a system call failed"},
+    {DDP_E_DEVICE_MEMORY, HARNESS_VERDICT_RESOURCE_DEVICE_MEMORY,
+     "memory of the device could not be allocated"},
+    {DDP_E_DEVICE, HARNESS_VERDICT_CRASH_DEVICE, "the device or its library failed"},
     {DDP_E_OVERFLOW, HARNESS_VERDICT_CRASH_EXITED, "a capacity was exceeded"},
 };
 
@@ -232,8 +235,9 @@ static bool is_checkpoint_status(ddp_status status)
 /* Statuses that say that something failed, not what the mistake was. */
 static bool is_failure(enum harness_verdict verdict)
 {
-    return verdict == HARNESS_VERDICT_CRASH_EXITED ||
-           verdict == HARNESS_VERDICT_RESOURCE_HOST_MEMORY;
+    return verdict == HARNESS_VERDICT_CRASH_EXITED || verdict == HARNESS_VERDICT_CRASH_DEVICE ||
+           verdict == HARNESS_VERDICT_RESOURCE_HOST_MEMORY ||
+           verdict == HARNESS_VERDICT_RESOURCE_DEVICE_MEMORY;
 }
 
 /* A failure is a finding unless something names its cause: a mismatch, a crash, or anything else

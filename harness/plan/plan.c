@@ -102,3 +102,10 @@ const char *harness_plan_nccl_algorithm(const struct harness_plan *plan)
                ? name + sizeof(prefix) - 1
                : NULL;
 }
+
+const char *harness_plan_algorithm(const struct harness_plan *plan)
+{
+    const char *over_nccl = harness_plan_nccl_algorithm(plan);
+
+    return over_nccl != NULL ? over_nccl : plan->job.collective;
+}

@@ -254,6 +254,8 @@ bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver d
 bool harness_plan_is_cuda(const struct harness_plan *plan);
 /* The algorithm whose schedules run over NCCL ("nccl/ring": "ring"), or NULL. */
 const char *harness_plan_nccl_algorithm(const struct harness_plan *plan);
+/* The all-reduce's algorithm as its dumped schedules name it; "nccl" dumps none. */
+const char *harness_plan_algorithm(const struct harness_plan *plan);
 const char *harness_action_name(enum harness_action_kind kind);
 const char *harness_corrupt_name(enum harness_corrupt_kind kind);
 const char *harness_arg_name(enum harness_arg_field field);

@@ -1,13 +1,27 @@
 /* The plan's device and the plan's collective on it. On a GPU the device stands behind its
  * observer, which lets faults in and records what orders the streams, and the rank's progress words
  * are mapped so that the device itself says how far it is. */
+#include <string.h>
+
+#include "ddpcore/collective/nccl.h"
+#include "ddpcore/device/cuda.h"
+#include "ddpcore/device/observer.h"
+#include "harness/rank/probe.h"
 #include "harness/rank/session.h"
 
 static ddp_status create_device(const struct harness_session *session, bool is_cuda,
                                 struct ddp_device **out)
 {
-    return is_cuda ? ddp_err_set(session->err, DDP_E_UNSUPPORTED, "there is no CUDA device yet")
+    const struct ddp_device_cuda_config config = {.ordinal = (int32_t)session->options->card,
+                                                  .cublas_path = session->options->cublas_path};
+
+    return is_cuda ? ddp_device_cuda_create(session->env->mem, &config, out, session->err)
                    : ddp_device_cpu_create(session->env->mem, out);
+}
+
+static bool is_armed(const struct ddp_env *env, enum ddp_fault_point point)
+{
+    return env->faults != NULL && (env->faults->armed >> point & 1u) != 0;
 }
 
 /* The words lie beside the rank's page. A simulated device has no say in them. */
@@ -20,8 +34,22 @@ static ddp_status map_progress(struct harness_session *session)
     }
     DDP_TRY(session->device->ops->map(session->device, progress, DDP_PROGRESS_SIZE_BYTES));
     ddp_progress_set_mapped(progress, true);
+    ddp_device_observer_mark(session->device, progress);
     session->progress = progress;
     return DDP_OK;
+}
+
+static ddp_status observe(struct harness_session *session, bool is_cuda)
+{
+    struct ddp_env *env = session->env;
+    struct ddp_device *inner = session->device;
+
+    if (!is_cuda && !is_armed(env, DDP_FAULT_POINT_DEVICE_ALLOC) &&
+        !is_armed(env, DDP_FAULT_POINT_DEVICE_EVENT_WAIT)) {
+        return DDP_OK;
+    }
+    return ddp_device_observer_create(inner, env, is_cuda && session->options->is_hashing,
+                                      &session->device);
 }
 
 ddp_status harness_session_open_device(struct harness_session *session)
@@ -30,6 +58,7 @@ ddp_status harness_session_open_device(struct harness_session *session)
     struct ddp_env *env = session->env;
 
     DDP_TRY(create_device(session, is_cuda, &session->device));
+    DDP_TRY(observe(session, is_cuda));
     DDP_TRY(ddp_transfer_init(&session->transfer, session->device, env->idle, env->clock,
                               session->plan->job.timeout_ns));
     return is_cuda ? map_progress(session) : DDP_OK;
@@ -42,10 +71,12 @@ void harness_session_close_device(struct harness_session *session)
     }
     ddp_transfer_fini(&session->transfer);
     if (session->progress != NULL) {
+        ddp_device_observer_mark(session->device, NULL);
         ddp_progress_set_mapped(session->progress, false);
         session->device->ops->unmap(session->device, session->progress);
     }
     session->device->ops->destroy(session->device);
+    ddp_nccl_library_close(session->nccl);
 }
 
 ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark mark, uint64_t index)
@@ -60,6 +91,30 @@ ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark m
     reached = &session->progress->stream[DDP_PROGRESS_COMPUTE].reached;
     word = ddp_progress_next(session->progress, DDP_PROGRESS_COMPUTE, mark, index);
     return device->ops->store_word(device, NULL, reached, word);
+}
+
+/* Takes over transport, also on failure. */
+static ddp_status create_nccl(struct harness_session *session, bool is_strict,
+                              struct ddp_transport *transport, struct ddp_coll **out)
+{
+    const struct harness_job *job = &session->plan->job;
+    struct ddp_coll_nccl_config config = {.store = session->store,
+                                          .name = "world",
+                                          .is_checked = is_strict,
+                                          .init_timeout_ns = job->timeout_ns,
+                                          .algorithm = harness_plan_nccl_algorithm(session->plan),
+                                          .progress = session->progress};
+    ddp_status status = ddp_nccl_library_open(session->env->mem, session->options->nccl_path,
+                                              &session->nccl, session->err);
+
+    if (status != DDP_OK) {
+        transport->ops->destroy(transport);
+        return status;
+    }
+    config.library = session->nccl;
+    config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
+    return ddp_coll_nccl_create(session->env, transport, session->device, &config, out,
+                                session->err);
 }
 
 static ddp_status create_schedules(struct harness_session *session, bool is_strict,
@@ -89,7 +144,10 @@ ddp_status harness_session_open_collective(struct harness_session *session, bool
     if (options->run_dir != NULL) {
         harness_schedule_dump_init(&session->dump, session->env, options->run_dir);
     }
-    DDP_TRY(create_schedules(session, is_strict, transport, &coll));
+    DDP_TRY(harness_plan_is_cuda(session->plan)
+                ? create_nccl(session, is_strict, transport, &coll)
+                : create_schedules(session, is_strict, transport, &coll));
+    session->engine = coll;
     if (options->payload_step >= 0 && options->run_dir != NULL) {
         status =
             harness_payload_create(coll, options->run_dir, (uint32_t)options->payload_step, &outer);
@@ -106,4 +164,39 @@ ddp_status harness_session_open_collective(struct harness_session *session, bool
     }
     *out = outer;
     return DDP_OK;
+}
+
+/* NCCL does not say in which order it adds, so a judged run measures it, at the counts of its own
+ * buckets. */
+ddp_status harness_session_probe(struct harness_session *session, enum harness_probe_round round)
+{
+    struct ddp_env *env = session->env;
+    size_t bucket_count = ddp_bucket_count(session->ddp);
+    struct harness_probe probe = {.env = env,
+                                  .coll = session->engine,
+                                  .device = session->device,
+                                  .store = session->store,
+                                  .name = "world",
+                                  .run_dir = session->options->run_dir,
+                                  .request_count = bucket_count,
+                                  .round = round,
+                                  .timeout_ns = session->plan->job.timeout_ns};
+    struct harness_probe_request *requests;
+    ddp_status status;
+
+    if (strcmp(session->plan->job.collective, "nccl") != 0 || !session->options->is_hashing) {
+        return DDP_OK;
+    }
+    requests = ddp_mem_array(env->mem, bucket_count, sizeof requests[0]);
+    if (requests == NULL) {
+        return ddp_err_set(session->err, DDP_E_NOMEM, "no memory for %zu probes", bucket_count);
+    }
+    for (size_t i = 0; i < bucket_count; i++) {
+        requests[i] =
+            (struct harness_probe_request){ddp_bucket_elem_count(session->ddp, i), DDP_DTYPE_F32};
+    }
+    probe.requests = requests;
+    status = harness_probe_run(&probe, session->err);
+    ddp_mem_free(env->mem, requests);
+    return status;
 }

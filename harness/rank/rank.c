@@ -46,7 +46,9 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     if (session->is_left_out) {
         return DDP_OK;
     }
+    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_FIRST));
     DDP_TRY(harness_session_train(session));
+    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
     DDP_TRY(say_goodbye(session));
     if (session->dump.status != DDP_OK) {
         return ddp_err_set(session->err, session->dump.status, "%s/schedules could not be written",

@@ -5,6 +5,7 @@
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/device/transfer.h"
+#include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
 
 /* Writes each schedule that the rank uses into run_dir/schedules. */
@@ -33,6 +34,7 @@ struct harness_session {
     struct ddp_device *device;
     struct ddp_transfer transfer;  /* of tensors that the host has to see */
     struct ddp_progress *progress; /* mapped for the device, or NULL */
+    struct ddp_coll *engine;       /* what really moves data, below its decorators */
     struct ddp_nccl_library *nccl; /* NULL unless the plan's collective needs it */
     struct ref_model *model;
     struct ref_optimizer *optimizer;
@@ -74,6 +76,9 @@ DDP_MUST_USE ddp_status harness_session_open_collective(struct harness_session *
                                                         bool is_strict,
                                                         struct ddp_transport *transport,
                                                         struct ddp_coll **out);
+/* Measure the order of the all-reduce's sums, if nobody says it. All ranks call. */
+DDP_MUST_USE ddp_status harness_session_probe(struct harness_session *session,
+                                              enum harness_probe_round round);
 
 /* setup.c: from nothing to a wrapped model. session->is_left_out may be set. */
 DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,

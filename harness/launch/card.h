@@ -1,0 +1,49 @@
+/* Cards: what there is, which one a rank gets, and the environment that lets several ranks share
+ * one. */
+#ifndef HARNESS_LAUNCH_CARD_H
+#define HARNESS_LAUNCH_CARD_H
+
+#include "ddpcore/device/cuda.h"
+#include "ddpcore/transport/store.h"
+#include "harness/rank/rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Libraries that are not where the system's loader looks, from the environment: DDPROVE_CUBLAS,
+ * DDPROVE_NCCL. NULL: by their usual names. */
+const char *harness_card_cublas_path(void);
+const char *harness_card_nccl_path(void);
+
+/* Show this process and its children only the cards that CTest has lent it (RESOURCE_GROUPS with
+ * "gpus"), if it runs under CTest with a resource specification. Errors: E_PARSE, E_SYSTEM. */
+DDP_MUST_USE ddp_status harness_cards_from_ctest(struct ddp_err *err);
+
+struct harness_cards {
+    bool is_usable; /* a card, its driver and NCCL are there */
+    struct ddp_device_cuda_info info;
+    uint32_t nccl_version; /* 0: none */
+    char reason[512];      /* why not; "" if usable */
+};
+/* Look in a child process, so that this one may still fork: CUDA does not survive that. Errors:
+ * E_SYSTEM (no child could be made). */
+DDP_MUST_USE ddp_status harness_cards_probe(struct harness_cards *out, struct ddp_err *err);
+/* Why a plan cannot run on these cards, or false: too few for its ranks, or none at all. */
+DDP_MUST_USE bool harness_cards_refuse(const struct harness_cards *cards,
+                                       const struct harness_plan *plan, char *reason,
+                                       size_t reason_size);
+
+/* In a rank's process, before CUDA and NCCL are loaded: choose its card and libraries, and, if
+ * ranks share cards, set the environment that NCCL needs for it. What the user has set stays,
+ * except NCCL_HOSTID, which has to differ. Source: NCCL 2.28.9 init.cc and utils.cc (duplicate GPU
+ * check, getHostHash); NCCL_MULTI_RANK_GPU_ENABLE from 2.30.3. */
+DDP_MUST_USE ddp_status harness_card_prepare(const struct harness_plan *plan,
+                                             const struct ddp_rendezvous *rendezvous,
+                                             struct harness_rank_options *options,
+                                             struct ddp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

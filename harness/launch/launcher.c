@@ -1,0 +1,44 @@
+/* The launchers' names, and what their programs say of themselves. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "harness/launch/launch.h"
+
+const char *harness_launcher_name(enum harness_launcher launcher)
+{
+    static const char *const names[HARNESS_LAUNCHER_COUNT] = {"own", "mpirun"};
+
+    return names[launcher];
+}
+
+ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out, size_t size_bytes,
+                                     struct ddp_err *err)
+{
+    FILE *program;
+    bool has_line;
+    int code;
+
+    out[0] = '\0';
+    if (launcher == HARNESS_LAUNCHER_OWN) {
+        return DDP_OK;
+    }
+    program = popen("exec mpirun --version </dev/null 2>&1", "re");
+    if (program == NULL) {
+        return ddp_err_set(err, DDP_E_SYSTEM, "mpirun cannot be asked for its version");
+    }
+    has_line = fgets(out, (int)size_bytes, program) != NULL;
+    while (fgetc(program) != EOF) { /* so that it is not ended by its own output */
+    }
+    code = pclose(program);
+    out[strcspn(out, "\n")] = '\0';
+    if (!WIFEXITED(code) || WEXITSTATUS(code) != 0 || !has_line) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "mpirun is not installed; install openmpi-bin");
+    }
+    if (strstr(out, "Open MPI") == NULL && strstr(out, "Open RTE") == NULL) {
+        return ddp_err_set(err, DDP_E_UNSUPPORTED,
+                           "mpirun is not Open MPI's but says \"%.100s\"; install openmpi-bin",
+                           out);
+    }
+    return DDP_OK;
+}
