@@ -85,6 +85,36 @@ static int value_stage(const struct harness_finding *finding)
     return -1;
 }
 
+/* How far a hang lies behind what holds up a device: compute holds up the start of its rank's
+ * collectives, one that does not start holds up the peers inside it, and these hold up waits. */
+static int device_depth(enum harness_verdict verdict)
+{
+    switch (verdict) {
+    case HARNESS_VERDICT_HANG_DEVICE_COMPUTE:
+        return 1;
+    case HARNESS_VERDICT_HANG_NOT_LAUNCHED:
+        return 2;
+    case HARNESS_VERDICT_HANG_DEVICE_COMM:
+        return 3;
+    case HARNESS_VERDICT_HANG_CYCLE:
+    case HARNESS_VERDICT_HANG_RECOVERY:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+/* The monitor's own findings of hangs: a device explains what it makes other ranks wait for. */
+static bool device_explains(const struct harness_finding *a, const struct harness_finding *b)
+{
+    int depth_a = device_depth(a->verdict);
+    int depth_b = device_depth(b->verdict);
+
+    return depth_a > 0 && depth_a < depth_b &&
+           !harness_rank_set_is_subset(&b->culprits, &a->culprits) &&
+           (a->step < 0 || b->step < 0 || a->step <= b->step);
+}
+
 /* Within one class: the earlier step, then the earlier stage or the more certain word. */
 static bool explains_within_class(const struct harness_finding *a, const struct harness_finding *b,
                                   enum finding_class class)
@@ -108,6 +138,10 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
                (a->op.seq == b->op.seq && strcmp(a->oracle, "monitor") == 0 &&
                 strcmp(b->oracle, "monitor") != 0 && a->verdict == b->verdict);
     case CLASS_HANG:
+        if (strcmp(a->oracle, "monitor") == 0 && strcmp(b->oracle, "monitor") == 0) {
+            return device_explains(a, b);
+        }
+        return strcmp(a->oracle, "monitor") == 0;
     case CLASS_CRASH:
     case CLASS_STOPPED_WORK:
         return strcmp(a->oracle, "monitor") == 0 && strcmp(b->oracle, "monitor") != 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/plan/plan.h"
+#include "harness/verdict/explain.h"
 #include "harness/verdict/judge.h"
 #include "tests/ct.h"
 
@@ -262,6 +263,43 @@ CT_TEST(judge, a_race_explains_values_only)
         add(&f, HARNESS_VERDICT_USAGE_UNORDERED, "happens_before", "provable", 1, 3);
         add(&f, cases[i].verdict, "reduction", "bitwise", 1, cases[i].step);
         expect_outcome(&f, cases[i].outcome, cases[i].reason);
+    }
+}
+
+/* Compute that is stuck explains, on other ranks and from then on, what waits for it: collectives
+ * that do not start or end, and waits. Never the reverse, and not what a host does by itself. */
+CT_TEST(judge, devices_explain_what_waits_for_them)
+{
+    static const enum harness_verdict chain[] = {
+        HARNESS_VERDICT_HANG_DEVICE_COMPUTE, HARNESS_VERDICT_HANG_NOT_LAUNCHED,
+        HARNESS_VERDICT_HANG_DEVICE_COMM, HARNESS_VERDICT_HANG_CYCLE};
+    enum { CHAIN_COUNT = sizeof(chain) / sizeof(chain[0]) };
+
+    for (size_t cause = 0; cause < CHAIN_COUNT - 1; cause++) {
+        for (size_t other = 0; other < CHAIN_COUNT; other++) {
+            struct harness_finding a;
+            struct harness_finding b;
+
+            harness_finding_init(&a, chain[cause], "monitor", "budget");
+            harness_finding_init(&b, chain[other], "monitor", "budget");
+            harness_rank_set_add(&a.culprits, 1);
+            harness_rank_set_add(&b.culprits, 2);
+            CT_CHECK(harness_finding_explains(&a, &b) == (cause < other));
+            harness_rank_set_add(&b.culprits, 1);
+            CT_CHECK(harness_finding_explains(&a, &b) == (cause < other));
+            a.step = 4;
+            b.step = 3;
+            CT_CHECK(!harness_finding_explains(&a, &b));
+            b.step = -1;
+            b.culprits = a.culprits;
+            CT_CHECK(!harness_finding_explains(&a, &b));
+            b.oracle = "liveness";
+            CT_CHECK(harness_finding_explains(&a, &b));
+            CT_CHECK(!harness_finding_explains(&b, &a));
+            harness_finding_init(&b, HARNESS_VERDICT_HANG_HOST, "monitor", "budget");
+            harness_rank_set_add(&b.culprits, 2);
+            CT_CHECK(!harness_finding_explains(&a, &b) && !harness_finding_explains(&b, &a));
+        }
     }
 }
 
