@@ -45,6 +45,7 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
     what->gradient_scale = "pre";
     what->seed = 7;
     what->semantics = "strict";
+    what->device = "cpu";
     what->collective = "ring";
     what->timeout_ns = 5 * DDP_NS_PER_S;
     job->plan.id = "unit.sim";
