@@ -57,7 +57,9 @@ struct fault {
 
 struct rank {
     struct queue queues[DDP_PROGRESS_STREAM_COUNT];
-    uint32_t at, kernel_count, coll_count;
+    uint32_t at, kernel_count;
+    uint32_t posted, launched; /* collectives */
+    uint32_t after[CUT_OPS];   /* length of the compute queue when each was posted */
 };
 struct model {
     struct cut_job job;
@@ -65,6 +67,7 @@ struct model {
     uint32_t op_count, world;
     struct rank ranks[CUT_RANKS_MAX];
     struct fault fault;
+    bool is_checked; /* the group agrees on the host before each launch */
 };
 
 static void add_op(struct model *model, struct host_op op)
@@ -99,9 +102,10 @@ static void add_step(struct model *model, uint32_t step)
     add_op(model, (struct host_op){.kind = HOST_IDLE});
 }
 
-static void model_init(struct model *model, uint32_t world, struct fault fault)
+static void model_init(struct model *model, uint32_t world, bool is_checked, struct fault fault)
 {
     memset(model, 0, sizeof(*model));
+    model->is_checked = is_checked;
     model->world = world;
     model->fault = fault;
     cut_init(&model->job, world);
@@ -145,18 +149,14 @@ static void push_mark(struct model *model, uint32_t rank, enum ddp_progress_stre
                        .word = ddp_progress_next(&model->job.progress[rank], stream, mark, index)});
 }
 
-static void post(struct model *model, uint32_t rank, uint64_t seq)
+static void launch(struct model *model, uint32_t rank, uint64_t seq, uint32_t after)
 {
     struct rank *self = &model->ranks[rank];
     struct queue *comm = &self->queues[DDP_PROGRESS_COMM];
-    struct ddp_page *page = &model->job.pages[rank];
-    uint64_t done = page->seq_done;
-    uint32_t place = self->coll_count++;
+    uint32_t place = self->launched++;
 
-    cut_post(&model->job, rank, seq);
-    page->seq_done = done;
     push(comm, (struct item){.kind = ITEM_AFTER,
-                             .after = self->queues[DDP_PROGRESS_COMPUTE].count,
+                             .after = after,
                              .is_stuck = has_fault(model, FAULT_BEFORE, rank, place)});
     push_mark(model, rank, DDP_PROGRESS_COMM, DDP_MARK_COLL, seq);
     push(comm, (struct item){.kind = ITEM_COLLECTIVE,
@@ -164,6 +164,34 @@ static void post(struct model *model, uint32_t rank, uint64_t seq)
                              .is_stuck = has_fault(model, FAULT_EVERYWHERE, rank, place) ||
                                          has_fault(model, FAULT_KERNEL_OF_ONE, rank, place)});
     push_mark(model, rank, DDP_PROGRESS_COMM, DDP_MARK_COLL_END, seq);
+}
+
+/* Launch what was posted; if the group agrees before each launch, once all have posted it. */
+static void drive(struct model *model, uint32_t rank)
+{
+    struct rank *self = &model->ranks[rank];
+
+    while (self->launched < self->posted) {
+        uint64_t seq = cut_seq(0, 0) + self->launched;
+
+        for (uint32_t r = 0; model->is_checked && r < model->world; r++) {
+            if (model->job.pages[r].seq_posted < seq) {
+                return;
+            }
+        }
+        launch(model, rank, seq, self->after[self->launched]);
+    }
+}
+
+static void post(struct model *model, uint32_t rank, uint64_t seq)
+{
+    struct rank *self = &model->ranks[rank];
+    struct ddp_page *page = &model->job.pages[rank];
+    uint64_t done = page->seq_done;
+
+    cut_post(&model->job, rank, seq);
+    page->seq_done = done;
+    self->after[self->posted++] = self->queues[DDP_PROGRESS_COMPUTE].count;
 }
 
 /* The rank's communication stream is inside seq or past it. */
@@ -233,6 +261,7 @@ static bool run_host(struct model *model, uint32_t rank)
     if (self->at == model->op_count || has_fault(model, FAULT_HOST, rank, self->at)) {
         return false;
     }
+    drive(model, rank);
     switch (op->kind) {
     case HOST_PHASE:
         page->phase = (uint64_t)op->phase;
@@ -255,6 +284,7 @@ static bool run_host(struct model *model, uint32_t rank)
         break;
     case HOST_POST:
         post(model, rank, op->seq);
+        drive(model, rank);
         break;
     case HOST_WAIT:
         if (!has_ended(model, rank, op->seq)) {
@@ -331,15 +361,17 @@ static void check(struct model *model)
 
     cut_analyse(&model->job);
     if (model->job.findings.count != 1) {
-        CT_FAIL("world %u, fault %d on rank %u at %u: %zu findings", model->world, fault->kind,
-                fault->rank, fault->place, model->job.findings.count);
+        CT_FAIL("world %u%s, fault %d on rank %u at %u: %zu findings", model->world,
+                model->is_checked ? " checked" : "", fault->kind, fault->rank, fault->place,
+                model->job.findings.count);
         return;
     }
     finding = &model->job.findings.items[0];
     if (fault->kind == FAULT_HOST ? !is_host_hang(finding->verdict)
                                   : finding->verdict != verdicts[fault->kind]) {
-        CT_FAIL("world %u, fault %d on rank %u at %u: %s: %s", model->world, fault->kind,
-                fault->rank, fault->place, harness_verdict_name(finding->verdict), finding->text);
+        CT_FAIL("world %u%s, fault %d on rank %u at %u: %s: %s", model->world,
+                model->is_checked ? " checked" : "", fault->kind, fault->rank, fault->place,
+                harness_verdict_name(finding->verdict), finding->text);
     }
     if (fault->kind == FAULT_EVERYWHERE) {
         CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), model->world);
@@ -361,7 +393,7 @@ CT_TEST(monitor_device_model, ends_without_a_fault)
     for (uint32_t world = 1; world <= 4; world++) {
         struct model model;
 
-        model_init(&model, world, (struct fault){FAULT_NONE, 0, 0});
+        model_init(&model, world, world % 2 == 0, (struct fault){FAULT_NONE, 0, 0});
         run(&model);
         for (uint32_t r = 0; r < world; r++) {
             CT_CHECK(model.job.pages[r].end_status == 1);
@@ -371,46 +403,78 @@ CT_TEST(monitor_device_model, ends_without_a_fault)
     }
 }
 
+/* Every fault of a world, one model each, run to its end. */
+static void for_each_fault(uint32_t world, bool is_checked, void (*look)(struct model *model))
+{
+    for (int kind = FAULT_HOST; kind <= FAULT_KERNEL_OF_ONE; kind++) {
+        uint32_t places = 1;
+
+        for (uint32_t i = 0; i < places * world; i++) {
+            struct model model;
+
+            model_init(&model, world, is_checked,
+                       (struct fault){(enum fault_kind)kind, i % world, i / world});
+            places = place_count(&model, (enum fault_kind)kind);
+            run(&model);
+            look(&model);
+            cut_fini(&model.job);
+        }
+    }
+}
+
 /* Whatever gets stuck, on whichever rank, is named: one finding, the right verdict and culprit. */
 CT_TEST(monitor_device_model, names_whatever_gets_stuck)
 {
     for (uint32_t world = 1; world <= 4; world++) {
-        for (int kind = FAULT_HOST; kind <= FAULT_KERNEL_OF_ONE; kind++) {
-            uint32_t places = 1;
-
-            for (uint32_t i = 0; i < places * world; i++) {
-                struct model model;
-
-                model_init(&model, world,
-                           (struct fault){(enum fault_kind)kind, i % world, i / world});
-                places = place_count(&model, (enum fault_kind)kind);
-                run(&model);
-                check(&model);
-                cut_fini(&model.job);
-            }
-        }
+        for_each_fault(world, false, check);
+        for_each_fault(world, true, check);
     }
+}
+
+static void check_within_budget(struct model *model)
+{
+    for (uint32_t r = 0; r < model->world; r++) {
+        cut_still(&model->job, r, CUT_LATE_MS - 1);
+    }
+    cut_check_silent(&model->job, "within the budget");
 }
 
 /* The same moments within the budget: nothing is said of any of them. */
 CT_TEST(monitor_device_model, keeps_silent_within_the_budget)
 {
-    enum { WORLD = 3 };
+    for_each_fault(3, false, check_within_budget);
+    for_each_fault(3, true, check_within_budget);
+}
 
-    for (int kind = FAULT_HOST; kind <= FAULT_KERNEL_OF_ONE; kind++) {
-        uint32_t places = 1;
+/* Without words a stuck kernel behind a wait, a collective that does not start and one that does
+ * not end look alike, down to the sentence: it is the words that tell them apart. */
+CT_TEST(monitor_device_model, cannot_tell_them_apart_without_words)
+{
+    enum { WORLD = 3, RANK = 1, COLLECTIVE = 2 };
+    /* Step 1, first bucket: its kernel is the first of backward, after that step's forward. */
+    static const struct fault faults[] = {{FAULT_KERNEL, RANK, LAYERS + CUT_BUCKETS + 1 + LAYERS},
+                                          {FAULT_BEFORE, RANK, COLLECTIVE},
+                                          {FAULT_EVERYWHERE, RANK, COLLECTIVE}};
+    enum { FAULT_COUNT = sizeof(faults) / sizeof(faults[0]) };
+    struct harness_finding with[FAULT_COUNT];
+    struct harness_finding without[FAULT_COUNT];
 
-        for (uint32_t i = 0; i < places * WORLD; i++) {
-            struct model model;
+    for (size_t i = 0; i < FAULT_COUNT; i++) {
+        struct model model;
 
-            model_init(&model, WORLD, (struct fault){(enum fault_kind)kind, i % WORLD, i / WORLD});
-            places = place_count(&model, (enum fault_kind)kind);
-            run(&model);
-            for (uint32_t r = 0; r < WORLD; r++) {
-                cut_still(&model.job, r, CUT_LATE_MS - 1);
-            }
-            cut_check_silent(&model.job, "within the budget");
-            cut_fini(&model.job);
+        model_init(&model, WORLD, false, faults[i]);
+        run(&model);
+        check(&model);
+        with[i] = model.job.findings.items[0];
+        model.job.cut.progress = NULL;
+        cut_analyse(&model.job);
+        CT_REQUIRE(model.job.findings.count == 1);
+        without[i] = model.job.findings.items[0];
+        cut_fini(&model.job);
+        for (size_t k = 0; k < i; k++) {
+            CT_CHECK_STR(without[i].text, without[k].text);
+            CT_CHECK_EQ_U64(without[i].verdict, without[k].verdict);
+            CT_CHECK(with[i].verdict != with[k].verdict);
         }
     }
 }
