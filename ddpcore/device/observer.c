@@ -134,7 +134,7 @@ static ddp_status observer_alloc(struct ddp_device *device, size_t size_bytes, e
     context.device = device;
     if (ddp_fault_point(self->env->faults, DDP_FAULT_POINT_DEVICE_ALLOC, &context) ==
         DDP_FAULT_FAIL) {
-        return DDP_E_NOMEM;
+        return space == DDP_SPACE_DEVICE ? DDP_E_DEVICE_MEMORY : DDP_E_NOMEM;
     }
     if (!self->is_recording || size_bytes == 0) {
         return self->inner->ops->alloc(self->inner, size_bytes, space, out);
@@ -303,6 +303,9 @@ static ddp_status observer_event_record(struct ddp_device *device, struct ddp_de
     DDP_TRY(mark_idle(self, stream));
     DDP_TRY(self->inner->ops->event_record(self->inner, event_of(event)->inner,
                                            ddp_observer_stream(stream)));
+    if (event_of(event)->is_hidden) {
+        return DDP_OK;
+    }
     event_of(event)->is_unseen = true;
     record(self, DDP_EVENT_EVENT_RECORD, event_of(event)->number, stream_number(stream), 0);
     return DDP_OK;
@@ -338,7 +341,9 @@ static ddp_status observer_stream_wait_event(struct ddp_device *device, struct d
     }
     DDP_TRY(self->inner->ops->stream_wait_event(self->inner, ddp_observer_stream(stream),
                                                 event_of(event)->inner));
-    record(self, DDP_EVENT_EVENT_WAIT, event_of(event)->number, stream_number(stream), 0);
+    if (!event_of(event)->is_hidden) {
+        record(self, DDP_EVENT_EVENT_WAIT, event_of(event)->number, stream_number(stream), 0);
+    }
     return DDP_OK;
 }
 
@@ -443,6 +448,13 @@ ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *
     self->is_recording = is_recording && env->recorder != NULL;
     *out = &self->base;
     return DDP_OK;
+}
+
+void ddp_device_observer_hide(struct ddp_device *device, struct ddp_device_event *event)
+{
+    if (device->ops->alloc == observer_alloc) {
+        event_of(event)->is_hidden = true;
+    }
 }
 
 void ddp_device_observer_mark(struct ddp_device *device, struct ddp_progress *progress)

@@ -20,12 +20,18 @@ extern "C" {
 #endif
 
 /* Takes over inner on success; on failure it stays the caller's. Borrows env, whose allocator it
- * uses, whose faults it passes (device/alloc: FAIL is E_NOMEM, SKIP is GO; device/event_wait: SKIP
- * forgets the wait and says OK, FAIL is E_INJECTED) and, if is_recording, into whose recorder it
- * writes. Handles of streams and events are its own: a collective's library gets native_stream.
- * Errors: E_NOMEM. */
+ * uses, whose faults it passes (device/alloc: FAIL is E_DEVICE_MEMORY, E_NOMEM in host space, SKIP
+ * is GO; device/event_wait: SKIP forgets the wait and says OK, FAIL is E_INJECTED) and, if
+ * is_recording, into whose recorder it writes. Handles of streams and events are its own: a
+ * collective's library gets native_stream. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *env,
                                                    bool is_recording, struct ddp_device **out);
+
+/* The event only serves watching: what streams and the host learn by it is not recorded. The host
+ * waits for a copy that it hashes; taken for order, that wait would stand in for every event that
+ * the program forgot, and the more is watched the less would be found. Does nothing if the device
+ * is no observer. */
+void ddp_device_observer_hide(struct ddp_device *device, struct ddp_device_event *event);
 
 /* From now on every event recorded on the default stream is preceded by the mark IDLE: whoever
  * records one there is about to ask for it, or makes another stream wait for it. progress: mapped

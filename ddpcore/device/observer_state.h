@@ -24,6 +24,7 @@ struct ddp_observed_event {
     uint64_t number; /* from 0 */
     struct ddp_device_event *inner;
     bool is_unseen; /* recorded, and the host has not seen it done since */
+    bool is_hidden; /* it orders nothing in the record */
 };
 
 struct ddp_observer {

@@ -2,13 +2,17 @@
 
 #include <sched.h>
 
+#include "ddpcore/device/observer.h"
+
 ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *device,
                              struct ddp_idle *idle, struct ddp_clock *clock, uint64_t timeout_ns)
 {
     *transfer = (struct ddp_transfer){
         .device = device, .idle = idle, .clock = clock, .timeout_ns = timeout_ns};
     DDP_ASSERT((idle == NULL) == (clock == NULL));
-    return device->ops->event_create(device, &transfer->event);
+    DDP_TRY(device->ops->event_create(device, &transfer->event));
+    ddp_device_observer_hide(device, transfer->event);
+    return DDP_OK;
 }
 
 void ddp_transfer_fini(struct ddp_transfer *transfer)

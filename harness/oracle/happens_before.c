@@ -272,10 +272,11 @@ static void pass_collective(struct harness_order_walk *walk, const struct ddp_ev
             bucket->is_posted = true;
             bucket->is_seen = false;
             bucket->is_used = false;
+            bucket->skip_count = walk->skip_count;
             bucket->seq = entry->arg[0];
         } else if (bucket->is_posted && bucket->seq == entry->arg[0]) {
             if (harness_index_status(entry->arg[3]) == DDP_OK && !bucket->is_seen &&
-                !walk->out->is_reduction_unseen) {
+                bucket->skip_count == walk->skip_count && !walk->out->is_reduction_unseen) {
                 walk->out->is_reduction_unseen = true;
                 walk->out->unseen_bucket = op.index;
                 walk->out->unseen_seq = bucket->seq;
@@ -331,6 +332,9 @@ static ddp_status pass_event(struct harness_order_walk *walk,
         return DDP_OK;
     case DDP_EVENT_JOIN:
         walk->pass++;
+        return DDP_OK;
+    case DDP_EVENT_OP_SKIPPED:
+        walk->skip_count++;
         return DDP_OK;
     default:
         return DDP_OK;

@@ -35,8 +35,8 @@ struct harness_disorder {
 struct harness_order_facts {
     struct harness_disorder disorder;
     bool is_coll_recorded; /* some of them were a collective's */
-    /* A bucket's all-reduce completed and no access of a collective to the bucket was recorded:
-     * whether it was ordered cannot be said. */
+    /* A bucket's all-reduce completed, no fault left anything out, and no access of a collective to
+     * the bucket was recorded: whether it was ordered cannot be said. */
     bool is_reduction_unseen;
     uint32_t unseen_bucket;
     uint64_t unseen_seq;

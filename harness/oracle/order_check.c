@@ -96,7 +96,7 @@ static bool must_note(const struct order_search *search, const struct harness_or
     const char *collective = search->e->input->plan->job.collective;
 
     return search->e->world > 1 &&
-           (facts->is_coll_recorded || (collective != NULL && strcmp(collective, "nccl") == 0));
+           (facts->is_coll_recorded || (collective != NULL && strncmp(collective, "nccl", 4) == 0));
 }
 
 static ddp_status check_rank(const struct order_search *search, uint32_t rank, struct ddp_err *err)

@@ -29,6 +29,7 @@ struct harness_order_bucket {
     uint64_t seq;
     bool is_seen;         /* accesses of it were recorded since it was posted */
     bool is_used;         /* and work of another stream came after them */
+    uint32_t skip_count;  /* operations that faults had left out when it was posted */
     uint32_t last_access; /* its last one */
     bool has_result;
     uint32_t result; /* its last write, or that of an earlier one */
@@ -50,6 +51,7 @@ struct harness_order_walk {
     uint32_t access_count;
     struct harness_order_bucket *buckets; /* [names.range_count[DDP_RANGE_BUCKET]] */
     uint32_t pass;                        /* goes up with every event of join */
+    uint32_t skip_count;                  /* operations that faults left out so far */
     bool is_free_judged;                  /* the rank ended in good order */
     struct harness_order_facts *out;
 };

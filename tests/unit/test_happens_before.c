@@ -467,6 +467,14 @@ CT_TEST(happens_before, an_unseen_reduction_is_said)
     CT_CHECK(h.facts.is_reduction_unseen);
     CT_CHECK_EQ_U64(h.facts.unseen_bucket, 1);
     CT_CHECK_EQ_U64(h.facts.unseen_seq, 2);
+
+    init(&h); /* a fault left it out, and says so */
+    name_memory(&h);
+    order_history_post(&h, 2, 1);
+    order_history_add(&h, DDP_EVENT_OP_SKIPPED, 0, 0, 0, 0, 0);
+    order_history_complete(&h, 2, 1);
+    CT_CHECK(order_history_is_ordered(&h));
+    CT_CHECK(!h.facts.is_reduction_unseen);
 }
 
 /* More streams than can be judged are refused by name; a history of nothing is in order. */
