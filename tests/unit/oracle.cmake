@@ -7,3 +7,6 @@ ddprove_add_unit(NAME happens_before
     SOURCES test_happens_before.c test_happens_before_device.c test_happens_before_random.c
         test_oracle_order.c oracle_job.c order_history.c
     LIBS harness_oracle ddp_device)
+ddprove_add_unit(NAME happens_before_core
+    SOURCES test_happens_before_core.c nccl_fake.c nccl_device.c
+    LIBS harness_oracle ddp_ddp ddp_collective ddp_transport ddp_device)
