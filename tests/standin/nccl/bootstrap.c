@@ -13,7 +13,7 @@
 struct root {
     int listen_fd;
     uint64_t magic;
-    atomic_int is_stopping;
+    atomic_int is_stopping, is_done;
     pthread_t thread;
     /* Connections stay open until the process ends: a rank that a root gave up on waits for ever,
      * as in NCCL. */
@@ -126,33 +126,52 @@ static void *root_main(void *context)
         standin_close(&root->fd[i]);
     }
     free(peers);
+    if (count > 0) {
+        standin_close(&root->listen_fd);
+        atomic_store(&root->is_done, 1);
+    }
     return NULL;
+}
+
+static void root_free(struct root *root)
+{
+    atomic_store(&root->is_stopping, 1);
+    (void)pthread_join(root->thread, NULL);
+    for (int i = 0; root->fd != NULL && root->fd[i] != -2; i++) {
+        standin_close(&root->fd[i]);
+    }
+    standin_close(&root->listen_fd);
+    free(root->fd);
+    free(root);
+}
+
+/* Frees the roots that have served everybody, or all. */
+static void roots_free(bool is_all)
+{
+    pthread_mutex_lock(&roots_lock);
+    struct root **link = &roots;
+    while (*link != NULL) {
+        struct root *root = *link;
+        if (is_all || atomic_load(&root->is_done) != 0) {
+            *link = root->next;
+            root_free(root);
+        } else {
+            link = &root->next;
+        }
+    }
+    pthread_mutex_unlock(&roots_lock);
 }
 
 /* The process or the library ends: roots that still wait for ranks end too. */
 __attribute__((destructor)) static void roots_stop(void)
 {
-    pthread_mutex_lock(&roots_lock);
-    struct root *root = roots;
-    roots = NULL;
-    pthread_mutex_unlock(&roots_lock);
-    while (root != NULL) {
-        struct root *next = root->next;
-        atomic_store(&root->is_stopping, 1);
-        (void)pthread_join(root->thread, NULL);
-        for (int i = 0; root->fd != NULL && root->fd[i] != -2; i++) {
-            standin_close(&root->fd[i]);
-        }
-        standin_close(&root->listen_fd);
-        free(root->fd);
-        free(root);
-        root = next;
-    }
+    roots_free(true);
 }
 
 int ncclGetUniqueId(struct standin_id *id)
 {
     STANDIN_CHECK(standin_pointer_check(id, "GetUniqueId", "out"));
+    roots_free(false);
     struct root *root = calloc(1, sizeof *root);
     struct id_content content;
     memset(&content, 0, sizeof content);

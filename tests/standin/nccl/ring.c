@@ -2,7 +2,15 @@
  *
  * What NCCL's kernels and proxies would do: rings over the data sockets, in the order of folds and
  * with the cuts of device/all_reduce.h and its like; sends and receives of a group at once. The
- * position in the ring is the rank. */
+ * position in the ring is the rank.
+ *
+ * all_reduce over n ranks, C channels (NCCL_MAX_NCHANNELS, 2 if unset): a channel has
+ * ceil(ceil(count / C) / 8) * 8 elements, the last one what is left. It is cut into loops of at
+ * most n chunks of 32768 bytes; the chunks of a loop that is not full have ceil(rest / n) elements,
+ * rounded up to 16 bytes. Chunk q is folded from rank q + 1 round to rank q, rounded to the type at
+ * every hop, and copied to all: neither rank order nor the same order for all elements.
+ * reduce_scatter folds the block of rank r like chunk r, reduce everything like the root's chunk.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -264,3 +264,45 @@ CT_TEST(nccl_standin_failures, empty_collectives_are_local)
     CT_CHECK_EQ_U64(ddp_nccl_standin_pending(world.comm[0]), 0);
     world_abort(&world);
 }
+
+CT_TEST(nccl_standin_failures, group_of_nonblocking_calls_is_polled)
+{
+    struct world world;
+    float out[2] = {0, 0};
+    world_init(&world, 2, "bus_id=unique");
+    world.data[0][0] = 5;
+    world.data[1][0] = 6;
+    CT_CHECK_EQ_I64(ncclGroupStart(), STANDIN_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        CT_CHECK_EQ_I64(ncclSend(world.data[i], 1, STANDIN_FLOAT32, 1 - i, world.comm[i], NULL),
+                        STANDIN_SUCCESS);
+        CT_CHECK_EQ_I64(ncclRecv(&out[i], 1, STANDIN_FLOAT32, 1 - i, world.comm[i], NULL),
+                        STANDIN_SUCCESS);
+        CT_CHECK_EQ_I64(ncclSend(NULL, 0, STANDIN_FLOAT32, 1 - i, world.comm[i], NULL),
+                        STANDIN_SUCCESS);
+        CT_CHECK_EQ_I64(ncclRecv(NULL, 0, STANDIN_FLOAT32, 1 - i, world.comm[i], NULL),
+                        STANDIN_SUCCESS);
+    }
+    CT_CHECK_EQ_I64(ncclGroupEnd(), STANDIN_IN_PROGRESS);
+    for (int i = 0; i < 2; i++) {
+        CT_CHECK_EQ_I64(case_finish(world.comm[i], case_await(world.comm[i])), STANDIN_SUCCESS);
+    }
+    CT_CHECK(out[0] == 6 && out[1] == 5);
+    world_abort(&world);
+}
+
+CT_TEST(nccl_standin_failures, fp8_is_moved_but_not_reduced)
+{
+    struct world world;
+    unsigned char value = 7, out = 0;
+    world_init(&world, 1, NULL);
+    CT_CHECK_EQ_I64(case_finish(world.comm[0], ncclAllGather(&value, &out, 1, STANDIN_FLOAT8_E4M3,
+                                                             world.comm[0], NULL)),
+                    STANDIN_SUCCESS);
+    CT_CHECK_EQ_U64(out, 7);
+    CT_CHECK_EQ_I64(
+        ncclAllReduce(&value, &out, 1, STANDIN_FLOAT8_E5M2, STANDIN_SUM, world.comm[0], NULL),
+        STANDIN_INVALID_ARGUMENT);
+    CT_CHECK(world_error_has("FP8 reduction support begins with sm90"));
+    world_abort(&world);
+}

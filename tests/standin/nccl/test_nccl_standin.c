@@ -2,10 +2,12 @@
  *
  * The stand-in itself, its ranks as threads of this process: every communicator has its own card.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ddpcore/base/dtype.h"
 #include "tests/ct.h"
 #include "tests/standin/nccl/cases.h"
 #include "tests/standin/nccl/hooks.h"
@@ -91,6 +93,61 @@ CT_TEST(nccl_standin, other_reductions)
 {
     CT_REQUIRE(ddp_nccl_standin_script("bus_id=unique") == STANDIN_SUCCESS);
     run_ranks(3, false, other_reductions);
+}
+
+/* One rank brings a NaN: minimum and maximum are of the numbers. */
+static const char *drops_nan(struct rank *rank)
+{
+    for (int redop = STANDIN_MAX; redop <= STANDIN_MIN; redop++) {
+        float single = rank->rank == 1 ? NAN : (float)rank->rank;
+        uint16_t half = ddp_f16_from_f32(single);
+        int result = ncclAllReduce(&single, &single, 1, STANDIN_FLOAT32, redop, rank->comm, NULL);
+        if (case_finish(rank->comm, result) != STANDIN_SUCCESS) {
+            return "the call failed";
+        }
+        result = ncclAllReduce(&half, &half, 1, STANDIN_FLOAT16, redop, rank->comm, NULL);
+        if (case_finish(rank->comm, result) != STANDIN_SUCCESS) {
+            return "the call failed";
+        }
+        float expected = redop == STANDIN_MAX ? 2.0f : 0.0f;
+        if (single != expected || ddp_f16_to_f32(half) != expected) {
+            return "the NaN was not dropped";
+        }
+    }
+    return NULL;
+}
+
+CT_TEST(nccl_standin, extremes_drop_nan)
+{
+    CT_REQUIRE(ddp_nccl_standin_script("bus_id=unique") == STANDIN_SUCCESS);
+    run_ranks(3, false, drops_nan);
+}
+
+/* ncclAvg multiplies by 1/3 in bf16 before the sum; integers are divided after it. */
+static const char *averages(struct rank *rank)
+{
+    uint16_t half = ddp_bf16_from_f32(3.0f);
+    int32_t whole = 10 * (rank->rank + 1);
+    float third = ddp_bf16_to_f32(ddp_bf16_from_f32(1.0f / 3));
+    float expected = ddp_bf16_to_f32(ddp_bf16_from_f32(3.0f * third));
+    uint16_t sum = ddp_bf16_from_f32(expected);
+    sum = ddp_bf16_from_f32(expected + ddp_bf16_to_f32(sum));
+    sum = ddp_bf16_from_f32(expected + ddp_bf16_to_f32(sum));
+    int result = ncclAllReduce(&half, &half, 1, STANDIN_BFLOAT16, STANDIN_AVG, rank->comm, NULL);
+    if (case_finish(rank->comm, result) != STANDIN_SUCCESS) {
+        return "the call failed";
+    }
+    result = ncclAllReduce(&whole, &whole, 1, STANDIN_INT32, STANDIN_AVG, rank->comm, NULL);
+    if (case_finish(rank->comm, result) != STANDIN_SUCCESS) {
+        return "the call failed";
+    }
+    return half == sum && whole == 20 ? NULL : "wrong average";
+}
+
+CT_TEST(nccl_standin, averages_as_nccl)
+{
+    CT_REQUIRE(ddp_nccl_standin_script("bus_id=unique") == STANDIN_SUCCESS);
+    run_ranks(3, false, averages);
 }
 
 static const char *other_collectives(struct rank *rank)
