@@ -105,6 +105,29 @@ void probe_sum_wide_chain(struct probe_world *world, uint64_t call,
     }
 }
 
+/* To the nearest of 20 significant bits. */
+static float round_20(float value)
+{
+    int exponent = 0;
+    float fraction = frexpf(value, &exponent);
+
+    return ldexpf(rintf(ldexpf(fraction, 20)), exponent - 20);
+}
+
+void probe_sum_odd_chain(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,
+                         void *const *input, void *const *output)
+{
+    (void)call;
+    for (size_t i = 0; i < args->elem_count; i++) {
+        float sum = load(args, input[0], i);
+
+        for (uint32_t r = 1; r < world->config.count; r++) {
+            sum = round_20(sum + load(args, input[r], i));
+        }
+        copy_to_all(world, args, i, narrow(args, sum), output);
+    }
+}
+
 /* The exact sum of the first count members. Test values of 16-bit types add up exactly in fp32, so
  * that one rounding follows. */
 static float exact(const struct ddp_coll_args *args, void *const *input, uint32_t count, size_t i)

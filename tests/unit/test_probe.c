@@ -190,6 +190,31 @@ CT_TEST(probe, nothing_is_recorded)
     probe_world_close(&world);
 }
 
+static void watch_heartbeat(struct probe_world *world, uint64_t call,
+                            const struct ddp_coll_args *args, void *const *input,
+                            void *const *output)
+{
+    uint64_t *last = world->config.arg;
+    uint64_t change = world->ranks[0].recorder.page->change;
+
+    CT_CHECK(call == 0 || change > *last);
+    *last = change;
+    probe_sum_chain(world, call, args, input, output);
+}
+
+/* Each probe is a sign of life: a long round is no hang. */
+CT_TEST(probe, every_probe_is_a_heartbeat)
+{
+    uint64_t last = 0;
+    const struct probe_config config = {
+        .count = 4, .program = probe_twice, .sum = watch_heartbeat, .arg = &last, .seed = 5};
+    struct probe_world world;
+
+    CT_REQUIRE(probe_world_run(&world, &config));
+    CT_CHECK_EQ_U64(world.call, 24);
+    probe_world_close(&world);
+}
+
 /* --- misbehaviour ----------------------------------------------------------------------------- */
 
 /* A new order in every call contradicts itself. */
@@ -368,6 +393,19 @@ CT_TEST(probe, cut_off_operands_are_opaque)
     probe_world_close(&world);
 }
 
+/* Kept wider than the type, but not as wide as the next: not judged either. */
+CT_TEST(probe, odd_width_is_opaque)
+{
+    const struct probe_config config = {
+        .count = 4, .program = probe_floats, .sum = probe_sum_odd_chain, .seed = 9};
+    struct probe_world world;
+
+    CT_REQUIRE(probe_world_run(&world, &config));
+    check_tree_text(&world, &float_requests[1], "({{0 1} 2} 3)");
+    check_tree_text(&world, &float_requests[2], "({{0 1} 2} 3)");
+    probe_world_close(&world);
+}
+
 /* --- limits and failures ---------------------------------------------------------------------- */
 
 static const struct harness_probe_request far_requests[] = {
@@ -398,30 +436,33 @@ CT_TEST(probe, limits_are_said)
     probe_world_close(&world);
 }
 
-/* The largest worlds: units of 64 members, 16 for fp16, are still told apart. */
-CT_TEST(probe, largest_worlds_are_measured)
+/* Units of as many members as a type allows are still told apart from M, in a wide chain too. */
+static void check_largest(uint32_t count, const struct harness_probe_request *request)
 {
-    static const struct harness_probe_request requests[] = {{8, DDP_DTYPE_BF16},
-                                                            {8, DDP_DTYPE_F16}};
+    const struct probe_config config = {
+        .count = count, .program = probe_far, .sum = probe_sum_wide_chain, .seed = 1};
+    struct probe_world world;
+    struct harness_tree_map map;
+    char text[800];
 
-    for (size_t i = 0; i < 2; i++) {
-        const struct probe_config config = {.count = i == 0 ? 64 : 16,
-                                            .program = probe_far,
-                                            .sum = probe_sum_wide_chain,
-                                            .seed = 1};
-        struct probe_world world;
-        struct harness_tree_map map;
-        char text[800];
+    CT_REQUIRE(probe_world_run(&world, &config));
+    CT_REQUIRE(read_trees(&world, request, HARNESS_PROBE_FIRST, &map));
+    CT_CHECK_STR(map.text, "");
+    CT_REQUIRE(map.is_measured);
+    harness_tree_print(&map, 0, text, sizeof(text));
+    CT_CHECK(strncmp(text, "([[[[[", 6) == 0);
+    CT_CHECK_EQ_U64(map.op_count, 2 * (size_t)count - 1);
+    probe_world_close(&world);
+}
 
-        CT_REQUIRE(probe_world_run(&world, &config));
-        CT_REQUIRE(read_trees(&world, &requests[i], HARNESS_PROBE_FIRST, &map));
-        CT_CHECK_STR(map.text, "");
-        CT_REQUIRE(map.is_measured);
-        harness_tree_print(&map, 0, text, sizeof(text));
-        CT_CHECK(strncmp(text, i == 0 ? "([[[[[" : "([[[[", 5) == 0);
-        CT_CHECK_EQ_U64(map.op_count, 2 * config.count - 1);
-        probe_world_close(&world);
-    }
+CT_TEST(probe, bf16_is_measured_up_to_64_members)
+{
+    check_largest(64, &far_requests[2]);
+}
+
+CT_TEST(probe, f16_is_measured_up_to_16_members)
+{
+    check_largest(16, &far_requests[0]);
 }
 
 static void stay_away(struct probe_rank *rank)
