@@ -199,8 +199,9 @@ static uint32_t begin(const struct harness_view *view, enum harness_verdict verd
     return first;
 }
 
-static void finish(const struct harness_view *view, uint32_t rank, struct harness_finding *finding,
-                   struct harness_findings *out)
+/* The operation comes last: its parameters may fill what is left of the sentence. */
+static void finish(const struct harness_view *view, uint32_t rank, const char *op_is,
+                   struct harness_finding *finding, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
     enum ddp_phase phase = harness_graph_phase(cut, rank);
@@ -212,6 +213,10 @@ static void finish(const struct harness_view *view, uint32_t rank, struct harnes
         (unsigned long long)(harness_graph_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
         ddp_phase_name(phase));
     harness_finding_say_victims(view, finding);
+    if (finding->op.is_set) {
+        harness_finding_say(finding, "; %s: ", op_is);
+        harness_finding_say_op(view, finding);
+    }
     harness_findings_add(out, finding);
 }
 
@@ -286,15 +291,11 @@ static void add_compute(const struct harness_view *view, const struct harness_ra
     }
     harness_finding_set_planned(view, position.comm != HARNESS_COMM_IDLE ? position.seq : owed,
                                 &finding);
-    if (finding.op.is_set) {
-        harness_finding_say(&finding, "; ");
-        harness_finding_say_op(view, &finding);
-        harness_finding_say(&finding, position.comm == HARNESS_COMM_BEFORE
-                                          ? " enqueued, not started"
-                                      : position.comm == HARNESS_COMM_INSIDE ? " started"
-                                                                             : " not yet posted");
-    }
-    finish(view, first, &finding, out);
+    finish(view, first,
+           position.comm == HARNESS_COMM_BEFORE   ? "enqueued, not started"
+           : position.comm == HARNESS_COMM_INSIDE ? "started"
+                                                  : "not yet posted",
+           &finding, out);
 }
 
 static void add_not_launched(const struct harness_view *view,
@@ -306,24 +307,18 @@ static void add_not_launched(const struct harness_view *view,
 
     harness_finding_set_planned(view, seq_not_launched(view, first, first_inside(view->cut)),
                                 &finding);
-    if (finding.op.is_set) {
-        harness_finding_say_op(view, &finding);
-    } else {
-        harness_finding_say(&finding, "a collective");
-    }
-    harness_finding_say(&finding, " on ");
     harness_finding_say_ranks(&finding, culprits, view->cut->world_size);
     if (position.comm == HARNESS_COMM_BEFORE) {
-        harness_finding_say(&finding, " enqueued, not started");
+        harness_finding_say(&finding, " enqueued a collective that does not start");
         harness_finding_say_place(&finding);
         harness_finding_say(&finding,
                             ", though compute is done: earlier work of the communication stream "
                             "does not end, or an event that it waits for never comes");
     } else {
-        harness_finding_say(&finding, " posted, and never enqueued on the device");
+        harness_finding_say(&finding, " posted a collective and never enqueued it on the device");
         harness_finding_say_place(&finding);
     }
-    finish(view, first, &finding, out);
+    finish(view, first, "not started", &finding, out);
 }
 
 static void say_part(const struct harness_view *view, const struct harness_rank_set *set,
@@ -361,19 +356,14 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
     }
     first = begin(view, HARNESS_VERDICT_HANG_DEVICE_COMM, &culprits, &finding);
     harness_finding_set_planned(view, seq, &finding);
-    if (finding.op.is_set) {
-        harness_finding_say_op(view, &finding);
-    } else {
-        harness_finding_say(&finding, "a collective");
-    }
-    say_part(view, &parts[PART_INSIDE], " started and not ended on ", &finding);
+    say_part(view, &parts[PART_INSIDE], "a collective started and does not end on ", &finding);
     harness_finding_say_place(&finding);
     say_part(view, &parts[PART_ENDED], ", ended on ", &finding);
-    say_part(view, &parts[PART_UNKNOWN], ", not known on ", &finding);
+    say_part(view, &parts[PART_UNKNOWN], ", shows nothing on ", &finding);
     if (harness_rank_set_count(&culprits) > 1) {
         harness_finding_say(&finding, "; which rank or link holds it up is not known");
     }
-    finish(view, first, &finding, out);
+    finish(view, first, "not ended", &finding, out);
 }
 
 void harness_device_find(const struct harness_view *view, bool is_explained,

@@ -26,7 +26,7 @@ static void set_comm(const struct ddp_progress_words *words, const struct ddp_pa
     if (ddp_mark_kind(words->reached) == DDP_MARK_COLL) {
         out->comm = HARNESS_COMM_INSIDE;
         out->seq = seq_of(words->reached, page->seq_posted);
-        out->seq_ended = later(out->seq_ended, out->seq - 1);
+        out->seq_ended = later(out->seq_ended, out->seq > 0 ? out->seq - 1 : 0);
         return;
     }
     if (ddp_mark_kind(words->reached) == DDP_MARK_COLL_END) {
