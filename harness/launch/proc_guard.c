@@ -98,8 +98,21 @@ static ddp_status open_launcher(struct guard *guard, struct ddp_err *err)
                                                                         : system_error(err, path);
 }
 
+/* This very program, under the name that people look for in a list of processes. */
+static const char *own_path(char *path, size_t size_bytes)
+{
+    ssize_t size = readlink("/proc/self/exe", path, size_bytes - 1);
+
+    if (size <= 0) {
+        return "/proc/self/exe";
+    }
+    path[size] = '\0';
+    return path;
+}
+
 static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
 {
+    char path[4096];
     struct ddp_mem_pool *pool;
     struct proc_env env;
     const char *run_dir = getenv("DDPROVE_RUN_DIR");
@@ -117,8 +130,8 @@ static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
         status = proc_env_inherit(&env, NULL, err);
     }
     if (status == DDP_OK) {
-        error = proc_rank_spawn("/proc/self/exe", env.items, run_dir, guard->rank, guard->job_fd,
-                                &guard->rank_pid);
+        error = proc_rank_spawn(own_path(path, sizeof(path)), env.items, run_dir, guard->rank,
+                                guard->job_fd, &guard->rank_pid);
         if (error != 0) {
             status = ddp_err_set(err, DDP_E_SYSTEM, "rank %" PRIu32 " cannot be started: %s",
                                  guard->rank, strerror(error));

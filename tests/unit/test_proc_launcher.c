@@ -1,78 +1,14 @@
 /* Faults of the harness's own processes: monitor, launcher. */
-#include <ctype.h>
-#include <dirent.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/ct.h"
 #include "tests/unit/proc_job.h"
+#include "tests/unit/proc_tree.h"
 
-enum { RANKS = 3, CHILDREN_MAX = 16 };
-
-static void nap(long ms)
-{
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
-
-    (void)nanosleep(&time, NULL);
-}
-
-/* Parent, name and state of a process; false if it is gone. */
-static bool read_stat(long pid, long *out_parent, char name[64], char *out_state)
-{
-    char path[64];
-    char line[512];
-    char *end;
-    FILE *file;
-    size_t size;
-
-    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    file = fopen(path, "r");
-    if (file == NULL) {
-        return false;
-    }
-    size = fread(line, 1, sizeof(line) - 1, file);
-    (void)fclose(file);
-    line[size] = '\0';
-    end = strrchr(line, ')');
-    if (end == NULL || strchr(line, '(') == NULL) {
-        return false;
-    }
-    *end = '\0';
-    (void)snprintf(name, 64, "%s", strchr(line, '(') + 1);
-    *out_state = end[2];
-    *out_parent = strtol(end + 4, NULL, 10);
-    return true;
-}
-
-/* Living children of a process; those named `name` only, unless NULL. */
-static size_t find_children(long parent, const char *name, long pids[CHILDREN_MAX])
-{
-    DIR *folder = opendir("/proc");
-    struct dirent *entry;
-    size_t count = 0;
-
-    while (folder != NULL && count < CHILDREN_MAX && (entry = readdir(folder)) != NULL) {
-        long pid = strtol(entry->d_name, NULL, 10);
-        long its_parent;
-        char its_name[64];
-        char state;
-
-        if (isdigit((unsigned char)entry->d_name[0]) &&
-            read_stat(pid, &its_parent, its_name, &state) && its_parent == parent && state != 'Z' &&
-            (name == NULL || strcmp(name, its_name) == 0)) {
-            pids[count++] = pid;
-        }
-    }
-    if (folder != NULL) {
-        (void)closedir(folder);
-    }
-    return count;
-}
+enum { RANKS = 3 };
 
 /* A helper process: wait until `parent` has a child of that name, then send it a signal; name NULL:
  * wait until all ranks run, and signal the parent itself. */
@@ -84,14 +20,14 @@ static pid_t start_saboteur(long parent, const char *name, int signal_number)
         return pid;
     }
     for (int i = 0; i < 2000; i++) {
-        long pids[CHILDREN_MAX];
-        size_t count = find_children(parent, name != NULL ? name : "proc_rank", pids);
+        long pids[PROC_TREE_MAX];
+        size_t count = proc_tree_children(parent, name != NULL ? name : "proc_rank", pids);
 
         if (count >= (name != NULL ? 1u : (size_t)RANKS)) {
-            nap(50);
+            proc_tree_nap(50);
             _exit(kill((pid_t)(name != NULL ? pids[0] : parent), signal_number) == 0 ? 0 : 1);
         }
-        nap(5);
+        proc_tree_nap(5);
     }
     _exit(2);
 }
@@ -164,7 +100,7 @@ CT_TEST(proc_launcher, survives_a_stopped_monitor)
 CT_TEST(proc_launcher, ends_all_when_interrupted)
 {
     struct proc_test test;
-    long pids[CHILDREN_MAX];
+    long pids[PROC_TREE_MAX];
     pid_t saboteur;
 
     proc_test_init(&test, RANKS);
@@ -173,8 +109,8 @@ CT_TEST(proc_launcher, ends_all_when_interrupted)
     CT_CHECK_STATUS(proc_test_run(&test), DDP_E_STATE);
     CT_CHECK(strstr(test.job.err.text, "SIGINT") != NULL);
     check_saboteur(saboteur);
-    CT_CHECK_EQ_U64(find_children(getpid(), "proc_rank", pids), 0);
-    CT_CHECK_EQ_U64(find_children(getpid(), "ddprove-monitor", pids), 0);
+    CT_CHECK_EQ_U64(proc_tree_children(getpid(), "proc_rank", pids), 0);
+    CT_CHECK_EQ_U64(proc_tree_children(getpid(), "ddprove-monitor", pids), 0);
     proc_test_check_clean(&test);
     proc_test_fini(&test);
 }
@@ -184,9 +120,8 @@ CT_TEST(proc_launcher, ends_all_when_interrupted)
 CT_TEST(proc_launcher, takes_all_with_it_when_killed)
 {
     struct proc_test test;
-    long pids[CHILDREN_MAX];
+    long pids[PROC_TREE_MAX];
     size_t count = 0;
-    size_t left = 0;
     pid_t launcher;
 
     proc_test_init(&test, RANKS);
@@ -197,27 +132,13 @@ CT_TEST(proc_launcher, takes_all_with_it_when_killed)
         _exit(proc_test_run(&test) == DDP_OK ? 0 : 1);
     }
     for (int i = 0; i < 2000 && count < RANKS + 1; i++) {
-        nap(5);
-        count = find_children(launcher, NULL, pids);
+        proc_tree_nap(5);
+        count = proc_tree_children(launcher, NULL, pids);
     }
     CT_CHECK_EQ_U64(count, RANKS + 1);
-    nap(100);
+    proc_tree_nap(100);
     CT_CHECK(kill(launcher, SIGKILL) == 0);
     CT_CHECK(waitpid(launcher, NULL, 0) == launcher);
-    for (int i = 0; i < 2000; i++) {
-        left = 0;
-        for (size_t k = 0; k < count; k++) {
-            long parent;
-            char name[64];
-            char state;
-
-            left += read_stat(pids[k], &parent, name, &state) && state != 'Z';
-        }
-        if (left == 0) {
-            break;
-        }
-        nap(5);
-    }
-    CT_CHECK_EQ_U64(left, 0);
+    CT_CHECK_EQ_U64(proc_tree_left(pids, count), 0);
     proc_test_fini(&test);
 }
