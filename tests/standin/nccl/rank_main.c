@@ -122,6 +122,9 @@ static const char *step(struct state *state, char letter)
     case 'd':
         return expect(case_init(&state->id, state->rank, state->count, false, &state->comm),
                       STANDIN_INVALID_USAGE);
+    case 'g':
+        return expect(case_init(&state->id, state->rank, state->count, false, &state->comm),
+                      STANDIN_REMOTE_ERROR);
     case 'c':
         return all_cases(state);
     case 'w':
@@ -159,9 +162,25 @@ static bool parse_id(const char *text, struct standin_id *id)
     return true;
 }
 
+static int say_id(void)
+{
+    struct standin_id id;
+    if (ncclGetUniqueId(&id) != STANDIN_SUCCESS) {
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof id.internal; i++) {
+        (void)printf("%02x", (unsigned char)id.internal[i]);
+    }
+    (void)printf("\n");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct state state;
+    if (argc == 1) {
+        return say_id();
+    }
     if (argc != 5 || !parse_id(argv[1], &state.id)) {
         (void)fprintf(stderr, "usage: nccl_standin_rank ID RANK COUNT STEPS\n");
         return 2;

@@ -255,6 +255,24 @@ CT_TEST(nccl_standin_failures, only_a_longer_message_is_noticed)
     world_abort(&world);
 }
 
+CT_TEST(nccl_standin_failures, counts_that_differ_are_noticed_where_more_arrives)
+{
+    struct world world;
+    int state = STANDIN_SUCCESS;
+    world_init(&world, 2, "bus_id=unique");
+    CT_CHECK(world_all_reduce(&world, 0) != STANDIN_INVALID_ARGUMENT);
+    (void)ncclAllReduce(world.data[1], world.data[1], 10, STANDIN_FLOAT32, STANDIN_SUM,
+                        world.comm[1], NULL);
+    while (state == STANDIN_SUCCESS || state == STANDIN_IN_PROGRESS) {
+        CT_CHECK_EQ_I64(ncclCommGetAsyncError(world.comm[1], &state), STANDIN_SUCCESS);
+    }
+    CT_CHECK_EQ_I64(state, STANDIN_INVALID_USAGE);
+    CT_CHECK_EQ_I64(ncclCommGetAsyncError(world.comm[0], &state), STANDIN_SUCCESS);
+    CT_CHECK_EQ_I64(state, STANDIN_SUCCESS);
+    CT_CHECK_EQ_U64(ddp_nccl_standin_pending(world.comm[0]), 1);
+    world_abort(&world);
+}
+
 CT_TEST(nccl_standin_failures, empty_collectives_are_local)
 {
     struct world world;

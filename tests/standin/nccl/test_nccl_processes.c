@@ -43,6 +43,7 @@ static void team_init(struct team *team, int count)
     }
 }
 
+/* steps: NULL asks the process for a new id. */
 static bool spawn(struct team *team, int rank, const char *steps)
 {
     int to[2], from[2];
@@ -60,8 +61,9 @@ static bool spawn(struct team *team, int rank, const char *steps)
     (void)posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
     char program[] = NCCL_STANDIN_RANK;
     char steps_text[16];
-    (void)snprintf(steps_text, sizeof steps_text, "%s", steps);
-    char *arguments[] = {program, team->id_text, rank_text, count_text, steps_text, NULL};
+    (void)snprintf(steps_text, sizeof steps_text, "%s", steps == NULL ? "" : steps);
+    char *arguments[] = {
+        program, steps == NULL ? NULL : team->id_text, rank_text, count_text, steps_text, NULL};
     struct child *child = &team->child[rank];
     int error = posix_spawn(&child->pid, program, &actions, NULL, arguments, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
@@ -76,24 +78,23 @@ static bool spawn(struct team *team, int rank, const char *steps)
     return error == 0;
 }
 
-/* The next line the rank says. */
-static void expect_line(struct team *team, int rank, const char *expected)
+/* The next line the rank says, without its end. */
+static void read_line(struct team *team, int rank, char *line, size_t size_bytes)
 {
-    char line[600];
     size_t length = 0;
     struct pollfd entry = {.fd = team->child[rank].from_fd, .events = POLLIN};
-    while (length + 1 < sizeof line && (length == 0 || line[length - 1] != '\n')) {
-        if (poll(&entry, 1, DEADLINE_MS) <= 0) {
-            CT_FAIL("rank %d says nothing; expected \"%s\"", rank, expected);
-            return;
-        }
-        if (read(entry.fd, line + length, 1) != 1) {
-            break;
-        }
+    while (length + 1 < size_bytes && poll(&entry, 1, DEADLINE_MS) > 0 &&
+           read(entry.fd, line + length, 1) == 1 && line[length] != '\n') {
         length++;
     }
-    line[length > 0 && line[length - 1] == '\n' ? length - 1 : length] = '\0';
-    CT_CHECK_STR(line, expected);
+    line[length] = '\0';
+}
+
+static bool expect_line(struct team *team, int rank, const char *expected)
+{
+    char line[600];
+    read_line(team, rank, line, sizeof line);
+    return ct_check_str(__FILE__, __LINE__, "what the rank says", line, expected);
 }
 
 static void tell(struct team *team, int rank)
@@ -116,20 +117,25 @@ static void start_all(struct team *team, const char *steps)
     }
 }
 
-/* The ranks below count end well; all are waited for. */
+/* The ranks below count end well, leaks included where a sanitizer looks; the others are ended. */
 static void finish(struct team *team, int count)
 {
     for (int rank = 0; rank < team->count; rank++) {
         struct child *child = &team->child[rank];
-        if (child->pid > 0 && rank < count) {
-            expect_line(team, rank, "ok");
-        }
+        int status = 0;
         if (child->pid > 0) {
-            (void)kill(child->pid, SIGKILL);
-            (void)waitpid(child->pid, NULL, 0);
+            bool is_well = rank < count && expect_line(team, rank, "ok");
+            if (!is_well) {
+                (void)kill(child->pid, SIGKILL);
+            }
+            CT_CHECK(waitpid(child->pid, &status, 0) == child->pid);
+            CT_CHECK(!is_well || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
         }
-        (void)close(child->to_fd);
-        (void)close(child->from_fd);
+        if (child->from_fd > 0) {
+            (void)close(child->to_fd);
+            (void)close(child->from_fd);
+        }
+        memset(child, 0, sizeof *child);
     }
 }
 
@@ -158,7 +164,7 @@ CT_TEST(nccl_standin_processes, killed_rank_is_a_remote_error)
     team_init(&team, 3);
     start_all(&team, "iwpoena");
     for (int rank = 0; rank < 3; rank++) {
-        expect_line(&team, rank, "ready");
+        CT_CHECK(expect_line(&team, rank, "ready"));
     }
     end_rank(&team, 2);
     tell(&team, 0);
@@ -172,7 +178,7 @@ CT_TEST(nccl_standin_processes, idle_survivors_of_a_killed_rank_shrink)
     team_init(&team, 3);
     start_all(&team, "iwpscf");
     for (int rank = 0; rank < 3; rank++) {
-        expect_line(&team, rank, "ready");
+        CT_CHECK(expect_line(&team, rank, "ready"));
     }
     end_rank(&team, 2);
     tell(&team, 0);
@@ -187,14 +193,14 @@ static void without_a_stopped_rank(const char *steps)
     team_init(&team, 4);
     start_all(&team, steps);
     for (int rank = 0; rank < 4; rank++) {
-        expect_line(&team, rank, "ready");
+        CT_CHECK(expect_line(&team, rank, "ready"));
     }
     CT_CHECK(kill(team.child[3].pid, SIGSTOP) == 0);
     for (int rank = 0; rank < 3; rank++) {
         tell(&team, rank);
     }
     for (int rank = 0; rank < 3; rank++) {
-        expect_line(&team, rank, "ready");
+        CT_CHECK(expect_line(&team, rank, "ready"));
     }
     for (int rank = 0; rank < 3; rank++) {
         tell(&team, rank);
@@ -210,4 +216,22 @@ CT_TEST(nccl_standin_processes, stopped_rank_hangs_the_others_until_they_shrink)
 CT_TEST(nccl_standin_processes, stopped_rank_hangs_the_others_until_they_revoke)
 {
     without_a_stopped_rank("iwpoprscf");
+}
+
+/* The id's creator has to live until all have joined. */
+CT_TEST(nccl_standin_processes, id_of_an_ended_process_leads_nowhere)
+{
+    struct team team;
+    team_init(&team, 2);
+    CT_CHECK(spawn(&team, 0, NULL));
+    read_line(&team, 0, team.id_text, sizeof team.id_text);
+    CT_CHECK_EQ_U64(strlen(team.id_text), sizeof team.id_text - 1);
+    finish(&team, 0);
+    CT_CHECK(setenv("NCCL_SOCKET_RETRY_CNT", "2", 1) == 0);
+    CT_CHECK(setenv("NCCL_SOCKET_RETRY_SLEEP_MSEC", "1", 1) == 0);
+    team.count = 1;
+    CT_CHECK(spawn(&team, 0, "ga"));
+    CT_CHECK(unsetenv("NCCL_SOCKET_RETRY_CNT") == 0);
+    CT_CHECK(unsetenv("NCCL_SOCKET_RETRY_SLEEP_MSEC") == 0);
+    finish(&team, 1);
 }
