@@ -216,11 +216,10 @@ struct trap_args {
 
 static __global__ void trap_kernel(trap_args args)
 {
-    if (threadIdx.x == 3) {
-        standin_trap();
-    }
-    if (threadIdx.x > 3) {
+    if (blockIdx.x > 0) {
         *args.touched = 1;
+    } else if (threadIdx.x == 3) {
+        standin_trap();
     }
 }
 
@@ -238,7 +237,7 @@ static void run_trap(bool is_warp)
     CUDA_CHECK(gate_enqueue(&elsewhere, other));
     CUDA_CHECK(gate_enqueue(&before, stream));
     CUDA_CHECK(launch(trap_kernel, trap_args{&touched}, 2, 32, is_warp, stream));
-    CUDA_CHECK(launch(trap_kernel, trap_args{&touched}, 1, 32, is_warp, stream));
+    CUDA_CHECK(launch(trap_kernel, trap_args{&touched}, 2, 32, is_warp, stream));
     CUDA_CHECK(cudaEventRecord(event, stream));
     CUDA_CHECK(gate_enqueue(&after, stream));
     CUDA_CHECK(cudaGetLastError()); /* nothing has run yet */

@@ -4,7 +4,11 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -23,8 +27,69 @@ enum {
 #endif
 };
 
-struct standin_fiber {
+#ifdef __x86_64__
+struct standin_fiber_place { /* where a stack was left */
+    void *stack_pointer;
+};
+
+/* Pushes what a function must keep, leaves the stack at *from, and goes on at *to. */
+void standin_fiber_switch(struct standin_fiber_place *from, const struct standin_fiber_place *to);
+__asm__(".text\n"
+        ".globl standin_fiber_switch\n"
+        ".type standin_fiber_switch, @function\n"
+        "standin_fiber_switch:\n"
+        "    pushq %rbp\n"
+        "    pushq %rbx\n"
+        "    pushq %r12\n"
+        "    pushq %r13\n"
+        "    pushq %r14\n"
+        "    pushq %r15\n"
+        "    movq %rsp, (%rdi)\n"
+        "    movq (%rsi), %rsp\n"
+        "    popq %r15\n"
+        "    popq %r14\n"
+        "    popq %r13\n"
+        "    popq %r12\n"
+        "    popq %rbx\n"
+        "    popq %rbp\n"
+        "    ret\n"
+        ".size standin_fiber_switch, . - standin_fiber_switch\n");
+
+/* As if `entry` had been about to be called: six registers, its address, no return address. */
+static void place_init(struct standin_fiber_place *place, unsigned char *stack, size_t size_bytes,
+                       void (*entry)(void))
+{
+    uintptr_t *top = (uintptr_t *)(void *)(stack + size_bytes);
+
+    top[-1] = 0;
+    top[-2] = (uintptr_t)entry;
+    place->stack_pointer = memset(top - 8, 0, 6 * sizeof(*top));
+}
+#else
+struct standin_fiber_place {
     ucontext_t context;
+};
+
+static void standin_fiber_switch(struct standin_fiber_place *from,
+                                 const struct standin_fiber_place *to)
+{
+    swapcontext(&from->context, &to->context);
+}
+
+static void place_init(struct standin_fiber_place *place, unsigned char *stack, size_t size_bytes,
+                       void (*entry)(void))
+{
+    if (getcontext(&place->context) != 0) {
+        abort();
+    }
+    place->context.uc_stack.ss_sp = stack;
+    place->context.uc_stack.ss_size = size_bytes;
+    makecontext(&place->context, entry, 0);
+}
+#endif
+
+struct standin_fiber {
+    struct standin_fiber_place place, home_place;
     struct standin_fiber_home *home;
     void (*body)(void *argument);
     void *argument;
@@ -32,6 +97,8 @@ struct standin_fiber {
     void *thread;           /* what ThreadSanitizer takes the fiber for */
     void *fake_stack, *home_fake_stack;
 };
+
+static _Thread_local struct standin_fiber *entered; /* last, by this thread */
 
 static void switch_in(struct standin_fiber *fiber)
 {
@@ -52,7 +119,7 @@ void standin_fiber_leave(struct standin_fiber *fiber)
 #ifdef __SANITIZE_THREAD__
     __tsan_switch_to_fiber(fiber->home->thread, 0);
 #endif
-    swapcontext(&fiber->context, &fiber->home->context);
+    standin_fiber_switch(&fiber->place, &fiber->home_place);
     switch_in(fiber);
 }
 
@@ -66,17 +133,16 @@ void standin_fiber_enter(struct standin_fiber *fiber)
     fiber->home->thread = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(fiber->thread, 0);
 #endif
-    swapcontext(&fiber->home->context, &fiber->context);
+    entered = fiber;
+    standin_fiber_switch(&fiber->home_place, &fiber->place);
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(fiber->home_fake_stack, NULL, NULL);
 #endif
 }
 
-/* makecontext hands over ints only, so the pointer comes in two. */
-static void fiber_main(unsigned high, unsigned low)
+static void fiber_main(void)
 {
-    struct standin_fiber *fiber =
-        (struct standin_fiber *)(uintptr_t)((uint64_t)high << 32 | (uint64_t)low);
+    struct standin_fiber *fiber = entered;
 
     switch_in(fiber);
     for (;;) {
@@ -100,21 +166,10 @@ static unsigned char *stack_map(void)
     return mapping;
 }
 
-/* getcontext may return twice, so nothing else lives in this frame. */
-static void context_init(struct standin_fiber *fiber)
-{
-    if (getcontext(&fiber->context) != 0) {
-        abort();
-    }
-    fiber->context.uc_stack.ss_sp = fiber->mapping + GUARD_BYTES;
-    fiber->context.uc_stack.ss_size = STACK_BYTES;
-}
-
 struct standin_fiber *standin_fiber_create(struct standin_fiber_home *home,
                                            void (*body)(void *argument), void *argument)
 {
     struct standin_fiber *fiber = calloc(1, sizeof(*fiber));
-    uint64_t bits = (uint64_t)(uintptr_t)fiber;
 
     if (fiber == NULL) {
         return NULL;
@@ -127,9 +182,7 @@ struct standin_fiber *standin_fiber_create(struct standin_fiber_home *home,
     fiber->home = home;
     fiber->body = body;
     fiber->argument = argument;
-    context_init(fiber);
-    makecontext(&fiber->context, (void (*)(void))fiber_main, 2, (unsigned)(bits >> 32),
-                (unsigned)bits);
+    place_init(&fiber->place, fiber->mapping + GUARD_BYTES, STACK_BYTES, fiber_main);
 #ifdef __SANITIZE_THREAD__
     fiber->thread = __tsan_create_fiber(0);
 #endif

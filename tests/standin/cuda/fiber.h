@@ -4,12 +4,10 @@
 #define TESTS_STANDIN_CUDA_FIBER_H
 
 #include <stddef.h>
-#include <ucontext.h>
 
-/* Where fibers leave to: the thread's own stack. Zero-initialised by its owner. */
+/* The stack of the thread that enters fibers, for the sanitizers, which must know which one is in
+ * use. Zero-initialised by its owner. */
 struct standin_fiber_home {
-    ucontext_t context;
-    /* For the sanitizers, which must know which stack is in use. */
     void *thread;
     const void *stack;
     size_t stack_bytes;
