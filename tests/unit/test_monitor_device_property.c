@@ -9,20 +9,23 @@ enum { WORLD = 4, CUTS = 5000 };
 
 static void random_rank(struct cut_job *job, uint32_t rank, struct ddp_prng *prng)
 {
-    static const enum ddp_mark marks[] = {DDP_MARK_IDLE, DDP_MARK_FORWARD, DDP_MARK_BACKWARD};
-    uint64_t seq = cut_seq(1, 0) + ddp_prng_below(prng, 2);
+    static const enum ddp_mark marks[] = {DDP_MARK_IDLE, DDP_MARK_IDLE,    DDP_MARK_IDLE,
+                                          DDP_MARK_IDLE, DDP_MARK_FORWARD, DDP_MARK_BACKWARD};
+    static const enum cut_comm comms[] = {CUT_COMM_INSIDE, CUT_COMM_INSIDE, CUT_COMM_BEFORE,
+                                          CUT_COMM_ENDED};
+    uint64_t seq = cut_seq(1, 1) - (ddp_prng_below(prng, 8) == 0 ? 1 : 0);
+    uint64_t launched = seq - (ddp_prng_below(prng, 8) == 0 ? 1 : 0);
 
     cut_post(job, rank, seq);
-    if (ddp_prng_below(prng, 4) == 0) {
+    cut_wait(job, rank, seq, -1);
+    if (ddp_prng_below(prng, 8) == 0) {
         job->pages[rank].seq_done = seq;
         cut_host(job, rank, DDP_PHASE_OPTIMIZER, 1);
-    } else if (ddp_prng_below(prng, 4) == 0) {
+    } else if (ddp_prng_below(prng, 8) == 0) {
         cut_host(job, rank, DDP_PHASE_BACKWARD, 1);
-    } else {
-        cut_wait(job, rank, seq, -1);
     }
-    cut_compute(job, rank, marks[ddp_prng_below(prng, 3)], 1, (uint32_t)ddp_prng_below(prng, 2));
-    cut_comm(job, rank, seq - ddp_prng_below(prng, 2), (enum cut_comm)ddp_prng_below(prng, 3));
+    cut_compute(job, rank, marks[ddp_prng_below(prng, 6)], 1, ddp_prng_below(prng, 8) == 0);
+    cut_comm(job, rank, launched, comms[ddp_prng_below(prng, 4)]);
     cut_still(job, rank, ddp_prng_below(prng, 8) == 0 ? 10 : CUT_LATE_MS);
     job->progress[rank].is_mapped = ddp_prng_below(prng, 8) != 0;
     if (ddp_prng_below(prng, 32) == 0) {
