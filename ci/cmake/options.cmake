@@ -3,6 +3,8 @@
 option(DDPROVE_WERROR "Treat compiler warnings as errors" ON)
 option(DDPROVE_BUILD_TESTS "Build the tests (needs GoogleTest and a C++ compiler)" ON)
 option(DDPROVE_COVERAGE "Instrument for gcov" OFF)
+option(DDPROVE_STATIC_DEPS "Link YAML, JSON, hashes, libfiu and GoogleTest statically, for machines
+without them" OFF)
 option(DDPROVE_FUZZ "Build the fuzz targets (needs clang and its libFuzzer)" OFF)
 set(DDPROVE_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined or thread")
 set(CMAKE_CUDA_ARCHITECTURES 80 90 CACHE STRING "Compute capabilities to build kernels for")

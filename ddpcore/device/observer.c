@@ -479,6 +479,7 @@ ddp_status ddp_device_observer_name(struct ddp_device *device, enum ddp_range_ki
         (void)add_range(self, data, size_bytes, DDP_SPACE_DEVICE);
         range = range_at(self, data);
     }
+    DDP_ASSERT(range != NULL); /* it was there, or was just added */
     ddp_recorder_event(self->env->recorder, DDP_EVENT_DEVICE_NAME, (uint64_t)kind, index,
                        range->allocation, (uintptr_t)data - range->first, size_bytes);
     return DDP_OK;
