@@ -59,6 +59,8 @@ refused 'see ddprove --help' run "$one" --zzzzzzzz
 refused 'did you mean points' list point
 refused 'name one of scenarios' list
 refused 'known: sim, proc' run "$one" --driver real
+refused 'known: own, mpirun' run "$one" --launcher srun
+refused 'leave out --driver sim' run "$one" --launcher mpirun --driver sim
 refused 'known: cpu' run "$one" --device tpu
 # Values that are not right.
 refused '--set needs a value' run "$one" --set
