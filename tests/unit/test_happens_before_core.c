@@ -275,8 +275,8 @@ CT_TEST(happens_before_core, every_forgotten_wait_is_found)
     }
 }
 
-/* The host's wait for the last bucket of a step, after which its averages are copied back. (After the
- * last step a group with work under way would be revoked.) */
+/* The host's wait for the last bucket of a step, after which its averages are copied back. (After
+ * the last step a group with work under way would be revoked.) */
 CT_TEST(happens_before_core, every_bucket_not_waited_for_is_found)
 {
     for (int64_t step = 0; step + 1 < STEPS; step++) {
