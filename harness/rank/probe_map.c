@@ -300,6 +300,7 @@ static ddp_status solve_range(struct harness_probe_map *map, const int16_t *code
     uint32_t n = map->member_count;
     uint8_t loss[HARNESS_PROBE_MEMBERS_MAX * HARNESS_PROBE_MEMBERS_MAX] = {0};
     struct harness_probe_tree tree;
+    uint32_t ways;
 
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = i + 1; j < n; j++) {
@@ -313,8 +314,12 @@ static ddp_status solve_range(struct harness_probe_map *map, const int16_t *code
             loss[j * n + i] = loss[i * n + j];
         }
     }
-    if (!harness_probe_tree_build(loss, n, &tree)) {
-        fail(map, HARNESS_PROBE_ORDER, 0, "element %zu was not summed in one order", first);
+    ways = harness_probe_tree_build(loss, n, &tree);
+    if (ways != 1) {
+        fail(map, ways == 0 ? HARNESS_PROBE_ORDER : HARNESS_PROBE_UNKNOWN, 0,
+             ways == 0 ? "element %zu was not summed in one order"
+                       : "what probes left of element %zu fits several orders",
+             first);
         return DDP_OK;
     }
     return add_range(map, first, elem_count, &tree);

@@ -1,7 +1,8 @@
 /* Top down: the members of a set belong to the operands of its root. If some pair loses the whole
  * set, pairs of different operands are those that do; else the root adds three operands or more
- * without rounding between them, and a pair loses just its own two operands. Whatever is built is
- * checked against every pair, so a wrong guess ends in "no tree", never in a wrong one. */
+ * without rounding between them, and a pair loses just its own two operands. Of such sums the
+ * losses may fit several: (a b (c d)) and ((a b) c d) lose alike. Every pair is checked, so a wrong
+ * guess ends in "no tree", never in a wrong one. */
 #include "harness/rank/probe_tree.h"
 
 #include <string.h>
@@ -84,6 +85,28 @@ static void clear(struct partition *set)
     set->operand_count = 0;
 }
 
+/* Pairs of different operands lose what such a node makes them lose. */
+static bool is_cut_right(const struct builder *builder, const struct partition *set, bool is_exact)
+{
+    uint32_t sizes[HARNESS_PROBE_MEMBERS_MAX] = {0};
+
+    for (uint32_t x = 0; x < set->count; x++) {
+        sizes[set->operand_of[x]]++;
+    }
+    for (uint32_t x = 0; x < set->count; x++) {
+        for (uint32_t y = x + 1; y < set->count; y++) {
+            uint32_t a = set->operand_of[x];
+            uint32_t b = set->operand_of[y];
+
+            if (a != b &&
+                loss_at(builder, set, x, y) != (is_exact ? sizes[a] + sizes[b] : set->count)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static bool split_rounded(const struct builder *builder, struct partition *set)
 {
     clear(set);
@@ -92,7 +115,7 @@ static bool split_rounded(const struct builder *builder, struct partition *set)
             return false;
         }
     }
-    return set->operand_count >= 2;
+    return set->operand_count >= 2 && is_cut_right(builder, set, false);
 }
 
 /* The first operand has `size` members, and every other one what is left of its loss with it. */
@@ -109,59 +132,34 @@ static bool split_exact(const struct builder *builder, struct partition *set, ui
             return false;
         }
     }
-    return set->operand_count >= 3;
+    return set->operand_count >= 3 && is_cut_right(builder, set, true);
 }
 
-static bool split(const struct builder *builder, struct partition *set,
-                  enum harness_probe_node *out_kind)
-{
-    uint32_t largest = largest_loss(builder, set);
+static uint32_t build(struct builder *builder, struct partition *set, uint32_t *out_node);
 
-    *out_kind = HARNESS_PROBE_ROUNDED;
-    if (largest > set->count) {
-        return false;
-    }
-    if (largest == set->count) {
-        if (!split_rounded(builder, set)) {
-            return false;
-        }
-        /* Several operands, and M took the others' units with it: aligned and cut off somehow. */
-        *out_kind = set->operand_count > 2 ? HARNESS_PROBE_OPAQUE : HARNESS_PROBE_ROUNDED;
-        return true;
-    }
-    for (uint32_t size = set->count - 1; size > 0; size--) {
-        if (split_exact(builder, set, size)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool build(struct builder *builder, struct partition *set, uint32_t *out_node)
+/* The set is cut: build its operands, then the node. Returns the number of ways, at most 2. */
+static uint32_t build_node(struct builder *builder, const struct partition *set,
+                           enum harness_probe_node kind, uint32_t *out_node)
 {
     struct harness_probe_tree *tree = builder->tree;
     uint8_t operands[HARNESS_PROBE_MEMBERS_MAX];
-    enum harness_probe_node kind;
+    uint32_t ways = 1;
 
-    if (set->count == 1) {
-        *out_node = set->members[0];
-        return true;
-    }
-    if (!split(builder, set, &kind)) {
-        return false;
-    }
     for (uint32_t k = 0; k < set->operand_count; k++) {
         struct partition operand = {.count = 0};
         uint32_t node = 0;
+        uint32_t found;
 
         for (uint32_t x = 0; x < set->count; x++) {
             if (set->operand_of[x] == k) {
                 operand.members[operand.count++] = set->members[x];
             }
         }
-        if (!build(builder, &operand, &node)) {
-            return false;
+        found = build(builder, &operand, &node);
+        if (found == 0) {
+            return 0;
         }
+        ways = found > ways ? found : ways;
         operands[k] = (uint8_t)node;
     }
     *out_node = tree->node_count++;
@@ -170,65 +168,61 @@ static bool build(struct builder *builder, struct partition *set, uint32_t *out_
     for (uint32_t k = 0; k < set->operand_count; k++) {
         tree->parent[operands[k]] = (uint8_t)*out_node;
     }
-    return true;
+    return ways;
 }
 
-/* --- check ------------------------------------------------------------------------------------ */
-
-/* sizes[node]: leaves below it. */
-static void count_leaves(const struct harness_probe_tree *tree, uint32_t *sizes)
+/* Every size that the first operand may have; the first that works is kept. */
+static uint32_t build_exact(struct builder *builder, struct partition *set, uint32_t *out_node)
 {
-    memset(sizes, 0, HARNESS_PROBE_NODES_MAX * sizeof sizes[0]);
-    for (uint32_t node = 0; node < tree->node_count; node++) {
-        sizes[node] = node < tree->member_count ? 1 : sizes[node];
-        if (node + 1 < tree->node_count) {
-            sizes[tree->parent[node]] += sizes[node];
+    const struct harness_probe_tree before = *builder->tree;
+    struct harness_probe_tree kept = before;
+    uint32_t ways = 0;
+
+    for (uint32_t size = set->count - 1; size > 0 && ways < 2; size--) {
+        uint32_t node = 0;
+        uint32_t found;
+
+        *builder->tree = before;
+        found = split_exact(builder, set, size)
+                    ? build_node(builder, set, HARNESS_PROBE_ROUNDED, &node)
+                    : 0;
+        if (found > 0 && ways == 0) {
+            kept = *builder->tree;
+            *out_node = node;
         }
+        ways += found;
     }
+    *builder->tree = kept;
+    return ways;
 }
 
-/* The operands through which two leaves come to the node where they meet. Parents have larger
- * numbers, so the smaller one climbs. */
-static void meet(const struct harness_probe_tree *tree, uint32_t *a, uint32_t *b)
+static uint32_t build(struct builder *builder, struct partition *set, uint32_t *out_node)
 {
-    while (tree->parent[*a] != tree->parent[*b]) {
-        if (tree->parent[*a] < tree->parent[*b]) {
-            *a = tree->parent[*a];
-        } else {
-            *b = tree->parent[*b];
-        }
+    uint32_t largest = largest_loss(builder, set);
+
+    if (set->count == 1) {
+        *out_node = set->members[0];
+        return 1;
     }
+    if (largest < set->count) {
+        return build_exact(builder, set, out_node);
+    }
+    if (largest > set->count || !split_rounded(builder, set)) {
+        return 0;
+    }
+    /* Several operands, and M took the others' units with it: aligned and cut off somehow. */
+    return build_node(builder, set,
+                      set->operand_count > 2 ? HARNESS_PROBE_OPAQUE : HARNESS_PROBE_ROUNDED,
+                      out_node);
 }
 
-static bool explains_all(const struct builder *builder)
-{
-    const struct harness_probe_tree *tree = builder->tree;
-    uint32_t sizes[HARNESS_PROBE_NODES_MAX];
-
-    count_leaves(tree, sizes);
-    for (uint32_t i = 0; i < builder->member_count; i++) {
-        for (uint32_t j = i + 1; j < builder->member_count; j++) {
-            uint32_t a = i;
-            uint32_t b = j;
-            uint32_t lost;
-
-            meet(tree, &a, &b);
-            lost = tree->kind[tree->parent[a]] == HARNESS_PROBE_OPAQUE ? sizes[tree->parent[a]]
-                                                                       : sizes[a] + sizes[b];
-            if (lost != loss_of(builder, i, j)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-bool harness_probe_tree_build(const uint8_t *loss, uint32_t member_count,
-                              struct harness_probe_tree *out)
+uint32_t harness_probe_tree_build(const uint8_t *loss, uint32_t member_count,
+                                  struct harness_probe_tree *out)
 {
     struct builder builder = {loss, member_count, out};
     struct partition all = {.count = member_count};
     uint32_t root = 0;
+    uint32_t ways;
 
     memset(out, 0, sizeof *out);
     out->member_count = member_count;
@@ -237,7 +231,8 @@ bool harness_probe_tree_build(const uint8_t *loss, uint32_t member_count,
         all.members[i] = (uint8_t)i;
         out->leaf[i] = (uint8_t)i;
     }
-    return build(&builder, &all, &root) && explains_all(&builder);
+    ways = build(&builder, &all, &root);
+    return ways > 2 ? 2 : ways;
 }
 
 /* --- use -------------------------------------------------------------------------------------- */

@@ -36,10 +36,11 @@ struct harness_probe_tree {
     uint8_t kind[HARNESS_PROBE_NODES_MAX]; /* enum harness_probe_node */
 };
 
-/* loss: uint8_t[member_count * member_count], symmetric, in units, the two M's own places counted.
- * False: no tree leaves these over. 2 <= member_count <= HARNESS_PROBE_MEMBERS_MAX. */
-bool harness_probe_tree_build(const uint8_t *loss, uint32_t member_count,
-                              struct harness_probe_tree *out);
+/* How many trees leave these over: 0, 1, or 2 for several, of which *out is one. loss:
+ * uint8_t[member_count * member_count], symmetric, in units, the two M's own places counted.
+ * 2 <= member_count <= HARNESS_PROBE_MEMBERS_MAX. */
+uint32_t harness_probe_tree_build(const uint8_t *loss, uint32_t member_count,
+                                  struct harness_probe_tree *out);
 /* Members that tell whether an inner node other than the root is rounded: *out_a and *out_b meet at
  * the node, *out_c meets them at its parent. */
 void harness_probe_tree_triple(const struct harness_probe_tree *tree, uint32_t node,

@@ -1,6 +1,7 @@
 /* See the header. */
 #include "tests/unit/probe_world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ static ddp_status table_post(struct ddp_coll *coll, struct ddp_coll_work *work)
     struct probe_slot *slot = &rank->world->slots[rank->post_count++ % 2];
 
     work->status = DDP_PENDING;
+    rank->world->is_serving = rank->world->is_serving && rank->rank != 0;
     DDP_ASSERT(slot->work[rank->rank] == NULL);
     slot->work[rank->rank] = work;
     if (++slot->posted == rank->world->config.count) {
@@ -123,6 +125,90 @@ static ddp_status open_table(struct probe_rank *rank)
     return DDP_OK;
 }
 
+/* --- a store that a rank hosts ---------------------------------------------------------------- */
+
+struct hosted {
+    struct ddp_store base;
+    struct ddp_store *inner;
+    struct probe_rank *rank;
+};
+
+/* Whether this call is served. */
+static bool is_served(struct ddp_store *store)
+{
+    struct probe_rank *rank = ((struct hosted *)store)->rank;
+    struct probe_world *world = rank->world;
+
+    if (rank->rank == 0 && !world->is_serving) {
+        world->is_serving = true;
+        for (uint32_t r = 1; r < world->config.count; r++) {
+            harness_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
+        }
+    }
+    return world->is_serving;
+}
+
+static ddp_status hosted_set(struct ddp_store *store, const char *key, const void *value,
+                             size_t size_bytes)
+{
+    struct ddp_store *inner = ((struct hosted *)store)->inner;
+
+    return is_served(store) ? inner->ops->set(inner, key, value, size_bytes) : DDP_PENDING;
+}
+
+static ddp_status hosted_get(struct ddp_store *store, const char *key, void *value,
+                             size_t *out_size_bytes)
+{
+    struct ddp_store *inner = ((struct hosted *)store)->inner;
+
+    return is_served(store) ? inner->ops->get(inner, key, value, out_size_bytes) : DDP_PENDING;
+}
+
+static ddp_status hosted_add(struct ddp_store *store, const char *key, int64_t amount, int64_t *out)
+{
+    struct ddp_store *inner = ((struct hosted *)store)->inner;
+
+    return is_served(store) ? inner->ops->add(inner, key, amount, out) : DDP_PENDING;
+}
+
+static void hosted_hint(struct ddp_store *store, struct ddp_idle_hint *hint)
+{
+    struct ddp_store *inner = ((struct hosted *)store)->inner;
+
+    inner->ops->hint(inner, hint);
+}
+
+static void hosted_destroy(struct ddp_store *store)
+{
+    struct hosted *hosted = (struct hosted *)store;
+
+    hosted->inner->ops->destroy(hosted->inner);
+    ddp_mem_free(hosted->rank->env.mem, hosted);
+}
+
+static const struct ddp_store_ops hosted_ops = {hosted_set, hosted_get, hosted_add, hosted_hint,
+                                                hosted_destroy};
+
+static ddp_status open_store(struct probe_rank *rank)
+{
+    struct hosted *hosted;
+
+    DDP_TRY(ddp_loop_store_create(rank->world->net, &rank->env, &rank->store));
+    if (!rank->world->config.is_hosted) {
+        return DDP_OK;
+    }
+    hosted = ddp_mem_array(rank->env.mem, 1, sizeof *hosted);
+    if (hosted == NULL) {
+        return DDP_E_NOMEM;
+    }
+    hosted->base =
+        (struct ddp_store){.ops = &hosted_ops, .dead_rank = -1, .is_host = rank->rank == 0};
+    hosted->inner = rank->store;
+    hosted->rank = rank;
+    rank->store = &hosted->base;
+    return DDP_OK;
+}
+
 /* --- the world -------------------------------------------------------------------------------- */
 
 static void wake(void *context, uint32_t rank, uint64_t at_ns)
@@ -164,7 +250,7 @@ static void run_rank(void *context)
     struct ddp_device *device = NULL;
     uint64_t events;
 
-    CT_REQUIRE_OK(ddp_loop_store_create(rank->world->net, &rank->env, &rank->store));
+    CT_REQUIRE_OK(open_store(rank));
     CT_REQUIRE_OK(ddp_store_barrier(&rank->env, rank->store, "up", rank->world->config.count,
                                     DDP_DEADLINE_NEVER));
     CT_REQUIRE_OK(ddp_device_cpu_create(rank->env.mem, &device));
@@ -311,4 +397,49 @@ const char *probe_world_file(struct probe_world *world, const char *path)
                                 NULL) == DDP_OK
                ? text
                : NULL;
+}
+
+ddp_status probe_round(struct probe_rank *rank, enum harness_probe_round round,
+                       const struct harness_probe_request *requests, size_t count)
+{
+    const struct harness_probe config = {.env = &rank->env,
+                                         .coll = rank->coll,
+                                         .device = rank->device,
+                                         .store = rank->store,
+                                         .name = "world",
+                                         .run_dir = PROBE_DIR,
+                                         .requests = requests,
+                                         .request_count = count,
+                                         .round = round,
+                                         .timeout_ns = PROBE_TIMEOUT_NS};
+    struct ddp_err err = {""};
+
+    return harness_probe_run(&config, &err);
+}
+
+static const char *path_of(const struct harness_probe_request *request,
+                           enum harness_probe_round round, char *path, size_t size_bytes)
+{
+    (void)snprintf(path, size_bytes, "%s/trees/all_reduce.n%zu.%s.%s.txt", PROBE_DIR,
+                   request->elem_count, ddp_dtype_name(request->dtype),
+                   round == HARNESS_PROBE_FIRST ? "first" : "last");
+    return path;
+}
+
+bool probe_read_trees(struct probe_world *world, const struct harness_probe_request *request,
+                      enum harness_probe_round round, struct harness_tree_map *out)
+{
+    struct ddp_err err = {""};
+    char path[160];
+    const char *text = probe_world_file(world, path_of(request, round, path, sizeof(path)));
+
+    if (text == NULL) {
+        CT_FAIL("%s was not written", path);
+        return false;
+    }
+    if (harness_tree_parse(ddp_mem_pool_mem(world->pool), text, out, &err) != DDP_OK) {
+        CT_FAIL("%s: %s", path, err.text);
+        return false;
+    }
+    return true;
 }

@@ -6,6 +6,7 @@
 
 #include "ddpcore/transport/loop.h"
 #include "harness/launch/scheduler.h"
+#include "harness/oracle/tree.h"
 #include "harness/rank/probe.h"
 
 #define PROBE_RANKS_MAX  64u
@@ -42,6 +43,7 @@ struct probe_config {
     const char *algorithm; /* the executor's; or */
     probe_sum sum;         /* the table's */
     struct ddp_schedule_observer *observer;
+    bool is_hosted; /* rank 0 serves the store, and only while it asks it for something itself */
     void *arg;
     uint64_t seed;
 };
@@ -61,6 +63,7 @@ struct probe_world {
     struct probe_slot slots[2]; /* of the present call, and of the next */
     uint64_t call;
     bool is_revoked;
+    bool is_serving; /* is_hosted: rank 0 is at the store, and not at a collective */
 };
 
 /* Run every rank's program to its end; what they wrote stays until _close. False, with a failure
@@ -69,5 +72,12 @@ bool probe_world_run(struct probe_world *world, const struct probe_config *confi
 void probe_world_close(struct probe_world *world);
 /* Contents of a file of the ranks' in world's memory, or NULL. */
 const char *probe_world_file(struct probe_world *world, const char *path);
+/* One round of the prober, from a rank's program. */
+ddp_status probe_round(struct probe_rank *rank, enum harness_probe_round round,
+                       const struct harness_probe_request *requests, size_t count);
+/* The trees of a round as the judge reads them, in the world's memory. False, with a failure noted,
+ * if there are none. */
+bool probe_read_trees(struct probe_world *world, const struct harness_probe_request *request,
+                      enum harness_probe_round round, struct harness_tree_map *out);
 
 #endif

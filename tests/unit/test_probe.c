@@ -11,28 +11,10 @@
 
 static const struct harness_probe_request one_request[] = {{40, DDP_DTYPE_F32}};
 
-static ddp_status probe(struct probe_rank *rank, enum harness_probe_round round,
-                        const struct harness_probe_request *requests, size_t count)
-{
-    const struct harness_probe config = {.env = &rank->env,
-                                         .coll = rank->coll,
-                                         .device = rank->device,
-                                         .store = rank->store,
-                                         .name = "world",
-                                         .run_dir = PROBE_DIR,
-                                         .requests = requests,
-                                         .request_count = count,
-                                         .round = round,
-                                         .timeout_ns = PROBE_TIMEOUT_NS};
-    struct ddp_err err = {""};
-
-    return harness_probe_run(&config, &err);
-}
-
 static void probe_twice(struct probe_rank *rank)
 {
-    CT_CHECK_OK(probe(rank, HARNESS_PROBE_FIRST, one_request, 1));
-    CT_CHECK_OK(probe(rank, HARNESS_PROBE_LAST, one_request, 1));
+    CT_CHECK_OK(probe_round(rank, HARNESS_PROBE_FIRST, one_request, 1));
+    CT_CHECK_OK(probe_round(rank, HARNESS_PROBE_LAST, one_request, 1));
     CT_CHECK_EQ_U64(rank->hook_count, 0);
 }
 
@@ -46,34 +28,6 @@ struct judged {
     struct harness_oracle_input input;
     struct harness_findings findings;
 };
-
-static const char *path_of(const struct harness_probe_request *request,
-                           enum harness_probe_round round, char *path, size_t size_bytes)
-{
-    (void)snprintf(path, size_bytes, "%s/trees/all_reduce.n%zu.%s.%s.txt", PROBE_DIR,
-                   request->elem_count, ddp_dtype_name(request->dtype),
-                   round == HARNESS_PROBE_FIRST ? "first" : "last");
-    return path;
-}
-
-/* The trees of a round, as the judge reads them. */
-static bool read_trees(struct probe_world *world, const struct harness_probe_request *request,
-                       enum harness_probe_round round, struct harness_tree_map *out)
-{
-    struct ddp_err err = {""};
-    char path[160];
-    const char *text = probe_world_file(world, path_of(request, round, path, sizeof(path)));
-
-    if (text == NULL) {
-        CT_FAIL("%s was not written", path);
-        return false;
-    }
-    if (harness_tree_parse(ddp_mem_pool_mem(world->pool), text, out, &err) != DDP_OK) {
-        CT_FAIL("%s: %s", path, err.text);
-        return false;
-    }
-    return true;
-}
 
 /* Findings of the oracle "tree" on a run that ended well on all ranks. */
 static void judge(struct probe_world *world, bool has_last, struct judged *judged)
@@ -108,7 +62,7 @@ static void judge(struct probe_world *world, bool has_last, struct judged *judge
     harness_trees_init(&e->trees, mem);
     CT_REQUIRE_OK(harness_index_build(mem, &judged->trace, &e->index));
     for (int round = HARNESS_PROBE_FIRST; round <= (has_last ? HARNESS_PROBE_LAST : 0); round++) {
-        CT_REQUIRE(read_trees(world, one_request, (enum harness_probe_round)round, &map));
+        CT_REQUIRE(probe_read_trees(world, one_request, (enum harness_probe_round)round, &map));
         CT_REQUIRE_OK(harness_trees_add(&e->trees, &map, count, &err));
     }
     CT_CHECK_OK(harness_check_tree(e, &judged->findings, &err));
@@ -149,7 +103,7 @@ static void check_tree_text(struct probe_world *world, const struct harness_prob
     struct harness_tree_map map;
     char text[200];
 
-    CT_REQUIRE(read_trees(world, request, HARNESS_PROBE_FIRST, &map));
+    CT_REQUIRE(probe_read_trees(world, request, HARNESS_PROBE_FIRST, &map));
     CT_CHECK(map.is_measured);
     CT_CHECK_STR(map.text, "");
     CT_REQUIRE(map.is_measured);
@@ -319,7 +273,7 @@ static const struct harness_probe_request float_requests[] = {
 
 static void probe_floats(struct probe_rank *rank)
 {
-    CT_CHECK_OK(probe(rank, HARNESS_PROBE_FIRST, float_requests, 3));
+    CT_CHECK_OK(probe_round(rank, HARNESS_PROBE_FIRST, float_requests, 3));
 }
 
 /* The table's sum of random values against the judge's sum in the measured tree, bit for bit. */
@@ -333,7 +287,7 @@ static void check_bits(struct probe_world *world, const struct harness_probe_req
     void *output[PROBE_RANKS_MAX];
     void *expected[PROBE_RANKS_MAX];
 
-    CT_REQUIRE(read_trees(world, request, HARNESS_PROBE_FIRST, &map));
+    CT_REQUIRE(probe_read_trees(world, request, HARNESS_PROBE_FIRST, &map));
     for (uint32_t r = 0; r < world->config.count; r++) {
         input[r] = ddp_mem_array(ddp_mem_pool_mem(world->pool), size_bytes, 1);
         output[r] = ddp_mem_array(ddp_mem_pool_mem(world->pool), size_bytes, 1);
@@ -385,7 +339,7 @@ CT_TEST(probe, cut_off_operands_are_opaque)
     char why[160];
 
     CT_REQUIRE(probe_world_run(&world, &config));
-    CT_REQUIRE(read_trees(&world, &float_requests[0], HARNESS_PROBE_FIRST, &map));
+    CT_REQUIRE(probe_read_trees(&world, &float_requests[0], HARNESS_PROBE_FIRST, &map));
     check_tree_text(&world, &float_requests[0], "{0 1 2 3}");
     CT_CHECK(!harness_tree_is_known(&map, why, sizeof(why)));
     CT_CHECK_STR(why, "how {0 1 2 3} rounds is not known (elements from 0)");
@@ -403,92 +357,5 @@ CT_TEST(probe, odd_width_is_opaque)
     CT_REQUIRE(probe_world_run(&world, &config));
     check_tree_text(&world, &float_requests[1], "({{0 1} 2} 3)");
     check_tree_text(&world, &float_requests[2], "({{0 1} 2} 3)");
-    probe_world_close(&world);
-}
-
-/* --- limits and failures ---------------------------------------------------------------------- */
-
-static const struct harness_probe_request far_requests[] = {
-    {8, DDP_DTYPE_F16}, {8, DDP_DTYPE_I32}, {8, DDP_DTYPE_BF16}, {8, DDP_DTYPE_BF16}, {0, 0}};
-
-static void probe_far(struct probe_rank *rank)
-{
-    CT_CHECK_OK(probe(rank, HARNESS_PROBE_FIRST, far_requests, 5));
-}
-
-/* What is out of reach says so; the rest of the same round is measured, each request once. */
-CT_TEST(probe, limits_are_said)
-{
-    const struct probe_config config = {
-        .count = 17, .program = probe_far, .sum = probe_sum_chain, .seed = 1};
-    struct probe_world world;
-    struct harness_tree_map map;
-
-    CT_REQUIRE(probe_world_run(&world, &config));
-    CT_REQUIRE(read_trees(&world, &far_requests[0], HARNESS_PROBE_FIRST, &map));
-    CT_CHECK(!map.is_measured && map.verdict == HARNESS_VERDICT_NONE);
-    CT_CHECK_STR(map.text, "f16 is measured up to 16 members");
-    CT_REQUIRE(read_trees(&world, &far_requests[1], HARNESS_PROBE_FIRST, &map));
-    CT_CHECK_STR(map.text, "i32 is not measured");
-    CT_REQUIRE(read_trees(&world, &far_requests[2], HARNESS_PROBE_FIRST, &map));
-    CT_CHECK(map.is_measured);
-    CT_CHECK_EQ_U64(world.call, 17 * 16 / 2 + 3 * 15);
-    probe_world_close(&world);
-}
-
-/* Units of as many members as a type allows are still told apart from M, in a wide chain too. */
-static void check_largest(uint32_t count, const struct harness_probe_request *request)
-{
-    const struct probe_config config = {
-        .count = count, .program = probe_far, .sum = probe_sum_wide_chain, .seed = 1};
-    struct probe_world world;
-    struct harness_tree_map map;
-    char text[800];
-
-    CT_REQUIRE(probe_world_run(&world, &config));
-    CT_REQUIRE(read_trees(&world, request, HARNESS_PROBE_FIRST, &map));
-    CT_CHECK_STR(map.text, "");
-    CT_REQUIRE(map.is_measured);
-    harness_tree_print(&map, 0, text, sizeof(text));
-    CT_CHECK(strncmp(text, "([[[[[", 6) == 0);
-    CT_CHECK_EQ_U64(map.op_count, 2 * (size_t)count - 1);
-    probe_world_close(&world);
-}
-
-CT_TEST(probe, bf16_is_measured_up_to_64_members)
-{
-    check_largest(64, &far_requests[2]);
-}
-
-CT_TEST(probe, f16_is_measured_up_to_16_members)
-{
-    check_largest(16, &far_requests[0]);
-}
-
-static void stay_away(struct probe_rank *rank)
-{
-    ddp_status status;
-
-    if (rank->rank == 1) {
-        /* Comes to the meeting, and posts nothing. */
-        CT_CHECK_OK(ddp_store_barrier(&rank->env, rank->store, "probe/world/first/0/begin", 3,
-                                      DDP_DEADLINE_NEVER));
-        return;
-    }
-    status = probe(rank, HARNESS_PROBE_FIRST, one_request, 1);
-    /* Whoever gives up first tells the other. */
-    CT_CHECK(status == DDP_E_TIMEOUT || status == DDP_E_REVOKED);
-    CT_CHECK(rank->world->is_revoked);
-    CT_CHECK(rank->env.faults == &rank->hook);
-}
-
-/* A member that does not take part ends the round in time, and nothing is left behind. */
-CT_TEST(probe, absent_member_times_out)
-{
-    const struct probe_config config = {
-        .count = 3, .program = stay_away, .sum = probe_sum_chain, .seed = 2};
-    struct probe_world world;
-
-    CT_REQUIRE(probe_world_run(&world, &config));
     probe_world_close(&world);
 }
