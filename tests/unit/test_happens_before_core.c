@@ -257,7 +257,6 @@ CT_TEST(happens_before_core, a_healthy_job_is_in_order)
     play(&job, DDP_FAULT_POINT_DEVICE_EVENT_WAIT, -1);
     CT_CHECK_STR(job.facts.disorder.text, "");
     CT_CHECK(job.facts.is_coll_recorded && !job.facts.is_reduction_unseen);
-    CT_CHECK_EQ_I64(job.passed, STEPS * BUCKETS);
 }
 
 /* Each wait of the communication stream for a bucket's gradients. */
@@ -271,6 +270,7 @@ CT_TEST(happens_before_core, every_forgotten_wait_is_found)
         struct job job;
 
         play(&job, DDP_FAULT_POINT_DEVICE_EVENT_WAIT, wait);
+        CT_CHECK_EQ_I64(job.passed, STEPS * BUCKETS);
         expect_found(&job, wait, (uint64_t)wait / BUCKETS, begins[wait % BUCKETS]);
     }
 }
