@@ -31,7 +31,7 @@ ddp_status ddp_cuda_check_failed(ddp_cuda_device *cuda, cudaError_t error, const
 {
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return DDP_E_NOMEM;
+        return DDP_E_DEVICE_MEMORY;
     }
     return ddp_cuda_fail(cuda, call, cudaGetErrorName(error), cudaGetErrorString(error));
 }
@@ -116,8 +116,9 @@ static ddp_status explain(struct ddp_err *err, cudaError_t error, const char *ca
     (void)cudaGetLastError();
     switch (error) {
     case cudaErrorMemoryAllocation:
-        return ddp_err_set(err, DDP_E_NOMEM, "the CUDA card has too little free memory (%s: %s)",
-                           call, cudaGetErrorString(error));
+        return ddp_err_set(err, DDP_E_DEVICE_MEMORY,
+                           "the CUDA card has too little free memory (%s: %s)", call,
+                           cudaGetErrorString(error));
     case cudaErrorNoDevice:
         return ddp_err_set(err, DDP_E_NOT_FOUND,
                            "no CUDA card (%s: %s); the cpu device needs none, and "
@@ -224,9 +225,9 @@ ddp_status ddp_device_cuda_create(struct ddp_mem *mem, const struct ddp_device_c
             (void)ddp_err_set(err, status, "CUDA card %d (%s, compute capability %u.%u): %s",
                               config->ordinal, info.name, info.compute_capability / 10,
                               info.compute_capability % 10, cuda->error_text);
-        } else if (status == DDP_E_NOMEM) {
-            (void)ddp_err_set(err, status, "CUDA card %d (%s): out of memory", config->ordinal,
-                              info.name);
+        } else if (status == DDP_E_NOMEM || status == DDP_E_DEVICE_MEMORY) {
+            (void)ddp_err_set(err, status, "CUDA card %d (%s): %s", config->ordinal, info.name,
+                              ddp_status_text(status));
         }
         cuda_destroy(&cuda->base);
         return status;

@@ -45,7 +45,7 @@ static ddp_status check(ddp_cuda_device *cuda, int status, const char *call)
         return DDP_OK;
     }
     if (status == STATUS_ALLOC_FAILED) {
-        return DDP_E_NOMEM;
+        return DDP_E_DEVICE_MEMORY;
     }
     return ddp_cuda_fail(cuda, call, "cuBLAS",
                          cuda->blas->status_string != NULL ? cuda->blas->status_string(status)

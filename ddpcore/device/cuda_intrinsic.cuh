@@ -11,7 +11,10 @@
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+/* Before a loop of constant length whose arrays are to live in registers. */
+#define DDP_CUDA_UNROLL _Pragma("unroll")
 #else
+#define DDP_CUDA_UNROLL
 #include <ctime>
 
 #include "ddpcore/base/dtype.h"

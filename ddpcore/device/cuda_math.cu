@@ -19,7 +19,7 @@ template <typename Operation> struct binary_body {
     {
         ddp_cuda_pack<float, N> a = ddp_cuda_load<float, N>(first_operand + first);
         ddp_cuda_pack<float, N> b = ddp_cuda_load<float, N>(second_operand + first);
-#pragma unroll
+        DDP_CUDA_UNROLL
         for (size_t j = 0; j < N; j++) {
             a.elem[j] = operation.run(a.elem[j], b.elem[j]);
         }
@@ -71,7 +71,7 @@ struct momentum_body {
         ddp_cuda_pack<float, N> p = ddp_cuda_load<float, N>(param + first);
         ddp_cuda_pack<float, N> g = ddp_cuda_load<float, N>(grad + first);
         ddp_cuda_pack<float, N> b = ddp_cuda_load<float, N>(buffer + first);
-#pragma unroll
+        DDP_CUDA_UNROLL
         for (size_t j = 0; j < N; j++) {
             float d = g.elem[j] + config.weight_decay * p.elem[j];
             float moved = config.momentum * b.elem[j] + keep * d;
@@ -100,7 +100,7 @@ struct adamw_body {
         ddp_cuda_pack<float, N> g = ddp_cuda_load<float, N>(grad + first);
         ddp_cuda_pack<float, N> ms = ddp_cuda_load<float, N>(m + first);
         ddp_cuda_pack<float, N> vs = ddp_cuda_load<float, N>(v + first);
-#pragma unroll
+        DDP_CUDA_UNROLL
         for (size_t j = 0; j < N; j++) {
             float decayed = p.elem[j] * shrink;
             float m_next = beta1 * ms.elem[j] + rest1 * g.elem[j];

@@ -103,6 +103,31 @@ static ddp_status take_idle(ddp_cuda_device *cuda, enum ddp_space space, int siz
     return DDP_OK;
 }
 
+/* What running out of the space's memory is called. */
+static ddp_status exhausted(enum ddp_space space)
+{
+    return space == DDP_SPACE_DEVICE ? DDP_E_DEVICE_MEMORY : DDP_E_NOMEM;
+}
+
+/* From the system. Other errors than its exhaustion are checked. */
+static ddp_status fill_block(ddp_cuda_device *cuda, ddp_cuda_block *block)
+{
+    const size_t size_bytes = class_size_bytes(block->size_class);
+    cudaError_t error = system_alloc(block->space, size_bytes, &block->data);
+
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        release_idle(cuda, block->space);
+        error = system_alloc(block->space, size_bytes, &block->data);
+    }
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return exhausted(block->space);
+    }
+    return ddp_cuda_check(cuda, error,
+                          block->space == DDP_SPACE_DEVICE ? "cudaMalloc" : "cudaHostAlloc");
+}
+
 static ddp_status create_block(ddp_cuda_device *cuda, enum ddp_space space, int size_class,
                                ddp_cuda_block **out)
 {
@@ -121,15 +146,7 @@ static ddp_status create_block(ddp_cuda_device *cuda, enum ddp_space space, int 
                            "cudaEventCreateWithFlags");
     }
     if (status == DDP_OK) {
-        status =
-            ddp_cuda_check(cuda, system_alloc(space, class_size_bytes(size_class), &block->data),
-                           space == DDP_SPACE_DEVICE ? "cudaMalloc" : "cudaHostAlloc");
-    }
-    if (status == DDP_E_NOMEM) {
-        release_idle(cuda, space);
-        status =
-            ddp_cuda_check(cuda, system_alloc(space, class_size_bytes(size_class), &block->data),
-                           space == DDP_SPACE_DEVICE ? "cudaMalloc" : "cudaHostAlloc");
+        status = fill_block(cuda, block);
     }
     if (status != DDP_OK) {
         block->data = NULL;
@@ -149,7 +166,7 @@ ddp_status ddp_cuda_alloc_raw(ddp_cuda_device *cuda, size_t size_bytes, enum ddp
 
     *out = NULL;
     if (size_class == DDP_CUDA_SIZE_CLASSES) {
-        return DDP_E_NOMEM;
+        return exhausted(space);
     }
     DDP_TRY(take_idle(cuda, space, size_class, &block));
     if (block == NULL) {

@@ -70,12 +70,12 @@ template <typename T, typename Op> struct reduce_body {
         if (is_source_aligned) {
             b = ddp_cuda_load<T, N>(source + first);
         } else {
-#pragma unroll
+            DDP_CUDA_UNROLL
             for (size_t j = 0; j < N; j++) {
                 b.elem[j] = source[first + j];
             }
         }
-#pragma unroll
+        DDP_CUDA_UNROLL
         for (size_t j = 0; j < N; j++) {
             a.elem[j] = combine<Op>(a.elem[j], b.elem[j]);
         }

@@ -7,7 +7,8 @@
 #include "ddpcore/device/cuda_launch.cuh"
 #include "ddpcore/device/cuda_state.cuh"
 
-enum { LOADS_AHEAD = 16, BROADCAST_LOADS = 4 };
+static constexpr size_t LOADS_AHEAD = 16;
+static constexpr size_t BROADCAST_LOADS = 4;
 
 struct broadcast_args {
     float *y;
@@ -28,17 +29,17 @@ static __global__ void __launch_bounds__(DDP_CUDA_BLOCK_WIDE) broadcast_kernel(b
     for (size_t i = ddp_cuda_thread(); i < args.elem_count; i += BROADCAST_LOADS * stride) {
         float x[BROADCAST_LOADS];
         float v[BROADCAST_LOADS];
-#pragma unroll
-        for (int j = 0; j < BROADCAST_LOADS; j++) {
-            size_t at = i + static_cast<size_t>(j) * stride;
+        DDP_CUDA_UNROLL
+        for (size_t j = 0; j < BROADCAST_LOADS; j++) {
+            size_t at = i + j * stride;
             x[j] = at < args.elem_count ? args.x[at] : 0.0F;
             v[j] = args.v[column];
             column += step;
             column -= column >= args.columns ? args.columns : 0;
         }
-#pragma unroll
-        for (int j = 0; j < BROADCAST_LOADS; j++) {
-            size_t at = i + static_cast<size_t>(j) * stride;
+        DDP_CUDA_UNROLL
+        for (size_t j = 0; j < BROADCAST_LOADS; j++) {
+            size_t at = i + j * stride;
             if (at < args.elem_count) {
                 args.y[at] = IS_PRODUCT ? x[j] * v[j] : x[j] + v[j];
             }
@@ -98,13 +99,12 @@ static __global__ void __launch_bounds__(DDP_CUDA_BLOCK_NARROW) column_kernel(co
 
         for (; b + LOADS_AHEAD <= args.rows; b += LOADS_AHEAD) {
             float terms[LOADS_AHEAD];
-#pragma unroll
-            for (int j = 0; j < LOADS_AHEAD; j++) {
-                terms[j] =
-                    column_term<IS_DOT>(args, (b + static_cast<size_t>(j)) * args.columns + o);
+            DDP_CUDA_UNROLL
+            for (size_t j = 0; j < LOADS_AHEAD; j++) {
+                terms[j] = column_term<IS_DOT>(args, (b + j) * args.columns + o);
             }
-#pragma unroll
-            for (int j = 0; j < LOADS_AHEAD; j++) {
+            DDP_CUDA_UNROLL
+            for (size_t j = 0; j < LOADS_AHEAD; j++) {
                 sum += terms[j];
             }
         }
@@ -153,7 +153,7 @@ struct softmax_args {
 /* The sum of all lanes, the same bits in each: x + y and y + x agree. */
 static __device__ __forceinline__ float warp_sum(float value)
 {
-#pragma unroll
+    DDP_CUDA_UNROLL
     for (int mask = DDP_CUDA_WARP_LANES / 2; mask > 0; mask /= 2) {
         value += ddp_cuda_swap_lanes(value, mask);
     }
@@ -163,7 +163,7 @@ static __device__ __forceinline__ float warp_sum(float value)
 /* A NaN is never the top: it reaches the row through its exponential. */
 static __device__ __forceinline__ float warp_max(float value)
 {
-#pragma unroll
+    DDP_CUDA_UNROLL
     for (int mask = DDP_CUDA_WARP_LANES / 2; mask > 0; mask /= 2) {
         float other = ddp_cuda_swap_lanes(value, mask);
         value = other > value ? other : value;
@@ -232,19 +232,41 @@ struct squared_args {
     const float *target;
 };
 
+/* Adds N terms to the row's sum, from element `at` on. */
+template <size_t N>
+static __device__ __forceinline__ float squared_terms(const squared_args &args, size_t at,
+                                                      float sum)
+{
+    float errors[N];
+
+    DDP_CUDA_UNROLL
+    for (size_t j = 0; j < N; j++) {
+        errors[j] = args.loss.x[at + j] - args.target[at + j];
+    }
+    DDP_CUDA_UNROLL
+    for (size_t j = 0; j < N; j++) {
+        sum += errors[j] * errors[j];
+        if (args.loss.dx != NULL) {
+            args.loss.dx[at + j] = errors[j] * args.loss.scale;
+        }
+    }
+    return sum;
+}
+
 static __global__ void __launch_bounds__(DDP_CUDA_BLOCK_NARROW) squared_kernel(squared_args args)
 {
     const struct ddp_loss &l = args.loss;
 
     for (size_t b = ddp_cuda_thread(); b < l.rows; b += ddp_cuda_thread_count()) {
+        const size_t end = (b + 1) * l.columns;
+        size_t at = b * l.columns;
         float sum = 0.0F;
-#pragma unroll 8
-        for (size_t o = 0; o < l.columns; o++) {
-            float error = l.x[b * l.columns + o] - args.target[b * l.columns + o];
-            sum += error * error;
-            if (l.dx != NULL) {
-                l.dx[b * l.columns + o] = error * l.scale;
-            }
+
+        for (; at + LOADS_AHEAD <= end; at += LOADS_AHEAD) {
+            sum = squared_terms<LOADS_AHEAD>(args, at, sum);
+        }
+        for (; at < end; at++) {
+            sum = squared_terms<1>(args, at, sum);
         }
         if (l.losses != NULL) {
             l.losses[b] = 0.5F * sum;

@@ -20,12 +20,12 @@ template <typename Target, typename Source> struct scale_body {
         if (is_source_aligned) {
             in = ddp_cuda_load<Source, N>(source + first);
         } else {
-#pragma unroll
+            DDP_CUDA_UNROLL
             for (size_t j = 0; j < N; j++) {
                 in.elem[j] = source[first + j];
             }
         }
-#pragma unroll
+        DDP_CUDA_UNROLL
         for (size_t j = 0; j < N; j++) {
             ddp_cuda_narrow(&out.elem[j], ddp_cuda_widen(in.elem[j]) * factor);
         }

@@ -65,8 +65,8 @@ static inline ddp_cuda_device *ddp_cuda_of(struct ddp_device *device)
     return reinterpret_cast<ddp_cuda_device *>(device);
 }
 
-/* E_NOMEM for exhaustion; else E_DEVICE, keeping the text for last_error and finding out whether
- * the error has stuck. */
+/* E_DEVICE_MEMORY for exhaustion; else E_DEVICE, keeping the text for last_error and finding out
+ * whether the error has stuck. */
 ddp_status ddp_cuda_check_failed(ddp_cuda_device *cuda, cudaError_t error, const char *call);
 /* The same for errors of other libraries. */
 ddp_status ddp_cuda_fail(ddp_cuda_device *cuda, const char *call, const char *name,
@@ -119,7 +119,7 @@ void ddp_cuda_rows_fill_ops(struct ddp_math_ops *ops);
 ddp_status ddp_cuda_rows_preload(ddp_cuda_device *cuda);
 ddp_status ddp_cuda_gemm(struct ddp_device *device, struct ddp_stream *stream,
                          const struct ddp_gemm *gemm);
-/* Errors: E_NOT_FOUND with the names tried, E_DEVICE, E_NOMEM. */
+/* Errors: E_NOT_FOUND with the names tried, E_DEVICE, E_DEVICE_MEMORY, E_NOMEM. */
 ddp_status ddp_cuda_blas_create(ddp_cuda_device *cuda, const char *path, bool is_fast,
                                 struct ddp_err *err);
 void ddp_cuda_blas_destroy(ddp_cuda_device *cuda);

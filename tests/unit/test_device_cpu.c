@@ -60,6 +60,20 @@ CT_TEST(device_cpu, refuses_wrong_labels)
     bench_close(&bench);
 }
 
+/* It has no kernels that could spin or trap. */
+CT_TEST(device_cpu, has_no_faults_of_its_own)
+{
+    struct bench bench;
+
+    BENCH_OPEN(&bench);
+    CT_CHECK_STATUS(bench.ops->inject(bench.device, NULL, DDP_DEVICE_FAULT_TRAP, 0),
+                    DDP_E_UNSUPPORTED);
+    CT_CHECK_STATUS(bench.ops->inject(bench.device, NULL, DDP_DEVICE_FAULT_SPIN, 1),
+                    DDP_E_UNSUPPORTED);
+    CT_CHECK_STR(bench.ops->last_error(bench.device), "");
+    bench_close(&bench);
+}
+
 /* Opening is idempotent, pins a core type, refuses another one afterwards, and says what is in
  * force. */
 CT_TEST(device_cpu, opens_blas_once)

@@ -1,4 +1,6 @@
-/* What only the CUDA device promises: what it says where something is missing. */
+/* What only the CUDA device promises: what it says where something is missing, labels that the host
+ * cannot see, real faults. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/device/cuda.h"
@@ -102,5 +104,33 @@ CT_TEST(device_cuda, a_wrong_label_is_nan)
     CT_CHECK(losses[0] != losses[0] && losses[1] == losses[1] && losses[2] != losses[2]);
     CT_CHECK(dx[0] != dx[0] && dx[1] != dx[1] && dx[2] == 0.5F && dx[3] == -0.5F);
     CT_CHECK(dx[4] != dx[4] && dx[5] != dx[5]);
+    bench_close(&bench);
+}
+
+/* An illegal access shows at an event, in the vendor's words, and from then on in every call; the
+ * device can still be destroyed. Last: the process has no device any more. */
+CT_TEST(device_cuda, a_trap_sticks)
+{
+    struct bench bench;
+    struct ddp_stream *stream;
+    void *data;
+    char first[256];
+
+    BENCH_OPEN(&bench);
+    CT_CHECK_STR(bench.ops->last_error(bench.device), "");
+    CT_REQUIRE_OK(bench.ops->stream_create(bench.device, &stream));
+    CT_REQUIRE_OK(bench.ops->alloc(bench.device, 5000, DDP_SPACE_DEVICE, &data));
+    CT_CHECK_OK(bench.ops->inject(bench.device, stream, DDP_DEVICE_FAULT_TRAP, 0));
+    CT_CHECK_STATUS(bench_drain(&bench, stream), DDP_E_DEVICE);
+    (void)snprintf(first, sizeof(first), "%s", bench.ops->last_error(bench.device));
+    CT_CHECK(strstr(first, "cudaErrorIllegalAddress") != NULL);
+    CT_CHECK_STATUS(bench.ops->zero(bench.device, NULL, data, 5000), DDP_E_DEVICE);
+    CT_CHECK_STATUS(
+        bench.ops->reduce(bench.device, NULL, data, data, 4, DDP_DTYPE_F32, DDP_REDOP_SUM),
+        DDP_E_DEVICE);
+    CT_CHECK_STATUS(bench_drain(&bench, NULL), DDP_E_DEVICE);
+    CT_CHECK_STR(bench.ops->last_error(bench.device), first);
+    bench.ops->free(bench.device, DDP_SPACE_DEVICE, data);
+    bench.ops->stream_destroy(bench.device, stream);
     bench_close(&bench);
 }

@@ -8,7 +8,7 @@
 #include "tests/unit/device_bench.h"
 
 enum { A, B, C, D };
-enum { ROOM = 70 * 300 };
+enum { ROOM = 300001 };
 
 static float kept[ROOM];
 
@@ -191,6 +191,31 @@ static const size_t matrix_shapes[][2] = {{1, 1},   {3, 7},   {32, 10}, {5, 255}
                                           {4, 256}, {3, 257}, {64, 65}, {7, 300}};
 enum { SHAPE_COUNT = sizeof(matrix_shapes) / sizeof(matrix_shapes[0]) };
 
+static void check_broadcasts(struct bench *bench, size_t rows, size_t columns,
+                             struct ddp_prng *prng)
+{
+    const struct ddp_math_ops *math = bench->device->math;
+    const float *x = tensor(bench, A, rows * columns, 1, prng);
+    const float *v = tensor(bench, B, columns, 0, prng);
+    const float *y = tensor(bench, C, rows * columns, 1, prng);
+    float *on_x = push(bench, A);
+    const float *on_v = push(bench, B);
+    float *on_y = push(bench, C);
+
+    CT_CHECK_OK(math->add_bias(bench->device, NULL, on_y, on_x, on_v, rows, columns));
+    y = pull(bench, C);
+    for (size_t i = 0; i < rows * columns; i++) {
+        CT_CHECK(y[i] == x[i] + v[i % columns]);
+    }
+    CT_CHECK_OK(math->scale_columns(bench->device, NULL, on_y, on_x, on_v, rows, columns));
+    y = pull(bench, C);
+    for (size_t i = 0; i < rows * columns; i++) {
+        CT_CHECK(y[i] == x[i] * v[i % columns]);
+    }
+    CT_CHECK_OK(math->scale_columns(bench->device, NULL, on_x, on_x, on_v, rows, columns));
+    CT_CHECK_BYTES(pull(bench, A), y, rows * columns * sizeof(float));
+}
+
 /* Bias and column factors are applied with one rounding, in place or not. */
 CT_TEST(math, column_operations)
 {
@@ -199,30 +224,7 @@ CT_TEST(math, column_operations)
 
     BENCH_OPEN(&bench);
     for (size_t s = 0; s < SHAPE_COUNT; s++) {
-        size_t rows = matrix_shapes[s][0];
-        size_t columns = matrix_shapes[s][1];
-        const float *x = tensor(&bench, A, rows * columns, 1, &prng);
-        const float *v = tensor(&bench, B, columns, 0, &prng);
-        const float *y = tensor(&bench, C, rows * columns, 1, &prng);
-        float *on_x = push(&bench, A);
-        const float *on_v = push(&bench, B);
-        float *on_y = push(&bench, C);
-
-        CT_CHECK_OK(
-            bench.device->math->add_bias(bench.device, NULL, on_y, on_x, on_v, rows, columns));
-        y = pull(&bench, C);
-        for (size_t i = 0; i < rows * columns; i++) {
-            CT_CHECK(y[i] == x[i] + v[i % columns]);
-        }
-        CT_CHECK_OK(
-            bench.device->math->scale_columns(bench.device, NULL, on_y, on_x, on_v, rows, columns));
-        y = pull(&bench, C);
-        for (size_t i = 0; i < rows * columns; i++) {
-            CT_CHECK(y[i] == x[i] * v[i % columns]);
-        }
-        CT_CHECK_OK(
-            bench.device->math->scale_columns(bench.device, NULL, on_x, on_x, on_v, rows, columns));
-        CT_CHECK_BYTES(pull(&bench, A), y, rows * columns * sizeof(float));
+        check_broadcasts(&bench, matrix_shapes[s][0], matrix_shapes[s][1], &prng);
     }
     bench_close(&bench);
 }
@@ -414,5 +416,20 @@ CT_TEST(math, squared_error)
     for (size_t s = 0; s < SHAPE_COUNT; s++) {
         check_squared_error(&bench, matrix_shapes[s][0], matrix_shapes[s][1], &prng);
     }
+    bench_close(&bench);
+}
+
+/* More rows, more columns, more elements than a device has threads. */
+CT_TEST(math, more_work_than_threads)
+{
+    struct bench bench;
+    struct ddp_prng prng = ddp_prng_make(10, "test/large");
+
+    BENCH_OPEN(&bench);
+    check_broadcasts(&bench, 1301, 1001, &prng);
+    check_column_sums(&bench, 3, ROOM, true, &prng);
+    check_softmax(&bench, 9001, 3, &prng);
+    check_squared_error(&bench, ROOM, 3, &prng);
+    check_squared_error(&bench, 3, 1001, &prng);
     bench_close(&bench);
 }
