@@ -27,6 +27,18 @@ bool ddp_nccl_coll_is_gone(const struct ddp_nccl_coll *coll)
     return coll->comm == NULL || ddp_nccl_comm_state(coll->comm) == DDP_NCCL_COMM_GONE;
 }
 
+/* Whether no kernel of NCCL's can be running. */
+static bool is_quiet(const struct ddp_nccl_coll *coll)
+{
+    enum ddp_nccl_comm_state state;
+
+    if (ddp_nccl_coll_is_gone(coll)) {
+        return true;
+    }
+    state = ddp_nccl_comm_state(coll->comm);
+    return state == DDP_NCCL_COMM_REVOKED || state == DDP_NCCL_COMM_SHRUNK;
+}
+
 static void end_head(struct ddp_nccl_coll *coll, ddp_status status)
 {
     struct ddp_coll_work *work = coll->head;
@@ -52,14 +64,14 @@ static void end_head(struct ddp_nccl_coll *coll, ddp_status status)
 }
 
 /* NCCL and kernels may write to the buffers of started works until the communicator has ended. */
-static void end_failed(struct ddp_nccl_coll *coll)
+void ddp_nccl_coll_end_works(struct ddp_nccl_coll *coll)
 {
     bool is_started = coll->head != NULL && ddp_nccl_job_of(coll->head)->phase >= DDP_NCCL_STARTED;
 
     if (coll->comm != NULL) {
         (void)ddp_nccl_comm_poll(coll->comm);
     }
-    if (is_started && !ddp_nccl_coll_is_gone(coll)) {
+    if (is_started && !is_quiet(coll)) {
         return;
     }
     while (coll->head != NULL) {
@@ -110,7 +122,7 @@ void ddp_nccl_coll_fail(struct ddp_nccl_coll *coll, ddp_status status)
     if (coll->comm != NULL) {
         ddp_nccl_comm_abort(coll->comm);
     }
-    end_failed(coll);
+    ddp_nccl_coll_end_works(coll);
 }
 
 ddp_status ddp_nccl_coll_look_for_death(struct ddp_nccl_coll *coll)
@@ -250,7 +262,7 @@ void ddp_nccl_coll_drive(struct ddp_nccl_coll *coll)
     ddp_status status;
 
     if (coll->failed != DDP_OK) {
-        end_failed(coll);
+        ddp_nccl_coll_end_works(coll);
         return;
     }
     status = move(coll);

@@ -21,7 +21,8 @@ struct ddp_nccl_comm {
     uint64_t end_timeout_ns;
     uint64_t deadline_ns; /* of the present state */
     bool was_ready;
-    bool is_abort_next; /* once revoked */
+    bool was_revoked;
+    bool is_abort_next; /* once revoked, or once the call that shrinks has returned */
     bool has_hung;
     ddp_status failed;
     struct ddp_err err;
@@ -30,13 +31,25 @@ struct ddp_nccl_comm {
     atomic_int task; /* enum task_state */
     int (*task_call)(struct ddp_nccl_comm *comm);
     int task_result;
+    struct ddp_nccl_comm_handle *child; /* of a shrink; NCCL writes it from a thread of its own */
+    int *excluded;                      /* NCCL sorts it */
+    int excluded_count;
     /* The functions that threads call, so that they need no library once they are left behind. */
     struct ddp_nccl_calls calls;
 };
 
+/* A child that could not connect is NCCL's until its parent has been aborted. */
 static int call_abort(struct ddp_nccl_comm *comm)
 {
-    return comm->calls.abort(comm->handle);
+    int result = comm->calls.abort(comm->handle);
+
+    return comm->child == NULL ? result : comm->calls.abort(comm->child);
+}
+
+static int call_shrink(struct ddp_nccl_comm *comm)
+{
+    return comm->calls.shrink(comm->handle, comm->excluded, comm->excluded_count, &comm->child,
+                              NULL, DDP_NCCL_SHRINK_ABORT);
 }
 
 static int call_destroy(struct ddp_nccl_comm *comm)
@@ -49,13 +62,19 @@ static int call_revoke(struct ddp_nccl_comm *comm)
     return comm->calls.revoke(comm->handle, 0);
 }
 
+static void free_comm(struct ddp_nccl_comm *comm)
+{
+    ddp_mem_free(ddp_mem_system(), comm->excluded);
+    ddp_mem_free(ddp_mem_system(), comm);
+}
+
 static void *run_task(void *context)
 {
     struct ddp_nccl_comm *comm = context;
 
     comm->task_result = comm->task_call(comm);
     if (atomic_exchange(&comm->task, TASK_DONE) == TASK_LEFT) {
-        ddp_mem_free(ddp_mem_system(), comm);
+        free_comm(comm);
     }
     return NULL;
 }
@@ -232,6 +251,36 @@ static void poll_revoking(struct ddp_nccl_comm *comm)
     }
 }
 
+/* The parent's state is in progress until its child is complete. */
+static ddp_status poll_shrinking(struct ddp_nccl_comm *comm)
+{
+    int result;
+
+    if (atomic_load(&comm->task) != TASK_IDLE) {
+        DDP_TRY(poll_task(comm));
+    }
+    if (comm->is_abort_next) {
+        abort_now(comm);
+        return DDP_PENDING;
+    }
+    result = comm->task_result;
+    if (result == DDP_NCCL_SUCCESS || result == DDP_NCCL_IN_PROGRESS) {
+        result = async_result(comm);
+    }
+    if (result == DDP_NCCL_IN_PROGRESS) {
+        return !is_late(comm) ? DDP_PENDING
+                              : fail(comm, ddp_err_set(&comm->err, DDP_E_TIMEOUT,
+                                                       "not all members that are left have "
+                                                       "connected in time"));
+    }
+    if (result != DDP_NCCL_SUCCESS || comm->child == NULL) {
+        return ddp_nccl_comm_fail(
+            comm, result != DDP_NCCL_SUCCESS ? result : DDP_NCCL_INTERNAL_ERROR, "ncclCommShrink");
+    }
+    comm->state = DDP_NCCL_COMM_SHRUNK;
+    return DDP_OK;
+}
+
 ddp_status ddp_nccl_comm_poll(struct ddp_nccl_comm *comm)
 {
     switch (comm->state) {
@@ -251,13 +300,16 @@ ddp_status ddp_nccl_comm_poll(struct ddp_nccl_comm *comm)
             comm->state = DDP_NCCL_COMM_GONE;
         }
         break;
+    case DDP_NCCL_COMM_SHRINKING:
+        return poll_shrinking(comm);
     case DDP_NCCL_COMM_FAILED:
         return comm->failed;
     case DDP_NCCL_COMM_REVOKED:
+    case DDP_NCCL_COMM_SHRUNK:
     case DDP_NCCL_COMM_GONE:
         break;
     }
-    if (comm->state == DDP_NCCL_COMM_REVOKED) {
+    if (comm->state == DDP_NCCL_COMM_REVOKED || comm->state == DDP_NCCL_COMM_SHRUNK) {
         return DDP_OK;
     }
     if (comm->state != DDP_NCCL_COMM_GONE) {
@@ -300,11 +352,50 @@ bool ddp_nccl_comm_revoke(struct ddp_nccl_comm *comm)
     bool may_revoke = comm->state == DDP_NCCL_COMM_READY || comm->state == DDP_NCCL_COMM_BUSY ||
                       comm->state == DDP_NCCL_COMM_FAILED;
 
-    if (comm->calls.revoke == NULL || !may_revoke || !comm->was_ready) {
+    if (comm->calls.revoke == NULL || !may_revoke || !comm->was_ready || comm->was_revoked) {
         return false;
     }
+    comm->was_revoked = true;
     start_task(comm, DDP_NCCL_COMM_REVOKING, call_revoke);
     return true;
+}
+
+void ddp_nccl_comm_shrink(struct ddp_nccl_comm *comm, const uint32_t *excluded,
+                          uint32_t excluded_count, uint64_t timeout_ns)
+{
+    DDP_ASSERT(comm->state == DDP_NCCL_COMM_READY || comm->state == DDP_NCCL_COMM_REVOKED);
+    DDP_ASSERT(comm->calls.shrink != NULL && comm->excluded == NULL);
+    comm->excluded = ddp_mem_array(ddp_mem_system(), excluded_count, sizeof(*comm->excluded));
+    if (comm->excluded == NULL) {
+        (void)fail(comm, ddp_err_set(&comm->err, DDP_E_NOMEM, "no memory to shrink a group"));
+        return;
+    }
+    for (uint32_t i = 0; i < excluded_count; i++) {
+        comm->excluded[i] = (int)excluded[i];
+    }
+    comm->excluded_count = (int)excluded_count;
+    start_task(comm, DDP_NCCL_COMM_SHRINKING, call_shrink);
+    comm->deadline_ns = ddp_clock_deadline_ns(comm->clock, timeout_ns);
+}
+
+ddp_status ddp_nccl_comm_take_child(struct ddp_nccl_comm *comm, struct ddp_nccl_comm **out)
+{
+    struct ddp_nccl_comm *child = ddp_mem_array(ddp_mem_system(), 1, sizeof(*child));
+
+    DDP_ASSERT(comm->state == DDP_NCCL_COMM_SHRUNK && comm->child != NULL);
+    if (child == NULL) {
+        return DDP_E_NOMEM;
+    }
+    child->library = comm->library;
+    child->calls = comm->calls;
+    child->clock = comm->clock;
+    child->end_timeout_ns = comm->end_timeout_ns;
+    child->handle = comm->child;
+    child->state = DDP_NCCL_COMM_READY;
+    child->was_ready = true;
+    comm->child = NULL;
+    *out = child;
+    return DDP_OK;
 }
 
 void ddp_nccl_comm_abort(struct ddp_nccl_comm *comm)
@@ -316,6 +407,10 @@ void ddp_nccl_comm_abort(struct ddp_nccl_comm *comm)
         return;
     case DDP_NCCL_COMM_REVOKING:
         comm->is_abort_next = true;
+        return;
+    case DDP_NCCL_COMM_SHRINKING:
+        comm->is_abort_next = true;
+        comm->deadline_ns = end_deadline_ns(comm);
         return;
     default:
         comm->is_abort_next = true;
@@ -331,11 +426,11 @@ void ddp_nccl_comm_destroy(struct ddp_nccl_comm *comm)
 
     DDP_ASSERT(comm->state == DDP_NCCL_COMM_GONE);
     if (atomic_load(&comm->task) == TASK_IDLE) {
-        ddp_mem_free(ddp_mem_system(), comm);
+        free_comm(comm);
         return;
     }
     (void)pthread_detach(comm->thread);
     if (!atomic_compare_exchange_strong(&comm->task, &running, TASK_LEFT)) {
-        ddp_mem_free(ddp_mem_system(), comm);
+        free_comm(comm);
     }
 }

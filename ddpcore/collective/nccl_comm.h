@@ -6,6 +6,7 @@
  *   READY -> FINALIZING -> DESTROYING -> GONE                          an orderly end
  *   READY, BUSY, FAILED -> REVOKING -> REVOKED -> ABORTING -> GONE     where NCCL can revoke
  *   CONNECTING, READY, BUSY, FAILED, FINALIZING -> ABORTING -> GONE    otherwise
+ *   READY, REVOKED -> SHRINKING -> SHRUNK -> ABORTING -> GONE          the parent of a smaller one
  *
  * Calls while another one is in progress are programmer errors: NCCL would answer
  * ncclInvalidArgument and the communicator would be lost. */
@@ -22,7 +23,9 @@ enum ddp_nccl_comm_state {
     DDP_NCCL_COMM_FAILED,     /* only abort is left */
     DDP_NCCL_COMM_FINALIZING, /* NCCL flushes what was issued */
     DDP_NCCL_COMM_REVOKING,
-    DDP_NCCL_COMM_REVOKED, /* nothing of it runs any more; only abort and shrink are left */
+    DDP_NCCL_COMM_REVOKED,   /* nothing of it runs any more; only abort and shrink are left */
+    DDP_NCCL_COMM_SHRINKING, /* its child connects */
+    DDP_NCCL_COMM_SHRUNK,    /* its child is there; only abort is left */
     DDP_NCCL_COMM_ABORTING,
     DDP_NCCL_COMM_DESTROYING,
     DDP_NCCL_COMM_GONE /* the handle is no more, or is left to a thread that hangs in NCCL */
@@ -44,8 +47,8 @@ DDP_MUST_USE ddp_status ddp_nccl_comm_create(const struct ddp_nccl_comm_config *
                                              struct ddp_nccl_comm **out, struct ddp_err *err);
 enum ddp_nccl_comm_state ddp_nccl_comm_state(const struct ddp_nccl_comm *comm);
 /* Look how NCCL is, and move on if it has moved on. Returns
- *   OK        READY; REVOKED; GONE
- *   PENDING   CONNECTING, BUSY, FINALIZING, REVOKING, ABORTING, DESTROYING
+ *   OK        READY; REVOKED; SHRUNK; GONE
+ *   PENDING   CONNECTING, BUSY, FINALIZING, REVOKING, SHRINKING, ABORTING, DESTROYING
  *   an error  FAILED: the first one, with its text; GONE: E_TIMEOUT, a thread was left in NCCL. */
 ddp_status ddp_nccl_comm_poll(struct ddp_nccl_comm *comm);
 /* The text of the first error, "" if there was none. Borrowed. */
@@ -64,6 +67,14 @@ void ddp_nccl_comm_finalize(struct ddp_nccl_comm *comm);
 /* Stop whatever runs. At first use after READY, and only where the library can: else it does
  * nothing and returns false. */
 bool ddp_nccl_comm_revoke(struct ddp_nccl_comm *comm);
+/* READY or REVOKED: stop what runs, then make a communicator of the members but the excluded ones
+ * (excluded: member numbers), who must not call; the library can. Poll until SHRUNK, or FAILED:
+ * NCCL's text, or E_TIMEOUT. timeout_ns: 0 = never. */
+void ddp_nccl_comm_shrink(struct ddp_nccl_comm *comm, const uint32_t *excluded,
+                          uint32_t excluded_count, uint64_t timeout_ns);
+/* SHRUNK, once: the child, which is READY. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_nccl_comm_take_child(struct ddp_nccl_comm *comm,
+                                                 struct ddp_nccl_comm **out);
 /* Revoke if possible, then abort. From any state; poll until GONE. */
 void ddp_nccl_comm_abort(struct ddp_nccl_comm *comm);
 /* GONE only. Memory that a thread left behind still uses is freed by that thread, if it ever

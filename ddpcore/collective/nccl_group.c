@@ -16,8 +16,7 @@ struct joining {
     size_t value_bytes;
 };
 
-/* PENDING, or why there is no point in waiting for the others. */
-static ddp_status look_at_members(struct ddp_nccl_coll *coll)
+ddp_status ddp_nccl_coll_look_at_members(struct ddp_nccl_coll *coll)
 {
     struct ddp_revocation revocation;
 
@@ -40,7 +39,7 @@ static ddp_status poll_id(void *self)
         status = joining->store->ops->get(joining->store, joining->key, joining->value,
                                           &joining->value_bytes);
     }
-    return status != DDP_PENDING ? status : look_at_members(coll);
+    return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(coll);
 }
 
 static void hint_id(void *self, struct ddp_idle_hint *hint)
@@ -86,7 +85,7 @@ static ddp_status poll_connect(void *self)
     struct joining *joining = self;
     ddp_status status = ddp_nccl_comm_poll(joining->coll->comm);
 
-    return status != DDP_PENDING ? status : look_at_members(joining->coll);
+    return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(joining->coll);
 }
 
 static ddp_status connect_all(struct joining *joining, const struct ddp_coll_nccl_config *config,
@@ -202,17 +201,30 @@ static ddp_status join(struct ddp_nccl_coll *coll, const struct ddp_coll_nccl_co
     return status;
 }
 
-ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_transport *transport,
-                                struct ddp_device *device,
-                                const struct ddp_coll_nccl_config *config, struct ddp_coll **out,
-                                struct ddp_err *err)
+ddp_status ddp_nccl_coll_give_up(struct ddp_nccl_coll *coll, const char *name, ddp_status status,
+                                 struct ddp_err *err)
+{
+    const struct ddp_revocation revocation = {coll->base.env->rank, status, 0, 0};
+
+    if (status != DDP_E_REVOKED && status != DDP_E_PEER_DIED) {
+        coll->control->ops->revoke(coll->control, &revocation);
+    }
+    coll->failed = status;
+    ddp_nccl_coll_destroy(&coll->base);
+    return ddp_err_wrap(err, status, "NCCL group %s", name);
+}
+
+ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transport,
+                              struct ddp_device *device, const struct ddp_nccl_library *library,
+                              const struct ddp_coll_nccl_config *config, struct ddp_nccl_coll **out,
+                              struct ddp_err *err)
 {
     struct ddp_nccl_coll *coll = ddp_mem_array(env->mem, 1, sizeof(*coll));
-    ddp_status status = DDP_E_NOMEM;
+    ddp_status status;
 
     if (coll == NULL) {
         transport->ops->destroy(transport);
-        return ddp_err_set(err, status, "no memory for a collective");
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
     }
     coll->base.ops = &ddp_nccl_coll_ops;
     coll->base.env = env;
@@ -220,36 +232,43 @@ ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_transport *trans
     coll->base.comm = config->comm;
     coll->base.member = transport->member;
     coll->base.member_count = transport->member_count;
-    coll->library = config->library;
+    coll->library = library;
     coll->device = device;
     coll->progress = config->progress;
     coll->is_checked = config->is_checked;
     status = make_control(coll, transport, config, err);
     if (status != DDP_OK) {
         transport->ops->destroy(transport);
-        goto out;
+        coll->failed = status;
+        ddp_nccl_coll_destroy(&coll->base);
+        return ddp_err_wrap(err, status, "NCCL group %s", config->name);
     }
     status = check_algorithm(coll, config, err);
     if (status == DDP_OK) {
         status = prepare_device(coll, err);
     }
-    if (status == DDP_OK) {
-        status = join(coll, config, err);
+    if (status != DDP_OK) {
+        return ddp_nccl_coll_give_up(coll, config->name, status, err);
     }
-    if (status == DDP_OK) {
-        *out = &coll->base;
-        return DDP_OK;
-    }
-    if (status != DDP_E_REVOKED && status != DDP_E_PEER_DIED) {
-        const struct ddp_revocation revocation = {env->rank, status, 0, 0};
+    *out = coll;
+    return DDP_OK;
+}
 
-        coll->control->ops->revoke(coll->control, &revocation);
+ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_transport *transport,
+                                struct ddp_device *device,
+                                const struct ddp_coll_nccl_config *config, struct ddp_coll **out,
+                                struct ddp_err *err)
+{
+    struct ddp_nccl_coll *coll = NULL;
+    ddp_status status;
+
+    DDP_TRY(ddp_nccl_coll_make(env, transport, device, config->library, config, &coll, err));
+    status = join(coll, config, err);
+    if (status != DDP_OK) {
+        return ddp_nccl_coll_give_up(coll, config->name, status, err);
     }
-out:
-    status = ddp_err_wrap(err, status, "NCCL group %s", config->name);
-    coll->failed = status;
-    ddp_nccl_coll_destroy(&coll->base);
-    return status;
+    *out = &coll->base;
+    return DDP_OK;
 }
 
 /* The end of a communicator. It keeps its own deadlines. */
@@ -259,7 +278,7 @@ static ddp_status poll_gone(void *self)
 
     (void)ddp_nccl_comm_poll(coll->comm);
     if (ddp_nccl_comm_state(coll->comm) == DDP_NCCL_COMM_FINALIZING &&
-        look_at_members(coll) != DDP_PENDING) {
+        ddp_nccl_coll_look_at_members(coll) != DDP_PENDING) {
         ddp_nccl_comm_abort(coll->comm);
     }
     return ddp_nccl_coll_is_gone(coll) ? DDP_OK : DDP_PENDING;

@@ -65,6 +65,8 @@ void ddp_nccl_coll_drive(struct ddp_nccl_coll *coll);
 /* End the group with this error: the communicator is aborted, queued works end with it once nothing
  * of them runs any more. The first error counts. */
 void ddp_nccl_coll_fail(struct ddp_nccl_coll *coll, ddp_status status);
+/* End queued works with what ended the group, if nothing of them can run any more. */
+void ddp_nccl_coll_end_works(struct ddp_nccl_coll *coll);
 /* Whether the communicator has ended, one way or the other. */
 bool ddp_nccl_coll_is_gone(const struct ddp_nccl_coll *coll);
 /* PENDING, OK, E_PEER_DIED: a death that has been known for the transport's grace. */
@@ -78,6 +80,19 @@ static inline bool ddp_nccl_is_empty(const struct ddp_coll_args *args)
 {
     return args->kind != DDP_COLL_BARRIER && args->elem_count == 0;
 }
+
+/* Everything but a communicator. Takes over transport, also on failure. */
+DDP_MUST_USE ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transport,
+                                           struct ddp_device *device,
+                                           const struct ddp_nccl_library *library,
+                                           const struct ddp_coll_nccl_config *config,
+                                           struct ddp_nccl_coll **out, struct ddp_err *err);
+/* A group that could not be completed: tell the others, and destroy it. Returns status, with the
+ * group's name in err. */
+ddp_status ddp_nccl_coll_give_up(struct ddp_nccl_coll *coll, const char *name, ddp_status status,
+                                 struct ddp_err *err);
+/* PENDING, or why there is no point in waiting for the other members: E_REVOKED, E_PEER_DIED. */
+ddp_status ddp_nccl_coll_look_at_members(struct ddp_nccl_coll *coll);
 
 extern const struct ddp_coll_ops ddp_nccl_coll_ops;
 void ddp_nccl_coll_destroy(struct ddp_coll *base);

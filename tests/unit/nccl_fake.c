@@ -117,6 +117,10 @@ static int fake_init(struct ddp_nccl_comm_handle **out, int count, struct ddp_nc
 static int fake_get_async_error(struct ddp_nccl_comm_handle *comm, int *result)
 {
     *result = atomic_load(&comm->async);
+    if (*result != DDP_NCCL_IN_PROGRESS && comm->child_out != NULL) {
+        *comm->child_out = comm->child;
+        comm->child_out = NULL;
+    }
     if (*result == DDP_NCCL_IN_PROGRESS) {
         atomic_store(&comm->async, atomic_load(&comm->after));
     }
@@ -187,6 +191,43 @@ static int fake_revoke(struct ddp_nccl_comm_handle *comm, int flags)
     atomic_store(&comm->async, DDP_NCCL_IN_PROGRESS);
     hang(comm->fake);
     return DDP_NCCL_IN_PROGRESS;
+}
+
+static struct ddp_nccl_comm_handle *make_child(struct ddp_nccl_comm_handle *parent,
+                                               const int *excluded, int excluded_count)
+{
+    struct ddp_nccl_comm_handle *child = &parent->fake->comms[parent->fake->comm_count++];
+
+    memset(child, 0, sizeof(*child));
+    child->fake = parent->fake;
+    child->member = parent->member;
+    child->member_count = parent->member_count - (uint32_t)excluded_count;
+    child->call_async = DDP_NCCL_IN_PROGRESS;
+    child->collectives = 1000; /* slots of its own */
+    for (int i = 0; i < excluded_count; i++) {
+        child->member -= (uint32_t)excluded[i] < parent->member ? 1 : 0;
+    }
+    return child;
+}
+
+/* As NCCL: the call says success, and the parent is in progress; the list may be sorted. */
+static int fake_shrink(struct ddp_nccl_comm_handle *comm, int *excluded, int excluded_count,
+                       struct ddp_nccl_comm_handle **out, struct ddp_nccl_config *config, int flags)
+{
+    atomic_fetch_add(&comm->shrinks, 1);
+    hang(comm->fake);
+    if (comm->fake->shrink_result != 0) {
+        return comm->fake->shrink_result;
+    }
+    if (excluded_count < 1 || config != NULL || flags != DDP_NCCL_SHRINK_ABORT) {
+        return DDP_NCCL_INVALID_ARGUMENT;
+    }
+    comm->child = make_child(comm, excluded, excluded_count);
+    comm->child_out = out;
+    memset(excluded, 0xff, (size_t)excluded_count * sizeof(*excluded));
+    atomic_store(&comm->after, comm->fake->shrink_after);
+    atomic_store(&comm->async, DDP_NCCL_IN_PROGRESS);
+    return DDP_NCCL_SUCCESS;
 }
 
 static int fake_group_start(void)
@@ -421,7 +462,8 @@ void nccl_fake_open(struct nccl_fake *fake, bool has_revoke)
                                                   .all_gather = fake_all_gather,
                                                   .send = fake_send,
                                                   .recv = fake_recv,
-                                                  .revoke = has_revoke ? fake_revoke : NULL};
+                                                  .revoke = has_revoke ? fake_revoke : NULL,
+                                                  .shrink = fake_shrink};
     fake->init_async = DDP_NCCL_IN_PROGRESS;
     fake->init_result = DDP_NCCL_IN_PROGRESS;
     fake->finalize_async = DDP_NCCL_IN_PROGRESS;

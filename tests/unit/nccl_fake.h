@@ -22,6 +22,9 @@ struct ddp_nccl_comm_handle {
     int call_async;   /* async after a collective was started */
     atomic_int aborts, destroys, revokes, finalizes;
     atomic_bool is_revoked;
+    atomic_int shrinks;
+    /* A shrink under way: NCCL fills *child_out when the parent has come to rest. */
+    struct ddp_nccl_comm_handle **child_out, *child;
     uint64_t collectives; /* started ones */
     uint64_t arrived;     /* collectives that the device has reached */
     /* Messages on the way to each member: a copy of what was sent. */
@@ -35,7 +38,8 @@ struct nccl_fake {
     int id_result, init_result;
     bool is_init_null; /* init fails before it has a handle */
     int init_async, init_after;
-    int finalize_async; /* after ncclCommFinalize */
+    int finalize_async;              /* after ncclCommFinalize */
+    int shrink_result, shrink_after; /* of the call; what the parent comes to rest with */
     const char *last_error;
     char log[FAKE_LOG_MAX][96]; /* "member: call arguments" */
     size_t log_count;

@@ -348,6 +348,106 @@ CT_TEST(nccl_comm, abort_of_a_communicator_that_connects)
     CT_CHECK_EQ_I64(bench.handle->aborts, 1);
 }
 
+static const uint32_t excluded[] = {0};
+
+CT_TEST(nccl_comm, shrinks_into_a_child_that_is_ready)
+{
+    struct ddp_nccl_comm *child = NULL;
+    struct bench bench;
+
+    connect_bench(&bench, true);
+    CT_CHECK(ddp_nccl_comm_revoke(bench.comm));
+    CT_CHECK_OK(poll_out(&bench));
+    ddp_nccl_comm_shrink(bench.comm, excluded, 1, INIT_NS);
+    CT_CHECK_EQ_U64(ddp_nccl_comm_state(bench.comm), DDP_NCCL_COMM_SHRINKING);
+    CT_CHECK_OK(poll_out(&bench));
+    CT_CHECK_EQ_U64(ddp_nccl_comm_state(bench.comm), DDP_NCCL_COMM_SHRUNK);
+    /* The caller's list is not the one that NCCL sorts. */
+    CT_CHECK_EQ_U64(excluded[0], 0);
+    CT_REQUIRE_OK(ddp_nccl_comm_take_child(bench.comm, &child));
+    CT_CHECK_OK(ddp_nccl_comm_poll(child));
+    CT_CHECK_EQ_U64(ddp_nccl_comm_state(child), DDP_NCCL_COMM_READY);
+    CT_CHECK_EQ_U64(bench.fake.comms[1].member_count, 1);
+    CT_CHECK_EQ_U64(bench.fake.comms[1].member, 0);
+    ddp_nccl_comm_finalize(child);
+    while (ddp_nccl_comm_poll(child) == DDP_PENDING) {
+        (void)sched_yield();
+    }
+    ddp_nccl_comm_destroy(child);
+    end(&bench);
+    CT_CHECK_EQ_I64(bench.handle->revokes, 1);
+    CT_CHECK_EQ_I64(bench.handle->aborts, 1);
+    CT_CHECK_EQ_I64(bench.fake.comms[1].destroys, 1);
+    CT_CHECK_EQ_I64(bench.fake.comms[1].aborts, 0);
+}
+
+CT_TEST(nccl_comm, refused_shrink_is_told_with_its_text)
+{
+    struct bench bench;
+
+    connect_bench(&bench, false);
+    bench.fake.shrink_result = DDP_NCCL_REMOTE_ERROR;
+    ddp_nccl_comm_shrink(bench.comm, excluded, 1, INIT_NS);
+    CT_CHECK_STATUS(poll_out(&bench), DDP_E_PEER_DIED);
+    CT_CHECK(strstr(ddp_nccl_comm_error(bench.comm), "ncclCommShrink: remote process") != NULL);
+    end(&bench);
+    CT_CHECK_EQ_I64(bench.handle->aborts, 1);
+}
+
+/* NCCL leaves a handle that has to be aborted, too. */
+CT_TEST(nccl_comm, child_that_fails_is_aborted_behind_its_parent)
+{
+    struct bench bench;
+
+    connect_bench(&bench, false);
+    bench.fake.shrink_after = DDP_NCCL_SYSTEM_ERROR;
+    ddp_nccl_comm_shrink(bench.comm, excluded, 1, INIT_NS);
+    CT_CHECK_STATUS(poll_out(&bench), DDP_E_SYSTEM);
+    end(&bench);
+    CT_CHECK_EQ_I64(bench.handle->aborts, 1);
+    CT_CHECK_EQ_I64(bench.fake.comms[1].aborts, 1);
+}
+
+CT_TEST(nccl_comm, shrink_that_nobody_joins_ends_at_the_deadline)
+{
+    struct bench bench;
+
+    connect_bench(&bench, false);
+    bench.fake.shrink_after = DDP_NCCL_IN_PROGRESS;
+    ddp_nccl_comm_shrink(bench.comm, excluded, 1, INIT_NS);
+    while (bench.handle->shrinks == 0 || atomic_load(&bench.handle->async) == 0) {
+        CT_CHECK_STATUS(ddp_nccl_comm_poll(bench.comm), DDP_PENDING);
+        (void)sched_yield();
+    }
+    for (int i = 0; i < 100; i++) {
+        CT_CHECK_STATUS(ddp_nccl_comm_poll(bench.comm), DDP_PENDING);
+    }
+    ddp_clock_virtual_advance_to(&bench.clock, 1 + INIT_NS);
+    while (ddp_nccl_comm_state(bench.comm) == DDP_NCCL_COMM_SHRINKING) {
+        (void)ddp_nccl_comm_poll(bench.comm);
+    }
+    CT_CHECK_STATUS(ddp_nccl_comm_poll(bench.comm), DDP_E_TIMEOUT);
+    end(&bench);
+    CT_CHECK_EQ_I64(bench.handle->aborts, 1);
+}
+
+CT_TEST(nccl_comm, abort_waits_for_the_call_that_shrinks)
+{
+    struct bench bench;
+
+    connect_bench(&bench, false);
+    nccl_fake_hang(&bench.fake, true);
+    ddp_nccl_comm_shrink(bench.comm, excluded, 1, INIT_NS);
+    nccl_fake_await_hanging(&bench.fake, 1);
+    ddp_nccl_comm_abort(bench.comm);
+    CT_CHECK_STATUS(ddp_nccl_comm_poll(bench.comm), DDP_PENDING);
+    CT_CHECK_EQ_I64(bench.handle->aborts, 0);
+    nccl_fake_hang(&bench.fake, false);
+    CT_CHECK_OK(poll_out(&bench));
+    CT_CHECK_EQ_I64(bench.handle->aborts, 1);
+    end(&bench);
+}
+
 CT_TEST(nccl_comm, results_and_types_are_translated)
 {
     CT_CHECK_STATUS(ddp_nccl_status(0), DDP_OK);

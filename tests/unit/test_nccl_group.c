@@ -126,3 +126,131 @@ CT_TEST(nccl_group, finalize_ends_with_a_death)
     CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
     CT_CHECK_EQ_I64(world.fake.comms[0].destroys, 0);
 }
+
+struct rest {
+    struct nccl_world world;
+    struct ddp_coll *coll[2];
+    struct ddp_err err;
+    float data[3][4];
+};
+
+/* Ranks 0 and 1 wait for rank 2 in the middle of a collective. */
+static bool open_stuck(struct rest *rest, bool has_revoke)
+{
+    const struct nccl_world_options options = {.has_revoke = has_revoke};
+
+    memset(rest->coll, 0, sizeof(rest->coll));
+    if (!nccl_world_open(&rest->world, 3, &options)) {
+        return false;
+    }
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        const struct ddp_coll_args args = {.kind = DDP_COLL_ALL_REDUCE,
+                                           .input = rest->data[rank],
+                                           .output = rest->data[rank],
+                                           .elem_count = 4};
+
+        rest->data[rank][0] = (float)(rank + 1);
+        if (rank < 2) {
+            CT_CHECK_OK(nccl_world_post(&rest->world, rank, &args));
+        }
+    }
+    nccl_world_settle(&rest->world);
+    CT_CHECK_STATUS(rest->world.ranks[0].works[0].status, DDP_PENDING);
+    return true;
+}
+
+/* name: of the control channel, which serves one attempt. */
+static ddp_status shrink(struct rest *rest, uint32_t rank, const char *name,
+                         const uint32_t *excluded, uint32_t excluded_count)
+{
+    struct nccl_rank *who = &rest->world.ranks[rank];
+    const struct ddp_coll_nccl_config config = {
+        .name = "rest", .comm = 43, .is_checked = true, .init_timeout_ns = DDP_NS_PER_S};
+    struct ddp_transport *transport = NULL;
+
+    CT_CHECK_OK(ddp_loop_create(rest->world.net, &who->env, name, rank, 2, NULL, &transport));
+    return ddp_coll_nccl_shrink(who->coll, transport, &config, excluded, excluded_count,
+                                &rest->coll[rank], &rest->err);
+}
+
+static void close_rest(struct rest *rest)
+{
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        if (rest->coll[rank] != NULL) {
+            rest->coll[rank]->ops->destroy(rest->coll[rank]);
+        }
+    }
+    nccl_world_close(&rest->world);
+}
+
+static void check_shrink(bool has_revoke)
+{
+    const uint32_t excluded[] = {2};
+    struct ddp_coll_work works[2] = {{.status = DDP_PENDING}, {.status = DDP_PENDING}};
+    struct rest rest;
+
+    CT_REQUIRE(open_stuck(&rest, has_revoke));
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        CT_CHECK_OK(shrink(&rest, rank, "rest", excluded, 1));
+        CT_REQUIRE(rest.coll[rank] != NULL);
+        CT_CHECK_EQ_U64(rest.coll[rank]->member_count, 2);
+        /* The parent is over. */
+        CT_CHECK_STATUS(rest.world.ranks[rank].works[0].status, DDP_E_REVOKED);
+        CT_CHECK_STATUS(nccl_world_post(&rest.world, rank, &rest.world.ranks[rank].works[0].args),
+                        DDP_E_REVOKED);
+    }
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        rest.data[rank][0] = (float)(rank + 1);
+        works[rank].seq = 1;
+        works[rank].args = rest.world.ranks[rank].works[0].args;
+        CT_CHECK_OK(rest.coll[rank]->ops->post(rest.coll[rank], &works[rank]));
+    }
+    while (works[0].status == DDP_PENDING || works[1].status == DDP_PENDING) {
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            (void)rest.coll[rank]->ops->poll(rest.coll[rank], &works[rank]);
+        }
+        (void)nccl_world_step(&rest.world);
+    }
+    CT_CHECK_OK(works[0].status);
+    CT_CHECK_OK(works[1].status);
+    CT_CHECK(rest.data[0][0] == 3.0f && rest.data[1][0] == 3.0f);
+    close_rest(&rest);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[3].destroys, 1);
+}
+
+CT_TEST(nccl_group, shrinks_around_a_member_that_hangs)
+{
+    check_shrink(true);
+    check_shrink(false);
+}
+
+CT_TEST(nccl_group, shrink_is_refused_where_it_cannot_work)
+{
+    static const uint32_t excluded[] = {2, 2, 0, 3};
+    int (*shrink_call)(struct ddp_nccl_comm_handle *, int *, int, struct ddp_nccl_comm_handle **,
+                       struct ddp_nccl_config *, int);
+    struct rest rest;
+
+    CT_REQUIRE(open_stuck(&rest, true));
+    CT_CHECK_STATUS(shrink(&rest, 0, "a", excluded, 0), DDP_E_INVALID);
+    CT_CHECK_STATUS(shrink(&rest, 0, "b", excluded, 2), DDP_E_INVALID);     /* twice */
+    CT_CHECK_STATUS(shrink(&rest, 0, "c", excluded + 2, 1), DDP_E_INVALID); /* itself */
+    CT_CHECK_STATUS(shrink(&rest, 0, "d", excluded + 3, 1), DDP_E_INVALID); /* nobody */
+    CT_CHECK_STATUS(rest.world.ranks[0].works[0].status, DDP_PENDING);
+    shrink_call = rest.world.fake.library.calls.shrink;
+    rest.world.fake.library.calls.shrink = NULL;
+    CT_CHECK_STATUS(shrink(&rest, 0, "e", excluded, 1), DDP_E_UNSUPPORTED);
+    CT_CHECK_STATUS(ddp_coll_nccl_abort_all(&rest.world.ranks[1].coll, 1, 0), DDP_OK);
+    rest.world.fake.library.calls.shrink = shrink_call;
+    CT_CHECK_STATUS(shrink(&rest, 1, "f", excluded, 1), DDP_E_STATE);
+    close_rest(&rest);
+
+    /* NCCL's refusal ends the parent, too. */
+    CT_REQUIRE(open_stuck(&rest, true));
+    rest.world.fake.shrink_result = DDP_NCCL_SYSTEM_ERROR;
+    CT_CHECK_STATUS(shrink(&rest, 0, "g", excluded, 1), DDP_E_SYSTEM);
+    CT_CHECK_STR(rest.err.text, "NCCL group rest: ncclCommShrink: unhandled system error");
+    close_rest(&rest);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[0].aborts, 1);
+}

@@ -378,3 +378,59 @@ CT_TEST(nccl_processes, stuck_groups_are_aborted_together)
     setup = (struct setup){NCCL_STANDIN_OLD, "op1=hang", NULL, false, true};
     ranks_run_shm(2, both_stuck);
 }
+
+/* The last rank stops taking part; the others go on without it. */
+static void last_hangs(struct rank_context *context)
+{
+    const struct ddp_shm_config config = {.group_name = "rest",
+                                          .member = context->rank,
+                                          .member_count = context->count - 1,
+                                          .heap_bytes = 1 << 20};
+    const struct ddp_coll_nccl_config nccl = {
+        .name = "rest", .comm = 43, .is_checked = true, .init_timeout_ns = WAIT_NS};
+    const uint32_t excluded[] = {context->count - 1};
+    uint64_t deadline_ns = ddp_clock_deadline_ns(context->env->clock, WAIT_NS);
+    struct ddp_transport *transport = NULL;
+    struct ddp_coll *parent;
+    struct ddp_err err = {""};
+    struct rank rank;
+    float *host;
+
+    if (!begin(&rank, context)) {
+        return;
+    }
+    host = pinned(&rank);
+    check_all_reduce(&rank, host);
+    parent = rank.coll;
+    if (context->rank < context->count - 1) {
+        struct rank rest = rank;
+
+        RANK_CHECK(context, post(&rank, DDP_COLL_ALL_REDUCE, COUNT, rank.data) == DDP_OK);
+        RANK_CHECK(context, wait_work(&rank, 20 * DDP_NS_PER_MS) == DDP_E_TIMEOUT);
+        RANK_CHECK(context, ddp_shm_create(context->env, context->store, &config, deadline_ns,
+                                           &transport, &err) == DDP_OK);
+        if (transport == NULL || ddp_coll_nccl_shrink(parent, transport, &nccl, excluded, 1,
+                                                      &rest.coll, &err) != DDP_OK) {
+            (void)snprintf(context->failure, sizeof(context->failure), "%.200s", err.text);
+            return;
+        }
+        RANK_CHECK(context, rank.work.status == DDP_E_REVOKED);
+        rest.work.seq = 0;
+        context->count--;
+        check_all_reduce(&rest, host);
+        check_all_reduce(&rest, host);
+        context->count++;
+        rest.coll->ops->destroy(rest.coll);
+    }
+    RANK_CHECK(context, ddp_store_barrier(context->env, context->store, "end", context->count,
+                                          deadline_ns) == DDP_OK);
+    parent->ops->free(parent, DDP_SPACE_HOST, host);
+    end(&rank);
+}
+
+CT_TEST(nccl_processes, group_shrinks_around_a_rank_that_hangs)
+{
+    setup = (struct setup){NCCL_STANDIN, "", NULL, false, false};
+    ranks_run_shm(3, last_hangs);
+    ranks_run_shm(4, last_hangs);
+}
