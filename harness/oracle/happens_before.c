@@ -164,6 +164,7 @@ static void use_bucket(struct harness_order_walk *walk, size_t range, uint32_t n
     if (bucket->is_posted && (access->is_coll || is_same_stream)) {
         access->is_coll = true;
         access->seq = bucket->seq;
+        access->op = bucket->op;
         bucket->is_seen = true;
         bucket->last_access = number;
         bucket->has_result = bucket->has_result || access->is_write;
@@ -254,7 +255,8 @@ static void use_memory(struct harness_order_walk *walk, const struct harness_ord
     }
 }
 
-/* The all-reduce of a bucket was posted or is complete. */
+/* The all-reduce of a bucket was posted or is complete. Of the other collectives the core has no
+ * two under way, so the last one posted is the one that works. */
 static void pass_collective(struct harness_order_walk *walk, const struct ddp_event_entry *entry)
 {
     const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
@@ -262,6 +264,10 @@ static void pass_collective(struct harness_order_walk *walk, const struct ddp_ev
     size_t range;
 
     if (op.role != DDP_ROLE_BUCKET || op.kind != DDP_COLL_ALL_REDUCE) {
+        if (entry->event == DDP_EVENT_COLL_POST) {
+            walk->other_seq = entry->arg[0];
+            walk->other_op = entry->arg[1];
+        }
         return;
     }
     while ((range = harness_order_names_of_bucket(&walk->names, op.index, &cursor)) !=
@@ -274,6 +280,7 @@ static void pass_collective(struct harness_order_walk *walk, const struct ddp_ev
             bucket->is_used = false;
             bucket->skip_count = walk->skip_count;
             bucket->seq = entry->arg[0];
+            bucket->op = entry->arg[1];
         } else if (bucket->is_posted && bucket->seq == entry->arg[0]) {
             if (harness_index_status(entry->arg[3]) == DDP_OK && !bucket->is_seen &&
                 bucket->skip_count == walk->skip_count && !walk->out->is_reduction_unseen) {
@@ -301,6 +308,8 @@ static ddp_status pass_event(struct harness_order_walk *walk,
             access.stream = stream_of(walk, arg[0]);
             access.is_write = DDP_ACCESS_IS_WRITE(arg[4]);
             access.is_coll = DDP_ACCESS_IS_COLL(arg[4]);
+            access.seq = access.is_coll ? walk->other_seq : 0;
+            access.op = walk->other_op;
             walk->out->is_coll_recorded = walk->out->is_coll_recorded || access.is_coll;
             use_memory(walk, &access);
         }

@@ -6,7 +6,7 @@
 
 /* A stretch of memory as a reader knows it. */
 struct subject {
-    char name[160];
+    char name[144];
     uint64_t from;  /* its first byte in its allocation */
     int64_t bucket; /* -1: none */
     int64_t param;
@@ -52,19 +52,25 @@ static void find_subject(const struct harness_order_walk *walk, uint64_t allocat
     (void)snprintf(out->name, sizeof(out->name), "allocation %llu", (unsigned long long)allocation);
 }
 
-/* "all_reduce seq 7 on stream 1", "work of stream 0". */
+/* "all_reduce seq 7 on stream 1", "broadcast seq 2 (param_sync) on stream 1", "work of stream 0".
+ */
 static void name_worker(const struct harness_order_walk *walk,
                         const struct harness_order_access *access, char *text, size_t size_bytes)
 {
     unsigned long long stream = (unsigned long long)walk->stream_ids[access->stream];
+    struct ddp_event_op op = ddp_event_op_unpack(access->op);
 
-    if (access->seq != 0) {
-        (void)snprintf(text, size_bytes, "all_reduce seq %llu on stream %llu",
-                       (unsigned long long)access->seq, stream);
-    } else if (access->is_coll) {
-        (void)snprintf(text, size_bytes, "a collective on stream %llu", stream);
-    } else {
+    if (!access->is_coll) {
         (void)snprintf(text, size_bytes, "work of stream %llu", stream);
+    } else if (access->seq == 0) {
+        (void)snprintf(text, size_bytes, "a collective on stream %llu", stream);
+    } else if (op.role == DDP_ROLE_BUCKET) {
+        (void)snprintf(text, size_bytes, "%.10s seq %llu on stream %llu",
+                       ddp_coll_kind_name(op.kind), (unsigned long long)access->seq, stream);
+    } else {
+        (void)snprintf(text, size_bytes, "%.10s seq %llu (%.14s) on stream %llu",
+                       ddp_coll_kind_name(op.kind), (unsigned long long)access->seq,
+                       ddp_coll_role_name(op.role), stream);
     }
 }
 
@@ -76,9 +82,9 @@ static void describe_conflict(const struct harness_order_walk *walk,
     const struct ddp_event_entry *before = &early->event->entry;
     uint64_t first;
     uint64_t end;
-    char late_worker[64];
-    char early_worker[64];
-    char what[192];
+    char late_worker[88];
+    char early_worker[88];
+    char what[216];
 
     shared_bytes(late, early, &first, &end);
     name_worker(walk, late, late_worker, sizeof(late_worker));
@@ -103,9 +109,9 @@ static void describe_rule(const struct harness_order_walk *walk,
                           char *text, size_t size_bytes)
 {
     const struct harness_order_access *access = &walk->accesses[what->access];
-    char worker[64];
-    char earlier[64];
-    char gradient[128];
+    char worker[88];
+    char earlier[88];
+    char gradient[112];
 
     name_worker(walk, access, worker, sizeof(worker));
     name_worker(walk, &walk->accesses[what->earlier], earlier, sizeof(earlier));

@@ -17,7 +17,8 @@ struct harness_order_access {
     uint64_t allocation, first, end;
     uint32_t stream; /* dense */
     uint64_t time;
-    uint64_t seq; /* of the bucket's all-reduce that it belongs to, 0 = none */
+    uint64_t seq; /* of the collective that it belongs to; 0: none, or not known */
+    uint64_t op;  /* that collective, as recorded */
     bool is_write;
     bool is_coll; /* a collective's, or a kernel's in the middle of a collective on its stream */
     bool is_free;
@@ -26,7 +27,7 @@ struct harness_order_access {
 /* The all-reduce of a named bucket, one a range. */
 struct harness_order_bucket {
     bool is_posted; /* and not completed */
-    uint64_t seq;
+    uint64_t seq, op;
     bool is_seen;         /* accesses of it were recorded since it was posted */
     bool is_used;         /* and work of another stream came after them */
     uint32_t skip_count;  /* operations that faults had left out when it was posted */
@@ -51,6 +52,7 @@ struct harness_order_walk {
     uint32_t access_count;
     struct harness_order_bucket *buckets; /* [names.range_count[DDP_RANGE_BUCKET]] */
     uint32_t pass;                        /* goes up with every event of join */
+    uint64_t other_seq, other_op;         /* the last collective posted that reduces no bucket */
     uint32_t skip_count;                  /* operations that faults left out so far */
     bool is_free_judged;                  /* the rank ended in good order */
     struct harness_order_facts *out;
