@@ -70,7 +70,8 @@ ddp_status harness_check_reduction(const struct harness_emulation *e, struct har
         return DDP_OK;
     }
     report(e, HARNESS_STAGE_INPUT, "the input is not the scaled local gradients:", out);
-    report(e, HARNESS_STAGE_OUTPUT, "the output is not the schedule's sum of the inputs:", out);
+    report(e, HARNESS_STAGE_OUTPUT,
+           "the output is not the inputs' sum in the declared or measured order:", out);
     report(e, HARNESS_STAGE_FINAL, "the gradient copied back is not the reduced one:", out);
     return DDP_OK;
 }

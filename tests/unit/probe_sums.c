@@ -163,6 +163,18 @@ void probe_sum_exact_groups(struct probe_world *world, uint64_t call,
     }
 }
 
+void probe_sum_exact_pair(struct probe_world *world, uint64_t call,
+                          const struct ddp_coll_args *args, void *const *input, void *const *output)
+{
+    (void)call;
+    for (size_t i = 0; i < args->elem_count; i++) {
+        float pair = narrow(args, load(args, input[2], i) + load(args, input[3], i));
+        quad sum = (quad)load(args, input[0], i) + (quad)load(args, input[1], i) + (quad)pair;
+
+        copy_to_all(world, args, i, narrow(args, (float)sum), output);
+    }
+}
+
 void probe_sum_aligned(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,
                        void *const *input, void *const *output)
 {

@@ -20,6 +20,10 @@ void probe_sum_exact(struct probe_world *world, uint64_t call, const struct ddp_
 void probe_sum_exact_groups(struct probe_world *world, uint64_t call,
                             const struct ddp_coll_args *args, void *const *input,
                             void *const *output);
+/* Of 4 members: the last two, then that and the others at once, each rounded once. */
+void probe_sum_exact_pair(struct probe_world *world, uint64_t call,
+                          const struct ddp_coll_args *args, void *const *input,
+                          void *const *output);
 /* Aligned to the largest operand, cut off below, added, rounded. */
 void probe_sum_aligned(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,
                        void *const *input, void *const *output);

@@ -347,6 +347,23 @@ CT_TEST(probe, cut_off_operands_are_opaque)
     probe_world_close(&world);
 }
 
+/* (0 1 (2 3)) and ((0 1) 2 3) leave the same over: neither is guessed. */
+CT_TEST(probe, orders_that_lose_alike_are_unknown)
+{
+    const struct probe_config config = {
+        .count = 4, .program = probe_floats, .sum = probe_sum_exact_pair, .seed = 9};
+    struct probe_world world;
+    struct harness_tree_map map;
+
+    CT_REQUIRE(probe_world_run(&world, &config));
+    for (size_t i = 0; i < 3; i++) {
+        CT_REQUIRE(probe_read_trees(&world, &float_requests[i], HARNESS_PROBE_FIRST, &map));
+        CT_CHECK(!map.is_measured && map.verdict == HARNESS_VERDICT_NONE);
+        CT_CHECK_STR(map.text, "what probes left of element 0 fits several orders");
+    }
+    probe_world_close(&world);
+}
+
 /* Kept wider than the type, but not as wide as the next: not judged either. */
 CT_TEST(probe, odd_width_is_opaque)
 {
