@@ -48,7 +48,8 @@ ddp_status ddp_nccl_status(int result);
 
 struct ddp_coll_nccl_config {
     struct ddp_nccl_library *library;
-    struct ddp_store *store; /* carries the id under "nccl/<name>/id"; used during creation only */
+    struct ddp_store *store; /* carries the id, under keys "nccl/<name>/..."; used during creation
+                              * only, and each name only once */
     const char *name;        /* of the group */
     uint64_t comm;
     const uint32_t *member_rank; /* global rank of each member; NULL = identity */

@@ -3,6 +3,7 @@
 #include "ddpcore/collective/nccl_comm.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -94,12 +95,21 @@ static bool is_late(const struct ddp_nccl_comm *comm)
 static void start_task(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state state,
                        int (*call)(struct ddp_nccl_comm *comm))
 {
+    sigset_t all;
+    sigset_t before;
+    int result;
+
     DDP_ASSERT(atomic_load(&comm->task) == TASK_IDLE);
     comm->state = state;
     comm->deadline_ns = end_deadline_ns(comm);
     comm->task_call = call;
     atomic_store(&comm->task, TASK_RUNNING);
-    if (pthread_create(&comm->thread, NULL, run_task, comm) != 0) {
+    /* Signals are for the rank's own thread. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    result = pthread_create(&comm->thread, NULL, run_task, comm);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (result != 0) {
         atomic_store(&comm->task, TASK_IDLE);
         comm->state = DDP_NCCL_COMM_GONE;
         comm->has_hung = true;

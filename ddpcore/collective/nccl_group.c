@@ -7,13 +7,20 @@
 
 #define DEFAULT_ABORT_TIMEOUT_NS (10 * DDP_NS_PER_S)
 
+/* The last two are for a member that serves the store: once it connects, it serves no more. */
+enum joining_stage { SHARE_ID, COUNT_UP, SAY_ALL, AWAIT_ALL, SHARED };
+
 struct joining {
     struct ddp_nccl_coll *coll;
     struct ddp_store *store;
-    char key[DDP_STORE_KEY_BYTES_MAX];
+    enum joining_stage stage;
+    char key[3][DDP_STORE_KEY_BYTES_MAX]; /* the id; how many have it; set once all have */
+    int64_t joined;
     struct ddp_nccl_id id;
     uint8_t value[DDP_STORE_VALUE_BYTES_MAX];
     size_t value_bytes;
+    uint8_t scratch[DDP_STORE_VALUE_BYTES_MAX];
+    size_t scratch_bytes;
 };
 
 ddp_status ddp_nccl_coll_look_at_members(struct ddp_nccl_coll *coll)
@@ -26,23 +33,46 @@ ddp_status ddp_nccl_coll_look_at_members(struct ddp_nccl_coll *coll)
     return ddp_nccl_coll_look_for_death(coll);
 }
 
-static ddp_status poll_id(void *self)
+static ddp_status share(struct joining *joining)
 {
-    struct joining *joining = self;
-    struct ddp_nccl_coll *coll = joining->coll;
-    ddp_status status;
+    const struct ddp_store_ops *ops = joining->store->ops;
 
-    if (coll->base.member == 0) {
-        status = joining->store->ops->set(joining->store, joining->key, joining->id.internal,
-                                          sizeof(joining->id));
-    } else {
-        status = joining->store->ops->get(joining->store, joining->key, joining->value,
-                                          &joining->value_bytes);
+    switch (joining->stage) {
+    case SHARE_ID:
+        return joining->coll->base.member == 0 ? ops->set(joining->store, joining->key[0],
+                                                          joining->id.internal, sizeof(joining->id))
+                                               : ops->get(joining->store, joining->key[0],
+                                                          joining->value, &joining->value_bytes);
+    case COUNT_UP:
+        return ops->add(joining->store, joining->key[1], 1, &joining->joined);
+    case SAY_ALL:
+        return joining->joined < (int64_t)joining->coll->base.member_count
+                   ? DDP_OK
+                   : ops->set(joining->store, joining->key[2], "", 1);
+    case AWAIT_ALL:
+        return joining->store->is_host ? ops->get(joining->store, joining->key[2], joining->scratch,
+                                                  &joining->scratch_bytes)
+                                       : DDP_OK;
+    default:
+        return DDP_OK;
     }
-    return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(coll);
 }
 
-static void hint_id(void *self, struct ddp_idle_hint *hint)
+static ddp_status poll_share(void *self)
+{
+    struct joining *joining = self;
+    ddp_status status = DDP_OK;
+
+    while (joining->stage != SHARED && status == DDP_OK) {
+        status = share(joining);
+        if (status == DDP_OK) {
+            joining->stage++;
+        }
+    }
+    return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(joining->coll);
+}
+
+static void hint_share(void *self, struct ddp_idle_hint *hint)
 {
     struct joining *joining = self;
 
@@ -52,14 +82,17 @@ static void hint_id(void *self, struct ddp_idle_hint *hint)
 static ddp_status share_id(struct joining *joining, const char *name, uint64_t deadline_ns,
                            struct ddp_err *err)
 {
+    static const char *const keys[] = {"id", "joined", "all"};
     struct ddp_nccl_coll *coll = joining->coll;
     struct ddp_env *env = coll->base.env;
-    const struct ddp_pollable pollable = {poll_id, hint_id, joining};
+    const struct ddp_pollable pollable = {poll_share, hint_share, joining};
     ddp_status status;
 
-    if (snprintf(joining->key, sizeof(joining->key), "nccl/%s/id", name) >=
-        (int)sizeof(joining->key)) {
-        return ddp_err_set(err, DDP_E_INVALID, "the name is too long for a key");
+    for (int i = 0; i < 3; i++) {
+        if (snprintf(joining->key[i], sizeof(joining->key[i]), "nccl/%s/%s", name, keys[i]) >=
+            (int)sizeof(joining->key[i])) {
+            return ddp_err_set(err, DDP_E_INVALID, "the name is too long for a key");
+        }
     }
     if (coll->base.member == 0) {
         uint8_t id[DDP_NCCL_ID_BYTES];

@@ -18,6 +18,7 @@
 struct setup {
     const char *library, *script, *algorithm;
     bool is_checked, is_strict_abort;
+    bool is_hosted; /* rank 0 serves the store through which the id goes */
 };
 
 struct rank {
@@ -25,6 +26,7 @@ struct rank {
     struct ddp_nccl_library *library;
     struct ddp_device *device;
     struct ddp_coll *coll;
+    struct ddp_store *hosted; /* NULL: the parent's */
     struct ddp_coll_work work;
     float *data; /* device memory of COUNT floats per member */
 };
@@ -73,13 +75,14 @@ static ddp_status post(struct rank *rank, enum ddp_coll_kind kind, size_t elem_c
 static ddp_status join_group(struct rank *rank, struct ddp_transport *transport, const char *name,
                              struct ddp_coll **out)
 {
-    const struct ddp_coll_nccl_config config = {.library = rank->library,
-                                                .store = rank->context->store,
-                                                .name = name,
-                                                .comm = 42,
-                                                .is_checked = setup.is_checked,
-                                                .init_timeout_ns = WAIT_NS,
-                                                .algorithm = setup.algorithm};
+    const struct ddp_coll_nccl_config config = {
+        .library = rank->library,
+        .store = rank->hosted != NULL ? rank->hosted : rank->context->store,
+        .name = name,
+        .comm = 42,
+        .is_checked = setup.is_checked,
+        .init_timeout_ns = WAIT_NS,
+        .algorithm = setup.algorithm};
     struct ddp_err err = {""};
     ddp_status status =
         ddp_coll_nccl_create(rank->context->env, transport, rank->device, &config, out, &err);
@@ -89,6 +92,33 @@ static ddp_status join_group(struct rank *rank, struct ddp_transport *transport,
                        rank->context->rank, err.text);
     }
     return status;
+}
+
+/* A store that rank 0 serves while it waits in it, and only then. */
+static void host_store(struct rank *rank)
+{
+    struct rank_context *context = rank->context;
+    struct ddp_env *env = context->env;
+    uint64_t deadline_ns = ddp_clock_deadline_ns(env->clock, WAIT_NS);
+    struct ddp_store_server *server = NULL;
+    struct ddp_err err = {""};
+    uint8_t value[DDP_STORE_VALUE_BYTES_MAX] = {0};
+    size_t size_bytes = 0;
+    uint16_t port = 0;
+    int fd = -1;
+
+    if (context->rank == 0) {
+        RANK_CHECK(context, ddp_store_listen("127.0.0.1", 0, &fd, &port, &err) == DDP_OK);
+        RANK_CHECK(context, ddp_store_server_create(env->mem, fd, &server, &err) == DDP_OK);
+        RANK_CHECK(context, ddp_store_set(env, context->store, "port", &port, sizeof(port),
+                                          deadline_ns) == DDP_OK);
+    } else {
+        RANK_CHECK(context, ddp_store_get(env, context->store, "port", value, &size_bytes,
+                                          deadline_ns) == DDP_OK);
+        memcpy(&port, value, sizeof(port));
+    }
+    RANK_CHECK(context, ddp_store_tcp_create(env, "127.0.0.1", port, server, deadline_ns,
+                                             &rank->hosted, &err) == DDP_OK);
 }
 
 /* The card is one, so each rank is told to be a host of its own. */
@@ -110,11 +140,17 @@ static bool begin(struct rank *rank, struct rank_context *context)
         (void)snprintf(context->failure, sizeof(context->failure), "%.200s", err.text);
         return false;
     }
+    if (setup.is_hosted) {
+        host_store(rank);
+    }
     if (join_group(rank, context->transport, "world", &rank->coll) != DDP_OK) {
         context->transport = NULL;
         return false;
     }
     context->transport = NULL;
+    if (rank->hosted != NULL) {
+        rank->hosted->ops->destroy(rank->hosted);
+    }
     rank->data = rank->coll->ops->alloc(rank->coll, COUNT * context->count * sizeof(float),
                                         DDP_SPACE_DEVICE);
     RANK_CHECK(context, rank->data != NULL);
@@ -206,11 +242,11 @@ static void work_well(struct rank_context *context)
 CT_TEST(nccl_processes, collectives_give_their_results)
 {
     static const struct setup setups[] = {
-        {NCCL_STANDIN, "", NULL, true, false},
-        {NCCL_STANDIN, "", NULL, false, false},
-        {NCCL_STANDIN_OLD, "", NULL, true, false},
-        {NCCL_STANDIN, "", "ring", true, false},
-        {NCCL_STANDIN, "", "recursive_doubling", false, false},
+        {NCCL_STANDIN, "", NULL, true, false, false},
+        {NCCL_STANDIN, "", NULL, false, false, false},
+        {NCCL_STANDIN_OLD, "", NULL, true, false, false},
+        {NCCL_STANDIN, "", "ring", true, false, false},
+        {NCCL_STANDIN, "", "recursive_doubling", false, false, false},
     };
 
     for (size_t i = 0; i < sizeof(setups) / sizeof(setups[0]); i++) {
@@ -239,12 +275,20 @@ static void one_dies(struct rank_context *context)
     end(&rank);
 }
 
+CT_TEST(nccl_processes, member_that_serves_the_store_lets_all_join)
+{
+    setup = (struct setup){NCCL_STANDIN, "", NULL, true, false, true};
+    for (int i = 0; i < 3; i++) {
+        ranks_run_shm(4, work_well);
+    }
+}
+
 CT_TEST(nccl_processes, death_is_named_by_all_survivors)
 {
     for (int is_checked = 0; is_checked < 2; is_checked++) {
-        setup = (struct setup){NCCL_STANDIN, "", NULL, is_checked != 0, false};
+        setup = (struct setup){NCCL_STANDIN, "", NULL, is_checked != 0, false, false};
         ranks_run_shm(3, one_dies);
-        setup = (struct setup){NCCL_STANDIN_OLD, "", NULL, is_checked != 0, false};
+        setup = (struct setup){NCCL_STANDIN_OLD, "", NULL, is_checked != 0, false, false};
         ranks_run_shm(3, one_dies);
     }
 }
@@ -273,14 +317,15 @@ static void one_fails(struct rank_context *context)
 CT_TEST(nccl_processes, error_of_one_ends_all)
 {
     for (int is_checked = 0; is_checked < 2; is_checked++) {
-        setup = (struct setup){NCCL_STANDIN, "rank1:async_after_op=2:system_error", NULL,
-                               is_checked != 0, false};
+        setup = (struct setup){NCCL_STANDIN, "rank1:async_after_op=2:system_error",
+                               NULL,         is_checked != 0,
+                               false,        false};
         ranks_run_shm(3, one_fails);
-        setup = (struct setup){NCCL_STANDIN, "rank1:launch2=internal_error", NULL, is_checked != 0,
+        setup = (struct setup){
+            NCCL_STANDIN, "rank1:launch2=internal_error", NULL, is_checked != 0, false, false};
+        ranks_run_shm(3, one_fails);
+        setup = (struct setup){NCCL_STANDIN, "rank1:op3=system_error", NULL, is_checked != 0, false,
                                false};
-        ranks_run_shm(3, one_fails);
-        setup =
-            (struct setup){NCCL_STANDIN, "rank1:op3=system_error", NULL, is_checked != 0, false};
         ranks_run_shm(3, one_fails);
     }
 }
@@ -307,11 +352,11 @@ static void one_hangs(struct rank_context *context)
 
 CT_TEST(nccl_processes, hang_can_be_revoked)
 {
-    setup = (struct setup){NCCL_STANDIN, "op2=hang", NULL, true, false};
+    setup = (struct setup){NCCL_STANDIN, "op2=hang", NULL, true, false, false};
     ranks_run_shm(2, one_hangs);
-    setup = (struct setup){NCCL_STANDIN, "launch2=hang", NULL, false, false};
+    setup = (struct setup){NCCL_STANDIN, "launch2=hang", NULL, false, false, false};
     ranks_run_shm(2, one_hangs);
-    setup = (struct setup){NCCL_STANDIN_OLD, "op2=hang", NULL, true, false};
+    setup = (struct setup){NCCL_STANDIN_OLD, "op2=hang", NULL, true, false, false};
     ranks_run_shm(2, one_hangs);
 }
 
@@ -331,7 +376,7 @@ static void one_differs(struct rank_context *context)
 
 CT_TEST(nccl_processes, mismatch_ends_all)
 {
-    setup = (struct setup){NCCL_STANDIN, "", NULL, true, false};
+    setup = (struct setup){NCCL_STANDIN, "", NULL, true, false, false};
     ranks_run_shm(3, one_differs);
 }
 
@@ -373,9 +418,9 @@ static void both_stuck(struct rank_context *context)
 
 CT_TEST(nccl_processes, stuck_groups_are_aborted_together)
 {
-    setup = (struct setup){NCCL_STANDIN, "op1=hang", NULL, false, true};
+    setup = (struct setup){NCCL_STANDIN, "op1=hang", NULL, false, true, false};
     ranks_run_shm(2, both_stuck);
-    setup = (struct setup){NCCL_STANDIN_OLD, "op1=hang", NULL, false, true};
+    setup = (struct setup){NCCL_STANDIN_OLD, "op1=hang", NULL, false, true, false};
     ranks_run_shm(2, both_stuck);
 }
 
@@ -430,7 +475,7 @@ static void last_hangs(struct rank_context *context)
 
 CT_TEST(nccl_processes, group_shrinks_around_a_rank_that_hangs)
 {
-    setup = (struct setup){NCCL_STANDIN, "", NULL, false, false};
+    setup = (struct setup){NCCL_STANDIN, "", NULL, false, false, false};
     ranks_run_shm(3, last_hangs);
     ranks_run_shm(4, last_hangs);
 }
