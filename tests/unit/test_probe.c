@@ -132,15 +132,17 @@ CT_TEST(probe, nothing_is_recorded)
     struct probe_world world;
     const struct probe_config config = {
         .count = 3, .program = probe_twice, .algorithm = "ring", .seed = 5};
+    uint64_t recorded = 0;
 
     CT_REQUIRE(probe_world_run(&world, &config));
     for (uint32_t r = 0; r < 3; r++) {
-        CT_CHECK_EQ_U64(world.ranks[r].end_events, 0);
+        recorded += world.ranks[r].end_events;
         CT_CHECK(world.ranks[r].env.faults == &world.ranks[r].hook);
         CT_CHECK(world.ranks[r].env.recorder == &world.ranks[r].recorder);
         CT_CHECK_EQ_U64(world.ranks[r].recorder.page->seq_posted, 0);
         CT_CHECK(world.ranks[r].recorder.page->heartbeat_ns > 1000);
     }
+    CT_CHECK_EQ_U64(recorded, 0);
     probe_world_close(&world);
 }
 
@@ -189,8 +191,8 @@ CT_TEST(probe, changed_order_is_reordered)
     struct judged judged;
 
     CT_REQUIRE(run_and_judge(&world, 4, probe_sum_changing, &judged));
+    CT_REQUIRE(judged.findings.count == 1);
     check_only_finding(&judged, HARNESS_VERDICT_VALUE_REORDERED, 0);
-    CT_CHECK_EQ_U64(judged.findings.count, 1);
     CT_CHECK(strstr(judged.findings.items[0].text, "(((0 1) 2) 3)") != NULL);
     CT_CHECK(strstr(judged.findings.items[0].text, "(0 (1 (2 3)))") != NULL);
     probe_world_close(&world);
