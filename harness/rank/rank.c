@@ -48,8 +48,8 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     }
     DDP_TRY(harness_session_probe(session, HARNESS_PROBE_FIRST));
     DDP_TRY(harness_session_train(session));
-    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
     DDP_TRY(say_goodbye(session));
+    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
     if (session->dump.status != DDP_OK) {
         return ddp_err_set(session->err, session->dump.status, "%s/schedules could not be written",
                            session->options->run_dir);

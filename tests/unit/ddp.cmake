@@ -2,3 +2,10 @@ ddprove_add_unit(NAME ddp
     SOURCES test_sampler.c test_bucket.c test_group.c test_ddp.c test_ddp_unused.c test_ddp_verify.c
         test_ddp_join.c test_ddp_loop.c ddp_world.c ddp_job.c
     LIBS ddp_ddp ddp_collective ddp_transport ddp_device)
+
+# What a GPU makes of it: bench_gpu [SECONDS]; ci/gpu runs it.
+if(TARGET ddp_device_cuda AND TARGET ref)
+    add_executable(bench_gpu "${PROJECT_SOURCE_DIR}/tests/bench/bench_gpu.c")
+    target_link_libraries(bench_gpu PRIVATE ddp_ddp ddp_collective ddp_transport ref
+        $<$<NOT:$<BOOL:$<TARGET_PROPERTY:DDPROVE_STANDIN>>>:ddp_device_cuda>)
+endif()
