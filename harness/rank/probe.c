@@ -377,16 +377,42 @@ static ddp_status run_all(struct prober *prober, struct ddp_err *err)
     return prober->unwritten;
 }
 
-/* The members learn that this one gives up, and its own collective is given back. */
-static void give_up(struct prober *prober, ddp_status status)
+/* Why the group is over, as ddp_group puts it: a revocation explains more than what followed it,
+ * and one for a death names the dead rank. Members that do not notice themselves learn it from
+ * here. */
+static ddp_status blame(struct prober *prober, ddp_status status)
 {
     const struct harness_probe *probe = prober->probe;
-    const struct ddp_revocation revocation = {probe->env->rank, status, 0, 0};
+    struct ddp_coll *coll = probe->coll;
+    struct ddp_revocation revocation = {probe->env->rank, status, 0, 0};
+    int32_t dead = -1;
 
-    probe->coll->ops->revoke(probe->coll, &revocation);
+    if (coll->ops->is_revoked(coll, &revocation)) {
+        status = revocation.status < DDP_OK ? revocation.status : status;
+    } else if (status == DDP_E_PEER_DIED) {
+        dead = coll->ops->dead_rank(coll);
+        dead = dead < 0 ? probe->store->dead_rank : dead;
+        revocation.detail = dead < 0 ? 0 : (uint64_t)dead;
+        ddp_recorder_event(prober->recorder, DDP_EVENT_PEER_DIED, (uint64_t)(int64_t)dead, 0, 0, 0,
+                           0);
+    }
+    ddp_recorder_event(prober->recorder, DDP_EVENT_REVOKE, revocation.rank,
+                       (uint64_t)revocation.status, revocation.step, revocation.detail, 0);
+    ddp_recorder_revoked(prober->recorder, revocation.rank, revocation.status);
+    if (revocation.rank == probe->env->rank) {
+        coll->ops->revoke(coll, &revocation);
+    }
+    return status;
+}
+
+/* The members are told, and the work that is under way, if there is one, comes back. */
+static ddp_status give_up(struct prober *prober, ddp_status status)
+{
+    status = blame(prober, status);
     if (prober->work.status == DDP_PENDING) {
         (void)wait_work(prober);
     }
+    return status;
 }
 
 static void describe_failure(const struct harness_probe *probe, ddp_status status,
@@ -440,17 +466,17 @@ ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *
     coll = seclude(probe->coll->env);
     status = run_all(prober, err);
     if (status != DDP_OK) {
+        status = give_up(prober, status);
         describe_failure(probe, status, err);
-        give_up(prober, status);
+    }
+    /* A collective that is still under way has the buffers: they go with the rank's memory. */
+    if (prober->work.status != DDP_PENDING) {
+        close_buffers(prober);
+        harness_probe_map_fini(&prober->map);
+        ddp_transfer_fini(&prober->transfer);
+        ddp_mem_free(mem, prober);
     }
     bring_back(&coll);
     bring_back(&own);
-    if (prober->work.status == DDP_PENDING) {
-        return status; /* the collective still has the buffers: they go with the rank's memory */
-    }
-    close_buffers(prober);
-    harness_probe_map_fini(&prober->map);
-    ddp_transfer_fini(&prober->transfer);
-    ddp_mem_free(mem, prober);
     return status;
 }

@@ -48,8 +48,9 @@ struct harness_probe {
  * measured (too many members, an integer type) is written as "result unknown", what contradicts
  * itself as "result inconsistent": neither is an error here. With one member nothing is done.
  *
- * Errors: those of the collective, the device, the store and the files, with which the group is
- * revoked; E_TIMEOUT. env->faults and env->recorder are NULL meanwhile. */
+ * Errors: those of the collective, the device, the store and the files, with which the collective
+ * is revoked and the events of that recorded; E_TIMEOUT. A revocation's own status on all the
+ * others. env->faults and env->recorder are NULL meanwhile. */
 DDP_MUST_USE ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *err);
 
 #ifdef __cplusplus

@@ -56,21 +56,51 @@ static ddp_status table_post(struct ddp_coll *coll, struct ddp_coll_work *work)
 
 static ddp_status table_poll(struct ddp_coll *coll, struct ddp_coll_work *work)
 {
-    if (work->status == DDP_PENDING && ((struct table *)coll)->rank->world->is_revoked) {
+    const struct probe_world *world = ((struct table *)coll)->rank->world;
+
+    if (work->status == DDP_PENDING && world->is_revoked) {
         work->status = DDP_E_REVOKED;
+    } else if (work->status == DDP_PENDING && world->dead >= 0) {
+        work->status = DDP_E_PEER_DIED;
     }
     return work->status;
+}
+
+static void wake_all(struct probe_world *world)
+{
+    for (uint32_t r = 0; r < world->config.count; r++) {
+        harness_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
+    }
 }
 
 static void table_revoke(struct ddp_coll *coll, const struct ddp_revocation *revocation)
 {
     struct probe_world *world = ((struct table *)coll)->rank->world;
 
-    (void)revocation;
+    world->revocation = world->is_revoked ? world->revocation : *revocation;
     world->is_revoked = true;
-    for (uint32_t r = 0; r < world->config.count; r++) {
-        harness_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
+    wake_all(world);
+}
+
+static bool table_is_revoked(struct ddp_coll *coll, struct ddp_revocation *out)
+{
+    const struct probe_world *world = ((struct table *)coll)->rank->world;
+
+    if (world->is_revoked) {
+        *out = world->revocation;
     }
+    return world->is_revoked;
+}
+
+static int32_t table_dead_rank(struct ddp_coll *coll)
+{
+    return ((struct table *)coll)->rank->world->dead;
+}
+
+void probe_world_die(struct probe_rank *rank)
+{
+    rank->world->dead = (int32_t)rank->rank;
+    wake_all(rank->world);
 }
 
 static void *table_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space)
@@ -103,6 +133,8 @@ static const struct ddp_coll_ops table_ops = {.name = "table",
                                               .post = table_post,
                                               .poll = table_poll,
                                               .revoke = table_revoke,
+                                              .is_revoked = table_is_revoked,
+                                              .dead_rank = table_dead_rank,
                                               .alloc = table_alloc,
                                               .free = table_free,
                                               .hint = table_hint,
@@ -350,6 +382,7 @@ bool probe_world_run(struct probe_world *world, const struct probe_config *confi
 {
     memset(world, 0, sizeof *world);
     world->config = *config;
+    world->dead = -1;
     for (uint32_t r = 0; r < config->count; r++) {
         world->ranks[r].world = world;
         world->ranks[r].rank = r;

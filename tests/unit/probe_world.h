@@ -63,6 +63,8 @@ struct probe_world {
     struct probe_slot slots[2]; /* of the present call, and of the next */
     uint64_t call;
     bool is_revoked;
+    struct ddp_revocation revocation;
+    int32_t dead;    /* of the table; -1: nobody */
     bool is_serving; /* is_hosted: rank 0 is at the store, and not at a collective */
 };
 
@@ -70,6 +72,8 @@ struct probe_world {
  * noted, if somebody waits for ever. */
 bool probe_world_run(struct probe_world *world, const struct probe_config *config);
 void probe_world_close(struct probe_world *world);
+/* To the table, this rank is dead from now on. */
+void probe_world_die(struct probe_rank *rank);
 /* Contents of a file of the ranks' in world's memory, or NULL. */
 const char *probe_world_file(struct probe_world *world, const char *path);
 /* One round of the prober, from a rank's program. */

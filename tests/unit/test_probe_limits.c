@@ -67,17 +67,13 @@ CT_TEST(probe, f16_is_measured_up_to_16_members)
 
 static void stay_away(struct probe_rank *rank)
 {
-    ddp_status status;
-
     if (rank->rank == 1) {
         /* Comes to the meeting, and posts nothing. */
         CT_CHECK_OK(ddp_store_barrier(&rank->env, rank->store, "probe/world/first/0/begin", 3,
                                       DDP_DEADLINE_NEVER));
         return;
     }
-    status = probe_round(rank, HARNESS_PROBE_FIRST, one_request, 1);
-    /* Whoever gives up first tells the other. */
-    CT_CHECK(status == DDP_E_TIMEOUT || status == DDP_E_REVOKED);
+    CT_CHECK_STATUS(probe_round(rank, HARNESS_PROBE_FIRST, one_request, 1), DDP_E_TIMEOUT);
     CT_CHECK(rank->world->is_revoked);
     CT_CHECK(rank->env.faults == &rank->hook);
 }
@@ -90,6 +86,36 @@ CT_TEST(probe, absent_member_times_out)
     struct probe_world world;
 
     CT_REQUIRE(probe_world_run(&world, &config));
+    probe_world_close(&world);
+}
+
+static void die(struct probe_rank *rank)
+{
+    struct ddp_event_entry entry = {0};
+
+    if (rank->rank == 1) {
+        CT_CHECK_OK(ddp_store_barrier(&rank->env, rank->store, "probe/world/first/0/begin", 3,
+                                      DDP_DEADLINE_NEVER));
+        probe_world_die(rank);
+        return;
+    }
+    CT_CHECK_STATUS(probe_round(rank, HARNESS_PROBE_FIRST, one_request, 1), DDP_E_PEER_DIED);
+    CT_CHECK_EQ_U64(rank->world->revocation.detail, 1);
+    CT_CHECK_OK(ddp_ring_read(rank->recorder.ring, PROBE_RING_COUNT,
+                              rank->recorder.page->event_count, &entry));
+    CT_CHECK_EQ_U64(entry.event, DDP_EVENT_REVOKE);
+    CT_CHECK_EQ_U64(entry.arg[3], 1);
+}
+
+/* A member that dies meanwhile is named to all, and on record. */
+CT_TEST(probe, dead_member_is_named)
+{
+    const struct probe_config config = {
+        .count = 3, .program = die, .sum = probe_sum_chain, .seed = 2};
+    struct probe_world world;
+
+    CT_REQUIRE(probe_world_run(&world, &config));
+    CT_CHECK(world.is_revoked);
     probe_world_close(&world);
 }
 
