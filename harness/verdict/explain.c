@@ -165,6 +165,15 @@ static bool is_hearsay(const struct harness_finding *finding, enum finding_class
     return class == CLASS_MISMATCH && strcmp(finding->mode, "status") == 0;
 }
 
+/* Gradients that were not reduced are used while buckets are under way; PyTorch says so one pass
+ * late. */
+static bool is_unfinished_pass(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER &&
+           b->verdict == HARNESS_VERDICT_USAGE_UNORDERED &&
+           (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
+}
+
 bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b)
 {
     enum finding_class class_a = class_of(a);
@@ -172,6 +181,9 @@ bool harness_finding_explains(const struct harness_finding *a, const struct harn
 
     if (a == b) {
         return false;
+    }
+    if (is_unfinished_pass(a, b)) {
+        return true;
     }
     if (class_a == class_b) {
         return explains_within_class(a, b, class_a);

@@ -303,6 +303,27 @@ CT_TEST(judge, devices_explain_what_waits_for_them)
     }
 }
 
+/* PyTorch's semantics: the unused parameter is said one step after its gradients were used. */
+CT_TEST(judge, an_unfinished_pass_explains_a_race)
+{
+    for (int32_t said = 4; said < 6; said++) {
+        struct fixture f;
+
+        setup(&f);
+        f.findings.count = 0;
+        memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
+        f.plan.expect.verdict = HARNESS_VERDICT_USAGE_UNUSED_PARAMETER;
+        f.plan.expect.step = said;
+        f.plan.expect.phase = -1;
+        f.plan.expect.oracle = NULL;
+        f.plan.expect.mode = NULL;
+        add(&f, HARNESS_VERDICT_USAGE_UNORDERED, "happens_before", "provable", 1, 3);
+        add(&f, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, "usage", "status", 1, said);
+        expect_outcome(&f, said == 4 ? HARNESS_OUTCOME_PASS : HARNESS_OUTCOME_FAIL,
+                       said == 4 ? "" : "USAGE.UNORDERED");
+    }
+}
+
 /* A difference in the replicas follows from a lost gradient of the same step, not the reverse. */
 CT_TEST(judge, stages_of_a_step_explain_in_order)
 {
