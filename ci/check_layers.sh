@@ -2,7 +2,7 @@
 # Layer rules on every source file, new ones included; then the checker's own test.
 set -eu
 status=0
-git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cc' '*.cu' '*.def' |
+git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.def' |
     while read -r file; do if [ -e "$file" ]; then echo "$file"; fi; done |
     awk -f ci/check_layers.awk || status=1
 

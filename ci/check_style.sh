@@ -2,7 +2,7 @@
 # Length, banned words and banned calls in every source file; then the checker's own test.
 set -eu
 status=0
-git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cc' '*.cu' '*.def' |
+git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.def' |
     while read -r file; do if [ -e "$file" ]; then echo "$file"; fi; done |
     xargs -d '\n' awk -f ci/check_style.awk || status=1
 

@@ -6,4 +6,4 @@ if [ "${1:-check}" = fix ]; then
     mode="-i"
 fi
 # shellcheck disable=SC2086 # mode is two words on purpose
-git ls-files -z -- '*.c' '*.h' '*.cc' '*.cu' | xargs -0 "${CLANG_FORMAT:-clang-format}" $mode
+git ls-files -z -- '*.c' '*.h' '*.cc' '*.cu' '*.cuh' | xargs -0 "${CLANG_FORMAT:-clang-format}" $mode

@@ -1,5 +1,5 @@
 # cmake --install: the program, and ddpcore as one static library with its public headers and a CMake
-# package (target ddprove::ddpcore, function ddprove_add_scenarios).
+# package (targets ddprove::ddpcore and ddprove::ddpcore_cuda, function ddprove_add_scenarios).
 
 set(package_layers base seam device transport collective ddp checkpoint)
 set(package_objects "")
@@ -15,8 +15,9 @@ endforeach()
 set(package_headers
     base/clock.h base/dtype.h base/file.h base/hash.h base/idle.h base/mem.h base/param.h
     base/prng.h base/status.h base/text.h
-    seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/phase.h seam/recorder.h
-    device/device.h device/math.h
+    seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/phase.h
+    seam/progress.h seam/recorder.h
+    device/cuda.h device/device.h device/math.h device/transfer.h
     transport/shm.h transport/store.h transport/transport.h
     collective/algorithm.h collective/collective.h collective/schedule.h
     ddp/ddp.h ddp/group.h ddp/sampler.h
@@ -35,7 +36,9 @@ configure_package_config_file(ci/cmake/ddproveConfig.cmake.in
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/ddproveConfigVersion.cmake"
     COMPATIBILITY SameMinorVersion)
 
-install(TARGETS ddpcore ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+# The CUDA device is an archive of its own, so that who has no use for it needs no CUDA runtime.
+set_target_properties(ddp_device_cuda PROPERTIES OUTPUT_NAME ddpcore_cuda)
+install(TARGETS ddpcore ddp_device_cuda ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 foreach(header IN LISTS package_headers)
     get_filename_component(folder "${header}" DIRECTORY)
     install(FILES "ddpcore/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ddpcore/${folder}")
