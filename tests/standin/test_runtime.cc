@@ -1,4 +1,5 @@
 /* The CUDA stand-in's streams, events and errors. Nothing that runs on it is a GPU result. */
+#include <cstdio>
 #include <cstdlib>
 #include <cuda.h>
 #include <sys/mman.h>
@@ -401,3 +402,40 @@ CT_TEST(standin, storing_words_can_be_unsupported)
                     CUDA_ERROR_NOT_SUPPORTED);
     CUDA_CHECK(cudaFree(word));
 }
+
+#ifdef __SANITIZE_THREAD__
+/* Only events order streams here, so ThreadSanitizer takes part as the device's race checker. True
+ * if it found the race of two streams that write the same word. */
+static bool is_race_seen(bool has_wait)
+{
+    int state = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        uint64_t *value;
+        cudaStream_t first, second;
+        cudaEvent_t event;
+        if (freopen("/dev/null", "w", stderr) == NULL || stream_create(&first) != cudaSuccess ||
+            stream_create(&second) != cudaSuccess || event_create(&event) != cudaSuccess ||
+            cudaMalloc(reinterpret_cast<void **>(&value), sizeof(*value)) != cudaSuccess) {
+            _exit(1);
+        }
+        (void)step(value, 1, first);
+        (void)cudaEventRecord(event, first);
+        if (has_wait) {
+            (void)cudaStreamWaitEvent(second, event, 0);
+        }
+        (void)step(value, 2, second);
+        (void)cudaDeviceSynchronize();
+        exit(0);
+    }
+    return child > 0 && waitpid(child, &state, 0) == child && WIFEXITED(state) &&
+           WEXITSTATUS(state) == 66; /* its exit code for reports */
+}
+
+CT_TEST(standin, a_missing_wait_is_a_race)
+{
+    CT_CHECK(is_race_seen(false));
+    CT_CHECK(!is_race_seen(true));
+}
+#endif

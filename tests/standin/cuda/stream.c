@@ -6,17 +6,21 @@
 #include "tests/standin/cuda/state.h"
 
 /* With a seed a worker holds back before each item, rarely for long, so that orders change which
- * only luck kept. */
+ * only luck kept. On a busy machine a yield may last milliseconds; a device that seems stuck is not
+ * meant, so the time is bounded, too. */
 static void hold_back(const struct CUstream_st *stream, uint64_t item_index)
 {
-    uint64_t bits, yield_count;
+    const uint64_t most_ns = UINT64_C(1000000);
+    uint64_t bits, yield_count, started_ns;
 
     if (standin_device.seed == 0) {
         return;
     }
     bits = standin_mix(standin_device.seed ^ standin_mix(stream->id << 32 | item_index));
     yield_count = (bits >> 8) % (bits % 8 == 0 ? 4096 : 64);
-    for (uint64_t i = 0; i < yield_count; i++) {
+    started_ns = ddp_standin_globaltimer_ns();
+    for (uint64_t i = 0; i < yield_count && ddp_standin_globaltimer_ns() - started_ns < most_ns;
+         i++) {
         sched_yield();
     }
 }
