@@ -56,19 +56,18 @@ struct ddp_operand {
         (data), (elem_count) * (elem_bytes), DDP_ACCESS_WRITE \
     }
 /* Record work that was enqueued on a stream (the observer's handle). */
-void ddp_observer_work(struct ddp_observer *observer, const struct ddp_stream *stream,
+void ddp_observer_work(struct ddp_observer *self, const struct ddp_stream *stream,
                        const struct ddp_operand *operands, size_t count);
 /* Return the status of enqueueing, and record the operands (initialisers of struct ddp_operand) if
  * it is OK. They are worked out only then. */
-#define DDP_OBSERVE(observer, stream, enqueued, ...)                   \
-    do {                                                               \
-        const ddp_status enqueued_status = (enqueued);                 \
-        if ((observer)->is_recording && enqueued_status == DDP_OK) {   \
-            const struct ddp_operand operands[] = {__VA_ARGS__};       \
-            ddp_observer_work((observer), (stream), operands,          \
-                              sizeof(operands) / sizeof(operands[0])); \
-        }                                                              \
-        return enqueued_status;                                        \
+#define DDP_OBSERVE(self, stream, enqueued, ...)                                                   \
+    do {                                                                                           \
+        const ddp_status enqueued_status = (enqueued);                                             \
+        if ((self)->is_recording && enqueued_status == DDP_OK) {                                   \
+            const struct ddp_operand operands[] = {__VA_ARGS__};                                   \
+            ddp_observer_work((self), (stream), operands, sizeof(operands) / sizeof(operands[0])); \
+        }                                                                                          \
+        return enqueued_status;                                                                    \
     } while (0)
 
 static inline struct ddp_observer *ddp_observer_of(struct ddp_device *device)
