@@ -195,8 +195,13 @@ static void read_text(struct reader *reader)
 
     for (reader->at += *reader->at == ' '; *reader->at != '\n' && *reader->at != '\0';
          reader->at++) {
+        char c = *reader->at;
+
         if (used + 1 < sizeof(reader->out->text)) {
-            reader->out->text[used++] = *reader->at < ' ' || *reader->at > '~' ? '?' : *reader->at;
+            if (c < ' ' || c > '~') {
+                c = '?';
+            }
+            reader->out->text[used++] = c;
         }
     }
     reader->out->text[used] = '\0';

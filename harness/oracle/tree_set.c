@@ -120,7 +120,7 @@ void harness_tree_print(const struct harness_tree_map *map, size_t elem, char *o
     out[0] = '\0';
     for (uint32_t i = 0; i < range->op_count && used + 8 < size_bytes; i++) {
         if (ops[i].kind != HARNESS_TREE_LEAF) {
-            out[used++] = brackets[2 * ops[i].kind + 1];
+            out[used++] = brackets[2 * (size_t)ops[i].kind + 1];
             out[used] = '\0';
             continue;
         }
@@ -129,7 +129,7 @@ void harness_tree_print(const struct harness_tree_map *map, size_t elem, char *o
         }
         for (uint32_t k = range->op_count; k-- > i + 1 && used + 8 < size_bytes;) {
             if (ops[k].kind != HARNESS_TREE_LEAF && opens[k] == i) {
-                out[used++] = brackets[2 * ops[k].kind];
+                out[used++] = brackets[2 * (size_t)ops[k].kind];
             }
         }
         used += (size_t)snprintf(out + used, size_bytes - used, "%u", ops[i].count);
@@ -199,7 +199,7 @@ static ddp_status load_file(struct harness_trees *trees, const char *path, uint3
                             struct ddp_err *err)
 {
     struct ddp_files *files = ddp_files_system();
-    struct harness_tree_map map;
+    struct harness_tree_map map = {0};
     void *text = NULL;
     size_t size_bytes = 0;
     ddp_status status;
