@@ -12,7 +12,7 @@ static void keep_text(ddp_cuda_device *cuda, const char *call, const char *name,
 }
 
 /* An error that has stuck comes back from every call, one that has not is gone by now. */
-static void find_out_if_lost(ddp_cuda_device *cuda)
+static void find_out_if_lost(ddp_cuda_device *cuda, const char *call)
 {
     cudaError_t again;
 
@@ -23,6 +23,8 @@ static void find_out_if_lost(ddp_cuda_device *cuda)
     again = cudaEventQuery(cuda->probe);
     if (again != cudaSuccess && again != cudaErrorNotReady) {
         cuda->is_lost = true;
+        /* The cause, where a library only said that it failed. */
+        keep_text(cuda, call, cudaGetErrorName(again), cudaGetErrorString(again));
     }
     (void)cudaGetLastError();
 }
@@ -42,7 +44,7 @@ ddp_status ddp_cuda_fail(ddp_cuda_device *cuda, const char *call, const char *na
     /* The first cause stays: what fails after it only repeats it. */
     if (!cuda->is_lost) {
         keep_text(cuda, call, name, text);
-        find_out_if_lost(cuda);
+        find_out_if_lost(cuda, call);
     }
     return DDP_E_DEVICE;
 }

@@ -1,9 +1,14 @@
-/* The CUDA device. One per process and card; every rank is a process. All work is enqueued; nothing
- * here waits for the device except creation, destruction and allocations that the cache cannot
- * serve. The CUDA runtime is linked statically, cuBLAS is loaded when a device is created, so a
- * program that contains this starts on a machine that has neither.
+/* The CUDA device. One per process and card; every rank is a process. All work is enqueued. What
+ * waits for the device: creation and destruction, map and unmap, allocations that the cache cannot
+ * serve, copies with memory of the host that is not page-locked, and the first matrix product of a
+ * shape, for which cuBLAS may load a kernel. Abort communicators before destruction: a collective
+ * that waits for a peer would hold it up. The CUDA runtime is linked statically, cuBLAS is loaded
+ * when a device is created, so a program that contains this starts on a machine that has neither.
  *
- * Built without the CUDA toolkit, the functions below exist and say E_UNSUPPORTED. */
+ * Labels that are out of range make their row's loss and gradient NaN.
+ *
+ * Built without the CUDA toolkit, or instrumented, the functions below exist and say
+ * E_UNSUPPORTED. */
 #ifndef DDPCORE_DEVICE_CUDA_H
 #define DDPCORE_DEVICE_CUDA_H
 
@@ -21,7 +26,7 @@ struct ddp_device_cuda_config {
 };
 
 /* Errors: E_UNSUPPORTED (built without CUDA), E_NOT_FOUND (no driver, no such card, no cuBLAS; err
- * says which and what would help), E_DEVICE. */
+ * says which and what would help), E_NOMEM, E_DEVICE_MEMORY, E_DEVICE. */
 DDP_MUST_USE ddp_status ddp_device_cuda_create(struct ddp_mem *mem,
                                                const struct ddp_device_cuda_config *config,
                                                struct ddp_device **out, struct ddp_err *err);

@@ -276,20 +276,31 @@ void ddp_cuda_stream_fill_ops(struct ddp_device_ops *ops)
     ops->note = cuda_note;
 }
 
+/* NULL if the driver has no cuStreamWriteValue64. */
+static ddp_cuda_write_value *find_write_value()
+{
+    enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    void *entry = NULL;
+    cudaError_t error;
+
+#if CUDART_VERSION >= 12050
+    error = cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &entry, WRITE_VALUE_VERSION,
+                                             cudaEnableDefault, &result);
+#else
+    error = cudaGetDriverEntryPoint("cuStreamWriteValue64", &entry, cudaEnableDefault, &result);
+#endif
+    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    return reinterpret_cast<ddp_cuda_write_value *>(entry);
+}
+
 ddp_status ddp_cuda_stream_init(ddp_cuda_device *cuda)
 {
-    enum cudaDriverEntryPointQueryResult result;
-    void *entry = NULL;
-
     CUDA_TRY(cuda, cudaEventCreateWithFlags, &cuda->probe, cudaEventDisableTiming);
     CUDA_TRY(cuda, cudaStreamCreateWithFlags, &cuda->main.handle, cudaStreamNonBlocking);
-    if (cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &entry, WRITE_VALUE_VERSION,
-                                         cudaEnableDefault, &result) == cudaSuccess &&
-        result == cudaDriverEntryPointSuccess) {
-        cuda->write_value = reinterpret_cast<ddp_cuda_write_value *>(entry);
-    } else {
-        (void)cudaGetLastError();
-    }
+    cuda->write_value = find_write_value();
     return ddp_cuda_preload(cuda, store_kernel);
 }
 
