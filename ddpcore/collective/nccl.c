@@ -53,11 +53,10 @@ static void end_head(struct ddp_nccl_coll *coll, ddp_status status)
         job->plan = NULL;
     }
     job->work = NULL;
-    /* The control channel still holds an agreement that was cut short. */
-    if (job->agreement.status != DDP_PENDING) {
-        job->next_free = coll->free_jobs;
-        coll->free_jobs = job;
-    }
+    /* After a failure the control channel may still hold the job's agreement; but then no job is
+     * taken any more. */
+    job->next_free = coll->free_jobs;
+    coll->free_jobs = job;
     work->next = NULL;
     work->program = NULL;
     work->status = status;

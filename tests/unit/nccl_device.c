@@ -83,19 +83,59 @@ bool nccl_device_run(struct nccl_device *device)
     return has_moved;
 }
 
+/* A block remembers its size in front, so that what was freed can be spoilt for those who still use
+ * it. */
+#define HEAD_BYTES 64u
+
 static ddp_status device_alloc(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
                                void **out)
 {
-    ddp_status status = of(device)->cpu->ops->alloc(of(device)->cpu, size_bytes, space, out);
+    struct ddp_device *cpu = of(device)->cpu;
+    void *block = NULL;
 
-    of(device)->live_blocks += status == DDP_OK ? 1 : 0;
-    return status;
+    DDP_TRY(cpu->ops->alloc(cpu, HEAD_BYTES + size_bytes, space, &block));
+    memcpy(block, &size_bytes, sizeof(size_bytes));
+    *out = (char *)block + HEAD_BYTES;
+    of(device)->live_blocks++;
+    return DDP_OK;
+}
+
+/* Whether the arguments of waiting work hold an address inside the block. */
+static bool is_used(const struct nccl_device *device, const char *data, size_t size_bytes)
+{
+    for (size_t i = 0; i < 8; i++) {
+        const struct ddp_stream *stream = device->streams[i];
+
+        for (size_t j = 0; stream != NULL && j < stream->count; j++) {
+            const struct op *op = &stream->ops[(stream->first + j) % OPS_MAX];
+
+            for (size_t k = 0; k < NCCL_DEVICE_ARGUMENT_BYTES; k += sizeof(uintptr_t)) {
+                uintptr_t word;
+
+                memcpy(&word, op->arguments + k, sizeof(word));
+                if (word >= (uintptr_t)data && word < (uintptr_t)data + size_bytes) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
 }
 
 static void device_free(struct ddp_device *device, enum ddp_space space, void *data)
 {
-    of(device)->live_blocks -= data != NULL ? 1 : 0;
-    of(device)->cpu->ops->free(of(device)->cpu, space, data);
+    size_t size_bytes;
+    char *block;
+
+    if (data == NULL) {
+        return;
+    }
+    block = (char *)data - HEAD_BYTES;
+    memcpy(&size_bytes, block, sizeof(size_bytes));
+    CT_CHECK(!of(device)->is_strict || !is_used(of(device), data, size_bytes));
+    memset(data, 0xff, size_bytes);
+    of(device)->live_blocks--;
+    of(device)->cpu->ops->free(of(device)->cpu, space, block);
 }
 
 static bool do_copy(void *context, const void *arguments)

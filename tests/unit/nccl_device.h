@@ -20,6 +20,7 @@ struct nccl_device {
     size_t read_bytes, written_bytes; /* sums over the notes */
     uint64_t live_streams, live_events, live_blocks;
     bool is_broken; /* event_query says E_DEVICE */
+    bool is_strict; /* freeing memory that waiting work points to is a failure */
 };
 
 bool nccl_device_open(struct nccl_device *device);

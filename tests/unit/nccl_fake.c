@@ -183,10 +183,10 @@ static int fake_abort(struct ddp_nccl_comm_handle *comm)
 
 static int fake_revoke(struct ddp_nccl_comm_handle *comm, int flags)
 {
+    atomic_fetch_add(&comm->revokes, 1);
     if (flags != 0 || atomic_exchange(&comm->is_revoked, true)) {
         return DDP_NCCL_INVALID_ARGUMENT;
     }
-    atomic_fetch_add(&comm->revokes, 1);
     atomic_store(&comm->after, DDP_NCCL_SUCCESS);
     atomic_store(&comm->async, DDP_NCCL_IN_PROGRESS);
     hang(comm->fake);
@@ -342,12 +342,7 @@ static int collective(struct ddp_nccl_comm_handle *comm, struct fake_call *call,
 static int fake_all_reduce(const void *input, void *output, size_t count, int dtype, int redop,
                            struct ddp_nccl_comm_handle *comm, void *stream)
 {
-    struct fake_call call = {.kind = FAKE_ALL_REDUCE,
-                             .input = input,
-                             .output = output,
-                             .count = count,
-                             .dtype = dtype,
-                             .redop = redop};
+    struct fake_call call = {FAKE_ALL_REDUCE, input, output, count, dtype, redop, 0, 0};
 
     return collective(comm, &call, stream, "all_reduce", redop);
 }
@@ -355,12 +350,7 @@ static int fake_all_reduce(const void *input, void *output, size_t count, int dt
 static int fake_broadcast(const void *input, void *output, size_t count, int dtype, int root,
                           struct ddp_nccl_comm_handle *comm, void *stream)
 {
-    struct fake_call call = {.kind = FAKE_BROADCAST,
-                             .input = input,
-                             .output = output,
-                             .count = count,
-                             .dtype = dtype,
-                             .root = root};
+    struct fake_call call = {FAKE_BROADCAST, input, output, count, dtype, 0, root, 0};
 
     return collective(comm, &call, stream, "broadcast", root);
 }
@@ -411,10 +401,21 @@ static bool run_recv(void *context, const void *arguments)
 }
 
 /* Only the first call of a group meets a communicator at rest. */
-static int enter_group(struct ddp_nccl_comm_handle *comm)
+static int message(struct ddp_nccl_comm_handle *comm, const struct fake_call *call, void *stream,
+                   const char *name, nccl_device_call *run)
 {
+    int result = 0;
+
     CT_CHECK_EQ_U64(comm->fake->group_depth, 1);
-    return atomic_load(&comm->async) == DDP_NCCL_IN_PROGRESS ? 0 : start(comm);
+    if (atomic_load(&comm->async) != DDP_NCCL_IN_PROGRESS) {
+        result = start(comm);
+    }
+    note(comm, name, call->count, call->root);
+    if (result != 0 && result != DDP_NCCL_IN_PROGRESS) {
+        return result;
+    }
+    nccl_device_enqueue(stream, run, comm, call, sizeof(*call));
+    return 0;
 }
 
 static int fake_send(const void *data, size_t count, int dtype, int peer,
@@ -422,10 +423,7 @@ static int fake_send(const void *data, size_t count, int dtype, int peer,
 {
     const struct fake_call call = {.input = data, .count = count, .dtype = dtype, .root = peer};
 
-    (void)enter_group(comm);
-    note(comm, "send", count, peer);
-    nccl_device_enqueue(stream, run_send, comm, &call, sizeof(call));
-    return 0;
+    return message(comm, &call, stream, "send", run_send);
 }
 
 static int fake_recv(void *data, size_t count, int dtype, int peer,
@@ -433,10 +431,7 @@ static int fake_recv(void *data, size_t count, int dtype, int peer,
 {
     const struct fake_call call = {.output = data, .count = count, .dtype = dtype, .root = peer};
 
-    (void)enter_group(comm);
-    note(comm, "recv", count, peer);
-    nccl_device_enqueue(stream, run_recv, comm, &call, sizeof(call));
-    return 0;
+    return message(comm, &call, stream, "recv", run_recv);
 }
 
 void nccl_fake_open(struct nccl_fake *fake, bool has_revoke)

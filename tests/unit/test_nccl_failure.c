@@ -328,8 +328,11 @@ CT_TEST(nccl_failure, fault_points)
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
+    world.fake.comms[0].after = DDP_NCCL_IN_PROGRESS;
     post(&world, 0);
     post(&world, 1);
+    nccl_world_settle(&world);
+    world.fake.comms[0].after = DDP_NCCL_SUCCESS;
     nccl_world_run(&world);
     for (uint32_t rank = 0; rank < 2; rank++) {
         /* Once each, however often NCCL was polled, and not again by the control channel. */

@@ -135,7 +135,7 @@ struct rest {
 };
 
 /* Ranks 0 and 1 wait for rank 2 in the middle of a collective. */
-static bool open_stuck(struct rest *rest, bool has_revoke)
+static bool open_stuck(struct rest *rest, bool has_revoke, bool is_busy)
 {
     const struct nccl_world_options options = {.has_revoke = has_revoke};
 
@@ -150,7 +150,9 @@ static bool open_stuck(struct rest *rest, bool has_revoke)
                                            .elem_count = 4};
 
         rest->data[rank][0] = (float)(rank + 1);
+        /* NCCL may wait for the missing member in the call, too. */
         if (rank < 2) {
+            rest->world.fake.comms[rank].after = is_busy ? DDP_NCCL_IN_PROGRESS : DDP_NCCL_SUCCESS;
             CT_CHECK_OK(nccl_world_post(&rest->world, rank, &args));
         }
     }
@@ -183,13 +185,13 @@ static void close_rest(struct rest *rest)
     nccl_world_close(&rest->world);
 }
 
-static void check_shrink(bool has_revoke)
+static void check_shrink(bool has_revoke, bool is_busy)
 {
     const uint32_t excluded[] = {2};
     struct ddp_coll_work works[2] = {{.status = DDP_PENDING}, {.status = DDP_PENDING}};
     struct rest rest;
 
-    CT_REQUIRE(open_stuck(&rest, has_revoke));
+    CT_REQUIRE(open_stuck(&rest, has_revoke, is_busy));
     for (uint32_t rank = 0; rank < 2; rank++) {
         CT_CHECK_OK(shrink(&rest, rank, "rest", excluded, 1));
         CT_REQUIRE(rest.coll[rank] != NULL);
@@ -221,8 +223,9 @@ static void check_shrink(bool has_revoke)
 
 CT_TEST(nccl_group, shrinks_around_a_member_that_hangs)
 {
-    check_shrink(true);
-    check_shrink(false);
+    check_shrink(true, false);
+    check_shrink(true, true);
+    check_shrink(false, false);
 }
 
 CT_TEST(nccl_group, shrink_is_refused_where_it_cannot_work)
@@ -232,7 +235,7 @@ CT_TEST(nccl_group, shrink_is_refused_where_it_cannot_work)
                        struct ddp_nccl_config *, int);
     struct rest rest;
 
-    CT_REQUIRE(open_stuck(&rest, true));
+    CT_REQUIRE(open_stuck(&rest, true, false));
     CT_CHECK_STATUS(shrink(&rest, 0, "a", excluded, 0), DDP_E_INVALID);
     CT_CHECK_STATUS(shrink(&rest, 0, "b", excluded, 2), DDP_E_INVALID);     /* twice */
     CT_CHECK_STATUS(shrink(&rest, 0, "c", excluded + 2, 1), DDP_E_INVALID); /* itself */
@@ -247,10 +250,17 @@ CT_TEST(nccl_group, shrink_is_refused_where_it_cannot_work)
     close_rest(&rest);
 
     /* NCCL's refusal ends the parent, too. */
-    CT_REQUIRE(open_stuck(&rest, true));
+    CT_REQUIRE(open_stuck(&rest, true, false));
     rest.world.fake.shrink_result = DDP_NCCL_SYSTEM_ERROR;
     CT_CHECK_STATUS(shrink(&rest, 0, "g", excluded, 1), DDP_E_SYSTEM);
     CT_CHECK_STR(rest.err.text, "NCCL group rest: ncclCommShrink: unhandled system error");
     close_rest(&rest);
     CT_CHECK_EQ_I64(rest.world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[0].revokes, 1);
+
+    /* Without revocation nothing gets NCCL out of a call. */
+    CT_REQUIRE(open_stuck(&rest, false, true));
+    CT_CHECK_STATUS(shrink(&rest, 0, "h", excluded, 1), DDP_E_UNSUPPORTED);
+    CT_CHECK(strstr(rest.err.text, "a call is in progress") != NULL);
+    close_rest(&rest);
 }

@@ -120,6 +120,12 @@ CT_TEST(nccl_plan, workspace_grows_between_works)
         args.output = input[rank];
         args.elem_count = COUNT;
         CT_CHECK_OK(nccl_world_post(&world, rank, &args));
+        memset(world.ranks[rank].device.is_held, 1, sizeof(world.ranks[rank].device.is_held));
+        world.ranks[rank].device.is_strict = true;
+    }
+    nccl_world_settle(&world);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        memset(world.ranks[rank].device.is_held, 0, sizeof(world.ranks[rank].device.is_held));
     }
     nccl_world_run(&world);
     check_sums(&world, 1);
@@ -127,7 +133,23 @@ CT_TEST(nccl_plan, workspace_grows_between_works)
     nccl_world_close(&world);
 }
 
-static void note_used(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule);
+/* The first error inside a group of messages is the one that counts, and the group is closed. */
+CT_TEST(nccl_plan, refused_message_ends_the_group)
+{
+    const struct nccl_world_options options = {.algorithm = "ring"};
+    struct nccl_world world;
+
+    CT_REQUIRE(nccl_world_open(&world, 2, &options));
+    world.fake.comms[0].next_result = DDP_NCCL_INVALID_USAGE;
+    post_all(&world, true, COUNT, DDP_REDOP_SUM);
+    nccl_world_run(&world);
+    CT_CHECK_STATUS(world.ranks[0].works[0].status, DDP_E_STATE);
+    CT_CHECK_STATUS(world.ranks[1].works[0].status, DDP_E_REVOKED);
+    CT_CHECK_STR(world.ranks[0].coll->ops->last_error(world.ranks[0].coll),
+                 "ncclSend or ncclRecv: invalid usage");
+    CT_CHECK_EQ_U64(world.fake.group_depth, 0);
+    nccl_world_close(&world);
+}
 
 struct noting {
     struct ddp_schedule_observer base;
@@ -255,6 +277,60 @@ static ddp_status try_plan(const char *name, void (*emit)(struct ddp_schedule *s
         ddp_nccl_plan_destroy(ddp_mem_system(), plan);
     }
     return status;
+}
+
+/* output = input + 3 * input, through two scratch buffers at once. */
+static void emit_scratches(struct ddp_schedule *schedule)
+{
+    size_t count = schedule->params.elem_count;
+    struct ddp_range a = {DDP_BUFFER_SCRATCH, 0, 0, count};
+    struct ddp_range b = {DDP_BUFFER_SCRATCH, 1, 0, count};
+    struct ddp_step step = {.kind = DDP_STEP_COPY, .dst = a};
+
+    (void)ddp_schedule_add_scratch(schedule, schedule->params.dtype, count);
+    (void)ddp_schedule_add_scratch(schedule, schedule->params.dtype, count);
+    step.src = whole(DDP_BUFFER_INPUT, schedule);
+    (void)ddp_schedule_add(schedule, &step);
+    step.kind = DDP_STEP_SCALE;
+    step.factor = 3.0f;
+    step.dst = b;
+    (void)ddp_schedule_add(schedule, &step);
+    step.kind = DDP_STEP_REDUCE;
+    step.dst = a;
+    step.src = b;
+    step.dep_count = 2;
+    step.dep[1] = 1;
+    (void)ddp_schedule_add(schedule, &step);
+    step.kind = DDP_STEP_CONVERT;
+    step.dst = whole(DDP_BUFFER_OUTPUT, schedule);
+    step.src = a;
+    step.dep_count = 1;
+    step.dep[0] = 2;
+    (void)ddp_schedule_add(schedule, &step);
+}
+
+CT_TEST(nccl_plan, kernels_of_every_kind)
+{
+    const struct ddp_algorithm algorithm = {"scratches", DDP_COLL_ALL_REDUCE, "", emit_scratches};
+    const struct ddp_schedule_params params = {
+        .dtype = DDP_DTYPE_F32, .size = 1, .elem_count = COUNT, .channels = 1};
+    struct ddp_nccl_run run = {.input = input[0], .output = output[0]};
+    struct ddp_nccl_plan *plan = NULL;
+    struct ddp_err err = {""};
+
+    CT_REQUIRE_OK(ddp_nccl_plan_create(ddp_mem_system(), &algorithm, &params, &plan, &err));
+    CT_REQUIRE_OK(ddp_device_cpu_create(ddp_mem_system(), &run.device));
+    run.plan = plan;
+    run.workspace = ddp_mem_array(ddp_mem_system(), plan->workspace_bytes, 1);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        input[0][i] = (float)i;
+    }
+    CT_CHECK_OK(ddp_nccl_run_kernels(&run, 0, false));
+    CT_CHECK(!ddp_nccl_run_has_messages(&run, 0));
+    CT_CHECK(output[0][7] == 28.0f && output[0][COUNT - 1] == 4.0f * (COUNT - 1));
+    ddp_mem_free(ddp_mem_system(), run.workspace);
+    run.device->ops->destroy(run.device);
+    ddp_nccl_plan_destroy(ddp_mem_system(), plan);
 }
 
 CT_TEST(nccl_plan, what_does_not_fit_rounds_is_refused_by_name)
