@@ -26,6 +26,11 @@ endfunction()
 ddprove_require_module(fyaml libfyaml libfyaml-dev)
 ddprove_require_module(jansson jansson libjansson-dev)
 ddprove_require_module(xxhash libxxhash libxxhash-dev)
+if(DDPROVE_STATIC_DEPS)
+    # libfyaml.a holds another copy of xxHash under the same names; a linker takes one.
+    set_target_properties(ddp_dep_xxhash PROPERTIES INTERFACE_LINK_LIBRARIES ""
+        INTERFACE_COMPILE_DEFINITIONS XXH_INLINE_ALL)
+endif()
 
 find_path(DDPROVE_FIU_INCLUDE fiu-control.h)
 if(DDPROVE_STATIC_DEPS)

@@ -88,6 +88,11 @@ if(DDPROVE_SANITIZE)
     target_link_options(ddp_flags INTERFACE ${ddp_sanitize_flags})
 endif()
 
+if(DDPROVE_STATIC_DEPS)
+    target_link_options(ddp_flags INTERFACE
+        "$<HOST_LINK:-static-libgcc>" "$<$<LINK_LANGUAGE:CXX>:-static-libstdc++>")
+endif()
+
 if(DDPROVE_FUZZ)
     target_compile_options(ddp_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
