@@ -9,7 +9,7 @@ ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *d
 {
     *transfer = (struct ddp_transfer){
         .device = device, .idle = idle, .clock = clock, .timeout_ns = timeout_ns};
-    DDP_ASSERT((idle == NULL) == (clock == NULL));
+    DDP_ASSERT(idle == NULL || clock != NULL);
     DDP_TRY(device->ops->event_create(device, &transfer->event));
     ddp_device_observer_hide(device, transfer->event);
     return DDP_OK;

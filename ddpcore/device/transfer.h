@@ -22,7 +22,7 @@ struct ddp_transfer {
     size_t held_bytes;
 };
 
-/* Borrows everything. idle and clock: both or neither. Zero-initialised is valid for _fini. */
+/* Borrows everything. clock is needed with idle only. Zero-initialised is valid for _fini. */
 DDP_MUST_USE ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *device,
                                           struct ddp_idle *idle, struct ddp_clock *clock,
                                           uint64_t timeout_ns);

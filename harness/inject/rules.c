@@ -10,7 +10,7 @@ static bool is_index_match(int64_t wanted, int64_t actual)
 static bool is_phase_outside_steps(int32_t phase)
 {
     return phase == DDP_PHASE_SPAWN || phase == DDP_PHASE_RENDEZVOUS || phase == DDP_PHASE_INIT ||
-           phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END;
+           phase == DDP_PHASE_PROBE || phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END;
 }
 
 bool harness_trigger_matches(const struct harness_trigger *trigger,

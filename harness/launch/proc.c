@@ -10,6 +10,18 @@
 
 static const uint64_t ceiling_min_ns = 60 * DDP_NS_PER_S;
 
+/* What an observed GPU adds: accesses and edges of every kernel, and of every collective with its
+ * copies for hashing. */
+static uint64_t device_entry_count(const struct harness_plan *plan,
+                                   const struct harness_program *program, uint64_t micros)
+{
+    if (!harness_plan_is_cuda(plan)) {
+        return 0;
+    }
+    return micros * (48 * program->param_count + 64) +
+           program->op_count * (32 + 12 * (uint64_t)plan->job.ranks);
+}
+
 /* Entries for one rank's whole history: events of a step and micro-batch are a few a parameter, two
  * a collective, one a sample, and a handful; doubled, because memory that is not written costs
  * nothing. A power of two keeps the ring's arithmetic cheap. */
@@ -19,8 +31,9 @@ static uint64_t ring_entry_count(const struct harness_plan *plan,
     uint64_t batch = plan->job.batch_per_rank != NULL ? plan->job.batch_per_rank[rank] : 64;
     uint64_t micros = ((uint64_t)plan->job.steps + 2) *
                       (plan->job.micro_batches != 0 ? plan->job.micro_batches : 1);
-    uint64_t need = 2 * (micros * (24 + 8 * program->param_count + batch) + 4 * program->op_count +
-                         16 * program->param_count + 256);
+    uint64_t need =
+        2 * (micros * (24 + 8 * program->param_count + batch) + 4 * program->op_count +
+             16 * program->param_count + 256 + device_entry_count(plan, program, micros));
     uint64_t count = 4096;
 
     while (count < need) {

@@ -196,6 +196,7 @@ ddp_status harness_session_probe(struct harness_session *session, enum harness_p
             (struct harness_probe_request){ddp_bucket_elem_count(session->ddp, i), DDP_DTYPE_F32};
     }
     probe.requests = requests;
+    harness_session_phase(session, DDP_PHASE_PROBE);
     status = harness_probe_run(&probe, session->err);
     ddp_mem_free(env->mem, requests);
     return status;
