@@ -251,6 +251,8 @@ static void watch_rank(struct guard *guard)
     look_at_rank(guard);
     while (!is_rank_over(guard) || !(guard->is_released || guard->is_deserted)) {
         (void)poll(guard->watched, WATCH_COUNT, timeout_ms(guard));
+        /* What the rank did before it was to end was its own doing. */
+        look_at_rank(guard);
         read_signals(guard);
         look_at_rank(guard);
         if (is_gone(guard, WATCH_PARENT)) {

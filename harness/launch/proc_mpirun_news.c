@@ -48,14 +48,21 @@ static ddp_status note_birth(struct proc_job *job, const struct proc_word *word)
     return guard->fd >= 0 ? proc_loop_add(job, guard->fd) : DDP_OK;
 }
 
-/* A rank ended. The first failure is passed on to mpirun at once. */
+/* mpirun ends the ranks, or is about to. */
+static bool is_ending(const struct proc_mpirun *mpirun)
+{
+    return mpirun->has_failure || mpirun->is_order_strange || mpirun->is_ended;
+}
+
+/* A rank ended. The first failure is passed on to mpirun at once. Once mpirun ends the ranks, no
+ * guard ends before its time: every end would cut short what mpirun leaves to the others. */
 static void note_end(struct proc_job *job, uint32_t rank)
 {
     struct proc_mpirun *mpirun = job->mpirun;
     const struct proc_rank *self = &job->ranks[rank];
     bool is_failure = self->process.state != HARNESS_PROCESS_EXITED || self->process.code != 0;
 
-    if (!mpirun->has_failure) {
+    if (!is_ending(mpirun)) {
         mpirun->has_failure = is_failure && !self->is_ended_by_us;
         proc_mpirun_release(mpirun, rank);
     }
@@ -114,13 +121,17 @@ static bool is_over(int pid_fd)
 /* A guard that is gone without a word on its rank's end was killed, and the rank with it: by mpirun
  * if that is ending the job, else by somebody else, for whom there is nobody to blame but the rank.
  */
-static void look_at_guard(struct proc_job *job, uint32_t r, bool *is_news)
+static ddp_status look_at_guard(struct proc_job *job, uint32_t r, bool *is_news)
 {
     struct proc_mpirun_guard *guard = &job->mpirun->guards[r];
     struct proc_rank *rank = &job->ranks[r];
 
     if (rank->pid == 0 || !is_over(guard->fd)) {
-        return;
+        return DDP_OK;
+    }
+    /* It may have spoken since the pipe was read; it will not speak again. */
+    if (proc_rank_is_alive(rank)) {
+        DDP_TRY(read_words(job, is_news));
     }
     if (!proc_rank_is_alive(rank)) {
         if (guard->fd >= 0) {
@@ -128,11 +139,12 @@ static void look_at_guard(struct proc_job *job, uint32_t r, bool *is_news)
             guard->fd = -1;
         }
     } else if (is_over(rank->pid_fd)) {
-        rank->is_ended_by_us = rank->is_ended_by_us || job->mpirun->has_failure;
+        rank->is_ended_by_us = rank->is_ended_by_us || is_ending(job->mpirun);
         proc_loop_note(job, r, CLD_KILLED, SIGKILL);
         job->mpirun->has_failure = true;
         *is_news = true;
     }
+    return DDP_OK;
 }
 
 bool proc_mpirun_is_ended(struct proc_mpirun *mpirun)
@@ -210,7 +222,10 @@ static ddp_status judge(struct proc_job *job)
         return DDP_OK;
     }
     if (mpirun->is_ended && job->unborn_count > 0) {
-        return refuse_start(job);
+        if (job->said.said.count == 0) {
+            return refuse_start(job);
+        }
+        job->unborn_count = 0; /* the job failed, and mpirun ended them before they could begin */
     }
     if (is_early || is_told) {
         mpirun->is_judged = true;
@@ -229,7 +244,7 @@ ddp_status proc_mpirun_look(struct proc_job *job, bool *out_is_news)
     (void)proc_mpirun_is_ended(mpirun);
     DDP_TRY(read_words(job, out_is_news));
     for (uint32_t r = 0; r < job->world_size; r++) {
-        look_at_guard(job, r, out_is_news);
+        DDP_TRY(look_at_guard(job, r, out_is_news));
     }
     return judge(job);
 }

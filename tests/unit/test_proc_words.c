@@ -1,0 +1,283 @@
+/* What the launcher makes of guards' words and of their silence, with sleeping processes in place
+ * of mpirun, guards and ranks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/launch/proc_guard.h"
+#include "harness/launch/proc_mpirun.h"
+#include "tests/ct.h"
+
+enum { RANKS = 3 };
+
+struct rig {
+    struct harness_plan plan; /* without faults */
+    struct harness_launch_config config;
+    struct proc_job job;
+    struct proc_mpirun mpirun;
+    struct proc_rank ranks[RANKS];
+    struct proc_mpirun_guard guards[RANKS];
+    pid_t sleepers[2 * RANKS + 1];
+    size_t sleeper_count;
+    struct ddp_err err;
+};
+
+static pid_t start_sleeper(struct rig *rig)
+{
+    pid_t parent = getpid();
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        sigset_t none;
+
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(1);
+        }
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        (void)pause();
+        _exit(0);
+    }
+    rig->sleepers[rig->sleeper_count++] = pid;
+    return pid;
+}
+
+static void say(struct rig *rig, uint32_t rank, enum proc_word_kind kind, int code, int status)
+{
+    struct proc_word word = {.rank = rank, .kind = kind, .code = code, .status = status};
+
+    if (rank < RANKS && kind == PROC_WORD_BORN) {
+        word.guard_pid = start_sleeper(rig);
+        word.rank_pid = start_sleeper(rig);
+    }
+    CT_CHECK(write(rig->mpirun.pipe_fd[1], &word, sizeof(word)) == (ssize_t)sizeof(word));
+}
+
+static ddp_status look(struct rig *rig)
+{
+    bool is_news;
+
+    return proc_mpirun_look(&rig->job, &is_news);
+}
+
+static void init(struct rig *rig)
+{
+    struct proc_job *job = &rig->job;
+    size_t stride = ddp_recorder_size_bytes(64);
+
+    memset(rig, 0, sizeof(*rig));
+    rig->config.plan = &rig->plan;
+    *job = (struct proc_job){.config = &rig->config,
+                             .mem = ddp_mem_system(),
+                             .clock = ddp_clock_monotonic(),
+                             .err = &rig->err,
+                             .world_size = RANKS,
+                             .ranks = rig->ranks,
+                             .unborn_count = RANKS,
+                             .mpirun = &rig->mpirun,
+                             .epoll_fd = -1,
+                             .signal_fd = -1,
+                             .timer_fd = -1};
+    job->head = calloc(1, sizeof(*job->head) + RANKS * stride);
+    CT_REQUIRE(job->head != NULL);
+    job->head->recorder_offset_bytes = sizeof(*job->head);
+    job->head->recorder_stride_bytes = stride;
+    job->head->ring_entry_count = 64;
+    harness_watch_init(&job->said, job->mem);
+    CT_CHECK_OK(proc_loop_open(job));
+    rig->mpirun.guards = rig->guards;
+    CT_CHECK(pipe2(rig->mpirun.pipe_fd, O_CLOEXEC | O_NONBLOCK) == 0);
+    rig->mpirun.pid = start_sleeper(rig);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        rig->guards[r].fd = -1;
+        rig->ranks[r].pid_fd = -1;
+        say(rig, r, PROC_WORD_BORN, 0, 0);
+    }
+    CT_CHECK_OK(look(rig));
+    CT_CHECK_EQ_U64(job->alive_count, RANKS);
+    CT_CHECK_EQ_U64(job->unborn_count, 0);
+}
+
+static void fini(struct rig *rig)
+{
+    for (size_t i = 0; i < rig->sleeper_count; i++) {
+        (void)kill(rig->sleepers[i], SIGKILL);
+        (void)waitpid(rig->sleepers[i], NULL, 0);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        if (rig->guards[r].fd >= 0) {
+            (void)close(rig->guards[r].fd);
+        }
+        if (rig->ranks[r].pid_fd >= 0) {
+            (void)close(rig->ranks[r].pid_fd);
+        }
+    }
+    (void)close(rig->mpirun.pipe_fd[0]);
+    (void)close(rig->mpirun.pipe_fd[1]);
+    proc_loop_close(&rig->job);
+    harness_watch_fini(&rig->job.said);
+    free(rig->job.head);
+}
+
+/* Kill a process and wait until it is a zombie. */
+static void kill_sleeper(pid_t pid)
+{
+    siginfo_t info;
+
+    CT_CHECK(kill(pid, SIGKILL) == 0);
+    CT_CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
+}
+
+/* The guard was told that nothing more is expected of it. */
+static bool is_released(const struct rig *rig, uint32_t rank)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    if (!rig->guards[rank].is_released) {
+        CT_CHECK(waitid(P_PID, (id_t)rig->guards[rank].pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
+                     0 &&
+                 info.si_pid == 0);
+        return false;
+    }
+    CT_CHECK(waitid(P_PID, (id_t)rig->guards[rank].pid, &info, WEXITED | WNOWAIT) == 0);
+    CT_CHECK_EQ_I64(info.si_status, PROC_GUARD_RELEASE);
+    return true;
+}
+
+static enum harness_process_state published(const struct rig *rig, uint32_t rank)
+{
+    return proc_state_load(&rig->job.head->states[rank]).state;
+}
+
+/* Ends of a healthy job free their guards one by one. */
+CT_TEST(proc_words, releases_guards_of_a_healthy_job)
+{
+    struct rig rig;
+
+    init(&rig);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_STOPPED);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_CONTINUED, SIGCONT);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_RUNNING);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        CT_CHECK(!is_released(&rig, r));
+        say(&rig, r, PROC_WORD_CHANGED, CLD_EXITED, 0);
+        CT_CHECK_OK(look(&rig));
+        CT_CHECK(is_released(&rig, r));
+        CT_CHECK_EQ_U64(published(&rig, r), HARNESS_PROCESS_EXITED);
+    }
+    CT_CHECK_EQ_U64(rig.job.alive_count, 0);
+    CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+    fini(&rig);
+}
+
+/* mpirun hears of the first failure at once, and of no other; whom it ends is no crash. */
+CT_TEST(proc_words, tells_mpirun_of_the_first_failure_alone)
+{
+    struct rig rig;
+
+    init(&rig);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_KILLED, SIGSEGV);
+    say(&rig, 2, PROC_WORD_CHANGED, CLD_EXITED, 1);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK(is_released(&rig, 1));
+    CT_CHECK(!is_released(&rig, 2));
+    CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_SIGNALED);
+    CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_EXITED);
+    say(&rig, 0, PROC_WORD_ORDERED, 0, 0);
+    say(&rig, 0, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK(!is_released(&rig, 0));
+    CT_CHECK(rig.ranks[0].is_ended_by_us && !rig.ranks[1].is_ended_by_us);
+    CT_CHECK_EQ_U64(published(&rig, 0), HARNESS_PROCESS_RUNNING);
+    CT_CHECK_EQ_U64(rig.job.alive_count, 0);
+    CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+    fini(&rig);
+}
+
+/* mpirun, told to end by somebody, kills a guard before that could say a word: its rank is a victim
+ * like the one whose guard could. */
+CT_TEST(proc_words, takes_a_silent_guard_for_a_victim)
+{
+    struct rig rig;
+
+    init(&rig);
+    say(&rig, 0, PROC_WORD_ORDERED, 0, 0);
+    say(&rig, 0, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK(!is_released(&rig, 0));
+    for (uint32_t r = 1; r < RANKS; r++) {
+        kill_sleeper(rig.guards[r].pid);
+        CT_CHECK_OK(look(&rig));
+        CT_CHECK(proc_rank_is_alive(&rig.ranks[r])); /* its end is still to be seen */
+        kill_sleeper(rig.ranks[r].pid);
+        CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+        CT_CHECK_OK(look(&rig));
+        CT_CHECK(rig.ranks[r].is_ended_by_us);
+        CT_CHECK_EQ_U64(published(&rig, r), HARNESS_PROCESS_RUNNING);
+    }
+    CT_CHECK_EQ_U64(rig.job.alive_count, 0);
+    CT_REQUIRE(rig.job.said.said.count == 1);
+    CT_CHECK_EQ_U64(rig.job.said.said.items[0].finding.verdict, HARNESS_VERDICT_CRASH_LAUNCHER);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&rig.job.said.said.items[0].finding.victims), RANKS);
+    fini(&rig);
+}
+
+/* A guard that is killed while all is well takes its rank with it: a crash, of which mpirun knows.
+ * Those after it are mpirun's victims. */
+CT_TEST(proc_words, takes_the_first_silent_guard_for_a_crash)
+{
+    struct rig rig;
+
+    init(&rig);
+    kill_sleeper(rig.guards[1].pid);
+    kill_sleeper(rig.ranks[1].pid);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK(!rig.ranks[1].is_ended_by_us);
+    CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_SIGNALED);
+    kill_sleeper(rig.guards[2].pid);
+    kill_sleeper(rig.ranks[2].pid);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK(rig.ranks[2].is_ended_by_us);
+    CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_RUNNING);
+    CT_CHECK_EQ_U64(rig.job.alive_count, 1);
+    CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+    fini(&rig);
+}
+
+/* mpirun is gone and its ranks run: said at once. */
+CT_TEST(proc_words, says_that_mpirun_is_gone)
+{
+    struct rig rig;
+
+    init(&rig);
+    kill_sleeper(rig.mpirun.pid);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK_OK(look(&rig));
+    CT_REQUIRE(rig.job.said.said.count == 1);
+    CT_CHECK_EQ_U64(rig.job.said.said.items[0].finding.verdict, HARNESS_VERDICT_CRASH_LAUNCHER);
+    CT_CHECK(strstr(rig.job.said.said.items[0].finding.text, "by signal 9") != NULL);
+    fini(&rig);
+}
+
+/* Two guards of one rank, or of one too many: the job cannot go on. */
+CT_TEST(proc_words, refuses_ranks_that_it_did_not_ask_for)
+{
+    struct rig rig;
+
+    init(&rig);
+    say(&rig, RANKS, PROC_WORD_BORN, 0, 0);
+    CT_CHECK_STATUS(look(&rig), DDP_E_STATE);
+    CT_CHECK(strstr(rig.err.text, "rank 3 of 3") != NULL);
+    say(&rig, 0, PROC_WORD_CHANGED, CLD_EXITED, 0);
+    CT_CHECK_OK(look(&rig));
+    fini(&rig);
+}
