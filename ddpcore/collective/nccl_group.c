@@ -244,7 +244,8 @@ ddp_status ddp_nccl_coll_give_up(struct ddp_nccl_coll *coll, const char *name, d
     }
     coll->failed = status;
     ddp_nccl_coll_destroy(&coll->base);
-    return ddp_err_wrap(err, status, "NCCL group %s", name);
+    (void)ddp_err_wrap(err, status, "NCCL group %s", name);
+    return status;
 }
 
 ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transport,
@@ -257,7 +258,8 @@ ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transpo
 
     if (coll == NULL) {
         transport->ops->destroy(transport);
-        return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
+        (void)ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
+        return DDP_E_NOMEM;
     }
     coll->base.ops = &ddp_nccl_coll_ops;
     coll->base.env = env;
@@ -274,7 +276,8 @@ ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transpo
         transport->ops->destroy(transport);
         coll->failed = status;
         ddp_nccl_coll_destroy(&coll->base);
-        return ddp_err_wrap(err, status, "NCCL group %s", config->name);
+        (void)ddp_err_wrap(err, status, "NCCL group %s", config->name);
+        return status;
     }
     status = check_algorithm(coll, config, err);
     if (status == DDP_OK) {

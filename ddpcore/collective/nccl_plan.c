@@ -246,7 +246,8 @@ ddp_status ddp_nccl_plan_create(struct ddp_mem *mem, const struct ddp_algorithm 
     ddp_status status;
 
     if (plan == NULL) {
-        return ddp_err_set(err, DDP_E_NOMEM, "no memory for a plan");
+        (void)ddp_err_set(err, DDP_E_NOMEM, "no memory for a plan");
+        return DDP_E_NOMEM;
     }
     ddp_schedule_init(&plan->schedule, mem, algorithm->name, params);
     algorithm->emit(&plan->schedule);
