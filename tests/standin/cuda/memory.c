@@ -148,10 +148,12 @@ static bool arena_start(void)
     return true;
 }
 
-/* Every allocation is counted, and one of them may be meant to fail. */
+/* Every allocation is counted, and from one on they may be meant to fail. */
 static bool may_allocate(void)
 {
-    return ++allocation_count != standin_device.failing_allocation;
+    allocation_count++;
+    return standin_device.failing_allocation == 0 ||
+           allocation_count < standin_device.failing_allocation;
 }
 
 cudaError_t cudaMalloc(void **out, size_t size_bytes)
