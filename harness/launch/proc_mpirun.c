@@ -21,6 +21,8 @@ enum { POKE_MS = 20, GUARD_GRACE_MS = 1000 };
 /* What mpirun gets to end in good order, and what it then gets to obey SIGTERM. */
 static const uint64_t close_grace_ns = 3 * DDP_NS_PER_S;
 static const uint64_t term_grace_ns = 3 * DDP_NS_PER_S;
+/* What ends with a rank has ended after this. */
+static const uint64_t group_grace_ns = 100 * DDP_NS_PER_MS;
 
 /* What marks this very process as somebody's rank: torchrun's variables would win over mpirun's,
  * and an mpirun that finds those of another one takes itself for its rank. */
@@ -221,23 +223,40 @@ static void end_guards(struct proc_job *job)
     }
 }
 
+/* Reap what a rank started and left in its group, as far as it ends with the rank: a sanitizer's
+ * leak checker does. What stays is for the audit. */
+static void reap_group(struct proc_job *job, pid_t leader, uint64_t end_ns)
+{
+    siginfo_t info;
+
+    while (kill(-leader, 0) == 0) {
+        info.si_pid = 0;
+        if (waitid(P_PGID, (id_t)leader, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0) {
+            continue;
+        }
+        if (ddp_clock_now_ns(job->clock) >= end_ns) {
+            return;
+        }
+        (void)poll(NULL, 0, 1);
+    }
+}
+
 /* A guard reaps its rank and mpirun its guards, unless they were killed: then they are ours. */
 static void reap_orphans(struct proc_job *job)
 {
+    uint64_t end_ns = ddp_clock_now_ns(job->clock) + group_grace_ns;
     siginfo_t info;
 
     for (uint32_t r = 0; r < job->world_size; r++) {
         pid_t guard_pid = job->mpirun->guards[r].pid;
         pid_t rank_pid = job->ranks[r].pid;
 
-        if (guard_pid == 0) {
-            continue;
+        if (guard_pid != 0) {
+            (void)waitid(P_PID, (id_t)guard_pid, &info, WEXITED);
+            (void)waitid(P_PID, (id_t)rank_pid, &info, WEXITED); /* it died with its guard */
+            reap_group(job, rank_pid, end_ns);
+            reap_group(job, guard_pid, end_ns);
         }
-        (void)waitid(P_PID, (id_t)guard_pid, &info, WEXITED);
-        (void)waitid(P_PID, (id_t)rank_pid, &info, WEXITED); /* it died with its guard */
-        do {
-            info.si_pid = 0;
-        } while (waitid(P_PGID, (id_t)rank_pid, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0);
     }
     (void)prctl(PR_SET_CHILD_SUBREAPER, job->mpirun->was_subreaper);
 }
