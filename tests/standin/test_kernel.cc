@@ -1,6 +1,7 @@
 /* The CUDA stand-in's kernels: indices, shuffles, barriers. Nothing that runs on it is a GPU
  * result. */
 #include <cstdlib>
+#include <cstring>
 
 #include "tests/ct.h"
 #include "tests/standin/kernel_testing.h"
@@ -25,6 +26,7 @@ static void run_indices(bool is_warp)
     enum { BLOCKS = 2 * 3 * 4, THREADS = 5 * 6 * 7 };
     static uint32_t words[BLOCKS * THREADS];
 
+    memset(words, 0, sizeof(words));
     CUDA_CHECK(launch(index_kernel, word_args{words}, dim3(2, 3, 4), dim3(5, 6, 7), is_warp, NULL));
     CUDA_CHECK(cudaDeviceSynchronize());
     for (uint32_t i = 0; i < BLOCKS * THREADS; i++) {
