@@ -359,6 +359,7 @@ CT_TEST(standin, another_process_sees_a_stored_word)
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     write_value_function *write_value;
     cudaStream_t stream;
+    const pid_t parent = getpid();
     int state = -1;
     pid_t child;
     void *memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -367,7 +368,7 @@ CT_TEST(standin, another_process_sees_a_stored_word)
     CT_REQUIRE(memory != MAP_FAILED);
     child = fork(); /* before the device starts */
     if (child == 0) {
-        while (__atomic_load_n(&words[0], __ATOMIC_ACQUIRE) != 7) {
+        while (__atomic_load_n(&words[0], __ATOMIC_ACQUIRE) != 7 && getppid() == parent) {
             sched_yield();
         }
         _exit(words[1] == 23 ? 0 : 1);
