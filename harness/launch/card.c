@@ -23,22 +23,60 @@ const char *harness_card_nccl_path(void)
     return getenv("DDPROVE_NCCL");
 }
 
+/* The card that entry `index` of CUDA_VISIBLE_DEVICES names; its own number if nothing is hidden.
+ * The numbers in CTest's specification count the visible cards. Returns its length, 0 if there is
+ * none. */
+static size_t visible_card(const char *visible, const char *index, size_t index_size,
+                           const char **out)
+{
+    uint64_t left = 0;
+
+    *out = index;
+    if (visible == NULL) {
+        return index_size;
+    }
+    for (size_t i = 0; i < index_size; i++) {
+        if (index[i] < '0' || index[i] > '9' || left > 255) {
+            return 0;
+        }
+        left = 10 * left + (uint64_t)(index[i] - '0');
+    }
+    for (; left > 0; left--) {
+        visible += strcspn(visible, ",");
+        visible += *visible == ',' ? 1 : 0;
+    }
+    *out = visible;
+    return strcspn(visible, ",");
+}
+
 /* "id:0,slots:1;id:3,slots:1" -> "0,3" */
-static ddp_status read_group(const char *name, const char *text, char *cards, size_t cards_size,
-                             struct ddp_err *err)
+static ddp_status read_group(const char *name, const char *text, const char *visible, char *cards,
+                             size_t cards_size, struct ddp_err *err)
 {
     const char *at = text;
 
     while (*at != '\0') {
         size_t size = strcspn(at + 3 * (strncmp(at, "id:", 3) == 0), ",");
         size_t used = strlen(cards);
+        const char *card;
 
-        if (strncmp(at, "id:", 3) != 0 || size == 0 || used + size + 2 > cards_size) {
+        if (strncmp(at, "id:", 3) != 0 || size == 0) {
             return ddp_err_set(err, DDP_E_PARSE, "%s=%s is not CTest's id:<card>,slots:<n>;...",
                                name, text);
         }
+        size = visible_card(visible, at + 3, size, &card);
+        if (size == 0) {
+            return ddp_err_set(err, DDP_E_PARSE,
+                               "%s=%s names a card that CUDA_VISIBLE_DEVICES=%s hides; write the "
+                               "specification anew by \"ddprove list resources\"",
+                               name, text, visible);
+        }
+        if (used + size + 2 > cards_size) {
+            return ddp_err_set(err, DDP_E_PARSE, "%s=%s: more cards than fit %zu characters", name,
+                               text, cards_size);
+        }
         (void)snprintf(cards + used, cards_size - used, "%s%.*s", used > 0 ? "," : "", (int)size,
-                       at + 3);
+                       card);
         at += strcspn(at, ";");
         at += *at == ';' ? 1 : 0;
     }
@@ -48,8 +86,9 @@ static ddp_status read_group(const char *name, const char *text, char *cards, si
 ddp_status harness_cards_from_ctest(struct ddp_err *err)
 {
     const char *count_text = getenv("CTEST_RESOURCE_GROUP_COUNT");
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     uint64_t count = 0;
-    char cards[256] = "";
+    char cards[1024] = "";
 
     if (count_text == NULL) {
         return DDP_OK;
@@ -65,10 +104,12 @@ ddp_status harness_cards_from_ctest(struct ddp_err *err)
         (void)snprintf(name, sizeof(name), "CTEST_RESOURCE_GROUP_%llu_GPUS", (unsigned long long)i);
         text = getenv(name);
         if (text != NULL) {
-            DDP_TRY(read_group(name, text, cards, sizeof(cards), err));
+            DDP_TRY(read_group(name, text, visible, cards, sizeof(cards), err));
         }
     }
-    if (cards[0] != '\0' && setenv("CUDA_VISIBLE_DEVICES", cards, 1) != 0) {
+    /* Once: children find the cards they may use already chosen. */
+    if (cards[0] != '\0' && (setenv("CUDA_VISIBLE_DEVICES", cards, 1) != 0 ||
+                             unsetenv("CTEST_RESOURCE_GROUP_COUNT") != 0)) {
         return ddp_err_set(err, DDP_E_SYSTEM, "setenv: %s", strerror(errno));
     }
     return DDP_OK;

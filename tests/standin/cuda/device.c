@@ -19,6 +19,29 @@ static uint64_t setting(const char *name, uint64_t fallback)
     return text == NULL || text[0] == '\0' ? fallback : strtoull(text, NULL, 0);
 }
 
+/* The cards that CUDA_VISIBLE_DEVICES leaves: its list ends at the first entry that is no card. */
+static int visible_card_count(int card_count)
+{
+    const char *at = getenv("CUDA_VISIBLE_DEVICES");
+    int count = 0;
+
+    if (at == NULL) {
+        return card_count;
+    }
+    for (char *end; count < card_count; at = end + 1) {
+        long card = strtol(at, &end, 10);
+
+        if (end == at || card < 0 || card >= card_count) {
+            break;
+        }
+        count++;
+        if (*end != ',') {
+            break;
+        }
+    }
+    return count;
+}
+
 static void after_fork(void)
 {
     atomic_store(&is_forked, true);
@@ -29,7 +52,7 @@ static void device_start(void)
     standin_device.seed = setting("DDP_STANDIN_SEED", 0);
     standin_device.memory_bytes = setting("DDP_STANDIN_MEMORY_BYTES", UINT64_C(1) << 30);
     standin_device.failing_allocation = setting("DDP_STANDIN_FAIL_ALLOCATION", 0);
-    standin_device.card_count = (int)setting("DDP_STANDIN_CARDS", 1);
+    standin_device.card_count = visible_card_count((int)setting("DDP_STANDIN_CARDS", 1));
     standin_device.is_guarded = setting("DDP_STANDIN_GUARD", 1) != 0;
     standin_device.has_write_value = setting("DDP_STANDIN_WRITE_VALUE", 1) != 0;
 #ifdef __SANITIZE_THREAD__
