@@ -266,6 +266,9 @@ void ddp_nccl_coll_drive(struct ddp_nccl_coll *coll)
     }
     status = move(coll);
     if (status < 0 && is_explained(coll, status)) {
+        if (status == DDP_E_PEER_DIED && dead_rank(coll) < 0) {
+            status = DDP_E_DEVICE; /* the library lost a member that is there */
+        }
         tell(coll, status);
         ddp_nccl_coll_fail(coll, status);
     }

@@ -103,6 +103,23 @@ static ddp_status grow_workspace(struct ddp_nccl_coll *coll, const struct ddp_nc
     return DDP_OK;
 }
 
+/* *out_skip: it is reported done and never runs. */
+static ddp_status pass_point(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *job,
+                             bool *out_skip)
+{
+    const struct ddp_coll_work *work = job->work;
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    enum ddp_fault_action action;
+
+    context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
+    context.seq = work->seq;
+    context.device = coll->device;
+    context.stream = coll->stream;
+    action = ddp_fault_point(coll->base.env->faults, DDP_FAULT_POINT_COLLECTIVE_LAUNCH, &context);
+    *out_skip = action == DDP_FAULT_SKIP;
+    return action == DDP_FAULT_FAIL ? DDP_E_INJECTED : DDP_OK;
+}
+
 static ddp_status begin(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
     struct ddp_device *device = coll->device;
@@ -151,8 +168,14 @@ static ddp_status launch_rounds(struct ddp_nccl_coll *coll, struct ddp_nccl_job 
 ddp_status ddp_nccl_launch(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
     if (job->phase == DDP_NCCL_WAITING) {
+        bool is_skipped;
+
         DDP_TRY(grow_workspace(coll, job));
+        DDP_TRY(pass_point(coll, job, &is_skipped));
         job->phase = DDP_NCCL_STARTED;
+        if (is_skipped) {
+            return finish(coll, job);
+        }
         DDP_TRY(begin(coll, job));
         if (job->plan == NULL) {
             DDP_TRY(start_call(coll, &job->work->args));

@@ -197,11 +197,53 @@ static void finish_launched(struct ddp *ddp)
     }
 }
 
+/* A collective that a library has begun may take a while to be aborted. */
+#define DDP_END_TIMEOUT_NS (30 * DDP_NS_PER_S)
+
+struct ending {
+    struct ddp_coll *coll;
+    struct ddp_coll_work *work;
+};
+
+static ddp_status ending_poll(void *self)
+{
+    const struct ending *ending = self;
+
+    return ending->coll->ops->poll(ending->coll, ending->work);
+}
+
+static void ending_hint(void *self, struct ddp_idle_hint *hint)
+{
+    const struct ending *ending = self;
+
+    ending->coll->ops->hint(ending->coll, hint);
+}
+
+static bool is_ended(struct ddp *ddp, struct ddp_coll_work *work)
+{
+    struct ddp_env *env = ddp->group->env;
+    struct ending ending = {ddp->group->coll, work};
+    const struct ddp_pollable pollable = {ending_poll, ending_hint, &ending};
+    ddp_status status;
+
+    if (!is_under_way(work)) {
+        return true;
+    }
+    status = ending_poll(&ending);
+    if (status == DDP_PENDING) {
+        status = ddp_wait(env->idle, env->clock, &pollable,
+                          ddp_clock_deadline_ns(env->clock, DDP_END_TIMEOUT_NS));
+    }
+    return status != DDP_E_TIMEOUT || work->status != DDP_PENDING;
+}
+
 /* Works of this reducer must not stay queued when their storage goes: the group is revoked, which
- * after a timeout in pytorch semantics nobody had done, and one poll empties the queue. */
-static void end_works(struct ddp *ddp)
+ * after a timeout in pytorch semantics nobody had done, and then they end. False: one does not, and
+ * its storage has to stay. */
+static bool end_works(struct ddp *ddp)
 {
     struct ddp_group *group = ddp->group;
+    bool is_over;
     const struct ddp_revocation revocation = {group->env->rank, group->failure.status, group->step,
                                               group->failure.detail};
     struct ddp_revocation present;
@@ -213,14 +255,18 @@ static void end_works(struct ddp *ddp)
         }
     }
     if (pending == NULL) {
-        return;
+        return true;
     }
     if (group->failure.status == DDP_OK) {
         (void)ddp_group_revoke(group, DDP_E_STATE, 0);
     } else if (!group->coll->ops->is_revoked(group->coll, &present)) {
         group->coll->ops->revoke(group->coll, &revocation);
     }
-    (void)!group->coll->ops->poll(group->coll, pending);
+    is_over = is_ended(ddp, &ddp->used_work);
+    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+        is_over = is_ended(ddp, &ddp->layout.buckets[i].work) && is_over;
+    }
+    return is_over;
 }
 
 void ddp_destroy(struct ddp *ddp)
@@ -235,7 +281,9 @@ void ddp_destroy(struct ddp *ddp)
         if (ddp->is_reduction_unfinished && ddp->group->failure.status == DDP_OK) {
             finish_launched(ddp);
         }
-        end_works(ddp);
+        if (!end_works(ddp)) {
+            return; /* what is left goes with the rank */
+        }
     }
     for (size_t i = 0; ddp->bucket_blocks != NULL && i < ddp->layout.bucket_count; i++) {
         ddp_block_free(ddp, &ddp->bucket_blocks[i]);

@@ -269,7 +269,7 @@ static ddp_status parse_do(const struct harness_reader *reader, const struct har
 static bool is_kernel_point(enum ddp_fault_point point)
 {
     return point == DDP_FAULT_POINT_FORWARD_LAYER || point == DDP_FAULT_POINT_OPTIMIZER_PRE ||
-           point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE;
+           point == DDP_FAULT_POINT_COLLECTIVE_LAUNCH;
 }
 
 /* What a point cannot do is refused here, with the points that could. */
@@ -295,7 +295,7 @@ static ddp_status check_fit(const struct harness_reader *reader,
         (!is_kernel_point(fault->point) || strcmp(job->device, "cuda") != 0)) {
         return harness_yaml_fail(where, reader->err, DDP_E_INVALID,
                                  "%s on device %s has no stream for a kernel; forward/layer, "
-                                 "optimizer/pre and collective/enqueue on cuda do",
+                                 "optimizer/pre and collective/launch on cuda do",
                                  point, job->device);
     }
     if (fault->action.kind == HARNESS_ACTION_DUP &&

@@ -165,6 +165,14 @@ static bool is_hearsay(const struct harness_finding *finding, enum finding_class
     return class == CLASS_MISMATCH && strcmp(finding->mode, "status") == 0;
 }
 
+/* A collective too many runs on a buffer that its rank goes on using. */
+static bool is_extra_work(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA &&
+           b->verdict == HARNESS_VERDICT_USAGE_UNORDERED && a->step == b->step &&
+           a->op.bucket == b->op.bucket && harness_rank_set_is_subset(&b->culprits, &a->culprits);
+}
+
 /* Gradients that were not reduced are used while buckets are under way; PyTorch says so one pass
  * late. */
 static bool is_unfinished_pass(const struct harness_finding *a, const struct harness_finding *b)
@@ -182,7 +190,7 @@ bool harness_finding_explains(const struct harness_finding *a, const struct harn
     if (a == b) {
         return false;
     }
-    if (is_unfinished_pass(a, b)) {
+    if (is_unfinished_pass(a, b) || is_extra_work(a, b)) {
         return true;
     }
     if (class_a == class_b) {

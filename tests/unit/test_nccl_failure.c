@@ -132,7 +132,7 @@ static void check_error(int result, ddp_status status, const char *text)
     world.fake.last_error = "socket 7";
     post(&world, 0);
     post(&world, 1);
-    if (status == DDP_E_PEER_DIED) {
+    if (result == DDP_NCCL_REMOTE_ERROR) { /* a death might explain it */
         nccl_world_settle(&world);
         CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
         nccl_world_advance(&world, DDP_NS_PER_S);
@@ -153,7 +153,7 @@ static void check_error(int result, ddp_status status, const char *text)
 
 CT_TEST(nccl_failure, background_errors_end_the_group_everywhere)
 {
-    check_error(DDP_NCCL_REMOTE_ERROR, DDP_E_PEER_DIED,
+    check_error(DDP_NCCL_REMOTE_ERROR, DDP_E_DEVICE,
                 "in the background: remote process exited or there was a network error (socket 7)");
     check_error(DDP_NCCL_INVALID_USAGE, DDP_E_STATE, "in the background: invalid usage (socket 7)");
     check_error(DDP_NCCL_SYSTEM_ERROR, DDP_E_SYSTEM,
@@ -337,6 +337,7 @@ CT_TEST(nccl_failure, fault_points)
     for (uint32_t rank = 0; rank < 2; rank++) {
         /* Once each, however often NCCL was polled, and not again by the control channel. */
         CT_CHECK_EQ_U64(world.ranks[rank].fired[DDP_FAULT_POINT_COLLECTIVE_ENQUEUE], 1);
+        CT_CHECK_EQ_U64(world.ranks[rank].fired[DDP_FAULT_POINT_COLLECTIVE_LAUNCH], 1);
         CT_CHECK_EQ_U64(world.ranks[rank].fired[DDP_FAULT_POINT_NCCL_ASYNC_ERROR], 1);
     }
     world.ranks[0].point = DDP_FAULT_POINT_COLLECTIVE_ENQUEUE;
@@ -356,10 +357,29 @@ CT_TEST(nccl_failure, fault_points)
     nccl_world_settle(&world);
     nccl_world_advance(&world, DDP_NS_PER_S);
     nccl_world_run(&world);
-    CT_CHECK_STATUS(status_of(&world, 1), DDP_E_PEER_DIED);
+    CT_CHECK_STATUS(status_of(&world, 1), DDP_E_DEVICE);
     CT_CHECK(strstr(last_error(&world, 1), "injected: remote process exited") != NULL);
     CT_CHECK(status_of(&world, 0) == DDP_OK || status_of(&world, 0) == DDP_E_REVOKED);
     nccl_world_close(&world);
+}
+
+/* After the agreement: what is left out is reported done, and never reaches NCCL. */
+CT_TEST(nccl_failure, launches_can_be_left_out_or_fail)
+{
+    const struct nccl_world_options options = {.is_checked = true};
+    struct nccl_world world;
+
+    for (int is_failing = 0; is_failing < 2; is_failing++) {
+        CT_REQUIRE(nccl_world_open(&world, 2, &options));
+        world.ranks[1].point = DDP_FAULT_POINT_COLLECTIVE_LAUNCH;
+        world.ranks[1].action = is_failing ? DDP_FAULT_FAIL : DDP_FAULT_SKIP;
+        post(&world, 0);
+        post(&world, 1);
+        nccl_world_settle(&world);
+        CT_CHECK_STATUS(status_of(&world, 1), is_failing ? DDP_E_INJECTED : DDP_OK);
+        CT_CHECK(world.fake.log_count <= 1);
+        nccl_world_close(&world);
+    }
 }
 
 CT_TEST(nccl_failure, invalid_arguments)
