@@ -238,6 +238,7 @@ static void device_stream_destroy(struct ddp_device *device, struct ddp_stream *
             of(device)->is_held[i] = false;
             of(device)->live_streams--;
             free(stream);
+            return; /* each stream lies in one place */
         }
     }
 }
