@@ -281,5 +281,10 @@ ddp_status harness_card_prepare(const struct harness_plan *plan,
     options->card = rendezvous->local_rank / sharing;
     options->cublas_path = harness_card_cublas_path();
     options->nccl_path = harness_card_nccl_path();
+    /* Streams that share one of the default's 8 queues wait for each other, and with the library's
+     * own there are more: a kernel that does not end would hold up streams it has no part in. */
+    if (setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) != 0) {
+        return ddp_err_set(err, DDP_E_SYSTEM, "setenv: %s", strerror(errno));
+    }
     return sharing > 1 ? share_card(rendezvous, err) : DDP_OK;
 }

@@ -259,7 +259,8 @@ static void say_kernel(const struct harness_position *position, uint32_t rank,
 
     if (ddp_mark_kind(position->compute_reached) == DDP_MARK_IDLE) {
         harness_position_name_mark(position->compute_enqueued, name);
-        harness_finding_say(finding, "GPU work before the mark of %s on rank %u does not end", name, rank);
+        harness_finding_say(finding, "GPU work before the mark of %s on rank %u does not end", name,
+                            rank);
         return;
     }
     harness_position_name_mark(position->compute_reached, name);

@@ -50,8 +50,8 @@ CT_TEST(seam, event_arguments_are_described)
 
             CT_CHECK(!is_over || arg[0] == '\0');
             is_over = arg[0] == '\0';
-            CT_CHECK(is_over || strncmp(arg, "op:", 3) == 0 ||
-                     strncmp(arg, "access:", 7) == 0 || strncmp(arg, "kind:", 5) == 0 ||
+            CT_CHECK(is_over || strncmp(arg, "op:", 3) == 0 || strncmp(arg, "access:", 7) == 0 ||
+                     strncmp(arg, "kind:", 5) == 0 ||
                      (strchr("uxisp", arg[0]) != NULL && arg[1] == ':'));
         }
     }
