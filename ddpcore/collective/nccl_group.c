@@ -168,7 +168,7 @@ static ddp_status make_control(struct ddp_nccl_coll *coll, struct ddp_transport 
                                     &coll->control, err);
 }
 
-static ddp_status prepare_device(struct ddp_nccl_coll *coll, struct ddp_err *err)
+ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll, struct ddp_err *err)
 {
     struct ddp_device *device = coll->device;
     ddp_status status = device->ops->stream_create(device, &coll->stream);
@@ -280,9 +280,6 @@ ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transpo
         return status;
     }
     status = check_algorithm(coll, config, err);
-    if (status == DDP_OK) {
-        status = prepare_device(coll, err);
-    }
     if (status != DDP_OK) {
         return ddp_nccl_coll_give_up(coll, config->name, status, err);
     }
@@ -299,7 +296,10 @@ ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_transport *trans
     ddp_status status;
 
     DDP_TRY(ddp_nccl_coll_make(env, transport, device, config->library, config, &coll, err));
-    status = join(coll, config, err);
+    status = ddp_nccl_coll_prepare_device(coll, err);
+    if (status == DDP_OK) {
+        status = join(coll, config, err);
+    }
     if (status != DDP_OK) {
         return ddp_nccl_coll_give_up(coll, config->name, status, err);
     }

@@ -88,6 +88,8 @@ static ddp_status shrink(struct shrinking *shrinking, const struct ddp_coll_nccl
     }
     ddp_nccl_comm_shrink(parent->comm, excluded, excluded_count, config->init_timeout_ns);
     DDP_TRY(wait_parent(shrinking, err));
+    /* Only now: an allocation may wait for the parent's kernels, which wait for who hangs. */
+    DDP_TRY(ddp_nccl_coll_prepare_device(shrinking->child, err));
     return ddp_nccl_comm_take_child(parent->comm, &shrinking->child->comm) == DDP_OK
                ? DDP_OK
                : ddp_err_set(err, DDP_E_NOMEM, "no memory for a communicator");

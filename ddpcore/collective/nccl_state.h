@@ -81,12 +81,16 @@ static inline bool ddp_nccl_is_empty(const struct ddp_coll_args *args)
     return args->kind != DDP_COLL_BARRIER && args->elem_count == 0;
 }
 
-/* Everything but a communicator. Takes over transport, also on failure. */
+/* All but communicator, stream and token. Takes over transport, also on failure. */
 DDP_MUST_USE ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transport,
                                            struct ddp_device *device,
                                            const struct ddp_nccl_library *library,
                                            const struct ddp_coll_nccl_config *config,
                                            struct ddp_nccl_coll **out, struct ddp_err *err);
+/* The stream and the token. It allocates, which may wait for kernels: none of them may need a
+ * member that is missing. */
+DDP_MUST_USE ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll,
+                                                     struct ddp_err *err);
 /* A group that could not be completed: tell the others, and destroy it. Returns status, with the
  * group's name in err. */
 ddp_status ddp_nccl_coll_give_up(struct ddp_nccl_coll *coll, const char *name, ddp_status status,

@@ -165,6 +165,8 @@ cudaError_t cudaMalloc(void **out, size_t size_bytes)
     if (error != cudaSuccess || size_bytes == 0) {
         return standin_leave(error);
     }
+    /* "Implicit Synchronization" in CUDA's programming guide: allocations may wait for kernels. */
+    (void)standin_device_drain();
     pthread_mutex_lock(&lock);
     if (may_allocate() && arena_start()) {
         block = block_create(size_bytes);
@@ -291,6 +293,7 @@ cudaError_t cudaHostAlloc(void **out, size_t size_bytes, unsigned flags)
     if (error != cudaSuccess || size_bytes == 0) {
         return standin_leave(error);
     }
+    (void)standin_device_drain();
     pthread_mutex_lock(&lock);
     is_allowed = may_allocate();
     pthread_mutex_unlock(&lock);
