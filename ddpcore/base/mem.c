@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* More than any machine has; sanitizers abort on what no allocator could mean. */
+#define DDP_ALLOC_BYTES_MAX ((size_t)1 << 39)
+
 /* Zeroed, aligned storage with `extra_bytes` in front; NULL on overflow or exhaustion. */
 static void *alloc_zeroed(size_t size_bytes, size_t extra_bytes)
 {
@@ -14,7 +17,7 @@ static void *alloc_zeroed(size_t size_bytes, size_t extra_bytes)
     size_t total;
     void *data;
 
-    if (size_bytes > SIZE_MAX / 2) {
+    if (size_bytes > DDP_ALLOC_BYTES_MAX) {
         return NULL;
     }
     total = (size_bytes + extra_bytes + line - 1) / line * line;
