@@ -325,7 +325,7 @@ CT_TEST(monitor, names_a_circle_through_two_groups)
 
     cut_init(&job, RANKS);
     for (uint32_t r = 0; r < RANKS; r++) {
-        cut_host(&job, r, DDP_PHASE_BACKWARD, 300);
+        cut_host(&job, r, DDP_PHASE_BACKWARD, 1600);
         cut_wait(&job, r, cut_seq(1, 1), r == 1 ? 2 : 1);
         job.pages[r].comm = r == 2 ? 8 : 7;
     }

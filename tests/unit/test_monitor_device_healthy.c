@@ -150,7 +150,7 @@ CT_TEST(monitor_device_healthy, proves_no_circle_while_a_device_works)
         cut_init(&job, RANKS);
         cut_map(&job);
         for (uint32_t r = 0; r < RANKS; r++) {
-            cut_still(&job, r, 300);
+            cut_still(&job, r, 1600);
             cut_wait(&job, r, cut_seq(1, 1), r == 1 ? 2 : 1);
             job.pages[r].comm = r == 2 ? 8 : 7;
             cut_comm(&job, r, cut_seq(1, 0), CUT_COMM_ENDED);
