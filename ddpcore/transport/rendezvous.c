@@ -157,7 +157,7 @@ static ddp_status get_address(const struct source *source, struct ddp_rendezvous
 {
     const struct launcher *launcher = source->launcher;
     const char *text = text_of(source, "MASTER_ADDR");
-    uint32_t local_size;
+    uint32_t local_size = 0;
 
     if (text != NULL) {
         return put_address(source, text, out);
@@ -204,7 +204,7 @@ static ddp_status derive_port(const struct source *source, uint16_t *out)
 
 static ddp_status get_port(const struct source *source, struct ddp_rendezvous *out)
 {
-    uint32_t port;
+    uint32_t port = 0;
 
     if (text_of(source, "MASTER_PORT") == NULL) {
         return derive_port(source, &out->master_port);

@@ -29,7 +29,7 @@ struct cli_options {
     uint64_t seed_count; /* --seeds: scheduler seeds 0..n-1, sim only */
     unsigned jobs;       /* 0 = choose */
     const char *out_dir, *junit, *json;
-    const char *sets[CLI_SETS_MAX];
+    char *sets[CLI_SETS_MAX]; /* owned */
     size_t set_count;
     bool is_verbose, is_time_enforced;
 };

@@ -162,8 +162,9 @@ bool cli_scenario_load(const char *path, const struct cli_options *options,
     status = ddp_files_system()->ops->read_all(ddp_files_system(), path, ddp_mem_system(), &text,
                                                &size_bytes, &err);
     if (status == DDP_OK) {
-        status = harness_scenario_parse(text, size_bytes, path, &names, options->sets,
-                                        options->set_count, out, &err);
+        status = harness_scenario_parse(text, size_bytes, path, &names,
+                                        (const char *const *)options->sets, options->set_count, out,
+                                        &err);
         ddp_mem_free(ddp_mem_system(), text);
     }
     if (status != DDP_OK) {

@@ -119,7 +119,7 @@ static int add_set(struct cli_options *options, const char *prefix, const char *
     if (prefix[0] == '\0' && strchr(text, '=') == NULL) {
         return cli_usage_error("--set: \"%s\" is not KEY=VALUE; e.g. --set job.ranks=4", text);
     }
-    copy = malloc(size);
+    copy = ddp_mem_array(ddp_mem_system(), size, 1);
     if (copy == NULL) {
         return cli_usage_error("out of memory");
     }
@@ -286,7 +286,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         status = status == 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_ERROR) : status;
     }
     for (size_t i = 0; i < options.set_count; i++) {
-        free((void *)(uintptr_t)options.sets[i]);
+        ddp_mem_free(ddp_mem_system(), options.sets[i]);
     }
     return status;
 }

@@ -56,11 +56,11 @@ static ddp_status read_group(const char *name, const char *text, const char *vis
     const char *at = text;
 
     while (*at != '\0') {
-        size_t size = strcspn(at + 3 * (strncmp(at, "id:", 3) == 0), ",");
+        size_t size = strncmp(at, "id:", 3) == 0 ? strcspn(at + 3, ",") : 0;
         size_t used = strlen(cards);
         const char *card;
 
-        if (strncmp(at, "id:", 3) != 0 || size == 0) {
+        if (size == 0) {
             return ddp_err_set(err, DDP_E_PARSE, "%s=%s is not CTest's id:<card>,slots:<n>;...",
                                name, text);
         }

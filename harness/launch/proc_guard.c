@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "ddpcore/base/clock.h"
+#include "ddpcore/base/text.h"
 #include "ddpcore/transport/store.h"
 #include "harness/launch/proc_env.h"
 
@@ -76,23 +77,42 @@ static ddp_status open_parent(struct guard *guard, struct ddp_err *err)
                                : ddp_err_set(err, DDP_E_STATE, "guard of a rank: mpirun is gone");
 }
 
+/* "12/3/4": three numbers that fit a pid. */
+static bool read_numbers(const char *text, uint64_t *out)
+{
+    for (int i = 0; i < 3; i++) {
+        size_t size = strcspn(text, "/");
+        char one[16];
+
+        if (size >= sizeof(one) || (text[size] == '/') != (i < 2)) {
+            return false;
+        }
+        memcpy(one, text, size);
+        one[size] = '\0';
+        if (ddp_text_parse_u64(one, &out[i]) != DDP_OK || out[i] > INT32_MAX) {
+            return false;
+        }
+        text += size + 1;
+    }
+    return true;
+}
+
 /* The launcher's descriptors, through its /proc folder: mpirun hands none down. */
 static ddp_status open_launcher(struct guard *guard, struct ddp_err *err)
 {
     const char *text = getenv(PROC_ENV_GUARD);
-    long pid;
-    int memory, words;
+    uint64_t number[3] = {0}; /* process, memory, words */
     char path[64];
 
-    if (text == NULL || sscanf(text, "%ld/%d/%d", &pid, &memory, &words) != 3) {
+    if (text == NULL || !read_numbers(text, number)) {
         return ddp_err_set(err, DDP_E_PARSE,
                            PROC_ENV_GUARD " is not PID/MEMORY/WORDS; `rank` is "
                                           "started by `ddprove run`");
     }
-    guard->launcher_pid = (pid_t)pid;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/fd/%d", pid, memory);
+    guard->launcher_pid = (pid_t)number[0];
+    (void)snprintf(path, sizeof(path), "/proc/%" PRIu64 "/fd/%" PRIu64, number[0], number[1]);
     guard->job_fd = open(path, O_RDWR | O_CLOEXEC);
-    (void)snprintf(path, sizeof(path), "/proc/%ld/fd/%d", pid, words);
+    (void)snprintf(path, sizeof(path), "/proc/%" PRIu64 "/fd/%" PRIu64, number[0], number[2]);
     guard->watched[WATCH_LAUNCHER].fd = open(path, O_WRONLY | O_CLOEXEC);
     return guard->job_fd >= 0 && guard->watched[WATCH_LAUNCHER].fd >= 0 ? DDP_OK
                                                                         : system_error(err, path);

@@ -60,19 +60,18 @@ struct proc_job {
     struct proc_rank *ranks; /* [world_size] */
     uint32_t alive_count;
     uint32_t unborn_count; /* ranks that the starter still has to start */
-    bool is_reaping;       /* a rank that is born now must end */
     const struct proc_starter *starter;
     struct proc_mpirun *mpirun; /* of that starter */
 
-    int job_fd;
     struct proc_head *head;
     size_t head_size_bytes; /* of the whole mapping */
 
-    int epoll_fd, signal_fd, timer_fd;
+    int job_fd, epoll_fd, signal_fd, timer_fd;
     sigset_t old_mask;
-    bool is_mask_set;
     struct ddp_store_server *store;
     uint16_t store_port;
+    bool is_mask_set;
+    bool is_reaping; /* a rank that is born now must end */
 
     pid_t monitor_pid;         /* 0: none */
     int monitor_fd;            /* read end of its pipe, -1 at its end */

@@ -29,7 +29,8 @@ struct harness_job {
     const char *model;   /* reference/model.h */
     const char *branch;  /* branchy's rule: "both", ... */
     uint32_t skip_rank;  /* for branch rank_skips */
-    size_t width[17];    /* mlp widths, or width_count 0: the model's default */
+    uint32_t ranks_per_gpu; /* cuda: ranks that share a card */
+    size_t width[17];       /* mlp widths, or width_count 0: the model's default */
     size_t width_count;
     const char *data;         /* reference/data.h */
     size_t samples, features; /* 0: default */
@@ -49,7 +50,6 @@ struct harness_job {
     const char *semantics;  /* "strict", "pytorch" */
     const char *collective; /* all_reduce algorithm; "nccl" or "nccl/<algorithm>" on cuda */
     const char *device;     /* "cpu", "cuda" */
-    uint32_t ranks_per_gpu; /* cuda: ranks that share a card */
     uint64_t timeout_ns;    /* per wait; 0 = never */
     bool is_join, divide_by_initial_world_size, throw_on_early_termination;
     uint32_t model_drift_rank; /* + 1: this rank builds another model (wider layer); 0 = none */

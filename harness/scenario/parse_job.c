@@ -222,11 +222,13 @@ static ddp_status parse_data(const struct harness_reader *reader,
 static ddp_status check_device(const struct harness_reader *reader,
                                const struct harness_yaml_node *map, const struct harness_job *job)
 {
-    bool is_cuda = strcmp(job->device, "cuda") == 0;
-    bool is_nccl =
-        strcmp(job->collective, "nccl") == 0 || strncmp(job->collective, "nccl/", 5) == 0;
     const struct harness_yaml_node *node = harness_schema_node(map, HARNESS_ROW_JOB_collective);
+    bool is_cuda;
+    bool is_nccl;
 
+    DDP_ASSERT(job->device != NULL && job->collective != NULL); /* both rows have a default */
+    is_cuda = strcmp(job->device, "cuda") == 0;
+    is_nccl = strcmp(job->collective, "nccl") == 0 || strncmp(job->collective, "nccl/", 5) == 0;
     if (is_cuda == is_nccl) {
         return DDP_OK;
     }
