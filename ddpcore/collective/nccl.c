@@ -104,8 +104,7 @@ static void tell(struct ddp_nccl_coll *coll, ddp_status status)
                                               env->recorder != NULL ? env->recorder->step : 0,
                                               coll->head != NULL ? coll->head->seq : 0};
 
-    if (status == DDP_E_REVOKED || is_revoked(coll) ||
-        (status == DDP_E_PEER_DIED && dead_rank(coll) >= 0)) {
+    if (status == DDP_E_REVOKED || status == DDP_E_PEER_DIED || is_revoked(coll)) {
         return;
     }
     coll->control->ops->revoke(coll->control, &revocation);
@@ -242,6 +241,12 @@ static ddp_status move(struct ddp_nccl_coll *coll)
     return ddp_nccl_coll_look_for_death(coll);
 }
 
+/* NCCL said so, not the control channel, where members also leave in good order. */
+static bool is_library_error(const struct ddp_nccl_coll *coll)
+{
+    return coll->comm != NULL && ddp_nccl_comm_error(coll->comm)[0] != '\0';
+}
+
 /* A remote error is first held against the deaths that are known. */
 static bool is_explained(struct ddp_nccl_coll *coll, ddp_status status)
 {
@@ -266,8 +271,8 @@ void ddp_nccl_coll_drive(struct ddp_nccl_coll *coll)
     }
     status = move(coll);
     if (status < 0 && is_explained(coll, status)) {
-        if (status == DDP_E_PEER_DIED && dead_rank(coll) < 0) {
-            status = DDP_E_DEVICE; /* the library lost a member that is there */
+        if (status == DDP_E_PEER_DIED && dead_rank(coll) < 0 && is_library_error(coll)) {
+            status = DDP_E_DEVICE; /* the library lost a member that nobody else misses */
         }
         tell(coll, status);
         ddp_nccl_coll_fail(coll, status);
