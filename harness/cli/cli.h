@@ -31,7 +31,7 @@ struct cli_options {
     const char *out_dir, *junit, *json;
     char *sets[CLI_SETS_MAX]; /* owned */
     size_t set_count;
-    bool is_verbose, is_time_enforced;
+    bool is_verbose, is_time_enforced, is_fast;
 };
 
 struct cli_command {

@@ -164,6 +164,9 @@ int cli_train(const struct cli_options *options)
     if (options->path_count != 1) {
         return cli_usage_error("train: name one scenario file");
     }
+    if (options->is_fast && setenv("DDPROVE_FAST", "1", 1) != 0) {
+        return cli_usage_error("train: setenv: %s", strerror(errno));
+    }
     if (!cli_scenario_load(options->paths[0], options, &scenario)) {
         return CLI_EXIT_USAGE;
     }

@@ -59,6 +59,7 @@ static void print_help(FILE *out)
                 "  --out DIR             run folders (default runs/<time>)\n"
                 "  --json FILE  --junit FILE\n"
                 "  --enforce-time        judge within_ms on real time too\n"
+                "  --fast                train on cuda: TF32 and whatever kernels are fastest\n"
                 "  -v                    one line a cell\n"
                 "exit: 0 PASS, 1 FAIL, 2 usage or bad scenario, 3 ERROR, 4 INCONCLUSIVE, 77 SKIP,\n"
                 "      128+N interrupted by signal N\n",
@@ -78,6 +79,7 @@ enum option_id {
     OPTION_JSON,
     OPTION_JUNIT,
     OPTION_ENFORCE_TIME,
+    OPTION_FAST,
     OPTION_HELP
 };
 
@@ -94,6 +96,7 @@ static const struct option long_options[] = {
     {"json", required_argument, NULL, OPTION_JSON},
     {"junit", required_argument, NULL, OPTION_JUNIT},
     {"enforce-time", no_argument, NULL, OPTION_ENFORCE_TIME},
+    {"fast", no_argument, NULL, OPTION_FAST},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -208,6 +211,9 @@ static int parse_one(struct cli_options *options, int id)
     case OPTION_JUNIT:
         options->junit = optarg;
         return 0;
+    case OPTION_FAST:
+        options->is_fast = true;
+        return 0;
     case OPTION_ENFORCE_TIME:
         options->is_time_enforced = true;
         return 0;
@@ -280,6 +286,9 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     struct cli_options options;
     int status = parse_options(argc, argv, &options);
 
+    if (status == 0 && options.is_fast && command->run != cli_train) {
+        status = cli_usage_error("--fast: its bits do not repeat, so only train takes it");
+    }
     status = status == 0 ? command->run(&options) : status;
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {
         (void)cli_usage_error("stdout cannot be written; what it lacks is not reported");

@@ -197,7 +197,8 @@ static int rank_main(void)
         .is_restoring = number_of("DDPROVE_RESTORING") != 0,
         .run_dir = getenv("DDPROVE_RUN_DIR"),
         .checkpoint_path = checkpoint != NULL && checkpoint[0] != '\0' ? checkpoint : NULL,
-        .program_hash = number_of("DDPROVE_PROGRAM_HASH")};
+        .program_hash = number_of("DDPROVE_PROGRAM_HASH"),
+        .is_fast = number_of("DDPROVE_FAST") != 0};
     const struct harness_rank_wiring wiring = {&self, open_store, open_transport};
     struct ddp_err err = {""};
     ddp_status status = open_process(&self, &err);

@@ -13,7 +13,8 @@ static ddp_status create_device(const struct harness_session *session, bool is_c
                                 struct ddp_device **out)
 {
     const struct ddp_device_cuda_config config = {.ordinal = (int32_t)session->options->card,
-                                                  .cublas_path = session->options->cublas_path};
+                                                  .cublas_path = session->options->cublas_path,
+                                                  .is_fast = session->options->is_fast};
 
     return is_cuda ? ddp_device_cuda_create(session->env->mem, &config, out, session->err)
                    : ddp_device_cpu_create(session->env->mem, out);

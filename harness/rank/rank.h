@@ -24,6 +24,7 @@ struct harness_rank_options {
     const char *run_dir;  /* for schedules/ and payload/, which must exist; NULL: none kept */
     const char *checkpoint_path; /* read when restoring; else written, NULL = in run_dir */
     uint64_t program_hash;       /* announced in rank.begin; 0 = unknown */
+    bool is_fast;                /* cuda: the fastest kernels, whose bits need not repeat */
     uint32_t card;               /* cuda: ordinal of this rank's card */
     const char *cublas_path;     /* libraries to load; NULL: by their usual names */
     const char *nccl_path;

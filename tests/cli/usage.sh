@@ -142,6 +142,9 @@ says 'drivers: sim ready' doctor
 says ' 0 bad' lint "$scenarios"
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver sim
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver proc
+says 'only train takes it' run "$one" --fast
+says 'known: cpu, cuda' run "$one" --device gpu
+says '"gpus"' list resources
 says 'HANG.NOT_JOINED' explain pinned/hang.before_bucket/sim
 
 echo "$failures failures"
