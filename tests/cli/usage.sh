@@ -61,7 +61,7 @@ refused 'name one of scenarios' list
 refused 'known: sim, proc' run "$one" --driver real
 refused 'known: own, mpirun' run "$one" --launcher srun
 refused 'leave out --driver sim' run "$one" --launcher mpirun --driver sim
-refused 'known: cpu' run "$one" --device tpu
+refused 'known: cpu, cuda' run "$one" --device tpu
 # Values that are not right.
 refused '--set needs a value' run "$one" --set
 refused 'is not KEY=VALUE' run "$one" --set job.ranks
@@ -142,8 +142,7 @@ says 'drivers: sim ready' doctor
 says ' 0 bad' lint "$scenarios"
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver sim
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver proc
-says 'only train takes it' run "$one" --fast
-says 'known: cpu, cuda' run "$one" --device gpu
+refused 'only train takes it' run "$one" --fast
 says '"gpus"' list resources
 says 'HANG.NOT_JOINED' explain pinned/hang.before_bucket/sim
 
