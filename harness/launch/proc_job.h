@@ -28,6 +28,15 @@ static inline bool proc_rank_is_alive(const struct proc_rank *rank)
            rank->process.state != HARNESS_PROCESS_SIGNALED;
 }
 
+/* It is being ended. Only the first order counts: the second finds it continued by the first. */
+static inline void proc_rank_note_order(struct proc_rank *rank)
+{
+    if (!rank->is_ended_by_us) {
+        rank->is_ended_by_us = true;
+        rank->is_stopped_at_end = rank->process.state == HARNESS_PROCESS_STOPPED;
+    }
+}
+
 struct proc_job;
 /* Who starts the ranks, and hears of their ends. Everything else is the same for all launchers. */
 struct proc_starter {

@@ -125,8 +125,8 @@ ddp_status proc_loop_note_birth(struct proc_job *job, uint32_t rank)
     struct proc_rank *self = &job->ranks[rank];
 
     job->alive_count++;
-    self->process =
-        (struct harness_process){HARNESS_PROCESS_RUNNING, 0, ddp_clock_now_ns(job->clock)};
+    self->process = (struct harness_process){.state = HARNESS_PROCESS_RUNNING,
+                                             .since_ns = ddp_clock_now_ns(job->clock)};
     proc_state_store(&job->head->states[rank], &self->process);
     self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
     if (self->pid_fd < 0) {
@@ -141,6 +141,7 @@ static void note_stop(struct proc_job *job, uint32_t rank)
     uint64_t stop_ns = planned_stop_ns(job, rank);
 
     self->process.state = HARNESS_PROCESS_STOPPED;
+    self->process.is_brief = stop_ns < HARNESS_MONITOR_STOP_HOLD_NS;
     self->continue_ns = stop_ns == DDP_DEADLINE_NEVER ? stop_ns : self->process.since_ns + stop_ns;
 }
 
@@ -150,6 +151,7 @@ void proc_loop_note(struct proc_job *job, uint32_t rank, int code, int status)
 
     self->process.since_ns = ddp_clock_now_ns(job->clock);
     self->process.code = status;
+    self->process.is_brief = false;
     self->continue_ns = DDP_DEADLINE_NEVER;
     switch (code) {
     case CLD_EXITED:
@@ -327,8 +329,7 @@ void proc_loop_reap(struct proc_job *job)
         if (!proc_rank_is_alive(rank)) {
             continue;
         }
-        rank->is_ended_by_us = true;
-        rank->is_stopped_at_end = rank->process.state == HARNESS_PROCESS_STOPPED;
+        proc_rank_note_order(rank);
         rank->continue_ns = DDP_DEADLINE_NEVER;
         signal_group(rank, SIGTERM);
         /* The pending SIGTERM is the first thing that a continued process sees. */

@@ -22,11 +22,12 @@ struct proc_mpirun {
     siginfo_t end;
     int pipe_fd[2];        /* words; the writing end keeps the reading one from its end of file */
     int was_subreaper;     /* this process, before the job */
-    bool has_failure;      /* a rank ended other than by exit 0, and mpirun is told */
+    bool has_failure;      /* a rank ended other than by exit 0; mpirun is told, or saw it */
     bool is_order_strange; /* mpirun ended a rank, and none had failed */
     uint32_t born_count;
     char log_path[4352], files_path[4352];
     struct proc_mpirun_guard *guards; /* [world_size] */
+    struct proc_mpirun_guard *failed; /* of whose rank mpirun is still to be told, or NULL */
 };
 
 /* struct proc_starter.look */

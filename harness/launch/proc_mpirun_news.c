@@ -54,8 +54,9 @@ static bool is_ending(const struct proc_mpirun *mpirun)
     return mpirun->has_failure || mpirun->is_order_strange || mpirun->is_ended;
 }
 
-/* A rank ended. The first failure is passed on to mpirun at once. Once mpirun ends the ranks, no
- * guard ends before its time: every end would cut short what mpirun leaves to the others. */
+/* A rank ended. The first failure is passed on to mpirun, once the silent guards are counted. Once
+ * mpirun ends the ranks, no guard ends before its time: every end would cut short what mpirun
+ * leaves to the others. */
 static void note_end(struct proc_job *job, uint32_t rank)
 {
     struct proc_mpirun *mpirun = job->mpirun;
@@ -64,7 +65,11 @@ static void note_end(struct proc_job *job, uint32_t rank)
 
     if (!is_ending(mpirun)) {
         mpirun->has_failure = is_failure && !self->is_ended_by_us;
-        proc_mpirun_release(mpirun, rank);
+        if (mpirun->has_failure) {
+            mpirun->failed = &mpirun->guards[rank];
+        } else {
+            proc_mpirun_release(mpirun, rank);
+        }
     }
 }
 
@@ -86,8 +91,7 @@ static ddp_status note_word(struct proc_job *job, const struct proc_word *word)
     if (word->kind == PROC_WORD_ORDERED) {
         job->mpirun->is_order_strange =
             job->mpirun->is_order_strange || (!job->mpirun->has_failure && !job->is_reaping);
-        rank->is_stopped_at_end = rank->process.state == HARNESS_PROCESS_STOPPED;
-        rank->is_ended_by_us = true;
+        proc_rank_note_order(rank);
         return DDP_OK;
     }
     proc_loop_note(job, word->rank, word->code, word->status);
@@ -119,11 +123,13 @@ static bool is_over(int pid_fd)
 }
 
 /* A guard that is gone without a word on its rank's end was killed, and the rank with it: by mpirun
- * if that is ending the job, else by somebody else, for whom there is nobody to blame but the rank.
- */
-static ddp_status look_at_guard(struct proc_job *job, uint32_t r, bool *is_news)
+ * if that was ending the job before this look, else by somebody else, for whom there is nobody to
+ * blame but the rank. Failures and orders that were heard of in this look follow from it then: a
+ * rank that ends because a peer has died does so after that, and mpirun sees its guards end. */
+static ddp_status look_at_guard(struct proc_job *job, uint32_t r, bool was_ending, bool *is_news)
 {
-    struct proc_mpirun_guard *guard = &job->mpirun->guards[r];
+    struct proc_mpirun *mpirun = job->mpirun;
+    struct proc_mpirun_guard *guard = &mpirun->guards[r];
     struct proc_rank *rank = &job->ranks[r];
 
     if (rank->pid == 0 || !is_over(guard->fd)) {
@@ -139,9 +145,13 @@ static ddp_status look_at_guard(struct proc_job *job, uint32_t r, bool *is_news)
             guard->fd = -1;
         }
     } else if (is_over(rank->pid_fd)) {
-        rank->is_ended_by_us = rank->is_ended_by_us || is_ending(job->mpirun);
+        rank->is_ended_by_us = rank->is_ended_by_us || was_ending;
+        if (!rank->is_ended_by_us) {
+            mpirun->is_order_strange = false;
+            mpirun->failed = NULL;
+        }
+        mpirun->has_failure = true;
         proc_loop_note(job, r, CLD_KILLED, SIGKILL);
-        job->mpirun->has_failure = true;
         *is_news = true;
     }
     return DDP_OK;
@@ -238,13 +248,20 @@ static ddp_status judge(struct proc_job *job)
 ddp_status proc_mpirun_look(struct proc_job *job, bool *out_is_news)
 {
     struct proc_mpirun *mpirun = job->mpirun;
+    bool was_ending;
 
     *out_is_news = false;
     /* Before the pipe: its guards' words are then all in there. */
     (void)proc_mpirun_is_ended(mpirun);
+    was_ending = is_ending(mpirun);
+    /* Before the guards: one whose death was the cause of a word is then gone. */
     DDP_TRY(read_words(job, out_is_news));
     for (uint32_t r = 0; r < job->world_size; r++) {
-        DDP_TRY(look_at_guard(job, r, out_is_news));
+        DDP_TRY(look_at_guard(job, r, was_ending, out_is_news));
+    }
+    if (mpirun->failed != NULL) {
+        proc_mpirun_release(mpirun, (uint32_t)(mpirun->failed - mpirun->guards));
+        mpirun->failed = NULL;
     }
     return judge(job);
 }

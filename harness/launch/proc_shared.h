@@ -18,7 +18,8 @@ extern "C" {
 
 struct proc_state {
     uint64_t since_ns;
-    uint64_t state; /* enum harness_process_state | code << 8; written after since_ns */
+    /* enum harness_process_state | code << 8 | is_brief << 40; written after since_ns */
+    uint64_t state;
 };
 
 struct proc_head {
@@ -35,7 +36,9 @@ struct proc_head {
 static inline void proc_state_store(struct proc_state *to, const struct harness_process *process)
 {
     __atomic_store_n(&to->since_ns, process->since_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->state, (uint64_t)process->state | (uint64_t)(uint32_t)process->code << 8,
+    __atomic_store_n(&to->state,
+                     (uint64_t)process->state | (uint64_t)(uint32_t)process->code << 8 |
+                         (uint64_t)process->is_brief << 40,
                      __ATOMIC_RELEASE);
 }
 
@@ -45,7 +48,8 @@ static inline struct harness_process proc_state_load(const struct proc_state *fr
     struct harness_process process;
 
     process.state = (enum harness_process_state)(word & 0xff);
-    process.code = (int)(word >> 8);
+    process.code = (int)(uint32_t)(word >> 8);
+    process.is_brief = (word >> 40 & 1) != 0;
     process.since_ns = __atomic_load_n(&from->since_ns, __ATOMIC_RELAXED);
     return process;
 }

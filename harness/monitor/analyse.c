@@ -119,7 +119,7 @@ static bool is_everybody_else_over(const struct harness_cut *cut, uint32_t rank)
 static bool is_stopped_culprit(const struct harness_cut *cut, uint32_t rank)
 {
     return cut->processes[rank].state == HARNESS_PROCESS_STOPPED &&
-           harness_graph_is_live(cut, rank) &&
+           !cut->processes[rank].is_brief && harness_graph_is_live(cut, rank) &&
            harness_graph_age_ns(cut, cut->processes[rank].since_ns) >=
                HARNESS_MONITOR_STOP_HOLD_NS &&
            (harness_graph_has_waiter(cut, rank) || is_everybody_else_over(cut, rank));

@@ -23,6 +23,9 @@ struct harness_process {
     enum harness_process_state state;
     int code;
     uint64_t since_ns; /* when the state was first seen */
+    /* Stopped by a fault that ends within HARNESS_MONITOR_STOP_HOLD_NS: no hang, however late the
+     * injector is on a loaded machine. */
+    bool is_brief;
 };
 
 /* One moment of the whole job. */

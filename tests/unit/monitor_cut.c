@@ -153,7 +153,8 @@ void cut_host(struct cut_job *job, uint32_t rank, enum ddp_phase phase, uint64_t
 void cut_process(struct cut_job *job, uint32_t rank, enum harness_process_state state, int code,
                  uint64_t since_ms)
 {
-    job->processes[rank] = (struct harness_process){state, code, CUT_NOW_NS - since_ms * CUT_MS};
+    job->processes[rank] = (struct harness_process){
+        .state = state, .code = code, .since_ns = CUT_NOW_NS - since_ms * CUT_MS};
 }
 
 void cut_still(struct cut_job *job, uint32_t rank, uint64_t ms)

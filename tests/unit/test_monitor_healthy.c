@@ -114,6 +114,9 @@ CT_TEST(monitor_healthy, a_stop_that_does_not_matter)
     cut_init(&job, RANKS);
     cut_process(&job, 1, HARNESS_PROCESS_STOPPED, 19, 60);
     cut_check_silent(&job, "stopped for 60 ms");
+    cut_process(&job, 1, HARNESS_PROCESS_STOPPED, 19, 5000);
+    job.processes[1].is_brief = true;
+    cut_check_silent(&job, "the injector is late to end a stop of 60 ms");
     cut_process(&job, 1, HARNESS_PROCESS_STOPPED, 19, 90);
     job.cut.is_stable = false;
     cut_check_silent(&job, "pages still change");

@@ -254,7 +254,8 @@ CT_TEST(proc_mpirun, says_that_mpirun_ended_the_job)
 
         init(&test);
         test.job.config.linger_ns = LINGER_NEVER_NS;
-        sim_job_fault(&test.job, 1, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_HANG)->at.step = 1;
+        /* At birth: it never gets to know that others ended. */
+        sim_job_fault(&test.job, 1, DDP_FAULT_POINT_LAUNCH_SPAWN, HARNESS_ACTION_HANG);
         saboteur = start_saboteur(VICTIM_MPIRUN, signals[i]);
         CT_CHECK_OK(proc_test_run(&test));
         check_saboteur(saboteur);

@@ -13,7 +13,7 @@
 #include "harness/launch/proc_mpirun.h"
 #include "tests/ct.h"
 
-enum { RANKS = 3 };
+enum { RANKS = 3, PAGE_BYTES = 4096 };
 
 struct rig {
     struct harness_plan plan; /* without faults */
@@ -70,6 +70,7 @@ static void init(struct rig *rig)
 {
     struct proc_job *job = &rig->job;
     size_t stride = ddp_recorder_size_bytes(64);
+    size_t head_size_bytes = (sizeof(*job->head) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 
     memset(rig, 0, sizeof(*rig));
     rig->config.plan = &rig->plan;
@@ -84,9 +85,10 @@ static void init(struct rig *rig)
                              .epoll_fd = -1,
                              .signal_fd = -1,
                              .timer_fd = -1};
-    job->head = calloc(1, sizeof(*job->head) + RANKS * stride);
+    job->head = aligned_alloc(PAGE_BYTES, head_size_bytes + RANKS * stride);
     CT_REQUIRE(job->head != NULL);
-    job->head->recorder_offset_bytes = sizeof(*job->head);
+    memset(job->head, 0, head_size_bytes + RANKS * stride);
+    job->head->recorder_offset_bytes = head_size_bytes;
     job->head->recorder_stride_bytes = stride;
     job->head->ring_entry_count = 64;
     harness_watch_init(&job->said, job->mem);
@@ -203,6 +205,59 @@ CT_TEST(proc_words, tells_mpirun_of_the_first_failure_alone)
     fini(&rig);
 }
 
+/* The launcher ends a stopped rank, which continues it; mpirun, told of another's end, orders the
+ * same once more. The rank was stopped when it was ended. */
+CT_TEST(proc_words, remembers_a_stop_through_a_second_order)
+{
+    struct rig rig;
+
+    init(&rig);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+    CT_CHECK_OK(look(&rig));
+    rig.job.is_reaping = true;
+    proc_rank_note_order(&rig.ranks[1]);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_CONTINUED, SIGCONT);
+    say(&rig, 1, PROC_WORD_ORDERED, 0, 0);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK(rig.ranks[1].is_ended_by_us && rig.ranks[1].is_stopped_at_end);
+    fini(&rig);
+}
+
+/* A stop that its fault ends soon is published as such: how late the launcher is to end it says
+ * nothing about the rank. */
+CT_TEST(proc_words, tells_brief_stops_from_others)
+{
+    static const struct {
+        uint64_t ms;
+        bool is_brief;
+    } rows[] = {{0, false}, {40, true}, {79, true}, {80, false}, {5000, false}};
+    struct harness_fault fault = {.action.kind = HARNESS_ACTION_STOP};
+    struct rig rig;
+    struct ddp_recorder recorder;
+
+    init(&rig);
+    rig.plan.faults = &fault;
+    rig.plan.fault_count = 1;
+    ddp_recorder_init(&recorder, proc_recorder(rig.job.head, 1), 64, rig.job.clock, 1, RANKS, 1);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK(!proc_state_load(&rig.job.head->states[1]).is_brief); /* nobody planned it */
+    ddp_recorder_event(&recorder, DDP_EVENT_FAULT_FIRED, 0, 0, 1, 0, 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        fault.action.ms = rows[i].ms;
+        say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+        CT_CHECK_OK(look(&rig));
+        CT_CHECK(proc_state_load(&rig.job.head->states[1]).is_brief == rows[i].is_brief);
+        CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_STOPPED);
+        CT_CHECK_EQ_I64(proc_state_load(&rig.job.head->states[1]).code, SIGSTOP);
+        say(&rig, 1, PROC_WORD_CHANGED, CLD_CONTINUED, SIGCONT);
+        CT_CHECK_OK(look(&rig));
+        CT_CHECK(!proc_state_load(&rig.job.head->states[1]).is_brief);
+    }
+    fini(&rig);
+}
+
 /* mpirun, told to end by somebody, kills a guard before that could say a word: its rank is a victim
  * like the one whose guard could. */
 CT_TEST(proc_words, takes_a_silent_guard_for_a_victim)
@@ -250,6 +305,46 @@ CT_TEST(proc_words, takes_the_first_silent_guard_for_a_crash)
     CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_RUNNING);
     CT_CHECK_EQ_U64(rig.job.alive_count, 1);
     CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+    fini(&rig);
+}
+
+/* A look that comes late finds, with the silence of the guard that was killed, what it led to: a
+ * rank that gave up, and one that mpirun was to end. The cause is still the crash. */
+CT_TEST(proc_words, takes_a_silent_guard_for_the_cause_of_what_came_with_it)
+{
+    struct rig rig;
+
+    init(&rig);
+    kill_sleeper(rig.guards[2].pid);
+    kill_sleeper(rig.ranks[2].pid);
+    say(&rig, 0, PROC_WORD_ORDERED, 0, 0);
+    say(&rig, 1, PROC_WORD_CHANGED, CLD_EXITED, 1);
+    say(&rig, 0, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_SIGNALED);
+    CT_CHECK(!rig.ranks[2].is_ended_by_us && !rig.ranks[1].is_ended_by_us);
+    CT_CHECK(rig.ranks[0].is_ended_by_us);
+    CT_CHECK(!is_released(&rig, 0) && !is_released(&rig, 1));
+    CT_CHECK_EQ_U64(rig.job.alive_count, 0);
+    CT_CHECK_EQ_U64(rig.job.said.said.count, 0); /* mpirun did not end the job by itself */
+    fini(&rig);
+}
+
+/* The same for mpirun's own doing: the guard that was told to end its rank, then killed, is none. */
+CT_TEST(proc_words, takes_a_guard_that_had_its_order_for_a_victim)
+{
+    struct rig rig;
+
+    init(&rig);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        say(&rig, r, PROC_WORD_ORDERED, 0, 0);
+        kill_sleeper(rig.guards[r].pid);
+        kill_sleeper(rig.ranks[r].pid);
+    }
+    CT_CHECK_OK(look(&rig));
+    CT_CHECK_EQ_U64(rig.job.alive_count, 0);
+    CT_REQUIRE(rig.job.said.said.count == 1);
+    CT_CHECK_EQ_U64(rig.job.said.said.items[0].finding.verdict, HARNESS_VERDICT_CRASH_LAUNCHER);
     fini(&rig);
 }
 
