@@ -330,7 +330,8 @@ CT_TEST(proc_words, takes_a_silent_guard_for_the_cause_of_what_came_with_it)
     fini(&rig);
 }
 
-/* The same for mpirun's own doing: the guard that was told to end its rank, then killed, is none. */
+/* The same for mpirun's own doing: the guard that was told to end its rank, then killed, is none.
+ */
 CT_TEST(proc_words, takes_a_guard_that_had_its_order_for_a_victim)
 {
     struct rig rig;
