@@ -89,8 +89,9 @@ if(DDPROVE_SANITIZE)
 endif()
 
 if(DDPROVE_STATIC_DEPS)
-    target_link_options(ddp_flags INTERFACE
-        "$<HOST_LINK:-static-libgcc>" "$<$<LINK_LANGUAGE:CXX>:-static-libstdc++>")
+    # C++ programs take libstdc++ and libgcc_s as they find them, as NCCL does: inside a program they
+    # would need this machine's glibc (arc4random).
+    target_link_options(ddp_flags INTERFACE "$<$<LINK_LANGUAGE:C>:-static-libgcc>")
 endif()
 
 if(DDPROVE_FUZZ)

@@ -78,6 +78,60 @@ DDP_STANDIN_CARDS=0 run 77 run --to "$work/none"
 expect 'no card'
 [[ ! -e $work/none ]] || fail "without a card a file was written"
 
+# --- a bundle that would not start everywhere -------------------------------------------------------
+# link FILE VERSION LIBRARY [OPTION...]: a program that needs an interface of that version.
+link() {
+    local file=$1 version=$2 library=$3
+    shift 3
+    mkdir -p "$work/link"
+    echo 'void needed(void) {}' >"$work/link/library.c"
+    echo 'void needed(void); void _start(void) { needed(); }' >"$work/link/program.c"
+    echo "$version { needed; };" >"$work/link/versions"
+    "${CC:-cc}" -shared -fPIC -nostdlib -Wl,-soname,"$library" -Wl,--version-script="$work/link/versions" \
+        -o "$work/link/library.so" "$work/link/library.c" &&
+        "${CC:-cc}" -nostdlib -o "$file" "$work/link/program.c" "$work/link/library.so" "$@" ||
+        fail "no program that needs $version of $library"
+}
+bundle=$work/bundle
+mkdir -p "$bundle/bin" "$bundle/lib"
+# checked STATUS: of a bundle with one more program, which is then taken out.
+checked() {
+    GPU_DIR=$bundle run "$1" check
+    rm "$bundle/bin/one"
+}
+link "$bundle/lib/libours.so.1" GLIBC_2.4 libc.so.6
+link "$bundle/bin/two" GLIBC_2.34 libc.so.6 -Wl,--disable-new-dtags,-rpath,'$ORIGIN/../lib'
+link "$bundle/bin/one" OURS_99 libours.so.1
+checked 0
+for newer in GLIBC_2.35 GLIBC_2.34.1 GLIBC_3.0 GLIBC_PRIVATE GLIBC_ABI_DT_RELR; do
+    link "$bundle/bin/one" $newer libc.so.6
+    checked 1
+    expect "^ci/gpu: $bundle/bin/one needs $newer (at hand"
+done
+link "$bundle/bin/one" GLIBCXX_3.4.30 libstdc++.so.6
+checked 1
+expect 'bin/one needs GLIBCXX_3.4.30 '
+link "$bundle/bin/one" FYAML_1 libfyaml.so.0
+checked 1
+expect 'bin/one needs libfyaml.so.0 '
+link "$bundle/bin/one" GLIBC_2.4 libc.so.6 -Wl,-rpath,'$ORIGIN/../lib:'
+checked 1
+expect 'bin/one needs libraries in "$ORIGIN/../lib:" '
+echo '#!/bin/sh' >"$bundle/bin/one"
+checked 1
+expect 'no dynamic ELF file'
+# What the loader says of too old a system is no lack of a card.
+mkdir -p "$work/old/bin"
+printf '#!/bin/sh\necho "ddprove: version GLIBC_2.34 not found" >&2; exit 1\n' >"$work/old/bin/ddprove"
+chmod +x "$work/old/bin/ddprove"
+GPU_DIR=$work/old run 1 run
+expect 'does not start here (1): ddprove: version GLIBC_2.34 not found'
+expect 'no older than GLIBC_'
+printf '#!/bin/sh\necho "GPUs   yes  1 x card, driver 13.0"; echo "BLAS no"; exit 1\n' >"$work/old/bin/ddprove"
+GPU_DIR=$work/old run 1 run
+expect 'there is a card, but ddprove is not ready'
+expect '^BLAS no'
+
 # --- a run -----------------------------------------------------------------------------------------
 export GPU_PARTS='@(contact/lazy|conformance|one_gpu/device/trap|one_gpu/device/unused|memcheck)'
 run 0 run --minutes 1 --to "$work/good"
