@@ -31,7 +31,7 @@ static bool is_still(const struct harness_view *view, uint32_t rank)
 
 static bool is_inside(const struct harness_position *position)
 {
-    return position->is_known && position->comm == HARNESS_COMM_INSIDE &&
+    return position->is_known && position->comm >= HARNESS_COMM_INSIDE &&
            position->seq > position->seq_ended;
 }
 
@@ -119,6 +119,7 @@ static void find_not_launched(const struct harness_view *view, struct harness_ra
 /* What a rank has to do with a started collective that does not end. */
 enum part {
     PART_INSIDE,  /* its device is inside it */
+    PART_OPEN,    /* or past it: its host does other things before it marks the end */
     PART_ENDED,   /* for this rank the collective has ended, or the rank has left in good order */
     PART_UNKNOWN, /* it waits, and its device shows nothing */
     PART_OTHER    /* it may still be under way to it: what it does decides */
@@ -141,7 +142,11 @@ static enum part part_of(const struct harness_view *view, uint32_t rank, uint64_
     if (!position.is_known) {
         return is_host_waiting(cut, rank) ? PART_UNKNOWN : PART_OTHER;
     }
-    return is_inside(&position) ? PART_INSIDE : PART_OTHER;
+    if (!is_inside(&position)) {
+        return PART_OTHER;
+    }
+    return position.comm == HARNESS_COMM_OPEN && !is_host_waiting(cut, rank) ? PART_OPEN
+                                                                             : PART_INSIDE;
 }
 
 /* Members of one group only: sequence numbers of two groups say nothing about each other. */
@@ -294,7 +299,7 @@ static void add_compute(const struct harness_view *view, const struct harness_ra
                                 &finding);
     finish(view, first,
            position.comm == HARNESS_COMM_BEFORE   ? "enqueued, not started"
-           : position.comm == HARNESS_COMM_INSIDE ? "started"
+           : position.comm >= HARNESS_COMM_INSIDE ? "started"
                                                   : "not yet posted",
            &finding, out);
 }
@@ -331,7 +336,8 @@ static void say_part(const struct harness_view *view, const struct harness_rank_
     }
 }
 
-/* Every rank is at the collective or past it, and it does not end. */
+/* Every rank is at the collective or past it, and it does not end. Where only marks are missing
+ * that hosts have not set, it is those hosts' silence that counts. */
 static void find_comm(const struct harness_view *view, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
@@ -355,10 +361,14 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
             harness_rank_set_add(&culprits, r);
         }
     }
+    if (harness_rank_set_is_empty(&parts[PART_INSIDE])) {
+        return;
+    }
     first = begin(view, HARNESS_VERDICT_HANG_DEVICE_COMM, &culprits, &finding);
     harness_finding_set_planned(view, seq, &finding);
     say_part(view, &parts[PART_INSIDE], "a collective started and does not end on ", &finding);
     harness_finding_say_place(&finding);
+    say_part(view, &parts[PART_OPEN], ", its end not marked on ", &finding);
     say_part(view, &parts[PART_ENDED], ", ended on ", &finding);
     say_part(view, &parts[PART_UNKNOWN], ", shows nothing on ", &finding);
     if (harness_rank_set_count(&culprits) > 1) {

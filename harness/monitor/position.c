@@ -24,7 +24,7 @@ static void set_comm(const struct ddp_progress_words *words, const struct ddp_pa
 {
     out->seq_ended = page->seq_done;
     if (ddp_mark_kind(words->reached) == DDP_MARK_COLL) {
-        out->comm = HARNESS_COMM_INSIDE;
+        out->comm = words->reached == words->enqueued ? HARNESS_COMM_OPEN : HARNESS_COMM_INSIDE;
         out->seq = seq_of(words->reached, page->seq_posted);
         out->seq_ended = later(out->seq_ended, out->seq > 0 ? out->seq - 1 : 0);
         return;
@@ -119,8 +119,8 @@ void harness_position_say(const struct harness_program *program,
         ddp_text_add(out, ", comm idle");
         return;
     }
-    ddp_text_add(out, ", comm %s %s seq %llu",
-                 position->comm == HARNESS_COMM_BEFORE ? "before" : "in",
-                 op != NULL ? ddp_coll_kind_name(op->kind) : "collective",
-                 (unsigned long long)position->seq);
+    ddp_text_add(
+        out, ", comm %s %s seq %llu%s", position->comm == HARNESS_COMM_BEFORE ? "before" : "in",
+        op != NULL ? ddp_coll_kind_name(op->kind) : "collective", (unsigned long long)position->seq,
+        position->comm == HARNESS_COMM_OPEN ? " (end not marked)" : "");
 }

@@ -16,14 +16,16 @@ enum harness_compute {
 enum harness_comm {
     HARNESS_COMM_IDLE,
     HARNESS_COMM_BEFORE, /* the next collective is enqueued, and not started */
-    HARNESS_COMM_INSIDE  /* a collective has started, and not ended */
+    HARNESS_COMM_INSIDE, /* a collective has started, and not ended */
+    HARNESS_COMM_OPEN    /* it has started; its end is not marked yet: the host has not come back
+                          * to the call that launches it */
 };
 struct harness_position {
     bool is_known; /* false: no device shows words, and the rest means nothing */
     enum harness_compute compute;
     enum harness_comm comm;
     uint64_t compute_reached, compute_enqueued; /* words */
-    uint64_t seq;       /* of the collective that comm is before or inside; 0 if idle */
+    uint64_t seq;       /* of the collective that comm is before or in; 0 if idle */
     uint64_t seq_ended; /* last collective that ended, on the device or for the host; 0 = none */
 };
 

@@ -196,8 +196,9 @@ void cut_comm(struct cut_job *job, uint32_t rank, uint64_t seq, enum cut_comm co
 
     words->enqueued = ddp_mark_pack(2 * seq, DDP_MARK_COLL_END, seq);
     words->reached = words->enqueued;
-    if (comm == CUT_COMM_INSIDE) {
+    if (comm == CUT_COMM_INSIDE || comm == CUT_COMM_OPEN) {
         words->reached = ddp_mark_pack(2 * seq - 1, DDP_MARK_COLL, seq);
+        words->enqueued = comm == CUT_COMM_OPEN ? words->reached : words->enqueued;
     } else if (comm == CUT_COMM_BEFORE) {
         words->reached = seq > 1 ? ddp_mark_pack(2 * seq - 2, DDP_MARK_COLL_END, seq - 1) : 0;
     }

@@ -52,7 +52,8 @@ void cut_map(struct cut_job *job);
 /* The rank's compute stream has reached this mark, its 37th, and `behind` more are enqueued. */
 void cut_compute(struct cut_job *job, uint32_t rank, enum ddp_mark mark, uint32_t index,
                  uint32_t behind);
-enum cut_comm { CUT_COMM_BEFORE, CUT_COMM_INSIDE, CUT_COMM_ENDED };
+/* OPEN: inside, and the host has not marked the end. */
+enum cut_comm { CUT_COMM_BEFORE, CUT_COMM_INSIDE, CUT_COMM_OPEN, CUT_COMM_ENDED };
 /* Where the communication stream is with seq, the last that it was given. */
 void cut_comm(struct cut_job *job, uint32_t rank, uint64_t seq, enum cut_comm comm);
 /* Just beyond the budget of every phase within a step. */

@@ -355,6 +355,43 @@ CT_TEST(monitor_device, does_not_mask_a_stuck_host)
     }
 }
 
+/* A host that launched a collective, and then got stuck before it marked the end: the others are
+ * through, so it is the host that stands out. One that waits would have marked it: there NCCL's own
+ * call does not end. Nor is it known what the host hangs in while others are inside as well. */
+CT_TEST(monitor_device, blames_a_host_that_never_marked_the_end)
+{
+    struct cut_job job;
+
+    FOR_EACH_CULPRIT(job, rank)
+    {
+        const struct harness_finding *finding;
+
+        for (uint32_t r = 0; r < RANKS; r++) {
+            cut_post(&job, r, cut_seq(1, 1));
+            cut_comm(&job, r, cut_seq(1, 0), CUT_COMM_ENDED);
+        }
+        cut_post(&job, rank, cut_seq(1, 0));
+        cut_host(&job, rank, DDP_PHASE_BACKWARD, LATE_MS);
+        cut_comm(&job, rank, cut_seq(1, 0), CUT_COMM_OPEN);
+        finding = cut_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED);
+        CT_REQUIRE(finding != NULL);
+        check_others_wait(finding, rank);
+        CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
+        cut_wait(&job, rank, cut_seq(1, 0), -1);
+        finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
+        CT_REQUIRE(finding != NULL);
+        cut_check_culprit(finding, rank);
+        cut_host(&job, rank, DDP_PHASE_BACKWARD, LATE_MS);
+        cut_post(&job, 1, cut_seq(1, 0));
+        cut_wait(&job, 1, cut_seq(1, 0), -1);
+        cut_comm(&job, 1, cut_seq(1, 0), CUT_COMM_INSIDE);
+        finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
+        CT_REQUIRE(finding != NULL);
+        CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), 2);
+        CT_CHECK(strstr(finding->text, ", its end not marked on rank ") != NULL);
+    }
+}
+
 /* A rank that waits for an earlier collective has not been seen to launch or join this one. */
 CT_TEST(monitor_device, does_not_suspect_before_all_have_posted)
 {

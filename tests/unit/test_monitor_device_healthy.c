@@ -301,7 +301,7 @@ CT_TEST(monitor_device_healthy, explains_positions)
     cut_compute(&job, 1, DDP_MARK_BACKWARD, 0, 0);
     cut_compute(&job, 2, DDP_MARK_IDLE, 0, 1);
     cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_ENDED);
-    job.progress[3].is_mapped = 0;
+    cut_comm(&job, 3, cut_seq(1, 1), CUT_COMM_OPEN);
     harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
     CT_CHECK(strstr(ddp_text_str(&text), "r0 device: compute in forward layer 2 (mark 37 of 41), "
                                          "comm before all_reduce seq 6\n") != NULL);
@@ -309,6 +309,11 @@ CT_TEST(monitor_device_healthy, explains_positions)
                                          "the last), comm in all_reduce seq 6\n") != NULL);
     CT_CHECK(strstr(ddp_text_str(&text),
                     "r2 device: compute before idle (mark 37 of 38), comm idle\n") != NULL);
+    CT_CHECK(strstr(ddp_text_str(&text), "comm in all_reduce seq 6 (end not marked)\n") != NULL);
+    ddp_text_fini(&text);
+    job.progress[3].is_mapped = 0;
+    ddp_text_init(&text, ddp_mem_system());
+    harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
     CT_CHECK(strstr(ddp_text_str(&text), "r3 device") == NULL);
     ddp_text_fini(&text);
     cut_fini(&job);

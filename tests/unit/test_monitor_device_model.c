@@ -2,8 +2,9 @@
  * a short job gets stuck once, on every rank, and what the words then show has to name it.
  *
  * A rank's host runs through a list of operations; its two streams run through what it enqueued, in
- * order; a collective ends once all ranks' streams are in it. The model runs until nothing moves.
- */
+ * order; a collective ends once all ranks' streams are in it. A call that launches one is in
+ * progress until the host comes again, and only then marks its end. The model runs until nothing
+ * moves. */
 #include <string.h>
 
 #include "tests/ct.h"
@@ -59,6 +60,7 @@ struct rank {
     struct queue queues[DDP_PROGRESS_STREAM_COUNT];
     uint32_t at, kernel_count;
     uint32_t posted, launched; /* collectives */
+    bool is_launching;         /* the call is in progress, the end is not marked */
     uint32_t after[CUT_OPS];   /* length of the compute queue when each was posted */
 };
 struct model {
@@ -153,7 +155,7 @@ static void launch(struct model *model, uint32_t rank, uint64_t seq, uint32_t af
 {
     struct rank *self = &model->ranks[rank];
     struct queue *comm = &self->queues[DDP_PROGRESS_COMM];
-    uint32_t place = self->launched++;
+    uint32_t place = self->launched;
 
     push(comm, (struct item){.kind = ITEM_AFTER,
                              .after = after,
@@ -163,24 +165,30 @@ static void launch(struct model *model, uint32_t rank, uint64_t seq, uint32_t af
                              .seq = seq,
                              .is_stuck = has_fault(model, FAULT_EVERYWHERE, rank, place) ||
                                          has_fault(model, FAULT_KERNEL_OF_ONE, rank, place)});
-    push_mark(model, rank, DDP_PROGRESS_COMM, DDP_MARK_COLL_END, seq);
+    self->is_launching = true;
 }
 
-/* Launch what was posted; if the group agrees before each launch, once all have posted it. */
+/* End the launch in progress, then begin the next of what was posted; if the group agrees before
+ * each launch, once all have posted it. */
 static void drive(struct model *model, uint32_t rank)
 {
     struct rank *self = &model->ranks[rank];
+    uint64_t seq = cut_seq(0, 0) + self->launched;
 
-    while (self->launched < self->posted) {
-        uint64_t seq = cut_seq(0, 0) + self->launched;
-
-        for (uint32_t r = 0; model->is_checked && r < model->world; r++) {
-            if (model->job.pages[r].seq_posted < seq) {
-                return;
-            }
-        }
-        launch(model, rank, seq, self->after[self->launched]);
+    if (self->is_launching) {
+        push_mark(model, rank, DDP_PROGRESS_COMM, DDP_MARK_COLL_END, seq++);
+        self->is_launching = false;
+        self->launched++;
     }
+    if (self->launched == self->posted) {
+        return;
+    }
+    for (uint32_t r = 0; model->is_checked && r < model->world; r++) {
+        if (model->job.pages[r].seq_posted < seq) {
+            return;
+        }
+    }
+    launch(model, rank, seq, self->after[self->launched]);
 }
 
 static void post(struct model *model, uint32_t rank, uint64_t seq)

@@ -11,7 +11,7 @@ static void random_rank(struct cut_job *job, uint32_t rank, struct ddp_prng *prn
 {
     static const enum ddp_mark marks[] = {DDP_MARK_IDLE, DDP_MARK_IDLE,    DDP_MARK_IDLE,
                                           DDP_MARK_IDLE, DDP_MARK_FORWARD, DDP_MARK_BACKWARD};
-    static const enum cut_comm comms[] = {CUT_COMM_INSIDE, CUT_COMM_INSIDE, CUT_COMM_BEFORE,
+    static const enum cut_comm comms[] = {CUT_COMM_INSIDE, CUT_COMM_OPEN, CUT_COMM_BEFORE,
                                           CUT_COMM_ENDED};
     uint64_t seq = cut_seq(1, 1) - (ddp_prng_below(prng, 8) == 0 ? 1 : 0);
     uint64_t launched = seq - (ddp_prng_below(prng, 8) == 0 ? 1 : 0);
