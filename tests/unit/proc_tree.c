@@ -94,6 +94,74 @@ size_t proc_tree_below(long ancestor, const char *name, long pids[PROC_TREE_MAX]
     return find(ancestor, true, name, pids);
 }
 
+/* The process that a descriptor of `owner`'s refers to if it is a pidfd, else 0 or less. */
+static long pidfd_target(long owner, const char *fd)
+{
+    char path[320];
+    char line[128];
+    long pid = 0;
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%s", owner, fd);
+    file = fopen(path, "r");
+    while (file != NULL && pid == 0 && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, "Pid:", 4) == 0) {
+            pid = strtol(line + 4, NULL, 10);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return pid;
+}
+
+size_t proc_tree_watched(long watcher, const long *pids, size_t count)
+{
+    char path[64];
+    struct dirent *entry;
+    size_t watched = 0;
+    DIR *folder;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo", watcher);
+    folder = opendir(path);
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        long target = pidfd_target(watcher, entry->d_name);
+
+        for (size_t k = 0; k < count; k++) {
+            watched += target == pids[k];
+        }
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
+    return watched;
+}
+
+static bool is_stopped(long pid)
+{
+    long parent;
+    char name[64];
+    char state;
+
+    return proc_tree_stat(pid, &parent, name, &state) && state == 'T';
+}
+
+bool proc_tree_await_stop(long ancestor, const char *name)
+{
+    for (int i = 0; i < 4000; i++) {
+        long pids[PROC_TREE_MAX];
+        size_t count = find(ancestor, true, name, pids);
+
+        for (size_t k = 0; k < count; k++) {
+            if (is_stopped(pids[k])) {
+                return true;
+            }
+        }
+        proc_tree_nap(5);
+    }
+    return false;
+}
+
 size_t proc_tree_left(const long *pids, size_t count)
 {
     size_t left = 1;

@@ -23,8 +23,7 @@ static pid_t start_saboteur(long parent, const char *name, int signal_number)
         long pids[PROC_TREE_MAX];
         size_t count = proc_tree_children(parent, name != NULL ? name : "proc_rank", pids);
 
-        if (count >= (name != NULL ? 1u : (size_t)RANKS)) {
-            proc_tree_nap(50);
+        if (name != NULL ? count > 0 : proc_tree_watched(parent, pids, count) == (size_t)RANKS) {
             _exit(kill((pid_t)(name != NULL ? pids[0] : parent), signal_number) == 0 ? 0 : 1);
         }
         proc_tree_nap(5);
@@ -131,12 +130,9 @@ CT_TEST(proc_launcher, takes_all_with_it_when_killed)
     if (launcher == 0) {
         _exit(proc_test_run(&test) == DDP_OK ? 0 : 1);
     }
-    for (int i = 0; i < 2000 && count < RANKS + 1; i++) {
-        proc_tree_nap(5);
-        count = proc_tree_children(launcher, NULL, pids);
-    }
+    CT_CHECK(proc_tree_await_stop(launcher, "proc_rank"));
+    count = proc_tree_children(launcher, NULL, pids);
     CT_CHECK_EQ_U64(count, RANKS + 1);
-    proc_tree_nap(100);
     CT_CHECK(kill(launcher, SIGKILL) == 0);
     CT_CHECK(waitpid(launcher, NULL, 0) == launcher);
     CT_CHECK_EQ_U64(proc_tree_left(pids, count), 0);

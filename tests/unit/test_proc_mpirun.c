@@ -75,12 +75,14 @@ static void check_culprit(const struct harness_finding *finding, uint32_t rank)
 
 enum victim { VICTIM_LAUNCHER, VICTIM_MPIRUN, VICTIM_GUARD };
 
-/* A process of the launcher's job, once all guards and ranks run; 0 until then. */
+/* A process of the launcher's job, once the launcher knows all guards and ranks; 0 until then. */
 static pid_t find_victim(long launcher, enum victim victim)
 {
     long mpirun[PROC_TREE_MAX], pids[PROC_TREE_MAX];
 
-    if (proc_tree_below(launcher, "proc_rank", pids) < 2 * (size_t)RANKS ||
+    size_t count = proc_tree_below(launcher, "proc_rank", pids);
+
+    if (proc_tree_watched(launcher, pids, count) < 2 * (size_t)RANKS ||
         proc_tree_children(launcher, "mpirun", mpirun) != 1 ||
         proc_tree_children(mpirun[0], "proc_rank", pids) != (size_t)RANKS) {
         return 0;
@@ -102,7 +104,6 @@ static pid_t start_saboteur(enum victim victim, int signal_number)
     for (int i = 0; i < 4000; i++) {
         pid = find_victim(launcher, victim);
         if (pid != 0) {
-            proc_tree_nap(50);
             _exit(kill(pid, signal_number) == 0 ? 0 : 1);
         }
         proc_tree_nap(5);
@@ -328,12 +329,9 @@ CT_TEST(proc_mpirun, takes_all_with_it_when_killed)
     if (launcher == 0) {
         _exit(proc_test_run(&test) == DDP_OK ? 0 : 1);
     }
-    for (int i = 0; i < 4000 && count < 2 * RANKS + 2; i++) { /* and mpirun, and the monitor */
-        proc_tree_nap(5);
-        count = proc_tree_below(launcher, NULL, pids);
-    }
-    CT_CHECK_EQ_U64(count, 2 * RANKS + 2);
-    proc_tree_nap(100);
+    CT_CHECK(proc_tree_await_stop(launcher, "proc_rank"));
+    count = proc_tree_below(launcher, NULL, pids);
+    CT_CHECK_EQ_U64(count, 2 * RANKS + 2); /* and mpirun, and the monitor */
     CT_CHECK(kill(launcher, SIGKILL) == 0);
     CT_CHECK(waitpid(launcher, NULL, 0) == launcher);
     CT_CHECK_EQ_U64(proc_tree_left(pids, count), 0);
