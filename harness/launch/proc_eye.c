@@ -17,10 +17,12 @@ ddp_status proc_eye_init(struct proc_eye *eye, struct ddp_mem *mem, const struct
     eye->change = ddp_mem_array(mem, n, sizeof(*eye->change));
     eye->progress = ddp_mem_array(mem, n, sizeof(*eye->progress));
     eye->progress_ns = ddp_mem_array(mem, n, sizeof(*eye->progress_ns));
+    eye->lags = ddp_mem_array(mem, n, sizeof(*eye->lags));
+    eye->starved_ns = ddp_mem_array(mem, n, sizeof(*eye->starved_ns));
     eye->histories = ddp_mem_array(mem, n, sizeof(*eye->histories));
-    if (eye->histories == NULL || eye->pages == NULL || eye->processes == NULL ||
-        eye->is_page_valid == NULL || eye->change == NULL || eye->progress == NULL ||
-        eye->progress_ns == NULL) {
+    if (eye->lags == NULL || eye->starved_ns == NULL || eye->histories == NULL ||
+        eye->pages == NULL || eye->processes == NULL || eye->is_page_valid == NULL ||
+        eye->change == NULL || eye->progress == NULL || eye->progress_ns == NULL) {
         proc_eye_fini(eye);
         return DDP_E_NOMEM;
     }
@@ -36,6 +38,8 @@ void proc_eye_fini(struct proc_eye *eye)
     ddp_mem_free(eye->mem, eye->change);
     ddp_mem_free(eye->mem, eye->progress);
     ddp_mem_free(eye->mem, eye->progress_ns);
+    ddp_mem_free(eye->mem, eye->lags);
+    ddp_mem_free(eye->mem, eye->starved_ns);
     ddp_mem_free(eye->mem, eye->histories);
     *eye = (struct proc_eye){.mem = eye->mem};
 }
@@ -106,6 +110,15 @@ static void read_history(struct proc_eye *eye, uint32_t rank)
                            &eye->pages[rank]);
 }
 
+static void read_lag(struct proc_eye *eye, const struct harness_cut *cut, uint32_t rank)
+{
+    eye->starved_ns[rank] =
+        eye->processes[rank].state == HARNESS_PROCESS_RUNNING
+            ? proc_lag_look(&eye->lags[rank], (pid_t)eye->head->states[rank].pid,
+                            harness_monitor_alive_ns(cut, rank), cut->now_ns)
+            : 0;
+}
+
 void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)
 {
     uint32_t world_size = (uint32_t)eye->head->world_size;
@@ -117,6 +130,7 @@ void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)
                               .is_page_valid = eye->is_page_valid,
                               .progress = eye->progress,
                               .progress_ns = eye->progress_ns,
+                              .starved_ns = eye->starved_ns,
                               .is_stable = true};
 
     for (uint32_t r = 0; r < world_size; r++) {
@@ -135,6 +149,9 @@ void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)
     }
     for (uint32_t r = 0; r < world_size; r++) {
         cut.is_stable = cut.is_stable && is_unmoved(eye, r);
+    }
+    for (uint32_t r = 0; r < world_size; r++) {
+        read_lag(eye, &cut, r);
     }
     cut.change_ns = eye->change_ns;
     harness_findings_init(&findings, eye->mem);

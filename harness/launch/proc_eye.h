@@ -4,6 +4,7 @@
 #define HARNESS_LAUNCH_PROC_EYE_H
 
 #include "harness/launch/history.h"
+#include "harness/launch/proc_lag.h"
 #include "harness/launch/proc_shared.h"
 #include "harness/monitor/watch.h"
 
@@ -22,6 +23,8 @@ struct proc_eye {
     uint64_t *change;                  /* [world_size] page counters at the last look */
     struct ddp_progress *progress;     /* [world_size] progress words at the last look */
     uint64_t *progress_ns;             /* [world_size] when they were last seen to differ */
+    struct proc_lag *lags;             /* [world_size] */
+    uint64_t *starved_ns;              /* [world_size] */
     struct harness_history *histories; /* [world_size] */
     uint64_t change_ns;                /* when a counter or a word was last seen to differ */
     struct harness_watch watch;

@@ -127,6 +127,7 @@ ddp_status proc_loop_note_birth(struct proc_job *job, uint32_t rank)
     job->alive_count++;
     self->process = (struct harness_process){.state = HARNESS_PROCESS_RUNNING,
                                              .since_ns = ddp_clock_now_ns(job->clock)};
+    __atomic_store_n(&job->head->states[rank].pid, (uint64_t)self->pid, __ATOMIC_RELAXED);
     proc_state_store(&job->head->states[rank], &self->process);
     self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
     if (self->pid_fd < 0) {

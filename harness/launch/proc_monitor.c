@@ -189,10 +189,15 @@ static void tell_job(void *context, uint64_t time_ns, const struct harness_findi
 void proc_monitor_check(struct proc_job *job, uint64_t now_ns)
 {
     uint64_t beat_ns = proc_beat_load(job->head);
-    bool is_silent = now_ns > beat_ns && now_ns - beat_ns > monitor_silence_ns &&
+    bool is_silent = now_ns != UINT64_MAX && now_ns > beat_ns + monitor_silence_ns &&
                      now_ns - job->loop_ns < launcher_pause_ns;
     struct harness_finding finding;
 
+    if (now_ns != UINT64_MAX && now_ns > beat_ns && job->monitor_pid > 0) {
+        uint64_t starved_ns = proc_lag_look(&job->monitor_lag, job->monitor_pid, beat_ns, now_ns);
+
+        is_silent = is_silent && now_ns - beat_ns > monitor_silence_ns + starved_ns;
+    }
     if (job->is_eye_open || (job->monitor_fd >= 0 && !is_silent && now_ns != UINT64_MAX)) {
         return;
     }

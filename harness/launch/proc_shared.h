@@ -17,6 +17,7 @@ extern "C" {
 #define PROC_JOB_FD 3
 
 struct proc_state {
+    uint64_t pid; /* of the rank; 0: not born. Written before state */
     uint64_t since_ns;
     /* enum harness_process_state | code << 8 | is_brief << 40; written after since_ns */
     uint64_t state;

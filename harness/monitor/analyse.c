@@ -198,18 +198,20 @@ static bool is_dying(const struct harness_view *view)
     return false;
 }
 
-/* Every live rank waits; *out_quiet_ns: since when nobody has done anything, *out_budget_ns: the
- * longest budget of their phases. False if some rank is in host code, stopped, or none is left. */
+/* Every live rank waits; *out_quiet_ns: how long nobody has done anything, though each of them had
+ * a CPU for as long; *out_budget_ns: the longest budget of their phases. False if some rank is in
+ * host code, stopped, or none is left. */
 static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_ns,
                            uint64_t *out_budget_ns)
 {
     const struct harness_cut *cut = view->cut;
     uint64_t last_ns = cut->change_ns;
+    uint64_t starved_ns = 0;
     uint32_t waiting = 0;
 
     *out_budget_ns = 0;
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        uint64_t alive_ns = harness_graph_alive_ns(cut, r);
+        uint64_t alive_ns = harness_monitor_alive_ns(cut, r);
         uint64_t budget_ns = harness_graph_budget_ns(view->plan, harness_graph_phase(cut, r));
 
         last_ns = alive_ns > last_ns ? alive_ns : last_ns;
@@ -220,9 +222,13 @@ static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_
             return false;
         }
         waiting++;
+        starved_ns = harness_graph_starved_ns(cut, r) > starved_ns
+                         ? harness_graph_starved_ns(cut, r)
+                         : starved_ns;
         *out_budget_ns = budget_ns > *out_budget_ns ? budget_ns : *out_budget_ns;
     }
     *out_quiet_ns = harness_graph_age_ns(cut, last_ns);
+    *out_quiet_ns = *out_quiet_ns > starved_ns ? *out_quiet_ns - starved_ns : 0;
     return waiting > 0;
 }
 
@@ -315,8 +321,7 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
 
     if (cut->processes[rank].state != HARNESS_PROCESS_RUNNING ||
         harness_graph_is_waiting(cut, rank) ||
-        harness_graph_age_ns(cut, harness_graph_alive_ns(cut, rank)) <=
-            harness_graph_budget_ns(view->plan, phase)) {
+        harness_graph_silent_ns(cut, rank) <= harness_graph_budget_ns(view->plan, phase)) {
         return HARNESS_VERDICT_NONE;
     }
     if (phase <= DDP_PHASE_INIT) {
@@ -359,7 +364,7 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
         }
         harness_rank_set_add(&culprits, r);
         if (first == cut->world_size ||
-            harness_graph_alive_ns(cut, r) < harness_graph_alive_ns(cut, first)) {
+            harness_graph_silent_ns(cut, r) > harness_graph_silent_ns(cut, first)) {
             first = r;
         }
     }
@@ -370,8 +375,7 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
     finding.culprits = culprits;
     harness_finding_say(
         &finding, "silent in host code for %llu ms (budget %llu ms)",
-        (unsigned long long)(harness_graph_age_ns(cut, harness_graph_alive_ns(cut, first)) /
-                             DDP_NS_PER_MS),
+        (unsigned long long)(harness_graph_silent_ns(cut, first) / DDP_NS_PER_MS),
         (unsigned long long)(harness_graph_budget_ns(view->plan, harness_graph_phase(cut, first)) /
                              DDP_NS_PER_MS));
     memcpy(what, finding.text, sizeof(what) - 1);

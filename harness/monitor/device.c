@@ -25,7 +25,7 @@ static bool is_still(const struct harness_view *view, uint32_t rank)
     const struct harness_cut *cut = view->cut;
 
     return cut->pages[rank].wait_kind != DDP_WAIT_STORE &&
-           harness_graph_age_ns(cut, harness_graph_alive_ns(cut, rank)) >
+           harness_graph_silent_ns(cut, rank) >
                harness_graph_budget_ns(view->plan, harness_graph_phase(cut, rank));
 }
 
@@ -185,7 +185,7 @@ static uint32_t first_of(const struct harness_cut *cut, const struct harness_ran
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (harness_rank_set_has(set, r) &&
             (first == cut->world_size ||
-             harness_graph_alive_ns(cut, r) < harness_graph_alive_ns(cut, first))) {
+             harness_graph_silent_ns(cut, r) > harness_graph_silent_ns(cut, first))) {
             first = r;
         }
     }
@@ -213,8 +213,7 @@ static void finish(const struct harness_view *view, uint32_t rank, const char *o
 
     harness_finding_say(
         finding, "; no mark for %llu ms (budget %llu ms, host in %s)",
-        (unsigned long long)(harness_graph_age_ns(cut, harness_graph_alive_ns(cut, rank)) /
-                             DDP_NS_PER_MS),
+        (unsigned long long)(harness_graph_silent_ns(cut, rank) / DDP_NS_PER_MS),
         (unsigned long long)(harness_graph_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
         ddp_phase_name(phase));
     harness_finding_say_victims(view, finding);

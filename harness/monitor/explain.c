@@ -98,7 +98,7 @@ void harness_monitor_explain(const struct harness_plan *plan, const struct harne
         if (harness_graph_is_live(cut, r) && !harness_graph_is_waiting(cut, r)) {
             ddp_text_add(
                 out, "r%u is in host code for %llu ms (budget %llu ms)\n", r,
-                (unsigned long long)(harness_graph_age_ns(cut, harness_graph_alive_ns(cut, r)) /
+                (unsigned long long)(harness_graph_age_ns(cut, harness_monitor_alive_ns(cut, r)) /
                                      1000000u),
                 (unsigned long long)(harness_graph_budget_ns(plan, harness_graph_phase(cut, r)) /
                                      1000000u));

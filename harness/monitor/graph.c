@@ -148,7 +148,7 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
     return false;
 }
 
-uint64_t harness_graph_alive_ns(const struct harness_cut *cut, uint32_t rank)
+uint64_t harness_monitor_alive_ns(const struct harness_cut *cut, uint32_t rank)
 {
     const struct ddp_page *page = &cut->pages[rank];
     uint64_t alive_ns = cut->processes[rank].since_ns;
@@ -161,6 +161,19 @@ uint64_t harness_graph_alive_ns(const struct harness_cut *cut, uint32_t rank)
         alive_ns = cut->progress_ns[rank] > alive_ns ? cut->progress_ns[rank] : alive_ns;
     }
     return alive_ns;
+}
+
+uint64_t harness_graph_starved_ns(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->starved_ns != NULL ? cut->starved_ns[rank] : 0;
+}
+
+uint64_t harness_graph_silent_ns(const struct harness_cut *cut, uint32_t rank)
+{
+    uint64_t age_ns = harness_graph_age_ns(cut, harness_monitor_alive_ns(cut, rank));
+    uint64_t starved_ns = harness_graph_starved_ns(cut, rank);
+
+    return age_ns > starved_ns ? age_ns - starved_ns : 0;
 }
 
 uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase)

@@ -29,8 +29,10 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
                               bool *out_is_mixed);
 /* Phase of a rank; SPAWN while it has shown nothing. */
 enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank);
-/* When the rank, or its device, last showed a sign of life. */
-uint64_t harness_graph_alive_ns(const struct harness_cut *cut, uint32_t rank);
+/* How long the rank has shown no sign of life, by its own doing. */
+uint64_t harness_graph_silent_ns(const struct harness_cut *cut, uint32_t rank);
+/* Of the time since then, what a busy machine took. */
+uint64_t harness_graph_starved_ns(const struct harness_cut *cut, uint32_t rank);
 uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase);
 /* now - then, 0 if then is later. */
 uint64_t harness_graph_age_ns(const struct harness_cut *cut, uint64_t then_ns);

@@ -40,6 +40,9 @@ struct harness_cut {
                                               * NULL: no rank's device shows words */
     const uint64_t *progress_ns;             /* [world_size], when one of a rank's words was last
                                               * seen to move; NULL as progress is */
+    /* [world_size], of the time since a rank last showed a sign of life: how long it was ready to
+     * run and had no CPU, which says nothing about it; NULL in virtual time. */
+    const uint64_t *starved_ns;
     bool is_stable;     /* no page and no word changed between two readings around this cut */
     uint64_t change_ns; /* when one was last seen to change; 0 = not watched */
 };
@@ -59,6 +62,8 @@ struct harness_cut {
  * a collective that does not start, or one that does not end. */
 void harness_monitor_analyse(const struct harness_plan *plan, const struct harness_program *program,
                              const struct harness_cut *cut, struct harness_findings *out);
+/* When the rank, or its device, last showed a sign of life: from here on it is silent. */
+uint64_t harness_monitor_alive_ns(const struct harness_cut *cut, uint32_t rank);
 /* The wait-for graph of a cut as text, one line a rank, a device or an edge: "r0 device: compute in
  * forward layer 2 (mark 37 of 41), comm before all_reduce seq 7", "r0 waits for r1: all_reduce seq
  * 7

@@ -4,7 +4,7 @@ if(TARGET harness_launch)
     target_link_libraries(proc_rank PRIVATE harness_launch)
 endif()
 ddprove_add_unit(NAME proc
-    SOURCES test_proc.c test_proc_launcher.c test_proc_mpirun.c test_proc_words.c proc_job.c proc_tree.c sim_job.c
+    SOURCES test_proc.c test_proc_lag.c test_proc_launcher.c test_proc_mpirun.c test_proc_words.c proc_job.c proc_tree.c sim_job.c
     LIBS harness_launch)
 if(TARGET unit_proc)
     target_compile_definitions(unit_proc PRIVATE PROC_RANK_PATH="$<TARGET_FILE:proc_rank>")

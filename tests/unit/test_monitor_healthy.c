@@ -105,6 +105,25 @@ CT_TEST(monitor_healthy, a_slow_checkpoint)
     cut_fini(&job);
 }
 
+/* What a busy machine took of a rank's time is not the rank's silence. */
+CT_TEST(monitor_healthy, a_rank_without_a_cpu)
+{
+    uint64_t starved_ns[RANKS] = {0};
+    struct cut_job job;
+
+    cut_init(&job, RANKS);
+    job.plan.job.phase_budget_ms[DDP_PHASE_FORWARD] = 400;
+    cut_host(&job, 1, DDP_PHASE_FORWARD, 900);
+    job.cut.starved_ns = starved_ns;
+    starved_ns[1] = 500 * CUT_MS;
+    cut_check_silent(&job, "silent for 900 ms, 500 of them without a CPU");
+    starved_ns[1] = 499 * CUT_MS;
+    CT_CHECK(cut_only(&job, HARNESS_VERDICT_HANG_HOST) != NULL);
+    starved_ns[1] = 1000 * CUT_MS;
+    cut_check_silent(&job, "without a CPU for longer than it is silent");
+    cut_fini(&job);
+}
+
 /* A stop that is short, or that nobody notices, is no hang; a cut that is not stable proves none.
  */
 CT_TEST(monitor_healthy, a_stop_that_does_not_matter)
