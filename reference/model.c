@@ -215,8 +215,8 @@ static ddp_status init_param(struct ref_model *model, size_t index, float *value
         values[i] = spec->init == REF_INIT_TRIT ? (float)ddp_prng_below(&prng, 3) - 1.0F
                                                 : (2.0F * ddp_prng_uniform(&prng) - 1.0F) * bound;
     }
-    return ddp_transfer_copy(&model->tape.transfer, param->data, values,
-                             param->elem_count * sizeof(float));
+    return ddp_transfer_to_device(&model->tape.transfer, param->data, values,
+                                  param->elem_count * sizeof(float));
 }
 
 static ddp_status init_params(struct ref_model *model)

@@ -121,8 +121,8 @@ ddp_status ref_tape_input(struct ref_tape *tape, const float *host, size_t colum
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return ddp_transfer_copy(&tape->transfer, value_data(tape, *out), host,
-                             tape->rows * columns * sizeof(float));
+    return ddp_transfer_to_device(&tape->transfer, value_data(tape, *out), host,
+                                  tape->rows * columns * sizeof(float));
 }
 
 ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_t bias, size_t *out)
@@ -242,7 +242,8 @@ ddp_status ref_tape_cross_entropy(struct ref_tape *tape, size_t x, const int32_t
     if (tape->is_dry) {
         return DDP_OK;
     }
-    DDP_TRY(ddp_transfer_copy(&tape->transfer, tape->labels, labels, tape->rows * sizeof(int32_t)));
+    DDP_TRY(ddp_transfer_to_device(&tape->transfer, tape->labels, labels,
+                                   tape->rows * sizeof(int32_t)));
     loss = forward_loss(tape, x);
     return device->math->softmax_cross_entropy(device, NULL, &loss, tape->labels);
 }
@@ -270,8 +271,8 @@ ddp_status ref_tape_mean_loss(struct ref_tape *tape, float *out_loss)
 {
     double sum = 0.0;
 
-    DDP_TRY(ddp_transfer_copy(&tape->transfer, tape->losses_host, tape->losses,
-                              tape->rows * sizeof(float)));
+    DDP_TRY(ddp_transfer_to_host(&tape->transfer, tape->losses_host, tape->losses,
+                                 tape->rows * sizeof(float)));
     for (size_t b = 0; b < tape->rows; b++) {
         sum += (double)tape->losses_host[b];
     }

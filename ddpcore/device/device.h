@@ -46,7 +46,9 @@ struct ddp_device_ops {
     ddp_status (*alloc)(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
                         void **out);
     void (*free)(struct ddp_device *device, enum ddp_space space, void *data);
-    /* Copy between any two memories the device can reach; ranges must not overlap. */
+    /* Copy between any two memories the device can reach; ranges must not overlap. Memory that is
+     * not page-locked may hold the thread until the stream has come to the copy, or may be used
+     * later: see transfer.h. */
     ddp_status (*copy)(struct ddp_device *device, struct ddp_stream *stream, void *target,
                        const void *source, size_t size_bytes);
     ddp_status (*zero)(struct ddp_device *device, struct ddp_stream *stream, void *target,
@@ -81,8 +83,8 @@ struct ddp_device_ops {
 
     /* What the vendor's libraries take for a stream (cudaStream_t); NULL where there is none. */
     void *(*native_stream)(struct ddp_device *device, struct ddp_stream *stream);
-    /* Let the device write into [memory, memory + size_bytes), the host's, until unmap: for
-     * store_word. Page-aligned, a multiple of the page size. */
+    /* Let the device write into [memory, memory + size_bytes), the host's, until unmap or destroy:
+     * for store_word. Page-aligned, a multiple of the page size. */
     ddp_status (*map)(struct ddp_device *device, void *memory, size_t size_bytes);
     void (*unmap)(struct ddp_device *device, void *memory);
     /* Once the stream's earlier work has finished, *word (mapped) becomes value; other processes

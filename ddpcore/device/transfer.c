@@ -1,27 +1,38 @@
 #include "ddpcore/device/transfer.h"
 
 #include <sched.h>
+#include <string.h>
 
 #include "ddpcore/device/observer.h"
 
 ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *device,
                              struct ddp_idle *idle, struct ddp_clock *clock, uint64_t timeout_ns)
 {
+    ddp_status status = DDP_OK;
+
     *transfer = (struct ddp_transfer){
         .device = device, .idle = idle, .clock = clock, .timeout_ns = timeout_ns};
     DDP_ASSERT(idle == NULL || clock != NULL);
     DDP_TRY(device->ops->event_create(device, &transfer->event));
     ddp_device_observer_hide(device, transfer->event);
-    return DDP_OK;
+    if (!device->ops->is_host_memory) {
+        status =
+            device->ops->alloc(device, DDP_TRANSFER_PIECE_BYTES, DDP_SPACE_HOST, &transfer->piece);
+    }
+    if (status != DDP_OK) {
+        ddp_transfer_fini(transfer);
+    }
+    return status;
 }
 
 void ddp_transfer_fini(struct ddp_transfer *transfer)
 {
-    if (transfer->device != NULL) {
-        transfer->device->ops->event_destroy(transfer->device, transfer->event);
-        if (transfer->held != NULL) {
-            transfer->device->ops->free(transfer->device, DDP_SPACE_HOST, transfer->held);
-        }
+    struct ddp_device *device = transfer->device;
+
+    if (device != NULL) {
+        device->ops->event_destroy(device, transfer->event);
+        device->ops->free(device, DDP_SPACE_HOST, transfer->piece);
+        ddp_mem_free(device->mem, transfer->held);
     }
     *transfer = (struct ddp_transfer){0};
 }
@@ -33,16 +44,12 @@ static ddp_status poll_event(void *self)
     return transfer->device->ops->event_query(transfer->device, transfer->event);
 }
 
-ddp_status ddp_transfer_copy(struct ddp_transfer *transfer, void *target, const void *source,
-                             size_t size_bytes)
+/* Until the last copy has finished. */
+static ddp_status wait(struct ddp_transfer *transfer)
 {
     const struct ddp_pollable pollable = {poll_event, NULL, transfer};
-    struct ddp_device *device = transfer->device;
-    ddp_status status;
+    ddp_status status = poll_event(transfer);
 
-    DDP_TRY(device->ops->copy(device, NULL, target, source, size_bytes));
-    DDP_TRY(device->ops->event_record(device, transfer->event, NULL));
-    status = poll_event(transfer);
     if (status != DDP_PENDING) {
         return status;
     }
@@ -57,6 +64,62 @@ ddp_status ddp_transfer_copy(struct ddp_transfer *transfer, void *target, const 
     return status;
 }
 
+static ddp_status copy(struct ddp_transfer *transfer, void *target, const void *source,
+                       size_t size_bytes)
+{
+    struct ddp_device *device = transfer->device;
+
+    DDP_TRY(device->ops->copy(device, NULL, target, source, size_bytes));
+    DDP_TRY(device->ops->event_record(device, transfer->event, NULL));
+    return wait(transfer);
+}
+
+ddp_status ddp_transfer_to_host(struct ddp_transfer *transfer, void *host, const void *data,
+                                size_t size_bytes)
+{
+    uint8_t *target = host;
+    const uint8_t *source = data;
+
+    if (transfer->piece == NULL) {
+        return copy(transfer, host, data, size_bytes);
+    }
+    while (size_bytes > 0) {
+        size_t piece_bytes =
+            size_bytes < DDP_TRANSFER_PIECE_BYTES ? size_bytes : DDP_TRANSFER_PIECE_BYTES;
+
+        DDP_TRY(copy(transfer, transfer->piece, source, piece_bytes));
+        memcpy(target, transfer->piece, piece_bytes);
+        target += piece_bytes;
+        source += piece_bytes;
+        size_bytes -= piece_bytes;
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_transfer_to_device(struct ddp_transfer *transfer, void *data, const void *host,
+                                  size_t size_bytes)
+{
+    uint8_t *target = data;
+    const uint8_t *source = host;
+
+    if (transfer->piece == NULL) {
+        return copy(transfer, data, host, size_bytes);
+    }
+    /* A copy that ran out of time may still read the piece. */
+    DDP_TRY(wait(transfer));
+    while (size_bytes > 0) {
+        size_t piece_bytes =
+            size_bytes < DDP_TRANSFER_PIECE_BYTES ? size_bytes : DDP_TRANSFER_PIECE_BYTES;
+
+        memcpy(transfer->piece, source, piece_bytes);
+        DDP_TRY(copy(transfer, target, transfer->piece, piece_bytes));
+        target += piece_bytes;
+        source += piece_bytes;
+        size_bytes -= piece_bytes;
+    }
+    return DDP_OK;
+}
+
 ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data, size_t size_bytes,
                              const void **out)
 {
@@ -67,14 +130,14 @@ ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data, si
         return DDP_OK;
     }
     if (transfer->held_bytes < size_bytes) {
-        if (transfer->held != NULL) {
-            device->ops->free(device, DDP_SPACE_HOST, transfer->held);
-        }
+        ddp_mem_free(device->mem, transfer->held);
         transfer->held_bytes = 0;
-        transfer->held = NULL;
-        DDP_TRY(device->ops->alloc(device, size_bytes, DDP_SPACE_HOST, &transfer->held));
+        transfer->held = ddp_mem_array(device->mem, 1, size_bytes);
+        if (transfer->held == NULL) {
+            return DDP_E_NOMEM;
+        }
         transfer->held_bytes = size_bytes;
     }
     *out = transfer->held;
-    return ddp_transfer_copy(transfer, transfer->held, data, size_bytes);
+    return ddp_transfer_to_host(transfer, transfer->held, data, size_bytes);
 }

@@ -1,6 +1,11 @@
 /* Copies between host and device that have finished when the call returns: for what the host has to
  * see (a loss, a hash, a checkpoint), never for what only the device needs. Waits by asking an
- * event, in ddp_wait if an idle hook is given, so that a stuck device ends in E_TIMEOUT. */
+ * event, in ddp_wait if an idle hook is given, so that a stuck device ends in E_TIMEOUT.
+ *
+ * The host's side may be any memory. It is not shown to the device: copies with memory that is not
+ * page-locked hold the calling thread in the driver until the stream has come to them, where no
+ * time-out counts and no mark says that the host waits. So they go by way of page-locked memory,
+ * which is allocated once, because an allocation may hold the thread there, too. */
 #ifndef DDPCORE_DEVICE_TRANSFER_H
 #define DDPCORE_DEVICE_TRANSFER_H
 
@@ -12,27 +17,36 @@
 extern "C" {
 #endif
 
+/* What moves at once; longer copies are cut up. */
+#define DDP_TRANSFER_PIECE_BYTES ((size_t)1 << 18)
+
 struct ddp_transfer {
     struct ddp_device *device;
     struct ddp_device_event *event;
     struct ddp_idle *idle; /* NULL: the thread yields while it asks */
     struct ddp_clock *clock;
-    uint64_t timeout_ns; /* per copy; 0 = never; without idle: never */
-    void *held;          /* host memory of _view, held_bytes long */
+    uint64_t timeout_ns; /* per piece; 0 = never; without idle: never */
+    void *piece;         /* page-locked, DDP_TRANSFER_PIECE_BYTES; NULL: the device needs none */
+    void *held;          /* the host's memory of _view, held_bytes long */
     size_t held_bytes;
 };
 
-/* Borrows everything. clock is needed with idle only. Zero-initialised is valid for _fini. */
+/* Borrows everything. clock is needed with idle only. Zero-initialised is valid for _fini.
+ * Errors: E_NOMEM, E_DEVICE. */
 DDP_MUST_USE ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *device,
                                           struct ddp_idle *idle, struct ddp_clock *clock,
                                           uint64_t timeout_ns);
 void ddp_transfer_fini(struct ddp_transfer *transfer);
-/* After all work enqueued on the default stream, which is what produces `source`.
- * Errors: E_TIMEOUT, E_DEVICE. */
-DDP_MUST_USE ddp_status ddp_transfer_copy(struct ddp_transfer *transfer, void *target,
-                                          const void *source, size_t size_bytes);
+/* From or to the device's memory, after all work enqueued on the default stream, which is what
+ * produces or last uses it. Errors: E_TIMEOUT, E_DEVICE; the target may have been written in
+ * part, and the device's memory is still being used after E_TIMEOUT. */
+DDP_MUST_USE ddp_status ddp_transfer_to_host(struct ddp_transfer *transfer, void *host,
+                                             const void *data, size_t size_bytes);
+DDP_MUST_USE ddp_status ddp_transfer_to_device(struct ddp_transfer *transfer, void *data,
+                                               const void *host, size_t size_bytes);
 /* *out: the device's data where the host can read it: data itself if the device's memory is the
- * host's, else a copy that lives until the next call. Errors: E_NOMEM, and those of _copy. */
+ * host's, else a copy (transfer->held) that lives until the next call. Errors: E_NOMEM, and those
+ * of _to_host. */
 DDP_MUST_USE ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data,
                                           size_t size_bytes, const void **out);
 

@@ -324,7 +324,7 @@ ddp_status harness_action_corrupt_at(const struct harness_action *action,
     }
     if (status == DDP_OK) {
         harness_action_corrupt(action, transfer.held, context->elem_count, context->dtype);
-        status = ddp_transfer_copy(&transfer, context->data, transfer.held, size_bytes);
+        status = ddp_transfer_to_device(&transfer, context->data, transfer.held, size_bytes);
     }
     ddp_transfer_fini(&transfer);
     return status;

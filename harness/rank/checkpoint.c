@@ -105,8 +105,8 @@ static ddp_status stage_take(struct stage *stage, size_t elem_count, const float
     }
     place = stage->block + stage->used_elems;
     stage->used_elems += elem_count;
-    DDP_TRY(
-        ddp_transfer_copy(&stage->session->transfer, place, *data, elem_count * sizeof place[0]));
+    DDP_TRY(ddp_transfer_to_host(&stage->session->transfer, place, *data,
+                                 elem_count * sizeof place[0]));
     *data = place;
     return DDP_OK;
 }
@@ -280,8 +280,8 @@ static ddp_status load_tensors(struct harness_session *session, const struct ddp
         if (target == NULL) {
             DDP_TRY(check_shape(session, entry, &session->tensors[i]));
         } else {
-            DDP_TRY(ddp_transfer_copy(&session->transfer, target(context, i), entry->data,
-                                      entry->size_bytes));
+            DDP_TRY(ddp_transfer_to_device(&session->transfer, target(context, i), entry->data,
+                                           entry->size_bytes));
         }
     }
     return DDP_OK;

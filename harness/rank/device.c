@@ -74,8 +74,8 @@ void harness_session_close_device(struct harness_session *session)
     if (session->progress != NULL) {
         ddp_device_observer_mark(session->device, NULL);
         ddp_progress_set_mapped(session->progress, false);
-        session->device->ops->unmap(session->device, session->progress);
     }
+    /* The words stay mapped until then: giving them back earlier would wait for a stuck kernel. */
     session->device->ops->destroy(session->device);
     ddp_nccl_library_close(session->nccl);
 }

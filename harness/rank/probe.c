@@ -68,8 +68,8 @@ static ddp_status reduce(struct prober *prober)
     const struct harness_probe *probe = prober->probe;
     const struct harness_probe_map *map = &prober->map;
 
-    DDP_TRY(
-        ddp_transfer_copy(&prober->transfer, prober->buffer, prober->staging, prober->size_bytes));
+    DDP_TRY(ddp_transfer_to_device(&prober->transfer, prober->buffer, prober->staging,
+                                   prober->size_bytes));
     memset(&prober->work, 0, sizeof prober->work);
     prober->work.args.kind = DDP_COLL_ALL_REDUCE;
     prober->work.args.redop = DDP_REDOP_SUM;
@@ -83,8 +83,8 @@ static ddp_status reduce(struct prober *prober)
     DDP_TRY(probe->coll->ops->post(probe->coll, &prober->work));
     DDP_TRY(wait_work(prober));
     ddp_recorder_wait_end(prober->recorder); /* a sign of life; no event */
-    DDP_TRY(
-        ddp_transfer_copy(&prober->transfer, prober->staging, prober->buffer, prober->size_bytes));
+    DDP_TRY(ddp_transfer_to_host(&prober->transfer, prober->staging, prober->buffer,
+                                 prober->size_bytes));
     prober->digest = ddp_hash_bytes(prober->staging, prober->size_bytes, prober->digest);
     return DDP_OK;
 }

@@ -82,8 +82,8 @@ void *bench_push(struct bench *bench, unsigned range)
 {
     struct bench_range *r = &bench->ranges[range];
 
-    CT_CHECK_OK(ddp_transfer_copy(&bench->transfer, r->device, r->host,
-                                  r->first + r->size_bytes + BENCH_GUARD_BYTES));
+    CT_CHECK_OK(ddp_transfer_to_device(&bench->transfer, r->device, r->host,
+                                       r->first + r->size_bytes + BENCH_GUARD_BYTES));
     return r->device + r->first;
 }
 
@@ -92,7 +92,8 @@ void *bench_pull(struct bench *bench, unsigned range)
     struct bench_range *r = &bench->ranges[range];
     size_t end = r->first + r->size_bytes;
 
-    CT_CHECK_OK(ddp_transfer_copy(&bench->transfer, r->host, r->device, end + BENCH_GUARD_BYTES));
+    CT_CHECK_OK(
+        ddp_transfer_to_host(&bench->transfer, r->host, r->device, end + BENCH_GUARD_BYTES));
     for (size_t i = 0; i < end + BENCH_GUARD_BYTES; i++) {
         if ((i < r->first || i >= end) && r->host[i] != GUARD) {
             CT_FAIL("range %u: byte %lld of a payload of %zu bytes was written", range,

@@ -107,6 +107,33 @@ CT_TEST(device_cuda, a_wrong_label_is_nan)
     bench_close(&bench);
 }
 
+/* While a kernel does not end, a transfer with any memory of the host comes back when its time is
+ * up. */
+CT_TEST(device_cuda, a_transfer_gives_up_on_a_stuck_device)
+{
+    static unsigned char host[3 * DDP_TRANSFER_PIECE_BYTES];
+    const uint64_t timeout_ns = 20 * DDP_NS_PER_MS;
+    struct ddp_idle_process idle;
+    struct ddp_transfer transfer;
+    struct bench bench;
+    const void *seen;
+    void *data;
+
+    BENCH_OPEN(&bench);
+    ddp_idle_process_init(&idle, ddp_clock_monotonic(), false);
+    CT_REQUIRE_OK(
+        ddp_transfer_init(&transfer, bench.device, &idle.base, ddp_clock_monotonic(), timeout_ns));
+    CT_REQUIRE_OK(bench.ops->alloc(bench.device, sizeof(host), DDP_SPACE_DEVICE, &data));
+    bench_spin(&bench, NULL, 0);
+    CT_CHECK_STATUS(ddp_transfer_to_host(&transfer, host, data, sizeof(host)), DDP_E_TIMEOUT);
+    CT_CHECK_STATUS(ddp_transfer_to_device(&transfer, data, host, sizeof(host)), DDP_E_TIMEOUT);
+    CT_CHECK_STATUS(ddp_transfer_to_device(&transfer, data, host, 4), DDP_E_TIMEOUT);
+    CT_CHECK_STATUS(ddp_transfer_view(&transfer, data, sizeof(host), &seen), DDP_E_TIMEOUT);
+    ddp_transfer_fini(&transfer);
+    bench.ops->free(bench.device, DDP_SPACE_DEVICE, data);
+    bench_close(&bench);
+}
+
 /* An illegal access shows at an event, in the vendor's words, and from then on in every call; the
  * device can still be destroyed. Last: the process has no device any more. */
 CT_TEST(device_cuda, a_trap_sticks)

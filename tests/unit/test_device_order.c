@@ -66,10 +66,10 @@ CT_TEST(device, memory_is_zero_and_aligned)
             unsigned char *host = (unsigned char *)bench_begin(&bench, TARGET, 1, size_bytes, 0);
             CT_REQUIRE_OK(bench.ops->alloc(bench.device, size_bytes, space, &data));
             CT_CHECK_EQ_U64((uintptr_t)data % 64, 0);
-            CT_CHECK_OK(ddp_transfer_copy(&bench.transfer, host, data, size_bytes));
+            CT_CHECK_OK(ddp_transfer_to_host(&bench.transfer, host, data, size_bytes));
             CT_CHECK(is_filled(host, 0, size_bytes));
             memset(host, 0xEE, size_bytes);
-            CT_CHECK_OK(ddp_transfer_copy(&bench.transfer, data, host, size_bytes));
+            CT_CHECK_OK(ddp_transfer_to_device(&bench.transfer, data, host, size_bytes));
             bench.ops->free(bench.device, space, data);
         }
     }
@@ -87,6 +87,37 @@ CT_TEST(device, memory_is_zero_and_aligned)
                         DDP_E_DEVICE_MEMORY);
     }
     CT_CHECK_OK(bench.ops->alloc(bench.device, 100, DDP_SPACE_DEVICE, &data));
+    bench.ops->free(bench.device, DDP_SPACE_DEVICE, data);
+    bench_close(&bench);
+}
+
+/* Transfers of any length arrive whole, both ways, whatever memory the host's side is. */
+CT_TEST(device, transfers_are_whole)
+{
+    static const size_t sizes[] = {1, DDP_TRANSFER_PIECE_BYTES - 1, DDP_TRANSFER_PIECE_BYTES,
+                                   DDP_TRANSFER_PIECE_BYTES + 1, 2 * DDP_TRANSFER_PIECE_BYTES + 3};
+    static unsigned char sent[2 * DDP_TRANSFER_PIECE_BYTES + 3], got[sizeof(sent) + 1];
+    struct ddp_prng prng = ddp_prng_make(1, "test/transfers");
+    struct bench bench;
+    const void *seen;
+    void *data;
+
+    BENCH_OPEN(&bench);
+    CT_REQUIRE_OK(bench.ops->alloc(bench.device, sizeof(sent), DDP_SPACE_DEVICE, &data));
+    for (size_t i = 0; i < sizeof(sent); i++) {
+        sent[i] = (unsigned char)ddp_prng_below(&prng, 256);
+    }
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        memset(got, 0xA5, sizeof(got));
+        CT_CHECK_OK(ddp_transfer_to_device(&bench.transfer, data, sent, sizes[i]));
+        CT_CHECK_OK(ddp_transfer_to_host(&bench.transfer, got, data, sizes[i]));
+        CT_CHECK(memcmp(got, sent, sizes[i]) == 0);
+        CT_CHECK_EQ_U64(got[sizes[i]], 0xA5);
+        CT_CHECK_OK(ddp_transfer_view(&bench.transfer, data, sizes[i], &seen));
+        CT_CHECK(memcmp(seen, sent, sizes[i]) == 0);
+    }
+    CT_CHECK_OK(ddp_transfer_to_device(&bench.transfer, data, sent, 0));
+    CT_CHECK_OK(ddp_transfer_to_host(&bench.transfer, got, data, 0));
     bench.ops->free(bench.device, DDP_SPACE_DEVICE, data);
     bench_close(&bench);
 }
@@ -225,6 +256,26 @@ CT_TEST(device, streams_run_beside_each_other)
     bench.ops->stream_destroy(bench.device, stream);
     bench.ops->stream_destroy(bench.device, stuck);
     bench_close(&bench);
+}
+
+/* The device's end needs no unmap first, which would wait for a kernel that does not end. */
+CT_TEST(device, ends_with_memory_mapped)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct bench bench;
+    uint64_t *words;
+    void *memory;
+
+    BENCH_OPEN(&bench);
+    memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CT_REQUIRE(memory != MAP_FAILED);
+    words = (uint64_t *)memory;
+    CT_REQUIRE_OK(bench.ops->map(bench.device, memory, page));
+    bench_spin(&bench, NULL, 0);
+    CT_CHECK_OK(bench.ops->store_word(bench.device, NULL, words, 5));
+    bench_close(&bench);
+    CT_CHECK_EQ_U64(*words, 5);
+    CT_CHECK(munmap(memory, page) == 0);
 }
 
 /* Devices with streams of their own name them to the vendor's libraries, each by another name. */
