@@ -2,9 +2,9 @@
  * and whose count of slices stands still while its CPU clock does, is in one. */
 #include "harness/launch/proc_lag.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -30,22 +30,37 @@ static bool read_line(pid_t pid, const char *name, char *line, size_t size_bytes
     return is_read;
 }
 
+/* "ran waited slices": see the kernel's sched-stats.rst. */
+static bool parse_schedstat(const char *line, struct reading *out)
+{
+    uint64_t values[3];
+    char *end;
+
+    for (size_t i = 0; i < 3; i++) {
+        values[i] = strtoull(line, &end, 10);
+        if (end == line) {
+            return false;
+        }
+        line = end;
+    }
+    out->delay_ns = values[1];
+    out->slice_count = values[2];
+    return true;
+}
+
 static bool read_process(pid_t pid, struct reading *out)
 {
     char line[512];
     const char *end;
     clockid_t clock;
     struct timespec cpu;
-    uint64_t run_ns;
 
     if (!read_line(pid, "stat", line, sizeof(line)) || (end = strrchr(line, ')')) == NULL ||
         strlen(end) < 3) {
         return false;
     }
     out->is_ready = end[2] == 'R';
-    if (!read_line(pid, "schedstat", line, sizeof(line)) ||
-        sscanf(line, "%" SCNu64 " %" SCNu64 " %" SCNu64, &run_ns, &out->delay_ns,
-               &out->slice_count) != 3) {
+    if (!read_line(pid, "schedstat", line, sizeof(line)) || !parse_schedstat(line, out)) {
         return false;
     }
     if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &cpu) != 0) {
