@@ -2,11 +2,14 @@
  * Interrupted calls are taken up again here; short writes are the caller's to continue. */
 #include "ddpcore/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -263,6 +266,58 @@ ddp_status ddp_files_write_atomic(struct ddp_files *files, const char *path, con
     if (status != DDP_OK) {
         (void)files->ops->remove(files, temporary, NULL);
     }
+    return status;
+}
+
+static ddp_status take_text(const char *path, struct ddp_mem *mem,
+                            ddp_status (*take)(void *, const char *, struct ddp_err *),
+                            void *context, struct ddp_err *err)
+{
+    struct ddp_files *files = ddp_files_system();
+    void *text = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    DDP_TRY(files->ops->read_all(files, path, mem, &text, &size_bytes, err));
+    DDP_ASSERT(text != NULL);
+    status = strlen(text) == size_bytes ? take(context, text, err)
+                                        : ddp_err_set(err, DDP_E_PARSE, "a zero byte in a text");
+    ddp_mem_free(mem, text);
+    return status == DDP_OK ? DDP_OK : ddp_err_wrap(err, status, "%s", path);
+}
+
+static bool is_ending(const char *name, const char *suffix)
+{
+    size_t name_length = strlen(name);
+    size_t length = strlen(suffix);
+
+    return name_length >= length && strcmp(name + name_length - length, suffix) == 0;
+}
+
+ddp_status ddp_files_each_text(const char *folder, const char *suffix, struct ddp_mem *mem,
+                               ddp_status (*take)(void *context, const char *text,
+                                                  struct ddp_err *err),
+                               void *context, struct ddp_err *err)
+{
+    struct dirent **entries = NULL;
+    int entry_count = scandir(folder, &entries, NULL, alphasort);
+    char path[PATH_MAX];
+    ddp_status status = DDP_OK;
+
+    if (entry_count < 0) {
+        return errno == ENOENT ? DDP_OK : fail_path(err, "cannot list", folder);
+    }
+    for (int i = 0; i < entry_count; i++) {
+        if (status == DDP_OK && is_ending(entries[i]->d_name, suffix)) {
+            int length = snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
+
+            status = length < 0 || (size_t)length >= sizeof(path)
+                         ? ddp_err_set(err, DDP_E_OVERFLOW, "path too long: %s", folder)
+                         : take_text(path, mem, take, context, err);
+        }
+        free(entries[i]);
+    }
+    free(entries);
     return status;
 }
 

@@ -66,6 +66,14 @@ DDP_MUST_USE ddp_status ddp_files_write_atomic(struct ddp_files *files, const ch
 DDP_MUST_USE ddp_status ddp_files_write_whole(struct ddp_files *files, const char *path,
                                               const void *data, size_t size_bytes,
                                               struct ddp_err *err);
+/* Hand the text of every file of a folder of the operating system whose name ends with `suffix` to
+ * `take`, in the order of their names, until one fails. A folder that does not exist is empty.
+ * Errors: take's, behind the file's path; E_PARSE for a file with a zero byte; E_IO; E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_files_each_text(const char *folder, const char *suffix,
+                                            struct ddp_mem *mem,
+                                            ddp_status (*take)(void *context, const char *text,
+                                                               struct ddp_err *err),
+                                            void *context, struct ddp_err *err);
 /* mkdir -p on the operating system. */
 DDP_MUST_USE ddp_status ddp_files_make_dirs(const char *path, struct ddp_err *err);
 /* rm -r on the operating system; a path that does not exist is no error. Follows no links. */

@@ -63,6 +63,31 @@ void ddp_mem_free(struct ddp_mem *mem, void *data)
     mem->free(mem, data);
 }
 
+void *ddp_mem_grow(struct ddp_mem *mem, void *data, size_t elem_count, size_t *capacity,
+                   size_t elem_bytes)
+{
+    size_t grown_capacity = *capacity == 0 ? 8 : 2 * *capacity;
+    void *grown;
+
+    DDP_ASSERT(elem_count <= *capacity);
+    if (elem_count < *capacity) {
+        return data;
+    }
+    if (grown_capacity < *capacity) {
+        return NULL;
+    }
+    grown = ddp_mem_array(mem, grown_capacity, elem_bytes);
+    if (grown == NULL) {
+        return NULL;
+    }
+    if (elem_count > 0) {
+        memcpy(grown, data, elem_count * elem_bytes);
+    }
+    ddp_mem_free(mem, data);
+    *capacity = grown_capacity;
+    return grown;
+}
+
 char *ddp_mem_strdup(struct ddp_mem *mem, const char *text)
 {
     size_t size_bytes = strlen(text) + 1;

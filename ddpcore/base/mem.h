@@ -28,6 +28,11 @@ struct ddp_mem *ddp_mem_system(void);
  * elem_count 0 yields a valid pointer that must be freed. */
 void *ddp_mem_array(struct ddp_mem *mem, size_t elem_count, size_t elem_bytes);
 void ddp_mem_free(struct ddp_mem *mem, void *data);
+/* Make room behind the elem_count elements of an array: data while *capacity is larger, else a copy
+ * with twice the capacity (8 at first), zero-filled behind the elements, and data is freed. NULL on
+ * overflow or exhaustion; data and *capacity are then as they were. */
+void *ddp_mem_grow(struct ddp_mem *mem, void *data, size_t elem_count, size_t *capacity,
+                   size_t elem_bytes);
 /* NUL-terminated copy; NULL when exhausted. */
 char *ddp_mem_strdup(struct ddp_mem *mem, const char *text);
 

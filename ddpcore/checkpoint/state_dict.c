@@ -155,22 +155,13 @@ static bool tensor_size_bytes(enum ddp_dtype dtype, uint32_t ndim, const uint64_
 
 static ddp_status entries_grow(struct ddp_state_dict *dict)
 {
-    const size_t capacity = dict->entry_capacity == 0 ? 16 : 2 * dict->entry_capacity;
-    struct ddp_tensor_entry *entries;
+    struct ddp_tensor_entry *entries = ddp_mem_grow(dict->mem, dict->entries, dict->entry_count,
+                                                    &dict->entry_capacity, sizeof(*entries));
 
-    if (dict->entry_count < dict->entry_capacity) {
-        return DDP_OK;
-    }
-    entries = ddp_mem_array(dict->mem, capacity, sizeof(*entries));
     if (entries == NULL) {
         return DDP_E_NOMEM;
     }
-    if (dict->entry_count > 0) {
-        memcpy(entries, dict->entries, dict->entry_count * sizeof(*entries));
-    }
-    ddp_mem_free(dict->mem, dict->entries);
     dict->entries = entries;
-    dict->entry_capacity = capacity;
     return DDP_OK;
 }
 
@@ -206,22 +197,13 @@ ddp_status ddp_state_dict_add(struct ddp_state_dict *dict, const char *name, enu
 
 static ddp_status meta_grow(struct ddp_state_dict *dict)
 {
-    const size_t capacity = dict->meta_capacity == 0 ? 8 : 2 * dict->meta_capacity;
-    struct ddp_meta_entry *meta;
+    struct ddp_meta_entry *meta =
+        ddp_mem_grow(dict->mem, dict->meta, dict->meta_count, &dict->meta_capacity, sizeof(*meta));
 
-    if (dict->meta_count < dict->meta_capacity) {
-        return DDP_OK;
-    }
-    meta = ddp_mem_array(dict->mem, capacity, sizeof(*meta));
     if (meta == NULL) {
         return DDP_E_NOMEM;
     }
-    if (dict->meta_count > 0) {
-        memcpy(meta, dict->meta, dict->meta_count * sizeof(*meta));
-    }
-    ddp_mem_free(dict->mem, dict->meta);
     dict->meta = meta;
-    dict->meta_capacity = capacity;
     return DDP_OK;
 }
 

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIRST_CAPACITY 16
-
 void ddp_schedule_init(struct ddp_schedule *schedule, struct ddp_mem *mem, const char *algorithm,
                        const struct ddp_schedule_params *params)
 {
@@ -45,25 +43,17 @@ static bool has_peer(enum ddp_step_kind kind)
 
 static ddp_status grow_steps(struct ddp_schedule *schedule)
 {
-    size_t capacity = schedule->step_capacity == 0 ? FIRST_CAPACITY : schedule->step_capacity * 2;
     struct ddp_step *steps;
 
-    if (schedule->step_count < schedule->step_capacity) {
-        return DDP_OK;
-    }
-    if (capacity >= UINT32_MAX) {
+    if (schedule->step_count >= UINT32_MAX / 2) {
         return DDP_E_OVERFLOW;
     }
-    steps = ddp_mem_array(schedule->mem, capacity, sizeof(*steps));
+    steps = ddp_mem_grow(schedule->mem, schedule->steps, schedule->step_count,
+                         &schedule->step_capacity, sizeof(*steps));
     if (steps == NULL) {
         return DDP_E_NOMEM;
     }
-    if (schedule->step_count > 0) {
-        memcpy(steps, schedule->steps, schedule->step_count * sizeof(*steps));
-    }
-    ddp_mem_free(schedule->mem, schedule->steps);
     schedule->steps = steps;
-    schedule->step_capacity = capacity;
     return DDP_OK;
 }
 

@@ -55,22 +55,13 @@ static const struct ddp_observed_range *range_at(const struct ddp_observer *self
 
 static ddp_status reserve_range(struct ddp_observer *self)
 {
-    size_t capacity = self->range_capacity == 0 ? 64 : 2 * self->range_capacity;
-    struct ddp_observed_range *ranges;
+    struct ddp_observed_range *ranges = ddp_mem_grow(
+        self->env->mem, self->ranges, self->range_count, &self->range_capacity, sizeof(*ranges));
 
-    if (self->range_count < self->range_capacity) {
-        return DDP_OK;
-    }
-    ranges = ddp_mem_array(self->env->mem, capacity, sizeof(*ranges));
     if (ranges == NULL) {
         return DDP_E_NOMEM;
     }
-    if (self->range_count > 0) {
-        memcpy(ranges, self->ranges, self->range_count * sizeof(*ranges));
-    }
-    ddp_mem_free(self->env->mem, self->ranges);
     self->ranges = ranges;
-    self->range_capacity = capacity;
     return DDP_OK;
 }
 

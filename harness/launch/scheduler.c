@@ -33,20 +33,15 @@ static void heap_swap(struct harness_sim_event *heap, size_t a, size_t b)
 
 static bool heap_grow(struct harness_scheduler *scheduler)
 {
-    size_t capacity = scheduler->heap_capacity == 0 ? 256 : scheduler->heap_capacity * 2;
     struct harness_sim_event *heap =
-        ddp_mem_array(scheduler->mem, capacity, sizeof scheduler->heap[0]);
+        ddp_mem_grow(scheduler->mem, scheduler->heap, scheduler->heap_count,
+                     &scheduler->heap_capacity, sizeof *heap);
 
     if (heap == NULL) {
         scheduler->is_out_of_memory = true;
         return false;
     }
-    if (scheduler->heap_count > 0) {
-        memcpy(heap, scheduler->heap, scheduler->heap_count * sizeof heap[0]);
-    }
-    ddp_mem_free(scheduler->mem, scheduler->heap);
     scheduler->heap = heap;
-    scheduler->heap_capacity = capacity;
     return true;
 }
 
@@ -55,7 +50,7 @@ static void heap_push(struct harness_scheduler *scheduler, uint64_t time_ns, uin
 {
     size_t at = scheduler->heap_count;
 
-    if (at == scheduler->heap_capacity && !heap_grow(scheduler)) {
+    if (!heap_grow(scheduler)) {
         return;
     }
     scheduler->heap[at] = (struct harness_sim_event){.time_ns = time_ns,

@@ -18,22 +18,14 @@ void harness_watch_fini(struct harness_watch *watch)
 
 static struct harness_sighting *append(struct harness_watch *watch, struct harness_sightings *list)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? 8 : list->capacity * 2;
-        struct harness_sighting *items =
-            ddp_mem_array(watch->mem, capacity, sizeof(struct harness_sighting));
+    struct harness_sighting *items =
+        ddp_mem_grow(watch->mem, list->items, list->count, &list->capacity, sizeof(*items));
 
-        if (items == NULL) {
-            watch->is_failed = true;
-            return NULL;
-        }
-        if (list->count > 0) {
-            memcpy(items, list->items, list->count * sizeof(*items));
-        }
-        ddp_mem_free(watch->mem, list->items);
-        list->items = items;
-        list->capacity = capacity;
+    if (items == NULL) {
+        watch->is_failed = true;
+        return NULL;
     }
+    list->items = items;
     return &list->items[list->count++];
 }
 

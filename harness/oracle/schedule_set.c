@@ -4,9 +4,6 @@
  * move, so one greedy order finds a deadlock if there is one. */
 #include "harness/oracle/schedule_set.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/file.h"
@@ -56,22 +53,14 @@ static bool is_same_operation(const struct harness_schedule *a, const struct har
 
 static ddp_status grow_sets(struct harness_schedules *schedules)
 {
-    size_t capacity = schedules->set_capacity == 0 ? 8 : 2 * schedules->set_capacity;
-    struct harness_schedule_set *grown;
+    struct harness_schedule_set *sets =
+        ddp_mem_grow(schedules->mem, schedules->sets, schedules->set_count,
+                     &schedules->set_capacity, sizeof(*sets));
 
-    if (schedules->set_count < schedules->set_capacity) {
-        return DDP_OK;
-    }
-    grown = ddp_mem_array(schedules->mem, capacity, sizeof(*grown));
-    if (grown == NULL) {
+    if (sets == NULL) {
         return DDP_E_NOMEM;
     }
-    if (schedules->set_count > 0) {
-        memcpy(grown, schedules->sets, schedules->set_count * sizeof(*grown));
-    }
-    ddp_mem_free(schedules->mem, schedules->sets);
-    schedules->sets = grown;
-    schedules->set_capacity = capacity;
+    schedules->sets = sets;
     return DDP_OK;
 }
 
@@ -119,60 +108,25 @@ ddp_status harness_schedules_add(struct harness_schedules *schedules,
     return DDP_OK;
 }
 
-static ddp_status load_file(struct harness_schedules *schedules, const char *path,
-                            struct ddp_err *err)
+static ddp_status take_text(void *context, const char *text, struct ddp_err *err)
 {
-    struct ddp_files *files = ddp_files_system();
+    struct harness_schedules *schedules = context;
     struct harness_schedule schedule;
-    void *data = NULL;
-    char *text;
-    size_t size_bytes = 0;
     ddp_status status;
 
-    DDP_TRY(files->ops->read_all(files, path, schedules->mem, &data, &size_bytes, err));
-    text = ddp_mem_array(schedules->mem, size_bytes + 1, 1);
-    if (text == NULL) {
-        ddp_mem_free(schedules->mem, data);
-        return DDP_E_NOMEM;
+    DDP_TRY(harness_schedule_parse(schedules->mem, text, &schedule, err));
+    status = harness_schedules_add(schedules, &schedule, err);
+    if (status != DDP_OK) {
+        harness_schedule_fini(&schedule);
     }
-    memcpy(text, data, size_bytes);
-    status = harness_schedule_parse(schedules->mem, text, &schedule, err);
-    ddp_mem_free(schedules->mem, text);
-    ddp_mem_free(schedules->mem, data);
-    if (status == DDP_OK) {
-        status = harness_schedules_add(schedules, &schedule, err);
-        if (status != DDP_OK) {
-            harness_schedule_fini(&schedule);
-        }
-    }
-    return status == DDP_OK ? DDP_OK : ddp_err_wrap(err, status, "%s", path);
+    return status;
 }
 
 ddp_status harness_schedules_load(struct harness_schedules *schedules, const char *folder,
                                   struct ddp_err *err)
 {
-    DIR *dir = opendir(folder);
-    const struct dirent *entry;
-    char path[4096];
-    ddp_status status = DDP_OK;
-
-    if (dir == NULL) {
-        return errno == ENOENT ? DDP_OK : ddp_err_set(err, DDP_E_IO, "%s: cannot open", folder);
-    }
-    while (status == DDP_OK && (entry = readdir(dir)) != NULL) {
-        size_t length = strlen(entry->d_name);
-
-        if (length < 4 || strcmp(entry->d_name + length - 4, ".txt") != 0) {
-            continue;
-        }
-        if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) >= sizeof(path)) {
-            status = ddp_err_set(err, DDP_E_OVERFLOW, "%s: path too long", folder);
-        } else {
-            status = load_file(schedules, path, err);
-        }
-    }
-    (void)closedir(dir);
-    return status == DDP_OK ? harness_schedules_order(schedules) : status;
+    DDP_TRY(ddp_files_each_text(folder, ".txt", schedules->mem, take_text, schedules, err));
+    return harness_schedules_order(schedules);
 }
 
 struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,

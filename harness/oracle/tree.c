@@ -238,33 +238,14 @@ static ddp_status read_result(struct reader *reader)
 
 /* --- trees ------------------------------------------------------------------------------------ */
 
-static ddp_status grow(struct ddp_mem *mem, void **data, size_t count, size_t *capacity,
-                       size_t elem_bytes)
-{
-    size_t more = *capacity == 0 ? 8 : 2 * *capacity;
-    void *grown;
-
-    if (count < *capacity) {
-        return DDP_OK;
-    }
-    grown = ddp_mem_array(mem, more, elem_bytes);
-    if (grown == NULL) {
-        return DDP_E_NOMEM;
-    }
-    if (count > 0) {
-        memcpy(grown, *data, count * elem_bytes);
-    }
-    ddp_mem_free(mem, *data);
-    *data = grown;
-    *capacity = more;
-    return DDP_OK;
-}
-
 static ddp_status add_op(struct harness_tree_map *map, enum harness_tree_node kind, uint32_t count)
 {
-    void *ops = map->ops;
+    struct harness_tree_op *ops =
+        ddp_mem_grow(map->mem, map->ops, map->op_count, &map->op_capacity, sizeof(*ops));
 
-    DDP_TRY(grow(map->mem, &ops, map->op_count, &map->op_capacity, sizeof(map->ops[0])));
+    if (ops == NULL) {
+        return DDP_E_NOMEM;
+    }
     map->ops = ops;
     map->ops[map->op_count++] = (struct harness_tree_op){(uint8_t)kind, (uint8_t)count};
     return DDP_OK;
@@ -355,7 +336,7 @@ static ddp_status read_range(struct reader *reader, size_t expected_first)
 {
     struct harness_tree_map *out = reader->out;
     struct harness_tree_range range = {.op_first = out->op_count};
-    void *ranges = out->ranges;
+    struct harness_tree_range *ranges;
     uint64_t first = 0;
     uint64_t elem_count = 0;
 
@@ -371,8 +352,11 @@ static ddp_status read_range(struct reader *reader, size_t expected_first)
     range.first = (size_t)first;
     range.elem_count = (size_t)elem_count;
     range.op_count = (uint32_t)(out->op_count - range.op_first);
-    DDP_TRY(
-        grow(out->mem, &ranges, out->range_count, &out->range_capacity, sizeof(out->ranges[0])));
+    ranges = ddp_mem_grow(out->mem, out->ranges, out->range_count, &out->range_capacity,
+                          sizeof(*ranges));
+    if (ranges == NULL) {
+        return DDP_E_NOMEM;
+    }
     out->ranges = ranges;
     out->ranges[out->range_count++] = range;
     return DDP_OK;

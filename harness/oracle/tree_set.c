@@ -1,7 +1,5 @@
 /* Purpose: find, compare, name and print measured trees.
  * Idea: what cannot be told from a file is said here, once, in words that end up in a verdict. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -169,6 +167,8 @@ const struct harness_tree_map *harness_trees_find(const struct harness_trees *tr
 ddp_status harness_trees_add(struct harness_trees *trees, const struct harness_tree_map *map,
                              uint32_t member_count, struct ddp_err *err)
 {
+    struct harness_tree_map *maps;
+
     if (map->member_count != member_count) {
         return ddp_err_set(err, DDP_E_INVALID, "the trees are of %u members, the run has %u",
                            map->member_count, member_count);
@@ -177,70 +177,39 @@ ddp_status harness_trees_add(struct harness_trees *trees, const struct harness_t
         return ddp_err_set(err, DDP_E_INVALID, "trees of %zu elements of %s are there already",
                            map->elem_count, ddp_dtype_name(map->dtype));
     }
-    if (trees->map_count == trees->map_capacity) {
-        size_t capacity = trees->map_capacity == 0 ? 8 : 2 * trees->map_capacity;
-        struct harness_tree_map *grown = ddp_mem_array(trees->mem, capacity, sizeof(*grown));
-
-        if (grown == NULL) {
-            return DDP_E_NOMEM;
-        }
-        if (trees->map_count > 0) {
-            memcpy(grown, trees->maps, trees->map_count * sizeof(*grown));
-        }
-        ddp_mem_free(trees->mem, trees->maps);
-        trees->maps = grown;
-        trees->map_capacity = capacity;
+    maps = ddp_mem_grow(trees->mem, trees->maps, trees->map_count, &trees->map_capacity,
+                        sizeof(*maps));
+    if (maps == NULL) {
+        return DDP_E_NOMEM;
     }
+    trees->maps = maps;
     trees->maps[trees->map_count++] = *map;
     return DDP_OK;
 }
 
-static ddp_status load_file(struct harness_trees *trees, const char *path, uint32_t member_count,
-                            struct ddp_err *err)
+struct tree_folder {
+    struct harness_trees *trees;
+    uint32_t member_count;
+};
+
+static ddp_status take_text(void *context, const char *text, struct ddp_err *err)
 {
-    struct ddp_files *files = ddp_files_system();
+    const struct tree_folder *folder = context;
     struct harness_tree_map map = {0};
-    void *text = NULL;
-    size_t size_bytes = 0;
     ddp_status status;
 
-    DDP_TRY(files->ops->read_all(files, path, trees->mem, &text, &size_bytes, err));
-    status = strlen(text) == size_bytes
-                 ? harness_tree_parse(trees->mem, text, &map, err)
-                 : ddp_err_set(err, DDP_E_PARSE, "a zero byte; trees are text");
-    ddp_mem_free(trees->mem, text);
-    if (status == DDP_OK) {
-        status = harness_trees_add(trees, &map, member_count, err);
-        if (status != DDP_OK) {
-            harness_tree_fini(&map);
-        }
+    DDP_TRY(harness_tree_parse(folder->trees->mem, text, &map, err));
+    status = harness_trees_add(folder->trees, &map, folder->member_count, err);
+    if (status != DDP_OK) {
+        harness_tree_fini(&map);
     }
-    return status == DDP_OK ? DDP_OK : ddp_err_wrap(err, status, "%s", path);
+    return status;
 }
 
 ddp_status harness_trees_load(struct harness_trees *trees, const char *folder,
                               uint32_t member_count, struct ddp_err *err)
 {
-    DIR *dir = opendir(folder);
-    const struct dirent *entry;
-    char path[4096];
-    ddp_status status = DDP_OK;
+    struct tree_folder context = {trees, member_count};
 
-    if (dir == NULL) {
-        return errno == ENOENT ? DDP_OK : ddp_err_set(err, DDP_E_IO, "%s: cannot open", folder);
-    }
-    while (status == DDP_OK && (entry = readdir(dir)) != NULL) {
-        size_t length = strlen(entry->d_name);
-
-        if (length < 4 || strcmp(entry->d_name + length - 4, ".txt") != 0) {
-            continue;
-        }
-        if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) >= sizeof(path)) {
-            status = ddp_err_set(err, DDP_E_OVERFLOW, "%s: path too long", folder);
-        } else {
-            status = load_file(trees, path, member_count, err);
-        }
-    }
-    (void)closedir(dir);
-    return status;
+    return ddp_files_each_text(folder, ".txt", trees->mem, take_text, &context, err);
 }

@@ -24,21 +24,14 @@ static ddp_status emit(struct emitter *emitter, enum ddp_phase phase, enum ddp_c
                        const struct harness_op *op)
 {
     struct harness_program *program = emitter->program;
+    struct harness_op *ops;
 
-    if (program->op_count == program->op_capacity) {
-        size_t capacity = program->op_capacity == 0 ? 64 : program->op_capacity * 2;
-        struct harness_op *grown = ddp_mem_array(program->mem, capacity, sizeof(*grown));
-
-        if (grown == NULL) {
-            return DDP_E_NOMEM;
-        }
-        if (program->op_count > 0) {
-            memcpy(grown, program->ops, program->op_count * sizeof(*grown));
-        }
-        ddp_mem_free(program->mem, program->ops);
-        program->ops = grown;
-        program->op_capacity = capacity;
+    ops = ddp_mem_grow(program->mem, program->ops, program->op_count, &program->op_capacity,
+                       sizeof(*ops));
+    if (ops == NULL) {
+        return DDP_E_NOMEM;
     }
+    program->ops = ops;
     program->ops[program->op_count] = *op;
     program->ops[program->op_count].seq = program->op_count + 1;
     program->ops[program->op_count].step = emitter->step;

@@ -137,29 +137,6 @@ static void fail(struct harness_probe_map *map, enum harness_probe_result result
     va_end(args);
 }
 
-/* Room for one more of elem_bytes each; *data moves. */
-static ddp_status grow(struct ddp_mem *mem, void **data, size_t count, size_t *capacity,
-                       size_t elem_bytes)
-{
-    size_t more = *capacity == 0 ? 4 : 2 * *capacity;
-    void *grown;
-
-    if (count < *capacity) {
-        return DDP_OK;
-    }
-    grown = ddp_mem_array(mem, more, elem_bytes);
-    if (grown == NULL) {
-        return DDP_E_NOMEM;
-    }
-    if (count > 0) {
-        memcpy(grown, *data, count * elem_bytes);
-    }
-    ddp_mem_free(mem, *data);
-    *data = grown;
-    *capacity = more;
-    return DDP_OK;
-}
-
 /* --- pairs ------------------------------------------------------------------------------------ */
 
 void harness_probe_map_fill(const struct harness_probe_map *map, uint32_t i, uint32_t j,
@@ -195,13 +172,16 @@ static int16_t code_of(const struct harness_probe_map *map, const struct scale *
 static ddp_status add_run(struct harness_probe_map *map, struct harness_probe_row *row,
                           size_t first, int16_t code)
 {
-    void *runs = row->runs;
+    struct harness_probe_run *runs;
 
     if (++map->run_count > RUNS_MAX) {
         fail(map, HARNESS_PROBE_UNKNOWN, 0, "more than %u ranges", RUNS_MAX);
         return DDP_OK;
     }
-    DDP_TRY(grow(map->mem, &runs, row->count, &row->capacity, sizeof row->runs[0]));
+    runs = ddp_mem_grow(map->mem, row->runs, row->count, &row->capacity, sizeof *runs);
+    if (runs == NULL) {
+        return DDP_E_NOMEM;
+    }
     row->runs = runs;
     row->runs[row->count++] = (struct harness_probe_run){first, code};
     return DDP_OK;
@@ -276,7 +256,7 @@ static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t
 static ddp_status add_range(struct harness_probe_map *map, size_t first, size_t elem_count,
                             const struct harness_probe_tree *tree)
 {
-    void *ranges = map->ranges;
+    struct harness_probe_range *ranges;
 
     if (map->range_count > 0 &&
         harness_probe_tree_is_equal(&map->ranges[map->range_count - 1].tree, tree)) {
@@ -287,7 +267,11 @@ static ddp_status add_range(struct harness_probe_map *map, size_t first, size_t 
         fail(map, HARNESS_PROBE_UNKNOWN, 0, "more than %u ranges", RANGES_MAX);
         return DDP_OK;
     }
-    DDP_TRY(grow(map->mem, &ranges, map->range_count, &map->range_capacity, sizeof map->ranges[0]));
+    ranges =
+        ddp_mem_grow(map->mem, map->ranges, map->range_count, &map->range_capacity, sizeof *ranges);
+    if (ranges == NULL) {
+        return DDP_E_NOMEM;
+    }
     map->ranges = ranges;
     map->ranges[map->range_count++] =
         (struct harness_probe_range){.first = first, .elem_count = elem_count, .tree = *tree};

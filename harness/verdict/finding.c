@@ -77,22 +77,15 @@ void harness_findings_fini(struct harness_findings *findings)
 
 void harness_findings_add(struct harness_findings *findings, const struct harness_finding *finding)
 {
-    DDP_ASSERT(finding->verdict != HARNESS_VERDICT_NONE);
-    if (findings->count == findings->capacity) {
-        size_t capacity = findings->capacity == 0 ? 8 : 2 * findings->capacity;
-        struct harness_finding *items =
-            ddp_mem_array(findings->mem, capacity, sizeof *findings->items);
+    struct harness_finding *items;
 
-        if (items == NULL) {
-            findings->is_failed = true;
-            return;
-        }
-        if (findings->count > 0) {
-            memcpy(items, findings->items, findings->count * sizeof *items);
-        }
-        ddp_mem_free(findings->mem, findings->items);
-        findings->items = items;
-        findings->capacity = capacity;
+    DDP_ASSERT(finding->verdict != HARNESS_VERDICT_NONE);
+    items = ddp_mem_grow(findings->mem, findings->items, findings->count, &findings->capacity,
+                         sizeof *items);
+    if (items == NULL) {
+        findings->is_failed = true;
+        return;
     }
+    findings->items = items;
     findings->items[findings->count++] = *finding;
 }

@@ -131,6 +131,58 @@ CT_TEST(file, memory_export)
     ddp_files_memory_destroy(memory);
 }
 
+struct texts {
+    char all[64];
+    ddp_status end; /* what the text "end" is answered with */
+};
+
+static ddp_status take_text(void *context, const char *text, struct ddp_err *err)
+{
+    struct texts *texts = (struct texts *)context;
+
+    (void)strncat(texts->all, text, sizeof(texts->all) - strlen(texts->all) - 1);
+    return strcmp(text, "end") == 0 && texts->end != DDP_OK
+               ? ddp_err_set(err, texts->end, "that is the end")
+               : DDP_OK;
+}
+
+/* Texts come by name, those of the suffix only; the first error ends it and names the file. */
+CT_TEST(file, each_text)
+{
+    static const char *const names[] = {"c.txt", "a.txt", "b.text", "b.txt", ".txt", "txt"};
+    static const char *const texts[] = {"3", "1", "no", "end", "0", "no"};
+    struct ddp_files *files = ddp_files_system();
+    struct ddp_mem *mem = ddp_mem_system();
+    char folder[] = "ddprove_texts_XXXXXX";
+    struct texts seen = {"", DDP_OK};
+    struct ddp_err err = {""};
+    char path[64];
+
+    CT_REQUIRE(mkdtemp(folder) != NULL);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        CT_REQUIRE_OK(ddp_files_write_whole(files, path, texts[i], strlen(texts[i]), NULL));
+    }
+    CT_CHECK_OK(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err));
+    CT_CHECK_STR(seen.all, "01end3");
+    seen = (struct texts){"", DDP_E_KEYS};
+    CT_CHECK_STATUS(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err), DDP_E_KEYS);
+    CT_CHECK_STR(seen.all, "01end");
+    CT_CHECK(strstr(err.text, "/b.txt") != NULL && strstr(err.text, "that is the end") != NULL);
+    (void)snprintf(path, sizeof(path), "%s/a.txt", folder);
+    CT_REQUIRE_OK(ddp_files_write_whole(files, path,
+                                        "1\0"
+                                        "2",
+                                        3, NULL));
+    seen = (struct texts){"", DDP_OK};
+    CT_CHECK_STATUS(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err), DDP_E_PARSE);
+    CT_CHECK_STR(seen.all, "0");
+    CT_CHECK_STATUS(ddp_files_each_text(path, ".txt", mem, take_text, &seen, &err), DDP_E_IO);
+    CT_CHECK_OK(ddp_files_remove_tree(folder, NULL));
+    CT_CHECK_OK(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err));
+    CT_CHECK_STR(seen.all, "0");
+}
+
 /* A table that fails its nth operation, writes one byte at a time, and forwards the rest. */
 struct failing_files {
     struct ddp_files base;

@@ -54,6 +54,39 @@ CT_TEST(mem, array_checks_overflow)
     ddp_mem_free(mem, NULL);
 }
 
+/* A growing array keeps its elements, allocates only when it is full, and stays whole on failure.
+ */
+CT_TEST(mem, grow_keeps_the_elements)
+{
+    struct ddp_mem_pool *pool;
+    struct ddp_mem *mem;
+    uint32_t *array = NULL;
+    size_t capacity = 0;
+
+    CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
+    mem = ddp_mem_pool_mem(pool);
+    for (size_t count = 0; count < 33; count++) {
+        array = (uint32_t *)ddp_mem_grow(mem, array, count, &capacity, sizeof(*array));
+        CT_REQUIRE(array != NULL);
+        CT_REQUIRE(capacity > count);
+        CT_CHECK(is_zero(array + count, (capacity - count) * sizeof(*array)));
+        array[count] = (uint32_t)count;
+    }
+    for (uint32_t i = 0; i < 33; i++) {
+        CT_CHECK_EQ_U64(array[i], i);
+    }
+    CT_CHECK_EQ_U64(capacity, 64);
+    CT_CHECK_EQ_U64(ddp_mem_pool_alloc_count(pool), 4);
+    CT_CHECK_EQ_U64(ddp_mem_pool_block_count(pool), 1);
+    ddp_mem_pool_fail_after(pool, 0, 1);
+    CT_CHECK(ddp_mem_grow(mem, array, 64, &capacity, sizeof(*array)) == NULL);
+    CT_CHECK_EQ_U64(capacity, 64);
+    CT_CHECK_EQ_U64(array[32], 32);
+    capacity = SIZE_MAX / 2 + 1;
+    CT_CHECK(ddp_mem_grow(mem, array, capacity, &capacity, 1) == NULL);
+    ddp_mem_pool_destroy(pool);
+}
+
 /* A pool counts what lives, and destroying it releases the rest (the leak checker watches). */
 CT_TEST(mem, pool_counts_and_releases)
 {
