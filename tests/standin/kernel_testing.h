@@ -13,6 +13,13 @@ template <class Args>
 cudaError_t launch(void (*kernel)(Args), Args args, dim3 grid, dim3 block, bool is_warp,
                    cudaStream_t stream)
 {
+    cudaFuncAttributes attributes;
+    cudaError_t error =
+        cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(kernel)); /* loads it */
+
+    if (error != cudaSuccess) {
+        return error;
+    }
     return standin_launch(call_kernel<Args>, reinterpret_cast<void (*)()>(kernel), &args,
                           sizeof(args), grid, block, is_warp ? 1 : 0, stream);
 }

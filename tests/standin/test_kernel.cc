@@ -122,6 +122,19 @@ static __global__ void vote_kernel(word_args args)
                                 2u * static_cast<uint32_t>(__all_sync(0xffffffffu, lane == 3));
 }
 
+CT_TEST(standin_kernel, only_what_is_loaded_is_launched)
+{
+    static uint32_t words[LANES];
+    const word_args args = {words};
+
+    CT_CHECK_EQ_I64(standin_launch(call_kernel<word_args>,
+                                   reinterpret_cast<void (*)()>(vote_kernel), &args, sizeof(args),
+                                   1, LANES, 1, NULL),
+                    cudaErrorInvalidDeviceFunction);
+    CUDA_CHECK(launch(vote_kernel, args, 1, LANES, true, NULL));
+    CUDA_CHECK(cudaDeviceSynchronize());
+}
+
 CT_TEST(standin_kernel, lanes_vote)
 {
     static uint32_t words[LANES];

@@ -132,6 +132,24 @@ CT_TEST(standin_memory, only_pageable_copies_wait)
     check_nothing_left();
 }
 
+CT_TEST(standin_memory, pageable_copies_may_come_late)
+{
+    static standin_gate gate;
+    unsigned char *device;
+    unsigned char pageable = 1, result = 0;
+
+    setenv("DDP_STANDIN_PAGEABLE_WAITS", "0", 1);
+    CUDA_REQUIRE(cudaMalloc(reinterpret_cast<void **>(&device), 1));
+    CUDA_CHECK(gate_enqueue(&gate, NULL));
+    CUDA_CHECK(cudaMemcpyAsync(device, &pageable, 1, cudaMemcpyHostToDevice, NULL));
+    CUDA_CHECK(cudaMemcpyAsync(&result, device, 1, cudaMemcpyDeviceToHost, NULL));
+    __atomic_store_n(&pageable, 2, __ATOMIC_RELEASE);
+    gate_open(&gate);
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CT_CHECK_EQ_U64(result, 2);
+    CUDA_CHECK(cudaFree(device));
+}
+
 CT_TEST(standin_memory, copies_are_checked)
 {
     unsigned char *device;

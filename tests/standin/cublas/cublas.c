@@ -2,6 +2,7 @@
 #include "tests/standin/cublas/cublas.h"
 
 #include <ddp_standin.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,36 @@ static int product_run(void *context, const volatile int *is_cancelled)
     return cudaSuccess;
 }
 
+/* cuBLAS loads the kernels of a shape with its first product, which may wait for all that runs. */
+static int load_kernels(int op_a, int op_b, int m, int n, int k)
+{
+    static struct shape {
+        struct shape *next;
+        int of[5];
+    } * shapes;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const int of[5] = {op_a, op_b, m, n, k};
+    struct shape *shape;
+    bool is_new;
+
+    pthread_mutex_lock(&lock);
+    for (shape = shapes; shape != NULL && memcmp(shape->of, of, sizeof(of)) != 0;) {
+        shape = shape->next;
+    }
+    is_new = shape == NULL;
+    if (is_new && (shape = malloc(sizeof(*shape))) != NULL) {
+        shape->next = shapes;
+        memcpy(shape->of, of, sizeof(of));
+        shapes = shape;
+    }
+    pthread_mutex_unlock(&lock);
+    if (shape == NULL) {
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    }
+    return is_new && cudaDeviceSynchronize() != cudaSuccess ? CUBLAS_STATUS_EXECUTION_FAILED
+                                                            : CUBLAS_STATUS_SUCCESS;
+}
+
 /* Element (i, j) of op(X) lies at i * row_stride + j * column_stride. */
 static struct matrix matrix_of(const float *data, int op, int ld)
 {
@@ -76,6 +107,7 @@ int cublasSgemm_v2(struct cublasContext *handle, int op_a, int op_b, int m, int 
                    const float *beta, float *c, int ldc)
 {
     struct product *p;
+    int status;
 
     if (handle == NULL) {
         return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -87,6 +119,10 @@ int cublasSgemm_v2(struct cublasContext *handle, int op_a, int op_b, int m, int 
     }
     if (m == 0 || n == 0) {
         return CUBLAS_STATUS_SUCCESS;
+    }
+    status = load_kernels(op_a, op_b, m, n, k);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        return status;
     }
     p = malloc(sizeof(*p));
     if (p == NULL) {

@@ -55,6 +55,8 @@ static void device_start(void)
     standin_device.card_count = visible_card_count((int)setting("DDP_STANDIN_CARDS", 1));
     standin_device.is_guarded = setting("DDP_STANDIN_GUARD", 1) != 0;
     standin_device.has_write_value = setting("DDP_STANDIN_WRITE_VALUE", 1) != 0;
+    standin_device.is_pageable_waiting =
+        setting("DDP_STANDIN_PAGEABLE_WAITS", standin_device.seed == 0 ? 1 : 0) != 0;
 #ifdef __SANITIZE_THREAD__
     /* The guard's lock would order workers that nothing else orders, and so hide their races. */
     standin_device.is_guarded = false;

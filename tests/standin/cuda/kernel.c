@@ -315,6 +315,56 @@ void standin_kernel_fini(void)
     }
 }
 
+/* Kernels that are on the device. */
+static struct {
+    pthread_mutex_t lock;
+    struct loaded {
+        struct loaded *next;
+        const void *kernel;
+    } * first;
+} loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The lock is held. */
+static bool is_loaded(const void *kernel)
+{
+    const struct loaded *entry = loaded.first;
+
+    while (entry != NULL && entry->kernel != kernel) {
+        entry = entry->next;
+    }
+    return entry != NULL;
+}
+
+static cudaError_t load(const void *kernel)
+{
+    cudaError_t error = cudaSuccess;
+
+    pthread_mutex_lock(&loaded.lock);
+    if (!is_loaded(kernel)) {
+        struct loaded *entry = malloc(sizeof(*entry));
+        if (entry != NULL) {
+            *entry = (struct loaded){loaded.first, kernel};
+            loaded.first = entry;
+        } else {
+            error = cudaErrorMemoryAllocation;
+        }
+    }
+    pthread_mutex_unlock(&loaded.lock);
+    return error;
+}
+
+static bool may_launch(void (*kernel)(void))
+{
+    const void *address;
+    bool is_there;
+
+    memcpy(&address, &kernel, sizeof(address));
+    pthread_mutex_lock(&loaded.lock);
+    is_there = is_loaded(address);
+    pthread_mutex_unlock(&loaded.lock);
+    return is_there;
+}
+
 struct launch {
     _Alignas(16) unsigned char args[ARGS_BYTES];
     struct ddp_standin_kernel kernel;
@@ -353,6 +403,9 @@ cudaError_t ddp_standin_launch(const struct ddp_standin_kernel *kernel, const vo
     if (error == cudaSuccess && args_bytes > ARGS_BYTES) {
         error = cudaErrorInvalidValue;
     }
+    if (error == cudaSuccess && !may_launch(kernel->kernel)) {
+        error = cudaErrorInvalidDeviceFunction;
+    }
     if (error != cudaSuccess) {
         return standin_leave(error);
     }
@@ -376,6 +429,9 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
 
     if (error == cudaSuccess && kernel == NULL) {
         error = cudaErrorInvalidValue;
+    }
+    if (error == cudaSuccess) {
+        error = load(kernel);
     }
     *attributes = (struct cudaFuncAttributes){.maxThreadsPerBlock = MAX_BLOCK_THREADS};
     return standin_leave(error);

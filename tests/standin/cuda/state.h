@@ -66,6 +66,7 @@ struct standin_device {
     int card_count;
     bool is_guarded;
     bool has_write_value;
+    bool is_pageable_waiting; /* for copies with memory that is not page-locked */
 };
 extern struct standin_device standin_device;
 

@@ -85,7 +85,9 @@ cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t size_bytes,
     error = push_copy(stream, &transfer, sizeof(transfer), transfer_run);
     if (error == cudaSuccess && (to == STANDIN_PAGEABLE || from == STANDIN_PAGEABLE)) {
         atomic_fetch_add(&standin_device.pageable_copy_count, 1);
-        error = standin_stream_drain(standin_stream_resolve(stream));
+        if (standin_device.is_pageable_waiting) {
+            error = standin_stream_drain(standin_stream_resolve(stream));
+        }
     }
     return standin_leave(error);
 }

@@ -28,6 +28,7 @@ extern "C" {
     X(cudaErrorStubLibrary, 34, "CUDA driver is a stub library")                \
     X(cudaErrorInsufficientDriver, 35,                                          \
       "CUDA driver version is insufficient for CUDA runtime version")           \
+    X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")            \
     X(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")             \
     X(cudaErrorInvalidDevice, 101, "invalid device ordinal")                    \
     X(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")    \
@@ -134,7 +135,9 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *status);
 
-/* Every kernel may have blocks of 1024 threads. */
+/* Every kernel may have blocks of 1024 threads. What CUDA does on the side is needed here: it loads
+ * the kernel. Otherwise CUDA does so at the first launch, which may wait for kernels that run, so
+ * the stand-in refuses such a launch (cudaErrorInvalidDeviceFunction). */
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel);
 
 /* Device memory is not the host's to touch: while no stream works on it, an access by the host is a
@@ -148,7 +151,9 @@ cudaError_t cudaFreeHost(void *data);
 cudaError_t cudaHostRegister(void *data, size_t size_bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *data);
 cudaError_t cudaHostGetDevicePointer(void **out, void *data, unsigned flags);
-/* With host memory that is not page-locked it returns when the copy is done, as CUDA does. */
+/* With host memory that is not page-locked it returns when the copy is done, as CUDA mostly does;
+ * with DDP_STANDIN_PAGEABLE_WAITS=0, which a seed implies, earlier, as CUDA may where the card
+ * reads such memory itself. */
 cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t size_bytes,
                             enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *target, int value, size_t size_bytes, cudaStream_t stream);
