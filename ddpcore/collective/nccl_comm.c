@@ -21,9 +21,7 @@ struct ddp_nccl_comm {
     enum ddp_nccl_comm_state state;
     uint64_t end_timeout_ns;
     uint64_t deadline_ns; /* of the present state */
-    bool was_ready;
-    bool was_revoked;
-    bool is_abort_next; /* once revoked, or once the call that shrinks has returned */
+    bool is_abort_next;   /* once revoked, or once the call that shrinks has returned */
     bool has_hung;
     ddp_status failed;
     struct ddp_err err;
@@ -213,7 +211,6 @@ static ddp_status poll_life(struct ddp_nccl_comm *comm)
 
     if (result == DDP_NCCL_SUCCESS) {
         comm->state = DDP_NCCL_COMM_READY;
-        comm->was_ready = true;
         return DDP_OK;
     }
     if (result != DDP_NCCL_IN_PROGRESS) {
@@ -246,19 +243,29 @@ static void poll_finalizing(struct ddp_nccl_comm *comm)
 
 /* The call that revokes has to return, then the communicator has to come to rest. What it reports
  * then may be the error that made us revoke: any answer but "in progress" will do. */
-static void poll_revoking(struct ddp_nccl_comm *comm)
+static ddp_status poll_revoking(struct ddp_nccl_comm *comm)
 {
-    if (atomic_load(&comm->task) != TASK_IDLE && poll_task(comm) != DDP_OK) {
-        return;
+    bool is_moving;
+
+    if (atomic_load(&comm->task) != TASK_IDLE) {
+        DDP_TRY(poll_task(comm));
     }
-    if ((comm->task_result == DDP_NCCL_SUCCESS || comm->task_result == DDP_NCCL_IN_PROGRESS) &&
-        async_result(comm) == DDP_NCCL_IN_PROGRESS && !is_late(comm)) {
-        return;
+    is_moving =
+        (comm->task_result == DDP_NCCL_SUCCESS || comm->task_result == DDP_NCCL_IN_PROGRESS) &&
+        async_result(comm) == DDP_NCCL_IN_PROGRESS;
+    if (is_moving && !is_late(comm)) {
+        return DDP_PENDING;
     }
-    comm->state = DDP_NCCL_COMM_REVOKED;
     if (comm->is_abort_next) {
         abort_now(comm);
+        return DDP_PENDING;
     }
+    if (is_moving) { /* what it was to stop may still run */
+        return fail(comm, ddp_err_set(&comm->err, DDP_E_TIMEOUT,
+                                      "ncclCommRevoke has not come to rest in time"));
+    }
+    comm->state = DDP_NCCL_COMM_REVOKED;
+    return DDP_OK;
 }
 
 /* The parent's state is in progress until its child is complete. */
@@ -302,8 +309,7 @@ ddp_status ddp_nccl_comm_poll(struct ddp_nccl_comm *comm)
         poll_finalizing(comm);
         break;
     case DDP_NCCL_COMM_REVOKING:
-        poll_revoking(comm);
-        break;
+        return poll_revoking(comm);
     case DDP_NCCL_COMM_ABORTING:
     case DDP_NCCL_COMM_DESTROYING:
         if (poll_task(comm) == DDP_OK) {
@@ -359,13 +365,10 @@ void ddp_nccl_comm_finalize(struct ddp_nccl_comm *comm)
 
 bool ddp_nccl_comm_revoke(struct ddp_nccl_comm *comm)
 {
-    bool may_revoke = comm->state == DDP_NCCL_COMM_READY || comm->state == DDP_NCCL_COMM_BUSY ||
-                      comm->state == DDP_NCCL_COMM_FAILED;
-
-    if (comm->calls.revoke == NULL || !may_revoke || !comm->was_ready || comm->was_revoked) {
+    if (comm->calls.revoke == NULL ||
+        (comm->state != DDP_NCCL_COMM_READY && comm->state != DDP_NCCL_COMM_BUSY)) {
         return false;
     }
-    comm->was_revoked = true;
     start_task(comm, DDP_NCCL_COMM_REVOKING, call_revoke);
     return true;
 }
@@ -402,7 +405,6 @@ ddp_status ddp_nccl_comm_take_child(struct ddp_nccl_comm *comm, struct ddp_nccl_
     child->end_timeout_ns = comm->end_timeout_ns;
     child->handle = comm->child;
     child->state = DDP_NCCL_COMM_READY;
-    child->was_ready = true;
     comm->child = NULL;
     *out = child;
     return DDP_OK;
@@ -423,10 +425,9 @@ void ddp_nccl_comm_abort(struct ddp_nccl_comm *comm)
         comm->deadline_ns = end_deadline_ns(comm);
         return;
     default:
-        comm->is_abort_next = true;
-        if (!ddp_nccl_comm_revoke(comm)) {
-            abort_now(comm);
-        }
+        /* Never revoke first: abort stops what runs just as well, and after a revocation that
+         * failed half-way (an error of the device) it would wait for NCCL's proxy for ever. */
+        abort_now(comm);
     }
 }
 

@@ -4,9 +4,10 @@
  *
  *   CONNECTING -> READY <-> BUSY         any of these -> FAILED, with NCCL's own text
  *   READY -> FINALIZING -> DESTROYING -> GONE                          an orderly end
- *   READY, BUSY, FAILED -> REVOKING -> REVOKED -> ABORTING -> GONE     where NCCL can revoke
- *   CONNECTING, READY, BUSY, FAILED, FINALIZING -> ABORTING -> GONE    otherwise
- *   READY, REVOKED -> SHRINKING -> SHRUNK -> ABORTING -> GONE          the parent of a smaller one
+ *   CONNECTING, READY, BUSY, FAILED, FINALIZING -> ABORTING -> GONE
+ *   READY, BUSY -> REVOKING -> REVOKED                                 where NCCL can revoke
+ *   READY, REVOKED -> SHRINKING -> SHRUNK                              the parent of a smaller one
+ *   REVOKING, REVOKED, SHRINKING, SHRUNK -> ABORTING -> GONE
  *
  * Calls while another one is in progress are programmer errors: NCCL would answer
  * ncclInvalidArgument and the communicator would be lost. */
@@ -64,8 +65,8 @@ ddp_status ddp_nccl_comm_fail(struct ddp_nccl_comm *comm, int result, const char
 
 /* READY only: flush, then destroy. If it fails or takes too long, the communicator is aborted. */
 void ddp_nccl_comm_finalize(struct ddp_nccl_comm *comm);
-/* Stop whatever runs. At first use after READY, and only where the library can: else it does
- * nothing and returns false. */
+/* READY or BUSY, and only where the library can: stop whatever runs; else it does nothing and
+ * returns false. Poll until REVOKED, or FAILED: E_TIMEOUT, something may still run. */
 bool ddp_nccl_comm_revoke(struct ddp_nccl_comm *comm);
 /* READY or REVOKED: stop what runs, then make a communicator of the members but the excluded ones
  * (excluded: member numbers), who must not call; the library can. Poll until SHRUNK, or FAILED:
@@ -75,7 +76,7 @@ void ddp_nccl_comm_shrink(struct ddp_nccl_comm *comm, const uint32_t *excluded,
 /* SHRUNK, once: the child, which is READY. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_nccl_comm_take_child(struct ddp_nccl_comm *comm,
                                                  struct ddp_nccl_comm **out);
-/* Revoke if possible, then abort. From any state; poll until GONE. */
+/* Stop whatever runs, and end. From any state; poll until GONE. */
 void ddp_nccl_comm_abort(struct ddp_nccl_comm *comm);
 /* GONE only. Memory that a thread left behind still uses is freed by that thread, if it ever
  * returns. */

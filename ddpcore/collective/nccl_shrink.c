@@ -77,11 +77,15 @@ static ddp_status shrink(struct shrinking *shrinking, const struct ddp_coll_nccl
                          const uint32_t *excluded, uint32_t excluded_count, struct ddp_err *err)
 {
     struct ddp_nccl_coll *parent = shrinking->parent;
+    ddp_status status = ddp_nccl_comm_poll(parent->comm);
 
     parent->failed = DDP_E_REVOKED;
+    if (status < 0) {
+        return ddp_err_set(err, status, "%s", ddp_nccl_comm_error(parent->comm));
+    }
     if (ddp_nccl_comm_revoke(parent->comm)) {
         DDP_TRY(wait_parent(shrinking, err));
-    } else if (ddp_nccl_comm_poll(parent->comm) != DDP_OK) {
+    } else if (status == DDP_PENDING) {
         return ddp_err_set(err, DDP_E_UNSUPPORTED,
                            "a call is in progress, and NCCL %u cannot revoke it; 2.28.7 can",
                            parent->library->version);

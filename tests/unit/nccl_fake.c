@@ -116,6 +116,7 @@ static int fake_init(struct ddp_nccl_comm_handle **out, int count, struct ddp_nc
 
 static int fake_get_async_error(struct ddp_nccl_comm_handle *comm, int *result)
 {
+    comm->asked++;
     *result = atomic_load(&comm->async);
     if (*result != DDP_NCCL_IN_PROGRESS && comm->child_out != NULL) {
         *comm->child_out = comm->child;
@@ -177,6 +178,9 @@ static int fake_destroy(struct ddp_nccl_comm_handle *comm)
 static int fake_abort(struct ddp_nccl_comm_handle *comm)
 {
     atomic_fetch_add(&comm->aborts, 1);
+    if (comm->fake->is_device_lost && atomic_load(&comm->is_revoked)) {
+        nccl_fake_hang(comm->fake, true);
+    }
     hang(comm->fake);
     return 0;
 }

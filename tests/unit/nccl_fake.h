@@ -21,6 +21,7 @@ struct ddp_nccl_comm_handle {
     int next_result;  /* of the next collective; 0: as async */
     int call_async;   /* async after a collective was started */
     atomic_int aborts, destroys, revokes, finalizes;
+    uint32_t asked; /* how it is, so often */
     atomic_bool is_revoked;
     atomic_int shrinks;
     /* A shrink under way: NCCL fills *child_out when the parent has come to rest. */
@@ -36,7 +37,8 @@ struct nccl_fake {
     struct ddp_nccl_comm_handle comms[FAKE_MEMBERS_MAX];
     uint32_t comm_count; /* made so far */
     int id_result, init_result;
-    bool is_init_null; /* init fails before it has a handle */
+    bool is_init_null;   /* init fails before it has a handle */
+    bool is_device_lost; /* then an abort behind a revocation never returns */
     int init_async, init_after;
     int finalize_async;              /* after ncclCommFinalize */
     int shrink_result, shrink_after; /* of the call; what the parent comes to rest with */
