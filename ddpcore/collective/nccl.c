@@ -6,8 +6,8 @@
 #include "ddpcore/collective/nccl_state.h"
 
 /* NCCL tells of a dead peer by its sockets, which an ending process closes first; the process is
- * reported dead last, after the driver has torn its GPU context down. So long a remote error waits
- * for a death to explain it, before the group is told that this rank gave up. */
+ * reported dead last, after the driver has torn its GPU context down. So long an error that may be
+ * a death waits for one, before the group is told that this rank gave up. */
 #define SUSPICION_NS DDP_NS_PER_S
 
 static bool is_revoked(struct ddp_nccl_coll *coll)
@@ -247,18 +247,31 @@ static bool is_library_error(const struct ddp_nccl_coll *coll)
     return coll->comm != NULL && ddp_nccl_comm_error(coll->comm)[0] != '\0';
 }
 
-/* A remote error is first held against the deaths that are known. */
-static bool is_explained(struct ddp_nccl_coll *coll, ddp_status status)
+/* Besides a remote error: a call that connects members learns of a connection that its proxy lost
+ * as an internal error, and of a socket as a system error. */
+static bool may_be_death(const struct ddp_nccl_coll *coll, ddp_status status)
+{
+    return status == DDP_E_PEER_DIED || (status == DDP_E_SYSTEM && is_library_error(coll));
+}
+
+ddp_status ddp_nccl_coll_explain(struct ddp_nccl_coll *coll, ddp_status status)
 {
     uint64_t now_ns = ddp_clock_now_ns(coll->base.env->clock);
 
-    if (status != DDP_E_PEER_DIED || dead_rank(coll) >= 0) {
-        return true;
+    if (!may_be_death(coll, status)) {
+        return status;
+    }
+    if (dead_rank(coll) >= 0) {
+        return DDP_E_PEER_DIED;
     }
     if (coll->suspected_ns == 0) {
         coll->suspected_ns = now_ns;
     }
-    return now_ns - coll->suspected_ns >= SUSPICION_NS;
+    if (now_ns - coll->suspected_ns < SUSPICION_NS) {
+        return DDP_PENDING;
+    }
+    /* The library lost a member that nobody else misses. */
+    return status == DDP_E_PEER_DIED && is_library_error(coll) ? DDP_E_DEVICE : status;
 }
 
 void ddp_nccl_coll_drive(struct ddp_nccl_coll *coll)
@@ -270,10 +283,10 @@ void ddp_nccl_coll_drive(struct ddp_nccl_coll *coll)
         return;
     }
     status = move(coll);
-    if (status < 0 && is_explained(coll, status)) {
-        if (status == DDP_E_PEER_DIED && dead_rank(coll) < 0 && is_library_error(coll)) {
-            status = DDP_E_DEVICE; /* the library lost a member that nobody else misses */
-        }
+    if (status < 0) {
+        status = ddp_nccl_coll_explain(coll, status);
+    }
+    if (status < 0) {
         tell(coll, status);
         ddp_nccl_coll_fail(coll, status);
     }

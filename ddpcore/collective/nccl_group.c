@@ -118,6 +118,9 @@ static ddp_status poll_connect(void *self)
     struct joining *joining = self;
     ddp_status status = ddp_nccl_comm_poll(joining->coll->comm);
 
+    if (status < 0) {
+        status = ddp_nccl_coll_explain(joining->coll, status);
+    }
     return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(joining->coll);
 }
 

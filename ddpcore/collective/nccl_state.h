@@ -52,7 +52,7 @@ struct ddp_nccl_coll {
     ddp_status failed; /* what ended the group, or OK */
     struct ddp_err err;
     uint64_t death_known_ns; /* when a death was first seen; 0 = none */
-    uint64_t suspected_ns;   /* when NCCL reported a remote error nobody had died of; 0 = none */
+    uint64_t suspected_ns;   /* when NCCL reported an error that may be a death; 0 = never */
 };
 
 static inline struct ddp_nccl_job *ddp_nccl_job_of(const struct ddp_coll_work *work)
@@ -69,6 +69,9 @@ void ddp_nccl_coll_fail(struct ddp_nccl_coll *coll, ddp_status status);
 void ddp_nccl_coll_end_works(struct ddp_nccl_coll *coll);
 /* Whether the communicator has ended, one way or the other. */
 bool ddp_nccl_coll_is_gone(const struct ddp_nccl_coll *coll);
+/* An error, held against the deaths that are known: PENDING while one may still become known, then
+ * what it is: itself, E_PEER_DIED, E_DEVICE. */
+ddp_status ddp_nccl_coll_explain(struct ddp_nccl_coll *coll, ddp_status status);
 /* PENDING, OK, E_PEER_DIED: a death that has been known for the transport's grace. */
 ddp_status ddp_nccl_coll_look_for_death(struct ddp_nccl_coll *coll);
 

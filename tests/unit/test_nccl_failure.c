@@ -132,7 +132,7 @@ static void check_error(int result, ddp_status status, const char *text)
     world.fake.last_error = "socket 7";
     post(&world, 0);
     post(&world, 1);
-    if (result == DDP_NCCL_REMOTE_ERROR) { /* a death might explain it */
+    if (result == DDP_NCCL_REMOTE_ERROR || status == DDP_E_SYSTEM) { /* a death might explain it */
         nccl_world_settle(&world);
         CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
         nccl_world_advance(&world, DDP_NS_PER_S);
@@ -158,12 +158,15 @@ CT_TEST(nccl_failure, background_errors_end_the_group_everywhere)
     check_error(DDP_NCCL_INVALID_USAGE, DDP_E_STATE, "in the background: invalid usage (socket 7)");
     check_error(DDP_NCCL_SYSTEM_ERROR, DDP_E_SYSTEM,
                 "in the background: unhandled system error (socket 7)");
+    check_error(DDP_NCCL_INTERNAL_ERROR, DDP_E_SYSTEM,
+                "in the background: internal error (socket 7)");
     check_error(DDP_NCCL_CUDA_ERROR, DDP_E_DEVICE,
                 "in the background: unhandled cuda error (socket 7)");
 }
 
-/* A remote error that a death explains: everybody sees the death, nobody revokes. */
-CT_TEST(nccl_failure, remote_error_is_held_against_deaths)
+/* An error that a death explains: everybody sees the death, nobody revokes. While members connect,
+ * NCCL calls a lost connection an internal error. */
+static void check_explained(int result)
 {
     const struct nccl_world_options options = {.is_checked = false, .has_revoke = true};
     struct ddp_revocation revocation;
@@ -173,7 +176,7 @@ CT_TEST(nccl_failure, remote_error_is_held_against_deaths)
     post(&world, 0);
     post(&world, 2);
     nccl_world_settle(&world);
-    world.fake.comms[0].async = DDP_NCCL_REMOTE_ERROR;
+    world.fake.comms[0].async = result;
     nccl_world_settle(&world);
     CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
     nccl_world_kill(&world, 1);
@@ -182,6 +185,13 @@ CT_TEST(nccl_failure, remote_error_is_held_against_deaths)
     CT_CHECK_STATUS(status_of(&world, 2), DDP_E_PEER_DIED);
     CT_CHECK(!world.ranks[2].coll->ops->is_revoked(world.ranks[2].coll, &revocation));
     nccl_world_close(&world);
+}
+
+CT_TEST(nccl_failure, error_is_held_against_deaths)
+{
+    check_explained(DDP_NCCL_REMOTE_ERROR);
+    check_explained(DDP_NCCL_INTERNAL_ERROR);
+    check_explained(DDP_NCCL_SYSTEM_ERROR);
 }
 
 CT_TEST(nccl_failure, refused_call_ends_the_group)
@@ -314,10 +324,10 @@ CT_TEST(nccl_failure, ended_work_stays_good)
     }
     (void)nccl_device_run(&world.ranks[0].device);
     CT_CHECK_OK(status_of(&world, 1));
-    world.fake.comms[0].async = DDP_NCCL_SYSTEM_ERROR;
+    world.fake.comms[0].async = DDP_NCCL_INVALID_USAGE;
     nccl_world_run(&world);
     CT_CHECK_OK(status_of(&world, 0));
-    CT_CHECK_STATUS(nccl_world_post(&world, 0, &world.ranks[0].works[0].args), DDP_E_SYSTEM);
+    CT_CHECK_STATUS(nccl_world_post(&world, 0, &world.ranks[0].works[0].args), DDP_E_STATE);
     nccl_world_close(&world);
 }
 

@@ -72,12 +72,38 @@ CT_TEST(nccl_group, member_that_dies_while_others_connect)
     const struct nccl_world_options options = {.is_checked = true};
     struct nccl_world world;
 
-    nccl_world_begin(&world, 2, &options);
-    world.fake.init_after = DDP_NCCL_IN_PROGRESS;
-    ddp_loop_net_kill(world.net, 1);
-    CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_PEER_DIED);
-    nccl_world_close(&world);
-    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+    /* NCCL knows nothing of it, or has seen a connection break. */
+    for (int i = 0; i < 2; i++) {
+        nccl_world_begin(&world, 2, &options);
+        world.fake.init_after = i == 0 ? DDP_NCCL_IN_PROGRESS : DDP_NCCL_INTERNAL_ERROR;
+        ddp_loop_net_kill(world.net, 1);
+        CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_PEER_DIED);
+        nccl_world_close(&world);
+        CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+    }
+}
+
+/* The others hear of an error that no death explains. */
+CT_TEST(nccl_group, error_while_connecting_ends_all)
+{
+    static const struct {
+        int result;
+        ddp_status status;
+    } cases[] = {{DDP_NCCL_INTERNAL_ERROR, DDP_E_SYSTEM}, {DDP_NCCL_REMOTE_ERROR, DDP_E_DEVICE}};
+    const struct nccl_world_options options = {.is_checked = true};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct nccl_world world;
+
+        nccl_world_begin(&world, 2, &options);
+        world.fake.init_after = cases[i].result;
+        world.fake.last_error = "socket 7";
+        CT_CHECK_STATUS(nccl_world_join(&world, 0), cases[i].status);
+        check_text(&world, 0, "while connecting: ");
+        world.fake.init_after = DDP_NCCL_IN_PROGRESS;
+        CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_REVOKED);
+        nccl_world_close(&world);
+    }
 }
 
 CT_TEST(nccl_group, unknown_algorithm)
