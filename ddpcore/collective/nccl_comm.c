@@ -27,7 +27,8 @@ struct ddp_nccl_comm {
     struct ddp_err err;
 
     pthread_t thread;
-    atomic_int task; /* enum task_state */
+    struct ddp_device_thread device; /* for threads */
+    atomic_int task;                 /* enum task_state */
     int (*task_call)(struct ddp_nccl_comm *comm);
     int task_result;
     struct ddp_nccl_comm_handle *child; /* of a shrink; NCCL writes it from a thread of its own */
@@ -71,6 +72,9 @@ static void *run_task(void *context)
 {
     struct ddp_nccl_comm *comm = context;
 
+    if (comm->device.enter != NULL) {
+        comm->device.enter(comm->device.number);
+    }
     comm->task_result = comm->task_call(comm);
     if (atomic_exchange(&comm->task, TASK_DONE) == TASK_LEFT) {
         free_comm(comm);
@@ -163,6 +167,7 @@ ddp_status ddp_nccl_comm_create(const struct ddp_nccl_comm_config *config,
     comm->library = config->library;
     comm->calls = config->library->calls;
     comm->clock = config->clock;
+    comm->device = config->thread;
     comm->end_timeout_ns = config->end_timeout_ns;
     comm->deadline_ns = ddp_clock_deadline_ns(config->clock, config->init_timeout_ns);
     comm->state = DDP_NCCL_COMM_CONNECTING;
@@ -402,6 +407,7 @@ ddp_status ddp_nccl_comm_take_child(struct ddp_nccl_comm *comm, struct ddp_nccl_
     child->library = comm->library;
     child->calls = comm->calls;
     child->clock = comm->clock;
+    child->device = comm->device;
     child->end_timeout_ns = comm->end_timeout_ns;
     child->handle = comm->child;
     child->state = DDP_NCCL_COMM_READY;

@@ -16,6 +16,7 @@
 
 #include "ddpcore/base/clock.h"
 #include "ddpcore/collective/nccl_abi.h"
+#include "ddpcore/device/device.h"
 
 enum ddp_nccl_comm_state {
     DDP_NCCL_COMM_CONNECTING,
@@ -35,6 +36,7 @@ enum ddp_nccl_comm_state {
 struct ddp_nccl_comm_config {
     const struct ddp_nccl_library *library; /* borrowed */
     struct ddp_clock *clock;
+    struct ddp_device_thread thread; /* of the device that is current in the creator's thread */
     struct ddp_nccl_id id;
     uint32_t member, member_count;
     uint64_t init_timeout_ns; /* 0 = never */

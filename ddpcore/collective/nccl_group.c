@@ -134,6 +134,7 @@ static ddp_status connect_all(struct joining *joining, const struct ddp_coll_ncc
     const struct ddp_nccl_comm_config comm = {
         .library = coll->library,
         .clock = env->clock,
+        .thread = coll->device->thread,
         .id = joining->id,
         .member = coll->base.member,
         .member_count = coll->base.member_count,

@@ -112,6 +112,13 @@ static struct ddp_device_ops make_ops()
 
 static const struct ddp_device_ops cuda_ops = make_ops();
 
+/* A thread starts out on card 0. A library that notes its caller's card and returns to it later
+ * would make a context there. */
+static void enter_thread(int32_t ordinal)
+{
+    (void)cudaSetDevice(ordinal);
+}
+
 /* Text for a runtime error that has no device to keep it; what would help by its kind. */
 static ddp_status explain(struct ddp_err *err, cudaError_t error, const char *call)
 {
@@ -219,6 +226,7 @@ ddp_status ddp_device_cuda_create(struct ddp_mem *mem, const struct ddp_device_c
     cuda->base.ops = &cuda_ops;
     cuda->base.math = ddp_cuda_math();
     cuda->base.mem = mem;
+    cuda->base.thread = {enter_thread, config->ordinal};
     cuda->ordinal = config->ordinal;
     cuda->capability_major = static_cast<int>(info.compute_capability / 10);
     status = open_card(cuda, config, err);

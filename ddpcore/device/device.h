@@ -106,11 +106,19 @@ struct ddp_device_ops {
 
 struct ddp_math_ops;
 
+/* What a thread does before it calls a library that works on the device: enter(number). It needs
+ * no device, which such a thread may outlive. enter NULL: nothing. */
+struct ddp_device_thread {
+    void (*enter)(int32_t number);
+    int32_t number;
+};
+
 /* Base of every device; implementations put their own state behind it. */
 struct ddp_device {
     const struct ddp_device_ops *ops;
     const struct ddp_math_ops *math; /* kernels of models and optimizers; see math.h */
     struct ddp_mem *mem;             /* for host-side bookkeeping */
+    struct ddp_device_thread thread;
 };
 
 /* The CPU device. GEMM comes from the BLAS opened by ddp_blas_open. */

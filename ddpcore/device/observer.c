@@ -433,7 +433,8 @@ ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *
     self->ops = observer_ops;
     self->ops.name = inner->ops->name;
     self->ops.is_host_memory = inner->ops->is_host_memory;
-    self->base = (struct ddp_device){&self->ops, &ddp_device_observer_math, inner->mem};
+    self->base =
+        (struct ddp_device){&self->ops, &ddp_device_observer_math, inner->mem, inner->thread};
     self->inner = inner;
     self->env = env;
     self->is_recording = is_recording && env->recorder != NULL;

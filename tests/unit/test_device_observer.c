@@ -84,12 +84,11 @@ static bool setup(struct fixture *f, bool is_recording)
     f->env.faults = &f->hook;
     f->env.recorder = &f->recorder;
     CT_CHECK_OK(ddp_device_cpu_create(f->env.mem, &f->inner.cpu));
-    f->inner.base = *f->inner.cpu;
     f->inner.ops = *f->inner.cpu->ops;
     f->inner.ops.event_query = pending_query;
     f->inner.ops.note = pending_note;
     f->inner.ops.destroy = pending_destroy;
-    f->inner.base.ops = &f->inner.ops;
+    f->inner.base = (struct ddp_device){&f->inner.ops, f->inner.cpu->math, f->env.mem, {NULL, 3}};
     return ddp_device_observer_create(&f->inner.base, &f->env, is_recording, &f->device) == DDP_OK;
 }
 
@@ -187,6 +186,7 @@ CT_TEST(device_observer, numbers_what_is_created)
 
     CT_REQUIRE(setup(&f, true));
     CT_CHECK_STR(f.device->ops->name, "cpu");
+    CT_CHECK_EQ_I64(f.device->thread.number, 3); /* the inner device's */
     first = allocate(&f, ELEMS);
     expect(&f, "first", DDP_EVENT_DEVICE_ALLOC, 0, 32, DDP_SPACE_DEVICE, 0, 0);
     second = allocate(&f, 2 * ELEMS);

@@ -9,6 +9,7 @@
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/transport/shm.h"
 #include "tests/ct.h"
+#include "tests/standin/cuda/include/ddp_standin.h"
 #include "tests/unit/transport_ranks.h"
 
 #define COUNT   5000u
@@ -121,15 +122,16 @@ static void host_store(struct rank *rank)
                                              &rank->hosted, &err) == DDP_OK);
 }
 
-/* The card is one, so each rank is told to be a host of its own. */
+/* All share the second card, so each is told to be a host of its own. */
 static bool begin(struct rank *rank, struct rank_context *context)
 {
-    const struct ddp_device_cuda_config cuda = {.cublas_path = CUBLAS_STANDIN};
+    const struct ddp_device_cuda_config cuda = {.cublas_path = CUBLAS_STANDIN, .ordinal = 1};
     struct ddp_err err = {""};
     char host[32];
 
     memset(rank, 0, sizeof(*rank));
     rank->context = context;
+    RANK_CHECK(context, setenv("DDP_STANDIN_CARDS", "2", 1) == 0);
     (void)snprintf(host, sizeof(host), "host-%u", context->rank);
     RANK_CHECK(context, setenv("NCCL_HOSTID", host, 1) == 0);
     RANK_CHECK(context, setenv("DDP_NCCL_STANDIN_SCRIPT", setup.script, 1) == 0);
@@ -159,8 +161,13 @@ static bool begin(struct rank *rank, struct rank_context *context)
 
 static void end(struct rank *rank)
 {
+    struct ddp_standin_report report;
+
     rank->coll->ops->free(rank->coll, DDP_SPACE_DEVICE, rank->data);
     rank->coll->ops->destroy(rank->coll);
+    /* No thread has made a context on the first card, where threads start out. */
+    ddp_standin_report_get(&report);
+    RANK_CHECK(rank->context, report.card_mask == 1u << 1);
     rank->device->ops->destroy(rank->device);
     ddp_nccl_library_close(rank->library);
 }

@@ -110,6 +110,7 @@ void ddp_standin_report_get(struct ddp_standin_report *out)
         .pageable_copy_count = atomic_load(&standin_device.pageable_copy_count),
         .kernel_count = atomic_load(&standin_device.kernel_count),
         .copy_count = atomic_load(&standin_device.copy_count),
+        .card_mask = atomic_load(&standin_device.card_mask),
     };
     standin_memory_report(out);
 }
@@ -185,11 +186,13 @@ static cudaError_t card_check(int card)
     return error;
 }
 
+/* Since CUDA 12 it makes the card's context at once. */
 cudaError_t cudaSetDevice(int device)
 {
     cudaError_t error = card_check(device);
     if (error == cudaSuccess) {
         current_card = device;
+        atomic_fetch_or(&standin_device.card_mask, UINT64_C(1) << (device & 63));
     }
     return standin_leave(error);
 }

@@ -59,6 +59,7 @@ struct standin_device {
     _Atomic int error; /* sticky; 0: none */
     int is_cancelled;  /* through __atomic builtins, because strangers read it */
     _Atomic uint64_t stream_count, event_count, pageable_copy_count, kernel_count, copy_count;
+    _Atomic uint64_t card_mask; /* cards with a context, a bit each */
     /* From the environment, fixed after the start. */
     uint64_t seed;
     uint64_t memory_bytes;

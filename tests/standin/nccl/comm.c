@@ -64,7 +64,7 @@ int standin_comm_ensure_ready(struct standin_comm *comm)
     return result;
 }
 
-static int current_device(void)
+int standin_device_get(void)
 {
     union {
         void *object;
@@ -72,6 +72,17 @@ static int current_device(void)
     } get = {dlsym(RTLD_DEFAULT, "cudaGetDevice")};
     int device = 0;
     return get.object != NULL && get.function(&device) == 0 ? device : 0;
+}
+
+void standin_device_set(int device)
+{
+    union {
+        void *object;
+        int (*function)(int);
+    } set = {dlsym(RTLD_DEFAULT, "cudaSetDevice")};
+    if (set.object != NULL) {
+        (void)set.function(device);
+    }
 }
 
 static uint64_t choose_bus_id(int device)
@@ -103,7 +114,7 @@ int standin_comm_create(const struct standin_config *config, struct standin_comm
     comm->is_blocking = is_blocking;
     comm->abort_source = &comm->abort_flag;
     comm->channel_count = channel_count();
-    comm->device = current_device();
+    comm->device = standin_device_get();
     comm->bus_id = choose_bus_id(comm->device);
     comm->op_tail = &comm->op_head;
     (void)pthread_mutex_init(&comm->lock, NULL);

@@ -86,6 +86,7 @@ void standin_group_add_comm(struct standin_comm *comm)
 static void *job_main(void *context)
 {
     struct standin_job *job = context;
+    standin_device_set(job->comm->device);
     job->result = job->run(job);
     pthread_mutex_lock(&jobs_lock);
     atomic_store(&job->is_done, 1);
@@ -139,6 +140,7 @@ static int jobs_run(struct standin_job *jobs, const atomic_int *is_aborted)
         return result;
     }
     if (jobs->next == NULL) {
+        standin_device_set(jobs->comm->device);
         return jobs->run(jobs);
     }
     for (struct standin_job *job = jobs; job != NULL; job = job->next) {
@@ -425,7 +427,10 @@ int standin_group_end(void)
         if (!is_blocking) {
             return group_launch_apart(used);
         }
+        /* As group.cc: what was current in the caller's thread is made current again. */
+        int device = standin_device_get();
         result = group_launch(used);
+        standin_device_set(device);
     }
     free(group);
     return result;

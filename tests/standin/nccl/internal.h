@@ -176,6 +176,9 @@ int standin_config_read(const struct standin_config *given, bool *is_blocking);
 int standin_comm_check(struct standin_comm *comm, const char *op_name, const char *name);
 int standin_pointer_check(const void *pointer, const char *op_name, const char *name);
 int standin_comm_ensure_ready(struct standin_comm *comm);
+/* The calling thread's card, where there is a CUDA runtime. */
+int standin_device_get(void);
+void standin_device_set(int device);
 void standin_comm_set_async(struct standin_comm *comm, int result);
 int standin_comm_create(const struct standin_config *config, struct standin_comm **out);
 int standin_comm_size(struct standin_comm *comm, int rank_count);

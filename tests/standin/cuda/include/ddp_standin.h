@@ -35,6 +35,7 @@ struct ddp_standin_report {
     uint64_t
         pageable_copy_count; /* copies that had to wait, because the host's side was pageable */
     uint64_t kernel_count, copy_count; /* begun */
+    uint64_t card_mask;                /* cards on which the process has made a context */
 };
 void ddp_standin_report_get(struct ddp_standin_report *out);
 
