@@ -24,8 +24,8 @@ extern "C" {
 /* An opened library. One per process is enough; it is never unloaded while communicators live. */
 struct ddp_nccl_library;
 /* path: the library, or NULL for libnccl.so.2 by name. Errors: E_NOT_FOUND (no library, or it lacks
- * a function that is needed; err names it), E_UNSUPPORTED (older than 2.18: no non-blocking
- * communicators with finalize; err says both versions). */
+ * a function that is needed; err names it), E_UNSUPPORTED (older than 2.19: a
+ * communicator could not be aborted while a call is in progress; err says both versions). */
 DDP_MUST_USE ddp_status ddp_nccl_library_open(struct ddp_mem *mem, const char *path,
                                               struct ddp_nccl_library **out, struct ddp_err *err);
 void ddp_nccl_library_close(struct ddp_nccl_library *library);

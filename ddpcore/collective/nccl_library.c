@@ -4,8 +4,9 @@
 
 #include "ddpcore/collective/nccl_abi.h"
 
-/* 2.18: ncclCommFinalize and non-blocking communicators work together. */
-#define OLDEST_VERSION 21800u
+/* Before 2.19 a call that is in progress belonged to the thread that made it: an abort from another
+ * thread freed the communicator under it. Nor did anybody hear of a proxy's errors. */
+#define OLDEST_VERSION 21900u
 #define DEFAULT_NAME   "libnccl.so.2"
 
 /* Functions come out of dlsym as data pointers; POSIX promises that the bits are good. */
@@ -28,11 +29,11 @@ static ddp_status find_all(struct ddp_nccl_library *library, const char *name, s
     }
     library->version = (uint32_t)version;
     if (library->version < OLDEST_VERSION) {
-        return ddp_err_set(err, DDP_E_UNSUPPORTED,
-                           "%s is NCCL %u.%u.%u; non-blocking communicators that can be finalized "
-                           "need 2.18 or newer",
-                           name, library->version / 10000, library->version / 100 % 100,
-                           library->version % 100);
+        return ddp_err_set(
+            err, DDP_E_UNSUPPORTED,
+            "%s is NCCL %u.%u.%u; non-blocking communicators that any thread can abort "
+            "need 2.19 or newer",
+            name, library->version / 10000, library->version / 100 % 100, library->version % 100);
     }
 #define X(field, symbol, result, parameters)                                                  \
     if (!find(library->handle, #symbol, &library->calls.field)) {                             \

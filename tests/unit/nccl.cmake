@@ -13,7 +13,7 @@ foreach(part IN ITEMS OLD PARTIAL EMPTY)
     target_compile_definitions(unit_nccl PRIVATE NCCL_${part}_PATH="$<TARGET_FILE:${name}>")
     add_dependencies(unit_nccl ${name})
 endforeach()
-target_compile_definitions(nccl_old PRIVATE VERSION=21701)
+target_compile_definitions(nccl_old PRIVATE VERSION=21806)
 target_compile_definitions(nccl_partial PRIVATE VERSION=22809)
 
 if(DDPROVE_HAVE_NCCL AND DDPROVE_HAVE_CUDA)

@@ -19,8 +19,8 @@ static void check_refused(const char *path, ddp_status status, const char *text)
 CT_TEST(nccl_library, what_is_no_nccl_is_refused_with_a_reason)
 {
     check_refused("/nowhere/libnccl.so.2", DDP_E_NOT_FOUND, "/nowhere/libnccl.so.2");
-    check_refused(NCCL_OLD_PATH, DDP_E_UNSUPPORTED, "is NCCL 2.17.1; ");
-    check_refused(NCCL_OLD_PATH, DDP_E_UNSUPPORTED, "need 2.18 or newer");
+    check_refused(NCCL_OLD_PATH, DDP_E_UNSUPPORTED, "is NCCL 2.18.6; ");
+    check_refused(NCCL_OLD_PATH, DDP_E_UNSUPPORTED, "need 2.19 or newer");
     check_refused(NCCL_PARTIAL_PATH, DDP_E_NOT_FOUND, "lacks ncclGetUniqueId");
     check_refused(NCCL_EMPTY_PATH, DDP_E_NOT_FOUND, "lacks ncclGetVersion");
 }

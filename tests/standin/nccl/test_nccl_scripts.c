@@ -247,6 +247,6 @@ CT_TEST(nccl_standin_scripts, older_library_lacks_what_came_later)
     get_version.object = dlsym(library, "ncclGetVersion");
     CT_REQUIRE(get_version.object != NULL);
     CT_CHECK_EQ_I64(get_version.function(&version), STANDIN_SUCCESS);
-    CT_CHECK_EQ_I64(version, 21805);
+    CT_CHECK_EQ_I64(version, 21903);
     CT_CHECK(dlclose(library) == 0);
 }
