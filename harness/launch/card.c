@@ -236,17 +236,30 @@ bool harness_cards_refuse(const struct harness_cards *cards, const struct harnes
     return false;
 }
 
+/* On any number of cards. A sum that a switch takes is taken in the order of its choice, which may
+ * differ from one collective to the next: what was measured says nothing about what is judged. */
+static const char *const every_card[][2] = {
+    {"NCCL_NVLS_ENABLE", "0"},
+    /* Streams that share one of the default's 8 queues wait for each other, and with the library's
+     * own there are more: a kernel that does not end would hold up streams it has no part in. */
+    {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+
 /* NCCL takes ranks with different host ids for ranks of different hosts, whatever card they are on,
  * and connects them by sockets. Everything else it might try is switched off by name. */
-static const char *const shared_card[][2] = {
-    {"NCCL_NET", "Socket"},          {"NCCL_SOCKET_IFNAME", "=lo"},
-    {"NCCL_IB_DISABLE", "1"},        {"NCCL_MNNVL_ENABLE", "0"},
-    {"NCCL_NVLS_ENABLE", "0"},       {"NCCL_P2P_DISABLE", "1"},
-    {"NCCL_SHM_DISABLE", "1"},       {"NCCL_NET_PLUGIN", "none"},
-    {"NCCL_TUNER_PLUGIN", "none"},   {"NCCL_PROFILER_PLUGIN", "none"},
-    {"NCCL_MAX_NCHANNELS", "2"},     {"NCCL_RAS_ENABLE", "0"},
-    {"NCCL_SOCKET_RETRY_CNT", "3"},  {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "50"},
-    {"CUDA_MODULE_LOADING", "EAGER"}};
+static const char *const shared_card[][2] = {{"NCCL_NET", "Socket"},
+                                             {"NCCL_SOCKET_IFNAME", "=lo"},
+                                             {"NCCL_IB_DISABLE", "1"},
+                                             {"NCCL_MNNVL_ENABLE", "0"},
+                                             {"NCCL_P2P_DISABLE", "1"},
+                                             {"NCCL_SHM_DISABLE", "1"},
+                                             {"NCCL_NET_PLUGIN", "none"},
+                                             {"NCCL_TUNER_PLUGIN", "none"},
+                                             {"NCCL_PROFILER_PLUGIN", "none"},
+                                             {"NCCL_MAX_NCHANNELS", "2"},
+                                             {"NCCL_RAS_ENABLE", "0"},
+                                             {"NCCL_SOCKET_RETRY_CNT", "3"},
+                                             {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "50"},
+                                             {"CUDA_MODULE_LOADING", "EAGER"}};
 
 static ddp_status share_card(const struct ddp_rendezvous *rendezvous, struct ddp_err *err)
 {
@@ -274,6 +287,7 @@ ddp_status harness_card_prepare(const struct harness_plan *plan,
                                 struct harness_rank_options *options, struct ddp_err *err)
 {
     uint32_t sharing = plan->job.ranks_per_gpu == 0 ? 1 : plan->job.ranks_per_gpu;
+    int error;
 
     if (!harness_plan_is_cuda(plan)) {
         return DDP_OK;
@@ -281,9 +295,12 @@ ddp_status harness_card_prepare(const struct harness_plan *plan,
     options->card = rendezvous->local_rank / sharing;
     options->cublas_path = harness_card_cublas_path();
     options->nccl_path = harness_card_nccl_path();
-    /* Streams that share one of the default's 8 queues wait for each other, and with the library's
-     * own there are more: a kernel that does not end would hold up streams it has no part in. */
-    if (setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) != 0) {
+    /* 1 would make calls of NCCL wait for other ranks: one that waits there sees no death. */
+    error = setenv("NCCL_COMM_BLOCKING", "0", 1);
+    for (size_t i = 0; i < sizeof(every_card) / sizeof(every_card[0]) && error == 0; i++) {
+        error = setenv(every_card[i][0], every_card[i][1], 0);
+    }
+    if (error != 0) {
         return ddp_err_set(err, DDP_E_SYSTEM, "setenv: %s", strerror(errno));
     }
     return sharing > 1 ? share_card(rendezvous, err) : DDP_OK;

@@ -34,9 +34,10 @@ DDP_MUST_USE bool harness_cards_refuse(const struct harness_cards *cards,
                                        const struct harness_plan *plan, char *reason,
                                        size_t reason_size);
 
-/* In a rank's process, before CUDA and NCCL are loaded: choose its card and libraries, and, if
- * ranks share cards, set the environment that NCCL needs for it. What the user has set stays,
- * except NCCL_HOSTID, which has to differ. Source: NCCL 2.28.9 init.cc and utils.cc (duplicate GPU
+/* In a rank's process, before CUDA and NCCL are loaded: choose its card and libraries, and set the
+ * environment: sums in an order that can be measured, and, if ranks share cards, what NCCL needs
+ * for it. What the user has set stays, except NCCL_HOSTID, which has to differ, and
+ * NCCL_COMM_BLOCKING, which must be off. Source: NCCL 2.28.9 init.cc and utils.cc (duplicate GPU
  * check, getHostHash); NCCL_MULTI_RANK_GPU_ENABLE from 2.30.3. */
 DDP_MUST_USE ddp_status harness_card_prepare(const struct harness_plan *plan,
                                              const struct ddp_rendezvous *rendezvous,

@@ -1,4 +1,4 @@
-/* Cards that CTest lends become the cards that CUDA shows. */
+/* Cards that CTest lends become the cards that CUDA shows; what a rank's environment becomes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,4 +66,42 @@ CT_TEST(card, what_cannot_be_lent_is_refused)
     check_refused("2,3", "id:2,slots:1", "CUDA_VISIBLE_DEVICES=2,3 hides");
     check_refused("2,3", "id:a,slots:1", "hides");
     check_refused("", "id:0,slots:1", "hides");
+}
+
+static void check_variable(const char *name, const char *expected)
+{
+    const char *value = getenv(name);
+
+    CT_CHECK_STR(value != NULL ? value : "not set", expected);
+}
+
+static void prepare(const char *device)
+{
+    struct harness_plan plan;
+    struct ddp_rendezvous rendezvous;
+    struct harness_rank_options options;
+    struct ddp_err err = {{0}};
+
+    memset(&plan, 0, sizeof(plan));
+    memset(&rendezvous, 0, sizeof(rendezvous));
+    memset(&options, 0, sizeof(options));
+    plan.job.device = device;
+    rendezvous.local_rank = 3;
+    CT_CHECK_OK(harness_card_prepare(&plan, &rendezvous, &options, &err));
+    CT_CHECK_EQ_U64(options.card, strcmp(device, "cuda") == 0 ? 3 : 0);
+}
+
+CT_TEST(card, ranks_sum_in_an_order_that_can_be_measured)
+{
+    CT_REQUIRE(unsetenv("NCCL_NVLS_ENABLE") == 0 && setenv("NCCL_COMM_BLOCKING", "1", 1) == 0);
+    prepare("cpu");
+    check_variable("NCCL_NVLS_ENABLE", "not set");
+    check_variable("NCCL_COMM_BLOCKING", "1");
+    prepare("cuda");
+    check_variable("NCCL_NVLS_ENABLE", "0");
+    /* Whoever wants to wait in NCCL does not get it; whoever wants the switch to add does. */
+    check_variable("NCCL_COMM_BLOCKING", "0");
+    CT_REQUIRE(setenv("NCCL_NVLS_ENABLE", "1", 1) == 0);
+    prepare("cuda");
+    check_variable("NCCL_NVLS_ENABLE", "1");
 }
