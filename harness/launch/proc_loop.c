@@ -17,8 +17,8 @@ static const uint64_t check_interval_ns = DDP_NS_PER_S / 10;
 static const uint64_t eye_interval_ns = 2 * DDP_NS_PER_MS;
 static const uint64_t term_grace_ns = 100 * DDP_NS_PER_MS;
 static const uint64_t linger_default_ns = 2 * DDP_NS_PER_S;
-/* Ranks that hang do not end by themselves, nor do those that wait for them; a mismatch either ends
- * in a revocation at once, or is a hang. */
+/* Ranks that hang do not end by themselves, nor do those that wait for them; nor does a mismatch
+ * that nobody checks for. */
 static const uint64_t linger_hang_ns = 300 * DDP_NS_PER_MS;
 
 ddp_status proc_loop_add(struct proc_job *job, int fd)
@@ -206,6 +206,7 @@ static void continue_stopped(struct proc_job *job, uint64_t now_ns)
  */
 static void start_linger(struct proc_job *job, uint64_t now_ns)
 {
+    bool is_checked = strcmp(job->config->plan->job.semantics, "strict") == 0;
     uint64_t linger_ns = job->config->linger_ns;
 
     if (job->linger_end_ns != DDP_DEADLINE_NEVER) {
@@ -216,10 +217,10 @@ static void start_linger(struct proc_job *job, uint64_t now_ns)
         bool is_slow =
             verdict >= HARNESS_VERDICT_SLOW_COMPUTE && verdict <= HARNESS_VERDICT_SLOW_ROTATING;
 
-        bool is_hang =
-            (verdict >= HARNESS_VERDICT_HANG_NOT_JOINED &&
-             verdict <= HARNESS_VERDICT_HANG_RECOVERY) ||
-            (verdict >= HARNESS_VERDICT_MISMATCH_OP && verdict <= HARNESS_VERDICT_MISMATCH_BUILD);
+        bool is_hang = (verdict >= HARNESS_VERDICT_HANG_NOT_JOINED &&
+                        verdict <= HARNESS_VERDICT_HANG_RECOVERY) ||
+                       (!is_checked && verdict >= HARNESS_VERDICT_MISMATCH_OP &&
+                        verdict <= HARNESS_VERDICT_MISMATCH_BUILD);
 
         if (!is_slow && verdict != HARNESS_VERDICT_HANG_DETECTOR) {
             if (linger_ns == 0) {

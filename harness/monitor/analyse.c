@@ -313,6 +313,24 @@ static void find_deadlock(const struct harness_view *view, bool dying, struct ha
     add_deadlock(view, verdict, HARNESS_MODE_BUDGET, &members, out);
 }
 
+/* Nobody waits, and another rank is busy: it may come to wait for this one. */
+static bool is_anybody_coming(const struct harness_view *view, uint32_t rank)
+{
+    const struct harness_cut *cut = view->cut;
+    bool is_busy = false;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        if (harness_graph_is_waiting(cut, r)) {
+            return false;
+        }
+        is_busy = is_busy || (r != rank && harness_graph_is_live(cut, r) &&
+                              cut->processes[r].state == HARNESS_PROCESS_RUNNING &&
+                              harness_graph_silent_ns(cut, r) <=
+                                  harness_graph_budget_ns(view->plan, harness_graph_phase(cut, r)));
+    }
+    return is_busy;
+}
+
 /* What silence of this rank beyond its phase's budget means; NONE while it is within. */
 static enum harness_verdict silence_of(const struct harness_view *view, uint32_t rank)
 {
@@ -334,8 +352,10 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
     if (phase == DDP_PHASE_DATA) {
         return HARNESS_VERDICT_HANG_DATA;
     }
-    return harness_graph_seq_owed(cut, rank) != 0 ? HARNESS_VERDICT_HANG_NOT_JOINED
-                                                  : HARNESS_VERDICT_HANG_HOST;
+    if (harness_graph_seq_owed(cut, rank) != 0) {
+        return HARNESS_VERDICT_HANG_NOT_JOINED;
+    }
+    return is_anybody_coming(view, rank) ? HARNESS_VERDICT_NONE : HARNESS_VERDICT_HANG_HOST;
 }
 
 /* The host is silent, and so is its device, in the middle of something: it may be blocked in a call

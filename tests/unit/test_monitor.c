@@ -300,6 +300,36 @@ CT_TEST(monitor, tells_stuck_in_host_code_from_not_joined)
     cut_fini(&job);
 }
 
+/* Others that are slow on their way to a wait: which of the two it is shows once they wait, or are
+ * silent themselves. */
+CT_TEST(monitor, waits_for_slow_ranks_before_it_says_not_joined)
+{
+    struct cut_job job;
+    const struct harness_finding *finding;
+
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        cut_init(&job, RANKS);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            cut_post(&job, r, cut_seq(1, 0));
+            cut_host(&job, r, DDP_PHASE_BACKWARD, r == rank ? CUT_LATE_MS : CUT_LATE_MS - 1);
+        }
+        cut_check_silent(&job, "the others may come to wait for it");
+        cut_post(&job, (rank + 1) % RANKS, cut_seq(1, 1));
+        cut_wait(&job, (rank + 1) % RANKS, cut_seq(1, 1), -1);
+        finding = cut_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED);
+        CT_REQUIRE(finding != NULL);
+        cut_check_culprit(finding, rank);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            cut_post(&job, r, cut_seq(1, 0));
+            cut_host(&job, r, DDP_PHASE_BACKWARD, CUT_LATE_MS);
+        }
+        finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
+        CT_REQUIRE(finding != NULL);
+        CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), RANKS);
+        cut_fini(&job);
+    }
+}
+
 /* A process that runs and never shows anything did not join. */
 CT_TEST(monitor, names_a_rank_that_never_spoke)
 {
