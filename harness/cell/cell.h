@@ -38,9 +38,10 @@ json_t *harness_cell_unjudged(const struct harness_plan *plan,
                               const struct harness_cell_config *config,
                               enum harness_outcome outcome, const char *reason);
 
-/* Judge a recorded run again from its folder's plan.yaml and trace.txt. */
-DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict,
-                                           struct ddp_err *err);
+/* Judge a recorded run again from its folder's plan.yaml and trace.txt; is_time_enforced as in the
+ * config of the run. */
+DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced,
+                                           json_t **out_verdict, struct ddp_err *err);
 
 /* Add what a recorded run's trace.txt shows of the moment of the first diagnosis: faults that
  * fired, and of each rank its place, whom its open operation needs, its last events. */

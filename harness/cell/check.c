@@ -57,6 +57,9 @@ static ddp_status check_cell(struct harness_cell *cell, json_t **out, struct ddp
     }
     cell->config.driver =
         strcmp(cell->trace.driver, "sim") == 0 ? HARNESS_DRIVER_SIM : HARNESS_DRIVER_PROC;
+    cell->config.launcher = strcmp(cell->trace.launcher, "mpirun") == 0 ? HARNESS_LAUNCHER_MPIRUN
+                                                                        : HARNESS_LAUNCHER_OWN;
+    cell->config.seed = cell->trace.seed;
     DDP_TRY(harness_stage_check(cell, NULL, err));
     DDP_TRY(harness_stage_describe_recorded(cell, err));
     DDP_TRY(check_restore(cell, &restore, err));
@@ -66,7 +69,8 @@ static ddp_status check_cell(struct harness_cell *cell, json_t **out, struct ddp
     return *out != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict, struct ddp_err *err)
+ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced, json_t **out_verdict,
+                              struct ddp_err *err)
 {
     static const struct harness_scenario_names unchecked = {NULL, NULL, NULL, NULL};
     struct harness_cell_config config;
@@ -80,6 +84,7 @@ ddp_status harness_cell_check(const char *run_dir, json_t **out_verdict, struct 
     memset(&config, 0, sizeof config);
     memset(&scenario, 0, sizeof scenario);
     config.run_dir = run_dir;
+    config.is_time_enforced = is_time_enforced;
     DDP_TRY(harness_stage_open(&cell, &config, err));
     status = read_text(cell.mem, run_dir, "plan.yaml", &text, &size_bytes, err);
     if (status == DDP_OK) {

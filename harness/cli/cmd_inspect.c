@@ -70,7 +70,8 @@ int cli_check(const struct cli_options *options)
         json_t *verdict = NULL;
         struct ddp_text text;
 
-        if (harness_cell_check(options->paths[i], &verdict, &err) != DDP_OK) {
+        if (harness_cell_check(options->paths[i], options->is_time_enforced, &verdict, &err) !=
+            DDP_OK) {
             return cli_usage_error("%s", err.text);
         }
         harness_report_count(&counts, verdict);

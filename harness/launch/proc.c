@@ -231,6 +231,8 @@ static ddp_status proc_run(struct ddp_mem *mem, const struct harness_launch_conf
     ddp_status status;
 
     harness_trace_init(out, mem, config->plan->job.ranks, "proc");
+    out->launcher = harness_launcher_name(config->launcher);
+    out->seed = config->seed;
     DDP_TRY(check_config(config, err));
     if (out->ends == NULL) {
         return DDP_E_NOMEM;

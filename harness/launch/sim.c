@@ -319,6 +319,7 @@ ddp_status harness_sim_run(struct ddp_mem *mem, const struct harness_launch_conf
     sim.world_size = config->plan->job.ranks;
     sim.trace = out;
     harness_trace_init(out, mem, sim.world_size, "sim");
+    out->seed = config->seed;
     if (err != NULL) {
         err->text[0] = '\0';
     }

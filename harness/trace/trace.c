@@ -11,6 +11,7 @@ void harness_trace_init(struct harness_trace *trace, struct ddp_mem *mem, uint32
     trace->mem = mem;
     trace->world_size = world_size;
     trace->driver = driver;
+    trace->launcher = "own";
     trace->ends = ddp_mem_array(mem, world_size, sizeof *trace->ends);
     DDP_ASSERT(trace->ends != NULL);
     harness_findings_init(&trace->diagnoses, mem);

@@ -1,7 +1,9 @@
 /* The trace: everything that happened in a run, merged, in one text file that a person can read and
  * a judge can judge again. Pure data.
  *
- * Text form: `#` lines are volatile facts (comparisons skip them), then one line an event:
+ * Text form: `#` lines are volatile facts (comparisons skip them). First a header with how the run
+ * was made, so that it can be made again, then one line an event:
+ *   ddprove-trace 1 driver=proc world=4 launcher=own seed=0
  *   <time_ns> r<rank> <step>.<micro> <phase> <event> <name>=<value> ...
  * and the harness's own observations:
  *   <time_ns> h end rank=1 how=signaled code=9
@@ -40,7 +42,9 @@ struct harness_rank_end {
 struct harness_trace {
     struct ddp_mem *mem;
     uint32_t world_size;
-    const char *driver; /* static: "sim", "proc" */
+    const char *driver;   /* static: "sim", "proc" */
+    const char *launcher; /* static: "own", "mpirun"; who started the processes of proc */
+    uint64_t seed;        /* of the simulator's scheduler */
     struct harness_trace_event *events;
     size_t event_count, event_capacity;
     struct harness_rank_end *ends; /* [world_size] */
@@ -53,6 +57,7 @@ struct harness_trace {
     uint64_t start_ns, end_ns;
 };
 
+/* By the own launcher, seed 0. */
 void harness_trace_init(struct harness_trace *trace, struct ddp_mem *mem, uint32_t world_size,
                         const char *driver);
 void harness_trace_fini(struct harness_trace *trace);

@@ -346,7 +346,21 @@ static size_t count_lines(const char *text)
     return count;
 }
 
-/* First line: "ddprove-trace 1 driver=sim world=4". */
+/* launcher= and seed=, which old traces do not have. */
+static ddp_status parse_made(struct reader *reader)
+{
+    const char *launcher = find_value(reader, "launcher");
+
+    if (launcher != NULL && strcmp(launcher, "mpirun") == 0) {
+        reader->trace->launcher = "mpirun";
+    } else if (launcher != NULL && strcmp(launcher, "own") != 0) {
+        return refuse(reader, launcher, "unknown launcher");
+    }
+    return find_value(reader, "seed") != NULL ? find_u64(reader, "seed", &reader->trace->seed)
+                                              : DDP_OK;
+}
+
+/* First line: "ddprove-trace 1 driver=sim world=4 launcher=own seed=0". */
 static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_t line_count)
 {
     const char *driver = find_value(reader, "driver");
@@ -363,6 +377,7 @@ static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_
     }
     harness_trace_init(reader->trace, mem, (uint32_t)world,
                        strcmp(driver, "sim") == 0 ? "sim" : "proc");
+    DDP_TRY(parse_made(reader));
     reader->trace->events = ddp_mem_array(mem, line_count, sizeof *reader->trace->events);
     reader->trace->event_capacity = line_count;
     reader->next_index = ddp_mem_array(mem, world, sizeof *reader->next_index);

@@ -68,8 +68,8 @@ static void print_diagnosis(uint64_t time_ns, const struct harness_finding *find
 
 static void print_header(const struct harness_trace *trace, struct ddp_text *out)
 {
-    ddp_text_add(out, "ddprove-trace 1 driver=%s world=%" PRIu32 "\n", trace->driver,
-                 trace->world_size);
+    ddp_text_add(out, "ddprove-trace 1 driver=%s world=%" PRIu32 " launcher=%s seed=%" PRIu64 "\n",
+                 trace->driver, trace->world_size, trace->launcher, trace->seed);
     ddp_text_add(out, "# time_ns rank step.micro phase event arguments\n");
 }
 

@@ -70,6 +70,12 @@ CT_TEST(sim, same_seed_same_trace)
     sim_job_fini(&b);
 }
 
+/* Without the header, which names the seed. */
+static const char *events_of(struct sim_job *job)
+{
+    return strchr(sim_job_text(job), '\n');
+}
+
 /* Another seed is another interleaving, and the same result. */
 CT_TEST(sim, other_seed_same_parameters)
 {
@@ -80,7 +86,7 @@ CT_TEST(sim, other_seed_same_parameters)
     b.config.seed = 2;
     CT_REQUIRE_OK(sim_job_run(&a));
     CT_REQUIRE_OK(sim_job_run(&b));
-    CT_CHECK(strcmp(sim_job_text(&a), sim_job_text(&b)) != 0);
+    CT_CHECK(strcmp(events_of(&a), events_of(&b)) != 0);
     CT_CHECK_EQ_U64(sim_job_param_hash(&a, 0), sim_job_param_hash(&b, 0));
     sim_job_fini(&a);
     sim_job_fini(&b);

@@ -32,6 +32,8 @@ static void make_trace(struct harness_trace *trace)
     struct harness_finding finding;
 
     harness_trace_init(trace, ddp_mem_system(), 3, "sim");
+    trace->launcher = "mpirun";
+    trace->seed = 5;
     add_event(trace, 2, 50, DDP_EVENT_COLL_POST, 7, ddp_event_op_pack(&op));
     add_event(trace, 0, 50, DDP_EVENT_RANK_ERROR, (uint64_t)(int64_t)DDP_E_PEER_DIED,
               (uint64_t)(int64_t)-1);
@@ -213,6 +215,8 @@ CT_TEST(trace, bad_lines_are_refused)
         "nonsense\n",
         "ddprove-trace 2 driver=sim world=1\n",
         "ddprove-trace 1 driver=sim world=0\n",
+        "ddprove-trace 1 driver=proc world=1 launcher=srun\n",
+        "ddprove-trace 1 driver=sim world=1 launcher=own seed=-1\n",
         "ddprove-trace 1 driver=sim world=1\n 1 r9 0.0 data loss bits=0000000000000000\n",
         "ddprove-trace 1 driver=sim world=1\n 1 r0 0 data loss bits=0000000000000000\n",
         "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 lunch loss bits=0000000000000000\n",
