@@ -15,6 +15,13 @@ void ddp_text_init(struct ddp_text *text, struct ddp_mem *mem)
     text->mem = mem;
 }
 
+void ddp_text_init_fixed(struct ddp_text *text, char *data, size_t capacity_bytes)
+{
+    DDP_ASSERT(capacity_bytes > 0);
+    data[0] = '\0';
+    *text = (struct ddp_text){.data = data, .capacity_bytes = capacity_bytes};
+}
+
 void ddp_text_fini(struct ddp_text *text)
 {
     if (text->data != NULL) {
@@ -40,6 +47,10 @@ static bool reserve(struct ddp_text *text, size_t added_bytes)
     needed = text->size_bytes + added_bytes + 1;
     if (needed <= text->capacity_bytes) {
         return true;
+    }
+    if (text->mem == NULL) { /* fixed */
+        text->is_failed = true;
+        return false;
     }
     while (capacity < needed) {
         capacity *= 2;

@@ -23,6 +23,9 @@ struct ddp_text {
     bool is_failed;
 };
 void ddp_text_init(struct ddp_text *text, struct ddp_mem *mem);
+/* Never grows beyond the caller's `data`, whose last byte is for the NUL; an append that does not
+ * fit is left out whole and sets is_failed. No _fini. */
+void ddp_text_init_fixed(struct ddp_text *text, char *data, size_t capacity_bytes);
 void ddp_text_fini(struct ddp_text *text);
 void ddp_text_add(struct ddp_text *text, const char *format, ...) DDP_PRINTF(2, 3);
 void ddp_text_add_bytes(struct ddp_text *text, const void *data, size_t size_bytes);

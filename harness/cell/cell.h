@@ -1,6 +1,7 @@
 /* One cell, from plan to verdict: the pipeline. Launch, trace, oracles, a replay with payloads if a
  * bucket differs, a restore run if one is asked for, the judge, and the run folder that holds a
  * file for every arrow between them: plan.yaml program.txt schedules/ trace.txt trace.rank<N>.txt
+ * graph.txt (the cuts of the monitor's first conclusions in words, for people; if it came to any)
  * verdict.json rank<N>.log replay/ (payload run)  restore/ (restore run, same files,
  * and given.safetensors, the checkpoint that it was given) */
 #ifndef HARNESS_CELL_CELL_H
@@ -43,8 +44,9 @@ json_t *harness_cell_unjudged(const struct harness_plan *plan,
 DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced,
                                            json_t **out_verdict, struct ddp_err *err);
 
-/* Add what a recorded run's trace.txt shows of the moment of the first diagnosis: faults that
- * fired, and of each rank its place, whom its open operation needs, its last events. */
+/* Add what a recorded run shows of the moment of the first diagnosis: faults that fired, what the
+ * monitor saw (graph.txt), the last events before it. Of a run without graph.txt, what trace.txt
+ * alone tells of each rank: its place, whom its open operation needs, its last events. */
 DDP_MUST_USE ddp_status harness_cell_explain(const char *run_dir, struct ddp_text *out,
                                              struct ddp_err *err);
 

@@ -1,12 +1,13 @@
 /* What a recorded run looked like at the moment of its diagnosis, for people: faults that fired,
- * where each rank was, whom its oldest open operation still needed, its last events. Derived from
- * the trace alone; nothing here is judged. */
+ * what the monitor saw (graph.txt), the last events before it. Of a run without that file, what the
+ * trace alone tells: where each rank was, and whom its oldest open operation still needed. Nothing
+ * here is judged. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "harness/cell/stage.h"
 
-enum { LAST_EVENTS = 4 };
+enum { LAST_EVENTS = 4, TIMELINE_LINES_MAX = 64 };
 
 /* One rank up to the moment. */
 struct view {
@@ -137,7 +138,72 @@ static void add_fired(const struct harness_trace *trace, struct ddp_text *out)
     }
 }
 
-static ddp_status explain_trace(struct harness_cell *cell, struct ddp_text *out)
+static double after_start_ms(const struct harness_trace *trace, uint64_t time_ns)
+{
+    return ((double)time_ns - (double)trace->start_ns) / 1e6;
+}
+
+/* What the trace tells of a cut that nobody kept. */
+static void add_guess(const struct harness_trace *trace, const struct view *views,
+                      uint64_t moment_ns, struct ddp_text *out)
+{
+    ddp_text_add(out, "    at the first diagnosis, %.3f ms after the start:\n",
+                 after_start_ms(trace, moment_ns));
+    for (uint32_t rank = 0; rank < trace->world_size; rank++) {
+        add_rank(trace, views, rank, moment_ns, out);
+    }
+}
+
+static void add_graph(const char *graph, struct ddp_text *out)
+{
+    ddp_text_add(out, "    what the monitor saw:\n");
+    for (const char *line = graph; *line != '\0';) {
+        size_t size = strcspn(line, "\n");
+
+        ddp_text_add(out, "        ");
+        ddp_text_add_bytes(out, line, size);
+        ddp_text_add(out, "\n");
+        line += size + (line[size] == '\n' ? 1 : 0);
+    }
+}
+
+static bool is_among_last(const struct view *view, const struct harness_trace_event *event)
+{
+    for (size_t i = 0; i < LAST_EVENTS; i++) {
+        if (view->last[i] == event) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The last events of all ranks as they came. */
+static void add_timeline(const struct harness_trace *trace, const struct view *views,
+                         uint64_t moment_ns, struct ddp_text *out)
+{
+    size_t count = 0;
+    size_t at = 0;
+
+    for (uint32_t rank = 0; rank < trace->world_size; rank++) {
+        count += views[rank].event_count < LAST_EVENTS ? views[rank].event_count : LAST_EVENTS;
+    }
+    ddp_text_add(out, "    the last events of each rank before %.3f ms, the first diagnosis:\n",
+                 after_start_ms(trace, moment_ns));
+    if (count > TIMELINE_LINES_MAX) {
+        ddp_text_add(out, "        ... %zu earlier ones left out\n", count - TIMELINE_LINES_MAX);
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct harness_trace_event *event = &trace->events[i];
+
+        if (is_among_last(&views[event->rank], event) && at++ + TIMELINE_LINES_MAX >= count) {
+            ddp_text_add(out, "        %10.3f ms ", after_start_ms(trace, event->entry.time_ns));
+            harness_trace_print_event(event, out);
+        }
+    }
+}
+
+/* graph: NULL if there is none. */
+static ddp_status explain_trace(struct harness_cell *cell, const char *graph, struct ddp_text *out)
 {
     const struct harness_trace *trace = &cell->trace;
     struct view *views = ddp_mem_array(cell->mem, trace->world_size, sizeof *views);
@@ -155,32 +221,48 @@ static ddp_status explain_trace(struct harness_cell *cell, struct ddp_text *out)
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {
         view_rank(trace, rank, moment_ns, &views[rank]);
     }
-    ddp_text_add(out, "    at the first diagnosis, %.3f ms after the start:\n",
-                 (double)(moment_ns - trace->start_ns) / 1e6);
-    for (uint32_t rank = 0; rank < trace->world_size; rank++) {
-        add_rank(trace, views, rank, moment_ns, out);
+    if (graph == NULL) {
+        add_guess(trace, views, moment_ns, out);
+        return DDP_OK;
     }
+    add_graph(graph, out);
+    add_timeline(trace, views, moment_ns, out);
     return DDP_OK;
+}
+
+static ddp_status read_text(struct harness_cell *cell, const char *run_dir, const char *name,
+                            char **out, struct ddp_err *err)
+{
+    size_t size_bytes;
+    void *text = NULL;
+    ddp_status status = ddp_files_system()->ops->read_all(
+        ddp_files_system(), harness_stage_path(cell->mem, run_dir, name), cell->mem, &text,
+        &size_bytes, err);
+
+    *out = text;
+    return status;
 }
 
 ddp_status harness_cell_explain(const char *run_dir, struct ddp_text *out, struct ddp_err *err)
 {
     struct harness_cell cell;
-    void *text = NULL;
-    size_t size_bytes = 0;
+    char *graph = NULL;
+    char *text = NULL;
     ddp_status status;
 
     memset(&cell, 0, sizeof cell);
     DDP_TRY(ddp_mem_pool_create(&cell.pool));
     cell.mem = ddp_mem_pool_mem(cell.pool);
-    status = ddp_files_system()->ops->read_all(ddp_files_system(),
-                                               harness_stage_path(cell.mem, run_dir, "trace.txt"),
-                                               cell.mem, &text, &size_bytes, err);
+    status = read_text(&cell, run_dir, "trace.txt", &text, err);
     if (status == DDP_OK) {
         status = harness_trace_parse(cell.mem, text, &cell.trace, err);
         status = status == DDP_OK ? status : ddp_err_wrap(err, status, "%s/trace.txt", run_dir);
     }
-    status = status == DDP_OK ? explain_trace(&cell, out) : status;
+    if (status == DDP_OK) {
+        status = read_text(&cell, run_dir, "graph.txt", &graph, err);
+        status = status == DDP_E_NOT_FOUND ? DDP_OK : status;
+    }
+    status = status == DDP_OK ? explain_trace(&cell, graph, out) : status;
     ddp_mem_pool_destroy(cell.pool);
     return status;
 }

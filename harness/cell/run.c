@@ -33,10 +33,14 @@ ddp_status harness_stage_write(const char *dir, const char *name, const struct d
 
 static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
 {
+    struct ddp_files *system = ddp_files_system();
     struct ddp_text text;
     ddp_status status;
 
     DDP_TRY(ddp_files_make_dirs(cell->run_dir, err));
+    /* Not every run has one, and an old one must not be taken for this run's. */
+    (void)!system->ops->remove(system, harness_stage_path(cell->mem, cell->run_dir, "graph.txt"),
+                               NULL);
     ddp_text_init(&text, cell->mem);
     harness_plan_print(&cell->plan, &text);
     status = harness_stage_write(cell->run_dir, "plan.yaml", &text, err);
@@ -66,6 +70,9 @@ static ddp_status write_traces(struct harness_cell *cell, struct ddp_err *err)
         (void)snprintf(name, sizeof name, "trace.rank%u.txt", rank);
         status = harness_stage_write(cell->run_dir, name, &text, err);
         ddp_text_fini(&text);
+    }
+    if (status == DDP_OK && cell->trace.graph.size_bytes > 0) {
+        status = harness_stage_write(cell->run_dir, "graph.txt", &cell->trace.graph, err);
     }
     return status;
 }

@@ -48,6 +48,7 @@ static ddp_status open_memory(struct proc_job *job)
     uint64_t ring = 0;
     uint64_t offset = (sizeof(struct proc_head) + 4095) / 4096 * 4096;
     uint64_t stride;
+    uint64_t picture;
     void *memory;
 
     for (uint32_t r = 0; r < job->world_size; r++) {
@@ -56,7 +57,8 @@ static ddp_status open_memory(struct proc_job *job)
         ring = count > ring ? count : ring;
     }
     stride = ddp_recorder_size_bytes(ring);
-    job->head_size_bytes = (size_t)(offset + stride * job->world_size);
+    picture = offset + stride * job->world_size;
+    job->head_size_bytes = (size_t)picture + sizeof(struct harness_picture);
     job->job_fd = memfd_create("ddprove-job", MFD_CLOEXEC);
     if (job->job_fd < 0 || ftruncate(job->job_fd, (off_t)job->head_size_bytes) != 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "memory of the job: %s", strerror(errno));
@@ -70,6 +72,8 @@ static ddp_status open_memory(struct proc_job *job)
     job->head->ring_entry_count = ring;
     job->head->recorder_offset_bytes = offset;
     job->head->recorder_stride_bytes = stride;
+    job->head->picture_offset_bytes = picture;
+    harness_picture_init(proc_picture(job->head), job->start_ns);
     job->head->magic = PROC_MAGIC;
     return DDP_OK;
 }
@@ -194,6 +198,7 @@ static ddp_status job_record(struct proc_job *job, struct harness_trace *out)
         DDP_TRY(harness_trace_add_diagnosis(out, job->said.said.items[i].time_ns,
                                             &job->said.said.items[i].finding));
     }
+    harness_picture_print(proc_picture(job->head), &out->graph);
     return job->said.is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 

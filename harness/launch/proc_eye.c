@@ -158,4 +158,8 @@ void proc_eye_look(struct proc_eye *eye, uint64_t now_ns)
     harness_monitor_analyse(eye->plan, eye->program, &cut, &findings);
     harness_watch_note(&eye->watch, &findings, now_ns);
     harness_findings_fini(&findings);
+    /* Last: what was concluded has been told by now. */
+    if (eye->picture != NULL) {
+        harness_picture_take(eye->picture, eye->plan, eye->program, &cut, &eye->watch);
+    }
 }

@@ -6,7 +6,7 @@
 #include "harness/launch/history.h"
 #include "harness/launch/proc_lag.h"
 #include "harness/launch/proc_shared.h"
-#include "harness/monitor/watch.h"
+#include "harness/monitor/picture.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,6 +28,7 @@ struct proc_eye {
     struct harness_history *histories; /* [world_size] */
     uint64_t change_ns;                /* when a counter or a word was last seen to differ */
     struct harness_watch watch;
+    struct harness_picture *picture; /* of first conclusions; may be NULL */
 };
 
 DDP_MUST_USE ddp_status proc_eye_init(struct proc_eye *eye, struct ddp_mem *mem,

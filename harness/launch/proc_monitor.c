@@ -86,6 +86,7 @@ __attribute__((noreturn)) static void monitor_main(struct proc_job *job, int pip
         _exit(1);
     }
     eye.watch.tell = tell_pipe;
+    eye.picture = proc_picture(job->head);
     monitor_loop(&eye, job->clock);
     _exit(eye.watch.is_failed ? 1 : 0);
 }
@@ -214,6 +215,7 @@ void proc_monitor_check(struct proc_job *job, uint64_t now_ns)
         job->is_eye_open = true;
         job->eye.watch.tell = tell_job;
         job->eye.watch.tell_context = job;
+        job->eye.picture = proc_picture(job->head); /* its writer has ended */
         proc_eye_look(&job->eye, now_ns);
     }
 }

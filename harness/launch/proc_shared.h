@@ -1,12 +1,12 @@
 /* The one shared memory object of a job in the proc driver, handed down by descriptor: a memfd, so
  * that it has no name and cannot be left behind. Each word has one writer: the launcher (states of
- * processes), the monitor (its beat), or a rank (its recorder). Ranks map nothing but the head,
- * read-only, and their own recorder. */
+ * processes), the monitor (its beat, its picture), or a rank (its recorder). Ranks map nothing but
+ * the head, read-only, and their own recorder. */
 #ifndef HARNESS_LAUNCH_PROC_SHARED_H
 #define HARNESS_LAUNCH_PROC_SHARED_H
 
 #include "ddpcore/seam/recorder.h"
-#include "harness/monitor/monitor.h"
+#include "harness/monitor/picture.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,6 +29,7 @@ struct proc_head {
     uint64_t ring_entry_count;
     uint64_t recorder_offset_bytes;
     uint64_t recorder_stride_bytes;
+    uint64_t picture_offset_bytes;
     uint64_t is_over;         /* launcher: look once more, then end */
     uint64_t monitor_beat_ns; /* monitor: when it last looked */
     struct proc_state states[HARNESS_RANKS_MAX];
@@ -64,6 +65,11 @@ static inline void proc_beat_store(struct proc_head *head, uint64_t now_ns)
 static inline uint64_t proc_beat_load(const struct proc_head *head)
 {
     return __atomic_load_n(&head->monitor_beat_ns, __ATOMIC_ACQUIRE);
+}
+
+static inline struct harness_picture *proc_picture(struct proc_head *head)
+{
+    return (struct harness_picture *)((char *)head + head->picture_offset_bytes);
 }
 
 static inline void *proc_recorder(struct proc_head *head, uint32_t rank)

@@ -8,6 +8,7 @@
 #include "harness/launch/launch.h"
 #include "harness/launch/scheduler.h"
 #include "harness/monitor/monitor.h"
+#include "harness/monitor/picture.h"
 #include "harness/monitor/watch.h"
 
 /* Virtual time between two looks of the monitor at a job that keeps going. */
@@ -42,6 +43,7 @@ struct harness_sim_watch {
     uint64_t change_ns;            /* when a counter or a word was last seen to differ */
     uint64_t next_look_ns;
     struct harness_watch conclusions;
+    struct harness_picture *picture;
     bool is_decided; /* a finding that is more than SLOW */
 };
 
@@ -86,7 +88,7 @@ DDP_MUST_USE ddp_status harness_sim_watch_init(struct harness_sim *sim);
 void harness_sim_watch_fini(struct harness_sim *sim);
 /* One look at all ranks now. */
 void harness_sim_watch_look(struct harness_sim *sim, bool is_stable);
-/* What the looks came to, into the trace. */
+/* What the looks came to, and its picture, into the trace. */
 DDP_MUST_USE ddp_status harness_sim_watch_conclude(struct harness_sim *sim);
 
 /* As the driver's run. stats may be NULL. */

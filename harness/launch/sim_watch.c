@@ -16,12 +16,14 @@ ddp_status harness_sim_watch_init(struct harness_sim *sim)
     watch->changes = ddp_mem_array(sim->mem, count, sizeof watch->changes[0]);
     watch->progress = ddp_mem_array(sim->mem, count, sizeof watch->progress[0]);
     watch->progress_ns = ddp_mem_array(sim->mem, count, sizeof watch->progress_ns[0]);
+    watch->picture = ddp_mem_array(sim->mem, 1, sizeof *watch->picture);
     harness_watch_init(&watch->conclusions, sim->mem);
     if (watch->pages == NULL || watch->processes == NULL || watch->is_page_valid == NULL ||
         watch->histories == NULL || watch->changes == NULL || watch->progress == NULL ||
-        watch->progress_ns == NULL) {
+        watch->progress_ns == NULL || watch->picture == NULL) {
         return DDP_E_NOMEM;
     }
+    harness_picture_init(watch->picture, sim->scheduler.clock.time_ns);
     watch->next_look_ns = sim->scheduler.clock.time_ns + HARNESS_SIM_LOOK_NS;
     return DDP_OK;
 }
@@ -35,6 +37,7 @@ void harness_sim_watch_fini(struct harness_sim *sim)
     ddp_mem_free(sim->mem, sim->watch.changes);
     ddp_mem_free(sim->mem, sim->watch.progress);
     ddp_mem_free(sim->mem, sim->watch.progress_ns);
+    ddp_mem_free(sim->mem, sim->watch.picture);
     ddp_mem_free(sim->mem, sim->watch.pages);
     ddp_mem_free(sim->mem, sim->watch.processes);
     ddp_mem_free(sim->mem, sim->watch.is_page_valid);
@@ -91,6 +94,8 @@ void harness_sim_watch_look(struct harness_sim *sim, bool is_stable)
     harness_findings_init(&findings, sim->mem);
     harness_monitor_analyse(sim->config->plan, sim->config->program, &cut, &findings);
     harness_watch_note(&watch->conclusions, &findings, cut.now_ns);
+    harness_picture_take(watch->picture, sim->config->plan, sim->config->program, &cut,
+                         &watch->conclusions);
     if (findings.is_failed || watch->conclusions.is_failed) {
         sim->status = DDP_E_NOMEM;
     }
@@ -108,5 +113,6 @@ ddp_status harness_sim_watch_conclude(struct harness_sim *sim)
         DDP_TRY(harness_trace_add_diagnosis(sim->trace, said->items[i].time_ns,
                                             &said->items[i].finding));
     }
+    harness_picture_print(sim->watch.picture, &sim->trace->graph);
     return DDP_OK;
 }

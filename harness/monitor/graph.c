@@ -98,8 +98,7 @@ void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_ran
     }
 }
 
-/* First waiting rank that a waiting rank needs, or world_size. */
-static uint32_t next_of(const struct harness_cut *cut, uint32_t rank)
+uint32_t harness_graph_next(const struct harness_cut *cut, uint32_t rank)
 {
     for (uint32_t q = 0; q < cut->world_size; q++) {
         if (harness_graph_is_waiting(cut, q) && harness_graph_has_edge(cut, rank, q)) {
@@ -109,8 +108,7 @@ static uint32_t next_of(const struct harness_cut *cut, uint32_t rank)
     return cut->world_size;
 }
 
-/* `rank` waits inside a collective that `other` has posted as well. */
-static bool is_inside(const struct harness_cut *cut, uint32_t rank, uint32_t other)
+bool harness_graph_is_inside(const struct harness_cut *cut, uint32_t rank, uint32_t other)
 {
     const struct ddp_page *page = &cut->pages[rank];
 
@@ -128,7 +126,7 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
 
         /* After world_size steps a walk that still goes on is on a circle. */
         for (uint32_t i = 0; i < cut->world_size && at < cut->world_size; i++) {
-            at = harness_graph_is_waiting(cut, at) ? next_of(cut, at) : cut->world_size;
+            at = harness_graph_next(cut, at);
         }
         if (at >= cut->world_size) {
             continue;
@@ -137,10 +135,10 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
         *out_is_mixed = false;
         first = at;
         do {
-            uint32_t next = next_of(cut, at);
+            uint32_t next = harness_graph_next(cut, at);
 
             harness_rank_set_add(out, at);
-            *out_is_mixed = *out_is_mixed || !is_inside(cut, at, next);
+            *out_is_mixed = *out_is_mixed || !harness_graph_is_inside(cut, at, next);
             at = next;
         } while (at != first);
         return true;

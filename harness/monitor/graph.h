@@ -23,6 +23,10 @@ bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
 /* First collective that this rank has not posted, if a waiting rank has; 0 = none. */
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out);
+/* First waiting rank that a waiting rank needs; world_size: none, or it does not wait. */
+uint32_t harness_graph_next(const struct harness_cut *cut, uint32_t rank);
+/* `rank` waits inside a collective that `other`, which waits inside one too, has posted as well. */
+bool harness_graph_is_inside(const struct harness_cut *cut, uint32_t rank, uint32_t other);
 /* Members of a circle of waits, if there is one. *out_is_mixed: its members do not all wait inside
  * one group's posted collectives, where a message under way could still end the wait. */
 bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank_set *out,

@@ -64,12 +64,18 @@ void harness_monitor_analyse(const struct harness_plan *plan, const struct harne
                              const struct harness_cut *cut, struct harness_findings *out);
 /* When the rank, or its device, last showed a sign of life: from here on it is silent. */
 uint64_t harness_monitor_alive_ns(const struct harness_cut *cut, uint32_t rank);
-/* The wait-for graph of a cut as text, one line a rank, a device or an edge: "r0 device: compute in
- * forward layer 2 (mark 37 of 41), comm before all_reduce seq 7", "r0 waits for r1: all_reduce seq
- * 7
- * ...". */
+/* Lines of a picture: so many ranks with their devices, so many waits. */
+#define HARNESS_EXPLAIN_RANKS_MAX 64
+#define HARNESS_EXPLAIN_EDGES_MAX 64
+/* A cut in words. A line a rank: its process, place, what it posted and owes; below it a line where
+ * its device is, if that shows words. A line an edge of the wait-for graph, those to culprits
+ * first: "r2 waits for r0: all_reduce seq 7 (bucket 1: fc1.bias, fc1.weight)", or "r2 device waits
+ * for r0 device: ..." where only their words tell. A line a circle: "circle of waits: r0 → r1 →
+ * r0". culprits: of the finding that it explains; marked, and told of first. What is too much is
+ * counted instead. */
 void harness_monitor_explain(const struct harness_plan *plan, const struct harness_program *program,
-                             const struct harness_cut *cut, struct ddp_text *out);
+                             const struct harness_cut *cut, const struct harness_rank_set *culprits,
+                             struct ddp_text *out);
 
 #ifdef __cplusplus
 }

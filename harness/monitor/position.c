@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "harness/monitor/graph.h"
+#include "harness/monitor/words.h"
 
 /* A mark holds a sequence number modulo 65536: the last such one that the rank can have reached. */
 static uint64_t seq_of(uint64_t word, uint64_t seq_posted)
@@ -90,7 +91,7 @@ static void say_compute(const struct harness_position *position, struct ddp_text
     if (position->compute == HARNESS_COMPUTE_BUSY &&
         ddp_mark_kind(position->compute_reached) == DDP_MARK_IDLE) {
         harness_position_name_mark(position->compute_enqueued, name);
-        ddp_text_add(out, "compute before %s (mark %llu of %llu)", name,
+        ddp_text_add(out, "compute before %s (mark %llu of %llu): not ended", name,
                      (unsigned long long)reached, (unsigned long long)enqueued);
         return;
     }
@@ -103,8 +104,8 @@ static void say_compute(const struct harness_position *position, struct ddp_text
                      (unsigned long long)reached);
         return;
     case HARNESS_COMPUTE_BUSY:
-        ddp_text_add(out, "compute in %s (mark %llu of %llu)", name, (unsigned long long)reached,
-                     (unsigned long long)enqueued);
+        ddp_text_add(out, "compute in %s (mark %llu of %llu): started, not ended", name,
+                     (unsigned long long)reached, (unsigned long long)enqueued);
         return;
     }
 }
@@ -112,15 +113,15 @@ static void say_compute(const struct harness_position *position, struct ddp_text
 void harness_position_say(const struct harness_program *program,
                           const struct harness_position *position, struct ddp_text *out)
 {
-    const struct harness_op *op = harness_program_at(program, position->seq);
-
     say_compute(position, out);
     if (position->comm == HARNESS_COMM_IDLE) {
-        ddp_text_add(out, ", comm idle");
+        ddp_text_add(out, "; comm idle");
         return;
     }
-    ddp_text_add(
-        out, ", comm %s %s seq %llu%s", position->comm == HARNESS_COMM_BEFORE ? "before" : "in",
-        op != NULL ? ddp_coll_kind_name(op->kind) : "collective", (unsigned long long)position->seq,
-        position->comm == HARNESS_COMM_OPEN ? " (end not marked)" : "");
+    ddp_text_add(out, "; comm %s ", position->comm == HARNESS_COMM_BEFORE ? "before" : "in");
+    harness_words_planned(program, position->seq, out);
+    ddp_text_add(out, "%s",
+                 position->comm == HARNESS_COMM_BEFORE   ? ": enqueued, not started"
+                 : position->comm == HARNESS_COMM_INSIDE ? ": started, not ended"
+                                                         : ": started, its end not yet marked");
 }

@@ -36,7 +36,8 @@ bool harness_position_is_working(const struct harness_position *position);
 /* "forward layer 2", "backward": the work behind a mark. */
 #define HARNESS_MARK_TEXT_BYTES 32
 void harness_position_name_mark(uint64_t word, char out[HARNESS_MARK_TEXT_BYTES]);
-/* "compute in forward layer 2 (mark 37 of 41), comm before all_reduce seq 7" */
+/* "compute in forward layer 2 (mark 37 of 41): started, not ended; comm before all_reduce seq 7
+ * (bucket 0: fc0.weight): enqueued, not started" */
 void harness_position_say(const struct harness_program *program,
                           const struct harness_position *position, struct ddp_text *out);
 

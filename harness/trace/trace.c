@@ -15,6 +15,7 @@ void harness_trace_init(struct harness_trace *trace, struct ddp_mem *mem, uint32
     trace->ends = ddp_mem_array(mem, world_size, sizeof *trace->ends);
     DDP_ASSERT(trace->ends != NULL);
     harness_findings_init(&trace->diagnoses, mem);
+    ddp_text_init(&trace->graph, mem);
 }
 
 void harness_trace_fini(struct harness_trace *trace)
@@ -26,6 +27,7 @@ void harness_trace_fini(struct harness_trace *trace)
     ddp_mem_free(trace->mem, trace->ends);
     ddp_mem_free(trace->mem, trace->diagnosis_time_ns);
     harness_findings_fini(&trace->diagnoses);
+    ddp_text_fini(&trace->graph);
     memset(trace, 0, sizeof *trace);
 }
 

@@ -55,6 +55,9 @@ struct harness_trace {
     bool leak_process, leak_shm, leak_fd;
     uint64_t lost_count; /* entries torn or overwritten: evidence lost */
     uint64_t start_ns, end_ns;
+    /* What the monitor saw when it first concluded something, for people; "" if it never did. A
+     * file of its own, not part of the text form. */
+    struct ddp_text graph;
 };
 
 /* By the own launcher, seed 0. */

@@ -443,20 +443,3 @@ CT_TEST(monitor, orders_findings_by_certainty)
     CT_CHECK_EQ_U64(job.findings.items[2].verdict, HARNESS_VERDICT_HANG_DATA);
     cut_fini(&job);
 }
-
-/* The explanation prints one line an edge, with operation and parameter names. */
-CT_TEST(monitor, explains_the_wait_for_graph)
-{
-    struct cut_job job;
-    struct ddp_text text;
-
-    cut_init(&job, 2);
-    cut_host(&job, 1, DDP_PHASE_FORWARD, 7);
-    ddp_text_init(&text, ddp_mem_system());
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
-    CT_CHECK(strstr(ddp_text_str(&text),
-                    "r0 waits for r1: all_reduce seq 6 bucket 1: fc0.bias, fc0.weight\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "r1 is in host code for 7 ms (budget 2000 ms)\n") != NULL);
-    ddp_text_fini(&text);
-    cut_fini(&job);
-}

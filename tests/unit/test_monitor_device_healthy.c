@@ -1,7 +1,5 @@
 /* Words next to a hang, at which nothing may be said of the device: other causes, slow work, ends
- * of jobs; and how positions are explained. */
-#include <string.h>
-
+ * of jobs. */
 #include "tests/ct.h"
 #include "tests/unit/monitor_cut.h"
 
@@ -263,58 +261,5 @@ CT_TEST(monitor_device_healthy, excuses_a_host_behind_its_device)
     finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
     CT_REQUIRE(finding != NULL);
     cut_check_culprit(finding, 0);
-    cut_fini(&job);
-}
-
-/* A sequence number beyond 65535 is read from its lower half and the page. */
-CT_TEST(monitor_device_healthy, reads_long_sequence_numbers)
-{
-    struct cut_job job;
-    struct ddp_text text;
-
-    cut_open_device(&job, 2);
-    ddp_text_init(&text, ddp_mem_system());
-    job.pages[0].seq_posted = 0x2fffe;
-    job.pages[0].seq_done = 0x2fffd;
-    cut_comm(&job, 0, 0x2fffe, CUT_COMM_INSIDE);
-    job.pages[1].seq_posted = 0x30001;
-    job.pages[1].seq_done = 0x2fffc;
-    cut_comm(&job, 1, 0x2fffe, CUT_COMM_BEFORE);
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
-    CT_CHECK(strstr(ddp_text_str(&text), "r0 device: compute idle (mark 37), "
-                                         "comm in collective seq 196606\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "comm before collective seq 196606\n") != NULL);
-    ddp_text_fini(&text);
-    cut_fini(&job);
-}
-
-/* The explanation shows where each device is. */
-CT_TEST(monitor_device_healthy, explains_positions)
-{
-    struct cut_job job;
-    struct ddp_text text;
-
-    cut_open_device(&job, RANKS);
-    ddp_text_init(&text, ddp_mem_system());
-    cut_compute(&job, 0, DDP_MARK_FORWARD, 2, 4);
-    cut_comm(&job, 0, cut_seq(1, 1), CUT_COMM_BEFORE);
-    cut_compute(&job, 1, DDP_MARK_BACKWARD, 0, 0);
-    cut_compute(&job, 2, DDP_MARK_IDLE, 0, 1);
-    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_ENDED);
-    cut_comm(&job, 3, cut_seq(1, 1), CUT_COMM_OPEN);
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
-    CT_CHECK(strstr(ddp_text_str(&text), "r0 device: compute in forward layer 2 (mark 37 of 41), "
-                                         "comm before all_reduce seq 6\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "r1 device: compute in backward or behind it (mark 37, "
-                                         "the last), comm in all_reduce seq 6\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text),
-                    "r2 device: compute before idle (mark 37 of 38), comm idle\n") != NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "comm in all_reduce seq 6 (end not marked)\n") != NULL);
-    ddp_text_fini(&text);
-    job.progress[3].is_mapped = 0;
-    ddp_text_init(&text, ddp_mem_system());
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
-    CT_CHECK(strstr(ddp_text_str(&text), "r3 device") == NULL);
-    ddp_text_fini(&text);
     cut_fini(&job);
 }

@@ -144,6 +144,7 @@ CT_TEST(monitor_device_property, survives_any_words)
     struct ddp_prng prng = ddp_prng_make(2, "monitor_device");
 
     for (int i = 0; i < CUTS; i++) {
+        const struct harness_rank_set nobody = {{0}};
         struct cut_job job;
         struct ddp_text text;
 
@@ -160,7 +161,7 @@ CT_TEST(monitor_device_property, survives_any_words)
         }
         cut_analyse(&job);
         ddp_text_init(&text, ddp_mem_system());
-        harness_monitor_explain(&job.plan, &job.program, &job.cut, &text);
+        harness_monitor_explain(&job.plan, &job.program, &job.cut, &nobody, &text);
         CT_CHECK(strstr(ddp_text_str(&text), "r3 device: ") != NULL);
         ddp_text_fini(&text);
         cut_fini(&job);

@@ -1,5 +1,6 @@
 /* The proc driver with real processes: what ranks do to themselves, and what is said of it. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/ct.h"
@@ -59,6 +60,18 @@ CT_TEST(proc, equals_the_simulator)
     proc_test_fini(&test);
 }
 
+/* The monitor process left a picture of this culprit. */
+static void check_pictured(const struct proc_test *test, uint32_t rank, const char *state)
+{
+    const char *graph = ddp_text_str(&test->job.trace.graph);
+    char line[64];
+
+    (void)snprintf(line, sizeof(line), "\nr%u (culprit) %s", rank, state);
+    if (strstr(graph, line) == NULL) {
+        CT_FAIL("no \"%s\" in\n%s", line, graph);
+    }
+}
+
 /* A rank killed inside a collective is named within milliseconds, with the collective's bucket;
  * the others end by themselves with PEER_DIED. */
 CT_TEST(proc, names_a_killed_rank)
@@ -83,6 +96,7 @@ CT_TEST(proc, names_a_killed_rank)
             CT_CHECK_STATUS(sim_job_status(&test.job, r),
                             r == rank ? DDP_PENDING : DDP_E_PEER_DIED);
         }
+        check_pictured(&test, rank, "ended by signal 9 (SIGKILL), ");
         proc_test_check_clean(&test);
         proc_test_fini(&test);
     }

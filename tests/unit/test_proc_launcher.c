@@ -66,6 +66,8 @@ CT_TEST(proc_launcher, survives_the_death_of_its_monitor)
     CT_CHECK_EQ_U64(said->items[0].verdict, HARNESS_VERDICT_HANG_DETECTOR);
     CT_CHECK_EQ_U64(said->items[1].verdict, HARNESS_VERDICT_CRASH_SIGNALED);
     CT_CHECK(harness_rank_set_has(&said->items[1].culprits, 2));
+    CT_CHECK(strstr(ddp_text_str(&test.job.trace.graph), "\nr2 (culprit) ended by signal 9") !=
+             NULL);
     proc_test_check_clean(&test);
     proc_test_fini(&test);
 }
@@ -91,6 +93,7 @@ CT_TEST(proc_launcher, survives_a_stopped_monitor)
     CT_CHECK_EQ_U64(said->items[0].verdict, HARNESS_VERDICT_HANG_DETECTOR);
     CT_CHECK_EQ_U64(said->items[1].verdict, HARNESS_VERDICT_HANG_STOPPED);
     CT_CHECK(harness_rank_set_has(&said->items[1].culprits, 1));
+    CT_CHECK(strstr(ddp_text_str(&test.job.trace.graph), "\nr1 (culprit) stopped for ") != NULL);
     proc_test_check_clean(&test);
     proc_test_fini(&test);
 }

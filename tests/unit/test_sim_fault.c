@@ -1,5 +1,6 @@
 /* The simulator with faults: who ends how, and what the monitor says. */
 #include <signal.h>
+#include <string.h>
 
 #include "tests/ct.h"
 #include "tests/unit/sim_job.h"
@@ -202,6 +203,31 @@ CT_TEST(sim_fault, hang_without_timeouts_is_found)
              job.trace.ends[1].how == HARNESS_END_REAPED);
     CT_CHECK(first_verdict(&job) != HARNESS_VERDICT_NONE && is_blamed(&job, 1));
     sim_job_fini(&job);
+}
+
+/* The monitor keeps the cut in which it named the culprit: the same bytes for the same seed, and
+ * nothing of a job that it had nothing to say of. */
+CT_TEST(sim_fault, culprits_are_pictured)
+{
+    struct sim_job a, b, healthy;
+
+    sim_job_init(&a, 3);
+    sim_job_init(&b, 3);
+    sim_job_init(&healthy, 3);
+    sim_job_fault(&a, 1, DDP_FAULT_POINT_LOSS, HARNESS_ACTION_HANG)->at.step = 1;
+    sim_job_fault(&b, 1, DDP_FAULT_POINT_LOSS, HARNESS_ACTION_HANG)->at.step = 1;
+    CT_REQUIRE_OK(sim_job_run(&a));
+    CT_REQUIRE_OK(sim_job_run(&b));
+    CT_REQUIRE_OK(sim_job_run(&healthy));
+    CT_CHECK(strncmp(ddp_text_str(&a.trace.graph), "HANG.NOT_JOINED (budget) ", 25) == 0);
+    CT_CHECK(strstr(ddp_text_str(&a.trace.graph), "\nr1 (culprit) running, in step 1, loss; ") !=
+             NULL);
+    CT_CHECK(strstr(ddp_text_str(&a.trace.graph), "\nr2 waits for r1: all_reduce seq ") != NULL);
+    CT_CHECK_STR(ddp_text_str(&a.trace.graph), ddp_text_str(&b.trace.graph));
+    CT_CHECK_STR(ddp_text_str(&healthy.trace.graph), "");
+    sim_job_fini(&a);
+    sim_job_fini(&b);
+    sim_job_fini(&healthy);
 }
 
 /* A shorter count on one rank ends the job on all ranks before any optimizer step. */

@@ -42,6 +42,27 @@ CT_TEST(text, failure_sticks)
     ddp_mem_pool_destroy(pool);
 }
 
+/* In fixed storage an append that does not fit is left out whole, and the last byte is the NUL's.
+ */
+CT_TEST(text, stays_in_fixed_storage)
+{
+    char storage[8] = "xxxxxxx";
+    struct ddp_text text;
+
+    ddp_text_init_fixed(&text, storage, sizeof storage);
+    CT_CHECK_STR(ddp_text_str(&text), "");
+    ddp_text_add(&text, "%s", "1234567");
+    CT_CHECK(!text.is_failed);
+    CT_CHECK_STR(storage, "1234567");
+    ddp_text_init_fixed(&text, storage, sizeof storage);
+    ddp_text_add(&text, "%s", "123");
+    ddp_text_add(&text, "%s", "45678");
+    CT_CHECK(text.is_failed);
+    ddp_text_add_bytes(&text, "4", 1);
+    CT_CHECK_STR(storage, "123");
+    CT_CHECK_EQ_U64(text.size_bytes, 3);
+}
+
 /* Integers: the whole string, the whole range, nothing else. */
 CT_TEST(text, parses_integers_strictly)
 {

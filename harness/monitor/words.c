@@ -1,0 +1,44 @@
+/* Operations in words. A page may hold anything, so that every index is checked. */
+#include "harness/monitor/words.h"
+
+static void add_params(const struct harness_program *program, const struct harness_bucket *bucket,
+                       struct ddp_text *out)
+{
+    for (uint32_t i = 0; i < bucket->param_count && i < HARNESS_WORDS_PARAMS_MAX; i++) {
+        uint32_t param = bucket->params[i];
+
+        ddp_text_add(out, "%s%s", i == 0 ? ": " : ", ",
+                     param < program->param_count ? program->params[param].name : "?");
+    }
+    if (bucket->param_count > HARNESS_WORDS_PARAMS_MAX) {
+        ddp_text_add(out, " and %u more", bucket->param_count - HARNESS_WORDS_PARAMS_MAX);
+    }
+}
+
+void harness_words_op(const struct harness_program *program, struct ddp_event_op op, uint64_t seq,
+                      struct ddp_text *out)
+{
+    ddp_text_add(out, "%s seq %llu (%s", ddp_coll_kind_name(op.kind), (unsigned long long)seq,
+                 ddp_coll_role_name(op.role));
+    if (op.role == DDP_ROLE_BUCKET) {
+        ddp_text_add(out, " %u", op.index);
+        if (op.index < program->bucket_count) {
+            add_params(program, &program->buckets[op.index], out);
+        }
+    }
+    ddp_text_add(out, ")");
+}
+
+void harness_words_planned(const struct harness_program *program, uint64_t seq,
+                           struct ddp_text *out)
+{
+    const struct harness_op *op = harness_program_at(program, seq);
+
+    if (op == NULL) {
+        ddp_text_add(out, "seq %llu (not planned)", (unsigned long long)seq);
+        return;
+    }
+    harness_words_op(program,
+                     (struct ddp_event_op){.kind = op->kind, .role = op->role, .index = op->index},
+                     seq, out);
+}
