@@ -147,6 +147,8 @@ static ddp_status agree(struct ddp_nccl_coll *coll)
         if (job->phase == DDP_NCCL_AGREEING) {
             DDP_TRY(coll->control->ops->poll(coll->control, &job->agreement));
             job->phase = DDP_NCCL_WAITING;
+            /* Whose message came last says nothing of the wait for NCCL. */
+            ddp_recorder_wait_peer(coll->base.env->recorder, -1);
         }
         coll->agreeing = coll->agreeing->next;
     }

@@ -81,6 +81,7 @@ void nccl_world_begin(struct nccl_world *world, uint32_t count,
         rank->env.clock = &world->clock.base;
         rank->env.idle = &world->idle;
         rank->env.faults = &rank->hook;
+        rank->env.recorder = i == 0 ? options->recorder : NULL;
         rank->hook.fire = fire;
         rank->hook.armed = UINT64_MAX;
         rank->point = DDP_FAULT_POINT_COUNT;

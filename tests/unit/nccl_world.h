@@ -31,6 +31,7 @@ struct nccl_world_options {
     const char *algorithm;
     size_t segment_bytes;
     struct ddp_progress *progress; /* of rank 0 */
+    struct ddp_recorder *recorder; /* of rank 0 */
     uint64_t abort_timeout_ns, init_timeout_ns;
 };
 

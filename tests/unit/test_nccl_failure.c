@@ -83,6 +83,31 @@ CT_TEST(nccl_failure, missing_member_keeps_nccl_from_being_called)
     nccl_world_close(&world);
 }
 
+/* While members agree, the page says whose message is missing; NCCL's wait has no such member. */
+CT_TEST(nccl_failure, page_names_a_member_only_while_members_agree)
+{
+    enum { ENTRIES = 64 };
+    void *storage = ddp_mem_array(ddp_mem_system(), ddp_recorder_size_bytes(ENTRIES), 1);
+    struct ddp_recorder recorder;
+    const struct nccl_world_options options = {.is_checked = true, .recorder = &recorder};
+    struct nccl_world world;
+
+    CT_REQUIRE(storage != NULL);
+    ddp_recorder_init(&recorder, storage, ENTRIES, ddp_clock_monotonic(), 0, 2, 1);
+    CT_REQUIRE(nccl_world_open(&world, 2, &options));
+    world.ranks[1].point = DDP_FAULT_POINT_COLLECTIVE_LAUNCH;
+    world.ranks[1].action = DDP_FAULT_SKIP;
+    post(&world, 0);
+    nccl_world_settle(&world);
+    CT_CHECK_EQ_U64(recorder.page->wait_peer, 1 + 1);
+    post(&world, 1);
+    nccl_world_settle(&world);
+    CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
+    CT_CHECK_EQ_U64(recorder.page->wait_peer, 0);
+    nccl_world_close(&world);
+    ddp_mem_free(ddp_mem_system(), storage);
+}
+
 /* A member died before the launch: nobody has called NCCL. After: its kernels are stopped. */
 static void check_death(bool is_checked, bool has_revoke)
 {
