@@ -45,6 +45,7 @@ struct ddp_coll_work {
     struct ddp_coll_work *next; /* the implementation's queue */
     void *program;              /* the implementation's */
     uint64_t observed;          /* the observer's */
+    bool is_waited;             /* the poster's: that it waited was recorded */
 };
 
 struct ddp_coll;

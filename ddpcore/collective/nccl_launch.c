@@ -40,6 +40,8 @@ static void note_ranges(struct ddp_nccl_coll *coll, const struct ddp_coll_args *
     size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? coll->base.member_count : 1;
 
     if (args->kind == DDP_COLL_BARRIER) {
+        ops->note(coll->device, coll->stream, coll->token, sizeof(float), false);
+        ops->note(coll->device, coll->stream, coll->token, sizeof(float), true);
         return;
     }
     if (args->kind != DDP_COLL_BROADCAST || coll->base.member == args->root) {
@@ -135,6 +137,7 @@ static ddp_status finish(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 
     DDP_TRY(mark(coll, job, DDP_MARK_COLL_END));
     DDP_TRY(device->ops->event_record(device, job->done, coll->stream));
+    ddp_recorder_event(coll->base.env->recorder, DDP_EVENT_COLL_QUEUED, job->work->seq, 0, 0, 0, 0);
     job->phase = DDP_NCCL_RUNNING;
     return DDP_OK;
 }

@@ -93,6 +93,9 @@ DDP_MUST_USE ddp_status ddp_sync_buffers(struct ddp *ddp, uint32_t root);
 /* Elements that the staging block for buffers needs. */
 size_t ddp_sync_staging_elem_count(const struct ddp *ddp);
 
+/* The host writes to, or reads, the used map. */
+void ddp_core_touch_used_map(const struct ddp *ddp, bool is_write);
+
 /* reducer.c. A skipped wait may have left work under way: _settle ends it before its buffer is
  * written or it is posted again. */
 DDP_MUST_USE ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work);

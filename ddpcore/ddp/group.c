@@ -151,6 +151,7 @@ static ddp_status post_numbered(struct ddp_group *group, struct ddp_coll_work *w
 
     work->seq = ++group->seq;
     work->status = DDP_PENDING;
+    work->is_waited = false;
     status = group->coll->ops->post(group->coll, work);
     if (status < DDP_OK) {
         work->status = status;
@@ -248,6 +249,16 @@ static void wait_hint(void *self, struct ddp_idle_hint *hint)
     wait->group->coll->ops->hint(wait->group->coll, hint);
 }
 
+/* Whoever judges the order of device work takes this, and no poll that happened to see the work
+ * done, for what the host may rely on. A CPU's work is done when its call returns. */
+static void record_waited(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    if (!work->is_waited && work->seq != 0 && !group->coll->device->ops->is_host_memory) {
+        work->is_waited = true;
+        ddp_recorder_event(group->env->recorder, DDP_EVENT_COLL_WAITED, work->seq, 0, 0, 0, 0);
+    }
+}
+
 ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work)
 {
     struct ddp_env *env = group->env;
@@ -263,6 +274,9 @@ ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work)
             status = fail_from(group, DDP_E_TIMEOUT, work->seq);
         }
         ddp_recorder_wait_end(env->recorder);
+    }
+    if (status == DDP_OK) {
+        record_waited(group, work);
     }
     if (group->duplicates != NULL && status == DDP_OK) {
         reap_duplicates(group);

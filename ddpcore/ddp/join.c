@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/ddp/core.h"
+#include "ddpcore/device/observer.h"
 
 static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t index, float value,
                               float *out_sum)
@@ -22,8 +23,10 @@ static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t
         .elem_count = 1,
     };
 
+    ddp_device_observer_host(ddp->device, flag, sizeof(*flag), true);
     *flag = value;
     DDP_TRY(ddp_group_run(ddp->group, &args));
+    ddp_device_observer_host(ddp->device, flag, sizeof(*flag), false);
     *out_sum = *flag;
     return DDP_OK;
 }
@@ -42,8 +45,10 @@ static ddp_status reduce_last(struct ddp *ddp, bool is_candidate, int64_t *out_m
         .elem_count = 1,
     };
 
+    ddp_device_observer_host(ddp->device, member, sizeof(*member), true);
     *member = is_candidate ? (int64_t)ddp->group->coll->member : -1;
     DDP_TRY(ddp_group_run(ddp->group, &args));
+    ddp_device_observer_host(ddp->device, member, sizeof(*member), false);
     *out_member = *member;
     if (*out_member < 0 || *out_member >= (int64_t)ddp->group->coll->member_count) {
         /* Only a damaged message can say so. */
@@ -139,6 +144,7 @@ static ddp_status mirror_reduction(struct ddp *ddp)
     if (ddp->config.find_unused_parameters && layout->bucket_count > 0) {
         DDP_TRY(ddp_reducer_settle(ddp, &ddp->used_work));
         if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
+            ddp_core_touch_used_map(ddp, true);
             memset(ddp->used_map, 0, ddp->param_count * sizeof(*ddp->used_map));
         }
         DDP_TRY(ddp_reducer_post_used_map(ddp));

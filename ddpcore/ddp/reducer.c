@@ -5,6 +5,13 @@
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
+#include "ddpcore/device/observer.h"
+
+void ddp_core_touch_used_map(const struct ddp *ddp, bool is_write)
+{
+    ddp_device_observer_host(ddp->device, ddp->used_map, ddp->param_count * sizeof(*ddp->used_map),
+                             is_write);
+}
 
 ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work)
 {
@@ -65,6 +72,7 @@ static ddp_status launch_used_map(struct ddp *ddp)
     bool is_skipped = false;
 
     DDP_TRY(ddp_reducer_settle(ddp, &ddp->used_work));
+    ddp_core_touch_used_map(ddp, true);
     for (size_t i = 0; i < ddp->param_count; i++) {
         ddp->used_map[i] = ddp->local_used[i] ? 1 : 0;
     }
@@ -328,6 +336,9 @@ static ddp_status record_final(struct ddp *ddp, size_t param)
 
 static ddp_status unflatten(struct ddp *ddp)
 {
+    if (ddp->config.find_unused_parameters) {
+        ddp_core_touch_used_map(ddp, false);
+    }
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
         const struct ddp_bucket *bucket = &ddp->layout.buckets[i];
         struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;

@@ -153,10 +153,12 @@ static ddp_status observer_copy(struct ddp_device *device, struct ddp_stream *st
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
+    const enum ddp_access reads = self->is_watching ? DDP_ACCESS_WATCH_READ : DDP_ACCESS_READ;
+
     DDP_OBSERVE(self, stream,
                 self->inner->ops->copy(self->inner, ddp_observer_stream(stream), target, source,
                                        size_bytes),
-                DDP_READS(source, size_bytes, 1), DDP_WRITES(target, size_bytes, 1));
+                {source, size_bytes, reads}, DDP_WRITES(target, size_bytes, 1));
 }
 
 static ddp_status observer_zero(struct ddp_device *device, struct ddp_stream *stream, void *target,
@@ -440,20 +442,6 @@ ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *
     self->is_recording = is_recording && env->recorder != NULL;
     *out = &self->base;
     return DDP_OK;
-}
-
-void ddp_device_observer_hide(struct ddp_device *device, struct ddp_device_event *event)
-{
-    if (device->ops->alloc == observer_alloc) {
-        event_of(event)->is_hidden = true;
-    }
-}
-
-void ddp_device_observer_mark(struct ddp_device *device, struct ddp_progress *progress)
-{
-    if (device->ops->alloc == observer_alloc) {
-        ddp_observer_of(device)->progress = progress;
-    }
 }
 
 ddp_status ddp_device_observer_name(struct ddp_device *device, enum ddp_range_kind kind,

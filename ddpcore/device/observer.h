@@ -6,7 +6,7 @@
  * the host saw done. Ranges are named by the allocation they lie in and an offset, streams, events
  * and allocations by numbers in order of creation, so that two runs of the same program record the
  * same. Memory that the device did not allocate is the host's own and is not recorded, unless it
- * was named below; neither are accesses of the host itself. */
+ * was named below. The host's own accesses are recorded where it says so below. */
 #ifndef DDPCORE_DEVICE_OBSERVER_H
 #define DDPCORE_DEVICE_OBSERVER_H
 
@@ -32,6 +32,15 @@ DDP_MUST_USE ddp_status ddp_device_observer_create(struct ddp_device *inner, str
  * the program forgot, and the more is watched the less would be found. Does nothing if the device
  * is no observer. */
 void ddp_device_observer_hide(struct ddp_device *device, struct ddp_device_event *event);
+
+/* The host itself is about to write, or has just read, [data, data + size_bytes). Does nothing if
+ * the device is no recording observer, or if it did not allocate that memory. */
+void ddp_device_observer_host(struct ddp_device *device, const void *data, size_t size_bytes,
+                              bool is_write);
+
+/* While true, copies are a watcher's (a hash's), which looks at what its own poll saw done. Does
+ * nothing if the device is no observer. */
+void ddp_device_observer_watch(struct ddp_device *device, bool is_watching);
 
 /* From now on every event recorded on the default stream is preceded by the mark IDLE: whoever
  * records one there is about to ask for it, or makes another stream wait for it. progress: mapped

@@ -32,7 +32,7 @@ struct ddp_observer {
     struct ddp_device_ops ops; /* the observer's table, with inner's name and kind of memory */
     struct ddp_device *inner;
     struct ddp_env *env;
-    bool is_recording;
+    bool is_recording, is_watching;
     struct ddp_progress *progress;                        /* or NULL */
     uint64_t stream_count, event_count, allocation_count; /* created so far: the next numbers */
     struct ddp_observed_range *ranges;                    /* by address, disjoint */

@@ -68,8 +68,12 @@ static ddp_status copy(struct ddp_transfer *transfer, void *target, const void *
                        size_t size_bytes)
 {
     struct ddp_device *device = transfer->device;
+    ddp_status status;
 
-    DDP_TRY(device->ops->copy(device, NULL, target, source, size_bytes));
+    ddp_device_observer_watch(device, transfer->is_look);
+    status = device->ops->copy(device, NULL, target, source, size_bytes);
+    ddp_device_observer_watch(device, false);
+    DDP_TRY(status);
     DDP_TRY(device->ops->event_record(device, transfer->event, NULL));
     return wait(transfer);
 }
@@ -124,6 +128,7 @@ ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data, si
                              const void **out)
 {
     struct ddp_device *device = transfer->device;
+    ddp_status status;
 
     *out = data;
     if (device->ops->is_host_memory || size_bytes == 0) {
@@ -139,5 +144,8 @@ ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data, si
         transfer->held_bytes = size_bytes;
     }
     *out = transfer->held;
-    return ddp_transfer_to_host(transfer, transfer->held, data, size_bytes);
+    transfer->is_look = true;
+    status = ddp_transfer_to_host(transfer, transfer->held, data, size_bytes);
+    transfer->is_look = false;
+    return status;
 }

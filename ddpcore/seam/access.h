@@ -8,12 +8,16 @@
 extern "C" {
 #endif
 
-/* Bit 0: it writes. Bit 1: a collective does it, not a kernel of ours. X(identifier, name) */
-#define DDP_ACCESS_TABLE(X)              \
-    X(DDP_ACCESS_READ, "read")           \
-    X(DDP_ACCESS_WRITE, "write")         \
-    X(DDP_ACCESS_COLL_READ, "coll_read") \
-    X(DDP_ACCESS_COLL_WRITE, "coll_write")
+/* By whom: a kernel or a copy of ours; a collective; the host itself, on no stream; a copy with
+ * which a watcher only looks. Bit 0: it writes. X(identifier, name) */
+#define DDP_ACCESS_TABLE(X)                \
+    X(DDP_ACCESS_READ, "read")             \
+    X(DDP_ACCESS_WRITE, "write")           \
+    X(DDP_ACCESS_COLL_READ, "coll_read")   \
+    X(DDP_ACCESS_COLL_WRITE, "coll_write") \
+    X(DDP_ACCESS_HOST_READ, "host_read")   \
+    X(DDP_ACCESS_HOST_WRITE, "host_write") \
+    X(DDP_ACCESS_WATCH_READ, "watch_read")
 enum ddp_access {
 #define X(id, name) id,
     DDP_ACCESS_TABLE(X)
@@ -21,7 +25,9 @@ enum ddp_access {
         DDP_ACCESS_COUNT
 };
 #define DDP_ACCESS_IS_WRITE(access) (((unsigned)(access)&1u) != 0)
-#define DDP_ACCESS_IS_COLL(access)  (((unsigned)(access)&2u) != 0)
+#define DDP_ACCESS_IS_COLL(access)  ((unsigned)(access) >> 1 == 1)
+#define DDP_ACCESS_IS_HOST(access)  ((unsigned)(access) >> 1 == 2)
+#define DDP_ACCESS_IS_WATCH(access) ((unsigned)(access) >> 1 == 3)
 const char *ddp_access_name(enum ddp_access access);
 /* Errors: E_NOT_FOUND. */
 DDP_MUST_USE ddp_status ddp_access_parse(const char *name, enum ddp_access *out);

@@ -3,7 +3,7 @@
  * about the last uses of the same bytes. Beside that, two rules that no overlap of bytes shows: a
  * bucket is reduced after the last gradient was put into it, and an optimizer uses a gradient after
  * its bucket was reduced. The first violation ends the walk: what follows it proves nothing.
- * It does not look at the host's own accesses, nor at values. */
+ * Of the host's own accesses it knows those that are recorded; at values it does not look. */
 #include "harness/oracle/happens_before.h"
 
 #include <stdlib.h>
@@ -65,10 +65,12 @@ static uint64_t end_of(const struct ddp_event_entry *entry)
     return entry->arg[3] > UINT64_MAX - entry->arg[2] ? UINT64_MAX : entry->arg[2] + entry->arg[3];
 }
 
+/* seqs: of the collectives that were put on a stream. */
 static void collect(struct harness_order_walk *walk, struct harness_place *places,
-                    size_t *out_place_count)
+                    size_t *out_place_count, uint64_t *seqs, size_t *out_seq_count)
 {
     size_t place_count = 0;
+    size_t seq_count = 0;
 
     walk->stream_ids[walk->stream_count++] = 0;
     for (size_t i = 0; i < walk->event_count; i++) {
@@ -87,6 +89,8 @@ static void collect(struct harness_order_walk *walk, struct harness_place *place
             walk->stream_ids[walk->stream_count++] = arg[1];
         } else if (entry->event == DDP_EVENT_EVENT_DONE) {
             walk->event_ids[walk->event_id_count++] = arg[0];
+        } else if (entry->event == DDP_EVENT_COLL_QUEUED) {
+            seqs[seq_count++] = arg[0];
         } else if (entry->event == DDP_EVENT_RANK_END) {
             walk->is_free_judged = harness_index_status(arg[0]) == DDP_OK;
         }
@@ -94,44 +98,65 @@ static void collect(struct harness_order_walk *walk, struct harness_place *place
     walk->stream_count = sort_ids(walk->stream_ids, walk->stream_count);
     walk->event_id_count = sort_ids(walk->event_ids, walk->event_id_count);
     *out_place_count = place_count;
+    *out_seq_count = seq_count;
 }
 
 static ddp_status prepare(struct harness_order_walk *walk, struct ddp_mem *mem, struct ddp_err *err)
 {
     struct harness_place *places = ddp_mem_array(mem, 2 * walk->event_count, sizeof(*places));
+    uint64_t *seqs = ddp_mem_array(mem, walk->event_count, sizeof(*seqs));
     size_t place_count = 0;
+    size_t seq_count = 0;
+    ddp_status status;
 
     walk->stream_ids = ddp_mem_array(mem, walk->event_count + 1, sizeof(uint64_t));
     walk->event_ids = ddp_mem_array(mem, walk->event_count, sizeof(uint64_t));
     walk->accesses = ddp_mem_array(mem, walk->event_count, sizeof(*walk->accesses));
     walk->buckets =
         ddp_mem_array(mem, walk->names.range_count[DDP_RANGE_BUCKET], sizeof(*walk->buckets));
-    if (places == NULL || walk->stream_ids == NULL || walk->event_ids == NULL ||
+    if (places == NULL || seqs == NULL || walk->stream_ids == NULL || walk->event_ids == NULL ||
         walk->accesses == NULL || walk->buckets == NULL) {
+        ddp_mem_free(mem, seqs);
         ddp_mem_free(mem, places);
         return DDP_E_NOMEM;
     }
-    collect(walk, places, &place_count);
+    collect(walk, places, &place_count, seqs, &seq_count);
     if (walk->stream_count > HARNESS_STREAMS_MAX) {
+        ddp_mem_free(mem, seqs);
         ddp_mem_free(mem, places);
         return ddp_err_set(err, DDP_E_OVERFLOW,
                            "rank %u works on %zu streams; at most %d are judged",
                            walk->events[0]->rank, walk->stream_count, HARNESS_STREAMS_MAX);
     }
-    DDP_TRY(
-        harness_ranges_init(&walk->ranges, mem, places, place_count, (uint32_t)walk->stream_count));
-    return harness_clocks_init(&walk->clocks, mem, (uint32_t)walk->stream_count,
-                               walk->event_id_count);
+    status = harness_ranges_init(&walk->ranges, mem, places, place_count,
+                                 (uint32_t)walk->stream_count + 1); /* the host has a number, too */
+    if (status == DDP_OK) {
+        status = harness_clocks_init(&walk->clocks, mem, (uint32_t)walk->stream_count,
+                                     walk->event_id_count);
+    }
+    if (status != DDP_OK) {
+        ddp_mem_free(mem, seqs);
+        return status;
+    }
+    return harness_order_waits_init(&walk->waits, &walk->clocks, seqs, seq_count);
 }
 
 /* --- the walk ----------------------------------------------------------------------------------*/
 
+static uint32_t host_of(const struct harness_order_walk *walk)
+{
+    return walk->clocks.stream_count - 1;
+}
+
+/* Memory is freed, and looked at, by whoever saw its users done. */
 static bool is_ordered(const struct harness_order_walk *walk, uint32_t earlier, uint32_t later)
 {
     const struct harness_order_access *a = &walk->accesses[earlier];
+    const struct harness_order_access *b = &walk->accesses[later];
 
-    return harness_clocks_is_before(&walk->clocks, a->stream, a->time,
-                                    walk->accesses[later].stream);
+    return harness_clocks_is_before(&walk->clocks, a->stream, a->time, b->stream) ||
+           ((b->is_free || b->is_watch) &&
+            harness_clocks_is_seen(&walk->clocks, a->stream, a->time));
 }
 
 static bool is_conflict(void *context, uint32_t earlier)
@@ -183,7 +208,8 @@ static void use_bucket(struct harness_order_walk *walk, size_t range, uint32_t n
         return;
     }
     last = &walk->accesses[bucket->last_access];
-    if (!bucket->is_used && !harness_clocks_is_seen(&walk->clocks, last->stream, last->time)) {
+    if (!bucket->is_used &&
+        !harness_clocks_is_before(&walk->clocks, last->stream, last->time, host_of(walk))) {
         report(walk, HARNESS_ORDER_LATE_WRITE, number, bucket->last_access, range, UINT64_MAX);
     }
 }
@@ -238,14 +264,19 @@ static void use_memory(struct harness_order_walk *walk, const struct harness_ord
 {
     uint32_t number = walk->access_count++;
     struct harness_order_access *entered = &walk->accesses[number];
-    const struct harness_touch touch = {access->allocation, access->first,   access->end, number,
-                                        access->stream,     access->is_write};
+    const struct harness_touch touch = {.allocation = access->allocation,
+                                        .first = access->first,
+                                        .end = access->end,
+                                        .access = number,
+                                        .stream = access->stream,
+                                        .is_write = access->is_write,
+                                        .is_look = access->is_watch};
     uint32_t conflict;
 
     *entered = *access;
     entered->time = harness_clocks_enqueue(&walk->clocks, access->stream);
     conflict = harness_ranges_touch(&walk->ranges, &touch, is_conflict, walk);
-    if (!access->is_free) {
+    if (!access->is_free && !access->is_host && !access->is_watch) {
         use_names(walk, number);
     }
     if (conflict != 0) {
@@ -305,7 +336,9 @@ static ddp_status pass_event(struct harness_order_walk *walk,
             access.allocation = arg[1];
             access.first = arg[2];
             access.end = end_of(&event->entry);
-            access.stream = stream_of(walk, arg[0]);
+            access.is_host = DDP_ACCESS_IS_HOST(arg[4]);
+            access.is_watch = DDP_ACCESS_IS_WATCH(arg[4]);
+            access.stream = access.is_host ? host_of(walk) : stream_of(walk, arg[0]);
             access.is_write = DDP_ACCESS_IS_WRITE(arg[4]);
             access.is_coll = DDP_ACCESS_IS_COLL(arg[4]);
             access.seq = access.is_coll ? walk->other_seq : 0;
@@ -327,13 +360,19 @@ static ddp_status pass_event(struct harness_order_walk *walk,
         }
         return DDP_OK;
     case DDP_EVENT_EVENT_RECORD:
+        harness_order_waits_record(&walk->waits, event_of(walk, arg[0]));
         return harness_clocks_record(&walk->clocks, event_of(walk, arg[0]),
                                      stream_of(walk, arg[1]));
+    case DDP_EVENT_COLL_QUEUED:
+        harness_order_waits_queued(&walk->waits, arg[0]);
+        return DDP_OK;
     case DDP_EVENT_EVENT_WAIT:
         harness_clocks_wait(&walk->clocks, event_of(walk, arg[0]), stream_of(walk, arg[1]));
         return DDP_OK;
     case DDP_EVENT_EVENT_DONE:
-        harness_clocks_done(&walk->clocks, event_of(walk, arg[0]));
+        return harness_order_waits_done(&walk->waits, event_of(walk, arg[0]));
+    case DDP_EVENT_COLL_WAITED:
+        harness_order_waits_waited(&walk->waits, arg[0]);
         return DDP_OK;
     case DDP_EVENT_COLL_POST:
     case DDP_EVENT_COLL_DONE:
@@ -366,6 +405,7 @@ ddp_status harness_order_check(const struct harness_trace_event *const *events, 
     for (size_t i = 0; status == DDP_OK && i < event_count && !out->disorder.is_set; i++) {
         status = pass_event(&walk, events[i]);
     }
+    harness_order_waits_fini(&walk.waits);
     harness_clocks_fini(&walk.clocks);
     harness_ranges_fini(&walk.ranges);
     harness_order_names_fini(&walk.names);

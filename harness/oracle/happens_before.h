@@ -1,11 +1,15 @@
 /* Which device work happens before which, from what a rank recorded (device.access, event.record,
- * event.wait, event.done), and the first place where two uses of the same memory have no order.
+ * event.wait, event.done, coll.waited), and the first place where two uses of the same memory have
+ * no order.
  *
  * A rank is its host thread and its streams. Work happens after everything earlier on its stream
- * and after everything that the host had seen done when it enqueued the work; a wait for an event
- * puts a stream, and seeing an event done puts the host, behind the event's last record. Nothing
- * else orders: the default stream is one of the streams, and a query that did not succeed says
- * nothing. Timing plays no part, so a missing event is found in every run. */
+ * and after everything that the host relied on when it enqueued the work; a wait for an event puts
+ * a stream, and seeing an event done puts the host, behind the event's last record. On a collective
+ * the host relies when it has waited for it: a poll that saw it done first was lucky. Nothing else
+ * orders: the default stream is one of the streams, and a query that did not succeed says nothing.
+ * Timing plays no part, so a missing event or wait is found in every run.
+ * Two uses need what was seen, whoever waited: freeing memory, and a watcher's look at it. Nothing
+ * needs a look, which is over when the watcher goes on. */
 #ifndef HARNESS_ORACLE_HAPPENS_BEFORE_H
 #define HARNESS_ORACLE_HAPPENS_BEFORE_H
 

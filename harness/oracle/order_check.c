@@ -99,6 +99,45 @@ static bool must_note(const struct order_search *search, const struct harness_or
            (facts->is_coll_recorded || (collective != NULL && strncmp(collective, "nccl", 4) == 0));
 }
 
+/* Collectives of a rank were hashed, so its device was recorded, too. */
+static const struct harness_trace_event *find_reduction(const struct order_search *search,
+                                                        uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&search->e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+
+        if (ddp_event_op_unpack(arg[1]).role == DDP_ROLE_BUCKET && arg[4] != 0 &&
+            harness_index_status(arg[3]) == DDP_OK) {
+            return list[i];
+        }
+    }
+    return NULL;
+}
+
+static void lose(const struct order_search *search, uint32_t rank, uint32_t bucket, uint64_t seq)
+{
+    search->out->is_evidence_lost = true;
+    (void)snprintf(search->out->lost_text, sizeof(search->out->lost_text),
+                   "rank %u reduced bucket %u (seq %llu) and recorded no access to it", rank,
+                   bucket, (unsigned long long)seq);
+}
+
+static void check_silence(const struct order_search *search, uint32_t rank)
+{
+    const struct harness_trace_event *done =
+        search->e->world > 1 && harness_plan_is_cuda(search->e->input->plan)
+            ? find_reduction(search, rank)
+            : NULL;
+
+    if (done != NULL) {
+        lose(search, rank, ddp_event_op_unpack(done->entry.arg[1]).index, done->entry.arg[0]);
+    }
+}
+
 static ddp_status check_rank(const struct order_search *search, uint32_t rank, struct ddp_err *err)
 {
     struct harness_order_facts facts;
@@ -106,6 +145,7 @@ static ddp_status check_rank(const struct order_search *search, uint32_t rank, s
 
     (void)harness_index_list(&search->e->index, rank, DDP_EVENT_DEVICE_ACCESS, &count);
     if (count == 0) {
+        check_silence(search, rank);
         return DDP_OK;
     }
     DDP_TRY(harness_order_check(
@@ -114,10 +154,7 @@ static ddp_status check_rank(const struct order_search *search, uint32_t rank, s
     if (facts.disorder.is_set) {
         add(search, rank, &facts.disorder);
     } else if (facts.is_reduction_unseen && must_note(search, &facts)) {
-        search->out->is_evidence_lost = true;
-        (void)snprintf(search->out->lost_text, sizeof(search->out->lost_text),
-                       "rank %u reduced bucket %u (seq %llu) and recorded no access to it", rank,
-                       facts.unseen_bucket, (unsigned long long)facts.unseen_seq);
+        lose(search, rank, facts.unseen_bucket, facts.unseen_seq);
     }
     return DDP_OK;
 }

@@ -20,16 +20,18 @@ static void join(const struct harness_clocks *clocks, uint64_t *into, const uint
 ddp_status harness_clocks_init(struct harness_clocks *clocks, struct ddp_mem *mem,
                                uint32_t stream_count, size_t event_count)
 {
-    *clocks = (struct harness_clocks){
-        .mem = mem, .stream_count = stream_count, .event_count = event_count};
-    clocks->stream = ddp_mem_array(mem, (size_t)stream_count * stream_count, sizeof(uint64_t));
-    clocks->host = ddp_mem_array(mem, stream_count, sizeof(uint64_t));
+    const uint32_t count = stream_count + 1;
+
+    *clocks =
+        (struct harness_clocks){.mem = mem, .stream_count = count, .event_count = event_count};
+    clocks->stream = ddp_mem_array(mem, (size_t)count * count, sizeof(uint64_t));
+    clocks->seen = ddp_mem_array(mem, count, sizeof(uint64_t));
     clocks->event = ddp_mem_array(mem, event_count, sizeof(*clocks->event));
-    if (clocks->stream == NULL || clocks->host == NULL || clocks->event == NULL) {
+    if (clocks->stream == NULL || clocks->seen == NULL || clocks->event == NULL) {
         harness_clocks_fini(clocks);
         return DDP_E_NOMEM;
     }
-    for (uint32_t s = 0; s < stream_count; s++) {
+    for (uint32_t s = 0; s < count; s++) {
         row_of(clocks, s)[s] = 1;
     }
     return DDP_OK;
@@ -42,7 +44,7 @@ void harness_clocks_fini(struct harness_clocks *clocks)
     }
     if (clocks->mem != NULL) {
         ddp_mem_free(clocks->mem, clocks->event);
-        ddp_mem_free(clocks->mem, clocks->host);
+        ddp_mem_free(clocks->mem, clocks->seen);
         ddp_mem_free(clocks->mem, clocks->stream);
     }
     *clocks = (struct harness_clocks){0};
@@ -52,7 +54,7 @@ uint64_t harness_clocks_enqueue(struct harness_clocks *clocks, uint32_t stream)
 {
     uint64_t *row = row_of(clocks, stream);
 
-    join(clocks, row, clocks->host);
+    join(clocks, row, row_of(clocks, clocks->stream_count - 1));
     return row[stream];
 }
 
@@ -79,11 +81,21 @@ void harness_clocks_wait(struct harness_clocks *clocks, size_t event, uint32_t s
     }
 }
 
-void harness_clocks_done(struct harness_clocks *clocks, size_t event)
+void harness_clocks_add(const struct harness_clocks *clocks, size_t event, uint64_t *row)
 {
     if (clocks->event[event] != NULL) {
-        join(clocks, clocks->host, clocks->event[event]);
+        join(clocks, row, clocks->event[event]);
     }
+}
+
+void harness_clocks_see(struct harness_clocks *clocks, size_t event)
+{
+    harness_clocks_add(clocks, event, clocks->seen);
+}
+
+void harness_clocks_rely(struct harness_clocks *clocks, const uint64_t *row)
+{
+    join(clocks, row_of(clocks, clocks->stream_count - 1), row);
 }
 
 bool harness_clocks_is_before(const struct harness_clocks *clocks, uint32_t stream, uint64_t time,
@@ -94,5 +106,5 @@ bool harness_clocks_is_before(const struct harness_clocks *clocks, uint32_t stre
 
 bool harness_clocks_is_seen(const struct harness_clocks *clocks, uint32_t stream, uint64_t time)
 {
-    return clocks->host[stream] >= time;
+    return clocks->seen[stream] >= time;
 }

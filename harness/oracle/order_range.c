@@ -224,6 +224,9 @@ uint32_t harness_ranges_touch(struct harness_ranges *ranges, const struct harnes
         if (found == 0) {
             found = ask(ranges, piece, touch->is_write, is_conflict, context);
         }
+        if (touch->is_look) {
+            continue;
+        }
         if (!touch->is_write) {
             reads_of(ranges, piece)[touch->stream] = touch->access + 1;
         } else if (piece != first) {

@@ -60,7 +60,9 @@ static void name_worker(const struct harness_order_walk *walk,
     unsigned long long stream = (unsigned long long)walk->stream_ids[access->stream];
     struct ddp_event_op op = ddp_event_op_unpack(access->op);
 
-    if (!access->is_coll) {
+    if (access->is_host) {
+        (void)snprintf(text, size_bytes, "the host");
+    } else if (!access->is_coll) {
         (void)snprintf(text, size_bytes, "work of stream %llu", stream);
     } else if (access->seq == 0) {
         (void)snprintf(text, size_bytes, "a collective on stream %llu", stream);

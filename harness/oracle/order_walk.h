@@ -6,6 +6,7 @@
 #include "harness/oracle/order_clock.h"
 #include "harness/oracle/order_name.h"
 #include "harness/oracle/order_range.h"
+#include "harness/oracle/order_wait.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,13 +16,15 @@ extern "C" {
 struct harness_order_access {
     const struct harness_trace_event *event;
     uint64_t allocation, first, end;
-    uint32_t stream; /* dense */
+    uint32_t stream; /* dense; the host's number for an access of its own */
     uint64_t time;
     uint64_t seq; /* of the collective that it belongs to; 0: none, or not known */
     uint64_t op;  /* that collective, as recorded */
     bool is_write;
     bool is_coll; /* a collective's, or a kernel's in the middle of a collective on its stream */
     bool is_free;
+    bool is_watch; /* by a copy that only looks */
+    bool is_host;  /* not on any stream */
 };
 
 /* The all-reduce of a named bucket, one a range. */
@@ -47,6 +50,7 @@ struct harness_order_walk {
     uint64_t *event_ids;
     size_t stream_count, event_id_count;
     struct harness_clocks clocks;
+    struct harness_order_waits waits;
     struct harness_ranges ranges;
     struct harness_order_access *accesses;
     uint32_t access_count;
@@ -62,7 +66,7 @@ struct harness_order_walk {
 enum harness_order_fault {
     HARNESS_ORDER_CONFLICT,   /* an earlier use of the same bytes is not ordered before it */
     HARNESS_ORDER_LATE_WRITE, /* a bucket is written while its all-reduce is under way: nobody has
-                               * used its result, nor has the host seen it done */
+                               * used its result, nor has the host waited for it */
     HARNESS_ORDER_UNREDUCED, /* a gradient is used that its bucket's all-reduce may not have made */
     HARNESS_ORDER_LATE_REDUCE /* a bucket is reduced after its gradients were used */
 };

@@ -4,7 +4,8 @@ ddprove_add_unit(NAME oracle
     LIBS harness_oracle)
 # Its own executable: it links the device that records what it judges.
 ddprove_add_unit(NAME happens_before
-    SOURCES test_happens_before.c test_happens_before_device.c test_happens_before_random.c
+    SOURCES test_happens_before.c test_happens_before_device.c test_happens_before_host.c
+        test_happens_before_random.c
         test_oracle_order.c oracle_job.c order_history.c
     LIBS harness_oracle ddp_device)
 ddprove_add_unit(NAME happens_before_core

@@ -43,6 +43,16 @@ void order_history_done(struct order_history *history, uint64_t event)
     order_history_add(history, DDP_EVENT_EVENT_DONE, event, 0, 0, 0, 0);
 }
 
+void order_history_queued(struct order_history *history, uint64_t seq)
+{
+    order_history_add(history, DDP_EVENT_COLL_QUEUED, seq, 0, 0, 0, 0);
+}
+
+void order_history_waited(struct order_history *history, uint64_t seq)
+{
+    order_history_add(history, DDP_EVENT_COLL_WAITED, seq, 0, 0, 0, 0);
+}
+
 static uint64_t bucket_op(uint32_t bucket)
 {
     const struct ddp_event_op op = {DDP_COLL_ALL_REDUCE, DDP_REDOP_SUM, DDP_DTYPE_F32,

@@ -24,9 +24,12 @@ struct job {
     struct ddp_fault_hook hook;
     enum ddp_fault_point point; /* its passage number `skipped` in backward passes is skipped */
     int64_t skipped, passed;
+    bool is_lucky; /* the device is done with everything whenever somebody asks */
+    bool has_used_map;
     struct ddp_env env;
     struct nccl_device queued;
     struct ddp_device_ops ops;
+    ddp_status (*event_query)(struct ddp_device *device, struct ddp_device_event *event);
     struct ddp_device *device;
     struct nccl_fake fake;
     struct ddp_loop_net *net;
@@ -74,6 +77,15 @@ static void ignore_wake(void *context, uint32_t rank, uint64_t at_ns)
     (void)at_ns;
 }
 
+static ddp_status query_done(struct ddp_device *device, struct ddp_device_event *event)
+{
+    struct job *job = (struct job *)(void *)((char *)device - offsetof(struct job, queued.base));
+
+    while (nccl_device_run(&job->queued)) {
+    }
+    return job->event_query(device, event);
+}
+
 /* The test's device has nothing to destroy, and its memory is taken for a card's. */
 static void keep(struct ddp_device *device)
 {
@@ -86,6 +98,8 @@ static void open_device(struct job *job)
     job->ops = *job->queued.base.ops;
     job->ops.is_host_memory = false;
     job->ops.destroy = keep;
+    job->event_query = job->ops.event_query;
+    job->ops.event_query = job->is_lucky ? query_done : job->event_query;
     job->queued.base.ops = &job->ops;
     CT_CHECK_OK(ddp_device_observer_create(&job->queued.base, &job->env, true, &job->device));
 }
@@ -119,7 +133,8 @@ static void open_model(struct job *job)
 {
     const struct ddp_config config = {.bucket_cap_bytes = 2 * ELEMS * sizeof(float),
                                       .first_bucket_cap_bytes = 2 * ELEMS * sizeof(float),
-                                      .is_hashing = true};
+                                      .is_hashing = true,
+                                      .find_unused_parameters = job->has_used_map};
     const struct ddp_model model = {.params = job->params, .param_count = PARAMS};
     const float one[ELEMS] = {1, 1, 1, 1, 1, 1, 1, 1};
     struct ddp_err err = {{0}};
@@ -143,11 +158,8 @@ static void open_model(struct job *job)
     CT_CHECK_EQ_U64(ddp_bucket_count(job->ddp), BUCKETS);
 }
 
-static void open_job(struct job *job, enum ddp_fault_point point, int64_t skipped)
+static void open_job(struct job *job)
 {
-    memset(job, 0, sizeof *job);
-    job->point = point;
-    job->skipped = skipped;
     CT_CHECK_OK(ddp_mem_pool_create(&job->pool));
     job->idle.ops = &idle_ops;
     job->env.mem = ddp_mem_pool_mem(job->pool);
@@ -157,7 +169,7 @@ static void open_job(struct job *job, enum ddp_fault_point point, int64_t skippe
     job->env.recorder = &job->recorder;
     job->env.faults = &job->hook;
     job->hook.fire = skip;
-    job->hook.armed = UINT64_C(1) << point;
+    job->hook.armed = UINT64_C(1) << job->point;
     ddp_clock_virtual_init(&job->clock, 1);
     ddp_recorder_init(&job->recorder,
                       ddp_mem_array(job->env.mem, ddp_recorder_size_bytes(RING_ENTRIES), 1),
@@ -209,12 +221,13 @@ static void check(struct job *job)
                                     &job->facts, &err));
 }
 
-/* Parameters double in every step: values are right, whatever was skipped. */
-static void play(struct job *job, enum ddp_fault_point point, int64_t skipped)
+/* Parameters double in every step: values are right, whatever was skipped. job: what is skipped,
+ * and how the device behaves. */
+static void play(struct job *job)
 {
     const struct ddp_device_ops *ops;
 
-    open_job(job, point, skipped);
+    open_job(job);
     ops = job->device->ops;
     for (uint32_t step = 0; step < STEPS; step++) {
         run_step(job, step);
@@ -250,13 +263,34 @@ static void expect_found(const struct job *job, int64_t number, uint64_t step, c
     }
 }
 
+static void expect_order(struct job *job)
+{
+    job->skipped = -1;
+    play(job);
+    CT_CHECK_STR(job->facts.disorder.text, "");
+    CT_CHECK(job->facts.is_coll_recorded && !job->facts.is_reduction_unseen);
+}
+
 CT_TEST(happens_before_core, a_healthy_job_is_in_order)
 {
-    struct job job;
+    struct job job = {.is_lucky = false};
 
-    play(&job, DDP_FAULT_POINT_DEVICE_EVENT_WAIT, -1);
-    CT_CHECK_STR(job.facts.disorder.text, "");
-    CT_CHECK(job.facts.is_coll_recorded && !job.facts.is_reduction_unseen);
+    expect_order(&job);
+}
+
+CT_TEST(happens_before_core, a_healthy_job_with_a_used_map_is_in_order)
+{
+    struct job job = {.has_used_map = true};
+
+    expect_order(&job);
+}
+
+/* Its hashes are taken as soon as a poll sees a bucket done, before it is waited for. */
+CT_TEST(happens_before_core, a_healthy_job_on_a_fast_device_is_in_order)
+{
+    struct job job = {.is_lucky = true, .has_used_map = true};
+
+    expect_order(&job);
 }
 
 /* Each wait of the communication stream for a bucket's gradients. */
@@ -267,24 +301,54 @@ CT_TEST(happens_before_core, every_forgotten_wait_is_found)
         "bucket 1 (fc0.weight, fc0.bias) is read by all_reduce seq"};
 
     for (int64_t wait = 0; wait < STEPS * BUCKETS; wait++) {
-        struct job job;
+        struct job job = {.point = DDP_FAULT_POINT_DEVICE_EVENT_WAIT, .skipped = wait};
 
-        play(&job, DDP_FAULT_POINT_DEVICE_EVENT_WAIT, wait);
+        play(&job);
         CT_CHECK_EQ_I64(job.passed, STEPS * BUCKETS);
         expect_found(&job, wait, (uint64_t)wait / BUCKETS, begins[wait % BUCKETS]);
     }
 }
 
-/* The host's wait for the last bucket of a step, after which its averages are copied back. (After
- * the last step a group with work under way would be revoked.) */
+/* The host's wait for the last bucket of a step, after which its averages are copied back, also if
+ * a poll in passing saw the bucket done before. (After the last step a group with work under way
+ * would be revoked.) */
 CT_TEST(happens_before_core, every_bucket_not_waited_for_is_found)
 {
-    for (int64_t step = 0; step + 1 < STEPS; step++) {
-        struct job job;
+    for (int64_t step = 0; step < 2 * (STEPS - 1); step++) {
+        struct job job = {.point = DDP_FAULT_POINT_COLLECTIVE_WAIT,
+                          .skipped = step / 2 * BUCKETS + BUCKETS - 1,
+                          .is_lucky = step % 2 != 0};
 
-        play(&job, DDP_FAULT_POINT_COLLECTIVE_WAIT, step * BUCKETS + BUCKETS - 1);
+        play(&job);
         expect_found(
-            &job, step, (uint64_t)step,
+            &job, step, (uint64_t)step / 2,
             "bucket 1 (fc0.weight, fc0.bias) is read by work of stream 0 while all_reduce");
+    }
+}
+
+/* That poll alone, as the judge's mutant would have it. */
+CT_TEST(happens_before_core, a_lucky_poll_is_no_wait)
+{
+    struct job job = {
+        .point = DDP_FAULT_POINT_COLLECTIVE_WAIT, .skipped = BUCKETS - 1, .is_lucky = true};
+
+    play(&job);
+    CT_CHECK(job.facts.disorder.is_set);
+}
+
+/* The host's wait for the used map, which it reads itself. */
+CT_TEST(happens_before_core, a_used_map_not_waited_for_is_found)
+{
+    for (int64_t step = 0; step < 2 * (STEPS - 1); step++) {
+        struct job job = {.point = DDP_FAULT_POINT_COLLECTIVE_WAIT,
+                          .skipped = step / 2 * (BUCKETS + 1) + BUCKETS,
+                          .is_lucky = step % 2 != 0,
+                          .has_used_map = true};
+
+        play(&job);
+        CT_CHECK(job.facts.disorder.is_set);
+        CT_CHECK_EQ_U64(job.facts.disorder.step, (uint64_t)step / 2);
+        CT_CHECK(strstr(job.facts.disorder.text, "is read by the host while all_reduce seq") !=
+                 NULL);
     }
 }

@@ -8,14 +8,16 @@
 #include "tests/ct.h"
 #include "tests/unit/order_history.h"
 
-enum { OPS = 28, NODES = 2 * OPS, STREAMS = 4, EVENTS = 3, ALLOCATIONS = 2, BYTES = 6 };
+enum { OPS = 28, NODES = 2 * OPS, STREAMS = 4, EVENTS = 3, ALLOCATIONS = 2, BYTES = 6, SEQS = 2 };
 
-enum op_kind { OP_USE, OP_RECORD, OP_WAIT, OP_DONE };
+enum op_kind { OP_USE, OP_RECORD, OP_WAIT, OP_DONE, OP_QUEUED, OP_WAITED };
 
 struct op {
     enum op_kind kind;
     uint32_t stream, event, allocation, first, end;
+    uint32_t seq; /* of a collective */
     bool is_write;
+    bool is_host; /* a use by the host itself */
 };
 
 /* Node 2i: the host's part of act i; node 2i + 1: the device's. */
@@ -30,12 +32,14 @@ static void draw(struct graph *graph, struct ddp_prng *prng)
     uint32_t stream_count = 1 + (uint32_t)ddp_prng_below(prng, STREAMS);
     uint64_t writes_of_8 = 1 + ddp_prng_below(prng, 7);
     uint64_t edges_of_8 = 2 + ddp_prng_below(prng, 6);
+    /* Without collectives, what is seen done is relied on. */
+    int edge_kinds = ddp_prng_below(prng, 2) == 0 ? 3 : 5;
 
     for (size_t i = 0; i < OPS; i++) {
         struct op *op = &graph->op[i];
 
         op->kind = ddp_prng_below(prng, 8) < edges_of_8
-                       ? (enum op_kind)(OP_RECORD + (int)ddp_prng_below(prng, 3))
+                       ? (enum op_kind)(OP_RECORD + (int)ddp_prng_below(prng, (uint64_t)edge_kinds))
                        : OP_USE;
         op->stream = (uint32_t)ddp_prng_below(prng, stream_count);
         op->event = (uint32_t)ddp_prng_below(prng, EVENTS);
@@ -43,6 +47,8 @@ static void draw(struct graph *graph, struct ddp_prng *prng)
         op->first = (uint32_t)ddp_prng_below(prng, BYTES);
         op->end = op->first + 1 + (uint32_t)ddp_prng_below(prng, BYTES - op->first);
         op->is_write = ddp_prng_below(prng, 8) < writes_of_8;
+        op->seq = (uint32_t)ddp_prng_below(prng, SEQS);
+        op->is_host = op->kind == OP_USE && ddp_prng_below(prng, 8) == 0;
     }
 }
 
@@ -57,6 +63,35 @@ static size_t last_record(const struct graph *graph, size_t i)
     return OPS;
 }
 
+/* The collective behind which a record stood when act i came, or SEQS. */
+static uint32_t seq_behind(const struct graph *graph, size_t record, size_t i)
+{
+    uint32_t seq = SEQS;
+
+    for (size_t k = record + 1; k < i && graph->op[k].kind != OP_RECORD; k++) {
+        seq = graph->op[k].kind == OP_QUEUED ? graph->op[k].seq : seq;
+    }
+    return seq;
+}
+
+/* A wait for a collective: everything behind which it stood and that was seen done. */
+static void link_waited(struct graph *graph, size_t i)
+{
+    for (size_t done = 0; done < i; done++) {
+        size_t record = last_record(graph, done);
+
+        if (graph->op[done].kind == OP_DONE && record < OPS &&
+            seq_behind(graph, record, done) == graph->op[i].seq) {
+            graph->is_before[2 * record + 1][2 * i] = true;
+        }
+    }
+}
+
+static bool is_on_stream(const struct op *op)
+{
+    return op->kind == OP_RECORD || op->kind == OP_WAIT || (op->kind == OP_USE && !op->is_host);
+}
+
 static void link_acts(struct graph *graph)
 {
     memset(graph->is_before, 0, sizeof graph->is_before);
@@ -67,15 +102,17 @@ static void link_acts(struct graph *graph)
         if (i + 1 < OPS) {
             graph->is_before[2 * i][2 * (i + 1)] = true; /* the host's own order */
         }
-        if (op->kind == OP_DONE) {
-            if (record < OPS) {
-                graph->is_before[2 * record + 1][2 * i] = true;
-            }
+        if (op->kind == OP_DONE && record < OPS && seq_behind(graph, record, i) == SEQS) {
+            graph->is_before[2 * record + 1][2 * i] = true;
+        } else if (op->kind == OP_WAITED) {
+            link_waited(graph, i);
+        }
+        if (!is_on_stream(op)) {
             continue;
         }
         graph->is_before[2 * i][2 * i + 1] = true; /* enqueued before it runs */
         for (size_t k = 0; k < i; k++) {
-            if (graph->op[k].kind != OP_DONE && graph->op[k].stream == op->stream) {
+            if (is_on_stream(&graph->op[k]) && graph->op[k].stream == op->stream) {
                 graph->is_before[2 * k + 1][2 * i + 1] = true;
             }
         }
@@ -96,6 +133,12 @@ static void close_over(struct graph *graph)
     }
 }
 
+/* Where a use takes place. */
+static size_t node_of(const struct graph *graph, size_t act)
+{
+    return 2 * act + (graph->op[act].is_host ? 0 : 1);
+}
+
 static bool is_conflict(const struct graph *graph, size_t early, size_t late)
 {
     const struct op *a = &graph->op[early];
@@ -103,7 +146,7 @@ static bool is_conflict(const struct graph *graph, size_t early, size_t late)
 
     return a->kind == OP_USE && b->kind == OP_USE && a->allocation == b->allocation &&
            a->first < b->end && b->first < a->end && (a->is_write || b->is_write) &&
-           !graph->is_before[2 * early + 1][2 * late + 1];
+           !graph->is_before[node_of(graph, early)][node_of(graph, late)];
 }
 
 /* The first act that conflicts with an earlier one, or OPS. */
@@ -117,6 +160,14 @@ static size_t first_conflict(const struct graph *graph)
         }
     }
     return OPS;
+}
+
+static enum ddp_access access_of(const struct op *op)
+{
+    if (op->is_host) {
+        return op->is_write ? DDP_ACCESS_HOST_WRITE : DDP_ACCESS_HOST_READ;
+    }
+    return op->is_write ? DDP_ACCESS_WRITE : DDP_ACCESS_READ;
 }
 
 /* Streams and events under odd numbers, to be made dense. The step is the act's number. */
@@ -135,7 +186,13 @@ static void write_history(const struct graph *graph, struct order_history *out)
         switch (op->kind) {
         case OP_USE:
             order_history_use(out, stream, 5 * op->allocation, 8 * op->first, 8 * op->end,
-                              op->is_write ? DDP_ACCESS_WRITE : DDP_ACCESS_READ);
+                              access_of(op));
+            break;
+        case OP_QUEUED:
+            order_history_queued(out, op->seq);
+            break;
+        case OP_WAITED:
+            order_history_waited(out, op->seq);
             break;
         case OP_RECORD:
             order_history_record(out, event, stream);
@@ -243,7 +300,8 @@ CT_TEST(happens_before, ranges_agree_with_bytes)
                                           first + 1 + ddp_prng_below(&prng, room),
                                           i,
                                           (uint32_t)ddp_prng_below(&prng, RANGE_STREAMS),
-                                          ddp_prng_below(&prng, 3) == 0};
+                                          ddp_prng_below(&prng, 3) == 0,
+                                          false};
         places[2 * i] = (struct harness_place){3, touch[i].first};
         places[2 * i + 1] = (struct harness_place){3, touch[i].end};
     }

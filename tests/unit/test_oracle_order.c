@@ -87,6 +87,22 @@ CT_TEST(oracle_order, lost_entries_prove_nothing)
     oracle_job_close(&job);
 }
 
+/* A GPU's rank that reduced and recorded no device work at all was not observed. */
+CT_TEST(oracle_order, a_silent_device_is_no_pass)
+{
+    for (int is_cuda = 0; is_cuda < 2; is_cuda++) {
+        struct oracle_job job;
+
+        CT_REQUIRE(open_and_run(&job));
+        job.plan.job.device = is_cuda ? "cuda" : "cpu";
+        CT_REQUIRE(oracle_job_check(&job));
+        CT_CHECK_EQ_U64(job.findings.count, 0);
+        CT_CHECK(job.findings.is_evidence_lost == (is_cuda == 1));
+        CT_CHECK(!is_cuda || strstr(job.findings.lost_text, "recorded no access to it") != NULL);
+        oracle_job_close(&job);
+    }
+}
+
 /* Where collectives are recorded at all, a bucket that was reduced without a trace in memory is
  * missing evidence; so it is on NCCL even if none is recorded. */
 CT_TEST(oracle_order, an_unseen_reduction_is_no_pass)
