@@ -72,6 +72,17 @@ static void fill_order(uint32_t *order, uint32_t count)
     }
 }
 
+void probe_sum_ordered(const struct ddp_coll_args *args, void *const *input, void *const *output,
+                       uint32_t count)
+{
+    uint32_t order[PROBE_RANKS_MAX];
+
+    fill_order(order, count);
+    for (uint32_t r = 0; r < count; r++) {
+        chain(args, input, order, count, output[r]);
+    }
+}
+
 static void copy_to_all(struct probe_world *world, const struct ddp_coll_args *args, size_t i,
                         float value, void *const *output)
 {

@@ -48,6 +48,10 @@ void probe_sum_dissenting(struct probe_world *world, uint64_t call,
                           const struct ddp_coll_args *args, void *const *input,
                           void *const *output);
 
+/* A chain over inputs as they come, to every output. */
+void probe_sum_ordered(const struct ddp_coll_args *args, void *const *input, void *const *output,
+                       uint32_t count);
+
 /* Random values of a member, of magnitudes that differ enough for order and rounding to show. */
 void probe_fill_random(const struct harness_probe_request *request, uint32_t member, void *data);
 
