@@ -34,14 +34,15 @@ if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 # DDP_ASSERT stays on in every build, so NDEBUG is never defined.
-# Sanitized code takes long to compile at -O2 and hardly gains by it.
-set(ddp_dev_level -O2)
+# Sanitized code takes long to compile and hardly gains by being fast; its reports need lines, not
+# variables.
+set(ddp_dev_flags "-O2 -g")
 if(DDPROVE_SANITIZE)
-    set(ddp_dev_level -O1)
+    set(ddp_dev_flags "-Og -g1")
 endif()
 foreach(lang IN ITEMS C CXX CUDA)
     set(CMAKE_${lang}_FLAGS_RELEASE "-O3 -g")
-    set(CMAKE_${lang}_FLAGS_RELWITHDEBINFO "${ddp_dev_level} -g")
+    set(CMAKE_${lang}_FLAGS_RELWITHDEBINFO "${ddp_dev_flags}")
     set(CMAKE_${lang}_FLAGS_DEBUG "-O0 -g3")
 endforeach()
 set(CMAKE_CUDA_FLAGS_DEBUG "-O0 -g")
