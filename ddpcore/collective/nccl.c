@@ -10,18 +10,6 @@
  * a death waits for one, before the group is told that this rank gave up. */
 #define SUSPICION_NS DDP_NS_PER_S
 
-static bool is_revoked(struct ddp_nccl_coll *coll)
-{
-    struct ddp_revocation revocation;
-
-    return coll->control->ops->is_revoked(coll->control, &revocation);
-}
-
-static int32_t dead_rank(struct ddp_nccl_coll *coll)
-{
-    return coll->control->ops->dead_rank(coll->control);
-}
-
 bool ddp_nccl_coll_is_gone(const struct ddp_nccl_coll *coll)
 {
     return coll->comm == NULL || ddp_nccl_comm_state(coll->comm) == DDP_NCCL_COMM_GONE;
@@ -96,18 +84,9 @@ static void keep_text(struct ddp_nccl_coll *coll, ddp_status status)
     (void)ddp_err_set(&coll->err, status, "%s", text);
 }
 
-/* Everybody has to know, unless everybody can see it for himself. */
 static void tell(struct ddp_nccl_coll *coll, ddp_status status)
 {
-    struct ddp_env *env = coll->base.env;
-    const struct ddp_revocation revocation = {env->rank, status,
-                                              env->recorder != NULL ? env->recorder->step : 0,
-                                              coll->head != NULL ? coll->head->seq : 0};
-
-    if (status == DDP_E_REVOKED || status == DDP_E_PEER_DIED || is_revoked(coll)) {
-        return;
-    }
-    coll->control->ops->revoke(coll->control, &revocation);
+    ddp_control_tell(&coll->control, status, coll->head != NULL ? coll->head->seq : 0);
 }
 
 void ddp_nccl_coll_fail(struct ddp_nccl_coll *coll, ddp_status status)
@@ -123,29 +102,13 @@ void ddp_nccl_coll_fail(struct ddp_nccl_coll *coll, ddp_status status)
     ddp_nccl_coll_end_works(coll);
 }
 
-ddp_status ddp_nccl_coll_look_for_death(struct ddp_nccl_coll *coll)
-{
-    struct ddp_clock *clock = coll->base.env->clock;
-    uint64_t now_ns;
-
-    if (dead_rank(coll) < 0) {
-        return DDP_PENDING;
-    }
-    now_ns = ddp_clock_now_ns(clock);
-    if (coll->death_known_ns == 0) {
-        coll->death_known_ns = now_ns;
-    }
-    return now_ns - coll->death_known_ns >= DDP_TRANSPORT_DEATH_GRACE_NS ? DDP_E_PEER_DIED
-                                                                         : DDP_PENDING;
-}
-
 static ddp_status agree(struct ddp_nccl_coll *coll)
 {
     while (coll->agreeing != NULL) {
         struct ddp_nccl_job *job = ddp_nccl_job_of(coll->agreeing);
 
         if (job->phase == DDP_NCCL_AGREEING) {
-            DDP_TRY(coll->control->ops->poll(coll->control, &job->agreement));
+            DDP_TRY(coll->control.coll->ops->poll(coll->control.coll, &job->agreement));
             job->phase = DDP_NCCL_WAITING;
             /* Whose message came last says nothing of the wait for NCCL. */
             ddp_recorder_wait_peer(coll->base.env->recorder, -1);
@@ -225,9 +188,11 @@ static ddp_status move(struct ddp_nccl_coll *coll)
     ddp_status status;
     ddp_status retired;
 
-    if (is_revoked(coll)) {
+    if (ddp_control_is_revoked(&coll->control)) {
         /* Perhaps by a rank that gave up before it could see who had died. */
-        return dead_rank(coll) >= 0 && coll->suspected_ns != 0 ? DDP_E_PEER_DIED : DDP_E_REVOKED;
+        return ddp_control_dead_rank(&coll->control) >= 0 && coll->suspected_ns != 0
+                   ? DDP_E_PEER_DIED
+                   : DDP_E_REVOKED;
     }
     status = agree(coll);
     if (status >= 0) {
@@ -240,7 +205,7 @@ static ddp_status move(struct ddp_nccl_coll *coll)
     if (status < 0 || retired != DDP_PENDING) {
         return status < 0 ? status : retired;
     }
-    return ddp_nccl_coll_look_for_death(coll);
+    return ddp_control_look_for_death(&coll->control);
 }
 
 /* NCCL said so, not the control channel, where members also leave in good order. */
@@ -263,7 +228,7 @@ ddp_status ddp_nccl_coll_explain(struct ddp_nccl_coll *coll, ddp_status status)
     if (!may_be_death(coll, status)) {
         return status;
     }
-    if (dead_rank(coll) >= 0) {
+    if (ddp_control_dead_rank(&coll->control) >= 0) {
         return DDP_E_PEER_DIED;
     }
     if (coll->suspected_ns == 0) {
@@ -335,7 +300,6 @@ static ddp_status prepare(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job,
     job->round = 0;
     job->is_after = false;
     job->phase = coll->is_checked ? DDP_NCCL_AGREEING : DDP_NCCL_WAITING;
-    memset(&job->agreement, 0, sizeof(job->agreement));
     if (coll->plans.algorithm != NULL && work->args.kind == DDP_COLL_ALL_REDUCE && !is_empty) {
         DDP_TRY(ddp_nccl_plan_cache_take(&coll->plans, work->args.dtype, work->args.elem_count,
                                          work->args.input == work->args.output, &job->plan,
@@ -347,9 +311,7 @@ static ddp_status prepare(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job,
     if (!coll->is_checked) {
         return DDP_OK;
     }
-    job->agreement.args = work->args;
-    job->agreement.seq = work->seq;
-    return coll->control->ops->post(coll->control, &job->agreement);
+    return ddp_control_agree(&coll->control, &job->agreement, work);
 }
 
 static ddp_status enqueue(struct ddp_nccl_coll *coll, struct ddp_coll_work *work)
@@ -434,19 +396,19 @@ static void nccl_revoke(struct ddp_coll *base, const struct ddp_revocation *revo
 {
     struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)base;
 
-    coll->control->ops->revoke(coll->control, revocation);
+    coll->control.coll->ops->revoke(coll->control.coll, revocation);
 }
 
 static bool nccl_is_revoked(struct ddp_coll *base, struct ddp_revocation *out)
 {
     struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)base;
 
-    return coll->control->ops->is_revoked(coll->control, out);
+    return coll->control.coll->ops->is_revoked(coll->control.coll, out);
 }
 
 static int32_t nccl_dead_rank(struct ddp_coll *base)
 {
-    return dead_rank((struct ddp_nccl_coll *)base);
+    return ddp_control_dead_rank(&((struct ddp_nccl_coll *)base)->control);
 }
 
 static void *nccl_alloc(struct ddp_coll *base, size_t size_bytes, enum ddp_space space)
@@ -479,7 +441,7 @@ static void nccl_hint(struct ddp_coll *base, struct ddp_idle_hint *hint)
     hint->fd = -1;
     if (coll->failed == DDP_OK && coll->suspected_ns == 0 &&
         (coll->head == NULL || ddp_nccl_job_of(coll->head)->phase == DDP_NCCL_AGREEING)) {
-        coll->control->ops->hint(coll->control, hint);
+        coll->control.coll->ops->hint(coll->control.coll, hint);
     }
 }
 

@@ -23,16 +23,6 @@ struct joining {
     size_t scratch_bytes;
 };
 
-ddp_status ddp_nccl_coll_look_at_members(struct ddp_nccl_coll *coll)
-{
-    struct ddp_revocation revocation;
-
-    if (coll->control->ops->is_revoked(coll->control, &revocation)) {
-        return DDP_E_REVOKED;
-    }
-    return ddp_nccl_coll_look_for_death(coll);
-}
-
 static ddp_status share(struct joining *joining)
 {
     const struct ddp_store_ops *ops = joining->store->ops;
@@ -69,7 +59,7 @@ static ddp_status poll_share(void *self)
             joining->stage++;
         }
     }
-    return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(joining->coll);
+    return status != DDP_PENDING ? status : ddp_control_look_at_members(&joining->coll->control);
 }
 
 static void hint_share(void *self, struct ddp_idle_hint *hint)
@@ -121,7 +111,7 @@ static ddp_status poll_connect(void *self)
     if (status < 0) {
         status = ddp_nccl_coll_explain(joining->coll, status);
     }
-    return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(joining->coll);
+    return status != DDP_PENDING ? status : ddp_control_look_at_members(&joining->coll->control);
 }
 
 static ddp_status connect_all(struct joining *joining, const struct ddp_coll_nccl_config *config,
@@ -153,23 +143,6 @@ static ddp_status connect_all(struct joining *joining, const struct ddp_coll_ncc
         return ddp_err_set(err, status, "%s", text[0] != '\0' ? text : ddp_status_text(status));
     }
     return DDP_OK;
-}
-
-/* Takes over transport if it succeeds. */
-static ddp_status make_control(struct ddp_nccl_coll *coll, struct ddp_transport *transport,
-                               const struct ddp_coll_nccl_config *config, struct ddp_err *err)
-{
-    const struct ddp_coll_schedule_config control = {
-        .comm = config->comm, .is_agreement = true, .member_rank = config->member_rank};
-
-    /* The point in front of each collective is passed by the collective itself. */
-    coll->control_env = *coll->base.env;
-    coll->control_env.faults = NULL;
-    if (ddp_device_cpu_create(coll->control_env.mem, &coll->host) != DDP_OK) {
-        return ddp_err_set(err, DDP_E_NOMEM, "no memory for a control channel");
-    }
-    return ddp_coll_schedule_create(&coll->control_env, transport, coll->host, &control,
-                                    &coll->control, err);
 }
 
 ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll, struct ddp_err *err)
@@ -241,11 +214,7 @@ static ddp_status join(struct ddp_nccl_coll *coll, const struct ddp_coll_nccl_co
 ddp_status ddp_nccl_coll_give_up(struct ddp_nccl_coll *coll, const char *name, ddp_status status,
                                  struct ddp_err *err)
 {
-    const struct ddp_revocation revocation = {coll->base.env->rank, status, 0, 0};
-
-    if (status != DDP_E_REVOKED && status != DDP_E_PEER_DIED) {
-        coll->control->ops->revoke(coll->control, &revocation);
-    }
+    ddp_control_tell(&coll->control, status, 0);
     coll->failed = status;
     ddp_nccl_coll_destroy(&coll->base);
     (void)ddp_err_wrap(err, status, "NCCL group %s", name);
@@ -275,7 +244,8 @@ ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transpo
     coll->device = device;
     coll->progress = config->progress;
     coll->is_checked = config->is_checked;
-    status = make_control(coll, transport, config, err);
+    status =
+        ddp_control_open(&coll->control, env, transport, config->comm, config->member_rank, err);
     if (status != DDP_OK) {
         transport->ops->destroy(transport);
         coll->failed = status;
@@ -318,7 +288,7 @@ static ddp_status poll_gone(void *self)
 
     (void)ddp_nccl_comm_poll(coll->comm);
     if (ddp_nccl_comm_state(coll->comm) == DDP_NCCL_COMM_FINALIZING &&
-        ddp_nccl_coll_look_at_members(coll) != DDP_PENDING) {
+        ddp_control_look_at_members(&coll->control) != DDP_PENDING) {
         ddp_nccl_comm_abort(coll->comm);
     }
     return ddp_nccl_coll_is_gone(coll) ? DDP_OK : DDP_PENDING;
@@ -372,9 +342,7 @@ void ddp_nccl_coll_destroy(struct ddp_coll *base)
 
     ddp_nccl_coll_fail(coll, DDP_E_STATE);
     ddp_nccl_coll_drive(coll);
-    if (coll->control != NULL) {
-        coll->control->ops->destroy(coll->control);
-    }
+    ddp_control_leave(&coll->control);
     free_jobs(coll, is_quiet);
     if (is_quiet && coll->stream != NULL) {
         device->ops->free(device, DDP_SPACE_DEVICE, coll->token);
@@ -385,9 +353,7 @@ void ddp_nccl_coll_destroy(struct ddp_coll *base)
         ddp_nccl_comm_destroy(coll->comm);
     }
     ddp_nccl_plan_cache_fini(&coll->plans);
-    if (coll->host != NULL) {
-        coll->host->ops->destroy(coll->host);
-    }
+    ddp_control_close(&coll->control);
     ddp_mem_free(base->env->mem, coll);
 }
 

@@ -11,7 +11,7 @@ static ddp_status poll_parent(void *self)
     struct shrinking *shrinking = self;
     ddp_status status = ddp_nccl_comm_poll(shrinking->parent->comm);
 
-    return status != DDP_PENDING ? status : ddp_nccl_coll_look_at_members(shrinking->child);
+    return status != DDP_PENDING ? status : ddp_control_look_at_members(&shrinking->child->control);
 }
 
 static ddp_status wait_parent(struct shrinking *shrinking, struct ddp_err *err)

@@ -3,6 +3,7 @@
 #ifndef DDPCORE_COLLECTIVE_NCCL_STATE_H
 #define DDPCORE_COLLECTIVE_NCCL_STATE_H
 
+#include "ddpcore/collective/control.h"
 #include "ddpcore/collective/nccl_plan.h"
 #include "ddpcore/seam/progress.h"
 
@@ -33,10 +34,8 @@ struct ddp_nccl_coll {
     const struct ddp_nccl_library *library;
     struct ddp_device *device;
     struct ddp_stream *stream;
-    void *token;                /* one float of device memory, for barriers */
-    struct ddp_env control_env; /* the rank's, without faults */
-    struct ddp_device *host;    /* of the control channel */
-    struct ddp_coll *control;
+    void *token; /* one float of device memory, for barriers */
+    struct ddp_control control;
     struct ddp_nccl_comm *comm; /* NULL before it is connected */
     struct ddp_progress *progress;
     bool is_checked;
@@ -51,8 +50,7 @@ struct ddp_nccl_coll {
 
     ddp_status failed; /* what ended the group, or OK */
     struct ddp_err err;
-    uint64_t death_known_ns; /* when a death was first seen; 0 = none */
-    uint64_t suspected_ns;   /* when NCCL reported an error that may be a death; 0 = never */
+    uint64_t suspected_ns; /* when NCCL reported an error that may be a death; 0 = never */
 };
 
 static inline struct ddp_nccl_job *ddp_nccl_job_of(const struct ddp_coll_work *work)
@@ -72,8 +70,6 @@ bool ddp_nccl_coll_is_gone(const struct ddp_nccl_coll *coll);
 /* An error, held against the deaths that are known: PENDING while one may still become known, then
  * what it is: itself, E_PEER_DIED, E_DEVICE. */
 ddp_status ddp_nccl_coll_explain(struct ddp_nccl_coll *coll, ddp_status status);
-/* PENDING, OK, E_PEER_DIED: a death that has been known for the transport's grace. */
-ddp_status ddp_nccl_coll_look_for_death(struct ddp_nccl_coll *coll);
 
 /* Put one more piece of the job on the stream; the communicator is READY. PENDING: a call to NCCL
  * is in progress, come again; OK: all of it is there. */
@@ -98,8 +94,6 @@ DDP_MUST_USE ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll,
  * group's name in err. */
 ddp_status ddp_nccl_coll_give_up(struct ddp_nccl_coll *coll, const char *name, ddp_status status,
                                  struct ddp_err *err);
-/* PENDING, or why there is no point in waiting for the other members: E_REVOKED, E_PEER_DIED. */
-ddp_status ddp_nccl_coll_look_at_members(struct ddp_nccl_coll *coll);
 
 extern const struct ddp_coll_ops ddp_nccl_coll_ops;
 void ddp_nccl_coll_destroy(struct ddp_coll *base);
