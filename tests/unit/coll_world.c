@@ -1,6 +1,7 @@
 /* See the header. */
 #include "tests/unit/coll_world.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,17 @@ static bool advance(struct coll_world *world)
     return true;
 }
 
+/* Other threads get the processor, and far more real time than virtual time. */
+static void idle_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint)
+{
+    struct coll_world *world =
+        (struct coll_world *)(void *)((char *)idle - offsetof(struct coll_world, idle));
+
+    (void)hint;
+    ddp_clock_virtual_advance_to(&world->clock, world->clock.time_ns + 1000);
+    (void)sched_yield();
+}
+
 static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_point point,
                                   struct ddp_fault_context *context)
 {
@@ -70,6 +82,7 @@ static bool open_rank(struct coll_world *world, uint32_t number,
     rank->env.world_size = world->count;
     rank->env.mem = ddp_mem_pool_mem(rank->pool);
     rank->env.clock = &world->clock.base;
+    rank->env.idle = &world->idle;
     rank->env.faults = &rank->hook;
     rank->hook.fire = fire;
     if (options->is_observed) {
@@ -84,8 +97,12 @@ static bool open_rank(struct coll_world *world, uint32_t number,
     CT_CHECK_OK(
         ddp_loop_create(world->net, &rank->env, "world", number, world->count, NULL, &transport));
     CT_CHECK_OK(ddp_device_cpu_create(rank->env.mem, &rank->device));
-    CT_CHECK_OK(
-        ddp_coll_schedule_create(&rank->env, transport, rank->device, &config, &rank->coll, &err));
+    if (options->make != NULL) {
+        (void)options->make(options->context, rank, transport);
+    } else {
+        CT_CHECK_OK(ddp_coll_schedule_create(&rank->env, transport, rank->device, &config,
+                                             &rank->coll, &err));
+    }
     if (options->is_observed) {
         CT_CHECK_OK(ddp_coll_observer_create(rank->coll, true, &rank->coll));
     }
@@ -103,12 +120,14 @@ bool coll_world_open(struct coll_world *world, uint32_t count,
                                      .bytes_per_us = 10000,
                                      .mem = ddp_mem_system(),
                                      .wake = add_wake};
+    static const struct ddp_idle_ops idle_ops = {.wait = idle_wait};
     bool is_open = true;
 
     memset(world, 0, sizeof(*world));
     ddp_clock_virtual_init(&world->clock, 1000);
     config.clock = &world->clock.base;
     config.wake_context = world;
+    world->idle.ops = &idle_ops;
     world->count = count;
     CT_CHECK_OK(ddp_loop_net_create(&config, &world->net));
     for (uint32_t i = 0; i < count; i++) {
@@ -123,7 +142,9 @@ void coll_world_close(struct coll_world *world)
         struct coll_rank *rank = &world->ranks[i];
 
         if (rank->pool != NULL) {
-            rank->coll->ops->destroy(rank->coll);
+            if (rank->coll != NULL) {
+                rank->coll->ops->destroy(rank->coll);
+            }
             rank->device->ops->destroy(rank->device);
             ddp_mem_pool_destroy(rank->pool);
         }

@@ -27,6 +27,7 @@ struct coll_world {
     struct coll_rank ranks[COLL_RANKS_MAX];
     uint64_t *wakes; /* pending wake times, unordered */
     size_t wake_count, wake_capacity;
+    struct ddp_idle idle; /* for those who wait while a world is made, or end it */
 };
 
 struct coll_world_options {
@@ -36,6 +37,9 @@ struct coll_world_options {
     bool is_agreement;
     bool is_observed; /* recorder and observer */
     struct ddp_schedule_observer *observer;
+    /* Instead of schedules: takes over transport, also on failure. */
+    ddp_status (*make)(void *context, struct coll_rank *rank, struct ddp_transport *transport);
+    void *context;
 };
 
 bool coll_world_open(struct coll_world *world, uint32_t count,
