@@ -119,9 +119,7 @@ static ddp_status start(struct ddp_mpi_coll *coll, struct ddp_coll_work *work)
     if (args->kind == DDP_COLL_BROADCAST && args->root == coll->base.member && call.input != NULL) {
         memcpy(args->output, args->input, args->elem_count * ddp_dtype_size_bytes(args->dtype));
     }
-    if (coll->base.env->recorder != NULL) {
-        ddp_recorder_wait_peer(coll->base.env->recorder, -1); /* MPI does not say for whom */
-    }
+    ddp_recorder_wait_peer(coll->base.env->recorder, -1); /* MPI does not say for whom */
     result = coll->module->start(&coll->comm, &call, &job->request);
     if (result != 0) {
         return suspect(coll, result, "MPI's start of a collective");

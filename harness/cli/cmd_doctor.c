@@ -10,6 +10,7 @@
 #include "ddpcore/device/device.h"
 #include "harness/cli/cli.h"
 #include "harness/launch/card.h"
+#include "harness/launch/mpi.h"
 
 static void report(const char *what, bool is_there, const char *detail, const char *without)
 {
@@ -74,6 +75,17 @@ static void report_mpirun(void)
            "scenarios run with --launcher mpirun are SKIPPED");
 }
 
+/* The same look, and the same words, as when `run --collective mpi` skips. */
+static void report_mpi(void)
+{
+    struct ddp_err err = {{0}};
+    char detail[128];
+    bool is_there = harness_mpi_describe(detail, sizeof detail, &err) == DDP_OK;
+
+    report("MPI", is_there, is_there ? detail : err.text,
+           "scenarios with collective mpi are SKIPPED");
+}
+
 int cli_doctor(const struct cli_options *options)
 {
     struct ddp_err err = {{0}};
@@ -96,6 +108,7 @@ int cli_doctor(const struct cli_options *options)
            "scenarios that need it are SKIPPED: install fiu-utils");
     report_cards();
     report_mpirun();
+    report_mpi();
     can_run = has_blas && has_memfd() && has_pidfd();
     (void)printf("drivers: sim %s, proc %s\n", has_blas ? "ready" : "not ready",
                  can_run ? "ready" : "not ready");

@@ -148,6 +148,7 @@ static int train(const struct cli_options *options, const struct harness_plan *p
     task.config.seed = options->seed;
     task.config.self_path = cli_self_path();
     task.config.is_bare = true;
+    task.config.launcher = options->launcher;
     task.config.run_dir = run_dir;
     signal_number = cli_pool_run(&task, 1, 1, train_done, &code);
     json_decref(task.verdict);

@@ -160,6 +160,8 @@ static int list_collectives(const struct cli_options *options)
         (void)printf("%-12s %-20s %s\n", ddp_coll_kind_name(table[i].kind), table[i].name,
                      table[i].description);
     }
+    (void)printf("%-12s %-20s %s\n", "all kinds", "mpi",
+                 "Open MPI's own, on cpu with --launcher mpirun");
     (void)printf("%-12s %-20s %s\n", "all kinds", "nccl", "NCCL's own, on cuda");
     (void)printf("%-12s %-20s %s\n", "all_reduce", "nccl/<algorithm>",
                  "one of those above over NCCL's send and receive, on cuda");

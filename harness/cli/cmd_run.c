@@ -12,6 +12,7 @@
 #include "harness/cli/pool.h"
 #include "harness/cli/screen.h"
 #include "harness/launch/card.h"
+#include "harness/launch/mpi.h"
 #include "harness/report/report.h"
 
 struct run {
@@ -93,8 +94,13 @@ static bool is_refused(struct run *run, const struct harness_plan *plan, enum ha
 
     if (!harness_plan_runs_on(plan, driver)) {
         (void)snprintf(reason, reason_size, "%s",
-                       harness_plan_is_cuda(plan) ? "GPUs have real processes only: --driver proc"
-                                                  : "the scenario does not run on this driver");
+                       harness_plan_is_cuda(plan)  ? "GPUs have real processes only: --driver proc"
+                       : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
+                                                   : "the scenario does not run on this driver");
+        return true;
+    }
+    if (harness_mpi_check(plan, run->options->launcher, &err) != DDP_OK) {
+        (void)snprintf(reason, reason_size, "%.500s", err.text);
         return true;
     }
     if (!harness_plan_is_cuda(plan)) {

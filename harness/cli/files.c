@@ -121,7 +121,7 @@ void cli_files_fini(struct cli_files *files)
 #define NAMES_MAX        32
 #define NAME_LETTERS_MAX 48
 
-/* All-reduce algorithms by name, NCCL, and each of them over NCCL's send and receive;
+/* All-reduce algorithms by name, MPI, NCCL, and each of them over NCCL's send and receive;
  * NULL-terminated. */
 static void collective_names(const char **out)
 {
@@ -130,7 +130,7 @@ static void collective_names(const char **out)
     const struct ddp_algorithm *table = ddp_algorithm_table(&count);
     size_t used = 0;
 
-    for (size_t i = 0; i < count && used + 3 < NAMES_MAX; i++) {
+    for (size_t i = 0; i < count && used + 4 < NAMES_MAX; i++) {
         if (table[i].kind == DDP_COLL_ALL_REDUCE) {
             (void)snprintf(over_nccl[used], NAME_LETTERS_MAX, "nccl/%s", table[i].name);
             out[used + 1] = over_nccl[used];
@@ -138,6 +138,7 @@ static void collective_names(const char **out)
             used += 2;
         }
     }
+    out[used++] = "mpi";
     out[used++] = "nccl";
     out[used] = NULL;
 }

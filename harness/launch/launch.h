@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Who starts the ranks of the proc driver: this process itself, or Open MPI's mpirun, which loads
- * no library into them: the rendezvous stays ours. Both run on this host alone. */
+/* Who starts the ranks of the proc driver: this process itself, or Open MPI's mpirun. The
+ * rendezvous is ours in both, and both run on this host alone. */
 enum harness_launcher { HARNESS_LAUNCHER_OWN, HARNESS_LAUNCHER_MPIRUN };
 #define HARNESS_LAUNCHER_COUNT 2
 const char *harness_launcher_name(enum harness_launcher launcher);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "harness/launch/mpi.h"
 #include "harness/launch/proc_job.h"
 
 static const uint64_t ceiling_min_ns = 60 * DDP_NS_PER_S;
@@ -239,6 +240,7 @@ static ddp_status proc_run(struct ddp_mem *mem, const struct harness_launch_conf
     out->launcher = harness_launcher_name(config->launcher);
     out->seed = config->seed;
     DDP_TRY(check_config(config, err));
+    DDP_TRY(harness_mpi_check(config->plan, config->launcher, err));
     if (out->ends == NULL) {
         return DDP_E_NOMEM;
     }

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/launch/mpi.h"
 #include "harness/launch/proc_env.h"
 
 enum { POKE_MS = 20, GUARD_GRACE_MS = 1000 };
@@ -46,6 +47,19 @@ static bool is_dropped(const char *item)
     return false;
 }
 
+/* What the user has set stays. */
+static void add_mpi_settings(struct proc_env *env, const struct proc_mpirun *mpirun)
+{
+    struct harness_mpi_setting settings[HARNESS_MPI_SETTINGS_MAX];
+
+    harness_mpi_settings(mpirun->files_path, settings);
+    for (size_t i = 0; i < HARNESS_MPI_SETTINGS_MAX; i++) {
+        if (getenv(settings[i].name) == NULL) {
+            proc_env_add(env, "%s=%s", settings[i].name, settings[i].value);
+        }
+    }
+}
+
 static ddp_status make_environment(struct proc_job *job, char ***out)
 {
     struct proc_mpirun *mpirun = job->mpirun;
@@ -58,6 +72,9 @@ static ddp_status make_environment(struct proc_job *job, char ***out)
     /* Open MPI up to 4, and from 5 on. */
     proc_env_add(&env, "OMPI_MCA_orte_tmpdir_base=%s", mpirun->files_path);
     proc_env_add(&env, "PRTE_MCA_prte_tmpdir_base=%s", mpirun->files_path);
+    if (harness_plan_is_mpi(job->config->plan)) {
+        add_mpi_settings(&env, mpirun);
+    }
     if (geteuid() == 0) {
         proc_env_add(&env, "OMPI_ALLOW_RUN_AS_ROOT=1");
         proc_env_add(&env, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");

@@ -56,7 +56,8 @@ static bool is_ending(const struct proc_mpirun *mpirun)
 
 /* A rank ended. The first failure is passed on to mpirun, once the silent guards are counted. Once
  * mpirun ends the ranks, no guard ends before its time: every end would cut short what mpirun
- * leaves to the others. */
+ * leaves to the others. A rank with MPI that ended well may not have told MPI so, and mpirun would
+ * end the job for that: its guard waits for the others. */
 static void note_end(struct proc_job *job, uint32_t rank)
 {
     struct proc_mpirun *mpirun = job->mpirun;
@@ -67,7 +68,7 @@ static void note_end(struct proc_job *job, uint32_t rank)
         mpirun->has_failure = is_failure && !self->is_ended_by_us;
         if (mpirun->has_failure) {
             mpirun->failed = &mpirun->guards[rank];
-        } else {
+        } else if (!harness_plan_is_mpi(job->config->plan)) {
             proc_mpirun_release(mpirun, rank);
         }
     }

@@ -16,6 +16,7 @@
 #include "harness/inject/inject.h"
 #include "harness/launch/card.h"
 #include "harness/launch/launch.h"
+#include "harness/launch/mpi.h"
 #include "harness/launch/proc_env.h"
 #include "harness/launch/proc_guard.h"
 #include "harness/launch/proc_shared.h"
@@ -207,6 +208,7 @@ static int rank_main(void)
         status = harness_card_prepare(&self.scenario.plans[0], &self.rendezvous, &options, &err);
     }
     if (status == DDP_OK) {
+        options.mpi_path = harness_mpi_path();
         status = harness_rank_run(&self.env, &self.scenario.plans[0], &options, &wiring, &err);
     } else if (self.env.recorder != NULL) {
         /* A rank that cannot begin says so, as any other that fails. */

@@ -90,7 +90,20 @@ bool harness_plan_is_cuda(const struct harness_plan *plan)
 
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver)
 {
-    return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !harness_plan_is_cuda(plan));
+    bool is_real = harness_plan_is_cuda(plan) || harness_plan_is_mpi(plan);
+
+    return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !is_real);
+}
+
+bool harness_plan_is_mpi(const struct harness_plan *plan)
+{
+    return plan->job.collective != NULL && strcmp(plan->job.collective, "mpi") == 0;
+}
+
+bool harness_plan_is_opaque(const struct harness_plan *plan)
+{
+    return harness_plan_is_mpi(plan) ||
+           (plan->job.collective != NULL && strcmp(plan->job.collective, "nccl") == 0);
 }
 
 const char *harness_plan_nccl_algorithm(const struct harness_plan *plan)

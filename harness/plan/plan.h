@@ -48,7 +48,7 @@ struct harness_job {
     bool is_checkpoint_wrapped; /* save with "module." keys, as through the wrapper */
     uint64_t seed;
     const char *semantics;  /* "strict", "pytorch" */
-    const char *collective; /* all_reduce algorithm; "nccl" or "nccl/<algorithm>" on cuda */
+    const char *collective; /* all_reduce algorithm; "mpi"; "nccl" or "nccl/<algorithm>" on cuda */
     const char *device;     /* "cpu", "cuda" */
     uint64_t timeout_ns;    /* per wait; 0 = never */
     bool is_join, divide_by_initial_world_size, throw_on_early_termination;
@@ -248,13 +248,18 @@ void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_
 /* YAML in the scenario format; parses back to an equal plan (harness/scenario/scenario.h). */
 void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out);
 const char *harness_driver_name(enum harness_driver driver);
-/* Whether the plan can run there: its own list of drivers, and GPUs have real processes only. */
+/* Whether the plan can run there: its own list of drivers; GPUs and MPI have real processes only.
+ */
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver);
 /* Whether the plan's ranks compute on GPUs. */
 bool harness_plan_is_cuda(const struct harness_plan *plan);
+/* Whether its collectives are MPI's. */
+bool harness_plan_is_mpi(const struct harness_plan *plan);
+/* Whether nobody knows in which order its all-reduce adds until that was measured. */
+bool harness_plan_is_opaque(const struct harness_plan *plan);
 /* The algorithm whose schedules run over NCCL ("nccl/ring": "ring"), or NULL. */
 const char *harness_plan_nccl_algorithm(const struct harness_plan *plan);
-/* The all-reduce's algorithm as its dumped schedules name it; "nccl" dumps none. */
+/* The all-reduce's algorithm as its dumped schedules name it; an opaque one dumps none. */
 const char *harness_plan_algorithm(const struct harness_plan *plan);
 const char *harness_action_name(enum harness_action_kind kind);
 const char *harness_corrupt_name(enum harness_corrupt_kind kind);

@@ -78,6 +78,7 @@ void harness_session_close_device(struct harness_session *session)
     /* The words stay mapped until then: giving them back earlier would wait for a stuck kernel. */
     session->device->ops->destroy(session->device);
     ddp_nccl_library_close(session->nccl);
+    ddp_mpi_library_close(session->mpi);
 }
 
 ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark mark, uint64_t index)
@@ -118,6 +119,26 @@ static ddp_status create_nccl(struct harness_session *session, bool is_strict,
                                 session->err);
 }
 
+/* Takes over transport, also on failure. */
+static ddp_status create_mpi(struct harness_session *session, bool is_strict,
+                             struct ddp_transport *transport, struct ddp_coll **out)
+{
+    struct ddp_coll_mpi_config config = {.is_checked = is_strict,
+                                         .init_timeout_ns = session->plan->job.timeout_ns};
+    const char *path = session->options->mpi_path;
+    ddp_status status =
+        path == NULL ? ddp_err_set(session->err, DDP_E_UNSUPPORTED, "MPI needs real processes")
+                     : ddp_mpi_library_open(path, &session->mpi, session->err);
+
+    if (status != DDP_OK) {
+        transport->ops->destroy(transport);
+        return status;
+    }
+    config.library = session->mpi;
+    return ddp_coll_mpi_create(session->env, transport, session->device, &config, out,
+                               session->err);
+}
+
 static ddp_status create_schedules(struct harness_session *session, bool is_strict,
                                    struct ddp_transport *transport, struct ddp_coll **out)
 {
@@ -134,6 +155,17 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
     return status;
 }
 
+static ddp_status create_engine(struct harness_session *session, bool is_strict,
+                                struct ddp_transport *transport, struct ddp_coll **out)
+{
+    if (harness_plan_is_cuda(session->plan)) {
+        return create_nccl(session, is_strict, transport, out);
+    }
+    return harness_plan_is_mpi(session->plan)
+               ? create_mpi(session, is_strict, transport, out)
+               : create_schedules(session, is_strict, transport, out);
+}
+
 /* The collective, then payload capture, then the observer: it sees what was really posted. */
 ddp_status harness_session_open_collective(struct harness_session *session, bool is_strict,
                                            struct ddp_transport *transport, struct ddp_coll **out)
@@ -145,9 +177,7 @@ ddp_status harness_session_open_collective(struct harness_session *session, bool
     if (options->run_dir != NULL) {
         harness_schedule_dump_init(&session->dump, session->env, options->run_dir);
     }
-    DDP_TRY(harness_plan_is_cuda(session->plan)
-                ? create_nccl(session, is_strict, transport, &coll)
-                : create_schedules(session, is_strict, transport, &coll));
+    DDP_TRY(create_engine(session, is_strict, transport, &coll));
     session->engine = coll;
     if (options->payload_step >= 0 && options->run_dir != NULL) {
         status =
@@ -167,8 +197,16 @@ ddp_status harness_session_open_collective(struct harness_session *session, bool
     return DDP_OK;
 }
 
-/* NCCL does not say in which order it adds, so a judged run measures it, at the counts of its own
- * buckets. */
+/* Nothing is lost if it fails: the job is done. */
+void harness_session_finish_collective(struct harness_session *session)
+{
+    if (session->mpi != NULL) {
+        (void)!ddp_coll_mpi_finish(session->engine, session->plan->job.timeout_ns);
+    }
+}
+
+/* NCCL and MPI do not say in which order they add, so a judged run measures it, at the counts of
+ * its own buckets. */
 ddp_status harness_session_probe(struct harness_session *session, enum harness_probe_round round)
 {
     struct ddp_env *env = session->env;
@@ -185,7 +223,7 @@ ddp_status harness_session_probe(struct harness_session *session, enum harness_p
     struct harness_probe_request *requests;
     ddp_status status;
 
-    if (strcmp(session->plan->job.collective, "nccl") != 0 || !session->options->is_hashing) {
+    if (!harness_plan_is_opaque(session->plan) || !session->options->is_hashing) {
         return DDP_OK;
     }
     requests = ddp_mem_array(env->mem, bucket_count, sizeof requests[0]);

@@ -37,7 +37,12 @@ static ddp_status say_goodbye(struct harness_session *session)
 
     harness_session_phase(session, DDP_PHASE_TEARDOWN);
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_TEARDOWN, &is_skipped));
-    return is_skipped ? DDP_OK : ddp_group_barrier(&session->group);
+    if (is_skipped) {
+        return DDP_OK;
+    }
+    DDP_TRY(ddp_group_barrier(&session->group));
+    session->is_parted = true;
+    return DDP_OK;
 }
 
 static ddp_status run(struct harness_session *session, const struct harness_rank_wiring *wiring)
@@ -50,6 +55,9 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     DDP_TRY(harness_session_train(session));
     DDP_TRY(say_goodbye(session));
     DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
+    if (session->is_parted) {
+        harness_session_finish_collective(session);
+    }
     if (session->dump.status != DDP_OK) {
         return ddp_err_set(session->err, session->dump.status, "%s/schedules could not be written",
                            session->options->run_dir);

@@ -28,6 +28,7 @@ struct harness_rank_options {
     uint32_t card;               /* cuda: ordinal of this rank's card */
     const char *cublas_path;     /* libraries to load; NULL: by their usual names */
     const char *nccl_path;
+    const char *mpi_path;        /* of the module; NULL: this driver has none */
     const struct ref_data *data; /* the dataset, shared read-only; NULL: the rank opens its own */
 };
 

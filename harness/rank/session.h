@@ -2,6 +2,7 @@
 #ifndef HARNESS_RANK_SESSION_H
 #define HARNESS_RANK_SESSION_H
 
+#include "ddpcore/collective/mpi.h"
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/device/transfer.h"
@@ -36,6 +37,7 @@ struct harness_session {
     struct ddp_progress *progress; /* mapped for the device, or NULL */
     struct ddp_coll *engine;       /* what really moves data, below its decorators */
     struct ddp_nccl_library *nccl; /* NULL unless the plan's collective needs it */
+    struct ddp_mpi_library *mpi;   /* likewise */
     struct ref_model *model;
     struct ref_optimizer *optimizer;
     struct ddp *ddp;
@@ -54,6 +56,7 @@ struct harness_session {
     uint64_t first_step;    /* steps that the restored checkpoint had completed */
     uint64_t steps_done;    /* completed in all */
     uint64_t batch_skipped; /* batches that a fault lost: later ones move up */
+    bool is_parted;         /* all have passed the last barrier, or will */
     bool is_left_out;       /* a SKIP before the group existed: the rank leaves at once */
 };
 
@@ -76,6 +79,8 @@ DDP_MUST_USE ddp_status harness_session_open_collective(struct harness_session *
                                                         bool is_strict,
                                                         struct ddp_transport *transport,
                                                         struct ddp_coll **out);
+/* End what ends with all ranks together, once they have parted. */
+void harness_session_finish_collective(struct harness_session *session);
 /* Measure the order of the all-reduce's sums, if nobody says it. All ranks call. */
 DDP_MUST_USE ddp_status harness_session_probe(struct harness_session *session,
                                               enum harness_probe_round round);

@@ -1,0 +1,62 @@
+/* See the header. */
+#include "harness/launch/mpi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ddpcore/collective/mpi.h"
+
+const char *harness_mpi_path(void)
+{
+    static const char beside[] = "/../lib/libddp_mpi.so";
+    static char path[4096 + sizeof(beside)];
+    const char *given = getenv("DDPROVE_MPI");
+    ssize_t size = readlink("/proc/self/exe", path, 4096);
+    char *slash;
+
+    if (given != NULL && given[0] != '\0') {
+        return given;
+    }
+    path[size > 0 ? size : 0] = '\0';
+    slash = strrchr(path, '/');
+    memcpy(slash != NULL ? slash : path, beside, sizeof(beside));
+    return path;
+}
+
+ddp_status harness_mpi_describe(char *out, size_t size_bytes, struct ddp_err *err)
+{
+    struct ddp_mpi_library *library = NULL;
+
+    out[0] = '\0';
+    DDP_TRY(ddp_mpi_library_open(harness_mpi_path(), &library, err));
+    (void)snprintf(out, size_bytes, "%s", ddp_mpi_library_version(library));
+    ddp_mpi_library_close(library);
+    return DDP_OK;
+}
+
+ddp_status harness_mpi_check(const struct harness_plan *plan, enum harness_launcher launcher,
+                             struct ddp_err *err)
+{
+    char version[128];
+
+    if (!harness_plan_is_mpi(plan)) {
+        return DDP_OK;
+    }
+    if (launcher != HARNESS_LAUNCHER_MPIRUN) {
+        /* Each would be a world of its own. */
+        return ddp_err_set(err, DDP_E_UNSUPPORTED,
+                           "MPI knows only ranks that mpirun has started: --launcher mpirun");
+    }
+    return harness_mpi_describe(version, sizeof(version), err);
+}
+
+/* Shared memory is all that ranks of one host need. Open MPI ends the process in which a connection
+ * fails, which would make victims of a crash crash too. */
+void harness_mpi_settings(const char *files_path, struct harness_mpi_setting *out)
+{
+    out[0] = (struct harness_mpi_setting){"OMPI_MCA_pml", "ob1"};
+    out[1] = (struct harness_mpi_setting){"OMPI_MCA_btl", "self,vader"};
+    out[2] = (struct harness_mpi_setting){"OMPI_MCA_btl_vader_backing_directory", files_path};
+}
