@@ -82,9 +82,9 @@ struct proc_job {
     bool is_mask_set;
     bool is_reaping; /* a rank that is born now must end */
 
-    pid_t monitor_pid;         /* 0: none */
-    int monitor_fd;            /* read end of its pipe, -1 at its end */
-    int poke_fd;               /* eventfd that wakes it */
+    pid_t monitor_pid; /* 0: none */
+    int monitor_fd;    /* read end of its pipe, -1 at its end */
+    int poke_fd;       /* eventfd that wakes it */
     struct proc_lag monitor_lag;
     struct harness_watch said; /* conclusions so far */
     struct proc_eye eye;       /* the launcher's own, once the monitor failed */

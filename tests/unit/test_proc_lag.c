@@ -1,5 +1,4 @@
 /* Silence that is a process's own, and silence that a busy machine is to blame for. */
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -139,51 +138,6 @@ CT_TEST(proc_lag, waiting_for_a_cpu_is_not)
     pid_t pid = start(true, SCHED_IDLE);
     uint64_t silent_ns = now(), age_ns, own_ns;
 
-    do {
-        uint64_t now_ns = now();
-
-        age_ns = now_ns - silent_ns;
-        own_ns = age_ns - proc_lag_look(&lag, pid, silent_ns, now_ns);
-    } while (age_ns < 400 * DDP_NS_PER_MS);
-    CT_CHECK(own_ns < 100 * DDP_NS_PER_MS);
-    end(pid);
-    end(rival);
-}
-
-static void *spin(void *context)
-{
-    const struct sched_param none = {0};
-
-    (void)context;
-    if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) != 0) {
-        _exit(1);
-    }
-    for (;;) {
-        __asm__ volatile("");
-    }
-    return NULL;
-}
-
-/* The main thread sleeps for another one that lacks a CPU. */
-CT_TEST(proc_lag, any_thread_may_wait)
-{
-    struct proc_lag lag = {0};
-    pid_t rival = start(true, SCHED_OTHER);
-    pid_t pid = fork();
-    uint64_t silent_ns, age_ns, own_ns;
-
-    if (pid == 0) {
-        pthread_t thread;
-
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        pin();
-        (void)pthread_create(&thread, NULL, spin, NULL);
-        for (;;) {
-            (void)pause();
-        }
-    }
-    await_sleep(pid);
-    silent_ns = now();
     do {
         uint64_t now_ns = now();
 
