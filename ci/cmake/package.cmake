@@ -1,7 +1,7 @@
 # cmake --install: the program, and ddpcore as one static library with its public headers and a CMake
 # package (targets ddprove::ddpcore and ddprove::ddpcore_cuda, function ddprove_add_scenarios).
 
-set(package_layers base seam device transport collective ddp checkpoint)
+set(package_layers base seam device store transport schedule collective nccl mpi ddp checkpoint)
 set(package_objects "")
 foreach(layer IN LISTS package_layers)
     if(NOT TARGET ddp_${layer})
@@ -17,9 +17,12 @@ set(package_headers
     base/prng.h base/status.h base/text.h
     seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/phase.h
     seam/progress.h seam/recorder.h
-    device/cuda.h device/device.h device/math.h device/transfer.h
-    transport/shm.h transport/store.h transport/transport.h
-    collective/algorithm.h collective/collective.h collective/schedule.h
+    device/device.h device/math.h device/transfer.h
+    cuda/cuda.h
+    store/store.h
+    transport/shm.h transport/transport.h
+    schedule/algorithm.h schedule/schedule.h
+    collective/collective.h
     ddp/ddp.h ddp/group.h ddp/sampler.h
     checkpoint/safetensors.h checkpoint/state_dict.h)
 
@@ -37,8 +40,8 @@ write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/ddproveConfigVersi
     COMPATIBILITY SameMinorVersion)
 
 # The CUDA device is an archive of its own, so that who has no use for it needs no CUDA runtime.
-set_target_properties(ddp_device_cuda PROPERTIES OUTPUT_NAME ddpcore_cuda)
-install(TARGETS ddpcore ddp_device_cuda ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+set_target_properties(ddp_cuda PROPERTIES OUTPUT_NAME ddpcore_cuda)
+install(TARGETS ddpcore ddp_cuda ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 foreach(header IN LISTS package_headers)
     get_filename_component(folder "${header}" DIRECTORY)
     install(FILES "ddpcore/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ddpcore/${folder}")

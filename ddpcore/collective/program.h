@@ -3,8 +3,8 @@
 #ifndef DDPCORE_COLLECTIVE_PROGRAM_H
 #define DDPCORE_COLLECTIVE_PROGRAM_H
 
-#include "ddpcore/collective/algorithm.h"
 #include "ddpcore/collective/collective.h"
+#include "ddpcore/schedule/algorithm.h"
 
 struct ddp_program_key {
     enum ddp_coll_kind kind;

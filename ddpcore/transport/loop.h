@@ -5,7 +5,7 @@
 
 #include "ddpcore/base/clock.h"
 #include "ddpcore/seam/env.h"
-#include "ddpcore/transport/store.h"
+#include "ddpcore/store/store.h"
 #include "ddpcore/transport/transport.h"
 
 #ifdef __cplusplus

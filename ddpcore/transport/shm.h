@@ -7,7 +7,7 @@
 #define DDPCORE_TRANSPORT_SHM_H
 
 #include "ddpcore/seam/env.h"
-#include "ddpcore/transport/store.h"
+#include "ddpcore/store/store.h"
 #include "ddpcore/transport/transport.h"
 
 #ifdef __cplusplus

@@ -9,10 +9,10 @@
 
 #include <jansson.h>
 
+#include "harness/judge/judge.h"
 #include "harness/launch/launch.h"
 #include "harness/plan/plan.h"
 #include "harness/trace/trace.h"
-#include "harness/verdict/judge.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -149,7 +149,7 @@ static void add_diagnoses(struct harness_cell *cell)
 }
 
 static void oracle_input(const struct harness_cell *cell, const struct harness_cell *first,
-                         struct harness_oracle_input *out)
+                         struct harness_emulation_input *out)
 {
     memset(out, 0, sizeof *out);
     out->plan = &cell->plan;
@@ -184,7 +184,7 @@ static ddp_status open_judge_device(struct harness_cell *cell, struct ddp_err *e
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
                                struct ddp_err *err)
 {
-    struct harness_oracle_input input;
+    struct harness_emulation_input input;
     ddp_status status;
 
     DDP_TRY(open_judge_device(cell, err));
@@ -215,7 +215,7 @@ static bool is_first_difference(const struct harness_finding *finding, uint32_t 
 static ddp_status describe_from(struct harness_cell *cell, struct harness_cell *replay,
                                 uint32_t step, uint32_t bucket, struct ddp_err *err)
 {
-    struct harness_oracle_input input;
+    struct harness_emulation_input input;
     ddp_status status = DDP_OK;
 
     oracle_input(replay, NULL, &input);

@@ -2,7 +2,7 @@
 #ifndef HARNESS_CELL_STAGE_H
 #define HARNESS_CELL_STAGE_H
 
-#include "ddpcore/device/cuda.h"
+#include "ddpcore/cuda/cuda.h"
 #include "harness/cell/cell.h"
 #include "harness/oracle/oracle.h"
 #include "reference/trainer.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ddpcore/collective/algorithm.h"
+#include "ddpcore/schedule/algorithm.h"
 #include "ddpcore/seam/fault_point.h"
 #include "harness/cli/cli.h"
 #include "harness/launch/card.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ddpcore/base/file.h"
-#include "ddpcore/collective/algorithm.h"
+#include "ddpcore/schedule/algorithm.h"
 #include "harness/cli/cli.h"
 #include "reference/data.h"
 #include "reference/model.h"

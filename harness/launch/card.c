@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ddpcore/base/text.h"
-#include "ddpcore/collective/nccl.h"
+#include "ddpcore/nccl/nccl.h"
 
 /* From this version on NCCL itself allows several ranks on a card. */
 #define NCCL_MULTI_RANK_VERSION 23003u

@@ -3,8 +3,8 @@
 #ifndef HARNESS_LAUNCH_CARD_H
 #define HARNESS_LAUNCH_CARD_H
 
-#include "ddpcore/device/cuda.h"
-#include "ddpcore/transport/store.h"
+#include "ddpcore/cuda/cuda.h"
+#include "ddpcore/store/store.h"
 #include "harness/rank/rank.h"
 
 #ifdef __cplusplus

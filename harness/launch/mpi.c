@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ddpcore/collective/mpi.h"
+#include "ddpcore/mpi/mpi.h"
 
 const char *harness_mpi_path(void)
 {

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/oracle/checkpoint_file.h"
-#include "harness/oracle/checkpoint_keys.h"
+#include "harness/emulation/checkpoint_file.h"
+#include "harness/emulation/checkpoint_keys.h"
 #include "harness/oracle/report.h"
 
-bool harness_checkpoint_path(const struct harness_oracle_input *input, char *path,
+bool harness_checkpoint_path(const struct harness_emulation_input *input, char *path,
                              size_t size_bytes)
 {
     return input->run_dir != NULL && (size_t)snprintf(path, size_bytes, "%s/checkpoint.safetensors",

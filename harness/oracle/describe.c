@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "ddpcore/base/file.h"
-#include "harness/oracle/emulation.h"
+#include "harness/oracle/oracle.h"
 #include "harness/oracle/report.h"
-#include "harness/oracle/residual.h"
+#include "harness/sums/residual.h"
 
 struct description {
     struct harness_emulation *e;
@@ -389,7 +389,7 @@ static ddp_status describe(struct description *d, struct harness_finding *findin
                                                               : describe_outputs(d, finding, err);
 }
 
-ddp_status harness_oracle_describe(const struct harness_oracle_input *input,
+ddp_status harness_oracle_describe(const struct harness_emulation_input *input,
                                    struct harness_finding *finding, struct ddp_err *err)
 {
     struct description d = {.step = (uint32_t)finding->step};

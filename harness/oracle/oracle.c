@@ -2,7 +2,7 @@
  * Idea: the emulation runs once; every oracle reads it and the trace. */
 #include <string.h>
 
-#include "harness/oracle/checkpoint_keys.h"
+#include "harness/emulation/checkpoint_keys.h"
 #include "harness/oracle/report.h"
 
 static const struct harness_oracle oracles[] = {
@@ -86,7 +86,7 @@ static ddp_status emulate(struct harness_emulation *e, struct ddp_err *err)
     return is_known ? harness_emulation_run(e, err) : DDP_OK;
 }
 
-ddp_status harness_oracle_check_all(const struct harness_oracle_input *input,
+ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
                                     struct harness_findings *out, struct ddp_err *err)
 {
     struct harness_emulation *emulation = NULL;

@@ -3,29 +3,12 @@
 #ifndef HARNESS_ORACLE_ORACLE_H
 #define HARNESS_ORACLE_ORACLE_H
 
-#include "harness/plan/program.h"
-#include "harness/trace/trace.h"
-#include "reference/trainer.h"
+#include "harness/emulation/emulation.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct harness_oracle_input {
-    const struct harness_plan *plan;
-    const struct harness_program *program;
-    const struct harness_trace *trace;
-    const struct ref_job *job;      /* the plan's job in the reference's terms */
-    const struct ddp_param *params; /* the model's table */
-    size_t param_count;
-    struct ddp_device *device;
-    const char *run_dir; /* schedules/, payload/, checkpoint.safetensors; or NULL */
-    const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
-    uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
-    struct ddp_mem *mem;
-};
-
-struct harness_emulation; /* the run as it should have been, computed once for all oracles */
 struct harness_oracle {
     const char *name;
     const char *proves; /* one sentence, for `ddprove list oracles` */
@@ -36,7 +19,7 @@ struct harness_oracle {
 /* All oracles in the order in which they run. Static storage. */
 const struct harness_oracle *harness_oracle_table(size_t *out_count);
 /* Emulate the run and let every oracle judge it. */
-DDP_MUST_USE ddp_status harness_oracle_check_all(const struct harness_oracle_input *input,
+DDP_MUST_USE ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
                                                  struct harness_findings *out, struct ddp_err *err);
 
 /* First (step, bucket) at which a rank's gradient or bucket differs from the emulation, for the
@@ -47,7 +30,7 @@ bool harness_oracle_first_difference(const struct harness_findings *findings, ui
 /* Describe a difference from payloads kept under run_dir/payload: replaces the verdict of the
  * finding (VALUE.CORRUPTED) by what it is (LOST, DUPLICATED, SCALED, SHIFTED, STALE, NONFINITE,
  * single flip), with the ranks, the parameter and the elements. */
-DDP_MUST_USE ddp_status harness_oracle_describe(const struct harness_oracle_input *input,
+DDP_MUST_USE ddp_status harness_oracle_describe(const struct harness_emulation_input *input,
                                                 struct harness_finding *finding,
                                                 struct ddp_err *err);
 

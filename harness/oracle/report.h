@@ -2,7 +2,7 @@
 #ifndef HARNESS_ORACLE_REPORT_H
 #define HARNESS_ORACLE_REPORT_H
 
-#include "harness/oracle/emulation.h"
+#include "harness/oracle/oracle.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/oracle/checkpoint_keys.h"
+#include "harness/emulation/checkpoint_keys.h"
 #include "harness/oracle/report.h"
 
 static const struct {

@@ -3,9 +3,9 @@
  * are mapped so that the device itself says how far it is. */
 #include <string.h>
 
-#include "ddpcore/collective/nccl.h"
-#include "ddpcore/device/cuda.h"
+#include "ddpcore/cuda/cuda.h"
 #include "ddpcore/device/observer.h"
+#include "ddpcore/nccl/nccl.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/session.h"
 

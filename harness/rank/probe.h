@@ -13,7 +13,7 @@
 #define HARNESS_RANK_PROBE_H
 
 #include "ddpcore/collective/collective.h"
-#include "ddpcore/transport/store.h"
+#include "ddpcore/store/store.h"
 
 #ifdef __cplusplus
 extern "C" {

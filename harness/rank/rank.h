@@ -6,7 +6,7 @@
 
 #include "ddpcore/collective/collective.h"
 #include "ddpcore/seam/env.h"
-#include "ddpcore/transport/store.h"
+#include "ddpcore/store/store.h"
 #include "ddpcore/transport/transport.h"
 #include "harness/plan/plan.h"
 #include "reference/trainer.h"

@@ -1,6 +1,6 @@
 /* Every schedule that is used goes into the run folder: the judge reads reduction trees from it.
  * The observer cannot fail a collective, so the first failure is kept and ends the run in order. */
-#include "ddpcore/collective/schedule.h"
+#include "ddpcore/schedule/schedule.h"
 #include "harness/rank/session.h"
 
 static void dump_used(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule)

@@ -2,10 +2,10 @@
 #ifndef HARNESS_RANK_SESSION_H
 #define HARNESS_RANK_SESSION_H
 
-#include "ddpcore/collective/mpi.h"
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/device/transfer.h"
+#include "ddpcore/mpi/mpi.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
 

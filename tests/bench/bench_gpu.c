@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ddpcore/collective/nccl.h"
+#include "ddpcore/cuda/cuda.h"
 #include "ddpcore/ddp/ddp.h"
-#include "ddpcore/device/cuda.h"
 #include "ddpcore/device/observer.h"
+#include "ddpcore/nccl/nccl.h"
 #include "ddpcore/transport/shm.h"
 #include "reference/trainer.h"
 

@@ -15,7 +15,7 @@
 
 #include "ddpcore/base/file.h"
 #include "ddpcore/seam/access.h"
-#include "harness/oracle/happens_before.h"
+#include "harness/order/order.h"
 
 enum { STREAMS_MAX = 16, PATHS_MAX = 64, PATH_BYTES = 512, MISMATCHES_SHOWN = 8 };
 

@@ -4,8 +4,8 @@ ddprove_add_unit(NAME ddp
     LIBS ddp_ddp ddp_collective ddp_transport ddp_device)
 
 # What a GPU makes of it: bench_gpu [SECONDS]; ci/gpu runs it.
-if(TARGET ddp_device_cuda AND TARGET ref)
+if(TARGET ddp_cuda AND TARGET ref)
     add_executable(bench_gpu "${PROJECT_SOURCE_DIR}/tests/bench/bench_gpu.c")
-    target_link_libraries(bench_gpu PRIVATE ddp_ddp ddp_collective ddp_transport ref
-        $<$<NOT:$<BOOL:$<TARGET_PROPERTY:DDPROVE_STANDIN>>>:ddp_device_cuda>)
+    target_link_libraries(bench_gpu PRIVATE ddp_ddp ddp_nccl ddp_collective ddp_transport ref
+        $<$<NOT:$<BOOL:$<TARGET_PROPERTY:DDPROVE_STANDIN>>>:ddp_cuda>)
 endif()

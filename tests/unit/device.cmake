@@ -10,4 +10,4 @@ ddprove_add_unit(NAME device_observer SOURCES test_device_observer.c LIBS ddp_de
 # On the first CUDA card; without one every case of the contract is a skip that says why.
 ddprove_add_unit(NAME device_cuda GPU PREFIX cuda.
     SOURCES ${ddp_device_contract} device_bench_cuda.c test_device_cuda.c
-    LIBS ddp_device_cuda)
+    LIBS ddp_cuda)

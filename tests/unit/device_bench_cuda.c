@@ -1,6 +1,6 @@
 /* The first CUDA card. DDP_TEST_CUBLAS_PATH: the library to use for matrix products; a build that
  * names one has its card for certain, so nothing is skipped. */
-#include "ddpcore/device/cuda.h"
+#include "ddpcore/cuda/cuda.h"
 #include "tests/unit/device_bench.h"
 
 ddp_status bench_create_device(struct ddp_mem *mem, struct ddp_device **out, struct ddp_err *err)

@@ -1,6 +1,6 @@
 # MPI's adapter against a scripted MPI, which begins and ends in a thread of its own.
 ddprove_add_unit(NAME mpi THREADS SOURCES coll_world.c mpi_fake.c test_mpi.c test_mpi_library.c
-    LIBS ddp_collective ddp_device)
+    LIBS ddp_mpi ddp_collective ddp_device)
 if(NOT TARGET unit_mpi)
     return()
 endif()

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_MPI_FAKE_H
 #define TESTS_UNIT_MPI_FAKE_H
 
-#include "ddpcore/collective/mpi_state.h"
+#include "ddpcore/mpi/state.h"
 
 #define MPI_FAKE_MEMBERS_MAX 8u
 #define MPI_FAKE_ERROR       77 /* its text is "scripted" */

@@ -1,5 +1,5 @@
 /* Modules that are none: without the table (VERSION undefined), or with one of another version. */
-#include "ddpcore/collective/mpi_abi.h"
+#include "ddpcore/mpi/abi.h"
 
 #ifdef VERSION
 ddp_mpi_module_fn ddp_mpi_module;

@@ -2,7 +2,7 @@
 ddprove_add_unit(NAME nccl THREADS
     SOURCES nccl_fake.c nccl_device.c nccl_world.c test_nccl_coll.c test_nccl_comm.c test_nccl_failure.c test_nccl_group.c test_nccl_plan.c
          test_nccl_library.c
-    LIBS ddp_collective ddp_device)
+    LIBS ddp_nccl ddp_collective ddp_device)
 if(NOT TARGET unit_nccl)
     return()
 endif()
@@ -21,14 +21,14 @@ if(DDPROVE_HAVE_NCCL AND DDPROVE_HAVE_CUDA)
     add_library(nccl_abi_check OBJECT "${CMAKE_CURRENT_LIST_DIR}/nccl_abi_check.c")
     target_include_directories(nccl_abi_check SYSTEM PRIVATE
         "${DDPROVE_NCCL_INCLUDE}" ${CUDAToolkit_INCLUDE_DIRS})
-    target_link_libraries(nccl_abi_check PRIVATE ddp_collective)
+    target_link_libraries(nccl_abi_check PRIVATE ddp_nccl ddp_collective)
     add_dependencies(unit_nccl nccl_abi_check)
 endif()
 
 # The real library, which loads without a GPU. A sanitizer's allocator and fiu-run's preload do not
 # go together.
 add_executable(nccl_real "${CMAKE_CURRENT_LIST_DIR}/nccl_real.c")
-target_link_libraries(nccl_real PRIVATE ddp_collective)
+target_link_libraries(nccl_real PRIVATE ddp_nccl ddp_collective)
 find_program(DDPROVE_FIU_RUN fiu-run)
 if(NOT DDPROVE_SANITIZE)
     add_test(NAME nccl_real.id COMMAND nccl_real id)

@@ -2,7 +2,7 @@
  * function's type. Compiling it is the test. */
 #include <nccl.h>
 
-#include "ddpcore/collective/nccl_abi.h"
+#include "ddpcore/nccl/abi.h"
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours " is not " #theirs)
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ddpcore/collective/nccl_abi.h"
+#include "ddpcore/nccl/abi.h"
 
 #define FAKE_MEMBERS_MAX 8u
 #define FAKE_LOG_MAX     64u

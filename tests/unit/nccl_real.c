@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/collective/nccl_comm.h"
+#include "ddpcore/nccl/comm.h"
 
 static int report(ddp_status status, const struct ddp_err *err)
 {

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_NCCL_WORLD_H
 #define TESTS_UNIT_NCCL_WORLD_H
 
-#include "ddpcore/collective/nccl_state.h"
+#include "ddpcore/nccl/state.h"
 #include "ddpcore/transport/loop.h"
 #include "tests/unit/nccl_device.h"
 #include "tests/unit/nccl_fake.h"

@@ -10,4 +10,4 @@ ddprove_add_unit(NAME happens_before
     LIBS harness_oracle ddp_device)
 ddprove_add_unit(NAME happens_before_core
     SOURCES test_happens_before_core.c nccl_fake.c nccl_device.c
-    LIBS harness_oracle ddp_ddp ddp_collective ddp_transport ddp_device)
+    LIBS harness_oracle ddp_ddp ddp_nccl ddp_collective ddp_transport ddp_device)

@@ -385,15 +385,15 @@ static bool prepare(struct oracle_job *job)
     for (size_t b = 0; b < job->program.bucket_count; b++) {
         write_schedules(job, job->program.buckets[b].elem_count);
     }
-    job->input = (struct harness_oracle_input){.plan = &job->plan,
-                                               .program = &job->program,
-                                               .trace = &job->trace,
-                                               .job = &job->job,
-                                               .params = job->params,
-                                               .param_count = job->param_count,
-                                               .device = job->device,
-                                               .run_dir = job->run_dir,
-                                               .mem = job->mem};
+    job->input = (struct harness_emulation_input){.plan = &job->plan,
+                                                  .program = &job->program,
+                                                  .trace = &job->trace,
+                                                  .job = &job->job,
+                                                  .params = job->params,
+                                                  .param_count = job->param_count,
+                                                  .device = job->device,
+                                                  .run_dir = job->run_dir,
+                                                  .mem = job->mem};
     return job->trace.events != NULL && job->trace.ends != NULL;
 }
 

@@ -31,7 +31,7 @@ struct oracle_job {
     size_t param_count;
     struct harness_program program;
     struct harness_trace trace;
-    struct harness_oracle_input input;
+    struct harness_emulation_input input;
     struct harness_findings findings;
     struct oracle_job_hook hook;
     char run_dir[64];

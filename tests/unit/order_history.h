@@ -4,7 +4,7 @@
 #define TESTS_UNIT_ORDER_HISTORY_H
 
 #include "ddpcore/seam/access.h"
-#include "harness/oracle/happens_before.h"
+#include "harness/order/order.h"
 
 #ifdef __cplusplus
 extern "C" {

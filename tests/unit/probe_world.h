@@ -5,9 +5,9 @@
 #define TESTS_UNIT_PROBE_WORLD_H
 
 #include "ddpcore/transport/loop.h"
-#include "harness/launch/scheduler.h"
-#include "harness/oracle/tree.h"
 #include "harness/rank/probe.h"
+#include "harness/sim/scheduler.h"
+#include "harness/sums/tree.h"
 
 #define PROBE_RANKS_MAX  64u
 #define PROBE_RING_COUNT 256u

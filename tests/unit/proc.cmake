@@ -1,23 +1,23 @@
 # Real processes. The ranks are started from a small program that is nothing but a rank.
-if(TARGET harness_launch)
+if(TARGET harness_proc)
     add_executable(proc_rank "${PROJECT_SOURCE_DIR}/tests/unit/proc_rank.c")
-    target_link_libraries(proc_rank PRIVATE harness_launch)
+    target_link_libraries(proc_rank PRIVATE harness_proc)
 endif()
 ddprove_add_unit(NAME proc
     SOURCES test_proc.c test_proc_lag.c test_proc_launcher.c test_proc_mpirun.c test_proc_words.c proc_job.c proc_tree.c sim_job.c
-    LIBS harness_launch)
+    LIBS harness_sim harness_proc)
 if(TARGET unit_proc)
     target_compile_definitions(unit_proc PRIVATE PROC_RANK_PATH="$<TARGET_FILE:proc_rank>")
     add_dependencies(unit_proc proc_rank)
 endif()
 # The job's memory between threads, under ThreadSanitizer.
 ddprove_add_unit(NAME proc_threads THREADS SOURCES test_proc_threads.c monitor_cut.c
-    LIBS harness_launch)
+    LIBS harness_sim harness_proc)
 
 # How soon a culprit is named: bench_detect [RANK_PROGRAM [RUNS]].
 if(TARGET proc_rank)
     add_executable(bench_detect "${PROJECT_SOURCE_DIR}/tests/bench/bench_detect.c")
-    target_link_libraries(bench_detect PRIVATE harness_launch harness_scenario)
+    target_link_libraries(bench_detect PRIVATE harness_proc harness_scenario)
     target_compile_definitions(bench_detect PRIVATE BENCH_RANK_PATH="$<TARGET_FILE:proc_rank>")
     add_dependencies(bench_detect proc_rank)
 endif()

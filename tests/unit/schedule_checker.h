@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_SCHEDULE_CHECKER_H
 #define TESTS_UNIT_SCHEDULE_CHECKER_H
 
-#include "ddpcore/collective/algorithm.h"
+#include "ddpcore/schedule/algorithm.h"
 
 struct schedule_case {
     const struct ddp_algorithm *algorithm;

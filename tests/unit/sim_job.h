@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_SIM_JOB_H
 #define TESTS_UNIT_SIM_JOB_H
 
-#include "harness/launch/sim.h"
+#include "harness/sim/sim.h"
 
 #define SIM_JOB_RANKS_MAX 64
 

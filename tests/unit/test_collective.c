@@ -2,7 +2,7 @@
  * dtype. */
 #include <string.h>
 
-#include "ddpcore/collective/schedule.h"
+#include "ddpcore/schedule/schedule.h"
 #include "tests/ct.h"
 #include "tests/unit/coll_world.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/device/cuda.h"
+#include "ddpcore/cuda/cuda.h"
 #include "tests/unit/device_bench.h"
 
 /* A query says what is there; where there is nothing, why not and what would help. */

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/collective/nccl.h"
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/device/observer.h"
+#include "ddpcore/nccl/nccl.h"
 #include "ddpcore/transport/loop.h"
-#include "harness/oracle/happens_before.h"
+#include "harness/order/order.h"
 #include "tests/ct.h"
 #include "tests/unit/nccl_device.h"
 #include "tests/unit/nccl_fake.h"

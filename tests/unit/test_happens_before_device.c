@@ -7,7 +7,7 @@
 
 #include "ddpcore/device/math.h"
 #include "ddpcore/device/observer.h"
-#include "harness/oracle/happens_before.h"
+#include "harness/order/order.h"
 #include "tests/ct.h"
 
 enum { STEPS = 3, BUCKETS = 3, ELEMS = 16, RING_ENTRIES = 2048 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ddpcore/base/prng.h"
-#include "harness/oracle/order_range.h"
+#include "harness/order/range.h"
 #include "tests/ct.h"
 #include "tests/unit/order_history.h"
 

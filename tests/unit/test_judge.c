@@ -4,9 +4,9 @@
  * that names the change. A judge that ignored any of them would let a wrong verdict through. */
 #include <string.h>
 
+#include "harness/judge/cause.h"
+#include "harness/judge/judge.h"
 #include "harness/plan/plan.h"
-#include "harness/verdict/explain.h"
-#include "harness/verdict/judge.h"
 #include "tests/ct.h"
 
 static const char *const names[] = {"fc0.weight", "fc0.bias", "fc1.weight", "fc1.bias"};

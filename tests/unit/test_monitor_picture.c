@@ -1,7 +1,7 @@
 /* Pictures: the first cut of each kind of conclusion, in memory that never grows. */
 #include <string.h>
 
-#include "harness/monitor/picture.h"
+#include "harness/monitor/wait_snapshot.h"
 #include "tests/ct.h"
 #include "tests/unit/monitor_cut.h"
 

@@ -1,7 +1,7 @@
 /* Opening the module for MPI: what is missing or wrong is said, with what to do. */
 #include <string.h>
 
-#include "ddpcore/collective/mpi.h"
+#include "ddpcore/mpi/mpi.h"
 #include "tests/ct.h"
 
 CT_TEST(mpi_library, no_module)

@@ -2,7 +2,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "ddpcore/collective/nccl_comm.h"
+#include "ddpcore/nccl/comm.h"
 #include "tests/ct.h"
 #include "tests/unit/nccl_fake.h"
 

@@ -1,7 +1,7 @@
 /* Opening libraries that are missing, too old, or not whole; and the real one where it is. */
 #include <string.h>
 
-#include "ddpcore/collective/nccl_abi.h"
+#include "ddpcore/nccl/abi.h"
 #include "tests/ct.h"
 
 static void check_refused(const char *path, ddp_status status, const char *text)

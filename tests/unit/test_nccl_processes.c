@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ddpcore/collective/nccl.h"
-#include "ddpcore/device/cuda.h"
+#include "ddpcore/cuda/cuda.h"
 #include "ddpcore/device/transfer.h"
+#include "ddpcore/nccl/nccl.h"
 #include "ddpcore/transport/shm.h"
 #include "tests/ct.h"
 #include "tests/standin/cuda/include/ddp_standin.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ddpcore/seam/access.h"
-#include "harness/verdict/judge.h"
+#include "harness/judge/judge.h"
 #include "tests/ct.h"
 #include "tests/unit/oracle_job.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness/oracle/residual.h"
+#include "harness/sums/residual.h"
 #include "tests/ct.h"
 
 enum { COUNT = 16 };

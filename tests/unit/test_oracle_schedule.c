@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/oracle/arith.h"
-#include "harness/oracle/schedule_set.h"
+#include "harness/sums/arith.h"
+#include "harness/sums/schedule_set.h"
 #include "tests/ct.h"
 
 struct fixture {

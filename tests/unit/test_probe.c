@@ -25,7 +25,7 @@ struct judged {
     struct harness_trace trace;
     struct harness_program program;
     struct harness_bucket bucket;
-    struct harness_oracle_input input;
+    struct harness_emulation_input input;
     struct harness_findings findings;
 };
 

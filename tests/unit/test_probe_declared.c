@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ddpcore/collective/schedule.h"
-#include "harness/oracle/schedule_set.h"
-#include "harness/oracle/tree.h"
+#include "ddpcore/schedule/schedule.h"
+#include "harness/sums/schedule_set.h"
+#include "harness/sums/tree.h"
 #include "tests/ct.h"
 #include "tests/unit/probe_sums.h"
 #include "tests/unit/probe_world.h"

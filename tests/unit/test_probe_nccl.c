@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/launch/fiber.h"
-#include "harness/oracle/tree.h"
 #include "harness/rank/probe.h"
+#include "harness/sim/fiber.h"
+#include "harness/sums/tree.h"
 #include "tests/ct.h"
 #include "tests/unit/nccl_world.h"
 #include "tests/unit/probe_sums.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "ddpcore/base/clock.h"
-#include "harness/launch/proc_lag.h"
+#include "harness/proc/lag.h"
 #include "tests/ct.h"
 #include "tests/unit/proc_tree.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "harness/launch/proc_eye.h"
+#include "harness/proc/sampler.h"
 #include "tests/ct.h"
 #include "tests/unit/monitor_cut.h"
 

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness/launch/proc_guard.h"
-#include "harness/launch/proc_mpirun.h"
+#include "harness/proc/guard.h"
+#include "harness/proc/mpirun.h"
 #include "tests/ct.h"
 
 enum { RANKS = 3, PAGE_BYTES = 4096 };

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
-#include "ddpcore/transport/node_list.h"
-#include "ddpcore/transport/store.h"
+#include "ddpcore/store/node_list.h"
+#include "ddpcore/store/store.h"
 #include "tests/ct.h"
 
 #define MASTER      "MASTER_ADDR=host MASTER_PORT=29500 "

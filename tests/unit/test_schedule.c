@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/collective/emit.h"
+#include "ddpcore/schedule/emit.h"
 #include "tests/ct.h"
 #include "tests/unit/schedule_checker.h"
 

@@ -1,7 +1,7 @@
 /* The simulator's scheduler: virtual time, wakes, deadlines, seeds. */
 #include <string.h>
 
-#include "harness/launch/scheduler.h"
+#include "harness/sim/scheduler.h"
 #include "tests/ct.h"
 
 enum { ACTORS = 4, LOG_MAX = 256 };

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ddpcore/store/store.h"
 #include "ddpcore/transport/loop.h"
-#include "ddpcore/transport/store.h"
 #include "tests/ct.h"
 
 #define WAIT_NS (10 * DDP_NS_PER_S)

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "harness/oracle/residual.h"
-#include "harness/oracle/tree.h"
+#include "harness/sums/residual.h"
+#include "harness/sums/tree.h"
 #include "tests/ct.h"
 #include "tests/unit/oracle_job.h"
 

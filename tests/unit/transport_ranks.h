@@ -4,7 +4,7 @@
 #define TESTS_UNIT_TRANSPORT_RANKS_H
 
 #include "ddpcore/seam/env.h"
-#include "ddpcore/transport/store.h"
+#include "ddpcore/store/store.h"
 #include "ddpcore/transport/transport.h"
 
 #define RANKS_MAX 8u

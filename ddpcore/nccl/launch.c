@@ -1,0 +1,189 @@
+/* One collective on the communication stream: wait for the producer, mark, NCCL's call (or a plan's
+ * rounds), mark, done event.
+ *
+ * Buffers in the host's memory go to NCCL as they are: its documentation takes any pointer that the
+ * card can reach, page-locked host memory included ("Data Pointers"), and argcheck.cc refuses only
+ * what cudaPointerGetAttributes gives no device pointer for, and other cards' memory. */
+#include "ddpcore/nccl/state.h"
+
+static ddp_status mark(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *job,
+                       enum ddp_mark kind)
+{
+    struct ddp_progress *progress = coll->progress;
+    uint64_t word;
+
+    if (progress == NULL || !__atomic_load_n(&progress->is_mapped, __ATOMIC_RELAXED)) {
+        return DDP_OK;
+    }
+    word = ddp_progress_next(progress, DDP_PROGRESS_COMM, kind, job->work->seq);
+    return coll->device->ops->store_word(coll->device, coll->stream,
+                                         &progress->stream[DDP_PROGRESS_COMM].reached, word);
+}
+
+/* All-gather in place may also be written as input == output. */
+static const void *input_of(const struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)
+{
+    if (args->kind == DDP_COLL_ALL_GATHER && args->input == args->output) {
+        return (const char *)args->output +
+               coll->base.member * args->elem_count * ddp_dtype_size_bytes(args->dtype);
+    }
+    if (args->kind == DDP_COLL_BROADCAST && coll->base.member != args->root) {
+        return args->output; /* not read */
+    }
+    return args->input;
+}
+
+static void note_ranges(struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)
+{
+    const struct ddp_device_ops *ops = coll->device->ops;
+    size_t block_bytes = args->elem_count * ddp_dtype_size_bytes(args->dtype);
+    size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? coll->base.member_count : 1;
+
+    if (args->kind == DDP_COLL_BARRIER) {
+        ops->note(coll->device, coll->stream, coll->token, sizeof(float), false);
+        ops->note(coll->device, coll->stream, coll->token, sizeof(float), true);
+        return;
+    }
+    if (args->kind != DDP_COLL_BROADCAST || coll->base.member == args->root) {
+        ops->note(coll->device, coll->stream, input_of(coll, args), block_bytes, false);
+    }
+    ops->note(coll->device, coll->stream, args->output, blocks * block_bytes, true);
+}
+
+static ddp_status start_call(struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)
+{
+    const struct ddp_nccl_calls *calls = &coll->library->calls;
+    struct ddp_nccl_comm_handle *handle = ddp_nccl_comm_begin(coll->comm);
+    void *stream = coll->device->ops->native_stream(coll->device, coll->stream);
+    int dtype = ddp_nccl_dtype_of(args->dtype);
+    const void *input = input_of(coll, args);
+
+    switch (args->kind) {
+    case DDP_COLL_ALL_REDUCE:
+        return ddp_nccl_comm_started(coll->comm,
+                                     calls->all_reduce(input, args->output, args->elem_count, dtype,
+                                                       ddp_nccl_redop_of(args->redop), handle,
+                                                       stream),
+                                     "ncclAllReduce");
+    case DDP_COLL_BROADCAST:
+        return ddp_nccl_comm_started(coll->comm,
+                                     calls->broadcast(input, args->output, args->elem_count, dtype,
+                                                      (int)args->root, handle, stream),
+                                     "ncclBroadcast");
+    case DDP_COLL_ALL_GATHER:
+        return ddp_nccl_comm_started(
+            coll->comm,
+            calls->all_gather(input, args->output, args->elem_count, dtype, handle, stream),
+            "ncclAllGather");
+    default:
+        /* A barrier, also if the members have agreed already: it ends when the stream of every
+         * member has come this far. */
+        return ddp_nccl_comm_started(coll->comm,
+                                     calls->all_reduce(coll->token, coll->token, 1, DDP_NCCL_F32,
+                                                       DDP_NCCL_SUM, handle, stream),
+                                     "ncclAllReduce (barrier)");
+    }
+}
+
+/* Memory that kernels may still use cannot be replaced: PENDING until all earlier work is done. */
+static ddp_status grow_workspace(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *job)
+{
+    struct ddp_device *device = coll->device;
+
+    if (job->plan == NULL || job->plan->workspace_bytes <= coll->workspace_bytes) {
+        return DDP_OK;
+    }
+    if (coll->head != job->work) {
+        return DDP_PENDING;
+    }
+    device->ops->free(device, DDP_SPACE_DEVICE, coll->workspace);
+    coll->workspace = NULL;
+    coll->workspace_bytes = 0;
+    DDP_TRY(
+        device->ops->alloc(device, job->plan->workspace_bytes, DDP_SPACE_DEVICE, &coll->workspace));
+    coll->workspace_bytes = job->plan->workspace_bytes;
+    return DDP_OK;
+}
+
+/* *out_skip: it is reported done and never runs. */
+static ddp_status pass_point(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *job,
+                             bool *out_skip)
+{
+    const struct ddp_coll_work *work = job->work;
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    enum ddp_fault_action action;
+
+    context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
+    context.seq = work->seq;
+    context.device = coll->device;
+    context.stream = coll->stream;
+    action = ddp_fault_point(coll->base.env->faults, DDP_FAULT_POINT_COLLECTIVE_LAUNCH, &context);
+    *out_skip = action == DDP_FAULT_SKIP;
+    return action == DDP_FAULT_FAIL ? DDP_E_INJECTED : DDP_OK;
+}
+
+static ddp_status begin(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    struct ddp_device *device = coll->device;
+
+    DDP_TRY(device->ops->stream_wait_event(device, coll->stream, job->produced));
+    note_ranges(coll, &job->work->args);
+    return mark(coll, job, DDP_MARK_COLL);
+}
+
+static ddp_status finish(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    struct ddp_device *device = coll->device;
+
+    DDP_TRY(mark(coll, job, DDP_MARK_COLL_END));
+    DDP_TRY(device->ops->event_record(device, job->done, coll->stream));
+    ddp_recorder_event(coll->base.env->recorder, DDP_EVENT_COLL_QUEUED, job->work->seq, 0, 0, 0, 0);
+    job->phase = DDP_NCCL_RUNNING;
+    return DDP_OK;
+}
+
+/* Rounds up to the next messages. */
+static ddp_status launch_rounds(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    const struct ddp_nccl_run run = {.plan = job->plan,
+                                     .input = job->work->args.input,
+                                     .output = job->work->args.output,
+                                     .workspace = coll->workspace,
+                                     .redop = job->work->args.redop,
+                                     .device = coll->device,
+                                     .stream = coll->stream};
+
+    for (; job->round < job->plan->round_count; job->round++) {
+        if (!job->is_after) {
+            DDP_TRY(ddp_nccl_run_kernels(&run, job->round, false));
+            job->is_after = true;
+            if (ddp_nccl_run_has_messages(&run, job->round)) {
+                DDP_TRY(ddp_nccl_run_messages(&run, job->round, coll->library, coll->comm));
+                return DDP_PENDING;
+            }
+        }
+        DDP_TRY(ddp_nccl_run_kernels(&run, job->round, true));
+        job->is_after = false;
+    }
+    return finish(coll, job);
+}
+
+ddp_status ddp_nccl_launch(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    if (job->phase == DDP_NCCL_WAITING) {
+        bool is_skipped;
+
+        DDP_TRY(grow_workspace(coll, job));
+        DDP_TRY(pass_point(coll, job, &is_skipped));
+        job->phase = DDP_NCCL_STARTED;
+        if (is_skipped) {
+            return finish(coll, job);
+        }
+        DDP_TRY(begin(coll, job));
+        if (job->plan == NULL) {
+            DDP_TRY(start_call(coll, &job->work->args));
+            return DDP_PENDING;
+        }
+    }
+    return job->plan == NULL ? finish(coll, job) : launch_rounds(coll, job);
+}

@@ -1,0 +1,44 @@
+/* What the built-in algorithms share: their emit functions, chunk arithmetic, step shorthands. */
+#ifndef DDPCORE_SCHEDULE_EMIT_H
+#define DDPCORE_SCHEDULE_EMIT_H
+
+#include "ddpcore/schedule/schedule.h"
+
+#define DDP_STEP_NONE UINT32_MAX
+
+void ddp_emit_ring(struct ddp_schedule *schedule);
+void ddp_emit_recursive_doubling(struct ddp_schedule *schedule);
+void ddp_emit_binomial_broadcast(struct ddp_schedule *schedule);
+void ddp_emit_ring_all_gather(struct ddp_schedule *schedule);
+void ddp_emit_dissemination_barrier(struct ddp_schedule *schedule);
+
+/* A contiguous part of a buffer. */
+struct ddp_part {
+    size_t first;
+    size_t elem_count;
+};
+
+/* Part `index` of elem_count elements split into part_count parts as evenly as possible: the first
+ * elem_count % part_count parts are one element longer. */
+struct ddp_part ddp_emit_split(size_t elem_count, uint32_t part_count, uint32_t index);
+/* Number of messages that elem_count elements need; segment_elem_count 0 means one. */
+size_t ddp_emit_segment_count(size_t elem_count, size_t segment_elem_count);
+/* Segment `index` of a part: [first + index * segment, ...), the last one shorter. */
+struct ddp_part ddp_emit_segment(struct ddp_part part, size_t segment_elem_count, size_t index);
+
+struct ddp_range ddp_emit_range(enum ddp_buffer_kind buffer, struct ddp_part part);
+struct ddp_range ddp_emit_scratch(uint32_t scratch, struct ddp_part part);
+
+/* Steps with up to two dependencies (DDP_STEP_NONE: none). Each returns the step's index. */
+uint32_t ddp_emit_send(struct ddp_schedule *schedule, uint32_t round, uint32_t peer,
+                       struct ddp_range src, const uint32_t dep[2]);
+/* kind: DDP_STEP_RECV or DDP_STEP_RECV_REDUCE. */
+uint32_t ddp_emit_recv(struct ddp_schedule *schedule, enum ddp_step_kind kind, uint32_t round,
+                       uint32_t peer, struct ddp_range dst, const uint32_t dep[2]);
+uint32_t ddp_emit_copy(struct ddp_schedule *schedule, uint32_t round, struct ddp_range dst,
+                       struct ddp_range src, const uint32_t dep[2]);
+/* uint32_t[count] set to DDP_STEP_NONE, from the schedule's memory, or NULL with the schedule's
+ * status set. Free with ddp_mem_free(schedule->mem). */
+uint32_t *ddp_emit_step_array(struct ddp_schedule *schedule, size_t count);
+
+#endif

@@ -1,0 +1,178 @@
+/* The schedule builder and its text form. Knows nothing of algorithms, transports or devices.
+ * Zero-length steps vanish here, so that emitters need no special cases for small counts. */
+#include "ddpcore/schedule/schedule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void ddp_schedule_init(struct ddp_schedule *schedule, struct ddp_mem *mem, const char *algorithm,
+                       const struct ddp_schedule_params *params)
+{
+    memset(schedule, 0, sizeof(*schedule));
+    (void)snprintf(schedule->algorithm, sizeof(schedule->algorithm), "%s", algorithm);
+    schedule->params = *params;
+    schedule->mem = mem;
+    schedule->status = DDP_OK;
+}
+
+void ddp_schedule_fini(struct ddp_schedule *schedule)
+{
+    ddp_mem_free(schedule->mem, schedule->steps);
+    ddp_mem_free(schedule->mem, schedule->scratch);
+    schedule->steps = NULL;
+    schedule->scratch = NULL;
+    schedule->step_count = 0;
+    schedule->step_capacity = 0;
+    schedule->scratch_count = 0;
+}
+
+static bool has_src(enum ddp_step_kind kind)
+{
+    return kind != DDP_STEP_RECV && kind != DDP_STEP_RECV_REDUCE;
+}
+
+static bool has_dst(enum ddp_step_kind kind)
+{
+    return kind != DDP_STEP_SEND;
+}
+
+static bool has_peer(enum ddp_step_kind kind)
+{
+    return kind == DDP_STEP_SEND || kind == DDP_STEP_RECV || kind == DDP_STEP_RECV_REDUCE;
+}
+
+static ddp_status grow_steps(struct ddp_schedule *schedule)
+{
+    struct ddp_step *steps;
+
+    if (schedule->step_count >= UINT32_MAX / 2) {
+        return DDP_E_OVERFLOW;
+    }
+    steps = ddp_mem_grow(schedule->mem, schedule->steps, schedule->step_count,
+                         &schedule->step_capacity, sizeof(*steps));
+    if (steps == NULL) {
+        return DDP_E_NOMEM;
+    }
+    schedule->steps = steps;
+    return DDP_OK;
+}
+
+uint32_t ddp_schedule_add(struct ddp_schedule *schedule, const struct ddp_step *step)
+{
+    size_t elem_count = has_dst(step->kind) ? step->dst.elem_count : step->src.elem_count;
+    struct ddp_step *added;
+    uint32_t index;
+
+    if (elem_count == 0 || schedule->status != DDP_OK) {
+        return UINT32_MAX;
+    }
+    DDP_ASSERT(!has_dst(step->kind) || !has_src(step->kind) ||
+               step->src.elem_count == step->dst.elem_count);
+    DDP_ASSERT(!has_peer(step->kind) || step->peer < schedule->params.size);
+    schedule->status = grow_steps(schedule);
+    if (schedule->status != DDP_OK) {
+        return UINT32_MAX;
+    }
+    index = (uint32_t)schedule->step_count++;
+    added = &schedule->steps[index];
+    *added = *step;
+    added->dep_count = 0;
+    for (uint32_t i = 0; i < step->dep_count; i++) {
+        bool is_known = step->dep[i] == UINT32_MAX;
+
+        for (uint32_t j = 0; j < added->dep_count && !is_known; j++) {
+            is_known = added->dep[j] == step->dep[i];
+        }
+        if (!is_known) {
+            DDP_ASSERT(step->dep[i] < index);
+            added->dep[added->dep_count++] = step->dep[i];
+        }
+    }
+    return index;
+}
+
+uint32_t ddp_schedule_add_scratch(struct ddp_schedule *schedule, enum ddp_dtype dtype,
+                                  size_t elem_count)
+{
+    struct ddp_scratch *scratch;
+
+    if (schedule->status != DDP_OK) {
+        return 0;
+    }
+    scratch = ddp_mem_array(schedule->mem, schedule->scratch_count + 1, sizeof(*scratch));
+    if (scratch == NULL) {
+        schedule->status = DDP_E_NOMEM;
+        return 0;
+    }
+    if (schedule->scratch_count > 0) {
+        memcpy(scratch, schedule->scratch, schedule->scratch_count * sizeof(*scratch));
+    }
+    ddp_mem_free(schedule->mem, schedule->scratch);
+    scratch[schedule->scratch_count].dtype = dtype;
+    scratch[schedule->scratch_count].elem_count = elem_count;
+    schedule->scratch = scratch;
+    return (uint32_t)schedule->scratch_count++;
+}
+
+static const char *step_name(enum ddp_step_kind kind)
+{
+    static const char *const names[] = {
+#define X(id, name) name,
+        DDP_STEP_TABLE(X)
+#undef X
+    };
+
+    return names[kind];
+}
+
+static void print_range(struct ddp_text *out, const char *label, const struct ddp_range *range)
+{
+    ddp_text_add(out, " %s=", label);
+    if (range->buffer == DDP_BUFFER_SCRATCH) {
+        ddp_text_add(out, "s%u", range->scratch);
+    } else {
+        ddp_text_add(out, "%s", range->buffer == DDP_BUFFER_INPUT ? "in" : "out");
+    }
+    ddp_text_add(out, ":%zu+%zu", range->first, range->elem_count);
+}
+
+static void print_step(struct ddp_text *out, size_t index, const struct ddp_step *step)
+{
+    ddp_text_add(out, "%zu round=%u %s", index, step->round, step_name(step->kind));
+    if (has_peer(step->kind)) {
+        ddp_text_add(out, " peer=%u", step->peer);
+    }
+    if (has_dst(step->kind)) {
+        print_range(out, "dst", &step->dst);
+    }
+    if (has_src(step->kind)) {
+        print_range(out, "src", &step->src);
+    }
+    if (step->kind == DDP_STEP_SCALE) {
+        ddp_text_add(out, " factor=%.9g", (double)step->factor);
+    }
+    ddp_text_add(out, " deps=");
+    for (uint32_t i = 0; i < step->dep_count; i++) {
+        ddp_text_add(out, "%s%u", i == 0 ? "" : ",", step->dep[i]);
+    }
+    ddp_text_add(out, "\n");
+}
+
+void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *out)
+{
+    const struct ddp_schedule_params *params = &schedule->params;
+
+    ddp_text_add(out,
+                 "schedule 1 kind=%s algorithm=%s rank=%u size=%u count=%zu dtype=%s root=%u "
+                 "in_place=%d\n",
+                 ddp_coll_kind_name(params->kind), schedule->algorithm, params->rank, params->size,
+                 params->elem_count, ddp_dtype_name(params->dtype), params->root,
+                 params->is_in_place != 0);
+    for (size_t i = 0; i < schedule->scratch_count; i++) {
+        ddp_text_add(out, "scratch %zu dtype=%s count=%zu\n", i,
+                     ddp_dtype_name(schedule->scratch[i].dtype), schedule->scratch[i].elem_count);
+    }
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        print_step(out, i, &schedule->steps[i]);
+    }
+}

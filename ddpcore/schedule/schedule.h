@@ -1,0 +1,108 @@
+/* The schedule language: a collective as data.
+ *
+ * A schedule is one rank's list of steps. Messages between a pair match in emission order and agree
+ * in element count; a zero-length step is emitted on neither side. A send lends its source range
+ * until the receiver acknowledged it: a step that writes there must depend on the send. Steps may
+ * run as soon as their dependencies are complete, except that sends to one peer leave, and receives
+ * from one peer are taken, in emission order. */
+#ifndef DDPCORE_SCHEDULE_SCHEDULE_H
+#define DDPCORE_SCHEDULE_SCHEDULE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/base/dtype.h"
+#include "ddpcore/base/mem.h"
+#include "ddpcore/base/text.h"
+#include "ddpcore/seam/recorder.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(identifier, name) */
+#define DDP_STEP_TABLE(X)                                               \
+    X(DDP_STEP_SEND, "send")               /* src -> peer */            \
+    X(DDP_STEP_RECV, "recv")               /* dst = message */          \
+    X(DDP_STEP_RECV_REDUCE, "recv_reduce") /* dst = op(dst, message) */ \
+    X(DDP_STEP_REDUCE, "reduce")           /* dst = op(dst, src) */     \
+    X(DDP_STEP_COPY, "copy")               /* dst = src */              \
+    X(DDP_STEP_SCALE, "scale")             /* dst = src * factor */     \
+    X(DDP_STEP_CONVERT, "convert")         /* dst = (dst dtype) src */
+enum ddp_step_kind {
+#define X(id, name) id,
+    DDP_STEP_TABLE(X)
+#undef X
+        DDP_STEP_KIND_COUNT
+};
+
+enum ddp_buffer_kind { DDP_BUFFER_INPUT, DDP_BUFFER_OUTPUT, DDP_BUFFER_SCRATCH };
+
+struct ddp_range {
+    enum ddp_buffer_kind buffer;
+    uint32_t scratch; /* which one, for DDP_BUFFER_SCRATCH */
+    size_t first;     /* element */
+    size_t elem_count;
+};
+
+#define DDP_STEP_DEPS_MAX 4
+struct ddp_step {
+    enum ddp_step_kind kind;
+    uint32_t round;
+    uint32_t peer;        /* send, recv, recv_reduce */
+    struct ddp_range src; /* send, reduce, copy, scale, convert */
+    struct ddp_range dst; /* all but send */
+    float factor;         /* scale */
+    uint32_t dep_count;
+    uint32_t dep[DDP_STEP_DEPS_MAX]; /* earlier steps of this schedule */
+};
+
+struct ddp_scratch {
+    enum ddp_dtype dtype;
+    size_t elem_count;
+};
+
+struct ddp_schedule_params {
+    enum ddp_coll_kind kind;
+    enum ddp_dtype dtype;
+    uint32_t rank, size; /* member number, member count */
+    size_t elem_count;   /* as in struct ddp_coll_args */
+    uint32_t root;
+    size_t segment_elem_count;    /* longest message; 0 = unlimited */
+    uint32_t channels;            /* >= 1 */
+    const uint32_t *node_of_rank; /* NULL: one node */
+    int is_in_place;              /* input == output: no copy of the input is needed */
+};
+
+struct ddp_schedule {
+    char algorithm[32];
+    struct ddp_schedule_params params;
+    struct ddp_step *steps;
+    size_t step_count, step_capacity;
+    struct ddp_scratch *scratch;
+    size_t scratch_count;
+    struct ddp_mem *mem;
+    ddp_status status; /* first error while emitting */
+};
+
+void ddp_schedule_init(struct ddp_schedule *schedule, struct ddp_mem *mem, const char *algorithm,
+                       const struct ddp_schedule_params *params);
+void ddp_schedule_fini(struct ddp_schedule *schedule);
+/* Append a step and return its index; steps of zero elements are left out and return UINT32_MAX,
+ * which is ignored as a dependency. Errors are kept in schedule->status. */
+uint32_t ddp_schedule_add(struct ddp_schedule *schedule, const struct ddp_step *step);
+uint32_t ddp_schedule_add_scratch(struct ddp_schedule *schedule, enum ddp_dtype dtype,
+                                  size_t elem_count);
+
+/* Text form, one step a line; the oracle has a reader of its own.
+ *   schedule 1 kind=all_reduce algorithm=ring rank=0 size=4 count=100 dtype=f32 root=0 in_place=1
+ *   scratch 0 dtype=f32 count=50
+ *   0 round=0 send peer=1 src=out:0+25 deps=
+ *   1 round=0 recv_reduce peer=3 dst=out:75+25 deps=0,1
+ * Ranges are buffer:first+count with buffer in, out or s<N>; scale steps add factor=<number>. */
+void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,112 @@
+/* Blocking forms of the store's calls, and the barrier built from them. */
+#include "ddpcore/store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct call {
+    struct ddp_store *store;
+    const char *key;
+    const void *value;
+    void *out_value;
+    size_t size_bytes;
+    size_t *out_size_bytes;
+    int64_t amount;
+    int64_t sum;
+};
+
+static void call_hint(void *self, struct ddp_idle_hint *hint)
+{
+    const struct call *call = self;
+
+    call->store->ops->hint(call->store, hint);
+}
+
+static ddp_status set_poll(void *self)
+{
+    const struct call *call = self;
+
+    return call->store->ops->set(call->store, call->key, call->value, call->size_bytes);
+}
+
+static ddp_status get_poll(void *self)
+{
+    const struct call *call = self;
+
+    return call->store->ops->get(call->store, call->key, call->out_value, call->out_size_bytes);
+}
+
+static ddp_status add_poll(void *self)
+{
+    struct call *call = self;
+
+    return call->store->ops->add(call->store, call->key, call->amount, &call->sum);
+}
+
+static ddp_status wait_call(struct ddp_env *env, struct call *call, ddp_status (*poll)(void *self),
+                            uint64_t deadline_ns)
+{
+    const struct ddp_pollable pollable = {poll, call_hint, call};
+
+    return ddp_wait(env->idle, env->clock, &pollable, deadline_ns);
+}
+
+ddp_status ddp_store_set(struct ddp_env *env, struct ddp_store *store, const char *key,
+                         const void *value, size_t size_bytes, uint64_t deadline_ns)
+{
+    struct call call = {.store = store, .key = key, .value = value, .size_bytes = size_bytes};
+
+    return wait_call(env, &call, set_poll, deadline_ns);
+}
+
+ddp_status ddp_store_get(struct ddp_env *env, struct ddp_store *store, const char *key, void *value,
+                         size_t *out_size_bytes, uint64_t deadline_ns)
+{
+    struct call call = {
+        .store = store, .key = key, .out_value = value, .out_size_bytes = out_size_bytes};
+
+    return wait_call(env, &call, get_poll, deadline_ns);
+}
+
+/* Count up "<name>/<counter>"; the last of `count` sets "<name>/<flag>". */
+static ddp_status count_up(struct ddp_env *env, struct ddp_store *store, const char *name,
+                           const char *const labels[2], uint32_t count, uint64_t deadline_ns)
+{
+    char key[DDP_STORE_KEY_BYTES_MAX + 1];
+    struct call call = {.store = store, .key = key, .amount = 1};
+
+    (void)snprintf(key, sizeof(key), "%s/%s", name, labels[0]);
+    DDP_TRY(wait_call(env, &call, add_poll, deadline_ns));
+    if (call.sum != (int64_t)count) {
+        return DDP_OK;
+    }
+    (void)snprintf(key, sizeof(key), "%s/%s", name, labels[1]);
+    return ddp_store_set(env, store, key, "1", 1, deadline_ns);
+}
+
+static ddp_status wait_flag(struct ddp_env *env, struct ddp_store *store, const char *name,
+                            const char *label, uint64_t deadline_ns)
+{
+    char key[DDP_STORE_KEY_BYTES_MAX + 1];
+    uint8_t value[DDP_STORE_VALUE_BYTES_MAX];
+    size_t value_bytes;
+
+    (void)snprintf(key, sizeof(key), "%s/%s", name, label);
+    return ddp_store_get(env, store, key, value, &value_bytes, deadline_ns);
+}
+
+ddp_status ddp_store_barrier(struct ddp_env *env, struct ddp_store *store, const char *name,
+                             uint32_t count, uint64_t deadline_ns)
+{
+    static const char *const arriving[2] = {"arrived", "complete"};
+    static const char *const leaving[2] = {"left", "empty"};
+
+    if (strlen(name) + 16 > DDP_STORE_KEY_BYTES_MAX) {
+        return DDP_E_INVALID;
+    }
+    DDP_TRY(count_up(env, store, name, arriving, count, deadline_ns));
+    DDP_TRY(wait_flag(env, store, name, arriving[1], deadline_ns));
+    /* Nobody is served once the host has gone on, so it goes last. */
+    DDP_TRY(count_up(env, store, name, leaving, count, deadline_ns));
+    return store->is_host ? wait_flag(env, store, name, leaving[1], deadline_ns) : DDP_OK;
+}

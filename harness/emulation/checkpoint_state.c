@@ -1,0 +1,83 @@
+/* Purpose: take an emulation's starting state from a checkpoint.
+ * Idea: a restored run of another world size cannot be re-emulated from step 0, because the first
+ * run's schedules are not this run's; its start was judged as a checkpoint before. Keys are matched
+ * behind all leading "module.", for the restore may have edited them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/emulation/checkpoint_keys.h"
+
+static const struct harness_checkpoint_tensor *find_bare(const struct harness_checkpoint *file,
+                                                         const char *key)
+{
+    for (size_t i = 0; i < file->tensor_count; i++) {
+        if (strcmp(harness_checkpoint_bare(file->tensors[i].name), harness_checkpoint_bare(key)) ==
+            0) {
+            return &file->tensors[i];
+        }
+    }
+    return NULL;
+}
+
+static bool load_floats(const struct harness_checkpoint *file, const char *key, float *target,
+                        size_t elem_count)
+{
+    const struct harness_checkpoint_tensor *tensor = find_bare(file, key);
+
+    if (tensor == NULL || tensor->dtype != DDP_DTYPE_F32 || tensor->elem_count != elem_count) {
+        return false;
+    }
+    for (size_t i = 0; i < elem_count; i++) {
+        uint32_t bits = harness_checkpoint_u32(tensor, i);
+
+        memcpy(&target[i], &bits, sizeof(bits));
+    }
+    return true;
+}
+
+static bool load_param(struct harness_emulation *e, const struct harness_checkpoint *file, size_t p)
+{
+    const char *name = e->input->params[p].name;
+    size_t elem_count = e->input->params[p].elem_count;
+    struct ref_optimizer *optimizer = ref_trainer_optimizer(e->trainer);
+    const struct harness_checkpoint_tensor *steps;
+    char key[512];
+
+    if (!load_floats(file, name, e->state.param + e->param_first[p], elem_count)) {
+        return false;
+    }
+    for (uint32_t s = 0; s < e->slot_count; s++) {
+        (void)snprintf(key, sizeof(key), "optim.%s.%s", ref_optimizer_slot_name(optimizer, s),
+                       name);
+        if (!load_floats(file, key, e->state.slot[s] + e->param_first[p], elem_count)) {
+            return false;
+        }
+    }
+    (void)snprintf(key, sizeof(key), "optim.step.%s", name);
+    steps = find_bare(file, key);
+    if (steps == NULL || steps->dtype != DDP_DTYPE_I64 || steps->elem_count != 1) {
+        return false;
+    }
+    e->state.taken[p] = harness_checkpoint_u64(steps, 0);
+    return true;
+}
+
+ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_is_loaded,
+                                         struct ddp_err *err)
+{
+    struct harness_checkpoint file;
+    char path[4096];
+
+    *out_is_loaded = false;
+    if (!harness_checkpoint_path(e->input, path, sizeof(path))) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
+    *out_is_loaded = file.is_found && file.damage == HARNESS_VERDICT_NONE;
+    for (size_t p = 0; *out_is_loaded && p < e->param_count; p++) {
+        *out_is_loaded = load_param(e, &file, p);
+    }
+    e->state.steps_done = e->input->restored_step;
+    harness_checkpoint_close(&file);
+    return DDP_OK;
+}

@@ -1,0 +1,417 @@
+/* Purpose: find where ranks first differ from the emulation, stage by stage.
+ * Idea: within a step, stages follow from each other (batch, gradient, bucket input, output, copied
+ * back, update), so only the earliest difference is an error; the rest are its consequences.
+ * It writes no findings. */
+#include <string.h>
+
+#include "harness/emulation/emulation.h"
+
+enum match { MATCH_SAME, MATCH_DIFFERENT, MATCH_UNKNOWN };
+
+/* What one event claims, and what it should. */
+struct claim {
+    uint32_t rank, step;
+    int32_t bucket, param, slot;
+    uint64_t seq, elem_count;
+    struct ddp_event_op op;
+    uint64_t expected, got;
+    bool is_loss;
+};
+
+static const struct ddp_event_entry *locate(const struct harness_emulation *e,
+                                            const struct harness_trace_event *event,
+                                            enum harness_foretold needed, size_t *out_k)
+{
+    uint32_t step = event->entry.step;
+
+    if (step < e->start_step || step >= e->end_step) {
+        return NULL;
+    }
+    *out_k = step - e->start_step;
+    return e->foretold[*out_k] >= needed ? &event->entry : NULL;
+}
+
+static enum match verdict_of(const struct claim *claim)
+{
+    return claim->expected == claim->got ? MATCH_SAME : MATCH_DIFFERENT;
+}
+
+static enum match match_loss(const struct harness_emulation *e,
+                             const struct harness_trace_event *event, struct claim *claim)
+{
+    size_t k = 0;
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_GRADIENT, &k);
+
+    /* With micro-batches the reference's loss is their mean, and events are of one each. */
+    if (entry == NULL || e->input->job->micro_batches > 1 ||
+        !e->is_active[k * e->world + event->rank]) {
+        return MATCH_UNKNOWN;
+    }
+    claim->is_loss = true;
+    claim->expected = e->loss_bits[k * e->world + event->rank];
+    claim->got = entry->arg[0];
+    return verdict_of(claim);
+}
+
+static enum match match_gradient(const struct harness_emulation *e,
+                                 const struct harness_trace_event *event, struct claim *claim)
+{
+    size_t k = 0;
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_GRADIENT, &k);
+    size_t cell;
+
+    /* The last micro-batch's gradient holds all that was accumulated. */
+    if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
+        entry->micro + 1u < e->input->job->micro_batches) {
+        return MATCH_UNKNOWN;
+    }
+    cell = (k * e->world + event->rank) * e->param_count + entry->arg[0];
+    claim->param = (int32_t)entry->arg[0];
+    claim->bucket = (int32_t)e->bucket_of[entry->arg[0]];
+    claim->expected = e->has_grad[cell] ? e->grad_hash[cell] : 0;
+    claim->got = entry->arg[1];
+    return verdict_of(claim);
+}
+
+/* The step that a collective belongs to. A rank whose data ended mirrors the others' steps and
+ * keeps recording its own last one, so for it the program says. */
+static uint32_t step_of(const struct harness_emulation *e, const struct harness_trace_event *event)
+{
+    const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
+    uint32_t step;
+
+    if (planned == NULL || planned->step < 0) {
+        return event->entry.step;
+    }
+    step = (uint32_t)planned->step;
+    if (step < e->start_step || step >= e->end_step ||
+        e->is_active[(step - e->start_step) * (size_t)e->world + event->rank]) {
+        return event->entry.step;
+    }
+    return step;
+}
+
+static enum match match_bucket(const struct harness_emulation *e,
+                               const struct harness_trace_event *event, bool is_output,
+                               struct claim *claim)
+{
+    const struct ddp_event_entry *entry = &event->entry;
+    struct ddp_event_op op;
+    size_t cell;
+    size_t k;
+
+    claim->step = step_of(e, event);
+    if (claim->step < e->start_step || claim->step >= e->end_step) {
+        return MATCH_UNKNOWN;
+    }
+    k = claim->step - e->start_step;
+    if (e->foretold[k] < (is_output ? HARNESS_FORETOLD_UPDATE : HARNESS_FORETOLD_INPUT)) {
+        return MATCH_UNKNOWN;
+    }
+    op = ddp_event_op_unpack(entry->arg[1]);
+    /* Another shape than the program's is a mismatch, which is not for hashes to say. */
+    if (op.role != DDP_ROLE_BUCKET || op.index >= e->bucket_count || op.dtype != DDP_DTYPE_F32 ||
+        entry->arg[2] != e->input->program->buckets[op.index].elem_count || entry->arg[4] == 0 ||
+        (is_output && harness_index_status(entry->arg[3]) != DDP_OK)) {
+        return MATCH_UNKNOWN;
+    }
+    cell = (k * e->world + event->rank) * e->bucket_count + op.index;
+    claim->bucket = (int32_t)op.index;
+    claim->seq = entry->arg[0];
+    claim->elem_count = entry->arg[2];
+    claim->op = op;
+    claim->expected = is_output ? e->out_hash[cell] : e->in_hash[cell];
+    claim->got = entry->arg[4];
+    return verdict_of(claim);
+}
+
+static enum match match_input(const struct harness_emulation *e,
+                              const struct harness_trace_event *event, struct claim *claim)
+{
+    return match_bucket(e, event, false, claim);
+}
+
+static enum match match_output(const struct harness_emulation *e,
+                               const struct harness_trace_event *event, struct claim *claim)
+{
+    return match_bucket(e, event, true, claim);
+}
+
+static enum match match_final(const struct harness_emulation *e,
+                              const struct harness_trace_event *event, struct claim *claim)
+{
+    size_t k = 0;
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_UPDATE, &k);
+    bool is_defined;
+    size_t cell;
+
+    if (entry == NULL || entry->arg[0] >= e->param_count) {
+        return MATCH_UNKNOWN;
+    }
+    cell = k * e->param_count + entry->arg[0];
+    is_defined = e->is_updated[cell] != 0;
+    claim->param = (int32_t)entry->arg[0];
+    claim->bucket = (int32_t)e->bucket_of[entry->arg[0]];
+    claim->expected = is_defined ? e->average_hash[cell] : 0;
+    claim->got = entry->arg[2] != 0 ? entry->arg[1] : 0;
+    if (is_defined && entry->arg[2] != 0 && entry->arg[1] == 0) {
+        return MATCH_UNKNOWN; /* not hashed */
+    }
+    return verdict_of(claim);
+}
+
+static enum match match_param(const struct harness_emulation *e,
+                              const struct harness_trace_event *event, struct claim *claim)
+{
+    size_t k = 0;
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_UPDATE, &k);
+
+    if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
+        !e->is_active[k * e->world + event->rank]) {
+        return MATCH_UNKNOWN;
+    }
+    claim->param = (int32_t)entry->arg[0];
+    claim->expected = e->param_hash[k * e->param_count + entry->arg[0]];
+    claim->got = entry->arg[1];
+    return verdict_of(claim);
+}
+
+static enum match match_state(const struct harness_emulation *e,
+                              const struct harness_trace_event *event, struct claim *claim)
+{
+    size_t k = 0;
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_UPDATE, &k);
+
+    if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
+        entry->arg[2] >= e->slot_count || !e->is_active[k * e->world + event->rank]) {
+        return MATCH_UNKNOWN;
+    }
+    claim->param = (int32_t)entry->arg[0];
+    claim->slot = (int32_t)entry->arg[2];
+    claim->expected =
+        e->slot_hash[(k * e->slot_count + entry->arg[2]) * e->param_count + entry->arg[0]];
+    claim->got = entry->arg[1];
+    return verdict_of(claim);
+}
+
+static const struct {
+    enum harness_stage stage;
+    enum ddp_event event;
+    enum match (*match)(const struct harness_emulation *e, const struct harness_trace_event *event,
+                        struct claim *claim);
+} matchers[] = {
+    {HARNESS_STAGE_GRADIENT, DDP_EVENT_GRAD, match_gradient},
+    {HARNESS_STAGE_GRADIENT, DDP_EVENT_LOSS, match_loss},
+    {HARNESS_STAGE_INPUT, DDP_EVENT_COLL_POST, match_input},
+    {HARNESS_STAGE_OUTPUT, DDP_EVENT_COLL_DONE, match_output},
+    {HARNESS_STAGE_FINAL, DDP_EVENT_GRAD_FINAL, match_final},
+    {HARNESS_STAGE_UPDATE, DDP_EVENT_PARAM, match_param},
+    {HARNESS_STAGE_UPDATE, DDP_EVENT_STATE, match_state},
+};
+
+static void restart(struct harness_difference *out, const struct claim *claim)
+{
+    *out = (struct harness_difference){.is_set = true,
+                                       .step = claim->step,
+                                       .bucket = claim->bucket,
+                                       .param = claim->param,
+                                       .slot = claim->slot,
+                                       .seq = claim->seq,
+                                       .elem_count = claim->elem_count,
+                                       .op = claim->op,
+                                       .rank = claim->rank,
+                                       .expected = claim->expected,
+                                       .got = claim->got,
+                                       .is_loss = claim->is_loss};
+}
+
+/* Keep the earliest step; within it, the first claim, and the ranks of all claims. Gradients and
+ * buckets of other parameters in the same step belong to the same error. */
+static void note(struct harness_difference *out, const struct claim *claim)
+{
+    if (!out->is_set || claim->step < out->step) {
+        restart(out, claim);
+    }
+    if (claim->step == out->step) {
+        harness_rank_set_add(&out->ranks, claim->rank);
+    }
+}
+
+/* The rank went on past `step`. */
+static bool is_past(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_GRAD, &count);
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+
+    if (count > 0 && list[count - 1]->entry.step > step) {
+        return true;
+    }
+    return harness_index_is_ended_ok(&e->index, rank) && end->entry.arg[1] > step;
+}
+
+/* An update that was left out shows as an event that is not there. */
+static void note_missing_updates(const struct harness_emulation *e, uint32_t rank,
+                                 struct harness_difference *out)
+{
+    size_t count = 0;
+    size_t next = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM, &count);
+
+    for (uint32_t step = e->start_step; step < e->end_step && is_past(e, rank, step); step++) {
+        size_t k = step - e->start_step;
+        bool is_any = false;
+
+        while (next < count && list[next]->entry.step < step) {
+            next++;
+        }
+        is_any = next < count && list[next]->entry.step == step;
+        if (e->foretold[k] < HARNESS_FORETOLD_UPDATE) {
+            return;
+        }
+        for (size_t p = 0; !is_any && p < e->param_count; p++) {
+            struct claim claim = {.rank = rank,
+                                  .step = step,
+                                  .bucket = -1,
+                                  .param = (int32_t)p,
+                                  .slot = -1,
+                                  .expected = e->param_hash[k * e->param_count + p]};
+
+            if (e->is_updated[k * e->param_count + p] && e->is_active[k * e->world + rank]) {
+                note(out, &claim);
+                out->is_missing = out->rank == rank && out->step == step;
+                return;
+            }
+        }
+    }
+}
+
+static bool is_hashed(const struct harness_emulation *e)
+{
+    size_t count = 0;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        (void)harness_index_list(&e->index, r, DDP_EVENT_PARAM, &count);
+        if (count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void compare_events(const struct harness_emulation *e, size_t matcher, uint32_t rank,
+                           struct harness_difference *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, matchers[matcher].event, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        struct claim claim = {
+            .rank = rank, .step = list[i]->entry.step, .bucket = -1, .param = -1, .slot = -1};
+
+        if (out->is_set && claim.step > out->step) {
+            return; /* the rank's events are in the order of its steps */
+        }
+        if (matchers[matcher].match(e, list[i], &claim) == MATCH_DIFFERENT) {
+            note(out, &claim);
+        }
+    }
+}
+
+static void compare_stage(const struct harness_emulation *e, enum harness_stage stage,
+                          const struct harness_rank_set *except, struct harness_difference *out)
+{
+    *out = (struct harness_difference){.bucket = -1, .param = -1, .slot = -1};
+    if (stage == HARNESS_STAGE_DATA) {
+        out->is_set = e->batch.is_set;
+        out->step = e->batch.step;
+        out->rank = e->batch.rank;
+        if (out->is_set) {
+            harness_rank_set_add(&out->ranks, out->rank);
+        }
+        return;
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (harness_rank_set_has(except, r)) {
+            continue;
+        }
+        for (size_t m = 0; m < sizeof(matchers) / sizeof(matchers[0]); m++) {
+            if (matchers[m].stage == stage) {
+                compare_events(e, m, r, out);
+            }
+        }
+        if (stage == HARNESS_STAGE_UPDATE && is_hashed(e)) {
+            note_missing_updates(e, r, out);
+        }
+    }
+}
+
+void harness_compare_stage(const struct harness_emulation *e, enum harness_stage stage,
+                           struct harness_difference *out)
+{
+    const struct harness_rank_set nobody = {{0}};
+
+    compare_stage(e, stage, &nobody, out);
+}
+
+/* Ranks that an earlier stage of the same step blames; *out_is_explained if the whole difference
+ * follows from another one. */
+static void find_causes(const struct harness_emulation *e, enum harness_stage stage, uint32_t step,
+                        struct harness_rank_set *blamed, bool *out_is_explained)
+{
+    *out_is_explained = false;
+    for (int s = 0; s < HARNESS_STAGE_COUNT; s++) {
+        struct harness_difference other;
+
+        harness_compare_stage(e, (enum harness_stage)s, &other);
+        if (s == (int)stage || !other.is_set || other.step > step ||
+            (other.step == step && s > (int)stage)) {
+            continue;
+        }
+        /* What comes out of a reduction mixes all ranks: any earlier difference explains it. */
+        if (other.step < step || stage >= HARNESS_STAGE_OUTPUT) {
+            *out_is_explained = true;
+            return;
+        }
+        for (size_t w = 0; w < HARNESS_RANKS_MAX / 64; w++) {
+            blamed->word[w] |= other.ranks.word[w];
+        }
+    }
+}
+
+void harness_compare_first(const struct harness_emulation *e, enum harness_stage stage,
+                           struct harness_difference *out)
+{
+    struct harness_rank_set blamed = {{0}};
+    bool is_explained = false;
+    uint32_t step;
+
+    harness_compare_stage(e, stage, out);
+    if (!out->is_set || stage == HARNESS_STAGE_DATA) {
+        return;
+    }
+    step = out->step;
+    find_causes(e, stage, step, &blamed, &is_explained);
+    if (!is_explained) {
+        compare_stage(e, stage, &blamed, out);
+    }
+    if (is_explained || out->step != step) {
+        out->is_set = false;
+    }
+}
+
+bool harness_compare_is_clean_until(const struct harness_emulation *e, uint32_t step)
+{
+    for (int s = 0; s < HARNESS_STAGE_COUNT; s++) {
+        struct harness_difference difference;
+
+        harness_compare_stage(e, (enum harness_stage)s, &difference);
+        if (difference.is_set && difference.step <= step) {
+            return false;
+        }
+    }
+    return true;
+}

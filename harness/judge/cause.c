@@ -1,0 +1,208 @@
+/* Cause and consequence between findings.
+ *
+ * One table of classes says which class may cause which. Within the value class the stages of a
+ * step give the order: local gradient, reduction, update, replicas, global batch. A cause in a
+ * later step never explains a consequence in an earlier one. */
+#include "harness/judge/cause.h"
+
+#include <string.h>
+
+enum finding_class {
+    CLASS_CRASH,
+    CLASS_STOPPED_WORK, /* a rank ended early or ran out of data */
+    CLASS_USAGE,
+    CLASS_UNORDERED, /* device work raced: its values are anyone's guess, its messages are not */
+    CLASS_MISMATCH,
+    CLASS_HANG,
+    CLASS_VALUE,
+    CLASS_CHECKPOINT,
+    CLASS_DATA,
+    CLASS_OTHER,
+    CLASS_COUNT
+};
+
+static enum finding_class class_of(const struct harness_finding *finding)
+{
+    const char *name = harness_verdict_name(finding->verdict);
+
+    switch (finding->verdict) {
+    case HARNESS_VERDICT_CRASH_FINISHED_EARLY:
+    case HARNESS_VERDICT_DATA_UNEVEN:
+        return CLASS_STOPPED_WORK;
+    case HARNESS_VERDICT_USAGE_UNORDERED:
+        return CLASS_UNORDERED;
+    default:
+        break;
+    }
+    if (strncmp(name, "CRASH.", 6) == 0) {
+        return CLASS_CRASH;
+    }
+    if (strncmp(name, "USAGE.", 6) == 0) {
+        return CLASS_USAGE;
+    }
+    if (strncmp(name, "MISMATCH.", 9) == 0) {
+        return CLASS_MISMATCH;
+    }
+    if (strncmp(name, "HANG.", 5) == 0) {
+        return CLASS_HANG;
+    }
+    if (strncmp(name, "VALUE.", 6) == 0) {
+        return CLASS_VALUE;
+    }
+    if (strncmp(name, "CHECKPOINT.", 11) == 0) {
+        return CLASS_CHECKPOINT;
+    }
+    if (strncmp(name, "DATA.", 5) == 0) {
+        return CLASS_DATA;
+    }
+    return CLASS_OTHER;
+}
+
+/* causes[a][b]: a finding of class a may be the cause of one of class b. */
+static const bool causes[CLASS_COUNT][CLASS_COUNT] = {
+    [CLASS_CRASH] = {[CLASS_STOPPED_WORK] = true, [CLASS_HANG] = true},
+    [CLASS_STOPPED_WORK] = {[CLASS_MISMATCH] = true, [CLASS_HANG] = true, [CLASS_DATA] = true},
+    [CLASS_USAGE] = {[CLASS_STOPPED_WORK] = true,
+                     [CLASS_MISMATCH] = true,
+                     [CLASS_HANG] = true,
+                     [CLASS_VALUE] = true},
+    [CLASS_UNORDERED] = {[CLASS_VALUE] = true},
+    [CLASS_MISMATCH] = {[CLASS_HANG] = true, [CLASS_VALUE] = true},
+    [CLASS_DATA] = {[CLASS_VALUE] = true},
+};
+
+/* Stage of a step at which a value checker looks; a wrong value at one stage shows at all later. */
+static int value_stage(const struct harness_finding *finding)
+{
+    static const char *const stages[] = {"gradient", "reduction",    "update",
+                                         "replicas", "global_batch", "restore"};
+
+    for (int i = 0; i < (int)(sizeof stages / sizeof stages[0]); i++) {
+        if (strcmp(finding->oracle, stages[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* How far a hang lies behind what holds up a device: compute holds up the start of its rank's
+ * collectives, one that does not start holds up the peers inside it, and these hold up waits. */
+static int device_depth(enum harness_verdict verdict)
+{
+    switch (verdict) {
+    case HARNESS_VERDICT_HANG_DEVICE_COMPUTE:
+        return 1;
+    case HARNESS_VERDICT_HANG_NOT_LAUNCHED:
+        return 2;
+    case HARNESS_VERDICT_HANG_DEVICE_COMM:
+        return 3;
+    case HARNESS_VERDICT_HANG_CYCLE:
+    case HARNESS_VERDICT_HANG_RECOVERY:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+/* The monitor's own findings of hangs: a device explains what it makes other ranks wait for. */
+static bool device_explains(const struct harness_finding *a, const struct harness_finding *b)
+{
+    int depth_a = device_depth(a->verdict);
+    int depth_b = device_depth(b->verdict);
+
+    return depth_a > 0 && depth_a < depth_b &&
+           !harness_rank_set_is_subset(&b->culprits, &a->culprits) &&
+           (a->step < 0 || b->step < 0 || a->step <= b->step);
+}
+
+/* Within one class: the earlier step, then the earlier stage or the more certain word. */
+static bool explains_within_class(const struct harness_finding *a, const struct harness_finding *b,
+                                  enum finding_class class)
+{
+    int stage_a = value_stage(a);
+    int stage_b = value_stage(b);
+
+    switch (class) {
+    case CLASS_VALUE:
+        if (a->step != b->step) {
+            return a->step >= 0 && (b->step < 0 || a->step < b->step);
+        }
+        return stage_a >= 0 && stage_b >= 0 && stage_a < stage_b;
+    case CLASS_MISMATCH:
+        /* The program's comparison names the difference; ranks' own statuses only say "differs".
+         * What one rank posts after its first difference follows from it. */
+        if (strcmp(a->mode, "status") == 0) {
+            return false;
+        }
+        return strcmp(b->mode, "status") == 0 || (a->op.seq != 0 && b->op.seq > a->op.seq) ||
+               (a->op.seq == b->op.seq && strcmp(a->oracle, "monitor") == 0 &&
+                strcmp(b->oracle, "monitor") != 0 && a->verdict == b->verdict);
+    case CLASS_HANG:
+        if (strcmp(a->oracle, "monitor") == 0 && strcmp(b->oracle, "monitor") == 0) {
+            return device_explains(a, b);
+        }
+        return strcmp(a->oracle, "monitor") == 0;
+    case CLASS_CRASH:
+    case CLASS_STOPPED_WORK:
+        return strcmp(a->oracle, "monitor") == 0 && strcmp(b->oracle, "monitor") != 0;
+    case CLASS_CHECKPOINT:
+        /* The reader's own word about the file explains what loading it led to. */
+        return strcmp(a->mode, "status") == 0 && strcmp(b->mode, "status") != 0;
+    case CLASS_USAGE:
+    case CLASS_UNORDERED:
+    case CLASS_DATA:
+    case CLASS_OTHER:
+    case CLASS_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* Ranks said that operations differ, and no comparison shows which: a rank that never took part in
+ * one it recorded leads to that, and its wrong values name it. */
+static bool is_hearsay(const struct harness_finding *finding, enum finding_class class)
+{
+    return class == CLASS_MISMATCH && strcmp(finding->mode, "status") == 0;
+}
+
+/* A collective too many runs on a buffer that its rank goes on using. */
+static bool is_extra_work(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA &&
+           b->verdict == HARNESS_VERDICT_USAGE_UNORDERED && a->step == b->step &&
+           a->op.bucket == b->op.bucket && harness_rank_set_is_subset(&b->culprits, &a->culprits);
+}
+
+/* Gradients that were not reduced are used while buckets are under way; PyTorch says so one pass
+ * late. */
+static bool is_unfinished_pass(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER &&
+           b->verdict == HARNESS_VERDICT_USAGE_UNORDERED &&
+           (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
+}
+
+bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b)
+{
+    enum finding_class class_a = class_of(a);
+    enum finding_class class_b = class_of(b);
+
+    if (a == b) {
+        return false;
+    }
+    if (is_unfinished_pass(a, b) || is_extra_work(a, b)) {
+        return true;
+    }
+    if (class_a == class_b) {
+        return explains_within_class(a, b, class_a);
+    }
+    if (is_hearsay(a, class_a) != is_hearsay(b, class_b) &&
+        (class_a == CLASS_VALUE || class_b == CLASS_VALUE)) {
+        return class_a == CLASS_VALUE && !harness_rank_set_is_empty(&a->culprits) &&
+               (a->step < 0 || b->step < 0 || a->step <= b->step);
+    }
+    if (!causes[class_a][class_b]) {
+        return false;
+    }
+    return a->step < 0 || b->step < 0 || a->step <= b->step;
+}

@@ -1,0 +1,18 @@
+/* What explains what: a crash explains its victims' time-outs, a lost gradient the parameters that
+ * differ from then on. Internal to harness/verdict. */
+#ifndef HARNESS_JUDGE_CAUSE_H
+#define HARNESS_JUDGE_CAUSE_H
+
+#include "harness/verdict/verdict.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* b needs no cause of its own once a is known. Never true of a pair in both directions. */
+bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,392 @@
+/* The judge: compares what was found with what the scenario expects.
+ *
+ * Order of questions: did the harness itself work, did every planned fault fire, is there evidence,
+ * is the primary finding the expected one with the right attribution, is there anything else that
+ * it does not explain, and are the side conditions (survivors, restore, leaks) met. */
+#include "harness/judge/judge.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/judge/cause.h"
+#include "harness/plan/plan.h"
+
+struct judge {
+    const struct harness_plan *plan;
+    const struct harness_findings *findings;
+    const struct harness_judge_facts *facts;
+    struct harness_judgement *out;
+};
+
+static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
+    DDP_PRINTF(3, 4);
+
+/* Lower the outcome and append a sentence to the reason. */
+static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
+{
+    size_t used = strlen(judge->out->reason);
+    size_t room = sizeof judge->out->reason - used;
+    va_list args;
+
+    judge->out->outcome = harness_outcome_worse(judge->out->outcome, outcome);
+    if (used > 0 && room > 3) {
+        memcpy(judge->out->reason + used, "; ", 3);
+        used += 2;
+        room -= 2;
+    }
+    va_start(args, format);
+    (void)vsnprintf(judge->out->reason + used, room, format, args);
+    va_end(args);
+}
+
+static void print_ranks(const struct harness_rank_set *set, char *out, size_t size)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX && used + 8 < size; rank++) {
+        if (harness_rank_set_has(set, rank)) {
+            int n = snprintf(out + used, size - used, "%s%" PRIu32, used > 0 ? "," : "", rank);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    }
+    if (used == 0) {
+        (void)snprintf(out, size, "none");
+    }
+}
+
+static void expected_culprits(const struct harness_plan *plan, struct harness_rank_set *out)
+{
+    memset(out, 0, sizeof *out);
+    if (plan->expect.is_culprit_injected) {
+        harness_plan_injected(plan, out);
+    } else if (plan->expect.is_culprit_all) {
+        for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
+            harness_rank_set_add(out, rank);
+        }
+    } else {
+        *out = plan->expect.culprits;
+    }
+}
+
+static bool is_explained(const struct harness_findings *findings, size_t index)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        if (harness_finding_explains(&findings->items[i], &findings->items[index])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_also_allowed(const struct harness_expect *expect, enum harness_verdict verdict)
+{
+    for (uint32_t i = 0; i < expect->also_count; i++) {
+        if (expect->also[i] == verdict) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_earlier(const struct harness_finding *a, const struct harness_finding *b)
+{
+    bool is_provable_a = strcmp(a->mode, "provable") == 0;
+    bool is_provable_b = strcmp(b->mode, "provable") == 0;
+
+    if (a->step != b->step && a->step >= 0 && b->step >= 0) {
+        return a->step < b->step;
+    }
+    return is_provable_a && !is_provable_b;
+}
+
+/* The primary finding: unexplained, the expected one if it is among them, else the earliest. */
+static int64_t pick_primary(const struct judge *judge)
+{
+    const struct harness_findings *findings = judge->findings;
+    int64_t best = -1;
+
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+        bool is_expected = finding->verdict == judge->plan->expect.verdict;
+        bool is_best_expected =
+            best >= 0 && findings->items[best].verdict == judge->plan->expect.verdict;
+
+        if (is_explained(findings, i)) {
+            continue;
+        }
+        if (best < 0 || (is_expected && !is_best_expected) ||
+            (is_expected == is_best_expected && is_earlier(finding, &findings->items[best]))) {
+            best = (int64_t)i;
+        }
+    }
+    return best;
+}
+
+static void judge_faults(struct judge *judge)
+{
+    for (uint32_t i = 0; i < judge->plan->fault_count; i++) {
+        const struct harness_fault *fault = &judge->plan->faults[i];
+        uint32_t fired = judge->facts->fired_count[i];
+
+        if (fired == 0) {
+            complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
+                     "fault %" PRIu32 " (%s on rank %" PRIu32
+                     ") never fired: its trigger was not reached",
+                     i, ddp_fault_point_name(fault->point), fault->at.rank);
+        } else if (fault->at.times != 0 && fired > fault->at.times) {
+            complain(judge, HARNESS_OUTCOME_ERROR,
+                     "fault %" PRIu32 " fired %" PRIu32 " times, planned %" PRIu32, i, fired,
+                     fault->at.times);
+        }
+    }
+}
+
+static void judge_params(struct judge *judge, const struct harness_finding *finding)
+{
+    const struct harness_expect *expect = &judge->plan->expect;
+    uint32_t matched = 0;
+
+    for (uint32_t i = 0; i < finding->param_count; i++) {
+        const char *name = finding->param[i] < judge->facts->param_count
+                               ? judge->facts->param_names[finding->param[i]]
+                               : "?";
+        bool is_found = false;
+
+        for (uint32_t k = 0; k < expect->op.param_count; k++) {
+            is_found = is_found || strcmp(expect->op.params[k], name) == 0;
+        }
+        if (is_found) {
+            matched++;
+        } else {
+            complain(judge, HARNESS_OUTCOME_FAIL, "parameter %s was named, which is not expected",
+                     name);
+        }
+    }
+    if (matched < expect->op.param_count) {
+        complain(judge, HARNESS_OUTCOME_FAIL,
+                 "%" PRIu32 " of %" PRIu32 " expected parameters were named", matched,
+                 expect->op.param_count);
+    }
+}
+
+static void judge_op(struct judge *judge, const struct harness_finding *finding)
+{
+    const struct harness_expect *expect = &judge->plan->expect;
+
+    if (!expect->op.is_set) {
+        return;
+    }
+    if (expect->op.bucket >= 0 && finding->op.bucket != expect->op.bucket) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "bucket %" PRId32 " was named, expected %" PRId64,
+                 finding->op.bucket, expect->op.bucket);
+    }
+    if (expect->op.seq >= 0 && (int64_t)finding->op.seq != expect->op.seq) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "operation %" PRIu64 " was named, expected %" PRId64,
+                 finding->op.seq, expect->op.seq);
+    }
+    if (expect->op.params != NULL) {
+        judge_params(judge, finding);
+    }
+}
+
+static void judge_attribution(struct judge *judge, const struct harness_finding *finding)
+{
+    const struct harness_expect *expect = &judge->plan->expect;
+    struct harness_rank_set culprits;
+    char got[256];
+    char want[256];
+
+    expected_culprits(judge->plan, &culprits);
+    if (!harness_rank_set_is_equal(&finding->culprits, &culprits)) {
+        print_ranks(&finding->culprits, got, sizeof got);
+        print_ranks(&culprits, want, sizeof want);
+        complain(judge, HARNESS_OUTCOME_FAIL, "culprit %s, expected %s", got, want);
+    }
+    judge_op(judge, finding);
+    if (expect->step >= 0 && finding->step != expect->step) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "step %" PRId32 ", expected %" PRId64, finding->step,
+                 expect->step);
+    }
+    if (expect->phase >= 0 && finding->phase != expect->phase) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "phase %s, expected %s",
+                 finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : "none",
+                 ddp_phase_name((enum ddp_phase)expect->phase));
+    }
+    if (expect->oracle != NULL && strcmp(expect->oracle, finding->oracle) != 0) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "found by oracle %s, expected %s", finding->oracle,
+                 expect->oracle);
+    }
+    if (expect->mode != NULL && strcmp(expect->mode, finding->mode) != 0) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "judged by mode %s, expected %s", finding->mode,
+                 expect->mode);
+    }
+}
+
+/* Everything that neither is the primary finding nor follows from another one. */
+static void judge_others(struct judge *judge)
+{
+    struct harness_rank_set culprits;
+
+    expected_culprits(judge->plan, &culprits);
+    for (size_t i = 0; i < judge->findings->count; i++) {
+        const struct harness_finding *finding = &judge->findings->items[i];
+        char ranks[256];
+
+        if ((int64_t)i == judge->out->primary || is_explained(judge->findings, i)) {
+            continue;
+        }
+        print_ranks(&finding->culprits, ranks, sizeof ranks);
+        if (finding->verdict != judge->plan->expect.verdict &&
+            !is_also_allowed(&judge->plan->expect, finding->verdict)) {
+            complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",
+                     harness_verdict_name(finding->verdict), ranks, finding->text);
+        } else if (judge->plan->forbid.accuse_others &&
+                   !is_also_allowed(&judge->plan->expect, finding->verdict) &&
+                   !harness_rank_set_is_subset(&finding->culprits, &culprits)) {
+            complain(judge, HARNESS_OUTCOME_FAIL, "rank %s was accused of %s", ranks,
+                     harness_verdict_name(finding->verdict));
+        }
+    }
+}
+
+static void judge_survivors(struct judge *judge)
+{
+    const struct harness_judge_facts *facts = judge->facts;
+    uint64_t within_ms = judge->plan->expect.survivors.within_ms;
+
+    if (!judge->plan->expect.survivors.is_set || !facts->is_survivor_checked) {
+        return;
+    }
+    if (!facts->is_survivor_status_met) {
+        complain(judge, HARNESS_OUTCOME_FAIL,
+                 "survivor rank %" PRIu32 " ended with %s, expected %s", facts->survivor_rank,
+                 ddp_status_name(facts->survivor_status),
+                 ddp_status_name(judge->plan->expect.survivors.status));
+    } else if (within_ms > 0 && facts->is_time_enforced &&
+               (facts->survivor_latency_ns < 0 ||
+                (uint64_t)facts->survivor_latency_ns > within_ms * DDP_NS_PER_MS)) {
+        complain(judge, HARNESS_OUTCOME_FAIL,
+                 "the slowest survivor took %.1f ms, expected <= %" PRIu64 " ms",
+                 (double)facts->survivor_latency_ns / 1e6, within_ms);
+    }
+}
+
+static void judge_restore(struct judge *judge)
+{
+    const struct harness_expect *expect = &judge->plan->expect;
+    const struct harness_judge_facts *facts = judge->facts;
+
+    if (!expect->restore.is_set) {
+        return;
+    }
+    if (!facts->is_restore_run) {
+        complain(judge, HARNESS_OUTCOME_ERROR, "no restore run took place");
+        return;
+    }
+    if (facts->restore_verdict != expect->restore.refused) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "restoring gave %s (%s), expected %s",
+                 harness_verdict_name(facts->restore_verdict),
+                 facts->restore_text != NULL ? facts->restore_text : "",
+                 harness_verdict_name(expect->restore.refused));
+        return;
+    }
+    if (expect->restore.refused != HARNESS_VERDICT_NONE) {
+        return;
+    }
+    if (expect->restore.from_step >= 0 && facts->restored_from_step != expect->restore.from_step) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "restored from step %" PRId64 ", expected %" PRId64,
+                 facts->restored_from_step, expect->restore.from_step);
+    }
+    if (expect->restore.equals_uninterrupted && !facts->is_restore_equal) {
+        complain(judge, HARNESS_OUTCOME_FAIL,
+                 "the restored run differs from an uninterrupted one: %s",
+                 facts->restore_text != NULL ? facts->restore_text : "");
+    }
+}
+
+static void judge_leaks(struct judge *judge)
+{
+    const struct harness_forbid *forbid = &judge->plan->forbid;
+    const struct harness_judge_facts *facts = judge->facts;
+
+    if ((forbid->leak_process && facts->is_leak_process) ||
+        (forbid->leak_shm && facts->is_leak_shm) || (forbid->leak_fd && facts->is_leak_fd)) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "left behind: %s", facts->leak_text);
+    }
+}
+
+static void judge_verdict(struct judge *judge)
+{
+    const struct harness_expect *expect = &judge->plan->expect;
+    struct harness_judgement *out = judge->out;
+
+    out->primary = pick_primary(judge);
+    out->verdict =
+        out->primary >= 0 ? judge->findings->items[out->primary].verdict : HARNESS_VERDICT_NONE;
+    if (out->verdict != expect->verdict) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "verdict %s, expected %s%s%s",
+                 harness_verdict_name(out->verdict), harness_verdict_name(expect->verdict),
+                 out->primary >= 0 ? ": " : "",
+                 out->primary >= 0 ? judge->findings->items[out->primary].text : "");
+    } else if (out->primary >= 0) {
+        judge_attribution(judge, &judge->findings->items[out->primary]);
+    }
+    judge_others(judge);
+}
+
+/* A canary passes only when the inner judge returned exactly what it states. */
+static void judge_canary(struct judge *judge)
+{
+    const struct harness_canary *canary = &judge->plan->canary;
+    struct harness_judgement *out = judge->out;
+    char inner[sizeof out->reason];
+
+    if (out->outcome == canary->outcome &&
+        (canary->verdict == HARNESS_VERDICT_NONE || canary->verdict == out->verdict)) {
+        out->outcome = HARNESS_OUTCOME_PASS;
+        out->reason[0] = '\0';
+        return;
+    }
+    memcpy(inner, out->reason, sizeof inner);
+    out->reason[0] = '\0';
+    if (out->outcome != HARNESS_OUTCOME_ERROR) {
+        out->outcome = HARNESS_OUTCOME_FAIL;
+    }
+    complain(judge, out->outcome, "canary returned %s %s, stated %s %s (%.700s)",
+             inner[0] == '\0' ? "PASS" : "another result", harness_verdict_name(out->verdict),
+             harness_outcome_name(canary->outcome), harness_verdict_name(canary->verdict), inner);
+}
+
+void harness_judge(const struct harness_plan *plan, const struct harness_findings *findings,
+                   const struct harness_judge_facts *facts, struct harness_judgement *out)
+{
+    struct judge judge = {plan, findings, facts, out};
+
+    memset(out, 0, sizeof *out);
+    out->outcome = HARNESS_OUTCOME_PASS;
+    out->primary = -1;
+    if (findings->is_failed) {
+        complain(&judge, HARNESS_OUTCOME_ERROR, "out of memory while checking");
+    }
+    if (findings->is_evidence_lost) {
+        complain(&judge, HARNESS_OUTCOME_INCONCLUSIVE, "evidence was lost: %s",
+                 findings->lost_text);
+    }
+    judge_faults(&judge);
+    judge_verdict(&judge);
+    judge_survivors(&judge);
+    judge_restore(&judge);
+    judge_leaks(&judge);
+    /* A fault that never fired makes every other answer worthless: FAIL would point elsewhere. */
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        if (facts->fired_count[i] == 0 && out->outcome == HARNESS_OUTCOME_FAIL) {
+            out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
+        }
+    }
+    if (plan->canary.is_set) {
+        judge_canary(&judge);
+    }
+}

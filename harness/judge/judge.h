@@ -1,0 +1,50 @@
+/* The judge: findings x expectations -> outcome. No I/O, no arithmetic of its own. */
+#ifndef HARNESS_JUDGE_JUDGE_H
+#define HARNESS_JUDGE_JUDGE_H
+
+#include "harness/verdict/verdict.h"
+
+struct harness_plan;
+struct harness_trace;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Facts about the run that expectations speak of, gathered by the caller from traces. */
+struct harness_judge_facts {
+    const char *const *param_names;
+    uint32_t param_count;
+    const uint32_t *fired_count; /* [plan fault_count]: how often each fault fired */
+    bool is_survivor_checked;    /* some rank outside the culprits exists */
+    bool is_survivor_status_met; /* all survivors ended with the expected status */
+    ddp_status survivor_status;  /* first deviating status otherwise */
+    uint32_t survivor_rank;      /* and its rank */
+    int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1 unknown */
+    bool is_time_enforced;       /* sim, or --enforce-time */
+    bool is_leak_process, is_leak_shm, is_leak_fd;
+    const char *leak_text;
+    bool is_restore_run;                  /* a restore run took place */
+    int64_t restored_from_step;           /* -1: nothing was loaded */
+    bool is_restore_equal;                /* it ended bitwise as an uninterrupted run */
+    enum harness_verdict restore_verdict; /* NONE, or why it was refused */
+    const char *restore_text;
+};
+
+struct harness_judgement {
+    enum harness_outcome outcome;
+    enum harness_verdict verdict; /* of the primary finding; NONE if there is none */
+    int64_t primary;              /* index into findings, -1 */
+    char reason[1024];            /* why not PASS: expected versus got, one sentence each */
+};
+
+/* The finding that explains the others: by certainty, cause before symptom, then time. Findings
+ * that it explains (victims' timeouts after a crash, divergence after a corrupted gradient) are no
+ * reason to fail; see judge.c for the table of what explains what. */
+void harness_judge(const struct harness_plan *plan, const struct harness_findings *findings,
+                   const struct harness_judge_facts *facts, struct harness_judgement *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,347 @@
+/* The launcher's event loop: ends and stops of ranks, the rendezvous store, the monitor's pipe,
+ * signals, and one timer for everything that is due. Descriptors say that there is something to do,
+ * never what: each turn looks at everything, which is cheap and cannot miss. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/proc/job.h"
+
+static const uint64_t check_interval_ns = DDP_NS_PER_S / 10;
+static const uint64_t eye_interval_ns = 2 * DDP_NS_PER_MS;
+static const uint64_t term_grace_ns = 100 * DDP_NS_PER_MS;
+static const uint64_t linger_default_ns = 2 * DDP_NS_PER_S;
+/* Ranks that hang do not end by themselves, nor do those that wait for them; nor does a mismatch
+ * that nobody checks for. */
+static const uint64_t linger_hang_ns = 300 * DDP_NS_PER_MS;
+
+ddp_status proc_loop_add(struct proc_job *job, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
+
+    if (epoll_ctl(job->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "epoll_ctl: %s", strerror(errno));
+    }
+    return DDP_OK;
+}
+
+ddp_status proc_loop_open(struct proc_job *job)
+{
+    sigset_t mask;
+
+    (void)sigemptyset(&mask);
+    (void)sigaddset(&mask, SIGINT);
+    (void)sigaddset(&mask, SIGTERM);
+    (void)sigaddset(&mask, SIGHUP);
+    (void)sigaddset(&mask, SIGCHLD);
+    job->is_mask_set = sigprocmask(SIG_BLOCK, &mask, &job->old_mask) == 0;
+    job->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    job->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    job->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (!job->is_mask_set || job->epoll_fd < 0 || job->signal_fd < 0 || job->timer_fd < 0) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "event loop: %s", strerror(errno));
+    }
+    DDP_TRY(proc_loop_add(job, job->signal_fd));
+    return proc_loop_add(job, job->timer_fd);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+}
+
+void proc_loop_close(struct proc_job *job)
+{
+    close_fd(&job->timer_fd);
+    close_fd(&job->signal_fd);
+    close_fd(&job->epoll_fd);
+    if (job->is_mask_set) {
+        (void)sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+        job->is_mask_set = false;
+    }
+}
+
+static void read_signals(struct proc_job *job)
+{
+    struct signalfd_siginfo info;
+
+    while (read(job->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo != SIGCHLD) {
+            job->interrupt = (int)info.ssi_signo;
+        }
+    }
+}
+
+/* How long the stop that a rank's last fired fault asked for is to last; NEVER if for ever. */
+static uint64_t planned_stop_ns(const struct proc_job *job, uint32_t rank)
+{
+    const struct harness_plan *plan = job->config->plan;
+    const void *storage = proc_recorder(job->head, rank);
+    const struct ddp_page *page = storage;
+    const struct ddp_event_entry *ring = ddp_recorder_ring(storage);
+    uint64_t index = __atomic_load_n(&page->event_count, __ATOMIC_ACQUIRE);
+    struct ddp_event_entry entry;
+
+    for (; index > 0; index--) {
+        if (ddp_ring_read(ring, job->head->ring_entry_count, index, &entry) != DDP_OK) {
+            return DDP_DEADLINE_NEVER;
+        }
+        if (entry.event == DDP_EVENT_FAULT_FIRED) {
+            const struct harness_fault *fault =
+                entry.arg[0] < plan->fault_count ? &plan->faults[entry.arg[0]] : NULL;
+
+            return fault != NULL && fault->action.kind == HARNESS_ACTION_STOP &&
+                           fault->action.ms > 0
+                       ? fault->action.ms * DDP_NS_PER_MS
+                       : DDP_DEADLINE_NEVER;
+        }
+    }
+    return DDP_DEADLINE_NEVER;
+}
+
+/* A rank that leaves before its group exists is missed by ranks that wait at the store. */
+static void report_death(struct proc_job *job, uint32_t rank)
+{
+    const struct ddp_page *page = proc_recorder(job->head, rank);
+    bool has_left_group = __atomic_load_n(&page->end_status, __ATOMIC_ACQUIRE) == 1 &&
+                          __atomic_load_n(&page->seq_posted, __ATOMIC_ACQUIRE) > 0;
+
+    if (job->store != NULL && !has_left_group) {
+        ddp_store_server_report_death(job->store, rank);
+    }
+}
+
+ddp_status proc_loop_note_birth(struct proc_job *job, uint32_t rank)
+{
+    struct proc_rank *self = &job->ranks[rank];
+
+    job->alive_count++;
+    self->process = (struct harness_process){.state = HARNESS_PROCESS_RUNNING,
+                                             .since_ns = ddp_clock_now_ns(job->clock)};
+    __atomic_store_n(&job->head->states[rank].pid, (uint64_t)self->pid, __ATOMIC_RELAXED);
+    proc_state_store(&job->head->states[rank], &self->process);
+    self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
+    if (self->pid_fd < 0) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "pidfd_open: %s", strerror(errno));
+    }
+    return proc_loop_add(job, self->pid_fd);
+}
+
+static void note_stop(struct proc_job *job, uint32_t rank)
+{
+    struct proc_rank *self = &job->ranks[rank];
+    uint64_t stop_ns = planned_stop_ns(job, rank);
+
+    self->process.state = HARNESS_PROCESS_STOPPED;
+    self->process.is_brief = stop_ns < HARNESS_MONITOR_STOP_HOLD_NS;
+    self->continue_ns = stop_ns == DDP_DEADLINE_NEVER ? stop_ns : self->process.since_ns + stop_ns;
+}
+
+void proc_loop_note(struct proc_job *job, uint32_t rank, int code, int status)
+{
+    struct proc_rank *self = &job->ranks[rank];
+
+    self->process.since_ns = ddp_clock_now_ns(job->clock);
+    self->process.code = status;
+    self->process.is_brief = false;
+    self->continue_ns = DDP_DEADLINE_NEVER;
+    switch (code) {
+    case CLD_EXITED:
+        self->process.state = HARNESS_PROCESS_EXITED;
+        break;
+    case CLD_STOPPED:
+    case CLD_TRAPPED:
+        note_stop(job, rank);
+        break;
+    case CLD_CONTINUED:
+        self->process.state = HARNESS_PROCESS_RUNNING;
+        break;
+    default:
+        self->process.state = HARNESS_PROCESS_SIGNALED;
+        break;
+    }
+    /* The monitor must not take what was done to a rank for what the rank did. */
+    if (!self->is_ended_by_us) {
+        proc_state_store(&job->head->states[rank], &self->process);
+    }
+    if (!proc_rank_is_alive(self)) {
+        close_fd(&self->pid_fd);
+        job->alive_count--;
+        report_death(job, rank);
+    }
+}
+
+/* Ask after every rank; the monitor is woken once for all news. */
+static ddp_status look_at_ranks(struct proc_job *job)
+{
+    bool is_news = false;
+    ddp_status status = job->starter->look(job, &is_news);
+
+    if (is_news) {
+        proc_monitor_poke(job);
+    }
+    return status;
+}
+
+static void continue_stopped(struct proc_job *job, uint64_t now_ns)
+{
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        if (proc_rank_is_alive(&job->ranks[r]) && job->ranks[r].continue_ns <= now_ns) {
+            job->ranks[r].continue_ns = DDP_DEADLINE_NEVER;
+            (void)kill(job->ranks[r].pid, SIGCONT);
+        }
+    }
+}
+
+/* After the first conclusion that will not go away, survivors get some time to end by themselves.
+ */
+static void start_linger(struct proc_job *job, uint64_t now_ns)
+{
+    bool is_checked = strcmp(job->config->plan->job.semantics, "strict") == 0;
+    uint64_t linger_ns = job->config->linger_ns;
+
+    if (job->linger_end_ns != DDP_DEADLINE_NEVER) {
+        return;
+    }
+    for (size_t i = 0; i < job->said.said.count; i++) {
+        enum harness_verdict verdict = job->said.said.items[i].finding.verdict;
+        bool is_slow =
+            verdict >= HARNESS_VERDICT_SLOW_COMPUTE && verdict <= HARNESS_VERDICT_SLOW_ROTATING;
+
+        bool is_hang = (verdict >= HARNESS_VERDICT_HANG_NOT_JOINED &&
+                        verdict <= HARNESS_VERDICT_HANG_RECOVERY) ||
+                       (!is_checked && verdict >= HARNESS_VERDICT_MISMATCH_OP &&
+                        verdict <= HARNESS_VERDICT_MISMATCH_BUILD);
+
+        if (!is_slow && verdict != HARNESS_VERDICT_HANG_DETECTOR) {
+            if (linger_ns == 0) {
+                linger_ns = is_hang ? linger_hang_ns : linger_default_ns;
+            }
+            job->linger_end_ns = now_ns + linger_ns;
+            return;
+        }
+    }
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void set_timer(struct proc_job *job, uint64_t now_ns)
+{
+    uint64_t next_ns = now_ns + (job->is_eye_open ? eye_interval_ns : check_interval_ns);
+    struct itimerspec at = {{0, 0}, {0, 0}};
+
+    next_ns = earlier(next_ns, earlier(job->linger_end_ns, job->ceiling_ns));
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        next_ns = earlier(next_ns, job->ranks[r].continue_ns);
+    }
+    at.it_value.tv_sec = (time_t)(next_ns / DDP_NS_PER_S);
+    at.it_value.tv_nsec = (long)(next_ns % DDP_NS_PER_S);
+    (void)timerfd_settime(job->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+/* One turn: sleep until something is due or happens, then look at everything. */
+static ddp_status turn(struct proc_job *job)
+{
+    struct epoll_event events[16];
+    uint64_t expirations;
+    uint64_t now_ns;
+
+    set_timer(job, ddp_clock_now_ns(job->clock));
+    if (epoll_wait(job->epoll_fd, events, 16, -1) < 0 && errno != EINTR) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "epoll_wait: %s", strerror(errno));
+    }
+    (void)!read(job->timer_fd, &expirations, sizeof(expirations));
+    read_signals(job);
+    DDP_TRY(look_at_ranks(job));
+    if (job->store != NULL) {
+        ddp_store_server_pump(job->store);
+    }
+    proc_monitor_drain(job);
+    now_ns = ddp_clock_now_ns(job->clock);
+    proc_monitor_check(job, now_ns);
+    job->loop_ns = now_ns;
+    if (job->is_eye_open) {
+        proc_eye_look(&job->eye, now_ns);
+    }
+    continue_stopped(job, now_ns);
+    start_linger(job, now_ns);
+    return DDP_OK;
+}
+
+ddp_status proc_loop_interrupted(const struct proc_job *job)
+{
+    return job->interrupt == 0
+               ? DDP_OK
+               : ddp_err_set(job->err, DDP_E_STATE,
+                             "interrupted by SIG%s; all ranks were ended, nothing was judged",
+                             sigabbrev_np(job->interrupt));
+}
+
+ddp_status proc_loop_run(struct proc_job *job)
+{
+    job->loop_ns = ddp_clock_now_ns(job->clock);
+    while (job->alive_count + job->unborn_count > 0 && job->loop_ns < job->linger_end_ns &&
+           job->loop_ns < job->ceiling_ns) {
+        DDP_TRY(turn(job));
+        DDP_TRY(proc_loop_interrupted(job));
+    }
+    return DDP_OK;
+}
+
+/* A rank's whole group: whatever the rank started goes with it. */
+static void signal_group(const struct proc_rank *rank, int signal_number)
+{
+    if (kill(-rank->pid, signal_number) != 0) {
+        (void)kill(rank->pid, signal_number);
+    }
+}
+
+/* The job is over: what the starter has to say is of no importance any more. */
+static void reap_until(struct proc_job *job, uint64_t end_ns)
+{
+    (void)!look_at_ranks(job);
+    while (job->alive_count > 0 && ddp_clock_now_ns(job->clock) < end_ns) {
+        struct epoll_event event;
+
+        /* Pidfds of ended ranks are gone from the set; SIGCHLD wakes us for the others. */
+        (void)epoll_wait(job->epoll_fd, &event, 1, 5);
+        read_signals(job);
+        (void)!look_at_ranks(job);
+    }
+}
+
+void proc_loop_reap(struct proc_job *job)
+{
+    job->is_reaping = true;
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        struct proc_rank *rank = &job->ranks[r];
+
+        if (!proc_rank_is_alive(rank)) {
+            continue;
+        }
+        proc_rank_note_order(rank);
+        rank->continue_ns = DDP_DEADLINE_NEVER;
+        signal_group(rank, SIGTERM);
+        /* The pending SIGTERM is the first thing that a continued process sees. */
+        signal_group(rank, SIGCONT);
+    }
+    reap_until(job, ddp_clock_now_ns(job->clock) + term_grace_ns);
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        if (proc_rank_is_alive(&job->ranks[r])) {
+            signal_group(&job->ranks[r], SIGKILL);
+        }
+    }
+    reap_until(job, DDP_DEADLINE_NEVER);
+}

@@ -1,0 +1,278 @@
+/* The proc driver: one process a rank, a monitor process beside them, this process as launcher and
+ * host of the rendezvous store. Whatever happens, every process is reaped and every descriptor
+ * closed before it returns; what it could not prevent from staying behind is in the trace. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "harness/launch/mpi.h"
+#include "harness/proc/job.h"
+
+static const uint64_t ceiling_min_ns = 60 * DDP_NS_PER_S;
+
+/* What an observed GPU adds: accesses and edges of every kernel, and of every collective with its
+ * copies for hashing. */
+static uint64_t device_entry_count(const struct harness_plan *plan,
+                                   const struct harness_program *program, uint64_t micros)
+{
+    if (!harness_plan_is_cuda(plan)) {
+        return 0;
+    }
+    return micros * (48 * program->param_count + 64) +
+           program->op_count * (32 + 12 * (uint64_t)plan->job.ranks);
+}
+
+/* Entries for one rank's whole history: events of a step and micro-batch are a few a parameter, two
+ * a collective, one a sample, and a handful; doubled, because memory that is not written costs
+ * nothing. A power of two keeps the ring's arithmetic cheap. */
+static uint64_t ring_entry_count(const struct harness_plan *plan,
+                                 const struct harness_program *program, uint32_t rank)
+{
+    uint64_t batch = plan->job.batch_per_rank != NULL ? plan->job.batch_per_rank[rank] : 64;
+    uint64_t micros = ((uint64_t)plan->job.steps + 2) *
+                      (plan->job.micro_batches != 0 ? plan->job.micro_batches : 1);
+    uint64_t need =
+        2 * (micros * (24 + 8 * program->param_count + batch) + 4 * program->op_count +
+             16 * program->param_count + 256 + device_entry_count(plan, program, micros));
+    uint64_t count = 4096;
+
+    while (count < need) {
+        count *= 2;
+    }
+    return count;
+}
+
+static ddp_status open_memory(struct proc_job *job)
+{
+    const struct harness_plan *plan = job->config->plan;
+    uint64_t ring = 0;
+    uint64_t offset = (sizeof(struct proc_head) + 4095) / 4096 * 4096;
+    uint64_t stride;
+    uint64_t picture;
+    void *memory;
+
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        uint64_t count = ring_entry_count(plan, job->config->program, r);
+
+        ring = count > ring ? count : ring;
+    }
+    stride = ddp_recorder_size_bytes(ring);
+    picture = offset + stride * job->world_size;
+    job->head_size_bytes = (size_t)picture + sizeof(struct harness_picture);
+    job->job_fd = memfd_create("ddprove-job", MFD_CLOEXEC);
+    if (job->job_fd < 0 || ftruncate(job->job_fd, (off_t)job->head_size_bytes) != 0) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "memory of the job: %s", strerror(errno));
+    }
+    memory = mmap(NULL, job->head_size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, job->job_fd, 0);
+    if (memory == MAP_FAILED) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "memory of the job: %s", strerror(errno));
+    }
+    job->head = memory;
+    job->head->world_size = job->world_size;
+    job->head->ring_entry_count = ring;
+    job->head->recorder_offset_bytes = offset;
+    job->head->recorder_stride_bytes = stride;
+    job->head->picture_offset_bytes = picture;
+    harness_picture_init(proc_picture(job->head), job->start_ns);
+    job->head->magic = PROC_MAGIC;
+    return DDP_OK;
+}
+
+static ddp_status open_store(struct proc_job *job)
+{
+    int listen_fd;
+    ddp_status status;
+
+    DDP_TRY(ddp_store_listen("127.0.0.1", 0, &listen_fd, &job->store_port, job->err));
+    status = ddp_store_server_create(job->mem, listen_fd, &job->store, job->err);
+    if (status != DDP_OK) {
+        (void)close(listen_fd);
+        return status;
+    }
+    return proc_loop_add(job, ddp_store_server_fd(job->store));
+}
+
+static ddp_status open_folders(const struct harness_launch_config *config, struct ddp_mem *mem,
+                               struct ddp_err *err)
+{
+    struct ddp_text path;
+    ddp_status status;
+
+    ddp_text_init(&path, mem);
+    ddp_text_add(&path, "%s/schedules", config->rank.run_dir);
+    status = path.is_failed ? DDP_E_NOMEM : ddp_files_make_dirs(ddp_text_str(&path), err);
+    ddp_text_fini(&path);
+    if (status == DDP_OK && config->rank.payload_step >= 0) {
+        ddp_text_add(&path, "%s/payload", config->rank.run_dir);
+        status = path.is_failed ? DDP_E_NOMEM : ddp_files_make_dirs(ddp_text_str(&path), err);
+        ddp_text_fini(&path);
+    }
+    return status;
+}
+
+/* Longer than a job that goes on can take: silence within every budget, in every phase of every
+ * step. */
+static uint64_t ceiling_ns(const struct harness_plan *plan)
+{
+    uint64_t sum_ms = 0;
+    uint64_t total_ns;
+
+    for (int phase = 0; phase < DDP_PHASE_COUNT; phase++) {
+        sum_ms += plan->job.phase_budget_ms[phase];
+    }
+    total_ns = sum_ms * DDP_NS_PER_MS * ((uint64_t)plan->job.steps + 1);
+    return total_ns > ceiling_min_ns ? total_ns : ceiling_min_ns;
+}
+
+static ddp_status job_open(struct proc_job *job)
+{
+    job->ranks = ddp_mem_array(job->mem, job->world_size, sizeof(*job->ranks));
+    if (job->ranks == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        job->ranks[r].pid_fd = -1;
+        job->ranks[r].continue_ns = DDP_DEADLINE_NEVER;
+    }
+    DDP_TRY(ddp_mem_pool_create(&job->pool));
+    DDP_TRY(open_folders(job->config, job->mem, job->err));
+    DDP_TRY(proc_loop_open(job));
+    DDP_TRY(open_memory(job));
+    DDP_TRY(open_store(job));
+    DDP_TRY(proc_monitor_start(job));
+    return job->starter->start(job);
+}
+
+static void job_close(struct proc_job *job)
+{
+    job->starter->close(job);
+    for (uint32_t r = 0; job->ranks != NULL && r < job->world_size; r++) {
+        if (job->ranks[r].pid_fd >= 0) {
+            (void)close(job->ranks[r].pid_fd);
+        }
+    }
+    if (job->store != NULL) {
+        ddp_store_server_destroy(job->store);
+    }
+    if (job->poke_fd >= 0) {
+        (void)close(job->poke_fd);
+    }
+    if (job->head != NULL) {
+        (void)munmap(job->head, job->head_size_bytes);
+    }
+    if (job->job_fd >= 0) {
+        (void)close(job->job_fd);
+    }
+    proc_loop_close(job);
+    ddp_mem_pool_destroy(job->pool);
+}
+
+static void record_end(const struct proc_rank *rank, struct harness_rank_end *out)
+{
+    if (rank->pid == 0) {
+        return;
+    }
+    out->time_ns = rank->process.since_ns;
+    out->code = rank->process.code;
+    out->is_stopped = rank->is_stopped_at_end;
+    if (rank->process.state == HARNESS_PROCESS_EXITED) {
+        out->how = HARNESS_END_EXITED;
+    } else {
+        out->how = rank->is_ended_by_us ? HARNESS_END_REAPED : HARNESS_END_SIGNALED;
+    }
+}
+
+static ddp_status job_record(struct proc_job *job, struct harness_trace *out)
+{
+    DDP_ASSERT(job->ranks != NULL); /* the job was opened */
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        const void *storage = proc_recorder(job->head, r);
+        const struct ddp_page *page = storage;
+
+        record_end(&job->ranks[r], &out->ends[r]);
+        DDP_TRY(harness_trace_add_ring(out, r, ddp_recorder_ring(storage),
+                                       job->head->ring_entry_count,
+                                       __atomic_load_n(&page->event_count, __ATOMIC_ACQUIRE)));
+    }
+    for (size_t i = 0; i < job->said.said.count; i++) {
+        DDP_TRY(harness_trace_add_diagnosis(out, job->said.said.items[i].time_ns,
+                                            &job->said.said.items[i].finding));
+    }
+    harness_picture_print(proc_picture(job->head), &out->graph);
+    return job->said.is_failed ? DDP_E_NOMEM : DDP_OK;
+}
+
+static ddp_status check_config(const struct harness_launch_config *config, struct ddp_err *err)
+{
+    if (config->self_path == NULL || config->plan_path == NULL || config->rank.run_dir == NULL) {
+        return ddp_err_set(err, DDP_E_INVALID, "proc needs self_path, plan_path and run_dir");
+    }
+    if (config->plan->job.ranks == 0 || config->plan->job.ranks > HARNESS_RANKS_MAX) {
+        return ddp_err_set(err, DDP_E_INVALID, "proc runs 1 to %d ranks, not %u", HARNESS_RANKS_MAX,
+                           config->plan->job.ranks);
+    }
+    return DDP_OK;
+}
+
+static ddp_status proc_run(struct ddp_mem *mem, const struct harness_launch_config *config,
+                           struct harness_trace *out, struct ddp_err *err)
+{
+    struct proc_job job = {.config = config,
+                           .mem = mem,
+                           .clock = ddp_clock_monotonic(),
+                           .err = err,
+                           .world_size = config->plan->job.ranks,
+                           .starter = config->launcher == HARNESS_LAUNCHER_MPIRUN
+                                          ? proc_starter_mpirun()
+                                          : proc_starter_own(),
+                           .job_fd = -1,
+                           .epoll_fd = -1,
+                           .signal_fd = -1,
+                           .timer_fd = -1,
+                           .monitor_fd = -1,
+                           .poke_fd = -1,
+                           .linger_end_ns = DDP_DEADLINE_NEVER};
+    struct proc_audit audit;
+    ddp_status status;
+
+    harness_trace_init(out, mem, config->plan->job.ranks, "proc");
+    out->launcher = harness_launcher_name(config->launcher);
+    out->seed = config->seed;
+    DDP_TRY(check_config(config, err));
+    DDP_TRY(harness_mpi_check(config->plan, config->launcher, err));
+    if (out->ends == NULL) {
+        return DDP_E_NOMEM;
+    }
+    proc_audit_begin(&audit, mem);
+    harness_watch_init(&job.said, mem);
+    job.start_ns = ddp_clock_now_ns(job.clock);
+    job.ceiling_ns = job.start_ns + ceiling_ns(config->plan);
+    out->start_ns = job.start_ns;
+    status = job_open(&job);
+    status = status == DDP_OK ? proc_loop_run(&job) : status;
+    /* First the monitor: it must not take the end of the survivors for crashes. */
+    proc_monitor_stop(&job);
+    if (job.ranks != NULL) {
+        proc_loop_reap(&job);
+    }
+    out->end_ns = ddp_clock_now_ns(job.clock);
+    status = status == DDP_OK ? proc_loop_interrupted(&job) : status;
+    status = status == DDP_OK ? job_record(&job, out) : status;
+    job_close(&job);
+    harness_watch_fini(&job.said);
+    if (job.ranks != NULL) {
+        proc_audit_end(&audit, job.ranks, job.world_size, out);
+    }
+    ddp_mem_free(mem, job.ranks);
+    proc_audit_fini(&audit);
+    harness_trace_merge(out);
+    return status;
+}
+
+const struct harness_driver_ops *harness_driver_proc(void)
+{
+    static const struct harness_driver_ops ops = {.name = "proc", .run = proc_run};
+
+    return &ops;
+}

@@ -1,0 +1,198 @@
+/* A simulated rank: its surroundings, and the ways it can end. A rank that is killed is never
+ * resumed; its network end is closed while its memory still exists, then the memory is dropped. */
+#include <signal.h>
+#include <string.h>
+
+#include "harness/sim/sim.h"
+
+static struct harness_actor *actor_of(struct harness_sim_rank *rank)
+{
+    return &rank->sim->scheduler.actors[rank->rank];
+}
+
+static uint64_t now_ns(const struct harness_sim_rank *rank)
+{
+    return rank->sim->scheduler.clock.time_ns;
+}
+
+static uint64_t after_ms(const struct harness_sim_rank *rank, uint64_t ms)
+{
+    uint64_t now = now_ns(rank);
+
+    return ms >= (DDP_DEADLINE_NEVER - now) / DDP_NS_PER_MS ? DDP_DEADLINE_NEVER
+                                                            : now + ms * DDP_NS_PER_MS;
+}
+
+static void set_process(struct harness_sim_rank *rank, enum harness_process_state state, int code)
+{
+    rank->process =
+        (struct harness_process){.state = state, .code = code, .since_ns = now_ns(rank)};
+}
+
+static void vanish(struct harness_sim_rank *rank, enum harness_process_state state,
+                   enum harness_end_how how, int code)
+{
+    set_process(rank, state, code);
+    rank->end = (struct harness_rank_end){.how = how, .code = code, .time_ns = now_ns(rank)};
+    rank->is_vanished = true;
+    harness_actor_halt(actor_of(rank));
+}
+
+static void victim_kill(void *context, int signal_number)
+{
+    vanish(context, HARNESS_PROCESS_SIGNALED, HARNESS_END_SIGNALED, signal_number);
+}
+
+static void victim_exit(void *context, int code)
+{
+    vanish(context, HARNESS_PROCESS_EXITED, HARNESS_END_EXITED, code);
+}
+
+static void victim_stop(void *context, uint64_t ms)
+{
+    struct harness_sim_rank *rank = context;
+
+    set_process(rank, HARNESS_PROCESS_STOPPED, SIGSTOP);
+    harness_actor_sleep(actor_of(rank), ms == 0 ? DDP_DEADLINE_NEVER : after_ms(rank, ms));
+    set_process(rank, HARNESS_PROCESS_RUNNING, 0);
+}
+
+static void victim_delay(void *context, uint64_t ms)
+{
+    struct harness_sim_rank *rank = context;
+
+    harness_actor_sleep(actor_of(rank), after_ms(rank, ms));
+}
+
+static ddp_status wire_store(void *context, struct ddp_env *env, uint64_t deadline_ns,
+                             struct ddp_store **out, struct ddp_err *err)
+{
+    struct harness_sim_rank *rank = context;
+    ddp_status status = ddp_loop_store_create(rank->sim->net, env, out);
+
+    (void)deadline_ns;
+    return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no store on the simulated net");
+}
+
+/* The group forms once every rank has come: as with real transports, a missing rank shows here. */
+static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_store *store,
+                                 uint64_t deadline_ns, struct ddp_transport **out,
+                                 struct ddp_err *err)
+{
+    struct harness_sim_rank *rank = context;
+    ddp_status status;
+
+    /* Returns once all have come: whoever is in here waits for those who are not. */
+    ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
+    status = ddp_store_barrier(env, store, "world", env->world_size, deadline_ns);
+    ddp_recorder_wait_end(env->recorder);
+    if (status != DDP_OK) {
+        return ddp_err_set(err, status, "rank %u: not all of %u ranks came", env->rank,
+                           env->world_size);
+    }
+    status = ddp_loop_create(rank->sim->net, env, "world", env->rank, env->world_size, NULL, out);
+    rank->has_joined = status == DDP_OK;
+    return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
+}
+
+/* What the rank would have printed: its last words, as a real rank's log has them. */
+static void write_log(struct harness_sim_rank *rank, ddp_status status, const struct ddp_err *err)
+{
+    const char *run_dir = rank->sim->options.run_dir;
+    struct ddp_text path, text;
+
+    if (status == DDP_OK || run_dir == NULL) {
+        return;
+    }
+    ddp_text_init(&path, rank->env.mem);
+    ddp_text_init(&text, rank->env.mem);
+    ddp_text_add(&path, "%s/rank%u.log", run_dir, rank->rank);
+    ddp_text_add(&text, "rank %u: %s: %s\n", rank->rank, ddp_status_name(status),
+                 err->text[0] == '\0' ? ddp_status_text(status) : err->text);
+    if (!path.is_failed && !text.is_failed) {
+        ddp_status written = ddp_files_write_atomic(rank->env.files, ddp_text_str(&path),
+                                                    ddp_text_str(&text), text.size_bytes, NULL);
+
+        rank->sim->status = rank->sim->status == DDP_OK ? written : rank->sim->status;
+    }
+    ddp_text_fini(&text);
+    ddp_text_fini(&path);
+}
+
+void harness_sim_rank_main(void *context)
+{
+    struct harness_sim_rank *rank = context;
+    struct ddp_err err = {.text = ""};
+    struct harness_sim *sim = rank->sim;
+    const struct harness_rank_wiring wiring = {
+        .context = rank, .store = wire_store, .transport = wire_transport};
+    ddp_status status =
+        harness_rank_run(&rank->env, sim->config->plan, &sim->options, &wiring, &err);
+    int code = status == DDP_OK ? 0 : 1;
+
+    write_log(rank, status, &err);
+    set_process(rank, HARNESS_PROCESS_EXITED, code);
+    rank->end =
+        (struct harness_rank_end){.how = HARNESS_END_EXITED, .code = code, .time_ns = now_ns(rank)};
+}
+
+ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t index, struct ddp_err *err)
+{
+    struct harness_sim_rank *rank = &sim->ranks[index];
+
+    DDP_TRY(ddp_mem_pool_create(&rank->pool));
+    rank->storage = sim->storage + index * sim->storage_bytes_per_rank;
+    /* The process id is part of the trace, so it is made up. */
+    ddp_recorder_init(&rank->recorder, rank->storage, sim->ring_entry_count,
+                      &sim->scheduler.clock.base, index, sim->world_size, index + 1);
+    rank->env = (struct ddp_env){.rank = index,
+                                 .world_size = sim->world_size,
+                                 .mem = ddp_mem_pool_mem(rank->pool),
+                                 .clock = &sim->scheduler.clock.base,
+                                 .files = ddp_files_memory_files(sim->files),
+                                 .idle = &actor_of(rank)->idle,
+                                 .recorder = &rank->recorder};
+    rank->victim = (struct harness_victim){.context = rank,
+                                           .kill = victim_kill,
+                                           .exit = victim_exit,
+                                           .stop = victim_stop,
+                                           .delay = victim_delay};
+    set_process(rank, HARNESS_PROCESS_RUNNING, 0);
+    if (sim->config->plan->fault_count > 0) {
+        DDP_TRY(harness_injector_create(&rank->env, sim->config->plan, &rank->victim,
+                                        &rank->injector, err));
+        rank->env.faults = harness_injector_hook(rank->injector);
+    }
+    return DDP_OK;
+}
+
+static void drop(struct harness_sim_rank *rank)
+{
+    harness_scheduler_remove(&rank->sim->scheduler, rank->rank);
+    ddp_mem_pool_destroy(rank->pool);
+    rank->pool = NULL;
+}
+
+void harness_sim_rank_settle(struct harness_sim_rank *rank)
+{
+    /* One that joined said goodbye on the net itself; one that never did is just gone. */
+    if (rank->is_vanished || !rank->has_joined) {
+        ddp_loop_net_kill(rank->sim->net, rank->rank);
+    }
+    if (!rank->is_vanished) {
+        harness_injector_destroy(rank->injector);
+        rank->sim->stats.leaked_block_count += ddp_mem_pool_block_count(rank->pool);
+    }
+    drop(rank);
+}
+
+void harness_sim_rank_reap(struct harness_sim_rank *rank)
+{
+    rank->end =
+        (struct harness_rank_end){.how = HARNESS_END_REAPED,
+                                  .code = SIGKILL,
+                                  .time_ns = now_ns(rank),
+                                  .is_stopped = rank->process.state == HARNESS_PROCESS_STOPPED};
+    ddp_loop_net_kill(rank->sim->net, rank->rank);
+    drop(rank);
+}

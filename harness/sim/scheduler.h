@@ -1,0 +1,95 @@
+/* The simulator's scheduler: which rank runs next, and what time it is. Private to the simulator.
+ *
+ * Each rank is an actor: READY (may run), PARKED (waits: any wake or its deadline readies it),
+ * ASLEEP (host code that takes time: only its own deadline readies it) or GONE. The clock moves by
+ * a few microseconds each time an actor runs, and jumps to the next event when none can. */
+#ifndef HARNESS_SIM_SCHEDULER_H
+#define HARNESS_SIM_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ddpcore/base/clock.h"
+#include "ddpcore/base/idle.h"
+#include "ddpcore/base/mem.h"
+#include "ddpcore/base/prng.h"
+#include "harness/sim/fiber.h"
+
+enum harness_actor_state {
+    HARNESS_ACTOR_READY,
+    HARNESS_ACTOR_PARKED,
+    HARNESS_ACTOR_ASLEEP,
+    HARNESS_ACTOR_GONE
+};
+
+struct harness_scheduler;
+
+struct harness_actor {
+    struct ddp_idle idle; /* what the rank's environment points at; first, to find the actor */
+    struct harness_scheduler *scheduler;
+    struct harness_fiber *fiber;
+    enum harness_actor_state state;
+    uint32_t ready_index; /* place in scheduler->ready while READY */
+    uint64_t deadline_ns; /* of PARKED and ASLEEP */
+    uint64_t timer_ns;    /* time of this actor's live timer event; DDP_DEADLINE_NEVER if none */
+};
+
+/* Something that happens at a time: a message's arrival, or an actor's deadline. */
+struct harness_sim_event {
+    uint64_t time_ns;
+    uint64_t order; /* ties go in the order in which they were made */
+    uint32_t actor;
+    bool is_timer;
+};
+
+struct harness_scheduler {
+    struct ddp_mem *mem;
+    struct ddp_clock_virtual clock;
+    struct ddp_prng prng;
+    struct harness_actor *actors; /* [actor_count] */
+    uint32_t actor_count, live_count;
+    uint32_t *ready; /* [ready_count] */
+    uint32_t ready_count;
+    struct harness_sim_event *heap; /* binary heap by (time, order) */
+    size_t heap_count, heap_capacity;
+    size_t message_event_count; /* entries of heap that are not timers */
+    uint64_t event_order;
+    uint64_t switch_count;
+    bool is_out_of_memory; /* an event was lost: the run is void */
+};
+
+/* Fibers run entry(contexts[i]); context_bytes apart. All actors start READY. */
+struct harness_scheduler_config {
+    uint32_t actor_count;
+    uint64_t seed, start_ns;
+    void (*entry)(void *context);
+    char *contexts;
+    size_t context_bytes;
+};
+DDP_MUST_USE ddp_status harness_scheduler_init(struct harness_scheduler *scheduler,
+                                               struct ddp_mem *mem,
+                                               const struct harness_scheduler_config *config);
+/* Zeroed is fine too. */
+void harness_scheduler_fini(struct harness_scheduler *scheduler);
+
+/* From the scheduler's side. */
+/* Ready whoever an event up to now concerns. */
+void harness_scheduler_deliver(struct harness_scheduler *scheduler);
+/* Run one READY actor, chosen by the seed; returns its number. */
+uint32_t harness_scheduler_run_one(struct harness_scheduler *scheduler);
+/* Time of the next event that will ready somebody, or DDP_DEADLINE_NEVER. */
+uint64_t harness_scheduler_next_ns(struct harness_scheduler *scheduler);
+/* Nothing that is under way between ranks can still ready anybody. */
+bool harness_scheduler_is_stable(const struct harness_scheduler *scheduler);
+/* The actor never runs again; its stack is dropped. */
+void harness_scheduler_remove(struct harness_scheduler *scheduler, uint32_t index);
+/* The actor may be able to go on at at_ns. */
+void harness_scheduler_wake(struct harness_scheduler *scheduler, uint32_t index, uint64_t at_ns);
+
+/* From the actor's side (its fiber). */
+/* Host code until until_ns (DDP_DEADLINE_NEVER: for ever); no wake shortens it. */
+void harness_actor_sleep(struct harness_actor *actor, uint64_t until_ns);
+/* Never run again; the scheduler's side decides what becomes of the actor. Does not return. */
+void harness_actor_halt(struct harness_actor *actor) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,352 @@
+/* The simulator: all ranks as fibers of one thread, a virtual clock, a simulated network, files in
+ * memory. Every choice comes from the seed, so the same configuration gives the same bytes. A rank
+ * that loops in host code without ever waiting hangs the simulator with it: use proc for those. */
+#include "harness/sim/sim.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define START_NS          DDP_NS_PER_MS
+#define LINGER_NS         (10 * DDP_NS_PER_S)
+#define LATENCY_NS        UINT64_C(2000)
+#define LATENCY_JITTER_NS UINT64_C(3000)
+#define BYTES_PER_US      UINT64_C(10000)
+
+static uint64_t round_up_pow2(uint64_t value)
+{
+    uint64_t power = 1;
+
+    while (power < value) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* Enough entries that none is overwritten: what a step records, doubled for failures and joins. */
+static uint64_t ring_entries(const struct harness_launch_config *config)
+{
+    const struct harness_job *job = &config->plan->job;
+    const struct harness_program *program = config->program;
+    uint64_t micro = job->micro_batches == 0 ? 1 : job->micro_batches;
+    uint64_t rows = 0;
+    uint64_t per_micro, per_step;
+
+    for (uint32_t i = 0; i < job->ranks; i++) {
+        rows = job->batch_per_rank[i] > rows ? job->batch_per_rank[i] : rows;
+    }
+    per_micro = rows + 4 * program->param_count + 4 * program->bucket_count + 32;
+    per_step = micro * per_micro + 4 * program->param_count + 32;
+    return round_up_pow2(
+        1024 + 2 * (job->steps * per_step + 8 * program->op_count + 4 * program->param_count));
+}
+
+static ddp_status map_storage(struct harness_sim *sim)
+{
+    sim->ring_entry_count = ring_entries(sim->config);
+    sim->storage_bytes_per_rank = ddp_recorder_size_bytes(sim->ring_entry_count);
+    sim->storage_bytes = sim->storage_bytes_per_rank * sim->world_size;
+    /* Untouched pages of a ring cost nothing. */
+    sim->storage = mmap(NULL, sim->storage_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (sim->storage == MAP_FAILED) {
+        sim->storage = NULL;
+        return DDP_E_NOMEM;
+    }
+    return DDP_OK;
+}
+
+/* The rank's file layer is memory: what it is to restore must be there first. A missing file stays
+ * missing, for the rank to find out. */
+static ddp_status preload_checkpoint(struct harness_sim *sim, struct ddp_err *err)
+{
+    struct ddp_files *system = ddp_files_system();
+    const char *path = sim->options.checkpoint_path;
+    void *data;
+    size_t size_bytes;
+    ddp_status status;
+
+    if (!sim->options.is_restoring || path == NULL) {
+        return DDP_OK;
+    }
+    status = system->ops->read_all(system, path, sim->mem, &data, &size_bytes, err);
+    if (status == DDP_E_NOT_FOUND) {
+        return DDP_OK;
+    }
+    DDP_TRY(status);
+    status =
+        ddp_files_write_atomic(ddp_files_memory_files(sim->files), path, data, size_bytes, err);
+    ddp_mem_free(sim->mem, data);
+    return status;
+}
+
+static ddp_status open_data(struct harness_sim *sim, struct ddp_err *err)
+{
+    struct ref_job job;
+
+    if (sim->options.data != NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_rank_job(sim->config->plan, &job, err));
+    DDP_TRY(ref_data_open(sim->mem, &job.data, &sim->data, err));
+    sim->is_data_open = true;
+    sim->options.data = &sim->data;
+    return DDP_OK;
+}
+
+static void wake(void *context, uint32_t rank, uint64_t at_ns)
+{
+    struct harness_sim *sim = context;
+
+    harness_scheduler_wake(&sim->scheduler, rank, at_ns);
+}
+
+static ddp_status open_net(struct harness_sim *sim)
+{
+    const struct ddp_loop_config config = {.world_size = sim->world_size,
+                                           .seed = sim->config->seed,
+                                           .latency_ns = LATENCY_NS,
+                                           .latency_jitter_ns = LATENCY_JITTER_NS,
+                                           .bytes_per_us = BYTES_PER_US,
+                                           .clock = &sim->scheduler.clock.base,
+                                           .mem = sim->mem,
+                                           .wake = wake,
+                                           .wake_context = sim};
+
+    return ddp_loop_net_create(&config, &sim->net);
+}
+
+static ddp_status open_ranks(struct harness_sim *sim, struct ddp_err *err)
+{
+    struct harness_scheduler_config config = {.actor_count = sim->world_size,
+                                              .seed = sim->config->seed,
+                                              .start_ns = START_NS,
+                                              .entry = harness_sim_rank_main,
+                                              .context_bytes = sizeof sim->ranks[0]};
+
+    sim->ranks = ddp_mem_array(sim->mem, sim->world_size, sizeof sim->ranks[0]);
+    if (sim->ranks == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t i = 0; i < sim->world_size; i++) {
+        sim->ranks[i].sim = sim;
+        sim->ranks[i].rank = i;
+    }
+    config.contexts = (char *)sim->ranks;
+    DDP_TRY(harness_scheduler_init(&sim->scheduler, sim->mem, &config));
+    DDP_TRY(open_net(sim));
+    for (uint32_t i = 0; i < sim->world_size; i++) {
+        DDP_TRY(harness_sim_rank_init(sim, i, err));
+    }
+    return DDP_OK;
+}
+
+static ddp_status sim_open(struct harness_sim *sim, struct ddp_err *err)
+{
+    if (sim->world_size == 0 || sim->world_size > HARNESS_RANKS_MAX) {
+        return ddp_err_set(err, DDP_E_INVALID, "%u ranks; 1 to %d can be simulated",
+                           sim->world_size, HARNESS_RANKS_MAX);
+    }
+    DDP_TRY(ddp_blas_open(NULL, err));
+    DDP_TRY(harness_inject_open(sim->config->plan, err));
+    DDP_TRY(open_data(sim, err));
+    DDP_TRY(map_storage(sim));
+    DDP_TRY(ddp_files_memory_create(&sim->files));
+    DDP_TRY(preload_checkpoint(sim, err));
+    DDP_TRY(open_ranks(sim, err));
+    return harness_sim_watch_init(sim);
+}
+
+static void sim_close(struct harness_sim *sim)
+{
+    for (uint32_t i = 0; sim->ranks != NULL && i < sim->world_size; i++) {
+        if (sim->ranks[i].pool != NULL) {
+            harness_sim_rank_reap(&sim->ranks[i]);
+        }
+    }
+    if (sim->net != NULL) {
+        ddp_loop_net_destroy(sim->net);
+    }
+    harness_scheduler_fini(&sim->scheduler);
+    harness_sim_watch_fini(sim);
+    ddp_mem_free(sim->mem, sim->ranks);
+    if (sim->files != NULL) {
+        ddp_files_memory_destroy(sim->files);
+    }
+    if (sim->storage != NULL) {
+        (void)munmap(sim->storage, sim->storage_bytes);
+    }
+    if (sim->is_data_open) {
+        ref_data_close(&sim->data);
+    }
+    harness_inject_close();
+}
+
+/* No silence needs to last longer than this before the monitor has said all it can say of it. */
+static uint64_t patience_ns(const struct harness_sim *sim)
+{
+    uint64_t longest_ms = 0;
+
+    for (unsigned phase = 0; phase < DDP_PHASE_COUNT; phase++) {
+        uint64_t planned_ms = sim->config->plan->job.phase_budget_ms[phase];
+        uint64_t default_ms = ddp_phase_budget_ms((enum ddp_phase)phase);
+
+        longest_ms = planned_ms > longest_ms ? planned_ms : longest_ms;
+        longest_ms = default_ms > longest_ms ? default_ms : longest_ms;
+    }
+    /* A hang is said at its second sighting. */
+    return longest_ms * DDP_NS_PER_MS + HARNESS_WATCH_SETTLE_NS + 3 * HARNESS_SIM_LOOK_NS;
+}
+
+/* Nobody can run before next_ns. The monitor looks on while time passes; when it has made up its
+ * mind, or has nothing more to learn, the rest of the gap is skipped. */
+static void pass_gap(struct harness_sim *sim, uint64_t next_ns)
+{
+    struct ddp_clock_virtual *clock = &sim->scheduler.clock;
+    uint64_t patient_until_ns = clock->time_ns + patience_ns(sim);
+    bool is_stable = harness_scheduler_is_stable(&sim->scheduler);
+
+    if (is_stable) {
+        harness_sim_watch_look(sim, true);
+    }
+    while (!sim->watch.is_decided && sim->status == DDP_OK && sim->watch.next_look_ns < next_ns &&
+           sim->watch.next_look_ns < patient_until_ns) {
+        ddp_clock_virtual_advance_to(clock, sim->watch.next_look_ns);
+        harness_sim_watch_look(sim, is_stable);
+    }
+}
+
+/* Run one ready rank, and look at what it did. */
+static void run_ready(struct harness_sim *sim)
+{
+    struct harness_scheduler *scheduler = &sim->scheduler;
+    struct harness_sim_rank *rank = &sim->ranks[harness_scheduler_run_one(scheduler)];
+
+    if (rank->is_vanished || harness_fiber_is_done(scheduler->actors[rank->rank].fiber)) {
+        harness_sim_rank_settle(rank);
+        harness_sim_watch_look(sim, false);
+    } else if (scheduler->clock.time_ns >= sim->watch.next_look_ns) {
+        harness_sim_watch_look(sim, false);
+    }
+}
+
+/* No rank is ready: move time on to the next event. Returns false when there is none. */
+static bool pass_to_next(struct harness_sim *sim, uint64_t reap_ns)
+{
+    uint64_t next_ns = harness_scheduler_next_ns(&sim->scheduler);
+    bool was_decided = sim->watch.is_decided;
+
+    pass_gap(sim, next_ns);
+    if (next_ns == DDP_DEADLINE_NEVER) {
+        return false;
+    }
+    /* A verdict reached in the gap starts the linger before time moves on. */
+    if (was_decided == sim->watch.is_decided) {
+        ddp_clock_virtual_advance_to(&sim->scheduler.clock, next_ns < reap_ns ? next_ns : reap_ns);
+    }
+    return true;
+}
+
+/* Until every rank has ended, the linger after a verdict is over, or nothing can happen. */
+static void run_ranks(struct harness_sim *sim)
+{
+    struct harness_scheduler *scheduler = &sim->scheduler;
+    uint64_t linger_ns = sim->config->linger_ns == 0 ? LINGER_NS : sim->config->linger_ns;
+    uint64_t reap_ns = DDP_DEADLINE_NEVER;
+
+    while (scheduler->live_count > 0 && sim->status == DDP_OK && !scheduler->is_out_of_memory) {
+        if (sim->watch.is_decided && reap_ns == DDP_DEADLINE_NEVER) {
+            reap_ns = scheduler->clock.time_ns + linger_ns;
+        }
+        if (scheduler->clock.time_ns >= reap_ns) {
+            return;
+        }
+        harness_scheduler_deliver(scheduler);
+        if (scheduler->ready_count > 0) {
+            run_ready(sim);
+        } else if (!pass_to_next(sim, reap_ns)) {
+            return;
+        }
+    }
+}
+
+static ddp_status collect(struct harness_sim *sim)
+{
+    struct harness_trace *trace = sim->trace;
+
+    for (uint32_t i = 0; i < sim->world_size; i++) {
+        const struct ddp_recorder *recorder = &sim->ranks[i].recorder;
+
+        DDP_TRY(harness_trace_add_ring(trace, i, recorder->ring, sim->ring_entry_count,
+                                       recorder->page->event_count));
+        trace->ends[i] = sim->ranks[i].end;
+    }
+    DDP_TRY(harness_sim_watch_conclude(sim));
+    trace->start_ns = START_NS;
+    trace->end_ns = sim->scheduler.clock.time_ns;
+    harness_trace_merge(trace);
+    return DDP_OK;
+}
+
+static ddp_status sim_finish(struct harness_sim *sim, struct ddp_err *err)
+{
+    DDP_ASSERT(sim->ranks != NULL); /* the simulator was opened */
+    for (uint32_t i = 0; i < sim->world_size; i++) {
+        if (sim->ranks[i].pool != NULL) {
+            harness_sim_rank_reap(&sim->ranks[i]);
+        }
+    }
+    sim->stats.switch_count = sim->scheduler.switch_count;
+    DDP_TRY(sim->status);
+    if (sim->scheduler.is_out_of_memory) {
+        return DDP_E_NOMEM;
+    }
+    DDP_TRY(collect(sim));
+    return sim->options.run_dir == NULL ? DDP_OK : ddp_files_memory_export(sim->files, err);
+}
+
+ddp_status harness_sim_run(struct ddp_mem *mem, const struct harness_launch_config *config,
+                           struct harness_trace *out, struct harness_sim_stats *stats,
+                           struct ddp_err *err)
+{
+    struct harness_sim sim;
+    ddp_status status;
+
+    memset(&sim, 0, sizeof sim);
+    sim.mem = mem;
+    sim.config = config;
+    sim.options = config->rank;
+    sim.options.program_hash = config->program->hash;
+    sim.world_size = config->plan->job.ranks;
+    sim.trace = out;
+    harness_trace_init(out, mem, sim.world_size, "sim");
+    out->seed = config->seed;
+    if (err != NULL) {
+        err->text[0] = '\0';
+    }
+    status = sim_open(&sim, err);
+    if (status == DDP_OK) {
+        run_ranks(&sim);
+        status = sim_finish(&sim, err);
+    }
+    sim_close(&sim);
+    if (stats != NULL) {
+        *stats = sim.stats;
+    }
+    if (status != DDP_OK) {
+        (void)ddp_err_wrap(err, status, "the simulator stopped (%s)", ddp_status_name(status));
+    }
+    return status;
+}
+
+static ddp_status run(struct ddp_mem *mem, const struct harness_launch_config *config,
+                      struct harness_trace *out, struct ddp_err *err)
+{
+    return harness_sim_run(mem, config, out, NULL, err);
+}
+
+const struct harness_driver_ops *harness_driver_sim(void)
+{
+    static const struct harness_driver_ops ops = {.name = "sim", .run = run};
+
+    return &ops;
+}

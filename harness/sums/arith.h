@@ -1,0 +1,36 @@
+/* The judge's own arithmetic: scalar, in the order that ddpcore/device states, sharing no code with
+ * it. Host memory only. */
+#ifndef HARNESS_SUMS_ARITH_H
+#define HARNESS_SUMS_ARITH_H
+
+#include "ddpcore/base/dtype.h"
+#include "reference/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* target[i] = op(target[i], source[i]), rounded once to dtype. Errors: E_UNSUPPORTED. */
+DDP_MUST_USE ddp_status harness_arith_reduce(void *target, const void *source, size_t elem_count,
+                                             enum ddp_dtype dtype, enum ddp_redop op);
+/* target[i] = (target dtype)(fp32(source[i]) * factor). Errors: E_UNSUPPORTED. */
+DDP_MUST_USE ddp_status harness_arith_scale(void *target, enum ddp_dtype target_dtype,
+                                            const void *source, enum ddp_dtype source_dtype,
+                                            size_t elem_count, float factor);
+/* Float of 16 bits, by decoding sign, exponent and fraction; and back, to nearest even. */
+float harness_arith_f16_decode(uint16_t bits);
+uint16_t harness_arith_f16_encode(float value);
+float harness_arith_bf16_decode(uint16_t bits);
+uint16_t harness_arith_bf16_encode(float value);
+
+/* One optimizer step of one tensor. taken: steps this tensor took before. slots: state tensors,
+ * slot 0 = momentum or exp_avg, slot 1 = exp_avg_sq; NULL where the optimizer has none. */
+void harness_arith_update(const struct ref_optimizer_config *config, uint64_t taken, float *param,
+                          const float *grad, float *const slots[2], size_t elem_count);
+/* State tensors that the optimizer keeps. */
+size_t harness_arith_slot_count(const struct ref_optimizer_config *config);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

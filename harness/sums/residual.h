@@ -1,0 +1,48 @@
+/* What kind of difference lies between an expected tensor and the one that was seen. */
+#ifndef HARNESS_SUMS_RESIDUAL_H
+#define HARNESS_SUMS_RESIDUAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/verdict/verdict.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct harness_residual_input {
+    const float *expected, *got; /* float[count] */
+    const float *before;         /* expected one step earlier, or NULL */
+    const float *raw;            /* expected = raw * scale, or NULL: where a fault may have been */
+    float scale;
+    size_t count;
+};
+
+struct harness_residual {
+    bool is_set; /* something differs */
+    enum harness_verdict
+        verdict;         /* LOST, DUPLICATED, SCALED, SHIFTED, STALE, NONFINITE, CORRUPTED */
+    double factor;       /* SCALED */
+    int64_t shift;       /* SHIFTED: got[i + shift] = expected[i] */
+    size_t first;        /* first element that differs (NONFINITE: first not finite one) */
+    size_t differ_count; /* elements that differ */
+    int bit;             /* CORRUPTED by one flipped bit of one element; -1 otherwise */
+};
+
+/* Exact equality throughout: a structure is named only if it explains every element. */
+void harness_residual_classify(const struct harness_residual_input *input,
+                               struct harness_residual *out);
+/* Whether got differs from expected as far as another order of summing the inputs may make it, and
+ * no further: every element lies within world - 1 roundings of the exact sum, and more than one
+ * differs. inputs: float[count] of each of world ranks. */
+bool harness_residual_is_reordered(const float *const *inputs, uint32_t world,
+                                   const float *expected, const float *got, size_t count);
+/* Bits of a float. */
+uint32_t harness_residual_bits(float value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,330 @@
+/* Purpose: gather dumps into sets, order a set's moves, run it on values.
+ * Idea: a message moves only when the send and its receive are both at the head of their pair's
+ * queue and free of dependencies (rendezvous). Nothing that could run is ever disabled by another
+ * move, so one greedy order finds a deadlock if there is one. */
+#include "harness/sums/schedule_set.h"
+
+#include <string.h>
+
+#include "ddpcore/base/file.h"
+#include "harness/sums/arith.h"
+
+void harness_schedules_init(struct harness_schedules *schedules, struct ddp_mem *mem)
+{
+    *schedules = (struct harness_schedules){.mem = mem};
+}
+
+static void free_buffers(struct harness_schedule_set *set)
+{
+    for (uint32_t r = 0; set->buffer != NULL && r < set->size; r++) {
+        for (size_t k = 2; set->buffer[r] != NULL && k < set->member[r]->buffer_count; k++) {
+            ddp_mem_free(set->mem, set->buffer[r][k]);
+        }
+        ddp_mem_free(set->mem, set->buffer[r]);
+    }
+    ddp_mem_free(set->mem, set->buffer);
+    set->buffer = NULL;
+}
+
+void harness_schedules_fini(struct harness_schedules *schedules)
+{
+    for (size_t s = 0; s < schedules->set_count; s++) {
+        struct harness_schedule_set *set = &schedules->sets[s];
+
+        free_buffers(set);
+        for (uint32_t r = 0; r < set->size; r++) {
+            if (set->member[r] != NULL) {
+                harness_schedule_fini(set->member[r]);
+                ddp_mem_free(set->mem, set->member[r]);
+            }
+        }
+        ddp_mem_free(set->mem, set->member);
+        ddp_mem_free(set->mem, set->turns);
+    }
+    ddp_mem_free(schedules->mem, schedules->sets);
+    harness_schedules_init(schedules, schedules->mem);
+}
+
+static bool is_same_operation(const struct harness_schedule *a, const struct harness_schedule *b)
+{
+    return a->kind == b->kind && a->size == b->size && a->elem_count == b->elem_count &&
+           a->dtype == b->dtype && a->root == b->root && strcmp(a->algorithm, b->algorithm) == 0;
+}
+
+static ddp_status grow_sets(struct harness_schedules *schedules)
+{
+    struct harness_schedule_set *sets =
+        ddp_mem_grow(schedules->mem, schedules->sets, schedules->set_count,
+                     &schedules->set_capacity, sizeof(*sets));
+
+    if (sets == NULL) {
+        return DDP_E_NOMEM;
+    }
+    schedules->sets = sets;
+    return DDP_OK;
+}
+
+static ddp_status find_or_add_set(struct harness_schedules *schedules,
+                                  const struct harness_schedule *schedule,
+                                  struct harness_schedule_set **out)
+{
+    for (size_t s = 0; s < schedules->set_count; s++) {
+        if (is_same_operation(schedules->sets[s].any, schedule)) {
+            *out = &schedules->sets[s];
+            return DDP_OK;
+        }
+    }
+    DDP_TRY(grow_sets(schedules));
+    *out = &schedules->sets[schedules->set_count];
+    **out = (struct harness_schedule_set){.mem = schedules->mem, .size = schedule->size};
+    (*out)->member = ddp_mem_array(schedules->mem, schedule->size, sizeof(*(*out)->member));
+    return (*out)->member == NULL ? DDP_E_NOMEM : DDP_OK;
+}
+
+ddp_status harness_schedules_add(struct harness_schedules *schedules,
+                                 const struct harness_schedule *schedule, struct ddp_err *err)
+{
+    struct harness_schedule_set *set = NULL;
+    struct harness_schedule *kept;
+
+    DDP_TRY(find_or_add_set(schedules, schedule, &set));
+    if (set->member[schedule->rank] != NULL) {
+        return ddp_err_set(err, DDP_E_INVALID, "two schedules of rank %u for one operation",
+                           schedule->rank);
+    }
+    kept = ddp_mem_array(schedules->mem, 1, sizeof(*kept));
+    if (kept == NULL) {
+        if (set->member_count == 0) {
+            ddp_mem_free(schedules->mem, set->member);
+        }
+        return DDP_E_NOMEM;
+    }
+    *kept = *schedule;
+    set->member[schedule->rank] = kept;
+    set->any = kept;
+    if (set->member_count++ == 0) {
+        schedules->set_count++; /* a set is in the list once it has a member */
+    }
+    return DDP_OK;
+}
+
+static ddp_status take_text(void *context, const char *text, struct ddp_err *err)
+{
+    struct harness_schedules *schedules = context;
+    struct harness_schedule schedule;
+    ddp_status status;
+
+    DDP_TRY(harness_schedule_parse(schedules->mem, text, &schedule, err));
+    status = harness_schedules_add(schedules, &schedule, err);
+    if (status != DDP_OK) {
+        harness_schedule_fini(&schedule);
+    }
+    return status;
+}
+
+ddp_status harness_schedules_load(struct harness_schedules *schedules, const char *folder,
+                                  struct ddp_err *err)
+{
+    DDP_TRY(ddp_files_each_text(folder, ".txt", schedules->mem, take_text, schedules, err));
+    return harness_schedules_order(schedules);
+}
+
+struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,
+                                                    enum ddp_coll_kind kind, const char *algorithm,
+                                                    size_t elem_count, enum ddp_dtype dtype,
+                                                    uint32_t root)
+{
+    struct harness_schedule_set *fallback = NULL;
+
+    for (size_t s = 0; s < schedules->set_count; s++) {
+        const struct harness_schedule *member = schedules->sets[s].any;
+
+        if (member->kind != kind || member->elem_count != elem_count || member->dtype != dtype ||
+            member->root != root) {
+            continue;
+        }
+        if (algorithm == NULL || strcmp(member->algorithm, algorithm) == 0) {
+            return &schedules->sets[s];
+        }
+        fallback = &schedules->sets[s];
+    }
+    return fallback;
+}
+
+/* --- order ------------------------------------------------------------------------------------ */
+
+struct ordering {
+    struct harness_schedule_set *set;
+    bool **is_done;  /* [rank][move] */
+    uint32_t **head; /* [rank][2 * peer + (0 sends, 1 receives)]: first move not yet taken */
+    size_t *first;   /* [rank]: all moves before it are done */
+};
+
+static bool is_receive(const struct harness_move *move)
+{
+    return move->kind == HARNESS_MOVE_RECV || move->kind == HARNESS_MOVE_RECV_REDUCE;
+}
+
+/* Advance a queue's head to the next move of that direction and peer. */
+static uint32_t head_of(struct ordering *ordering, uint32_t rank, uint32_t peer, bool is_receiving)
+{
+    const struct harness_schedule *member = ordering->set->member[rank];
+    uint32_t *head = &ordering->head[rank][2 * (size_t)peer + (is_receiving ? 1 : 0)];
+
+    while (*head < member->move_count) {
+        const struct harness_move *move = &member->moves[*head];
+        bool is_ours = is_receiving ? is_receive(move) : move->kind == HARNESS_MOVE_SEND;
+
+        if (is_ours && move->peer == peer && !ordering->is_done[rank][*head]) {
+            break;
+        }
+        (*head)++;
+    }
+    return *head;
+}
+
+static bool is_free(const struct ordering *ordering, uint32_t rank, uint32_t index)
+{
+    const struct harness_move *move = &ordering->set->member[rank]->moves[index];
+
+    for (uint32_t d = 0; d < move->dep_count; d++) {
+        if (!ordering->is_done[rank][move->dep[d]]) {
+            return false;
+        }
+    }
+    return !ordering->is_done[rank][index];
+}
+
+static void take(struct ordering *ordering, const struct harness_turn *turn)
+{
+    ordering->is_done[turn->rank][turn->move] = true;
+    if (turn->from_rank != HARNESS_NOBODY) {
+        ordering->is_done[turn->from_rank][turn->from_move] = true;
+    }
+    ordering->set->turns[ordering->set->turn_count++] = *turn;
+}
+
+/* Run one move of a rank if it can run now. Sends run with their receives. */
+static bool try_move(struct ordering *ordering, uint32_t rank, uint32_t index)
+{
+    const struct harness_move *move = &ordering->set->member[rank]->moves[index];
+    struct harness_turn turn = {.rank = rank, .move = index, .from_rank = HARNESS_NOBODY};
+
+    if (move->kind == HARNESS_MOVE_SEND || !is_free(ordering, rank, index)) {
+        return false;
+    }
+    if (is_receive(move)) {
+        turn.from_rank = move->peer;
+        turn.from_move = head_of(ordering, move->peer, rank, false);
+        if (head_of(ordering, rank, move->peer, true) != index ||
+            turn.from_move >= ordering->set->member[move->peer]->move_count ||
+            !is_free(ordering, move->peer, turn.from_move)) {
+            return false;
+        }
+    }
+    take(ordering, &turn);
+    return true;
+}
+
+static bool sweep_rank(struct ordering *ordering, uint32_t rank)
+{
+    const struct harness_schedule *member = ordering->set->member[rank];
+    bool is_moved = false;
+
+    while (ordering->first[rank] < member->move_count &&
+           ordering->is_done[rank][ordering->first[rank]]) {
+        ordering->first[rank]++;
+    }
+    for (size_t m = ordering->first[rank]; m < member->move_count; m++) {
+        is_moved = try_move(ordering, rank, (uint32_t)m) || is_moved;
+    }
+    return is_moved;
+}
+
+static bool is_everything_done(const struct ordering *ordering)
+{
+    for (uint32_t r = 0; r < ordering->set->size; r++) {
+        for (size_t m = 0; m < ordering->set->member[r]->move_count; m++) {
+            if (!ordering->is_done[r][m]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static ddp_status allocate_ordering(struct ordering *ordering)
+{
+    struct harness_schedule_set *set = ordering->set;
+    size_t total = 0;
+
+    ordering->is_done = ddp_mem_array(set->mem, set->size, sizeof(*ordering->is_done));
+    ordering->head = ddp_mem_array(set->mem, set->size, sizeof(*ordering->head));
+    ordering->first = ddp_mem_array(set->mem, set->size, sizeof(*ordering->first));
+    if (ordering->is_done == NULL || ordering->head == NULL || ordering->first == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t r = 0; r < set->size; r++) {
+        total += set->member[r]->move_count;
+        ordering->is_done[r] = ddp_mem_array(set->mem, set->member[r]->move_count, sizeof(bool));
+        ordering->head[r] = ddp_mem_array(set->mem, 2 * (size_t)set->size, sizeof(uint32_t));
+        if (ordering->is_done[r] == NULL || ordering->head[r] == NULL) {
+            return DDP_E_NOMEM;
+        }
+    }
+    ddp_mem_free(set->mem, set->turns);
+    set->turns = ddp_mem_array(set->mem, total, sizeof(*set->turns));
+    set->turn_count = 0;
+    return set->turns == NULL ? DDP_E_NOMEM : DDP_OK;
+}
+
+static void free_ordering(struct ordering *ordering)
+{
+    struct ddp_mem *mem = ordering->set->mem;
+
+    for (uint32_t r = 0; r < ordering->set->size; r++) {
+        if (ordering->is_done != NULL) {
+            ddp_mem_free(mem, ordering->is_done[r]);
+        }
+        if (ordering->head != NULL) {
+            ddp_mem_free(mem, ordering->head[r]);
+        }
+    }
+    ddp_mem_free(mem, ordering->is_done);
+    ddp_mem_free(mem, ordering->head);
+    ddp_mem_free(mem, ordering->first);
+}
+
+static ddp_status order_set(struct harness_schedule_set *set)
+{
+    struct ordering ordering = {.set = set};
+    bool is_moved = true;
+    ddp_status status;
+
+    if (set->member_count < set->size) {
+        return DDP_OK; /* some rank never used it: nothing can have completed */
+    }
+    status = allocate_ordering(&ordering);
+    while (status == DDP_OK && is_moved) {
+        is_moved = false;
+        for (uint32_t r = 0; r < set->size; r++) {
+            is_moved = sweep_rank(&ordering, r) || is_moved;
+        }
+    }
+    if (status == DDP_OK) {
+        set->is_ordered = is_everything_done(&ordering);
+        set->is_stuck = !set->is_ordered;
+    }
+    free_ordering(&ordering);
+    return status;
+}
+
+ddp_status harness_schedules_order(struct harness_schedules *schedules)
+{
+    for (size_t s = 0; s < schedules->set_count; s++) {
+        if (!schedules->sets[s].is_ordered && !schedules->sets[s].is_stuck) {
+            DDP_TRY(order_set(&schedules->sets[s]));
+        }
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,78 @@
+/* A collective as its members' dumped schedules: matched, ordered, proven, run on values. */
+#ifndef HARNESS_SUMS_SCHEDULE_SET_H
+#define HARNESS_SUMS_SCHEDULE_SET_H
+
+#include "harness/sums/schedule_text.h"
+#include "harness/verdict/verdict.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HARNESS_NOBODY UINT32_MAX
+
+/* One transition: a local move, or a message with the send that it meets. */
+struct harness_turn {
+    uint32_t rank, move;
+    uint32_t from_rank, from_move; /* from_rank HARNESS_NOBODY: a local move */
+};
+
+/* All members of one collective. */
+struct harness_schedule_set {
+    struct ddp_mem *mem;
+    uint32_t size;
+    struct harness_schedule **member; /* [size], NULL where no dump exists */
+    uint32_t member_count;            /* dumps that exist */
+    struct harness_schedule *any;     /* one of them: says what the operation is */
+    struct harness_turn *turns;       /* an order in which everything can run without buffering */
+    size_t turn_count;
+    bool is_ordered; /* turns are complete: all members are there and nobody waits for ever */
+    bool is_stuck;   /* all members are there and some wait for ever */
+    /* Values while it runs: buffer[rank][k] is buffer k of that rank; 0 and 1 are the caller's. */
+    void ***buffer;
+};
+
+/* Every dump of a run. */
+struct harness_schedules {
+    struct ddp_mem *mem;
+    struct harness_schedule_set *sets;
+    size_t set_count, set_capacity;
+};
+
+void harness_schedules_init(struct harness_schedules *schedules, struct ddp_mem *mem);
+void harness_schedules_fini(struct harness_schedules *schedules);
+/* Take over one parsed schedule into its set. Errors: E_INVALID (a second one of a rank), E_NOMEM
+ */
+DDP_MUST_USE ddp_status harness_schedules_add(struct harness_schedules *schedules,
+                                              const struct harness_schedule *schedule,
+                                              struct ddp_err *err);
+/* Read every file of a folder and put the sets in order. A missing folder is an empty one.
+ * Errors: E_PARSE with the file, E_IO, E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedules_load(struct harness_schedules *schedules,
+                                               const char *folder, struct ddp_err *err);
+/* Find the order of every set: needed before _run and _prove. */
+DDP_MUST_USE ddp_status harness_schedules_order(struct harness_schedules *schedules);
+/* The set of an operation; algorithm NULL = any. NULL if there is none. */
+struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,
+                                                    enum ddp_coll_kind kind, const char *algorithm,
+                                                    size_t elem_count, enum ddp_dtype dtype,
+                                                    uint32_t root);
+
+/* Run an ordered set. input, output: one pointer a rank, into host memory; the same pointers may be
+ * given twice if the schedules are in place (if not, outputs must be apart).
+ * Errors: E_STATE (not ordered), E_UNSUPPORTED (dtype), E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_set_run(struct harness_schedule_set *set,
+                                                 enum ddp_redop op, void *const *input,
+                                                 void *const *output);
+
+/* Prove a complete set without values: messages meet in order and agree in length, nobody waits for
+ * ever even without buffering, no range is written while it is lent or read without an order
+ * between the two, and every output element holds exactly what it should. Adds a finding for the
+ * first violation of each kind. */
+DDP_MUST_USE ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
+                                                   struct harness_findings *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

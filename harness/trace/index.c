@@ -1,0 +1,86 @@
+/* Purpose: sort a trace's events by (rank, kind) with one counting pass.
+ * Idea: a counting sort keeps each rank's own order. It judges nothing. */
+#include "harness/trace/index.h"
+
+static size_t cell_of(const struct harness_trace_event *event)
+{
+    return (size_t)event->rank * DDP_EVENT_COUNT + event->entry.event;
+}
+
+static bool is_known(const struct harness_index *index, const struct harness_trace_event *event)
+{
+    return event->rank < index->world_size && event->entry.event < DDP_EVENT_COUNT;
+}
+
+ddp_status harness_index_build(struct ddp_mem *mem, const struct harness_trace *trace,
+                               struct harness_index *out)
+{
+    size_t cell_count = (size_t)trace->world_size * DDP_EVENT_COUNT;
+    size_t *next;
+
+    *out = (struct harness_index){.mem = mem, .world_size = trace->world_size};
+    out->first = ddp_mem_array(mem, cell_count + 1, sizeof(*out->first));
+    out->event = ddp_mem_array(mem, trace->event_count, sizeof(*out->event));
+    next = ddp_mem_array(mem, cell_count + 1, sizeof(*next));
+    if (out->first == NULL || out->event == NULL || next == NULL) {
+        ddp_mem_free(mem, next);
+        harness_index_fini(out);
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (is_known(out, &trace->events[i])) {
+            out->first[cell_of(&trace->events[i]) + 1]++;
+        }
+    }
+    for (size_t c = 0; c < cell_count; c++) {
+        out->first[c + 1] += out->first[c];
+        next[c] = out->first[c];
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (is_known(out, &trace->events[i])) {
+            out->event[next[cell_of(&trace->events[i])]++] = &trace->events[i];
+        }
+    }
+    ddp_mem_free(mem, next);
+    return DDP_OK;
+}
+
+void harness_index_fini(struct harness_index *index)
+{
+    ddp_mem_free(index->mem, index->first);
+    ddp_mem_free(index->mem, index->event);
+    index->first = NULL;
+    index->event = NULL;
+}
+
+const struct harness_trace_event *const *harness_index_list(const struct harness_index *index,
+                                                            uint32_t rank, enum ddp_event event,
+                                                            size_t *out_count)
+{
+    size_t cell = (size_t)rank * DDP_EVENT_COUNT + event;
+
+    *out_count = index->first[cell + 1] - index->first[cell];
+    return index->event + index->first[cell];
+}
+
+const struct harness_trace_event *harness_index_end(const struct harness_index *index,
+                                                    uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(index, rank, DDP_EVENT_RANK_END, &count);
+
+    return count == 0 ? NULL : list[count - 1];
+}
+
+ddp_status harness_index_status(uint64_t word)
+{
+    return (ddp_status)(int32_t)(uint32_t)word;
+}
+
+bool harness_index_is_ended_ok(const struct harness_index *index, uint32_t rank)
+{
+    const struct harness_trace_event *end = harness_index_end(index, rank);
+
+    return end != NULL && harness_index_status(end->entry.arg[0]) == DDP_OK;
+}

@@ -1,0 +1,38 @@
+/* A trace by rank and kind of event, so that oracles walk only what they judge. */
+#ifndef HARNESS_TRACE_INDEX_H
+#define HARNESS_TRACE_INDEX_H
+
+#include "harness/trace/trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct harness_index {
+    struct ddp_mem *mem;
+    uint32_t world_size;
+    /* events of (rank, kind) are event[first[c]..first[c + 1]), c = rank * DDP_EVENT_COUNT + kind,
+     * in the rank's own order */
+    size_t *first;
+    const struct harness_trace_event **event;
+};
+
+/* Borrows the trace. */
+DDP_MUST_USE ddp_status harness_index_build(struct ddp_mem *mem, const struct harness_trace *trace,
+                                            struct harness_index *out);
+void harness_index_fini(struct harness_index *index);
+const struct harness_trace_event *const *harness_index_list(const struct harness_index *index,
+                                                            uint32_t rank, enum ddp_event event,
+                                                            size_t *out_count);
+/* The rank's rank.end, or NULL. */
+const struct harness_trace_event *harness_index_end(const struct harness_index *index,
+                                                    uint32_t rank);
+/* Statuses travel as 64-bit words, sign-extended or not. */
+ddp_status harness_index_status(uint64_t word);
+/* The rank ended by itself and said OK. */
+bool harness_index_is_ended_ok(const struct harness_index *index, uint32_t rank);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
