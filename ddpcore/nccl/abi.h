@@ -1,5 +1,5 @@
 /* The part of NCCL's ABI that is used, declared here so that no header of NCCL or CUDA is needed to
- * build. tests/unit/nccl_abi_check.c holds all of it against nccl.h. Internal. */
+ * build. tests/unit/nccl/nccl_abi_check.c holds all of it against nccl.h. Internal. */
 #ifndef DDPCORE_NCCL_ABI_H
 #define DDPCORE_NCCL_ABI_H
 

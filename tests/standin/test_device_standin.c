@@ -9,7 +9,7 @@
 #include "ddpcore/device/device.h"
 #include "ddpcore/device/math.h"
 #include "tests/standin/standin_testing.h"
-#include "tests/unit/device_bench.h"
+#include "tests/unit/device/device_bench.h"
 
 enum { ELEMS = 64, SIZE_BYTES = ELEMS * sizeof(float) };
 

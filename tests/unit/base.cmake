@@ -1,7 +1,7 @@
 ddprove_add_unit(NAME base THREADS
-    SOURCES test_status.c test_mem.c test_prng.c test_hash.c test_clock.c test_dtype.c test_text.c
-        test_file.c test_idle.c
+    SOURCES base/test_status.c base/test_mem.c base/test_prng.c base/test_hash.c base/test_clock.c
+        base/test_dtype.c base/test_text.c base/test_file.c base/test_idle.c
     LIBS ddp_base)
 ddprove_add_unit(NAME seam THREADS
-    SOURCES test_seam.c test_recorder.c test_progress.c
+    SOURCES seam/test_seam.c seam/test_recorder.c seam/test_progress.c
     LIBS ddp_seam)

@@ -1,3 +1,3 @@
 ddprove_add_unit(NAME checkpoint
-    SOURCES test_state_dict.c test_prefix.c test_safetensors.c
+    SOURCES checkpoint/test_state_dict.c checkpoint/test_prefix.c checkpoint/test_safetensors.c
     LIBS ddp_checkpoint)

@@ -1,6 +1,7 @@
-ddprove_add_unit(NAME schedule SOURCES schedule_checker.c test_schedule.c LIBS ddp_collective)
+ddprove_add_unit(NAME schedule SOURCES schedule/schedule_checker.c schedule/test_schedule.c LIBS ddp_schedule)
 ddprove_add_unit(NAME collective
-    SOURCES coll_world.c test_collective.c test_collective_agreement.c test_collective_failure.c
+    SOURCES collective/coll_world.c collective/test_collective.c
+        collective/test_collective_agreement.c collective/test_collective_failure.c
     LIBS ddp_collective ddp_device)
 if(TARGET ddp_collective AND TARGET ddp_device)
     add_executable(bench_allreduce "${PROJECT_SOURCE_DIR}/tests/bench/bench_allreduce.c")

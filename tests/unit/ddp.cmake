@@ -1,6 +1,7 @@
 ddprove_add_unit(NAME ddp
-    SOURCES test_sampler.c test_bucket.c test_group.c test_ddp.c test_ddp_unused.c test_ddp_verify.c
-        test_ddp_join.c test_ddp_loop.c ddp_world.c ddp_job.c
+    SOURCES ddp/test_sampler.c ddp/test_bucket.c ddp/test_group.c ddp/test_ddp.c
+        ddp/test_ddp_unused.c ddp/test_ddp_verify.c ddp/test_ddp_join.c ddp/test_ddp_loop.c
+        ddp/ddp_world.c ddp/ddp_job.c
     LIBS ddp_ddp ddp_collective ddp_transport ddp_device)
 
 # What a GPU makes of it: bench_gpu [SECONDS]; ci/gpu runs it.

@@ -1,3 +1,3 @@
 ddprove_add_unit(NAME inject
-    SOURCES test_inject.c test_inject_action.c
+    SOURCES inject/test_inject.c inject/test_inject_action.c
     LIBS harness_inject)

@@ -1,5 +1,6 @@
 ddprove_add_unit(NAME monitor
-    SOURCES test_monitor.c test_monitor_healthy.c test_monitor_watch.c
-        test_monitor_device.c test_monitor_device_healthy.c test_monitor_device_model.c
-        test_monitor_device_property.c test_monitor_explain.c test_monitor_picture.c monitor_cut.c
+    SOURCES monitor/test_monitor.c monitor/test_monitor_healthy.c monitor/test_monitor_watch.c
+        monitor/test_monitor_device.c monitor/test_monitor_device_healthy.c
+        monitor/test_monitor_device_model.c monitor/test_monitor_device_property.c
+        monitor/test_monitor_explain.c monitor/test_monitor_picture.c monitor/monitor_cut.c
     LIBS harness_monitor)

@@ -1,5 +1,5 @@
 # MPI's adapter against a scripted MPI, which begins and ends in a thread of its own.
-ddprove_add_unit(NAME mpi THREADS SOURCES coll_world.c mpi_fake.c test_mpi.c test_mpi_library.c
+ddprove_add_unit(NAME mpi THREADS SOURCES collective/coll_world.c mpi/mpi_fake.c mpi/test_mpi.c mpi/test_mpi_library.c
     LIBS ddp_mpi ddp_collective ddp_device)
 if(NOT TARGET unit_mpi)
     return()
@@ -7,7 +7,7 @@ endif()
 
 foreach(part IN ITEMS EMPTY OTHER)
     string(TOLOWER "mpi_${part}" name)
-    add_library(${name} MODULE "${CMAKE_CURRENT_LIST_DIR}/mpi_part.c")
+    add_library(${name} MODULE "${CMAKE_CURRENT_LIST_DIR}/mpi/mpi_part.c")
     target_compile_definitions(unit_mpi PRIVATE MPI_${part}_PATH="$<TARGET_FILE:${name}>")
     add_dependencies(unit_mpi ${name})
 endforeach()

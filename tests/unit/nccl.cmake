@@ -1,7 +1,8 @@
 # NCCL's adapter against a scripted NCCL: aborts run in threads of their own.
 ddprove_add_unit(NAME nccl THREADS
-    SOURCES nccl_fake.c nccl_device.c nccl_world.c test_nccl_coll.c test_nccl_comm.c test_nccl_failure.c test_nccl_group.c test_nccl_plan.c
-         test_nccl_library.c
+    SOURCES nccl/nccl_fake.c nccl/nccl_device.c nccl/nccl_world.c nccl/test_nccl_coll.c
+        nccl/test_nccl_comm.c nccl/test_nccl_failure.c nccl/test_nccl_group.c nccl/test_nccl_plan.c
+        nccl/test_nccl_library.c
     LIBS ddp_nccl ddp_collective ddp_device)
 if(NOT TARGET unit_nccl)
     return()
@@ -9,7 +10,7 @@ endif()
 
 foreach(part IN ITEMS OLD PARTIAL EMPTY)
     string(TOLOWER "nccl_${part}" name)
-    add_library(${name} MODULE "${CMAKE_CURRENT_LIST_DIR}/nccl_part.c")
+    add_library(${name} MODULE "${CMAKE_CURRENT_LIST_DIR}/nccl/nccl_part.c")
     target_compile_definitions(unit_nccl PRIVATE NCCL_${part}_PATH="$<TARGET_FILE:${name}>")
     add_dependencies(unit_nccl ${name})
 endforeach()
@@ -18,7 +19,7 @@ target_compile_definitions(nccl_partial PRIVATE VERSION=22809)
 
 if(DDPROVE_HAVE_NCCL AND DDPROVE_HAVE_CUDA)
     # Compiling it is the test.
-    add_library(nccl_abi_check OBJECT "${CMAKE_CURRENT_LIST_DIR}/nccl_abi_check.c")
+    add_library(nccl_abi_check OBJECT "${CMAKE_CURRENT_LIST_DIR}/nccl/nccl_abi_check.c")
     target_include_directories(nccl_abi_check SYSTEM PRIVATE
         "${DDPROVE_NCCL_INCLUDE}" ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(nccl_abi_check PRIVATE ddp_nccl ddp_collective)
@@ -27,7 +28,7 @@ endif()
 
 # The real library, which loads without a GPU. A sanitizer's allocator and fiu-run's preload do not
 # go together.
-add_executable(nccl_real "${CMAKE_CURRENT_LIST_DIR}/nccl_real.c")
+add_executable(nccl_real "${CMAKE_CURRENT_LIST_DIR}/nccl/nccl_real.c")
 target_link_libraries(nccl_real PRIVATE ddp_nccl ddp_collective)
 find_program(DDPROVE_FIU_RUN fiu-run)
 if(NOT DDPROVE_SANITIZE)

@@ -2,7 +2,7 @@
 # ThreadSanitizer: the ranks are forked, and leave without joining what a library started.
 if(TARGET ddp_cuda_standin AND TARGET ddp_nccl_standin)
     ddprove_add_unit(NAME nccl_processes
-        SOURCES transport_ranks.c transport_shm.c test_nccl_processes.c
+        SOURCES transport/transport_ranks.c transport/transport_shm.c nccl/test_nccl_processes.c
         LIBS ddp_nccl ddp_collective ddp_cuda_standin)
     add_dependencies(unit_nccl_processes ddp_nccl_standin ddp_nccl_standin_old ddp_cublas_standin)
     target_compile_definitions(unit_nccl_processes PRIVATE

@@ -1,3 +1,3 @@
 ddprove_add_unit(NAME plan
-    SOURCES test_plan.c test_program.c test_program_compare.c
+    SOURCES plan/test_plan.c plan/test_program.c plan/test_program_compare.c
     LIBS harness_plan)

@@ -1,5 +1,6 @@
 ddprove_add_unit(NAME reference
-    SOURCES test_data.c test_optimizer.c test_model.c test_trainer.c reference_fp64.c
+    SOURCES reference/test_data.c reference/test_optimizer.c reference/test_model.c
+        reference/test_trainer.c reference/reference_fp64.c
     LIBS ref)
 
 add_executable(bench_reference bench/bench_reference.c)

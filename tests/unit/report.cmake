@@ -1,3 +1,3 @@
 if(TARGET harness_report)
-    ddprove_add_unit(NAME report SOURCES test_report.c LIBS harness_report)
+    ddprove_add_unit(NAME report SOURCES report/test_report.c LIBS harness_report)
 endif()

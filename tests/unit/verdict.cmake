@@ -1,3 +1,3 @@
 if(TARGET harness_judge)
-    ddprove_add_unit(NAME verdict SOURCES test_verdict.c test_judge.c LIBS harness_judge)
+    ddprove_add_unit(NAME verdict SOURCES verdict/test_verdict.c judge/test_judge.c LIBS harness_judge)
 endif()

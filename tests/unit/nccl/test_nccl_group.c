@@ -1,0 +1,292 @@
+/* Joining a group over NCCL, and leaving it when others do not. */
+#include <string.h>
+
+#include "tests/ct.h"
+#include "tests/unit/nccl/nccl_world.h"
+
+static void check_text(const struct nccl_world *world, uint32_t rank, const char *text)
+{
+    if (strstr(world->ranks[rank].err.text, text) == NULL) {
+        CT_FAIL("\"%s\" does not say \"%s\"", world->ranks[rank].err.text, text);
+    }
+}
+
+CT_TEST(nccl_group, id_that_cannot_be_made_ends_all)
+{
+    const struct nccl_world_options options = {.is_checked = true};
+    struct nccl_world world;
+
+    nccl_world_begin(&world, 3, &options);
+    world.fake.id_result = DDP_NCCL_SYSTEM_ERROR;
+    world.fake.last_error = "Call to socket failed";
+    CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_SYSTEM);
+    check_text(&world, 0,
+               "NCCL group world: ncclGetUniqueId: unhandled system error (Call to socket failed)");
+    /* Nobody would ever set the key, and there is no deadline. */
+    CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_REVOKED);
+    check_text(&world, 1, "while the id was shared");
+    CT_CHECK_STATUS(nccl_world_join(&world, 2), DDP_E_REVOKED);
+    nccl_world_close(&world);
+}
+
+CT_TEST(nccl_group, members_that_never_come)
+{
+    const struct nccl_world_options options = {.is_checked = true, .init_timeout_ns = 1000000};
+    struct nccl_world world;
+
+    nccl_world_begin(&world, 2, &options);
+    CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_TIMEOUT);
+    check_text(&world, 1, "the deadline passed, while the id was shared");
+    nccl_world_close(&world);
+
+    nccl_world_begin(&world, 2, &options);
+    world.fake.init_after = DDP_NCCL_IN_PROGRESS;
+    CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_TIMEOUT);
+    check_text(&world, 0, "not all members have connected in time");
+    nccl_world_close(&world);
+    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+}
+
+CT_TEST(nccl_group, refusal_to_connect_ends_all)
+{
+    const struct nccl_world_options options = {.is_checked = true};
+    struct nccl_world world;
+
+    nccl_world_begin(&world, 2, &options);
+    world.fake.is_init_null = true;
+    world.fake.init_result = DDP_NCCL_CUDA_ERROR;
+    world.fake.last_error = "no driver";
+    CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_DEVICE);
+    check_text(&world, 0, "ncclCommInitRankConfig: unhandled cuda error (no driver)");
+    world.fake.is_init_null = false;
+    world.fake.init_result = DDP_NCCL_IN_PROGRESS;
+    world.fake.init_after = DDP_NCCL_IN_PROGRESS;
+    CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_REVOKED);
+    nccl_world_close(&world);
+    CT_CHECK_EQ_U64(world.fake.comm_count, 1);
+    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+}
+
+CT_TEST(nccl_group, member_that_dies_while_others_connect)
+{
+    const struct nccl_world_options options = {.is_checked = true};
+    struct nccl_world world;
+
+    /* NCCL knows nothing of it, or has seen a connection break. */
+    for (int i = 0; i < 2; i++) {
+        nccl_world_begin(&world, 2, &options);
+        world.fake.init_after = i == 0 ? DDP_NCCL_IN_PROGRESS : DDP_NCCL_INTERNAL_ERROR;
+        ddp_loop_net_kill(world.net, 1);
+        CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_PEER_DIED);
+        nccl_world_close(&world);
+        CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+    }
+}
+
+/* The others hear of an error that no death explains. */
+CT_TEST(nccl_group, error_while_connecting_ends_all)
+{
+    static const struct {
+        int result;
+        ddp_status status;
+    } cases[] = {{DDP_NCCL_INTERNAL_ERROR, DDP_E_SYSTEM}, {DDP_NCCL_REMOTE_ERROR, DDP_E_DEVICE}};
+    const struct nccl_world_options options = {.is_checked = true};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct nccl_world world;
+
+        nccl_world_begin(&world, 2, &options);
+        world.fake.init_after = cases[i].result;
+        world.fake.last_error = "socket 7";
+        CT_CHECK_STATUS(nccl_world_join(&world, 0), cases[i].status);
+        check_text(&world, 0, "while connecting: ");
+        world.fake.init_after = DDP_NCCL_IN_PROGRESS;
+        CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_REVOKED);
+        nccl_world_close(&world);
+    }
+}
+
+CT_TEST(nccl_group, unknown_algorithm)
+{
+    const struct nccl_world_options options = {.algorithm = "tree_of_life"};
+    struct nccl_world world;
+
+    nccl_world_begin(&world, 1, &options);
+    CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_NOT_FOUND);
+    check_text(&world, 0, "ring");
+    nccl_world_close(&world);
+    CT_CHECK_EQ_U64(world.fake.comm_count, 0);
+}
+
+/* Wherever memory runs out, nothing is left behind. */
+CT_TEST(nccl_group, memory_may_run_out_anywhere)
+{
+    const struct nccl_world_options options = {.is_checked = true, .algorithm = "ring"};
+    bool has_failed = true;
+
+    for (uint64_t allocations = 0; has_failed; allocations++) {
+        struct nccl_world world;
+
+        CT_REQUIRE(allocations < 1000);
+        nccl_world_begin(&world, 1, &options);
+        ddp_mem_pool_fail_after(world.ranks[0].pool, allocations, -1);
+        has_failed = nccl_world_join(&world, 0) != DDP_OK;
+        if (has_failed) {
+            CT_CHECK_STATUS(world.ranks[0].created, DDP_E_NOMEM);
+        }
+        nccl_world_close(&world);
+    }
+}
+
+/* The others are gone before this member ends: there is nobody to flush to. */
+CT_TEST(nccl_group, finalize_ends_with_a_death)
+{
+    const struct nccl_world_options options = {.is_checked = true};
+    struct nccl_world world;
+
+    CT_REQUIRE(nccl_world_open(&world, 2, &options));
+    world.fake.comms[0].after = DDP_NCCL_IN_PROGRESS;
+    nccl_world_kill(&world, 1);
+    nccl_world_close(&world);
+    CT_CHECK_EQ_I64(world.fake.comms[0].finalizes, 1);
+    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_I64(world.fake.comms[0].destroys, 0);
+}
+
+struct rest {
+    struct nccl_world world;
+    struct ddp_coll *coll[2];
+    struct ddp_err err;
+    float data[3][4];
+};
+
+/* Ranks 0 and 1 wait for rank 2 in the middle of a collective. */
+static bool open_stuck(struct rest *rest, bool has_revoke, bool is_busy)
+{
+    const struct nccl_world_options options = {.has_revoke = has_revoke};
+
+    memset(rest->coll, 0, sizeof(rest->coll));
+    if (!nccl_world_open(&rest->world, 3, &options)) {
+        return false;
+    }
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        const struct ddp_coll_args args = {.kind = DDP_COLL_ALL_REDUCE,
+                                           .input = rest->data[rank],
+                                           .output = rest->data[rank],
+                                           .elem_count = 4};
+
+        rest->data[rank][0] = (float)(rank + 1);
+        /* NCCL may wait for the missing member in the call, too. */
+        if (rank < 2) {
+            rest->world.fake.comms[rank].after = is_busy ? DDP_NCCL_IN_PROGRESS : DDP_NCCL_SUCCESS;
+            CT_CHECK_OK(nccl_world_post(&rest->world, rank, &args));
+        }
+    }
+    nccl_world_settle(&rest->world);
+    CT_CHECK_STATUS(rest->world.ranks[0].works[0].status, DDP_PENDING);
+    return true;
+}
+
+/* name: of the control channel, which serves one attempt. */
+static ddp_status shrink(struct rest *rest, uint32_t rank, const char *name,
+                         const uint32_t *excluded, uint32_t excluded_count)
+{
+    struct nccl_rank *who = &rest->world.ranks[rank];
+    const struct ddp_coll_nccl_config config = {
+        .name = "rest", .comm = 43, .is_checked = true, .init_timeout_ns = DDP_NS_PER_S};
+    struct ddp_transport *transport = NULL;
+
+    CT_CHECK_OK(ddp_loop_create(rest->world.net, &who->env, name, rank, 2, NULL, &transport));
+    return ddp_coll_nccl_shrink(who->coll, transport, &config, excluded, excluded_count,
+                                &rest->coll[rank], &rest->err);
+}
+
+static void close_rest(struct rest *rest)
+{
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        if (rest->coll[rank] != NULL) {
+            rest->coll[rank]->ops->destroy(rest->coll[rank]);
+        }
+    }
+    nccl_world_close(&rest->world);
+}
+
+static void check_shrink(bool has_revoke, bool is_busy)
+{
+    const uint32_t excluded[] = {2};
+    struct ddp_coll_work works[2] = {{.status = DDP_PENDING}, {.status = DDP_PENDING}};
+    struct rest rest;
+
+    CT_REQUIRE(open_stuck(&rest, has_revoke, is_busy));
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        CT_CHECK_OK(shrink(&rest, rank, "rest", excluded, 1));
+        CT_REQUIRE(rest.coll[rank] != NULL);
+        CT_CHECK_EQ_U64(rest.coll[rank]->member_count, 2);
+        /* The parent is over. */
+        CT_CHECK_STATUS(rest.world.ranks[rank].works[0].status, DDP_E_REVOKED);
+        CT_CHECK_STATUS(nccl_world_post(&rest.world, rank, &rest.world.ranks[rank].works[0].args),
+                        DDP_E_REVOKED);
+    }
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        rest.data[rank][0] = (float)(rank + 1);
+        works[rank].seq = 1;
+        works[rank].args = rest.world.ranks[rank].works[0].args;
+        CT_CHECK_OK(rest.coll[rank]->ops->post(rest.coll[rank], &works[rank]));
+    }
+    while (works[0].status == DDP_PENDING || works[1].status == DDP_PENDING) {
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            (void)rest.coll[rank]->ops->poll(rest.coll[rank], &works[rank]);
+        }
+        (void)nccl_world_step(&rest.world);
+    }
+    CT_CHECK_OK(works[0].status);
+    CT_CHECK_OK(works[1].status);
+    CT_CHECK(rest.data[0][0] == 3.0f && rest.data[1][0] == 3.0f);
+    close_rest(&rest);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[3].destroys, 1);
+}
+
+CT_TEST(nccl_group, shrinks_around_a_member_that_hangs)
+{
+    check_shrink(true, false);
+    check_shrink(true, true);
+    check_shrink(false, false);
+}
+
+CT_TEST(nccl_group, shrink_is_refused_where_it_cannot_work)
+{
+    static const uint32_t excluded[] = {2, 2, 0, 3};
+    int (*shrink_call)(struct ddp_nccl_comm_handle *, int *, int, struct ddp_nccl_comm_handle **,
+                       struct ddp_nccl_config *, int);
+    struct rest rest;
+
+    CT_REQUIRE(open_stuck(&rest, true, false));
+    CT_CHECK_STATUS(shrink(&rest, 0, "a", excluded, 0), DDP_E_INVALID);
+    CT_CHECK_STATUS(shrink(&rest, 0, "b", excluded, 2), DDP_E_INVALID);     /* twice */
+    CT_CHECK_STATUS(shrink(&rest, 0, "c", excluded + 2, 1), DDP_E_INVALID); /* itself */
+    CT_CHECK_STATUS(shrink(&rest, 0, "d", excluded + 3, 1), DDP_E_INVALID); /* nobody */
+    CT_CHECK_STATUS(rest.world.ranks[0].works[0].status, DDP_PENDING);
+    shrink_call = rest.world.fake.library.calls.shrink;
+    rest.world.fake.library.calls.shrink = NULL;
+    CT_CHECK_STATUS(shrink(&rest, 0, "e", excluded, 1), DDP_E_UNSUPPORTED);
+    CT_CHECK_STATUS(ddp_coll_nccl_abort_all(&rest.world.ranks[1].coll, 1, 0), DDP_OK);
+    rest.world.fake.library.calls.shrink = shrink_call;
+    CT_CHECK_STATUS(shrink(&rest, 1, "f", excluded, 1), DDP_E_STATE);
+    close_rest(&rest);
+
+    /* NCCL's refusal ends the parent, too. */
+    CT_REQUIRE(open_stuck(&rest, true, false));
+    rest.world.fake.shrink_result = DDP_NCCL_SYSTEM_ERROR;
+    CT_CHECK_STATUS(shrink(&rest, 0, "g", excluded, 1), DDP_E_SYSTEM);
+    CT_CHECK_STR(rest.err.text, "NCCL group rest: ncclCommShrink: unhandled system error");
+    close_rest(&rest);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_I64(rest.world.fake.comms[0].revokes, 1);
+
+    /* Without revocation nothing gets NCCL out of a call. */
+    CT_REQUIRE(open_stuck(&rest, false, true));
+    CT_CHECK_STATUS(shrink(&rest, 0, "h", excluded, 1), DDP_E_UNSUPPORTED);
+    CT_CHECK(strstr(rest.err.text, "a call is in progress") != NULL);
+    close_rest(&rest);
+}

@@ -1,0 +1,135 @@
+/* The happens-before checker and the host: what it waited for, what it only saw, and what it uses
+ * itself. Histories written by hand. */
+#include <string.h>
+
+#include "tests/ct.h"
+#include "tests/unit/order/order_history.h"
+
+enum { COMPUTE = 0, COMM = 1, THIRD = 2, BUCKET = 10, GRADS = 11 };
+
+#define READ       DDP_ACCESS_READ
+#define COLL_READ  DDP_ACCESS_COLL_READ
+#define COLL_WRITE DDP_ACCESS_COLL_WRITE
+
+static void init(struct order_history *h)
+{
+    memset(h, 0, sizeof *h);
+    h->phase = DDP_PHASE_BACKWARD;
+}
+
+/* A collective that a poll saw done is relied on once it was waited for, and then only if it was
+ * seen done. */
+CT_TEST(happens_before, a_lucky_poll_does_not_order)
+{
+    for (int how = 0; how < 8; how++) {
+        struct order_history h;
+        const bool is_done = (how & 1) != 0;
+        const bool is_waited = (how & 2) != 0;
+        const bool is_late = (how & 4) != 0; /* waited for before it was seen done */
+
+        init(&h);
+        order_history_use(&h, COMM, BUCKET, 0, 64, COLL_WRITE);
+        order_history_record(&h, 1, COMM);
+        order_history_queued(&h, 9);
+        if (is_late && is_waited) {
+            order_history_waited(&h, 9);
+        }
+        if (is_done) {
+            order_history_done(&h, 1);
+        }
+        if (!is_late && is_waited) {
+            order_history_waited(&h, 9);
+        }
+        order_history_use(&h, COMPUTE, BUCKET, 0, 64, READ);
+        CT_CHECK(order_history_is_ordered(&h) == (is_done && is_waited && !is_late));
+    }
+}
+
+/* Another collective's wait does not stand in for it, a later one's on the same stream does. */
+CT_TEST(happens_before, a_later_collective_stands_in)
+{
+    for (int is_later = 0; is_later < 2; is_later++) {
+        struct order_history h;
+
+        init(&h);
+        order_history_use(&h, is_later ? COMM : THIRD, GRADS, 0, 64, COLL_WRITE);
+        order_history_record(&h, 1, is_later ? COMM : THIRD);
+        order_history_queued(&h, 9);
+        order_history_use(&h, COMM, BUCKET, 0, 64, COLL_WRITE);
+        order_history_record(&h, 2, COMM);
+        order_history_queued(&h, 10);
+        order_history_done(&h, 1);
+        order_history_done(&h, 2);
+        order_history_waited(&h, 10);
+        order_history_use(&h, COMPUTE, GRADS, 0, 64, READ);
+        CT_CHECK(order_history_is_ordered(&h) == (is_later == 1));
+    }
+}
+
+/* Who frees memory or looks at it has seen its users done; nobody has to wait for a look. */
+CT_TEST(happens_before, frees_and_looks_need_what_was_seen)
+{
+    for (int how = 0; how < 4; how++) {
+        struct order_history h;
+        const bool is_done = (how & 1) != 0;
+
+        init(&h);
+        order_history_use(&h, COMM, BUCKET, 0, 64, COLL_WRITE);
+        order_history_record(&h, 1, COMM);
+        order_history_queued(&h, 9);
+        if (is_done) {
+            order_history_done(&h, 1);
+        }
+        if ((how & 2) != 0) {
+            order_history_add(&h, DDP_EVENT_DEVICE_FREE, BUCKET, 0, 0, 0, 0);
+        } else {
+            order_history_use(&h, COMPUTE, BUCKET, 0, 64, DDP_ACCESS_WATCH_READ);
+        }
+        order_history_add(&h, DDP_EVENT_RANK_END, DDP_OK, 0, 0, 0, 0);
+        CT_CHECK(order_history_is_ordered(&h) == is_done);
+    }
+}
+
+/* Nor does a look hide the use that came before it on its stream. */
+CT_TEST(happens_before, a_look_is_no_use)
+{
+    for (int is_used = 0; is_used < 2; is_used++) {
+        struct order_history h;
+
+        init(&h);
+        if (is_used) {
+            order_history_use(&h, COMPUTE, BUCKET, 0, 64, READ);
+        }
+        order_history_use(&h, COMPUTE, BUCKET, 0, 64, DDP_ACCESS_WATCH_READ);
+        order_history_use(&h, COMM, BUCKET, 0, 64, COLL_WRITE);
+        CT_CHECK(order_history_is_ordered(&h) == (is_used == 0));
+    }
+}
+
+/* What the host writes is there for all that it enqueues afterwards; what it reads or overwrites
+ * must be over. */
+CT_TEST(happens_before, the_host_waits_for_what_it_uses)
+{
+    for (int how = 0; how < 6; how++) {
+        struct order_history h;
+        const bool is_waited = how % 2 != 0;
+        const enum ddp_access device = how < 4 ? COLL_WRITE : COLL_READ;
+        const enum ddp_access host = how < 2 ? DDP_ACCESS_HOST_READ : DDP_ACCESS_HOST_WRITE;
+
+        init(&h);
+        order_history_use(&h, 0, BUCKET, 0, 64, DDP_ACCESS_HOST_WRITE);
+        order_history_use(&h, COMM, BUCKET, 0, 64, device);
+        order_history_record(&h, 1, COMM);
+        order_history_queued(&h, 9);
+        order_history_done(&h, 1);
+        if (is_waited) {
+            order_history_waited(&h, 9);
+        }
+        order_history_use(&h, 0, BUCKET, 60, 64, host);
+        CT_CHECK(order_history_is_ordered(&h) == is_waited);
+        if (how == 0) {
+            CT_CHECK(strstr(h.facts.disorder.text, "is read by the host while a collective") !=
+                     NULL);
+        }
+    }
+}

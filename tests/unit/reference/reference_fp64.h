@@ -1,0 +1,19 @@
+/* Naive fp64 forward passes of the reference models, for finite differences. */
+#ifndef TESTS_UNIT_REFERENCE_REFERENCE_FP64_H
+#define TESTS_UNIT_REFERENCE_REFERENCE_FP64_H
+
+#include "reference/model.h"
+
+enum { FP64_ROWS_MAX = 16, FP64_WIDTH_MAX = 16, FP64_PARAMS_MAX = 12, FP64_ELEMS_MAX = 256 };
+
+/* A model's parameters in double, in the order of its table. */
+struct fp64_params {
+    double elem[FP64_PARAMS_MAX][FP64_ELEMS_MAX];
+};
+
+void fp64_load(struct fp64_params *params, const struct ddp_param *table, size_t count);
+/* Mean loss of a batch. has_a, has_b: branchy's branches. */
+double fp64_loss(const struct ref_model_config *config, const struct fp64_params *params,
+                 const struct ref_batch *batch, bool has_a, bool has_b);
+
+#endif

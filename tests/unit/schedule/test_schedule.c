@@ -1,0 +1,247 @@
+/* Schedules as data: every built-in algorithm is proved without being run, the checker is shown to
+ * notice broken ones, and the text form is what the header says. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/schedule/emit.h"
+#include "tests/ct.h"
+#include "tests/unit/schedule/schedule_checker.h"
+
+static void check_counts(struct schedule_case *test)
+{
+    const size_t counts[] = {0, 1, 2, test->size - 1, test->size, test->size + 1, 17, 100};
+    char text[256];
+
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        test->elem_count = counts[i];
+        schedule_check(test, text);
+        CT_CHECK_STR(text, "");
+    }
+}
+
+static void check_algorithm(const struct ddp_algorithm *algorithm)
+{
+    static const size_t segments[] = {0, 1, 5};
+
+    for (uint32_t size = 1; size <= 9; size++) {
+        for (uint32_t variant = 0; variant < 6; variant++) {
+            struct schedule_case test = {.algorithm = algorithm, .size = size};
+
+            test.segment_elem_count = segments[variant / 2];
+            test.is_in_place = variant % 2 == 1;
+            test.root = algorithm->kind == DDP_COLL_BROADCAST ? (size + variant) % size : 0;
+            if (size >= 8 && test.segment_elem_count == 1) {
+                continue; /* covered by size 7; quadratic checks */
+            }
+            check_counts(&test);
+        }
+    }
+}
+
+/* Every algorithm, for every small world and count, in place and not, segmented and not: no
+ * deadlock without buffering, matching counts, each contribution exactly once, no unordered
+ * conflict. */
+CT_TEST(schedule, ring)
+{
+    check_algorithm(ddp_algorithm_find(DDP_COLL_ALL_REDUCE, "ring"));
+}
+CT_TEST(schedule, recursive_doubling)
+{
+    check_algorithm(ddp_algorithm_find(DDP_COLL_ALL_REDUCE, "recursive_doubling"));
+}
+CT_TEST(schedule, binomial_broadcast)
+{
+    check_algorithm(ddp_algorithm_find(DDP_COLL_BROADCAST, NULL));
+}
+CT_TEST(schedule, ring_all_gather)
+{
+    check_algorithm(ddp_algorithm_find(DDP_COLL_ALL_GATHER, NULL));
+}
+CT_TEST(schedule, dissemination_barrier)
+{
+    check_algorithm(ddp_algorithm_find(DDP_COLL_BARRIER, NULL));
+}
+
+/* A larger count, once for each all-reduce. */
+CT_TEST(schedule, thousand_elements)
+{
+    size_t count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
+
+    CT_CHECK_EQ_U64(count, 5);
+    for (size_t i = 0; i < count; i++) {
+        struct schedule_case test = {
+            .algorithm = &table[i], .size = 6, .elem_count = 1000, .segment_elem_count = 64};
+        char text[256];
+
+        schedule_check(&test, text);
+        CT_CHECK_STR(text, "");
+    }
+}
+
+static void drop_dependencies(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        schedule->steps[i].dep_count = 0;
+    }
+}
+
+static void shift_message(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        if (schedule->steps[i].kind == DDP_STEP_SEND) {
+            schedule->steps[i].src.first = 0;
+        }
+    }
+}
+
+static void drop_last_step(struct ddp_schedule *schedule)
+{
+    schedule->step_count--;
+}
+
+static void reduce_becomes_copy(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        if (schedule->steps[i].kind == DDP_STEP_RECV_REDUCE) {
+            schedule->steps[i].kind = DDP_STEP_RECV;
+        }
+    }
+}
+
+static void shorten_message(struct ddp_schedule *schedule)
+{
+    schedule->steps[0].src.elem_count--;
+}
+
+/* The checker notices a broken schedule, each with its own words. */
+CT_TEST(schedule, checker_notices)
+{
+    static const struct {
+        void (*mutate)(struct ddp_schedule *schedule);
+        const char *expected;
+    } mutants[] = {
+        {drop_dependencies, "conflicts with an earlier step"},
+        {shift_message, "different elements reduced"},
+        {drop_last_step, "deadlock"},
+        {reduce_becomes_copy, "wrong contributions"},
+        {shorten_message, "message of another length"},
+    };
+    const struct schedule_case test = {
+        .algorithm = ddp_algorithm_find(DDP_COLL_ALL_REDUCE, "ring"),
+        .size = 4,
+        .elem_count = 16,
+        .is_in_place = true,
+    };
+
+    for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+        char text[256];
+
+        schedule_check_mutated(&test, mutants[i].mutate, text);
+        if (strstr(text, mutants[i].expected) == NULL) {
+            CT_FAIL("mutant %zu: \"%s\" does not say \"%s\"", i, text, mutants[i].expected);
+        }
+    }
+}
+
+/* Emission is pure: the same parameters give the same text. */
+CT_TEST(schedule, emission_is_pure)
+{
+    size_t count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
+
+    for (size_t i = 0; i < count; i++) {
+        struct ddp_text text[2];
+
+        for (int j = 0; j < 2; j++) {
+            struct ddp_schedule schedule;
+            const struct ddp_schedule_params params = {.kind = table[i].kind,
+                                                       .dtype = DDP_DTYPE_F32,
+                                                       .rank = 1,
+                                                       .size = 5,
+                                                       .elem_count = 33,
+                                                       .segment_elem_count = 4,
+                                                       .channels = 1};
+
+            ddp_schedule_init(&schedule, ddp_mem_system(), table[i].name, &params);
+            table[i].emit(&schedule);
+            ddp_text_init(&text[j], ddp_mem_system());
+            ddp_schedule_print(&schedule, &text[j]);
+            ddp_schedule_fini(&schedule);
+        }
+        CT_CHECK_STR(ddp_text_str(&text[0]), ddp_text_str(&text[1]));
+        ddp_text_fini(&text[0]);
+        ddp_text_fini(&text[1]);
+    }
+}
+
+/* The text form. */
+CT_TEST(schedule, text_form)
+{
+    const struct ddp_schedule_params params = {.kind = DDP_COLL_ALL_REDUCE,
+                                               .dtype = DDP_DTYPE_F32,
+                                               .rank = 0,
+                                               .size = 2,
+                                               .elem_count = 3,
+                                               .channels = 1,
+                                               .is_in_place = 1};
+    struct ddp_schedule schedule;
+    struct ddp_text text;
+
+    ddp_schedule_init(&schedule, ddp_mem_system(), "ring", &params);
+    ddp_algorithm_find(DDP_COLL_ALL_REDUCE, "ring")->emit(&schedule);
+    ddp_text_init(&text, ddp_mem_system());
+    ddp_schedule_print(&schedule, &text);
+    CT_CHECK_STR(ddp_text_str(&text),
+                 "schedule 1 kind=all_reduce algorithm=ring rank=0 size=2 count=3 dtype=f32 root=0 "
+                 "in_place=1\n"
+                 "0 round=0 send peer=1 src=out:0+2 deps=\n"
+                 "1 round=0 recv_reduce peer=1 dst=out:2+1 deps=\n"
+                 "2 round=1 send peer=1 src=out:2+1 deps=1\n"
+                 "3 round=1 recv peer=1 dst=out:0+2 deps=0\n");
+    ddp_text_fini(&text);
+    ddp_schedule_fini(&schedule);
+}
+
+/* Without memory an emission ends with NOMEM and can be cleaned up. */
+CT_TEST(schedule, out_of_memory)
+{
+    for (uint64_t allowed = 0; allowed < 8; allowed++) {
+        const struct ddp_schedule_params params = {.kind = DDP_COLL_ALL_REDUCE,
+                                                   .dtype = DDP_DTYPE_F32,
+                                                   .size = 8,
+                                                   .elem_count = 100,
+                                                   .channels = 1};
+        struct ddp_mem_pool *pool;
+        struct ddp_schedule schedule;
+
+        CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
+        ddp_mem_pool_fail_after(pool, allowed, -1);
+        ddp_schedule_init(&schedule, ddp_mem_pool_mem(pool), "ring", &params);
+        ddp_emit_ring(&schedule);
+        CT_CHECK(schedule.status == DDP_OK || schedule.status == DDP_E_NOMEM);
+        CT_CHECK(allowed > 0 || schedule.status == DDP_E_NOMEM);
+        ddp_schedule_fini(&schedule);
+        CT_CHECK_EQ_U64(ddp_mem_pool_block_count(pool), 0);
+        ddp_mem_pool_destroy(pool);
+    }
+}
+
+/* Chunks differ by at most one element and cover everything in order. */
+CT_TEST(schedule, even_split)
+{
+    for (uint32_t parts = 1; parts <= 9; parts++) {
+        for (size_t count = 0; count <= 30; count++) {
+            size_t next = 0;
+
+            for (uint32_t i = 0; i < parts; i++) {
+                struct ddp_part part = ddp_emit_split(count, parts, i);
+
+                CT_CHECK_EQ_U64(part.first, next);
+                CT_CHECK(part.elem_count >= count / parts && part.elem_count <= count / parts + 1);
+                next += part.elem_count;
+            }
+            CT_CHECK_EQ_U64(next, count);
+        }
+    }
+}

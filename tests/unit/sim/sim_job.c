@@ -1,0 +1,201 @@
+/* A small job for tests of the simulator. */
+#include "tests/unit/sim/sim_job.h"
+
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "tests/ct.h"
+
+static void init_optimizer(struct harness_job *job)
+{
+    job->optimizer = "adamw";
+    job->lr = 1e-3;
+    job->weight_decay = 0.01;
+    job->beta1 = 0.9;
+    job->beta2 = 0.999;
+    job->eps = 1e-8;
+}
+
+void sim_job_init(struct sim_job *job, uint32_t ranks)
+{
+    struct harness_job *what = &job->plan.job;
+
+    memset(job, 0, sizeof *job);
+    CT_REQUIRE_OK(ddp_mem_pool_create(&job->pool));
+    job->mem = ddp_mem_pool_mem(job->pool);
+    what->ranks = ranks;
+    what->steps = 4;
+    what->micro_batches = 1;
+    what->model = "mlp";
+    what->branch = "both";
+    what->width[0] = 64;
+    what->width[1] = 16;
+    what->width[2] = 10;
+    what->width_count = 3;
+    what->data = "digits";
+    for (uint32_t i = 0; i < SIM_JOB_RANKS_MAX; i++) {
+        job->batch[i] = 8;
+        job->shard[i] = 32;
+    }
+    what->batch_per_rank = job->batch;
+    what->is_shuffled = true;
+    init_optimizer(what);
+    what->bucket_cap_bytes = 512;
+    what->bucket_order = "reverse";
+    what->gradient_scale = "pre";
+    what->seed = 7;
+    what->semantics = "strict";
+    what->device = "cpu";
+    what->collective = "ring";
+    what->timeout_ns = 5 * DDP_NS_PER_S;
+    job->plan.id = "unit.sim";
+    job->plan.cell = "";
+    job->plan.faults = job->faults;
+    for (unsigned phase = 0; phase < DDP_PHASE_COUNT; phase++) {
+        what->phase_budget_ms[phase] = ddp_phase_budget_ms((enum ddp_phase)phase);
+    }
+    job->config.plan = &job->plan;
+    job->config.program = &job->program;
+    job->config.rank.is_hashing = true;
+    job->config.rank.payload_step = -1;
+    job->config.seed = 1;
+}
+
+void sim_job_use_branchy(struct sim_job *job)
+{
+    job->plan.job.model = "branchy";
+    job->plan.job.broadcast_buffers = true;
+    job->buffer_elem_count = job->plan.job.width[1];
+}
+
+struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp_fault_point point,
+                                    enum harness_action_kind kind)
+{
+    struct harness_fault *fault = &job->faults[job->plan.fault_count++];
+
+    *fault = (struct harness_fault){.at = {.rank = rank,
+                                           .step = -1,
+                                           .micro = -1,
+                                           .bucket = -1,
+                                           .param = -1,
+                                           .layer = -1,
+                                           .seq = -1,
+                                           .phase = -1,
+                                           .hit = 1,
+                                           .times = 1},
+                                    .point = point,
+                                    .action = {.kind = kind, .signal = 9}};
+    return fault;
+}
+
+static ddp_status build_program(struct sim_job *job)
+{
+    struct ref_job ref;
+    uint64_t *batch_count = NULL;
+
+    DDP_TRY(harness_rank_job(&job->plan, &ref, &job->err));
+    DDP_TRY(ref_model_describe(job->mem, &ref.model, &job->params, &job->param_count, &job->err));
+    if (job->plan.job.is_join) {
+        ref.shard.sample_count = 1797;
+        batch_count = ddp_mem_array(job->mem, job->plan.job.ranks, sizeof batch_count[0]);
+        if (batch_count == NULL) {
+            return DDP_E_NOMEM;
+        }
+        for (uint32_t i = 0; i < job->plan.job.ranks; i++) {
+            batch_count[i] = ref_shard_batch_count(&ref.shard, i);
+        }
+    }
+    return harness_program_build(job->mem, &job->plan, job->params, job->param_count,
+                                 job->buffer_elem_count, batch_count, &job->program);
+}
+
+ddp_status sim_job_run(struct sim_job *job)
+{
+    ddp_status status = DDP_OK;
+
+    if (job->is_run) {
+        harness_trace_fini(&job->trace);
+    } else {
+        status = build_program(job);
+    }
+    if (status == DDP_OK) {
+        status = harness_sim_run(job->mem, &job->config, &job->trace, &job->stats, &job->err);
+        job->is_run = true;
+    }
+    if (status != DDP_OK) {
+        ct_fail(__FILE__, __LINE__, "%s", job->err.text);
+    }
+    return status;
+}
+
+void sim_job_fini(struct sim_job *job)
+{
+    if (job->is_run) {
+        harness_trace_fini(&job->trace);
+    }
+    ddp_mem_pool_destroy(job->pool);
+}
+
+ddp_status sim_job_status(const struct sim_job *job, uint32_t rank)
+{
+    size_t cursor = 0;
+    const struct harness_trace_event *end =
+        harness_trace_next(&job->trace, &cursor, rank, DDP_EVENT_RANK_END);
+
+    return end == NULL ? DDP_PENDING : (ddp_status)(int32_t)(uint32_t)end->entry.arg[0];
+}
+
+uint64_t sim_job_param_hash(const struct sim_job *job, uint32_t rank)
+{
+    uint64_t hash = 0, last[16] = {0};
+    size_t cursor = 0;
+    const struct harness_trace_event *event;
+
+    while ((event = harness_trace_next(&job->trace, &cursor, rank, DDP_EVENT_PARAM)) != NULL) {
+        last[event->entry.arg[0] % 16] = event->entry.arg[1];
+    }
+    for (size_t i = 0; i < job->param_count && i < 16; i++) {
+        hash = ddp_hash_combine(hash, last[i]);
+    }
+    return last[0] == 0 ? 0 : hash;
+}
+
+size_t sim_job_count(const struct sim_job *job, uint32_t rank, enum ddp_event event)
+{
+    size_t count = 0, cursor = 0;
+
+    while (harness_trace_next(&job->trace, &cursor, rank, event) != NULL) {
+        count++;
+    }
+    return count;
+}
+
+const char *sim_job_text(struct sim_job *job)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, job->mem);
+    harness_trace_print(&job->trace, &text);
+    return ddp_text_str(&text);
+}
+
+const char *sim_job_path(struct sim_job *job, const char *dir, const char *name)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, job->mem);
+    ddp_text_add(&text, "%s/%s", dir, name);
+    return ddp_text_str(&text);
+}
+
+uint64_t sim_job_last(const struct sim_job *job, uint32_t rank, enum ddp_event event, unsigned arg)
+{
+    uint64_t last = 0;
+    size_t cursor = 0;
+    const struct harness_trace_event *found;
+
+    while ((found = harness_trace_next(&job->trace, &cursor, rank, event)) != NULL) {
+        last = found->entry.arg[arg];
+    }
+    return last;
+}
