@@ -34,7 +34,7 @@ enum ref_branch_rule {
         REF_BRANCH_RULE_COUNT
 };
 
-#define REF_LAYERS_MAX 16
+#define REF_LAYERS_MAX 64
 
 struct ref_model_config {
     const char *name;

@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-#define REF_TAPE_NODES_MAX  64
-#define REF_TAPE_VALUES_MAX 80
+#define REF_TAPE_NODES_MAX  ((size_t)4 * REF_LAYERS_MAX)
+#define REF_TAPE_VALUES_MAX ((size_t)5 * REF_LAYERS_MAX)
 #define REF_TAPE_PARAMS_MAX ((size_t)2 * REF_LAYERS_MAX)
 #define REF_NONE            SIZE_MAX
 

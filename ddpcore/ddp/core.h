@@ -68,6 +68,10 @@ struct ddp {
 
 /* Error on this rank alone: strict semantics revoke the group with it. Returns status. */
 ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail);
+/* The same for an error that is about parameters, at least one: events PARAM_ERROR name each of
+ * them, and detail is the first one's index. is_concerned: bool[param_count]. */
+ddp_status ddp_core_fail_params(struct ddp *ddp, ddp_status status, const bool *is_concerned);
+ddp_status ddp_core_fail_param(struct ddp *ddp, ddp_status status, size_t param);
 /* What a fault action at a point of the core means: FAIL becomes E_INJECTED, SKIP sets *out. */
 DDP_MUST_USE ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
                                        struct ddp_fault_context *context, bool *out_is_skipped);
@@ -101,10 +105,6 @@ void ddp_core_touch_used_map(const struct ddp *ddp, bool is_write);
 DDP_MUST_USE ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work);
 DDP_MUST_USE ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket);
 DDP_MUST_USE ddp_status ddp_reducer_post_used_map(struct ddp *ddp);
-/* Parameters that were not ready at the end of the last backward pass: bit i is parameter i, i
- * < 64. */
-uint64_t ddp_reducer_unready_bits(const struct ddp *ddp);
-
 /* join.c: the notices at the start of a forward pass inside join. Synchronises buffers if due. */
 DDP_MUST_USE ddp_status ddp_join_forward(struct ddp *ddp);
 

@@ -16,6 +16,28 @@ ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail)
     return status;
 }
 
+ddp_status ddp_core_fail_params(struct ddp *ddp, ddp_status status, const bool *is_concerned)
+{
+    size_t first = ddp->param_count;
+
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        if (is_concerned[i]) {
+            first = first == ddp->param_count ? i : first;
+            ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_ERROR, i,
+                               (uint64_t)status, 0, 0, 0);
+        }
+    }
+    DDP_ASSERT(first < ddp->param_count);
+    return ddp_core_fail(ddp, status, first);
+}
+
+ddp_status ddp_core_fail_param(struct ddp *ddp, ddp_status status, size_t param)
+{
+    ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_ERROR, param, (uint64_t)status, 0,
+                       0, 0);
+    return ddp_core_fail(ddp, status, param);
+}
+
 ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
                           struct ddp_fault_context *context, bool *out_is_skipped)
 {
@@ -356,7 +378,7 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
         return ddp_core_fail(ddp, DDP_E_STATE, 0);
     }
     if (ddp->is_reduction_unfinished && ddp->is_sync) {
-        return ddp_core_fail(ddp, DDP_E_UNUSED_PARAMETER, ddp_reducer_unready_bits(ddp));
+        return ddp_core_fail_params(ddp, DDP_E_UNUSED_PARAMETER, ddp->is_unready);
     }
     ddp->is_sync_pass = ddp->is_sync;
     if (ddp->is_joining) {

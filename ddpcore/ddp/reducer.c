@@ -185,7 +185,8 @@ static ddp_status mark_unexpected(struct ddp *ddp)
         const size_t param = ddp->layout.order[place];
 
         if (!ddp->is_expected[param]) {
-            ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_USED, param, 0, 0, 0, 0);
+            ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_UNUSED, param, 0, 0, 0,
+                               0);
             DDP_TRY(mark_ready(ddp, param));
         }
     }
@@ -227,7 +228,7 @@ static ddp_status refuse_ready(struct ddp *ddp, size_t param)
     if (ddp->is_ready[param]) {
         /* PyTorch does not look while it is not synchronising. */
         if (ddp->is_sync_pass || ddp->group->semantics == DDP_SEMANTICS_STRICT) {
-            return ddp_core_fail(ddp, DDP_E_READY_TWICE, param < 64 ? UINT64_C(1) << param : 0);
+            return ddp_core_fail_param(ddp, DDP_E_READY_TWICE, param);
         }
     }
     return DDP_OK;
@@ -276,16 +277,6 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
     return drive(ddp);
 }
 
-uint64_t ddp_reducer_unready_bits(const struct ddp *ddp)
-{
-    uint64_t bits = 0;
-
-    for (size_t i = 0; i < ddp->param_count && i < 64; i++) {
-        bits |= ddp->is_unready[i] ? UINT64_C(1) << i : 0;
-    }
-    return bits;
-}
-
 /* A parameter never became ready. */
 static ddp_status end_unready(struct ddp *ddp)
 {
@@ -293,7 +284,7 @@ static ddp_status end_unready(struct ddp *ddp)
         ddp->is_unready[i] = !ddp->is_ready[i];
     }
     if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
-        return ddp_group_revoke(ddp->group, DDP_E_UNUSED_PARAMETER, ddp_reducer_unready_bits(ddp));
+        return ddp_core_fail_params(ddp, DDP_E_UNUSED_PARAMETER, ddp->is_unready);
     }
     /* PyTorch arms its check with the first gradient of a pass. */
     ddp->is_reduction_unfinished = ddp->is_any_ready;

@@ -37,7 +37,7 @@ struct ddp_revocation {
     uint32_t rank; /* global rank that revoked */
     ddp_status status;
     uint32_t step;
-    uint64_t detail; /* by status: parameter bit set (first 64), sequence number, ... */
+    uint64_t detail; /* by status: first parameter concerned, sequence number, dead rank, ... */
 };
 
 struct ddp_transport;

@@ -45,16 +45,13 @@ struct claims {
     bool is_any;
     struct harness_rank_set raised; /* ranks that raised it, or that it blames */
     struct harness_rank_set said;   /* ranks that ended with it */
-    uint64_t detail;                /* or of all details that came with it */
     int32_t step;                   /* the earliest in which it was said */
     int32_t revoked_step;           /* the earliest that a revocation names; -1: none */
 };
 
-static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int32_t step,
-                 uint64_t detail)
+static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int32_t step)
 {
     claims->is_any = true;
-    claims->detail |= detail;
     harness_rank_set_add(&claims->said, said_by);
     if (raised_by >= 0 && raised_by < HARNESS_RANKS_MAX) {
         harness_rank_set_add(&claims->raised, (uint32_t)raised_by);
@@ -84,29 +81,35 @@ static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_st
 
     for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[1]) == status) {
-            note(claims, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2],
-                 list[i]->entry.arg[3]);
+            note(claims, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
             note_revoked(claims, (int32_t)list[i]->entry.arg[2]);
         }
     }
     list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
     for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[0]) == status) {
-            note(claims, rank, (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step,
-                 list[i]->entry.arg[3]);
+            note(claims, rank, (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
         }
     }
     if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
-        note(claims, rank, -1, (int32_t)end->entry.step, 0);
+        note(claims, rank, -1, (int32_t)end->entry.step);
     }
 }
 
-static void add_params(const struct harness_emulation *e, uint64_t bits,
+/* The parameters that ranks named with the error. param.error: param, status. */
+static void add_params(const struct harness_emulation *e, ddp_status status,
                        struct harness_finding *finding)
 {
-    for (uint32_t p = 0; p < 64 && p < e->param_count; p++) {
-        if ((bits >> p & 1u) != 0) {
-            harness_report_add_param(finding, p);
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_PARAM_ERROR, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            if (harness_index_status(list[i]->entry.arg[1]) == status &&
+                list[i]->entry.arg[0] < e->param_count) {
+                harness_report_add_param(finding, (uint32_t)list[i]->entry.arg[0]);
+            }
         }
     }
 }
@@ -137,7 +140,7 @@ static void blame_unused(const struct harness_emulation *e, struct harness_findi
     bool is_claimed = finding->param_count > 0;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        for (uint32_t p = 0; p < e->param_count && p < HARNESS_FINDING_PARAMS_MAX; p++) {
+        for (uint32_t p = 0; p < e->param_count; p++) {
             bool is_named = !is_claimed;
 
             for (uint32_t i = 0; is_claimed && i < finding->param_count; i++) {
@@ -308,7 +311,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         place_failure(e, status, &finding);
     }
     if (status == DDP_E_UNUSED_PARAMETER || status == DDP_E_READY_TWICE) {
-        add_params(e, claims->detail, &finding);
+        add_params(e, status, &finding);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s said %s: %s",
                    harness_report_ranks(&claims->said, ranks, sizeof(ranks)),

@@ -30,7 +30,7 @@ struct harness_job {
     const char *branch;  /* branchy's rule: "both", ... */
     uint32_t skip_rank;  /* for branch rank_skips */
     uint32_t ranks_per_gpu; /* cuda: ranks that share a card */
-    size_t width[17];       /* mlp widths, or width_count 0: the model's default */
+    size_t width[65];       /* mlp widths, or width_count 0: the model's default */
     size_t width_count;
     const char *data;         /* reference/data.h */
     size_t samples, features; /* 0: default */

@@ -64,7 +64,7 @@ struct harness_finding_op {
     uint64_t elem_count;
 };
 
-#define HARNESS_FINDING_PARAMS_MAX 64
+#define HARNESS_FINDING_PARAMS_MAX 512
 struct harness_finding {
     enum harness_verdict verdict;
     const char *oracle; /* static: name of the checker */

@@ -60,7 +60,7 @@ static void forgets(struct world_rank *rank)
     }
     CT_CHECK_STATUS(status, DDP_E_UNUSED_PARAMETER);
     CT_CHECK_EQ_I64(rank->group.failure.rank, 1);
-    CT_CHECK_EQ_U64(rank->group.failure.detail, 2);
+    CT_CHECK_EQ_U64(rank->group.failure.detail, 1);
     ddp_destroy(job.ddp);
 }
 

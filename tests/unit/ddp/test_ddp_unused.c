@@ -119,7 +119,9 @@ static void forgets_strict(struct world_rank *rank)
     rank->group.step = 6;
     CT_CHECK_STATUS(job_step(&job, rank->rank, 6, used), DDP_E_UNUSED_PARAMETER);
     CT_CHECK_EQ_I64(rank->group.failure.rank, forgets ? rank->rank : blamed);
-    CT_CHECK_EQ_U64(rank->group.failure.detail, 2);
+    CT_CHECK_EQ_U64(rank->group.failure.detail, 1);
+    CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_PARAM_ERROR, &entry), forgets);
+    CT_CHECK(!forgets || (entry.arg[0] == 1 && entry.arg[1] == (uint64_t)DDP_E_UNUSED_PARAMETER));
     CT_CHECK_EQ_U64(rank->group.failure.step, 6);
     CT_CHECK_EQ_U64(ddp_unready_params(job.ddp)[1], forgets);
     CT_CHECK(!ddp_unready_params(job.ddp)[0]);
