@@ -43,7 +43,7 @@ struct ddp_coll_work {
     uint64_t seq;              /* set by the poster before post: 1, 2, 3, ... per group */
     ddp_status status;
     struct ddp_coll_work *next; /* the implementation's queue */
-    void *program;              /* the implementation's */
+    void *engine;               /* the engine's, while the work is queued */
     uint64_t observed;          /* the observer's */
     bool is_waited;             /* the poster's: that it waited was recorded */
 };

@@ -22,10 +22,10 @@ static bool is_in_place(const struct ddp_executor *executor, const struct ddp_co
            args->input == (const char *)args->output + executor->base.member * block_bytes;
 }
 
-static struct ddp_program_key key_of(const struct ddp_executor *executor,
-                                     const struct ddp_coll_args *args)
+static struct ddp_compiled_key key_of(const struct ddp_executor *executor,
+                                      const struct ddp_coll_args *args)
 {
-    struct ddp_program_key key;
+    struct ddp_compiled_key key;
 
     memset(&key, 0, sizeof(key));
     if (executor->is_agreement) {
@@ -49,16 +49,16 @@ static bool is_valid(const struct ddp_executor *executor, const struct ddp_coll_
 static void end_head(struct ddp_executor *executor, ddp_status status)
 {
     struct ddp_coll_work *work = executor->head;
-    struct ddp_program *program = work->program;
+    struct ddp_compiled *compiled = work->engine;
 
     executor->head = work->next;
     if (executor->head == NULL) {
         executor->tail = NULL;
     }
     executor->is_running = false;
-    program->users--;
+    compiled->users--;
     work->next = NULL;
-    work->program = NULL;
+    work->engine = NULL;
     work->status = status;
 }
 
@@ -74,12 +74,12 @@ static ddp_status executor_post(struct ddp_coll *coll, struct ddp_coll_work *wor
 {
     struct ddp_executor *executor = (struct ddp_executor *)coll;
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
-    struct ddp_program_key key;
-    struct ddp_program *program = NULL;
+    struct ddp_compiled_key key;
+    struct ddp_compiled *compiled = NULL;
     enum ddp_fault_action action;
 
     work->next = NULL;
-    work->program = NULL;
+    work->engine = NULL;
     context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
     context.seq = work->seq;
     action = ddp_fault_point(coll->env->faults, DDP_FAULT_POINT_COLLECTIVE_ENQUEUE, &context);
@@ -96,12 +96,12 @@ static ddp_status executor_post(struct ddp_coll *coll, struct ddp_coll_work *wor
     }
     if (work->status == DDP_OK) {
         key = key_of(executor, &work->args);
-        work->status = ddp_program_cache_take(&executor->cache, &key, &program);
+        work->status = ddp_compiled_cache_take(&executor->cache, &key, &compiled);
     }
     if (work->status != DDP_OK) {
         return work->status;
     }
-    work->program = program;
+    work->engine = compiled;
     work->status = DDP_PENDING;
     if (executor->tail != NULL) {
         executor->tail->next = work;
@@ -114,47 +114,47 @@ static ddp_status executor_post(struct ddp_coll *coll, struct ddp_coll_work *wor
 
 /* One walk over the active steps. Steps released on the way are appended and walked too.
  * *out_progress: whether any step completed. */
-static ddp_status walk(struct ddp_executor *executor, struct ddp_program *program,
+static ddp_status walk(struct ddp_executor *executor, struct ddp_compiled *compiled,
                        bool *out_progress)
 {
     uint32_t kept = 0;
     uint32_t walked = 0;
     ddp_status failed = DDP_OK;
 
-    while (walked < program->active_count) {
-        uint32_t index = program->active[walked++];
-        ddp_status status = ddp_executor_step(executor, program, index);
+    while (walked < compiled->active_count) {
+        uint32_t index = compiled->active[walked++];
+        ddp_status status = ddp_executor_step(executor, compiled, index);
 
         if (status == DDP_OK) {
-            ddp_program_release_successors(program, index);
+            ddp_compiled_release_successors(compiled, index);
             *out_progress = true;
         } else if (status == DDP_PENDING) {
-            program->active[kept++] = index;
+            compiled->active[kept++] = index;
         } else {
             failed = status;
             break;
         }
     }
-    program->active_count = kept;
+    compiled->active_count = kept;
     return failed;
 }
 
 /* Show whom the head waits for: a missing message before a missing acknowledgement. */
-static void record_wait(const struct ddp_executor *executor, const struct ddp_program *program)
+static void record_wait(const struct ddp_executor *executor, const struct ddp_compiled *compiled)
 {
-    uint32_t index = program->active[0];
+    uint32_t index = compiled->active[0];
 
     if (executor->base.env->recorder == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < program->active_count; i++) {
-        if (program->steps[program->active[i]].kind != DDP_STEP_SEND) {
-            index = program->active[i];
+    for (uint32_t i = 0; i < compiled->active_count; i++) {
+        if (compiled->steps[compiled->active[i]].kind != DDP_STEP_SEND) {
+            index = compiled->active[i];
             break;
         }
     }
     ddp_recorder_wait_peer(executor->base.env->recorder,
-                           (int32_t)executor->member_rank[program->steps[index].peer]);
+                           (int32_t)executor->member_rank[compiled->steps[index].peer]);
 }
 
 /* Nothing moved. Somebody died, though perhaps nobody that this rank waits for directly: living
@@ -205,12 +205,12 @@ static ddp_status look_for_stray(struct ddp_executor *executor)
 static ddp_status run_head(struct ddp_executor *executor)
 {
     struct ddp_coll_work *work = executor->head;
-    struct ddp_program *program = work->program;
+    struct ddp_compiled *compiled = work->engine;
     bool has_progress;
 
     if (!executor->is_running) {
-        DDP_TRY(ddp_program_cache_start(&executor->cache, program, work->args.input,
-                                        work->args.output));
+        DDP_TRY(ddp_compiled_cache_start(&executor->cache, compiled, work->args.input,
+                                         work->args.output));
         executor->signature = executor->is_checked
                                   ? ddp_coll_signature(executor->base.comm, work->seq, &work->args)
                                   : 0;
@@ -218,12 +218,12 @@ static ddp_status run_head(struct ddp_executor *executor)
     }
     do {
         has_progress = false;
-        DDP_TRY(walk(executor, program, &has_progress));
-        if (program->active_count == 0) {
+        DDP_TRY(walk(executor, compiled, &has_progress));
+        if (compiled->active_count == 0) {
             return DDP_OK;
         }
     } while (has_progress);
-    record_wait(executor, program);
+    record_wait(executor, compiled);
     if (executor->is_checked && look_for_stray(executor) != DDP_PENDING) {
         return DDP_E_MISMATCH;
     }
@@ -313,7 +313,7 @@ static void executor_destroy(struct ddp_coll *coll)
     struct ddp_executor *executor = (struct ddp_executor *)coll;
 
     fail_all(executor, DDP_E_STATE);
-    ddp_program_cache_fini(&executor->cache);
+    ddp_compiled_cache_fini(&executor->cache);
     executor->transport->ops->destroy(executor->transport);
     ddp_mem_free(coll->env->mem, executor->member_rank);
     ddp_mem_free(coll->env->mem, executor);

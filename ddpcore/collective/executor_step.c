@@ -1,31 +1,32 @@
 /* What each kind of step does. A step that cannot be done yet is asked for again. */
 #include "ddpcore/collective/executor.h"
 
-static void *operand(const struct ddp_program *program, const struct ddp_program_operand *operand)
+static void *operand(const struct ddp_compiled *compiled,
+                     const struct ddp_compiled_operand *operand)
 {
-    return (char *)program->buffer[operand->buffer] + operand->offset_bytes;
+    return (char *)compiled->buffer[operand->buffer] + operand->offset_bytes;
 }
 
-static ddp_status run_send(struct ddp_executor *executor, struct ddp_program *program,
+static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *compiled,
                            uint32_t index)
 {
-    const struct ddp_program_step *step = &program->steps[index];
+    const struct ddp_compiled_step *step = &compiled->steps[index];
     struct ddp_transport *transport = executor->transport;
 
-    if (!program->is_posted[index]) {
+    if (!compiled->is_posted[index]) {
         struct ddp_message message;
 
-        message.data = operand(program, &step->src);
+        message.data = operand(compiled, &step->src);
         message.size_bytes = step->src.size_bytes;
         message.seq = executor->head->seq;
         message.signature = executor->signature;
         DDP_TRY(
-            transport->ops->send_post(transport, step->peer, &message, &program->ticket[index]));
-        program->is_posted[index] = true;
-        ddp_program_release_stream(program, index);
+            transport->ops->send_post(transport, step->peer, &message, &compiled->ticket[index]));
+        compiled->is_posted[index] = true;
+        ddp_compiled_release_stream(compiled, index);
         ddp_recorder_message(executor->base.env->recorder);
     }
-    return transport->ops->send_poll(transport, step->peer, program->ticket[index]);
+    return transport->ops->send_poll(transport, step->peer, compiled->ticket[index]);
 }
 
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor)
@@ -40,14 +41,14 @@ ddp_status ddp_executor_mismatch(struct ddp_executor *executor)
     return DDP_E_MISMATCH;
 }
 
-static ddp_status run_recv(struct ddp_executor *executor, struct ddp_program *program,
+static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *compiled,
                            uint32_t index)
 {
-    const struct ddp_program_step *step = &program->steps[index];
+    const struct ddp_compiled_step *step = &compiled->steps[index];
     struct ddp_transport *transport = executor->transport;
     struct ddp_device *device = executor->device;
     struct ddp_message message;
-    void *target = operand(program, &step->dst);
+    void *target = operand(compiled, &step->dst);
 
     DDP_TRY(transport->ops->recv_peek(transport, step->peer, &message));
     if (message.size_bytes != step->dst.size_bytes ||
@@ -62,18 +63,18 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_program *pr
                                     step->dst.dtype, executor->head->args.redop));
     }
     transport->ops->recv_ack(transport, step->peer);
-    ddp_program_release_stream(program, index);
+    ddp_compiled_release_stream(compiled, index);
     ddp_recorder_message(executor->base.env->recorder);
     return DDP_OK;
 }
 
-static ddp_status run_local(struct ddp_executor *executor, struct ddp_program *program,
+static ddp_status run_local(struct ddp_executor *executor, struct ddp_compiled *compiled,
                             uint32_t index)
 {
-    const struct ddp_program_step *step = &program->steps[index];
+    const struct ddp_compiled_step *step = &compiled->steps[index];
     struct ddp_device *device = executor->device;
-    void *target = operand(program, &step->dst);
-    const void *source = operand(program, &step->src);
+    void *target = operand(compiled, &step->dst);
+    const void *source = operand(compiled, &step->src);
 
     switch (step->kind) {
     case DDP_STEP_REDUCE:
@@ -91,16 +92,16 @@ static ddp_status run_local(struct ddp_executor *executor, struct ddp_program *p
     }
 }
 
-ddp_status ddp_executor_step(struct ddp_executor *executor, struct ddp_program *program,
+ddp_status ddp_executor_step(struct ddp_executor *executor, struct ddp_compiled *compiled,
                              uint32_t index)
 {
-    switch (program->steps[index].kind) {
+    switch (compiled->steps[index].kind) {
     case DDP_STEP_SEND:
-        return run_send(executor, program, index);
+        return run_send(executor, compiled, index);
     case DDP_STEP_RECV:
     case DDP_STEP_RECV_REDUCE:
-        return run_recv(executor, program, index);
+        return run_recv(executor, compiled, index);
     default:
-        return run_local(executor, program, index);
+        return run_local(executor, compiled, index);
     }
 }

@@ -9,7 +9,7 @@
 
 static struct ddp_mpi_job *job_of(const struct ddp_coll_work *work)
 {
-    return work->program;
+    return work->engine;
 }
 
 static void end_head(struct ddp_mpi_coll *coll, ddp_status status)
@@ -26,7 +26,7 @@ static void end_head(struct ddp_mpi_coll *coll, ddp_status status)
     job->next_free = coll->free_jobs;
     coll->free_jobs = job;
     work->next = NULL;
-    work->program = NULL;
+    work->engine = NULL;
     work->status = status;
 }
 
@@ -234,7 +234,7 @@ static ddp_status enqueue(struct ddp_mpi_coll *coll, struct ddp_coll_work *work)
         DDP_TRY(ddp_control_agree(&coll->control, &job->agreement, work));
     }
     coll->free_jobs = job->next_free;
-    work->program = job;
+    work->engine = job;
     if (coll->tail != NULL) {
         coll->tail->next = work;
     } else {
@@ -251,7 +251,7 @@ static ddp_status mpi_post(struct ddp_coll *base, struct ddp_coll_work *work)
     bool is_skipped;
 
     work->next = NULL;
-    work->program = NULL;
+    work->engine = NULL;
     injected = pass_point(coll, DDP_FAULT_POINT_COLLECTIVE_ENQUEUE, work, &is_skipped);
     if (is_skipped) {
         work->status = DDP_OK;

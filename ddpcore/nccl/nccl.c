@@ -46,7 +46,7 @@ static void end_head(struct ddp_nccl_coll *coll, ddp_status status)
     job->next_free = coll->free_jobs;
     coll->free_jobs = job;
     work->next = NULL;
-    work->program = NULL;
+    work->engine = NULL;
     work->status = status;
 }
 
@@ -333,7 +333,7 @@ static ddp_status enqueue(struct ddp_nccl_coll *coll, struct ddp_coll_work *work
         }
         return status;
     }
-    work->program = job;
+    work->engine = job;
     if (coll->tail != NULL) {
         coll->tail->next = work;
     } else {
@@ -352,7 +352,7 @@ static ddp_status nccl_post(struct ddp_coll *base, struct ddp_coll_work *work)
     enum ddp_fault_action action;
 
     work->next = NULL;
-    work->program = NULL;
+    work->engine = NULL;
     context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
     context.seq = work->seq;
     context.device = coll->device;

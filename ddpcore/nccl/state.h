@@ -55,7 +55,7 @@ struct ddp_nccl_coll {
 
 static inline struct ddp_nccl_job *ddp_nccl_job_of(const struct ddp_coll_work *work)
 {
-    return (struct ddp_nccl_job *)work->program;
+    return (struct ddp_nccl_job *)work->engine;
 }
 
 /* Move the group's queue on as far as it goes now. */

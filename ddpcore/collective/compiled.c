@@ -1,0 +1,223 @@
+/* Compiling schedules, and the cache of compiled ones. Makes the executor's inner loop a walk over
+ * ready steps: every "may this run now" question is answered here by counting. */
+#include "ddpcore/collective/compiled.h"
+
+#include <string.h>
+
+#define NONE                  UINT32_MAX
+#define DEFAULT_SEGMENT_BYTES ((size_t)1 << 20)
+
+static bool is_send(const struct ddp_step *step)
+{
+    return step->kind == DDP_STEP_SEND;
+}
+
+static bool is_recv(const struct ddp_step *step)
+{
+    return step->kind == DDP_STEP_RECV || step->kind == DDP_STEP_RECV_REDUCE;
+}
+
+static struct ddp_compiled_operand operand_of(const struct ddp_schedule *schedule,
+                                              const struct ddp_range *range)
+{
+    struct ddp_compiled_operand operand;
+    size_t elem_bytes;
+
+    operand.dtype = schedule->params.dtype;
+    operand.buffer = range->buffer == DDP_BUFFER_OUTPUT ? 1 : 0;
+    if (range->buffer == DDP_BUFFER_SCRATCH) {
+        operand.buffer = 2 + range->scratch;
+        operand.dtype = schedule->scratch[range->scratch].dtype;
+    }
+    elem_bytes = ddp_dtype_size_bytes(operand.dtype);
+    operand.offset_bytes = range->first * elem_bytes;
+    operand.size_bytes = range->elem_count * elem_bytes;
+    return operand;
+}
+
+static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedule *schedule)
+{
+    for (uint32_t i = 0; i < compiled->step_count; i++) {
+        const struct ddp_step *step = &schedule->steps[i];
+        struct ddp_compiled_step *out = &compiled->steps[i];
+
+        out->kind = step->kind;
+        out->peer = step->peer;
+        out->factor = step->factor;
+        out->elem_count = is_send(step) ? step->src.elem_count : step->dst.elem_count;
+        out->src = operand_of(schedule, &step->src);
+        out->dst = operand_of(schedule, &step->dst);
+        out->missing = step->dep_count;
+        out->next = NONE;
+        for (uint32_t j = 0; j < step->dep_count; j++) {
+            compiled->steps[step->dep[j]].successor_count++;
+        }
+    }
+}
+
+/* Successor lists: counted above, laid end to end here. */
+static void link_successors(struct ddp_compiled *compiled, const struct ddp_schedule *schedule)
+{
+    uint32_t total = 0;
+
+    for (uint32_t i = 0; i < compiled->step_count; i++) {
+        compiled->steps[i].successors = total;
+        total += compiled->steps[i].successor_count;
+        compiled->steps[i].successor_count = 0;
+    }
+    for (uint32_t i = 0; i < compiled->step_count; i++) {
+        for (uint32_t j = 0; j < schedule->steps[i].dep_count; j++) {
+            struct ddp_compiled_step *before = &compiled->steps[schedule->steps[i].dep[j]];
+
+            compiled->successor[before->successors + before->successor_count++] = i;
+        }
+    }
+}
+
+/* last: uint32_t[2 * size], scratch for the last step of each stream. */
+static void link_streams(struct ddp_compiled *compiled, const struct ddp_schedule *schedule,
+                         uint32_t *last)
+{
+    memset(last, 0xff, 2 * (size_t)schedule->params.size * sizeof(*last));
+    for (uint32_t i = 0; i < compiled->step_count; i++) {
+        const struct ddp_step *step = &schedule->steps[i];
+        uint32_t *stream;
+
+        if (!is_send(step) && !is_recv(step)) {
+            continue;
+        }
+        stream = &last[2 * (size_t)step->peer + (is_send(step) ? 0 : 1)];
+        if (*stream != NONE) {
+            compiled->steps[*stream].next = i;
+            compiled->steps[i].missing++;
+        }
+        *stream = i;
+    }
+}
+
+static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
+                          const struct ddp_schedule *schedule)
+{
+    size_t step_count = schedule->step_count;
+    uint32_t *last = ddp_mem_array(mem, 2 * (size_t)schedule->params.size, sizeof(*last));
+
+    compiled->step_count = (uint32_t)step_count;
+    compiled->steps = ddp_mem_array(mem, step_count, sizeof(*compiled->steps));
+    compiled->successor =
+        ddp_mem_array(mem, step_count * DDP_STEP_DEPS_MAX, sizeof(*compiled->successor));
+    compiled->missing = ddp_mem_array(mem, step_count, sizeof(*compiled->missing));
+    compiled->active = ddp_mem_array(mem, step_count, sizeof(*compiled->active));
+    compiled->ticket = ddp_mem_array(mem, step_count, sizeof(*compiled->ticket));
+    compiled->is_posted = ddp_mem_array(mem, step_count, sizeof(*compiled->is_posted));
+    compiled->buffer = ddp_mem_array(mem, 2 + schedule->scratch_count, sizeof(*compiled->buffer));
+    compiled->scratch_bytes =
+        ddp_mem_array(mem, schedule->scratch_count, sizeof(*compiled->scratch_bytes));
+    if (last == NULL || compiled->steps == NULL || compiled->successor == NULL ||
+        compiled->missing == NULL || compiled->active == NULL || compiled->ticket == NULL ||
+        compiled->is_posted == NULL || compiled->buffer == NULL ||
+        compiled->scratch_bytes == NULL) {
+        ddp_mem_free(mem, last);
+        return DDP_E_NOMEM;
+    }
+    if (schedule->scratch_count > DDP_COMPILED_SCRATCH_MAX) {
+        ddp_mem_free(mem, last);
+        return DDP_E_OVERFLOW;
+    }
+    compiled->scratch_count = (uint32_t)schedule->scratch_count;
+    compile_steps(compiled, schedule);
+    link_successors(compiled, schedule);
+    link_streams(compiled, schedule, last);
+    ddp_mem_free(mem, last);
+    for (uint32_t i = 0; i < compiled->scratch_count; i++) {
+        compiled->scratch_bytes[i] =
+            schedule->scratch[i].elem_count * ddp_dtype_size_bytes(schedule->scratch[i].dtype);
+    }
+    return DDP_OK;
+}
+
+static size_t segment_elem_count(const struct ddp_compiled_source *source,
+                                 const struct ddp_compiled_key *key)
+{
+    size_t segment_bytes =
+        source->segment_bytes == 0 ? DEFAULT_SEGMENT_BYTES : source->segment_bytes;
+    size_t elem_bytes = ddp_dtype_size_bytes(key->dtype);
+
+    return segment_bytes < elem_bytes ? 1 : segment_bytes / elem_bytes;
+}
+
+ddp_status ddp_compiled_create(const struct ddp_compiled_source *source,
+                               const struct ddp_compiled_key *key, struct ddp_compiled **out)
+{
+    const struct ddp_algorithm *algorithm = source->algorithm[key->kind];
+    struct ddp_schedule_params params = {
+        .kind = key->kind,
+        .dtype = key->dtype,
+        .rank = source->transport->member,
+        .size = source->transport->member_count,
+        .elem_count = key->elem_count,
+        .root = key->root,
+        .segment_elem_count = segment_elem_count(source, key),
+        .channels = 1,
+        .is_in_place = key->is_in_place,
+    };
+    struct ddp_schedule schedule;
+    struct ddp_compiled *compiled = ddp_mem_array(source->mem, 1, sizeof(*compiled));
+    ddp_status status;
+
+    if (compiled == NULL) {
+        return DDP_E_NOMEM;
+    }
+    compiled->key = *key;
+    ddp_schedule_init(&schedule, source->mem, algorithm->name, &params);
+    algorithm->emit(&schedule);
+    status = schedule.status;
+    if (status == DDP_OK) {
+        status = compile(source->mem, compiled, &schedule);
+    }
+    if (status == DDP_OK && source->observer != NULL) {
+        source->observer->used(source->observer, &schedule);
+    }
+    ddp_schedule_fini(&schedule);
+    if (status != DDP_OK) {
+        ddp_compiled_destroy(source->mem, compiled);
+        return status;
+    }
+    *out = compiled;
+    return DDP_OK;
+}
+
+void ddp_compiled_destroy(struct ddp_mem *mem, struct ddp_compiled *compiled)
+{
+    ddp_mem_free(mem, compiled->steps);
+    ddp_mem_free(mem, compiled->successor);
+    ddp_mem_free(mem, compiled->missing);
+    ddp_mem_free(mem, compiled->active);
+    ddp_mem_free(mem, compiled->ticket);
+    ddp_mem_free(mem, compiled->is_posted);
+    ddp_mem_free(mem, compiled->buffer);
+    ddp_mem_free(mem, compiled->scratch_bytes);
+    ddp_mem_free(mem, compiled);
+}
+
+static void release(struct ddp_compiled *compiled, uint32_t step)
+{
+    if (--compiled->missing[step] == 0) {
+        compiled->active[compiled->active_count++] = step;
+    }
+}
+
+void ddp_compiled_release_stream(struct ddp_compiled *compiled, uint32_t step)
+{
+    if (compiled->steps[step].next != NONE) {
+        release(compiled, compiled->steps[step].next);
+    }
+}
+
+void ddp_compiled_release_successors(struct ddp_compiled *compiled, uint32_t step)
+{
+    const struct ddp_compiled_step *done = &compiled->steps[step];
+
+    for (uint32_t i = 0; i < done->successor_count; i++) {
+        release(compiled, compiled->successor[done->successors + i]);
+    }
+}

@@ -1,0 +1,100 @@
+/* A compiled schedule, ready to run: byte offsets instead of elements, successors instead of
+ * dependencies, and the state of the one run that is under way. Internal. */
+#ifndef DDPCORE_COLLECTIVE_COMPILED_H
+#define DDPCORE_COLLECTIVE_COMPILED_H
+
+#include "ddpcore/collective/collective.h"
+#include "ddpcore/schedule/algorithm.h"
+
+struct ddp_compiled_key {
+    enum ddp_coll_kind kind;
+    enum ddp_dtype dtype;
+    size_t elem_count;
+    uint32_t root;
+    bool is_in_place;
+};
+
+struct ddp_compiled_operand {
+    uint32_t buffer; /* 0 input, 1 output, 2 + n scratch n */
+    enum ddp_dtype dtype;
+    size_t offset_bytes;
+    size_t size_bytes;
+};
+
+struct ddp_compiled_step {
+    enum ddp_step_kind kind;
+    uint32_t peer;
+    struct ddp_compiled_operand src, dst;
+    size_t elem_count;
+    float factor;
+    uint32_t missing;    /* dependencies, plus one for the step before it in its stream */
+    uint32_t next;       /* next step of the same stream (direction and peer), or UINT32_MAX */
+    uint32_t successors; /* first of the steps that depend on this one, in `successor` */
+    uint32_t successor_count;
+};
+
+struct ddp_compiled {
+    struct ddp_compiled_key key;
+    struct ddp_compiled *chain; /* next in the cache */
+    uint64_t used_at;           /* cache's clock of the last use */
+    uint32_t users;             /* works queued with it */
+
+    struct ddp_compiled_step *steps;
+    uint32_t step_count;
+    uint32_t *successor;
+    void **buffer; /* void *[2 + scratch_count] */
+    uint32_t scratch_count;
+    size_t *scratch_bytes; /* size_t[scratch_count] */
+
+    /* The run. Active steps are ready to start, or sends that wait for their acknowledgement. */
+    uint32_t *missing;
+    uint32_t *active;
+    uint32_t active_count;
+    uint64_t *ticket;
+    bool *is_posted;
+};
+
+struct ddp_compiled_source {
+    struct ddp_mem *mem;
+    struct ddp_transport *transport;
+    const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT];
+    size_t segment_bytes;
+    struct ddp_schedule_observer *observer;
+};
+
+DDP_MUST_USE ddp_status ddp_compiled_create(const struct ddp_compiled_source *source,
+                                            const struct ddp_compiled_key *key,
+                                            struct ddp_compiled **out);
+void ddp_compiled_destroy(struct ddp_mem *mem, struct ddp_compiled *compiled);
+/* A step of this stream was handed over: the one behind it may follow. */
+void ddp_compiled_release_stream(struct ddp_compiled *compiled, uint32_t step);
+/* A step is complete: release what depends on it. */
+void ddp_compiled_release_successors(struct ddp_compiled *compiled, uint32_t step);
+
+/* Compiled schedules by key, and the scratch memory that they share, since one runs at a time. */
+struct ddp_compiled_scratch {
+    void *data;
+    size_t size_bytes;
+    bool is_lendable; /* from the transport's memory */
+};
+#define DDP_COMPILED_CHAINS      64u
+#define DDP_COMPILED_CACHE_MAX   256u
+#define DDP_COMPILED_SCRATCH_MAX 8u
+struct ddp_compiled_cache {
+    struct ddp_compiled_source source;
+    struct ddp_compiled *chain[DDP_COMPILED_CHAINS];
+    struct ddp_compiled_scratch scratch[DDP_COMPILED_SCRATCH_MAX];
+    uint32_t count;
+    uint64_t clock;
+};
+/* Find or make; users is counted up. Beyond _CACHE_MAX the least recently used idle one goes. */
+DDP_MUST_USE ddp_status ddp_compiled_cache_take(struct ddp_compiled_cache *cache,
+                                                const struct ddp_compiled_key *key,
+                                                struct ddp_compiled **out);
+/* Begin a run on these buffers, with no other run under way. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_compiled_cache_start(struct ddp_compiled_cache *cache,
+                                                 struct ddp_compiled *compiled, const void *input,
+                                                 void *output);
+void ddp_compiled_cache_fini(struct ddp_compiled_cache *cache);
+
+#endif
