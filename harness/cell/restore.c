@@ -172,8 +172,7 @@ void harness_stage_conclude(const struct harness_cell *second, struct harness_re
     out->is_equal = second->findings.count == 0 && out->from_step >= 0;
     for (size_t i = 0; i < second->findings.count; i++) {
         const struct harness_finding *finding = &second->findings.items[i];
-        bool is_checkpoint =
-            strncmp(harness_verdict_name(finding->verdict), "CHECKPOINT.", 11) == 0;
+        bool is_checkpoint = harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CHECKPOINT;
 
         if (out->verdict == HARNESS_VERDICT_NONE || (is_checkpoint && i > 0)) {
             out->verdict = finding->verdict;

@@ -123,7 +123,7 @@ static bool joins_earlier_crash(struct harness_findings *findings,
         struct harness_finding *earlier = &findings->items[i];
 
         if (earlier->verdict != finding->verdict ||
-            strncmp(harness_verdict_name(finding->verdict), "CRASH.", 6) != 0) {
+            harness_verdict_family(finding->verdict) != HARNESS_FAMILY_CRASH) {
             continue;
         }
         for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX; rank++) {
@@ -206,7 +206,7 @@ static bool is_first_difference(const struct harness_finding *finding, uint32_t 
                                 uint32_t bucket)
 {
     bool is_gradient =
-        strcmp(finding->oracle, "gradient") == 0 || strcmp(finding->oracle, "reduction") == 0;
+        finding->oracle == HARNESS_ORACLE_GRADIENT || finding->oracle == HARNESS_ORACLE_REDUCTION;
 
     return is_gradient && finding->step == (int32_t)step && finding->op.bucket == (int32_t)bucket;
 }

@@ -78,10 +78,10 @@ static json_t *finding_json(const struct harness_cell *cell, const struct harnes
 {
     return json_pack(
         "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict",
-        harness_verdict_name(finding->verdict), "oracle", finding->oracle, "mode", finding->mode,
-        "culprit", ranks_json(&finding->culprits), "victims", ranks_json(&finding->victims), "op",
-        op_json(cell, finding), "step", number_or_null(finding->step), "micro",
-        number_or_null(finding->micro), "phase",
+        harness_verdict_name(finding->verdict), "oracle", harness_oracle_name(finding->oracle),
+        "mode", harness_mode_name(finding->mode), "culprit", ranks_json(&finding->culprits),
+        "victims", ranks_json(&finding->victims), "op", op_json(cell, finding), "step",
+        number_or_null(finding->step), "micro", number_or_null(finding->micro), "phase",
         text_or_null(finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : NULL),
         "detect_ms", ms_or_null(finding->detect_ns), "attribute_ms",
         ms_or_null(finding->attribute_ns), "text", text_json(finding->text));
@@ -235,12 +235,15 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         op_json(cell, primary), "step", number_or_null(primary->step), "micro",
         number_or_null(primary->micro), "phase",
         text_or_null(primary->phase >= 0 ? ddp_phase_name((enum ddp_phase)primary->phase) : NULL),
-        "oracle", text_or_null(primary->oracle), "mode",
-        text_or_null(primary->mode == NULL && is_judged ? "bitwise" : primary->mode), "detect_ms",
-        ms_or_null(primary->detect_ns), "attribute_ms", ms_or_null(primary->attribute_ns),
-        "survivors_ms", ms_or_null(facts->survivor_latency_ns), "fired", fired_json(cell, facts),
-        "findings", findings, "text", text_json(primary->text), "run_ms",
-        (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms", steps_ms(cell));
+        "oracle", text_or_null(harness_oracle_name(primary->oracle)), "mode",
+        text_or_null(harness_mode_name(primary->mode == HARNESS_MODE_NONE && is_judged
+                                           ? HARNESS_MODE_BITWISE
+                                           : primary->mode)),
+        "detect_ms", ms_or_null(primary->detect_ns), "attribute_ms",
+        ms_or_null(primary->attribute_ns), "survivors_ms", ms_or_null(facts->survivor_latency_ns),
+        "fired", fired_json(cell, facts), "findings", findings, "text", text_json(primary->text),
+        "run_ms", (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms",
+        steps_ms(cell));
     (void)json_object_update(object, rest);
     json_decref(rest);
     (void)json_object_set_new(json_object_get(object, "capsule"), "gpu", gpu_json(cell));

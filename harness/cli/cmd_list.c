@@ -7,7 +7,6 @@
 #include "ddpcore/seam/fault_point.h"
 #include "harness/cli/cli.h"
 #include "harness/launch/card.h"
-#include "harness/oracle/oracle.h"
 #include "harness/verdict/verdict.h"
 #include "reference/data.h"
 #include "reference/model.h"
@@ -122,12 +121,13 @@ static int list_verdicts(const struct cli_options *options)
 
 static int list_oracles(const struct cli_options *options)
 {
-    size_t count;
-    const struct harness_oracle *table = harness_oracle_table(&count);
-
     (void)options;
-    for (size_t i = 0; i < count; i++) {
-        (void)printf("%-14s %s\n", table[i].name, table[i].proves);
+    for (unsigned i = HARNESS_ORACLE_NONE + 1; i < HARNESS_ORACLE_COUNT; i++) {
+        enum harness_oracle_id oracle = (enum harness_oracle_id)i;
+
+        if (harness_oracle_is_checker(oracle)) {
+            (void)printf("%-14s %s\n", harness_oracle_name(oracle), harness_oracle_proves(oracle));
+        }
     }
     return 0;
 }

@@ -5,8 +5,6 @@
  * later step never explains a consequence in an earlier one. */
 #include "harness/judge/cause.h"
 
-#include <string.h>
-
 enum finding_class {
     CLASS_CRASH,
     CLASS_STOPPED_WORK, /* a rank ended early or ran out of data */
@@ -23,8 +21,6 @@ enum finding_class {
 
 static enum finding_class class_of(const struct harness_finding *finding)
 {
-    const char *name = harness_verdict_name(finding->verdict);
-
     switch (finding->verdict) {
     case HARNESS_VERDICT_CRASH_FINISHED_EARLY:
     case HARNESS_VERDICT_DATA_UNEVEN:
@@ -34,26 +30,26 @@ static enum finding_class class_of(const struct harness_finding *finding)
     default:
         break;
     }
-    if (strncmp(name, "CRASH.", 6) == 0) {
+    switch (harness_verdict_family(finding->verdict)) {
+    case HARNESS_FAMILY_CRASH:
         return CLASS_CRASH;
-    }
-    if (strncmp(name, "USAGE.", 6) == 0) {
+    case HARNESS_FAMILY_USAGE:
         return CLASS_USAGE;
-    }
-    if (strncmp(name, "MISMATCH.", 9) == 0) {
+    case HARNESS_FAMILY_MISMATCH:
         return CLASS_MISMATCH;
-    }
-    if (strncmp(name, "HANG.", 5) == 0) {
+    case HARNESS_FAMILY_HANG:
         return CLASS_HANG;
-    }
-    if (strncmp(name, "VALUE.", 6) == 0) {
+    case HARNESS_FAMILY_VALUE:
         return CLASS_VALUE;
-    }
-    if (strncmp(name, "CHECKPOINT.", 11) == 0) {
+    case HARNESS_FAMILY_CHECKPOINT:
         return CLASS_CHECKPOINT;
-    }
-    if (strncmp(name, "DATA.", 5) == 0) {
+    case HARNESS_FAMILY_DATA:
         return CLASS_DATA;
+    case HARNESS_FAMILY_NONE:
+    case HARNESS_FAMILY_SLOW:
+    case HARNESS_FAMILY_LAUNCH:
+    case HARNESS_FAMILY_RESOURCE:
+        break;
     }
     return CLASS_OTHER;
 }
@@ -70,20 +66,6 @@ static const bool causes[CLASS_COUNT][CLASS_COUNT] = {
     [CLASS_MISMATCH] = {[CLASS_HANG] = true, [CLASS_VALUE] = true},
     [CLASS_DATA] = {[CLASS_VALUE] = true},
 };
-
-/* Stage of a step at which a value checker looks; a wrong value at one stage shows at all later. */
-static int value_stage(const struct harness_finding *finding)
-{
-    static const char *const stages[] = {"gradient", "reduction",    "update",
-                                         "replicas", "global_batch", "restore"};
-
-    for (int i = 0; i < (int)(sizeof stages / sizeof stages[0]); i++) {
-        if (strcmp(finding->oracle, stages[i]) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
 
 /* How far a hang lies behind what holds up a device: compute holds up the start of its rank's
  * collectives, one that does not start holds up the peers inside it, and these hold up waits. */
@@ -119,35 +101,37 @@ static bool device_explains(const struct harness_finding *a, const struct harnes
 static bool explains_within_class(const struct harness_finding *a, const struct harness_finding *b,
                                   enum finding_class class)
 {
-    int stage_a = value_stage(a);
-    int stage_b = value_stage(b);
+    int stage_a = harness_oracle_stage(a->oracle);
+    int stage_b = harness_oracle_stage(b->oracle);
+    bool is_monitor_a = a->oracle == HARNESS_ORACLE_MONITOR;
+    bool is_monitor_b = b->oracle == HARNESS_ORACLE_MONITOR;
 
     switch (class) {
     case CLASS_VALUE:
         if (a->step != b->step) {
             return a->step >= 0 && (b->step < 0 || a->step < b->step);
         }
-        return stage_a >= 0 && stage_b >= 0 && stage_a < stage_b;
+        return stage_a != 0 && stage_a < stage_b;
     case CLASS_MISMATCH:
         /* The program's comparison names the difference; ranks' own statuses only say "differs".
          * What one rank posts after its first difference follows from it. */
-        if (strcmp(a->mode, "status") == 0) {
+        if (a->mode == HARNESS_MODE_STATUS) {
             return false;
         }
-        return strcmp(b->mode, "status") == 0 || (a->op.seq != 0 && b->op.seq > a->op.seq) ||
-               (a->op.seq == b->op.seq && strcmp(a->oracle, "monitor") == 0 &&
-                strcmp(b->oracle, "monitor") != 0 && a->verdict == b->verdict);
+        return b->mode == HARNESS_MODE_STATUS || (a->op.seq != 0 && b->op.seq > a->op.seq) ||
+               (a->op.seq == b->op.seq && is_monitor_a && !is_monitor_b &&
+                a->verdict == b->verdict);
     case CLASS_HANG:
-        if (strcmp(a->oracle, "monitor") == 0 && strcmp(b->oracle, "monitor") == 0) {
+        if (is_monitor_a && is_monitor_b) {
             return device_explains(a, b);
         }
-        return strcmp(a->oracle, "monitor") == 0;
+        return is_monitor_a;
     case CLASS_CRASH:
     case CLASS_STOPPED_WORK:
-        return strcmp(a->oracle, "monitor") == 0 && strcmp(b->oracle, "monitor") != 0;
+        return is_monitor_a && !is_monitor_b;
     case CLASS_CHECKPOINT:
         /* The reader's own word about the file explains what loading it led to. */
-        return strcmp(a->mode, "status") == 0 && strcmp(b->mode, "status") != 0;
+        return a->mode == HARNESS_MODE_STATUS && b->mode != HARNESS_MODE_STATUS;
     case CLASS_USAGE:
     case CLASS_UNORDERED:
     case CLASS_DATA:
@@ -162,7 +146,7 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
  * one it recorded leads to that, and its wrong values name it. */
 static bool is_hearsay(const struct harness_finding *finding, enum finding_class class)
 {
-    return class == CLASS_MISMATCH && strcmp(finding->mode, "status") == 0;
+    return class == CLASS_MISMATCH && finding->mode == HARNESS_MODE_STATUS;
 }
 
 /* A collective too many runs on a buffer that its rank goes on using. */

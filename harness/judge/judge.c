@@ -93,13 +93,11 @@ static bool is_also_allowed(const struct harness_expect *expect, enum harness_ve
 
 static bool is_earlier(const struct harness_finding *a, const struct harness_finding *b)
 {
-    bool is_provable_a = strcmp(a->mode, "provable") == 0;
-    bool is_provable_b = strcmp(b->mode, "provable") == 0;
 
     if (a->step != b->step && a->step >= 0 && b->step >= 0) {
         return a->step < b->step;
     }
-    return is_provable_a && !is_provable_b;
+    return a->mode == HARNESS_MODE_PROVABLE && b->mode != HARNESS_MODE_PROVABLE;
 }
 
 /* The primary finding: unexplained, the expected one if it is among them, else the earliest. */
@@ -215,13 +213,13 @@ static void judge_attribution(struct judge *judge, const struct harness_finding 
                  finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : "none",
                  ddp_phase_name((enum ddp_phase)expect->phase));
     }
-    if (expect->oracle != NULL && strcmp(expect->oracle, finding->oracle) != 0) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "found by oracle %s, expected %s", finding->oracle,
-                 expect->oracle);
+    if (expect->oracle != HARNESS_ORACLE_NONE && expect->oracle != finding->oracle) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "found by oracle %s, expected %s",
+                 harness_oracle_name(finding->oracle), harness_oracle_name(expect->oracle));
     }
-    if (expect->mode != NULL && strcmp(expect->mode, finding->mode) != 0) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "judged by mode %s, expected %s", finding->mode,
-                 expect->mode);
+    if (expect->mode != HARNESS_MODE_NONE && expect->mode != finding->mode) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "judged by mode %s, expected %s",
+                 harness_mode_name(finding->mode), harness_mode_name(expect->mode));
     }
 }
 

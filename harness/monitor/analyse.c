@@ -246,7 +246,7 @@ static bool is_device_working(const struct harness_cut *cut)
 }
 
 static void add_deadlock(const struct harness_view *view, enum harness_verdict verdict,
-                         const char *mode, const struct harness_rank_set *members,
+                         enum harness_mode mode, const struct harness_rank_set *members,
                          struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;

@@ -8,12 +8,12 @@
 #include "harness/monitor/graph.h"
 
 void harness_finding_begin(const struct harness_view *view, enum harness_verdict verdict,
-                           const char *mode, uint32_t rank, struct harness_finding *out)
+                           enum harness_mode mode, uint32_t rank, struct harness_finding *out)
 {
     const struct harness_cut *cut = view->cut;
     enum ddp_phase phase = harness_graph_phase(cut, rank);
 
-    harness_finding_init(out, verdict, "monitor", mode);
+    harness_finding_init(out, verdict, HARNESS_ORACLE_MONITOR, mode);
     harness_rank_set_add(&out->culprits, rank);
     harness_graph_waiting_set(cut, &out->victims);
     out->step = -1;

@@ -4,9 +4,6 @@
 
 #include "harness/monitor/monitor.h"
 
-#define HARNESS_MODE_PROVABLE "provable"
-#define HARNESS_MODE_BUDGET   "budget"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,7 +17,7 @@ struct harness_view {
 
 /* A finding about `rank`: step, micro-batch and phase from its page, victims = waiting ranks. */
 void harness_finding_begin(const struct harness_view *view, enum harness_verdict verdict,
-                           const char *mode, uint32_t rank, struct harness_finding *out);
+                           enum harness_mode mode, uint32_t rank, struct harness_finding *out);
 /* The planned operation of seq, with its bucket's parameters; nothing if seq is not planned. */
 void harness_finding_set_planned(const struct harness_view *view, uint64_t seq,
                                  struct harness_finding *finding);

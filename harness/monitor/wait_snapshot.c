@@ -30,7 +30,7 @@ static void add_cut(struct harness_picture *picture, const struct harness_plan *
     ddp_text_init_fixed(&text, picture->text + picture->size_bytes,
                         HARNESS_PICTURE_BYTES_MAX - picture->size_bytes);
     ddp_text_add(&text, "%s (%s) %.3f ms after the start: %s\n",
-                 harness_verdict_name(finding->verdict), finding->mode,
+                 harness_verdict_name(finding->verdict), harness_mode_name(finding->mode),
                  (double)(cut->now_ns - picture->start_ns) / (double)DDP_NS_PER_MS, finding->text);
     harness_monitor_explain(plan, program, cut, &finding->culprits, &text);
     if (text.is_failed) {

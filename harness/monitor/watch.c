@@ -31,7 +31,7 @@ static struct harness_sighting *append(struct harness_watch *watch, struct harne
 
 static bool is_hang(enum harness_verdict verdict)
 {
-    return verdict >= HARNESS_VERDICT_HANG_NOT_JOINED && verdict <= HARNESS_VERDICT_HANG_DETECTOR;
+    return harness_verdict_family(verdict) == HARNESS_FAMILY_HANG;
 }
 
 /* What was said already says this too: the same of these ranks and perhaps others; or, of a hang,

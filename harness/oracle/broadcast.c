@@ -73,7 +73,7 @@ static void begin(enum harness_verdict verdict, const struct ddp_event_entry *en
 {
     struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
 
-    harness_finding_init(finding, verdict, "broadcast", "bitwise");
+    harness_finding_init(finding, verdict, HARNESS_ORACLE_BROADCAST, HARNESS_MODE_BITWISE);
     harness_rank_set_add(&finding->culprits, rank);
     finding->step = (int32_t)entry->step;
     finding->phase = entry->phase;

@@ -14,7 +14,8 @@ ddp_status harness_check_global_batch(const struct harness_emulation *e,
     if (!e->excess.is_set) {
         return DDP_OK;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, "global_batch", "bound");
+    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_GLOBAL_BATCH,
+                         HARNESS_MODE_BOUND);
     finding.step = (int32_t)e->excess.step;
     harness_report_bucket(e, e->bucket_of[e->excess.param], &finding);
     finding.param_count = 0;

@@ -42,7 +42,8 @@ ddp_status harness_check_gradient(const struct harness_emulation *e, struct harn
     if (!difference.is_set || harness_report_is_restore(e)) {
         return DDP_OK;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, "gradient", "bitwise");
+    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_GRADIENT,
+                         HARNESS_MODE_BITWISE);
     harness_report_difference(e, &difference, &finding);
     if (difference.is_loss) {
         describe_loss(&difference, &finding);

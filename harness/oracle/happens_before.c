@@ -68,7 +68,8 @@ static void add(const struct order_search *search, uint32_t rank,
     struct harness_finding finding;
     struct harness_finding *same;
 
-    harness_finding_init(&finding, HARNESS_VERDICT_USAGE_UNORDERED, "happens_before", "provable");
+    harness_finding_init(&finding, HARNESS_VERDICT_USAGE_UNORDERED, HARNESS_ORACLE_HAPPENS_BEFORE,
+                         HARNESS_MODE_PROVABLE);
     finding.step = (int32_t)disorder->step;
     finding.micro = disorder->micro;
     finding.phase = disorder->phase;

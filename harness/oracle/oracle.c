@@ -1,47 +1,19 @@
-/* Purpose: the table of oracles and the order in which they judge.
+/* Purpose: run the oracles in the order of harness/verdict/oracle.def.
  * Idea: the emulation runs once; every oracle reads it and the trace. */
-#include <string.h>
-
 #include "harness/emulation/checkpoint_keys.h"
 #include "harness/oracle/report.h"
 
-static const struct harness_oracle oracles[] = {
-    {"program", "every rank posted the planned collectives in order", harness_check_program},
-    {"ledger", "every rank trained on the samples that the sampler's rules give it",
-     harness_check_ledger},
-    {"gradient", "local gradients are the reference's, bit for bit", harness_check_gradient},
-    {"schedule", "each dumped schedule combines every contribution exactly once, without deadlock",
-     harness_check_schedule},
-    {"tree", "measured orders of sums are orders, the same on all members and after the last step",
-     harness_check_tree},
-    {"reduction",
-     "reduced buckets are the scheduled or measured sums of scaled gradients, bit for bit",
-     harness_check_reduction},
-    {"update", "parameters and optimizer state are those of an own optimizer, bit for bit",
-     harness_check_update},
-    {"replicas", "all ranks hold the same parameters and buffers", harness_check_replicas},
-    {"broadcast", "every member has the root's tensors, and the root is the right one",
-     harness_check_broadcast},
-    {"global_batch", "averaged gradients lie within a derived bound of the global batch's",
-     harness_check_global_batch},
-    {"liveness", "every rank ended for a known reason and completed what it posted",
-     harness_check_liveness},
-    {"usage", "what ranks reported themselves: misuse, mismatch, refused checkpoints",
-     harness_check_usage},
-    {"checkpoint", "the checkpoint holds the right keys and values, read byte by byte",
-     harness_check_checkpoint},
-    {"restore", "a run from a checkpoint goes on as the uninterrupted one", harness_check_restore},
-    {"happens_before",
-     "device work uses memory in an order that streams and events prove, whatever the timing",
-     harness_check_happens_before},
-    {"evidence", "what was found right was recorded in full", harness_check_evidence},
+/* harness_check_<name> of every oracle, in the order of oracle.def. */
+static ddp_status (*const checks[])(const struct harness_emulation *emulation,
+                                    struct harness_findings *out, struct ddp_err *err) = {
+#define ORACLE(name) harness_check_##name,
+#define SOURCE(name)
+#define X(kind, id, name, stage, proves) kind(name)
+#include "harness/verdict/oracle.def"
+#undef X
+#undef SOURCE
+#undef ORACLE
 };
-
-const struct harness_oracle *harness_oracle_table(size_t *out_count)
-{
-    *out_count = sizeof(oracles) / sizeof(oracles[0]);
-    return oracles;
-}
 
 /* Whether the restored run's past can be emulated with this run's world; if not, start from the
  * checkpoint. *out_is_known false: neither works. */
@@ -96,8 +68,8 @@ ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
         return status;
     }
     status = emulate(emulation, err);
-    for (size_t i = 0; status == DDP_OK && i < sizeof(oracles) / sizeof(oracles[0]); i++) {
-        status = oracles[i].check(emulation, out, err);
+    for (size_t i = 0; status == DDP_OK && i < sizeof(checks) / sizeof(checks[0]); i++) {
+        status = checks[i](emulation, out, err);
     }
     harness_emulation_destroy(emulation);
     return status == DDP_OK && out->is_failed ? DDP_E_NOMEM : status;
@@ -111,8 +83,8 @@ bool harness_oracle_first_difference(const struct harness_findings *findings, ui
     for (size_t i = 0; i < findings->count; i++) {
         const struct harness_finding *finding = &findings->items[i];
 
-        if ((strcmp(finding->oracle, "gradient") != 0 &&
-             strcmp(finding->oracle, "reduction") != 0) ||
+        if ((finding->oracle != HARNESS_ORACLE_GRADIENT &&
+             finding->oracle != HARNESS_ORACLE_REDUCTION) ||
             finding->step < 0 || !finding->op.is_set || finding->op.bucket < 0) {
             continue;
         }

@@ -9,15 +9,6 @@
 extern "C" {
 #endif
 
-struct harness_oracle {
-    const char *name;
-    const char *proves; /* one sentence, for `ddprove list oracles` */
-    /* Add findings. Errors are the harness's own. */
-    ddp_status (*check)(const struct harness_emulation *emulation, struct harness_findings *out,
-                        struct ddp_err *err);
-};
-/* All oracles in the order in which they run. Static storage. */
-const struct harness_oracle *harness_oracle_table(size_t *out_count);
 /* Emulate the run and let every oracle judge it. */
 DDP_MUST_USE ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
                                                  struct harness_findings *out, struct ddp_err *err);

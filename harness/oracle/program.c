@@ -2,7 +2,6 @@
  * Idea: only a rank's first deviation counts; what it posts afterwards follows from it. Ranks that
  * deviate alike are one finding. */
 #include <stdio.h>
-#include <string.h>
 
 #include "harness/oracle/report.h"
 
@@ -119,12 +118,12 @@ static void add(const struct harness_emulation *e, uint32_t rank, const struct d
         struct harness_finding *same = &out->items[i];
 
         if (same->verdict == verdict && same->op.seq == deviation->seq &&
-            strcmp(same->oracle, "program") == 0) {
+            same->oracle == HARNESS_ORACLE_PROGRAM) {
             harness_rank_set_add(&same->culprits, rank);
             return;
         }
     }
-    harness_finding_init(&finding, verdict, "program", "provable");
+    harness_finding_init(&finding, verdict, HARNESS_ORACLE_PROGRAM, HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, rank);
     describe(e, rank, deviation, &finding);
     harness_findings_add(out, &finding);

@@ -52,7 +52,8 @@ static void report(const struct harness_emulation *e, enum harness_stage stage, 
     if (!difference.is_set) {
         return;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, "reduction", "bitwise");
+    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_REDUCTION,
+                         HARNESS_MODE_BITWISE);
     harness_report_difference(e, &difference, &finding);
     (void)snprintf(finding.text, sizeof(finding.text), "%s of bucket %d in step %u (%s%s) on %s",
                    what, difference.bucket, difference.step,

@@ -8,27 +8,16 @@
 extern "C" {
 #endif
 
-/* One check each; see oracle.c for what they prove. */
-#define HARNESS_ORACLE_DECLARE(name)                                           \
+/* One check each: adds findings; errors are the harness's own. oracle.def says what they prove. */
+#define ORACLE(name)                                                           \
     ddp_status harness_check_##name(const struct harness_emulation *emulation, \
                                     struct harness_findings *out, struct ddp_err *err);
-HARNESS_ORACLE_DECLARE(program)
-HARNESS_ORACLE_DECLARE(ledger)
-HARNESS_ORACLE_DECLARE(gradient)
-HARNESS_ORACLE_DECLARE(schedule)
-HARNESS_ORACLE_DECLARE(tree)
-HARNESS_ORACLE_DECLARE(reduction)
-HARNESS_ORACLE_DECLARE(update)
-HARNESS_ORACLE_DECLARE(replicas)
-HARNESS_ORACLE_DECLARE(broadcast)
-HARNESS_ORACLE_DECLARE(global_batch)
-HARNESS_ORACLE_DECLARE(liveness)
-HARNESS_ORACLE_DECLARE(usage)
-HARNESS_ORACLE_DECLARE(checkpoint)
-HARNESS_ORACLE_DECLARE(restore)
-HARNESS_ORACLE_DECLARE(happens_before)
-HARNESS_ORACLE_DECLARE(evidence)
-#undef HARNESS_ORACLE_DECLARE
+#define SOURCE(name)
+#define X(kind, id, name, stage, proves) kind(name)
+#include "harness/verdict/oracle.def"
+#undef X
+#undef SOURCE
+#undef ORACLE
 
 /* A run that started from another run's checkpoint. */
 bool harness_report_is_restore(const struct harness_emulation *emulation);

@@ -21,7 +21,8 @@ ddp_status harness_check_restore(const struct harness_emulation *e, struct harne
         if (!difference.is_set) {
             continue;
         }
-        harness_finding_init(&finding, HARNESS_VERDICT_CHECKPOINT_STATE, "restore", "bitwise");
+        harness_finding_init(&finding, HARNESS_VERDICT_CHECKPOINT_STATE, HARNESS_ORACLE_RESTORE,
+                             HARNESS_MODE_BITWISE);
         harness_report_difference(e, &difference, &finding);
         (void)snprintf(
             finding.text, sizeof(finding.text),

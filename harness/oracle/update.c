@@ -28,7 +28,7 @@ ddp_status harness_check_update(const struct harness_emulation *e, struct harnes
     harness_finding_init(&finding,
                          is_everyone(e, &difference.ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
                                                            : HARNESS_VERDICT_VALUE_DIVERGED,
-                         "update", "bitwise");
+                         HARNESS_ORACLE_UPDATE, HARNESS_MODE_BITWISE);
     harness_report_difference(e, &difference, &finding);
     if (difference.slot >= 0) {
         (void)snprintf(what, sizeof(what), "optimizer state %d of %.96s", difference.slot,
@@ -185,7 +185,8 @@ static void report_split(const struct harness_emulation *e, const struct split *
     if (!split->is_set) {
         return;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_DIVERGED, "replicas", "bitwise");
+    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_DIVERGED, HARNESS_ORACLE_REPLICAS,
+                         HARNESS_MODE_BITWISE);
     finding.culprits = split->ranks;
     finding.step = (int32_t)split->step;
     (void)snprintf(name, sizeof(name), "buffer %u", split->subject);

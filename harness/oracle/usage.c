@@ -173,10 +173,10 @@ static void describe_unused(const struct harness_emulation *e, struct harness_fi
     }
 }
 
-static bool has_finding(const struct harness_findings *out, const char *oracle)
+static bool has_finding(const struct harness_findings *out, enum harness_oracle_id oracle)
 {
     for (size_t i = 0; i < out->count; i++) {
-        if (strcmp(out->items[i].oracle, oracle) == 0) {
+        if (out->items[i].oracle == oracle) {
             return true;
         }
     }
@@ -224,7 +224,7 @@ static bool is_said_elsewhere(const struct harness_emulation *e, ddp_status stat
                               const struct harness_findings *out)
 {
     if (status == DDP_E_MISMATCH) {
-        return has_finding(out, "program");
+        return has_finding(out, HARNESS_ORACLE_PROGRAM);
     }
     return status == DDP_E_TIMEOUT && e->input->trace->diagnoses.count > 0;
 }
@@ -250,13 +250,13 @@ static bool is_failure_explained(const struct harness_rank_set *ranks,
 {
     for (size_t i = 0; i < out->count; i++) {
         const struct harness_finding *other = &out->items[i];
-        const char *name = harness_verdict_name(other->verdict);
+        enum harness_family family = harness_verdict_family(other->verdict);
 
-        if (strncmp(name, "MISMATCH.", 9) == 0 || strncmp(name, "CRASH.", 6) == 0) {
+        if (family == HARNESS_FAMILY_MISMATCH || family == HARNESS_FAMILY_CRASH) {
             return true;
         }
         for (uint32_t r = 0; r < HARNESS_RANKS_MAX; r++) {
-            if (strncmp(name, "VALUE.", 6) != 0 && harness_rank_set_has(ranks, r) &&
+            if (family != HARNESS_FAMILY_VALUE && harness_rank_set_has(ranks, r) &&
                 harness_rank_set_has(&other->culprits, r)) {
                 return true;
             }
@@ -291,7 +291,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     struct harness_finding finding;
     char ranks[96];
 
-    harness_finding_init(&finding, rules[rule].verdict, "usage", "status");
+    harness_finding_init(&finding, rules[rule].verdict, HARNESS_ORACLE_USAGE, HARNESS_MODE_STATUS);
     finding.step = claims->revoked_step >= 0 ? claims->revoked_step : claims->step;
     finding.culprits = harness_rank_set_is_empty(&claims->raised) ? claims->said : claims->raised;
     if (status == DDP_E_EARLY_TERMINATION) {
@@ -344,7 +344,8 @@ static void check_victims(const struct harness_emulation *e, struct harness_find
     if (out->count > 0 || harness_rank_set_is_empty(&victims)) {
         return;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_EXITED, "usage", "status");
+    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_EXITED, HARNESS_ORACLE_USAGE,
+                         HARNESS_MODE_STATUS);
     finding.victims = victims;
     (void)snprintf(finding.text, sizeof(finding.text),
                    "%s gave up because of another rank, and nothing says which and why",

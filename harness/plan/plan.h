@@ -197,9 +197,10 @@ struct harness_expect {
         const char **params; /* names, exact set; NULL = not stated */
         uint32_t param_count;
     } op;
-    int64_t step;              /* -1 = not stated */
-    int32_t phase;             /* -1 = not stated */
-    const char *oracle, *mode; /* NULL = not stated */
+    int64_t step;                  /* -1 = not stated */
+    int32_t phase;                 /* -1 = not stated */
+    enum harness_oracle_id oracle; /* NONE = not stated */
+    enum harness_mode mode;        /* NONE = not stated */
     struct {
         bool is_set;
         ddp_status status;

@@ -336,11 +336,11 @@ static void print_expect(const struct harness_expect *expect, struct ddp_text *o
     if (expect->phase >= 0) {
         ddp_text_add(out, "  phase: %s\n", ddp_phase_name((enum ddp_phase)expect->phase));
     }
-    if (expect->oracle != NULL) {
-        print_text_key("  oracle", expect->oracle, out);
+    if (expect->oracle != HARNESS_ORACLE_NONE) {
+        print_text_key("  oracle", harness_oracle_name(expect->oracle), out);
     }
-    if (expect->mode != NULL) {
-        print_text_key("  mode", expect->mode, out);
+    if (expect->mode != HARNESS_MODE_NONE) {
+        print_text_key("  mode", harness_mode_name(expect->mode), out);
     }
     print_expect_run(expect, out);
 }

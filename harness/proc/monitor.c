@@ -203,7 +203,8 @@ void proc_monitor_check(struct proc_job *job, uint64_t now_ns)
         return;
     }
     now_ns = ddp_clock_now_ns(job->clock);
-    harness_finding_init(&finding, HARNESS_VERDICT_HANG_DETECTOR, "launcher", "provable");
+    harness_finding_init(&finding, HARNESS_VERDICT_HANG_DETECTOR, HARNESS_ORACLE_LAUNCHER,
+                         HARNESS_MODE_PROVABLE);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "the monitor process %s; the launcher looks "
                    "for itself from here on",

@@ -205,7 +205,8 @@ static void tell_end(struct proc_job *job)
     const struct proc_mpirun *mpirun = job->mpirun;
     struct harness_finding finding;
 
-    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_LAUNCHER, "launcher", "provable");
+    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_LAUNCHER, HARNESS_ORACLE_LAUNCHER,
+                         HARNESS_MODE_PROVABLE);
     for (uint32_t r = 0; r < job->world_size; r++) {
         if (proc_rank_is_alive(&job->ranks[r]) || job->ranks[r].is_ended_by_us) {
             harness_rank_set_add(&finding.victims, r);

@@ -96,6 +96,10 @@ static const char *names_enumerated(enum harness_names list, size_t index)
              harness_verdict_name((enum harness_verdict)index))
         LIST(HARNESS_NAMES_OUTCOMES, HARNESS_OUTCOME_SKIP + 1,
              harness_outcome_name((enum harness_outcome)index))
+        LIST(HARNESS_NAMES_ORACLES, HARNESS_ORACLE_COUNT - 1,
+             harness_oracle_name((enum harness_oracle_id)(index + 1)))
+        LIST(HARNESS_NAMES_MODES, HARNESS_MODE_COUNT - 1,
+             harness_mode_name((enum harness_mode)(index + 1)))
         LIST(HARNESS_NAMES_CORRUPTS, HARNESS_CORRUPT_KIND_COUNT,
              harness_corrupt_name((enum harness_corrupt_kind)index))
         LIST(HARNESS_NAMES_ARGS, HARNESS_ARG_FIELD_COUNT,

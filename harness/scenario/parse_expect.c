@@ -213,10 +213,11 @@ ddp_status harness_parse_expect(const struct harness_reader *reader,
     DDP_TRY(parse_culprit(reader, harness_schema_node(map, HARNESS_ROW_EXPECT_culprit), &plan->job,
                           expect));
     DDP_TRY(parse_op(reader, harness_schema_node(map, HARNESS_ROW_EXPECT_op), expect));
-    DDP_TRY(harness_parse_keep(reader, harness_schema_text(map, HARNESS_ROW_EXPECT_oracle),
-                               &expect->oracle));
-    DDP_TRY(harness_parse_keep(reader, harness_schema_text(map, HARNESS_ROW_EXPECT_mode),
-                               &expect->mode));
+    /* Their lists leave out NONE; absent is -1. */
+    expect->oracle =
+        (enum harness_oracle_id)(harness_schema_name(reader, map, HARNESS_ROW_EXPECT_oracle) + 1);
+    expect->mode =
+        (enum harness_mode)(harness_schema_name(reader, map, HARNESS_ROW_EXPECT_mode) + 1);
     parse_survivors(harness_schema_node(map, HARNESS_ROW_EXPECT_survivors), expect);
     DDP_TRY(parse_restore(reader, top, plan));
     DDP_TRY(parse_expect_restore(reader, harness_schema_node(map, HARNESS_ROW_EXPECT_restore),

@@ -70,6 +70,8 @@ enum harness_key_type {
     X(VERDICTS, "verdict")       \
     X(STATUSES, "status")        \
     X(OUTCOMES, "outcome")       \
+    X(ORACLES, "oracle")         \
+    X(MODES, "mode")             \
     X(SIGNALS, "signal")         \
     X(CORRUPTS, "corruption")    \
     X(ARGS, "argument")          \

@@ -45,7 +45,7 @@ void harness_sim_watch_fini(struct harness_sim *sim)
 
 static bool is_slowness(const struct harness_finding *finding)
 {
-    return strncmp(harness_verdict_name(finding->verdict), "SLOW.", 5) == 0;
+    return harness_verdict_family(finding->verdict) == HARNESS_FAMILY_SLOW;
 }
 
 static void read_rank(struct harness_sim *sim, uint32_t rank)

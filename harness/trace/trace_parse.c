@@ -233,16 +233,17 @@ static ddp_status parse_diagnosis(struct reader *reader, uint64_t time_ns)
     const char *phase_name = find_value(reader, "phase");
     struct harness_finding finding;
     enum harness_verdict parsed;
+    enum harness_mode parsed_mode;
     enum ddp_phase phase;
     int64_t step = -1;
     int64_t micro = -1;
 
     if (verdict == NULL || mode == NULL || phase_name == NULL ||
-        harness_verdict_parse(verdict, &parsed) != DDP_OK) {
+        harness_verdict_parse(verdict, &parsed) != DDP_OK ||
+        harness_mode_parse(mode, &parsed_mode) != DDP_OK) {
         return refuse(reader, reader->buffer, "expected verdict=, mode= and phase=");
     }
-    harness_finding_init(&finding, parsed, "monitor",
-                         strcmp(mode, "provable") == 0 ? "provable" : "budget");
+    harness_finding_init(&finding, parsed, HARNESS_ORACLE_MONITOR, parsed_mode);
     DDP_TRY(parse_list(reader, "culprit", HARNESS_RANKS_MAX, add_culprit, &finding));
     DDP_TRY(parse_list(reader, "victim", HARNESS_RANKS_MAX, add_victim, &finding));
     DDP_TRY(parse_list(reader, "params", UINT32_MAX, add_param, &finding));

@@ -47,8 +47,11 @@ uint32_t harness_rank_set_count(const struct harness_rank_set *set)
 }
 
 void harness_finding_init(struct harness_finding *finding, enum harness_verdict verdict,
-                          const char *oracle, const char *mode)
+                          enum harness_oracle_id oracle, enum harness_mode mode)
 {
+    DDP_ASSERT(verdict < HARNESS_VERDICT_COUNT);
+    DDP_ASSERT(oracle != HARNESS_ORACLE_NONE && oracle < HARNESS_ORACLE_COUNT);
+    DDP_ASSERT(mode != HARNESS_MODE_NONE && mode < HARNESS_MODE_COUNT);
     memset(finding, 0, sizeof *finding);
     finding->verdict = verdict;
     finding->oracle = oracle;

@@ -1,17 +1,41 @@
-/* The tables of verdicts and outcomes: names, meanings, exit codes. */
+/* The tables of verdicts, oracles, modes and outcomes: names, meanings, exit codes. */
 #include "harness/verdict/verdict.h"
 
 #include <string.h>
 
 struct verdict_row {
+    enum harness_family family;
     const char *name;
     const char *meaning;
 };
 
 static const struct verdict_row verdict_rows[HARNESS_VERDICT_COUNT] = {
-    [HARNESS_VERDICT_NONE] = {"NONE", "nothing was found"},
-#define X(family, name, meaning) [HARNESS_VERDICT_##family##_##name] = {#family "." #name, meaning},
+    [HARNESS_VERDICT_NONE] = {HARNESS_FAMILY_NONE, "NONE", "nothing was found"},
+#define X(family, name, meaning) \
+    [HARNESS_VERDICT_##family##_##name] = {HARNESS_FAMILY_##family, #family "." #name, meaning},
 #include "harness/verdict/verdict.def"
+#undef X
+};
+
+struct oracle_row {
+    bool is_checker;
+    int stage;
+    const char *name;
+    const char *proves;
+};
+
+enum oracle_kind { SOURCE, ORACLE };
+
+static const struct oracle_row oracle_rows[HARNESS_ORACLE_COUNT] = {
+#define X(kind, id, name, stage, proves) \
+    [HARNESS_ORACLE_##id] = {(kind) == ORACLE, stage, #name, proves},
+#include "harness/verdict/oracle.def"
+#undef X
+};
+
+static const char *const mode_names[HARNESS_MODE_COUNT] = {
+#define X(id, name) [HARNESS_MODE_##id] = (name),
+    HARNESS_MODE_TABLE(X)
 #undef X
 };
 
@@ -29,6 +53,12 @@ const char *harness_verdict_name(enum harness_verdict verdict)
     return verdict < HARNESS_VERDICT_COUNT ? verdict_rows[verdict].name : "UNKNOWN";
 }
 
+enum harness_family harness_verdict_family(enum harness_verdict verdict)
+{
+    DDP_ASSERT(verdict < HARNESS_VERDICT_COUNT);
+    return verdict_rows[verdict].family;
+}
+
 const char *harness_verdict_meaning(enum harness_verdict verdict)
 {
     return verdict < HARNESS_VERDICT_COUNT ? verdict_rows[verdict].meaning : "";
@@ -39,6 +69,47 @@ ddp_status harness_verdict_parse(const char *name, enum harness_verdict *out)
     for (unsigned i = 0; i < HARNESS_VERDICT_COUNT; i++) {
         if (strcmp(name, verdict_rows[i].name) == 0) {
             *out = (enum harness_verdict)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
+}
+
+const char *harness_oracle_name(enum harness_oracle_id oracle)
+{
+    DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
+    return oracle_rows[oracle].name;
+}
+
+const char *harness_oracle_proves(enum harness_oracle_id oracle)
+{
+    DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
+    return oracle_rows[oracle].proves;
+}
+
+bool harness_oracle_is_checker(enum harness_oracle_id oracle)
+{
+    DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
+    return oracle_rows[oracle].is_checker;
+}
+
+int harness_oracle_stage(enum harness_oracle_id oracle)
+{
+    DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
+    return oracle_rows[oracle].stage;
+}
+
+const char *harness_mode_name(enum harness_mode mode)
+{
+    DDP_ASSERT(mode < HARNESS_MODE_COUNT);
+    return mode_names[mode];
+}
+
+ddp_status harness_mode_parse(const char *name, enum harness_mode *out)
+{
+    for (unsigned i = HARNESS_MODE_NONE + 1; i < HARNESS_MODE_COUNT; i++) {
+        if (strcmp(name, mode_names[i]) == 0) {
+            *out = (enum harness_mode)i;
             return DDP_OK;
         }
     }

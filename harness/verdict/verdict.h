@@ -22,6 +22,21 @@ enum harness_verdict {
 #undef X
     HARNESS_VERDICT_COUNT
 };
+/* What a verdict is about: the first half of its name. */
+enum harness_family {
+    HARNESS_FAMILY_NONE,
+    HARNESS_FAMILY_CRASH,
+    HARNESS_FAMILY_HANG,
+    HARNESS_FAMILY_SLOW,
+    HARNESS_FAMILY_MISMATCH,
+    HARNESS_FAMILY_USAGE,
+    HARNESS_FAMILY_VALUE,
+    HARNESS_FAMILY_DATA,
+    HARNESS_FAMILY_CHECKPOINT,
+    HARNESS_FAMILY_LAUNCH,
+    HARNESS_FAMILY_RESOURCE
+};
+enum harness_family harness_verdict_family(enum harness_verdict verdict);
 /* "NONE", "CRASH.SIGNALED", ... Static storage. */
 const char *harness_verdict_name(enum harness_verdict verdict);
 const char *harness_verdict_meaning(enum harness_verdict verdict);
@@ -40,6 +55,42 @@ DDP_MUST_USE ddp_status harness_outcome_parse(const char *name, enum harness_out
 int harness_outcome_exit_code(enum harness_outcome outcome);
 /* Of several scenarios: ERROR, FAIL, INCONCLUSIVE, PASS in that order; SKIP only if all skipped. */
 enum harness_outcome harness_outcome_worse(enum harness_outcome a, enum harness_outcome b);
+
+/* Who finds: an oracle, or a part of the run that reports by itself (oracle.def). */
+enum harness_oracle_id {
+    HARNESS_ORACLE_NONE,
+#define X(kind, id, name, stage, proves) HARNESS_ORACLE_##id,
+#include "harness/verdict/oracle.def"
+#undef X
+    HARNESS_ORACLE_COUNT
+};
+/* "monitor", "gradient", ...; NULL for NONE. Static storage. */
+const char *harness_oracle_name(enum harness_oracle_id oracle);
+const char *harness_oracle_proves(enum harness_oracle_id oracle);
+/* It judges a finished run; false: a part of the run. */
+bool harness_oracle_is_checker(enum harness_oracle_id oracle);
+/* Where in a step it compares values; 0 = it compares none. */
+int harness_oracle_stage(enum harness_oracle_id oracle);
+
+/* How a finding was reached. X(id, name) */
+#define HARNESS_MODE_TABLE(X)                                                           \
+    X(BITWISE, "bitwise")   /* two values are not the same bits */                      \
+    X(BOUND, "bound")       /* a value lies outside of a derived bound */               \
+    X(PROVABLE, "provable") /* it follows from the record alone, whatever the timing */ \
+    X(BUDGET, "budget")     /* something took longer than its budget */                 \
+    X(STATUS, "status")     /* a rank, or a reader of its files, says so */             \
+    X(LEDGER, "ledger")     /* samples used against samples due */                      \
+    X(PROBE, "probe")       /* an order of sums that was measured with inputs of our own */
+enum harness_mode {
+    HARNESS_MODE_NONE,
+#define X(id, name) HARNESS_MODE_##id,
+    HARNESS_MODE_TABLE(X)
+#undef X
+        HARNESS_MODE_COUNT
+};
+/* "bitwise", ...; NULL for NONE. Static storage. */
+const char *harness_mode_name(enum harness_mode mode);
+DDP_MUST_USE ddp_status harness_mode_parse(const char *name, enum harness_mode *out);
 
 /* A set of ranks. */
 #define HARNESS_RANKS_MAX 1024
@@ -67,8 +118,8 @@ struct harness_finding_op {
 #define HARNESS_FINDING_PARAMS_MAX 512
 struct harness_finding {
     enum harness_verdict verdict;
-    const char *oracle; /* static: name of the checker */
-    const char *mode;   /* static: "bitwise", "bound", "provable", "budget", "status", "ledger" */
+    enum harness_oracle_id oracle;
+    enum harness_mode mode;
     struct harness_rank_set culprits, victims;
     struct harness_finding_op op;
     uint32_t param[HARNESS_FINDING_PARAMS_MAX]; /* indices into the model's table */
@@ -80,7 +131,7 @@ struct harness_finding {
     char text[512];       /* one sentence with the evidence */
 };
 void harness_finding_init(struct harness_finding *finding, enum harness_verdict verdict,
-                          const char *oracle, const char *mode);
+                          enum harness_oracle_id oracle, enum harness_mode mode);
 
 /* Collected findings. Growing array in mem. */
 struct harness_findings {

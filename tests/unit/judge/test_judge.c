@@ -24,7 +24,8 @@ struct fixture {
 
 static void make_crash(struct harness_finding *finding)
 {
-    harness_finding_init(finding, HARNESS_VERDICT_CRASH_SIGNALED, "monitor", "provable");
+    harness_finding_init(finding, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR,
+                         HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding->culprits, 1);
     finding->op.is_set = true;
     finding->op.bucket = 1;
@@ -59,8 +60,8 @@ static void setup(struct fixture *f)
     f->plan.expect.op.param_count = 2;
     f->plan.expect.step = 5;
     f->plan.expect.phase = DDP_PHASE_BACKWARD;
-    f->plan.expect.oracle = "monitor";
-    f->plan.expect.mode = "provable";
+    f->plan.expect.oracle = HARNESS_ORACLE_MONITOR;
+    f->plan.expect.mode = HARNESS_MODE_PROVABLE;
     f->plan.expect.survivors.is_set = true;
     f->plan.expect.survivors.status = DDP_E_PEER_DIED;
     f->plan.expect.survivors.within_ms = 250;
@@ -98,8 +99,8 @@ static void expect_outcome(struct fixture *f, enum harness_outcome outcome, cons
     harness_findings_fini(&f->findings);
 }
 
-static void add(struct fixture *f, enum harness_verdict verdict, const char *oracle,
-                const char *mode, uint32_t culprit, int32_t step)
+static void add(struct fixture *f, enum harness_verdict verdict, enum harness_oracle_id oracle,
+                enum harness_mode mode, uint32_t culprit, int32_t step)
 {
     struct harness_finding finding;
 
@@ -206,10 +207,10 @@ CT_TEST(judge, wrong_attribution)
     f.findings.items[0].phase = DDP_PHASE_FORWARD;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "phase forward");
     setup(&f);
-    f.findings.items[0].mode = "budget";
+    f.findings.items[0].mode = HARNESS_MODE_BUDGET;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "mode budget");
     setup(&f);
-    f.findings.items[0].oracle = "liveness";
+    f.findings.items[0].oracle = HARNESS_ORACLE_LIVENESS;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "oracle liveness");
     setup(&f);
     f.plan.expect.op.seq = 20;
@@ -222,13 +223,13 @@ CT_TEST(judge, consequences_are_explained)
     struct fixture f;
 
     setup(&f);
-    add(&f, HARNESS_VERDICT_HANG_NOT_JOINED, "liveness", "budget", 1, 5);
+    add(&f, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_ORACLE_LIVENESS, HARNESS_MODE_BUDGET, 1, 5);
     expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
     setup(&f);
-    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 2, 3);
+    add(&f, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 2, 3);
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found VALUE.LOST (rank 2)");
     setup(&f);
-    add(&f, HARNESS_VERDICT_HANG_NOT_JOINED, "monitor", "budget", 3, 2);
+    add(&f, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_ORACLE_MONITOR, HARNESS_MODE_BUDGET, 3, 2);
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED");
 }
 
@@ -258,10 +259,11 @@ CT_TEST(judge, a_race_explains_values_only)
         memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
         f.plan.expect.step = 3;
         f.plan.expect.phase = -1;
-        f.plan.expect.oracle = "happens_before";
-        f.plan.expect.mode = "provable";
-        add(&f, HARNESS_VERDICT_USAGE_UNORDERED, "happens_before", "provable", 1, 3);
-        add(&f, cases[i].verdict, "reduction", "bitwise", 1, cases[i].step);
+        f.plan.expect.oracle = HARNESS_ORACLE_HAPPENS_BEFORE;
+        f.plan.expect.mode = HARNESS_MODE_PROVABLE;
+        add(&f, HARNESS_VERDICT_USAGE_UNORDERED, HARNESS_ORACLE_HAPPENS_BEFORE,
+            HARNESS_MODE_PROVABLE, 1, 3);
+        add(&f, cases[i].verdict, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 1, cases[i].step);
         expect_outcome(&f, cases[i].outcome, cases[i].reason);
     }
 }
@@ -280,8 +282,8 @@ CT_TEST(judge, devices_explain_what_waits_for_them)
             struct harness_finding a;
             struct harness_finding b;
 
-            harness_finding_init(&a, chain[cause], "monitor", "budget");
-            harness_finding_init(&b, chain[other], "monitor", "budget");
+            harness_finding_init(&a, chain[cause], HARNESS_ORACLE_MONITOR, HARNESS_MODE_BUDGET);
+            harness_finding_init(&b, chain[other], HARNESS_ORACLE_MONITOR, HARNESS_MODE_BUDGET);
             harness_rank_set_add(&a.culprits, 1);
             harness_rank_set_add(&b.culprits, 2);
             CT_CHECK(harness_finding_explains(&a, &b) == (cause < other));
@@ -293,10 +295,11 @@ CT_TEST(judge, devices_explain_what_waits_for_them)
             b.step = -1;
             b.culprits = a.culprits;
             CT_CHECK(!harness_finding_explains(&a, &b));
-            b.oracle = "liveness";
+            b.oracle = HARNESS_ORACLE_LIVENESS;
             CT_CHECK(harness_finding_explains(&a, &b));
             CT_CHECK(!harness_finding_explains(&b, &a));
-            harness_finding_init(&b, HARNESS_VERDICT_HANG_HOST, "monitor", "budget");
+            harness_finding_init(&b, HARNESS_VERDICT_HANG_HOST, HARNESS_ORACLE_MONITOR,
+                                 HARNESS_MODE_BUDGET);
             harness_rank_set_add(&b.culprits, 2);
             CT_CHECK(!harness_finding_explains(&a, &b) && !harness_finding_explains(&b, &a));
         }
@@ -315,10 +318,12 @@ CT_TEST(judge, an_unfinished_pass_explains_a_race)
         f.plan.expect.verdict = HARNESS_VERDICT_USAGE_UNUSED_PARAMETER;
         f.plan.expect.step = said;
         f.plan.expect.phase = -1;
-        f.plan.expect.oracle = NULL;
-        f.plan.expect.mode = NULL;
-        add(&f, HARNESS_VERDICT_USAGE_UNORDERED, "happens_before", "provable", 1, 3);
-        add(&f, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, "usage", "status", 1, said);
+        f.plan.expect.oracle = HARNESS_ORACLE_NONE;
+        f.plan.expect.mode = HARNESS_MODE_NONE;
+        add(&f, HARNESS_VERDICT_USAGE_UNORDERED, HARNESS_ORACLE_HAPPENS_BEFORE,
+            HARNESS_MODE_PROVABLE, 1, 3);
+        add(&f, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, HARNESS_ORACLE_USAGE, HARNESS_MODE_STATUS,
+            1, said);
         expect_outcome(&f, said == 4 ? HARNESS_OUTCOME_PASS : HARNESS_OUTCOME_FAIL,
                        said == 4 ? "" : "USAGE.UNORDERED");
     }
@@ -335,16 +340,16 @@ CT_TEST(judge, stages_of_a_step_explain_in_order)
     memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
     f.plan.expect.step = -1;
     f.plan.expect.phase = -1;
-    f.plan.expect.oracle = NULL;
-    f.plan.expect.mode = NULL;
-    add(&f, HARNESS_VERDICT_VALUE_DIVERGED, "replicas", "bitwise", 2, 3);
-    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 1, 3);
+    f.plan.expect.oracle = HARNESS_ORACLE_NONE;
+    f.plan.expect.mode = HARNESS_MODE_NONE;
+    add(&f, HARNESS_VERDICT_VALUE_DIVERGED, HARNESS_ORACLE_REPLICAS, HARNESS_MODE_BITWISE, 2, 3);
+    add(&f, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 1, 3);
     expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
     setup(&f);
     f.findings.count = 0;
     f.plan.expect.verdict = HARNESS_VERDICT_VALUE_DIVERGED;
-    add(&f, HARNESS_VERDICT_VALUE_DIVERGED, "replicas", "bitwise", 1, 3);
-    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 1, 3);
+    add(&f, HARNESS_VERDICT_VALUE_DIVERGED, HARNESS_ORACLE_REPLICAS, HARNESS_MODE_BITWISE, 1, 3);
+    add(&f, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 1, 3);
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "verdict VALUE.LOST, expected VALUE.DIVERGED");
 }
 
@@ -356,12 +361,12 @@ CT_TEST(judge, also_allows_only_what_it_names)
     setup(&f);
     f.plan.expect.also[0] = HARNESS_VERDICT_VALUE_LOST;
     f.plan.expect.also_count = 1;
-    add(&f, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise", 2, 3);
+    add(&f, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 2, 3);
     expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
     setup(&f);
     f.plan.expect.also[0] = HARNESS_VERDICT_VALUE_LOST;
     f.plan.expect.also_count = 1;
-    add(&f, HARNESS_VERDICT_VALUE_SHIFTED, "reduction", "bitwise", 2, 3);
+    add(&f, HARNESS_VERDICT_VALUE_SHIFTED, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 2, 3);
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found VALUE.SHIFTED");
 }
 
@@ -371,7 +376,7 @@ CT_TEST(judge, accusing_others_is_forbidden)
     struct fixture f;
 
     setup(&f);
-    add(&f, HARNESS_VERDICT_CRASH_SIGNALED, "monitor", "provable", 3, 5);
+    add(&f, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE, 3, 5);
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "rank 3 was accused of CRASH.SIGNALED");
 }
 

@@ -27,7 +27,7 @@ CT_TEST(monitor, names_a_killed_rank)
         cut_check_culprit(finding, rank);
         CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), RANKS - 1);
         CT_CHECK(!harness_rank_set_has(&finding->victims, rank));
-        CT_CHECK_STR(finding->mode, "provable");
+        CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_PROVABLE);
         CT_CHECK_EQ_I64(finding->step, 1);
         CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_BACKWARD);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
@@ -226,7 +226,7 @@ CT_TEST(monitor, names_a_stopped_rank)
         finding = cut_only(&job, HARNESS_VERDICT_HANG_STOPPED);
         CT_REQUIRE(finding != NULL);
         cut_check_culprit(finding, rank);
-        CT_CHECK_STR(finding->mode, "provable");
+        CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_PROVABLE);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
         CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), RANKS - 1);
     }
@@ -278,7 +278,7 @@ CT_TEST(monitor, names_a_rank_silent_beyond_its_budget)
             finding = cut_only(&job, cases[i].verdict);
             CT_REQUIRE(finding != NULL);
             cut_check_culprit(finding, rank);
-            CT_CHECK_STR(finding->mode, "budget");
+            CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
             CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
             cut_host(&job, rank, cases[i].phase, budget_ms);
             cut_check_silent(&job, ddp_phase_name(cases[i].phase));
@@ -361,7 +361,7 @@ CT_TEST(monitor, names_a_circle_through_two_groups)
     }
     finding = cut_only(&job, HARNESS_VERDICT_HANG_CYCLE);
     CT_REQUIRE(finding != NULL);
-    CT_CHECK_STR(finding->mode, "provable");
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_PROVABLE);
     CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), 2);
     CT_CHECK(harness_rank_set_has(&finding->culprits, 1));
     CT_CHECK(harness_rank_set_has(&finding->culprits, 2));
@@ -382,7 +382,7 @@ CT_TEST(monitor, calls_lost_messages_a_circle_by_budget)
     }
     finding = cut_only(&job, HARNESS_VERDICT_HANG_CYCLE);
     CT_REQUIRE(finding != NULL);
-    CT_CHECK_STR(finding->mode, "budget");
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
     CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), RANKS);
     job.cut.change_ns = CUT_NOW_NS - 5 * CUT_MS;
     cut_check_silent(&job, "messages still moved 5 ms ago");

@@ -18,7 +18,7 @@ enum { RANKS = 4, CULPRIT_COUNT = 3, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_M
 static void check_others_wait(const struct harness_finding *finding, uint32_t rank)
 {
     cut_check_culprit(finding, rank);
-    CT_CHECK_STR(finding->mode, "budget");
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
     CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), RANKS - 1);
     CT_CHECK(!harness_rank_set_has(&finding->victims, rank));
 }
@@ -209,7 +209,7 @@ CT_TEST(monitor_device, blames_all_for_a_collective_that_does_not_end)
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), RANKS);
     CT_CHECK(harness_rank_set_is_empty(&finding->victims));
-    CT_CHECK_STR(finding->mode, "budget");
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
     CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
     CT_CHECK(strstr(finding->text, "started and does not end on ranks 0, 1, 2 and 3") != NULL);
     CT_CHECK(strstr(finding->text, "which rank or link holds it up is not known") != NULL);

@@ -156,7 +156,7 @@ CT_TEST(monitor_device_healthy, proves_no_circle_while_a_device_works)
         if (working == 0) {
             finding = cut_only(&job, HARNESS_VERDICT_HANG_CYCLE);
             CT_REQUIRE(finding != NULL);
-            CT_CHECK_STR(finding->mode, "provable");
+            CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_PROVABLE);
         } else if (working == 1) {
             cut_compute(&job, 3, DDP_MARK_BACKWARD, 0, 1);
         } else if (working == 2) {

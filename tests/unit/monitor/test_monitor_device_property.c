@@ -68,7 +68,7 @@ static void renumber(struct cut_job *job)
 
 static void check_finding(const struct cut_job *job, const struct harness_finding *finding)
 {
-    CT_CHECK_STR(finding->mode, "budget");
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
     CT_CHECK(!harness_rank_set_is_empty(&finding->culprits));
     for (uint32_t r = 0; r < WORLD; r++) {
         bool is_culprit = harness_rank_set_has(&finding->culprits, r);

@@ -33,7 +33,7 @@ static void note(struct harness_watch *watch, enum harness_verdict verdict, uint
     struct harness_finding finding;
 
     harness_findings_init(&findings, ddp_mem_system());
-    harness_finding_init(&finding, verdict, "monitor", "provable");
+    harness_finding_init(&finding, verdict, HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
     finding.culprits.word[0] = mask;
     if (mask != 0) {
         harness_findings_add(&findings, &finding);

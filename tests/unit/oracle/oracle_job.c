@@ -447,12 +447,12 @@ struct ddp_event_entry *oracle_job_event(struct oracle_job *job, uint32_t rank,
     return NULL;
 }
 
-struct harness_finding *oracle_job_finding(struct oracle_job *job, const char *oracle)
+struct harness_finding *oracle_job_finding(struct oracle_job *job, enum harness_oracle_id oracle)
 {
     struct harness_finding *found = NULL;
 
     for (size_t i = 0; i < job->findings.count; i++) {
-        if (strcmp(job->findings.items[i].oracle, oracle) == 0) {
+        if (job->findings.items[i].oracle == oracle) {
             if (found != NULL) {
                 return NULL;
             }

@@ -51,7 +51,7 @@ void oracle_job_close(struct oracle_job *job);
 struct ddp_event_entry *oracle_job_event(struct oracle_job *job, uint32_t rank,
                                          enum ddp_event event, uint32_t step, uint64_t subject);
 /* The only finding of an oracle, NULL if it has none or several. */
-struct harness_finding *oracle_job_finding(struct oracle_job *job, const char *oracle);
+struct harness_finding *oracle_job_finding(struct oracle_job *job, enum harness_oracle_id oracle);
 void oracle_job_add_event(struct oracle_job *job, uint32_t rank, enum ddp_event event,
                           uint32_t step, const uint64_t arg[5]);
 

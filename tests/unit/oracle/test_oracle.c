@@ -11,21 +11,22 @@ static void check_clean(struct oracle_job *job)
 {
     CT_CHECK_EQ_U64(job->findings.count, 0);
     for (size_t i = 0; i < job->findings.count; i++) {
-        CT_FAIL("%s %s: %s", job->findings.items[i].oracle,
+        CT_FAIL("%s %s: %s", harness_oracle_name(job->findings.items[i].oracle),
                 harness_verdict_name(job->findings.items[i].verdict), job->findings.items[i].text);
     }
     CT_CHECK(!job->findings.is_evidence_lost);
 }
 
 /* Verdict, one culprit and step of the only finding of an oracle. */
-static struct harness_finding *check_finding(struct oracle_job *job, const char *oracle,
+static struct harness_finding *check_finding(struct oracle_job *job, enum harness_oracle_id oracle,
                                              enum harness_verdict verdict, uint32_t culprit,
                                              int32_t step)
 {
     struct harness_finding *finding = oracle_job_finding(job, oracle);
 
     if (finding == NULL) {
-        CT_FAIL("%s has no finding, or several, of %zu", oracle, job->findings.count);
+        CT_FAIL("%s has no finding, or several, of %zu", harness_oracle_name(oracle),
+                job->findings.count);
         return NULL;
     }
     CT_CHECK_STR(harness_verdict_name(finding->verdict), harness_verdict_name(verdict));
@@ -88,7 +89,7 @@ CT_TEST(oracle, wrong_gradient_names_rank_and_parameter)
     oracle_job_event(&job, 1, DDP_EVENT_GRAD, 2, 1)->arg[1] ^= 1;
     oracle_job_event(&job, 1, DDP_EVENT_COLL_POST, 2, 0)->arg[4] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
-    finding = check_finding(&job, "gradient", HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
+    finding = check_finding(&job, HARNESS_ORACLE_GRADIENT, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(job.findings.count, 1);
     CT_CHECK_EQ_U64(finding->param_count, 1);
@@ -112,7 +113,8 @@ CT_TEST(oracle, nan_loss_is_nonfinite)
         }
     }
     CT_REQUIRE(oracle_job_check(&job));
-    CT_CHECK(check_finding(&job, "gradient", HARNESS_VERDICT_VALUE_NONFINITE, 0, 1) != NULL);
+    CT_CHECK(check_finding(&job, HARNESS_ORACLE_GRADIENT, HARNESS_VERDICT_VALUE_NONFINITE, 0, 1) !=
+             NULL);
     oracle_job_close(&job);
 }
 
@@ -157,7 +159,7 @@ CT_TEST(oracle, lost_contribution_is_found_and_described)
     CT_REQUIRE(oracle_job_run(&job));
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK_EQ_U64(job.findings.count, 1);
-    finding = check_finding(&job, "reduction", HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
+    finding = check_finding(&job, HARNESS_ORACLE_REDUCTION, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_I64(finding->op.bucket, 1);
     CT_CHECK_EQ_U64(finding->param_count, job.program.buckets[1].param_count);
@@ -179,9 +181,9 @@ CT_TEST(oracle, flipped_output_is_described_to_the_bit)
     job.payload_step = 1;
     CT_REQUIRE(oracle_job_run(&job));
     CT_REQUIRE(oracle_job_check(&job));
-    finding = check_finding(&job, "reduction", HARNESS_VERDICT_VALUE_CORRUPTED, 1, 1);
+    finding = check_finding(&job, HARNESS_ORACLE_REDUCTION, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 1);
     CT_REQUIRE(finding != NULL);
-    CT_CHECK(oracle_job_finding(&job, "update") == NULL);
+    CT_CHECK(oracle_job_finding(&job, HARNESS_ORACLE_UPDATE) == NULL);
     CT_CHECK_OK(harness_oracle_describe(&job.input, finding, &err));
     CT_CHECK_STR(harness_verdict_name(finding->verdict), "VALUE.CORRUPTED");
     CT_CHECK(strstr(finding->text, "bit 12 of element 3 flipped") != NULL);
@@ -200,13 +202,13 @@ CT_TEST(oracle, diverged_parameter_names_the_rank)
     job.hook.updated = nudge_param;
     CT_REQUIRE(oracle_job_run(&job));
     CT_REQUIRE(oracle_job_check(&job));
-    finding = check_finding(&job, "update", HARNESS_VERDICT_VALUE_DIVERGED, 1, 1);
+    finding = check_finding(&job, HARNESS_ORACLE_UPDATE, HARNESS_VERDICT_VALUE_DIVERGED, 1, 1);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(finding->param[0], 2);
-    finding = check_finding(&job, "replicas", HARNESS_VERDICT_VALUE_DIVERGED, 1, 1);
+    finding = check_finding(&job, HARNESS_ORACLE_REPLICAS, HARNESS_VERDICT_VALUE_DIVERGED, 1, 1);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(finding->param[0], 2);
-    CT_CHECK(oracle_job_finding(&job, "gradient") == NULL);
+    CT_CHECK(oracle_job_finding(&job, HARNESS_ORACLE_GRADIENT) == NULL);
     oracle_job_close(&job);
 }
 
@@ -224,7 +226,8 @@ CT_TEST(oracle, missing_update_is_found)
         }
     }
     CT_REQUIRE(oracle_job_check(&job));
-    CT_CHECK(check_finding(&job, "update", HARNESS_VERDICT_VALUE_DIVERGED, 0, 2) != NULL);
+    CT_CHECK(check_finding(&job, HARNESS_ORACLE_UPDATE, HARNESS_VERDICT_VALUE_DIVERGED, 0, 2) !=
+             NULL);
     oracle_job_close(&job);
 }
 
@@ -247,7 +250,7 @@ CT_TEST(oracle, foreign_batch_is_the_ledgers_finding)
     oracle_job_event(&job, 1, DDP_EVENT_GRAD, 1, 0)->arg[1] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK_EQ_U64(job.findings.count, 1);
-    finding = oracle_job_finding(&job, "ledger");
+    finding = oracle_job_finding(&job, HARNESS_ORACLE_LEDGER);
     CT_REQUIRE(finding != NULL);
     CT_CHECK(finding->verdict == HARNESS_VERDICT_DATA_MISSING ||
              finding->verdict == HARNESS_VERDICT_DATA_DUPLICATED);
@@ -279,7 +282,7 @@ CT_TEST(oracle, reordered_samples_are_called_so)
         first = &event->entry;
     }
     CT_REQUIRE(oracle_job_check(&job));
-    CT_CHECK(check_finding(&job, "ledger", HARNESS_VERDICT_DATA_ORDER, 0, 3) != NULL);
+    CT_CHECK(check_finding(&job, HARNESS_ORACLE_LEDGER, HARNESS_VERDICT_DATA_ORDER, 0, 3) != NULL);
     oracle_job_close(&job);
 }
 
@@ -292,7 +295,7 @@ CT_TEST(oracle, wrong_count_is_a_mismatch)
     OPEN_AND_RUN(job, false);
     oracle_job_event(&job, 0, DDP_EVENT_COLL_POST, 2, 1)->arg[2] = 3;
     CT_REQUIRE(oracle_job_check(&job));
-    finding = check_finding(&job, "program", HARNESS_VERDICT_MISMATCH_COUNT, 0, 2);
+    finding = check_finding(&job, HARNESS_ORACLE_PROGRAM, HARNESS_VERDICT_MISMATCH_COUNT, 0, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_I64(finding->op.bucket, 1);
     oracle_job_close(&job);
@@ -313,8 +316,10 @@ CT_TEST(oracle, reaped_rank_needs_a_diagnosis)
         }
     }
     CT_REQUIRE(oracle_job_check(&job));
-    CT_CHECK(check_finding(&job, "liveness", HARNESS_VERDICT_HANG_HOST, 1, -1) != NULL);
-    harness_finding_init(&diagnosis, HARNESS_VERDICT_HANG_HOST, "monitor", "budget");
+    CT_CHECK(check_finding(&job, HARNESS_ORACLE_LIVENESS, HARNESS_VERDICT_HANG_HOST, 1, -1) !=
+             NULL);
+    harness_finding_init(&diagnosis, HARNESS_VERDICT_HANG_HOST, HARNESS_ORACLE_MONITOR,
+                         HARNESS_MODE_BUDGET);
     CT_CHECK_OK(harness_trace_add_diagnosis(&job.trace, 1, &diagnosis));
     job.findings.count = 0;
     CT_REQUIRE(oracle_job_check(&job));
@@ -338,7 +343,8 @@ CT_TEST(oracle, unused_parameter_names_rank_and_parameters)
     oracle_job_add_event(&job, 1, DDP_EVENT_REVOKE, 3, revoke);
     oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
     CT_REQUIRE(oracle_job_check(&job));
-    finding = check_finding(&job, "usage", HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, 1, 3);
+    finding =
+        check_finding(&job, HARNESS_ORACLE_USAGE, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, 1, 3);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(finding->param_count, 1);
     CT_CHECK_EQ_U64(finding->param[0], 2);
@@ -372,7 +378,7 @@ CT_TEST(oracle, difference_after_restart_is_checkpoint_state)
     oracle_job_event(&job, 1, DDP_EVENT_STATE, 2, 1)->arg[1] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK_EQ_U64(job.findings.count, 1);
-    finding = oracle_job_finding(&job, "restore");
+    finding = oracle_job_finding(&job, HARNESS_ORACLE_RESTORE);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_STR(harness_verdict_name(finding->verdict), "CHECKPOINT.STATE");
     CT_CHECK_EQ_I64(finding->step, 2);
@@ -418,12 +424,12 @@ CT_TEST(oracle, losing_schedule_is_proven_and_out_of_bounds)
         (void)fclose(file);
     }
     CT_REQUIRE(oracle_job_check(&job));
-    finding = oracle_job_finding(&job, "global_batch");
+    finding = oracle_job_finding(&job, HARNESS_ORACLE_GLOBAL_BATCH);
     CT_REQUIRE(finding != NULL);
-    CT_CHECK_STR(finding->mode, "bound");
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BOUND);
     CT_CHECK_EQ_I64(finding->step, 0);
     CT_CHECK_STR(harness_verdict_name(job.findings.items[0].verdict), "VALUE.LOST");
-    CT_CHECK_STR(job.findings.items[0].oracle, "schedule");
+    CT_CHECK_EQ_U64(job.findings.items[0].oracle, HARNESS_ORACLE_SCHEDULE);
     oracle_job_close(&job);
 }
 
@@ -439,7 +445,7 @@ CT_TEST(oracle, absent_or_short_checkpoint_is_torn)
     OPEN_AND_RUN(job, false);
     oracle_job_add_event(&job, 0, DDP_EVENT_CKPT_SAVE, 3, save);
     CT_REQUIRE(oracle_job_check(&job));
-    finding = oracle_job_finding(&job, "checkpoint");
+    finding = oracle_job_finding(&job, HARNESS_ORACLE_CHECKPOINT);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_STR(harness_verdict_name(finding->verdict), "CHECKPOINT.TORN");
     (void)snprintf(path, sizeof(path), "%s/checkpoint.safetensors", job.run_dir);
@@ -449,7 +455,7 @@ CT_TEST(oracle, absent_or_short_checkpoint_is_torn)
     (void)fclose(file);
     job.findings.count = 0;
     CT_REQUIRE(oracle_job_check(&job));
-    finding = oracle_job_finding(&job, "checkpoint");
+    finding = oracle_job_finding(&job, HARNESS_ORACLE_CHECKPOINT);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_STR(harness_verdict_name(finding->verdict), "CHECKPOINT.TORN");
     oracle_job_close(&job);

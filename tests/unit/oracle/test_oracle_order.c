@@ -60,7 +60,7 @@ CT_TEST(oracle_order, a_missing_wait_blames_its_ranks)
         add_reduction(&job, 0, both == 0);
         add_reduction(&job, 1, false);
         CT_REQUIRE(oracle_job_check(&job));
-        finding = oracle_job_finding(&job, "happens_before");
+        finding = oracle_job_finding(&job, HARNESS_ORACLE_HAPPENS_BEFORE);
         CT_REQUIRE(finding != NULL);
         CT_CHECK_EQ_U64(job.findings.count, 1);
         CT_CHECK_EQ_U64(finding->verdict, HARNESS_VERDICT_USAGE_UNORDERED);

@@ -212,7 +212,7 @@ CT_TEST(proc, names_a_rank_stuck_in_data)
     finding = proc_test_only(&test, HARNESS_VERDICT_HANG_DATA);
     CT_REQUIRE(finding != NULL);
     check_culprit(finding, 1);
-    CT_CHECK_STR(finding->mode, "budget");
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
     CT_CHECK_EQ_I64(finding->step, 1);
     CT_CHECK(latency_ms(&test) >= 300);
     CT_CHECK_EQ_U64(test.job.trace.ends[1].how, HARNESS_END_REAPED);

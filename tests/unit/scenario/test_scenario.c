@@ -138,7 +138,7 @@ CT_TEST(scenario, fills_in_defaults)
     CT_CHECK(!plan->expect.op.is_set && !plan->expect.survivors.is_set);
     CT_CHECK_EQ_I64(plan->expect.step, -1);
     CT_CHECK_EQ_I64(plan->expect.phase, -1);
-    CT_CHECK(plan->expect.oracle == NULL && plan->expect.mode == NULL);
+    CT_CHECK(plan->expect.oracle == HARNESS_ORACLE_NONE && plan->expect.mode == HARNESS_MODE_NONE);
     CT_CHECK(plan->forbid.accuse_others && plan->forbid.leak_process && plan->forbid.leak_shm);
     CT_CHECK(plan->forbid.leak_fd);
     harness_scenario_fini(&scenario);

@@ -349,8 +349,8 @@ CT_TEST(tree, wrong_sum_is_found)
     write_trees(&job, "first", 2, "(0 1)");
     write_trees(&job, "last", 2, "(0 1)");
     CT_REQUIRE(oracle_job_check(&job));
-    CT_CHECK(oracle_job_finding(&job, "reduction") != NULL);
-    CT_CHECK(oracle_job_finding(&job, "tree") == NULL);
+    CT_CHECK(oracle_job_finding(&job, HARNESS_ORACLE_REDUCTION) != NULL);
+    CT_CHECK(oracle_job_finding(&job, HARNESS_ORACLE_TREE) == NULL);
     oracle_job_close(&job);
 }
 
@@ -406,8 +406,8 @@ CT_TEST(tree, inconsistent_probes_are_found)
         CT_CHECK_EQ_U64(job.findings.count, job.program.bucket_count);
         CT_REQUIRE(job.findings.count > 0);
         finding = &job.findings.items[0];
-        CT_CHECK_STR(finding->oracle, "tree");
-        CT_CHECK_STR(finding->mode, "probe");
+        CT_CHECK_EQ_U64(finding->oracle, HARNESS_ORACLE_TREE);
+        CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_PROBE);
         CT_CHECK_STR(harness_verdict_name(finding->verdict), cases[i].verdict);
         CT_CHECK_EQ_U64(finding->culprits.word[0], cases[i].culprits);
         oracle_job_close(&job);

@@ -39,7 +39,8 @@ static void make_trace(struct harness_trace *trace)
               (uint64_t)(int64_t)-1);
     add_event(trace, 1, 20, DDP_EVENT_FAULT_FIRED, 0, DDP_FAULT_POINT_BUCKET_LAUNCH);
     add_event(trace, 1, 30, DDP_EVENT_GRAD, 4, 0x0123456789abcdefu);
-    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_SIGNALED, "monitor", "provable");
+    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR,
+                         HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, 1);
     harness_rank_set_add(&finding.victims, 0);
     harness_rank_set_add(&finding.victims, 2);

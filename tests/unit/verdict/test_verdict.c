@@ -19,6 +19,48 @@ CT_TEST(verdict, names_round_trip)
     CT_CHECK_STATUS(harness_verdict_parse("", &unused), DDP_E_NOT_FOUND);
 }
 
+/* Every verdict belongs to the family that its name begins with. */
+CT_TEST(verdict, families)
+{
+    CT_CHECK_EQ_U64(harness_verdict_family(HARNESS_VERDICT_NONE), HARNESS_FAMILY_NONE);
+    CT_CHECK_EQ_U64(harness_verdict_family(HARNESS_VERDICT_CRASH_LAUNCHER), HARNESS_FAMILY_CRASH);
+    CT_CHECK_EQ_U64(harness_verdict_family(HARNESS_VERDICT_RESOURCE_LEAK), HARNESS_FAMILY_RESOURCE);
+    for (unsigned i = 2; i < HARNESS_VERDICT_COUNT; i++) {
+        const char *a = harness_verdict_name((enum harness_verdict)(i - 1));
+        const char *b = harness_verdict_name((enum harness_verdict)i);
+        bool is_same = strcspn(a, ".") == strcspn(b, ".") && strncmp(a, b, strcspn(a, ".")) == 0;
+
+        CT_CHECK_EQ_U64(is_same, harness_verdict_family((enum harness_verdict)(i - 1)) ==
+                                     harness_verdict_family((enum harness_verdict)i));
+    }
+}
+
+/* Oracles and modes have names; values are compared in the order of a step's stages. */
+CT_TEST(verdict, oracles_and_modes)
+{
+    static const enum harness_oracle_id stages[] = {
+        HARNESS_ORACLE_GRADIENT, HARNESS_ORACLE_REDUCTION,    HARNESS_ORACLE_UPDATE,
+        HARNESS_ORACLE_REPLICAS, HARNESS_ORACLE_GLOBAL_BATCH, HARNESS_ORACLE_RESTORE};
+
+    CT_CHECK(harness_oracle_name(HARNESS_ORACLE_NONE) == NULL);
+    CT_CHECK_STR(harness_oracle_name(HARNESS_ORACLE_GLOBAL_BATCH), "global_batch");
+    CT_CHECK(harness_oracle_is_checker(HARNESS_ORACLE_EVIDENCE));
+    CT_CHECK(!harness_oracle_is_checker(HARNESS_ORACLE_MONITOR));
+    CT_CHECK_EQ_I64(harness_oracle_stage(HARNESS_ORACLE_MONITOR), 0);
+    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+        CT_CHECK_EQ_I64(harness_oracle_stage(stages[i]), i + 1);
+    }
+    CT_CHECK(harness_mode_name(HARNESS_MODE_NONE) == NULL);
+    for (unsigned i = 1; i < HARNESS_MODE_COUNT; i++) {
+        enum harness_mode parsed = HARNESS_MODE_NONE;
+
+        CT_CHECK_OK(harness_mode_parse(harness_mode_name((enum harness_mode)i), &parsed));
+        CT_CHECK_EQ_U64(parsed, i);
+    }
+    enum harness_mode unused;
+    CT_CHECK_STATUS(harness_mode_parse("guess", &unused), DDP_E_NOT_FOUND);
+}
+
 /* Exit codes are the documented ones, and ERROR never becomes success. */
 CT_TEST(verdict, exit_codes)
 {
@@ -71,7 +113,8 @@ CT_TEST(verdict, findings_grow)
 
     harness_findings_init(&findings, ddp_mem_system());
     for (int32_t i = 0; i < 100; i++) {
-        harness_finding_init(&finding, HARNESS_VERDICT_VALUE_LOST, "reduction", "bitwise");
+        harness_finding_init(&finding, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION,
+                             HARNESS_MODE_BITWISE);
         finding.step = i;
         harness_findings_add(&findings, &finding);
     }
