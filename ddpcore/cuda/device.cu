@@ -225,6 +225,7 @@ ddp_status ddp_device_cuda_create(struct ddp_mem *mem, const struct ddp_device_c
     }
     cuda->base.ops = &cuda_ops;
     cuda->base.math = ddp_cuda_math();
+    cuda->base.hints = &ddp_device_no_hints;
     cuda->base.mem = mem;
     cuda->base.thread = {enter_thread, config->ordinal};
     cuda->ordinal = config->ordinal;

@@ -248,16 +248,6 @@ static ddp_status cuda_store_word(struct ddp_device *device, struct ddp_stream *
                            store_args{reinterpret_cast<uint64_t *>(view), value}, 1, 1, handle);
 }
 
-static void cuda_note(struct ddp_device *device, struct ddp_stream *stream, const void *data,
-                      size_t size_bytes, bool is_write)
-{
-    (void)device;
-    (void)stream;
-    (void)data;
-    (void)size_bytes;
-    (void)is_write;
-}
-
 void ddp_cuda_stream_fill_ops(struct ddp_device_ops *ops)
 {
     ops->copy = cuda_copy;
@@ -273,7 +263,6 @@ void ddp_cuda_stream_fill_ops(struct ddp_device_ops *ops)
     ops->map = cuda_map;
     ops->unmap = cuda_unmap;
     ops->store_word = cuda_store_word;
-    ops->note = cuda_note;
 }
 
 /* NULL if the driver has no cuStreamWriteValue64. */

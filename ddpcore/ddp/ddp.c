@@ -4,7 +4,6 @@
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
-#include "ddpcore/device/observer.h"
 
 ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail)
 {
@@ -126,20 +125,20 @@ static ddp_status name_ranges(const struct ddp *ddp)
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
         const struct ddp_bucket *bucket = &ddp->layout.buckets[i];
 
-        DDP_TRY(ddp_device_observer_name(device, DDP_RANGE_BUCKET, i, bucket->data,
-                                         bucket->elem_count * sizeof(float)));
+        DDP_TRY(device->hints->name_range(device, DDP_RANGE_BUCKET, i, bucket->data,
+                                          bucket->elem_count * sizeof(float)));
     }
     for (size_t i = 0; i < ddp->param_count; i++) {
         const size_t size_bytes = ddp->params[i].elem_count * sizeof(float);
 
         DDP_TRY(
-            ddp_device_observer_name(device, DDP_RANGE_GRAD, i, ddp->params[i].grad, size_bytes));
+            device->hints->name_range(device, DDP_RANGE_GRAD, i, ddp->params[i].grad, size_bytes));
         DDP_TRY(
-            ddp_device_observer_name(device, DDP_RANGE_PARAM, i, ddp->params[i].data, size_bytes));
+            device->hints->name_range(device, DDP_RANGE_PARAM, i, ddp->params[i].data, size_bytes));
     }
     for (size_t i = 0; i < ddp->buffer_count; i++) {
-        DDP_TRY(ddp_device_observer_name(device, DDP_RANGE_BUFFER, i, ddp->buffers[i].data,
-                                         ddp->buffers[i].elem_count * sizeof(float)));
+        DDP_TRY(device->hints->name_range(device, DDP_RANGE_BUFFER, i, ddp->buffers[i].data,
+                                          ddp->buffers[i].elem_count * sizeof(float)));
     }
     return DDP_OK;
 }

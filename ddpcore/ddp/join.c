@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ddpcore/ddp/core.h"
-#include "ddpcore/device/observer.h"
 
 static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t index, float value,
                               float *out_sum)
@@ -23,10 +22,10 @@ static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t
         .elem_count = 1,
     };
 
-    ddp_device_observer_host(ddp->device, flag, sizeof(*flag), true);
+    ddp->device->hints->host_access(ddp->device, flag, sizeof(*flag), true);
     *flag = value;
     DDP_TRY(ddp_group_run(ddp->group, &args));
-    ddp_device_observer_host(ddp->device, flag, sizeof(*flag), false);
+    ddp->device->hints->host_access(ddp->device, flag, sizeof(*flag), false);
     *out_sum = *flag;
     return DDP_OK;
 }
@@ -45,10 +44,10 @@ static ddp_status reduce_last(struct ddp *ddp, bool is_candidate, int64_t *out_m
         .elem_count = 1,
     };
 
-    ddp_device_observer_host(ddp->device, member, sizeof(*member), true);
+    ddp->device->hints->host_access(ddp->device, member, sizeof(*member), true);
     *member = is_candidate ? (int64_t)ddp->group->coll->member : -1;
     DDP_TRY(ddp_group_run(ddp->group, &args));
-    ddp_device_observer_host(ddp->device, member, sizeof(*member), false);
+    ddp->device->hints->host_access(ddp->device, member, sizeof(*member), false);
     *out_member = *member;
     if (*out_member < 0 || *out_member >= (int64_t)ddp->group->coll->member_count) {
         /* Only a damaged message can say so. */

@@ -5,12 +5,11 @@
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
-#include "ddpcore/device/observer.h"
 
 void ddp_core_touch_used_map(const struct ddp *ddp, bool is_write)
 {
-    ddp_device_observer_host(ddp->device, ddp->used_map, ddp->param_count * sizeof(*ddp->used_map),
-                             is_write);
+    ddp->device->hints->host_access(ddp->device, ddp->used_map,
+                                    ddp->param_count * sizeof(*ddp->used_map), is_write);
 }
 
 ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work)

@@ -9,7 +9,6 @@
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
-#include "ddpcore/device/observer.h"
 
 #define DDP_DESCRIPTION_BYTES 192
 
@@ -154,14 +153,14 @@ ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, s
         status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes * member_count, &output);
     }
     if (status == DDP_OK) {
-        ddp_device_observer_host(ddp->device, input.data, size_bytes, true);
+        ddp->device->hints->host_access(ddp->device, input.data, size_bytes, true);
         memcpy(input.data, own, size_bytes);
         args.input = input.data;
         args.output = output.data;
         status = ddp_group_run(group, &args);
     }
     if (status == DDP_OK) {
-        ddp_device_observer_host(ddp->device, output.data, size_bytes * member_count, false);
+        ddp->device->hints->host_access(ddp->device, output.data, size_bytes * member_count, false);
         memcpy(all, output.data, size_bytes * member_count);
     }
     ddp_block_free(ddp, &input);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "ddpcore/ddp/core.h"
-#include "ddpcore/device/observer.h"
 
 static size_t dimension_count(const struct ddp *ddp)
 {
@@ -64,7 +63,7 @@ static ddp_status compare_shapes(struct ddp *ddp, struct ddp_err *err)
 
     if (status == DDP_OK) {
         list_shapes(ddp, own);
-        ddp_device_observer_host(ddp->device, block.data, count * sizeof(*own), true);
+        ddp->device->hints->host_access(ddp->device, block.data, count * sizeof(*own), true);
         memcpy(block.data, own, count * sizeof(*own));
         args.input = block.data;
         args.output = block.data;
@@ -73,7 +72,7 @@ static ddp_status compare_shapes(struct ddp *ddp, struct ddp_err *err)
     if (status == DDP_OK) {
         const size_t param = first_difference(ddp, own, block.data);
 
-        ddp_device_observer_host(ddp->device, block.data, count * sizeof(*own), false);
+        ddp->device->hints->host_access(ddp->device, block.data, count * sizeof(*own), false);
         if (param < ddp->param_count) {
             status = ddp_verify_fail(ddp, ddp->group->env->rank);
             (void)ddp_err_set(err, status,

@@ -318,16 +318,6 @@ static ddp_status cpu_store_word(struct ddp_device *device, struct ddp_stream *s
     return DDP_OK;
 }
 
-static void cpu_note(struct ddp_device *device, struct ddp_stream *stream, const void *data,
-                     size_t size_bytes, bool is_write)
-{
-    (void)device;
-    (void)stream;
-    (void)data;
-    (void)size_bytes;
-    (void)is_write;
-}
-
 static ddp_status cpu_inject(struct ddp_device *device, struct ddp_stream *stream,
                              enum ddp_device_fault fault, uint64_t ms)
 {
@@ -369,7 +359,6 @@ static const struct ddp_device_ops cpu_ops = {
     .map = cpu_map,
     .unmap = cpu_unmap,
     .store_word = cpu_store_word,
-    .note = cpu_note,
     .inject = cpu_inject,
     .last_error = cpu_last_error,
     .destroy = cpu_destroy,
@@ -385,6 +374,7 @@ ddp_status ddp_device_cpu_create(struct ddp_mem *mem, struct ddp_device **out)
     }
     device->ops = &cpu_ops;
     device->math = &ddp_device_cpu_math;
+    device->hints = &ddp_device_no_hints;
     device->mem = mem;
     return DDP_OK;
 }

@@ -14,6 +14,7 @@
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/mem.h"
 #include "ddpcore/base/status.h"
+#include "ddpcore/seam/access.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -91,10 +92,6 @@ struct ddp_device_ops {
      * that share the memory see it without a call to any device. */
     ddp_status (*store_word)(struct ddp_device *device, struct ddp_stream *stream, uint64_t *word,
                              uint64_t value);
-    /* Somebody else's work on the stream (a collective) reads or writes this range. Devices ignore
-     * it; the observer records it. */
-    void (*note)(struct ddp_device *device, struct ddp_stream *stream, const void *data,
-                 size_t size_bytes, bool is_write);
     /* Enqueue a fault. Errors: E_UNSUPPORTED (a CPU has no kernels of its own). */
     ddp_status (*inject)(struct ddp_device *device, struct ddp_stream *stream,
                          enum ddp_device_fault fault, uint64_t ms);
@@ -105,6 +102,37 @@ struct ddp_device_ops {
 };
 
 struct ddp_math_ops;
+struct ddp_progress;
+
+/* What callers tell a device beside the work that they give it, for a decorator that observes that
+ * work (observer.h). A device that is no observer takes ddp_device_no_hints: there each function
+ * does nothing and returns DDP_OK. No hint changes what is computed. */
+struct ddp_device_hint_ops {
+    /* A collective, whose library enqueues its own work on the stream, reads or writes
+     * [data, data + size_bytes). Called once that work was enqueued. */
+    void (*collective_access)(struct ddp_device *device, struct ddp_stream *stream,
+                              const void *data, size_t size_bytes, bool is_write);
+    /* The host itself is about to write, or has just read, [data, data + size_bytes). */
+    void (*host_access)(struct ddp_device *device, const void *data, size_t size_bytes,
+                        bool is_write);
+    /* While true, copies are diagnostic reads: the host hashes or shows the data and waits for the
+     * copy at once, so that later work never has to be ordered after it. */
+    void (*set_diagnostic)(struct ddp_device *device, bool is_diagnostic);
+    /* The event only serves such waits: neither its records nor waits for it count as order between
+     * pieces of work. Otherwise the wait after each hash would order the work around it, and hide
+     * that the program itself forgot to. */
+    void (*hide_event)(struct ddp_device *device, struct ddp_device_event *event);
+    /* [data, data + size_bytes) is bucket, gradient, parameter or buffer number `index`. It may be
+     * memory from elsewhere (a transport's), which is observed from here on. Nothing if size_bytes
+     * is 0. Errors: E_NOMEM. */
+    ddp_status (*name_range)(struct ddp_device *device, enum ddp_range_kind kind, size_t index,
+                             const void *data, size_t size_bytes);
+    /* From now on an event record on the default stream first enqueues the mark IDLE: whoever
+     * records one is about to ask for it, or to make another stream wait for it. progress: mapped
+     * for the device, borrowed; NULL ends it. */
+    void (*set_progress)(struct ddp_device *device, struct ddp_progress *progress);
+};
+extern const struct ddp_device_hint_ops ddp_device_no_hints;
 
 /* What a thread does before it calls a library that works on the device: enter(number). It needs
  * no device, which such a thread may outlive. enter NULL: nothing. */
@@ -117,7 +145,8 @@ struct ddp_device_thread {
 struct ddp_device {
     const struct ddp_device_ops *ops;
     const struct ddp_math_ops *math; /* kernels of models and optimizers; see math.h */
-    struct ddp_mem *mem;             /* for host-side bookkeeping */
+    const struct ddp_device_hint_ops *hints;
+    struct ddp_mem *mem; /* for host-side bookkeeping */
     struct ddp_device_thread thread;
 };
 

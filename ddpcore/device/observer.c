@@ -2,116 +2,7 @@
  * recorded after the inner device accepted it; a wait that a fault made it forget is not. */
 #include "ddpcore/device/observer.h"
 
-#include <string.h>
-
 #include "ddpcore/device/observer_state.h"
-
-static struct ddp_observed_event *event_of(struct ddp_device_event *event)
-{
-    return (struct ddp_observed_event *)(void *)event;
-}
-
-static uint64_t stream_number(const struct ddp_stream *stream)
-{
-    return stream == NULL ? 0 : ((const struct ddp_observed_stream *)(const void *)stream)->number;
-}
-
-static void record(const struct ddp_observer *self, enum ddp_event event, uint64_t a0, uint64_t a1,
-                   uint64_t a2)
-{
-    if (self->is_recording) {
-        ddp_recorder_event(self->env->recorder, event, a0, a1, a2, 0, 0);
-    }
-}
-
-/* --- ranges ------------------------------------------------------------------------------------*/
-
-/* Index of the first range that ends after address. */
-static size_t range_after(const struct ddp_observer *self, uintptr_t address)
-{
-    size_t low = 0;
-    size_t high = self->range_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (self->ranges[middle].end <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static const struct ddp_observed_range *range_at(const struct ddp_observer *self, const void *data)
-{
-    const uintptr_t address = (uintptr_t)data;
-    size_t index = range_after(self, address);
-
-    return index < self->range_count && self->ranges[index].first <= address ? &self->ranges[index]
-                                                                             : NULL;
-}
-
-static ddp_status reserve_range(struct ddp_observer *self)
-{
-    struct ddp_observed_range *ranges = ddp_mem_grow(
-        self->env->mem, self->ranges, self->range_count, &self->range_capacity, sizeof(*ranges));
-
-    if (ranges == NULL) {
-        return DDP_E_NOMEM;
-    }
-    self->ranges = ranges;
-    return DDP_OK;
-}
-
-static void remove_ranges(struct ddp_observer *self, size_t first, size_t count)
-{
-    self->range_count -= count;
-    memmove(self->ranges + first, self->ranges + first + count,
-            (self->range_count - first) * sizeof(*self->ranges));
-}
-
-/* Call reserve_range first. */
-static uint64_t add_range(struct ddp_observer *self, const void *data, size_t size_bytes,
-                          enum ddp_space space)
-{
-    const uintptr_t first = (uintptr_t)data;
-    const uintptr_t end = first + size_bytes;
-    const uint64_t allocation = self->allocation_count++;
-    size_t index = range_after(self, first);
-    size_t stale = 0;
-
-    /* Named memory from elsewhere is given back without a word. */
-    while (index + stale < self->range_count && self->ranges[index + stale].first < end) {
-        stale++;
-    }
-    remove_ranges(self, index, stale);
-    memmove(self->ranges + index + 1, self->ranges + index,
-            (self->range_count - index) * sizeof(*self->ranges));
-    self->ranges[index] = (struct ddp_observed_range){first, end, allocation};
-    self->range_count++;
-    record(self, DDP_EVENT_DEVICE_ALLOC, allocation, size_bytes, space);
-    return allocation;
-}
-
-void ddp_observer_work(struct ddp_observer *self, const struct ddp_stream *stream,
-                       const struct ddp_operand *operands, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct ddp_observed_range *range;
-
-        if (operands[i].data == NULL || operands[i].size_bytes == 0) {
-            continue;
-        }
-        range = range_at(self, operands[i].data);
-        if (range != NULL) {
-            ddp_recorder_event(self->env->recorder, DDP_EVENT_DEVICE_ACCESS, stream_number(stream),
-                               range->allocation, (uintptr_t)operands[i].data - range->first,
-                               operands[i].size_bytes, operands[i].access);
-        }
-    }
-}
 
 /* --- memory and kernels ------------------------------------------------------------------------*/
 
@@ -130,20 +21,20 @@ static ddp_status observer_alloc(struct ddp_device *device, size_t size_bytes, e
     if (!self->is_recording || size_bytes == 0) {
         return self->inner->ops->alloc(self->inner, size_bytes, space, out);
     }
-    DDP_TRY(reserve_range(self));
+    DDP_TRY(ddp_observer_reserve_range(self));
     DDP_TRY(self->inner->ops->alloc(self->inner, size_bytes, space, out));
-    (void)add_range(self, *out, size_bytes, space);
+    ddp_observer_add_range(self, *out, size_bytes, space);
     return DDP_OK;
 }
 
 static void observer_free(struct ddp_device *device, enum ddp_space space, void *data)
 {
     struct ddp_observer *self = ddp_observer_of(device);
-    const struct ddp_observed_range *range = data != NULL ? range_at(self, data) : NULL;
+    const struct ddp_observed_range *range =
+        data != NULL ? ddp_observer_range_at(self, data) : NULL;
 
     if (range != NULL) {
-        record(self, DDP_EVENT_DEVICE_FREE, range->allocation, 0, 0);
-        remove_ranges(self, (size_t)(range - self->ranges), 1);
+        ddp_observer_remove_range(self, range);
     }
     self->inner->ops->free(self->inner, space, data);
 }
@@ -153,7 +44,7 @@ static ddp_status observer_copy(struct ddp_device *device, struct ddp_stream *st
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    const enum ddp_access reads = self->is_watching ? DDP_ACCESS_WATCH_READ : DDP_ACCESS_READ;
+    const enum ddp_access reads = self->is_diagnostic ? DDP_ACCESS_WATCH_READ : DDP_ACCESS_READ;
 
     DDP_OBSERVE(self, stream,
                 self->inner->ops->copy(self->inner, ddp_observer_stream(stream), target, source,
@@ -197,20 +88,6 @@ static ddp_status observer_scale(struct ddp_device *device, struct ddp_stream *s
                                         target_dtype, source, source_dtype, elem_count, factor),
                 DDP_READS(source, elem_count, ddp_dtype_size_bytes(source_dtype)),
                 DDP_WRITES(target, elem_count, ddp_dtype_size_bytes(target_dtype)));
-}
-
-static void observer_note(struct ddp_device *device, struct ddp_stream *stream, const void *data,
-                          size_t size_bytes, bool is_write)
-{
-    struct ddp_observer *self = ddp_observer_of(device);
-
-    self->inner->ops->note(self->inner, ddp_observer_stream(stream), data, size_bytes, is_write);
-    if (self->is_recording) {
-        const struct ddp_operand noted = {data, size_bytes,
-                                          is_write ? DDP_ACCESS_COLL_WRITE : DDP_ACCESS_COLL_READ};
-
-        ddp_observer_work(self, stream, &noted, 1);
-    }
 }
 
 /* --- streams and events ------------------------------------------------------------------------*/
@@ -270,7 +147,7 @@ static void observer_event_destroy(struct ddp_device *device, struct ddp_device_
     struct ddp_observer *self = ddp_observer_of(device);
 
     if (event != NULL) {
-        self->inner->ops->event_destroy(self->inner, event_of(event)->inner);
+        self->inner->ops->event_destroy(self->inner, ddp_observer_event(event)->inner);
         ddp_mem_free(self->env->mem, event);
     }
 }
@@ -294,13 +171,14 @@ static ddp_status observer_event_record(struct ddp_device *device, struct ddp_de
     struct ddp_observer *self = ddp_observer_of(device);
 
     DDP_TRY(mark_idle(self, stream));
-    DDP_TRY(self->inner->ops->event_record(self->inner, event_of(event)->inner,
+    DDP_TRY(self->inner->ops->event_record(self->inner, ddp_observer_event(event)->inner,
                                            ddp_observer_stream(stream)));
-    if (event_of(event)->is_hidden) {
+    if (ddp_observer_event(event)->is_hidden) {
         return DDP_OK;
     }
-    event_of(event)->is_unseen = true;
-    record(self, DDP_EVENT_EVENT_RECORD, event_of(event)->number, stream_number(stream), 0);
+    ddp_observer_event(event)->is_unseen = true;
+    ddp_observer_record(self, DDP_EVENT_EVENT_RECORD, ddp_observer_event(event)->number,
+                        ddp_observer_stream_number(stream), 0);
     return DDP_OK;
 }
 
@@ -308,10 +186,10 @@ static ddp_status observer_event_query(struct ddp_device *device, struct ddp_dev
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    DDP_TRY(self->inner->ops->event_query(self->inner, event_of(event)->inner));
-    if (event_of(event)->is_unseen) {
-        event_of(event)->is_unseen = false;
-        record(self, DDP_EVENT_EVENT_DONE, event_of(event)->number, 0, 0);
+    DDP_TRY(self->inner->ops->event_query(self->inner, ddp_observer_event(event)->inner));
+    if (ddp_observer_event(event)->is_unseen) {
+        ddp_observer_event(event)->is_unseen = false;
+        ddp_observer_record(self, DDP_EVENT_EVENT_DONE, ddp_observer_event(event)->number, 0, 0);
     }
     return DDP_OK;
 }
@@ -333,9 +211,10 @@ static ddp_status observer_stream_wait_event(struct ddp_device *device, struct d
         return DDP_OK;
     }
     DDP_TRY(self->inner->ops->stream_wait_event(self->inner, ddp_observer_stream(stream),
-                                                event_of(event)->inner));
-    if (!event_of(event)->is_hidden) {
-        record(self, DDP_EVENT_EVENT_WAIT, event_of(event)->number, stream_number(stream), 0);
+                                                ddp_observer_event(event)->inner));
+    if (!ddp_observer_event(event)->is_hidden) {
+        ddp_observer_record(self, DDP_EVENT_EVENT_WAIT, ddp_observer_event(event)->number,
+                            ddp_observer_stream_number(stream), 0);
     }
     return DDP_OK;
 }
@@ -414,13 +293,12 @@ static const struct ddp_device_ops observer_ops = {
     .map = observer_map,
     .unmap = observer_unmap,
     .store_word = observer_store_word,
-    .note = observer_note,
     .inject = observer_inject,
     .last_error = observer_last_error,
     .destroy = observer_destroy,
 };
 
-_Static_assert(sizeof(struct ddp_device_ops) == 2 * sizeof(void *) + 21 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct ddp_device_ops) == 2 * sizeof(void *) + 20 * sizeof(void (*)(void)),
                "every function of device.h is forwarded");
 
 ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *env,
@@ -435,32 +313,14 @@ ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *
     self->ops = observer_ops;
     self->ops.name = inner->ops->name;
     self->ops.is_host_memory = inner->ops->is_host_memory;
-    self->base =
-        (struct ddp_device){&self->ops, &ddp_device_observer_math, inner->mem, inner->thread};
+    self->base = (struct ddp_device){.ops = &self->ops,
+                                     .math = &ddp_device_observer_math,
+                                     .hints = &ddp_device_observer_hints,
+                                     .mem = inner->mem,
+                                     .thread = inner->thread};
     self->inner = inner;
     self->env = env;
     self->is_recording = is_recording && env->recorder != NULL;
     *out = &self->base;
-    return DDP_OK;
-}
-
-ddp_status ddp_device_observer_name(struct ddp_device *device, enum ddp_range_kind kind,
-                                    size_t index, const void *data, size_t size_bytes)
-{
-    struct ddp_observer *self = ddp_observer_of(device);
-    const struct ddp_observed_range *range;
-
-    if (device->ops->alloc != observer_alloc || !self->is_recording || size_bytes == 0) {
-        return DDP_OK;
-    }
-    range = range_at(self, data);
-    if (range == NULL) {
-        DDP_TRY(reserve_range(self));
-        (void)add_range(self, data, size_bytes, DDP_SPACE_DEVICE);
-        range = range_at(self, data);
-    }
-    DDP_ASSERT(range != NULL); /* it was there, or was just added */
-    ddp_recorder_event(self->env->recorder, DDP_EVENT_DEVICE_NAME, (uint64_t)kind, index,
-                       range->allocation, (uintptr_t)data - range->first, size_bytes);
     return DDP_OK;
 }

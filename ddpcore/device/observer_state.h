@@ -1,9 +1,12 @@
-/* Inside of the observing device, for observer.c and observer_math.c only. */
+/* Inside of the observing device. observer_record.c writes the record; observer_math.c and
+ * observer_hint.c fill a table each over it; observer.c fills the third and puts them together. */
 #ifndef DDPCORE_DEVICE_OBSERVER_STATE_H
 #define DDPCORE_DEVICE_OBSERVER_STATE_H
 
 #include "ddpcore/device/math.h"
 #include "ddpcore/device/observer.h"
+#include "ddpcore/seam/progress.h"
+#include "ddpcore/seam/recorder.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,14 +35,30 @@ struct ddp_observer {
     struct ddp_device_ops ops; /* the observer's table, with inner's name and kind of memory */
     struct ddp_device *inner;
     struct ddp_env *env;
-    bool is_recording, is_watching;
+    bool is_recording;
+    bool is_diagnostic;                                   /* copies are diagnostic reads */
     struct ddp_progress *progress;                        /* or NULL */
     uint64_t stream_count, event_count, allocation_count; /* created so far: the next numbers */
-    struct ddp_observed_range *ranges;                    /* by address, disjoint */
+    struct ddp_observed_range *ranges; /* by address, disjoint; none if not recording */
     size_t range_count, range_capacity;
 };
 
 extern const struct ddp_math_ops ddp_device_observer_math;
+extern const struct ddp_device_hint_ops ddp_device_observer_hints;
+
+/* Does nothing if not recording. */
+void ddp_observer_record(const struct ddp_observer *self, enum ddp_event event, uint64_t a0,
+                         uint64_t a1, uint64_t a2);
+/* The observed memory that holds this address; NULL if there is none. */
+const struct ddp_observed_range *ddp_observer_range_at(const struct ddp_observer *self,
+                                                       const void *data);
+/* Room for one more range. */
+DDP_MUST_USE ddp_status ddp_observer_reserve_range(struct ddp_observer *self);
+/* Observe memory, and record that. reserve_range comes first. */
+const struct ddp_observed_range *ddp_observer_add_range(struct ddp_observer *self, const void *data,
+                                                        size_t size_bytes, enum ddp_space space);
+/* No longer observe it, and record that its memory is given back. */
+void ddp_observer_remove_range(struct ddp_observer *self, const struct ddp_observed_range *range);
 
 /* One operand of a piece of work. data NULL or size_bytes 0: not touched. */
 struct ddp_operand {
@@ -55,7 +74,8 @@ struct ddp_operand {
     {                                                         \
         (data), (elem_count) * (elem_bytes), DDP_ACCESS_WRITE \
     }
-/* Record work that was enqueued on a stream (the observer's handle). */
+/* Record work that was enqueued on a stream (the observer's handle). Memory that is not observed is
+ * left out. */
 void ddp_observer_work(struct ddp_observer *self, const struct ddp_stream *stream,
                        const struct ddp_operand *operands, size_t count);
 /* Return the status of enqueueing, and record the operands (initialisers of struct ddp_operand) if
@@ -75,6 +95,17 @@ static inline struct ddp_observer *ddp_observer_of(struct ddp_device *device)
     return (struct ddp_observer *)device;
 }
 
+static inline struct ddp_observed_event *ddp_observer_event(struct ddp_device_event *event)
+{
+    return (struct ddp_observed_event *)(void *)event;
+}
+
+static inline uint64_t ddp_observer_stream_number(const struct ddp_stream *stream)
+{
+    return stream == NULL ? 0 : ((const struct ddp_observed_stream *)(const void *)stream)->number;
+}
+
+/* The inner device's handle. */
 static inline struct ddp_stream *ddp_observer_stream(struct ddp_stream *stream)
 {
     return stream == NULL ? NULL : ((struct ddp_observed_stream *)(void *)stream)->inner;

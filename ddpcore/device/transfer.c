@@ -3,8 +3,6 @@
 #include <sched.h>
 #include <string.h>
 
-#include "ddpcore/device/observer.h"
-
 ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *device,
                              struct ddp_idle *idle, struct ddp_clock *clock, uint64_t timeout_ns)
 {
@@ -14,7 +12,7 @@ ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *d
         .device = device, .idle = idle, .clock = clock, .timeout_ns = timeout_ns};
     DDP_ASSERT(idle == NULL || clock != NULL);
     DDP_TRY(device->ops->event_create(device, &transfer->event));
-    ddp_device_observer_hide(device, transfer->event);
+    device->hints->hide_event(device, transfer->event);
     if (!device->ops->is_host_memory) {
         status =
             device->ops->alloc(device, DDP_TRANSFER_PIECE_BYTES, DDP_SPACE_HOST, &transfer->piece);
@@ -70,9 +68,9 @@ static ddp_status copy(struct ddp_transfer *transfer, void *target, const void *
     struct ddp_device *device = transfer->device;
     ddp_status status;
 
-    ddp_device_observer_watch(device, transfer->is_look);
+    device->hints->set_diagnostic(device, transfer->is_diagnostic);
     status = device->ops->copy(device, NULL, target, source, size_bytes);
-    ddp_device_observer_watch(device, false);
+    device->hints->set_diagnostic(device, false);
     DDP_TRY(status);
     DDP_TRY(device->ops->event_record(device, transfer->event, NULL));
     return wait(transfer);
@@ -144,8 +142,8 @@ ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data, si
         transfer->held_bytes = size_bytes;
     }
     *out = transfer->held;
-    transfer->is_look = true;
+    transfer->is_diagnostic = true;
     status = ddp_transfer_to_host(transfer, transfer->held, data, size_bytes);
-    transfer->is_look = false;
+    transfer->is_diagnostic = false;
     return status;
 }

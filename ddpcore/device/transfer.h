@@ -29,7 +29,7 @@ struct ddp_transfer {
     void *piece;         /* page-locked, DDP_TRANSFER_PIECE_BYTES; NULL: the device needs none */
     void *held;          /* the host's memory of _view, held_bytes long */
     size_t held_bytes;
-    bool is_look; /* inside of _view */
+    bool is_diagnostic; /* inside of _view */
 };
 
 /* Borrows everything. clock is needed with idle only. Zero-initialised is valid for _fini.
@@ -47,8 +47,8 @@ DDP_MUST_USE ddp_status ddp_transfer_to_device(struct ddp_transfer *transfer, vo
                                                const void *host, size_t size_bytes);
 /* *out: the device's data where the host can read it: data itself if the device's memory is the
  * host's, else a copy (transfer->held) that lives until the next call. Errors: E_NOMEM, and those
- * of _to_host. To look at: what reads the data is recorded as a watcher's copy, which orders
- * nothing and needs what was seen done. */
+ * of _to_host. A diagnostic read (device.h, set_diagnostic): what produced the data must have been
+ * seen done, and nothing later counts as ordered by it. */
 DDP_MUST_USE ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data,
                                           size_t size_bytes, const void **out);
 

@@ -33,21 +33,26 @@ static const void *input_of(const struct ddp_nccl_coll *coll, const struct ddp_c
     return args->input;
 }
 
-static void note_ranges(struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)
+static void note_access(const struct ddp_nccl_coll *coll, const void *data, size_t size_bytes,
+                        bool is_write)
 {
-    const struct ddp_device_ops *ops = coll->device->ops;
+    coll->device->hints->collective_access(coll->device, coll->stream, data, size_bytes, is_write);
+}
+
+static void note_ranges(const struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)
+{
     size_t block_bytes = args->elem_count * ddp_dtype_size_bytes(args->dtype);
     size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? coll->base.member_count : 1;
 
     if (args->kind == DDP_COLL_BARRIER) {
-        ops->note(coll->device, coll->stream, coll->token, sizeof(float), false);
-        ops->note(coll->device, coll->stream, coll->token, sizeof(float), true);
+        note_access(coll, coll->token, sizeof(float), false);
+        note_access(coll, coll->token, sizeof(float), true);
         return;
     }
     if (args->kind != DDP_COLL_BROADCAST || coll->base.member == args->root) {
-        ops->note(coll->device, coll->stream, input_of(coll, args), block_bytes, false);
+        note_access(coll, input_of(coll, args), block_bytes, false);
     }
-    ops->note(coll->device, coll->stream, args->output, blocks * block_bytes, true);
+    note_access(coll, args->output, blocks * block_bytes, true);
 }
 
 static ddp_status start_call(struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)

@@ -25,7 +25,8 @@ static bool is_armed(const struct ddp_env *env, enum ddp_fault_point point)
     return env->faults != NULL && (env->faults->armed >> point & 1u) != 0;
 }
 
-/* The words lie beside the rank's page. A simulated device has no say in them. */
+/* The words lie beside the rank's page. Only a GPU writes them: in a run on the CPU, and in the
+ * simulator, they stay unmapped. */
 static ddp_status map_progress(struct harness_session *session)
 {
     struct ddp_progress *progress = ddp_recorder_progress(session->env->recorder);
@@ -35,7 +36,7 @@ static ddp_status map_progress(struct harness_session *session)
     }
     DDP_TRY(session->device->ops->map(session->device, progress, DDP_PROGRESS_SIZE_BYTES));
     ddp_progress_set_mapped(progress, true);
-    ddp_device_observer_mark(session->device, progress);
+    session->device->hints->set_progress(session->device, progress);
     session->progress = progress;
     return DDP_OK;
 }
@@ -72,7 +73,7 @@ void harness_session_close_device(struct harness_session *session)
     }
     ddp_transfer_fini(&session->transfer);
     if (session->progress != NULL) {
-        ddp_device_observer_mark(session->device, NULL);
+        session->device->hints->set_progress(session->device, NULL);
         ddp_progress_set_mapped(session->progress, false);
     }
     /* The words stay mapped until then: giving them back earlier would wait for a stuck kernel. */

@@ -185,7 +185,7 @@ static ddp_status watch(struct world *world)
     world->progress = ddp_recorder_progress(&world->recorder);
     DDP_TRY(outer->ops->map(outer, world->progress, DDP_PROGRESS_SIZE_BYTES));
     ddp_progress_set_mapped(world->progress, true);
-    ddp_device_observer_mark(outer, world->progress);
+    outer->hints->set_progress(outer, world->progress);
     return DDP_OK;
 }
 
@@ -255,7 +255,7 @@ static void world_close(struct world *world)
     }
     ref_trainer_destroy(world->trainer);
     if (world->device != NULL) {
-        ddp_device_observer_mark(world->device, NULL);
+        world->device->hints->set_progress(world->device, NULL);
         if (world->progress != NULL) {
             world->device->ops->unmap(world->device, world->progress);
         }

@@ -295,7 +295,6 @@ CT_TEST(device, native_streams)
     } else {
         CT_CHECK(main_native != NULL && native != NULL && main_native != native);
     }
-    bench.ops->note(bench.device, stream, NULL, 0, true);
     bench.ops->stream_destroy(bench.device, stream);
     bench_close(&bench);
 }

@@ -323,12 +323,12 @@ static ddp_status device_store_word(struct ddp_device *device, struct ddp_stream
     return DDP_OK;
 }
 
-static void device_note(struct ddp_device *device, struct ddp_stream *stream, const void *data,
-                        size_t size_bytes, bool is_write)
+static void device_access(struct ddp_device *device, struct ddp_stream *stream, const void *data,
+                          size_t size_bytes, bool is_write)
 {
     (void)stream;
     (void)data;
-    of(device)->note_count++;
+    of(device)->access_count++;
     *(is_write ? &of(device)->written_bytes : &of(device)->read_bytes) += size_bytes;
 }
 
@@ -355,7 +355,6 @@ static const struct ddp_device_ops device_ops = {
     .stream_wait_event = device_stream_wait_event,
     .native_stream = device_native_stream,
     .store_word = device_store_word,
-    .note = device_note,
     .last_error = device_last_error,
 };
 
@@ -364,7 +363,10 @@ bool nccl_device_open(struct nccl_device *device)
     struct ddp_stream *first;
 
     memset(device, 0, sizeof(*device));
+    device->hints = ddp_device_no_hints;
+    device->hints.collective_access = device_access;
     device->base.ops = &device_ops;
+    device->base.hints = &device->hints;
     if (ddp_mem_pool_create(&device->pool) != DDP_OK) {
         return false;
     }

@@ -11,13 +11,14 @@ typedef bool nccl_device_call(void *context, const void *arguments);
 
 struct nccl_device {
     struct ddp_device base;
+    struct ddp_device_hint_ops hints; /* counts what collectives access */
     struct ddp_device *cpu;
-    struct ddp_mem_pool *pool;     /* events and memory, so that a killed rank's vanish */
-    bool is_killed;                /* leaks are nobody's fault */
-    struct ddp_stream *streams[8]; /* [0]: the default stream */
-    bool is_held[8];               /* by the test: nothing of it runs */
-    uint64_t note_count;
-    size_t read_bytes, written_bytes; /* sums over the notes */
+    struct ddp_mem_pool *pool;        /* events and memory, so that a killed rank's vanish */
+    bool is_killed;                   /* leaks are nobody's fault */
+    struct ddp_stream *streams[8];    /* [0]: the default stream */
+    bool is_held[8];                  /* by the test: nothing of it runs */
+    uint64_t access_count;            /* of collectives */
+    size_t read_bytes, written_bytes; /* sums over them */
     uint64_t live_streams, live_events, live_blocks;
     bool is_broken; /* event_query says E_DEVICE */
     bool is_strict; /* freeing memory that waiting work points to is a failure */

@@ -314,7 +314,7 @@ CT_TEST(nccl_coll, ranges_are_noted_for_the_observer)
     CT_CHECK_EQ_U64(world.ranks[0].device.written_bytes, 3 * COUNT * 4);
     post_everywhere(&world, DDP_COLL_BARRIER, DDP_REDOP_SUM, 0);
     nccl_world_run(&world);
-    CT_CHECK_EQ_U64(world.ranks[0].device.note_count, 5); /* it adds up a token */
+    CT_CHECK_EQ_U64(world.ranks[0].device.access_count, 5); /* it adds up a token */
     nccl_world_close(&world);
 }
 

@@ -47,7 +47,8 @@ static float *allocate(struct job *job, enum ddp_range_kind kind, size_t index)
 
     CT_CHECK_OK(
         job->device->ops->alloc(job->device, ELEMS * sizeof(float), DDP_SPACE_DEVICE, &data));
-    CT_CHECK_OK(ddp_device_observer_name(job->device, kind, index, data, ELEMS * sizeof(float)));
+    CT_CHECK_OK(
+        job->device->hints->name_range(job->device, kind, index, data, ELEMS * sizeof(float)));
     return (float *)data;
 }
 
@@ -83,6 +84,7 @@ static void open_job(struct job *job, int64_t forgotten)
 static void all_reduce(struct job *job, size_t b)
 {
     const struct ddp_device_ops *ops = job->device->ops;
+    const struct ddp_device_hint_ops *hints = job->device->hints;
     const struct ddp_event_op op = {DDP_COLL_ALL_REDUCE, DDP_REDOP_SUM, DDP_DTYPE_F32,
                                     DDP_ROLE_BUCKET,     (uint32_t)b,   0};
 
@@ -90,8 +92,8 @@ static void all_reduce(struct job *job, size_t b)
     ddp_recorder_event(&job->recorder, DDP_EVENT_COLL_POST, ++job->seq, ddp_event_op_pack(&op),
                        ELEMS, 1, 0);
     CT_CHECK_OK(ops->stream_wait_event(job->device, job->comm, job->ready[b]));
-    ops->note(job->device, job->comm, job->bucket[b], ELEMS * sizeof(float), false);
-    ops->note(job->device, job->comm, job->bucket[b], ELEMS * sizeof(float), true);
+    hints->collective_access(job->device, job->comm, job->bucket[b], ELEMS * sizeof(float), false);
+    hints->collective_access(job->device, job->comm, job->bucket[b], ELEMS * sizeof(float), true);
     CT_CHECK_OK(ops->event_record(job->device, job->reduced[b], job->comm));
 }
 
