@@ -21,7 +21,7 @@ set(package_headers
     cuda/cuda.h
     store/store.h
     transport/shm.h transport/transport.h
-    schedule/algorithm.h schedule/schedule.h
+    schedule/algorithm.def schedule/algorithm.h schedule/schedule.h
     collective/collective.h
     ddp/ddp.h ddp/group.h ddp/sampler.h
     checkpoint/safetensors.h checkpoint/state_dict.h)

@@ -14,6 +14,7 @@
 #include "ddpcore/base/idle.h"
 #include "ddpcore/base/status.h"
 #include "ddpcore/device/device.h"
+#include "ddpcore/schedule/algorithm.h"
 #include "ddpcore/seam/env.h"
 #include "ddpcore/transport/transport.h"
 
@@ -95,9 +96,9 @@ struct ddp_schedule_observer {
 
 struct ddp_coll_schedule_config {
     uint64_t comm;
-    const char *algorithm; /* all_reduce algorithm by name; see algorithm.h */
-    size_t segment_bytes;  /* 0 = algorithm's default */
-    bool is_checked;       /* compare signatures on every message (strict semantics) */
+    enum ddp_algorithm_id algorithm; /* of all_reduce; NONE = its default */
+    size_t segment_bytes;            /* longest message; 0 = the algorithm's default */
+    bool is_checked;                 /* compare signatures on every message (strict semantics) */
     /* No data moves: every collective runs as a barrier whose messages carry the collective's own
      * signature, so that it ends well only if all members have posted the same. Implies is_checked.
      */
@@ -106,7 +107,7 @@ struct ddp_coll_schedule_config {
     struct ddp_schedule_observer *observer; /* or NULL */
 };
 /* Schedules on a transport and a device: the executor. Takes over transport and borrows device.
- * Errors: E_NOT_FOUND (unknown algorithm; err lists the known ones). */
+ * Errors: E_NOT_FOUND (an algorithm of another kind; err lists the known ones). */
 DDP_MUST_USE ddp_status ddp_coll_schedule_create(struct ddp_env *env,
                                                  struct ddp_transport *transport,
                                                  struct ddp_device *device,

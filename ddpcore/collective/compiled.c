@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#define NONE                  UINT32_MAX
-#define DEFAULT_SEGMENT_BYTES ((size_t)1 << 20)
+#define NONE UINT32_MAX
 
 static bool is_send(const struct ddp_step *step)
 {
@@ -135,16 +134,6 @@ static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
     return DDP_OK;
 }
 
-static size_t segment_elem_count(const struct ddp_compiled_source *source,
-                                 const struct ddp_compiled_key *key)
-{
-    size_t segment_bytes =
-        source->segment_bytes == 0 ? DEFAULT_SEGMENT_BYTES : source->segment_bytes;
-    size_t elem_bytes = ddp_dtype_size_bytes(key->dtype);
-
-    return segment_bytes < elem_bytes ? 1 : segment_bytes / elem_bytes;
-}
-
 ddp_status ddp_compiled_create(const struct ddp_compiled_source *source,
                                const struct ddp_compiled_key *key, struct ddp_compiled **out)
 {
@@ -156,7 +145,8 @@ ddp_status ddp_compiled_create(const struct ddp_compiled_source *source,
         .size = source->transport->member_count,
         .elem_count = key->elem_count,
         .root = key->root,
-        .segment_elem_count = segment_elem_count(source, key),
+        .segment_elem_count =
+            ddp_algorithm_segment_elem_count(algorithm, source->segment_bytes, key->dtype),
         .channels = 1,
         .is_in_place = key->is_in_place,
     };

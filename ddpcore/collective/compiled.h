@@ -5,6 +5,7 @@
 
 #include "ddpcore/collective/collective.h"
 #include "ddpcore/schedule/algorithm.h"
+#include "ddpcore/schedule/schedule.h"
 
 struct ddp_compiled_key {
     enum ddp_coll_kind kind;

@@ -333,12 +333,12 @@ static const struct ddp_coll_ops executor_ops = {
     .destroy = executor_destroy,
 };
 
-static ddp_status find_algorithms(struct ddp_executor *executor, const char *name,
+static ddp_status find_algorithms(struct ddp_executor *executor, enum ddp_algorithm_id id,
                                   struct ddp_err *err)
 {
     for (uint32_t kind = 0; kind < DDP_COLL_KIND_COUNT; kind++) {
         DDP_TRY(ddp_algorithm_require((enum ddp_coll_kind)kind,
-                                      kind == DDP_COLL_ALL_REDUCE ? name : NULL,
+                                      kind == DDP_COLL_ALL_REDUCE ? id : DDP_ALGORITHM_NONE,
                                       &executor->cache.source.algorithm[kind], err));
     }
     return DDP_OK;

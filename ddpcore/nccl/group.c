@@ -162,7 +162,7 @@ ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll, struct ddp_e
 static ddp_status check_algorithm(struct ddp_nccl_coll *coll,
                                   const struct ddp_coll_nccl_config *config, struct ddp_err *err)
 {
-    if (config->algorithm == NULL) {
+    if (config->algorithm == DDP_ALGORITHM_NONE) {
         return DDP_OK;
     }
     DDP_TRY(

@@ -56,9 +56,9 @@ struct ddp_coll_nccl_config {
     bool is_checked;             /* agree on the host before every launch (strict semantics) */
     uint64_t init_timeout_ns;    /* 0 = never */
     uint64_t abort_timeout_ns;   /* how long destroy waits for ncclCommAbort; 0 = 10 s */
-    /* NULL: NCCL's own algorithms. Else all-reduces run this algorithm's schedule over
+    /* NONE: NCCL's own algorithms. Else all-reduces run this algorithm's schedule over
      * ncclSend/ncclRecv, a round as one group. */
-    const char *algorithm;
+    enum ddp_algorithm_id algorithm;
     size_t segment_bytes;                   /* of that algorithm; 0 = its default */
     struct ddp_schedule_observer *observer; /* of those schedules, or NULL */
     struct ddp_progress *progress;          /* words of the communication stream, or NULL */

@@ -11,8 +11,7 @@
 
 #include "ddpcore/base/text.h"
 
-#define ALIGN_BYTES           ((size_t)64)
-#define DEFAULT_SEGMENT_BYTES ((size_t)1 << 20)
+#define ALIGN_BYTES ((size_t)64)
 
 enum place { PLACE_BEFORE, PLACE_WIRE, PLACE_AFTER };
 
@@ -294,15 +293,14 @@ ddp_status ddp_nccl_plan_cache_take(struct ddp_nccl_plan_cache *cache, enum ddp_
                                     size_t elem_count, bool is_in_place, struct ddp_nccl_plan **out,
                                     struct ddp_err *err)
 {
-    size_t elem_bytes = ddp_dtype_size_bytes(dtype);
-    size_t segment_bytes = cache->segment_bytes == 0 ? DEFAULT_SEGMENT_BYTES : cache->segment_bytes;
     const struct ddp_schedule_params params = {
         .kind = DDP_COLL_ALL_REDUCE,
         .dtype = dtype,
         .rank = cache->member,
         .size = cache->member_count,
         .elem_count = elem_count,
-        .segment_elem_count = segment_bytes < elem_bytes ? 1 : segment_bytes / elem_bytes,
+        .segment_elem_count =
+            ddp_algorithm_segment_elem_count(cache->algorithm, cache->segment_bytes, dtype),
         .channels = 1,
         .is_in_place = is_in_place};
     struct ddp_nccl_plan *plan = cache->first;

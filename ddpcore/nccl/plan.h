@@ -5,6 +5,7 @@
 
 #include "ddpcore/nccl/comm.h"
 #include "ddpcore/schedule/algorithm.h"
+#include "ddpcore/schedule/schedule.h"
 
 /* Positions in ddp_nccl_plan.order. */
 struct ddp_nccl_round {
@@ -64,7 +65,7 @@ struct ddp_nccl_plan_cache {
     struct ddp_mem *mem;
     const struct ddp_algorithm *algorithm;
     uint32_t member, member_count;
-    size_t segment_bytes; /* 0 = 1 MiB */
+    size_t segment_bytes; /* 0 = the algorithm's default */
     struct ddp_schedule_observer *observer;
     struct ddp_nccl_plan *first;
     uint32_t count;

@@ -6,11 +6,10 @@
 
 #define DDP_STEP_NONE UINT32_MAX
 
-void ddp_emit_ring(struct ddp_schedule *schedule);
-void ddp_emit_recursive_doubling(struct ddp_schedule *schedule);
-void ddp_emit_binomial_broadcast(struct ddp_schedule *schedule);
-void ddp_emit_ring_all_gather(struct ddp_schedule *schedule);
-void ddp_emit_dissemination_barrier(struct ddp_schedule *schedule);
+/* The emit function of each row. */
+#define X(id, kind, name, emit, segment_bytes, meaning) void emit(struct ddp_schedule *schedule);
+#include "ddpcore/schedule/algorithm.def"
+#undef X
 
 /* A contiguous part of a buffer. */
 struct ddp_part {

@@ -158,7 +158,7 @@ static int list_collectives(const struct cli_options *options)
     (void)options;
     for (size_t i = 0; i < count; i++) {
         (void)printf("%-12s %-20s %s\n", ddp_coll_kind_name(table[i].kind), table[i].name,
-                     table[i].description);
+                     table[i].meaning);
     }
     (void)printf("%-12s %-20s %s\n", "all kinds", "mpi",
                  "Open MPI's own, on cpu with --launcher mpirun");

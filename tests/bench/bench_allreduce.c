@@ -25,7 +25,7 @@ static const int repeats[] = {4000, 2000, 300, 31, 11};
 
 struct options {
     uint32_t ranks;
-    const char *algorithm;
+    enum ddp_algorithm_id algorithm;
     size_t segment_bytes;
     size_t max_bytes;
     bool is_checked;
@@ -150,7 +150,8 @@ static void print_median(const struct rank *rank, size_t size_bytes, int repeat)
     us = (double)slowest[repeat / 2] / 1000.0;
     bus = (double)size_bytes / us / 1000.0 * 2.0 * (double)(ranks - 1) / (double)ranks;
     (void)printf("%-20s n=%-2u %9zu B  median %10.2f us  min %10.2f us  busbw %7.2f GB/s\n",
-                 rank->options->algorithm, ranks, size_bytes, us, (double)slowest[0] / 1000.0, bus);
+                 ddp_algorithm_name(rank->options->algorithm), ranks, size_bytes, us,
+                 (double)slowest[0] / 1000.0, bus);
     (void)fflush(stdout);
 }
 
@@ -264,7 +265,9 @@ static bool parse(int argc, char **argv, struct options *out)
         if (strcmp(argv[i], "--ranks") == 0) {
             out->ranks = (uint32_t)strtoul(value, NULL, 10);
         } else if (strcmp(argv[i], "--algorithm") == 0) {
-            out->algorithm = value;
+            if (ddp_algorithm_parse(value, DDP_COLL_ALL_REDUCE, &out->algorithm) != DDP_OK) {
+                return false;
+            }
         } else if (strcmp(argv[i], "--segment") == 0) {
             out->segment_bytes = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "--max") == 0) {
@@ -279,7 +282,7 @@ static bool parse(int argc, char **argv, struct options *out)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.ranks = 2, .algorithm = "ring", .max_bytes = 64 << 20};
+    struct options options = {.ranks = 2, .algorithm = DDP_ALGORITHM_RING, .max_bytes = 64 << 20};
     struct samples *samples;
     struct ddp_err err;
     int listen_fd;
@@ -317,7 +320,8 @@ int main(int argc, char **argv)
         failed |= !WIFEXITED(status) || WEXITSTATUS(status) != 0;
     }
     if (options.is_check_run && !failed) {
-        (void)printf("%s n=%u: every element is right\n", options.algorithm, options.ranks);
+        (void)printf("%s n=%u: every element is right\n", ddp_algorithm_name(options.algorithm),
+                     options.ranks);
     }
     return failed ? 1 : 0;
 }

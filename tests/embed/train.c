@@ -109,7 +109,8 @@ int main(void)
     struct ddp_idle_process idle;
     struct ddp_env env;
     struct ddp_shm_config shm = {.group_name = "world"};
-    struct ddp_coll_schedule_config schedule = {.comm = 1, .algorithm = "ring", .is_checked = true};
+    struct ddp_coll_schedule_config schedule = {
+        .comm = 1, .algorithm = DDP_ALGORITHM_RING, .is_checked = true};
     struct ddp_store *store = NULL;
     struct ddp_transport *transport = NULL;
     struct ddp_device *device = NULL;

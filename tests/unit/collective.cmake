@@ -6,7 +6,13 @@ ddprove_add_unit(NAME collective
 if(TARGET ddp_collective AND TARGET ddp_device)
     add_executable(bench_allreduce "${PROJECT_SOURCE_DIR}/tests/bench/bench_allreduce.c")
     target_link_libraries(bench_allreduce PRIVATE ddp_collective ddp_device)
-    foreach(algorithm IN ITEMS ring recursive_doubling)
+    # One check for each all-reduce in the table of algorithms.
+    set(algorithm_table "${PROJECT_SOURCE_DIR}/ddpcore/schedule/algorithm.def")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${algorithm_table}")
+    file(STRINGS "${algorithm_table}" rows REGEX "^X\\([A-Z0-9_]+, ALL_REDUCE, ")
+    list(TRANSFORM rows REPLACE "^X\\([A-Z0-9_]+, ALL_REDUCE, \"([a-z0-9_]+)\".*" "\\1"
+        OUTPUT_VARIABLE algorithms)
+    foreach(algorithm IN LISTS algorithms)
         add_test(NAME bench_allreduce_check_${algorithm}
             COMMAND bench_allreduce --check --ranks 3 --max 1048576 --algorithm ${algorithm})
         set_tests_properties(bench_allreduce_check_${algorithm} PROPERTIES

@@ -202,3 +202,15 @@ void *coll_world_alloc(struct coll_world *world, uint32_t rank, size_t size_byte
 
     return who->coll->ops->alloc(who->coll, size_bytes == 0 ? 1 : size_bytes, DDP_SPACE_DEVICE);
 }
+
+void coll_each_all_reduce(void (*check)(enum ddp_algorithm_id algorithm))
+{
+    size_t count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (table[i].kind == DDP_COLL_ALL_REDUCE) {
+            check(table[i].id);
+        }
+    }
+}

@@ -31,7 +31,7 @@ struct coll_world {
 };
 
 struct coll_world_options {
-    const char *algorithm;
+    enum ddp_algorithm_id algorithm;
     size_t segment_bytes;
     bool is_checked;
     bool is_agreement;
@@ -54,5 +54,8 @@ bool coll_world_step(struct coll_world *world, bool *out_done);
 /* The rank vanishes: the net is told, then its memory is dropped. */
 void coll_world_kill(struct coll_world *world, uint32_t rank);
 void *coll_world_alloc(struct coll_world *world, uint32_t rank, size_t size_bytes);
+
+/* Calls check with each all-reduce in the table of algorithms. */
+void coll_each_all_reduce(void (*check)(enum ddp_algorithm_id algorithm));
 
 #endif

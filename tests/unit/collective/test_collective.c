@@ -7,7 +7,6 @@
 #include "tests/unit/collective/coll_world.h"
 
 static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
-static const char *const all_reduces[] = {"ring", "recursive_doubling"};
 
 /* Small integers, exact in every dtype, so that every tree gives the same bits. */
 static unsigned small(uint32_t rank, size_t index, enum ddp_redop op)
@@ -131,7 +130,7 @@ static void check_counts(struct coll_world *world, enum ddp_dtype dtype)
     }
 }
 
-static void check_algorithm(const char *algorithm)
+static void check_algorithm(enum ddp_algorithm_id algorithm)
 {
     for (size_t w = 0; w < sizeof(worlds) / sizeof(worlds[0]); w++) {
         struct coll_world_options options = {
@@ -149,13 +148,9 @@ static void check_algorithm(const char *algorithm)
 }
 
 /* All-reduce, exact data: every dtype, operation, count and world, in place and not. */
-CT_TEST(collective, ring_all_reduce)
+CT_TEST(collective, every_all_reduce)
 {
-    check_algorithm("ring");
-}
-CT_TEST(collective, recursive_doubling_all_reduce)
-{
-    check_algorithm("recursive_doubling");
+    coll_each_all_reduce(check_algorithm);
 }
 
 /* A value whose sums round differently in every order. */
@@ -183,7 +178,7 @@ static float doubling_sum(uint32_t first, uint32_t count, size_t index)
                             doubling_sum(first + count / 2, count / 2, index);
 }
 
-static void check_tree(const char *algorithm, uint32_t world_size)
+static void check_tree(enum ddp_algorithm_id algorithm, uint32_t world_size)
 {
     enum { COUNT = 37 };
     struct coll_world_options options = {.algorithm = algorithm, .segment_bytes = 16};
@@ -209,8 +204,8 @@ static void check_tree(const char *algorithm, uint32_t world_size)
         size_t longer = COUNT % world_size;
         size_t chunk =
             i < longer * (base + 1) ? i / (base + 1) : longer + (i - longer * (base + 1)) / base;
-        float expected = algorithm[1] == 'i' ? ring_sum(world_size, (uint32_t)chunk, i)
-                                             : doubling_sum(0, world_size, i);
+        float expected = algorithm == DDP_ALGORITHM_RING ? ring_sum(world_size, (uint32_t)chunk, i)
+                                                         : doubling_sum(0, world_size, i);
 
         for (uint32_t rank = 0; rank < world_size; rank++) {
             CT_CHECK_BYTES(&data[rank][i], &expected, sizeof(expected));
@@ -222,19 +217,19 @@ static void check_tree(const char *algorithm, uint32_t world_size)
 /* All-reduce, rounding data: every rank gets the bits of the algorithm's own tree. */
 CT_TEST(collective, bits_follow_the_tree)
 {
-    check_tree("ring", 2);
-    check_tree("ring", 3);
-    check_tree("ring", 8);
-    check_tree("recursive_doubling", 2);
-    check_tree("recursive_doubling", 4);
-    check_tree("recursive_doubling", 8);
+    check_tree(DDP_ALGORITHM_RING, 2);
+    check_tree(DDP_ALGORITHM_RING, 3);
+    check_tree(DDP_ALGORITHM_RING, 8);
+    check_tree(DDP_ALGORITHM_RECURSIVE_DOUBLING, 2);
+    check_tree(DDP_ALGORITHM_RECURSIVE_DOUBLING, 4);
+    check_tree(DDP_ALGORITHM_RECURSIVE_DOUBLING, 8);
 }
 
 /* Worlds that are no power of two: all ranks still agree on every bit. */
 CT_TEST(collective, folded_ranks_agree)
 {
     enum { COUNT = 50 };
-    struct coll_world_options options = {.algorithm = "recursive_doubling"};
+    struct coll_world_options options = {.algorithm = DDP_ALGORITHM_RECURSIVE_DOUBLING};
     struct coll_world world;
     float data[7][COUNT];
 
@@ -439,46 +434,48 @@ static void count_used(struct ddp_schedule_observer *observer, const struct ddp_
     counter->steps += schedule->step_count;
 }
 
+static void check_steady_state(enum ddp_algorithm_id algorithm)
+{
+    struct count_observer observer = {{count_used}, 0, 0};
+    struct coll_world_options options = {.algorithm = algorithm, .observer = &observer.base};
+    struct coll_world world;
+    float data[4][100] = {{0}};
+    uint64_t allocs[4];
+
+    CT_REQUIRE(coll_world_open(&world, 4, &options));
+    for (int i = 0; i < 10; i++) {
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            struct coll_rank *who = &world.ranks[rank];
+
+            who->work.args.elem_count = 100;
+            who->work.args.input = data[rank];
+            who->work.args.output = data[rank];
+            CT_CHECK_OK(coll_world_post(&world, rank));
+        }
+        CT_CHECK(coll_world_run(&world));
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            uint64_t now = ddp_mem_pool_alloc_count(world.ranks[rank].pool);
+
+            CT_CHECK(i == 0 || now == allocs[rank]);
+            allocs[rank] = now;
+        }
+    }
+    CT_CHECK_EQ_U64(observer.used, 4);
+    CT_CHECK(observer.steps > 0);
+    coll_world_close(&world);
+}
+
 /* A repeated collective neither emits its schedule again nor allocates. */
 CT_TEST(collective, steady_state_allocates_nothing)
 {
-    for (int a = 0; a < 2; a++) {
-        struct count_observer observer = {{count_used}, 0, 0};
-        struct coll_world_options options = {.algorithm = all_reduces[a],
-                                             .observer = &observer.base};
-        struct coll_world world;
-        float data[4][100] = {{0}};
-        uint64_t allocs[4];
-
-        CT_REQUIRE(coll_world_open(&world, 4, &options));
-        for (int i = 0; i < 10; i++) {
-            for (uint32_t rank = 0; rank < 4; rank++) {
-                struct coll_rank *who = &world.ranks[rank];
-
-                who->work.args.elem_count = 100;
-                who->work.args.input = data[rank];
-                who->work.args.output = data[rank];
-                CT_CHECK_OK(coll_world_post(&world, rank));
-            }
-            CT_CHECK(coll_world_run(&world));
-            for (uint32_t rank = 0; rank < 4; rank++) {
-                uint64_t now = ddp_mem_pool_alloc_count(world.ranks[rank].pool);
-
-                CT_CHECK(i == 0 || now == allocs[rank]);
-                allocs[rank] = now;
-            }
-        }
-        CT_CHECK_EQ_U64(observer.used, 4);
-        CT_CHECK(observer.steps > 0);
-        coll_world_close(&world);
-    }
+    coll_each_all_reduce(check_steady_state);
 }
 
 /* Ever new counts do not let the cache of programs grow without bound. */
 CT_TEST(collective, program_cache_is_bounded)
 {
     static float data[2][1000];
-    struct coll_world_options options = {.algorithm = "recursive_doubling"};
+    struct coll_world_options options = {.algorithm = DDP_ALGORITHM_RECURSIVE_DOUBLING};
     struct coll_world world;
     size_t blocks[2] = {0, 0};
 

@@ -111,7 +111,7 @@ CT_TEST(collective_failure, unchecked_mismatch)
 
 /* A rank dies at any moment of an all-reduce and its memory is dropped: every other rank ends with
  * OK or PEER_DIED, some with PEER_DIED unless it had done its part, and they name it. */
-static void check_death(const char *algorithm, uint32_t victim, uint32_t after_steps)
+static void check_death(enum ddp_algorithm_id algorithm, uint32_t victim, uint32_t after_steps)
 {
     struct coll_world_options options = {
         .algorithm = algorithm, .segment_bytes = 400, .is_checked = true};
@@ -159,8 +159,8 @@ static void check_death(const char *algorithm, uint32_t victim, uint32_t after_s
 CT_TEST(collective_failure, death_in_mid_collective)
 {
     for (uint32_t steps = 0; steps < 120; steps += steps < 20 ? 1 : 10) {
-        check_death("ring", steps % 5, steps);
-        check_death("recursive_doubling", (steps + 1) % 5, steps);
+        check_death(DDP_ALGORITHM_RING, steps % 5, steps);
+        check_death(DDP_ALGORITHM_RECURSIVE_DOUBLING, (steps + 1) % 5, steps);
     }
 }
 
@@ -229,11 +229,11 @@ CT_TEST(collective_failure, invalid_arguments)
     coll_world_close(&world);
 }
 
-/* An unknown algorithm is refused with the known ones. */
-CT_TEST(collective_failure, unknown_algorithm)
+/* An algorithm of another kind is refused with the known ones. */
+CT_TEST(collective_failure, algorithm_of_another_kind)
 {
     struct coll_world_options options = {.is_checked = true};
-    struct ddp_coll_schedule_config config = {.algorithm = "rign"};
+    struct ddp_coll_schedule_config config = {.algorithm = DDP_ALGORITHM_RING_ALL_GATHER};
     struct ddp_transport *transport;
     struct coll_world world;
     struct ddp_coll *coll;
@@ -307,7 +307,7 @@ CT_TEST(collective_failure, observer)
 /* While a rank waits, its page names the rank whose message is missing. */
 CT_TEST(collective_failure, waiting_rank_names_its_peer)
 {
-    struct coll_world_options options = {.algorithm = "ring", .is_observed = true};
+    struct coll_world_options options = {.algorithm = DDP_ALGORITHM_RING, .is_observed = true};
     struct coll_world world;
     struct ddp_page page;
     bool is_done;

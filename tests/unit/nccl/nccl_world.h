@@ -28,7 +28,7 @@ struct nccl_rank {
 
 struct nccl_world_options {
     bool is_checked, has_revoke;
-    const char *algorithm;
+    enum ddp_algorithm_id algorithm;
     size_t segment_bytes;
     struct ddp_progress *progress; /* of rank 0 */
     struct ddp_recorder *recorder; /* of rank 0 */

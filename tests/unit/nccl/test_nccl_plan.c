@@ -43,7 +43,7 @@ static void check_sums(const struct nccl_world *world, size_t count)
     }
 }
 
-static void check_algorithm(const char *algorithm, uint32_t count, bool is_in_place)
+static void check_algorithm(enum ddp_algorithm_id algorithm, uint32_t count, bool is_in_place)
 {
     const struct nccl_world_options options = {
         .is_checked = true, .algorithm = algorithm, .segment_bytes = 20};
@@ -75,12 +75,13 @@ static void check_algorithm(const char *algorithm, uint32_t count, bool is_in_pl
 
 CT_TEST(nccl_plan, algorithms_run_in_rounds)
 {
-    static const char *const names[] = {"ring", "recursive_doubling"};
+    size_t row_count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&row_count);
 
-    for (size_t name = 0; name < 2; name++) {
-        for (uint32_t count = 1; count <= 7; count++) {
-            check_algorithm(names[name], count, false);
-            check_algorithm(names[name], count, true);
+    for (size_t row = 0; row < row_count; row++) {
+        for (uint32_t count = 1; table[row].kind == DDP_COLL_ALL_REDUCE && count <= 7; count++) {
+            check_algorithm(table[row].id, count, false);
+            check_algorithm(table[row].id, count, true);
         }
     }
 }
@@ -88,7 +89,7 @@ CT_TEST(nccl_plan, algorithms_run_in_rounds)
 /* The other kinds are NCCL's own. */
 CT_TEST(nccl_plan, other_kinds_stay_with_nccl)
 {
-    const struct nccl_world_options options = {.algorithm = "ring"};
+    const struct nccl_world_options options = {.algorithm = DDP_ALGORITHM_RING};
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
@@ -108,7 +109,7 @@ CT_TEST(nccl_plan, other_kinds_stay_with_nccl)
 /* A longer collective needs a longer workspace while a shorter one still uses the old one. */
 CT_TEST(nccl_plan, workspace_grows_between_works)
 {
-    const struct nccl_world_options options = {.algorithm = "recursive_doubling"};
+    const struct nccl_world_options options = {.algorithm = DDP_ALGORITHM_RECURSIVE_DOUBLING};
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 3, &options));
@@ -136,7 +137,7 @@ CT_TEST(nccl_plan, workspace_grows_between_works)
 /* The first error inside a group of messages is the one that counts, and the group is closed. */
 CT_TEST(nccl_plan, refused_message_ends_the_group)
 {
-    const struct nccl_world_options options = {.algorithm = "ring"};
+    const struct nccl_world_options options = {.algorithm = DDP_ALGORITHM_RING};
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
@@ -165,12 +166,12 @@ static void note_used(struct ddp_schedule_observer *observer, const struct ddp_s
 CT_TEST(nccl_plan, cache_is_bounded_and_tells_of_new_schedules)
 {
     struct noting noting = {{note_used}, 0};
-    struct ddp_nccl_plan_cache cache = {.mem = ddp_mem_system(),
-                                        .algorithm =
-                                            ddp_algorithm_find(DDP_COLL_ALL_REDUCE, "ring"),
-                                        .member = 1,
-                                        .member_count = 3,
-                                        .observer = &noting.base};
+    struct ddp_nccl_plan_cache cache = {
+        .mem = ddp_mem_system(),
+        .algorithm = ddp_algorithm_find(DDP_COLL_ALL_REDUCE, DDP_ALGORITHM_RING),
+        .member = 1,
+        .member_count = 3,
+        .observer = &noting.base};
     struct ddp_nccl_plan *held = NULL;
     struct ddp_nccl_plan *plan = NULL;
     struct ddp_err err = {""};
@@ -263,7 +264,7 @@ static void emit_exchange(struct ddp_schedule *schedule)
 static ddp_status try_plan(const char *name, void (*emit)(struct ddp_schedule *schedule),
                            struct ddp_err *err)
 {
-    const struct ddp_algorithm algorithm = {name, DDP_COLL_ALL_REDUCE, "", emit};
+    const struct ddp_algorithm algorithm = {.name = name, .segment_bytes = 1, .emit = emit};
     const struct ddp_schedule_params params = {.kind = DDP_COLL_ALL_REDUCE,
                                                .dtype = DDP_DTYPE_F32,
                                                .size = 2,
@@ -311,7 +312,8 @@ static void emit_scratches(struct ddp_schedule *schedule)
 
 CT_TEST(nccl_plan, kernels_of_every_kind)
 {
-    const struct ddp_algorithm algorithm = {"scratches", DDP_COLL_ALL_REDUCE, "", emit_scratches};
+    const struct ddp_algorithm algorithm = {
+        .name = "scratches", .segment_bytes = 1, .emit = emit_scratches};
     const struct ddp_schedule_params params = {
         .dtype = DDP_DTYPE_F32, .size = 1, .elem_count = COUNT, .channels = 1};
     struct ddp_nccl_run run = {.input = input[0], .output = output[0]};

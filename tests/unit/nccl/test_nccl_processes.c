@@ -17,7 +17,8 @@
 
 /* What differs between cases. */
 struct setup {
-    const char *library, *script, *algorithm;
+    const char *library, *script;
+    enum ddp_algorithm_id algorithm;
     bool is_checked, is_strict_abort;
     bool is_hosted; /* rank 0 serves the store through which the id goes */
 };
@@ -249,11 +250,11 @@ static void work_well(struct rank_context *context)
 CT_TEST(nccl_processes, collectives_give_their_results)
 {
     static const struct setup setups[] = {
-        {NCCL_STANDIN, "", NULL, true, false, false},
-        {NCCL_STANDIN, "", NULL, false, false, false},
-        {NCCL_STANDIN_OLD, "", NULL, true, false, false},
-        {NCCL_STANDIN, "", "ring", true, false, false},
-        {NCCL_STANDIN, "", "recursive_doubling", false, false, false},
+        {NCCL_STANDIN, "", DDP_ALGORITHM_NONE, true, false, false},
+        {NCCL_STANDIN, "", DDP_ALGORITHM_NONE, false, false, false},
+        {NCCL_STANDIN_OLD, "", DDP_ALGORITHM_NONE, true, false, false},
+        {NCCL_STANDIN, "", DDP_ALGORITHM_RING, true, false, false},
+        {NCCL_STANDIN, "", DDP_ALGORITHM_RECURSIVE_DOUBLING, false, false, false},
     };
 
     for (size_t i = 0; i < sizeof(setups) / sizeof(setups[0]); i++) {
@@ -284,7 +285,7 @@ static void one_dies(struct rank_context *context)
 
 CT_TEST(nccl_processes, member_that_serves_the_store_lets_all_join)
 {
-    setup = (struct setup){NCCL_STANDIN, "", NULL, true, false, true};
+    setup = (struct setup){NCCL_STANDIN, "", DDP_ALGORITHM_NONE, true, false, true};
     for (int i = 0; i < 3; i++) {
         ranks_run_shm(4, work_well);
     }
@@ -293,9 +294,10 @@ CT_TEST(nccl_processes, member_that_serves_the_store_lets_all_join)
 CT_TEST(nccl_processes, death_is_named_by_all_survivors)
 {
     for (int is_checked = 0; is_checked < 2; is_checked++) {
-        setup = (struct setup){NCCL_STANDIN, "", NULL, is_checked != 0, false, false};
+        setup = (struct setup){NCCL_STANDIN, "", DDP_ALGORITHM_NONE, is_checked != 0, false, false};
         ranks_run_shm(3, one_dies);
-        setup = (struct setup){NCCL_STANDIN_OLD, "", NULL, is_checked != 0, false, false};
+        setup =
+            (struct setup){NCCL_STANDIN_OLD, "", DDP_ALGORITHM_NONE, is_checked != 0, false, false};
         ranks_run_shm(3, one_dies);
     }
 }
@@ -324,15 +326,23 @@ static void one_fails(struct rank_context *context)
 CT_TEST(nccl_processes, error_of_one_ends_all)
 {
     for (int is_checked = 0; is_checked < 2; is_checked++) {
-        setup = (struct setup){NCCL_STANDIN, "rank1:async_after_op=2:system_error",
-                               NULL,         is_checked != 0,
-                               false,        false};
+        setup = (struct setup){NCCL_STANDIN,
+                               "rank1:async_after_op=2:system_error",
+                               DDP_ALGORITHM_NONE,
+                               is_checked != 0,
+                               false,
+                               false};
+        ranks_run_shm(3, one_fails);
+        setup = (struct setup){NCCL_STANDIN,
+                               "rank1:launch2=internal_error",
+                               DDP_ALGORITHM_NONE,
+                               is_checked != 0,
+                               false,
+                               false};
         ranks_run_shm(3, one_fails);
         setup = (struct setup){
-            NCCL_STANDIN, "rank1:launch2=internal_error", NULL, is_checked != 0, false, false};
-        ranks_run_shm(3, one_fails);
-        setup = (struct setup){NCCL_STANDIN, "rank1:op3=system_error", NULL, is_checked != 0, false,
-                               false};
+            NCCL_STANDIN, "rank1:op3=system_error", DDP_ALGORITHM_NONE, is_checked != 0, false,
+            false};
         ranks_run_shm(3, one_fails);
     }
 }
@@ -359,11 +369,11 @@ static void one_hangs(struct rank_context *context)
 
 CT_TEST(nccl_processes, hang_can_be_revoked)
 {
-    setup = (struct setup){NCCL_STANDIN, "op2=hang", NULL, true, false, false};
+    setup = (struct setup){NCCL_STANDIN, "op2=hang", DDP_ALGORITHM_NONE, true, false, false};
     ranks_run_shm(2, one_hangs);
-    setup = (struct setup){NCCL_STANDIN, "launch2=hang", NULL, false, false, false};
+    setup = (struct setup){NCCL_STANDIN, "launch2=hang", DDP_ALGORITHM_NONE, false, false, false};
     ranks_run_shm(2, one_hangs);
-    setup = (struct setup){NCCL_STANDIN_OLD, "op2=hang", NULL, true, false, false};
+    setup = (struct setup){NCCL_STANDIN_OLD, "op2=hang", DDP_ALGORITHM_NONE, true, false, false};
     ranks_run_shm(2, one_hangs);
 }
 
@@ -383,7 +393,7 @@ static void one_differs(struct rank_context *context)
 
 CT_TEST(nccl_processes, mismatch_ends_all)
 {
-    setup = (struct setup){NCCL_STANDIN, "", NULL, true, false, false};
+    setup = (struct setup){NCCL_STANDIN, "", DDP_ALGORITHM_NONE, true, false, false};
     ranks_run_shm(3, one_differs);
 }
 
@@ -425,9 +435,9 @@ static void both_stuck(struct rank_context *context)
 
 CT_TEST(nccl_processes, stuck_groups_are_aborted_together)
 {
-    setup = (struct setup){NCCL_STANDIN, "op1=hang", NULL, false, true, false};
+    setup = (struct setup){NCCL_STANDIN, "op1=hang", DDP_ALGORITHM_NONE, false, true, false};
     ranks_run_shm(2, both_stuck);
-    setup = (struct setup){NCCL_STANDIN_OLD, "op1=hang", NULL, false, true, false};
+    setup = (struct setup){NCCL_STANDIN_OLD, "op1=hang", DDP_ALGORITHM_NONE, false, true, false};
     ranks_run_shm(2, both_stuck);
 }
 
@@ -482,7 +492,7 @@ static void last_hangs(struct rank_context *context)
 
 CT_TEST(nccl_processes, group_shrinks_around_a_rank_that_hangs)
 {
-    setup = (struct setup){NCCL_STANDIN, "", NULL, false, false, false};
+    setup = (struct setup){NCCL_STANDIN, "", DDP_ALGORITHM_NONE, false, false, false};
     ranks_run_shm(3, last_hangs);
     ranks_run_shm(4, last_hangs);
 }

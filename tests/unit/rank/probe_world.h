@@ -40,8 +40,8 @@ typedef void (*probe_sum)(struct probe_world *world, uint64_t call,
 struct probe_config {
     uint32_t count;
     void (*program)(struct probe_rank *rank);
-    const char *algorithm; /* the executor's; or */
-    probe_sum sum;         /* the table's */
+    enum ddp_algorithm_id algorithm; /* the executor's; or */
+    probe_sum sum;                   /* the table's */
     struct ddp_schedule_observer *observer;
     bool is_hosted; /* rank 0 serves the store, and only while it asks it for something itself */
     void *arg;

@@ -131,7 +131,7 @@ CT_TEST(probe, nothing_is_recorded)
 {
     struct probe_world world;
     const struct probe_config config = {
-        .count = 3, .program = probe_twice, .algorithm = "ring", .seed = 5};
+        .count = 3, .program = probe_twice, .algorithm = DDP_ALGORITHM_RING, .seed = 5};
     uint64_t recorded = 0;
 
     CT_REQUIRE(probe_world_run(&world, &config));

@@ -271,7 +271,7 @@ static void check_request(struct probe_world *world, const struct declared *decl
     }
 }
 
-static void check_world(uint32_t count, const char *algorithm)
+static void check_world(uint32_t count, enum ddp_algorithm_id algorithm)
 {
     struct declared *declared = calloc(1, sizeof(*declared));
     struct probe_world world;
@@ -299,30 +299,26 @@ static void check_world(uint32_t count, const char *algorithm)
     free(declared);
 }
 
-CT_TEST(probe, ring_is_measured_as_declared)
+static void check_worlds(uint32_t smallest, uint32_t largest)
 {
-    for (uint32_t count = 2; count <= 5; count++) {
-        check_world(count, "ring");
+    size_t row_count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&row_count);
+
+    for (size_t row = 0; row < row_count; row++) {
+        for (uint32_t count = smallest; count <= largest; count++) {
+            if (table[row].kind == DDP_COLL_ALL_REDUCE) {
+                check_world(count, table[row].id);
+            }
+        }
     }
 }
 
-CT_TEST(probe, larger_ring_is_measured_as_declared)
+CT_TEST(probe, every_all_reduce_is_measured_as_declared)
 {
-    for (uint32_t count = 6; count <= 8; count++) {
-        check_world(count, "ring");
-    }
+    check_worlds(2, 5);
 }
 
-CT_TEST(probe, recursive_doubling_is_measured_as_declared)
+CT_TEST(probe, larger_worlds_are_measured_as_declared)
 {
-    for (uint32_t count = 2; count <= 5; count++) {
-        check_world(count, "recursive_doubling");
-    }
-}
-
-CT_TEST(probe, larger_recursive_doubling_is_measured_as_declared)
-{
-    for (uint32_t count = 6; count <= 8; count++) {
-        check_world(count, "recursive_doubling");
-    }
+    check_worlds(6, 8);
 }

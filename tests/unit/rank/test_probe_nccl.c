@@ -183,7 +183,7 @@ static void check_request(struct ddp_files *files, const struct probing *probing
     harness_tree_fini(&last);
 }
 
-static void check_adapter(bool is_checked, const char *algorithm, const char *expected)
+static void check_adapter(bool is_checked, enum ddp_algorithm_id algorithm, const char *expected)
 {
     struct ddp_progress progress = {.is_mapped = 1};
     const struct nccl_world_options options = {
@@ -211,12 +211,12 @@ static void check_adapter(bool is_checked, const char *algorithm, const char *ex
 /* NCCL's own all-reduce, with and without agreement before each launch. */
 CT_TEST(probe_nccl, order_is_measured)
 {
-    check_adapter(false, NULL, "(((0 1) 2) 3)");
-    check_adapter(true, NULL, "(((0 1) 2) 3)");
+    check_adapter(false, DDP_ALGORITHM_NONE, "(((0 1) 2) 3)");
+    check_adapter(true, DDP_ALGORITHM_NONE, "(((0 1) 2) 3)");
 }
 
 /* A schedule over NCCL's send and receive. */
 CT_TEST(probe_nccl, schedule_over_nccl_is_measured)
 {
-    check_adapter(true, "ring", NULL);
+    check_adapter(true, DDP_ALGORITHM_RING, NULL);
 }

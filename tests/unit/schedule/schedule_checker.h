@@ -4,6 +4,7 @@
 #define TESTS_UNIT_SCHEDULE_SCHEDULE_CHECKER_H
 
 #include "ddpcore/schedule/algorithm.h"
+#include "ddpcore/schedule/schedule.h"
 
 struct schedule_case {
     const struct ddp_algorithm *algorithm;
