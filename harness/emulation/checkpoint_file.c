@@ -255,3 +255,17 @@ uint64_t harness_checkpoint_u64(const struct harness_checkpoint_tensor *tensor, 
     }
     return value;
 }
+
+bool harness_checkpoint_path(const char *run_dir, char *path, size_t size_bytes)
+{
+    return run_dir != NULL &&
+           (size_t)snprintf(path, size_bytes, "%s/checkpoint.safetensors", run_dir) < size_bytes;
+}
+
+const char *harness_checkpoint_bare(const char *key)
+{
+    while (strncmp(key, "module.", 7) == 0) {
+        key += 7;
+    }
+    return key;
+}

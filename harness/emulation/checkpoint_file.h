@@ -50,6 +50,11 @@ harness_checkpoint_find(const struct harness_checkpoint *checkpoint, const char 
 uint32_t harness_checkpoint_u32(const struct harness_checkpoint_tensor *tensor, size_t elem);
 uint64_t harness_checkpoint_u64(const struct harness_checkpoint_tensor *tensor, size_t elem);
 
+/* run_dir/checkpoint.safetensors; false if run_dir is NULL or the path does not fit. */
+bool harness_checkpoint_path(const char *run_dir, char *path, size_t size_bytes);
+/* A key without any leading "module.". */
+const char *harness_checkpoint_bare(const char *key);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,10 +2,10 @@
  * Idea: a restored run of another world size cannot be re-emulated from step 0, because the first
  * run's schedules are not this run's; its start was judged as a checkpoint before. Keys are matched
  * behind all leading "module.", for the restore may have edited them. */
+#include "harness/emulation/checkpoint_state.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "harness/emulation/checkpoint_keys.h"
 
 static const struct harness_checkpoint_tensor *find_bare(const struct harness_checkpoint *file,
                                                          const char *key)
@@ -62,6 +62,26 @@ static bool load_param(struct harness_emulation *e, const struct harness_checkpo
     return true;
 }
 
+bool harness_checkpoint_last_save(const struct harness_emulation *e, uint32_t *out_steps_done,
+                                  struct harness_rank_set *out_writers)
+{
+    bool is_saved = false;
+
+    *out_writers = (struct harness_rank_set){{0}};
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_CKPT_SAVE, &count);
+
+        if (count > 0) {
+            harness_rank_set_add(out_writers, r);
+            *out_steps_done = (uint32_t)list[count - 1]->entry.arg[0];
+            is_saved = true;
+        }
+    }
+    return is_saved;
+}
+
 ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_is_loaded,
                                          struct ddp_err *err)
 {
@@ -69,7 +89,7 @@ ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_
     char path[4096];
 
     *out_is_loaded = false;
-    if (!harness_checkpoint_path(e->input, path, sizeof(path))) {
+    if (!harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
         return DDP_OK;
     }
     DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));

@@ -20,7 +20,7 @@ struct claim {
 
 static const struct ddp_event_entry *locate(const struct harness_emulation *e,
                                             const struct harness_trace_event *event,
-                                            enum harness_foretold needed, size_t *out_k)
+                                            enum harness_predicted needed, size_t *out_k)
 {
     uint32_t step = event->entry.step;
 
@@ -28,7 +28,7 @@ static const struct ddp_event_entry *locate(const struct harness_emulation *e,
         return NULL;
     }
     *out_k = step - e->start_step;
-    return e->foretold[*out_k] >= needed ? &event->entry : NULL;
+    return e->predicted[*out_k] >= needed ? &event->entry : NULL;
 }
 
 static enum match verdict_of(const struct claim *claim)
@@ -40,7 +40,7 @@ static enum match match_loss(const struct harness_emulation *e,
                              const struct harness_trace_event *event, struct claim *claim)
 {
     size_t k = 0;
-    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_GRADIENT, &k);
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_GRADIENT, &k);
 
     /* With micro-batches the reference's loss is their mean, and events are of one each. */
     if (entry == NULL || e->input->job->micro_batches > 1 ||
@@ -57,7 +57,7 @@ static enum match match_gradient(const struct harness_emulation *e,
                                  const struct harness_trace_event *event, struct claim *claim)
 {
     size_t k = 0;
-    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_GRADIENT, &k);
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_GRADIENT, &k);
     size_t cell;
 
     /* The last micro-batch's gradient holds all that was accumulated. */
@@ -105,7 +105,7 @@ static enum match match_bucket(const struct harness_emulation *e,
         return MATCH_UNKNOWN;
     }
     k = claim->step - e->start_step;
-    if (e->foretold[k] < (is_output ? HARNESS_FORETOLD_UPDATE : HARNESS_FORETOLD_INPUT)) {
+    if (e->predicted[k] < (is_output ? HARNESS_PREDICTED_UPDATE : HARNESS_PREDICTED_INPUT)) {
         return MATCH_UNKNOWN;
     }
     op = ddp_event_op_unpack(entry->arg[1]);
@@ -141,7 +141,7 @@ static enum match match_final(const struct harness_emulation *e,
                               const struct harness_trace_event *event, struct claim *claim)
 {
     size_t k = 0;
-    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_UPDATE, &k);
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
     bool is_defined;
     size_t cell;
 
@@ -164,7 +164,7 @@ static enum match match_param(const struct harness_emulation *e,
                               const struct harness_trace_event *event, struct claim *claim)
 {
     size_t k = 0;
-    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_UPDATE, &k);
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
 
     if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
         !e->is_active[k * e->world + event->rank]) {
@@ -180,7 +180,7 @@ static enum match match_state(const struct harness_emulation *e,
                               const struct harness_trace_event *event, struct claim *claim)
 {
     size_t k = 0;
-    const struct ddp_event_entry *entry = locate(e, event, HARNESS_FORETOLD_UPDATE, &k);
+    const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
 
     if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
         entry->arg[2] >= e->slot_count || !e->is_active[k * e->world + event->rank]) {
@@ -268,7 +268,7 @@ static void note_missing_updates(const struct harness_emulation *e, uint32_t ran
             next++;
         }
         is_any = next < count && list[next]->entry.step == step;
-        if (e->foretold[k] < HARNESS_FORETOLD_UPDATE) {
+        if (e->predicted[k] < HARNESS_PREDICTED_UPDATE) {
             return;
         }
         for (size_t p = 0; !is_any && p < e->param_count; p++) {

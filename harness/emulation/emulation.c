@@ -1,6 +1,6 @@
 /* Purpose: build and take down an emulation: tables, buffers, trainer, the initial state.
  * Idea: all tensors of a kind lie in one block with offsets, so that hashing and arithmetic are
- * plain loops. The steps themselves are in emulation_step.c. */
+ * plain loops. The steps themselves are in step.c. */
 #include "harness/emulation/emulation.h"
 
 #include <stdio.h>
@@ -53,15 +53,16 @@ static ddp_status allocate_values(struct harness_emulation *e)
 {
     e->grad = ddp_mem_array(e->mem, e->world * e->elem_total, sizeof(float));
     e->is_grad_defined = ddp_mem_array(e->mem, e->world * e->param_count, sizeof(bool));
+    e->is_used = ddp_mem_array(e->mem, e->param_count, sizeof(bool));
     e->bucket_in = ddp_mem_array(e->mem, e->world * e->bucket_total, sizeof(float));
     e->bucket_in_before = ddp_mem_array(e->mem, e->world * e->bucket_total, sizeof(float));
     e->bucket_out = ddp_mem_array(e->mem, e->world * e->bucket_total, sizeof(float));
     e->average = ddp_mem_array(e->mem, e->elem_total, sizeof(float));
     e->rows = ddp_mem_array(e->mem, e->world, sizeof(size_t));
     e->loss = ddp_mem_array(e->mem, e->world, sizeof(float));
-    if (e->grad == NULL || e->is_grad_defined == NULL || e->bucket_in == NULL ||
-        e->bucket_in_before == NULL || e->bucket_out == NULL || e->average == NULL ||
-        e->rows == NULL || e->loss == NULL) {
+    if (e->grad == NULL || e->is_grad_defined == NULL || e->is_used == NULL ||
+        e->bucket_in == NULL || e->bucket_in_before == NULL || e->bucket_out == NULL ||
+        e->average == NULL || e->rows == NULL || e->loss == NULL) {
         return DDP_E_NOMEM;
     }
     return harness_state_create(e, &e->state);
@@ -244,7 +245,7 @@ ddp_status harness_emulation_create(const struct harness_emulation_input *input,
 
 static void free_hashes(struct harness_emulation *e)
 {
-    void *const blocks[] = {e->foretold,   e->grad_hash,    e->has_grad, e->loss_bits,
+    void *const blocks[] = {e->predicted,  e->grad_hash,    e->has_grad, e->loss_bits,
                             e->is_active,  e->in_hash,      e->out_hash, e->is_updated,
                             e->param_hash, e->average_hash, e->slot_hash};
 
@@ -255,19 +256,10 @@ static void free_hashes(struct harness_emulation *e)
 
 void harness_emulation_destroy(struct harness_emulation *e)
 {
-    void *const blocks[] = {e->param_first,
-                            e->param_salt,
-                            e->bucket_of,
-                            e->bucket_first,
-                            e->bucket_salt,
-                            e->grad,
-                            e->is_grad_defined,
-                            e->bucket_in,
-                            e->bucket_in_before,
-                            e->bucket_out,
-                            e->average,
-                            e->rows,
-                            e->loss};
+    void *const blocks[] = {
+        e->param_first, e->param_salt,      e->bucket_of, e->bucket_first, e->bucket_salt,
+        e->grad,        e->is_grad_defined, e->is_used,   e->bucket_in,    e->bucket_in_before,
+        e->bucket_out,  e->average,         e->rows,      e->loss};
     struct ddp_mem *mem = e->mem;
 
     for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
@@ -293,4 +285,9 @@ ddp_status harness_emulation_want(struct harness_emulation *e, uint32_t steps_do
     e->is_snapshot_wanted = true;
     e->snapshot.steps_done = steps_done;
     return DDP_OK;
+}
+
+bool harness_emulation_is_restore(const struct harness_emulation *e)
+{
+    return e->input->first_trace != NULL || e->input->restored_step > 0;
 }

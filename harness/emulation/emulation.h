@@ -1,7 +1,7 @@
 /* The run as it should have been: every step recomputed with the reference's kernels for local
  * gradients and the judge's own arithmetic for the rest. Steps are emulated once; what ranks
- * recorded is compared by hash. Expected values never depend on what was observed, so one error is
- * one difference; later steps follow from it. */
+ * recorded is compared by hash. Expected values never depend on what was observed; so the earliest
+ * difference is the error, and later ones are its consequences. */
 #ifndef HARNESS_EMULATION_EMULATION_H
 #define HARNESS_EMULATION_EMULATION_H
 
@@ -30,14 +30,14 @@ struct harness_emulation_input {
     struct ddp_mem *mem;
 };
 
-/* How far a step can be foretold. */
-enum harness_foretold {
-    HARNESS_FORETOLD_NOTHING,
-    HARNESS_FORETOLD_GRADIENT, /* local gradients: the step itself cannot succeed (uneven data,
-                                * unused parameters) */
-    HARNESS_FORETOLD_INPUT,    /* and bucket inputs: no complete schedule was dumped, and no tree
-                                * was measured */
-    HARNESS_FORETOLD_UPDATE    /* everything */
+/* How much of a step is predicted. */
+enum harness_predicted {
+    HARNESS_PREDICTED_NOTHING,
+    HARNESS_PREDICTED_GRADIENT, /* local gradients: the step itself cannot succeed (uneven data,
+                                 * unused parameters) */
+    HARNESS_PREDICTED_INPUT,    /* and bucket inputs: no complete schedule was dumped, and no tree
+                                 * was measured */
+    HARNESS_PREDICTED_UPDATE    /* everything */
 };
 
 /* Model and optimizer state after `steps_done` steps; host memory. */
@@ -91,6 +91,7 @@ struct harness_emulation {
     struct harness_state state; /* after it */
     float *grad;                /* [world][elem_total] local gradients, unscaled */
     bool *is_grad_defined;      /* [world][param_count] */
+    bool *is_used;              /* [param_count] some rank has a gradient for it */
     float *bucket_in;           /* [world][bucket_total] expected bucket inputs */
     float *bucket_in_before;    /* of the step before */
     bool is_bucket_set, is_before_set;
@@ -102,7 +103,7 @@ struct harness_emulation {
 
     /* Hashes, for steps start_step <= s < end_step; index s - start_step, called k. */
     uint32_t start_step, end_step;
-    uint8_t *foretold;      /* [k] enum harness_foretold */
+    uint8_t *predicted;     /* [k] enum harness_predicted */
     uint64_t *grad_hash;    /* [k][world][param_count] */
     uint8_t *has_grad;      /* [k][world][param_count] */
     uint32_t *loss_bits;    /* [k][world] */
@@ -122,7 +123,7 @@ struct harness_emulation {
     bool is_snapshot_wanted;
     struct harness_state snapshot; /* state after snapshot.steps_done steps, if it was passed */
     bool is_snapshot_taken;
-    struct harness_batch_difference batch; /* the ledger's first difference */
+    struct harness_batch_difference batch; /* the first wrong batch; the oracle sets it */
 };
 
 /* Prepare: index the trace, load schedules, create the trainer. Nothing is emulated yet. */
@@ -131,9 +132,9 @@ DDP_MUST_USE ddp_status harness_emulation_create(const struct harness_emulation_
                                                  struct ddp_err *err);
 void harness_emulation_destroy(struct harness_emulation *emulation);
 /* Emulate one step and leave its values. Steps go up by one from 0.
- * *out_foretold: how far it went; the state advances only with FORETOLD_UPDATE. */
+ * *out_predicted: how far it went; the state advances only with FORETOLD_UPDATE. */
 DDP_MUST_USE ddp_status harness_emulation_step(struct harness_emulation *emulation, uint32_t step,
-                                               enum harness_foretold *out_foretold);
+                                               enum harness_predicted *out_predicted);
 /* The sums of one all-reduce of elem_count elements: in the measured tree if there is one, else by
  * the dumped schedule. input, output: one pointer a rank, apart from each other. Errors:
  * E_NOT_FOUND (neither is complete; why says so), E_NOMEM. */
@@ -146,11 +147,8 @@ DDP_MUST_USE ddp_status harness_emulation_run(struct harness_emulation *emulatio
 /* Keep the state after steps_done steps in emulation->snapshot. Call before _run. */
 DDP_MUST_USE ddp_status harness_emulation_want(struct harness_emulation *emulation,
                                                uint32_t steps_done);
-/* Some rank of the step has a gradient for it. */
-bool harness_emulation_is_used(const struct harness_emulation *emulation, size_t param);
-
-/* Rounding and weighting bound of one step, into emulation->excess if it is exceeded. */
-DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
+/* Whether the run that is judged started from another run's checkpoint. */
+bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 
 /* --- comparison of what ranks recorded with the emulation --------------------------------------*/
 
@@ -188,10 +186,6 @@ void harness_compare_first(const struct harness_emulation *emulation, enum harne
                            struct harness_difference *out);
 /* Whether everything up to the end of a step was as emulated. */
 bool harness_compare_is_clean_until(const struct harness_emulation *emulation, uint32_t step);
-
-/* The first batch that breaks the sampler's rules, worked out anew. */
-DDP_MUST_USE ddp_status harness_ledger_compare(const struct harness_emulation *emulation,
-                                               struct harness_batch_difference *out);
 
 #ifdef __cplusplus
 }

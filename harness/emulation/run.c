@@ -1,7 +1,5 @@
 /* Purpose: emulate every step that any rank began and keep hashes of all that ranks record.
- * Idea: hashes of all steps are small; values are only ever those of the present step. The bound
- * of the averaged gradient against the global-batch mean is taken while the values are there. */
-#include <math.h>
+ * Idea: hashes of all steps are small; values are only ever those of the present step. */
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
@@ -34,7 +32,7 @@ static ddp_status allocate_hashes(struct harness_emulation *e)
     size_t steps = e->end_step - e->start_step;
     size_t per_rank = steps * e->world;
 
-    e->foretold = ddp_mem_array(e->mem, steps, 1);
+    e->predicted = ddp_mem_array(e->mem, steps, 1);
     e->grad_hash = ddp_mem_array(e->mem, per_rank * e->param_count, sizeof(uint64_t));
     e->has_grad = ddp_mem_array(e->mem, per_rank * e->param_count, 1);
     e->loss_bits = ddp_mem_array(e->mem, per_rank, sizeof(uint32_t));
@@ -45,7 +43,7 @@ static ddp_status allocate_hashes(struct harness_emulation *e)
     e->average_hash = ddp_mem_array(e->mem, steps * e->param_count, sizeof(uint64_t));
     e->param_hash = ddp_mem_array(e->mem, steps * e->param_count, sizeof(uint64_t));
     e->slot_hash = ddp_mem_array(e->mem, steps * e->slot_count * e->param_count, sizeof(uint64_t));
-    if (e->foretold == NULL || e->grad_hash == NULL || e->has_grad == NULL ||
+    if (e->predicted == NULL || e->grad_hash == NULL || e->has_grad == NULL ||
         e->loss_bits == NULL || e->is_active == NULL || e->in_hash == NULL || e->out_hash == NULL ||
         e->is_updated == NULL || e->average_hash == NULL || e->param_hash == NULL ||
         e->slot_hash == NULL) {
@@ -108,7 +106,7 @@ static void keep_update(struct harness_emulation *e, size_t k)
     for (size_t p = 0; p < e->param_count; p++) {
         size_t cell = k * e->param_count + p;
 
-        e->is_updated[cell] = harness_emulation_is_used(e, p);
+        e->is_updated[cell] = e->is_used[p];
         e->param_hash[cell] = hash_param(e, e->state.param, p);
         e->average_hash[cell] = hash_param(e, e->average, p);
         for (uint32_t s = 0; s < e->slot_count; s++) {
@@ -118,18 +116,18 @@ static void keep_update(struct harness_emulation *e, size_t k)
     }
 }
 
-static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_foretold foretold)
+static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_predicted predicted)
 {
     size_t k = step - e->start_step;
 
-    e->foretold[k] = (uint8_t)foretold;
-    if (foretold >= HARNESS_FORETOLD_GRADIENT) {
+    e->predicted[k] = (uint8_t)predicted;
+    if (predicted >= HARNESS_PREDICTED_GRADIENT) {
         keep_gradients(e, k);
     }
-    if (foretold >= HARNESS_FORETOLD_INPUT) {
-        keep_buckets(e, k, foretold >= HARNESS_FORETOLD_UPDATE);
+    if (predicted >= HARNESS_PREDICTED_INPUT) {
+        keep_buckets(e, k, predicted >= HARNESS_PREDICTED_UPDATE);
     }
-    if (foretold >= HARNESS_FORETOLD_UPDATE) {
+    if (predicted >= HARNESS_PREDICTED_UPDATE) {
         keep_update(e, k);
     }
 }
@@ -145,7 +143,7 @@ static void keep_snapshot(struct harness_emulation *e)
 
 ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *err)
 {
-    enum harness_foretold foretold = HARNESS_FORETOLD_UPDATE;
+    enum harness_predicted predicted = HARNESS_PREDICTED_UPDATE;
     uint32_t end = observed_end(e);
 
     e->start_step = e->input->restored_step;
@@ -154,125 +152,20 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
         e->end_step = e->start_step + e->input->job->steps; /* a step number off its rails */
     }
     DDP_TRY(allocate_hashes(e));
-    DDP_TRY(harness_ledger_compare(e, &e->batch));
     keep_snapshot(e);
     for (uint32_t step = e->state.steps_done; step < e->end_step; step++) {
-        ddp_status status = harness_emulation_step(e, step, &foretold);
+        ddp_status status = harness_emulation_step(e, step, &predicted);
 
         if (status != DDP_OK) {
             return ddp_err_set(err, status, "the reference could not compute step %u", step);
         }
         if (step >= e->start_step) {
-            keep_step(e, step, foretold);
+            keep_step(e, step, predicted);
         }
-        if (foretold != HARNESS_FORETOLD_UPDATE) {
+        if (predicted != HARNESS_PREDICTED_UPDATE) {
             break; /* nothing is known of what follows */
         }
         keep_snapshot(e);
     }
-    return DDP_OK;
-}
-
-/* --- bound ------------------------------------------------------------------------------------ */
-
-/* gamma(k) = k u / (1 - k u), u = 2^-24: relative error of k roundings in fp32. */
-static double gamma_f32(uint32_t k)
-{
-    double ku = (double)k * 0x1p-24;
-
-    return ku / (1.0 - ku);
-}
-
-enum { BLOCK = 256 };
-
-/* What one rank adds to the mean and to the bound of a block of elements. */
-struct share {
-    double weight; /* n_r / N */
-    double slope;  /* bound per unit of |g|: weighting gap, rounding, and the fp64 sums here */
-};
-
-static void add_share(const struct share *share, const float *grad, size_t count, double *mean,
-                      double *bound)
-{
-    for (size_t i = 0; i < count; i++) {
-        double g = (double)grad[i];
-
-        mean[i] += share->weight * g;
-        bound[i] += share->slope * fabs(g);
-    }
-}
-
-static struct share share_of(const struct harness_emulation *e, uint32_t rank, double total)
-{
-    /* Roundings on the way of one addend: 1/D, its product, at most world - 1 sums; one to spare
-     * for `post`. */
-    double gamma = gamma_f32(e->world + 2);
-    double slack = 0x1p-52 * (double)(e->world + 2);
-    double weight = (double)e->rows[rank] / total;
-    double factor = e->rows[rank] > 0 ? 1.0 / e->divisor : 0.0;
-
-    return (struct share){weight, fabs(factor - weight) + gamma * factor + slack};
-}
-
-/* One block of one parameter; `at` counts from the parameter's first element. */
-static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, size_t at,
-                        size_t count, const struct share *shares)
-{
-    /* Products may underflow: at most one spacing of subnormals each. */
-    double underflow = 0x1p-149 * (double)(e->world + 1);
-    const float *average = e->average + e->param_first[p] + at;
-    double mean[BLOCK] = {0};
-    double bound[BLOCK] = {0};
-
-    for (uint32_t r = 0; r < e->world; r++) {
-        add_share(&shares[r], e->grad + r * e->elem_total + e->param_first[p] + at, count, mean,
-                  bound);
-    }
-    for (size_t i = 0; i < count; i++) {
-        double distance = fabs((double)average[i] - mean[i]);
-
-        if (!(distance <= bound[i] + underflow)) {
-            e->excess = (struct harness_excess){
-                .is_set = true,
-                .step = step,
-                .param = (uint32_t)p,
-                .elem = at + i,
-                .distance = distance,
-                .bound = bound[i] + underflow,
-            };
-            return;
-        }
-    }
-}
-
-ddp_status harness_emulation_bound(struct harness_emulation *e, uint32_t step)
-{
-    struct share *shares = ddp_mem_array(e->mem, e->world, sizeof(*shares));
-    double total = 0.0;
-
-    if (shares == NULL) {
-        return DDP_E_NOMEM;
-    }
-    for (uint32_t r = 0; r < e->world; r++) {
-        total += (double)e->rows[r];
-    }
-    for (uint32_t r = 0; r < e->world; r++) {
-        shares[r] = share_of(e, r, total);
-    }
-    for (size_t p = 0; p < e->param_count; p++) {
-        size_t elem_count = e->input->params[p].elem_count;
-
-        for (size_t at = 0; at < elem_count && harness_emulation_is_used(e, p); at += BLOCK) {
-            size_t count = elem_count - at < BLOCK ? elem_count - at : BLOCK;
-
-            if (!e->excess.is_set) {
-                bound_block(e, step, p, at, count, shares);
-            }
-        }
-    }
-    for (uint32_t r = 0; r < e->world && e->excess.is_set && e->excess.step == step; r++) {
-        e->excess.weight_gap += fabs(1.0 / e->divisor - shares[r].weight);
-    }
-    ddp_mem_free(e->mem, shares);
     return DDP_OK;
 }

@@ -57,6 +57,16 @@ static ddp_status compute_gradients(struct harness_emulation *e, uint32_t step)
     return DDP_OK;
 }
 
+static void find_used(struct harness_emulation *e)
+{
+    for (size_t p = 0; p < e->param_count; p++) {
+        e->is_used[p] = false;
+        for (uint32_t r = 0; r < e->world; r++) {
+            e->is_used[p] = e->is_used[p] || e->is_grad_defined[r * e->param_count + p];
+        }
+    }
+}
+
 static uint32_t count_active(const struct harness_emulation *e)
 {
     uint32_t active = 0;
@@ -179,16 +189,6 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
     return status;
 }
 
-bool harness_emulation_is_used(const struct harness_emulation *e, size_t param)
-{
-    for (uint32_t r = 0; r < e->world; r++) {
-        if (e->is_grad_defined[r * e->param_count + param]) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void take_averages(struct harness_emulation *e)
 {
     const struct harness_program *program = e->input->program;
@@ -217,7 +217,7 @@ static void update_params(struct harness_emulation *e)
         float *const slots[2] = {e->slot_count > 0 ? e->state.slot[0] + first : NULL,
                                  e->slot_count > 1 ? e->state.slot[1] + first : NULL};
 
-        if (!harness_emulation_is_used(e, p)) {
+        if (!e->is_used[p]) {
             continue; /* no gradient anywhere: the optimizer leaves it alone */
         }
         harness_arith_update(&e->input->job->optimizer, e->state.taken[p], e->state.param + first,
@@ -227,25 +227,26 @@ static void update_params(struct harness_emulation *e)
 }
 
 ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
-                                  enum harness_foretold *out_foretold)
+                                  enum harness_predicted *out_predicted)
 {
     const struct harness_job *job = &e->input->plan->job;
     uint32_t active;
     ddp_status status;
 
-    *out_foretold = HARNESS_FORETOLD_NOTHING;
+    *out_predicted = HARNESS_PREDICTED_NOTHING;
     DDP_TRY(compute_gradients(e, step));
+    find_used(e);
     active = count_active(e);
     if (active == 0) {
         return DDP_OK; /* all data was used up: there is no such step */
     }
-    *out_foretold = HARNESS_FORETOLD_GRADIENT;
+    *out_predicted = HARNESS_PREDICTED_GRADIENT;
     e->divisor = job->is_join && !job->divide_by_initial_world_size ? active : e->world;
     if (!is_reducible(e, active)) {
         return DDP_OK;
     }
     fill_buckets(e);
-    *out_foretold = HARNESS_FORETOLD_INPUT;
+    *out_predicted = HARNESS_PREDICTED_INPUT;
     status = reduce_buckets(e, step);
     if (status == DDP_E_NOT_FOUND) {
         return DDP_OK;
@@ -255,6 +256,6 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     DDP_TRY(harness_emulation_bound(e, step));
     update_params(e);
     e->state.steps_done = step + 1;
-    *out_foretold = HARNESS_FORETOLD_UPDATE;
+    *out_predicted = HARNESS_PREDICTED_UPDATE;
     return DDP_OK;
 }

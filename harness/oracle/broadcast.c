@@ -3,7 +3,7 @@
  * run out of data is worked out from the batches they took, not from what they agreed on. */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 /* The rank's own record of posting operation `seq`, or NULL. */
 static const struct ddp_event_entry *find_post(const struct harness_emulation *e, uint32_t rank,

@@ -5,44 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/emulation/checkpoint_file.h"
-#include "harness/emulation/checkpoint_keys.h"
-#include "harness/oracle/report.h"
-
-bool harness_checkpoint_path(const struct harness_emulation_input *input, char *path,
-                             size_t size_bytes)
-{
-    return input->run_dir != NULL && (size_t)snprintf(path, size_bytes, "%s/checkpoint.safetensors",
-                                                      input->run_dir) < size_bytes;
-}
-
-bool harness_checkpoint_last_save(const struct harness_emulation *e, uint32_t *out_steps_done,
-                                  struct harness_rank_set *out_writers)
-{
-    bool is_saved = false;
-
-    *out_writers = (struct harness_rank_set){{0}};
-    for (uint32_t r = 0; r < e->world; r++) {
-        size_t count = 0;
-        const struct harness_trace_event *const *list =
-            harness_index_list(&e->index, r, DDP_EVENT_CKPT_SAVE, &count);
-
-        if (count > 0) {
-            harness_rank_set_add(out_writers, r);
-            *out_steps_done = (uint32_t)list[count - 1]->entry.arg[0];
-            is_saved = true;
-        }
-    }
-    return is_saved;
-}
-
-const char *harness_checkpoint_bare(const char *key)
-{
-    while (strncmp(key, "module.", 7) == 0) {
-        key += 7;
-    }
-    return key;
-}
+#include "harness/emulation/checkpoint_state.h"
+#include "harness/oracle/subject.h"
 
 static void add(enum harness_verdict verdict, const char *text, int32_t param,
                 struct harness_findings *out)
@@ -52,7 +16,7 @@ static void add(enum harness_verdict verdict, const char *text, int32_t param,
     harness_finding_init(&finding, verdict, HARNESS_ORACLE_CHECKPOINT, HARNESS_MODE_BITWISE);
     harness_rank_set_add(&finding.culprits, 0); /* rank 0 writes */
     if (param >= 0) {
-        harness_report_add_param(&finding, (uint32_t)param);
+        harness_subject_add_param(&finding, (uint32_t)param);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s", text);
     harness_findings_add(out, &finding);
@@ -302,7 +266,7 @@ ddp_status harness_check_checkpoint(const struct harness_emulation *e, struct ha
 
     check_due(e, out);
     if (!harness_checkpoint_last_save(e, &saved, &writers) ||
-        !harness_checkpoint_path(e->input, path, sizeof(path))) {
+        !harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
         return DDP_OK;
     }
     if (harness_rank_set_count(&writers) > 1) {

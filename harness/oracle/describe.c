@@ -7,7 +7,7 @@
 
 #include "ddpcore/base/file.h"
 #include "harness/oracle/oracle.h"
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 #include "harness/sums/residual.h"
 
 struct description {
@@ -154,7 +154,7 @@ static void name_params(const struct description *d, const float *expected,
     finding->param_count = 0;
     for (uint32_t i = 0; i < d->bucket->param_count; i++) {
         if (is_slice_different(d, expected, i)) {
-            harness_report_add_param(finding, d->bucket->params[i]);
+            harness_subject_add_param(finding, d->bucket->params[i]);
         }
     }
 }
@@ -355,14 +355,14 @@ static ddp_status describe_outputs(const struct description *d, struct harness_f
 }
 
 static ddp_status emulate_until(struct harness_emulation *e, uint32_t step,
-                                enum harness_foretold *out_foretold)
+                                enum harness_predicted *out_predicted)
 {
-    *out_foretold = HARNESS_FORETOLD_UPDATE;
-    for (uint32_t s = e->state.steps_done; s <= step && *out_foretold == HARNESS_FORETOLD_UPDATE;
+    *out_predicted = HARNESS_PREDICTED_UPDATE;
+    for (uint32_t s = e->state.steps_done; s <= step && *out_predicted == HARNESS_PREDICTED_UPDATE;
          s++) {
-        DDP_TRY(harness_emulation_step(e, s, out_foretold));
-        if (s < step && *out_foretold != HARNESS_FORETOLD_UPDATE) {
-            *out_foretold = HARNESS_FORETOLD_NOTHING; /* the step is never reached */
+        DDP_TRY(harness_emulation_step(e, s, out_predicted));
+        if (s < step && *out_predicted != HARNESS_PREDICTED_UPDATE) {
+            *out_predicted = HARNESS_PREDICTED_NOTHING; /* the step is never reached */
         }
     }
     return DDP_OK;
@@ -371,22 +371,22 @@ static ddp_status emulate_until(struct harness_emulation *e, uint32_t step,
 static ddp_status describe(struct description *d, struct harness_finding *finding,
                            struct ddp_err *err)
 {
-    enum harness_foretold foretold;
+    enum harness_predicted predicted;
     size_t count = d->bucket->elem_count;
     bool is_described = false;
 
-    DDP_TRY(emulate_until(d->e, d->step, &foretold));
+    DDP_TRY(emulate_until(d->e, d->step, &predicted));
     d->raw = ddp_mem_array(d->e->mem, count, sizeof(float));
     d->read = ddp_mem_array(d->e->mem, count, sizeof(float));
     d->work = ddp_mem_array(d->e->mem, 2 * (size_t)d->e->world * count, sizeof(float));
     if (d->raw == NULL || d->read == NULL || d->work == NULL) {
         return DDP_E_NOMEM;
     }
-    if (foretold >= HARNESS_FORETOLD_INPUT) {
+    if (predicted >= HARNESS_PREDICTED_INPUT) {
         DDP_TRY(describe_inputs(d, finding, &is_described, err));
     }
-    return is_described || foretold < HARNESS_FORETOLD_UPDATE ? DDP_OK
-                                                              : describe_outputs(d, finding, err);
+    return is_described || predicted < HARNESS_PREDICTED_UPDATE ? DDP_OK
+                                                                : describe_outputs(d, finding, err);
 }
 
 ddp_status harness_oracle_describe(const struct harness_emulation_input *input,

@@ -4,7 +4,7 @@
  * nothing else was found, the run proves nothing. */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 /* Events of a kind in (rank, step); only those about `subject` and, if it is given, `slot`. */
 struct wanted {
@@ -93,7 +93,7 @@ ddp_status harness_check_evidence(const struct harness_emulation *e, struct harn
         for (uint32_t r = 0; r < e->world && !out->is_evidence_lost; r++) {
             enum ddp_event missing = DDP_EVENT_COUNT;
 
-            if (e->foretold[k] >= HARNESS_FORETOLD_UPDATE && e->is_active[k * e->world + r] &&
+            if (e->predicted[k] >= HARNESS_PREDICTED_UPDATE && e->is_active[k * e->world + r] &&
                 is_step_done(e, r, step)) {
                 missing = missing_in(e, r, step);
             }

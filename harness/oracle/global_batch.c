@@ -3,7 +3,7 @@
  * ranks, plus the roundings. The bound is taken while steps are emulated (emulation_run.c). */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 ddp_status harness_check_global_batch(const struct harness_emulation *e,
                                       struct harness_findings *out, struct ddp_err *err)
@@ -17,14 +17,14 @@ ddp_status harness_check_global_batch(const struct harness_emulation *e,
     harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_GLOBAL_BATCH,
                          HARNESS_MODE_BOUND);
     finding.step = (int32_t)e->excess.step;
-    harness_report_bucket(e, e->bucket_of[e->excess.param], &finding);
+    harness_subject_set_bucket(e, e->bucket_of[e->excess.param], &finding);
     finding.param_count = 0;
-    harness_report_add_param(&finding, e->excess.param);
+    harness_subject_add_param(&finding, e->excess.param);
     (void)snprintf(
         finding.text, sizeof(finding.text),
         "the averaged gradient of %s[%zu] in step %u is %g from the global batch's mean, "
         "more than weighting (%g) and rounding allow: %g",
-        harness_report_param(e, (int32_t)e->excess.param), e->excess.elem, e->excess.step,
+        harness_subject_param_name(e, (int32_t)e->excess.param), e->excess.elem, e->excess.step,
         e->excess.distance, e->excess.weight_gap, e->excess.bound);
     harness_findings_add(out, &finding);
     return DDP_OK;

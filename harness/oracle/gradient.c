@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 static bool is_finite_bits(uint64_t bits)
 {
@@ -26,7 +26,8 @@ static void describe_loss(const struct harness_difference *difference,
     }
     (void)snprintf(finding->text, sizeof(finding->text),
                    "the loss of step %u differs on %s: bits %08llx, the reference has %08llx",
-                   difference->step, harness_report_ranks(&difference->ranks, ranks, sizeof(ranks)),
+                   difference->step,
+                   harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks)),
                    (unsigned long long)difference->got, (unsigned long long)difference->expected);
 }
 
@@ -39,19 +40,19 @@ ddp_status harness_check_gradient(const struct harness_emulation *e, struct harn
 
     (void)err;
     harness_compare_first(e, HARNESS_STAGE_GRADIENT, &difference);
-    if (!difference.is_set || harness_report_is_restore(e)) {
+    if (!difference.is_set || harness_emulation_is_restore(e)) {
         return DDP_OK;
     }
     harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_GRADIENT,
                          HARNESS_MODE_BITWISE);
-    harness_report_difference(e, &difference, &finding);
+    harness_subject_set_difference(e, &difference, &finding);
     if (difference.is_loss) {
         describe_loss(&difference, &finding);
     } else {
         (void)snprintf(finding.text, sizeof(finding.text),
                        "the local gradient of %s in step %u is not the reference's on %s",
-                       harness_report_param(e, difference.param), difference.step,
-                       harness_report_ranks(&difference.ranks, ranks, sizeof(ranks)));
+                       harness_subject_param_name(e, difference.param), difference.step,
+                       harness_subject_ranks_text(&difference.ranks, ranks, sizeof(ranks)));
     }
     harness_findings_add(out, &finding);
     return DDP_OK;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 #include "harness/order/order.h"
 
 struct order_search {
@@ -74,11 +74,11 @@ static void add(const struct order_search *search, uint32_t rank,
     finding.micro = disorder->micro;
     finding.phase = disorder->phase;
     if (disorder->bucket >= 0) {
-        harness_report_bucket(search->e, (uint32_t)disorder->bucket, &finding);
+        harness_subject_set_bucket(search->e, (uint32_t)disorder->bucket, &finding);
         finding.op.seq = disorder->seq;
     }
     if (disorder->param >= 0 && (size_t)disorder->param < search->e->param_count) {
-        harness_report_add_param(&finding, (uint32_t)disorder->param);
+        harness_subject_add_param(&finding, (uint32_t)disorder->param);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s", disorder->text);
     same = find_same(search, &finding);

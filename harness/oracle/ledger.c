@@ -2,12 +2,14 @@
  * Idea: a rank's list of an epoch is the epoch's list (a permutation, or 0..N-1), padded from its
  * head to a multiple of the world and dealt out like cards, or cut into shards of given sizes; a
  * batch is the next few entries. Only the permutation's generator is shared with the samplers. */
+#include "harness/oracle/ledger.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/prng.h"
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 /* One rank's deck in one epoch. */
 struct deck {
@@ -33,7 +35,7 @@ static uint64_t batches_of(const struct ref_shard_config *shard, uint32_t rank)
     return rows == 0 ? 0 : (entries_of(shard, rank) + rows - 1) / rows;
 }
 
-uint64_t harness_report_batch_count(const struct harness_emulation *e, uint32_t rank)
+uint64_t harness_ledger_batch_count(const struct harness_emulation *e, uint32_t rank)
 {
     const struct ref_shard_config *shard = &e->shard;
 
@@ -271,7 +273,7 @@ static void check_ended(const struct harness_emulation *e, uint32_t rank,
 {
     const struct ref_job *job = e->input->job;
     uint64_t last = e->input->plan->job.steps;
-    uint64_t due = harness_report_batch_count(e, rank);
+    uint64_t due = harness_ledger_batch_count(e, rank);
     uint64_t first = (uint64_t)e->input->restored_step * job->micro_batches;
     struct harness_finding finding;
     size_t count = 0;

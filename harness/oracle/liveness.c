@@ -3,7 +3,7 @@
  * ended OK must have completed what it posted. It does not look for hangs: the monitor does. */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 static bool is_diagnosed(const struct harness_emulation *e)
 {

@@ -1,7 +1,8 @@
 /* Purpose: run the oracles in the order of harness/verdict/oracle.def.
  * Idea: the emulation runs once; every oracle reads it and the trace. */
-#include "harness/emulation/checkpoint_keys.h"
-#include "harness/oracle/report.h"
+#include "harness/emulation/checkpoint_state.h"
+#include "harness/oracle/ledger.h"
+#include "harness/oracle/subject.h"
 
 /* harness_check_<name> of every oracle, in the order of oracle.def. */
 static ddp_status (*const checks[])(const struct harness_emulation *emulation,
@@ -38,7 +39,7 @@ static ddp_status want_checkpoint(struct harness_emulation *e, struct ddp_err *e
     ddp_status status = DDP_OK;
 
     if (!harness_checkpoint_last_save(e, &saved, &writers) ||
-        !harness_checkpoint_path(e->input, path, sizeof(path))) {
+        !harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
         return DDP_OK;
     }
     DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
@@ -55,7 +56,11 @@ static ddp_status emulate(struct harness_emulation *e, struct ddp_err *err)
 
     DDP_TRY(choose_start(e, &is_known, err));
     DDP_TRY(want_checkpoint(e, err));
-    return is_known ? harness_emulation_run(e, err) : DDP_OK;
+    if (!is_known) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_ledger_compare(e, &e->batch));
+    return harness_emulation_run(e, err);
 }
 
 ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,

@@ -3,7 +3,8 @@
  * deviate alike are one finding. */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/ledger.h"
+#include "harness/oracle/subject.h"
 
 struct deviation {
     bool is_set;
@@ -59,7 +60,7 @@ static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
                            const struct deviation *deviation)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
-    uint64_t batches = harness_report_batch_count(e, rank);
+    uint64_t batches = harness_ledger_batch_count(e, rank);
 
     return !e->input->plan->job.is_join && batches != UINT64_MAX && planned != NULL &&
            planned->step >= 0 &&
@@ -85,7 +86,7 @@ static void describe(const struct harness_emulation *e, uint32_t rank,
         finding->op.bucket = -1;
         finding->op.elem_count = planned->elem_count;
         if (planned->role == DDP_ROLE_BUCKET) {
-            harness_report_bucket(e, planned->index, finding);
+            harness_subject_set_bucket(e, planned->index, finding);
         }
     } else {
         finding->step = deviation->step;

@@ -4,7 +4,7 @@
  * it. Both stop at the first step that differs. */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 static bool is_completed(const struct harness_emulation *e, uint32_t step, uint32_t bucket)
 {
@@ -54,12 +54,12 @@ static void report(const struct harness_emulation *e, enum harness_stage stage, 
     }
     harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_REDUCTION,
                          HARNESS_MODE_BITWISE);
-    harness_report_difference(e, &difference, &finding);
+    harness_subject_set_difference(e, &difference, &finding);
     (void)snprintf(finding.text, sizeof(finding.text), "%s of bucket %d in step %u (%s%s) on %s",
                    what, difference.bucket, difference.step,
-                   harness_report_param(e, (int32_t)finding.param[0]),
+                   harness_subject_param_name(e, (int32_t)finding.param[0]),
                    finding.param_count > 1 ? ", ..." : "",
-                   harness_report_ranks(&difference.ranks, ranks, sizeof(ranks)));
+                   harness_subject_ranks_text(&difference.ranks, ranks, sizeof(ranks)));
     harness_findings_add(out, &finding);
 }
 
@@ -67,7 +67,7 @@ ddp_status harness_check_reduction(const struct harness_emulation *e, struct har
                                    struct ddp_err *err)
 {
     (void)err;
-    if (harness_report_is_restore(e)) {
+    if (harness_emulation_is_restore(e)) {
         return DDP_OK;
     }
     report(e, HARNESS_STAGE_INPUT, "the input is not the scaled local gradients:", out);

@@ -3,7 +3,7 @@
  * is state that was not restored. */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 ddp_status harness_check_restore(const struct harness_emulation *e, struct harness_findings *out,
                                  struct ddp_err *err)
@@ -13,7 +13,7 @@ ddp_status harness_check_restore(const struct harness_emulation *e, struct harne
     char ranks[96];
 
     (void)err;
-    if (!harness_report_is_restore(e)) {
+    if (!harness_emulation_is_restore(e)) {
         return DDP_OK;
     }
     for (int s = HARNESS_STAGE_GRADIENT; s < HARNESS_STAGE_COUNT; s++) {
@@ -23,15 +23,15 @@ ddp_status harness_check_restore(const struct harness_emulation *e, struct harne
         }
         harness_finding_init(&finding, HARNESS_VERDICT_CHECKPOINT_STATE, HARNESS_ORACLE_RESTORE,
                              HARNESS_MODE_BITWISE);
-        harness_report_difference(e, &difference, &finding);
+        harness_subject_set_difference(e, &difference, &finding);
         (void)snprintf(
             finding.text, sizeof(finding.text),
             "after the restart from %u steps, %s%s of step %u differs from the "
             "uninterrupted run on %s",
             e->input->restored_step, difference.slot >= 0 ? "the optimizer state of " : "",
-            finding.param_count > 0 ? harness_report_param(e, (int32_t)finding.param[0])
+            finding.param_count > 0 ? harness_subject_param_name(e, (int32_t)finding.param[0])
                                     : "the loss",
-            difference.step, harness_report_ranks(&difference.ranks, ranks, sizeof(ranks)));
+            difference.step, harness_subject_ranks_text(&difference.ranks, ranks, sizeof(ranks)));
         harness_findings_add(out, &finding);
         return DDP_OK;
     }

@@ -3,7 +3,7 @@
  * last step; what contradicts itself is a finding, what is missing is lost evidence. */
 #include <stdio.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 static bool is_finished(const struct harness_emulation *e)
 {
@@ -26,7 +26,7 @@ static void name_buckets(const struct harness_emulation *e, const struct harness
 {
     for (size_t b = e->bucket_count; b-- > 0;) {
         if (e->input->program->buckets[b].elem_count == map->elem_count) {
-            harness_report_bucket(e, (uint32_t)b, finding);
+            harness_subject_set_bucket(e, (uint32_t)b, finding);
         }
     }
 }

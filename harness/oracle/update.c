@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 
 static bool is_everyone(const struct harness_emulation *e, const struct harness_rank_set *ranks)
 {
@@ -22,24 +22,25 @@ ddp_status harness_check_update(const struct harness_emulation *e, struct harnes
 
     (void)err;
     harness_compare_first(e, HARNESS_STAGE_UPDATE, &difference);
-    if (!difference.is_set || harness_report_is_restore(e)) {
+    if (!difference.is_set || harness_emulation_is_restore(e)) {
         return DDP_OK;
     }
     harness_finding_init(&finding,
                          is_everyone(e, &difference.ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
                                                            : HARNESS_VERDICT_VALUE_DIVERGED,
                          HARNESS_ORACLE_UPDATE, HARNESS_MODE_BITWISE);
-    harness_report_difference(e, &difference, &finding);
+    harness_subject_set_difference(e, &difference, &finding);
     if (difference.slot >= 0) {
         (void)snprintf(what, sizeof(what), "optimizer state %d of %.96s", difference.slot,
-                       harness_report_param(e, difference.param));
+                       harness_subject_param_name(e, difference.param));
     } else {
-        (void)snprintf(what, sizeof(what), "%.128s", harness_report_param(e, difference.param));
+        (void)snprintf(what, sizeof(what), "%.128s",
+                       harness_subject_param_name(e, difference.param));
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s after step %u %s on %s", what,
                    difference.step,
                    difference.is_missing ? "was not updated" : "is not the optimizer's result",
-                   harness_report_ranks(&difference.ranks, ranks, sizeof(ranks)));
+                   harness_subject_ranks_text(&difference.ranks, ranks, sizeof(ranks)));
     harness_findings_add(out, &finding);
     return DDP_OK;
 }
@@ -132,7 +133,7 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
         return false;
     }
     if (kind == DDP_EVENT_PARAM && step >= e->start_step && step < e->end_step &&
-        e->foretold[step - e->start_step] >= HARNESS_FORETOLD_UPDATE) {
+        e->predicted[step - e->start_step] >= HARNESS_PREDICTED_UPDATE) {
         expected = e->param_hash[(step - e->start_step) * e->param_count + subject];
     }
     right = right_hash(hashes, e->world, expected);
@@ -191,13 +192,13 @@ static void report_split(const struct harness_emulation *e, const struct split *
     finding.step = (int32_t)split->step;
     (void)snprintf(name, sizeof(name), "buffer %u", split->subject);
     if (is_param) {
-        harness_report_add_param(&finding, split->subject);
+        harness_subject_add_param(&finding, split->subject);
         (void)snprintf(name, sizeof(name), "%.90s",
-                       harness_report_param(e, (int32_t)split->subject));
+                       harness_subject_param_name(e, (int32_t)split->subject));
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s %s differs between replicas %s %u: %s",
                    what, name, is_param ? "after step" : "in step", split->step,
-                   harness_report_ranks(&split->ranks, ranks, sizeof(ranks)));
+                   harness_subject_ranks_text(&split->ranks, ranks, sizeof(ranks)));
     harness_findings_add(out, &finding);
 }
 

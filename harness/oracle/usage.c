@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/emulation/checkpoint_keys.h"
-#include "harness/oracle/report.h"
+#include "harness/emulation/checkpoint_state.h"
+#include "harness/oracle/ledger.h"
+#include "harness/oracle/subject.h"
 
 static const struct {
     ddp_status status;
@@ -108,14 +109,14 @@ static void add_params(const struct harness_emulation *e, ddp_status status,
         for (size_t i = 0; i < count; i++) {
             if (harness_index_status(list[i]->entry.arg[1]) == status &&
                 list[i]->entry.arg[0] < e->param_count) {
-                harness_report_add_param(finding, (uint32_t)list[i]->entry.arg[0]);
+                harness_subject_add_param(finding, (uint32_t)list[i]->entry.arg[0]);
             }
         }
     }
 }
 
 /* What the model itself left without a gradient in a step, by the reference. PyTorch speaks of it
- * one pass late: a step that cannot be foretold means the one before. */
+ * one pass late: a step that cannot be predicted means the one before. */
 static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank, int32_t step,
                                uint32_t param)
 {
@@ -125,10 +126,10 @@ static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank,
         return false;
     }
     k = (uint32_t)step - e->start_step;
-    if (k > 0 && e->foretold[k] == HARNESS_FORETOLD_NOTHING) {
+    if (k > 0 && e->predicted[k] == HARNESS_PREDICTED_NOTHING) {
         k--;
     }
-    return e->foretold[k] >= HARNESS_FORETOLD_GRADIENT &&
+    return e->predicted[k] >= HARNESS_PREDICTED_GRADIENT &&
            !e->has_grad[(k * e->world + rank) * e->param_count + param];
 }
 
@@ -148,7 +149,7 @@ static void blame_unused(const struct harness_emulation *e, struct harness_findi
             }
             if (is_named && is_unused_by_model(e, r, finding->step, p)) {
                 harness_rank_set_add(&finding->culprits, r);
-                harness_report_add_param(finding, p);
+                harness_subject_add_param(finding, p);
             }
         }
     }
@@ -190,7 +191,7 @@ static ddp_status refine_damage(const struct harness_emulation *e, struct harnes
     struct harness_checkpoint file;
     char path[4096];
 
-    if (!harness_checkpoint_path(e->input, path, sizeof(path))) {
+    if (!harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
         return DDP_OK;
     }
     DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
@@ -207,13 +208,13 @@ static void blame_shortest(const struct harness_emulation *e, struct harness_ran
     uint64_t least = UINT64_MAX;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        uint64_t count = harness_report_batch_count(e, r);
+        uint64_t count = harness_ledger_batch_count(e, r);
 
         least = count < least ? count : least;
     }
     *out = (struct harness_rank_set){{0}};
     for (uint32_t r = 0; least != UINT64_MAX && r < e->world; r++) {
-        if (harness_report_batch_count(e, r) == least) {
+        if (harness_ledger_batch_count(e, r) == least) {
             harness_rank_set_add(out, r);
         }
     }
@@ -314,7 +315,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         add_params(e, status, &finding);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s said %s: %s",
-                   harness_report_ranks(&claims->said, ranks, sizeof(ranks)),
+                   harness_subject_ranks_text(&claims->said, ranks, sizeof(ranks)),
                    ddp_status_name(status), rules[rule].what);
     if (status == DDP_E_UNUSED_PARAMETER) {
         blame_unused(e, &finding);
@@ -349,7 +350,7 @@ static void check_victims(const struct harness_emulation *e, struct harness_find
     finding.victims = victims;
     (void)snprintf(finding.text, sizeof(finding.text),
                    "%s gave up because of another rank, and nothing says which and why",
-                   harness_report_ranks(&victims, ranks, sizeof(ranks)));
+                   harness_subject_ranks_text(&victims, ranks, sizeof(ranks)));
     harness_findings_add(out, &finding);
 }
 

@@ -24,7 +24,7 @@ enum harness_probe_node {
     HARNESS_PROBE_LEAF,
     HARNESS_PROBE_ROUNDED, /* (a b ...) one rounding of the exact sum to the data's type */
     HARNESS_PROBE_WIDE,    /* [a b ...] the same, to fp32 (16-bit types) or fp64 (fp32) */
-    HARNESS_PROBE_OPAQUE   /* {a b ...} neither: its bits cannot be foretold */
+    HARNESS_PROBE_OPAQUE   /* {a b ...} neither: its bits cannot be predicted */
 };
 
 /* Nodes 0 .. member_count - 1 are the leaves; inner nodes follow, operands before their sum, so the

@@ -13,7 +13,7 @@
 #include "ddpcore/base/idle.h"
 #include "ddpcore/base/mem.h"
 #include "ddpcore/base/prng.h"
-#include "harness/sim/fiber.h"
+#include "harness/task/fiber.h"
 
 enum harness_actor_state {
     HARNESS_ACTOR_READY,

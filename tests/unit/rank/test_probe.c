@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/oracle/report.h"
+#include "harness/oracle/subject.h"
 #include "tests/ct.h"
 #include "tests/unit/rank/probe_sums.h"
 #include "tests/unit/rank/probe_world.h"

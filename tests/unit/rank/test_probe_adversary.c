@@ -89,8 +89,8 @@ static void sum_but_last(struct probe_world *world, uint64_t call, const struct 
 }
 
 /* Whether the judge foretells the bits of a sum of random values. */
-static bool is_foretold(struct probe_world *world, const struct harness_probe_request *request,
-                        const struct harness_tree_map *map)
+static bool is_predicted(struct probe_world *world, const struct harness_probe_request *request,
+                         const struct harness_tree_map *map)
 {
     const size_t size_bytes = request->elem_count * ddp_dtype_size_bytes(request->dtype);
     const struct ddp_coll_args args = {
@@ -126,7 +126,7 @@ static void expect_measured(probe_sum sum)
         CT_REQUIRE(probe_read_trees(&world, &requests[i], HARNESS_PROBE_LAST, &last));
         CT_CHECK(first.is_measured && last.is_measured && first.range_count > 1);
         CT_CHECK_EQ_U64(harness_tree_compare(&first, &last), ELEMS);
-        CT_CHECK(is_foretold(&world, &requests[i], &first));
+        CT_CHECK(is_predicted(&world, &requests[i], &first));
     }
     probe_world_close(&world);
 }

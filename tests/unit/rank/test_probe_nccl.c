@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "harness/rank/probe.h"
-#include "harness/sim/fiber.h"
 #include "harness/sums/tree.h"
+#include "harness/task/fiber.h"
 #include "tests/ct.h"
 #include "tests/unit/nccl/nccl_world.h"
 #include "tests/unit/rank/probe_sums.h"

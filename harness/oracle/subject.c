@@ -1,21 +1,16 @@
-/* Purpose: turn differences into findings: names, operation, ranks as text.
- * It decides nothing. */
-#include "harness/oracle/report.h"
+/* Purpose: fill in what a finding is about: operation, bucket, parameters, ranks as text.
+ * It chooses no verdict. */
+#include "harness/oracle/subject.h"
 
 #include <stdio.h>
 #include <string.h>
 
-bool harness_report_is_restore(const struct harness_emulation *e)
-{
-    return e->input->first_trace != NULL || e->input->restored_step > 0;
-}
-
-const char *harness_report_param(const struct harness_emulation *e, int32_t param)
+const char *harness_subject_param_name(const struct harness_emulation *e, int32_t param)
 {
     return param >= 0 && (size_t)param < e->param_count ? e->input->params[param].name : "?";
 }
 
-void harness_report_add_param(struct harness_finding *finding, uint32_t param)
+void harness_subject_add_param(struct harness_finding *finding, uint32_t param)
 {
     for (uint32_t i = 0; i < finding->param_count; i++) {
         if (finding->param[i] == param) {
@@ -27,8 +22,8 @@ void harness_report_add_param(struct harness_finding *finding, uint32_t param)
     }
 }
 
-void harness_report_bucket(const struct harness_emulation *e, uint32_t bucket,
-                           struct harness_finding *finding)
+void harness_subject_set_bucket(const struct harness_emulation *e, uint32_t bucket,
+                                struct harness_finding *finding)
 {
     const struct harness_bucket *planned;
 
@@ -37,7 +32,7 @@ void harness_report_bucket(const struct harness_emulation *e, uint32_t bucket,
     }
     planned = &e->input->program->buckets[bucket];
     for (uint32_t i = 0; i < planned->param_count; i++) {
-        harness_report_add_param(finding, planned->params[i]);
+        harness_subject_add_param(finding, planned->params[i]);
     }
     finding->op.is_set = true;
     finding->op.kind = DDP_COLL_ALL_REDUCE;
@@ -60,26 +55,26 @@ static uint64_t planned_seq(const struct harness_emulation *e, uint32_t step, in
     return 0;
 }
 
-void harness_report_difference(const struct harness_emulation *e,
-                               const struct harness_difference *difference,
-                               struct harness_finding *finding)
+void harness_subject_set_difference(const struct harness_emulation *e,
+                                    const struct harness_difference *difference,
+                                    struct harness_finding *finding)
 {
     finding->step = (int32_t)difference->step;
     finding->culprits = difference->ranks;
     if (difference->bucket >= 0) {
-        harness_report_bucket(e, (uint32_t)difference->bucket, finding);
+        harness_subject_set_bucket(e, (uint32_t)difference->bucket, finding);
         finding->op.seq = difference->seq != 0
                               ? difference->seq
                               : planned_seq(e, difference->step, difference->bucket);
     }
     if (difference->param >= 0) {
         finding->param_count = 0;
-        harness_report_add_param(finding, (uint32_t)difference->param);
+        harness_subject_add_param(finding, (uint32_t)difference->param);
     }
 }
 
-const char *harness_report_ranks(const struct harness_rank_set *ranks, char *text,
-                                 size_t size_bytes)
+const char *harness_subject_ranks_text(const struct harness_rank_set *ranks, char *text,
+                                       size_t size_bytes)
 {
     uint32_t count = harness_rank_set_count(ranks);
     size_t used = (size_t)snprintf(text, size_bytes, count == 1 ? "rank" : "ranks");

@@ -1,7 +1,7 @@
 /* Fibers on ucontext. Stacks are mapped with a guard page below. A fiber may be destroyed where it
  * stands: a simulated rank that is killed never runs again. Sanitizers are told of every switch,
  * or they would take one stack for another. One thread only. */
-#include "harness/sim/fiber.h"
+#include "harness/task/fiber.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Fibers: stacks of their own inside one thread, switched by hand. Private to the simulator. */
-#ifndef HARNESS_SIM_FIBER_H
-#define HARNESS_SIM_FIBER_H
+/* Fibers: stacks of their own inside one thread, switched by hand. */
+#ifndef HARNESS_TASK_FIBER_H
+#define HARNESS_TASK_FIBER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Fibers: switching, deep stacks, and being dropped where they stand. */
 #include <string.h>
 
-#include "harness/sim/fiber.h"
+#include "harness/task/fiber.h"
 #include "tests/ct.h"
 
 #define STACK_BYTES ((size_t)256 * 1024)

@@ -1,0 +1,24 @@
+/* What the emulation takes from a run's checkpoint. */
+#ifndef HARNESS_EMULATION_CHECKPOINT_STATE_H
+#define HARNESS_EMULATION_CHECKPOINT_STATE_H
+
+#include "harness/emulation/checkpoint_file.h"
+#include "harness/emulation/emulation.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Steps done at the last save that this trace records, and the ranks that ever saved. */
+bool harness_checkpoint_last_save(const struct harness_emulation *emulation,
+                                  uint32_t *out_steps_done, struct harness_rank_set *out_writers);
+/* Start the emulation from the state in the run's checkpoint, which another world size may have
+ * written; keys may have gained or lost a prefix. *out_is_loaded false: the file does not hold it.
+ */
+DDP_MUST_USE ddp_status harness_checkpoint_load_state(struct harness_emulation *emulation,
+                                                      bool *out_is_loaded, struct ddp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

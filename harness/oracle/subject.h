@@ -1,0 +1,38 @@
+/* What a finding is about: operation, bucket, parameters, ranks. Every oracle fills these in alike.
+ */
+#ifndef HARNESS_ORACLE_SUBJECT_H
+#define HARNESS_ORACLE_SUBJECT_H
+
+#include "harness/oracle/oracle.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One check each: adds findings; errors are the harness's own. oracle.def says what they prove. */
+#define ORACLE(name)                                                           \
+    ddp_status harness_check_##name(const struct harness_emulation *emulation, \
+                                    struct harness_findings *out, struct ddp_err *err);
+#define SOURCE(name)
+#define X(kind, id, name, stage, proves) kind(name)
+#include "harness/verdict/oracle.def"
+#undef X
+#undef SOURCE
+#undef ORACLE
+
+/* Step, ranks, operation and parameters of a difference, into a finding. */
+void harness_subject_set_difference(const struct harness_emulation *emulation,
+                                    const struct harness_difference *difference,
+                                    struct harness_finding *finding);
+void harness_subject_set_bucket(const struct harness_emulation *emulation, uint32_t bucket,
+                                struct harness_finding *finding);
+void harness_subject_add_param(struct harness_finding *finding, uint32_t param);
+const char *harness_subject_param_name(const struct harness_emulation *emulation, int32_t param);
+/* "ranks 1, 2" or "rank 1". */
+const char *harness_subject_ranks_text(const struct harness_rank_set *ranks, char *text,
+                                       size_t size_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
