@@ -14,15 +14,18 @@
 enum { ALIGN_ELEMS = DDP_CACHE_LINE_BYTES / sizeof(float) };
 
 static const struct ref_model_kind *const kinds[] = {
-    &ref_model_mlp,
-    &ref_model_branchy,
-    &ref_model_exact_linear,
-    &ref_model_module_child,
+#define X(name) &ref_model_##name,
+    REF_MODEL_TABLE(X)
+#undef X
 };
 enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
 
-static const char *const model_names[KIND_COUNT + 1] = {"mlp", "branchy", "exact_linear",
-                                                        "module_child", NULL};
+/* In the order of kinds. */
+static const char *const model_names[KIND_COUNT + 1] = {
+#define X(name) #name,
+    REF_MODEL_TABLE(X)
+#undef X
+        NULL};
 
 static const char *const branch_rule_names[REF_BRANCH_RULE_COUNT] = {
 #define X(id, name, meaning) [id] = name,
@@ -51,65 +54,44 @@ ddp_status ref_branch_rule_parse(const char *name, enum ref_branch_rule *out)
     return DDP_E_NOT_FOUND;
 }
 
+/* KIND_COUNT: there is no model of that name. */
+static size_t find_kind(const char *name)
+{
+    size_t i = 0;
+
+    while (i < KIND_COUNT && strcmp(model_names[i], name) != 0) {
+        i++;
+    }
+    return i;
+}
+
 void ref_model_defaults(struct ref_model_config *config, size_t feature_count, size_t class_count)
 {
-    size_t hidden_count = 2;
-    size_t hidden_width = 256;
+    const size_t index = find_kind(config->name);
+    const struct ref_model_kind *kind;
 
-    if (config->width_count > 0) {
+    if (config->width_count > 0 || index == KIND_COUNT) {
         return;
     }
-    if (strcmp(config->name, ref_model_branchy.name) == 0) {
-        hidden_count = 1;
-        hidden_width = 32;
-    } else if (strcmp(config->name, ref_model_exact_linear.name) == 0) {
-        hidden_count = 0;
-    }
+    kind = kinds[index];
+    DDP_ASSERT(kind->default_hidden_count + 1 <= REF_LAYERS_MAX);
     config->width[0] = feature_count;
-    for (size_t i = 0; i < hidden_count; i++) {
-        config->width[1 + i] = hidden_width;
+    for (size_t i = 0; i < kind->default_hidden_count; i++) {
+        config->width[1 + i] = kind->default_hidden_width;
     }
-    config->width[1 + hidden_count] = class_count > 0 ? class_count : 2;
-    config->width_count = 2 + hidden_count;
+    config->width[1 + kind->default_hidden_count] = class_count > 0 ? class_count : 2;
+    config->width_count = 2 + kind->default_hidden_count;
 }
 
-void ref_spec_add_linear(struct ref_model_spec *spec, const char *prefix, size_t outputs,
-                         size_t inputs, enum ref_init init)
-{
-    struct ref_param_spec *weight = &spec->params[spec->param_count];
-    struct ref_param_spec *bias = weight + 1;
-
-    DDP_ASSERT(spec->param_count + 2 <= REF_PARAMS_MAX);
-    *weight =
-        (struct ref_param_spec){.rows = outputs, .columns = inputs, .fan_in = inputs, .init = init};
-    (void)snprintf(weight->name, sizeof(weight->name), "%s.weight", prefix);
-    *bias = (struct ref_param_spec){.rows = outputs, .fan_in = inputs, .init = init};
-    (void)snprintf(bias->name, sizeof(bias->name), "%s.bias", prefix);
-    spec->param_count += 2;
-}
-
-void ref_spec_add_vector(struct ref_model_spec *spec, const char *name, size_t elem_count,
-                         size_t fan_in)
-{
-    struct ref_param_spec *vector = &spec->params[spec->param_count];
-
-    DDP_ASSERT(spec->param_count < REF_PARAMS_MAX);
-    *vector = (struct ref_param_spec){.rows = elem_count, .fan_in = fan_in};
-    (void)snprintf(vector->name, sizeof(vector->name), "%s", name);
-    spec->param_count++;
-}
-
-static ddp_status find_and_describe(const struct ref_model_config *config,
-                                    const struct ref_model_kind **out_kind,
+static ddp_status find_and_describe(const struct ref_model_config *config, size_t *out_index,
                                     struct ref_model_spec *spec, struct ddp_err *err)
 {
+    const size_t index = find_kind(config->name);
     const char *nearest;
 
-    for (size_t i = 0; i < KIND_COUNT; i++) {
-        if (strcmp(kinds[i]->name, config->name) == 0) {
-            *out_kind = kinds[i];
-            return kinds[i]->describe(config, spec, err);
-        }
+    if (index < KIND_COUNT) {
+        *out_index = index;
+        return kinds[index]->describe(config, spec, err);
     }
     nearest = ddp_text_nearest(config->name, model_names, KIND_COUNT);
     return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no model %s%s%s", config->name,
@@ -131,13 +113,13 @@ ddp_status ref_model_describe(struct ddp_mem *mem, const struct ref_model_config
                               struct ddp_param **out, size_t *out_count, struct ddp_err *err)
 {
     struct ref_model_spec spec = {0};
-    const struct ref_model_kind *kind;
     struct ddp_param *params;
+    size_t index;
     char *names;
 
     *out = NULL;
     *out_count = 0;
-    DDP_TRY(find_and_describe(config, &kind, &spec, err));
+    DDP_TRY(find_and_describe(config, &index, &spec, err));
     params =
         (struct ddp_param *)ddp_mem_array(mem, spec.param_count, sizeof(*params) + REF_NAME_BYTES);
     if (params == NULL) {
@@ -257,6 +239,7 @@ ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_co
                             size_t batch_rows_max, struct ref_model **out, struct ddp_err *err)
 {
     struct ref_model *model = (struct ref_model *)ddp_mem_array(device->mem, 1, sizeof(*model));
+    size_t index;
     ddp_status status;
 
     *out = NULL;
@@ -266,9 +249,11 @@ ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_co
     model->device = device;
     model->config = *config;
     status = batch_rows_max > 0
-                 ? find_and_describe(config, &model->kind, &model->spec, err)
+                 ? find_and_describe(config, &index, &model->spec, err)
                  : ddp_err_set(err, DDP_E_INVALID, "a model needs batches of at least one row");
     if (status == DDP_OK) {
+        model->kind = kinds[index];
+        model->config.name = model_names[index]; /* the caller's string may go */
         status = alloc_blocks(model);
     }
     if (status == DDP_OK) {
@@ -281,7 +266,6 @@ ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_co
         ref_model_destroy(model);
         return status;
     }
-    model->config.name = model->kind->name; /* the caller's string may go */
     *out = model;
     return DDP_OK;
 }
@@ -316,11 +300,10 @@ struct ddp_buffer *ref_model_buffers(struct ref_model *model, size_t *out_count)
 ddp_status ref_model_forward(struct ref_model *model, const struct ref_batch *batch,
                              const struct ref_model_observer *observer, float *out_loss)
 {
-    bool wants_targets = model->kind == &ref_model_exact_linear;
     ddp_status status;
 
     if (batch->rows == 0 || batch->rows > model->tape.rows_max ||
-        (wants_targets ? batch->targets == NULL : batch->labels == NULL)) {
+        (model->kind->is_regression ? batch->targets == NULL : batch->labels == NULL)) {
         return DDP_E_INVALID;
     }
     ref_tape_begin(&model->tape, batch->rows, observer);

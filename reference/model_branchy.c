@@ -2,9 +2,6 @@
  *     h = relu(trunk(x)); s = sum over picked k of trunk.scale * branch_k(h); head(relu(s))
  * trunk.scale is shared by the branches, so its gradient is ready only after the last of them.
  * trunk.running_mean follows the mean of h (momentum 0.1) and is not read by the model. */
-#include <stdio.h>
-#include <string.h>
-
 #include "reference/model_kind.h"
 
 enum branchy_param {
@@ -33,9 +30,7 @@ static ddp_status describe_branchy(const struct ref_model_config *config,
     ref_spec_add_linear(spec, "branch_a", width[1], width[1], REF_INIT_UNIFORM);
     ref_spec_add_linear(spec, "branch_b", width[1], width[1], REF_INIT_UNIFORM);
     ref_spec_add_linear(spec, "head", width[2], width[1], REF_INIT_UNIFORM);
-    (void)snprintf(spec->buffers[0].name, sizeof(spec->buffers[0].name), "trunk.running_mean");
-    spec->buffers[0].elem_count = width[1];
-    spec->buffer_count = 1;
+    ref_spec_add_buffer(spec, "trunk.running_mean", width[1]);
     return DDP_OK;
 }
 
@@ -127,4 +122,7 @@ static ddp_status forward_branchy(struct ref_model *model, const struct ref_batc
     return ref_tape_cross_entropy(tape, x, batch->labels);
 }
 
-const struct ref_model_kind ref_model_branchy = {"branchy", describe_branchy, forward_branchy};
+const struct ref_model_kind ref_model_branchy = {.default_hidden_count = 1,
+                                                 .default_hidden_width = 32,
+                                                 .describe = describe_branchy,
+                                                 .forward = forward_branchy};

@@ -32,5 +32,5 @@ static ddp_status forward_exact_linear(struct ref_model *model, const struct ref
     return ref_tape_squared_error(tape, x, target);
 }
 
-const struct ref_model_kind ref_model_exact_linear = {"exact_linear", describe_exact_linear,
-                                                      forward_exact_linear};
+const struct ref_model_kind ref_model_exact_linear = {
+    .is_regression = true, .describe = describe_exact_linear, .forward = forward_exact_linear};

@@ -1,4 +1,5 @@
-/* What a kind of model provides, and what model.c gives it. Inside reference/. */
+/* What a kind of model provides, the table of kinds, and what model_spec.c gives them. Inside
+ * reference/. */
 #ifndef REFERENCE_MODEL_KIND_H
 #define REFERENCE_MODEL_KIND_H
 
@@ -36,7 +37,9 @@ struct ref_model_spec {
 };
 
 struct ref_model_kind {
-    const char *name;
+    /* Hidden layers that a config without widths gets. */
+    size_t default_hidden_count, default_hidden_width;
+    bool is_regression; /* the loss is against the batch's targets, not its labels */
     ddp_status (*describe)(const struct ref_model_config *config, struct ref_model_spec *spec,
                            struct ddp_err *err);
     /* Records the forward pass on model->tape, loss last. The tape may be in its dry run: then the
@@ -55,16 +58,23 @@ struct ref_model {
     struct ref_tape tape;
 };
 
-/* Append a linear layer "<prefix>.weight" [outputs][inputs] and "<prefix>.bias" [outputs]. */
+/* model_spec.c: each appends to the spec. */
+/* A linear layer: "<prefix>.weight" [outputs][inputs] and "<prefix>.bias" [outputs]. */
 void ref_spec_add_linear(struct ref_model_spec *spec, const char *prefix, size_t outputs,
                          size_t inputs, enum ref_init init);
 void ref_spec_add_vector(struct ref_model_spec *spec, const char *name, size_t elem_count,
                          size_t fan_in);
+void ref_spec_add_buffer(struct ref_model_spec *spec, const char *name, size_t elem_count);
 
-extern const struct ref_model_kind ref_model_mlp;
-extern const struct ref_model_kind ref_model_branchy;
-extern const struct ref_model_kind ref_model_exact_linear;
-extern const struct ref_model_kind ref_model_module_child;
+/* X(name), a row for each ref_model_<name>. */
+#define REF_MODEL_TABLE(X) \
+    X(mlp)                 \
+    X(branchy)             \
+    X(exact_linear)        \
+    X(module_child)
+#define X(name) extern const struct ref_model_kind ref_model_##name;
+REF_MODEL_TABLE(X)
+#undef X
 
 #ifdef __cplusplus
 }

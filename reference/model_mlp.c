@@ -53,6 +53,11 @@ static ddp_status forward_mlp(struct ref_model *model, const struct ref_batch *b
     return ref_tape_cross_entropy(tape, x, batch->labels);
 }
 
-const struct ref_model_kind ref_model_mlp = {"mlp", describe_mlp, forward_mlp};
-const struct ref_model_kind ref_model_module_child = {"module_child", describe_module_child,
-                                                      forward_mlp};
+const struct ref_model_kind ref_model_mlp = {.default_hidden_count = 2,
+                                             .default_hidden_width = 256,
+                                             .describe = describe_mlp,
+                                             .forward = forward_mlp};
+const struct ref_model_kind ref_model_module_child = {.default_hidden_count = 2,
+                                                      .default_hidden_width = 256,
+                                                      .describe = describe_module_child,
+                                                      .forward = forward_mlp};

@@ -59,6 +59,7 @@ void ref_tape_fini(struct ref_tape *tape)
 
 void ref_tape_begin(struct ref_tape *tape, size_t rows, const struct ref_model_observer *observer)
 {
+    DDP_ASSERT(rows <= tape->rows_max);
     tape->rows = rows;
     tape->observer = observer;
     tape->arena_used = 0;
@@ -102,7 +103,21 @@ static size_t add_value(struct ref_tape *tape, size_t columns, bool needs_grad)
 static void add_node(struct ref_tape *tape, struct ref_node node)
 {
     DDP_ASSERT(tape->node_count < REF_TAPE_NODES_MAX);
+    DDP_ASSERT(node.out == REF_NONE || (node.x < node.out && node.out < tape->value_count));
     tape->nodes[tape->node_count++] = node;
+}
+
+/* Parameter `index` is a vector of one element for each column, or a matrix of that shape. */
+static void check_vector(const struct ref_tape *tape, size_t index, size_t columns)
+{
+    DDP_ASSERT(index < tape->param_count);
+    DDP_ASSERT(tape->params[index].ndim == 1 && tape->params[index].elem_count == columns);
+}
+
+static void check_matrix(const struct ref_tape *tape, size_t index, size_t columns)
+{
+    DDP_ASSERT(index < tape->param_count);
+    DDP_ASSERT(tape->params[index].ndim == 2 && tape->params[index].shape[1] == columns);
 }
 
 static float *value_data(const struct ref_tape *tape, size_t value)
@@ -112,6 +127,7 @@ static float *value_data(const struct ref_tape *tape, size_t value)
 
 static size_t value_columns(const struct ref_tape *tape, size_t value)
 {
+    DDP_ASSERT(value < tape->value_count);
     return tape->values[value].columns;
 }
 
@@ -138,7 +154,10 @@ ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_
                             .a = value_data(tape, x),
                             .b = tape->params[weight].data};
 
-    DDP_ASSERT(tape->params[weight].shape[1] == inputs);
+    check_matrix(tape, weight, inputs);
+    if (bias != REF_NONE) {
+        check_vector(tape, bias, outputs);
+    }
     *out = add_value(tape, outputs, true);
     add_node(tape, (struct ref_node){.kind = REF_NODE_LINEAR,
                                      .x = x,
@@ -180,7 +199,7 @@ ddp_status ref_tape_scale(struct ref_tape *tape, size_t x, size_t weight, size_t
 {
     size_t columns = value_columns(tape, x);
 
-    DDP_ASSERT(tape->params[weight].elem_count == columns);
+    check_vector(tape, weight, columns);
     *out = add_value(tape, columns, true);
     add_node(tape, (struct ref_node){.kind = REF_NODE_SCALE,
                                      .x = x,

@@ -44,6 +44,7 @@ static ddp_status param_contributed(struct ref_tape *tape, size_t index)
 {
     const struct ref_model_observer *observer = tape->observer;
 
+    DDP_ASSERT(tape->pending[index] > 0);
     tape->params[index].is_grad_defined = true;
     tape->pending[index]--;
     if (tape->pending[index] > 0 || observer == NULL || observer->grad_ready == NULL) {
@@ -162,6 +163,8 @@ static ddp_status loss_backward(struct ref_tape *tape, const struct ref_node *no
 static ddp_status node_backward(struct ref_tape *tape, const struct ref_node *node,
                                 float loss_scale)
 {
+    /* Every node behind this one that the loss depends on has contributed. */
+    DDP_ASSERT(node->out == REF_NONE || tape->values[node->out].is_grad_written);
     switch (node->kind) {
     case REF_NODE_LINEAR:
         return linear_backward(tape, node);
@@ -206,6 +209,9 @@ ddp_status ref_tape_backward(struct ref_tape *tape, float loss_scale,
         if (is_reached[i]) {
             DDP_TRY(node_backward(tape, &tape->nodes[i], loss_scale));
         }
+    }
+    for (size_t p = 0; p < tape->param_count; p++) {
+        DDP_ASSERT(tape->pending[p] == 0);
     }
     return DDP_OK;
 }

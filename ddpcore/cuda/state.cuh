@@ -1,4 +1,9 @@
-/* What the files of the CUDA device share. */
+/* What the files of the CUDA device share. Each file calls only files of earlier lines:
+ *   context.cu                  enter, errors
+ *   memory.cu reduce.cu scale.cu rows.cu
+ *   blas.cu fault.cu
+ *   stream.cu math.cu           (math.cu: elementwise kernels and the table of math.h)
+ *   device.cu                   the table of device.h, creation */
 #ifndef DDPCORE_CUDA_STATE_CUH
 #define DDPCORE_CUDA_STATE_CUH
 
@@ -14,7 +19,7 @@ struct ddp_stream {
     void *workspace;      /* of cuBLAS on this stream; NULL until its first product */
 };
 
-struct ddp_cuda_block; /* cuda_memory.cu */
+struct ddp_cuda_block; /* memory.cu */
 
 enum {
     DDP_CUDA_TABLE_SLOTS = 1024,
@@ -42,7 +47,7 @@ struct ddp_cuda_map {
 typedef int ddp_cuda_write_value(cudaStream_t stream, unsigned long long address, uint64_t value,
                                  unsigned flags);
 
-struct ddp_cuda_blas; /* cuda_blas.cu */
+struct ddp_cuda_blas; /* blas.cu */
 
 struct ddp_cuda_device {
     struct ddp_device base;
@@ -65,6 +70,7 @@ static inline ddp_cuda_device *ddp_cuda_of(struct ddp_device *device)
     return reinterpret_cast<ddp_cuda_device *>(device);
 }
 
+/* context.cu */
 /* E_DEVICE_MEMORY for exhaustion; else E_DEVICE, keeping the text for last_error and finding out
  * whether the error has stuck. */
 ddp_status ddp_cuda_check_failed(ddp_cuda_device *cuda, cudaError_t error, const char *call);
@@ -86,7 +92,7 @@ ddp_status ddp_cuda_enter(ddp_cuda_device *cuda);
 ddp_status ddp_cuda_enter_stream(ddp_cuda_device *cuda, struct ddp_stream *stream,
                                  cudaStream_t *out);
 
-/* cuda_memory.cu */
+/* memory.cu */
 ddp_status ddp_cuda_alloc(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
                           void **out);
 /* Without the zero-fill. */
@@ -96,23 +102,23 @@ void ddp_cuda_free(struct ddp_device *device, enum ddp_space space, void *data);
 ddp_status ddp_cuda_memory_init(ddp_cuda_device *cuda);
 void ddp_cuda_memory_fini(ddp_cuda_device *cuda);
 
-/* cuda_stream.cu */
+/* stream.cu */
 ddp_status ddp_cuda_stream_init(ddp_cuda_device *cuda);
 void ddp_cuda_stream_fini(ddp_cuda_device *cuda);
 void ddp_cuda_stream_fill_ops(struct ddp_device_ops *ops);
 
-/* cuda_reduce.cu */
+/* reduce.cu */
 ddp_status ddp_cuda_reduce(struct ddp_device *device, struct ddp_stream *stream, void *target,
                            const void *source, size_t elem_count, enum ddp_dtype dtype,
                            enum ddp_redop op);
 ddp_status ddp_cuda_reduce_preload(ddp_cuda_device *cuda);
-/* cuda_scale.cu */
+/* scale.cu */
 ddp_status ddp_cuda_scale(struct ddp_device *device, struct ddp_stream *stream, void *target,
                           enum ddp_dtype target_dtype, const void *source,
                           enum ddp_dtype source_dtype, size_t elem_count, float factor);
 ddp_status ddp_cuda_scale_preload(ddp_cuda_device *cuda);
 
-/* cuda_math.cu, cuda_rows.cu and cuda_blas.cu */
+/* math.cu, rows.cu and blas.cu */
 const struct ddp_math_ops *ddp_cuda_math();
 ddp_status ddp_cuda_math_preload(ddp_cuda_device *cuda);
 void ddp_cuda_rows_fill_ops(struct ddp_math_ops *ops);
@@ -126,7 +132,7 @@ void ddp_cuda_blas_destroy(ddp_cuda_device *cuda);
 /* The stream is about to go. */
 void ddp_cuda_blas_forget(ddp_cuda_device *cuda, const struct ddp_stream *stream);
 
-/* cuda_fault.cu */
+/* fault.cu */
 ddp_status ddp_cuda_inject(struct ddp_device *device, struct ddp_stream *stream,
                            enum ddp_device_fault fault, uint64_t ms);
 ddp_status ddp_cuda_fault_init(ddp_cuda_device *cuda);
