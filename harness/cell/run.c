@@ -4,6 +4,8 @@
 
 #include "harness/cell/stage.h"
 #include "harness/launch/card.h"
+#include "harness/proc/proc.h"
+#include "harness/sim/sim.h"
 
 char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
 {
@@ -82,7 +84,7 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
 {
     struct harness_launch_config config;
     const struct harness_driver_ops *driver =
-        cell->config.driver == HARNESS_DRIVER_SIM ? harness_driver_sim() : harness_driver_proc();
+        cell->config.driver == HARNESS_DRIVER_SIM ? harness_sim_driver() : harness_proc_driver();
 
     DDP_TRY(write_inputs(cell, err));
     memset(&config, 0, sizeof config);

@@ -7,7 +7,7 @@
 
 #include "ddpcore/base/text.h"
 #include "harness/cli/cli.h"
-#include "harness/launch/launch.h"
+#include "harness/proc/proc.h"
 
 static const struct cli_command commands[] = {
     {"run", "SCENARIO|DIR...", "run scenarios and judge them", cli_run},
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
         return CLI_EXIT_USAGE;
     }
     if (strcmp(argv[1], "rank") == 0) {
-        return harness_launch_rank_main();
+        return harness_proc_rank_main();
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {

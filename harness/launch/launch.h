@@ -1,6 +1,6 @@
-/* Drivers: run all ranks of a plan and bring back the trace. `sim`: fibers in one thread under a
- * seeded scheduler and a virtual clock; the same seed gives the same bytes. `proc`: one process a
- * rank, a monitor process beside them. Neither leaves anything behind, whatever happens. */
+/* What drivers share: how they are configured, and their interface. A driver runs all ranks of a
+ * plan, returns the trace, and leaves nothing behind, whatever happens. harness/sim and
+ * harness/proc have one each. */
 #ifndef HARNESS_LAUNCH_LAUNCH_H
 #define HARNESS_LAUNCH_LAUNCH_H
 
@@ -41,13 +41,6 @@ struct harness_driver_ops {
     ddp_status (*run)(struct ddp_mem *mem, const struct harness_launch_config *config,
                       struct harness_trace *out, struct ddp_err *err);
 };
-const struct harness_driver_ops *harness_driver_sim(void);
-const struct harness_driver_ops *harness_driver_proc(void);
-
-/* Entry of a rank process of the proc driver: `ddprove rank`, with its descriptors and identity in
- * the environment; returns the process's exit code. Under mpirun it is first a guard, which starts
- * the rank and reports its end. */
-int harness_launch_rank_main(void);
 
 #ifdef __cplusplus
 }

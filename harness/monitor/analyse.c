@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/base/clock.h"
-#include "harness/monitor/finding.h"
+#include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
 #include "harness/monitor/monitor.h"
 #include "harness/monitor/position.h"
@@ -38,20 +38,20 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     struct harness_finding finding;
     struct harness_finding posted;
 
-    harness_finding_begin(view, verdict, HARNESS_MODE_PROVABLE, rank, &finding);
+    harness_draft_begin(view, verdict, HARNESS_MODE_PROVABLE, rank, &finding);
     for (uint32_t r = rank + 1; r < cut->world_size; r++) {
         if (mismatch_of(view, r) == verdict && is_same_post(&cut->pages[rank], &cut->pages[r])) {
             harness_rank_set_add(&finding.culprits, r);
         }
     }
     posted = finding;
-    harness_finding_set_posted(view, rank, &posted);
-    harness_finding_say_ranks(&finding, &finding.culprits, cut->world_size);
-    harness_finding_say(&finding, " posted ");
-    harness_finding_say(&posted, "%s", finding.text);
-    harness_finding_say_op(view, &posted);
-    harness_finding_say_signature(&posted, ddp_event_op_unpack(cut->pages[rank].posted_op),
-                                  cut->pages[rank].posted_count);
+    harness_draft_set_posted(view, rank, &posted);
+    harness_draft_add_ranks(&finding, &finding.culprits, cut->world_size);
+    harness_draft_add(&finding, " posted ");
+    harness_draft_add(&posted, "%s", finding.text);
+    harness_draft_add_op(view, &posted);
+    harness_draft_add_signature(&posted, ddp_event_op_unpack(cut->pages[rank].posted_op),
+                                cut->pages[rank].posted_count);
     memcpy(finding.text, posted.text, sizeof(finding.text));
     planned = harness_program_at(view->program, cut->pages[rank].seq_posted);
     /* The finding is about the planned operation that got lost or bent, or the one too many. */
@@ -60,7 +60,7 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
         finding.param_count = posted.param_count;
         memcpy(finding.param, posted.param, sizeof(finding.param));
     } else {
-        harness_finding_set_planned(view, planned->seq, &finding);
+        harness_draft_set_planned(view, planned->seq, &finding);
     }
     /* By now the rank may have gone on, or heard of its mistake and be on its way out. */
     finding.step = planned != NULL && verdict != HARNESS_VERDICT_MISMATCH_EXTRA
@@ -69,20 +69,20 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     if (planned != NULL && finding.phase >= (int32_t)DDP_PHASE_TEARDOWN) {
         finding.phase = (int32_t)planned->phase;
     }
-    harness_finding_say_place(&finding);
+    harness_draft_add_place(&finding);
     if (planned == NULL) {
-        harness_finding_say(&finding, ", past the program's end");
+        harness_draft_add(&finding, ", past the program's end");
     } else {
         posted = finding;
-        harness_finding_set_planned(view, planned->seq, &posted);
+        harness_draft_set_planned(view, planned->seq, &posted);
         posted.text[0] = '\0';
-        harness_finding_say_op(view, &posted);
-        harness_finding_say(&finding, ", where the program has %s", posted.text);
-        harness_finding_say_signature(&finding,
-                                      (struct ddp_event_op){planned->kind, planned->redop,
-                                                            planned->dtype, planned->role,
-                                                            planned->index, planned->root},
-                                      planned->elem_count);
+        harness_draft_add_op(view, &posted);
+        harness_draft_add(&finding, ", where the program has %s", posted.text);
+        harness_draft_add_signature(&finding,
+                                    (struct ddp_event_op){planned->kind, planned->redop,
+                                                          planned->dtype, planned->role,
+                                                          planned->index, planned->root},
+                                    planned->elem_count);
     }
     harness_findings_add(out, &finding);
 }
@@ -133,10 +133,10 @@ static void set_hang_op(const struct harness_view *view, uint32_t rank,
     uint64_t owed = harness_graph_seq_owed(cut, rank);
 
     if (owed != 0) {
-        harness_finding_set_planned(view, owed, finding);
+        harness_draft_set_planned(view, owed, finding);
     } else if (cut->is_page_valid[rank] &&
                cut->pages[rank].seq_done < cut->pages[rank].seq_posted) {
-        harness_finding_set_posted(view, rank, finding);
+        harness_draft_set_posted(view, rank, finding);
     }
 }
 
@@ -146,14 +146,14 @@ static void add_hang(const struct harness_view *view, struct harness_finding *fi
     bool is_owed = harness_graph_seq_owed(view->cut, rank) != 0;
 
     set_hang_op(view, rank, finding);
-    harness_finding_say_ranks(finding, &finding->culprits, view->cut->world_size);
-    harness_finding_say(finding, " %s", what);
-    harness_finding_say_place(finding);
+    harness_draft_add_ranks(finding, &finding->culprits, view->cut->world_size);
+    harness_draft_add(finding, " %s", what);
+    harness_draft_add_place(finding);
     if (finding->op.is_set) {
-        harness_finding_say(finding, is_owed ? ", before posting " : ", inside ");
-        harness_finding_say_op(view, finding);
+        harness_draft_add(finding, is_owed ? ", before posting " : ", inside ");
+        harness_draft_add_op(view, finding);
     }
-    harness_finding_say_victims(view, finding);
+    harness_draft_add_victims(view, finding);
     harness_findings_add(out, finding);
 }
 
@@ -177,8 +177,7 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
     if (first == cut->world_size) {
         return;
     }
-    harness_finding_begin(view, HARNESS_VERDICT_HANG_STOPPED, HARNESS_MODE_PROVABLE, first,
-                          &finding);
+    harness_draft_begin(view, HARNESS_VERDICT_HANG_STOPPED, HARNESS_MODE_PROVABLE, first, &finding);
     finding.culprits = culprits;
     add_hang(view, &finding, first, "stopped (SIGSTOP)", out);
 }
@@ -256,20 +255,20 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
     while (first + 1 < cut->world_size && !harness_rank_set_has(members, first)) {
         first++;
     }
-    harness_finding_begin(view, verdict, mode, first, &finding);
+    harness_draft_begin(view, verdict, mode, first, &finding);
     finding.culprits = *members;
-    harness_finding_set_planned(view, cut->pages[first].wait_seq, &finding);
-    harness_finding_say_ranks(&finding, members, cut->world_size);
-    harness_finding_say(&finding, "%s",
-                        verdict == HARNESS_VERDICT_HANG_CYCLE
-                            ? " wait for each other in a circle"
-                            : " wait, and nobody is left to end it");
-    harness_finding_say_place(&finding);
+    harness_draft_set_planned(view, cut->pages[first].wait_seq, &finding);
+    harness_draft_add_ranks(&finding, members, cut->world_size);
+    harness_draft_add(&finding, "%s",
+                      verdict == HARNESS_VERDICT_HANG_CYCLE
+                          ? " wait for each other in a circle"
+                          : " wait, and nobody is left to end it");
+    harness_draft_add_place(&finding);
     for (uint32_t r = first; r < cut->world_size; r++) {
         if (harness_rank_set_has(members, r) && cut->pages[r].wait_peer != 0) {
-            harness_finding_say(&finding, "; rank %u at seq %llu needs rank %llu", r,
-                                (unsigned long long)cut->pages[r].wait_seq,
-                                (unsigned long long)(cut->pages[r].wait_peer - 1));
+            harness_draft_add(&finding, "; rank %u at seq %llu needs rank %llu", r,
+                              (unsigned long long)cut->pages[r].wait_seq,
+                              (unsigned long long)(cut->pages[r].wait_peer - 1));
         }
     }
     harness_findings_add(out, &finding);
@@ -391,9 +390,9 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
     if (first == cut->world_size) {
         return;
     }
-    harness_finding_begin(view, verdict, HARNESS_MODE_BUDGET, first, &finding);
+    harness_draft_begin(view, verdict, HARNESS_MODE_BUDGET, first, &finding);
     finding.culprits = culprits;
-    harness_finding_say(
+    harness_draft_add(
         &finding, "silent in host code for %llu ms (budget %llu ms)",
         (unsigned long long)(harness_graph_silent_ns(cut, first) / DDP_NS_PER_MS),
         (unsigned long long)(harness_graph_budget_ns(view->plan, harness_graph_phase(cut, first)) /

@@ -2,7 +2,7 @@
  * that ended alike make one finding, which speaks of the first of them in time. */
 #include <string.h>
 
-#include "harness/monitor/finding.h"
+#include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
 
 /* The rank recorded rank.end with DDP_OK. */
@@ -89,34 +89,34 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
     const struct harness_process *process = &view->cut->processes[rank];
     const char *name;
 
-    harness_finding_say_ranks(finding, &finding->culprits, view->cut->world_size);
+    harness_draft_add_ranks(finding, &finding->culprits, view->cut->world_size);
     switch (finding->verdict) {
     case HARNESS_VERDICT_CRASH_SIGNALED:
         name = sigabbrev_np(process->code);
-        harness_finding_say(finding, " ended by signal %d (SIG%s)", process->code,
-                            name != NULL ? name : "?");
+        harness_draft_add(finding, " ended by signal %d (SIG%s)", process->code,
+                          name != NULL ? name : "?");
         break;
     case HARNESS_VERDICT_CRASH_EXITED:
-        harness_finding_say(finding, " exited with code %d", process->code);
+        harness_draft_add(finding, " exited with code %d", process->code);
         break;
     default:
-        harness_finding_say(finding,
-                            " ended in good order before the work was done, with %llu of "
-                            "%zu collectives posted",
-                            (unsigned long long)(view->cut->is_page_valid[rank]
-                                                     ? view->cut->pages[rank].seq_posted
-                                                     : 0),
-                            view->program->op_count);
+        harness_draft_add(finding,
+                          " ended in good order before the work was done, with %llu of "
+                          "%zu collectives posted",
+                          (unsigned long long)(view->cut->is_page_valid[rank]
+                                                   ? view->cut->pages[rank].seq_posted
+                                                   : 0),
+                          view->program->op_count);
         break;
     }
-    harness_finding_say_place(finding);
+    harness_draft_add_place(finding);
     if (finding->op.is_set) {
         bool is_open = view->cut->pages[rank].seq_done < view->cut->pages[rank].seq_posted;
 
-        harness_finding_say(finding, is_open ? ", inside " : ", after ");
-        harness_finding_say_op(view, finding);
+        harness_draft_add(finding, is_open ? ", inside " : ", after ");
+        harness_draft_add_op(view, finding);
     }
-    harness_finding_say_victims(view, finding);
+    harness_draft_add_victims(view, finding);
 }
 
 /* One finding for all ranks that crashed alike; it speaks of the first of them in time. */
@@ -140,10 +140,10 @@ static void find_crashes(const struct harness_view *view, enum harness_verdict v
     if (first == cut->world_size) {
         return;
     }
-    harness_finding_begin(view, verdict, HARNESS_MODE_PROVABLE, first, &finding);
+    harness_draft_begin(view, verdict, HARNESS_MODE_PROVABLE, first, &finding);
     finding.culprits = culprits;
     finding.detect_ns = (int64_t)harness_graph_age_ns(cut, end_ns(cut, first));
-    harness_finding_set_posted(view, first, &finding);
+    harness_draft_set_posted(view, first, &finding);
     say_crash(view, first, &finding);
     harness_findings_add(out, &finding);
 }

@@ -8,7 +8,7 @@
  * rank. A collective that has started waits for its peers, so it is evidence only once every peer
  * has posted it and none is held up otherwise, and then it is evidence against no single one. */
 #include "ddpcore/base/clock.h"
-#include "harness/monitor/finding.h"
+#include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
 #include "harness/monitor/position.h"
 
@@ -198,7 +198,7 @@ static uint32_t begin(const struct harness_view *view, enum harness_verdict verd
 {
     uint32_t first = first_of(view->cut, culprits);
 
-    harness_finding_begin(view, verdict, HARNESS_MODE_BUDGET, first, out);
+    harness_draft_begin(view, verdict, HARNESS_MODE_BUDGET, first, out);
     out->culprits = *culprits;
     set_victims(view, out);
     return first;
@@ -211,15 +211,15 @@ static void finish(const struct harness_view *view, uint32_t rank, const char *o
     const struct harness_cut *cut = view->cut;
     enum ddp_phase phase = harness_graph_phase(cut, rank);
 
-    harness_finding_say(
+    harness_draft_add(
         finding, "; no mark for %llu ms (budget %llu ms, host in %s)",
         (unsigned long long)(harness_graph_silent_ns(cut, rank) / DDP_NS_PER_MS),
         (unsigned long long)(harness_graph_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
         ddp_phase_name(phase));
-    harness_finding_say_victims(view, finding);
+    harness_draft_add_victims(view, finding);
     if (finding->op.is_set) {
-        harness_finding_say(finding, "; %s: ", op_is);
-        harness_finding_say_op(view, finding);
+        harness_draft_add(finding, "; %s: ", op_is);
+        harness_draft_add_op(view, finding);
     }
     harness_findings_add(out, finding);
 }
@@ -263,14 +263,14 @@ static void say_kernel(const struct harness_position *position, uint32_t rank,
 
     if (ddp_mark_kind(position->compute_reached) == DDP_MARK_IDLE) {
         harness_position_name_mark(position->compute_enqueued, name);
-        harness_finding_say(finding, "GPU work before the mark of %s on rank %u does not end", name,
-                            rank);
+        harness_draft_add(finding, "GPU work before the mark of %s on rank %u does not end", name,
+                          rank);
         return;
     }
     harness_position_name_mark(position->compute_reached, name);
-    harness_finding_say(finding, "GPU kernel of %s on rank %u started, not ended", name, rank);
+    harness_draft_add(finding, "GPU kernel of %s on rank %u started, not ended", name, rank);
     if (position->compute == HARNESS_COMPUTE_OPEN) {
-        harness_finding_say(finding, " (no mark behind it)");
+        harness_draft_add(finding, " (no mark behind it)");
     }
 }
 
@@ -285,17 +285,17 @@ static void add_compute(const struct harness_view *view, const struct harness_ra
 
     set_place(&position, &finding);
     say_kernel(&position, first, &finding);
-    harness_finding_say_place(&finding);
+    harness_draft_add_place(&finding);
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (r != first && harness_rank_set_has(culprits, r)) {
             const struct harness_position other = harness_position_of(cut, r);
 
-            harness_finding_say(&finding, "; ");
+            harness_draft_add(&finding, "; ");
             say_kernel(&other, r, &finding);
         }
     }
-    harness_finding_set_planned(view, position.comm != HARNESS_COMM_IDLE ? position.seq : owed,
-                                &finding);
+    harness_draft_set_planned(view, position.comm != HARNESS_COMM_IDLE ? position.seq : owed,
+                              &finding);
     finish(view, first,
            position.comm == HARNESS_COMM_BEFORE   ? "enqueued, not started"
            : position.comm >= HARNESS_COMM_INSIDE ? "started"
@@ -310,18 +310,18 @@ static void add_not_launched(const struct harness_view *view,
     uint32_t first = begin(view, HARNESS_VERDICT_HANG_NOT_LAUNCHED, culprits, &finding);
     struct harness_position position = harness_position_of(view->cut, first);
 
-    harness_finding_set_planned(view, seq_not_launched(view, first, first_inside(view->cut)),
-                                &finding);
-    harness_finding_say_ranks(&finding, culprits, view->cut->world_size);
+    harness_draft_set_planned(view, seq_not_launched(view, first, first_inside(view->cut)),
+                              &finding);
+    harness_draft_add_ranks(&finding, culprits, view->cut->world_size);
     if (position.comm == HARNESS_COMM_BEFORE) {
-        harness_finding_say(&finding, " enqueued a collective that does not start");
-        harness_finding_say_place(&finding);
-        harness_finding_say(&finding,
-                            ", though compute is done: earlier work of the communication stream "
-                            "does not end, or an event that it waits for never comes");
+        harness_draft_add(&finding, " enqueued a collective that does not start");
+        harness_draft_add_place(&finding);
+        harness_draft_add(&finding,
+                          ", though compute is done: earlier work of the communication stream "
+                          "does not end, or an event that it waits for never comes");
     } else {
-        harness_finding_say(&finding, " posted a collective and never enqueued it on the device");
-        harness_finding_say_place(&finding);
+        harness_draft_add(&finding, " posted a collective and never enqueued it on the device");
+        harness_draft_add_place(&finding);
     }
     finish(view, first, "not started", &finding, out);
 }
@@ -330,8 +330,8 @@ static void say_part(const struct harness_view *view, const struct harness_rank_
                      const char *what, struct harness_finding *finding)
 {
     if (!harness_rank_set_is_empty(set)) {
-        harness_finding_say(finding, "%s", what);
-        harness_finding_say_ranks(finding, set, view->cut->world_size);
+        harness_draft_add(finding, "%s", what);
+        harness_draft_add_ranks(finding, set, view->cut->world_size);
     }
 }
 
@@ -364,14 +364,14 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
         return;
     }
     first = begin(view, HARNESS_VERDICT_HANG_DEVICE_COMM, &culprits, &finding);
-    harness_finding_set_planned(view, seq, &finding);
+    harness_draft_set_planned(view, seq, &finding);
     say_part(view, &parts[PART_INSIDE], "a collective started and does not end on ", &finding);
-    harness_finding_say_place(&finding);
+    harness_draft_add_place(&finding);
     say_part(view, &parts[PART_OPEN], ", its end not marked on ", &finding);
     say_part(view, &parts[PART_ENDED], ", ended on ", &finding);
     say_part(view, &parts[PART_UNKNOWN], ", shows nothing on ", &finding);
     if (harness_rank_set_count(&culprits) > 1) {
-        harness_finding_say(&finding, "; which rank or link holds it up is not known");
+        harness_draft_add(&finding, "; which rank or link holds it up is not known");
     }
     finish(view, first, "not ended", &finding, out);
 }

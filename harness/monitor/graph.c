@@ -19,7 +19,7 @@ bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank)
 
 bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->processes[rank].state != HARNESS_PROCESS_UNBORN &&
+    return cut->processes[rank].state != HARNESS_PROCESS_NOT_STARTED &&
            !harness_graph_is_over(cut, rank);
 }
 

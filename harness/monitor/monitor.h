@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 enum harness_process_state {
-    HARNESS_PROCESS_UNBORN, /* not started (yet) */
+    HARNESS_PROCESS_NOT_STARTED, /* not started (yet) */
     HARNESS_PROCESS_RUNNING,
     HARNESS_PROCESS_STOPPED, /* SIGSTOP */
     HARNESS_PROCESS_EXITED,  /* code */
@@ -65,17 +65,17 @@ void harness_monitor_analyse(const struct harness_plan *plan, const struct harne
 /* When the rank, or its device, last showed a sign of life: from here on it is silent. */
 uint64_t harness_monitor_alive_ns(const struct harness_cut *cut, uint32_t rank);
 /* Lines of a picture: so many ranks with their devices, so many waits. */
-#define HARNESS_EXPLAIN_RANKS_MAX 64
-#define HARNESS_EXPLAIN_EDGES_MAX 64
+#define HARNESS_CUT_PRINT_RANKS_MAX 64
+#define HARNESS_CUT_PRINT_EDGES_MAX 64
 /* A cut in words. A line a rank: its process, place, what it posted and owes; below it a line where
  * its device is, if that shows words. A line an edge of the wait-for graph, those to culprits
  * first: "r2 waits for r0: all_reduce seq 7 (bucket 1: fc1.bias, fc1.weight)", or "r2 device waits
  * for r0 device: ..." where only their words tell. A line a circle: "circle of waits: r0 → r1 →
  * r0". culprits: of the finding that it explains; marked, and told of first. What is too much is
  * counted instead. */
-void harness_monitor_explain(const struct harness_plan *plan, const struct harness_program *program,
-                             const struct harness_cut *cut, const struct harness_rank_set *culprits,
-                             struct ddp_text *out);
+void harness_cut_print(const struct harness_plan *plan, const struct harness_program *program,
+                       const struct harness_cut *cut, const struct harness_rank_set *culprits,
+                       struct ddp_text *out);
 
 #ifdef __cplusplus
 }

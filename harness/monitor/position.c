@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "harness/monitor/graph.h"
-#include "harness/monitor/words.h"
+#include "harness/monitor/op_text.h"
 
 /* A mark holds a sequence number modulo 65536: the last such one that the rank can have reached. */
 static uint64_t seq_of(uint64_t word, uint64_t seq_posted)
@@ -119,7 +119,7 @@ void harness_position_say(const struct harness_program *program,
         return;
     }
     ddp_text_add(out, "; comm %s ", position->comm == HARNESS_COMM_BEFORE ? "before" : "in");
-    harness_words_planned(program, position->seq, out);
+    harness_op_text_add_planned(program, position->seq, out);
     ddp_text_add(out, "%s",
                  position->comm == HARNESS_COMM_BEFORE   ? ": enqueued, not started"
                  : position->comm == HARNESS_COMM_INSIDE ? ": started, not ended"

@@ -2,7 +2,7 @@
 #ifndef HARNESS_MONITOR_POSITION_H
 #define HARNESS_MONITOR_POSITION_H
 
-#include "harness/monitor/finding.h"
+#include "harness/monitor/draft.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,13 +5,13 @@
 
 _Static_assert(HARNESS_VERDICT_COUNT <= 128, "a bit for every verdict");
 
-void harness_picture_init(struct harness_picture *picture, uint64_t start_ns)
+void harness_wait_snapshot_init(struct harness_wait_snapshot *picture, uint64_t start_ns)
 {
     picture->start_ns = start_ns;
 }
 
 /* Whether it is the first of its kind. */
-static bool take_kind(struct harness_picture *picture, enum harness_verdict verdict)
+static bool take_kind(struct harness_wait_snapshot *picture, enum harness_verdict verdict)
 {
     uint64_t bit = UINT64_C(1) << (verdict % 64);
     bool is_new = (picture->taken[verdict / 64] & bit) == 0;
@@ -21,18 +21,18 @@ static bool take_kind(struct harness_picture *picture, enum harness_verdict verd
 }
 
 /* "HANG.NOT_JOINED (budget) 12.345 ms after the start: rank 1 ...", and the cut. */
-static void add_cut(struct harness_picture *picture, const struct harness_plan *plan,
+static void add_cut(struct harness_wait_snapshot *picture, const struct harness_plan *plan,
                     const struct harness_program *program, const struct harness_cut *cut,
                     const struct harness_finding *finding)
 {
     struct ddp_text text;
 
     ddp_text_init_fixed(&text, picture->text + picture->size_bytes,
-                        HARNESS_PICTURE_BYTES_MAX - picture->size_bytes);
+                        HARNESS_WAIT_SNAPSHOT_BYTES_MAX - picture->size_bytes);
     ddp_text_add(&text, "%s (%s) %.3f ms after the start: %s\n",
                  harness_verdict_name(finding->verdict), harness_mode_name(finding->mode),
                  (double)(cut->now_ns - picture->start_ns) / (double)DDP_NS_PER_MS, finding->text);
-    harness_monitor_explain(plan, program, cut, &finding->culprits, &text);
+    harness_cut_print(plan, program, cut, &finding->culprits, &text);
     if (text.is_failed) {
         picture->left_out_count++;
         return;
@@ -40,12 +40,14 @@ static void add_cut(struct harness_picture *picture, const struct harness_plan *
     __atomic_store_n(&picture->size_bytes, picture->size_bytes + text.size_bytes, __ATOMIC_RELEASE);
 }
 
-void harness_picture_take(struct harness_picture *picture, const struct harness_plan *plan,
-                          const struct harness_program *program, const struct harness_cut *cut,
-                          const struct harness_watch *watch)
+void harness_wait_snapshot_take(struct harness_wait_snapshot *picture,
+                                const struct harness_plan *plan,
+                                const struct harness_program *program,
+                                const struct harness_cut *cut,
+                                const struct harness_conclusions *watch)
 {
-    for (size_t i = 0; i < watch->said.count; i++) {
-        const struct harness_sighting *said = &watch->said.items[i];
+    for (size_t i = 0; i < watch->reported.count; i++) {
+        const struct harness_conclusion *said = &watch->reported.items[i];
 
         if (said->time_ns == cut->now_ns && take_kind(picture, said->finding.verdict)) {
             add_cut(picture, plan, program, cut, &said->finding);
@@ -53,7 +55,7 @@ void harness_picture_take(struct harness_picture *picture, const struct harness_
     }
 }
 
-void harness_picture_print(const struct harness_picture *picture, struct ddp_text *out)
+void harness_wait_snapshot_print(const struct harness_wait_snapshot *picture, struct ddp_text *out)
 {
     uint64_t size_bytes = __atomic_load_n(&picture->size_bytes, __ATOMIC_ACQUIRE);
 

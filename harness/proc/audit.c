@@ -41,14 +41,14 @@ static void list_shm(struct ddp_text *out)
     (void)closedir(folder);
 }
 
-void proc_audit_begin(struct proc_audit *audit, struct ddp_mem *mem)
+void harness_proc_audit_begin(struct harness_proc_audit *audit, struct ddp_mem *mem)
 {
     ddp_text_init(&audit->shm, mem);
     list_shm(&audit->shm);
     audit->fd_count = count_fds();
 }
 
-void proc_audit_fini(struct proc_audit *audit)
+void harness_proc_audit_fini(struct harness_proc_audit *audit)
 {
     ddp_text_fini(&audit->shm);
 }
@@ -96,7 +96,7 @@ static bool is_group_left(pid_t leader)
     return false;
 }
 
-static void audit_processes(const struct proc_rank *ranks, uint32_t world_size,
+static void audit_processes(const struct harness_proc_rank *ranks, uint32_t world_size,
                             struct harness_trace *trace)
 {
     for (uint32_t r = 0; r < world_size; r++) {
@@ -109,8 +109,8 @@ static void audit_processes(const struct proc_rank *ranks, uint32_t world_size,
     }
 }
 
-static void audit_shm_name(const char *name, const struct proc_audit *audit,
-                           const struct proc_rank *ranks, uint32_t world_size,
+static void audit_shm_name(const char *name, const struct harness_proc_audit *audit,
+                           const struct harness_proc_rank *ranks, uint32_t world_size,
                            struct harness_trace *trace)
 {
     char line[300];
@@ -131,8 +131,8 @@ static void audit_shm_name(const char *name, const struct proc_audit *audit,
     }
 }
 
-void proc_audit_end(struct proc_audit *audit, const struct proc_rank *ranks, uint32_t world_size,
-                    struct harness_trace *trace)
+void harness_proc_audit_end(struct harness_proc_audit *audit, const struct harness_proc_rank *ranks,
+                            uint32_t world_size, struct harness_trace *trace)
 {
     int fd_count = count_fds();
     DIR *folder = opendir("/dev/shm");

@@ -14,19 +14,19 @@
 
 enum { ENV_OWN_MAX = 32 };
 
-ddp_status proc_env_init(struct proc_env *env, struct ddp_mem *mem)
+ddp_status harness_proc_env_init(struct harness_proc_env *env, struct ddp_mem *mem)
 {
     size_t inherited = 0;
 
     while (environ[inherited] != NULL) {
         inherited++;
     }
-    *env = (struct proc_env){.mem = mem, .capacity = inherited + ENV_OWN_MAX};
+    *env = (struct harness_proc_env){.mem = mem, .capacity = inherited + ENV_OWN_MAX};
     env->items = ddp_mem_array(mem, env->capacity + 1, sizeof(*env->items));
     return env->items != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-void proc_env_add(struct proc_env *env, const char *format, ...)
+void harness_proc_env_add(struct harness_proc_env *env, const char *format, ...)
 {
     struct ddp_text text;
     va_list args;
@@ -45,26 +45,26 @@ void proc_env_add(struct proc_env *env, const char *format, ...)
     env->own_count = env->count;
 }
 
-void proc_env_add_job(struct proc_env *env, const struct harness_launch_config *config,
-                      uint16_t store_port)
+void harness_proc_env_add_job(struct harness_proc_env *env,
+                              const struct harness_launch_config *config, uint16_t store_port)
 {
     const struct harness_rank_options *options = &config->rank;
 
-    proc_env_add(env, "MASTER_ADDR=127.0.0.1");
-    proc_env_add(env, "MASTER_PORT=%u", (unsigned)store_port);
-    proc_env_add(env, "TORCHELASTIC_USE_AGENT_STORE=True");
-    proc_env_add(env, "OPENBLAS_NUM_THREADS=1");
-    proc_env_add(env, "DDPROVE_PLAN=%s", config->plan_path);
-    proc_env_add(env, "DDPROVE_RUN_DIR=%s", options->run_dir);
-    proc_env_add(env, "DDPROVE_CHECKPOINT=%s",
-                 options->checkpoint_path != NULL ? options->checkpoint_path : "");
-    proc_env_add(env, "DDPROVE_HASHING=%d", options->is_hashing ? 1 : 0);
-    proc_env_add(env, "DDPROVE_RESTORING=%d", options->is_restoring ? 1 : 0);
-    proc_env_add(env, "DDPROVE_PAYLOAD_STEP=%" PRId64, options->payload_step);
-    proc_env_add(env, "DDPROVE_PROGRAM_HASH=%" PRIu64, config->program->hash);
+    harness_proc_env_add(env, "MASTER_ADDR=127.0.0.1");
+    harness_proc_env_add(env, "MASTER_PORT=%u", (unsigned)store_port);
+    harness_proc_env_add(env, "TORCHELASTIC_USE_AGENT_STORE=True");
+    harness_proc_env_add(env, "OPENBLAS_NUM_THREADS=1");
+    harness_proc_env_add(env, "DDPROVE_PLAN=%s", config->plan_path);
+    harness_proc_env_add(env, "DDPROVE_RUN_DIR=%s", options->run_dir);
+    harness_proc_env_add(env, "DDPROVE_CHECKPOINT=%s",
+                         options->checkpoint_path != NULL ? options->checkpoint_path : "");
+    harness_proc_env_add(env, "DDPROVE_HASHING=%d", options->is_hashing ? 1 : 0);
+    harness_proc_env_add(env, "DDPROVE_RESTORING=%d", options->is_restoring ? 1 : 0);
+    harness_proc_env_add(env, "DDPROVE_PAYLOAD_STEP=%" PRId64, options->payload_step);
+    harness_proc_env_add(env, "DDPROVE_PROGRAM_HASH=%" PRIu64, config->program->hash);
 }
 
-static bool is_own(const struct proc_env *env, const char *item)
+static bool is_own(const struct harness_proc_env *env, const char *item)
 {
     size_t size = strcspn(item, "=");
 
@@ -76,8 +76,8 @@ static bool is_own(const struct proc_env *env, const char *item)
     return false;
 }
 
-ddp_status proc_env_inherit(struct proc_env *env, bool (*is_dropped)(const char *item),
-                            struct ddp_err *err)
+ddp_status harness_proc_env_inherit(struct harness_proc_env *env,
+                                    bool (*is_dropped)(const char *item), struct ddp_err *err)
 {
     if (env->is_failed) {
         return ddp_err_set(err, DDP_E_NOMEM, "the environment of the ranks does not fit");
@@ -115,11 +115,12 @@ static int set_files(posix_spawn_file_actions_t *files, int job_fd, const char *
                        : posix_spawn_file_actions_addopen(files, 1, log_path,
                                                           O_WRONLY | O_CREAT | O_TRUNC, 0644);
     error = error != 0 ? error : posix_spawn_file_actions_adddup2(files, 1, 2);
-    return error != 0 ? error : posix_spawn_file_actions_adddup2(files, job_fd, PROC_JOB_FD);
+    return error != 0 ? error
+                      : posix_spawn_file_actions_adddup2(files, job_fd, HARNESS_PROC_JOB_FD);
 }
 
-int proc_rank_spawn(const char *path, char **environment, const char *run_dir, uint32_t rank,
-                    int job_fd, pid_t *out_pid)
+int harness_proc_rank_spawn(const char *path, char **environment, const char *run_dir,
+                            uint32_t rank, int job_fd, pid_t *out_pid)
 {
     char name[] = "ddprove";
     char command[] = "rank";

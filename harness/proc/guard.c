@@ -52,7 +52,8 @@ static ddp_status system_error(struct ddp_err *err, const char *what)
 
 static ddp_status open_signals(struct guard *guard, struct ddp_err *err)
 {
-    static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, PROC_GUARD_RELEASE, SIGPIPE};
+    static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, HARNESS_PROC_GUARD_RELEASE,
+                                  SIGPIPE};
     sigset_t mask;
 
     (void)sigemptyset(&mask);
@@ -100,14 +101,14 @@ static bool read_numbers(const char *text, uint64_t *out)
 /* The launcher's descriptors, through its /proc folder: mpirun hands none down. */
 static ddp_status open_launcher(struct guard *guard, struct ddp_err *err)
 {
-    const char *text = getenv(PROC_ENV_GUARD);
+    const char *text = getenv(HARNESS_PROC_ENV_GUARD);
     uint64_t number[3] = {0}; /* process, memory, words */
     char path[64];
 
     if (text == NULL || !read_numbers(text, number)) {
         return ddp_err_set(err, DDP_E_PARSE,
-                           PROC_ENV_GUARD " is not PID/MEMORY/WORDS; `rank` is "
-                                          "started by `ddprove run`");
+                           HARNESS_PROC_ENV_GUARD " is not PID/MEMORY/WORDS; `rank` is "
+                                                  "started by `ddprove run`");
     }
     guard->launcher_pid = (pid_t)number[0];
     (void)snprintf(path, sizeof(path), "/proc/%" PRIu64 "/fd/%" PRIu64, number[0], number[1]);
@@ -134,7 +135,7 @@ static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
 {
     char path[4096];
     struct ddp_mem_pool *pool;
-    struct proc_env env;
+    struct harness_proc_env env;
     const char *run_dir = getenv("DDPROVE_RUN_DIR");
     ddp_status status;
     int error;
@@ -143,15 +144,15 @@ static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
         return ddp_err_set(err, DDP_E_NOT_FOUND, "DDPROVE_RUN_DIR is not set");
     }
     DDP_TRY(ddp_mem_pool_create(&pool));
-    status = proc_env_init(&env, ddp_mem_pool_mem(pool));
+    status = harness_proc_env_init(&env, ddp_mem_pool_mem(pool));
     if (status == DDP_OK) {
-        proc_env_add(&env, PROC_ENV_PARENT "=%ld", (long)getpid());
-        proc_env_add(&env, PROC_ENV_GUARD "=");
-        status = proc_env_inherit(&env, NULL, err);
+        harness_proc_env_add(&env, HARNESS_PROC_ENV_PARENT "=%ld", (long)getpid());
+        harness_proc_env_add(&env, HARNESS_PROC_ENV_GUARD "=");
+        status = harness_proc_env_inherit(&env, NULL, err);
     }
     if (status == DDP_OK) {
-        error = proc_rank_spawn(own_path(path, sizeof(path)), env.items, run_dir, guard->rank,
-                                guard->job_fd, &guard->rank_pid);
+        error = harness_proc_rank_spawn(own_path(path, sizeof(path)), env.items, run_dir,
+                                        guard->rank, guard->job_fd, &guard->rank_pid);
         if (error != 0) {
             status = ddp_err_set(err, DDP_E_SYSTEM, "rank %" PRIu32 " cannot be started: %s",
                                  guard->rank, strerror(error));
@@ -161,14 +162,15 @@ static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
     return status;
 }
 
-static void tell(const struct guard *guard, enum proc_word_kind kind, const siginfo_t *info)
+static void tell(const struct guard *guard, enum harness_proc_report_kind kind,
+                 const siginfo_t *info)
 {
-    struct proc_word word = {.rank = guard->rank,
-                             .kind = kind,
-                             .guard_pid = getpid(),
-                             .rank_pid = guard->rank_pid,
-                             .code = info != NULL ? info->si_code : 0,
-                             .status = info != NULL ? info->si_status : 0};
+    struct harness_proc_guard_report word = {.rank = guard->rank,
+                                             .kind = kind,
+                                             .guard_pid = getpid(),
+                                             .rank_pid = guard->rank_pid,
+                                             .code = info != NULL ? info->si_code : 0,
+                                             .status = info != NULL ? info->si_status : 0};
 
     while (write(guard->watched[WATCH_LAUNCHER].fd, &word, sizeof(word)) < 0 && errno == EINTR) {
     }
@@ -194,7 +196,7 @@ static void order_end(struct guard *guard)
     }
     guard->is_ordered = true;
     guard->kill_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), term_grace_ns);
-    tell(guard, PROC_WORD_ORDERED, NULL);
+    tell(guard, HARNESS_PROC_REPORT_ORDERED, NULL);
     signal_rank(guard, SIGTERM);
     /* The pending SIGTERM is the first thing that a continued process sees. */
     signal_rank(guard, SIGCONT);
@@ -206,7 +208,7 @@ static void read_signals(struct guard *guard)
 
     while (read(guard->watched[WATCH_SIGNALS].fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         switch (info.ssi_signo) {
-        case PROC_GUARD_RELEASE:
+        case HARNESS_PROC_GUARD_RELEASE:
             guard->is_released = guard->is_released || (pid_t)info.ssi_pid == guard->launcher_pid;
             break;
         case SIGTERM:
@@ -220,7 +222,7 @@ static void read_signals(struct guard *guard)
     }
 }
 
-/* News of the rank. Its end is only looked at: see struct proc_word. */
+/* News of the rank. Its end is only looked at: see struct harness_proc_guard_report. */
 static void look_at_rank(struct guard *guard)
 {
     siginfo_t info;
@@ -238,7 +240,7 @@ static void look_at_rank(struct guard *guard)
         } else {
             guard->end = info;
         }
-        tell(guard, PROC_WORD_CHANGED, &info);
+        tell(guard, HARNESS_PROC_REPORT_CHANGED, &info);
     }
 }
 
@@ -267,7 +269,7 @@ static bool is_gone(struct guard *guard, int who)
 
 static void watch_rank(struct guard *guard)
 {
-    tell(guard, PROC_WORD_BORN, NULL);
+    tell(guard, HARNESS_PROC_REPORT_STARTED, NULL);
     look_at_rank(guard);
     while (!is_rank_over(guard) || !(guard->is_released || guard->is_deserted)) {
         (void)poll(guard->watched, WATCH_COUNT, timeout_ms(guard));
@@ -308,7 +310,7 @@ static int leave(const siginfo_t *end)
     return 128 + end->si_status;
 }
 
-int proc_guard_main(void)
+int harness_proc_guard_main(void)
 {
     struct guard guard = {.watched = {{-1, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0}}};
     struct ddp_rendezvous rendezvous;

@@ -11,27 +11,27 @@
 extern "C" {
 #endif
 
-enum proc_word_kind {
-    PROC_WORD_BORN,    /* the rank runs */
-    PROC_WORD_CHANGED, /* it ended, stopped or went on: code and status as of waitid */
-    PROC_WORD_ORDERED  /* the guard was told to end, and now ends the rank */
+enum harness_proc_report_kind {
+    HARNESS_PROC_REPORT_STARTED, /* the rank runs */
+    HARNESS_PROC_REPORT_CHANGED, /* it ended, stopped or went on: code and status as of waitid */
+    HARNESS_PROC_REPORT_ORDERED  /* the guard was told to end, and now ends the rank */
 };
 
 /* What a guard writes into the launcher's pipe, in one write. The rank stays a zombie until its
  * guard is released, so that its pid is its own as long as the launcher may use it. */
-struct proc_word {
+struct harness_proc_guard_report {
     uint32_t rank;
-    uint32_t kind; /* enum proc_word_kind */
+    uint32_t kind; /* enum harness_proc_report_kind */
     int32_t guard_pid, rank_pid;
     int32_t code, status;
 };
 
 /* From the launcher to a guard: nothing more is expected of you, end as your rank did. */
-#define PROC_GUARD_RELEASE SIGUSR1
+#define HARNESS_PROC_GUARD_RELEASE SIGUSR1
 
-/* `ddprove rank` with PROC_ENV_GUARD set. Returns the exit code, unless it ends by a signal as the
- * rank did. */
-int proc_guard_main(void);
+/* `ddprove rank` with HARNESS_PROC_ENV_GUARD set. Returns the exit code, unless it ends by a signal
+ * as the rank did. */
+int harness_proc_guard_main(void);
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-struct proc_rank {
+struct harness_proc_rank {
     pid_t pid; /* 0: not started */
     int pid_fd;
     struct harness_process process; /* copied to the shared head at every change */
@@ -22,14 +22,15 @@ struct proc_rank {
     bool is_stopped_at_end;
 };
 
-static inline bool proc_rank_is_alive(const struct proc_rank *rank)
+static inline bool harness_proc_rank_is_alive(const struct harness_proc_rank *rank)
 {
     return rank->pid > 0 && rank->process.state != HARNESS_PROCESS_EXITED &&
            rank->process.state != HARNESS_PROCESS_SIGNALED;
 }
 
-/* It is being ended. Only the first order counts: the second finds it continued by the first. */
-static inline void proc_rank_note_order(struct proc_rank *rank)
+/* The rank was ordered to end. Only the first order counts: by the second one, the first has
+ * continued a rank that was stopped. */
+static inline void harness_proc_rank_note_end_order(struct harness_proc_rank *rank)
 {
     if (!rank->is_ended_by_us) {
         rank->is_ended_by_us = true;
@@ -37,42 +38,43 @@ static inline void proc_rank_note_order(struct proc_rank *rank)
     }
 }
 
-struct proc_job;
-/* Who starts the ranks, and hears of their ends. Everything else is the same for all launchers. */
-struct proc_starter {
-    /* Start all ranks. One that is born later, in look, is in job->unborn_count until then. */
-    ddp_status (*start)(struct proc_job *job);
-    /* Tell proc_loop_note_birth and proc_loop_note what became of ranks since the last call; never
-     * blocks. *out_is_news: there was something. Errors: the job cannot go on. */
-    ddp_status (*look)(struct proc_job *job, bool *out_is_news);
-    /* All ranks have ended: end and reap whatever else was started, and release what belongs to
-     * it. Also called after a start that failed half-way. */
-    void (*close)(struct proc_job *job);
+struct harness_proc_job;
+/* How ranks are started, and how their ends are learned; the rest is the same for all launchers. */
+struct harness_proc_starter {
+    /* Start all ranks. Ranks that are only started later, in poll, are in job->not_started_count
+     * until then. */
+    ddp_status (*start)(struct harness_proc_job *job);
+    /* Call harness_proc_loop_note_start and _note_change for what happened to ranks since the last
+     * call. *out_has_events: something did. Never blocks. Errors: the job cannot go on. */
+    ddp_status (*poll)(struct harness_proc_job *job, bool *out_has_events);
+    /* All ranks have ended: end and reap what else was started, and release what belongs to it.
+     * Also called after a start that failed half-way. */
+    void (*close)(struct harness_proc_job *job);
 };
-const struct proc_starter *proc_starter_own(void);    /* proc_spawn.c */
-const struct proc_starter *proc_starter_mpirun(void); /* proc_mpirun.c */
+const struct harness_proc_starter *harness_proc_starter_own(void);    /* spawn.c */
+const struct harness_proc_starter *harness_proc_starter_mpirun(void); /* mpirun.c */
 
 /* What the monitor writes into its pipe. The finding's strings are literals of this program, which
  * lie at the same addresses in the monitor: it is a fork without exec. */
-struct proc_diagnosis {
+struct harness_proc_diagnosis {
     uint64_t time_ns;
     struct harness_finding finding;
 };
 
-struct proc_job {
+struct harness_proc_job {
     const struct harness_launch_config *config;
     struct ddp_mem *mem;
     struct ddp_mem_pool *pool; /* strings for the ranks */
     struct ddp_clock *clock;
     struct ddp_err *err;
     uint32_t world_size;
-    struct proc_rank *ranks; /* [world_size] */
+    struct harness_proc_rank *ranks; /* [world_size] */
     uint32_t alive_count;
-    uint32_t unborn_count; /* ranks that the starter still has to start */
-    const struct proc_starter *starter;
-    struct proc_mpirun *mpirun; /* of that starter */
+    uint32_t not_started_count; /* ranks that the starter still has to start */
+    const struct harness_proc_starter *starter;
+    struct harness_proc_mpirun *mpirun; /* of that starter */
 
-    struct proc_head *head;
+    struct harness_proc_head *head;
     size_t head_size_bytes; /* of the whole mapping */
 
     int job_fd, epoll_fd, signal_fd, timer_fd;
@@ -80,57 +82,63 @@ struct proc_job {
     struct ddp_store_server *store;
     uint16_t store_port;
     bool is_mask_set;
-    bool is_reaping; /* a rank that is born now must end */
+    bool is_reaping; /* a rank that starts now must end */
 
     pid_t monitor_pid; /* 0: none */
     int monitor_fd;    /* read end of its pipe, -1 at its end */
-    int poke_fd;       /* eventfd that wakes it */
-    struct proc_lag monitor_lag;
-    struct harness_watch said; /* conclusions so far */
-    struct proc_eye eye;       /* the launcher's own, once the monitor failed */
-    bool is_eye_open;
+    int wake_fd;       /* eventfd that wakes it */
+    struct harness_proc_lag monitor_lag;
+    struct harness_conclusions conclusions; /* conclusions so far */
+    struct harness_proc_sampler sampler;    /* the launcher's own, once the monitor failed */
+    bool is_sampling;                       /* it is open */
 
     uint64_t start_ns, ceiling_ns;
     uint64_t linger_end_ns; /* DDP_DEADLINE_NEVER until something was diagnosed */
-    uint64_t loop_ns;       /* when the event loop last turned */
+    uint64_t loop_ns;       /* when the event loop last made a step */
     int interrupt;          /* signal that asked the launcher to end, or 0 */
 };
 
-/* proc_monitor.c */
-DDP_MUST_USE ddp_status proc_monitor_start(struct proc_job *job);
-/* Read whatever the monitor said; at the end of its pipe monitor_fd becomes -1. */
-void proc_monitor_drain(struct proc_job *job);
-/* Let it look a last time, hear it out, and see it end; the launcher looks no more either. */
-void proc_monitor_stop(struct proc_job *job);
-/* Is it still looking? If not: say so, end it, and open the launcher's own eye. */
-void proc_monitor_check(struct proc_job *job, uint64_t now_ns);
-void proc_monitor_poke(struct proc_job *job);
-/* proc_loop.c */
-DDP_MUST_USE ddp_status proc_loop_open(struct proc_job *job);
-/* Add a descriptor to the loop; it is read when proc_loop_run says so. */
-DDP_MUST_USE ddp_status proc_loop_add(struct proc_job *job, int fd);
+/* monitor.c */
+DDP_MUST_USE ddp_status harness_proc_monitor_start(struct harness_proc_job *job);
+/* Read the monitor's conclusions; at the end of its pipe monitor_fd becomes -1. */
+void harness_proc_monitor_drain(struct harness_proc_job *job);
+/* Let the monitor take a last sample, read its conclusions, and reap it. The launcher's own sampler
+ * is closed too. */
+void harness_proc_monitor_stop(struct harness_proc_job *job);
+/* If the monitor no longer takes samples: report that, end it, and open the launcher's own sampler.
+ * now_ns: UINT64_MAX means that it has certainly failed. */
+void harness_proc_monitor_check(struct harness_proc_job *job, uint64_t now_ns);
+/* A sample now: by the monitor, and by the launcher's own sampler if that is open. */
+void harness_proc_monitor_wake(struct harness_proc_job *job);
+/* A sample by the launcher's own sampler, if that is open. */
+void harness_proc_monitor_sample(struct harness_proc_job *job);
+/* loop.c */
+DDP_MUST_USE ddp_status harness_proc_loop_open(struct harness_proc_job *job);
+/* Wake the loop whenever this descriptor is readable. */
+DDP_MUST_USE ddp_status harness_proc_loop_add(struct harness_proc_job *job, int fd);
 /* A rank runs, as ranks[rank].pid. Errors: E_SYSTEM. */
-DDP_MUST_USE ddp_status proc_loop_note_birth(struct proc_job *job, uint32_t rank);
+DDP_MUST_USE ddp_status harness_proc_loop_note_start(struct harness_proc_job *job, uint32_t rank);
 /* A rank that was alive ended, stopped or went on: si_code and si_status as of waitid. */
-void proc_loop_note(struct proc_job *job, uint32_t rank, int code, int status);
-/* Until every rank has ended, or the time after a diagnosis, or the ceiling, or an interrupt. */
-DDP_MUST_USE ddp_status proc_loop_run(struct proc_job *job);
+void harness_proc_loop_note_change(struct harness_proc_job *job, uint32_t rank, int code,
+                                   int status);
+/* Until every rank has ended, or the time after a conclusion, or the ceiling, or an interrupt. */
+DDP_MUST_USE ddp_status harness_proc_loop_run(struct harness_proc_job *job);
 /* Not OK if a signal asked the launcher to end, at any time since the loop was opened. */
-DDP_MUST_USE ddp_status proc_loop_interrupted(const struct proc_job *job);
+DDP_MUST_USE ddp_status harness_proc_loop_interrupted(const struct harness_proc_job *job);
 /* End and reap every rank that is left. */
-void proc_loop_reap(struct proc_job *job);
-void proc_loop_close(struct proc_job *job);
+void harness_proc_loop_reap(struct harness_proc_job *job);
+void harness_proc_loop_close(struct harness_proc_job *job);
 
-/* proc_audit.c: what a job must not leave behind. */
-struct proc_audit {
+/* audit.c: what a job must not leave behind. */
+struct harness_proc_audit {
     int fd_count;
     struct ddp_text shm; /* names in /dev/shm, one a line */
 };
-void proc_audit_begin(struct proc_audit *audit, struct ddp_mem *mem);
-/* Compare; ends strays. pids: of the ranks. */
-void proc_audit_end(struct proc_audit *audit, const struct proc_rank *ranks, uint32_t world_size,
-                    struct harness_trace *trace);
-void proc_audit_fini(struct proc_audit *audit);
+void harness_proc_audit_begin(struct harness_proc_audit *audit, struct ddp_mem *mem);
+/* Compare with the state at the beginning, and end processes that are left. */
+void harness_proc_audit_end(struct harness_proc_audit *audit, const struct harness_proc_rank *ranks,
+                            uint32_t world_size, struct harness_trace *trace);
+void harness_proc_audit_fini(struct harness_proc_audit *audit);
 
 #ifdef __cplusplus
 }

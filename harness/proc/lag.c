@@ -62,7 +62,7 @@ static uint64_t difference(uint64_t a, uint64_t b)
 
 /* The kernel counted something since the last look, or the thread was asleep: the wait that it is
  * in, if any, is new. Of the time between: what it did not run, nor had waited before. */
-static void begin_wait(struct proc_lag *lag, const struct reading *now, uint64_t now_ns)
+static void begin_wait(struct harness_proc_lag *lag, const struct reading *now, uint64_t now_ns)
 {
     uint64_t spent_ns = now->ran_ns - lag->ran_ns + now->delay_ns - lag->delay_ns;
     uint64_t gap_ns = now_ns - lag->look_ns;
@@ -73,7 +73,7 @@ static void begin_wait(struct proc_lag *lag, const struct reading *now, uint64_t
 }
 
 /* How long the thread has waited since the first look; 0 if that is not known. */
-static uint64_t read_waits(struct proc_lag *lag, pid_t pid, uint64_t now_ns)
+static uint64_t read_waits(struct harness_proc_lag *lag, pid_t pid, uint64_t now_ns)
 {
     bool was_known = lag->is_known;
     struct reading now;
@@ -96,18 +96,19 @@ static uint64_t read_waits(struct proc_lag *lag, pid_t pid, uint64_t now_ns)
            difference(now_ns - lag->wait_ns, now.ran_ns - lag->wait_ran_ns);
 }
 
-uint64_t proc_lag_look(struct proc_lag *lag, pid_t pid, uint64_t silent_ns, uint64_t now_ns)
+uint64_t harness_proc_lag_read(struct harness_proc_lag *lag, pid_t pid, uint64_t silent_ns,
+                               uint64_t now_ns)
 {
     uint64_t age_ns = difference(now_ns, silent_ns);
     uint64_t waited_ns;
 
     if (lag->silent_ns != silent_ns) {
-        *lag = (struct proc_lag){.silent_ns = silent_ns};
+        *lag = (struct harness_proc_lag){.silent_ns = silent_ns};
     }
-    if (age_ns < PROC_LAG_START_NS) {
+    if (age_ns < HARNESS_PROC_LAG_START_NS) {
         return age_ns;
     }
-    if (lag->is_known && now_ns - lag->look_ns < PROC_LAG_INTERVAL_NS) {
+    if (lag->is_known && now_ns - lag->look_ns < HARNESS_PROC_LAG_INTERVAL_NS) {
         return lag->starved_ns + now_ns - lag->look_ns;
     }
     if (lag->start_ns == 0) {

@@ -12,11 +12,11 @@ extern "C" {
 #endif
 
 /* A process that is silent for less is not looked at: healthy ranks cost nothing. */
-#define PROC_LAG_START_NS UINT64_C(20000000)
+#define HARNESS_PROC_LAG_START_NS UINT64_C(20000000)
 /* Then it is looked at so often; the time since counts as waited. */
-#define PROC_LAG_INTERVAL_NS UINT64_C(10000000)
+#define HARNESS_PROC_LAG_INTERVAL_NS UINT64_C(10000000)
 
-struct proc_lag {
+struct harness_proc_lag {
     uint64_t silent_ns;                /* which silence this is about */
     uint64_t start_ns, look_ns;        /* the first and the last look; 0: none */
     uint64_t base_delay_ns;            /* the kernel's count of its waits at the first look, */
@@ -30,7 +30,8 @@ struct proc_lag {
  * CPU, and all of it before the first look. Another silent_ns begins anew. 0 if the kernel does not
  * tell. lag: zeroed at first. Other threads do not count: one that polls for ever would explain any
  * silence on a machine that is full. */
-uint64_t proc_lag_look(struct proc_lag *lag, pid_t pid, uint64_t silent_ns, uint64_t now_ns);
+uint64_t harness_proc_lag_read(struct harness_proc_lag *lag, pid_t pid, uint64_t silent_ns,
+                               uint64_t now_ns);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* The launcher's event loop: ends and stops of ranks, the rendezvous store, the monitor's pipe,
- * signals, and one timer for everything that is due. Descriptors say that there is something to do,
- * never what: each turn looks at everything, which is cheap and cannot miss. */
+ * signals, and one timer for everything that is due. A descriptor only wakes the loop; each step
+ * then checks everything, which is cheap and misses nothing. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -14,14 +14,14 @@
 #include "harness/proc/job.h"
 
 static const uint64_t check_interval_ns = DDP_NS_PER_S / 10;
-static const uint64_t eye_interval_ns = 2 * DDP_NS_PER_MS;
+static const uint64_t sample_interval_ns = 2 * DDP_NS_PER_MS;
 static const uint64_t term_grace_ns = 100 * DDP_NS_PER_MS;
 static const uint64_t linger_default_ns = 2 * DDP_NS_PER_S;
 /* Ranks that hang do not end by themselves, nor do those that wait for them; nor does a mismatch
  * that nobody checks for. */
 static const uint64_t linger_hang_ns = 300 * DDP_NS_PER_MS;
 
-ddp_status proc_loop_add(struct proc_job *job, int fd)
+ddp_status harness_proc_loop_add(struct harness_proc_job *job, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
 
@@ -31,7 +31,7 @@ ddp_status proc_loop_add(struct proc_job *job, int fd)
     return DDP_OK;
 }
 
-ddp_status proc_loop_open(struct proc_job *job)
+ddp_status harness_proc_loop_open(struct harness_proc_job *job)
 {
     sigset_t mask;
 
@@ -47,8 +47,8 @@ ddp_status proc_loop_open(struct proc_job *job)
     if (!job->is_mask_set || job->epoll_fd < 0 || job->signal_fd < 0 || job->timer_fd < 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "event loop: %s", strerror(errno));
     }
-    DDP_TRY(proc_loop_add(job, job->signal_fd));
-    return proc_loop_add(job, job->timer_fd);
+    DDP_TRY(harness_proc_loop_add(job, job->signal_fd));
+    return harness_proc_loop_add(job, job->timer_fd);
 }
 
 static void close_fd(int *fd)
@@ -59,7 +59,7 @@ static void close_fd(int *fd)
     }
 }
 
-void proc_loop_close(struct proc_job *job)
+void harness_proc_loop_close(struct harness_proc_job *job)
 {
     close_fd(&job->timer_fd);
     close_fd(&job->signal_fd);
@@ -70,7 +70,7 @@ void proc_loop_close(struct proc_job *job)
     }
 }
 
-static void read_signals(struct proc_job *job)
+static void read_signals(struct harness_proc_job *job)
 {
     struct signalfd_siginfo info;
 
@@ -82,10 +82,10 @@ static void read_signals(struct proc_job *job)
 }
 
 /* How long the stop that a rank's last fired fault asked for is to last; NEVER if for ever. */
-static uint64_t planned_stop_ns(const struct proc_job *job, uint32_t rank)
+static uint64_t planned_stop_ns(const struct harness_proc_job *job, uint32_t rank)
 {
     const struct harness_plan *plan = job->config->plan;
-    const void *storage = proc_recorder(job->head, rank);
+    const void *storage = harness_proc_recorder(job->head, rank);
     const struct ddp_page *page = storage;
     const struct ddp_event_entry *ring = ddp_recorder_ring(storage);
     uint64_t index = __atomic_load_n(&page->event_count, __ATOMIC_ACQUIRE);
@@ -109,9 +109,9 @@ static uint64_t planned_stop_ns(const struct proc_job *job, uint32_t rank)
 }
 
 /* A rank that leaves before its group exists is missed by ranks that wait at the store. */
-static void report_death(struct proc_job *job, uint32_t rank)
+static void report_death(struct harness_proc_job *job, uint32_t rank)
 {
-    const struct ddp_page *page = proc_recorder(job->head, rank);
+    const struct ddp_page *page = harness_proc_recorder(job->head, rank);
     bool has_left_group = __atomic_load_n(&page->end_status, __ATOMIC_ACQUIRE) == 1 &&
                           __atomic_load_n(&page->seq_posted, __ATOMIC_ACQUIRE) > 0;
 
@@ -120,25 +120,25 @@ static void report_death(struct proc_job *job, uint32_t rank)
     }
 }
 
-ddp_status proc_loop_note_birth(struct proc_job *job, uint32_t rank)
+ddp_status harness_proc_loop_note_start(struct harness_proc_job *job, uint32_t rank)
 {
-    struct proc_rank *self = &job->ranks[rank];
+    struct harness_proc_rank *self = &job->ranks[rank];
 
     job->alive_count++;
     self->process = (struct harness_process){.state = HARNESS_PROCESS_RUNNING,
                                              .since_ns = ddp_clock_now_ns(job->clock)};
     __atomic_store_n(&job->head->states[rank].pid, (uint64_t)self->pid, __ATOMIC_RELAXED);
-    proc_state_store(&job->head->states[rank], &self->process);
+    harness_proc_state_store(&job->head->states[rank], &self->process);
     self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
     if (self->pid_fd < 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "pidfd_open: %s", strerror(errno));
     }
-    return proc_loop_add(job, self->pid_fd);
+    return harness_proc_loop_add(job, self->pid_fd);
 }
 
-static void note_stop(struct proc_job *job, uint32_t rank)
+static void note_stop(struct harness_proc_job *job, uint32_t rank)
 {
-    struct proc_rank *self = &job->ranks[rank];
+    struct harness_proc_rank *self = &job->ranks[rank];
     uint64_t stop_ns = planned_stop_ns(job, rank);
 
     self->process.state = HARNESS_PROCESS_STOPPED;
@@ -146,9 +146,10 @@ static void note_stop(struct proc_job *job, uint32_t rank)
     self->continue_ns = stop_ns == DDP_DEADLINE_NEVER ? stop_ns : self->process.since_ns + stop_ns;
 }
 
-void proc_loop_note(struct proc_job *job, uint32_t rank, int code, int status)
+void harness_proc_loop_note_change(struct harness_proc_job *job, uint32_t rank, int code,
+                                   int status)
 {
-    struct proc_rank *self = &job->ranks[rank];
+    struct harness_proc_rank *self = &job->ranks[rank];
 
     self->process.since_ns = ddp_clock_now_ns(job->clock);
     self->process.code = status;
@@ -171,64 +172,59 @@ void proc_loop_note(struct proc_job *job, uint32_t rank, int code, int status)
     }
     /* The monitor must not take what was done to a rank for what the rank did. */
     if (!self->is_ended_by_us) {
-        proc_state_store(&job->head->states[rank], &self->process);
+        harness_proc_state_store(&job->head->states[rank], &self->process);
     }
-    if (!proc_rank_is_alive(self)) {
+    if (!harness_proc_rank_is_alive(self)) {
         close_fd(&self->pid_fd);
         job->alive_count--;
         report_death(job, rank);
     }
 }
 
-/* Ask after every rank; the monitor is woken once for all news. */
-static ddp_status look_at_ranks(struct proc_job *job)
+/* Learn what became of the ranks; one wake-up of the monitor for all of it. */
+static ddp_status poll_ranks(struct harness_proc_job *job)
 {
-    bool is_news = false;
-    ddp_status status = job->starter->look(job, &is_news);
+    bool has_events = false;
+    ddp_status status = job->starter->poll(job, &has_events);
 
-    if (is_news) {
-        proc_monitor_poke(job);
+    if (has_events) {
+        harness_proc_monitor_wake(job);
     }
     return status;
 }
 
-static void continue_stopped(struct proc_job *job, uint64_t now_ns)
+static void continue_stopped(struct harness_proc_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->world_size; r++) {
-        if (proc_rank_is_alive(&job->ranks[r]) && job->ranks[r].continue_ns <= now_ns) {
+        if (harness_proc_rank_is_alive(&job->ranks[r]) && job->ranks[r].continue_ns <= now_ns) {
             job->ranks[r].continue_ns = DDP_DEADLINE_NEVER;
             (void)kill(job->ranks[r].pid, SIGCONT);
         }
     }
 }
 
-/* After the first conclusion that will not go away, survivors get some time to end by themselves.
- */
-static void start_linger(struct proc_job *job, uint64_t now_ns)
+/* How long survivors get to end by themselves after this finding. */
+static uint64_t linger_ns_of(const struct harness_proc_job *job,
+                             const struct harness_finding *finding)
 {
     bool is_checked = strcmp(job->config->plan->job.semantics, "strict") == 0;
-    uint64_t linger_ns = job->config->linger_ns;
+    enum harness_family family = harness_verdict_family(finding->verdict);
 
-    if (job->linger_end_ns != DDP_DEADLINE_NEVER) {
-        return;
+    if (job->config->linger_ns != 0) {
+        return job->config->linger_ns;
     }
-    for (size_t i = 0; i < job->said.said.count; i++) {
-        enum harness_verdict verdict = job->said.said.items[i].finding.verdict;
-        bool is_slow =
-            verdict >= HARNESS_VERDICT_SLOW_COMPUTE && verdict <= HARNESS_VERDICT_SLOW_ROTATING;
+    return family == HARNESS_FAMILY_HANG || (family == HARNESS_FAMILY_MISMATCH && !is_checked)
+               ? linger_hang_ns
+               : linger_default_ns;
+}
 
-        bool is_hang = (verdict >= HARNESS_VERDICT_HANG_NOT_JOINED &&
-                        verdict <= HARNESS_VERDICT_HANG_RECOVERY) ||
-                       (!is_checked && verdict >= HARNESS_VERDICT_MISMATCH_OP &&
-                        verdict <= HARNESS_VERDICT_MISMATCH_BUILD);
+/* Survivors get some time to end by themselves after the first decisive conclusion. */
+static void start_linger(struct harness_proc_job *job, uint64_t now_ns)
+{
+    const struct harness_finding *finding = harness_conclusions_decisive(&job->conclusions);
 
-        if (!is_slow && verdict != HARNESS_VERDICT_HANG_DETECTOR) {
-            if (linger_ns == 0) {
-                linger_ns = is_hang ? linger_hang_ns : linger_default_ns;
-            }
-            job->linger_end_ns = now_ns + linger_ns;
-            return;
-        }
+    if (job->linger_end_ns == DDP_DEADLINE_NEVER && finding != NULL) {
+        job->linger_end_ns = now_ns + linger_ns_of(job, finding);
     }
 }
 
@@ -237,9 +233,9 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void set_timer(struct proc_job *job, uint64_t now_ns)
+static void set_timer(struct harness_proc_job *job, uint64_t now_ns)
 {
-    uint64_t next_ns = now_ns + (job->is_eye_open ? eye_interval_ns : check_interval_ns);
+    uint64_t next_ns = now_ns + (job->is_sampling ? sample_interval_ns : check_interval_ns);
     struct itimerspec at = {{0, 0}, {0, 0}};
 
     next_ns = earlier(next_ns, earlier(job->linger_end_ns, job->ceiling_ns));
@@ -251,8 +247,8 @@ static void set_timer(struct proc_job *job, uint64_t now_ns)
     (void)timerfd_settime(job->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* One turn: sleep until something is due or happens, then look at everything. */
-static ddp_status turn(struct proc_job *job)
+/* Sleep until something is due or happens, then check everything. */
+static ddp_status step(struct harness_proc_job *job)
 {
     struct epoll_event events[16];
     uint64_t expirations;
@@ -264,23 +260,21 @@ static ddp_status turn(struct proc_job *job)
     }
     (void)!read(job->timer_fd, &expirations, sizeof(expirations));
     read_signals(job);
-    DDP_TRY(look_at_ranks(job));
+    DDP_TRY(poll_ranks(job));
     if (job->store != NULL) {
         ddp_store_server_pump(job->store);
     }
-    proc_monitor_drain(job);
+    harness_proc_monitor_drain(job);
     now_ns = ddp_clock_now_ns(job->clock);
-    proc_monitor_check(job, now_ns);
+    harness_proc_monitor_check(job, now_ns);
     job->loop_ns = now_ns;
-    if (job->is_eye_open) {
-        proc_eye_look(&job->eye, now_ns);
-    }
+    harness_proc_monitor_sample(job);
     continue_stopped(job, now_ns);
     start_linger(job, now_ns);
     return DDP_OK;
 }
 
-ddp_status proc_loop_interrupted(const struct proc_job *job)
+ddp_status harness_proc_loop_interrupted(const struct harness_proc_job *job)
 {
     return job->interrupt == 0
                ? DDP_OK
@@ -289,19 +283,19 @@ ddp_status proc_loop_interrupted(const struct proc_job *job)
                              sigabbrev_np(job->interrupt));
 }
 
-ddp_status proc_loop_run(struct proc_job *job)
+ddp_status harness_proc_loop_run(struct harness_proc_job *job)
 {
     job->loop_ns = ddp_clock_now_ns(job->clock);
-    while (job->alive_count + job->unborn_count > 0 && job->loop_ns < job->linger_end_ns &&
+    while (job->alive_count + job->not_started_count > 0 && job->loop_ns < job->linger_end_ns &&
            job->loop_ns < job->ceiling_ns) {
-        DDP_TRY(turn(job));
-        DDP_TRY(proc_loop_interrupted(job));
+        DDP_TRY(step(job));
+        DDP_TRY(harness_proc_loop_interrupted(job));
     }
     return DDP_OK;
 }
 
 /* A rank's whole group: whatever the rank started goes with it. */
-static void signal_group(const struct proc_rank *rank, int signal_number)
+static void signal_group(const struct harness_proc_rank *rank, int signal_number)
 {
     if (kill(-rank->pid, signal_number) != 0) {
         (void)kill(rank->pid, signal_number);
@@ -309,29 +303,29 @@ static void signal_group(const struct proc_rank *rank, int signal_number)
 }
 
 /* The job is over: what the starter has to say is of no importance any more. */
-static void reap_until(struct proc_job *job, uint64_t end_ns)
+static void reap_until(struct harness_proc_job *job, uint64_t end_ns)
 {
-    (void)!look_at_ranks(job);
+    (void)!poll_ranks(job);
     while (job->alive_count > 0 && ddp_clock_now_ns(job->clock) < end_ns) {
         struct epoll_event event;
 
         /* Pidfds of ended ranks are gone from the set; SIGCHLD wakes us for the others. */
         (void)epoll_wait(job->epoll_fd, &event, 1, 5);
         read_signals(job);
-        (void)!look_at_ranks(job);
+        (void)!poll_ranks(job);
     }
 }
 
-void proc_loop_reap(struct proc_job *job)
+void harness_proc_loop_reap(struct harness_proc_job *job)
 {
     job->is_reaping = true;
     for (uint32_t r = 0; r < job->world_size; r++) {
-        struct proc_rank *rank = &job->ranks[r];
+        struct harness_proc_rank *rank = &job->ranks[r];
 
-        if (!proc_rank_is_alive(rank)) {
+        if (!harness_proc_rank_is_alive(rank)) {
             continue;
         }
-        proc_rank_note_order(rank);
+        harness_proc_rank_note_end_order(rank);
         rank->continue_ns = DDP_DEADLINE_NEVER;
         signal_group(rank, SIGTERM);
         /* The pending SIGTERM is the first thing that a continued process sees. */
@@ -339,7 +333,7 @@ void proc_loop_reap(struct proc_job *job)
     }
     reap_until(job, ddp_clock_now_ns(job->clock) + term_grace_ns);
     for (uint32_t r = 0; r < job->world_size; r++) {
-        if (proc_rank_is_alive(&job->ranks[r])) {
+        if (harness_proc_rank_is_alive(&job->ranks[r])) {
             signal_group(&job->ranks[r], SIGKILL);
         }
     }

@@ -48,38 +48,38 @@ static bool is_dropped(const char *item)
 }
 
 /* What the user has set stays. */
-static void add_mpi_settings(struct proc_env *env, const struct proc_mpirun *mpirun)
+static void add_mpi_settings(struct harness_proc_env *env, const struct harness_proc_mpirun *mpirun)
 {
     struct harness_mpi_setting settings[HARNESS_MPI_SETTINGS_MAX];
 
     harness_mpi_settings(mpirun->files_path, settings);
     for (size_t i = 0; i < HARNESS_MPI_SETTINGS_MAX; i++) {
         if (getenv(settings[i].name) == NULL) {
-            proc_env_add(env, "%s=%s", settings[i].name, settings[i].value);
+            harness_proc_env_add(env, "%s=%s", settings[i].name, settings[i].value);
         }
     }
 }
 
-static ddp_status make_environment(struct proc_job *job, char ***out)
+static ddp_status make_environment(struct harness_proc_job *job, char ***out)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
-    struct proc_env env;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_env env;
 
-    DDP_TRY(proc_env_init(&env, ddp_mem_pool_mem(job->pool)));
-    proc_env_add_job(&env, job->config, job->store_port);
-    proc_env_add(&env, PROC_ENV_GUARD "=%ld/%d/%d", (long)getpid(), job->job_fd,
-                 mpirun->pipe_fd[1]);
+    DDP_TRY(harness_proc_env_init(&env, ddp_mem_pool_mem(job->pool)));
+    harness_proc_env_add_job(&env, job->config, job->store_port);
+    harness_proc_env_add(&env, HARNESS_PROC_ENV_GUARD "=%ld/%d/%d", (long)getpid(), job->job_fd,
+                         mpirun->pipe_fd[1]);
     /* Open MPI up to 4, and from 5 on. */
-    proc_env_add(&env, "OMPI_MCA_orte_tmpdir_base=%s", mpirun->files_path);
-    proc_env_add(&env, "PRTE_MCA_prte_tmpdir_base=%s", mpirun->files_path);
+    harness_proc_env_add(&env, "OMPI_MCA_orte_tmpdir_base=%s", mpirun->files_path);
+    harness_proc_env_add(&env, "PRTE_MCA_prte_tmpdir_base=%s", mpirun->files_path);
     if (harness_plan_is_mpi(job->config->plan)) {
         add_mpi_settings(&env, mpirun);
     }
     if (geteuid() == 0) {
-        proc_env_add(&env, "OMPI_ALLOW_RUN_AS_ROOT=1");
-        proc_env_add(&env, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+        harness_proc_env_add(&env, "OMPI_ALLOW_RUN_AS_ROOT=1");
+        harness_proc_env_add(&env, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
     }
-    DDP_TRY(proc_env_inherit(&env, is_dropped, job->err));
+    DDP_TRY(harness_proc_env_inherit(&env, is_dropped, job->err));
     *out = env.items;
     return DDP_OK;
 }
@@ -108,9 +108,9 @@ __attribute__((noreturn)) static void become_mpirun(char **argv, char **environm
     _exit(127);
 }
 
-static ddp_status spawn(struct proc_job *job)
+static ddp_status spawn(struct harness_proc_job *job)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
     char np[16], host[32], program[] = "mpirun", np_option[] = "-np", host_option[] = "--host",
                            over[] = "--oversubscribe", bind[] = "--bind-to", bind_to[] = "none",
                            command[] = "rank";
@@ -140,14 +140,14 @@ static ddp_status spawn(struct proc_job *job)
         mpirun->pid = 0;
         return ddp_err_set(job->err, DDP_E_SYSTEM, "fork of mpirun: %s", strerror(errno));
     }
-    job->unborn_count = job->world_size;
+    job->not_started_count = job->world_size;
     return DDP_OK;
 }
 
 /* What belongs to a run: mpirun's output, and the folder for its files. */
-static ddp_status open_files(struct proc_job *job)
+static ddp_status open_files(struct harness_proc_job *job)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
     char *run_dir = realpath(job->config->rank.run_dir, NULL);
     int log_size, files_size;
 
@@ -166,9 +166,9 @@ static ddp_status open_files(struct proc_job *job)
     return ddp_files_make_dirs(mpirun->files_path, job->err);
 }
 
-static ddp_status mpirun_start(struct proc_job *job)
+static ddp_status mpirun_start(struct harness_proc_job *job)
 {
-    struct proc_mpirun *mpirun = ddp_mem_array(job->mem, 1, sizeof(*mpirun));
+    struct harness_proc_mpirun *mpirun = ddp_mem_array(job->mem, 1, sizeof(*mpirun));
 
     if (mpirun == NULL) {
         return DDP_E_NOMEM;
@@ -189,26 +189,26 @@ static ddp_status mpirun_start(struct proc_job *job)
     if (pipe2(mpirun->pipe_fd, O_CLOEXEC | O_NONBLOCK) != 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "pipe of the guards: %s", strerror(errno));
     }
-    DDP_TRY(proc_loop_add(job, mpirun->pipe_fd[0]));
+    DDP_TRY(harness_proc_loop_add(job, mpirun->pipe_fd[0]));
     DDP_TRY(open_files(job));
     return spawn(job);
 }
 
 /* mpirun sleeps between its signals to a failed job; any SIGCHLD ends such a sleep. */
-static bool is_mpirun_ended_by(struct proc_job *job, uint64_t end_ns)
+static bool is_mpirun_ended_by(struct harness_proc_job *job, uint64_t end_ns)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
 
-    while (!proc_mpirun_is_ended(mpirun) && ddp_clock_now_ns(job->clock) < end_ns) {
+    while (!harness_proc_mpirun_is_ended(mpirun) && ddp_clock_now_ns(job->clock) < end_ns) {
         (void)kill(mpirun->pid, SIGCHLD);
         (void)poll(NULL, 0, POKE_MS);
     }
     return mpirun->is_ended;
 }
 
-static void end_mpirun(struct proc_job *job)
+static void end_mpirun(struct harness_proc_job *job)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
     uint64_t now_ns = ddp_clock_now_ns(job->clock);
 
     if (mpirun->pid == 0 || is_mpirun_ended_by(job, now_ns + close_grace_ns)) {
@@ -222,10 +222,10 @@ static void end_mpirun(struct proc_job *job)
 }
 
 /* Released, or without mpirun and launcher, guards end by themselves. */
-static void end_guards(struct proc_job *job)
+static void end_guards(struct harness_proc_job *job)
 {
     for (uint32_t r = 0; r < job->world_size; r++) {
-        struct proc_mpirun_guard *guard = &job->mpirun->guards[r];
+        struct harness_proc_mpirun_guard *guard = &job->mpirun->guards[r];
         struct pollfd watched = {.fd = guard->fd, .events = POLLIN};
 
         if (guard->fd < 0) {
@@ -242,7 +242,7 @@ static void end_guards(struct proc_job *job)
 
 /* Reap what a rank started and left in its group, as far as it ends with the rank: a sanitizer's
  * leak checker does. What stays is for the audit. */
-static void reap_group(struct proc_job *job, pid_t leader, uint64_t end_ns)
+static void reap_group(struct harness_proc_job *job, pid_t leader, uint64_t end_ns)
 {
     siginfo_t info;
 
@@ -259,7 +259,7 @@ static void reap_group(struct proc_job *job, pid_t leader, uint64_t end_ns)
 }
 
 /* A guard reaps its rank and mpirun its guards, unless they were killed: then they are ours. */
-static void reap_orphans(struct proc_job *job)
+static void reap_orphans(struct harness_proc_job *job)
 {
     uint64_t end_ns = ddp_clock_now_ns(job->clock) + group_grace_ns;
     siginfo_t info;
@@ -278,9 +278,9 @@ static void reap_orphans(struct proc_job *job)
     (void)prctl(PR_SET_CHILD_SUBREAPER, job->mpirun->was_subreaper);
 }
 
-static void mpirun_close(struct proc_job *job)
+static void mpirun_close(struct harness_proc_job *job)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
 
     if (mpirun == NULL) {
         return;
@@ -290,7 +290,7 @@ static void mpirun_close(struct proc_job *job)
     }
     if (mpirun->guards != NULL) {
         for (uint32_t r = 0; r < job->world_size; r++) {
-            proc_mpirun_release(mpirun, r);
+            harness_proc_mpirun_release(mpirun, r);
         }
         end_guards(job);
         end_mpirun(job);
@@ -304,10 +304,10 @@ static void mpirun_close(struct proc_job *job)
     job->mpirun = NULL;
 }
 
-const struct proc_starter *proc_starter_mpirun(void)
+const struct harness_proc_starter *harness_proc_starter_mpirun(void)
 {
-    static const struct proc_starter starter = {
-        .start = mpirun_start, .look = proc_mpirun_look, .close = mpirun_close};
+    static const struct harness_proc_starter starter = {
+        .start = mpirun_start, .poll = harness_proc_mpirun_poll, .close = mpirun_close};
 
     return &starter;
 }

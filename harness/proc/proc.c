@@ -1,6 +1,8 @@
 /* The proc driver: one process a rank, a monitor process beside them, this process as launcher and
  * host of the rendezvous store. Whatever happens, every process is reaped and every descriptor
  * closed before it returns; what it could not prevent from staying behind is in the trace. */
+#include "harness/proc/proc.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -43,11 +45,11 @@ static uint64_t ring_entry_count(const struct harness_plan *plan,
     return count;
 }
 
-static ddp_status open_memory(struct proc_job *job)
+static ddp_status open_memory(struct harness_proc_job *job)
 {
     const struct harness_plan *plan = job->config->plan;
     uint64_t ring = 0;
-    uint64_t offset = (sizeof(struct proc_head) + 4095) / 4096 * 4096;
+    uint64_t offset = (sizeof(struct harness_proc_head) + 4095) / 4096 * 4096;
     uint64_t stride;
     uint64_t picture;
     void *memory;
@@ -59,7 +61,7 @@ static ddp_status open_memory(struct proc_job *job)
     }
     stride = ddp_recorder_size_bytes(ring);
     picture = offset + stride * job->world_size;
-    job->head_size_bytes = (size_t)picture + sizeof(struct harness_picture);
+    job->head_size_bytes = (size_t)picture + sizeof(struct harness_wait_snapshot);
     job->job_fd = memfd_create("ddprove-job", MFD_CLOEXEC);
     if (job->job_fd < 0 || ftruncate(job->job_fd, (off_t)job->head_size_bytes) != 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "memory of the job: %s", strerror(errno));
@@ -73,13 +75,13 @@ static ddp_status open_memory(struct proc_job *job)
     job->head->ring_entry_count = ring;
     job->head->recorder_offset_bytes = offset;
     job->head->recorder_stride_bytes = stride;
-    job->head->picture_offset_bytes = picture;
-    harness_picture_init(proc_picture(job->head), job->start_ns);
-    job->head->magic = PROC_MAGIC;
+    job->head->snapshot_offset_bytes = picture;
+    harness_wait_snapshot_init(harness_proc_snapshot(job->head), job->start_ns);
+    job->head->magic = HARNESS_PROC_MAGIC;
     return DDP_OK;
 }
 
-static ddp_status open_store(struct proc_job *job)
+static ddp_status open_store(struct harness_proc_job *job)
 {
     int listen_fd;
     ddp_status status;
@@ -90,7 +92,7 @@ static ddp_status open_store(struct proc_job *job)
         (void)close(listen_fd);
         return status;
     }
-    return proc_loop_add(job, ddp_store_server_fd(job->store));
+    return harness_proc_loop_add(job, ddp_store_server_fd(job->store));
 }
 
 static ddp_status open_folders(const struct harness_launch_config *config, struct ddp_mem *mem,
@@ -125,7 +127,7 @@ static uint64_t ceiling_ns(const struct harness_plan *plan)
     return total_ns > ceiling_min_ns ? total_ns : ceiling_min_ns;
 }
 
-static ddp_status job_open(struct proc_job *job)
+static ddp_status job_open(struct harness_proc_job *job)
 {
     job->ranks = ddp_mem_array(job->mem, job->world_size, sizeof(*job->ranks));
     if (job->ranks == NULL) {
@@ -137,14 +139,15 @@ static ddp_status job_open(struct proc_job *job)
     }
     DDP_TRY(ddp_mem_pool_create(&job->pool));
     DDP_TRY(open_folders(job->config, job->mem, job->err));
-    DDP_TRY(proc_loop_open(job));
+    DDP_TRY(harness_proc_loop_open(job));
     DDP_TRY(open_memory(job));
     DDP_TRY(open_store(job));
-    DDP_TRY(proc_monitor_start(job));
+    DDP_TRY(harness_proc_monitor_start(job));
+    DDP_TRY(harness_proc_loop_add(job, job->monitor_fd));
     return job->starter->start(job);
 }
 
-static void job_close(struct proc_job *job)
+static void job_close(struct harness_proc_job *job)
 {
     job->starter->close(job);
     for (uint32_t r = 0; job->ranks != NULL && r < job->world_size; r++) {
@@ -155,8 +158,8 @@ static void job_close(struct proc_job *job)
     if (job->store != NULL) {
         ddp_store_server_destroy(job->store);
     }
-    if (job->poke_fd >= 0) {
-        (void)close(job->poke_fd);
+    if (job->wake_fd >= 0) {
+        (void)close(job->wake_fd);
     }
     if (job->head != NULL) {
         (void)munmap(job->head, job->head_size_bytes);
@@ -164,11 +167,11 @@ static void job_close(struct proc_job *job)
     if (job->job_fd >= 0) {
         (void)close(job->job_fd);
     }
-    proc_loop_close(job);
+    harness_proc_loop_close(job);
     ddp_mem_pool_destroy(job->pool);
 }
 
-static void record_end(const struct proc_rank *rank, struct harness_rank_end *out)
+static void record_end(const struct harness_proc_rank *rank, struct harness_rank_end *out)
 {
     if (rank->pid == 0) {
         return;
@@ -183,11 +186,11 @@ static void record_end(const struct proc_rank *rank, struct harness_rank_end *ou
     }
 }
 
-static ddp_status job_record(struct proc_job *job, struct harness_trace *out)
+static ddp_status job_record(struct harness_proc_job *job, struct harness_trace *out)
 {
     DDP_ASSERT(job->ranks != NULL); /* the job was opened */
     for (uint32_t r = 0; r < job->world_size; r++) {
-        const void *storage = proc_recorder(job->head, r);
+        const void *storage = harness_proc_recorder(job->head, r);
         const struct ddp_page *page = storage;
 
         record_end(&job->ranks[r], &out->ends[r]);
@@ -195,12 +198,12 @@ static ddp_status job_record(struct proc_job *job, struct harness_trace *out)
                                        job->head->ring_entry_count,
                                        __atomic_load_n(&page->event_count, __ATOMIC_ACQUIRE)));
     }
-    for (size_t i = 0; i < job->said.said.count; i++) {
-        DDP_TRY(harness_trace_add_diagnosis(out, job->said.said.items[i].time_ns,
-                                            &job->said.said.items[i].finding));
+    for (size_t i = 0; i < job->conclusions.reported.count; i++) {
+        DDP_TRY(harness_trace_add_diagnosis(out, job->conclusions.reported.items[i].time_ns,
+                                            &job->conclusions.reported.items[i].finding));
     }
-    harness_picture_print(proc_picture(job->head), &out->graph);
-    return job->said.is_failed ? DDP_E_NOMEM : DDP_OK;
+    harness_wait_snapshot_print(harness_proc_snapshot(job->head), &out->graph);
+    return job->conclusions.is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
 static ddp_status check_config(const struct harness_launch_config *config, struct ddp_err *err)
@@ -215,25 +218,25 @@ static ddp_status check_config(const struct harness_launch_config *config, struc
     return DDP_OK;
 }
 
-static ddp_status proc_run(struct ddp_mem *mem, const struct harness_launch_config *config,
-                           struct harness_trace *out, struct ddp_err *err)
+static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_launch_config *config,
+                                   struct harness_trace *out, struct ddp_err *err)
 {
-    struct proc_job job = {.config = config,
-                           .mem = mem,
-                           .clock = ddp_clock_monotonic(),
-                           .err = err,
-                           .world_size = config->plan->job.ranks,
-                           .starter = config->launcher == HARNESS_LAUNCHER_MPIRUN
-                                          ? proc_starter_mpirun()
-                                          : proc_starter_own(),
-                           .job_fd = -1,
-                           .epoll_fd = -1,
-                           .signal_fd = -1,
-                           .timer_fd = -1,
-                           .monitor_fd = -1,
-                           .poke_fd = -1,
-                           .linger_end_ns = DDP_DEADLINE_NEVER};
-    struct proc_audit audit;
+    struct harness_proc_job job = {.config = config,
+                                   .mem = mem,
+                                   .clock = ddp_clock_monotonic(),
+                                   .err = err,
+                                   .world_size = config->plan->job.ranks,
+                                   .starter = config->launcher == HARNESS_LAUNCHER_MPIRUN
+                                                  ? harness_proc_starter_mpirun()
+                                                  : harness_proc_starter_own(),
+                                   .job_fd = -1,
+                                   .epoll_fd = -1,
+                                   .signal_fd = -1,
+                                   .timer_fd = -1,
+                                   .monitor_fd = -1,
+                                   .wake_fd = -1,
+                                   .linger_end_ns = DDP_DEADLINE_NEVER};
+    struct harness_proc_audit audit;
     ddp_status status;
 
     harness_trace_init(out, mem, config->plan->job.ranks, "proc");
@@ -244,35 +247,35 @@ static ddp_status proc_run(struct ddp_mem *mem, const struct harness_launch_conf
     if (out->ends == NULL) {
         return DDP_E_NOMEM;
     }
-    proc_audit_begin(&audit, mem);
-    harness_watch_init(&job.said, mem);
+    harness_proc_audit_begin(&audit, mem);
+    harness_conclusions_init(&job.conclusions, mem);
     job.start_ns = ddp_clock_now_ns(job.clock);
     job.ceiling_ns = job.start_ns + ceiling_ns(config->plan);
     out->start_ns = job.start_ns;
     status = job_open(&job);
-    status = status == DDP_OK ? proc_loop_run(&job) : status;
+    status = status == DDP_OK ? harness_proc_loop_run(&job) : status;
     /* First the monitor: it must not take the end of the survivors for crashes. */
-    proc_monitor_stop(&job);
+    harness_proc_monitor_stop(&job);
     if (job.ranks != NULL) {
-        proc_loop_reap(&job);
+        harness_proc_loop_reap(&job);
     }
     out->end_ns = ddp_clock_now_ns(job.clock);
-    status = status == DDP_OK ? proc_loop_interrupted(&job) : status;
+    status = status == DDP_OK ? harness_proc_loop_interrupted(&job) : status;
     status = status == DDP_OK ? job_record(&job, out) : status;
     job_close(&job);
-    harness_watch_fini(&job.said);
+    harness_conclusions_fini(&job.conclusions);
     if (job.ranks != NULL) {
-        proc_audit_end(&audit, job.ranks, job.world_size, out);
+        harness_proc_audit_end(&audit, job.ranks, job.world_size, out);
     }
     ddp_mem_free(mem, job.ranks);
-    proc_audit_fini(&audit);
+    harness_proc_audit_fini(&audit);
     harness_trace_merge(out);
     return status;
 }
 
-const struct harness_driver_ops *harness_driver_proc(void)
+const struct harness_driver_ops *harness_proc_driver(void)
 {
-    static const struct harness_driver_ops ops = {.name = "proc", .run = proc_run};
+    static const struct harness_driver_ops ops = {.name = "proc", .run = harness_proc_run};
 
     return &ops;
 }

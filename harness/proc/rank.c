@@ -15,10 +15,10 @@
 #include "ddpcore/transport/shm.h"
 #include "harness/inject/inject.h"
 #include "harness/launch/card.h"
-#include "harness/launch/launch.h"
 #include "harness/launch/mpi.h"
 #include "harness/proc/env.h"
 #include "harness/proc/guard.h"
+#include "harness/proc/proc.h"
 #include "harness/proc/shared.h"
 #include "harness/scenario/scenario.h"
 
@@ -60,7 +60,7 @@ static ddp_status follow_parent(struct ddp_err *err)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
         return ddp_err_set(err, DDP_E_SYSTEM, "PR_SET_PDEATHSIG: %s", strerror(errno));
     }
-    if ((uint64_t)getppid() != number_of(PROC_ENV_PARENT)) {
+    if ((uint64_t)getppid() != number_of(HARNESS_PROC_ENV_PARENT)) {
         return ddp_err_set(err, DDP_E_STATE,
                            "whoever started this rank has ended; `rank` is started by "
                            "`ddprove run --driver proc`");
@@ -72,21 +72,22 @@ static ddp_status follow_parent(struct ddp_err *err)
 static ddp_status open_recorder(struct rank_process *self, struct ddp_err *err)
 {
     const struct ddp_rendezvous *id = &self->rendezvous;
-    struct proc_head *head = mmap(NULL, sizeof(*head), PROT_READ, MAP_SHARED, PROC_JOB_FD, 0);
+    struct harness_proc_head *head =
+        mmap(NULL, sizeof(*head), PROT_READ, MAP_SHARED, HARNESS_PROC_JOB_FD, 0);
     void *storage;
     uint64_t offset;
 
     if (head == MAP_FAILED) {
         return ddp_err_set(err, DDP_E_SYSTEM, "memory of the job: %s", strerror(errno));
     }
-    if (head->magic != PROC_MAGIC || head->world_size != id->world_size ||
+    if (head->magic != HARNESS_PROC_MAGIC || head->world_size != id->world_size ||
         id->rank >= head->world_size) {
         (void)munmap(head, sizeof(*head));
         return ddp_err_set(err, DDP_E_STATE, "descriptor 3 is not this job's memory");
     }
     offset = head->recorder_offset_bytes + id->rank * head->recorder_stride_bytes;
     storage = mmap(NULL, head->recorder_stride_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                   PROC_JOB_FD, (off_t)offset);
+                   HARNESS_PROC_JOB_FD, (off_t)offset);
     if (storage == MAP_FAILED) {
         (void)munmap(head, sizeof(*head));
         return ddp_err_set(err, DDP_E_SYSTEM, "memory of the recorder: %s", strerror(errno));
@@ -95,7 +96,7 @@ static ddp_status open_recorder(struct rank_process *self, struct ddp_err *err)
                       id->world_size, (uint64_t)getpid());
     self->env.recorder = &self->recorder;
     (void)munmap(head, sizeof(*head));
-    (void)close(PROC_JOB_FD);
+    (void)close(HARNESS_PROC_JOB_FD);
     return DDP_OK;
 }
 
@@ -221,9 +222,9 @@ static int rank_main(void)
     return status == DDP_OK ? 0 : 1;
 }
 
-int harness_launch_rank_main(void)
+int harness_proc_rank_main(void)
 {
-    const char *guard = getenv(PROC_ENV_GUARD);
+    const char *guard = getenv(HARNESS_PROC_ENV_GUARD);
 
-    return guard != NULL && guard[0] != '\0' ? proc_guard_main() : rank_main();
+    return guard != NULL && guard[0] != '\0' ? harness_proc_guard_main() : rank_main();
 }

@@ -1,7 +1,7 @@
 /* The one shared memory object of a job in the proc driver, handed down by descriptor: a memfd, so
  * that it has no name and cannot be left behind. Each word has one writer: the launcher (states of
- * processes), the monitor (its beat, its picture), or a rank (its recorder). Ranks map nothing but
- * the head, read-only, and their own recorder. */
+ * processes), the monitor (its heartbeat, its snapshot), or a rank (its recorder). Ranks map
+ * nothing but the head, read-only, and their own recorder. */
 #ifndef HARNESS_PROC_SHARED_H
 #define HARNESS_PROC_SHARED_H
 
@@ -12,30 +12,31 @@
 extern "C" {
 #endif
 
-#define PROC_MAGIC UINT64_C(0x3130424f4a507044) /* "DpPJOB01" */
+#define HARNESS_PROC_MAGIC UINT64_C(0x3130424f4a507044) /* "DpPJOB01" */
 /* Descriptor of the job in a rank. */
-#define PROC_JOB_FD 3
+#define HARNESS_PROC_JOB_FD 3
 
-struct proc_state {
-    uint64_t pid; /* of the rank; 0: not born. Written before state */
+struct harness_proc_state {
+    uint64_t pid; /* of the rank; 0: not started. Written before state */
     uint64_t since_ns;
     /* enum harness_process_state | code << 8 | is_brief << 40; written after since_ns */
     uint64_t state;
 };
 
-struct proc_head {
+struct harness_proc_head {
     uint64_t magic;
     uint64_t world_size;
     uint64_t ring_entry_count;
     uint64_t recorder_offset_bytes;
     uint64_t recorder_stride_bytes;
-    uint64_t picture_offset_bytes;
-    uint64_t is_over;         /* launcher: look once more, then end */
-    uint64_t monitor_beat_ns; /* monitor: when it last looked */
-    struct proc_state states[HARNESS_RANKS_MAX];
+    uint64_t snapshot_offset_bytes;
+    uint64_t is_over;              /* launcher: sample once more, then end */
+    uint64_t monitor_heartbeat_ns; /* monitor: of its last sample */
+    struct harness_proc_state states[HARNESS_RANKS_MAX];
 };
 
-static inline void proc_state_store(struct proc_state *to, const struct harness_process *process)
+static inline void harness_proc_state_store(struct harness_proc_state *to,
+                                            const struct harness_process *process)
 {
     __atomic_store_n(&to->since_ns, process->since_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&to->state,
@@ -44,7 +45,7 @@ static inline void proc_state_store(struct proc_state *to, const struct harness_
                      __ATOMIC_RELEASE);
 }
 
-static inline struct harness_process proc_state_load(const struct proc_state *from)
+static inline struct harness_process harness_proc_state_load(const struct harness_proc_state *from)
 {
     uint64_t word = __atomic_load_n(&from->state, __ATOMIC_ACQUIRE);
     struct harness_process process;
@@ -56,23 +57,23 @@ static inline struct harness_process proc_state_load(const struct proc_state *fr
     return process;
 }
 
-/* The monitor's sign of life; the launcher takes over when it stays away. */
-static inline void proc_beat_store(struct proc_head *head, uint64_t now_ns)
+/* The launcher takes over when the monitor's heartbeat stays away. */
+static inline void harness_proc_heartbeat_store(struct harness_proc_head *head, uint64_t now_ns)
 {
-    __atomic_store_n(&head->monitor_beat_ns, now_ns, __ATOMIC_RELEASE);
+    __atomic_store_n(&head->monitor_heartbeat_ns, now_ns, __ATOMIC_RELEASE);
 }
 
-static inline uint64_t proc_beat_load(const struct proc_head *head)
+static inline uint64_t harness_proc_heartbeat_load(const struct harness_proc_head *head)
 {
-    return __atomic_load_n(&head->monitor_beat_ns, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&head->monitor_heartbeat_ns, __ATOMIC_ACQUIRE);
 }
 
-static inline struct harness_picture *proc_picture(struct proc_head *head)
+static inline struct harness_wait_snapshot *harness_proc_snapshot(struct harness_proc_head *head)
 {
-    return (struct harness_picture *)((char *)head + head->picture_offset_bytes);
+    return (struct harness_wait_snapshot *)((char *)head + head->snapshot_offset_bytes);
 }
 
-static inline void *proc_recorder(struct proc_head *head, uint32_t rank)
+static inline void *harness_proc_recorder(struct harness_proc_head *head, uint32_t rank)
 {
     return (char *)head + head->recorder_offset_bytes + rank * head->recorder_stride_bytes;
 }

@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <string.h>
 
-#include "harness/sim/sim.h"
+#include "harness/sim/job.h"
 
-static struct harness_actor *actor_of(struct harness_sim_rank *rank)
+static struct harness_sim_actor *actor_of(struct harness_sim_rank *rank)
 {
     return &rank->sim->scheduler.actors[rank->rank];
 }
@@ -35,7 +35,7 @@ static void vanish(struct harness_sim_rank *rank, enum harness_process_state sta
     set_process(rank, state, code);
     rank->end = (struct harness_rank_end){.how = how, .code = code, .time_ns = now_ns(rank)};
     rank->is_vanished = true;
-    harness_actor_halt(actor_of(rank));
+    harness_sim_actor_halt(actor_of(rank));
 }
 
 static void victim_kill(void *context, int signal_number)
@@ -53,7 +53,7 @@ static void victim_stop(void *context, uint64_t ms)
     struct harness_sim_rank *rank = context;
 
     set_process(rank, HARNESS_PROCESS_STOPPED, SIGSTOP);
-    harness_actor_sleep(actor_of(rank), ms == 0 ? DDP_DEADLINE_NEVER : after_ms(rank, ms));
+    harness_sim_actor_sleep(actor_of(rank), ms == 0 ? DDP_DEADLINE_NEVER : after_ms(rank, ms));
     set_process(rank, HARNESS_PROCESS_RUNNING, 0);
 }
 
@@ -61,7 +61,7 @@ static void victim_delay(void *context, uint64_t ms)
 {
     struct harness_sim_rank *rank = context;
 
-    harness_actor_sleep(actor_of(rank), after_ms(rank, ms));
+    harness_sim_actor_sleep(actor_of(rank), after_ms(rank, ms));
 }
 
 static ddp_status wire_store(void *context, struct ddp_env *env, uint64_t deadline_ns,
@@ -168,7 +168,7 @@ ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t index, struct
 
 static void drop(struct harness_sim_rank *rank)
 {
-    harness_scheduler_remove(&rank->sim->scheduler, rank->rank);
+    harness_sim_scheduler_remove(&rank->sim->scheduler, rank->rank);
     ddp_mem_pool_destroy(rank->pool);
     rank->pool = NULL;
 }

@@ -31,7 +31,7 @@ static void heap_swap(struct harness_sim_event *heap, size_t a, size_t b)
     heap[b] = held;
 }
 
-static bool heap_grow(struct harness_scheduler *scheduler)
+static bool heap_grow(struct harness_sim_scheduler *scheduler)
 {
     struct harness_sim_event *heap =
         ddp_mem_grow(scheduler->mem, scheduler->heap, scheduler->heap_count,
@@ -45,7 +45,7 @@ static bool heap_grow(struct harness_scheduler *scheduler)
     return true;
 }
 
-static void heap_push(struct harness_scheduler *scheduler, uint64_t time_ns, uint32_t actor,
+static void heap_push(struct harness_sim_scheduler *scheduler, uint64_t time_ns, uint32_t actor,
                       bool is_timer)
 {
     size_t at = scheduler->heap_count;
@@ -66,7 +66,7 @@ static void heap_push(struct harness_scheduler *scheduler, uint64_t time_ns, uin
     }
 }
 
-static struct harness_sim_event heap_pop(struct harness_scheduler *scheduler)
+static struct harness_sim_event heap_pop(struct harness_sim_scheduler *scheduler)
 {
     struct harness_sim_event *heap = scheduler->heap;
     struct harness_sim_event first = heap[0];
@@ -95,17 +95,17 @@ static struct harness_sim_event heap_pop(struct harness_scheduler *scheduler)
     return first;
 }
 
-static void make_ready(struct harness_scheduler *scheduler, struct harness_actor *actor)
+static void make_ready(struct harness_sim_scheduler *scheduler, struct harness_sim_actor *actor)
 {
-    actor->state = HARNESS_ACTOR_READY;
+    actor->state = HARNESS_SIM_ACTOR_READY;
     actor->ready_index = scheduler->ready_count;
     scheduler->ready[scheduler->ready_count++] = (uint32_t)(actor - scheduler->actors);
 }
 
-static void make_unready(struct harness_scheduler *scheduler, struct harness_actor *actor,
-                         enum harness_actor_state state)
+static void make_unready(struct harness_sim_scheduler *scheduler, struct harness_sim_actor *actor,
+                         enum harness_sim_actor_state state)
 {
-    if (actor->state == HARNESS_ACTOR_READY) {
+    if (actor->state == HARNESS_SIM_ACTOR_READY) {
         uint32_t last = scheduler->ready[--scheduler->ready_count];
 
         scheduler->ready[actor->ready_index] = last;
@@ -115,13 +115,15 @@ static void make_unready(struct harness_scheduler *scheduler, struct harness_act
 }
 
 /* Whether an event still concerns its actor; a timer that fired early is set again. */
-static bool is_event_due(struct harness_scheduler *scheduler, const struct harness_sim_event *event)
+static bool is_event_due(struct harness_sim_scheduler *scheduler,
+                         const struct harness_sim_event *event)
 {
-    struct harness_actor *actor = &scheduler->actors[event->actor];
-    bool is_waiting = actor->state == HARNESS_ACTOR_PARKED || actor->state == HARNESS_ACTOR_ASLEEP;
+    struct harness_sim_actor *actor = &scheduler->actors[event->actor];
+    bool is_waiting =
+        actor->state == HARNESS_SIM_ACTOR_PARKED || actor->state == HARNESS_SIM_ACTOR_ASLEEP;
 
     if (!event->is_timer) {
-        return actor->state == HARNESS_ACTOR_PARKED;
+        return actor->state == HARNESS_SIM_ACTOR_PARKED;
     }
     if (event->time_ns != actor->timer_ns) {
         return false;
@@ -137,13 +139,13 @@ static bool is_event_due(struct harness_scheduler *scheduler, const struct harne
     return false;
 }
 
-uint64_t harness_scheduler_next_ns(struct harness_scheduler *scheduler)
+uint64_t harness_sim_scheduler_next_ns(struct harness_sim_scheduler *scheduler)
 {
     while (scheduler->heap_count > 0) {
         struct harness_sim_event first = scheduler->heap[0];
 
         /* A message's arrival counts even if its receiver is busy: it is still under way. */
-        if (!first.is_timer && scheduler->actors[first.actor].state != HARNESS_ACTOR_GONE) {
+        if (!first.is_timer && scheduler->actors[first.actor].state != HARNESS_SIM_ACTOR_GONE) {
             return first.time_ns;
         }
         if (first.is_timer && is_event_due(scheduler, &first)) {
@@ -155,13 +157,13 @@ uint64_t harness_scheduler_next_ns(struct harness_scheduler *scheduler)
     return DDP_DEADLINE_NEVER;
 }
 
-void harness_scheduler_deliver(struct harness_scheduler *scheduler)
+void harness_sim_scheduler_deliver(struct harness_sim_scheduler *scheduler)
 {
     uint64_t now_ns = scheduler->clock.time_ns;
 
     while (scheduler->heap_count > 0 && scheduler->heap[0].time_ns <= now_ns) {
         struct harness_sim_event event = heap_pop(scheduler);
-        struct harness_actor *actor = &scheduler->actors[event.actor];
+        struct harness_sim_actor *actor = &scheduler->actors[event.actor];
 
         if (!is_event_due(scheduler, &event)) {
             continue;
@@ -173,11 +175,11 @@ void harness_scheduler_deliver(struct harness_scheduler *scheduler)
     }
 }
 
-uint32_t harness_scheduler_run_one(struct harness_scheduler *scheduler)
+uint32_t harness_sim_scheduler_run_one(struct harness_sim_scheduler *scheduler)
 {
     uint64_t pick = ddp_prng_below(&scheduler->prng, scheduler->ready_count);
     uint32_t index = scheduler->ready[pick];
-    struct harness_actor *actor = &scheduler->actors[index];
+    struct harness_sim_actor *actor = &scheduler->actors[index];
 
     scheduler->clock.time_ns += RUN_NS_MIN + ddp_prng_below(&scheduler->prng, RUN_NS_SPAN);
     scheduler->switch_count++;
@@ -185,35 +187,36 @@ uint32_t harness_scheduler_run_one(struct harness_scheduler *scheduler)
     return index;
 }
 
-bool harness_scheduler_is_stable(const struct harness_scheduler *scheduler)
+bool harness_sim_scheduler_is_stable(const struct harness_sim_scheduler *scheduler)
 {
     return scheduler->ready_count == 0 && scheduler->message_event_count == 0;
 }
 
-void harness_scheduler_remove(struct harness_scheduler *scheduler, uint32_t index)
+void harness_sim_scheduler_remove(struct harness_sim_scheduler *scheduler, uint32_t index)
 {
-    struct harness_actor *actor = &scheduler->actors[index];
+    struct harness_sim_actor *actor = &scheduler->actors[index];
 
-    if (actor->state == HARNESS_ACTOR_GONE) {
+    if (actor->state == HARNESS_SIM_ACTOR_GONE) {
         return;
     }
-    make_unready(scheduler, actor, HARNESS_ACTOR_GONE);
+    make_unready(scheduler, actor, HARNESS_SIM_ACTOR_GONE);
     scheduler->live_count--;
     harness_fiber_destroy(actor->fiber);
     actor->fiber = NULL;
 }
 
-void harness_scheduler_wake(struct harness_scheduler *scheduler, uint32_t index, uint64_t at_ns)
+void harness_sim_scheduler_wake(struct harness_sim_scheduler *scheduler, uint32_t index,
+                                uint64_t at_ns)
 {
     DDP_ASSERT(index < scheduler->actor_count);
-    if (scheduler->actors[index].state != HARNESS_ACTOR_GONE) {
+    if (scheduler->actors[index].state != HARNESS_SIM_ACTOR_GONE) {
         heap_push(scheduler, at_ns, index, false);
     }
 }
 
-static void set_timer(struct harness_actor *actor, uint64_t deadline_ns)
+static void set_timer(struct harness_sim_actor *actor, uint64_t deadline_ns)
 {
-    struct harness_scheduler *scheduler = actor->scheduler;
+    struct harness_sim_scheduler *scheduler = actor->scheduler;
 
     actor->deadline_ns = deadline_ns;
     /* An earlier live timer will move itself on; a later one is out of date now. */
@@ -225,16 +228,16 @@ static void set_timer(struct harness_actor *actor, uint64_t deadline_ns)
 
 static void actor_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint)
 {
-    struct harness_actor *actor = (struct harness_actor *)idle;
+    struct harness_sim_actor *actor = (struct harness_sim_actor *)idle;
 
     set_timer(actor, hint->deadline_ns);
-    make_unready(actor->scheduler, actor, HARNESS_ACTOR_PARKED);
+    make_unready(actor->scheduler, actor, HARNESS_SIM_ACTOR_PARKED);
     harness_fiber_yield(actor->fiber);
 }
 
 static void actor_progress(struct ddp_idle *idle)
 {
-    struct harness_actor *actor = (struct harness_actor *)idle;
+    struct harness_sim_actor *actor = (struct harness_sim_actor *)idle;
 
     if (ddp_prng_below(&actor->scheduler->prng, YIELD_ONE_IN) == 0) {
         harness_fiber_yield(actor->fiber);
@@ -243,22 +246,22 @@ static void actor_progress(struct ddp_idle *idle)
 
 static const struct ddp_idle_ops actor_idle_ops = {.wait = actor_wait, .progress = actor_progress};
 
-void harness_actor_sleep(struct harness_actor *actor, uint64_t until_ns)
+void harness_sim_actor_sleep(struct harness_sim_actor *actor, uint64_t until_ns)
 {
     set_timer(actor, until_ns);
-    make_unready(actor->scheduler, actor, HARNESS_ACTOR_ASLEEP);
+    make_unready(actor->scheduler, actor, HARNESS_SIM_ACTOR_ASLEEP);
     harness_fiber_yield(actor->fiber);
 }
 
-void harness_actor_halt(struct harness_actor *actor)
+void harness_sim_actor_halt(struct harness_sim_actor *actor)
 {
-    harness_actor_sleep(actor, DDP_DEADLINE_NEVER);
+    harness_sim_actor_sleep(actor, DDP_DEADLINE_NEVER);
     DDP_ASSERT(!"a halted actor was resumed");
     __builtin_unreachable();
 }
 
-ddp_status harness_scheduler_init(struct harness_scheduler *scheduler, struct ddp_mem *mem,
-                                  const struct harness_scheduler_config *config)
+ddp_status harness_sim_scheduler_init(struct harness_sim_scheduler *scheduler, struct ddp_mem *mem,
+                                      const struct harness_sim_scheduler_config *config)
 {
     memset(scheduler, 0, sizeof *scheduler);
     scheduler->mem = mem;
@@ -267,17 +270,17 @@ ddp_status harness_scheduler_init(struct harness_scheduler *scheduler, struct dd
     scheduler->actors = ddp_mem_array(mem, config->actor_count, sizeof scheduler->actors[0]);
     scheduler->ready = ddp_mem_array(mem, config->actor_count, sizeof scheduler->ready[0]);
     if (scheduler->actors == NULL || scheduler->ready == NULL) {
-        harness_scheduler_fini(scheduler);
+        harness_sim_scheduler_fini(scheduler);
         return DDP_E_NOMEM;
     }
     for (uint32_t i = 0; i < config->actor_count; i++) {
-        struct harness_actor *actor = &scheduler->actors[i];
+        struct harness_sim_actor *actor = &scheduler->actors[i];
         ddp_status status =
             harness_fiber_create(STACK_BYTES, config->entry,
                                  config->contexts + i * config->context_bytes, &actor->fiber);
 
         if (status != DDP_OK) {
-            harness_scheduler_fini(scheduler);
+            harness_sim_scheduler_fini(scheduler);
             return status;
         }
         actor->idle.ops = &actor_idle_ops;
@@ -290,7 +293,7 @@ ddp_status harness_scheduler_init(struct harness_scheduler *scheduler, struct dd
     return DDP_OK;
 }
 
-void harness_scheduler_fini(struct harness_scheduler *scheduler)
+void harness_sim_scheduler_fini(struct harness_sim_scheduler *scheduler)
 {
     if (scheduler->mem == NULL) {
         return;

@@ -15,20 +15,20 @@
 #include "ddpcore/base/prng.h"
 #include "harness/task/fiber.h"
 
-enum harness_actor_state {
-    HARNESS_ACTOR_READY,
-    HARNESS_ACTOR_PARKED,
-    HARNESS_ACTOR_ASLEEP,
-    HARNESS_ACTOR_GONE
+enum harness_sim_actor_state {
+    HARNESS_SIM_ACTOR_READY,
+    HARNESS_SIM_ACTOR_PARKED,
+    HARNESS_SIM_ACTOR_ASLEEP,
+    HARNESS_SIM_ACTOR_GONE
 };
 
-struct harness_scheduler;
+struct harness_sim_scheduler;
 
-struct harness_actor {
+struct harness_sim_actor {
     struct ddp_idle idle; /* what the rank's environment points at; first, to find the actor */
-    struct harness_scheduler *scheduler;
+    struct harness_sim_scheduler *scheduler;
     struct harness_fiber *fiber;
-    enum harness_actor_state state;
+    enum harness_sim_actor_state state;
     uint32_t ready_index; /* place in scheduler->ready while READY */
     uint64_t deadline_ns; /* of PARKED and ASLEEP */
     uint64_t timer_ns;    /* time of this actor's live timer event; DDP_DEADLINE_NEVER if none */
@@ -42,11 +42,11 @@ struct harness_sim_event {
     bool is_timer;
 };
 
-struct harness_scheduler {
+struct harness_sim_scheduler {
     struct ddp_mem *mem;
     struct ddp_clock_virtual clock;
     struct ddp_prng prng;
-    struct harness_actor *actors; /* [actor_count] */
+    struct harness_sim_actor *actors; /* [actor_count] */
     uint32_t actor_count, live_count;
     uint32_t *ready; /* [ready_count] */
     uint32_t ready_count;
@@ -59,37 +59,38 @@ struct harness_scheduler {
 };
 
 /* Fibers run entry(contexts[i]); context_bytes apart. All actors start READY. */
-struct harness_scheduler_config {
+struct harness_sim_scheduler_config {
     uint32_t actor_count;
     uint64_t seed, start_ns;
     void (*entry)(void *context);
     char *contexts;
     size_t context_bytes;
 };
-DDP_MUST_USE ddp_status harness_scheduler_init(struct harness_scheduler *scheduler,
-                                               struct ddp_mem *mem,
-                                               const struct harness_scheduler_config *config);
+DDP_MUST_USE ddp_status
+harness_sim_scheduler_init(struct harness_sim_scheduler *scheduler, struct ddp_mem *mem,
+                           const struct harness_sim_scheduler_config *config);
 /* Zeroed is fine too. */
-void harness_scheduler_fini(struct harness_scheduler *scheduler);
+void harness_sim_scheduler_fini(struct harness_sim_scheduler *scheduler);
 
 /* From the scheduler's side. */
 /* Ready whoever an event up to now concerns. */
-void harness_scheduler_deliver(struct harness_scheduler *scheduler);
+void harness_sim_scheduler_deliver(struct harness_sim_scheduler *scheduler);
 /* Run one READY actor, chosen by the seed; returns its number. */
-uint32_t harness_scheduler_run_one(struct harness_scheduler *scheduler);
+uint32_t harness_sim_scheduler_run_one(struct harness_sim_scheduler *scheduler);
 /* Time of the next event that will ready somebody, or DDP_DEADLINE_NEVER. */
-uint64_t harness_scheduler_next_ns(struct harness_scheduler *scheduler);
+uint64_t harness_sim_scheduler_next_ns(struct harness_sim_scheduler *scheduler);
 /* Nothing that is under way between ranks can still ready anybody. */
-bool harness_scheduler_is_stable(const struct harness_scheduler *scheduler);
+bool harness_sim_scheduler_is_stable(const struct harness_sim_scheduler *scheduler);
 /* The actor never runs again; its stack is dropped. */
-void harness_scheduler_remove(struct harness_scheduler *scheduler, uint32_t index);
+void harness_sim_scheduler_remove(struct harness_sim_scheduler *scheduler, uint32_t index);
 /* The actor may be able to go on at at_ns. */
-void harness_scheduler_wake(struct harness_scheduler *scheduler, uint32_t index, uint64_t at_ns);
+void harness_sim_scheduler_wake(struct harness_sim_scheduler *scheduler, uint32_t index,
+                                uint64_t at_ns);
 
 /* From the actor's side (its fiber). */
 /* Host code until until_ns (DDP_DEADLINE_NEVER: for ever); no wake shortens it. */
-void harness_actor_sleep(struct harness_actor *actor, uint64_t until_ns);
+void harness_sim_actor_sleep(struct harness_sim_actor *actor, uint64_t until_ns);
 /* Never run again; the scheduler's side decides what becomes of the actor. Does not return. */
-void harness_actor_halt(struct harness_actor *actor) __attribute__((noreturn));
+void harness_sim_actor_halt(struct harness_sim_actor *actor) __attribute__((noreturn));
 
 #endif

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "harness/sim/job.h"
+
 #define START_NS          DDP_NS_PER_MS
 #define LINGER_NS         (10 * DDP_NS_PER_S)
 #define LATENCY_NS        UINT64_C(2000)
@@ -97,7 +99,7 @@ static void wake(void *context, uint32_t rank, uint64_t at_ns)
 {
     struct harness_sim *sim = context;
 
-    harness_scheduler_wake(&sim->scheduler, rank, at_ns);
+    harness_sim_scheduler_wake(&sim->scheduler, rank, at_ns);
 }
 
 static ddp_status open_net(struct harness_sim *sim)
@@ -117,11 +119,11 @@ static ddp_status open_net(struct harness_sim *sim)
 
 static ddp_status open_ranks(struct harness_sim *sim, struct ddp_err *err)
 {
-    struct harness_scheduler_config config = {.actor_count = sim->world_size,
-                                              .seed = sim->config->seed,
-                                              .start_ns = START_NS,
-                                              .entry = harness_sim_rank_main,
-                                              .context_bytes = sizeof sim->ranks[0]};
+    struct harness_sim_scheduler_config config = {.actor_count = sim->world_size,
+                                                  .seed = sim->config->seed,
+                                                  .start_ns = START_NS,
+                                                  .entry = harness_sim_rank_main,
+                                                  .context_bytes = sizeof sim->ranks[0]};
 
     sim->ranks = ddp_mem_array(sim->mem, sim->world_size, sizeof sim->ranks[0]);
     if (sim->ranks == NULL) {
@@ -132,7 +134,7 @@ static ddp_status open_ranks(struct harness_sim *sim, struct ddp_err *err)
         sim->ranks[i].rank = i;
     }
     config.contexts = (char *)sim->ranks;
-    DDP_TRY(harness_scheduler_init(&sim->scheduler, sim->mem, &config));
+    DDP_TRY(harness_sim_scheduler_init(&sim->scheduler, sim->mem, &config));
     DDP_TRY(open_net(sim));
     for (uint32_t i = 0; i < sim->world_size; i++) {
         DDP_TRY(harness_sim_rank_init(sim, i, err));
@@ -153,7 +155,7 @@ static ddp_status sim_open(struct harness_sim *sim, struct ddp_err *err)
     DDP_TRY(ddp_files_memory_create(&sim->files));
     DDP_TRY(preload_checkpoint(sim, err));
     DDP_TRY(open_ranks(sim, err));
-    return harness_sim_watch_init(sim);
+    return harness_sim_monitor_init(sim);
 }
 
 static void sim_close(struct harness_sim *sim)
@@ -166,8 +168,8 @@ static void sim_close(struct harness_sim *sim)
     if (sim->net != NULL) {
         ddp_loop_net_destroy(sim->net);
     }
-    harness_scheduler_fini(&sim->scheduler);
-    harness_sim_watch_fini(sim);
+    harness_sim_scheduler_fini(&sim->scheduler);
+    harness_sim_monitor_fini(sim);
     ddp_mem_free(sim->mem, sim->ranks);
     if (sim->files != NULL) {
         ddp_files_memory_destroy(sim->files);
@@ -194,7 +196,7 @@ static uint64_t patience_ns(const struct harness_sim *sim)
         longest_ms = default_ms > longest_ms ? default_ms : longest_ms;
     }
     /* A hang is said at its second sighting. */
-    return longest_ms * DDP_NS_PER_MS + HARNESS_WATCH_SETTLE_NS + 3 * HARNESS_SIM_LOOK_NS;
+    return longest_ms * DDP_NS_PER_MS + HARNESS_CONCLUSIONS_SETTLE_NS + 3 * HARNESS_SIM_SAMPLE_NS;
 }
 
 /* Nobody can run before next_ns. The monitor looks on while time passes; when it has made up its
@@ -203,44 +205,45 @@ static void pass_gap(struct harness_sim *sim, uint64_t next_ns)
 {
     struct ddp_clock_virtual *clock = &sim->scheduler.clock;
     uint64_t patient_until_ns = clock->time_ns + patience_ns(sim);
-    bool is_stable = harness_scheduler_is_stable(&sim->scheduler);
+    bool is_stable = harness_sim_scheduler_is_stable(&sim->scheduler);
 
     if (is_stable) {
-        harness_sim_watch_look(sim, true);
+        harness_sim_monitor_sample(sim, true);
     }
-    while (!sim->watch.is_decided && sim->status == DDP_OK && sim->watch.next_look_ns < next_ns &&
-           sim->watch.next_look_ns < patient_until_ns) {
-        ddp_clock_virtual_advance_to(clock, sim->watch.next_look_ns);
-        harness_sim_watch_look(sim, is_stable);
+    while (!sim->monitor.is_decided && sim->status == DDP_OK &&
+           sim->monitor.next_sample_ns < next_ns &&
+           sim->monitor.next_sample_ns < patient_until_ns) {
+        ddp_clock_virtual_advance_to(clock, sim->monitor.next_sample_ns);
+        harness_sim_monitor_sample(sim, is_stable);
     }
 }
 
 /* Run one ready rank, and look at what it did. */
 static void run_ready(struct harness_sim *sim)
 {
-    struct harness_scheduler *scheduler = &sim->scheduler;
-    struct harness_sim_rank *rank = &sim->ranks[harness_scheduler_run_one(scheduler)];
+    struct harness_sim_scheduler *scheduler = &sim->scheduler;
+    struct harness_sim_rank *rank = &sim->ranks[harness_sim_scheduler_run_one(scheduler)];
 
     if (rank->is_vanished || harness_fiber_is_done(scheduler->actors[rank->rank].fiber)) {
         harness_sim_rank_settle(rank);
-        harness_sim_watch_look(sim, false);
-    } else if (scheduler->clock.time_ns >= sim->watch.next_look_ns) {
-        harness_sim_watch_look(sim, false);
+        harness_sim_monitor_sample(sim, false);
+    } else if (scheduler->clock.time_ns >= sim->monitor.next_sample_ns) {
+        harness_sim_monitor_sample(sim, false);
     }
 }
 
 /* No rank is ready: move time on to the next event. Returns false when there is none. */
 static bool pass_to_next(struct harness_sim *sim, uint64_t reap_ns)
 {
-    uint64_t next_ns = harness_scheduler_next_ns(&sim->scheduler);
-    bool was_decided = sim->watch.is_decided;
+    uint64_t next_ns = harness_sim_scheduler_next_ns(&sim->scheduler);
+    bool was_decided = sim->monitor.is_decided;
 
     pass_gap(sim, next_ns);
     if (next_ns == DDP_DEADLINE_NEVER) {
         return false;
     }
     /* A verdict reached in the gap starts the linger before time moves on. */
-    if (was_decided == sim->watch.is_decided) {
+    if (was_decided == sim->monitor.is_decided) {
         ddp_clock_virtual_advance_to(&sim->scheduler.clock, next_ns < reap_ns ? next_ns : reap_ns);
     }
     return true;
@@ -249,18 +252,18 @@ static bool pass_to_next(struct harness_sim *sim, uint64_t reap_ns)
 /* Until every rank has ended, the linger after a verdict is over, or nothing can happen. */
 static void run_ranks(struct harness_sim *sim)
 {
-    struct harness_scheduler *scheduler = &sim->scheduler;
+    struct harness_sim_scheduler *scheduler = &sim->scheduler;
     uint64_t linger_ns = sim->config->linger_ns == 0 ? LINGER_NS : sim->config->linger_ns;
     uint64_t reap_ns = DDP_DEADLINE_NEVER;
 
     while (scheduler->live_count > 0 && sim->status == DDP_OK && !scheduler->is_out_of_memory) {
-        if (sim->watch.is_decided && reap_ns == DDP_DEADLINE_NEVER) {
+        if (sim->monitor.is_decided && reap_ns == DDP_DEADLINE_NEVER) {
             reap_ns = scheduler->clock.time_ns + linger_ns;
         }
         if (scheduler->clock.time_ns >= reap_ns) {
             return;
         }
-        harness_scheduler_deliver(scheduler);
+        harness_sim_scheduler_deliver(scheduler);
         if (scheduler->ready_count > 0) {
             run_ready(sim);
         } else if (!pass_to_next(sim, reap_ns)) {
@@ -280,7 +283,7 @@ static ddp_status collect(struct harness_sim *sim)
                                        recorder->page->event_count));
         trace->ends[i] = sim->ranks[i].end;
     }
-    DDP_TRY(harness_sim_watch_conclude(sim));
+    DDP_TRY(harness_sim_monitor_record(sim));
     trace->start_ns = START_NS;
     trace->end_ns = sim->scheduler.clock.time_ns;
     harness_trace_merge(trace);
@@ -344,7 +347,7 @@ static ddp_status run(struct ddp_mem *mem, const struct harness_launch_config *c
     return harness_sim_run(mem, config, out, NULL, err);
 }
 
-const struct harness_driver_ops *harness_driver_sim(void)
+const struct harness_driver_ops *harness_sim_driver(void)
 {
     static const struct harness_driver_ops ops = {.name = "sim", .run = run};
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ddpcore/base/file.h"
-#include "harness/launch/launch.h"
+#include "harness/proc/proc.h"
 #include "harness/scenario/scenario.h"
 
 enum { RANKS = 4, RUNS_MAX = 1000 };
@@ -120,7 +120,7 @@ static ddp_status run_plan(struct bench *bench, const struct harness_plan *plan,
     config.rank.is_hashing = true;
     config.rank.payload_step = -1;
     if (status == DDP_OK) {
-        status = harness_driver_proc()->run(bench->mem, &config, trace, &bench->err);
+        status = harness_proc_driver()->run(bench->mem, &config, trace, &bench->err);
         harness_program_fini(&program);
     }
     ddp_mem_free(bench->mem, params);

@@ -161,7 +161,7 @@ CT_TEST(monitor_device_property, survives_any_words)
         }
         cut_analyse(&job);
         ddp_text_init(&text, ddp_mem_system());
-        harness_monitor_explain(&job.plan, &job.program, &job.cut, &nobody, &text);
+        harness_cut_print(&job.plan, &job.program, &job.cut, &nobody, &text);
         CT_CHECK(strstr(ddp_text_str(&text), "r3 device: ") != NULL);
         ddp_text_fini(&text);
         cut_fini(&job);

@@ -69,7 +69,7 @@ CT_TEST(monitor_healthy, ranks_come_up)
     for (uint32_t r = 0; r < RANKS; r++) {
         memset(&job.pages[r], 0, sizeof(job.pages[r]));
         job.is_page_valid[r] = false;
-        cut_process(&job, r, HARNESS_PROCESS_UNBORN, 0, 0);
+        cut_process(&job, r, HARNESS_PROCESS_NOT_STARTED, 0, 0);
     }
     cut_check_silent(&job, "nobody is born");
     for (uint32_t r = 0; r < RANKS; r++) {

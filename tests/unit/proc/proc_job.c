@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/base/file.h"
+#include "harness/proc/proc.h"
 #include "tests/ct.h"
 
 void proc_test_init(struct proc_test *test, uint32_t ranks)
@@ -51,7 +52,7 @@ ddp_status proc_test_run(struct proc_test *test)
     DDP_TRY(harness_program_build(job->mem, &job->plan, job->params, job->param_count, 0, NULL,
                                   &job->program));
     job->is_run = true;
-    return harness_driver_proc()->run(job->mem, &job->config, &job->trace, &job->err);
+    return harness_proc_driver()->run(job->mem, &job->config, &job->trace, &job->err);
 }
 
 void proc_test_fini(struct proc_test *test)

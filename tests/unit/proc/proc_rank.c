@@ -1,7 +1,7 @@
 /* A program that is nothing but a rank of the proc driver. */
-#include "harness/launch/launch.h"
+#include "harness/proc/proc.h"
 
 int main(void)
 {
-    return harness_launch_rank_main();
+    return harness_proc_rank_main();
 }

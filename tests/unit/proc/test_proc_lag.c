@@ -92,19 +92,20 @@ static void await_sleep(pid_t pid)
 /* A sleeping process lacks no CPU: once it is looked at, all of its silence is its own. */
 CT_TEST(proc_lag, sleep_is_silence)
 {
-    struct proc_lag lag = {0};
+    struct harness_proc_lag lag = {0};
     pid_t pid = start(false, -1);
     uint64_t silent_ns, first_ns;
 
     await_sleep(pid);
-    silent_ns = now() - PROC_LAG_START_NS;
-    first_ns = proc_lag_look(&lag, pid, silent_ns, silent_ns + PROC_LAG_START_NS);
-    CT_CHECK_EQ_U64(first_ns, PROC_LAG_START_NS);
+    silent_ns = now() - HARNESS_PROC_LAG_START_NS;
+    first_ns = harness_proc_lag_read(&lag, pid, silent_ns, silent_ns + HARNESS_PROC_LAG_START_NS);
+    CT_CHECK_EQ_U64(first_ns, HARNESS_PROC_LAG_START_NS);
     for (uint64_t i = 1; i <= 5; i++) {
-        CT_CHECK_EQ_U64(proc_lag_look(&lag, pid, silent_ns, silent_ns + i * DDP_NS_PER_S),
+        CT_CHECK_EQ_U64(harness_proc_lag_read(&lag, pid, silent_ns, silent_ns + i * DDP_NS_PER_S),
                         first_ns);
     }
-    CT_CHECK_EQ_U64(proc_lag_look(&lag, pid, silent_ns + 5, silent_ns + 6), 1); /* a sign of life */
+    CT_CHECK_EQ_U64(harness_proc_lag_read(&lag, pid, silent_ns + 5, silent_ns + 6),
+                    1); /* a sign of life */
     end(pid);
 }
 
@@ -112,15 +113,15 @@ CT_TEST(proc_lag, sleep_is_silence)
  * the time that is. */
 CT_TEST(proc_lag, spinning_is_silence)
 {
-    struct proc_lag lag = {0};
+    struct harness_proc_lag lag = {0};
     pid_t pid = start(true, -1);
-    uint64_t silent_ns = now() - PROC_LAG_START_NS, start_ns = now();
+    uint64_t silent_ns = now() - HARNESS_PROC_LAG_START_NS, start_ns = now();
     uint64_t cpu_ns = cpu_of(pid), own_ns;
 
-    (void)proc_lag_look(&lag, pid, silent_ns, start_ns);
+    (void)harness_proc_lag_read(&lag, pid, silent_ns, start_ns);
     do {
         uint64_t now_ns = now();
-        uint64_t lag_ns = proc_lag_look(&lag, pid, silent_ns, now_ns);
+        uint64_t lag_ns = harness_proc_lag_read(&lag, pid, silent_ns, now_ns);
 
         own_ns = now_ns - silent_ns - lag_ns;
         /* What it did not run is not its own, but for what a look takes. */
@@ -133,7 +134,7 @@ CT_TEST(proc_lag, spinning_is_silence)
  * while its wait goes on, of which the kernel's count says nothing yet. */
 CT_TEST(proc_lag, waiting_for_a_cpu_is_not)
 {
-    struct proc_lag lag = {0};
+    struct harness_proc_lag lag = {0};
     pid_t rival = start(true, SCHED_OTHER);
     pid_t pid = start(true, SCHED_IDLE);
     uint64_t silent_ns = now(), age_ns, own_ns;
@@ -142,7 +143,7 @@ CT_TEST(proc_lag, waiting_for_a_cpu_is_not)
         uint64_t now_ns = now();
 
         age_ns = now_ns - silent_ns;
-        own_ns = age_ns - proc_lag_look(&lag, pid, silent_ns, now_ns);
+        own_ns = age_ns - harness_proc_lag_read(&lag, pid, silent_ns, now_ns);
     } while (age_ns < 400 * DDP_NS_PER_MS);
     CT_CHECK(own_ns < 100 * DDP_NS_PER_MS);
     end(pid);
@@ -152,9 +153,9 @@ CT_TEST(proc_lag, waiting_for_a_cpu_is_not)
 /* Who cannot be asked has nobody to blame. */
 CT_TEST(proc_lag, unknown_is_none)
 {
-    struct proc_lag lag = {0};
+    struct harness_proc_lag lag = {0};
     pid_t pid = start(false, -1);
 
     end(pid);
-    CT_CHECK_EQ_U64(proc_lag_look(&lag, pid, 1, DDP_NS_PER_S), 0);
+    CT_CHECK_EQ_U64(harness_proc_lag_read(&lag, pid, 1, DDP_NS_PER_S), 0);
 }

@@ -34,7 +34,7 @@ static void execute(struct probe_world *world, struct probe_slot *slot)
     for (uint32_t r = 0; r < count; r++) {
         slot->work[r]->status = DDP_OK;
         free(input[r]);
-        harness_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
+        harness_sim_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
     }
     memset(slot, 0, sizeof *slot);
 }
@@ -69,7 +69,7 @@ static ddp_status table_poll(struct ddp_coll *coll, struct ddp_coll_work *work)
 static void wake_all(struct probe_world *world)
 {
     for (uint32_t r = 0; r < world->config.count; r++) {
-        harness_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
+        harness_sim_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
     }
 }
 
@@ -174,7 +174,7 @@ static bool is_served(struct ddp_store *store)
     if (rank->rank == 0 && !world->is_serving) {
         world->is_serving = true;
         for (uint32_t r = 1; r < world->config.count; r++) {
-            harness_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
+            harness_sim_scheduler_wake(&world->scheduler, r, world->scheduler.clock.time_ns);
         }
     }
     return world->is_serving;
@@ -245,7 +245,7 @@ static ddp_status open_store(struct probe_rank *rank)
 
 static void wake(void *context, uint32_t rank, uint64_t at_ns)
 {
-    harness_scheduler_wake(&((struct probe_world *)context)->scheduler, rank, at_ns);
+    harness_sim_scheduler_wake(&((struct probe_world *)context)->scheduler, rank, at_ns);
 }
 
 static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_point point,
@@ -328,12 +328,12 @@ static bool open_rank(struct probe_world *world, uint32_t number)
 
 static bool open_world(struct probe_world *world)
 {
-    const struct harness_scheduler_config config = {.actor_count = world->config.count,
-                                                    .seed = world->config.seed,
-                                                    .start_ns = 1000,
-                                                    .entry = run_rank,
-                                                    .contexts = (char *)world->ranks,
-                                                    .context_bytes = sizeof world->ranks[0]};
+    const struct harness_sim_scheduler_config config = {.actor_count = world->config.count,
+                                                        .seed = world->config.seed,
+                                                        .start_ns = 1000,
+                                                        .entry = run_rank,
+                                                        .contexts = (char *)world->ranks,
+                                                        .context_bytes = sizeof world->ranks[0]};
     struct ddp_loop_config loop = {.world_size = world->config.count,
                                    .seed = world->config.seed,
                                    .latency_ns = 2000,
@@ -343,7 +343,7 @@ static bool open_world(struct probe_world *world)
                                    .wake_context = world};
 
     if (ddp_mem_pool_create(&world->pool) != DDP_OK ||
-        harness_scheduler_init(&world->scheduler, ddp_mem_pool_mem(world->pool), &config) !=
+        harness_sim_scheduler_init(&world->scheduler, ddp_mem_pool_mem(world->pool), &config) !=
             DDP_OK ||
         ddp_files_memory_create(&world->files) != DDP_OK) {
         return false;
@@ -355,18 +355,18 @@ static bool open_world(struct probe_world *world)
 
 static bool run_all(struct probe_world *world)
 {
-    struct harness_scheduler *scheduler = &world->scheduler;
+    struct harness_sim_scheduler *scheduler = &world->scheduler;
 
     while (scheduler->live_count > 0) {
-        harness_scheduler_deliver(scheduler);
+        harness_sim_scheduler_deliver(scheduler);
         if (scheduler->ready_count > 0) {
-            uint32_t index = harness_scheduler_run_one(scheduler);
+            uint32_t index = harness_sim_scheduler_run_one(scheduler);
 
             if (harness_fiber_is_done(scheduler->actors[index].fiber)) {
-                harness_scheduler_remove(scheduler, index);
+                harness_sim_scheduler_remove(scheduler, index);
             }
         } else {
-            uint64_t next_ns = harness_scheduler_next_ns(scheduler);
+            uint64_t next_ns = harness_sim_scheduler_next_ns(scheduler);
 
             if (next_ns == DDP_DEADLINE_NEVER) {
                 CT_FAIL("%u ranks wait for ever", scheduler->live_count);
@@ -411,7 +411,7 @@ void probe_world_close(struct probe_world *world)
     if (world->net != NULL) {
         ddp_loop_net_destroy(world->net);
     }
-    harness_scheduler_fini(&world->scheduler);
+    harness_sim_scheduler_fini(&world->scheduler);
     if (world->files != NULL) {
         ddp_files_memory_destroy(world->files);
     }

@@ -56,7 +56,7 @@ struct probe_slot {
 struct probe_world {
     struct probe_config config;
     struct ddp_mem_pool *pool;
-    struct harness_scheduler scheduler;
+    struct harness_sim_scheduler scheduler;
     struct ddp_loop_net *net;
     struct ddp_files_memory *files;
     struct probe_rank ranks[PROBE_RANKS_MAX];

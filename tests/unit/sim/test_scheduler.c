@@ -15,14 +15,14 @@ struct player {
 };
 
 struct stage {
-    struct harness_scheduler scheduler;
+    struct harness_sim_scheduler scheduler;
     struct player players[ACTORS];
     void (*act)(struct player *player);
     uint32_t log[LOG_MAX];
     size_t log_count;
 };
 
-static struct harness_actor *actor_of(struct player *player)
+static struct harness_sim_actor *actor_of(struct player *player)
 {
     return &player->stage->scheduler.actors[player->index];
 }
@@ -41,36 +41,36 @@ static void entry(void *context)
 
 static void stage_open(struct stage *stage, uint64_t seed, void (*act)(struct player *player))
 {
-    struct harness_scheduler_config config = {.actor_count = ACTORS,
-                                              .seed = seed,
-                                              .start_ns = 1000,
-                                              .entry = entry,
-                                              .contexts = (char *)stage->players,
-                                              .context_bytes = sizeof stage->players[0]};
+    struct harness_sim_scheduler_config config = {.actor_count = ACTORS,
+                                                  .seed = seed,
+                                                  .start_ns = 1000,
+                                                  .entry = entry,
+                                                  .contexts = (char *)stage->players,
+                                                  .context_bytes = sizeof stage->players[0]};
 
     memset(stage, 0, sizeof *stage);
     stage->act = act;
     for (uint32_t i = 0; i < ACTORS; i++) {
         stage->players[i] = (struct player){.stage = stage, .index = i};
     }
-    CT_REQUIRE_OK(harness_scheduler_init(&stage->scheduler, ddp_mem_system(), &config));
+    CT_REQUIRE_OK(harness_sim_scheduler_init(&stage->scheduler, ddp_mem_system(), &config));
 }
 
 /* Run until nothing can happen. */
 static void stage_play(struct stage *stage)
 {
-    struct harness_scheduler *scheduler = &stage->scheduler;
+    struct harness_sim_scheduler *scheduler = &stage->scheduler;
 
     for (;;) {
-        harness_scheduler_deliver(scheduler);
+        harness_sim_scheduler_deliver(scheduler);
         if (scheduler->ready_count > 0) {
-            uint32_t index = harness_scheduler_run_one(scheduler);
+            uint32_t index = harness_sim_scheduler_run_one(scheduler);
 
             if (harness_fiber_is_done(scheduler->actors[index].fiber)) {
-                harness_scheduler_remove(scheduler, index);
+                harness_sim_scheduler_remove(scheduler, index);
             }
         } else {
-            uint64_t next_ns = harness_scheduler_next_ns(scheduler);
+            uint64_t next_ns = harness_sim_scheduler_next_ns(scheduler);
 
             if (next_ns == DDP_DEADLINE_NEVER) {
                 return;
@@ -84,7 +84,7 @@ static void sleep_by_index(struct player *player)
 {
     struct stage *stage = player->stage;
 
-    harness_actor_sleep(actor_of(player), (ACTORS - player->index) * DDP_NS_PER_S);
+    harness_sim_actor_sleep(actor_of(player), (ACTORS - player->index) * DDP_NS_PER_S);
     stage->log[stage->log_count++] = player->index;
 }
 
@@ -102,7 +102,7 @@ CT_TEST(scheduler, sleepers_wake_in_order)
     CT_CHECK(now_ns(&stage) >= ACTORS * DDP_NS_PER_S &&
              now_ns(&stage) < ACTORS * DDP_NS_PER_S + DDP_NS_PER_MS);
     CT_CHECK_EQ_U64(stage.scheduler.live_count, 0);
-    harness_scheduler_fini(&stage.scheduler);
+    harness_sim_scheduler_fini(&stage.scheduler);
 }
 
 static void wait_until(struct player *player, uint64_t deadline_ns)
@@ -117,7 +117,7 @@ static void wait_until(struct player *player, uint64_t deadline_ns)
 static void wait_for_ever_or_wake(struct player *player)
 {
     if (player->index == 0) {
-        harness_scheduler_wake(&player->stage->scheduler, 1, 5 * DDP_NS_PER_MS);
+        harness_sim_scheduler_wake(&player->stage->scheduler, 1, 5 * DDP_NS_PER_MS);
         return;
     }
     wait_until(player, player->index == 2 ? 9 * DDP_NS_PER_MS : DDP_DEADLINE_NEVER);
@@ -134,16 +134,16 @@ CT_TEST(scheduler, waits_end_by_wake_or_deadline)
     CT_CHECK(stage.players[2].woken_ns / DDP_NS_PER_MS == 9);
     CT_CHECK_EQ_U64(stage.players[3].woken_ns, 0);
     CT_CHECK_EQ_U64(stage.scheduler.live_count, 1);
-    CT_CHECK(harness_scheduler_is_stable(&stage.scheduler));
-    harness_scheduler_fini(&stage.scheduler);
+    CT_CHECK(harness_sim_scheduler_is_stable(&stage.scheduler));
+    harness_sim_scheduler_fini(&stage.scheduler);
 }
 
 static void sleep_through_wakes(struct player *player)
 {
     if (player->index == 0) {
-        harness_scheduler_wake(&player->stage->scheduler, 1, 2 * DDP_NS_PER_MS);
+        harness_sim_scheduler_wake(&player->stage->scheduler, 1, 2 * DDP_NS_PER_MS);
     } else if (player->index == 1) {
-        harness_actor_sleep(actor_of(player), 8 * DDP_NS_PER_MS);
+        harness_sim_actor_sleep(actor_of(player), 8 * DDP_NS_PER_MS);
         player->woken_ns = now_ns(player->stage);
     }
 }
@@ -156,7 +156,7 @@ CT_TEST(scheduler, sleep_ignores_wakes)
     stage_open(&stage, 3, sleep_through_wakes);
     stage_play(&stage);
     CT_CHECK(stage.players[1].woken_ns / DDP_NS_PER_MS == 8);
-    harness_scheduler_fini(&stage.scheduler);
+    harness_sim_scheduler_fini(&stage.scheduler);
 }
 
 static void wait_twice(struct player *player)
@@ -164,11 +164,11 @@ static void wait_twice(struct player *player)
     if (player->index != 0) {
         return;
     }
-    harness_scheduler_wake(&player->stage->scheduler, 0, 2 * DDP_NS_PER_MS);
+    harness_sim_scheduler_wake(&player->stage->scheduler, 0, 2 * DDP_NS_PER_MS);
     wait_until(player, 50 * DDP_NS_PER_MS);
     /* The timer of the first wait is still there; it must neither end nor delay this one. */
     wait_until(player, 90 * DDP_NS_PER_MS);
-    harness_scheduler_wake(&player->stage->scheduler, 0, 92 * DDP_NS_PER_MS);
+    harness_sim_scheduler_wake(&player->stage->scheduler, 0, 92 * DDP_NS_PER_MS);
     wait_until(player, DDP_DEADLINE_NEVER);
     wait_until(player, 95 * DDP_NS_PER_MS);
 }
@@ -182,7 +182,7 @@ CT_TEST(scheduler, stale_timers_are_harmless)
     stage_play(&stage);
     CT_CHECK(stage.players[0].woken_ns / DDP_NS_PER_MS == 95);
     CT_CHECK_EQ_U64(stage.scheduler.live_count, 0);
-    harness_scheduler_fini(&stage.scheduler);
+    harness_sim_scheduler_fini(&stage.scheduler);
 }
 
 static void make_progress(struct player *player)
@@ -210,7 +210,7 @@ CT_TEST(scheduler, seed_decides_the_order)
     CT_CHECK_BYTES(a.log, b.log, sizeof a.log);
     CT_CHECK_EQ_U64(now_ns(&a), now_ns(&b));
     CT_CHECK(memcmp(a.log, c.log, sizeof a.log) != 0);
-    harness_scheduler_fini(&a.scheduler);
-    harness_scheduler_fini(&b.scheduler);
-    harness_scheduler_fini(&c.scheduler);
+    harness_sim_scheduler_fini(&a.scheduler);
+    harness_sim_scheduler_fini(&b.scheduler);
+    harness_sim_scheduler_fini(&c.scheduler);
 }

@@ -14,42 +14,43 @@
 #include "harness/proc/guard.h"
 #include "harness/proc/mpirun.h"
 
-enum { WORDS_AT_A_TIME = 64 };
+enum { REPORTS_AT_A_TIME = 64 };
 
-void proc_mpirun_release(struct proc_mpirun *mpirun, uint32_t rank)
+void harness_proc_mpirun_release(struct harness_proc_mpirun *mpirun, uint32_t rank)
 {
-    struct proc_mpirun_guard *guard = &mpirun->guards[rank];
+    struct harness_proc_mpirun_guard *guard = &mpirun->guards[rank];
 
     if (guard->fd >= 0 && !guard->is_released) {
         guard->is_released = true;
-        (void)syscall(SYS_pidfd_send_signal, guard->fd, PROC_GUARD_RELEASE, NULL, 0);
+        (void)syscall(SYS_pidfd_send_signal, guard->fd, HARNESS_PROC_GUARD_RELEASE, NULL, 0);
     }
 }
 
-static ddp_status note_birth(struct proc_job *job, const struct proc_word *word)
+static ddp_status note_start(struct harness_proc_job *job,
+                             const struct harness_proc_guard_report *report)
 {
-    struct proc_rank *rank = &job->ranks[word->rank];
-    struct proc_mpirun_guard *guard = &job->mpirun->guards[word->rank];
+    struct harness_proc_rank *rank = &job->ranks[report->rank];
+    struct harness_proc_mpirun_guard *guard = &job->mpirun->guards[report->rank];
 
     if (rank->pid != 0) {
         return ddp_err_set(job->err, DDP_E_STATE, "mpirun started rank %" PRIu32 " twice",
-                           word->rank);
+                           report->rank);
     }
-    rank->pid = word->rank_pid;
-    job->unborn_count--;
-    job->mpirun->born_count++;
-    guard->pid = word->guard_pid;
+    rank->pid = report->rank_pid;
+    job->not_started_count--;
+    job->mpirun->started_count++;
+    guard->pid = report->guard_pid;
     guard->fd = (int)syscall(SYS_pidfd_open, guard->pid, 0);
-    DDP_TRY(proc_loop_note_birth(job, word->rank));
+    DDP_TRY(harness_proc_loop_note_start(job, report->rank));
     if (job->is_reaping) {
         rank->is_ended_by_us = true;
         (void)kill(-rank->pid, SIGKILL);
     }
-    return guard->fd >= 0 ? proc_loop_add(job, guard->fd) : DDP_OK;
+    return guard->fd >= 0 ? harness_proc_loop_add(job, guard->fd) : DDP_OK;
 }
 
 /* mpirun ends the ranks, or is about to. */
-static bool is_ending(const struct proc_mpirun *mpirun)
+static bool is_ending(const struct harness_proc_mpirun *mpirun)
 {
     return mpirun->has_failure || mpirun->is_order_strange || mpirun->is_ended;
 }
@@ -58,10 +59,10 @@ static bool is_ending(const struct proc_mpirun *mpirun)
  * mpirun ends the ranks, no guard ends before its time: every end would cut short what mpirun
  * leaves to the others. A rank with MPI that ended well may not have told MPI so, and mpirun would
  * end the job for that: its guard waits for the others. */
-static void note_end(struct proc_job *job, uint32_t rank)
+static void note_end(struct harness_proc_job *job, uint32_t rank)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
-    const struct proc_rank *self = &job->ranks[rank];
+    struct harness_proc_mpirun *mpirun = job->mpirun;
+    const struct harness_proc_rank *self = &job->ranks[rank];
     bool is_failure = self->process.state != HARNESS_PROCESS_EXITED || self->process.code != 0;
 
     if (!is_ending(mpirun)) {
@@ -69,48 +70,49 @@ static void note_end(struct proc_job *job, uint32_t rank)
         if (mpirun->has_failure) {
             mpirun->failed = &mpirun->guards[rank];
         } else if (!harness_plan_is_mpi(job->config->plan)) {
-            proc_mpirun_release(mpirun, rank);
+            harness_proc_mpirun_release(mpirun, rank);
         }
     }
 }
 
-static ddp_status note_word(struct proc_job *job, const struct proc_word *word)
+static ddp_status note_report(struct harness_proc_job *job,
+                              const struct harness_proc_guard_report *report)
 {
-    struct proc_rank *rank;
+    struct harness_proc_rank *rank;
 
-    if (word->rank >= job->world_size) {
+    if (report->rank >= job->world_size) {
         return ddp_err_set(job->err, DDP_E_STATE, "mpirun started rank %" PRIu32 " of %" PRIu32,
-                           word->rank, job->world_size);
+                           report->rank, job->world_size);
     }
-    if (word->kind == PROC_WORD_BORN) {
-        return note_birth(job, word);
+    if (report->kind == HARNESS_PROC_REPORT_STARTED) {
+        return note_start(job, report);
     }
-    rank = &job->ranks[word->rank];
-    if (!proc_rank_is_alive(rank)) {
+    rank = &job->ranks[report->rank];
+    if (!harness_proc_rank_is_alive(rank)) {
         return DDP_OK;
     }
-    if (word->kind == PROC_WORD_ORDERED) {
+    if (report->kind == HARNESS_PROC_REPORT_ORDERED) {
         job->mpirun->is_order_strange =
             job->mpirun->is_order_strange || (!job->mpirun->has_failure && !job->is_reaping);
-        proc_rank_note_order(rank);
+        harness_proc_rank_note_end_order(rank);
         return DDP_OK;
     }
-    proc_loop_note(job, word->rank, word->code, word->status);
-    if (!proc_rank_is_alive(rank)) {
-        note_end(job, word->rank);
+    harness_proc_loop_note_change(job, report->rank, report->code, report->status);
+    if (!harness_proc_rank_is_alive(rank)) {
+        note_end(job, report->rank);
     }
     return DDP_OK;
 }
 
-static ddp_status read_words(struct proc_job *job, bool *is_news)
+static ddp_status read_reports(struct harness_proc_job *job, bool *has_events)
 {
-    struct proc_word words[WORDS_AT_A_TIME];
+    struct harness_proc_guard_report reports[REPORTS_AT_A_TIME];
     ssize_t size;
 
-    while ((size = read(job->mpirun->pipe_fd[0], words, sizeof(words))) > 0) {
-        *is_news = true;
-        for (size_t i = 0; i < (size_t)size / sizeof(words[0]); i++) {
-            DDP_TRY(note_word(job, &words[i]));
+    while ((size = read(job->mpirun->pipe_fd[0], reports, sizeof(reports))) > 0) {
+        *has_events = true;
+        for (size_t i = 0; i < (size_t)size / sizeof(reports[0]); i++) {
+            DDP_TRY(note_report(job, &reports[i]));
         }
     }
     return DDP_OK;
@@ -127,20 +129,21 @@ static bool is_over(int pid_fd)
  * if that was ending the job before this look, else by somebody else, for whom there is nobody to
  * blame but the rank. Failures and orders that were heard of in this look follow from it then: a
  * rank that ends because a peer has died does so after that, and mpirun sees its guards end. */
-static ddp_status look_at_guard(struct proc_job *job, uint32_t r, bool was_ending, bool *is_news)
+static ddp_status look_at_guard(struct harness_proc_job *job, uint32_t r, bool was_ending,
+                                bool *has_events)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
-    struct proc_mpirun_guard *guard = &mpirun->guards[r];
-    struct proc_rank *rank = &job->ranks[r];
+    struct harness_proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun_guard *guard = &mpirun->guards[r];
+    struct harness_proc_rank *rank = &job->ranks[r];
 
     if (rank->pid == 0 || !is_over(guard->fd)) {
         return DDP_OK;
     }
     /* It may have spoken since the pipe was read; it will not speak again. */
-    if (proc_rank_is_alive(rank)) {
-        DDP_TRY(read_words(job, is_news));
+    if (harness_proc_rank_is_alive(rank)) {
+        DDP_TRY(read_reports(job, has_events));
     }
-    if (!proc_rank_is_alive(rank)) {
+    if (!harness_proc_rank_is_alive(rank)) {
         if (guard->fd >= 0) {
             (void)close(guard->fd);
             guard->fd = -1;
@@ -152,13 +155,13 @@ static ddp_status look_at_guard(struct proc_job *job, uint32_t r, bool was_endin
             mpirun->failed = NULL;
         }
         mpirun->has_failure = true;
-        proc_loop_note(job, r, CLD_KILLED, SIGKILL);
-        *is_news = true;
+        harness_proc_loop_note_change(job, r, CLD_KILLED, SIGKILL);
+        *has_events = true;
     }
     return DDP_OK;
 }
 
-bool proc_mpirun_is_ended(struct proc_mpirun *mpirun)
+bool harness_proc_mpirun_is_ended(struct harness_proc_mpirun *mpirun)
 {
     if (!mpirun->is_ended) {
         (void)waitid(P_PID, (id_t)mpirun->pid, &mpirun->end, WEXITED | WNOHANG);
@@ -168,7 +171,7 @@ bool proc_mpirun_is_ended(struct proc_mpirun *mpirun)
 }
 
 /* The first line of mpirun's output that says something. */
-static void read_complaint(const struct proc_mpirun *mpirun, char *out, size_t size_bytes)
+static void read_complaint(const struct harness_proc_mpirun *mpirun, char *out, size_t size_bytes)
 {
     FILE *file = fopen(mpirun->log_path, "re");
 
@@ -185,30 +188,30 @@ static void read_complaint(const struct proc_mpirun *mpirun, char *out, size_t s
 }
 
 /* mpirun has ended before all ranks ran. */
-static ddp_status refuse_start(struct proc_job *job)
+static ddp_status refuse_start(struct harness_proc_job *job)
 {
-    const struct proc_mpirun *mpirun = job->mpirun;
+    const struct harness_proc_mpirun *mpirun = job->mpirun;
     char complaint[160];
 
     read_complaint(mpirun, complaint, sizeof(complaint));
     return ddp_err_set(job->err, DDP_E_SYSTEM,
                        "mpirun started %" PRIu32 " of %" PRIu32 " ranks and ended %s %d: %s (see "
                        "launcher.log in the run folder)",
-                       mpirun->born_count, job->world_size,
+                       mpirun->started_count, job->world_size,
                        mpirun->end.si_code == CLD_EXITED ? "with code" : "by signal",
                        mpirun->end.si_status, complaint);
 }
 
 /* mpirun ended the job, or itself, without any rank's doing. */
-static void tell_end(struct proc_job *job)
+static void tell_end(struct harness_proc_job *job)
 {
-    const struct proc_mpirun *mpirun = job->mpirun;
+    const struct harness_proc_mpirun *mpirun = job->mpirun;
     struct harness_finding finding;
 
     harness_finding_init(&finding, HARNESS_VERDICT_CRASH_LAUNCHER, HARNESS_ORACLE_LAUNCHER,
                          HARNESS_MODE_PROVABLE);
     for (uint32_t r = 0; r < job->world_size; r++) {
-        if (proc_rank_is_alive(&job->ranks[r]) || job->ranks[r].is_ended_by_us) {
+        if (harness_proc_rank_is_alive(&job->ranks[r]) || job->ranks[r].is_ended_by_us) {
             harness_rank_set_add(&finding.victims, r);
         }
     }
@@ -221,48 +224,49 @@ static void tell_end(struct proc_job *job)
         (void)snprintf(finding.text, sizeof(finding.text),
                        "mpirun was told to end, and ended its ranks, of which none had failed");
     }
-    (void)harness_watch_say(&job->said, &finding, ddp_clock_now_ns(job->clock));
+    (void)harness_conclusions_report(&job->conclusions, &finding, ddp_clock_now_ns(job->clock));
 }
 
-static ddp_status judge(struct proc_job *job)
+static ddp_status judge(struct harness_proc_job *job)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
     bool is_early = mpirun->is_ended && job->alive_count > 0 && !mpirun->has_failure;
-    bool is_told = mpirun->is_order_strange && job->alive_count + job->unborn_count == 0;
+    bool is_told = mpirun->is_order_strange && job->alive_count + job->not_started_count == 0;
 
     if (job->is_reaping || mpirun->is_judged) {
         return DDP_OK;
     }
-    if (mpirun->is_ended && job->unborn_count > 0) {
-        if (job->said.said.count == 0) {
+    if (mpirun->is_ended && job->not_started_count > 0) {
+        if (job->conclusions.reported.count == 0) {
             return refuse_start(job);
         }
-        job->unborn_count = 0; /* the job failed, and mpirun ended them before they could begin */
+        job->not_started_count =
+            0; /* the job failed, and mpirun ended them before they could begin */
     }
     if (is_early || is_told) {
         mpirun->is_judged = true;
-        (void)proc_mpirun_is_ended(mpirun); /* it may have ended since */
+        (void)harness_proc_mpirun_is_ended(mpirun); /* it may have ended since */
         tell_end(job);
     }
     return DDP_OK;
 }
 
-ddp_status proc_mpirun_look(struct proc_job *job, bool *out_is_news)
+ddp_status harness_proc_mpirun_poll(struct harness_proc_job *job, bool *out_has_events)
 {
-    struct proc_mpirun *mpirun = job->mpirun;
+    struct harness_proc_mpirun *mpirun = job->mpirun;
     bool was_ending;
 
-    *out_is_news = false;
+    *out_has_events = false;
     /* Before the pipe: its guards' words are then all in there. */
-    (void)proc_mpirun_is_ended(mpirun);
+    (void)harness_proc_mpirun_is_ended(mpirun);
     was_ending = is_ending(mpirun);
     /* Before the guards: one whose death was the cause of a word is then gone. */
-    DDP_TRY(read_words(job, out_is_news));
+    DDP_TRY(read_reports(job, out_has_events));
     for (uint32_t r = 0; r < job->world_size; r++) {
-        DDP_TRY(look_at_guard(job, r, was_ending, out_is_news));
+        DDP_TRY(look_at_guard(job, r, was_ending, out_has_events));
     }
     if (mpirun->failed != NULL) {
-        proc_mpirun_release(mpirun, (uint32_t)(mpirun->failed - mpirun->guards));
+        harness_proc_mpirun_release(mpirun, (uint32_t)(mpirun->failed - mpirun->guards));
         mpirun->failed = NULL;
     }
     return judge(job);

@@ -1,5 +1,5 @@
 /* Conclusions over time: what is said of successive cuts, and how often. */
-#include "harness/monitor/watch.h"
+#include "harness/monitor/conclusions.h"
 #include "tests/ct.h"
 
 struct told {
@@ -17,16 +17,16 @@ static void tell(void *context, uint64_t time_ns, const struct harness_finding *
     told->last = *finding;
 }
 
-static void open_watch(struct harness_watch *watch, struct told *told)
+static void open_watch(struct harness_conclusions *watch, struct told *told)
 {
     *told = (struct told){.count = 0};
-    harness_watch_init(watch, ddp_mem_system());
-    watch->tell = tell;
-    watch->tell_context = told;
+    harness_conclusions_init(watch, ddp_mem_system());
+    watch->on_report = tell;
+    watch->report_context = told;
 }
 
 /* A cut at ms with one finding about the ranks in mask, or with none if mask is 0. */
-static void note(struct harness_watch *watch, enum harness_verdict verdict, uint64_t mask,
+static void note(struct harness_conclusions *watch, enum harness_verdict verdict, uint64_t mask,
                  uint64_t ms)
 {
     struct harness_findings findings;
@@ -38,14 +38,14 @@ static void note(struct harness_watch *watch, enum harness_verdict verdict, uint
     if (mask != 0) {
         harness_findings_add(&findings, &finding);
     }
-    harness_watch_note(watch, &findings, ms * UINT64_C(1000000));
+    harness_conclusions_note(watch, &findings, ms * UINT64_C(1000000));
     harness_findings_fini(&findings);
 }
 
 /* A crash is said at the first sight, once. */
 CT_TEST(monitor_watch, says_a_crash_at_once)
 {
-    struct harness_watch watch;
+    struct harness_conclusions watch;
     struct told told;
 
     open_watch(&watch, &told);
@@ -54,13 +54,13 @@ CT_TEST(monitor_watch, says_a_crash_at_once)
     CT_CHECK_EQ_U64(told.time_ns, 5000000);
     note(&watch, HARNESS_VERDICT_CRASH_SIGNALED, 2, 6);
     CT_CHECK_EQ_U64(told.count, 1);
-    harness_watch_fini(&watch);
+    harness_conclusions_fini(&watch);
 }
 
 /* A hang is said when it is still there 10 ms later, and not if it was gone in between. */
 CT_TEST(monitor_watch, says_a_hang_when_it_stays)
 {
-    struct harness_watch watch;
+    struct harness_conclusions watch;
     struct told told;
 
     open_watch(&watch, &told);
@@ -74,29 +74,29 @@ CT_TEST(monitor_watch, says_a_hang_when_it_stays)
     CT_CHECK_EQ_U64(told.count, 1);
     note(&watch, HARNESS_VERDICT_HANG_STOPPED, 2, 141);
     CT_CHECK_EQ_U64(told.count, 1);
-    harness_watch_fini(&watch);
+    harness_conclusions_fini(&watch);
 }
 
 /* A second dead rank makes the first finding fuller instead of adding one. */
 CT_TEST(monitor_watch, merges_a_growing_finding)
 {
-    struct harness_watch watch;
+    struct harness_conclusions watch;
     struct told told;
 
     open_watch(&watch, &told);
     note(&watch, HARNESS_VERDICT_CRASH_SIGNALED, 2, 5);
     note(&watch, HARNESS_VERDICT_CRASH_SIGNALED, 6, 7);
     CT_CHECK_EQ_U64(told.count, 2);
-    CT_CHECK_EQ_U64(watch.said.count, 1);
-    CT_CHECK_EQ_U64(watch.said.items[0].finding.culprits.word[0], 6);
-    CT_CHECK_EQ_U64(watch.said.items[0].time_ns, 7000000);
-    harness_watch_fini(&watch);
+    CT_CHECK_EQ_U64(watch.reported.count, 1);
+    CT_CHECK_EQ_U64(watch.reported.items[0].finding.culprits.word[0], 6);
+    CT_CHECK_EQ_U64(watch.reported.items[0].time_ns, 7000000);
+    harness_conclusions_fini(&watch);
 }
 
 /* A hang of a rank that was already named adds nothing; a hang of another rank does. */
 CT_TEST(monitor_watch, leaves_out_what_follows)
 {
-    struct harness_watch watch;
+    struct harness_conclusions watch;
     struct told told;
 
     open_watch(&watch, &told);
@@ -108,5 +108,5 @@ CT_TEST(monitor_watch, leaves_out_what_follows)
     note(&watch, HARNESS_VERDICT_HANG_HOST, 1, 70);
     CT_CHECK_EQ_U64(told.count, 2);
     CT_CHECK_EQ_U64(told.last.culprits.word[0], 1);
-    harness_watch_fini(&watch);
+    harness_conclusions_fini(&watch);
 }

@@ -1,5 +1,5 @@
 /* How a finding is put together and worded: place, operation, parameters, victims. */
-#include "harness/monitor/finding.h"
+#include "harness/monitor/draft.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 #include "harness/monitor/graph.h"
 
-void harness_finding_begin(const struct harness_view *view, enum harness_verdict verdict,
-                           enum harness_mode mode, uint32_t rank, struct harness_finding *out)
+void harness_draft_begin(const struct harness_view *view, enum harness_verdict verdict,
+                         enum harness_mode mode, uint32_t rank, struct harness_finding *out)
 {
     const struct harness_cut *cut = view->cut;
     enum ddp_phase phase = harness_graph_phase(cut, rank);
@@ -44,8 +44,8 @@ static void set_bucket(const struct harness_view *view, uint32_t bucket,
     }
 }
 
-void harness_finding_set_planned(const struct harness_view *view, uint64_t seq,
-                                 struct harness_finding *finding)
+void harness_draft_set_planned(const struct harness_view *view, uint64_t seq,
+                               struct harness_finding *finding)
 {
     const struct harness_op *op = harness_program_at(view->program, seq);
 
@@ -63,8 +63,8 @@ void harness_finding_set_planned(const struct harness_view *view, uint64_t seq,
     }
 }
 
-void harness_finding_set_posted(const struct harness_view *view, uint32_t rank,
-                                struct harness_finding *finding)
+void harness_draft_set_posted(const struct harness_view *view, uint32_t rank,
+                              struct harness_finding *finding)
 {
     const struct ddp_page *page = &view->cut->pages[rank];
     struct ddp_event_op op;
@@ -84,7 +84,7 @@ void harness_finding_set_posted(const struct harness_view *view, uint32_t rank,
     }
 }
 
-void harness_finding_say(struct harness_finding *finding, const char *format, ...)
+void harness_draft_add(struct harness_finding *finding, const char *format, ...)
 {
     size_t used = strlen(finding->text);
     va_list args;
@@ -94,77 +94,73 @@ void harness_finding_say(struct harness_finding *finding, const char *format, ..
     va_end(args);
 }
 
-void harness_finding_say_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
-                               uint32_t world_size)
+void harness_draft_add_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
+                             uint32_t world_size)
 {
     uint32_t count = harness_rank_set_count(set);
     uint32_t said = 0;
 
-    harness_finding_say(finding, count == 1 ? "rank " : "ranks ");
+    harness_draft_add(finding, count == 1 ? "rank " : "ranks ");
     for (uint32_t r = 0; r < world_size; r++) {
         if (!harness_rank_set_has(set, r)) {
             continue;
         }
-        harness_finding_say(finding, "%s%u",
-                            said == 0           ? ""
-                            : said + 1 == count ? " and "
-                                                : ", ",
-                            r);
+        harness_draft_add(finding, "%s%u", said == 0 ? "" : said + 1 == count ? " and " : ", ", r);
         said++;
     }
 }
 
-void harness_finding_say_place(struct harness_finding *finding)
+void harness_draft_add_place(struct harness_finding *finding)
 {
     const char *phase = ddp_phase_name((enum ddp_phase)finding->phase);
 
     if (finding->step >= 0) {
-        harness_finding_say(finding, " in step %d, %s", finding->step, phase);
+        harness_draft_add(finding, " in step %d, %s", finding->step, phase);
     } else {
-        harness_finding_say(finding, " in %s", phase);
+        harness_draft_add(finding, " in %s", phase);
     }
 }
 
-void harness_finding_say_op(const struct harness_view *view, struct harness_finding *finding)
+void harness_draft_add_op(const struct harness_view *view, struct harness_finding *finding)
 {
     const struct harness_program *program = view->program;
 
-    harness_finding_say(finding, "%s seq %llu (", ddp_coll_kind_name(finding->op.kind),
-                        (unsigned long long)finding->op.seq);
+    harness_draft_add(finding, "%s seq %llu (", ddp_coll_kind_name(finding->op.kind),
+                      (unsigned long long)finding->op.seq);
     if (finding->op.bucket < 0) {
-        harness_finding_say(finding, "%s)", ddp_coll_role_name(finding->op.role));
+        harness_draft_add(finding, "%s)", ddp_coll_role_name(finding->op.role));
         return;
     }
-    harness_finding_say(finding, "bucket %d", finding->op.bucket);
+    harness_draft_add(finding, "bucket %d", finding->op.bucket);
     for (uint32_t i = 0; i < finding->param_count; i++) {
         uint32_t param = finding->param[i];
         const char *name = param < program->param_count ? program->params[param].name : "?";
 
-        harness_finding_say(finding, "%s%s", i == 0 ? ": " : ", ", name);
+        harness_draft_add(finding, "%s%s", i == 0 ? ": " : ", ", name);
     }
-    harness_finding_say(finding, ")");
+    harness_draft_add(finding, ")");
 }
 
-void harness_finding_say_victims(const struct harness_view *view, struct harness_finding *finding)
+void harness_draft_add_victims(const struct harness_view *view, struct harness_finding *finding)
 {
     uint32_t count = harness_rank_set_count(&finding->victims);
 
     if (count == 0) {
         return;
     }
-    harness_finding_say(finding, "; ");
-    harness_finding_say_ranks(finding, &finding->victims, view->cut->world_size);
-    harness_finding_say(finding, count == 1 ? " waits" : " wait");
+    harness_draft_add(finding, "; ");
+    harness_draft_add_ranks(finding, &finding->victims, view->cut->world_size);
+    harness_draft_add(finding, count == 1 ? " waits" : " wait");
 }
 
-void harness_finding_say_signature(struct harness_finding *finding, struct ddp_event_op op,
-                                   uint64_t elem_count)
+void harness_draft_add_signature(struct harness_finding *finding, struct ddp_event_op op,
+                                 uint64_t elem_count)
 {
-    harness_finding_say(finding, " of %llu %s", (unsigned long long)elem_count,
-                        ddp_dtype_name(op.dtype));
+    harness_draft_add(finding, " of %llu %s", (unsigned long long)elem_count,
+                      ddp_dtype_name(op.dtype));
     if (op.kind == DDP_COLL_ALL_REDUCE) {
-        harness_finding_say(finding, ", %s", ddp_redop_name(op.redop));
+        harness_draft_add(finding, ", %s", ddp_redop_name(op.redop));
     } else if (op.kind == DDP_COLL_BROADCAST) {
-        harness_finding_say(finding, ", root %u", op.root);
+        harness_draft_add(finding, ", root %u", op.root);
     }
 }

@@ -9,22 +9,22 @@ enum { RANKS = 3 };
 
 struct gallery {
     struct cut_job job;
-    struct harness_watch watch;
-    struct harness_picture *picture;
+    struct harness_conclusions watch;
+    struct harness_wait_snapshot *picture;
 };
 
 static void gallery_open(struct gallery *gallery)
 {
     cut_init(&gallery->job, RANKS);
-    harness_watch_init(&gallery->watch, ddp_mem_system());
+    harness_conclusions_init(&gallery->watch, ddp_mem_system());
     gallery->picture = ddp_mem_array(ddp_mem_system(), 1, sizeof *gallery->picture);
-    harness_picture_init(gallery->picture, CUT_NOW_NS - 7 * CUT_MS);
+    harness_wait_snapshot_init(gallery->picture, CUT_NOW_NS - 7 * CUT_MS);
 }
 
 static void gallery_close(struct gallery *gallery)
 {
     cut_fini(&gallery->job);
-    harness_watch_fini(&gallery->watch);
+    harness_conclusions_fini(&gallery->watch);
     ddp_mem_free(ddp_mem_system(), gallery->picture);
 }
 
@@ -34,15 +34,16 @@ static void look(struct gallery *gallery)
     struct cut_job *job = &gallery->job;
 
     cut_analyse(job);
-    harness_watch_note(&gallery->watch, &job->findings, job->cut.now_ns);
-    harness_picture_take(gallery->picture, &job->plan, &job->program, &job->cut, &gallery->watch);
+    harness_conclusions_note(&gallery->watch, &job->findings, job->cut.now_ns);
+    harness_wait_snapshot_take(gallery->picture, &job->plan, &job->program, &job->cut,
+                               &gallery->watch);
 }
 
 /* Free with ddp_text_fini. */
 static const char *print(const struct gallery *gallery, struct ddp_text *out)
 {
     ddp_text_init(out, ddp_mem_system());
-    harness_picture_print(gallery->picture, out);
+    harness_wait_snapshot_print(gallery->picture, out);
     return ddp_text_str(out);
 }
 
@@ -92,7 +93,7 @@ CT_TEST(monitor_picture, waits_for_a_hang_to_settle)
     look(&gallery);
     CT_CHECK_STR(print(&gallery, &text), "");
     ddp_text_fini(&text);
-    gallery.job.cut.now_ns += HARNESS_WATCH_SETTLE_NS;
+    gallery.job.cut.now_ns += HARNESS_CONCLUSIONS_SETTLE_NS;
     look(&gallery);
     CT_CHECK(strstr(print(&gallery, &text),
                     "HANG.NOT_JOINED (budget) 17.000 ms after the start: ") != NULL);
@@ -140,12 +141,12 @@ CT_TEST(monitor_picture, never_overflows)
     cut_process(&gallery.job, 1, HARNESS_PROCESS_SIGNALED, 9, 0);
     look(&gallery);
     used = (size_t)gallery.picture->size_bytes;
-    memset(gallery.picture->text + used, '\n', HARNESS_PICTURE_BYTES_MAX - 300 - used);
-    gallery.picture->size_bytes = HARNESS_PICTURE_BYTES_MAX - 300;
+    memset(gallery.picture->text + used, '\n', HARNESS_WAIT_SNAPSHOT_BYTES_MAX - 300 - used);
+    gallery.picture->size_bytes = HARNESS_WAIT_SNAPSHOT_BYTES_MAX - 300;
     gallery.job.cut.now_ns += CUT_MS;
     gallery.job.pages[0].posted_count = 55;
     look(&gallery);
-    CT_CHECK_EQ_U64(gallery.picture->size_bytes, HARNESS_PICTURE_BYTES_MAX - 300);
+    CT_CHECK_EQ_U64(gallery.picture->size_bytes, HARNESS_WAIT_SNAPSHOT_BYTES_MAX - 300);
     CT_CHECK(strstr(print(&gallery, &text), "\n... 1 more conclusions found no room\n") != NULL);
     CT_CHECK(strstr(ddp_text_str(&text), "MISMATCH") == NULL);
     ddp_text_fini(&text);

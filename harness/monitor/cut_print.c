@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "ddpcore/base/clock.h"
-#include "harness/monitor/finding.h"
+#include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
+#include "harness/monitor/op_text.h"
 #include "harness/monitor/position.h"
-#include "harness/monitor/words.h"
 
 enum { CYCLE_RANKS_MAX = 16 };
 
@@ -93,7 +93,7 @@ static void add_state(const struct picture *picture, uint32_t rank)
     const char *name;
 
     switch (process->state) {
-    case HARNESS_PROCESS_UNBORN:
+    case HARNESS_PROCESS_NOT_STARTED:
         ddp_text_add(picture->out, "not started");
         return;
     case HARNESS_PROCESS_RUNNING:
@@ -144,7 +144,7 @@ static void add_ops(const struct picture *picture, uint32_t rank)
     } else {
         ddp_text_add(picture->out, "; %s ",
                      page->seq_done < page->seq_posted ? "posted" : "posted and done");
-        harness_words_op(program, op, page->seq_posted, picture->out);
+        harness_op_text_add(program, op, page->seq_posted, picture->out);
         verdict = harness_program_compare_step(program, page->seq_posted,
                                                (int32_t)page->posted_step, &op, page->posted_count);
         if (verdict != HARNESS_VERDICT_NONE) {
@@ -157,7 +157,7 @@ static void add_ops(const struct picture *picture, uint32_t rank)
     /* A rank that waits is behind because of others. */
     if (owed != 0 && !harness_graph_is_waiting(picture->view.cut, rank)) {
         ddp_text_add(picture->out, "; owes ");
-        harness_words_planned(program, owed, picture->out);
+        harness_op_text_add_planned(program, owed, picture->out);
     }
 }
 
@@ -227,7 +227,7 @@ static void add_ranks(const struct picture *picture)
     uint32_t waiting = 0;
 
     for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t r = 0; r < cut->world_size && count < HARNESS_EXPLAIN_RANKS_MAX; r++) {
+        for (uint32_t r = 0; r < cut->world_size && count < HARNESS_CUT_PRINT_RANKS_MAX; r++) {
             if (is_marked(picture, r) == (pass == 0)) {
                 harness_rank_set_add(&shown, r);
                 count++;
@@ -255,10 +255,10 @@ static void add_wanted(const struct picture *picture, uint32_t rank)
     if (page->wait_kind == DDP_WAIT_STORE) {
         ddp_text_add(picture->out, "a key of the store");
     } else if (page->wait_seq == page->seq_posted) {
-        harness_words_op(picture->view.program, ddp_event_op_unpack(page->posted_op),
-                         page->wait_seq, picture->out);
+        harness_op_text_add(picture->view.program, ddp_event_op_unpack(page->posted_op),
+                            page->wait_seq, picture->out);
     } else {
-        harness_words_planned(picture->view.program, page->wait_seq, picture->out);
+        harness_op_text_add_planned(picture->view.program, page->wait_seq, picture->out);
     }
 }
 
@@ -269,8 +269,8 @@ static void add_edge(const struct picture *picture, enum edge edge, uint32_t ran
         add_wanted(picture, rank);
     } else {
         ddp_text_add(picture->out, "r%u device waits for r%u device: ", rank, other);
-        harness_words_planned(picture->view.program,
-                              harness_position_of(picture->view.cut, rank).seq, picture->out);
+        harness_op_text_add_planned(picture->view.program,
+                                    harness_position_of(picture->view.cut, rank).seq, picture->out);
     }
     ddp_text_add(picture->out, "\n");
 }
@@ -290,15 +290,15 @@ static void add_edges(const struct picture *picture)
                 enum edge edge = edge_of(cut, r, &at, q);
 
                 if (edge != EDGE_NONE && is_marked(picture, q) == (pass == 0) &&
-                    ++count <= HARNESS_EXPLAIN_EDGES_MAX) {
+                    ++count <= HARNESS_CUT_PRINT_EDGES_MAX) {
                     add_edge(picture, edge, r, q);
                 }
             }
         }
     }
-    if (count > HARNESS_EXPLAIN_EDGES_MAX) {
+    if (count > HARNESS_CUT_PRINT_EDGES_MAX) {
         ddp_text_add(picture->out, "... %llu more waits left out\n",
-                     (unsigned long long)(count - HARNESS_EXPLAIN_EDGES_MAX));
+                     (unsigned long long)(count - HARNESS_CUT_PRINT_EDGES_MAX));
     }
 }
 
@@ -312,7 +312,7 @@ static void add_edgeless(const struct picture *picture)
         const struct harness_position at = harness_position_of(cut, r);
 
         if (!harness_graph_is_waiting(cut, r) || harness_rank_set_has(&picture->waiters, r) ||
-            ++count > HARNESS_EXPLAIN_EDGES_MAX) {
+            ++count > HARNESS_CUT_PRINT_EDGES_MAX) {
             continue;
         }
         ddp_text_add(picture->out,
@@ -322,9 +322,9 @@ static void add_edgeless(const struct picture *picture)
         add_wanted(picture, r);
         ddp_text_add(picture->out, "\n");
     }
-    if (count > HARNESS_EXPLAIN_EDGES_MAX) {
+    if (count > HARNESS_CUT_PRINT_EDGES_MAX) {
         ddp_text_add(picture->out, "... %u more waits for nobody known left out\n",
-                     count - HARNESS_EXPLAIN_EDGES_MAX);
+                     count - HARNESS_CUT_PRINT_EDGES_MAX);
     }
 }
 
@@ -376,9 +376,9 @@ static void add_cycles(const struct picture *picture)
     }
 }
 
-void harness_monitor_explain(const struct harness_plan *plan, const struct harness_program *program,
-                             const struct harness_cut *cut, const struct harness_rank_set *culprits,
-                             struct ddp_text *out)
+void harness_cut_print(const struct harness_plan *plan, const struct harness_program *program,
+                       const struct harness_cut *cut, const struct harness_rank_set *culprits,
+                       struct ddp_text *out)
 {
     struct picture picture = {.view = {plan, program, cut}, .out = out};
 

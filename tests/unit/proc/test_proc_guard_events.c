@@ -18,10 +18,10 @@ enum { RANKS = 3, PAGE_BYTES = 4096 };
 struct rig {
     struct harness_plan plan; /* without faults */
     struct harness_launch_config config;
-    struct proc_job job;
-    struct proc_mpirun mpirun;
-    struct proc_rank ranks[RANKS];
-    struct proc_mpirun_guard guards[RANKS];
+    struct harness_proc_job job;
+    struct harness_proc_mpirun mpirun;
+    struct harness_proc_rank ranks[RANKS];
+    struct harness_proc_mpirun_guard guards[RANKS];
     pid_t sleepers[2 * RANKS + 1];
     size_t sleeper_count;
     struct ddp_err err;
@@ -48,11 +48,13 @@ static pid_t start_sleeper(struct rig *rig)
     return pid;
 }
 
-static void say(struct rig *rig, uint32_t rank, enum proc_word_kind kind, int code, int status)
+static void say(struct rig *rig, uint32_t rank, enum harness_proc_report_kind kind, int code,
+                int status)
 {
-    struct proc_word word = {.rank = rank, .kind = kind, .code = code, .status = status};
+    struct harness_proc_guard_report word = {
+        .rank = rank, .kind = kind, .code = code, .status = status};
 
-    if (rank < RANKS && kind == PROC_WORD_BORN) {
+    if (rank < RANKS && kind == HARNESS_PROC_REPORT_STARTED) {
         word.guard_pid = start_sleeper(rig);
         word.rank_pid = start_sleeper(rig);
     }
@@ -61,49 +63,49 @@ static void say(struct rig *rig, uint32_t rank, enum proc_word_kind kind, int co
 
 static ddp_status look(struct rig *rig)
 {
-    bool is_news;
+    bool has_events;
 
-    return proc_mpirun_look(&rig->job, &is_news);
+    return harness_proc_mpirun_poll(&rig->job, &has_events);
 }
 
 static void init(struct rig *rig)
 {
-    struct proc_job *job = &rig->job;
+    struct harness_proc_job *job = &rig->job;
     size_t stride = ddp_recorder_size_bytes(64);
     size_t head_size_bytes = (sizeof(*job->head) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 
     memset(rig, 0, sizeof(*rig));
     rig->config.plan = &rig->plan;
-    *job = (struct proc_job){.config = &rig->config,
-                             .mem = ddp_mem_system(),
-                             .clock = ddp_clock_monotonic(),
-                             .err = &rig->err,
-                             .world_size = RANKS,
-                             .ranks = rig->ranks,
-                             .unborn_count = RANKS,
-                             .mpirun = &rig->mpirun,
-                             .epoll_fd = -1,
-                             .signal_fd = -1,
-                             .timer_fd = -1};
+    *job = (struct harness_proc_job){.config = &rig->config,
+                                     .mem = ddp_mem_system(),
+                                     .clock = ddp_clock_monotonic(),
+                                     .err = &rig->err,
+                                     .world_size = RANKS,
+                                     .ranks = rig->ranks,
+                                     .not_started_count = RANKS,
+                                     .mpirun = &rig->mpirun,
+                                     .epoll_fd = -1,
+                                     .signal_fd = -1,
+                                     .timer_fd = -1};
     job->head = aligned_alloc(PAGE_BYTES, head_size_bytes + RANKS * stride);
     CT_REQUIRE(job->head != NULL);
     memset(job->head, 0, head_size_bytes + RANKS * stride);
     job->head->recorder_offset_bytes = head_size_bytes;
     job->head->recorder_stride_bytes = stride;
     job->head->ring_entry_count = 64;
-    harness_watch_init(&job->said, job->mem);
-    CT_CHECK_OK(proc_loop_open(job));
+    harness_conclusions_init(&job->conclusions, job->mem);
+    CT_CHECK_OK(harness_proc_loop_open(job));
     rig->mpirun.guards = rig->guards;
     CT_CHECK(pipe2(rig->mpirun.pipe_fd, O_CLOEXEC | O_NONBLOCK) == 0);
     rig->mpirun.pid = start_sleeper(rig);
     for (uint32_t r = 0; r < RANKS; r++) {
         rig->guards[r].fd = -1;
         rig->ranks[r].pid_fd = -1;
-        say(rig, r, PROC_WORD_BORN, 0, 0);
+        say(rig, r, HARNESS_PROC_REPORT_STARTED, 0, 0);
     }
     CT_CHECK_OK(look(rig));
     CT_CHECK_EQ_U64(job->alive_count, RANKS);
-    CT_CHECK_EQ_U64(job->unborn_count, 0);
+    CT_CHECK_EQ_U64(job->not_started_count, 0);
 }
 
 static void fini(struct rig *rig)
@@ -122,8 +124,8 @@ static void fini(struct rig *rig)
     }
     (void)close(rig->mpirun.pipe_fd[0]);
     (void)close(rig->mpirun.pipe_fd[1]);
-    proc_loop_close(&rig->job);
-    harness_watch_fini(&rig->job.said);
+    harness_proc_loop_close(&rig->job);
+    harness_conclusions_fini(&rig->job.conclusions);
     free(rig->job.head);
 }
 
@@ -148,13 +150,13 @@ static bool is_released(const struct rig *rig, uint32_t rank)
         return false;
     }
     CT_CHECK(waitid(P_PID, (id_t)rig->guards[rank].pid, &info, WEXITED | WNOWAIT) == 0);
-    CT_CHECK_EQ_I64(info.si_status, PROC_GUARD_RELEASE);
+    CT_CHECK_EQ_I64(info.si_status, HARNESS_PROC_GUARD_RELEASE);
     return true;
 }
 
 static enum harness_process_state published(const struct rig *rig, uint32_t rank)
 {
-    return proc_state_load(&rig->job.head->states[rank]).state;
+    return harness_proc_state_load(&rig->job.head->states[rank]).state;
 }
 
 /* Ends of a healthy job free their guards one by one. */
@@ -163,21 +165,21 @@ CT_TEST(proc_words, releases_guards_of_a_healthy_job)
     struct rig rig;
 
     init(&rig);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
     CT_CHECK_OK(look(&rig));
     CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_STOPPED);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_CONTINUED, SIGCONT);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
     CT_CHECK_OK(look(&rig));
     CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_RUNNING);
     for (uint32_t r = 0; r < RANKS; r++) {
         CT_CHECK(!is_released(&rig, r));
-        say(&rig, r, PROC_WORD_CHANGED, CLD_EXITED, 0);
+        say(&rig, r, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 0);
         CT_CHECK_OK(look(&rig));
         CT_CHECK(is_released(&rig, r));
         CT_CHECK_EQ_U64(published(&rig, r), HARNESS_PROCESS_EXITED);
     }
     CT_CHECK_EQ_U64(rig.job.alive_count, 0);
-    CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+    CT_CHECK_EQ_U64(rig.job.conclusions.reported.count, 0);
     fini(&rig);
 }
 
@@ -187,21 +189,21 @@ CT_TEST(proc_words, tells_mpirun_of_the_first_failure_alone)
     struct rig rig;
 
     init(&rig);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_KILLED, SIGSEGV);
-    say(&rig, 2, PROC_WORD_CHANGED, CLD_EXITED, 1);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGSEGV);
+    say(&rig, 2, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 1);
     CT_CHECK_OK(look(&rig));
     CT_CHECK(is_released(&rig, 1));
     CT_CHECK(!is_released(&rig, 2));
     CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_SIGNALED);
     CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_EXITED);
-    say(&rig, 0, PROC_WORD_ORDERED, 0, 0);
-    say(&rig, 0, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    say(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
     CT_CHECK_OK(look(&rig));
     CT_CHECK(!is_released(&rig, 0));
     CT_CHECK(rig.ranks[0].is_ended_by_us && !rig.ranks[1].is_ended_by_us);
     CT_CHECK_EQ_U64(published(&rig, 0), HARNESS_PROCESS_RUNNING);
     CT_CHECK_EQ_U64(rig.job.alive_count, 0);
-    CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+    CT_CHECK_EQ_U64(rig.job.conclusions.reported.count, 0);
     fini(&rig);
 }
 
@@ -212,13 +214,13 @@ CT_TEST(proc_words, remembers_a_stop_through_a_second_order)
     struct rig rig;
 
     init(&rig);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
     CT_CHECK_OK(look(&rig));
     rig.job.is_reaping = true;
-    proc_rank_note_order(&rig.ranks[1]);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_CONTINUED, SIGCONT);
-    say(&rig, 1, PROC_WORD_ORDERED, 0, 0);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    harness_proc_rank_note_end_order(&rig.ranks[1]);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
+    say(&rig, 1, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
     CT_CHECK_OK(look(&rig));
     CT_CHECK(rig.ranks[1].is_ended_by_us && rig.ranks[1].is_stopped_at_end);
     fini(&rig);
@@ -239,21 +241,22 @@ CT_TEST(proc_words, tells_brief_stops_from_others)
     init(&rig);
     rig.plan.faults = &fault;
     rig.plan.fault_count = 1;
-    ddp_recorder_init(&recorder, proc_recorder(rig.job.head, 1), 64, rig.job.clock, 1, RANKS, 1);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+    ddp_recorder_init(&recorder, harness_proc_recorder(rig.job.head, 1), 64, rig.job.clock, 1,
+                      RANKS, 1);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
     CT_CHECK_OK(look(&rig));
-    CT_CHECK(!proc_state_load(&rig.job.head->states[1]).is_brief); /* nobody planned it */
+    CT_CHECK(!harness_proc_state_load(&rig.job.head->states[1]).is_brief); /* nobody planned it */
     ddp_recorder_event(&recorder, DDP_EVENT_FAULT_FIRED, 0, 0, 1, 0, 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         fault.action.ms = rows[i].ms;
-        say(&rig, 1, PROC_WORD_CHANGED, CLD_STOPPED, SIGSTOP);
+        say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
         CT_CHECK_OK(look(&rig));
-        CT_CHECK(proc_state_load(&rig.job.head->states[1]).is_brief == rows[i].is_brief);
+        CT_CHECK(harness_proc_state_load(&rig.job.head->states[1]).is_brief == rows[i].is_brief);
         CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_STOPPED);
-        CT_CHECK_EQ_I64(proc_state_load(&rig.job.head->states[1]).code, SIGSTOP);
-        say(&rig, 1, PROC_WORD_CHANGED, CLD_CONTINUED, SIGCONT);
+        CT_CHECK_EQ_I64(harness_proc_state_load(&rig.job.head->states[1]).code, SIGSTOP);
+        say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
         CT_CHECK_OK(look(&rig));
-        CT_CHECK(!proc_state_load(&rig.job.head->states[1]).is_brief);
+        CT_CHECK(!harness_proc_state_load(&rig.job.head->states[1]).is_brief);
     }
     fini(&rig);
 }
@@ -265,24 +268,26 @@ CT_TEST(proc_words, takes_a_silent_guard_for_a_victim)
     struct rig rig;
 
     init(&rig);
-    say(&rig, 0, PROC_WORD_ORDERED, 0, 0);
-    say(&rig, 0, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    say(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
     CT_CHECK_OK(look(&rig));
     CT_CHECK(!is_released(&rig, 0));
     for (uint32_t r = 1; r < RANKS; r++) {
         kill_sleeper(rig.guards[r].pid);
         CT_CHECK_OK(look(&rig));
-        CT_CHECK(proc_rank_is_alive(&rig.ranks[r])); /* its end is still to be seen */
+        CT_CHECK(harness_proc_rank_is_alive(&rig.ranks[r])); /* its end is still to be seen */
         kill_sleeper(rig.ranks[r].pid);
-        CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+        CT_CHECK_EQ_U64(rig.job.conclusions.reported.count, 0);
         CT_CHECK_OK(look(&rig));
         CT_CHECK(rig.ranks[r].is_ended_by_us);
         CT_CHECK_EQ_U64(published(&rig, r), HARNESS_PROCESS_RUNNING);
     }
     CT_CHECK_EQ_U64(rig.job.alive_count, 0);
-    CT_REQUIRE(rig.job.said.said.count == 1);
-    CT_CHECK_EQ_U64(rig.job.said.said.items[0].finding.verdict, HARNESS_VERDICT_CRASH_LAUNCHER);
-    CT_CHECK_EQ_U64(harness_rank_set_count(&rig.job.said.said.items[0].finding.victims), RANKS);
+    CT_REQUIRE(rig.job.conclusions.reported.count == 1);
+    CT_CHECK_EQ_U64(rig.job.conclusions.reported.items[0].finding.verdict,
+                    HARNESS_VERDICT_CRASH_LAUNCHER);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&rig.job.conclusions.reported.items[0].finding.victims),
+                    RANKS);
     fini(&rig);
 }
 
@@ -304,7 +309,7 @@ CT_TEST(proc_words, takes_the_first_silent_guard_for_a_crash)
     CT_CHECK(rig.ranks[2].is_ended_by_us);
     CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_RUNNING);
     CT_CHECK_EQ_U64(rig.job.alive_count, 1);
-    CT_CHECK_EQ_U64(rig.job.said.said.count, 0);
+    CT_CHECK_EQ_U64(rig.job.conclusions.reported.count, 0);
     fini(&rig);
 }
 
@@ -317,16 +322,17 @@ CT_TEST(proc_words, takes_a_silent_guard_for_the_cause_of_what_came_with_it)
     init(&rig);
     kill_sleeper(rig.guards[2].pid);
     kill_sleeper(rig.ranks[2].pid);
-    say(&rig, 0, PROC_WORD_ORDERED, 0, 0);
-    say(&rig, 1, PROC_WORD_CHANGED, CLD_EXITED, 1);
-    say(&rig, 0, PROC_WORD_CHANGED, CLD_KILLED, SIGTERM);
+    say(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 1);
+    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
     CT_CHECK_OK(look(&rig));
     CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_SIGNALED);
     CT_CHECK(!rig.ranks[2].is_ended_by_us && !rig.ranks[1].is_ended_by_us);
     CT_CHECK(rig.ranks[0].is_ended_by_us);
     CT_CHECK(!is_released(&rig, 0) && !is_released(&rig, 1));
     CT_CHECK_EQ_U64(rig.job.alive_count, 0);
-    CT_CHECK_EQ_U64(rig.job.said.said.count, 0); /* mpirun did not end the job by itself */
+    CT_CHECK_EQ_U64(rig.job.conclusions.reported.count,
+                    0); /* mpirun did not end the job by itself */
     fini(&rig);
 }
 
@@ -338,14 +344,15 @@ CT_TEST(proc_words, takes_a_guard_that_had_its_order_for_a_victim)
 
     init(&rig);
     for (uint32_t r = 0; r < RANKS; r++) {
-        say(&rig, r, PROC_WORD_ORDERED, 0, 0);
+        say(&rig, r, HARNESS_PROC_REPORT_ORDERED, 0, 0);
         kill_sleeper(rig.guards[r].pid);
         kill_sleeper(rig.ranks[r].pid);
     }
     CT_CHECK_OK(look(&rig));
     CT_CHECK_EQ_U64(rig.job.alive_count, 0);
-    CT_REQUIRE(rig.job.said.said.count == 1);
-    CT_CHECK_EQ_U64(rig.job.said.said.items[0].finding.verdict, HARNESS_VERDICT_CRASH_LAUNCHER);
+    CT_REQUIRE(rig.job.conclusions.reported.count == 1);
+    CT_CHECK_EQ_U64(rig.job.conclusions.reported.items[0].finding.verdict,
+                    HARNESS_VERDICT_CRASH_LAUNCHER);
     fini(&rig);
 }
 
@@ -358,9 +365,10 @@ CT_TEST(proc_words, says_that_mpirun_is_gone)
     kill_sleeper(rig.mpirun.pid);
     CT_CHECK_OK(look(&rig));
     CT_CHECK_OK(look(&rig));
-    CT_REQUIRE(rig.job.said.said.count == 1);
-    CT_CHECK_EQ_U64(rig.job.said.said.items[0].finding.verdict, HARNESS_VERDICT_CRASH_LAUNCHER);
-    CT_CHECK(strstr(rig.job.said.said.items[0].finding.text, "by signal 9") != NULL);
+    CT_REQUIRE(rig.job.conclusions.reported.count == 1);
+    CT_CHECK_EQ_U64(rig.job.conclusions.reported.items[0].finding.verdict,
+                    HARNESS_VERDICT_CRASH_LAUNCHER);
+    CT_CHECK(strstr(rig.job.conclusions.reported.items[0].finding.text, "by signal 9") != NULL);
     fini(&rig);
 }
 
@@ -370,10 +378,10 @@ CT_TEST(proc_words, refuses_ranks_that_it_did_not_ask_for)
     struct rig rig;
 
     init(&rig);
-    say(&rig, RANKS, PROC_WORD_BORN, 0, 0);
+    say(&rig, RANKS, HARNESS_PROC_REPORT_STARTED, 0, 0);
     CT_CHECK_STATUS(look(&rig), DDP_E_STATE);
     CT_CHECK(strstr(rig.err.text, "rank 3 of 3") != NULL);
-    say(&rig, 0, PROC_WORD_CHANGED, CLD_EXITED, 0);
+    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 0);
     CT_CHECK_OK(look(&rig));
     fini(&rig);
 }

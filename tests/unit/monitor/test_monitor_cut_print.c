@@ -13,7 +13,7 @@ static void explain(const struct cut_job *job, uint64_t mask, struct ddp_text *o
     const struct harness_rank_set culprits = {{mask}};
 
     ddp_text_init(out, ddp_mem_system());
-    harness_monitor_explain(&job->plan, &job->program, &job->cut, &culprits, out);
+    harness_cut_print(&job->plan, &job->program, &job->cut, &culprits, out);
     CT_CHECK(!out->is_failed);
 }
 
@@ -89,7 +89,7 @@ CT_TEST(monitor_explain, shows_how_processes_are)
     cut_process(&job, 2, HARNESS_PROCESS_SIGNALED, 9, 3);
     cut_process(&job, 3, HARNESS_PROCESS_EXITED, 7, 4);
     job.is_page_valid[4] = false;
-    cut_process(&job, 4, HARNESS_PROCESS_UNBORN, 0, 0);
+    cut_process(&job, 4, HARNESS_PROCESS_NOT_STARTED, 0, 0);
     cut_post(&job, 5, 0);
     cut_host(&job, 5, DDP_PHASE_RENDEZVOUS, 3);
     check_has(&job, 0, "\nr1 stopped for 92.0 ms, in step 1, micro-batch 0, backward; posted ");
@@ -303,7 +303,7 @@ CT_TEST(monitor_explain, is_bounded)
     job.cut.processes = processes;
     job.cut.is_page_valid = is_page_valid;
     ddp_text_init(&text, ddp_mem_system());
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &culprits, &text);
+    harness_cut_print(&job.plan, &job.program, &job.cut, &culprits, &text);
     CT_CHECK(strstr(ddp_text_str(&text), "\nr1000 (culprit) stopped for 500.0 ms") != NULL);
     CT_CHECK(strstr(ddp_text_str(&text), "\nr62 running") != NULL);
     CT_CHECK(strstr(ddp_text_str(&text), "\nr63 running") == NULL);
@@ -318,7 +318,7 @@ CT_TEST(monitor_explain, is_bounded)
         pages[r].wait_peer = 0;
         processes[r].state = HARNESS_PROCESS_RUNNING;
     }
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &culprits, &text);
+    harness_cut_print(&job.plan, &job.program, &job.cut, &culprits, &text);
     CT_CHECK(strstr(ddp_text_str(&text), "\n... 960 more waits for nobody known left out\n") !=
              NULL);
     CT_CHECK_EQ_U64(count_of(ddp_text_str(&text), "\n"), 64 + 1 + 64 + 1);
@@ -327,7 +327,7 @@ CT_TEST(monitor_explain, is_bounded)
     for (uint32_t r = 0; r < WORLD; r++) {
         pages[r].wait_peer = (r + 1) % WORLD + 1;
     }
-    harness_monitor_explain(&job.plan, &job.program, &job.cut, &culprits, &text);
+    harness_cut_print(&job.plan, &job.program, &job.cut, &culprits, &text);
     CT_CHECK(strstr(ddp_text_str(&text), "r14 → r15 → ... → r0 (1024 ranks)\n") != NULL);
     ddp_text_fini(&text);
     cut_fini(&job);

@@ -1,22 +1,22 @@
 /* Operations in words. A page may hold anything, so that every index is checked. */
-#include "harness/monitor/words.h"
+#include "harness/monitor/op_text.h"
 
 static void add_params(const struct harness_program *program, const struct harness_bucket *bucket,
                        struct ddp_text *out)
 {
-    for (uint32_t i = 0; i < bucket->param_count && i < HARNESS_WORDS_PARAMS_MAX; i++) {
+    for (uint32_t i = 0; i < bucket->param_count && i < HARNESS_OP_TEXT_PARAMS_MAX; i++) {
         uint32_t param = bucket->params[i];
 
         ddp_text_add(out, "%s%s", i == 0 ? ": " : ", ",
                      param < program->param_count ? program->params[param].name : "?");
     }
-    if (bucket->param_count > HARNESS_WORDS_PARAMS_MAX) {
-        ddp_text_add(out, " and %u more", bucket->param_count - HARNESS_WORDS_PARAMS_MAX);
+    if (bucket->param_count > HARNESS_OP_TEXT_PARAMS_MAX) {
+        ddp_text_add(out, " and %u more", bucket->param_count - HARNESS_OP_TEXT_PARAMS_MAX);
     }
 }
 
-void harness_words_op(const struct harness_program *program, struct ddp_event_op op, uint64_t seq,
-                      struct ddp_text *out)
+void harness_op_text_add(const struct harness_program *program, struct ddp_event_op op,
+                         uint64_t seq, struct ddp_text *out)
 {
     ddp_text_add(out, "%s seq %llu (%s", ddp_coll_kind_name(op.kind), (unsigned long long)seq,
                  ddp_coll_role_name(op.role));
@@ -29,8 +29,8 @@ void harness_words_op(const struct harness_program *program, struct ddp_event_op
     ddp_text_add(out, ")");
 }
 
-void harness_words_planned(const struct harness_program *program, uint64_t seq,
-                           struct ddp_text *out)
+void harness_op_text_add_planned(const struct harness_program *program, uint64_t seq,
+                                 struct ddp_text *out)
 {
     const struct harness_op *op = harness_program_at(program, seq);
 
@@ -38,7 +38,7 @@ void harness_words_planned(const struct harness_program *program, uint64_t seq,
         ddp_text_add(out, "seq %llu (not planned)", (unsigned long long)seq);
         return;
     }
-    harness_words_op(program,
-                     (struct ddp_event_op){.kind = op->kind, .role = op->role, .index = op->index},
-                     seq, out);
+    harness_op_text_add(
+        program, (struct ddp_event_op){.kind = op->kind, .role = op->role, .index = op->index}, seq,
+        out);
 }

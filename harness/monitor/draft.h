@@ -1,6 +1,6 @@
 /* How a finding is put together and worded. Internal to harness/monitor. */
-#ifndef HARNESS_MONITOR_FINDING_H
-#define HARNESS_MONITOR_FINDING_H
+#ifndef HARNESS_MONITOR_DRAFT_H
+#define HARNESS_MONITOR_DRAFT_H
 
 #include "harness/monitor/monitor.h"
 
@@ -16,28 +16,28 @@ struct harness_view {
 };
 
 /* A finding about `rank`: step, micro-batch and phase from its page, victims = waiting ranks. */
-void harness_finding_begin(const struct harness_view *view, enum harness_verdict verdict,
-                           enum harness_mode mode, uint32_t rank, struct harness_finding *out);
+void harness_draft_begin(const struct harness_view *view, enum harness_verdict verdict,
+                         enum harness_mode mode, uint32_t rank, struct harness_finding *out);
 /* The planned operation of seq, with its bucket's parameters; nothing if seq is not planned. */
-void harness_finding_set_planned(const struct harness_view *view, uint64_t seq,
-                                 struct harness_finding *finding);
+void harness_draft_set_planned(const struct harness_view *view, uint64_t seq,
+                               struct harness_finding *finding);
 /* The operation that `rank` posted last. */
-void harness_finding_set_posted(const struct harness_view *view, uint32_t rank,
-                                struct harness_finding *finding);
+void harness_draft_set_posted(const struct harness_view *view, uint32_t rank,
+                              struct harness_finding *finding);
 /* Append to the sentence; what does not fit is cut off. */
-void harness_finding_say(struct harness_finding *finding, const char *format, ...) DDP_PRINTF(2, 3);
+void harness_draft_add(struct harness_finding *finding, const char *format, ...) DDP_PRINTF(2, 3);
 /* "rank 1", "ranks 0, 2 and 3". */
-void harness_finding_say_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
-                               uint32_t world_size);
+void harness_draft_add_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
+                             uint32_t world_size);
 /* " in step 5, backward". */
 /* " of 100 f32, sum": what a bucket's name does not say, so that any difference shows. */
-void harness_finding_say_signature(struct harness_finding *finding, struct ddp_event_op op,
-                                   uint64_t elem_count);
-void harness_finding_say_place(struct harness_finding *finding);
+void harness_draft_add_signature(struct harness_finding *finding, struct ddp_event_op op,
+                                 uint64_t elem_count);
+void harness_draft_add_place(struct harness_finding *finding);
 /* "all_reduce seq 12 (bucket 1: fc1.bias, fc1.weight)". */
-void harness_finding_say_op(const struct harness_view *view, struct harness_finding *finding);
+void harness_draft_add_op(const struct harness_view *view, struct harness_finding *finding);
 /* "; rank 0 waits", if anybody does. */
-void harness_finding_say_victims(const struct harness_view *view, struct harness_finding *finding);
+void harness_draft_add_victims(const struct harness_view *view, struct harness_finding *finding);
 
 /* The rank recorded its end, in whatever status. */
 bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank);

@@ -1,0 +1,254 @@
+/* States of processes are read before pages, so that the page of a rank seen as ended is final.
+ * Change counters and words are read again after all pages: if none has moved, the copies show the
+ * job as it was at one moment. */
+#include "harness/monitor/sampler.h"
+
+#include "harness/monitor/graph.h"
+
+ddp_status harness_sampler_init(struct harness_sampler *sampler,
+                                const struct harness_sampler_config *config)
+{
+    struct ddp_mem *mem = config->mem;
+    size_t n = config->world_size;
+
+    DDP_ASSERT(n > 0 && config->source->recorder != NULL && config->source->process != NULL);
+    *sampler = (struct harness_sampler){.config = *config};
+    harness_conclusions_init(&sampler->conclusions, mem);
+    sampler->pages = ddp_mem_array(mem, n, sizeof(*sampler->pages));
+    sampler->processes = ddp_mem_array(mem, n, sizeof(*sampler->processes));
+    sampler->is_page_valid = ddp_mem_array(mem, n, sizeof(*sampler->is_page_valid));
+    sampler->progress = ddp_mem_array(mem, n, sizeof(*sampler->progress));
+    sampler->progress_ns = ddp_mem_array(mem, n, sizeof(*sampler->progress_ns));
+    sampler->starved_ns = ddp_mem_array(mem, n, sizeof(*sampler->starved_ns));
+    sampler->ranks = ddp_mem_array(mem, n, sizeof(*sampler->ranks));
+    if (sampler->pages == NULL || sampler->processes == NULL || sampler->is_page_valid == NULL ||
+        sampler->progress == NULL || sampler->progress_ns == NULL || sampler->starved_ns == NULL ||
+        sampler->ranks == NULL) {
+        harness_sampler_fini(sampler);
+        return DDP_E_NOMEM;
+    }
+    return DDP_OK;
+}
+
+void harness_sampler_fini(struct harness_sampler *sampler)
+{
+    struct ddp_mem *mem = sampler->config.mem;
+
+    if (mem == NULL) {
+        return;
+    }
+    harness_conclusions_fini(&sampler->conclusions);
+    ddp_mem_free(mem, sampler->pages);
+    ddp_mem_free(mem, sampler->processes);
+    ddp_mem_free(mem, sampler->is_page_valid);
+    ddp_mem_free(mem, sampler->progress);
+    ddp_mem_free(mem, sampler->progress_ns);
+    ddp_mem_free(mem, sampler->starved_ns);
+    ddp_mem_free(mem, sampler->ranks);
+    *sampler = (struct harness_sampler){.pages = NULL};
+}
+
+static const struct ddp_page *shared_page(const struct harness_sampler *sampler, uint32_t rank)
+{
+    return sampler->config.source->recorder(sampler->config.source_context, rank);
+}
+
+/* A page that is left half-written: its process does not run. */
+static void copy_torn(const struct ddp_page *shared, struct ddp_page *out)
+{
+    const uint64_t *from = (const uint64_t *)(const void *)shared;
+    uint64_t *to = (uint64_t *)(void *)out;
+
+    for (size_t i = 0; i < sizeof(*shared) / sizeof(*from); i++) {
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+    }
+}
+
+/* Copy a rank's page. False: it is being written just now, and the previous copy stays. */
+static bool read_page(struct harness_sampler *sampler, uint32_t rank)
+{
+    const struct ddp_page *shared = shared_page(sampler, rank);
+    struct ddp_page copy;
+
+    if (__atomic_load_n(&shared->magic, __ATOMIC_ACQUIRE) != DDP_PAGE_MAGIC) {
+        return true; /* not initialised yet */
+    }
+    if (!ddp_page_read(shared, &copy)) {
+        if (sampler->processes[rank].state == HARNESS_PROCESS_RUNNING) {
+            return false;
+        }
+        copy_torn(shared, &copy);
+    }
+    sampler->pages[rank] = copy;
+    sampler->is_page_valid[rank] = true;
+    if (copy.change != sampler->ranks[rank].change) {
+        sampler->ranks[rank].change = copy.change;
+        sampler->change_ns = sampler->now_ns;
+    }
+    return true;
+}
+
+/* Copy a rank's progress words. False: they move just now, and the previous copy stays. */
+static bool read_progress(struct harness_sampler *sampler, uint32_t rank)
+{
+    struct ddp_progress copy;
+
+    DDP_ASSERT(sampler->is_page_valid[rank]);
+    if (!ddp_progress_read(ddp_recorder_progress_of(shared_page(sampler, rank)), &copy)) {
+        return false;
+    }
+    if (!ddp_progress_is_equal(&copy, &sampler->progress[rank])) {
+        sampler->progress[rank] = copy;
+        sampler->progress_ns[rank] = sampler->now_ns;
+        sampler->change_ns = sampler->now_ns;
+    }
+    return true;
+}
+
+static void note_post(struct harness_sampler *sampler, uint32_t rank,
+                      const struct ddp_event_entry *entry)
+{
+    struct harness_sampler_rank *self = &sampler->ranks[rank];
+    struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
+
+    if (harness_program_compare_step(sampler->config.program, entry->arg[0], (int32_t)entry->step,
+                                     &op, entry->arg[2]) != HARNESS_VERDICT_NONE) {
+        self->deviation.is_set = true;
+        self->deviation.seq = entry->arg[0];
+        self->deviation.packed_op = entry->arg[1];
+        self->deviation.elem_count = entry->arg[2];
+        self->deviation.step = entry->step;
+    }
+}
+
+/* Read a rank's ring up to the page's event count, until a post differs from the program; from then
+ * on the copied page shows the rank as of that post. An overwritten entry is skipped: the trace
+ * counts it as lost. */
+static void read_posts(struct harness_sampler *sampler, uint32_t rank)
+{
+    struct harness_sampler_rank *self = &sampler->ranks[rank];
+    struct ddp_page *page = &sampler->pages[rank];
+    const struct ddp_event_entry *ring = ddp_recorder_ring(shared_page(sampler, rank));
+    struct ddp_event_entry entry;
+
+    while (self->ring_read_count < page->event_count && !self->deviation.is_set) {
+        ddp_status status =
+            ddp_ring_read(ring, sampler->config.ring_entry_count, ++self->ring_read_count, &entry);
+
+        if (status == DDP_OK && entry.event == DDP_EVENT_COLL_POST) {
+            note_post(sampler, rank, &entry);
+        }
+    }
+    if (self->deviation.is_set) {
+        page->seq_posted = self->deviation.seq;
+        page->posted_op = self->deviation.packed_op;
+        page->posted_count = self->deviation.elem_count;
+        page->posted_step = self->deviation.step;
+    }
+}
+
+/* All that a rank shows. False: something of it moved meanwhile. */
+static bool read_rank(struct harness_sampler *sampler, const struct harness_cut *cut, uint32_t rank)
+{
+    bool is_whole;
+
+    if (sampler->ranks[rank].is_final) {
+        return true;
+    }
+    is_whole = read_page(sampler, rank);
+    if (sampler->is_page_valid[rank]) {
+        is_whole = read_progress(sampler, rank) && is_whole;
+        read_posts(sampler, rank);
+    }
+    sampler->ranks[rank].is_final = harness_graph_is_gone(cut, rank);
+    /* Only one that runs is ever caught in a write. */
+    DDP_ASSERT(is_whole || !sampler->ranks[rank].is_final);
+    return is_whole;
+}
+
+/* Neither the rank's page nor its words have moved since they were copied. */
+static bool is_unmoved(const struct harness_sampler *sampler, uint32_t rank)
+{
+    const struct ddp_page *shared;
+    struct ddp_progress again;
+
+    if (sampler->ranks[rank].is_final || !sampler->is_page_valid[rank]) {
+        return true;
+    }
+    shared = shared_page(sampler, rank);
+    return __atomic_load_n(&shared->change, __ATOMIC_ACQUIRE) == sampler->ranks[rank].change &&
+           ddp_progress_read(ddp_recorder_progress_of(shared), &again) &&
+           ddp_progress_is_equal(&again, &sampler->progress[rank]);
+}
+
+static void read_process(struct harness_sampler *sampler, uint32_t rank)
+{
+    const struct harness_sampler_config *config = &sampler->config;
+
+    sampler->processes[rank] = config->source->process(config->source_context, rank);
+    DDP_ASSERT(!sampler->ranks[rank].is_final ||
+               sampler->processes[rank].state == HARNESS_PROCESS_EXITED ||
+               sampler->processes[rank].state == HARNESS_PROCESS_SIGNALED);
+}
+
+static void read_starved(struct harness_sampler *sampler, const struct harness_cut *cut,
+                         uint32_t rank)
+{
+    const struct harness_sampler_config *config = &sampler->config;
+
+    sampler->starved_ns[rank] =
+        sampler->processes[rank].state == HARNESS_PROCESS_RUNNING
+            ? config->source->starved_ns(config->source_context, rank,
+                                         harness_monitor_alive_ns(cut, rank), cut->now_ns)
+            : 0;
+}
+
+static void conclude(struct harness_sampler *sampler, const struct harness_cut *cut)
+{
+    const struct harness_sampler_config *config = &sampler->config;
+    struct harness_findings findings;
+
+    harness_findings_init(&findings, config->mem);
+    harness_monitor_analyse(config->plan, config->program, cut, &findings);
+    harness_conclusions_note(&sampler->conclusions, &findings, cut->now_ns);
+    sampler->conclusions.is_failed = sampler->conclusions.is_failed || findings.is_failed;
+    harness_findings_fini(&findings);
+    /* Last: what was concluded has been reported by now. */
+    if (config->snapshot != NULL) {
+        harness_wait_snapshot_take(config->snapshot, config->plan, config->program, cut,
+                                   &sampler->conclusions);
+    }
+}
+
+void harness_sampler_take(struct harness_sampler *sampler, uint64_t now_ns, bool is_settled)
+{
+    uint32_t world_size = sampler->config.world_size;
+    bool is_starving = sampler->config.source->starved_ns != NULL;
+    struct harness_cut cut = {.world_size = world_size,
+                              .now_ns = now_ns,
+                              .pages = sampler->pages,
+                              .processes = sampler->processes,
+                              .is_page_valid = sampler->is_page_valid,
+                              .progress = sampler->progress,
+                              .progress_ns = sampler->progress_ns,
+                              .starved_ns = is_starving ? sampler->starved_ns : NULL,
+                              .is_stable = is_settled};
+
+    DDP_ASSERT(now_ns >= sampler->now_ns);
+    sampler->now_ns = now_ns;
+    for (uint32_t r = 0; r < world_size; r++) {
+        read_process(sampler, r);
+    }
+    for (uint32_t r = 0; r < world_size; r++) {
+        cut.is_stable = read_rank(sampler, &cut, r) && cut.is_stable;
+    }
+    for (uint32_t r = 0; r < world_size && cut.is_stable; r++) {
+        cut.is_stable = is_unmoved(sampler, r);
+    }
+    for (uint32_t r = 0; r < world_size && is_starving; r++) {
+        read_starved(sampler, &cut, r);
+    }
+    cut.change_ns = sampler->change_ns;
+    DDP_ASSERT(cut.change_ns <= now_ns);
+    conclude(sampler, &cut);
+}

@@ -1,0 +1,81 @@
+/* The sampler reads what the ranks of a job show (pages, progress words, rings) and the states of
+ * their processes, makes a cut of it, and notes what the cut proves. One sampler serves every
+ * driver; how a driver's ranks are reached is in a struct harness_sampler_source. It only reads: a
+ * rank cannot tell whether it is watched. */
+#ifndef HARNESS_MONITOR_SAMPLER_H
+#define HARNESS_MONITOR_SAMPLER_H
+
+#include "harness/monitor/conclusions.h"
+#include "harness/monitor/monitor.h"
+#include "harness/monitor/wait_snapshot.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How the ranks of one driver are reached. */
+struct harness_sampler_source {
+    /* The rank's recorder memory, which starts with its page. The same address at each call; the
+     * rank may write there at any time. */
+    const void *(*recorder)(void *context, uint32_t rank);
+    /* The state of the rank's process now. An ended process stays ended, and all that it wrote is
+     * visible once it is reported as ended. */
+    struct harness_process (*process)(void *context, uint32_t rank);
+    /* Of the time from alive_ns to now_ns: how long the rank, which runs, was ready to run and had
+     * no CPU. NULL: that cannot happen (virtual time). */
+    uint64_t (*starved_ns)(void *context, uint32_t rank, uint64_t alive_ns, uint64_t now_ns);
+};
+
+struct harness_sampler_config {
+    struct ddp_mem *mem;
+    const struct harness_plan *plan;
+    const struct harness_program *program;
+    uint32_t world_size;
+    uint64_t ring_entry_count; /* of each rank's ring */
+    const struct harness_sampler_source *source;
+    void *source_context;
+    struct harness_wait_snapshot *snapshot; /* gets the cuts that led to conclusions; may be NULL */
+};
+
+/* What is remembered of one rank from sample to sample. */
+struct harness_sampler_rank {
+    uint64_t change;          /* the page's change counter */
+    uint64_t ring_read_count; /* ring entries that were read */
+    /* The rank's first post that differs from the program, once there was one. A page shows only
+     * the last post, and whatever is posted after the first wrong one follows from it. */
+    struct {
+        bool is_set;
+        uint64_t seq, packed_op, elem_count, step;
+    } deviation;
+    bool is_final; /* read after its process had ended: it is not read again */
+};
+
+struct harness_sampler {
+    struct harness_sampler_config config;
+    struct ddp_page *pages; /* [world_size], and so are the others: see harness_cut */
+    struct harness_process *processes;
+    bool *is_page_valid;
+    struct ddp_progress *progress;
+    uint64_t *progress_ns;
+    uint64_t *starved_ns;
+    struct harness_sampler_rank *ranks;
+    uint64_t now_ns;    /* of the last sample */
+    uint64_t change_ns; /* when a change counter or a word was last seen to differ */
+    struct harness_conclusions conclusions;
+};
+
+/* Errors: E_NOMEM; then there is nothing to release. */
+DDP_MUST_USE ddp_status harness_sampler_init(struct harness_sampler *sampler,
+                                             const struct harness_sampler_config *config);
+/* Zeroed is fine too. */
+void harness_sampler_fini(struct harness_sampler *sampler);
+/* Take a cut, analyse it, and note its findings in sampler->conclusions. now_ns: not before that of
+ * the last sample. The cut is stable if no page and no word changed while it was taken, and the
+ * caller says that it is_settled: the simulator knows of messages that are under way, a real driver
+ * says true. Out of memory: conclusions.is_failed. */
+void harness_sampler_take(struct harness_sampler *sampler, uint64_t now_ns, bool is_settled);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

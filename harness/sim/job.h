@@ -1,0 +1,77 @@
+/* One simulated job and its parts. Private to the sim driver. */
+#ifndef HARNESS_SIM_JOB_H
+#define HARNESS_SIM_JOB_H
+
+#include "ddpcore/transport/loop.h"
+#include "harness/inject/inject.h"
+#include "harness/monitor/sampler.h"
+#include "harness/sim/scheduler.h"
+#include "harness/sim/sim.h"
+
+/* Virtual time between two samples of a job that keeps going. */
+#define HARNESS_SIM_SAMPLE_NS (5 * DDP_NS_PER_MS)
+
+struct harness_sim;
+
+struct harness_sim_rank {
+    struct harness_sim *sim;
+    uint32_t rank;
+    struct ddp_mem_pool *pool; /* everything the rank allocates; NULL once dropped */
+    struct ddp_env env;
+    struct ddp_recorder recorder;
+    void *storage; /* page and ring, in sim->storage */
+    struct harness_victim victim;
+    struct harness_injector *injector;
+    struct harness_process process;
+    struct harness_rank_end end;
+    bool is_vanished; /* killed or exited in mid-operation: never resumed */
+    bool has_joined;  /* a member of the group: it leaves by telling the others */
+};
+
+/* The monitor, which samples the ranks from outside. */
+struct harness_sim_monitor {
+    struct harness_sampler sampler;
+    struct harness_wait_snapshot *snapshot;
+    uint64_t next_sample_ns;
+    bool is_decided; /* something was concluded that will not go away */
+};
+
+struct harness_sim {
+    struct ddp_mem *mem;
+    const struct harness_launch_config *config;
+    struct harness_rank_options options;
+    struct ref_data data;
+    bool is_data_open;
+    uint32_t world_size;
+    struct harness_sim_scheduler scheduler;
+    struct ddp_loop_net *net;
+    struct ddp_files_memory *files;
+    struct harness_sim_rank *ranks; /* [world_size] */
+    char *storage;                  /* recorder memory of all ranks, one mapping */
+    size_t storage_bytes, storage_bytes_per_rank;
+    uint64_t ring_entry_count;
+    struct harness_sim_monitor monitor;
+    struct harness_trace *trace;
+    struct harness_sim_stats stats;
+    ddp_status status; /* the harness's own first failure */
+};
+
+/* rank.c */
+/* Entry of a rank's fiber; context is its struct harness_sim_rank. */
+void harness_sim_rank_main(void *context);
+DDP_MUST_USE ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t rank,
+                                              struct ddp_err *err);
+/* The rank has ended by itself or vanished: note how, and drop all it had. */
+void harness_sim_rank_settle(struct harness_sim_rank *rank);
+/* End a rank that still runs. */
+void harness_sim_rank_reap(struct harness_sim_rank *rank);
+
+/* monitor.c */
+DDP_MUST_USE ddp_status harness_sim_monitor_init(struct harness_sim *sim);
+void harness_sim_monitor_fini(struct harness_sim *sim);
+/* Sample all ranks now. is_settled: nothing can run and nothing is under way between ranks. */
+void harness_sim_monitor_sample(struct harness_sim *sim, bool is_settled);
+/* The conclusions and their cuts, into the trace. */
+DDP_MUST_USE ddp_status harness_sim_monitor_record(struct harness_sim *sim);
+
+#endif
