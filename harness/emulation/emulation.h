@@ -123,7 +123,7 @@ struct harness_emulation {
     bool is_snapshot_wanted;
     struct harness_state snapshot; /* state after snapshot.steps_done steps, if it was passed */
     bool is_snapshot_taken;
-    struct harness_batch_difference batch; /* the first wrong batch; the oracle sets it */
+    struct harness_batch_difference batch; /* the first one that is wrong */
 };
 
 /* Prepare: index the trace, load schedules, create the trainer. Nothing is emulated yet. */
@@ -147,6 +147,8 @@ DDP_MUST_USE ddp_status harness_emulation_run(struct harness_emulation *emulatio
 /* Keep the state after steps_done steps in emulation->snapshot. Call before _run. */
 DDP_MUST_USE ddp_status harness_emulation_want(struct harness_emulation *emulation,
                                                uint32_t steps_done);
+/* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */
+uint64_t harness_emulation_batch_count(const struct harness_emulation *emulation, uint32_t rank);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 

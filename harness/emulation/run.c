@@ -152,6 +152,7 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
         e->end_step = e->start_step + e->input->job->steps; /* a step number off its rails */
     }
     DDP_TRY(allocate_hashes(e));
+    DDP_TRY(harness_emulation_compare_batches(e, &e->batch));
     keep_snapshot(e);
     for (uint32_t step = e->state.steps_done; step < e->end_step; step++) {
         ddp_status status = harness_emulation_step(e, step, &predicted);

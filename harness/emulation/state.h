@@ -20,6 +20,9 @@ DDP_MUST_USE ddp_status harness_emulation_copy(const struct harness_emulation *e
                                                float *target, const float *source,
                                                size_t elem_count);
 
+/* The first recorded batch that breaks the sampler's rules. */
+DDP_MUST_USE ddp_status harness_emulation_compare_batches(const struct harness_emulation *emulation,
+                                                          struct harness_batch_difference *out);
 /* Rounding and weighting bound of one step, into emulation->excess if it is exceeded. */
 DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
 

@@ -3,7 +3,6 @@
  * deviate alike are one finding. */
 #include <stdio.h>
 
-#include "harness/oracle/ledger.h"
 #include "harness/oracle/subject.h"
 
 struct deviation {
@@ -60,7 +59,7 @@ static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
                            const struct deviation *deviation)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
-    uint64_t batches = harness_ledger_batch_count(e, rank);
+    uint64_t batches = harness_emulation_batch_count(e, rank);
 
     return !e->input->plan->job.is_join && batches != UINT64_MAX && planned != NULL &&
            planned->step >= 0 &&

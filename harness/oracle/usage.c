@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "harness/emulation/checkpoint_state.h"
-#include "harness/oracle/ledger.h"
 #include "harness/oracle/subject.h"
 
 static const struct {
@@ -208,13 +207,13 @@ static void blame_shortest(const struct harness_emulation *e, struct harness_ran
     uint64_t least = UINT64_MAX;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        uint64_t count = harness_ledger_batch_count(e, r);
+        uint64_t count = harness_emulation_batch_count(e, r);
 
         least = count < least ? count : least;
     }
     *out = (struct harness_rank_set){{0}};
     for (uint32_t r = 0; least != UINT64_MAX && r < e->world; r++) {
-        if (harness_ledger_batch_count(e, r) == least) {
+        if (harness_emulation_batch_count(e, r) == least) {
             harness_rank_set_add(out, r);
         }
     }

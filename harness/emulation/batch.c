@@ -1,0 +1,267 @@
+/* Purpose: which samples each rank should have trained on, by the sampler's rules written down
+ * anew, and the first recorded batch that breaks them.
+ * Idea: a rank's list of an epoch is the epoch's list (a permutation, or 0..N-1), padded from its
+ * head to a multiple of the world and dealt out like cards, or cut into shards of given sizes; a
+ * batch is the next few entries. Only the permutation's generator is shared with the samplers. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/base/prng.h"
+#include "harness/emulation/state.h"
+
+/* One rank's deck in one epoch. */
+struct deck {
+    uint32_t *whole; /* [sample_count] the epoch's list */
+    uint32_t *batch; /* [most rows] the batch asked for last */
+    size_t batch_rows;
+    uint64_t epoch;
+    bool is_dealt;
+};
+
+static uint64_t entries_of(const struct ref_shard_config *shard, uint32_t rank)
+{
+    uint64_t world = shard->world_size;
+
+    return shard->shard_size != NULL ? shard->shard_size[rank]
+                                     : (shard->sample_count + world - 1) / world;
+}
+
+static uint64_t batches_of(const struct ref_shard_config *shard, uint32_t rank)
+{
+    uint64_t rows = shard->batch_rows[rank];
+
+    return rows == 0 ? 0 : (entries_of(shard, rank) + rows - 1) / rows;
+}
+
+uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct ref_shard_config *shard = &e->shard;
+
+    return shard->is_one_epoch ? batches_of(shard, rank) : UINT64_MAX;
+}
+
+static void shuffle(const struct ref_shard_config *shard, uint64_t epoch, struct deck *deck)
+{
+    struct ddp_prng prng = ddp_prng_make(shard->seed + epoch, "sampler");
+
+    if (deck->is_dealt && deck->epoch == epoch) {
+        return;
+    }
+    for (size_t i = 0; i < shard->sample_count; i++) {
+        deck->whole[i] = (uint32_t)i;
+    }
+    if (shard->is_shuffled) {
+        ddp_prng_permutation(&prng, deck->whole, (uint32_t)shard->sample_count);
+    }
+    deck->epoch = epoch;
+    deck->is_dealt = true;
+}
+
+/* Batch number `index` of a rank into deck->batch; batch_rows 0 once the data has ended. */
+static void deal(const struct ref_shard_config *shard, uint32_t rank, uint64_t index,
+                 struct deck *deck)
+{
+    uint64_t per_epoch = batches_of(shard, rank);
+    uint64_t first;
+    uint64_t start = 0;
+
+    deck->batch_rows = 0;
+    if (per_epoch == 0 || (shard->is_one_epoch && index >= per_epoch)) {
+        return;
+    }
+    shuffle(shard, index / per_epoch, deck);
+    for (uint32_t r = 0; shard->shard_size != NULL && r < rank; r++) {
+        start += shard->shard_size[r];
+    }
+    first = (index % per_epoch) * shard->batch_rows[rank];
+    for (uint64_t i = first;
+         i < entries_of(shard, rank) && deck->batch_rows < shard->batch_rows[rank]; i++) {
+        uint64_t at = shard->shard_size != NULL
+                          ? start + i
+                          : (i * shard->world_size + rank) % shard->sample_count;
+
+        deck->batch[deck->batch_rows++] = deck->whole[at];
+    }
+}
+
+/* A rank's samples of one micro-batch, as recorded. */
+struct observed {
+    uint32_t step, micro;
+    uint32_t *samples;
+    size_t rows;
+};
+
+static int compare_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static void sort_u32(uint32_t *values, size_t count)
+{
+    for (size_t i = 1; i < count; i++) { /* a batch is short */
+        uint32_t value = values[i];
+        size_t j = i;
+
+        for (; j > 0 && compare_u32(values[j - 1], value) > 0; j--) {
+            values[j] = values[j - 1];
+        }
+        values[j] = value;
+    }
+}
+
+static bool is_same(const uint32_t *a, size_t a_rows, const uint32_t *b, size_t b_rows)
+{
+    return a_rows == b_rows && (a_rows == 0 || memcmp(a, b, a_rows * sizeof(*a)) == 0);
+}
+
+static void set_text(struct harness_batch_difference *out, enum harness_verdict verdict,
+                     const char *what)
+{
+    out->verdict = verdict;
+    (void)snprintf(out->text, sizeof(out->text), "rank %u, step %u, micro-batch %u: %s", out->rank,
+                   out->step, out->micro, what);
+}
+
+/* Some other batch of some rank that is what was seen? Looks as far as the job does. */
+static bool explain_by_batch(const struct harness_emulation *e, const struct observed *seen,
+                             struct deck *deck, struct harness_batch_difference *out)
+{
+    const struct ref_job *job = e->input->job;
+    uint64_t here = (uint64_t)seen->step * job->micro_batches + seen->micro;
+    char what[128];
+
+    for (uint64_t near = here < 2 ? 0 : here - 2; near <= here + 2; near++) {
+        for (uint32_t r = 0; r < e->world; r++) {
+            deal(&e->shard, r, near, deck);
+            if (!is_same(deck->batch, deck->batch_rows, seen->samples, seen->rows)) {
+                continue;
+            }
+            if (r == out->rank && near > here) {
+                (void)snprintf(what, sizeof(what), "batch %llu was left out",
+                               (unsigned long long)here);
+                set_text(out, HARNESS_VERDICT_DATA_MISSING, what);
+            } else {
+                (void)snprintf(what, sizeof(what), "batch %llu of rank %u was used again",
+                               (unsigned long long)near, r);
+                set_text(out, HARNESS_VERDICT_DATA_DUPLICATED, what);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static void explain(const struct harness_emulation *e, struct observed *seen, struct deck *deck,
+                    struct harness_batch_difference *out)
+{
+    const struct ref_job *job = e->input->job;
+    uint64_t here = (uint64_t)seen->step * job->micro_batches + seen->micro;
+
+    if (explain_by_batch(e, seen, deck, out)) {
+        return;
+    }
+    deal(&e->shard, out->rank, here, deck);
+    if (seen->rows != deck->batch_rows) {
+        set_text(out, HARNESS_VERDICT_DATA_BATCH, "another number of samples");
+        return;
+    }
+    sort_u32(seen->samples, seen->rows);
+    sort_u32(deck->batch, deck->batch_rows);
+    if (is_same(deck->batch, deck->batch_rows, seen->samples, seen->rows)) {
+        set_text(out, HARNESS_VERDICT_DATA_ORDER, "the right samples in another order");
+        return;
+    }
+    for (size_t i = 1; i < seen->rows; i++) {
+        if (seen->samples[i] == seen->samples[i - 1]) {
+            set_text(out, HARNESS_VERDICT_DATA_DUPLICATED, "a sample was used twice in a batch");
+            return;
+        }
+    }
+    set_text(out, HARNESS_VERDICT_DATA_MISSING, "other samples than the rank's own");
+}
+
+/* Samples of the batch event's micro-batch; *cursor walks the rank's sample events. */
+static void collect(const struct harness_trace_event *const *list, size_t count, size_t *cursor,
+                    struct observed *seen, size_t rows_max)
+{
+    seen->rows = 0;
+    while (*cursor < count && list[*cursor]->entry.step == seen->step &&
+           list[*cursor]->entry.micro == seen->micro) {
+        if (seen->rows < rows_max) {
+            seen->samples[seen->rows++] = (uint32_t)list[*cursor]->entry.arg[0];
+        }
+        (*cursor)++;
+    }
+}
+
+static bool is_earlier(const struct harness_batch_difference *a, uint32_t step)
+{
+    return a->is_set && a->step <= step;
+}
+
+static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_t rows_max,
+                         struct observed *seen, struct deck *deck,
+                         struct harness_batch_difference *out)
+{
+    const struct ref_job *job = e->input->job;
+    size_t count = 0;
+    size_t sample_count = 0;
+    size_t cursor = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_BATCH, &count);
+    const struct harness_trace_event *const *samples =
+        harness_index_list(&e->index, rank, DDP_EVENT_SAMPLE, &sample_count);
+
+    for (size_t i = 0; i < count && !is_earlier(out, list[i]->entry.step); i++) {
+        const struct ddp_event_entry *entry = &list[i]->entry;
+
+        seen->step = entry->step;
+        seen->micro = entry->micro;
+        collect(samples, sample_count, &cursor, seen, rows_max);
+        deal(&e->shard, rank, (uint64_t)entry->step * job->micro_batches + entry->micro, deck);
+        if (entry->arg[0] == deck->batch_rows &&
+            entry->arg[1] == ddp_hash_bytes(deck->batch, deck->batch_rows * sizeof(uint32_t), 0) &&
+            (sample_count == 0 ||
+             is_same(deck->batch, deck->batch_rows, seen->samples, seen->rows))) {
+            continue;
+        }
+        *out = (struct harness_batch_difference){
+            .is_set = true, .rank = rank, .step = entry->step, .micro = entry->micro};
+        if (sample_count == 0) {
+            set_text(out, HARNESS_VERDICT_DATA_ORDER, "other samples than the rank's own");
+        } else {
+            explain(e, seen, deck, out);
+        }
+        return;
+    }
+}
+
+ddp_status harness_emulation_compare_batches(const struct harness_emulation *e,
+                                  struct harness_batch_difference *out)
+{
+    const struct ref_shard_config *shard = &e->shard;
+    struct observed seen = {0};
+    struct deck deck = {0};
+    size_t rows_max = 1;
+    ddp_status status = DDP_E_NOMEM;
+
+    *out = (struct harness_batch_difference){.is_set = false};
+    for (uint32_t r = 0; r < e->world; r++) {
+        rows_max = shard->batch_rows[r] >= rows_max ? shard->batch_rows[r] + 1 : rows_max;
+    }
+    deck.whole = ddp_mem_array(e->mem, shard->sample_count, sizeof(uint32_t));
+    deck.batch = ddp_mem_array(e->mem, rows_max, sizeof(uint32_t));
+    seen.samples = ddp_mem_array(e->mem, rows_max, sizeof(uint32_t));
+    if (deck.whole != NULL && deck.batch != NULL && seen.samples != NULL) {
+        for (uint32_t r = 0; r < e->world; r++) {
+            compare_rank(e, r, rows_max, &seen, &deck, out);
+        }
+        status = DDP_OK;
+    }
+    ddp_mem_free(e->mem, deck.whole);
+    ddp_mem_free(e->mem, deck.batch);
+    ddp_mem_free(e->mem, seen.samples);
+    return status;
+}
