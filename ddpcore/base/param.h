@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ddpcore/base/dtype.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -15,8 +17,9 @@ extern "C" {
 
 struct ddp_param {
     const char *name; /* borrowed as long as anything uses the table */
-    float *data;      /* float[elem_count] on the device */
-    float *grad;      /* float[elem_count] on the device */
+    enum ddp_dtype dtype;
+    void *data; /* elem_count elements on the device */
+    void *grad; /* the same number, of the same type */
     size_t elem_count;
     uint32_t ndim;
     size_t shape[DDP_NDIM_MAX];
@@ -25,9 +28,20 @@ struct ddp_param {
 
 struct ddp_buffer {
     const char *name;
-    float *data; /* float[elem_count] on the device */
+    enum ddp_dtype dtype;
+    void *data; /* elem_count elements on the device */
     size_t elem_count;
 };
+
+static inline size_t ddp_param_size_bytes(const struct ddp_param *param)
+{
+    return param->elem_count * ddp_dtype_size_bytes(param->dtype);
+}
+
+static inline size_t ddp_buffer_size_bytes(const struct ddp_buffer *buffer)
+{
+    return buffer->elem_count * ddp_dtype_size_bytes(buffer->dtype);
+}
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,9 @@
 /* Bucket layout in `reverse` order: parameters from last to first, because backward passes finish
- * them about in that order; a bucket closes once it holds at least its cap. */
+ * them about in that order; a bucket closes once it holds at least its cap.
+ *
+ * A bucket holds one type, so each type fills a bucket of its own, beside the other types' and with
+ * caps of its own. Buckets are numbered in the order in which their last parameter comes: launched
+ * in that order, none waits for one that fills later. */
 #include "ddpcore/ddp/bucket.h"
 
 #include <string.h>
@@ -19,46 +23,114 @@ void ddp_config_fill(struct ddp_config *config)
     }
 }
 
+/* A bucket that is being filled, one for each type. */
+struct open_bucket {
+    size_t first, last; /* parameters, in walking order: last <= first */
+    size_t param_count; /* 0: nothing is open */
+    size_t size_bytes;
+    size_t cap_bytes;
+};
+
+struct walk {
+    const struct ddp_param *params;
+    size_t param_count;
+    struct ddp_layout *layout;
+    struct open_bucket open[DDP_DTYPE_COUNT];
+    size_t place; /* next free one in layout->order */
+};
+
+static void close_bucket(struct walk *walk, enum ddp_dtype dtype)
+{
+    struct open_bucket *open = &walk->open[dtype];
+    struct ddp_layout *layout = walk->layout;
+    struct ddp_bucket *bucket = &layout->buckets[layout->bucket_count];
+
+    DDP_ASSERT(open->param_count > 0 && layout->bucket_count < walk->param_count);
+    *bucket = (struct ddp_bucket){
+        .dtype = dtype, .size_bytes = open->size_bytes, .first_place = walk->place};
+    for (size_t param = open->first; bucket->param_count < open->param_count; param--) {
+        DDP_ASSERT(param >= open->last);
+        if (walk->params[param].dtype == dtype) {
+            layout->order[walk->place++] = param;
+            layout->bucket_of[param] = layout->bucket_count;
+            layout->offset_of[param] = bucket->elem_count;
+            bucket->elem_count += walk->params[param].elem_count;
+            bucket->param_count++;
+        }
+    }
+    DDP_ASSERT(bucket->size_bytes == bucket->elem_count * ddp_dtype_size_bytes(dtype));
+    layout->bucket_count++;
+    open->param_count = 0;
+    open->size_bytes = 0;
+}
+
+/* The buckets that the walk left open, the one whose last parameter came first. */
+static void close_rest(struct walk *walk)
+{
+    for (;;) {
+        const struct open_bucket *next = NULL;
+
+        for (size_t dtype = 0; dtype < DDP_DTYPE_COUNT; dtype++) {
+            const struct open_bucket *open = &walk->open[dtype];
+
+            if (open->param_count > 0 && (next == NULL || open->last > next->last)) {
+                next = open;
+            }
+        }
+        if (next == NULL) {
+            return;
+        }
+        close_bucket(walk, (enum ddp_dtype)(next - walk->open));
+    }
+}
+
 static void assign(const struct ddp_param *params, size_t param_count,
                    const struct ddp_config *config, struct ddp_layout *layout)
 {
-    size_t cap_bytes = config->first_bucket_cap_bytes;
-    bool is_open = false;
+    struct walk walk = {.params = params, .param_count = param_count, .layout = layout};
 
-    for (size_t place = 0; place < param_count; place++) {
-        const size_t param = param_count - 1 - place;
-        struct ddp_bucket *bucket;
+    for (size_t dtype = 0; dtype < DDP_DTYPE_COUNT; dtype++) {
+        walk.open[dtype].cap_bytes = config->first_bucket_cap_bytes;
+    }
+    for (size_t param = param_count; param-- > 0;) {
+        struct open_bucket *open = &walk.open[params[param].dtype];
 
-        if (!is_open) {
-            layout->buckets[layout->bucket_count].first_place = place;
-            layout->bucket_count++;
-            is_open = true;
-        }
-        bucket = &layout->buckets[layout->bucket_count - 1];
-        layout->order[place] = param;
-        layout->bucket_of[param] = layout->bucket_count - 1;
-        layout->offset_of[param] = bucket->elem_count;
-        bucket->elem_count += params[param].elem_count;
-        bucket->param_count++;
-        if (bucket->elem_count * sizeof(float) >= cap_bytes) {
-            cap_bytes = config->bucket_cap_bytes;
-            is_open = false;
+        open->first = open->param_count == 0 ? param : open->first;
+        open->last = param;
+        open->param_count++;
+        open->size_bytes += ddp_param_size_bytes(&params[param]);
+        if (open->size_bytes >= open->cap_bytes) {
+            close_bucket(&walk, params[param].dtype);
+            open->cap_bytes = config->bucket_cap_bytes;
         }
     }
+    close_rest(&walk);
+    DDP_ASSERT(walk.place == param_count);
+}
+
+/* Whether all parameters together have a size in bytes. */
+static bool is_size_known(const struct ddp_param *params, size_t param_count)
+{
+    size_t total_bytes = 0, size_bytes;
+
+    for (size_t i = 0; i < param_count; i++) {
+        if (__builtin_mul_overflow(params[i].elem_count, ddp_dtype_size_bytes(params[i].dtype),
+                                   &size_bytes) ||
+            __builtin_add_overflow(total_bytes, size_bytes, &total_bytes)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params,
                              size_t param_count, const struct ddp_config *config,
                              struct ddp_layout *out)
 {
-    size_t elem_count = 0, size_bytes;
-
+    DDP_ASSERT(config->bucket_cap_bytes > 0 && config->first_bucket_cap_bytes > 0);
     memset(out, 0, sizeof(*out));
-    for (size_t i = 0; i < param_count; i++) {
-        if (__builtin_add_overflow(elem_count, params[i].elem_count, &elem_count) ||
-            __builtin_mul_overflow(elem_count, sizeof(float), &size_bytes)) {
-            return DDP_E_OVERFLOW;
-        }
+    if (!is_size_known(params, param_count)) {
+        return DDP_E_OVERFLOW;
     }
     out->buckets = ddp_mem_array(mem, param_count, sizeof(*out->buckets));
     out->order = ddp_mem_array(mem, param_count, sizeof(*out->order));

@@ -8,11 +8,14 @@
 extern "C" {
 #endif
 
+/* All parameters of a bucket have its type. */
 struct ddp_bucket {
+    enum ddp_dtype dtype;
     size_t elem_count;
+    size_t size_bytes;
     size_t first_place; /* its parameters are order[first_place .. first_place + param_count) */
     size_t param_count;
-    float *data;          /* float[elem_count], from the collective's memory */
+    void *data;           /* elem_count elements, from the collective's memory */
     size_t pending_count; /* parameters not yet ready in this backward pass */
     struct ddp_coll_work work;
 };

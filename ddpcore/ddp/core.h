@@ -1,4 +1,6 @@
-/* Inside of struct ddp, for the files of this folder only. */
+/* Inside of struct ddp, for the files of this folder only. Who may call whom, from the ground up:
+ * core.c; then sync.c, reducer.c and verify_gather.c; then verify_strict.c, verify_pytorch.c and
+ * join.c; ddp.c on top. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 
@@ -37,9 +39,8 @@ struct ddp {
 
     struct ddp_layout layout;
     struct ddp_block *bucket_blocks; /* [bucket_count] */
-    struct ddp_block staging;        /* buffer sync; float[staging_elem_count] */
-    size_t staging_elem_count;
-    struct ddp_block control; /* one element of any dtype, for flags */
+    struct ddp_block staging;        /* for broadcasts of buffers: their largest chunk */
+    struct ddp_block control;        /* one element of any dtype, for flags */
 
     /* used map: local_used collects since the last reduction, used_map is what is reduced */
     struct ddp_block used_block;
@@ -59,13 +60,14 @@ struct ddp {
     bool *is_unready;  /* [param_count] at the last E_UNUSED_PARAMETER */
     size_t ready_count;
     size_t next_bucket; /* next to launch; buckets before it are posted */
-    size_t next_done;   /* buckets before it have completed */
+    size_t next_done;   /* buckets before it have completed; <= next_bucket */
 
     bool is_joining;
     struct ddp_join_config join;
-    uint32_t divisor;
+    uint32_t divisor; /* of gradients; > 0 */
 };
 
+/* core.c */
 /* Error on this rank alone: strict semantics revoke the group with it. Returns status. */
 ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail);
 /* The same for an error that is about parameters, at least one: events PARAM_ERROR name each of
@@ -75,41 +77,43 @@ ddp_status ddp_core_fail_param(struct ddp *ddp, ddp_status status, size_t param)
 /* What a fault action at a point of the core means: FAIL becomes E_INJECTED, SKIP sets *out. */
 DDP_MUST_USE ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
                                        struct ddp_fault_context *context, bool *out_is_skipped);
+/* out: zeroed, or freed. */
 DDP_MUST_USE ddp_status ddp_block_alloc(const struct ddp *ddp, enum ddp_space space,
                                         size_t size_bytes, struct ddp_block *out);
 void ddp_block_free(const struct ddp *ddp, struct ddp_block *block);
 /* ddp_hash_tensor of a tensor in the device's memory, salted with its name. */
-DDP_MUST_USE ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const float *data,
-                                      size_t elem_count, uint64_t *out);
-
-/* verify.c, verify_pytorch.c: errors as ddp_create's. */
-DDP_MUST_USE ddp_status ddp_verify(struct ddp *ddp, struct ddp_err *err);
-DDP_MUST_USE ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err);
-/* All-gather of size_bytes from every member, role VERIFY; all: uint8_t[members * size_bytes]. */
-DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
-                                          size_t size_bytes, void *all);
-/* The group's members disagree and every one of them knows, so nobody needs to revoke. */
-ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank);
+DDP_MUST_USE ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const void *data,
+                                      size_t size_bytes, uint64_t *out);
 
 /* sync.c: broadcasts of tensors from a member, coalesced into chunks. */
 DDP_MUST_USE ddp_status ddp_sync_params(struct ddp *ddp, uint32_t root);
 DDP_MUST_USE ddp_status ddp_sync_buffers(struct ddp *ddp, uint32_t root);
-/* Elements that the staging block for buffers needs. */
-size_t ddp_sync_staging_elem_count(const struct ddp *ddp);
-
-/* The host writes to, or reads, the used map. */
-void ddp_core_touch_used_map(const struct ddp *ddp, bool is_write);
+/* The broadcast of buffers at the start of a forward pass, with its fault point and phase. */
+DDP_MUST_USE ddp_status ddp_sync_buffer_pass(struct ddp *ddp, uint32_t root);
+/* What the staging block for buffers needs. */
+size_t ddp_sync_staging_bytes(const struct ddp *ddp);
 
 /* reducer.c. A skipped wait may have left work under way: _settle ends it before its buffer is
  * written or it is posted again. */
 DDP_MUST_USE ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work);
 DDP_MUST_USE ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket);
 DDP_MUST_USE ddp_status ddp_reducer_post_used_map(struct ddp *ddp);
+/* The host writes to, or reads, the used map. */
+void ddp_reducer_touch_used_map(const struct ddp *ddp, bool is_write);
+
+/* verify_gather.c */
+/* All-gather of size_bytes from every member, role VERIFY; all: uint8_t[members * size_bytes]. */
+DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
+                                          size_t size_bytes, void *all);
+/* The group's members disagree and every one of them knows, so nobody needs to revoke. */
+ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank);
+
+/* verify_strict.c, verify_pytorch.c: errors as ddp_create's. */
+DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);
+DDP_MUST_USE ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err);
+
 /* join.c: the notices at the start of a forward pass inside join. Synchronises buffers if due. */
 DDP_MUST_USE ddp_status ddp_join_forward(struct ddp *ddp);
-
-/* The broadcast of buffers at the start of a forward pass, with its fault point and phase. */
-DDP_MUST_USE ddp_status ddp_core_buffer_pass(struct ddp *ddp, uint32_t root);
 
 #ifdef __cplusplus
 }

@@ -1,81 +1,23 @@
-/* Construction, the start of a forward pass, and what is told about the layout. The backward pass
- * is reducer.c, uneven inputs are join.c. */
+/* Construction, the start of a forward pass, destruction. The backward pass is reducer.c, uneven
+ * inputs are join.c. */
 #include "ddpcore/ddp/ddp.h"
 
-#include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
 
-ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail)
+/* Integers hold no averages, and devices scale in fp32, which is not enough for f64. Buffers are
+ * only copied and may be of any type. */
+static ddp_status check_types(const struct ddp *ddp, struct ddp_err *err)
 {
-    if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
-        return ddp_group_revoke(ddp->group, status, detail);
-    }
-    ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)status,
-                       ddp->group->env->rank, (uint64_t)status, detail, 0);
-    return status;
-}
-
-ddp_status ddp_core_fail_params(struct ddp *ddp, ddp_status status, const bool *is_concerned)
-{
-    size_t first = ddp->param_count;
-
     for (size_t i = 0; i < ddp->param_count; i++) {
-        if (is_concerned[i]) {
-            first = first == ddp->param_count ? i : first;
-            ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_ERROR, i,
-                               (uint64_t)status, 0, 0, 0);
+        const enum ddp_dtype dtype = ddp->params[i].dtype;
+
+        if (dtype != DDP_DTYPE_F32 && dtype != DDP_DTYPE_F16 && dtype != DDP_DTYPE_BF16) {
+            return ddp_err_set(err, DDP_E_UNSUPPORTED,
+                               "parameter %zu \"%s\" is %s; gradients can be f32, f16 or bf16", i,
+                               ddp->params[i].name, ddp_dtype_name(dtype));
         }
     }
-    DDP_ASSERT(first < ddp->param_count);
-    return ddp_core_fail(ddp, status, first);
-}
-
-ddp_status ddp_core_fail_param(struct ddp *ddp, ddp_status status, size_t param)
-{
-    ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_ERROR, param, (uint64_t)status, 0,
-                       0, 0);
-    return ddp_core_fail(ddp, status, param);
-}
-
-ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
-                          struct ddp_fault_context *context, bool *out_is_skipped)
-{
-    enum ddp_fault_action action;
-
-    context->device = ddp->device;
-    action = ddp_fault_point(ddp->group->env->faults, point, context);
-    *out_is_skipped = action == DDP_FAULT_SKIP;
-    return action == DDP_FAULT_FAIL ? ddp_core_fail(ddp, DDP_E_INJECTED, point) : DDP_OK;
-}
-
-ddp_status ddp_block_alloc(const struct ddp *ddp, enum ddp_space space, size_t size_bytes,
-                           struct ddp_block *out)
-{
-    struct ddp_coll *coll = ddp->group->coll;
-    const size_t wanted_bytes = size_bytes == 0 ? 1 : size_bytes;
-
-    out->space = space;
-    out->is_coll = true;
-    out->data = coll->ops->alloc(coll, wanted_bytes, space);
-    if (out->data != NULL) {
-        return DDP_OK;
-    }
-    out->is_coll = false;
-    return ddp->device->ops->alloc(ddp->device, wanted_bytes, space, &out->data);
-}
-
-void ddp_block_free(const struct ddp *ddp, struct ddp_block *block)
-{
-    struct ddp_group *group = ddp->group;
-
-    if (block->data != NULL && !block->is_coll) {
-        ddp->device->ops->free(ddp->device, block->space, block->data);
-    } else if (block->data != NULL && group->failure.status == DDP_OK) {
-        group->coll->ops->free(group->coll, block->space, block->data);
-    }
-    /* After a failure peers may still read what was lent to them: such memory goes with the
-     * collective's or the rank's own. */
-    block->data = NULL;
+    return DDP_OK;
 }
 
 static ddp_status create_storage(struct ddp *ddp)
@@ -83,6 +25,7 @@ static ddp_status create_storage(struct ddp *ddp)
     struct ddp_mem *mem = ddp->group->env->mem;
 
     DDP_TRY(ddp_layout_create(mem, ddp->params, ddp->param_count, &ddp->config, &ddp->layout));
+    DDP_ASSERT(ddp->layout.bucket_count <= ddp->param_count);
     ddp->bucket_blocks = ddp_mem_array(mem, ddp->layout.bucket_count, sizeof(*ddp->bucket_blocks));
     ddp->local_used = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
     ddp->is_expected = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
@@ -92,16 +35,13 @@ static ddp_status create_storage(struct ddp *ddp)
         ddp->is_ready == NULL || ddp->is_unready == NULL) {
         return DDP_E_NOMEM;
     }
-    ddp->staging_elem_count = ddp_sync_staging_elem_count(ddp);
-    DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, ddp->staging_elem_count * sizeof(float),
-                            &ddp->staging));
+    DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, ddp_sync_staging_bytes(ddp), &ddp->staging));
     DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_HOST, sizeof(int64_t), &ddp->control));
     DDP_TRY(
         ddp_block_alloc(ddp, DDP_SPACE_HOST, ddp->param_count * sizeof(int32_t), &ddp->used_block));
     ddp->used_map = ddp->used_block.data;
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
-        DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE,
-                                ddp->layout.buckets[i].elem_count * sizeof(float),
+        DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, ddp->layout.buckets[i].size_bytes,
                                 &ddp->bucket_blocks[i]));
         ddp->layout.buckets[i].data = ddp->bucket_blocks[i].data;
     }
@@ -126,10 +66,10 @@ static ddp_status name_ranges(const struct ddp *ddp)
         const struct ddp_bucket *bucket = &ddp->layout.buckets[i];
 
         DDP_TRY(device->hints->name_range(device, DDP_RANGE_BUCKET, i, bucket->data,
-                                          bucket->elem_count * sizeof(float)));
+                                          bucket->size_bytes));
     }
     for (size_t i = 0; i < ddp->param_count; i++) {
-        const size_t size_bytes = ddp->params[i].elem_count * sizeof(float);
+        const size_t size_bytes = ddp_param_size_bytes(&ddp->params[i]);
 
         DDP_TRY(
             device->hints->name_range(device, DDP_RANGE_GRAD, i, ddp->params[i].grad, size_bytes));
@@ -138,9 +78,45 @@ static ddp_status name_ranges(const struct ddp *ddp)
     }
     for (size_t i = 0; i < ddp->buffer_count; i++) {
         DDP_TRY(device->hints->name_range(device, DDP_RANGE_BUFFER, i, ddp->buffers[i].data,
-                                          ddp->buffers[i].elem_count * sizeof(float)));
+                                          ddp_buffer_size_bytes(&ddp->buffers[i])));
     }
     return DDP_OK;
+}
+
+/* Everything that needs no other rank. */
+static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
+{
+    const struct ddp_env *env = ddp->group->env;
+    ddp_status status = check_types(ddp, err);
+
+    if (status != DDP_OK) {
+        return status;
+    }
+    status = ddp_transfer_init(&ddp->transfer, ddp->device, env->idle, env->clock,
+                               ddp->group->timeout_ns);
+    if (status == DDP_OK) {
+        status = create_storage(ddp);
+    }
+    if (status == DDP_OK) {
+        status = name_ranges(ddp);
+    }
+    return status == DDP_OK
+               ? DDP_OK
+               : ddp_err_set(err, status, "no memory for the buckets of %zu parameters",
+                             ddp->param_count);
+}
+
+/* All ranks have rank 0's parameters and buffers afterwards. */
+static ddp_status make_equal(struct ddp *ddp, struct ddp_err *err)
+{
+    ddp_status status = ddp_sync_params(ddp, 0);
+
+    if (status == DDP_OK) {
+        status = ddp_sync_buffers(ddp, 0);
+    }
+    return status == DDP_OK ? DDP_OK
+                            : ddp_err_set(err, status, "parameters could not be broadcast: %s",
+                                          ddp_status_text(status));
 }
 
 ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
@@ -154,6 +130,7 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
     if (ddp == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for the reducer");
     }
+    DDP_ASSERT(group->coll->member < group->coll->member_count);
     ddp->group = group;
     ddp->device = device;
     ddp->params = model->params;
@@ -165,31 +142,16 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
     ddp->is_sync = true;
     ddp->is_buffer_due = true;
     ddp->divisor = group->coll->member_count;
-    status = ddp_transfer_init(&ddp->transfer, device, group->env->idle, group->env->clock,
-                               group->timeout_ns);
-    if (status == DDP_OK) {
-        status = create_storage(ddp);
-    }
-    if (status == DDP_OK) {
-        status = name_ranges(ddp);
-    }
+    status = prepare(ddp, err);
     if (status != DDP_OK) {
-        (void)ddp_err_set(err, status, "no memory for the buckets of %zu parameters",
-                          ddp->param_count);
         (void)ddp_core_fail(ddp, status, 0);
         goto out;
     }
     record_layout(ddp);
-    status = ddp_verify(ddp, err);
+    status = group->semantics == DDP_SEMANTICS_STRICT ? ddp_verify_strict(ddp, err)
+                                                      : ddp_verify_pytorch(ddp, err);
     if (status == DDP_OK && !ddp->config.is_init_sync_skipped) {
-        status = ddp_sync_params(ddp, 0);
-        if (status == DDP_OK) {
-            status = ddp_sync_buffers(ddp, 0);
-        }
-        if (status != DDP_OK) {
-            (void)ddp_err_set(err, status, "parameters could not be broadcast: %s",
-                              ddp_status_text(status));
-        }
+        status = make_equal(ddp, err);
     }
 out:
     if (status != DDP_OK) {
@@ -298,6 +260,7 @@ void ddp_destroy(struct ddp *ddp)
         return;
     }
     mem = ddp->group->env->mem;
+    DDP_ASSERT(ddp->bucket_blocks == NULL || ddp->layout.buckets != NULL);
     if (ddp->layout.buckets != NULL) {
         if (ddp->is_reduction_unfinished && ddp->group->failure.status == DDP_OK) {
             finish_launched(ddp);
@@ -322,50 +285,6 @@ void ddp_destroy(struct ddp *ddp)
     ddp_mem_free(mem, ddp);
 }
 
-ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const float *data, size_t elem_count,
-                         uint64_t *out)
-{
-    const size_t size_bytes = elem_count * sizeof(*data);
-    const void *seen;
-
-    DDP_TRY(ddp_transfer_view(&ddp->transfer, data, size_bytes, &seen));
-    *out = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(name), NULL);
-    return DDP_OK;
-}
-
-static ddp_status record_buffers(struct ddp *ddp)
-{
-    for (size_t i = 0; ddp->config.is_hashing && i < ddp->buffer_count; i++) {
-        const struct ddp_buffer *buffer = &ddp->buffers[i];
-        uint64_t hash;
-
-        DDP_TRY(ddp_core_hash(ddp, buffer->name, buffer->data, buffer->elem_count, &hash));
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUFFER, i, hash, 0, 0, 0);
-    }
-    return DDP_OK;
-}
-
-ddp_status ddp_core_buffer_pass(struct ddp *ddp, uint32_t root)
-{
-    struct ddp_recorder *recorder = ddp->group->env->recorder;
-    const enum ddp_phase phase =
-        recorder != NULL ? (enum ddp_phase)recorder->phase : DDP_PHASE_FORWARD;
-    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
-    bool is_skipped = false;
-    ddp_status status;
-
-    ddp_recorder_phase(recorder, DDP_PHASE_BUFFER);
-    status = ddp_core_point(ddp, DDP_FAULT_POINT_BUFFER_SYNC, &context, &is_skipped);
-    if (status == DDP_OK && !is_skipped) {
-        status = ddp_sync_buffers(ddp, root);
-    }
-    if (status == DDP_OK) {
-        status = record_buffers(ddp);
-    }
-    ddp_recorder_phase(recorder, phase);
-    return status;
-}
-
 ddp_status ddp_forward_begin(struct ddp *ddp)
 {
     bool is_buffer_pass = ddp->config.broadcast_buffers && ddp->buffer_count > 0;
@@ -379,6 +298,7 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
     if (ddp->is_reduction_unfinished && ddp->is_sync) {
         return ddp_core_fail_params(ddp, DDP_E_UNUSED_PARAMETER, ddp->is_unready);
     }
+    DDP_ASSERT(!ddp->is_sync || !ddp->is_reduction_unfinished);
     ddp->is_sync_pass = ddp->is_sync;
     if (ddp->is_joining) {
         DDP_TRY(ddp_join_forward(ddp));
@@ -387,7 +307,7 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
             is_buffer_pass && (ddp->group->semantics == DDP_SEMANTICS_STRICT ? ddp->is_sync_pass
                                                                              : ddp->is_buffer_due);
         if (is_buffer_pass) {
-            DDP_TRY(ddp_core_buffer_pass(ddp, 0));
+            DDP_TRY(ddp_sync_buffer_pass(ddp, 0));
         }
     }
     ddp->is_buffer_due = ddp->is_sync_pass;
@@ -398,29 +318,4 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
 void ddp_set_sync(struct ddp *ddp, bool is_sync)
 {
     ddp->is_sync = is_sync;
-}
-
-size_t ddp_bucket_count(const struct ddp *ddp)
-{
-    return ddp->layout.bucket_count;
-}
-
-size_t ddp_bucket_elem_count(const struct ddp *ddp, size_t bucket)
-{
-    return ddp->layout.buckets[bucket].elem_count;
-}
-
-size_t ddp_bucket_of_param(const struct ddp *ddp, size_t param_index)
-{
-    return ddp->layout.bucket_of[param_index];
-}
-
-size_t ddp_bucket_offset_of_param(const struct ddp *ddp, size_t param_index)
-{
-    return ddp->layout.offset_of[param_index];
-}
-
-const bool *ddp_unready_params(const struct ddp *ddp)
-{
-    return ddp->is_unready;
 }

@@ -70,8 +70,9 @@ struct ddp;
 /* Verify that all ranks hold the same model and configuration (strict: names, shapes, order, dtype,
  * bucket layout, options by fingerprint, naming rank and first difference; pytorch: parameter count
  * and shapes only), then broadcast parameters and buffers from rank 0. Borrows group, device
- * and the model's tensors until ddp_destroy. Errors: E_MODEL (failure.rank = a rank that differs,
- * err names the parameter or option), and the group's. */
+ * and the model's tensors until ddp_destroy. Parameters are f32, f16 or bf16, each type in buckets
+ * of its own; buffers may be of any type. Errors: E_MODEL (failure.rank = a rank that differs, err
+ * names the parameter or option), E_UNSUPPORTED (a parameter's type), and the group's. */
 DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
                                    const struct ddp_model *model, const struct ddp_config *config,
                                    struct ddp **out, struct ddp_err *err);
@@ -115,6 +116,7 @@ DDP_MUST_USE ddp_status ddp_join_end(struct ddp *ddp);
 
 /* Layout in force: bucket of each parameter and its element offset there. */
 size_t ddp_bucket_count(const struct ddp *ddp);
+enum ddp_dtype ddp_bucket_dtype(const struct ddp *ddp, size_t bucket);
 size_t ddp_bucket_elem_count(const struct ddp *ddp, size_t bucket);
 size_t ddp_bucket_of_param(const struct ddp *ddp, size_t param_index);
 size_t ddp_bucket_offset_of_param(const struct ddp *ddp, size_t param_index);

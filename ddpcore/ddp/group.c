@@ -20,6 +20,7 @@ const char *ddp_semantics_name(enum ddp_semantics semantics)
 void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_coll *coll,
                     enum ddp_semantics semantics, uint64_t timeout_ns)
 {
+    DDP_ASSERT(coll != NULL && coll->member < coll->member_count);
     memset(group, 0, sizeof(*group));
     group->env = env;
     group->coll = coll;
@@ -30,6 +31,7 @@ void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_col
 
 void ddp_group_fini(struct ddp_group *group)
 {
+    DDP_ASSERT(group->coll != NULL);
     group->coll->ops->destroy(group->coll);
     group->coll = NULL;
     while (group->duplicates != NULL) {
@@ -43,6 +45,7 @@ void ddp_group_fini(struct ddp_group *group)
 /* Note what ended the group, once, with the evidence: `cause` is what the collective returned. */
 static ddp_status fail(struct ddp_group *group, const struct ddp_failure *failure, ddp_status cause)
 {
+    DDP_ASSERT(failure->status < DDP_OK && cause < DDP_OK);
     if (group->failure.status == DDP_OK) {
         group->failure = *failure;
         ddp_recorder_event(group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)failure->status,
@@ -55,6 +58,7 @@ static void send_revocation(struct ddp_group *group, ddp_status status, uint64_t
 {
     const struct ddp_revocation revocation = {group->env->rank, status, group->step, detail};
 
+    DDP_ASSERT(status < DDP_OK && group->failure.status == DDP_OK);
     ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, group->env->rank, (uint64_t)status,
                        group->step, detail, 0);
     ddp_recorder_revoked(group->env->recorder, group->env->rank, status);
@@ -149,6 +153,7 @@ static ddp_status post_numbered(struct ddp_group *group, struct ddp_coll_work *w
 {
     ddp_status status;
 
+    DDP_ASSERT(group->failure.status == DDP_OK);
     work->seq = ++group->seq;
     work->status = DDP_PENDING;
     work->is_waited = false;
@@ -168,6 +173,7 @@ static void reap_duplicates(struct ddp_group *group)
     while (*link != NULL) {
         struct ddp_group_duplicate *duplicate = *link;
 
+        DDP_ASSERT(duplicate->work.seq != 0 && duplicate->work.seq <= group->seq);
         if (group->coll->ops->poll(group->coll, &duplicate->work) == DDP_PENDING) {
             link = &duplicate->next;
             continue;
@@ -222,8 +228,10 @@ ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
         return group->failure.status;
     }
     if (work->seq == 0) {
+        DDP_ASSERT(work->status != DDP_PENDING);
         return work->status;
     }
+    DDP_ASSERT(work->seq <= group->seq);
     /* Even if the implementation finished it while another was polled: decorators have to see. */
     status = group->coll->ops->poll(group->coll, work);
     work->status = status;

@@ -7,10 +7,12 @@
 
 #include "ddpcore/ddp/core.h"
 
-static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t index, float value,
-                              float *out_sum)
+/* How many members raise a flag. f32, as PyTorch sends it. */
+static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t index,
+                              bool is_raised, uint32_t *out_count)
 {
-    float *flag = ddp->control.data;
+    void *flag = ddp->control.data;
+    float sum = is_raised ? 1.0F : 0.0F;
     const struct ddp_coll_args args = {
         .kind = DDP_COLL_ALL_REDUCE,
         .redop = DDP_REDOP_SUM,
@@ -22,11 +24,14 @@ static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t
         .elem_count = 1,
     };
 
-    ddp->device->hints->host_access(ddp->device, flag, sizeof(*flag), true);
-    *flag = value;
+    DDP_ASSERT(ddp->is_joining && ddp->pass != DDP_PASS_BACKWARD);
+    ddp->device->hints->host_access(ddp->device, flag, sizeof(sum), true);
+    memcpy(flag, &sum, sizeof(sum));
     DDP_TRY(ddp_group_run(ddp->group, &args));
-    ddp->device->hints->host_access(ddp->device, flag, sizeof(*flag), false);
-    *out_sum = *flag;
+    ddp->device->hints->host_access(ddp->device, flag, sizeof(sum), false);
+    memcpy(&sum, flag, sizeof(sum));
+    /* A damaged message may say anything. */
+    *out_count = sum > 0 && sum <= (float)ddp->group->coll->member_count ? (uint32_t)sum : 0;
     return DDP_OK;
 }
 
@@ -44,6 +49,7 @@ static ddp_status reduce_last(struct ddp *ddp, bool is_candidate, int64_t *out_m
         .elem_count = 1,
     };
 
+    DDP_ASSERT(ddp->is_joining);
     ddp->device->hints->host_access(ddp->device, member, sizeof(*member), true);
     *member = is_candidate ? (int64_t)ddp->group->coll->member : -1;
     DDP_TRY(ddp_group_run(ddp->group, &args));
@@ -65,10 +71,9 @@ static void record(struct ddp *ddp, enum ddp_join_event event, uint64_t active)
 /* Presence and early termination, on active and ended ranks alike. */
 static ddp_status exchange_presence(struct ddp *ddp, bool is_active, uint32_t *out_active)
 {
-    float active = 0, ended = 0;
+    uint32_t ended = 0;
 
-    DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_PRESENT, 0, is_active ? 1.0F : 0.0F, &active));
-    *out_active = active > 0 ? (uint32_t)active : 0;
+    DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_PRESENT, 0, is_active, out_active));
     if (*out_active == 0) {
         return DDP_OK;
     }
@@ -76,7 +81,7 @@ static ddp_status exchange_presence(struct ddp *ddp, bool is_active, uint32_t *o
         ddp->divisor = *out_active;
     }
     if (ddp->join.throw_on_early_termination) {
-        DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_PRESENT, 1, is_active ? 0.0F : 1.0F, &ended));
+        DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_PRESENT, 1, !is_active, &ended));
         if (ended > 0) {
             record(ddp, DDP_JOIN_EVENT_TERMINATED, *out_active);
             return DDP_E_EARLY_TERMINATION;
@@ -93,13 +98,12 @@ static ddp_status sync_buffers(struct ddp *ddp, bool is_active)
         return DDP_OK;
     }
     DDP_TRY(reduce_last(ddp, is_active, &root));
-    return ddp_core_buffer_pass(ddp, (uint32_t)root);
+    return ddp_sync_buffer_pass(ddp, (uint32_t)root);
 }
 
 ddp_status ddp_join_forward(struct ddp *ddp)
 {
-    uint32_t active = 0;
-    float syncing = 0;
+    uint32_t active = 0, syncing = 0;
 
     DDP_TRY(exchange_presence(ddp, true, &active));
     if (active == 0) {
@@ -108,7 +112,7 @@ ddp_status ddp_join_forward(struct ddp *ddp)
     }
     record(ddp, DDP_JOIN_EVENT_PRESENT, active);
     DDP_TRY(sync_buffers(ddp, true));
-    return reduce_flag(ddp, DDP_ROLE_JOIN_SYNC_FLAG, 0, ddp->is_sync_pass ? 1.0F : 0.0F, &syncing);
+    return reduce_flag(ddp, DDP_ROLE_JOIN_SYNC_FLAG, 0, ddp->is_sync_pass, &syncing);
 }
 
 ddp_status ddp_join_begin(struct ddp *ddp, const struct ddp_join_config *config)
@@ -130,20 +134,20 @@ static ddp_status mirror_reduction(struct ddp *ddp)
 {
     struct ddp_layout *layout = &ddp->layout;
 
+    DDP_ASSERT(ddp->pass != DDP_PASS_BACKWARD);
     for (size_t i = 0; i < layout->bucket_count; i++) {
         struct ddp_bucket *bucket = &layout->buckets[i];
 
         DDP_TRY(ddp_reducer_settle(ddp, &bucket->work));
         if (bucket->elem_count > 0) {
-            DDP_TRY(ddp->device->ops->zero(ddp->device, NULL, bucket->data,
-                                           bucket->elem_count * sizeof(float)));
+            DDP_TRY(ddp->device->ops->zero(ddp->device, NULL, bucket->data, bucket->size_bytes));
         }
         DDP_TRY(ddp_reducer_post_bucket(ddp, i));
     }
     if (ddp->config.find_unused_parameters && layout->bucket_count > 0) {
         DDP_TRY(ddp_reducer_settle(ddp, &ddp->used_work));
         if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
-            ddp_core_touch_used_map(ddp, true);
+            ddp_reducer_touch_used_map(ddp, true);
             memset(ddp->used_map, 0, ddp->param_count * sizeof(*ddp->used_map));
         }
         DDP_TRY(ddp_reducer_post_used_map(ddp));
@@ -159,10 +163,11 @@ static ddp_status mirror_reduction(struct ddp *ddp)
 
 static ddp_status mirror_pass(struct ddp *ddp, uint32_t active)
 {
-    float syncing = 0;
+    uint32_t syncing = 0;
 
+    DDP_ASSERT(active > 0 && ddp->divisor > 0);
     DDP_TRY(sync_buffers(ddp, false));
-    DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_SYNC_FLAG, 0, 0.0F, &syncing));
+    DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_SYNC_FLAG, 0, false, &syncing));
     ddp->is_buffer_due = syncing > 0;
     if (syncing > 0) {
         DDP_TRY(mirror_reduction(ddp));

@@ -6,7 +6,7 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
 
-void ddp_core_touch_used_map(const struct ddp *ddp, bool is_write)
+void ddp_reducer_touch_used_map(const struct ddp *ddp, bool is_write)
 {
     ddp->device->hints->host_access(ddp->device, ddp->used_map,
                                     ddp->param_count * sizeof(*ddp->used_map), is_write);
@@ -21,6 +21,7 @@ static ddp_status repost(struct ddp *ddp, struct ddp_coll_work *work,
                          const struct ddp_coll_args *args)
 {
     DDP_TRY(ddp_reducer_settle(ddp, work));
+    DDP_ASSERT(work->seq == 0 || work->status != DDP_PENDING);
     memset(work, 0, sizeof(*work));
     work->args = *args;
     return ddp_group_post(ddp->group, work);
@@ -32,7 +33,7 @@ ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket)
     const struct ddp_coll_args args = {
         .kind = DDP_COLL_ALL_REDUCE,
         .redop = DDP_REDOP_SUM,
-        .dtype = DDP_DTYPE_F32,
+        .dtype = target->dtype,
         .role = DDP_ROLE_BUCKET,
         .index = (uint32_t)bucket,
         .input = target->data,
@@ -40,6 +41,7 @@ ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket)
         .elem_count = target->elem_count,
     };
 
+    DDP_ASSERT(bucket < ddp->layout.bucket_count);
     return repost(ddp, &target->work, &args);
 }
 
@@ -55,14 +57,18 @@ ddp_status ddp_reducer_post_used_map(struct ddp *ddp)
         .elem_count = ddp->param_count,
     };
 
+    DDP_ASSERT(ddp->config.find_unused_parameters);
     return repost(ddp, &ddp->used_work, &args);
 }
 
 static void offer_bucket(const struct ddp *ddp, size_t bucket, struct ddp_fault_context *context)
 {
+    const struct ddp_bucket *source = &ddp->layout.buckets[bucket];
+
     context->bucket = (int32_t)bucket;
-    context->data = ddp->layout.buckets[bucket].data;
-    context->elem_count = ddp->layout.buckets[bucket].elem_count;
+    context->data = source->data;
+    context->elem_count = source->elem_count;
+    context->dtype = source->dtype;
 }
 
 static ddp_status launch_used_map(struct ddp *ddp)
@@ -71,7 +77,7 @@ static ddp_status launch_used_map(struct ddp *ddp)
     bool is_skipped = false;
 
     DDP_TRY(ddp_reducer_settle(ddp, &ddp->used_work));
-    ddp_core_touch_used_map(ddp, true);
+    ddp_reducer_touch_used_map(ddp, true);
     for (size_t i = 0; i < ddp->param_count; i++) {
         ddp->used_map[i] = ddp->local_used[i] ? 1 : 0;
     }
@@ -88,6 +94,7 @@ static ddp_status launch_ready(struct ddp *ddp)
 {
     struct ddp_layout *layout = &ddp->layout;
 
+    DDP_ASSERT(ddp->is_sync_pass && ddp->next_bucket <= layout->bucket_count);
     while (ddp->next_bucket < layout->bucket_count &&
            layout->buckets[ddp->next_bucket].pending_count == 0) {
         struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
@@ -111,6 +118,7 @@ static ddp_status launch_ready(struct ddp *ddp)
 /* Let the collectives under way, and the other ranks, get on. */
 static ddp_status drive(struct ddp *ddp)
 {
+    DDP_ASSERT(ddp->next_done <= ddp->next_bucket);
     while (ddp->next_done < ddp->next_bucket) {
         const ddp_status status =
             ddp_group_poll(ddp->group, &ddp->layout.buckets[ddp->next_done].work);
@@ -129,10 +137,22 @@ static ddp_status drive(struct ddp *ddp)
 
 static float scale_factor(const struct ddp *ddp)
 {
+    DDP_ASSERT(ddp->divisor > 0 && ddp->divisor <= ddp->group->coll->member_count);
     return (float)(1.0 / (double)ddp->divisor);
 }
 
-static ddp_status fill_slice(struct ddp *ddp, size_t param, float *slice)
+/* Where a parameter lies in its bucket. */
+static void *slice_of(const struct ddp *ddp, size_t param)
+{
+    const struct ddp_bucket *bucket = &ddp->layout.buckets[ddp->layout.bucket_of[param]];
+    const size_t offset = ddp->layout.offset_of[param];
+
+    DDP_ASSERT(bucket->dtype == ddp->params[param].dtype);
+    DDP_ASSERT(offset + ddp->params[param].elem_count <= bucket->elem_count);
+    return (unsigned char *)bucket->data + offset * ddp_dtype_size_bytes(bucket->dtype);
+}
+
+static ddp_status fill_slice(struct ddp *ddp, size_t param, void *slice)
 {
     const struct ddp_device_ops *ops = ddp->device->ops;
     const struct ddp_param *source = &ddp->params[param];
@@ -141,13 +161,12 @@ static ddp_status fill_slice(struct ddp *ddp, size_t param, float *slice)
         return DDP_OK;
     }
     if (!source->is_grad_defined) {
-        return ops->zero(ddp->device, NULL, slice, source->elem_count * sizeof(float));
+        return ops->zero(ddp->device, NULL, slice, ddp_param_size_bytes(source));
     }
     if (ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
-        return ops->copy(ddp->device, NULL, slice, source->grad,
-                         source->elem_count * sizeof(float));
+        return ops->copy(ddp->device, NULL, slice, source->grad, ddp_param_size_bytes(source));
     }
-    return ops->scale(ddp->device, NULL, slice, DDP_DTYPE_F32, source->grad, DDP_DTYPE_F32,
+    return ops->scale(ddp->device, NULL, slice, source->dtype, source->grad, source->dtype,
                       source->elem_count, scale_factor(ddp));
 }
 
@@ -159,11 +178,14 @@ static ddp_status mark_ready(struct ddp *ddp, size_t param)
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
     bool is_skipped = false;
 
+    DDP_ASSERT(!ddp->is_ready[param] && target->pending_count > 0);
+    DDP_ASSERT(bucket >= ddp->next_bucket);
     DDP_TRY(ddp_reducer_settle(ddp, &target->work));
     context.bucket = (int32_t)bucket;
     context.param = (int32_t)param;
-    context.data = target->data + ddp->layout.offset_of[param];
+    context.data = slice_of(ddp, param);
     context.elem_count = ddp->params[param].elem_count;
+    context.dtype = target->dtype;
     DDP_TRY(fill_slice(ddp, param, context.data));
     DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_FILL, &context, &is_skipped));
     if (is_skipped) {
@@ -204,6 +226,7 @@ ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
         /* PyTorch: no forward pass through DDP armed the hooks, gradients stay local. */
         ddp->is_sync_pass = false;
     }
+    DDP_ASSERT(ddp->pass != DDP_PASS_BACKWARD);
     ddp->pass = DDP_PASS_BACKWARD;
     ddp->is_any_ready = false;
     ddp->ready_count = 0;
@@ -235,11 +258,12 @@ static ddp_status refuse_ready(struct ddp *ddp, size_t param)
 
 ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
 {
-    struct ddp_param *param = &ddp->params[param_index];
+    struct ddp_param *param;
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
     bool is_skipped = false;
 
     DDP_ASSERT(param_index < ddp->param_count);
+    param = &ddp->params[param_index];
     if (ddp->group->failure.status != DDP_OK) {
         return ddp->group->failure.status;
     }
@@ -247,6 +271,7 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
     context.bucket = (int32_t)ddp->layout.bucket_of[param_index];
     context.data = param->grad;
     context.elem_count = param->elem_count;
+    context.dtype = param->dtype;
     DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_GRAD_READY, &context, &is_skipped));
     if (is_skipped) {
         return DDP_OK;
@@ -261,7 +286,7 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
     if (ddp->config.is_hashing) {
         uint64_t hash;
 
-        DDP_TRY(ddp_core_hash(ddp, param->name, param->grad, param->elem_count, &hash));
+        DDP_TRY(ddp_core_hash(ddp, param->name, param->grad, ddp_param_size_bytes(param), &hash));
         ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD, param_index, hash,
                            ddp->ready_count, 0, 0);
     }
@@ -294,15 +319,14 @@ static ddp_status end_unready(struct ddp *ddp)
 static ddp_status copy_back(struct ddp *ddp, size_t param)
 {
     struct ddp_param *target = &ddp->params[param];
-    const size_t size_bytes = target->elem_count * sizeof(float);
-    const float *slice =
-        ddp->layout.buckets[ddp->layout.bucket_of[param]].data + ddp->layout.offset_of[param];
+    const size_t size_bytes = ddp_param_size_bytes(target);
+    const void *slice = slice_of(ddp, param);
 
     if (!ddp->config.find_unused_parameters || ddp->used_map[param] != 0) {
         target->is_grad_defined = true;
         if (size_bytes > 0 && ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
-            DDP_TRY(ddp->device->ops->scale(ddp->device, NULL, target->grad, DDP_DTYPE_F32, slice,
-                                            DDP_DTYPE_F32, target->elem_count, scale_factor(ddp)));
+            DDP_TRY(ddp->device->ops->scale(ddp->device, NULL, target->grad, target->dtype, slice,
+                                            target->dtype, target->elem_count, scale_factor(ddp)));
         } else if (size_bytes > 0) {
             DDP_TRY(ddp->device->ops->copy(ddp->device, NULL, target->grad, slice, size_bytes));
         }
@@ -318,7 +342,7 @@ static ddp_status record_final(struct ddp *ddp, size_t param)
     if (!ddp->config.is_hashing) {
         return DDP_OK;
     }
-    DDP_TRY(ddp_core_hash(ddp, target->name, target->grad, target->elem_count, &hash));
+    DDP_TRY(ddp_core_hash(ddp, target->name, target->grad, ddp_param_size_bytes(target), &hash));
     ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_FINAL, param, hash,
                        target->is_grad_defined ? 1 : 0, 0, 0);
     return DDP_OK;
@@ -326,8 +350,10 @@ static ddp_status record_final(struct ddp *ddp, size_t param)
 
 static ddp_status unflatten(struct ddp *ddp)
 {
+    /* No average is written before every bucket has one. */
+    DDP_ASSERT(ddp->next_bucket == ddp->layout.bucket_count);
     if (ddp->config.find_unused_parameters) {
-        ddp_core_touch_used_map(ddp, false);
+        ddp_reducer_touch_used_map(ddp, false);
     }
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
         const struct ddp_bucket *bucket = &ddp->layout.buckets[i];

@@ -24,24 +24,25 @@ static const char *lookup(void *context, const char *name)
 /* One batch forward and backward: the mean squared error; gradients into params[0] (w), [1] (b). */
 static float train_batch(struct ddp_param *params, const float *x, const float *y)
 {
-    const float *w = params[0].data;
+    const float *w = params[0].data, *b = params[1].data;
+    float *w_grad = params[0].grad, *b_grad = params[1].grad;
     float loss = 0;
 
     for (int k = 0; k < FEATURES; k++) {
-        params[0].grad[k] = 0;
+        w_grad[k] = 0;
     }
-    params[1].grad[0] = 0;
+    *b_grad = 0;
     for (int i = 0; i < BATCH; i++) {
-        float error = params[1].data[0] - y[i];
+        float error = *b - y[i];
 
         for (int k = 0; k < FEATURES; k++) {
             error += w[k] * x[i * FEATURES + k];
         }
         loss += error * error / BATCH;
         for (int k = 0; k < FEATURES; k++) {
-            params[0].grad[k] += 2 * error * x[i * FEATURES + k] / BATCH;
+            w_grad[k] += 2 * error * x[i * FEATURES + k] / BATCH;
         }
-        params[1].grad[0] += 2 * error / BATCH;
+        *b_grad += 2 * error / BATCH;
     }
     return loss;
 }
@@ -56,8 +57,11 @@ static ddp_status train_step(struct ddp *ddp, struct ddp_param *params, const fl
     DDP_TRY(ddp_grad_ready(ddp, 0));
     DDP_TRY(ddp_backward_end(ddp));
     for (int p = 0; p < 2; p++) {
+        float *data = params[p].data;
+        const float *grad = params[p].grad;
+
         for (size_t k = 0; k < params[p].elem_count; k++) {
-            params[p].data[k] -= LEARNING_RATE * params[p].grad[k];
+            data[k] -= LEARNING_RATE * grad[k];
         }
     }
     return DDP_OK;

@@ -27,7 +27,7 @@ void job_init(struct job *job, uint32_t rank)
             job->data[i][k] = (float)(100 * rank + i);
         }
     }
-    job->buffers[0] = (struct ddp_buffer){"running_mean", job->buffer, 3};
+    job->buffers[0] = (struct ddp_buffer){"running_mean", DDP_DTYPE_F32, job->buffer, 3};
     for (size_t k = 0; k < 3; k++) {
         job->buffer[k] = (float)(10 * rank);
     }

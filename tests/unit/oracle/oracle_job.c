@@ -212,9 +212,10 @@ static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             const struct ddp_param *param = &replicas[r].params[bucket->params[i]];
+            const float *grad = param->grad;
 
             for (size_t k = 0; k < param->elem_count; k++) {
-                data[bucket->offsets[i] + k] = param->grad[k] * 0.5f;
+                data[bucket->offsets[i] + k] = grad[k] * 0.5f;
             }
         }
         if (job->hook.input != NULL) {

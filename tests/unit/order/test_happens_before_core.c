@@ -235,7 +235,9 @@ static void play(struct job *job)
     while (nccl_device_run(&job->queued)) {
     }
     for (size_t i = 0; i < PARAMS; i++) {
-        CT_CHECK(job->params[i].data[ELEMS - 1] == (float)(1 << STEPS));
+        const float *data = job->params[i].data;
+
+        CT_CHECK(data[ELEMS - 1] == (float)(1 << STEPS));
     }
     ddp_destroy(job->ddp);
     ddp_group_fini(&job->group);

@@ -14,7 +14,7 @@ void fp64_load(struct fp64_params *params, const struct ddp_param *table, size_t
 {
     for (size_t p = 0; p < count; p++) {
         for (size_t i = 0; i < table[p].elem_count; i++) {
-            params->elem[p][i] = (double)table[p].data[i];
+            params->elem[p][i] = (double)data_of(&table[p])[i];
         }
     }
 }

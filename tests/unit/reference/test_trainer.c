@@ -5,6 +5,7 @@
 
 #include "reference/trainer.h"
 #include "tests/ct.h"
+#include "tests/unit/reference/reference_fp64.h"
 
 enum { WORLD = 4, ELEMS_MAX = 64 * 32 };
 
@@ -59,7 +60,7 @@ static void add_gradient(const struct fixture *f, float factor, float sum[][ELEM
 {
     for (size_t p = 0; p < f->param_count; p++) {
         for (size_t i = 0; i < f->params[p].elem_count; i++) {
-            sum[p][i] += factor * f->params[p].grad[i];
+            sum[p][i] += factor * grad_of(&f->params[p])[i];
         }
     }
 }
@@ -128,9 +129,9 @@ CT_TEST(trainer, exact_linear_matches_exact_arithmetic)
 
     CT_REQUIRE(fixture_open(&f, &job));
     for (size_t o = 0; o < 2; o++) {
-        b[o] = (double)f.params[1].data[o];
+        b[o] = (double)data_of(&f.params[1])[o];
         for (size_t i = 0; i < 8; i++) {
-            w[o][i] = (double)f.params[0].data[o * 8 + i];
+            w[o][i] = (double)data_of(&f.params[0])[o * 8 + i];
         }
     }
     for (uint32_t step = 0; step < 4; step++) {
@@ -156,10 +157,10 @@ CT_TEST(trainer, exact_linear_matches_exact_arithmetic)
         CT_REQUIRE_OK(ref_trainer_global_step(f.trainer, step, &loss));
         for (size_t o = 0; o < 2; o++) {
             b[o] -= 0.5 * db[o];
-            CT_CHECK((double)f.params[1].data[o] == b[o]);
+            CT_CHECK((double)data_of(&f.params[1])[o] == b[o]);
             for (size_t i = 0; i < 8; i++) {
                 w[o][i] -= 0.5 * dw[o][i];
-                CT_CHECK((double)f.params[0].data[o * 8 + i] == w[o][i]);
+                CT_CHECK((double)data_of(&f.params[0])[o * 8 + i] == w[o][i]);
             }
         }
     }
@@ -202,7 +203,7 @@ CT_TEST(trainer, global_step_weights_by_rows)
     CT_CHECK(fabs((double)loss - loss_sum) < 1e-5);
     for (size_t p = 0; p < f.param_count; p++) {
         for (size_t i = 0; i < f.params[p].elem_count; i++) {
-            CT_CHECK(fabs((double)f.params[p].grad[i] - (double)sum[p][i]) <= 32 * 0x1p-24);
+            CT_CHECK(fabs((double)grad_of(&f.params[p])[i] - (double)sum[p][i]) <= 32 * 0x1p-24);
         }
     }
     fixture_close(&f);
@@ -232,7 +233,7 @@ CT_TEST(trainer, micro_batches_accumulate)
         for (size_t p = 0; p < whole.param_count; p++) {
             for (size_t i = 0; i < whole.params[p].elem_count; i++) {
                 /* 16 rows and two passes: 40 roundings of values below 1 */
-                CT_CHECK(fabsf(micro.params[p].grad[i] - whole.params[p].grad[i]) <=
+                CT_CHECK(fabsf(grad_of(&micro.params[p])[i] - grad_of(&whole.params[p])[i]) <=
                          40.0F * 0x1p-24F);
             }
         }

@@ -61,6 +61,7 @@ static uint64_t param_hash(const struct ddp_param *param)
 {
     uint64_t hash = ddp_hash_combine(ddp_hash_text(param->name), param->elem_count);
 
+    hash = ddp_hash_combine(hash, param->dtype);
     hash = ddp_hash_combine(hash, param->ndim);
     for (uint32_t i = 0; i < param->ndim; i++) {
         hash = ddp_hash_combine(hash, param->shape[i]);
@@ -72,6 +73,7 @@ static uint64_t item_hash(const struct item_table *table, size_t item)
 {
     const struct ddp *ddp = table->ddp;
 
+    DDP_ASSERT(item < item_count(table));
     if (item < OPTION_COUNT) {
         return table->options[item].value;
     }
@@ -83,7 +85,9 @@ static uint64_t item_hash(const struct item_table *table, size_t item)
     if (item < ddp->buffer_count) {
         const struct ddp_buffer *buffer = &ddp->buffers[item];
 
-        return ddp_hash_combine(ddp_hash_text(buffer->name), buffer->elem_count) | 1;
+        return ddp_hash_combine(ddp_hash_combine(ddp_hash_text(buffer->name), buffer->dtype),
+                                buffer->elem_count) |
+               1;
     }
     return 0;
 }
@@ -99,8 +103,8 @@ static void describe_param(const struct ddp *ddp, size_t index, char *out)
         return;
     }
     param = &ddp->params[index];
-    length =
-        snprintf(out, DDP_DESCRIPTION_BYTES, "parameter %zu \"%.100s\" f32[", index, param->name);
+    length = snprintf(out, DDP_DESCRIPTION_BYTES, "parameter %zu \"%.100s\" %s[", index,
+                      param->name, ddp_dtype_name(param->dtype));
     for (uint32_t i = 0; i < param->ndim; i++) {
         length += snprintf(out + length, DDP_DESCRIPTION_BYTES - (size_t)length, "%s%zu",
                            i == 0 ? "" : ",", param->shape[i]);
@@ -115,6 +119,7 @@ static void describe_item(const struct item_table *table, size_t item, char *out
 {
     const struct ddp *ddp = table->ddp;
 
+    DDP_ASSERT(item < item_count(table));
     memset(out, 0, DDP_DESCRIPTION_BYTES);
     if (item < OPTION_COUNT) {
         (void)snprintf(out, DDP_DESCRIPTION_BYTES, "option %s = %" PRIu64,
@@ -128,56 +133,13 @@ static void describe_item(const struct item_table *table, size_t item, char *out
     }
     item -= table->param_slots;
     if (item < ddp->buffer_count) {
-        (void)snprintf(out, DDP_DESCRIPTION_BYTES, "buffer %zu \"%.100s\" f32[%zu]", item,
-                       ddp->buffers[item].name, ddp->buffers[item].elem_count);
+        (void)snprintf(out, DDP_DESCRIPTION_BYTES, "buffer %zu \"%.100s\" %s[%zu]", item,
+                       ddp->buffers[item].name, ddp_dtype_name(ddp->buffers[item].dtype),
+                       ddp->buffers[item].elem_count);
     } else {
         (void)snprintf(out, DDP_DESCRIPTION_BYTES, "no buffer %zu (it has %zu)", item,
                        ddp->buffer_count);
     }
-}
-
-ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, size_t size_bytes,
-                             void *all)
-{
-    struct ddp_group *group = ddp->group;
-    const uint32_t member_count = group->coll->member_count;
-    struct ddp_block input = {0}, output = {0};
-    struct ddp_coll_args args = {.kind = DDP_COLL_ALL_GATHER,
-                                 .dtype = DDP_DTYPE_U8,
-                                 .role = DDP_ROLE_VERIFY,
-                                 .index = index,
-                                 .elem_count = size_bytes};
-    ddp_status status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes, &input);
-
-    if (status == DDP_OK) {
-        status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes * member_count, &output);
-    }
-    if (status == DDP_OK) {
-        ddp->device->hints->host_access(ddp->device, input.data, size_bytes, true);
-        memcpy(input.data, own, size_bytes);
-        args.input = input.data;
-        args.output = output.data;
-        status = ddp_group_run(group, &args);
-    }
-    if (status == DDP_OK) {
-        ddp->device->hints->host_access(ddp->device, output.data, size_bytes * member_count, false);
-        memcpy(all, output.data, size_bytes * member_count);
-    }
-    ddp_block_free(ddp, &input);
-    ddp_block_free(ddp, &output);
-    return status;
-}
-
-ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank)
-{
-    struct ddp_group *group = ddp->group;
-
-    group->failure.status = DDP_E_MODEL;
-    group->failure.rank = (int32_t)rank;
-    group->failure.step = group->step;
-    ddp_recorder_event(group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)DDP_E_MODEL, rank,
-                       (uint64_t)DDP_E_MODEL, 0, 0);
-    return DDP_E_MODEL;
 }
 
 /* The value most ranks hold (of equals the one seen first); item i of rank r is at r*stride + i. */
@@ -197,6 +159,7 @@ static uint32_t majority_rank(const uint64_t *hashes, size_t stride, size_t item
             best_count = count;
         }
     }
+    DDP_ASSERT(best_count > 0);
     return best;
 }
 
@@ -219,6 +182,7 @@ static bool find_difference(const uint64_t *hashes, size_t count, uint32_t rank_
         while (hashes[out_ranks[0] * count + item] == hashes[out_ranks[1] * count + item]) {
             out_ranks[0]++;
         }
+        DDP_ASSERT(out_ranks[0] < rank_count && out_ranks[0] != out_ranks[1]);
         return true;
     }
     return false;
@@ -278,7 +242,7 @@ static struct fingerprint make_fingerprint(const struct item_table *table)
     return out;
 }
 
-static ddp_status verify_strict(struct ddp *ddp, struct ddp_err *err)
+ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err)
 {
     struct ddp_mem *mem = ddp->group->env->mem;
     const uint32_t rank_count = ddp->group->coll->member_count;
@@ -310,10 +274,4 @@ static ddp_status verify_strict(struct ddp *ddp, struct ddp_err *err)
                            ddp_status_text(status));
     }
     return is_equal ? DDP_OK : explain(ddp, &table, err);
-}
-
-ddp_status ddp_verify(struct ddp *ddp, struct ddp_err *err)
-{
-    return ddp->group->semantics == DDP_SEMANTICS_STRICT ? verify_strict(ddp, err)
-                                                         : ddp_verify_pytorch(ddp, err);
 }

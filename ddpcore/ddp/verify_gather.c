@@ -1,0 +1,51 @@
+/* What both ways of verifying share: an exchange between all ranks, and the error that all of them
+ * come to. */
+#include <string.h>
+
+#include "ddpcore/ddp/core.h"
+
+ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, size_t size_bytes,
+                             void *all)
+{
+    struct ddp_group *group = ddp->group;
+    const uint32_t member_count = group->coll->member_count;
+    struct ddp_block input = {0}, output = {0};
+    struct ddp_coll_args args = {.kind = DDP_COLL_ALL_GATHER,
+                                 .dtype = DDP_DTYPE_U8,
+                                 .role = DDP_ROLE_VERIFY,
+                                 .index = index,
+                                 .elem_count = size_bytes};
+    ddp_status status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes, &input);
+
+    DDP_ASSERT(size_bytes > 0 && ddp->pass == DDP_PASS_IDLE);
+    if (status == DDP_OK) {
+        status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes * member_count, &output);
+    }
+    if (status == DDP_OK) {
+        ddp->device->hints->host_access(ddp->device, input.data, size_bytes, true);
+        memcpy(input.data, own, size_bytes);
+        args.input = input.data;
+        args.output = output.data;
+        status = ddp_group_run(group, &args);
+    }
+    if (status == DDP_OK) {
+        ddp->device->hints->host_access(ddp->device, output.data, size_bytes * member_count, false);
+        memcpy(all, output.data, size_bytes * member_count);
+    }
+    ddp_block_free(ddp, &input);
+    ddp_block_free(ddp, &output);
+    return status;
+}
+
+ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank)
+{
+    struct ddp_group *group = ddp->group;
+
+    DDP_ASSERT(rank < group->env->world_size && group->failure.status == DDP_OK);
+    group->failure.status = DDP_E_MODEL;
+    group->failure.rank = (int32_t)rank;
+    group->failure.step = group->step;
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)DDP_E_MODEL, rank,
+                       (uint64_t)DDP_E_MODEL, 0, 0);
+    return DDP_E_MODEL;
+}
