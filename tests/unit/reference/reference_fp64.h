@@ -6,7 +6,6 @@
 
 enum { FP64_ROWS_MAX = 16, FP64_WIDTH_MAX = 16, FP64_PARAMS_MAX = 12, FP64_ELEMS_MAX = 256 };
 
-/* A model's parameters in double, in the order of its table. */
 /* A parameter's elements as the floats that they are in the reference. */
 static inline float *data_of(const struct ddp_param *param)
 {
@@ -18,6 +17,7 @@ static inline float *grad_of(const struct ddp_param *param)
     return param->grad;
 }
 
+/* A model's parameters in double, in the order of its table. */
 struct fp64_params {
     double elem[FP64_PARAMS_MAX][FP64_ELEMS_MAX];
 };
