@@ -42,7 +42,6 @@ static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedu
 
         out->kind = step->kind;
         out->peer = step->peer;
-        out->factor = step->factor;
         out->elem_count = is_send(step) ? step->src.elem_count : step->dst.elem_count;
         out->src = operand_of(schedule, &step->src);
         out->dst = operand_of(schedule, &step->dst);
@@ -118,11 +117,7 @@ static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
         ddp_mem_free(mem, last);
         return DDP_E_NOMEM;
     }
-    if (schedule->scratch_count > DDP_COMPILED_SCRATCH_MAX) {
-        ddp_mem_free(mem, last);
-        return DDP_E_OVERFLOW;
-    }
-    compiled->scratch_count = (uint32_t)schedule->scratch_count;
+    compiled->scratch_count = schedule->scratch_count;
     compile_steps(compiled, schedule);
     link_successors(compiled, schedule);
     link_streams(compiled, schedule, last);
@@ -147,7 +142,6 @@ ddp_status ddp_compiled_create(const struct ddp_compiled_source *source,
         .root = key->root,
         .segment_elem_count =
             ddp_algorithm_segment_elem_count(algorithm, source->segment_bytes, key->dtype),
-        .channels = 1,
         .is_in_place = key->is_in_place,
     };
     struct ddp_schedule schedule;

@@ -27,7 +27,6 @@ struct ddp_compiled_step {
     uint32_t peer;
     struct ddp_compiled_operand src, dst;
     size_t elem_count;
-    float factor;
     uint32_t missing;    /* dependencies, plus one for the step before it in its stream */
     uint32_t next;       /* next step of the same stream (direction and peer), or UINT32_MAX */
     uint32_t successors; /* first of the steps that depend on this one, in `successor` */
@@ -78,13 +77,12 @@ struct ddp_compiled_scratch {
     size_t size_bytes;
     bool is_lendable; /* from the transport's memory */
 };
-#define DDP_COMPILED_CHAINS      64u
-#define DDP_COMPILED_CACHE_MAX   256u
-#define DDP_COMPILED_SCRATCH_MAX 8u
+#define DDP_COMPILED_CHAINS    64u
+#define DDP_COMPILED_CACHE_MAX 256u
 struct ddp_compiled_cache {
     struct ddp_compiled_source source;
     struct ddp_compiled *chain[DDP_COMPILED_CHAINS];
-    struct ddp_compiled_scratch scratch[DDP_COMPILED_SCRATCH_MAX];
+    struct ddp_compiled_scratch scratch[DDP_SCHEDULE_SCRATCH_MAX];
     uint32_t count;
     uint64_t clock;
 };

@@ -129,7 +129,7 @@ void ddp_compiled_cache_fini(struct ddp_compiled_cache *cache)
         }
     }
     cache->count = 0;
-    for (uint32_t i = 0; i < DDP_COMPILED_SCRATCH_MAX; i++) {
+    for (uint32_t i = 0; i < DDP_SCHEDULE_SCRATCH_MAX; i++) {
         free_scratch(cache, &cache->scratch[i]);
     }
 }

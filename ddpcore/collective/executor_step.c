@@ -82,11 +82,9 @@ static ddp_status run_local(struct ddp_executor *executor, struct ddp_compiled *
                                    executor->head->args.redop);
     case DDP_STEP_COPY:
         return device->ops->copy(device, NULL, target, source, step->dst.size_bytes);
-    case DDP_STEP_SCALE:
     case DDP_STEP_CONVERT:
         return device->ops->scale(device, NULL, target, step->dst.dtype, source, step->src.dtype,
-                                  step->elem_count,
-                                  step->kind == DDP_STEP_SCALE ? step->factor : 1.0f);
+                                  step->elem_count, 1.0f);
     default:
         return DDP_E_INVALID;
     }

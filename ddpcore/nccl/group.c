@@ -180,7 +180,6 @@ static ddp_status check_algorithm(struct ddp_nccl_coll *coll,
                                                    .elem_count =
                                                        3 * (size_t)coll->base.member_count + 1,
                                                    .segment_elem_count = 2,
-                                                   .channels = 1,
                                                    .is_in_place = is_in_place};
         struct ddp_nccl_plan *plan = NULL;
 

@@ -301,7 +301,6 @@ ddp_status ddp_nccl_plan_cache_take(struct ddp_nccl_plan_cache *cache, enum ddp_
         .elem_count = elem_count,
         .segment_elem_count =
             ddp_algorithm_segment_elem_count(cache->algorithm, cache->segment_bytes, dtype),
-        .channels = 1,
         .is_in_place = is_in_place};
     struct ddp_nccl_plan *plan = cache->first;
 

@@ -39,11 +39,10 @@ static ddp_status run_kernel(const struct ddp_nccl_run *run, uint32_t index)
     case DDP_STEP_COPY:
         return ops->copy(run->device, run->stream, target, address(run, &step->src),
                          step->dst.elem_count * ddp_dtype_size_bytes(dtype));
-    case DDP_STEP_SCALE:
     case DDP_STEP_CONVERT:
         return ops->scale(run->device, run->stream, target, dtype, address(run, &step->src),
                           ddp_nccl_range_dtype(&run->plan->schedule, &step->src),
-                          step->dst.elem_count, step->kind == DDP_STEP_SCALE ? step->factor : 1.0f);
+                          step->dst.elem_count, 1.0f);
     default:
         return DDP_E_INVALID;
     }

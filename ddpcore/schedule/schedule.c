@@ -18,9 +18,7 @@ void ddp_schedule_init(struct ddp_schedule *schedule, struct ddp_mem *mem, const
 void ddp_schedule_fini(struct ddp_schedule *schedule)
 {
     ddp_mem_free(schedule->mem, schedule->steps);
-    ddp_mem_free(schedule->mem, schedule->scratch);
     schedule->steps = NULL;
-    schedule->scratch = NULL;
     schedule->step_count = 0;
     schedule->step_capacity = 0;
     schedule->scratch_count = 0;
@@ -94,24 +92,16 @@ uint32_t ddp_schedule_add(struct ddp_schedule *schedule, const struct ddp_step *
 uint32_t ddp_schedule_add_scratch(struct ddp_schedule *schedule, enum ddp_dtype dtype,
                                   size_t elem_count)
 {
-    struct ddp_scratch *scratch;
+    struct ddp_scratch *scratch = &schedule->scratch[schedule->scratch_count];
 
+    if (schedule->status == DDP_OK && schedule->scratch_count == DDP_SCHEDULE_SCRATCH_MAX) {
+        schedule->status = DDP_E_OVERFLOW;
+    }
     if (schedule->status != DDP_OK) {
         return 0;
     }
-    scratch = ddp_mem_array(schedule->mem, schedule->scratch_count + 1, sizeof(*scratch));
-    if (scratch == NULL) {
-        schedule->status = DDP_E_NOMEM;
-        return 0;
-    }
-    if (schedule->scratch_count > 0) {
-        memcpy(scratch, schedule->scratch, schedule->scratch_count * sizeof(*scratch));
-    }
-    ddp_mem_free(schedule->mem, schedule->scratch);
-    scratch[schedule->scratch_count].dtype = dtype;
-    scratch[schedule->scratch_count].elem_count = elem_count;
-    schedule->scratch = scratch;
-    return (uint32_t)schedule->scratch_count++;
+    *scratch = (struct ddp_scratch){dtype, elem_count};
+    return schedule->scratch_count++;
 }
 
 static const char *step_name(enum ddp_step_kind kind)
@@ -148,9 +138,6 @@ static void print_step(struct ddp_text *out, size_t index, const struct ddp_step
     if (has_src(step->kind)) {
         print_range(out, "src", &step->src);
     }
-    if (step->kind == DDP_STEP_SCALE) {
-        ddp_text_add(out, " factor=%.9g", (double)step->factor);
-    }
     ddp_text_add(out, " deps=");
     for (uint32_t i = 0; i < step->dep_count; i++) {
         ddp_text_add(out, "%s%u", i == 0 ? "" : ",", step->dep[i]);
@@ -168,8 +155,8 @@ void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *ou
                  ddp_coll_kind_name(params->kind), schedule->algorithm, params->rank, params->size,
                  params->elem_count, ddp_dtype_name(params->dtype), params->root,
                  params->is_in_place != 0);
-    for (size_t i = 0; i < schedule->scratch_count; i++) {
-        ddp_text_add(out, "scratch %zu dtype=%s count=%zu\n", i,
+    for (uint32_t i = 0; i < schedule->scratch_count; i++) {
+        ddp_text_add(out, "scratch %u dtype=%s count=%zu\n", i,
                      ddp_dtype_name(schedule->scratch[i].dtype), schedule->scratch[i].elem_count);
     }
     for (size_t i = 0; i < schedule->step_count; i++) {

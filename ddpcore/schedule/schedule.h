@@ -27,7 +27,6 @@ extern "C" {
     X(DDP_STEP_RECV_REDUCE, "recv_reduce") /* dst = op(dst, message) */ \
     X(DDP_STEP_REDUCE, "reduce")           /* dst = op(dst, src) */     \
     X(DDP_STEP_COPY, "copy")               /* dst = src */              \
-    X(DDP_STEP_SCALE, "scale")             /* dst = src * factor */     \
     X(DDP_STEP_CONVERT, "convert")         /* dst = (dst dtype) src */
 enum ddp_step_kind {
 #define X(id, name) id,
@@ -50,13 +49,13 @@ struct ddp_step {
     enum ddp_step_kind kind;
     uint32_t round;
     uint32_t peer;        /* send, recv, recv_reduce */
-    struct ddp_range src; /* send, reduce, copy, scale, convert */
+    struct ddp_range src; /* send, reduce, copy, convert */
     struct ddp_range dst; /* all but send */
-    float factor;         /* scale */
     uint32_t dep_count;
     uint32_t dep[DDP_STEP_DEPS_MAX]; /* earlier steps of this schedule */
 };
 
+#define DDP_SCHEDULE_SCRATCH_MAX 8u
 struct ddp_scratch {
     enum ddp_dtype dtype;
     size_t elem_count;
@@ -69,7 +68,6 @@ struct ddp_schedule_params {
     size_t elem_count;   /* as in struct ddp_coll_args */
     uint32_t root;
     size_t segment_elem_count;    /* longest message; 0 = unlimited */
-    uint32_t channels;            /* >= 1 */
     const uint32_t *node_of_rank; /* NULL: one node */
     int is_in_place;              /* input == output: no copy of the input is needed */
 };
@@ -79,8 +77,8 @@ struct ddp_schedule {
     struct ddp_schedule_params params;
     struct ddp_step *steps;
     size_t step_count, step_capacity;
-    struct ddp_scratch *scratch;
-    size_t scratch_count;
+    struct ddp_scratch scratch[DDP_SCHEDULE_SCRATCH_MAX];
+    uint32_t scratch_count;
     struct ddp_mem *mem;
     ddp_status status; /* first error while emitting */
 };
@@ -99,7 +97,7 @@ uint32_t ddp_schedule_add_scratch(struct ddp_schedule *schedule, enum ddp_dtype 
  *   scratch 0 dtype=f32 count=50
  *   0 round=0 send peer=1 src=out:0+25 deps=
  *   1 round=0 recv_reduce peer=3 dst=out:75+25 deps=0,1
- * Ranges are buffer:first+count with buffer in, out or s<N>; scale steps add factor=<number>. */
+ * Ranges are buffer:first+count with buffer in, out or s<N>. */
 void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *out);
 
 #ifdef __cplusplus

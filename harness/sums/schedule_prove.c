@@ -1,8 +1,8 @@
 /* Purpose: prove a complete schedule set without running it on values.
- * Idea: every buffer is cut into tiles that all moves treat alike; a tile carries which element it
- * came from and the sum of its contributors' 64-bit weights, so that a lost or doubled rank is the
- * difference of two sums (wrong with probability 2^-64). Order is proven apart: two moves that
- * touch the same elements, one writing, must depend on each other. */
+ * Idea: every buffer is cut into tiles, ranges whose elements all steps treat alike. A tile carries
+ * which input element it came from and the sum of its contributors' 64-bit weights, so that a lost
+ * or doubled rank is the difference of two sums (wrong with probability 2^-64). Order and barriers
+ * are proven in files of their own. */
 #include "harness/sums/schedule_prove.h"
 
 #include <stdio.h>
@@ -14,7 +14,6 @@ struct tile {
     size_t first;
     uint64_t weight; /* sum over contributions of their rank's weight */
     size_t origin;   /* input element of its first element */
-    double factor;
     bool is_defined;
 };
 
@@ -99,15 +98,22 @@ static ddp_status cut(const struct proof *proof, struct row *row, size_t at, boo
     return DDP_OK;
 }
 
-/* Both ends of a turn: the span that is read and the span that is written. */
-static void ends_of(const struct proof *proof, const struct harness_turn *turn,
-                    struct harness_span *source, uint32_t *out_from, struct harness_span *target)
-{
-    bool is_local = turn->from_rank == HARNESS_NOBODY;
+/* Both ends of an event: the range that is read and the one that is written. */
+struct ends {
+    uint32_t from; /* rank that is read */
+    struct harness_span source, target;
+};
 
-    *out_from = is_local ? turn->rank : turn->from_rank;
-    *source = proof->set->member[*out_from]->moves[is_local ? turn->move : turn->from_move].src;
-    *target = proof->set->member[turn->rank]->moves[turn->move].dst;
+static struct ends ends_of(const struct proof *proof, const struct harness_schedule_event *event)
+{
+    const struct harness_schedule_set *set = proof->set;
+    bool is_local = event->from_rank == HARNESS_NO_RANK;
+    struct ends ends = {.from = is_local ? event->rank : event->from_rank};
+
+    DDP_ASSERT(event->rank < set->size && ends.from < set->size);
+    ends.source = set->member[ends.from]->steps[is_local ? event->step : event->from_step].src;
+    ends.target = set->member[event->rank]->steps[event->step].dst;
+    return ends;
 }
 
 /* Cut `to` wherever `from` is cut inside the span. */
@@ -123,25 +129,22 @@ static ddp_status copy_cuts(const struct proof *proof, const struct row *from, s
     return DDP_OK;
 }
 
-static ddp_status cut_turn(struct proof *proof, const struct harness_turn *turn, bool *out_is_new)
+static ddp_status cut_event(struct proof *proof, const struct harness_schedule_event *event,
+                            bool *out_is_new)
 {
-    struct harness_span source;
-    struct harness_span target;
-    uint32_t from = 0;
-    struct row *read;
-    struct row *written;
+    struct ends ends = ends_of(proof, event);
+    struct row *read = &proof->rows[ends.from][ends.source.buffer];
+    struct row *written = &proof->rows[event->rank][ends.target.buffer];
+    size_t from = ends.source.first;
+    size_t to = ends.target.first;
+    size_t elem_count = ends.source.elem_count;
 
-    ends_of(proof, turn, &source, &from, &target);
-    read = &proof->rows[from][source.buffer];
-    written = &proof->rows[turn->rank][target.buffer];
-    DDP_TRY(cut(proof, read, source.first, out_is_new));
-    DDP_TRY(cut(proof, read, source.first + source.elem_count, out_is_new));
-    DDP_TRY(cut(proof, written, target.first, out_is_new));
-    DDP_TRY(cut(proof, written, target.first + target.elem_count, out_is_new));
-    DDP_TRY(
-        copy_cuts(proof, read, source.first, written, target.first, source.elem_count, out_is_new));
-    return copy_cuts(proof, written, target.first, read, source.first, source.elem_count,
-                     out_is_new);
+    DDP_TRY(cut(proof, read, from, out_is_new));
+    DDP_TRY(cut(proof, read, from + elem_count, out_is_new));
+    DDP_TRY(cut(proof, written, to, out_is_new));
+    DDP_TRY(cut(proof, written, to + elem_count, out_is_new));
+    DDP_TRY(copy_cuts(proof, read, from, written, to, elem_count, out_is_new));
+    return copy_cuts(proof, written, to, read, from, elem_count, out_is_new);
 }
 
 static ddp_status cut_all(struct proof *proof)
@@ -150,11 +153,21 @@ static ddp_status cut_all(struct proof *proof)
 
     while (is_new) {
         is_new = false;
-        for (size_t t = 0; t < proof->set->turn_count; t++) {
-            DDP_TRY(cut_turn(proof, &proof->set->turns[t], &is_new));
+        for (size_t t = 0; t < proof->set->event_count; t++) {
+            DDP_TRY(cut_event(proof, &proof->set->events[t], &is_new));
         }
     }
     return DDP_OK;
+}
+
+static ddp_status cut_input(struct proof *proof, uint32_t rank)
+{
+    struct harness_span input = harness_schedule_input(proof->set->member[rank]);
+    struct row *row = &proof->rows[rank][input.buffer];
+    bool is_new = false;
+
+    DDP_TRY(cut(proof, row, input.first, &is_new));
+    return cut(proof, row, input.first + input.elem_count, &is_new);
 }
 
 static ddp_status make_rows(struct proof *proof)
@@ -178,12 +191,7 @@ static ddp_status make_rows(struct proof *proof)
                 return DDP_E_NOMEM;
             }
         }
-        /* The input of an in-place all-gather is the head of its output. */
-        if (member->is_in_place && member->elem_count > 0) {
-            bool is_new = false;
-
-            DDP_TRY(cut(proof, &proof->rows[r][1], member->elem_count, &is_new));
-        }
+        DDP_TRY(cut_input(proof, r));
     }
     return proof->rows == NULL ? DDP_E_NOMEM : DDP_OK;
 }
@@ -204,59 +212,68 @@ static void free_rows(struct proof *proof)
 static void fill_inputs(struct proof *proof)
 {
     for (uint32_t r = 0; r < proof->set->size; r++) {
-        const struct harness_schedule *member = proof->set->member[r];
-        struct row *row = &proof->rows[r][member->is_in_place ? 1 : 0];
+        struct harness_span input = harness_schedule_input(proof->set->member[r]);
+        const struct row *row = &proof->rows[r][input.buffer];
 
-        for (size_t i = 0; i < row->count && row->tiles[i].first < member->elem_count; i++) {
-            row->tiles[i].weight = harness_schedule_weight(r);
-            row->tiles[i].origin = row->tiles[i].first;
-            row->tiles[i].factor = 1.0;
-            row->tiles[i].is_defined = true;
+        for (size_t i = tile_at(row, input.first); input.elem_count > 0 && i < row->count; i++) {
+            struct tile *tile = &row->tiles[i];
+
+            if (tile->first >= input.first + input.elem_count) {
+                break;
+            }
+            DDP_ASSERT(tile->first >= input.first);
+            tile->weight = harness_schedule_weight(r);
+            tile->origin = tile->first - input.first;
+            tile->is_defined = true;
         }
     }
 }
 
-/* target = target (+) source, or target = source. False: they hold different elements or scales. */
-static bool combine(struct tile *target, const struct tile *source, const struct harness_move *move)
+static bool is_reduction(const struct harness_schedule_step *step)
 {
-    size_t first = target->first;
-
-    if (move->kind != HARNESS_MOVE_RECV_REDUCE && move->kind != HARNESS_MOVE_REDUCE) {
-        *target = *source;
-        target->first = first;
-        target->factor *= move->kind == HARNESS_MOVE_SCALE ? (double)move->factor : 1.0;
-        return true;
-    }
-    target->is_defined = target->is_defined && source->is_defined;
-    target->weight += source->weight;
-    return !target->is_defined ||
-           (target->origin == source->origin && !(target->factor < source->factor) &&
-            !(target->factor > source->factor));
+    return step->kind == HARNESS_STEP_RECV_REDUCE || step->kind == HARNESS_STEP_REDUCE;
 }
 
-static bool run_turn(struct proof *proof, const struct harness_turn *turn)
+/* target = target (+) source, or target = source. False after a violation. */
+static bool combine(const struct proof *proof, const struct harness_schedule_event *event,
+                    struct tile *target, const struct tile *source)
 {
-    const struct harness_move *move = &proof->set->member[turn->rank]->moves[turn->move];
-    struct harness_span source;
-    struct harness_span target;
-    uint32_t from = 0;
-    struct row *read;
-    struct row *written;
-    size_t i;
+    bool is_sum = is_reduction(&proof->set->member[event->rank]->steps[event->step]);
     char text[160];
 
-    ends_of(proof, turn, &source, &from, &target);
-    read = &proof->rows[from][source.buffer];
-    written = &proof->rows[turn->rank][target.buffer];
-    i = tile_at(read, source.first);
-    for (size_t k = tile_at(written, target.first);
-         k < written->count && written->tiles[k].first < target.first + target.elem_count;
-         k++, i++) {
-        if (!combine(&written->tiles[k], &read->tiles[i], move)) {
-            (void)snprintf(text, sizeof(text),
-                           "step %u of rank %u adds elements from %zu to elements from %zu",
-                           turn->move, turn->rank, read->tiles[i].origin, written->tiles[k].origin);
-            violate(proof, HARNESS_VERDICT_VALUE_SHIFTED, text);
+    if (!source->is_defined || (is_sum && !target->is_defined)) {
+        (void)snprintf(text, sizeof(text), "step %u of rank %u uses elements that nobody wrote",
+                       event->step, event->rank);
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+        return false;
+    }
+    if (is_sum && target->origin != source->origin) {
+        (void)snprintf(text, sizeof(text),
+                       "step %u of rank %u adds elements from %zu to elements from %zu",
+                       event->step, event->rank, source->origin, target->origin);
+        violate(proof, HARNESS_VERDICT_VALUE_SHIFTED, text);
+        return false;
+    }
+    target->weight = is_sum ? target->weight + source->weight : source->weight;
+    target->origin = source->origin;
+    target->is_defined = true;
+    return true;
+}
+
+static bool run_event(struct proof *proof, const struct harness_schedule_event *event)
+{
+    struct ends ends = ends_of(proof, event);
+    const struct row *read = &proof->rows[ends.from][ends.source.buffer];
+    const struct row *written = &proof->rows[event->rank][ends.target.buffer];
+    size_t end = ends.target.first + ends.target.elem_count;
+    size_t i = tile_at(read, ends.source.first);
+
+    for (size_t k = tile_at(written, ends.target.first);
+         k < written->count && written->tiles[k].first < end; k++, i++) {
+        /* Both ends are cut at the same places. */
+        DDP_ASSERT(i < read->count && read->tiles[i].first - ends.source.first ==
+                                          written->tiles[k].first - ends.target.first);
+        if (!combine(proof, event, &written->tiles[k], &read->tiles[i])) {
             return false;
         }
     }
@@ -282,7 +299,7 @@ static uint32_t rank_of_weight(const struct proof *proof, uint64_t weight)
             return r;
         }
     }
-    return HARNESS_NOBODY;
+    return HARNESS_NO_RANK;
 }
 
 static void explain_weight(const struct proof *proof, uint32_t rank, const struct tile *tile,
@@ -292,12 +309,16 @@ static void explain_weight(const struct proof *proof, uint32_t rank, const struc
     uint32_t doubled = rank_of_weight(proof, tile->weight - expected);
     char text[200];
 
-    if (lost != HARNESS_NOBODY || !tile->is_defined) {
+    if (!tile->is_defined) {
+        (void)snprintf(text, sizeof(text), "elements [%zu, %zu) of rank %u are never written",
+                       tile->first, end, rank);
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+    } else if (lost != HARNESS_NO_RANK) {
         (void)snprintf(text, sizeof(text),
                        "elements [%zu, %zu) of rank %u lack the contribution of rank %u",
-                       tile->first, end, rank, lost == HARNESS_NOBODY ? rank : lost);
+                       tile->first, end, rank, lost);
         violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
-    } else if (doubled != HARNESS_NOBODY) {
+    } else if (doubled != HARNESS_NO_RANK) {
         (void)snprintf(text, sizeof(text),
                        "elements [%zu, %zu) of rank %u hold the contribution of rank %u twice",
                        tile->first, end, rank, doubled);
@@ -335,12 +356,6 @@ static bool check_tile(const struct proof *proof, uint32_t rank, const struct ti
         violate(proof, HARNESS_VERDICT_VALUE_SHIFTED, text);
         return false;
     }
-    if (tile->factor < 1.0 || tile->factor > 1.0) {
-        (void)snprintf(text, sizeof(text), "elements [%zu, %zu) of rank %u are scaled by %g",
-                       tile->first, end, rank, tile->factor);
-        violate(proof, HARNESS_VERDICT_VALUE_SCALED, text);
-        return false;
-    }
     return true;
 }
 
@@ -348,13 +363,10 @@ static void check_outputs(const struct proof *proof)
 {
     uint64_t total = total_weight(proof);
 
-    if (proof->set->member[0]->kind == DDP_COLL_BARRIER || proof->set->member[0]->elem_count == 0) {
-        return;
-    }
     for (uint32_t r = 0; r < proof->set->size; r++) {
         const struct row *row = &proof->rows[r][1];
 
-        for (size_t i = 0; i < row->count; i++) {
+        for (size_t i = 0; row->end > 0 && i < row->count; i++) {
             size_t end = i + 1 < row->count ? row->tiles[i + 1].first : row->end;
 
             if (!check_tile(proof, r, &row->tiles[i], end, total)) {
@@ -364,23 +376,36 @@ static void check_outputs(const struct proof *proof)
     }
 }
 
-static bool check_lengths(const struct proof *proof)
+/* Both ends agree in length, and in type unless the step converts. False after a violation. */
+static bool check_event(const struct proof *proof, const struct harness_schedule_event *event)
 {
+    struct ends ends = ends_of(proof, event);
+    const struct harness_schedule *reader = proof->set->member[event->rank];
+    enum ddp_dtype from = proof->set->member[ends.from]->buffer_dtype[ends.source.buffer];
+    enum ddp_dtype to = reader->buffer_dtype[ends.target.buffer];
     char text[160];
 
-    for (size_t t = 0; t < proof->set->turn_count; t++) {
-        const struct harness_turn *turn = &proof->set->turns[t];
-        struct harness_span source;
-        struct harness_span target;
-        uint32_t from = 0;
+    if (ends.source.elem_count != ends.target.elem_count) {
+        (void)snprintf(text, sizeof(text),
+                       "step %u of rank %u takes %zu elements, step %u of rank %u sends %zu",
+                       event->step, event->rank, ends.target.elem_count, event->from_step,
+                       ends.from, ends.source.elem_count);
+        violate(proof, HARNESS_VERDICT_MISMATCH_COUNT, text);
+        return false;
+    }
+    if (from != to && reader->steps[event->step].kind != HARNESS_STEP_CONVERT) {
+        (void)snprintf(text, sizeof(text), "step %u of rank %u takes elements of %s as %s",
+                       event->step, event->rank, ddp_dtype_name(from), ddp_dtype_name(to));
+        violate(proof, HARNESS_VERDICT_MISMATCH_DTYPE, text);
+        return false;
+    }
+    return true;
+}
 
-        ends_of(proof, turn, &source, &from, &target);
-        if (source.elem_count != target.elem_count) {
-            (void)snprintf(text, sizeof(text),
-                           "step %u of rank %u takes %zu elements, step %u of rank %u sends %zu",
-                           turn->move, turn->rank, target.elem_count, turn->from_move, from,
-                           source.elem_count);
-            violate(proof, HARNESS_VERDICT_MISMATCH_COUNT, text);
+static bool check_events(const struct proof *proof)
+{
+    for (size_t e = 0; e < proof->set->event_count; e++) {
+        if (!check_event(proof, &proof->set->events[e])) {
             return false;
         }
     }
@@ -397,8 +422,8 @@ static ddp_status prove_contents(struct proof *proof)
     }
     if (status == DDP_OK) {
         fill_inputs(proof);
-        for (size_t t = 0; is_right && t < proof->set->turn_count; t++) {
-            is_right = run_turn(proof, &proof->set->turns[t]);
+        for (size_t t = 0; is_right && t < proof->set->event_count; t++) {
+            is_right = run_event(proof, &proof->set->events[t]);
         }
         if (is_right) {
             check_outputs(proof);
@@ -408,6 +433,19 @@ static ddp_status prove_contents(struct proof *proof)
     return status;
 }
 
+/* Barriers move no values: what counts is who has heard from whom. */
+static ddp_status prove_barrier(const struct proof *proof)
+{
+    bool is_barrier = true;
+    char text[160] = "";
+
+    DDP_TRY(harness_schedule_barrier_check(proof->set, &is_barrier, text, sizeof(text)));
+    if (!is_barrier) {
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
                                       struct harness_findings *out)
 {
@@ -415,9 +453,14 @@ ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
     bool is_safe = true;
     char text[160] = "";
 
+    DDP_ASSERT(!set->is_stuck || !set->is_ordered);
     if (set->is_stuck) {
-        violate(&proof, HARNESS_VERDICT_HANG_CYCLE,
-                "some steps wait for each other, or a message has no other end");
+        (void)snprintf(
+            text, sizeof(text),
+            "step %u of rank %u waits for ever: steps wait for each other, or its message "
+            "has no other end",
+            set->stuck_step, set->stuck_rank);
+        violate(&proof, HARNESS_VERDICT_HANG_CYCLE, text);
         return DDP_OK;
     }
     if (!set->is_ordered) {
@@ -430,5 +473,8 @@ ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
     if (!is_safe) {
         violate(&proof, HARNESS_VERDICT_VALUE_CORRUPTED, text);
     }
-    return check_lengths(&proof) ? prove_contents(&proof) : DDP_OK;
+    if (!check_events(&proof)) {
+        return DDP_OK;
+    }
+    return set->any->kind == DDP_COLL_BARRIER ? prove_barrier(&proof) : prove_contents(&proof);
 }

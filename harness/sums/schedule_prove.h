@@ -8,15 +8,21 @@
 extern "C" {
 #endif
 
-/* A rank's contribution in a sum of contributions. */
+/* The number that stands for a rank's contribution in a sum of contributions. */
 uint64_t harness_schedule_weight(uint32_t rank);
 
-/* Any two moves that touch a common element, at least one writing it, must be ordered by
- * dependencies (or be receives from one peer, which are taken in order). *out_is_safe false: text
- * names the two. A send counts as reading until whoever depends on it runs: its range is lent. */
+/* Any two steps that touch a common element, at least one writing it, must be ordered by
+ * dependencies. *out_is_safe false: text (char[size_bytes]) names the two. A send counts as reading
+ * until a step that depends on it runs: its range is lent. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
                                                      struct ddp_mem *mem, bool *out_is_safe,
                                                      char *text, size_t size_bytes);
+
+/* In an ordered set, no rank may end its last step before every rank has begun. *out_is_barrier
+ * false: text (char[size_bytes]) names two ranks for which that is not so. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_barrier_check(const struct harness_schedule_set *set,
+                                                       bool *out_is_barrier, char *text,
+                                                       size_t size_bytes);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
-/* Purpose: run an ordered schedule set on values, move by move, with the judge's own arithmetic.
- * Idea: a message is read straight from the sender's lent range, so what the text says is all that
- * happens: no transport, no chunking, no staging. */
+/* Purpose: run an ordered schedule set on values, step by step, with the judge's own arithmetic.
+ * Idea: a message is read directly from the sender's range, so that only what the text says
+ * happens: no transport, no chunks, no buffers in between. */
 #include <string.h>
 
 #include "harness/sums/arith.h"
@@ -44,33 +44,32 @@ static ddp_status allocate_buffers(struct harness_schedule_set *set)
     return set->buffer == NULL ? DDP_E_NOMEM : DDP_OK;
 }
 
-/* source elements of type source_dtype become, or are combined into, the move's target. */
-static ddp_status apply(const struct harness_schedule_set *set, const struct harness_turn *turn,
-                        const void *source, enum ddp_dtype source_dtype, enum ddp_redop op)
+/* source elements of type source_dtype become, or are combined into, the step's target. */
+static ddp_status apply(const struct harness_schedule_set *set,
+                        const struct harness_schedule_event *event, const void *source,
+                        enum ddp_dtype source_dtype, enum ddp_redop op)
 {
-    const struct harness_move *move = &set->member[turn->rank]->moves[turn->move];
-    void *target = place(set, turn->rank, &move->dst);
-    enum ddp_dtype dtype = dtype_of(set, turn->rank, &move->dst);
-    size_t elem_count = move->dst.elem_count;
+    const struct harness_schedule_step *step = &set->member[event->rank]->steps[event->step];
+    void *target = place(set, event->rank, &step->dst);
+    enum ddp_dtype dtype = dtype_of(set, event->rank, &step->dst);
+    size_t elem_count = step->dst.elem_count;
 
-    switch (move->kind) {
-    case HARNESS_MOVE_RECV:
-    case HARNESS_MOVE_COPY:
+    switch (step->kind) {
+    case HARNESS_STEP_RECV:
+    case HARNESS_STEP_COPY:
         if (source_dtype != dtype) {
             return DDP_E_UNSUPPORTED;
         }
         memmove(target, source, elem_count * ddp_dtype_size_bytes(dtype));
         return DDP_OK;
-    case HARNESS_MOVE_RECV_REDUCE:
-    case HARNESS_MOVE_REDUCE:
+    case HARNESS_STEP_RECV_REDUCE:
+    case HARNESS_STEP_REDUCE:
         return source_dtype == dtype ? harness_arith_reduce(target, source, elem_count, dtype, op)
                                      : DDP_E_UNSUPPORTED;
-    case HARNESS_MOVE_SCALE:
-        return harness_arith_scale(target, dtype, source, source_dtype, elem_count, move->factor);
-    case HARNESS_MOVE_CONVERT:
+    case HARNESS_STEP_CONVERT:
         return harness_arith_scale(target, dtype, source, source_dtype, elem_count, 1.0f);
-    case HARNESS_MOVE_SEND:
-    case HARNESS_MOVE_KIND_COUNT:
+    case HARNESS_STEP_SEND:
+    case HARNESS_STEP_KIND_COUNT:
         break;
     }
     return DDP_E_INVALID;
@@ -87,22 +86,25 @@ ddp_status harness_schedule_set_run(struct harness_schedule_set *set, enum ddp_r
         set->buffer[r][0] = input[r];
         set->buffer[r][1] = output[r];
         if (set->member[r]->is_in_place && input[r] != output[r]) {
-            memcpy(output[r], input[r],
-                   set->member[r]->elem_count * ddp_dtype_size_bytes(set->member[r]->dtype));
+            struct harness_span own = harness_schedule_input(set->member[r]);
+
+            DDP_ASSERT(own.buffer == 1);
+            memcpy(place(set, r, &own), input[r],
+                   own.elem_count * ddp_dtype_size_bytes(set->member[r]->dtype));
         }
     }
-    for (size_t t = 0; t < set->turn_count; t++) {
-        const struct harness_turn *turn = &set->turns[t];
-        bool is_local = turn->from_rank == HARNESS_NOBODY;
-        uint32_t from = is_local ? turn->rank : turn->from_rank;
-        const struct harness_move *source =
-            &set->member[from]->moves[is_local ? turn->move : turn->from_move];
-        const struct harness_move *target = &set->member[turn->rank]->moves[turn->move];
+    for (size_t t = 0; t < set->event_count; t++) {
+        const struct harness_schedule_event *event = &set->events[t];
+        bool is_local = event->from_rank == HARNESS_NO_RANK;
+        uint32_t from = is_local ? event->rank : event->from_rank;
+        const struct harness_schedule_step *source =
+            &set->member[from]->steps[is_local ? event->step : event->from_step];
+        const struct harness_schedule_step *target = &set->member[event->rank]->steps[event->step];
 
         if (source->src.elem_count != target->dst.elem_count) {
             return DDP_E_INVALID;
         }
-        DDP_TRY(apply(set, turn, place(set, from, &source->src), dtype_of(set, from, &source->src),
+        DDP_TRY(apply(set, event, place(set, from, &source->src), dtype_of(set, from, &source->src),
                       op));
     }
     return DDP_OK;

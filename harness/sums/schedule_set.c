@@ -1,7 +1,7 @@
-/* Purpose: gather dumps into sets, order a set's moves, run it on values.
- * Idea: a message moves only when the send and its receive are both at the head of their pair's
+/* Purpose: gather dumps into sets, order a set's steps, run it on values.
+ * Idea: a message steps only when the send and its receive are both at the head of their pair's
  * queue and free of dependencies (rendezvous). Nothing that could run is ever disabled by another
- * move, so one greedy order finds a deadlock if there is one. */
+ * step, so one greedy order finds a deadlock if there is one. */
 #include "harness/sums/schedule_set.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ void harness_schedules_fini(struct harness_schedules *schedules)
             }
         }
         ddp_mem_free(set->mem, set->member);
-        ddp_mem_free(set->mem, set->turns);
+        ddp_mem_free(set->mem, set->events);
     }
     ddp_mem_free(schedules->mem, schedules->sets);
     harness_schedules_init(schedules, schedules->mem);
@@ -155,27 +155,27 @@ struct harness_schedule_set *harness_schedules_find(const struct harness_schedul
 
 struct ordering {
     struct harness_schedule_set *set;
-    bool **is_done;  /* [rank][move] */
-    uint32_t **head; /* [rank][2 * peer + (0 sends, 1 receives)]: first move not yet taken */
-    size_t *first;   /* [rank]: all moves before it are done */
+    bool **is_done;  /* [rank][step] */
+    uint32_t **head; /* [rank][2 * peer + (0 sends, 1 receives)]: first step not yet taken */
+    size_t *first;   /* [rank]: all steps before it are done */
 };
 
-static bool is_receive(const struct harness_move *move)
+static bool is_receive(const struct harness_schedule_step *step)
 {
-    return move->kind == HARNESS_MOVE_RECV || move->kind == HARNESS_MOVE_RECV_REDUCE;
+    return step->kind == HARNESS_STEP_RECV || step->kind == HARNESS_STEP_RECV_REDUCE;
 }
 
-/* Advance a queue's head to the next move of that direction and peer. */
+/* Advance a queue's head to the next step of that direction and peer. */
 static uint32_t head_of(struct ordering *ordering, uint32_t rank, uint32_t peer, bool is_receiving)
 {
     const struct harness_schedule *member = ordering->set->member[rank];
     uint32_t *head = &ordering->head[rank][2 * (size_t)peer + (is_receiving ? 1 : 0)];
 
-    while (*head < member->move_count) {
-        const struct harness_move *move = &member->moves[*head];
-        bool is_ours = is_receiving ? is_receive(move) : move->kind == HARNESS_MOVE_SEND;
+    while (*head < member->step_count) {
+        const struct harness_schedule_step *step = &member->steps[*head];
+        bool is_ours = is_receiving ? is_receive(step) : step->kind == HARNESS_STEP_SEND;
 
-        if (is_ours && move->peer == peer && !ordering->is_done[rank][*head]) {
+        if (is_ours && step->peer == peer && !ordering->is_done[rank][*head]) {
             break;
         }
         (*head)++;
@@ -185,67 +185,71 @@ static uint32_t head_of(struct ordering *ordering, uint32_t rank, uint32_t peer,
 
 static bool is_free(const struct ordering *ordering, uint32_t rank, uint32_t index)
 {
-    const struct harness_move *move = &ordering->set->member[rank]->moves[index];
+    const struct harness_schedule_step *step = &ordering->set->member[rank]->steps[index];
 
-    for (uint32_t d = 0; d < move->dep_count; d++) {
-        if (!ordering->is_done[rank][move->dep[d]]) {
+    for (uint32_t d = 0; d < step->dep_count; d++) {
+        if (!ordering->is_done[rank][step->dep[d]]) {
             return false;
         }
     }
     return !ordering->is_done[rank][index];
 }
 
-static void take(struct ordering *ordering, const struct harness_turn *turn)
+static void take(struct ordering *ordering, const struct harness_schedule_event *event)
 {
-    ordering->is_done[turn->rank][turn->move] = true;
-    if (turn->from_rank != HARNESS_NOBODY) {
-        ordering->is_done[turn->from_rank][turn->from_move] = true;
+    ordering->is_done[event->rank][event->step] = true;
+    if (event->from_rank != HARNESS_NO_RANK) {
+        ordering->is_done[event->from_rank][event->from_step] = true;
     }
-    ordering->set->turns[ordering->set->turn_count++] = *turn;
+    ordering->set->events[ordering->set->event_count++] = *event;
 }
 
-/* Run one move of a rank if it can run now. Sends run with their receives. */
-static bool try_move(struct ordering *ordering, uint32_t rank, uint32_t index)
+/* Run one step of a rank if it can run now. Sends run with their receives. */
+static bool try_step(struct ordering *ordering, uint32_t rank, uint32_t index)
 {
-    const struct harness_move *move = &ordering->set->member[rank]->moves[index];
-    struct harness_turn turn = {.rank = rank, .move = index, .from_rank = HARNESS_NOBODY};
+    const struct harness_schedule_step *step = &ordering->set->member[rank]->steps[index];
+    struct harness_schedule_event event = {
+        .rank = rank, .step = index, .from_rank = HARNESS_NO_RANK};
 
-    if (move->kind == HARNESS_MOVE_SEND || !is_free(ordering, rank, index)) {
+    if (step->kind == HARNESS_STEP_SEND || !is_free(ordering, rank, index)) {
         return false;
     }
-    if (is_receive(move)) {
-        turn.from_rank = move->peer;
-        turn.from_move = head_of(ordering, move->peer, rank, false);
-        if (head_of(ordering, rank, move->peer, true) != index ||
-            turn.from_move >= ordering->set->member[move->peer]->move_count ||
-            !is_free(ordering, move->peer, turn.from_move)) {
+    if (is_receive(step)) {
+        event.from_rank = step->peer;
+        event.from_step = head_of(ordering, step->peer, rank, false);
+        if (head_of(ordering, rank, step->peer, true) != index ||
+            event.from_step >= ordering->set->member[step->peer]->step_count ||
+            !is_free(ordering, step->peer, event.from_step)) {
             return false;
         }
     }
-    take(ordering, &turn);
+    take(ordering, &event);
     return true;
 }
 
 static bool sweep_rank(struct ordering *ordering, uint32_t rank)
 {
     const struct harness_schedule *member = ordering->set->member[rank];
-    bool is_moved = false;
+    bool has_run = false;
 
-    while (ordering->first[rank] < member->move_count &&
+    while (ordering->first[rank] < member->step_count &&
            ordering->is_done[rank][ordering->first[rank]]) {
         ordering->first[rank]++;
     }
-    for (size_t m = ordering->first[rank]; m < member->move_count; m++) {
-        is_moved = try_move(ordering, rank, (uint32_t)m) || is_moved;
+    for (size_t s = ordering->first[rank]; s < member->step_count; s++) {
+        has_run = try_step(ordering, rank, (uint32_t)s) || has_run;
     }
-    return is_moved;
+    return has_run;
 }
 
+/* If not, the set says where it is stuck. */
 static bool is_everything_done(const struct ordering *ordering)
 {
     for (uint32_t r = 0; r < ordering->set->size; r++) {
-        for (size_t m = 0; m < ordering->set->member[r]->move_count; m++) {
-            if (!ordering->is_done[r][m]) {
+        for (size_t s = 0; s < ordering->set->member[r]->step_count; s++) {
+            if (!ordering->is_done[r][s]) {
+                ordering->set->stuck_rank = r;
+                ordering->set->stuck_step = (uint32_t)s;
                 return false;
             }
         }
@@ -265,17 +269,17 @@ static ddp_status allocate_ordering(struct ordering *ordering)
         return DDP_E_NOMEM;
     }
     for (uint32_t r = 0; r < set->size; r++) {
-        total += set->member[r]->move_count;
-        ordering->is_done[r] = ddp_mem_array(set->mem, set->member[r]->move_count, sizeof(bool));
+        total += set->member[r]->step_count;
+        ordering->is_done[r] = ddp_mem_array(set->mem, set->member[r]->step_count, sizeof(bool));
         ordering->head[r] = ddp_mem_array(set->mem, 2 * (size_t)set->size, sizeof(uint32_t));
         if (ordering->is_done[r] == NULL || ordering->head[r] == NULL) {
             return DDP_E_NOMEM;
         }
     }
-    ddp_mem_free(set->mem, set->turns);
-    set->turns = ddp_mem_array(set->mem, total, sizeof(*set->turns));
-    set->turn_count = 0;
-    return set->turns == NULL ? DDP_E_NOMEM : DDP_OK;
+    ddp_mem_free(set->mem, set->events);
+    set->events = ddp_mem_array(set->mem, total, sizeof(*set->events));
+    set->event_count = 0;
+    return set->events == NULL ? DDP_E_NOMEM : DDP_OK;
 }
 
 static void free_ordering(struct ordering *ordering)
@@ -298,17 +302,17 @@ static void free_ordering(struct ordering *ordering)
 static ddp_status order_set(struct harness_schedule_set *set)
 {
     struct ordering ordering = {.set = set};
-    bool is_moved = true;
+    bool has_run = true;
     ddp_status status;
 
     if (set->member_count < set->size) {
         return DDP_OK; /* some rank never used it: nothing can have completed */
     }
     status = allocate_ordering(&ordering);
-    while (status == DDP_OK && is_moved) {
-        is_moved = false;
+    while (status == DDP_OK && has_run) {
+        has_run = false;
         for (uint32_t r = 0; r < set->size; r++) {
-            is_moved = sweep_rank(&ordering, r) || is_moved;
+            has_run = sweep_rank(&ordering, r) || has_run;
         }
     }
     if (status == DDP_OK) {

@@ -1,4 +1,5 @@
-/* A collective as its members' dumped schedules: matched, ordered, proven, run on values. */
+/* A collective as the dumped schedules of all its members: gathered, ordered, proven, run on
+ * values. */
 #ifndef HARNESS_SUMS_SCHEDULE_SET_H
 #define HARNESS_SUMS_SCHEDULE_SET_H
 
@@ -9,12 +10,12 @@
 extern "C" {
 #endif
 
-#define HARNESS_NOBODY UINT32_MAX
+#define HARNESS_NO_RANK UINT32_MAX
 
-/* One transition: a local move, or a message with the send that it meets. */
-struct harness_turn {
-    uint32_t rank, move;
-    uint32_t from_rank, from_move; /* from_rank HARNESS_NOBODY: a local move */
+/* One step forward of a set: a local step, or a receive together with the send that it meets. */
+struct harness_schedule_event {
+    uint32_t rank, step;
+    uint32_t from_rank, from_step; /* from_rank HARNESS_NO_RANK: a local step */
 };
 
 /* All members of one collective. */
@@ -24,10 +25,12 @@ struct harness_schedule_set {
     struct harness_schedule **member; /* [size], NULL where no dump exists */
     uint32_t member_count;            /* dumps that exist */
     struct harness_schedule *any;     /* one of them: says what the operation is */
-    struct harness_turn *turns;       /* an order in which everything can run without buffering */
-    size_t turn_count;
-    bool is_ordered; /* turns are complete: all members are there and nobody waits for ever */
-    bool is_stuck;   /* all members are there and some wait for ever */
+    struct harness_schedule_event
+        *events; /* an order in which everything can run without buffering */
+    size_t event_count;
+    bool is_ordered; /* events are complete: all members are there and nobody waits for ever */
+    bool is_stuck;   /* all members are there and some wait for ever: */
+    uint32_t stuck_rank, stuck_step; /* one that does, and the first step that cannot run */
     /* Values while it runs: buffer[rank][k] is buffer k of that rank; 0 and 1 are the caller's. */
     void ***buffer;
 };
@@ -65,10 +68,14 @@ DDP_MUST_USE ddp_status harness_schedule_set_run(struct harness_schedule_set *se
                                                  enum ddp_redop op, void *const *input,
                                                  void *const *output);
 
-/* Prove a complete set without values: messages meet in order and agree in length, nobody waits for
- * ever even without buffering, no range is written while it is lent or read without an order
- * between the two, and every output element holds exactly what it should. Adds a finding for the
- * first violation of each kind. */
+/* Prove a complete set without values. Nobody waits for ever, even if a message moves only when
+ * both ends are ready (HANG.CYCLE); messages agree in length and type (MISMATCH.COUNT, .DTYPE); no
+ * two steps of a rank touch the same elements, one writing, unless one depends on the other, where
+ * a send reads until it was acknowledged (VALUE.CORRUPTED); no step uses elements that nobody
+ * wrote, and every output element holds exactly the contributions that it should (VALUE.LOST,
+ * .DUPLICATED, .SHIFTED); nobody leaves a barrier before all have entered it (VALUE.LOST). Ranges
+ * outside of their buffer and steps of no elements were refused by the reader. Adds a finding for
+ * the first violation of each group. A set that lacks members is not judged. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
                                                    struct harness_findings *out);
 

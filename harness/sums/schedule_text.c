@@ -1,6 +1,6 @@
 /* Purpose: parse a dumped schedule strictly: known keys, ranges inside their buffers, dependencies
  * on earlier steps only.
- * Idea: a line is words, a word is key=value or a move's name. It runs and proves nothing. */
+ * Idea: a line is words, a word is key=value or a step's name. Nothing is run or proved here. */
 #include "harness/sums/schedule_text.h"
 
 #include <stdlib.h>
@@ -8,22 +8,22 @@
 
 #include "ddpcore/base/text.h"
 
-const char *harness_move_name(enum harness_move_kind kind)
+const char *harness_step_name(enum harness_step_kind kind)
 {
     static const char *const names[] = {
 #define X(id, name, reads, writes, talks) name,
-        HARNESS_MOVE_TABLE(X)
+        HARNESS_STEP_TABLE(X)
 #undef X
     };
 
-    return kind < HARNESS_MOVE_KIND_COUNT ? names[kind] : "?";
+    return kind < HARNESS_STEP_KIND_COUNT ? names[kind] : "?";
 }
 
 struct reader {
     char *cursor; /* rest of the copy of the text */
     char *words;  /* rest of the present line */
     int line;
-    size_t move_capacity;
+    size_t step_capacity;
     struct harness_schedule *out;
     struct ddp_err *err;
 };
@@ -31,6 +31,13 @@ struct reader {
 static ddp_status fail(const struct reader *reader, const char *what, const char *word)
 {
     return ddp_err_set(reader->err, DDP_E_PARSE, "line %d: %s: '%s'", reader->line, what, word);
+}
+
+/* Where in the output the contribution of the rank lies when input and output are one buffer. */
+static size_t own_block(const struct harness_schedule *schedule)
+{
+    DDP_ASSERT(schedule->rank < schedule->size);
+    return schedule->kind == DDP_COLL_ALL_GATHER ? schedule->rank * schedule->elem_count : 0;
 }
 
 static bool next_line(struct reader *reader)
@@ -139,7 +146,7 @@ static ddp_status parse_header_word(struct reader *reader, const char *word)
         out->is_in_place = flag != 0;
         return DDP_OK;
     }
-    /* How the emitter was asked (segment length, channels, nodes) shows in the steps. */
+    /* Other keys say how the emitter was asked (segment length, nodes): the steps show that. */
     return strchr(word, '=') != NULL ? DDP_OK : fail(reader, "expected key=value", word);
 }
 
@@ -164,6 +171,9 @@ static ddp_status parse_header(struct reader *reader)
     }
     if (out->size == 0 || out->rank >= out->size || out->root >= out->size) {
         return fail(reader, "rank or root outside of the group", "");
+    }
+    if (out->kind == DDP_COLL_ALL_GATHER && out->elem_count > SIZE_MAX / 16 / out->size) {
+        return fail(reader, "the output would be too large", "");
     }
     out->buffer_count = 2;
     out->buffer_elem_count[0] = out->elem_count;
@@ -204,6 +214,20 @@ static ddp_status parse_scratch(struct reader *reader)
     return DDP_OK;
 }
 
+static ddp_status check_range(const struct reader *reader, uint32_t buffer,
+                              const struct harness_span *range)
+{
+    const struct harness_schedule *schedule = reader->out;
+
+    if (buffer >= schedule->buffer_count ||
+        range->first + range->elem_count > schedule->buffer_elem_count[buffer]) {
+        return ddp_err_set(reader->err, DDP_E_PARSE,
+                           "line %d: range outside of its buffer: %zu+%zu", reader->line,
+                           range->first, range->elem_count);
+    }
+    return DDP_OK;
+}
+
 /* "out:25+10": buffer, first element, count. */
 static ddp_status parse_span(const struct reader *reader, char *text, struct harness_span *out)
 {
@@ -228,14 +252,16 @@ static ddp_status parse_span(const struct reader *reader, char *text, struct har
     }
     DDP_TRY(parse_size(reader, colon + 1, &out->first));
     DDP_TRY(parse_size(reader, plus + 1, &out->elem_count));
-    if (out->buffer >= schedule->buffer_count ||
-        out->first + out->elem_count > schedule->buffer_elem_count[out->buffer]) {
-        return fail(reader, "range outside of its buffer", text);
+    if (strcmp(text, "in") == 0 && schedule->is_in_place) {
+        /* The rank's own block of the output. */
+        DDP_TRY(check_range(reader, 0, out));
+        out->first += own_block(schedule);
     }
-    return DDP_OK;
+    return check_range(reader, out->buffer, out);
 }
 
-static ddp_status parse_deps(const struct reader *reader, char *text, struct harness_move *move)
+static ddp_status parse_deps(const struct reader *reader, char *text,
+                             struct harness_schedule_step *step)
 {
     while (*text != '\0') {
         char *comma = strchr(text, ',');
@@ -243,14 +269,14 @@ static ddp_status parse_deps(const struct reader *reader, char *text, struct har
         if (comma != NULL) {
             *comma = '\0';
         }
-        if (move->dep_count == HARNESS_MOVE_DEPS_MAX) {
+        if (step->dep_count == HARNESS_STEP_DEPS_MAX) {
             return fail(reader, "too many dependencies", text);
         }
-        DDP_TRY(parse_u32(reader, text, &move->dep[move->dep_count]));
-        if (move->dep[move->dep_count] >= reader->out->move_count) {
+        DDP_TRY(parse_u32(reader, text, &step->dep[step->dep_count]));
+        if (step->dep[step->dep_count] >= reader->out->step_count) {
             return fail(reader, "dependency on a later step", text);
         }
-        move->dep_count++;
+        step->dep_count++;
         if (comma == NULL) {
             break;
         }
@@ -259,95 +285,88 @@ static ddp_status parse_deps(const struct reader *reader, char *text, struct har
     return DDP_OK;
 }
 
-static ddp_status parse_move_word(struct reader *reader, char *word, struct harness_move *move)
+static ddp_status parse_step_word(struct reader *reader, char *word,
+                                  struct harness_schedule_step *step)
 {
     char *value = strchr(word, '=');
-    double factor = 0.0;
 
     if (value == NULL) {
         return fail(reader, "expected key=value", word);
     }
     *value++ = '\0';
     if (strcmp(word, "src") == 0) {
-        return parse_span(reader, value, &move->src);
+        return parse_span(reader, value, &step->src);
     }
     if (strcmp(word, "dst") == 0) {
-        return parse_span(reader, value, &move->dst);
+        return parse_span(reader, value, &step->dst);
     }
     if (strcmp(word, "deps") == 0) {
-        return parse_deps(reader, value, move);
+        return parse_deps(reader, value, step);
     }
     if (strcmp(word, "peer") == 0) {
-        DDP_TRY(parse_u32(reader, value, &move->peer));
-        return move->peer < reader->out->size && move->peer != reader->out->rank
+        DDP_TRY(parse_u32(reader, value, &step->peer));
+        return step->peer < reader->out->size && step->peer != reader->out->rank
                    ? DDP_OK
                    : fail(reader, "peer is no other member", value);
-    }
-    if (strcmp(word, "factor") == 0) {
-        if (ddp_text_parse_f64(value, &factor) != DDP_OK) {
-            return fail(reader, "factor", value);
-        }
-        move->factor = (float)factor;
-        return DDP_OK;
     }
     return strcmp(word, "round") == 0 ? DDP_OK : fail(reader, "unknown key of a step", word);
 }
 
-/* What a move needs: its ranges present and equal in length. */
-static ddp_status check_move(const struct reader *reader, const struct harness_move *move)
+/* What a step needs: its ranges present and equal in length. */
+static ddp_status check_step(const struct reader *reader, const struct harness_schedule_step *step)
 {
     static const struct {
         bool reads, writes, talks;
     } needs[] = {
 #define X(id, name, reads, writes, talks) {reads, writes, talks},
-        HARNESS_MOVE_TABLE(X)
+        HARNESS_STEP_TABLE(X)
 #undef X
     };
-    bool is_read = move->src.elem_count > 0;
-    bool is_written = move->dst.elem_count > 0;
+    bool is_read = step->src.elem_count > 0;
+    bool is_written = step->dst.elem_count > 0;
 
-    if (is_read != needs[move->kind].reads || is_written != needs[move->kind].writes ||
-        (move->peer != UINT32_MAX) != needs[move->kind].talks) {
+    if (is_read != needs[step->kind].reads || is_written != needs[step->kind].writes ||
+        (step->peer != UINT32_MAX) != needs[step->kind].talks) {
         return fail(reader, "a range or a peer is missing or too many",
-                    harness_move_name(move->kind));
+                    harness_step_name(step->kind));
     }
-    if (is_read && is_written && move->src.elem_count != move->dst.elem_count) {
-        return fail(reader, "source and target differ in length", harness_move_name(move->kind));
+    if (is_read && is_written && step->src.elem_count != step->dst.elem_count) {
+        return fail(reader, "source and target differ in length", harness_step_name(step->kind));
     }
     return DDP_OK;
 }
 
-static ddp_status parse_move(struct reader *reader, const char *number)
+static ddp_status parse_step(struct reader *reader, const char *number)
 {
     struct harness_schedule *out = reader->out;
-    struct harness_move move = {.peer = UINT32_MAX, .factor = 1.0f};
+    struct harness_schedule_step step = {.peer = UINT32_MAX};
     size_t index = 0;
     char *word;
 
     DDP_TRY(parse_size(reader, number, &index));
-    if (index != out->move_count || index == reader->move_capacity) {
+    if (index != out->step_count || index == reader->step_capacity) {
         return fail(reader, "step out of order", number);
     }
-    move.kind = HARNESS_MOVE_KIND_COUNT;
+    step.kind = HARNESS_STEP_KIND_COUNT;
     while ((word = next_word(reader)) != NULL) {
         if (strchr(word, '=') != NULL) {
-            DDP_TRY(parse_move_word(reader, word, &move));
+            DDP_TRY(parse_step_word(reader, word, &step));
             continue;
         }
-        for (int k = 0; k < HARNESS_MOVE_KIND_COUNT; k++) {
-            if (strcmp(word, harness_move_name((enum harness_move_kind)k)) == 0) {
-                move.kind = (enum harness_move_kind)k;
+        for (int k = 0; k < HARNESS_STEP_KIND_COUNT; k++) {
+            if (strcmp(word, harness_step_name((enum harness_step_kind)k)) == 0) {
+                step.kind = (enum harness_step_kind)k;
             }
         }
-        if (move.kind == HARNESS_MOVE_KIND_COUNT) {
+        if (step.kind == HARNESS_STEP_KIND_COUNT) {
             return fail(reader, "unknown step", word);
         }
     }
-    if (move.kind == HARNESS_MOVE_KIND_COUNT) {
+    if (step.kind == HARNESS_STEP_KIND_COUNT) {
         return fail(reader, "a step without a name", number);
     }
-    DDP_TRY(check_move(reader, &move));
-    out->moves[out->move_count++] = move;
+    DDP_TRY(check_step(reader, &step));
+    out->steps[out->step_count++] = step;
     return DDP_OK;
 }
 
@@ -364,7 +383,7 @@ static ddp_status parse_all(struct reader *reader)
         if (strcmp(word, "scratch") == 0) {
             DDP_TRY(parse_scratch(reader));
         } else {
-            DDP_TRY(parse_move(reader, word));
+            DDP_TRY(parse_step(reader, word));
         }
     }
     return DDP_OK;
@@ -382,12 +401,12 @@ ddp_status harness_schedule_parse(struct ddp_mem *mem, const char *text,
         line_count += *c == '\n';
     }
     *out = (struct harness_schedule){.mem = mem};
-    reader.move_capacity = line_count;
-    /* A line makes at most one move or one scratch: no growing. */
-    out->moves = ddp_mem_array(mem, line_count, sizeof(*out->moves));
+    reader.step_capacity = line_count;
+    /* A line makes at most one step or one scratch: no growing. */
+    out->steps = ddp_mem_array(mem, line_count, sizeof(*out->steps));
     out->buffer_elem_count = ddp_mem_array(mem, line_count + 2, sizeof(size_t));
     out->buffer_dtype = ddp_mem_array(mem, line_count + 2, sizeof(*out->buffer_dtype));
-    if (copy != NULL && out->moves != NULL && out->buffer_elem_count != NULL &&
+    if (copy != NULL && out->steps != NULL && out->buffer_elem_count != NULL &&
         out->buffer_dtype != NULL) {
         reader.cursor = copy;
         status = parse_all(&reader);
@@ -399,12 +418,24 @@ ddp_status harness_schedule_parse(struct ddp_mem *mem, const char *text,
     return status;
 }
 
+struct harness_span harness_schedule_input(const struct harness_schedule *schedule)
+{
+    bool is_silent = schedule->kind == DDP_COLL_BROADCAST && schedule->rank != schedule->root;
+    struct harness_span input = {.elem_count = is_silent ? 0 : schedule->elem_count};
+
+    if (schedule->is_in_place) {
+        input.buffer = 1;
+        input.first = own_block(schedule);
+    }
+    return input;
+}
+
 void harness_schedule_fini(struct harness_schedule *schedule)
 {
-    ddp_mem_free(schedule->mem, schedule->moves);
+    ddp_mem_free(schedule->mem, schedule->steps);
     ddp_mem_free(schedule->mem, schedule->buffer_elem_count);
     ddp_mem_free(schedule->mem, schedule->buffer_dtype);
-    schedule->moves = NULL;
+    schedule->steps = NULL;
     schedule->buffer_elem_count = NULL;
     schedule->buffer_dtype = NULL;
 }

@@ -1,5 +1,5 @@
-/* The judge's reading of dumped schedules: text in, its own steps out. It shares nothing with the
- * emitters and the executor but the text. */
+/* Dumped schedules as the judge reads them: text in, its own steps out. The text is all that it
+ * shares with the emitters and the executor. */
 #ifndef HARNESS_SUMS_SCHEDULE_TEXT_H
 #define HARNESS_SUMS_SCHEDULE_TEXT_H
 
@@ -16,21 +16,20 @@ extern "C" {
 #endif
 
 /* X(identifier, name, reads src, writes dst, talks to a peer) */
-#define HARNESS_MOVE_TABLE(X)                           \
-    X(HARNESS_MOVE_SEND, "send", 1, 0, 1)               \
-    X(HARNESS_MOVE_RECV, "recv", 0, 1, 1)               \
-    X(HARNESS_MOVE_RECV_REDUCE, "recv_reduce", 0, 1, 1) \
-    X(HARNESS_MOVE_REDUCE, "reduce", 1, 1, 0)           \
-    X(HARNESS_MOVE_COPY, "copy", 1, 1, 0)               \
-    X(HARNESS_MOVE_SCALE, "scale", 1, 1, 0)             \
-    X(HARNESS_MOVE_CONVERT, "convert", 1, 1, 0)
-enum harness_move_kind {
+#define HARNESS_STEP_TABLE(X)                           \
+    X(HARNESS_STEP_SEND, "send", 1, 0, 1)               \
+    X(HARNESS_STEP_RECV, "recv", 0, 1, 1)               \
+    X(HARNESS_STEP_RECV_REDUCE, "recv_reduce", 0, 1, 1) \
+    X(HARNESS_STEP_REDUCE, "reduce", 1, 1, 0)           \
+    X(HARNESS_STEP_COPY, "copy", 1, 1, 0)               \
+    X(HARNESS_STEP_CONVERT, "convert", 1, 1, 0)
+enum harness_step_kind {
 #define X(id, name, reads, writes, talks) id,
-    HARNESS_MOVE_TABLE(X)
+    HARNESS_STEP_TABLE(X)
 #undef X
-        HARNESS_MOVE_KIND_COUNT
+        HARNESS_STEP_KIND_COUNT
 };
-const char *harness_move_name(enum harness_move_kind kind);
+const char *harness_step_name(enum harness_step_kind kind);
 
 /* Buffer numbers: 0 input, 1 output, 2 + n scratch n. */
 struct harness_span {
@@ -38,14 +37,13 @@ struct harness_span {
     size_t first, elem_count;
 };
 
-#define HARNESS_MOVE_DEPS_MAX 4
-struct harness_move {
-    enum harness_move_kind kind;
+#define HARNESS_STEP_DEPS_MAX 4
+struct harness_schedule_step {
+    enum harness_step_kind kind;
     uint32_t peer;
     struct harness_span src, dst;
-    float factor;
     uint32_t dep_count;
-    uint32_t dep[HARNESS_MOVE_DEPS_MAX]; /* earlier moves */
+    uint32_t dep[HARNESS_STEP_DEPS_MAX]; /* earlier steps of this schedule */
 };
 
 struct harness_schedule {
@@ -55,18 +53,22 @@ struct harness_schedule {
     uint32_t rank, size, root;
     size_t elem_count;
     enum ddp_dtype dtype;
-    bool is_in_place; /* input and output are one buffer: every 0 below was turned into 1 */
-    struct harness_move *moves;
-    size_t move_count;
+    bool is_in_place; /* input and output are one buffer: every range names buffer 1 */
+    struct harness_schedule_step *steps;
+    size_t step_count;
     size_t buffer_count;       /* 2 + scratch */
     size_t *buffer_elem_count; /* size_t[buffer_count] */
     enum ddp_dtype *buffer_dtype;
 };
 
-/* text: a whole dump, NUL-terminated. Errors: E_PARSE with "line n: what"; E_NOMEM. */
+/* text: a whole dump, NUL-terminated, borrowed. out: filled, to be released with _fini; after an
+ * error it needs none. Errors: E_PARSE with "line n: what"; E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_parse(struct ddp_mem *mem, const char *text,
                                                struct harness_schedule *out, struct ddp_err *err);
 void harness_schedule_fini(struct harness_schedule *schedule);
+/* Where the rank's contribution lies before the first step; no elements where it has none (a
+ * broadcast's members but the root). */
+struct harness_span harness_schedule_input(const struct harness_schedule *schedule);
 
 #ifdef __cplusplus
 }

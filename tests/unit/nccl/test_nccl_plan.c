@@ -269,7 +269,6 @@ static ddp_status try_plan(const char *name, void (*emit)(struct ddp_schedule *s
                                                .dtype = DDP_DTYPE_F32,
                                                .size = 2,
                                                .elem_count = 4,
-                                               .channels = 1,
                                                .is_in_place = 1};
     struct ddp_nccl_plan *plan = NULL;
     ddp_status status = ddp_nccl_plan_create(ddp_mem_system(), &algorithm, &params, &plan, err);
@@ -280,7 +279,7 @@ static ddp_status try_plan(const char *name, void (*emit)(struct ddp_schedule *s
     return status;
 }
 
-/* output = input + 3 * input, through two scratch buffers at once. */
+/* output = input + input, through two scratch buffers at once. */
 static void emit_scratches(struct ddp_schedule *schedule)
 {
     size_t count = schedule->params.elem_count;
@@ -292,8 +291,7 @@ static void emit_scratches(struct ddp_schedule *schedule)
     (void)ddp_schedule_add_scratch(schedule, schedule->params.dtype, count);
     step.src = whole(DDP_BUFFER_INPUT, schedule);
     (void)ddp_schedule_add(schedule, &step);
-    step.kind = DDP_STEP_SCALE;
-    step.factor = 3.0f;
+    step.kind = DDP_STEP_CONVERT;
     step.dst = b;
     (void)ddp_schedule_add(schedule, &step);
     step.kind = DDP_STEP_REDUCE;
@@ -315,7 +313,7 @@ CT_TEST(nccl_plan, kernels_of_every_kind)
     const struct ddp_algorithm algorithm = {
         .name = "scratches", .segment_bytes = 1, .emit = emit_scratches};
     const struct ddp_schedule_params params = {
-        .dtype = DDP_DTYPE_F32, .size = 1, .elem_count = COUNT, .channels = 1};
+        .dtype = DDP_DTYPE_F32, .size = 1, .elem_count = COUNT};
     struct ddp_nccl_run run = {.input = input[0], .output = output[0]};
     struct ddp_nccl_plan *plan = NULL;
     struct ddp_err err = {""};
@@ -329,7 +327,7 @@ CT_TEST(nccl_plan, kernels_of_every_kind)
     }
     CT_CHECK_OK(ddp_nccl_run_kernels(&run, 0, false));
     CT_CHECK(!ddp_nccl_run_has_messages(&run, 0));
-    CT_CHECK(output[0][7] == 28.0f && output[0][COUNT - 1] == 4.0f * (COUNT - 1));
+    CT_CHECK(output[0][7] == 14.0f && output[0][COUNT - 1] == 2.0f * (COUNT - 1));
     ddp_mem_free(ddp_mem_system(), run.workspace);
     run.device->ops->destroy(run.device);
     ddp_nccl_plan_destroy(ddp_mem_system(), plan);

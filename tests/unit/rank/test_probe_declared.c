@@ -182,21 +182,21 @@ static void run_terms(struct ddp_mem *mem, const struct harness_schedule_set *se
             values[r][member->is_in_place ? 1 : 0][i] = r;
         }
     }
-    for (size_t t = 0; t < set->turn_count; t++) {
-        const struct harness_turn *turn = &set->turns[t];
-        bool is_local = turn->from_rank == HARNESS_NOBODY;
-        uint32_t from = is_local ? turn->rank : turn->from_rank;
-        const struct harness_move *move = &set->member[turn->rank]->moves[turn->move];
-        const struct harness_move *sent =
-            &set->member[from]->moves[is_local ? turn->move : turn->from_move];
+    for (size_t t = 0; t < set->event_count; t++) {
+        const struct harness_schedule_event *event = &set->events[t];
+        bool is_local = event->from_rank == HARNESS_NO_RANK;
+        uint32_t from = is_local ? event->rank : event->from_rank;
+        const struct harness_schedule_step *step = &set->member[event->rank]->steps[event->step];
+        const struct harness_schedule_step *sent =
+            &set->member[from]->steps[is_local ? event->step : event->from_step];
 
-        for (size_t i = 0; i < move->dst.elem_count; i++) {
-            uint32_t *target = &values[turn->rank][move->dst.buffer][move->dst.first + i];
+        for (size_t i = 0; i < step->dst.elem_count; i++) {
+            uint32_t *target = &values[event->rank][step->dst.buffer][step->dst.first + i];
             uint32_t source = values[from][sent->src.buffer][sent->src.first + i];
             bool is_sum =
-                move->kind == HARNESS_MOVE_RECV_REDUCE || move->kind == HARNESS_MOVE_REDUCE;
+                step->kind == HARNESS_STEP_RECV_REDUCE || step->kind == HARNESS_STEP_REDUCE;
 
-            CT_CHECK(move->kind != HARNESS_MOVE_SCALE && move->kind != HARNESS_MOVE_CONVERT);
+            CT_CHECK(step->kind != HARNESS_STEP_CONVERT);
             *target = is_sum ? sum_of(terms, *target, source) : source;
         }
     }

@@ -176,6 +176,23 @@ CT_TEST(oracle_schedule, broadcast_from_the_wrong_rank_is_found)
     CT_CHECK(prove(wrong, 2, header) != HARNESS_VERDICT_NONE);
 }
 
+/* In place, a rank's input of an all-gather is its own block of the output. */
+CT_TEST(oracle_schedule, input_of_a_gather_is_its_block)
+{
+    const char *const named[] = {"0 round=0 send peer=1 src=in:0+4 deps=\n"
+                                 "1 round=0 recv peer=1 dst=out:4+4 deps=\n",
+                                 "0 round=0 send peer=0 src=in:0+4 deps=\n"
+                                 "1 round=0 recv peer=0 dst=out:0+4 deps=\n"};
+    const char *const head[] = {"0 round=0 send peer=1 src=out:0+4 deps=\n"
+                                "1 round=0 recv peer=1 dst=out:4+4 deps=\n",
+                                "0 round=0 send peer=0 src=out:0+4 deps=\n"
+                                "1 round=0 recv peer=0 dst=out:0+4 deps=0\n"};
+    const char *header = "kind=all_gather algorithm=test count=4 dtype=f32 root=0 in_place=1";
+
+    CT_CHECK_STR(harness_verdict_name(prove(named, 2, header)), "NONE");
+    CT_CHECK_STR(harness_verdict_name(prove(head, 2, header)), "VALUE.LOST");
+}
+
 /* Text that contradicts itself is refused with its line. */
 CT_TEST(oracle_schedule, broken_text_is_refused)
 {
@@ -194,6 +211,10 @@ CT_TEST(oracle_schedule, broken_text_is_refused)
         "0 round=0 send peer=1 src=s0:0+4 deps=\n",
         "schedule 1 kind=all_reduce rank=0 size=2 count=4 dtype=f32 root=0 in_place=1\n"
         "0 round=0 copy src=out:0+2 dst=out:2+1 deps=\n",
+        "schedule 1 kind=all_gather rank=0 size=4 count=1000000000000000000 dtype=f32 root=0 "
+        "in_place=1\n",
+        "schedule 1 kind=all_gather rank=0 size=2 count=4 dtype=f32 root=0 in_place=1\n"
+        "0 round=0 send peer=1 src=in:0+5 deps=\n",
     };
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
