@@ -15,9 +15,9 @@ extern "C" {
 
 /* Write atomically through env->files: "<path>.tmp", sync, rename. Passes checkpoint/write (half
  * written; SKIP leaves the second half out), checkpoint/fsync, checkpoint/rename. The previous file
- * survives any failure. Records CKPT_SAVE with the checksum and the meta entry "steps_done" (0 if
- * absent). Errors: E_INVALID (a name or meta text is not UTF-8), E_KEYS (a name or meta key that
- * the format or the checksum reserves), E_INJECTED, and those of the files. */
+ * survives any failure. Records CHECKPOINT_SAVED with the checksum and the meta entry "steps_done"
+ * (0 if absent). Errors: E_INVALID (a name or meta text is not UTF-8), E_KEYS (a name or meta key
+ * that the format or the checksum reserves), E_INJECTED, and those of the files. */
 DDP_MUST_USE ddp_status ddp_safetensors_save(struct ddp_env *env, const char *path,
                                              const struct ddp_state_dict *dict,
                                              struct ddp_err *err);

@@ -270,7 +270,7 @@ static void record_save(struct ddp_env *env, const struct ddp_state_dict *dict,
     if (text != NULL && ddp_text_parse_u64(text, &steps_done) != DDP_OK) {
         steps_done = 0;
     }
-    ddp_recorder_event(env->recorder, DDP_EVENT_CKPT_SAVE, steps_done, image->checksum,
+    ddp_recorder_event(env->recorder, DDP_EVENT_CHECKPOINT_SAVED, steps_done, image->checksum,
                        image->header.size_bytes + image->data_size_bytes, 0, 0);
 }
 

@@ -51,7 +51,7 @@ static ddp_status create_storage(struct ddp *ddp)
 static void record_layout(const struct ddp *ddp)
 {
     for (size_t i = 0; i < ddp->param_count; i++) {
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUCKET_MAP,
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUCKET_PARAM,
                            ddp->layout.bucket_of[i], i, ddp->layout.offset_of[i],
                            ddp->params[i].elem_count, 0);
     }

@@ -43,8 +43,8 @@ struct ddp_config {
     bool find_unused_parameters;
     bool broadcast_buffers;    /* from rank 0 at the start of every forward pass */
     bool is_init_sync_skipped; /* true: parameters are not broadcast at construction */
-    bool is_hashing;   /* events GRAD, GRAD_FINAL and BUFFER are recorded, with hashes of payloads:
-                        * ddp_hash_tensor salted with ddp_hash_text(name) */
+    bool is_hashing; /* events GRAD_READY, GRAD_FINAL and BUFFER_SYNCED are recorded, with hashes of
+                      * payloads: ddp_hash_tensor salted with ddp_hash_text(name) */
     uint64_t build_id; /* identity of the program, must be equal on all ranks; 0 = not given */
 };
 

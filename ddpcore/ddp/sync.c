@@ -182,7 +182,7 @@ static ddp_status record_buffers(struct ddp *ddp)
 
         DDP_TRY(
             ddp_core_hash(ddp, buffer->name, buffer->data, ddp_buffer_size_bytes(buffer), &hash));
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUFFER, i, hash, 0, 0, 0);
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUFFER_SYNCED, i, hash, 0, 0, 0);
     }
     return DDP_OK;
 }

@@ -44,7 +44,8 @@ static ddp_status observer_copy(struct ddp_device *device, struct ddp_stream *st
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    const enum ddp_access reads = self->is_diagnostic ? DDP_ACCESS_WATCH_READ : DDP_ACCESS_READ;
+    const enum ddp_access reads =
+        self->is_diagnostic ? DDP_ACCESS_DIAGNOSTIC_READ : DDP_ACCESS_READ;
 
     DDP_OBSERVE(self, stream,
                 self->inner->ops->copy(self->inner, ddp_observer_stream(stream), target, source,

@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* By whom: a kernel or a copy of ours; a collective; the host itself, on no stream; a copy with
- * which a watcher only looks. Bit 0: it writes. X(identifier, name) */
+/* By whom: a kernel or a copy of ours; a collective; the host itself, on no stream; a diagnostic
+ * read, which is a copy that the host waits for at once to hash or show the data, so that no later
+ * work has to be ordered after it. Bit 0: it writes. X(identifier, name) */
 #define DDP_ACCESS_TABLE(X)                \
     X(DDP_ACCESS_READ, "read")             \
     X(DDP_ACCESS_WRITE, "write")           \
@@ -17,17 +18,17 @@ extern "C" {
     X(DDP_ACCESS_COLL_WRITE, "coll_write") \
     X(DDP_ACCESS_HOST_READ, "host_read")   \
     X(DDP_ACCESS_HOST_WRITE, "host_write") \
-    X(DDP_ACCESS_WATCH_READ, "watch_read")
+    X(DDP_ACCESS_DIAGNOSTIC_READ, "diagnostic_read")
 enum ddp_access {
 #define X(id, name) id,
     DDP_ACCESS_TABLE(X)
 #undef X
         DDP_ACCESS_COUNT
 };
-#define DDP_ACCESS_IS_WRITE(access) (((unsigned)(access)&1u) != 0)
-#define DDP_ACCESS_IS_COLL(access)  ((unsigned)(access) >> 1 == 1)
-#define DDP_ACCESS_IS_HOST(access)  ((unsigned)(access) >> 1 == 2)
-#define DDP_ACCESS_IS_WATCH(access) ((unsigned)(access) >> 1 == 3)
+#define DDP_ACCESS_IS_WRITE(access)      (((unsigned)(access)&1u) != 0)
+#define DDP_ACCESS_IS_COLL(access)       ((unsigned)(access) >> 1 == 1)
+#define DDP_ACCESS_IS_HOST(access)       ((unsigned)(access) >> 1 == 2)
+#define DDP_ACCESS_IS_DIAGNOSTIC(access) ((unsigned)(access) >> 1 == 3)
 const char *ddp_access_name(enum ddp_access access);
 /* Errors: E_NOT_FOUND. */
 DDP_MUST_USE ddp_status ddp_access_parse(const char *name, enum ddp_access *out);

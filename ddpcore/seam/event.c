@@ -85,23 +85,56 @@ ddp_status ddp_coll_role_parse(const char *name, enum ddp_coll_role *out)
     return DDP_E_NOT_FOUND;
 }
 
-/* Bits, from the lowest: kind 4, redop 4, dtype 8, role 8, root 8, index 24. */
+/* Bits, from the lowest. */
+enum {
+    KIND_BITS = 4,
+    REDOP_BITS = 4,
+    DTYPE_BITS = 4,
+    ROLE_BITS = 6,
+    ROOT_BITS = 22,
+    INDEX_BITS = 24,
+    REDOP_SHIFT = KIND_BITS,
+    DTYPE_SHIFT = REDOP_SHIFT + REDOP_BITS,
+    ROLE_SHIFT = DTYPE_SHIFT + DTYPE_BITS,
+    ROOT_SHIFT = ROLE_SHIFT + ROLE_BITS,
+    INDEX_SHIFT = ROOT_SHIFT + ROOT_BITS
+};
+_Static_assert(INDEX_SHIFT + INDEX_BITS == 64, "an operation is one event argument");
+_Static_assert(DDP_COLL_KIND_COUNT < 1 << KIND_BITS && DDP_REDOP_COUNT < 1 << REDOP_BITS &&
+                   DDP_DTYPE_COUNT < 1 << DTYPE_BITS && DDP_ROLE_COUNT < 1 << ROLE_BITS,
+               "every value has its bits");
+
+/* A value that does not fit is recorded as the greatest that does: all bits set is no valid kind,
+ * reduction, dtype or role. */
+static uint64_t put_bits(uint64_t value, unsigned shift, unsigned bit_count)
+{
+    const uint64_t greatest = (UINT64_C(1) << bit_count) - 1;
+
+    return (value < greatest ? value : greatest) << shift;
+}
+
+static uint64_t get_bits(uint64_t packed, unsigned shift, unsigned bit_count)
+{
+    return packed >> shift & ((UINT64_C(1) << bit_count) - 1);
+}
+
 uint64_t ddp_event_op_pack(const struct ddp_event_op *op)
 {
-    return ((uint64_t)op->kind & 0xfu) | ((uint64_t)op->redop & 0xfu) << 4 |
-           ((uint64_t)op->dtype & 0xffu) << 8 | ((uint64_t)op->role & 0xffu) << 16 |
-           ((uint64_t)op->root & 0xffu) << 24 | ((uint64_t)op->index & 0xffffffu) << 32;
+    return put_bits((unsigned)op->kind, 0, KIND_BITS) |
+           put_bits((unsigned)op->redop, REDOP_SHIFT, REDOP_BITS) |
+           put_bits((unsigned)op->dtype, DTYPE_SHIFT, DTYPE_BITS) |
+           put_bits((unsigned)op->role, ROLE_SHIFT, ROLE_BITS) |
+           put_bits(op->root, ROOT_SHIFT, ROOT_BITS) | put_bits(op->index, INDEX_SHIFT, INDEX_BITS);
 }
 
 struct ddp_event_op ddp_event_op_unpack(uint64_t packed)
 {
-    struct ddp_event_op op;
-
-    op.kind = (enum ddp_coll_kind)(packed & 0xfu);
-    op.redop = (enum ddp_redop)((packed >> 4) & 0xfu);
-    op.dtype = (enum ddp_dtype)((packed >> 8) & 0xffu);
-    op.role = (enum ddp_coll_role)((packed >> 16) & 0xffu);
-    op.root = (uint32_t)((packed >> 24) & 0xffu);
-    op.index = (uint32_t)((packed >> 32) & 0xffffffu);
-    return op;
+    return (struct ddp_event_op){
+        .kind = (enum ddp_coll_kind)get_bits(packed, 0, KIND_BITS),
+        .redop = (enum ddp_redop)get_bits(packed, REDOP_SHIFT, REDOP_BITS),
+        .dtype = (enum ddp_dtype)get_bits(packed, DTYPE_SHIFT, DTYPE_BITS),
+        .role = (enum ddp_coll_role)get_bits(packed, ROLE_SHIFT, ROLE_BITS),
+        .root = (uint32_t)get_bits(packed, ROOT_SHIFT, ROOT_BITS),
+        .index = (uint32_t)get_bits(packed, INDEX_SHIFT, INDEX_BITS),
+    };
 }

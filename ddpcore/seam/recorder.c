@@ -144,7 +144,7 @@ void ddp_recorder_event(struct ddp_recorder *recorder, enum ddp_event event, uin
     page_begin(page);
     put(&page->heartbeat_ns, time_ns);
     put(&page->event_count, index);
-    if (event == DDP_EVENT_GRAD) {
+    if (event == DDP_EVENT_GRAD_READY) {
         put(&page->last_param, a0 + 1);
     }
     page_end(page);

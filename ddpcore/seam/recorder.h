@@ -72,9 +72,10 @@ struct ddp_event_op {
     enum ddp_redop redop;
     enum ddp_dtype dtype;
     enum ddp_coll_role role;
-    uint32_t index; /* bucket for DDP_ROLE_BUCKET, chunk for syncs, else 0; < 2^24 */
-    uint32_t root;  /* < 256... larger roots are recorded modulo 256 */
+    uint32_t index; /* bucket for DDP_ROLE_BUCKET, chunk for syncs, else 0 */
+    uint32_t root;
 };
+/* index: 24 bits, root: 22. What does not fit is packed as the greatest value that does. */
 uint64_t ddp_event_op_pack(const struct ddp_event_op *op);
 struct ddp_event_op ddp_event_op_unpack(uint64_t packed);
 

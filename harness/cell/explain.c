@@ -19,7 +19,7 @@ struct view {
 
 static bool is_noise(const struct harness_trace_event *event)
 {
-    return event->entry.event == DDP_EVENT_SAMPLE;
+    return event->entry.event == DDP_EVENT_DATA_SAMPLE;
 }
 
 static void view_rank(const struct harness_trace *trace, uint32_t rank, uint64_t moment_ns,

@@ -165,7 +165,7 @@ void harness_stage_conclude(const struct harness_cell *second, struct harness_re
     size_t cursor = 0;
 
     out->from_step = -1;
-    loaded = harness_trace_next(&second->trace, &cursor, -1, DDP_EVENT_CKPT_LOAD);
+    loaded = harness_trace_next(&second->trace, &cursor, -1, DDP_EVENT_CHECKPOINT_LOADED);
     if (loaded != NULL && loaded->entry.arg[3] == (uint64_t)(uint32_t)DDP_OK) {
         out->from_step = (int64_t)loaded->entry.arg[0];
     }

@@ -210,9 +210,9 @@ static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_
     size_t sample_count = 0;
     size_t cursor = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_BATCH, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_DATA_BATCH, &count);
     const struct harness_trace_event *const *samples =
-        harness_index_list(&e->index, rank, DDP_EVENT_SAMPLE, &sample_count);
+        harness_index_list(&e->index, rank, DDP_EVENT_DATA_SAMPLE, &sample_count);
 
     for (size_t i = 0; i < count && !is_earlier(out, list[i]->entry.step); i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
@@ -239,7 +239,7 @@ static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_
 }
 
 ddp_status harness_emulation_compare_batches(const struct harness_emulation *e,
-                                  struct harness_batch_difference *out)
+                                             struct harness_batch_difference *out)
 {
     const struct ref_shard_config *shard = &e->shard;
     struct observed seen = {0};

@@ -71,7 +71,7 @@ bool harness_checkpoint_last_save(const struct harness_emulation *e, uint32_t *o
     for (uint32_t r = 0; r < e->world; r++) {
         size_t count = 0;
         const struct harness_trace_event *const *list =
-            harness_index_list(&e->index, r, DDP_EVENT_CKPT_SAVE, &count);
+            harness_index_list(&e->index, r, DDP_EVENT_CHECKPOINT_SAVED, &count);
 
         if (count > 0) {
             harness_rank_set_add(out_writers, r);

@@ -200,13 +200,13 @@ static const struct {
     enum match (*match)(const struct harness_emulation *e, const struct harness_trace_event *event,
                         struct claim *claim);
 } matchers[] = {
-    {HARNESS_STAGE_GRADIENT, DDP_EVENT_GRAD, match_gradient},
+    {HARNESS_STAGE_GRADIENT, DDP_EVENT_GRAD_READY, match_gradient},
     {HARNESS_STAGE_GRADIENT, DDP_EVENT_LOSS, match_loss},
     {HARNESS_STAGE_INPUT, DDP_EVENT_COLL_POST, match_input},
     {HARNESS_STAGE_OUTPUT, DDP_EVENT_COLL_DONE, match_output},
     {HARNESS_STAGE_FINAL, DDP_EVENT_GRAD_FINAL, match_final},
-    {HARNESS_STAGE_UPDATE, DDP_EVENT_PARAM, match_param},
-    {HARNESS_STAGE_UPDATE, DDP_EVENT_STATE, match_state},
+    {HARNESS_STAGE_UPDATE, DDP_EVENT_PARAM_UPDATED, match_param},
+    {HARNESS_STAGE_UPDATE, DDP_EVENT_OPTIMIZER_STATE, match_state},
 };
 
 static void restart(struct harness_difference *out, const struct claim *claim)
@@ -242,7 +242,7 @@ static bool is_past(const struct harness_emulation *e, uint32_t rank, uint32_t s
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_GRAD, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_GRAD_READY, &count);
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
     if (count > 0 && list[count - 1]->entry.step > step) {
@@ -258,7 +258,7 @@ static void note_missing_updates(const struct harness_emulation *e, uint32_t ran
     size_t count = 0;
     size_t next = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_PARAM, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_UPDATED, &count);
 
     for (uint32_t step = e->start_step; step < e->end_step && is_past(e, rank, step); step++) {
         size_t k = step - e->start_step;
@@ -293,7 +293,7 @@ static bool is_hashed(const struct harness_emulation *e)
     size_t count = 0;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        (void)harness_index_list(&e->index, r, DDP_EVENT_PARAM, &count);
+        (void)harness_index_list(&e->index, r, DDP_EVENT_PARAM_UPDATED, &count);
         if (count > 0) {
             return true;
         }

@@ -9,8 +9,8 @@
 /* One past the last step in which a rank recorded something that is judged. */
 static uint32_t observed_end(const struct harness_emulation *e)
 {
-    static const enum ddp_event kinds[] = {DDP_EVENT_GRAD, DDP_EVENT_PARAM, DDP_EVENT_GRAD_FINAL,
-                                           DDP_EVENT_LOSS};
+    static const enum ddp_event kinds[] = {DDP_EVENT_GRAD_READY, DDP_EVENT_PARAM_UPDATED,
+                                           DDP_EVENT_GRAD_FINAL, DDP_EVENT_LOSS};
     uint32_t end = 0;
     size_t count = 0;
 

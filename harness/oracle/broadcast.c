@@ -33,7 +33,7 @@ static int64_t last_active(const struct harness_emulation *e, uint32_t step)
     for (uint32_t r = e->world; r-- > 0;) {
         size_t count = 0;
         const struct harness_trace_event *const *list =
-            harness_index_list(&e->index, r, DDP_EVENT_BATCH, &count);
+            harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
 
         while (count > 0 && list[count - 1]->entry.step > step) {
             count--;

@@ -233,7 +233,7 @@ static void check_due(const struct harness_emulation *e, struct harness_findings
     const struct harness_trace_event *const *losses =
         harness_index_list(&e->index, 0, DDP_EVENT_LOSS, &loss_count);
     const struct harness_trace_event *const *saves =
-        harness_index_list(&e->index, 0, DDP_EVENT_CKPT_SAVE, &save_count);
+        harness_index_list(&e->index, 0, DDP_EVENT_CHECKPOINT_SAVED, &save_count);
     uint64_t passed = loss_count > 0 ? losses[loss_count - 1]->entry.step : 0;
     char text[128];
 

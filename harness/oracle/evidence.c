@@ -54,19 +54,19 @@ static enum ddp_event missing_in(const struct harness_emulation *e, uint32_t ran
         if (count_events(e, &wanted) == 0) {
             return wanted.event;
         }
-        wanted.event = DDP_EVENT_GRAD;
+        wanted.event = DDP_EVENT_GRAD_READY;
         if (e->has_grad[(k * e->world + rank) * e->param_count + p] &&
             count_events(e, &wanted) == 0) {
             return wanted.event;
         }
-        wanted.event = DDP_EVENT_STATE;
+        wanted.event = DDP_EVENT_OPTIMIZER_STATE;
         for (wanted.slot = 0; wanted.slot < (int64_t)e->slot_count; wanted.slot++) {
             if (count_events(e, &wanted) == 0) {
                 return wanted.event;
             }
         }
     }
-    wanted = (struct wanted){DDP_EVENT_BUFFER, rank, step, 0, -1};
+    wanted = (struct wanted){DDP_EVENT_BUFFER_SYNCED, rank, step, 0, -1};
     for (; e->input->plan->job.broadcast_buffers && wanted.subject < (int64_t)e->buffer_count;
          wanted.subject++) {
         if (count_events(e, &wanted) == 0) {
@@ -78,7 +78,7 @@ static enum ddp_event missing_in(const struct harness_emulation *e, uint32_t ran
 
 static bool is_step_done(const struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
-    const struct wanted params = {DDP_EVENT_PARAM, rank, step, -1, -1};
+    const struct wanted params = {DDP_EVENT_PARAM_UPDATED, rank, step, -1, -1};
 
     return count_events(e, &params) > 0;
 }

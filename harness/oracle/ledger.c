@@ -16,7 +16,7 @@ static void check_ended(const struct harness_emulation *e, uint32_t rank,
     struct harness_finding finding;
     size_t count = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_BATCH, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_DATA_BATCH, &count);
     uint64_t got = 0;
 
     due = due < last * job->micro_batches ? due : last * job->micro_batches;

@@ -132,7 +132,7 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
     if (!is_different) {
         return false;
     }
-    if (kind == DDP_EVENT_PARAM && step >= e->start_step && step < e->end_step &&
+    if (kind == DDP_EVENT_PARAM_UPDATED && step >= e->start_step && step < e->end_step &&
         e->predicted[step - e->start_step] >= HARNESS_PREDICTED_UPDATE) {
         expected = e->param_hash[(step - e->start_step) * e->param_count + subject];
     }
@@ -209,7 +209,7 @@ static uint32_t buffer_count(const struct harness_emulation *e)
     for (uint32_t r = 0; r < e->world; r++) {
         size_t count = 0;
         const struct harness_trace_event *const *list =
-            harness_index_list(&e->index, r, DDP_EVENT_BUFFER, &count);
+            harness_index_list(&e->index, r, DDP_EVENT_BUFFER_SYNCED, &count);
 
         for (size_t i = 0; i < count; i++) {
             most = list[i]->entry.arg[0] + 1 > most ? list[i]->entry.arg[0] + 1 : most;
@@ -229,10 +229,10 @@ ddp_status harness_check_replicas(const struct harness_emulation *e, struct harn
     if (hashes == NULL) {
         return DDP_E_NOMEM;
     }
-    first_split(e, DDP_EVENT_PARAM, (uint32_t)e->param_count, hashes, &params);
+    first_split(e, DDP_EVENT_PARAM_UPDATED, (uint32_t)e->param_count, hashes, &params);
     report_split(e, &params, "parameter", true, out);
     if (e->input->plan->job.broadcast_buffers) {
-        first_split(e, DDP_EVENT_BUFFER, buffer_count(e), hashes, &buffers);
+        first_split(e, DDP_EVENT_BUFFER_SYNCED, buffer_count(e), hashes, &buffers);
         report_split(e, &buffers, "the model's", false, out);
     }
     ddp_mem_free(e->mem, hashes);

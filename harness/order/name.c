@@ -61,7 +61,7 @@ static void collect(struct harness_order_names *names,
 
         if (entry->event == DDP_EVENT_DEVICE_NAME) {
             add_range(names, entry->arg);
-        } else if (entry->event == DDP_EVENT_BUCKET_MAP) {
+        } else if (entry->event == DDP_EVENT_BUCKET_PARAM) {
             names->map[names->map_count++] =
                 (struct harness_bucket_param){entry->arg[1], entry->arg[0], i};
         }
@@ -101,7 +101,7 @@ ddp_status harness_order_names_init(struct harness_order_names *names, struct dd
         if (entry->event == DDP_EVENT_DEVICE_NAME && entry->arg[0] < DDP_RANGE_COUNT) {
             count[entry->arg[0]]++;
         }
-        map_count += entry->event == DDP_EVENT_BUCKET_MAP;
+        map_count += entry->event == DDP_EVENT_BUCKET_PARAM;
     }
     for (unsigned kind = 0; kind < DDP_RANGE_COUNT; kind++) {
         names->ranges[kind] = ddp_mem_array(mem, count[kind], sizeof(*names->ranges[kind]));

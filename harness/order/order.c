@@ -148,14 +148,14 @@ static uint32_t host_of(const struct harness_order_walk *walk)
     return walk->clocks.stream_count - 1;
 }
 
-/* Memory is freed, and looked at, by whoever saw its users done. */
+/* Memory is freed, and read for diagnosis, by a host that saw its earlier uses done. */
 static bool is_ordered(const struct harness_order_walk *walk, uint32_t earlier, uint32_t later)
 {
     const struct harness_order_access *a = &walk->accesses[earlier];
     const struct harness_order_access *b = &walk->accesses[later];
 
     return harness_clocks_is_before(&walk->clocks, a->stream, a->time, b->stream) ||
-           ((b->is_free || b->is_watch) &&
+           ((b->is_free || b->is_diagnostic) &&
             harness_clocks_is_seen(&walk->clocks, a->stream, a->time));
 }
 
@@ -270,13 +270,13 @@ static void use_memory(struct harness_order_walk *walk, const struct harness_ord
                                         .access = number,
                                         .stream = access->stream,
                                         .is_write = access->is_write,
-                                        .is_look = access->is_watch};
+                                        .is_diagnostic = access->is_diagnostic};
     uint32_t conflict;
 
     *entered = *access;
     entered->time = harness_clocks_enqueue(&walk->clocks, access->stream);
     conflict = harness_ranges_touch(&walk->ranges, &touch, is_conflict, walk);
-    if (!access->is_free && !access->is_host && !access->is_watch) {
+    if (!access->is_free && !access->is_host && !access->is_diagnostic) {
         use_names(walk, number);
     }
     if (conflict != 0) {
@@ -337,7 +337,7 @@ static ddp_status pass_event(struct harness_order_walk *walk,
             access.first = arg[2];
             access.end = end_of(&event->entry);
             access.is_host = DDP_ACCESS_IS_HOST(arg[4]);
-            access.is_watch = DDP_ACCESS_IS_WATCH(arg[4]);
+            access.is_diagnostic = DDP_ACCESS_IS_DIAGNOSTIC(arg[4]);
             access.stream = access.is_host ? host_of(walk) : stream_of(walk, arg[0]);
             access.is_write = DDP_ACCESS_IS_WRITE(arg[4]);
             access.is_coll = DDP_ACCESS_IS_COLL(arg[4]);

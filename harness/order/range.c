@@ -224,7 +224,7 @@ uint32_t harness_ranges_touch(struct harness_ranges *ranges, const struct harnes
         if (found == 0) {
             found = ask(ranges, piece, touch->is_write, is_conflict, context);
         }
-        if (touch->is_look) {
+        if (touch->is_diagnostic) {
             continue;
         }
         if (!touch->is_write) {

@@ -42,7 +42,9 @@ struct harness_touch {
     uint64_t allocation, first, end;
     uint32_t access, stream;
     bool is_write;
-    bool is_look; /* asked about, not entered: whoever looked waited until it was done */
+    /* A diagnostic read: asked about, but not entered. The host waits for it at once, so nothing
+     * later has to be ordered after it. */
+    bool is_diagnostic;
 };
 /* Enter it, and ask is_conflict about earlier accesses to the same bytes of which it or they write:
  * the last write to each piece, and, if it writes, the last read of each stream since. Accesses

@@ -23,8 +23,8 @@ struct harness_order_access {
     bool is_write;
     bool is_coll; /* a collective's, or a kernel's in the middle of a collective on its stream */
     bool is_free;
-    bool is_watch; /* by a copy that only looks */
-    bool is_host;  /* not on any stream */
+    bool is_diagnostic; /* a diagnostic read */
+    bool is_host;       /* not on any stream */
 };
 
 /* The all-reduce of a named bucket, one a range. */

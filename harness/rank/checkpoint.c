@@ -454,8 +454,8 @@ ddp_status harness_session_restore(struct harness_session *session)
     if (status == DDP_OK) {
         status = load_all(session, &file, &loaded);
     }
-    ddp_recorder_event(session->env->recorder, DDP_EVENT_CKPT_LOAD, session->first_step, loaded,
-                       total, (uint64_t)(uint32_t)status, 0);
+    ddp_recorder_event(session->env->recorder, DDP_EVENT_CHECKPOINT_LOADED, session->first_step,
+                       loaded, total, (uint64_t)(uint32_t)status, 0);
     ddp_text_fini(&path);
     ddp_state_dict_fini(&file);
     return status;

@@ -77,11 +77,11 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     }
     ref_data_gather(session->data, session->samples, rows, session->features, session->labels,
                     session->targets);
-    ddp_recorder_event(env->recorder, DDP_EVENT_BATCH, rows,
+    ddp_recorder_event(env->recorder, DDP_EVENT_DATA_BATCH, rows,
                        ddp_hash_bytes(session->samples, rows * sizeof session->samples[0], 0),
                        session->samples[0], 0, 0);
     for (size_t i = 0; session->options->is_hashing && i < rows; i++) {
-        ddp_recorder_event(env->recorder, DDP_EVENT_SAMPLE, session->samples[i], 0, 0, 0, 0);
+        ddp_recorder_event(env->recorder, DDP_EVENT_DATA_SAMPLE, session->samples[i], 0, 0, 0, 0);
     }
     return DDP_OK;
 }
@@ -182,9 +182,10 @@ static ddp_status record_state(struct harness_session *session)
     size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
     for (size_t param = 0; session->options->is_hashing && param < session->param_count; param++) {
-        DDP_TRY(record_tensor(session, DDP_EVENT_PARAM, param, session->params[param].data, 0));
+        DDP_TRY(
+            record_tensor(session, DDP_EVENT_PARAM_UPDATED, param, session->params[param].data, 0));
         for (size_t slot = 0; slot < slot_count; slot++) {
-            DDP_TRY(record_tensor(session, DDP_EVENT_STATE, param,
+            DDP_TRY(record_tensor(session, DDP_EVENT_OPTIMIZER_STATE, param,
                                   ref_optimizer_slot(session->optimizer, slot, param), slot));
         }
     }

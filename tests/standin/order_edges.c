@@ -164,19 +164,19 @@ static bool use_memory(struct walk *walk, const struct use *use, uint64_t stream
 {
     const size_t words = walk->history->words;
     const bool is_host = access == DDP_ACCESS_HOST_READ || access == DDP_ACCESS_HOST_WRITE;
-    const bool is_watch = access == DDP_ACCESS_WATCH_READ;
+    const bool is_diagnostic = access == DDP_ACCESS_DIAGNOSTIC_READ;
     struct set *own = is_host ? &walk->relied : &walk->stream[stream];
 
     set_add_all(own, &walk->relied, words);
     memset(walk->before.words, 0, words * sizeof(uint64_t));
     set_add_all(&walk->before, own, words);
-    if (is_watch || access == DDP_ACCESS_COUNT) {
+    if (is_diagnostic || access == DDP_ACCESS_COUNT) {
         set_add_all(&walk->before, &walk->seen, words);
     }
     if (is_disorder(walk, use)) {
         return false;
     }
-    if (!is_watch) {
+    if (!is_diagnostic) {
         set_add(own, walk->use_count);
         walk->uses[walk->use_count] = *use;
         walk->uses[walk->use_count++].previous = walk->last_use[use->allocation];

@@ -70,8 +70,8 @@ static void averages(struct world_rank *rank)
         CT_REQUIRE_OK(job_step(&job, rank->rank, step, NULL));
         check_gradients(rank, &job, step, 1, is_post);
     }
-    CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_BUCKET_MAP, &entry), JOB_PARAM_COUNT);
-    CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_GRAD, &entry), 4 * JOB_PARAM_COUNT);
+    CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_BUCKET_PARAM, &entry), JOB_PARAM_COUNT);
+    CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_GRAD_READY, &entry), 4 * JOB_PARAM_COUNT);
     CT_CHECK_EQ_U64(entry.arg[2], JOB_PARAM_COUNT - 1);
     CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_GRAD_FINAL, &entry), 4 * JOB_PARAM_COUNT);
     ddp_destroy(job.ddp);
@@ -186,7 +186,7 @@ static void syncs_buffers(struct world_rank *rank)
         CT_CHECK_EQ_U64(rank->recorder.phase, DDP_PHASE_FORWARD);
         CT_REQUIRE_OK(job_backward(&job, rank->rank, i, NULL));
     }
-    CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_BUFFER, &entry), expected_events);
+    CT_CHECK_EQ_U64(world_events(rank, DDP_EVENT_BUFFER_SYNCED, &entry), expected_events);
     ddp_destroy(job.ddp);
 }
 

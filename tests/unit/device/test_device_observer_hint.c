@@ -55,7 +55,8 @@ CT_TEST(device_observer, records_hints_and_passes_them_on)
         f.device->hints->set_diagnostic(f.device, false);
         CT_CHECK_OK(f.device->ops->copy(f.device, NULL, host, data, 8));
         if (is_recording) {
-            observer_expect(&f, "hash", DDP_EVENT_DEVICE_ACCESS, 0, 0, 0, 8, DDP_ACCESS_WATCH_READ);
+            observer_expect(&f, "hash", DDP_EVENT_DEVICE_ACCESS, 0, 0, 0, 8,
+                            DDP_ACCESS_DIAGNOSTIC_READ);
             observer_expect(&f, "copy", DDP_EVENT_DEVICE_ACCESS, 0, 0, 0, 8, DDP_ACCESS_READ);
         }
         observer_expect_nothing(&f, "copies");

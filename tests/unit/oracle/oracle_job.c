@@ -276,10 +276,10 @@ static bool run_forward(struct oracle_job *job, struct replica *replica, uint32_
                                  ddp_hash_bytes(batch.samples, batch.rows * sizeof(uint32_t), 0),
                                  batch.samples[0], 0, 0};
 
-        oracle_job_add_event(job, rank, DDP_EVENT_BATCH, step, arg);
+        oracle_job_add_event(job, rank, DDP_EVENT_DATA_BATCH, step, arg);
     }
     for (size_t i = 0; i < batch.rows; i++) {
-        record(job, rank, DDP_EVENT_SAMPLE, step, batch.samples[i], 0);
+        record(job, rank, DDP_EVENT_DATA_SAMPLE, step, batch.samples[i], 0);
     }
     if (ref_trainer_local_gradient(replica->trainer, rank, step, &loss, &rows) != DDP_OK) {
         return false;
@@ -287,7 +287,7 @@ static bool run_forward(struct oracle_job *job, struct replica *replica, uint32_
     memcpy(&bits, &loss, sizeof(bits));
     record(job, rank, DDP_EVENT_LOSS, step, bits, 0);
     for (size_t p = 0; p < job->param_count; p++) {
-        record(job, rank, DDP_EVENT_GRAD, step, p,
+        record(job, rank, DDP_EVENT_GRAD_READY, step, p,
                hash_param(&replica->params[p], replica->params[p].grad));
     }
     return true;
@@ -313,12 +313,12 @@ static bool run_update(struct oracle_job *job, struct replica *replica, uint32_t
         if (job->hook.updated != NULL) {
             job->hook.updated(rank, step, p, param->data, param->elem_count);
         }
-        record(job, rank, DDP_EVENT_PARAM, step, p, hash_param(param, param->data));
+        record(job, rank, DDP_EVENT_PARAM_UPDATED, step, p, hash_param(param, param->data));
         for (size_t slot = 0; slot < ref_optimizer_slot_count(optimizer); slot++) {
             const uint64_t arg[5] = {p, hash_param(param, ref_optimizer_slot(optimizer, slot, p)),
                                      slot, 0, 0};
 
-            oracle_job_add_event(job, rank, DDP_EVENT_STATE, step, arg);
+            oracle_job_add_event(job, rank, DDP_EVENT_OPTIMIZER_STATE, step, arg);
         }
     }
     return true;

@@ -86,7 +86,7 @@ CT_TEST(oracle, wrong_gradient_names_rank_and_parameter)
     uint32_t bucket = 0;
 
     OPEN_AND_RUN(job, false);
-    oracle_job_event(&job, 1, DDP_EVENT_GRAD, 2, 1)->arg[1] ^= 1;
+    oracle_job_event(&job, 1, DDP_EVENT_GRAD_READY, 2, 1)->arg[1] ^= 1;
     oracle_job_event(&job, 1, DDP_EVENT_COLL_POST, 2, 0)->arg[4] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
     finding = check_finding(&job, HARNESS_ORACLE_GRADIENT, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
@@ -221,7 +221,8 @@ CT_TEST(oracle, missing_update_is_found)
     for (size_t i = 0; i < job.trace.event_count; i++) {
         struct harness_trace_event *event = &job.trace.events[i];
 
-        if (event->rank == 0 && event->entry.event == DDP_EVENT_PARAM && event->entry.step == 2) {
+        if (event->rank == 0 && event->entry.event == DDP_EVENT_PARAM_UPDATED &&
+            event->entry.step == 2) {
             event->entry.event = DDP_EVENT_PHASE;
         }
     }
@@ -242,12 +243,12 @@ CT_TEST(oracle, foreign_batch_is_the_ledgers_finding)
     for (size_t i = 0; i < job.trace.event_count; i++) {
         struct harness_trace_event *event = &job.trace.events[i];
 
-        if (event->rank == 1 && event->entry.event == DDP_EVENT_SAMPLE && event->entry.step == 1 &&
-            k++ == 0) {
+        if (event->rank == 1 && event->entry.event == DDP_EVENT_DATA_SAMPLE &&
+            event->entry.step == 1 && k++ == 0) {
             event->entry.arg[0] += 1;
         }
     }
-    oracle_job_event(&job, 1, DDP_EVENT_GRAD, 1, 0)->arg[1] ^= 1;
+    oracle_job_event(&job, 1, DDP_EVENT_GRAD_READY, 1, 0)->arg[1] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK_EQ_U64(job.findings.count, 1);
     finding = oracle_job_finding(&job, HARNESS_ORACLE_LEDGER);
@@ -269,7 +270,8 @@ CT_TEST(oracle, reordered_samples_are_called_so)
     for (size_t i = 0; i < job.trace.event_count; i++) {
         struct harness_trace_event *event = &job.trace.events[i];
 
-        if (event->rank != 0 || event->entry.event != DDP_EVENT_SAMPLE || event->entry.step != 3) {
+        if (event->rank != 0 || event->entry.event != DDP_EVENT_DATA_SAMPLE ||
+            event->entry.step != 3) {
             continue;
         }
         if (first != NULL) {
@@ -374,8 +376,8 @@ CT_TEST(oracle, difference_after_restart_is_checkpoint_state)
     OPEN_AND_RUN(job, true);
     job.input.restored_step = 2;
     job.input.first_trace = &job.trace;
-    oracle_job_event(&job, 0, DDP_EVENT_STATE, 2, 1)->arg[1] ^= 1;
-    oracle_job_event(&job, 1, DDP_EVENT_STATE, 2, 1)->arg[1] ^= 1;
+    oracle_job_event(&job, 0, DDP_EVENT_OPTIMIZER_STATE, 2, 1)->arg[1] ^= 1;
+    oracle_job_event(&job, 1, DDP_EVENT_OPTIMIZER_STATE, 2, 1)->arg[1] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK_EQ_U64(job.findings.count, 1);
     finding = oracle_job_finding(&job, HARNESS_ORACLE_RESTORE);
@@ -443,7 +445,7 @@ CT_TEST(oracle, absent_or_short_checkpoint_is_torn)
     FILE *file;
 
     OPEN_AND_RUN(job, false);
-    oracle_job_add_event(&job, 0, DDP_EVENT_CKPT_SAVE, 3, save);
+    oracle_job_add_event(&job, 0, DDP_EVENT_CHECKPOINT_SAVED, 3, save);
     CT_REQUIRE(oracle_job_check(&job));
     finding = oracle_job_finding(&job, HARNESS_ORACLE_CHECKPOINT);
     CT_REQUIRE(finding != NULL);

@@ -213,8 +213,8 @@ enum omission {
 
 static void name_memory(struct order_history *h)
 {
-    order_history_add(h, DDP_EVENT_BUCKET_MAP, 1, 2, 4, 12, 0);
-    order_history_add(h, DDP_EVENT_BUCKET_MAP, 1, 3, 0, 4, 0);
+    order_history_add(h, DDP_EVENT_BUCKET_PARAM, 1, 2, 4, 12, 0);
+    order_history_add(h, DDP_EVENT_BUCKET_PARAM, 1, 3, 0, 4, 0);
     order_history_add(h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_BUCKET, 1, BUCKET, 0, 64);
     order_history_add(h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_GRAD, 2, GRADS, 16, 48);
     order_history_add(h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_GRAD, 3, GRADS, 64, 16);

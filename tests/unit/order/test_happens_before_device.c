@@ -77,7 +77,7 @@ static void open_job(struct job *job, int64_t forgotten)
         job->bucket[b] = allocate(job, DDP_RANGE_BUCKET, b);
         job->grad[b] = allocate(job, DDP_RANGE_GRAD, b);
         job->param[b] = allocate(job, DDP_RANGE_PARAM, b);
-        ddp_recorder_event(&job->recorder, DDP_EVENT_BUCKET_MAP, b, b, 0, ELEMS, 0);
+        ddp_recorder_event(&job->recorder, DDP_EVENT_BUCKET_PARAM, b, b, 0, ELEMS, 0);
     }
 }
 

@@ -83,7 +83,7 @@ CT_TEST(happens_before, frees_and_looks_need_what_was_seen)
         if ((how & 2) != 0) {
             order_history_add(&h, DDP_EVENT_DEVICE_FREE, BUCKET, 0, 0, 0, 0);
         } else {
-            order_history_use(&h, COMPUTE, BUCKET, 0, 64, DDP_ACCESS_WATCH_READ);
+            order_history_use(&h, COMPUTE, BUCKET, 0, 64, DDP_ACCESS_DIAGNOSTIC_READ);
         }
         order_history_add(&h, DDP_EVENT_RANK_END, DDP_OK, 0, 0, 0, 0);
         CT_CHECK(order_history_is_ordered(&h) == is_done);
@@ -100,7 +100,7 @@ CT_TEST(happens_before, a_look_is_no_use)
         if (is_used) {
             order_history_use(&h, COMPUTE, BUCKET, 0, 64, READ);
         }
-        order_history_use(&h, COMPUTE, BUCKET, 0, 64, DDP_ACCESS_WATCH_READ);
+        order_history_use(&h, COMPUTE, BUCKET, 0, 64, DDP_ACCESS_DIAGNOSTIC_READ);
         order_history_use(&h, COMM, BUCKET, 0, 64, COLL_WRITE);
         CT_CHECK(order_history_is_ordered(&h) == (is_used == 0));
     }

@@ -91,7 +91,7 @@ CT_TEST(recorder, page_shows_the_present)
     ddp_clock_virtual_advance_to(&f.clock, 200);
     ddp_recorder_phase(&f.recorder, DDP_PHASE_BACKWARD);
     ddp_recorder_step(&f.recorder, 5, 1);
-    ddp_recorder_event(&f.recorder, DDP_EVENT_GRAD, 3, 0, 0, 0, 0);
+    ddp_recorder_event(&f.recorder, DDP_EVENT_GRAD_READY, 3, 0, 0, 0, 0);
     ddp_recorder_collective_posted(&f.recorder, 1, 9, 0xabc, 1000);
     ddp_recorder_collective_done(&f.recorder, 8);
     ddp_clock_virtual_advance_to(&f.clock, 300);

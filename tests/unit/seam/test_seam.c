@@ -1,4 +1,5 @@
 /* Tables of the seam, fault points, and the process environment. */
+#include <ctype.h>
 #include <string.h>
 
 #include "ddpcore/seam/env.h"
@@ -39,6 +40,27 @@ CT_TEST(seam, names_round_trip)
     CT_CHECK_STATUS(ddp_event_parse("lunch", &event), DDP_E_NOT_FOUND);
 }
 
+/* An event's name says what its identifier says. */
+CT_TEST(seam, event_names_are_their_identifiers)
+{
+    static const char *const identifiers[DDP_EVENT_COUNT] = {
+#define X(id, name, a0, a1, a2, a3, a4) [DDP_EVENT_##id] = #id,
+#include "ddpcore/seam/event.def"
+#undef X
+    };
+
+    for (unsigned i = 0; i < DDP_EVENT_COUNT; i++) {
+        char name[64] = "";
+
+        for (size_t k = 0; identifiers[i][k] != '\0' && k + 1 < sizeof name; k++) {
+            const char c = identifiers[i][k];
+
+            name[k] = c == '_' ? '.' : (char)tolower(c);
+        }
+        CT_CHECK_STR(ddp_event_name((enum ddp_event)i), name);
+    }
+}
+
 /* Every event argument carries a known prefix, and unused ones come last. */
 CT_TEST(seam, event_arguments_are_described)
 {
@@ -59,20 +81,23 @@ CT_TEST(seam, event_arguments_are_described)
     CT_CHECK_STR(ddp_event_arg(DDP_EVENT_COLL_POST, 5), "");
 }
 
-/* A packed operation unpacks to itself at the limits of every field. */
+/* A packed operation unpacks to itself at the limits of every field; what lies beyond them is shown
+ * as the limit, not as another valid value. */
 CT_TEST(seam, operations_pack)
 {
     struct ddp_event_op op = {DDP_COLL_BARRIER, DDP_REDOP_PROD, DDP_DTYPE_U8,
-                              DDP_ROLE_PROBE,   0xffffff,       255};
+                              DDP_ROLE_PROBE,   0xffffff,       0x3fffff};
     struct ddp_event_op back = ddp_event_op_unpack(ddp_event_op_pack(&op));
 
     CT_CHECK(back.kind == op.kind && back.redop == op.redop && back.dtype == op.dtype);
     CT_CHECK(back.role == op.role && back.index == op.index && back.root == op.root);
-    op.index = 0;
-    op.root = 256;
+    op = (struct ddp_event_op){.kind = DDP_COLL_BROADCAST, .root = 256, .index = UINT32_MAX};
     back = ddp_event_op_unpack(ddp_event_op_pack(&op));
-    CT_CHECK_EQ_U64(back.root, 0);
-    CT_CHECK_EQ_U64(back.index, 0);
+    CT_CHECK(back.kind == DDP_COLL_BROADCAST && back.root == 256 && back.index == 0xffffff);
+    op = (struct ddp_event_op){.kind = (enum ddp_coll_kind)99, .root = UINT32_MAX};
+    back = ddp_event_op_unpack(ddp_event_op_pack(&op));
+    CT_CHECK_STR(ddp_coll_kind_name(back.kind), "unknown");
+    CT_CHECK(back.root == 0x3fffff && back.index == 0 && back.dtype == DDP_DTYPE_F32);
 }
 
 struct counting_hook {

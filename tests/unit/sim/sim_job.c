@@ -151,7 +151,8 @@ uint64_t sim_job_param_hash(const struct sim_job *job, uint32_t rank)
     size_t cursor = 0;
     const struct harness_trace_event *event;
 
-    while ((event = harness_trace_next(&job->trace, &cursor, rank, DDP_EVENT_PARAM)) != NULL) {
+    while ((event = harness_trace_next(&job->trace, &cursor, rank, DDP_EVENT_PARAM_UPDATED)) !=
+           NULL) {
         last[event->entry.arg[0] % 16] = event->entry.arg[1];
     }
     for (size_t i = 0; i < job->param_count && i < 16; i++) {

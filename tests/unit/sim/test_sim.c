@@ -37,7 +37,7 @@ CT_TEST(sim, small_worlds_end_well)
         CT_REQUIRE_OK(sim_job_run(&job));
         check_healthy(&job);
         CT_CHECK_EQ_U64(sim_job_count(&job, ranks - 1, DDP_EVENT_LOSS), 4);
-        CT_CHECK_EQ_U64(sim_job_count(&job, ranks - 1, DDP_EVENT_SAMPLE), 4 * 8);
+        CT_CHECK_EQ_U64(sim_job_count(&job, ranks - 1, DDP_EVENT_DATA_SAMPLE), 4 * 8);
         sim_job_fini(&job);
     }
 }
@@ -177,8 +177,8 @@ CT_TEST(sim, evidence_reaches_the_run_folder)
     CT_CHECK(is_file(dir, "payload/r1.step2.bucket1.out.f32"));
     CT_CHECK(is_file(dir, "schedules/all_reduce.ring.n170.f32.root0.r1.txt"));
     CT_CHECK(!is_file(dir, "payload/r0.step1.bucket0.in.f32"));
-    CT_CHECK_EQ_U64(sim_job_count(&job, 0, DDP_EVENT_CKPT_SAVE), 2);
-    CT_CHECK_EQ_U64(sim_job_count(&job, 1, DDP_EVENT_CKPT_SAVE), 0);
+    CT_CHECK_EQ_U64(sim_job_count(&job, 0, DDP_EVENT_CHECKPOINT_SAVED), 2);
+    CT_CHECK_EQ_U64(sim_job_count(&job, 1, DDP_EVENT_CHECKPOINT_SAVED), 0);
     remove_tree(dir);
     sim_job_fini(&job);
 }
@@ -263,9 +263,9 @@ CT_TEST(sim, buffers_are_restored)
     CT_CHECK_OK(sim_job_run(&second));
     check_healthy(&whole);
     check_healthy(&second);
-    CT_CHECK(sim_job_last(&whole, 1, DDP_EVENT_BUFFER, 1) != 0);
-    CT_CHECK_EQ_U64(sim_job_last(&second, 1, DDP_EVENT_BUFFER, 1),
-                    sim_job_last(&whole, 1, DDP_EVENT_BUFFER, 1));
+    CT_CHECK(sim_job_last(&whole, 1, DDP_EVENT_BUFFER_SYNCED, 1) != 0);
+    CT_CHECK_EQ_U64(sim_job_last(&second, 1, DDP_EVENT_BUFFER_SYNCED, 1),
+                    sim_job_last(&whole, 1, DDP_EVENT_BUFFER_SYNCED, 1));
     remove_tree(dir);
     sim_job_fini(&whole);
     sim_job_fini(&first);

@@ -147,8 +147,8 @@ CT_TEST(sim_fault, lost_batch_moves_the_rest_up)
     CT_REQUIRE_OK(sim_job_run(&clean));
     CT_REQUIRE_OK(sim_job_run(&lossy));
     CT_CHECK_STATUS(sim_job_status(&lossy, 1), DDP_OK);
-    CT_CHECK_EQ_U64(sim_job_last(&lossy, 1, DDP_EVENT_BATCH, 1),
-                    sim_job_last(&clean, 1, DDP_EVENT_BATCH, 1));
+    CT_CHECK_EQ_U64(sim_job_last(&lossy, 1, DDP_EVENT_DATA_BATCH, 1),
+                    sim_job_last(&clean, 1, DDP_EVENT_DATA_BATCH, 1));
     CT_CHECK_EQ_U64(sim_job_count(&lossy, 1, DDP_EVENT_OP_SKIPPED), 1);
     sim_job_fini(&clean);
     sim_job_fini(&lossy);
@@ -181,7 +181,7 @@ CT_TEST(sim_fault, unused_parameter_ends_all_ranks)
     CT_REQUIRE_OK(sim_job_run(&job));
     for (uint32_t rank = 0; rank < 3; rank++) {
         CT_CHECK_STATUS(sim_job_status(&job, rank), DDP_E_UNUSED_PARAMETER);
-        CT_CHECK_EQ_U64(sim_job_count(&job, rank, DDP_EVENT_PARAM), 0);
+        CT_CHECK_EQ_U64(sim_job_count(&job, rank, DDP_EVENT_PARAM_UPDATED), 0);
     }
     CT_CHECK_EQ_U64(job.stats.leaked_block_count, 0);
     sim_job_fini(&job);
@@ -245,7 +245,7 @@ CT_TEST(sim_fault, mismatched_count_ends_all_ranks)
     CT_REQUIRE_OK(sim_job_run(&job));
     for (uint32_t rank = 0; rank < 3; rank++) {
         CT_CHECK_STATUS(sim_job_status(&job, rank), DDP_E_MISMATCH);
-        CT_CHECK_EQ_U64(sim_job_count(&job, rank, DDP_EVENT_PARAM), job.param_count);
+        CT_CHECK_EQ_U64(sim_job_count(&job, rank, DDP_EVENT_PARAM_UPDATED), job.param_count);
     }
     CT_CHECK_EQ_U64(job.stats.leaked_block_count, 0);
     sim_job_fini(&job);

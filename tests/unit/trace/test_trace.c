@@ -38,7 +38,7 @@ static void make_trace(struct harness_trace *trace)
     add_event(trace, 0, 50, DDP_EVENT_RANK_ERROR, (uint64_t)(int64_t)DDP_E_PEER_DIED,
               (uint64_t)(int64_t)-1);
     add_event(trace, 1, 20, DDP_EVENT_FAULT_FIRED, 0, DDP_FAULT_POINT_BUCKET_LAUNCH);
-    add_event(trace, 1, 30, DDP_EVENT_GRAD, 4, 0x0123456789abcdefu);
+    add_event(trace, 1, 30, DDP_EVENT_GRAD_READY, 4, 0x0123456789abcdefu);
     harness_finding_init(&finding, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR,
                          HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, 1);
