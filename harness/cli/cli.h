@@ -1,12 +1,13 @@
-/* The command line: one function a command, shared option parsing and file collection. Only this
- * folder prints, exits and reads the environment. */
+/* The command line: a function and a file for each command, and what commands share: options
+ * (options.c) and scenario files (files.c). Only this folder prints, exits and reads the
+ * environment. */
 #ifndef HARNESS_CLI_CLI_H
 #define HARNESS_CLI_CLI_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "ddpcore/base/mem.h"
 #include "harness/launch/launch.h"
@@ -16,6 +17,20 @@
 #define CLI_EXIT_USAGE 2
 #define CLI_SETS_MAX   64
 
+/* Bits, so that an option can say which commands it is for. */
+enum cli_command {
+    CLI_RUN = 1,
+    CLI_PLAN = 2,
+    CLI_CHECK = 4,
+    CLI_EXPLAIN = 8,
+    CLI_LIST = 16,
+    CLI_LINT = 32,
+    CLI_DOCTOR = 64,
+    CLI_TRAIN = 128,
+    CLI_EVERY_COMMAND = 255
+};
+
+/* What every option of the command line came to; a command reads those it knows. */
 struct cli_options {
     char **paths; /* operands */
     int path_count;
@@ -23,24 +38,25 @@ struct cli_options {
     enum harness_driver driver;
     bool has_launcher;
     enum harness_launcher launcher;
-    const char *device; /* NULL: the scenario's */
+    bool is_on_cuda; /* --device cuda */
     bool has_collective;
     uint64_t seed;
-    uint64_t seed_count; /* --seeds: scheduler seeds 0..n-1, sim only */
+    uint64_t seed_count; /* --seeds, sim only: seed to seed + seed_count - 1 */
     unsigned jobs;       /* 0 = choose */
     const char *out_dir, *junit, *json;
     char *sets[CLI_SETS_MAX]; /* owned */
     size_t set_count;
-    bool is_verbose, is_time_enforced, is_fast;
+    bool is_verbose, is_time_enforced, is_fast, is_help;
 };
+/* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
+int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
+void cli_options_fini(struct cli_options *options);
+/* A line an option that one of these commands takes. */
+void cli_options_print_help(unsigned commands, FILE *out);
+/* One line on stderr: "ddprove: ...". Returns CLI_EXIT_USAGE. */
+int cli_usage_error(const char *format, ...) DDP_PRINTF(1, 2);
 
-struct cli_command {
-    const char *name;
-    const char *arguments;
-    const char *summary;
-    int (*run)(const struct cli_options *options);
-};
-
+/* The commands. They return the exit code. */
 int cli_run(const struct cli_options *options);
 int cli_plan(const struct cli_options *options);
 int cli_check(const struct cli_options *options);
@@ -49,9 +65,6 @@ int cli_list(const struct cli_options *options);
 int cli_lint(const struct cli_options *options);
 int cli_doctor(const struct cli_options *options);
 int cli_train(const struct cli_options *options);
-
-/* One line on stderr: "ddprove: ...". Returns CLI_EXIT_USAGE. */
-int cli_usage_error(const char *format, ...) DDP_PRINTF(1, 2);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */
 struct cli_files {

@@ -3,6 +3,8 @@
 #ifndef HARNESS_CLI_POOL_H
 #define HARNESS_CLI_POOL_H
 
+#include <jansson.h>
+
 #include "harness/cell/cell.h"
 #include "harness/cli/cli.h"
 

@@ -110,7 +110,10 @@ ends 2 lint fails.yaml "$scenarios/hang" --set job.rank=3
 ends 2
 ends 0 --help
 ends 0 -h
-ends 0 run --help
+says '--junit FILE' run --help
+says 'usage: ddprove lint SCENARIO|DIR... [OPTIONS]' lint --help
+grep -qF -e --junit out && fail "lint --help shows an option of run: $(cat out)"
+says '--fast' train -h
 ends 0 --version
 
 "$ddprove" list points >/dev/full 2>err

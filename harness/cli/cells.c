@@ -1,0 +1,241 @@
+/* Cells of a run: scenarios are loaded, and every cell becomes a task for each driver and seed that
+ * it is to run with. A cell that cannot run here gets its SKIP at once. */
+#include "harness/cli/cells.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/launch/mpi.h"
+
+/* Prints the error of each file that is not right. */
+static bool load_all(struct cli_cells *cells)
+{
+    bool is_good = true;
+
+    cells->scenarios = calloc(cells->files.count, sizeof *cells->scenarios);
+    if (cells->scenarios == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < cells->files.count; i++) {
+        is_good = cli_scenario_load(cells->files.path[i], cells->options, &cells->scenarios[i]) &&
+                  is_good;
+    }
+    return is_good;
+}
+
+/* A folder's name for a cell: plain letters as they are, the others as '_'. What would be too long
+ * for a file system is replaced by a hash. */
+static void add_slug(struct ddp_text *out, const char *cell)
+{
+    enum { LETTERS_MAX = 160 };
+    size_t size = strlen(cell);
+
+    for (size_t i = 0; i < size && i < LETTERS_MAX; i++) {
+        char c = cell[i];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '=' || c == '-';
+
+        ddp_text_add_bytes(out, is_plain ? &c : "_", 1);
+    }
+    if (size > LETTERS_MAX) {
+        ddp_text_add(out, "-%016" PRIx64, ddp_hash_bytes(cell, size, 0));
+    }
+}
+
+static char *make_run_dir(const struct cli_cells *cells, const struct harness_plan *plan,
+                          enum harness_driver driver, uint64_t seed)
+{
+    struct ddp_text path;
+    char *copy;
+
+    ddp_text_init(&path, ddp_mem_system());
+    ddp_text_add(&path, "%s/%s/", cells->out_dir, plan->id);
+    if (plan->cell[0] != '\0') {
+        add_slug(&path, plan->cell);
+        ddp_text_add(&path, "/");
+    }
+    ddp_text_add(&path, "%s", harness_driver_name(driver));
+    if (cells->options->seed_count > 1) {
+        ddp_text_add(&path, ".seed%" PRIu64, seed);
+    }
+    copy = path.is_failed ? NULL : strdup(ddp_text_str(&path));
+    ddp_text_fini(&path);
+    return copy;
+}
+
+/* Whether a cell cannot run here, and why. */
+static bool is_refused(struct cli_cells *cells, const struct harness_plan *plan,
+                       enum harness_driver driver, char *reason, size_t reason_size)
+{
+    struct ddp_err err = {{0}};
+
+    if (!harness_plan_runs_on(plan, driver)) {
+        (void)snprintf(reason, reason_size, "%s",
+                       harness_plan_is_cuda(plan)  ? "GPUs have real processes only: --driver proc"
+                       : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
+                                                   : "the scenario does not run on this driver");
+        return true;
+    }
+    if (harness_mpi_check(plan, cells->options->launcher, &err) != DDP_OK) {
+        (void)snprintf(reason, reason_size, "%.500s", err.text);
+        return true;
+    }
+    if (!harness_plan_is_cuda(plan)) {
+        return false;
+    }
+    if (!cells->is_probed && harness_cards_probe(&cells->cards, &err) != DDP_OK) {
+        (void)snprintf(cells->cards.reason, sizeof cells->cards.reason, "%.500s", err.text);
+    }
+    cells->is_probed = true;
+    return harness_cards_refuse(&cells->cards, plan, reason, reason_size);
+}
+
+/* Whether the launcher is not installed, and why. */
+static bool is_launcher_missing(struct cli_cells *cells, char *reason, size_t reason_size)
+{
+    struct ddp_err err = {{0}};
+    char version[256];
+
+    if (!cells->is_launcher_asked && harness_launcher_describe(cells->options->launcher, version,
+                                                               sizeof version, &err) != DDP_OK) {
+        (void)snprintf(cells->launcher_reason, sizeof cells->launcher_reason, "%.255s", err.text);
+    }
+    cells->is_launcher_asked = true;
+    (void)snprintf(reason, reason_size, "%s", cells->launcher_reason);
+    return cells->launcher_reason[0] != '\0';
+}
+
+static bool add_task(struct cli_cells *cells, const struct harness_plan *plan,
+                     enum harness_driver driver, uint64_t seed)
+{
+    struct cli_task *task;
+    char reason[600];
+
+    if (cells->task_count == cells->task_capacity) {
+        size_t capacity = cells->task_capacity == 0 ? 64 : 2 * cells->task_capacity;
+        struct cli_task *grown = realloc(cells->tasks, capacity * sizeof *grown);
+
+        if (grown == NULL) {
+            return false;
+        }
+        cells->tasks = grown;
+        cells->task_capacity = capacity;
+    }
+    task = &cells->tasks[cells->task_count++];
+    memset(task, 0, sizeof *task);
+    task->plan = plan;
+    task->run_dir = make_run_dir(cells, plan, driver, seed);
+    task->config.driver = driver;
+    task->config.seed = seed;
+    task->config.run_dir = task->run_dir;
+    task->config.self_path = cli_self_path();
+    task->config.is_time_enforced = cells->options->is_time_enforced;
+    task->config.launcher = cells->options->launcher;
+    if (is_refused(cells, plan, driver, reason, sizeof reason) ||
+        is_launcher_missing(cells, reason, sizeof reason)) {
+        task->verdict = harness_cell_unjudged(plan, &task->config, HARNESS_OUTCOME_SKIP, reason);
+    }
+    return task->run_dir != NULL;
+}
+
+static int compare_run_dirs(const void *left, const void *right)
+{
+    const struct cli_task *a = *(const struct cli_task *const *)left;
+    const struct cli_task *b = *(const struct cli_task *const *)right;
+
+    return strcmp(a->run_dir, b->run_dir);
+}
+
+/* Two cells in one folder would overwrite each other. Returns 0, or an exit code. */
+static int check_run_dirs(const struct cli_cells *cells)
+{
+    const struct cli_task **order = calloc(cells->task_count, sizeof *order);
+    int code = 0;
+
+    if (order == NULL) {
+        return cli_usage_error("out of memory");
+    }
+    for (size_t i = 0; i < cells->task_count; i++) {
+        order[i] = &cells->tasks[i];
+    }
+    qsort(order, cells->task_count, sizeof *order, compare_run_dirs);
+    for (size_t i = 1; i < cells->task_count && code == 0; i++) {
+        if (strcmp(order[i - 1]->run_dir, order[i]->run_dir) == 0) {
+            code =
+                cli_usage_error("%s and %s would both be recorded in %s; give one another id",
+                                order[i - 1]->plan->file, order[i]->plan->file, order[i]->run_dir);
+        }
+    }
+    free(order);
+    return code;
+}
+
+/* The tasks of one cell on one driver: one for each seed that it is to run with. */
+static bool plan_driver(struct cli_cells *cells, const struct harness_plan *plan,
+                        enum harness_driver driver)
+{
+    bool is_seeded = driver == HARNESS_DRIVER_SIM && harness_plan_runs_on(plan, driver);
+    uint64_t seeds = is_seeded ? cells->options->seed_count : 1;
+    bool is_asked = cells->options->has_driver ? cells->options->driver == driver
+                                               : harness_plan_runs_on(plan, driver);
+
+    for (uint64_t s = 0; is_asked && s < seeds; s++) {
+        if (!add_task(cells, plan, driver, cells->options->seed + s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool plan_tasks(struct cli_cells *cells)
+{
+    for (size_t i = 0; i < cells->files.count; i++) {
+        for (size_t k = 0; k < cells->scenarios[i].plan_count; k++) {
+            for (unsigned d = 0; d < HARNESS_DRIVER_COUNT; d++) {
+                if (!plan_driver(cells, &cells->scenarios[i].plans[k], (enum harness_driver)d)) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+int cli_cells_load(struct cli_cells *cells, const struct cli_options *options)
+{
+    struct ddp_err err = {{0}};
+
+    memset(cells, 0, sizeof *cells);
+    cells->options = options;
+    if (options->path_count == 0) {
+        return cli_usage_error("run: name a scenario file or a folder of them");
+    }
+    if (cli_files_collect(options->paths, options->path_count, &cells->files, &err) != DDP_OK) {
+        return cli_usage_error("%s", err.text);
+    }
+    return load_all(cells) ? 0 : CLI_EXIT_USAGE;
+}
+
+int cli_cells_plan(struct cli_cells *cells, const char *out_dir)
+{
+    DDP_ASSERT(cells->scenarios != NULL && cells->task_count == 0);
+    cells->out_dir = out_dir;
+    return plan_tasks(cells) ? check_run_dirs(cells) : cli_usage_error("out of memory");
+}
+
+void cli_cells_fini(struct cli_cells *cells)
+{
+    for (size_t i = 0; i < cells->task_count; i++) {
+        json_decref(cells->tasks[i].verdict);
+        free(cells->tasks[i].run_dir);
+    }
+    for (size_t i = 0; cells->scenarios != NULL && i < cells->files.count; i++) {
+        harness_scenario_fini(&cells->scenarios[i]);
+    }
+    free(cells->tasks);
+    free(cells->scenarios);
+    cli_files_fini(&cells->files);
+}

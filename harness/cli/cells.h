@@ -1,0 +1,28 @@
+/* The cells that `run` is to run: which, on which driver, under which seed, and in which folder. */
+#ifndef HARNESS_CLI_CELLS_H
+#define HARNESS_CLI_CELLS_H
+
+#include "harness/cli/pool.h"
+#include "harness/launch/card.h"
+
+struct cli_cells {
+    const struct cli_options *options;
+    const char *out_dir;
+    struct cli_files files;
+    struct harness_scenario *scenarios; /* [files.count] */
+    struct cli_task *tasks;             /* in order of files, cells, drivers, seeds */
+    size_t task_count, task_capacity;
+    struct harness_cards cards; /* once is_probed */
+    bool is_probed;
+    bool is_launcher_asked;
+    char launcher_reason[256]; /* once it is: why there is no launcher, or "" */
+};
+
+/* Load the scenarios that the options name. Returns 0, or an exit code; its error was printed. */
+int cli_cells_load(struct cli_cells *cells, const struct cli_options *options);
+/* Make the tasks, with run folders in out_dir. The same results as above. */
+int cli_cells_plan(struct cli_cells *cells, const char *out_dir);
+/* Also after a load that failed. */
+void cli_cells_fini(struct cli_cells *cells);
+
+#endif

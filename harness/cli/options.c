@@ -1,0 +1,336 @@
+/* Options of the command line: one table, from which getopt_long, the help of each command and the
+ * nearest names come. */
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/text.h"
+#include "harness/cli/cli.h"
+
+int cli_usage_error(const char *format, ...)
+{
+    va_list args;
+
+    (void)fputs("ddprove: ", stderr);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+    return CLI_EXIT_USAGE;
+}
+
+static int parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                        uint64_t *out)
+{
+    if (ddp_text_parse_u64(text, out) != DDP_OK || *out < min || *out > max) {
+        return cli_usage_error("%s: \"%s\" is not a number from %llu to %llu", option, text,
+                               (unsigned long long)min, (unsigned long long)max);
+    }
+    return 0;
+}
+
+static int add_set(struct cli_options *options, const char *prefix, const char *text)
+{
+    size_t size = strlen(prefix) + strlen(text) + 1;
+    char *copy;
+
+    if (options->set_count == CLI_SETS_MAX) {
+        return cli_usage_error("--set: at most %d overrides", CLI_SETS_MAX);
+    }
+    if (prefix[0] == '\0' && strchr(text, '=') == NULL) {
+        return cli_usage_error("--set: \"%s\" is not KEY=VALUE; e.g. --set job.ranks=4", text);
+    }
+    copy = ddp_mem_array(ddp_mem_system(), size, 1);
+    if (copy == NULL) {
+        return cli_usage_error("out of memory");
+    }
+    (void)snprintf(copy, size, "%s%s", prefix, text);
+    options->sets[options->set_count++] = copy;
+    return 0;
+}
+
+static int set_driver(struct cli_options *options, const char *text)
+{
+    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
+        if (strcmp(text, harness_driver_name((enum harness_driver)i)) == 0) {
+            options->driver = (enum harness_driver)i;
+            options->has_driver = true;
+            return 0;
+        }
+    }
+    return cli_usage_error("--driver: unknown driver \"%s\"; known: sim, proc", text);
+}
+
+static int set_launcher(struct cli_options *options, const char *text)
+{
+    for (unsigned i = 0; i < HARNESS_LAUNCHER_COUNT; i++) {
+        if (strcmp(text, harness_launcher_name((enum harness_launcher)i)) == 0) {
+            options->launcher = (enum harness_launcher)i;
+            options->has_launcher = true;
+            return 0;
+        }
+    }
+    return cli_usage_error("--launcher: unknown launcher \"%s\"; known: own, mpirun", text);
+}
+
+static int set_device(struct cli_options *options, const char *text)
+{
+    options->is_on_cuda = strcmp(text, "cuda") == 0;
+    if (!options->is_on_cuda && strcmp(text, "cpu") != 0) {
+        return cli_usage_error("--device: unknown device \"%s\"; known: cpu, cuda", text);
+    }
+    return add_set(options, "job.device=", text);
+}
+
+static int set_ranks_per_gpu(struct cli_options *options, const char *text)
+{
+    return add_set(options, "job.ranks_per_gpu=", text);
+}
+
+static int set_key(struct cli_options *options, const char *text)
+{
+    return add_set(options, "", text);
+}
+
+static int set_collective(struct cli_options *options, const char *text)
+{
+    options->has_collective = true;
+    return add_set(options, "job.collective=", text);
+}
+
+static int set_seed(struct cli_options *options, const char *text)
+{
+    return parse_number("--seed", text, 0, UINT64_MAX, &options->seed);
+}
+
+static int set_seeds(struct cli_options *options, const char *text)
+{
+    return parse_number("--seeds", text, 1, 100000, &options->seed_count);
+}
+
+static int set_jobs(struct cli_options *options, const char *text)
+{
+    uint64_t number = 0;
+    int code = parse_number("-j", text, 1, 256, &number);
+
+    options->jobs = (unsigned)number;
+    return code;
+}
+
+static int set_out(struct cli_options *options, const char *text)
+{
+    options->out_dir = text;
+    return 0;
+}
+
+static int set_json(struct cli_options *options, const char *text)
+{
+    options->json = text;
+    return 0;
+}
+
+static int set_junit(struct cli_options *options, const char *text)
+{
+    options->junit = text;
+    return 0;
+}
+
+static int set_time_enforced(struct cli_options *options, const char *text)
+{
+    (void)text;
+    options->is_time_enforced = true;
+    return 0;
+}
+
+static int set_fast(struct cli_options *options, const char *text)
+{
+    (void)text;
+    options->is_fast = true;
+    return 0;
+}
+
+static int set_verbose(struct cli_options *options, const char *text)
+{
+    (void)text;
+    options->is_verbose = true;
+    return 0;
+}
+
+static int set_help(struct cli_options *options, const char *text)
+{
+    (void)text;
+    options->is_help = true;
+    return 0;
+}
+
+#define LOADS (CLI_RUN | CLI_TRAIN | CLI_PLAN | CLI_LINT | CLI_LIST) /* they load scenarios */
+#define RUNS  (CLI_RUN | CLI_TRAIN)
+
+static const struct cli_option {
+    const char *name;                                          /* "--name"; NULL: none */
+    const char *argument;                                      /* NULL: it takes none */
+    char letter;                                               /* "-l"; 0: none */
+    unsigned commands;                                         /* whose help shows it */
+    int (*set)(struct cli_options *options, const char *text); /* returns 0, or an exit code */
+    const char *help; /* a line break starts a new line of help */
+} table[] = {
+    {"driver", "sim|proc", 0, RUNS, set_driver, "default: every driver a scenario allows"},
+    {"launcher", "own|mpirun", 0, RUNS, set_launcher,
+     "who starts the processes of proc (implies --driver proc)"},
+    {"device", "cpu|cuda", 0, LOADS, set_device,
+     "same as --set job.device=NAME; cuda implies --collective\nnccl unless one is given"},
+    {"ranks-per-gpu", "N", 0, LOADS, set_ranks_per_gpu, "ranks that share a card (default 1)"},
+    {"set", "KEY=VALUE", 0, LOADS, set_key, "override a scenario's key, e.g. job.ranks=4"},
+    {"collective", "NAME", 0, LOADS, set_collective, "same as --set job.collective=NAME"},
+    {"seed", "N", 0, RUNS, set_seed, "of the simulator's scheduler (default 0)"},
+    {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
+    {NULL, "N", 'j', CLI_RUN, set_jobs, "cells at a time (default: as many as cores)"},
+    {"out", "DIR", 0, RUNS, set_out, "run folders (default: runs/<time>; train keeps none)"},
+    {"json", "FILE", 0, CLI_RUN, set_json, "write all verdicts, as one JSON object"},
+    {"junit", "FILE", 0, CLI_RUN, set_junit, "write all verdicts, as JUnit XML"},
+    {"enforce-time", NULL, 0, CLI_RUN | CLI_CHECK, set_time_enforced,
+     "judge within_ms on real time too"},
+    {"fast", NULL, 0, CLI_TRAIN, set_fast, "on cuda: TF32 and whatever kernels are fastest"},
+    {NULL, NULL, 'v', CLI_RUN, set_verbose, "one line a cell"},
+    {"help", NULL, 'h', CLI_EVERY_COMMAND, set_help, "show this"},
+};
+
+enum { TABLE_COUNT = sizeof table / sizeof table[0], NAME_COLUMNS = 22, LONG_ONLY = 256 };
+
+void cli_options_print_help(unsigned commands, FILE *out)
+{
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        const struct cli_option *option = &table[i];
+        const char *line = option->help;
+        char letter[3] = {'-', option->letter, '\0'};
+        char name[64];
+
+        if ((option->commands & commands) == 0) {
+            continue;
+        }
+        (void)snprintf(name, sizeof name, "%s%s%s%s%s%s", option->letter != 0 ? letter : "",
+                       option->letter != 0 && option->name != NULL ? ", " : "",
+                       option->name != NULL ? "--" : "", option->name != NULL ? option->name : "",
+                       option->argument != NULL ? " " : "",
+                       option->argument != NULL ? option->argument : "");
+        (void)fprintf(out, "  %-*s", NAME_COLUMNS, name);
+        for (;;) {
+            size_t size = strcspn(line, "\n");
+
+            (void)fprintf(out, " %.*s\n", (int)size, line);
+            if (line[size] == '\0') {
+                break;
+            }
+            line += size + 1;
+            (void)fprintf(out, "  %-*s", NAME_COLUMNS, "");
+        }
+    }
+}
+
+/* What getopt did not take. problem: '?' unknown or ambiguous, ':' without its argument. */
+static int refuse_option(int problem, const char *word)
+{
+    const char *names[TABLE_COUNT];
+    const char *nearest;
+    char name[64];
+    size_t count = 0;
+
+    if (problem == ':') {
+        return cli_usage_error("%s needs a value; see ddprove --help", word);
+    }
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        if (table[i].name != NULL) {
+            names[count++] = table[i].name;
+        }
+    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    nearest = ddp_text_nearest(name + strspn(name, "-"), names, count);
+    return cli_usage_error("unknown option \"%s\"; %s%s", name,
+                           nearest != NULL ? "did you mean --" : "see ddprove --help",
+                           nearest != NULL ? nearest : "");
+}
+
+/* The table as getopt_long takes it. A row's number is LONG_ONLY + its index, or its letter. */
+static void describe(struct option *out, char *letters)
+{
+    size_t count = 0;
+
+    *letters++ = ':'; /* a missing argument is told from an unknown option */
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        if (table[i].name != NULL) {
+            out[count++] = (struct option){
+                table[i].name, table[i].argument != NULL ? required_argument : no_argument, NULL,
+                LONG_ONLY + (int)i};
+        }
+        if (table[i].letter != 0) {
+            *letters++ = table[i].letter;
+        }
+        if (table[i].letter != 0 && table[i].argument != NULL) {
+            *letters++ = ':';
+        }
+    }
+    out[count] = (struct option){NULL, 0, NULL, 0};
+    *letters = '\0';
+}
+
+static const struct cli_option *find(int number)
+{
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        if (number == LONG_ONLY + (int)i || (number != 0 && number == table[i].letter)) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+/* What the options mean together. */
+static int settle(struct cli_options *options, unsigned command)
+{
+    if (options->is_fast && command != CLI_TRAIN) {
+        return cli_usage_error("--fast: its bits do not repeat, so only train takes it");
+    }
+    if (options->has_launcher) {
+        if (options->has_driver && options->driver == HARNESS_DRIVER_SIM) {
+            return cli_usage_error("--launcher: the simulator starts no processes; leave out "
+                                   "--driver sim or --launcher");
+        }
+        options->has_driver = true;
+        options->driver = HARNESS_DRIVER_PROC;
+    }
+    return options->is_on_cuda && !options->has_collective
+               ? add_set(options, "job.collective=", "nccl")
+               : 0;
+}
+
+int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options)
+{
+    struct option long_options[TABLE_COUNT + 1];
+    char letters[2 * TABLE_COUNT + 2];
+    int number;
+
+    memset(options, 0, sizeof *options);
+    options->seed_count = 1;
+    opterr = 0;
+    describe(long_options, letters);
+    while (!options->is_help &&
+           (number = getopt_long(argc, argv, letters, long_options, NULL)) != -1) {
+        const struct cli_option *option = find(number);
+        int code =
+            option != NULL ? option->set(options, optarg) : refuse_option(number, argv[optind - 1]);
+
+        if (code != 0) {
+            return code;
+        }
+    }
+    options->paths = argv + optind;
+    options->path_count = argc - optind;
+    return options->is_help ? 0 : settle(options, command);
+}
+
+void cli_options_fini(struct cli_options *options)
+{
+    for (size_t i = 0; i < options->set_count; i++) {
+        ddp_mem_free(ddp_mem_system(), options->sets[i]);
+    }
+}
