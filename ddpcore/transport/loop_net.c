@@ -1,5 +1,5 @@
-/* The simulated network: groups, streams, deaths. Streams are made on first use, because 1,024
- * ranks that each talk to ten others need ten thousand of them, not a million. */
+/* The simulated network: groups, streams, store keys, deaths. Streams are made on first use,
+ * because 1,024 ranks that each talk to ten others need ten thousand of them, not a million. */
 #include "ddpcore/transport/loop_net.h"
 
 #include <string.h>
@@ -71,6 +71,14 @@ static void free_group(struct ddp_mem *mem, struct ddp_loop_group *group)
     ddp_mem_free(mem, group);
 }
 
+static void free_key(struct ddp_mem *mem, struct ddp_loop_key *key)
+{
+    ddp_mem_free(mem, key->name);
+    ddp_mem_free(mem, key->value);
+    ddp_mem_free(mem, key->waiting);
+    ddp_mem_free(mem, key);
+}
+
 void ddp_loop_net_destroy(struct ddp_loop_net *net)
 {
     struct ddp_mem *mem;
@@ -85,9 +93,43 @@ void ddp_loop_net_destroy(struct ddp_loop_net *net)
         net->groups = gone->next;
         free_group(mem, gone);
     }
-    ddp_loop_net_keys_free(net);
+    for (uint32_t i = 0; i < DDP_LOOP_KEY_CHAINS; i++) {
+        while (net->keys[i] != NULL) {
+            struct ddp_loop_key *gone = net->keys[i];
+
+            net->keys[i] = gone->next;
+            free_key(mem, gone);
+        }
+    }
     ddp_mem_free(mem, net->ranks);
     ddp_mem_free(mem, net);
+}
+
+struct ddp_loop_key *ddp_loop_net_key(struct ddp_loop_net *net, const char *name)
+{
+    struct ddp_mem *mem = net->config.mem;
+    struct ddp_loop_key **first = &net->keys[ddp_hash_text(name) % DDP_LOOP_KEY_CHAINS];
+    struct ddp_loop_key *key = *first;
+
+    while (key != NULL && strcmp(key->name, name) != 0) {
+        key = key->next;
+    }
+    if (key != NULL) {
+        return key;
+    }
+    key = ddp_mem_array(mem, 1, sizeof(*key));
+    if (key == NULL) {
+        return NULL;
+    }
+    key->name = ddp_mem_strdup(mem, name);
+    key->waiting = ddp_mem_array(mem, (net->config.world_size + 63) / 64, sizeof(*key->waiting));
+    if (key->name == NULL || key->waiting == NULL) {
+        free_key(mem, key);
+        return NULL;
+    }
+    key->next = *first;
+    *first = key;
+    return key;
 }
 
 struct ddp_loop_group *ddp_loop_net_group(struct ddp_loop_net *net, const char *name,

@@ -88,6 +88,8 @@ struct ddp_loop_stream *ddp_loop_group_stream(struct ddp_loop_net *net,
                                               uint32_t to, bool is_made);
 /* The member leaves: what it sent and nobody took yet no longer points to its memory. */
 void ddp_loop_group_detach(struct ddp_loop_net *net, struct ddp_loop_group *group, uint32_t member);
-void ddp_loop_net_keys_free(struct ddp_loop_net *net);
+/* The key of that name: found, or made without a value. The net's, until it is destroyed. NULL: out
+ * of memory. */
+struct ddp_loop_key *ddp_loop_net_key(struct ddp_loop_net *net, const char *name);
 
 #endif

@@ -2,7 +2,6 @@
  * one latency later; ranks that asked too early are woken then. */
 #include <string.h>
 
-#include "ddpcore/base/hash.h"
 #include "ddpcore/transport/loop_net.h"
 
 struct loop_store {
@@ -10,54 +9,6 @@ struct loop_store {
     struct ddp_env *env;
     struct ddp_loop_net *net;
 };
-
-static void free_key(struct ddp_mem *mem, struct ddp_loop_key *key)
-{
-    ddp_mem_free(mem, key->name);
-    ddp_mem_free(mem, key->value);
-    ddp_mem_free(mem, key->waiting);
-    ddp_mem_free(mem, key);
-}
-
-void ddp_loop_net_keys_free(struct ddp_loop_net *net)
-{
-    for (uint32_t i = 0; i < DDP_LOOP_KEY_CHAINS; i++) {
-        while (net->keys[i] != NULL) {
-            struct ddp_loop_key *gone = net->keys[i];
-
-            net->keys[i] = gone->next;
-            free_key(net->config.mem, gone);
-        }
-    }
-}
-
-/* Find or make; NULL: out of memory. */
-static struct ddp_loop_key *find_key(struct ddp_loop_net *net, const char *name)
-{
-    struct ddp_mem *mem = net->config.mem;
-    struct ddp_loop_key **first = &net->keys[ddp_hash_text(name) % DDP_LOOP_KEY_CHAINS];
-    struct ddp_loop_key *key = *first;
-
-    while (key != NULL && strcmp(key->name, name) != 0) {
-        key = key->next;
-    }
-    if (key != NULL) {
-        return key;
-    }
-    key = ddp_mem_array(mem, 1, sizeof(*key));
-    if (key == NULL) {
-        return NULL;
-    }
-    key->name = ddp_mem_strdup(mem, name);
-    key->waiting = ddp_mem_array(mem, (net->config.world_size + 63) / 64, sizeof(*key->waiting));
-    if (key->name == NULL || key->waiting == NULL) {
-        free_key(mem, key);
-        return NULL;
-    }
-    key->next = *first;
-    *first = key;
-    return key;
-}
 
 static bool is_key_valid(const char *name)
 {
@@ -104,7 +55,7 @@ static ddp_status loop_store_set(struct ddp_store *base, const char *name, const
     if (!is_key_valid(name) || size_bytes > DDP_STORE_VALUE_BYTES_MAX) {
         return DDP_E_INVALID;
     }
-    key = find_key(store->net, name);
+    key = ddp_loop_net_key(store->net, name);
     return key == NULL ? DDP_E_NOMEM : assign(store, key, value, size_bytes);
 }
 
@@ -132,7 +83,7 @@ static ddp_status loop_store_get(struct ddp_store *base, const char *name, void 
     if (!is_key_valid(name)) {
         return DDP_E_INVALID;
     }
-    key = find_key(store->net, name);
+    key = ddp_loop_net_key(store->net, name);
     if (key == NULL) {
         return DDP_E_NOMEM;
     }
@@ -159,7 +110,7 @@ static ddp_status loop_store_add(struct ddp_store *base, const char *name, int64
     if (!is_key_valid(name)) {
         return DDP_E_INVALID;
     }
-    key = find_key(store->net, name);
+    key = ddp_loop_net_key(store->net, name);
     if (key == NULL) {
         return DDP_E_NOMEM;
     }
