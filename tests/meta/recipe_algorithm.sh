@@ -1,0 +1,125 @@
+#!/bin/sh
+# Follows CONTRIBUTING's recipe for an all-reduce algorithm to the letter, in a copy of the tree: one
+# file, one row, one line. Then the new algorithm must be listed, proven by the unit test, checked by
+# the benchmark and run bit-exact in a scenario.
+# usage: recipe_algorithm.sh SOURCE_DIR WORK_DIR CMAKE GENERATOR C_COMPILER CXX_COMPILER [LAUNCHER]
+set -eu
+source_dir=$1
+work_dir=$2
+cmake=$3
+generator=$4
+c_compiler=$5
+cxx_compiler=$6
+launcher=${7-}
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+fail() {
+    echo "$1"
+    exit 1
+}
+
+[ -w "$(dirname "$work_dir")" ] || skip "$(dirname "$work_dir") cannot be written"
+"$cmake" --version >/dev/null 2>&1 || skip "there is no cmake"
+rm -rf "$work_dir"
+mkdir "$work_dir"
+for part in CMakeLists.txt CMakePresets.json ci ddpcore harness reference scenarios tests; do
+    cp -r "$source_dir/$part" "$work_dir/" || skip "$source_dir/$part cannot be copied"
+done
+cd "$work_dir"
+
+# 1. Its own file, with one pure emit function.
+cat >ddpcore/schedule/linear.c <<'END'
+/* Linear all-reduce: rank 0 adds the others' data in the order of their ranks, then sends the sum
+ * to each of them. Segments travel independently. */
+#include "ddpcore/schedule/emit.h"
+
+static void emit_root(struct ddp_schedule *schedule, struct ddp_part part)
+{
+    const struct ddp_schedule_params *params = &schedule->params;
+    struct ddp_range output = ddp_emit_range(DDP_BUFFER_OUTPUT, part);
+    uint32_t dep[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
+
+    if (!params->is_in_place) {
+        dep[0] = ddp_emit_copy(schedule, 0, output, ddp_emit_range(DDP_BUFFER_INPUT, part), dep);
+    }
+    for (uint32_t rank = 1; rank < params->size; rank++) {
+        dep[0] = ddp_emit_recv(schedule, DDP_STEP_RECV_REDUCE, rank - 1, rank, output, dep);
+    }
+    for (uint32_t rank = 1; rank < params->size; rank++) {
+        (void)ddp_emit_send(schedule, params->size - 1, rank, output, dep);
+    }
+}
+
+static void emit_other(struct ddp_schedule *schedule, struct ddp_part part)
+{
+    const struct ddp_schedule_params *params = &schedule->params;
+    enum ddp_buffer_kind source = params->is_in_place ? DDP_BUFFER_OUTPUT : DDP_BUFFER_INPUT;
+    uint32_t dep[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
+    uint32_t sent =
+        ddp_emit_send(schedule, params->rank - 1, 0, ddp_emit_range(source, part), dep);
+
+    if (params->is_in_place) {
+        dep[0] = sent; /* the range is lent until rank 0 has read it */
+    }
+    (void)ddp_emit_recv(schedule, DDP_STEP_RECV, params->size - 1, 0,
+                        ddp_emit_range(DDP_BUFFER_OUTPUT, part), dep);
+}
+
+void ddp_emit_linear(struct ddp_schedule *schedule)
+{
+    const struct ddp_schedule_params *params = &schedule->params;
+    const struct ddp_part whole = {0, params->elem_count};
+    size_t segment_count = ddp_emit_segment_count(params->elem_count, params->segment_elem_count);
+
+    for (size_t i = 0; i < segment_count; i++) {
+        struct ddp_part part = ddp_emit_segment(whole, params->segment_elem_count, i);
+
+        if (params->rank == 0) {
+            emit_root(schedule, part);
+        } else {
+            emit_other(schedule, part);
+        }
+    }
+}
+END
+
+# 2. Its row in the table.
+cat >>ddpcore/schedule/algorithm.def <<'END'
+X(LINEAR, ALL_REDUCE, "linear", ddp_emit_linear, 1 << 20,
+  "everything to rank 0 and back: the sum is added in the order of ranks")
+END
+
+# 3. Its line among the folder's sources.
+sed -i 's/^    emit\.c$/&\n    linear.c/' ddpcore/schedule/CMakeLists.txt
+grep -q '^    linear\.c$' ddpcore/schedule/CMakeLists.txt || fail "the list of sources has no emit.c"
+
+"$cmake" -S . -B build -G "$generator" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 \
+    -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_C_COMPILER="$c_compiler" \
+    -DCMAKE_CXX_COMPILER="$cxx_compiler" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DDDPROVE_WITH_CUDA=OFF -DDDPROVE_WITH_NCCL=OFF \
+    -DDDPROVE_WITH_MPI=OFF >configure.log 2>&1 || { cat configure.log; fail "cannot be configured"; }
+"$cmake" --build build --target unit_schedule bench_allreduce ddprove >build.log 2>&1 ||
+    { cat build.log; fail "cannot be built"; }
+
+build/bin/ddprove list collectives >list.log
+grep -q '^all_reduce *linear ' list.log || { cat list.log; fail "it is not listed"; }
+
+build/bin/unit_schedule --gtest_filter='*LINEAR*' >unit.log || { cat unit.log; fail "not proven"; }
+grep -q 'OK.*schedule_proof\.LINEAR' unit.log || { cat unit.log; fail "no test proves it"; }
+
+(cd build && ctest -N) >tests.log
+grep -q 'bench_allreduce_check_linear$' tests.log || fail "no benchmark checks it"
+build/bin/bench_allreduce --check --ranks 3 --max 65536 --algorithm linear
+
+for driver in sim proc; do
+    build/bin/ddprove run scenarios/equivalence/mlp_w4.yaml --driver $driver --collective linear \
+        --out runs/$driver >run.log || { cat run.log; fail "the scenario fails on $driver"; }
+    grep -q '^PASS ' run.log || { cat run.log; fail "the scenario does not pass on $driver"; }
+    grep -rq 'algorithm=linear' runs/$driver || fail "the scenario on $driver ran another algorithm"
+done
+echo "linear: three files, listed, proven, bit-exact on sim and proc"
+rm -rf "$work_dir"
