@@ -1,15 +1,15 @@
 /* From a cut to findings. Rules run in order of certainty: ended processes, posted operations that
- * differ from the program, stopped processes, devices that stand still, circles of waits, and last
- * what only a budget can tell of host code. Once a rank has revoked the group or ended with an
- * error the job is ending in good order: waits are then no evidence, unless the whole job has
- * fallen silent. */
+ * differ from the program, stopped processes, devices without progress, circles of waits, and last
+ * host code that is silent for longer than its budget. Once a rank has revoked the group or ended
+ * with an error, the other ranks are about to end too: then waits prove nothing, unless the whole
+ * job is silent. */
 #include <string.h>
 
 #include "ddpcore/base/clock.h"
-#include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
 #include "harness/monitor/monitor.h"
 #include "harness/monitor/position.h"
+#include "harness/monitor/rules.h"
 
 static enum harness_verdict mismatch_of(const struct harness_view *view, uint32_t rank)
 {
@@ -54,7 +54,8 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
                                 cut->pages[rank].posted_count);
     memcpy(finding.text, posted.text, sizeof(finding.text));
     planned = harness_program_at(view->program, cut->pages[rank].seq_posted);
-    /* The finding is about the planned operation that got lost or bent, or the one too many. */
+    /* The finding is about the planned operation that is missing or differs, or about the extra
+     * one. */
     if (planned == NULL || verdict == HARNESS_VERDICT_MISMATCH_EXTRA) {
         finding.op = posted.op;
         finding.param_count = posted.param_count;
@@ -62,7 +63,7 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     } else {
         harness_draft_set_planned(view, planned->seq, &finding);
     }
-    /* By now the rank may have gone on, or heard of its mistake and be on its way out. */
+    /* The rank may have gone on since, or be ending because it was told of the mismatch. */
     finding.step = planned != NULL && verdict != HARNESS_VERDICT_MISMATCH_EXTRA
                        ? planned->step
                        : (int32_t)cut->pages[rank].posted_step;
@@ -93,13 +94,13 @@ static void find_mismatches(const struct harness_view *view, struct harness_find
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
         enum harness_verdict verdict = mismatch_of(view, r);
-        bool is_told = false;
+        bool is_listed = false;
 
-        for (uint32_t q = 0; verdict != HARNESS_VERDICT_NONE && q < r && !is_told; q++) {
-            is_told =
+        for (uint32_t q = 0; verdict != HARNESS_VERDICT_NONE && q < r && !is_listed; q++) {
+            is_listed =
                 mismatch_of(view, q) == verdict && is_same_post(&cut->pages[q], &cut->pages[r]);
         }
-        if (verdict != HARNESS_VERDICT_NONE && !is_told) {
+        if (verdict != HARNESS_VERDICT_NONE && !is_listed) {
             add_mismatch(view, verdict, r, out);
         }
     }
@@ -115,7 +116,7 @@ static bool is_everybody_else_over(const struct harness_cut *cut, uint32_t rank)
     return true;
 }
 
-/* Stopped long enough, and somebody needs it. */
+/* Stopped for long enough, and another rank waits for it, or all others have ended. */
 static bool is_stopped_culprit(const struct harness_cut *cut, uint32_t rank)
 {
     return cut->processes[rank].state == HARNESS_PROCESS_STOPPED &&
@@ -125,7 +126,8 @@ static bool is_stopped_culprit(const struct harness_cut *cut, uint32_t rank)
            (harness_graph_has_waiter(cut, rank) || is_everybody_else_over(cut, rank));
 }
 
-/* The operation that waiting ranks miss of this one, or the one it left open. */
+/* The operation that this rank has not posted and others wait for, or the one that it has posted
+ * and not completed. */
 static void set_hang_op(const struct harness_view *view, uint32_t rank,
                         struct harness_finding *finding)
 {
@@ -182,7 +184,8 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
     add_hang(view, &finding, first, "stopped (SIGSTOP)", out);
 }
 
-/* Some rank revoked the group, failed or crashed: the others are about to be told. */
+/* Some rank revoked the group, failed or crashed: the others are about to learn of it, and to end.
+ */
 static bool is_dying(const struct harness_view *view)
 {
     const struct harness_cut *cut = view->cut;
@@ -197,9 +200,9 @@ static bool is_dying(const struct harness_view *view)
     return false;
 }
 
-/* Every live rank waits; *out_quiet_ns: how long nobody has done anything, though each of them had
- * a CPU for as long; *out_budget_ns: the longest budget of their phases. False if some rank is in
- * host code, stopped, or none is left. */
+/* Every live rank waits. *out_quiet_ns: how long no rank has done anything, less the longest time
+ * for which one of them had no CPU. *out_budget_ns: the longest budget of their phases. False if a
+ * rank is in host code or stopped, or if none is alive. */
 static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_ns,
                            uint64_t *out_budget_ns)
 {
@@ -231,7 +234,7 @@ static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_
     return waiting > 0;
 }
 
-/* Some rank's device has work that may still end a wait. */
+/* Some rank's device has work whose end may end a wait. */
 static bool is_device_working(const struct harness_cut *cut)
 {
     for (uint32_t r = 0; r < cut->world_size && cut->progress != NULL; r++) {
@@ -252,17 +255,21 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
     struct harness_finding finding;
     uint32_t first = 0;
 
-    while (first + 1 < cut->world_size && !harness_rank_set_has(members, first)) {
+    DDP_ASSERT(cut->is_stable && !harness_rank_set_is_empty(members));
+    while (!harness_rank_set_has(members, first)) {
         first++;
     }
     harness_draft_begin(view, verdict, mode, first, &finding);
     finding.culprits = *members;
     harness_draft_set_planned(view, cut->pages[first].wait_seq, &finding);
     harness_draft_add_ranks(&finding, members, cut->world_size);
-    harness_draft_add(&finding, "%s",
-                      verdict == HARNESS_VERDICT_HANG_CYCLE
-                          ? " wait for each other in a circle"
-                          : " wait, and nobody is left to end it");
+    if (verdict == HARNESS_VERDICT_HANG_CYCLE) {
+        harness_draft_add(&finding, " wait for each other in a circle");
+    } else {
+        harness_draft_add(&finding, harness_rank_set_count(members) == 1
+                                        ? " is blocked; no live rank can unblock it"
+                                        : " are blocked; no live rank can unblock them");
+    }
     harness_draft_add_place(&finding);
     for (uint32_t r = first; r < cut->world_size; r++) {
         if (harness_rank_set_has(members, r) && cut->pages[r].wait_peer != 0) {
@@ -274,8 +281,9 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
     harness_findings_add(out, &finding);
 }
 
-/* All wait: a circle through different things is told once it has settled; waits inside the same
- * collectives may still be ended by messages under way, so there only silence tells. */
+/* All live ranks wait. A circle of waits for different things is a deadlock once it has lasted for
+ * HARNESS_MONITOR_CYCLE_HOLD_NS. Ranks that wait inside the same collective may wait for messages
+ * that are under way, so only silence beyond the budget is evidence there. */
 static void find_deadlock(const struct harness_view *view, bool dying, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
@@ -312,7 +320,8 @@ static void find_deadlock(const struct harness_view *view, bool dying, struct ha
     add_deadlock(view, verdict, HARNESS_MODE_BUDGET, &members, out);
 }
 
-/* Nobody waits, and another rank is busy: it may come to wait for this one. */
+/* No rank waits, and another one is busy within its budget: it may come to wait for this one, which
+ * is then the better evidence. */
 static bool is_anybody_coming(const struct harness_view *view, uint32_t rank)
 {
     const struct harness_cut *cut = view->cut;
@@ -330,7 +339,7 @@ static bool is_anybody_coming(const struct harness_view *view, uint32_t rank)
     return is_busy;
 }
 
-/* What silence of this rank beyond its phase's budget means; NONE while it is within. */
+/* What it means that this rank is silent for longer than its phase's budget; NONE if it is not. */
 static enum harness_verdict silence_of(const struct harness_view *view, uint32_t rank)
 {
     const struct harness_cut *cut = view->cut;
@@ -344,7 +353,7 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
     if (phase <= DDP_PHASE_INIT) {
         return HARNESS_VERDICT_HANG_INIT;
     }
-    /* After rank.end only leaving is left to do. */
+    /* A rank that recorded rank.end has only to exit. */
     if (phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END || harness_crash_has_end(cut, rank)) {
         return HARNESS_VERDICT_HANG_TEARDOWN;
     }
@@ -357,8 +366,8 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
     return is_anybody_coming(view, rank) ? HARNESS_VERDICT_NONE : HARNESS_VERDICT_HANG_HOST;
 }
 
-/* The host is silent, and so is its device, in the middle of something: it may be blocked in a call
- * that waits for it. */
+/* The host is silent while its device has unfinished work: the host may be blocked in a call that
+ * waits for the device. */
 static bool is_behind_device(const struct harness_cut *cut, uint32_t rank)
 {
     const struct harness_position position = harness_position_of(cut, rank);
@@ -367,7 +376,7 @@ static bool is_behind_device(const struct harness_cut *cut, uint32_t rank)
            (position.compute == HARNESS_COMPUTE_BUSY || position.comm != HARNESS_COMM_IDLE);
 }
 
-/* behind_device: of such ranks, or of all others. */
+/* behind_device: only ranks whose host may be blocked by their device, or only the others. */
 static void find_silent(const struct harness_view *view, enum harness_verdict verdict,
                         bool behind_device, struct harness_findings *out)
 {
@@ -425,7 +434,8 @@ void harness_monitor_analyse(const struct harness_plan *plan, const struct harne
     for (size_t i = 0; i < sizeof(silences) / sizeof(silences[0]); i++) {
         find_silent(&view, silences[i], false, out);
     }
-    /* Whatever else was found may be what their devices wait for; a job that ends has to end. */
+    /* A finding above may be why these devices do not finish; but in a job that is ending, they
+     * have to. */
     if (dying || out->count == start) {
         for (size_t i = 0; i < sizeof(silences) / sizeof(silences[0]); i++) {
             find_silent(&view, silences[i], true, out);

@@ -72,6 +72,7 @@ bool harness_conclusions_report(struct harness_conclusions *conclusions,
 {
     struct harness_conclusion *place = NULL;
 
+    DDP_ASSERT(finding->verdict != HARNESS_VERDICT_NONE);
     if (is_covered(conclusions, finding)) {
         return false;
     }
@@ -116,6 +117,7 @@ static void note_hang(struct harness_conclusions *conclusions,
 {
     struct harness_conclusion *candidate = candidate_of(conclusions, finding);
 
+    DDP_ASSERT(is_hang(finding->verdict)); /* all else is reported at once */
     if (candidate == NULL) {
         candidate = append(conclusions, &conclusions->candidates);
         if (candidate == NULL) {
@@ -124,6 +126,7 @@ static void note_hang(struct harness_conclusions *conclusions,
         *candidate = (struct harness_conclusion){*finding, now_ns, true};
         return;
     }
+    DDP_ASSERT(candidate->time_ns <= now_ns);
     candidate->is_seen = true;
     if (now_ns - candidate->time_ns >= HARNESS_CONCLUSIONS_SETTLE_NS) {
         (void)harness_conclusions_report(conclusions, finding, now_ns);

@@ -1,9 +1,10 @@
-/* Ranks that ended before their work was done: the most certain thing that a cut can say. All ranks
- * that ended alike make one finding, which speaks of the first of them in time. */
+/* Ranks that ended before their work was done: the most certain findings of a cut. All ranks that
+ * ended in the same way make one finding; its place is that of the first of them. */
 #include <string.h>
 
 #include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
+#include "harness/monitor/rules.h"
 
 /* The rank recorded rank.end with DDP_OK. */
 static bool is_end_ok(const struct harness_cut *cut, uint32_t rank)
@@ -16,7 +17,7 @@ bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank)
     return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
 }
 
-/* `rank` waits for a collective beyond `posted`, or for its group to form. */
+/* `rank` waits for a collective after `posted`, or at the store for its group to form. */
 static bool is_waiting_beyond(const struct harness_cut *cut, uint32_t rank, uint64_t posted)
 {
     const struct ddp_page *page = &cut->pages[rank];
@@ -25,7 +26,8 @@ static bool is_waiting_beyond(const struct harness_cut *cut, uint32_t rank, uint
            (page->wait_kind != DDP_WAIT_COLLECTIVE || page->wait_seq > posted);
 }
 
-/* What the rank posted last is not what the program has there: it ended along its own path. */
+/* The last operation that the rank posted is not that of the program: how many it should have
+ * posted is not known. */
 static bool is_off_program(const struct harness_view *view, uint32_t rank)
 {
     const struct ddp_page *page = &view->cut->pages[rank];
@@ -36,8 +38,8 @@ static bool is_off_program(const struct harness_view *view, uint32_t rank)
                HARNESS_VERDICT_NONE;
 }
 
-/* The rank ended in good order before the program's end, and left others with work: they posted
- * more, wait for more, or failed. (All ranks ending alike is not for this cut to judge.) */
+/* The rank ended with DDP_OK before the program's end, while others had more to do: they posted
+ * more, wait for more, or failed. (If all ranks end early, the oracles find it.) */
 static bool is_work_left(const struct harness_view *view, uint32_t rank)
 {
     const struct harness_cut *cut = view->cut;
@@ -119,7 +121,7 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
     harness_draft_add_victims(view, finding);
 }
 
-/* One finding for all ranks that crashed alike; it speaks of the first of them in time. */
+/* One finding for all ranks that crashed in this way; its place is that of the first of them. */
 static void find_crashes(const struct harness_view *view, enum harness_verdict verdict,
                          struct harness_findings *out)
 {

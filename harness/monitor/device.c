@@ -1,25 +1,27 @@
-/* What progress words tell: a compute kernel that does not end, a collective that does not start,
- * or one that does not end. Work may always be running still, so nothing here is provable: the
- * words have to stand still for the budget of the host's phase.
+/* Hangs of devices, from progress words: a compute kernel that does not end, a collective that does
+ * not start, or one that does not end. Work that looks stuck may always be running still, so
+ * nothing here is provable: no word may have moved for the budget of the host's phase.
  *
- * The three are told apart in the order in which one holds up the other. Compute waits for nothing,
- * so a busy compute stream blames its own rank. A collective waits for its rank's compute and for
- * nothing else until it starts, so one that does not start with compute drained blames its own
- * rank. A collective that has started waits for its peers, so it is evidence only once every peer
- * has posted it and none is held up otherwise, and then it is evidence against no single one. */
+ * The three are tried in the order in which one can hold up the next. Compute waits for nothing, so
+ * if the compute stream is busy, its own rank is the culprit. A collective waits for its rank's
+ * compute, and for nothing else until it starts; so if it does not start and compute is drained,
+ * its own rank is the culprit. A collective that has started waits for its peers; it is evidence
+ * only if every peer has posted it and none is held up by something else, and then no single rank
+ * can be named. */
 #include "ddpcore/base/clock.h"
 #include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
 #include "harness/monitor/position.h"
+#include "harness/monitor/rules.h"
 
-/* The host waits inside a collective: it has enqueued all that it will. */
+/* The host waits inside a collective, and enqueues nothing more. */
 static bool is_host_waiting(const struct harness_cut *cut, uint32_t rank)
 {
     return harness_graph_is_waiting(cut, rank) && cut->pages[rank].wait_kind == DDP_WAIT_COLLECTIVE;
 }
 
-/* Neither the rank nor its device has shown anything for longer than the phase may take. A rank at
- * the store waits for others whatever its device does. */
+/* Neither the rank nor its device has shown progress for longer than the budget. Ranks at the store
+ * are left out: they wait for others, whatever their devices do. */
 static bool is_still(const struct harness_view *view, uint32_t rank)
 {
     const struct harness_cut *cut = view->cut;
@@ -35,8 +37,8 @@ static bool is_inside(const struct harness_position *position)
            position->seq > position->seq_ended;
 }
 
-/* Work on the compute stream does not end. Without a mark behind it that shows in a collective that
- * the compute stream holds back. */
+/* Work on the compute stream does not end. If no mark follows that work, it shows only in a
+ * collective that waits for the compute stream and does not start. */
 static bool is_compute_stuck(const struct harness_view *view, uint32_t rank,
                              const struct harness_position *position)
 {
@@ -45,8 +47,8 @@ static bool is_compute_stuck(const struct harness_view *view, uint32_t rank,
             (position->compute == HARNESS_COMPUTE_OPEN && position->comm == HARNESS_COMM_BEFORE));
 }
 
-/* Ranks whose compute is stuck. Of ranks inside a collective only if some rank is neither stuck nor
- * unknown: if all are stuck there, their compute more likely follows from the collective. */
+/* Ranks whose compute is stuck. Ranks that are also inside a collective count only if the compute
+ * of some other rank is not stuck: if all are stuck, the collective is the likelier cause. */
 static void find_stuck(const struct harness_view *view, bool is_explained,
                        struct harness_rank_set *out)
 {
@@ -86,8 +88,9 @@ static uint64_t first_inside(const struct harness_cut *cut)
     return first;
 }
 
-/* A collective that the device does not start, of a rank whose compute is not stuck; 0 if there is
- * none. Posted, while others are inside it, and not even enqueued: the same. */
+/* The collective that this rank's device does not start although its compute is not stuck; 0 if
+ * there is none. The collective may also be posted and never enqueued, while others are inside it.
+ */
 static uint64_t seq_not_launched(const struct harness_view *view, uint32_t rank, uint64_t inside)
 {
     const struct harness_position position = harness_position_of(view->cut, rank);
@@ -116,13 +119,13 @@ static void find_not_launched(const struct harness_view *view, struct harness_ra
     }
 }
 
-/* What a rank has to do with a started collective that does not end. */
+/* Where a rank is with respect to a collective that has started somewhere and does not end. */
 enum part {
-    PART_INSIDE,  /* its device is inside it */
-    PART_OPEN,    /* or past it: its host does other things before it marks the end */
-    PART_ENDED,   /* for this rank the collective has ended, or the rank has left in good order */
-    PART_UNKNOWN, /* it waits, and its device shows nothing */
-    PART_OTHER    /* it may still be under way to it: what it does decides */
+    PART_INSIDE,  /* its device is inside */
+    PART_OPEN,    /* its device is inside or past it: the host has not marked the end yet */
+    PART_ENDED,   /* for this rank the collective has ended */
+    PART_UNKNOWN, /* its host waits inside it, and its device shows no words */
+    PART_OTHER    /* it may still be on its way there, so that nothing can be concluded */
 };
 
 static enum part part_of(const struct harness_view *view, uint32_t rank, uint64_t seq)
@@ -149,7 +152,7 @@ static enum part part_of(const struct harness_view *view, uint32_t rank, uint64_
                                                                              : PART_INSIDE;
 }
 
-/* Members of one group only: sequence numbers of two groups say nothing about each other. */
+/* All ranks are in one group. Sequence numbers of two groups cannot be compared. */
 static bool is_one_group(const struct harness_cut *cut)
 {
     for (uint32_t r = 1; r < cut->world_size; r++) {
@@ -161,7 +164,7 @@ static bool is_one_group(const struct harness_cut *cut)
     return true;
 }
 
-/* Whom a finding about the device makes wait: ranks in a wait, and ranks whose device is. */
+/* Victims of a device: ranks that wait, and ranks whose device is inside a collective. */
 static void set_victims(const struct harness_view *view, struct harness_finding *finding)
 {
     const struct harness_cut *cut = view->cut;
@@ -177,7 +180,7 @@ static void set_victims(const struct harness_view *view, struct harness_finding 
     }
 }
 
-/* The culprit that has been still for longest. */
+/* The culprit that has been silent for longest. */
 static uint32_t first_of(const struct harness_cut *cut, const struct harness_rank_set *set)
 {
     uint32_t first = cut->world_size;
@@ -204,7 +207,7 @@ static uint32_t begin(const struct harness_view *view, enum harness_verdict verd
     return first;
 }
 
-/* The operation comes last: its parameters may fill what is left of the sentence. */
+/* The operation comes last: its parameters may fill the rest of the text. */
 static void finish(const struct harness_view *view, uint32_t rank, const char *op_is,
                    struct harness_finding *finding, struct harness_findings *out)
 {
@@ -224,8 +227,8 @@ static void finish(const struct harness_view *view, uint32_t rank, const char *o
     harness_findings_add(out, finding);
 }
 
-/* The place of the device's work, which the host may have left: it runs ahead by less than a step.
- */
+/* The step and phase of the device's work. The host may have left them: it runs ahead by less than
+ * a step. */
 static void set_place(const struct harness_position *position, struct harness_finding *finding)
 {
     bool is_host_before =
@@ -335,8 +338,8 @@ static void say_part(const struct harness_view *view, const struct harness_rank_
     }
 }
 
-/* Every rank is at the collective or past it, and it does not end. Where only marks are missing
- * that hosts have not set, it is those hosts' silence that counts. */
+/* A collective that every rank has reached, and that does not end. If all that is missing are marks
+ * that hosts have not set, those hosts are silent, which is another rule's finding. */
 static void find_comm(const struct harness_view *view, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
@@ -369,7 +372,7 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
     harness_draft_add_place(&finding);
     say_part(view, &parts[PART_OPEN], ", its end not marked on ", &finding);
     say_part(view, &parts[PART_ENDED], ", ended on ", &finding);
-    say_part(view, &parts[PART_UNKNOWN], ", shows nothing on ", &finding);
+    say_part(view, &parts[PART_UNKNOWN], ", unknown on ", &finding);
     if (harness_rank_set_count(&culprits) > 1) {
         harness_draft_add(&finding, "; which rank or link holds it up is not known");
     }

@@ -1,4 +1,4 @@
-/* How a finding is put together and worded: place, operation, parameters, victims. */
+/* The parts of a finding, and their wording. */
 #include "harness/monitor/draft.h"
 
 #include <stdarg.h>
@@ -13,6 +13,7 @@ void harness_draft_begin(const struct harness_view *view, enum harness_verdict v
     const struct harness_cut *cut = view->cut;
     enum ddp_phase phase = harness_graph_phase(cut, rank);
 
+    DDP_ASSERT(rank < cut->world_size);
     harness_finding_init(out, verdict, HARNESS_ORACLE_MONITOR, mode);
     harness_rank_set_add(&out->culprits, rank);
     harness_graph_waiting_set(cut, &out->victims);
@@ -89,6 +90,7 @@ void harness_draft_add(struct harness_finding *finding, const char *format, ...)
     size_t used = strlen(finding->text);
     va_list args;
 
+    DDP_ASSERT(used < sizeof(finding->text));
     va_start(args, format);
     (void)vsnprintf(finding->text + used, sizeof(finding->text) - used, format, args);
     va_end(args);
@@ -100,6 +102,7 @@ void harness_draft_add_ranks(struct harness_finding *finding, const struct harne
     uint32_t count = harness_rank_set_count(set);
     uint32_t said = 0;
 
+    DDP_ASSERT(count > 0);
     harness_draft_add(finding, count == 1 ? "rank " : "ranks ");
     for (uint32_t r = 0; r < world_size; r++) {
         if (!harness_rank_set_has(set, r)) {
@@ -114,6 +117,7 @@ void harness_draft_add_place(struct harness_finding *finding)
 {
     const char *phase = ddp_phase_name((enum ddp_phase)finding->phase);
 
+    DDP_ASSERT(finding->phase >= 0 && finding->phase < (int32_t)DDP_PHASE_COUNT);
     if (finding->step >= 0) {
         harness_draft_add(finding, " in step %d, %s", finding->step, phase);
     } else {

@@ -1,4 +1,5 @@
-/* How a finding is put together and worded. Internal to harness/monitor. */
+/* Drafting a finding: its place, operation, culprits and victims, and its sentence. Internal to
+ * harness/monitor. */
 #ifndef HARNESS_MONITOR_DRAFT_H
 #define HARNESS_MONITOR_DRAFT_H
 
@@ -8,7 +9,7 @@
 extern "C" {
 #endif
 
-/* What the monitor looks at, in one place. */
+/* All that an analysis reads. */
 struct harness_view {
     const struct harness_plan *plan;
     const struct harness_program *program;
@@ -24,33 +25,20 @@ void harness_draft_set_planned(const struct harness_view *view, uint64_t seq,
 /* The operation that `rank` posted last. */
 void harness_draft_set_posted(const struct harness_view *view, uint32_t rank,
                               struct harness_finding *finding);
-/* Append to the sentence; what does not fit is cut off. */
+/* Append to the sentence. What does not fit is cut off. */
 void harness_draft_add(struct harness_finding *finding, const char *format, ...) DDP_PRINTF(2, 3);
 /* "rank 1", "ranks 0, 2 and 3". */
 void harness_draft_add_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
                              uint32_t world_size);
-/* " in step 5, backward". */
-/* " of 100 f32, sum": what a bucket's name does not say, so that any difference shows. */
+/* " of 100 f32, sum": shows differences between operations of the same bucket. */
 void harness_draft_add_signature(struct harness_finding *finding, struct ddp_event_op op,
                                  uint64_t elem_count);
+/* " in step 5, backward". */
 void harness_draft_add_place(struct harness_finding *finding);
 /* "all_reduce seq 12 (bucket 1: fc1.bias, fc1.weight)". */
 void harness_draft_add_op(const struct harness_view *view, struct harness_finding *finding);
-/* "; rank 0 waits", if anybody does. */
+/* "; rank 0 waits", if a rank does. */
 void harness_draft_add_victims(const struct harness_view *view, struct harness_finding *finding);
-
-/* The rank recorded its end, in whatever status. */
-bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank);
-/* How a rank crashed, or NONE. */
-enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t rank);
-/* Add one finding for each way in which ranks ended before their work was done (crash.c). */
-void harness_crash_find_all(const struct harness_view *view, struct harness_findings *out);
-
-/* Add what progress words tell of a stable cut: one finding at most, by budget (device.c).
- * is_explained: a death, a stop, a difference from the program or the job's end in good order
- * already says why ranks wait, so that only a kernel that nothing else holds up is news. */
-void harness_device_find(const struct harness_view *view, bool is_explained,
-                         struct harness_findings *out);
 
 #ifdef __cplusplus
 }

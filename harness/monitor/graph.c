@@ -1,4 +1,4 @@
-/* The wait-for graph of a cut. Nothing is stored: an edge is a question to two pages, so that a cut
+/* The wait-for graph of a cut. Nothing is stored: an edge is computed from two pages, so that a cut
  * of a thousand ranks needs no memory. */
 #include "harness/monitor/graph.h"
 
@@ -8,6 +8,7 @@ bool harness_graph_is_gone(const struct harness_cut *cut, uint32_t rank)
 {
     enum harness_process_state state = cut->processes[rank].state;
 
+    DDP_ASSERT(rank < cut->world_size);
     return state == HARNESS_PROCESS_EXITED || state == HARNESS_PROCESS_SIGNALED;
 }
 
@@ -42,6 +43,7 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
 {
     const struct ddp_page *page = &cut->pages[rank];
 
+    DDP_ASSERT(other < cut->world_size);
     if (rank == other || !harness_graph_is_waiting(cut, rank)) {
         return false;
     }
@@ -52,13 +54,13 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
         return true;
     }
     if (page->wait_kind == DDP_WAIT_COLLECTIVE) {
-        /* Not posted; or posted, not completed, and not even trying. */
+        /* Not posted; or posted, not completed, and not waiting inside it. */
         return cut->pages[other].seq_posted < page->wait_seq ||
                (cut->pages[other].seq_done < page->wait_seq &&
                 !harness_graph_is_waiting(cut, other));
     }
-    /* The store brings ranks together that are not yet further on; one that waits there too is no
-     * reason to wait. */
+    /* Ranks wait at the store for those that have not come there yet: neither for ranks in a later
+     * phase, nor for one that waits at the store too. */
     return !harness_graph_is_over(cut, other) &&
            harness_graph_phase(cut, other) <= harness_graph_phase(cut, rank) &&
            !(harness_graph_is_waiting(cut, other) && cut->pages[other].wait_kind == DDP_WAIT_STORE);
@@ -124,7 +126,7 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
         uint32_t at = start;
         uint32_t first;
 
-        /* After world_size steps a walk that still goes on is on a circle. */
+        /* A walk that goes on after world_size steps is on a circle. */
         for (uint32_t i = 0; i < cut->world_size && at < cut->world_size; i++) {
             at = harness_graph_next(cut, at);
         }
@@ -137,6 +139,7 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
         do {
             uint32_t next = harness_graph_next(cut, at);
 
+            DDP_ASSERT(next < cut->world_size); /* all members of a circle wait */
             harness_rank_set_add(out, at);
             *out_is_mixed = *out_is_mixed || !harness_graph_is_inside(cut, at, next);
             at = next;
@@ -178,6 +181,7 @@ uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase
 {
     uint64_t budget_ms = plan->job.phase_budget_ms[phase];
 
+    DDP_ASSERT(phase < DDP_PHASE_COUNT);
     return (budget_ms != 0 ? budget_ms : ddp_phase_budget_ms(phase)) * DDP_NS_PER_MS;
 }
 

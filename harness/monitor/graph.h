@@ -8,34 +8,34 @@
 extern "C" {
 #endif
 
-/* The process is gone. */
+/* The process has ended. */
 bool harness_graph_is_gone(const struct harness_cut *cut, uint32_t rank);
-/* Gone, or it has recorded rank.end. */
+/* The process has ended, or the rank has recorded rank.end. */
 bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank);
 /* Started and not over. */
 bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank);
 /* Live, running, and inside a wait. */
 bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank);
-/* A waiting rank needs something of `other`. */
+/* `rank` waits for `other`. */
 bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other);
-/* Some waiting rank has an edge to this one. */
+/* Some rank waits for this one. */
 bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
-/* First collective that this rank has not posted, if a waiting rank has; 0 = none. */
+/* The first collective that this rank has not posted, if a waiting rank has; 0 = none. */
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out);
-/* First waiting rank that a waiting rank needs; world_size: none, or it does not wait. */
+/* The first waiting rank that `rank` waits for; world_size: none, or it does not wait. */
 uint32_t harness_graph_next(const struct harness_cut *cut, uint32_t rank);
-/* `rank` waits inside a collective that `other`, which waits inside one too, has posted as well. */
+/* Both wait inside collectives, and `other` has posted the one that `rank` waits in. */
 bool harness_graph_is_inside(const struct harness_cut *cut, uint32_t rank, uint32_t other);
-/* Members of a circle of waits, if there is one. *out_is_mixed: its members do not all wait inside
- * one group's posted collectives, where a message under way could still end the wait. */
+/* Members of a circle of waits, if there is one. *out_is_mixed: not all of them wait inside posted
+ * collectives of one group; if they do, a message that is under way may end the waits. */
 bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank_set *out,
                               bool *out_is_mixed);
-/* Phase of a rank; SPAWN while it has shown nothing. */
+/* The phase of a rank; SPAWN while it has no page. */
 enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank);
-/* How long the rank has shown no sign of life, by its own doing. */
+/* How long the rank has shown no sign of life, less the time for which it had no CPU. */
 uint64_t harness_graph_silent_ns(const struct harness_cut *cut, uint32_t rank);
-/* Of the time since then, what a busy machine took. */
+/* For how much of that time it had no CPU. */
 uint64_t harness_graph_starved_ns(const struct harness_cut *cut, uint32_t rank);
 uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase);
 /* now - then, 0 if then is later. */

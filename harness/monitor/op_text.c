@@ -1,4 +1,4 @@
-/* Operations in words. A page may hold anything, so that every index is checked. */
+/* Operations as text. A page may hold anything, so every index is checked. */
 #include "harness/monitor/op_text.h"
 
 static void add_params(const struct harness_program *program, const struct harness_bucket *bucket,

@@ -1,4 +1,4 @@
-/* Operations in words, for pictures of a cut. Internal to harness/monitor. */
+/* Operations as text, for printed cuts. Internal to harness/monitor. */
 #ifndef HARNESS_MONITOR_OP_TEXT_H
 #define HARNESS_MONITOR_OP_TEXT_H
 
@@ -8,13 +8,13 @@
 extern "C" {
 #endif
 
-/* A bucket's line names so many parameters; program.txt has all. */
+/* So many parameters of a bucket are named; program.txt has all. */
 #define HARNESS_OP_TEXT_PARAMS_MAX 8
 
 /* "all_reduce seq 12 (bucket 1: fc1.bias, fc1.weight)". */
 void harness_op_text_add(const struct harness_program *program, struct ddp_event_op op,
                          uint64_t seq, struct ddp_text *out);
-/* The same of the planned operation of seq, or that there is none. */
+/* The planned operation of seq in the same form, or "seq 12 (not planned)". */
 void harness_op_text_add_planned(const struct harness_program *program, uint64_t seq,
                                  struct ddp_text *out);
 

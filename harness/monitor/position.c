@@ -1,5 +1,4 @@
-/* From progress words to a position. What each mark means, and where it lies, is said in
- * ddpcore/seam/progress.h. */
+/* From progress words to a position. ddpcore/seam/progress.h describes the marks. */
 #include "harness/monitor/position.h"
 
 #include <stdio.h>
@@ -7,7 +6,8 @@
 #include "harness/monitor/graph.h"
 #include "harness/monitor/op_text.h"
 
-/* A mark holds a sequence number modulo 65536: the last such one that the rank can have reached. */
+/* A mark holds a sequence number modulo 65536. The full number is the largest that fits and is not
+ * above seq_posted. */
 static uint64_t seq_of(uint64_t word, uint64_t seq_posted)
 {
     uint64_t seq = (seq_posted & ~UINT64_C(0xffff)) | ddp_mark_index(word);
@@ -35,7 +35,7 @@ static void set_comm(const struct ddp_progress_words *words, const struct ddp_pa
     }
     if (words->reached != words->enqueued) {
         out->comm = HARNESS_COMM_BEFORE;
-        /* Collectives that went another way have ended for the host. */
+        /* Collectives without marks (not on this stream) have ended for the host. */
         out->seq = out->seq_ended + 1;
     }
 }
@@ -49,6 +49,7 @@ struct harness_position harness_position_of(const struct harness_cut *cut, uint3
         cut->processes[rank].state != HARNESS_PROCESS_RUNNING || harness_graph_is_over(cut, rank)) {
         return out;
     }
+    DDP_ASSERT(cut->is_page_valid[rank]); /* words of a rank without a page are not read */
     compute = &cut->progress[rank].stream[DDP_PROGRESS_COMPUTE];
     out.is_known = true;
     out.compute_reached = compute->reached;

@@ -10,18 +10,17 @@ extern "C" {
 
 enum harness_compute {
     HARNESS_COMPUTE_DRAINED, /* nothing is left on the stream */
-    HARNESS_COMPUTE_OPEN, /* the last mark is reached; whether work lies behind it is not known */
-    HARNESS_COMPUTE_BUSY  /* a mark is enqueued that is not reached */
+    HARNESS_COMPUTE_OPEN,    /* the last mark is reached; work after it may still run */
+    HARNESS_COMPUTE_BUSY     /* a mark is enqueued that is not reached */
 };
 enum harness_comm {
     HARNESS_COMM_IDLE,
     HARNESS_COMM_BEFORE, /* the next collective is enqueued, and not started */
     HARNESS_COMM_INSIDE, /* a collective has started, and not ended */
-    HARNESS_COMM_OPEN    /* it has started; its end is not marked yet: the host has not come back
-                          * to the call that launches it */
+    HARNESS_COMM_OPEN    /* it has started; the host has not enqueued the mark of its end yet */
 };
 struct harness_position {
-    bool is_known; /* false: no device shows words, and the rest means nothing */
+    bool is_known; /* false: the device has no words, and the rest means nothing */
     enum harness_compute compute;
     enum harness_comm comm;
     uint64_t compute_reached, compute_enqueued; /* words */
@@ -31,9 +30,9 @@ struct harness_position {
 
 /* Known only for a live, running rank with words. */
 struct harness_position harness_position_of(const struct harness_cut *cut, uint32_t rank);
-/* The device has work that may still end waits. */
+/* The device has work whose end may end waits. */
 bool harness_position_is_working(const struct harness_position *position);
-/* "forward layer 2", "backward": the work behind a mark. */
+/* "forward layer 2", "backward": the work that follows a mark. */
 #define HARNESS_MARK_TEXT_BYTES 32
 void harness_position_name_mark(uint64_t word, char out[HARNESS_MARK_TEXT_BYTES]);
 /* "compute in forward layer 2 (mark 37 of 41): started, not ended; comm before all_reduce seq 7

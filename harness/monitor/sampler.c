@@ -53,7 +53,7 @@ static const struct ddp_page *shared_page(const struct harness_sampler *sampler,
     return sampler->config.source->recorder(sampler->config.source_context, rank);
 }
 
-/* A page that is left half-written: its process does not run. */
+/* Copy a page whose writer, which does not run, has left it half-written. */
 static void copy_torn(const struct ddp_page *shared, struct ddp_page *out)
 {
     const uint64_t *from = (const uint64_t *)(const void *)shared;
@@ -160,9 +160,7 @@ static bool read_rank(struct harness_sampler *sampler, const struct harness_cut 
         is_whole = read_progress(sampler, rank) && is_whole;
         read_posts(sampler, rank);
     }
-    sampler->ranks[rank].is_final = harness_graph_is_gone(cut, rank);
-    /* Only one that runs is ever caught in a write. */
-    DDP_ASSERT(is_whole || !sampler->ranks[rank].is_final);
+    sampler->ranks[rank].is_final = is_whole && harness_graph_is_gone(cut, rank);
     return is_whole;
 }
 
@@ -213,7 +211,7 @@ static void conclude(struct harness_sampler *sampler, const struct harness_cut *
     harness_conclusions_note(&sampler->conclusions, &findings, cut->now_ns);
     sampler->conclusions.is_failed = sampler->conclusions.is_failed || findings.is_failed;
     harness_findings_fini(&findings);
-    /* Last: what was concluded has been reported by now. */
+    /* After the reports, which must not wait for it. */
     if (config->snapshot != NULL) {
         harness_wait_snapshot_take(config->snapshot, config->plan, config->program, cut,
                                    &sampler->conclusions);

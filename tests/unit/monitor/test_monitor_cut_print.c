@@ -69,7 +69,7 @@ CT_TEST(monitor_explain, shows_a_rank_in_host_code)
                 "r0 running, in step 1, backward; posted all_reduce seq 6 " BUCKET_1
                 ", done seq 5; waiting for 1.0 ms\n"
                 "r1 (culprit) running, in step 1, backward; posted all_reduce seq 5 " BUCKET_0
-                ", done seq 4; owes all_reduce seq 6 " BUCKET_1
+                ", done seq 4; has not posted all_reduce seq 6 " BUCKET_1
                 "; silent in host code for 2001.0 ms (budget 2000 ms)\n"
                 "r2 running, in step 1, backward; posted all_reduce seq 6 " BUCKET_1
                 ", done seq 5; waiting for 1.0 ms\n"
@@ -96,9 +96,9 @@ CT_TEST(monitor_explain, shows_how_processes_are)
     check_has(&job, 4,
               "\nr2 (culprit) ended by signal 9 (SIGKILL), 3.0 ms ago, last seen in step 1");
     check_has(&job, 0, "\nr3 exited with code 7, 4.0 ms ago, last seen in step 1");
-    check_has(&job, 0, "\nr4 not started, has shown nothing yet\n");
+    check_has(&job, 0, "\nr4 not started, has recorded nothing yet\n");
     check_has(&job, 0,
-              "\nr5 (others wait for it) running, in rendezvous; nothing posted; owes "
+              "\nr5 (others wait for it) running, in rendezvous; nothing posted; has not posted "
               "all_gather seq 1 (verify); silent in host code for 3.0 ms (budget ");
     cut_post(&job, 0, cut_seq(1, 0));
     cut_wait(&job, 0, cut_seq(1, 0), 2);
@@ -160,10 +160,10 @@ CT_TEST(monitor_explain, shows_waits_for_nobody_known)
     cut_init(&job, 2);
     job.pages[0].wait_peer = 0;
     job.pages[1].wait_peer = 0;
-    check_has(&job, 0, "\nr1 waits, for whom is not known: all_reduce seq 6 " BUCKET_1 "\n");
+    check_has(&job, 0, "\nr1 waits for an unknown rank: all_reduce seq 6 " BUCKET_1 "\n");
     job.pages[0].wait_kind = DDP_WAIT_STORE;
     job.pages[1].wait_kind = DDP_WAIT_STORE;
-    check_has(&job, 0, "\nr0 waits, for whom is not known: a key of the store\n");
+    check_has(&job, 0, "\nr0 waits for an unknown rank: a key of the store\n");
     cut_fini(&job);
 }
 
@@ -319,7 +319,7 @@ CT_TEST(monitor_explain, is_bounded)
         processes[r].state = HARNESS_PROCESS_RUNNING;
     }
     harness_cut_print(&job.plan, &job.program, &job.cut, &culprits, &text);
-    CT_CHECK(strstr(ddp_text_str(&text), "\n... 960 more waits for nobody known left out\n") !=
+    CT_CHECK(strstr(ddp_text_str(&text), "\n... 960 more waits for unknown ranks left out\n") !=
              NULL);
     CT_CHECK_EQ_U64(count_of(ddp_text_str(&text), "\n"), 64 + 1 + 64 + 1);
     ddp_text_fini(&text);

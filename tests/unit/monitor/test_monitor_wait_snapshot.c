@@ -147,7 +147,7 @@ CT_TEST(monitor_picture, never_overflows)
     gallery.job.pages[0].posted_count = 55;
     look(&gallery);
     CT_CHECK_EQ_U64(gallery.picture->size_bytes, HARNESS_WAIT_SNAPSHOT_BYTES_MAX - 300);
-    CT_CHECK(strstr(print(&gallery, &text), "\n... 1 more conclusions found no room\n") != NULL);
+    CT_CHECK(strstr(print(&gallery, &text), "\n... no room for 1 more conclusions\n") != NULL);
     CT_CHECK(strstr(ddp_text_str(&text), "MISMATCH") == NULL);
     ddp_text_fini(&text);
     gallery_close(&gallery);

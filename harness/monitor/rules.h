@@ -1,0 +1,27 @@
+/* Rules that harness_monitor_analyse applies to a cut, one file each. Internal to harness/monitor. */
+#ifndef HARNESS_MONITOR_RULES_H
+#define HARNESS_MONITOR_RULES_H
+
+#include "harness/monitor/draft.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The rank recorded rank.end, with whatever status. */
+bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank);
+/* How a rank crashed, or NONE. */
+enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t rank);
+/* Add a finding for each way in which ranks ended before their work was done. */
+void harness_crash_find_all(const struct harness_view *view, struct harness_findings *out);
+
+/* Add a finding, at most one and by budget, if progress words of a stable cut show a device that
+ * hangs. is_explained: a crash, a stop, a mismatch or the end of the job already explains why ranks
+ * wait; then only a compute kernel that nothing else holds up is a finding. */
+void harness_device_find(const struct harness_view *view, bool is_explained,
+                         struct harness_findings *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
