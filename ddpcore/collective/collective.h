@@ -52,7 +52,6 @@ struct ddp_coll_work {
 struct ddp_coll;
 
 struct ddp_coll_ops {
-    const char *name;
     /* Queue a collective; work->seq and work->args are set. Buffers are borrowed until poll is not
      * PENDING. Errors are final for this work. */
     ddp_status (*post)(struct ddp_coll *coll, struct ddp_coll_work *work);

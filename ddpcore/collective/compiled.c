@@ -1,5 +1,5 @@
-/* Compiling schedules, and the cache of compiled ones. Makes the executor's inner loop a walk over
- * ready steps: every "may this run now" question is answered here by counting. */
+/* Compiling schedules. Makes the executor's inner loop a walk over ready steps: whether a step may
+ * run now is answered here by counting. */
 #include "ddpcore/collective/compiled.h"
 
 #include <string.h>
@@ -25,6 +25,7 @@ static struct ddp_compiled_operand operand_of(const struct ddp_schedule *schedul
     operand.dtype = schedule->params.dtype;
     operand.buffer = range->buffer == DDP_BUFFER_OUTPUT ? 1 : 0;
     if (range->buffer == DDP_BUFFER_SCRATCH) {
+        DDP_ASSERT(range->scratch < schedule->scratch_count);
         operand.buffer = 2 + range->scratch;
         operand.dtype = schedule->scratch[range->scratch].dtype;
     }
@@ -47,7 +48,9 @@ static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedu
         out->dst = operand_of(schedule, &step->dst);
         out->missing = step->dep_count;
         out->next = NONE;
+        DDP_ASSERT(step->dep_count <= DDP_STEP_DEPS_MAX);
         for (uint32_t j = 0; j < step->dep_count; j++) {
+            DDP_ASSERT(step->dep[j] < i); /* so there is no cycle */
             compiled->steps[step->dep[j]].successor_count++;
         }
     }
@@ -84,6 +87,7 @@ static void link_streams(struct ddp_compiled *compiled, const struct ddp_schedul
         if (!is_send(step) && !is_recv(step)) {
             continue;
         }
+        DDP_ASSERT(step->peer < schedule->params.size && step->peer != schedule->params.rank);
         stream = &last[2 * (size_t)step->peer + (is_send(step) ? 0 : 1)];
         if (*stream != NONE) {
             compiled->steps[*stream].next = i;
@@ -129,41 +133,19 @@ static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
     return DDP_OK;
 }
 
-ddp_status ddp_compiled_create(const struct ddp_compiled_source *source,
-                               const struct ddp_compiled_key *key, struct ddp_compiled **out)
+ddp_status ddp_compiled_create(struct ddp_mem *mem, const struct ddp_schedule *schedule,
+                               struct ddp_compiled **out)
 {
-    const struct ddp_algorithm *algorithm = source->algorithm[key->kind];
-    struct ddp_schedule_params params = {
-        .kind = key->kind,
-        .dtype = key->dtype,
-        .rank = source->transport->member,
-        .size = source->transport->member_count,
-        .elem_count = key->elem_count,
-        .root = key->root,
-        .segment_elem_count =
-            ddp_algorithm_segment_elem_count(algorithm, source->segment_bytes, key->dtype),
-        .is_in_place = key->is_in_place,
-    };
-    struct ddp_schedule schedule;
-    struct ddp_compiled *compiled = ddp_mem_array(source->mem, 1, sizeof(*compiled));
+    struct ddp_compiled *compiled = ddp_mem_array(mem, 1, sizeof(*compiled));
     ddp_status status;
 
     if (compiled == NULL) {
         return DDP_E_NOMEM;
     }
-    compiled->key = *key;
-    ddp_schedule_init(&schedule, source->mem, algorithm->name, &params);
-    algorithm->emit(&schedule);
-    status = schedule.status;
-    if (status == DDP_OK) {
-        status = compile(source->mem, compiled, &schedule);
-    }
-    if (status == DDP_OK && source->observer != NULL) {
-        source->observer->used(source->observer, &schedule);
-    }
-    ddp_schedule_fini(&schedule);
+    DDP_ASSERT(schedule->status == DDP_OK);
+    status = compile(mem, compiled, schedule);
     if (status != DDP_OK) {
-        ddp_compiled_destroy(source->mem, compiled);
+        ddp_compiled_destroy(mem, compiled);
         return status;
     }
     *out = compiled;
@@ -183,8 +165,76 @@ void ddp_compiled_destroy(struct ddp_mem *mem, struct ddp_compiled *compiled)
     ddp_mem_free(mem, compiled);
 }
 
+static void free_scratch(struct ddp_compiled_scratch *scratch, uint32_t index)
+{
+    if (scratch->buffer[index].is_lendable) {
+        scratch->transport->ops->free(scratch->transport, scratch->buffer[index].data);
+    } else {
+        ddp_mem_free(scratch->mem, scratch->buffer[index].data);
+    }
+    scratch->buffer[index].data = NULL;
+    scratch->buffer[index].size_bytes = 0;
+    scratch->buffer[index].is_lendable = false;
+}
+
+void ddp_compiled_scratch_fini(struct ddp_compiled_scratch *scratch)
+{
+    for (uint32_t i = 0; i < DDP_SCHEDULE_SCRATCH_MAX; i++) {
+        free_scratch(scratch, i);
+    }
+}
+
+static ddp_status grow_scratch(struct ddp_compiled_scratch *scratch, uint32_t index,
+                               size_t size_bytes)
+{
+    struct ddp_transport *transport = scratch->transport;
+    void *data;
+
+    DDP_ASSERT(index < DDP_SCHEDULE_SCRATCH_MAX);
+    if (size_bytes <= scratch->buffer[index].size_bytes) {
+        return DDP_OK;
+    }
+    free_scratch(scratch, index);
+    data = transport->ops->alloc(transport, size_bytes);
+    scratch->buffer[index].is_lendable = data != NULL;
+    if (data == NULL) {
+        data = scratch->mem->alloc(scratch->mem, size_bytes);
+    }
+    if (data == NULL) {
+        return DDP_E_NOMEM;
+    }
+    scratch->buffer[index].data = data;
+    scratch->buffer[index].size_bytes = size_bytes;
+    return DDP_OK;
+}
+
+ddp_status ddp_compiled_start(struct ddp_compiled *compiled, struct ddp_compiled_scratch *scratch,
+                              const void *input, void *output)
+{
+    DDP_ASSERT(compiled->cached.users > 0);
+    /* No step writes to the input; the table holds it without const to be one table. */
+    compiled->buffer[0] = (void *)(uintptr_t)input;
+    compiled->buffer[1] = output;
+    for (uint32_t i = 0; i < compiled->scratch_count; i++) {
+        DDP_TRY(grow_scratch(scratch, i, compiled->scratch_bytes[i]));
+        compiled->buffer[2 + i] = scratch->buffer[i].data;
+    }
+    compiled->active_count = 0;
+    for (uint32_t i = 0; i < compiled->step_count; i++) {
+        compiled->missing[i] = compiled->steps[i].missing;
+        compiled->is_posted[i] = false;
+        if (compiled->missing[i] == 0) {
+            compiled->active[compiled->active_count++] = i;
+        }
+    }
+    DDP_ASSERT(compiled->active_count > 0 || compiled->step_count == 0);
+    return DDP_OK;
+}
+
 static void release(struct ddp_compiled *compiled, uint32_t step)
 {
+    DDP_ASSERT(compiled->missing[step] >
+               0); /* a step is released once for each that it waits for */
     if (--compiled->missing[step] == 0) {
         compiled->active[compiled->active_count++] = step;
     }

@@ -3,17 +3,7 @@
 #ifndef DDPCORE_COLLECTIVE_COMPILED_H
 #define DDPCORE_COLLECTIVE_COMPILED_H
 
-#include "ddpcore/collective/collective.h"
-#include "ddpcore/schedule/algorithm.h"
-#include "ddpcore/schedule/schedule.h"
-
-struct ddp_compiled_key {
-    enum ddp_coll_kind kind;
-    enum ddp_dtype dtype;
-    size_t elem_count;
-    uint32_t root;
-    bool is_in_place;
-};
+#include "ddpcore/collective/cache.h"
 
 struct ddp_compiled_operand {
     uint32_t buffer; /* 0 input, 1 output, 2 + n scratch n */
@@ -34,10 +24,7 @@ struct ddp_compiled_step {
 };
 
 struct ddp_compiled {
-    struct ddp_compiled_key key;
-    struct ddp_compiled *chain; /* next in the cache */
-    uint64_t used_at;           /* cache's clock of the last use */
-    uint32_t users;             /* works queued with it */
+    struct ddp_cached cached;
 
     struct ddp_compiled_step *steps;
     uint32_t step_count;
@@ -54,46 +41,31 @@ struct ddp_compiled {
     bool *is_posted;
 };
 
-struct ddp_compiled_source {
-    struct ddp_mem *mem;
-    struct ddp_transport *transport;
-    const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT];
-    size_t segment_bytes;
-    struct ddp_schedule_observer *observer;
-};
-
-DDP_MUST_USE ddp_status ddp_compiled_create(const struct ddp_compiled_source *source,
-                                            const struct ddp_compiled_key *key,
+/* Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_compiled_create(struct ddp_mem *mem,
+                                            const struct ddp_schedule *schedule,
                                             struct ddp_compiled **out);
 void ddp_compiled_destroy(struct ddp_mem *mem, struct ddp_compiled *compiled);
+
+/* Scratch memory, which all compiled schedules of a group share, since one runs at a time. */
+struct ddp_compiled_scratch {
+    struct ddp_mem *mem;
+    struct ddp_transport *transport;
+    struct {
+        void *data;
+        size_t size_bytes;
+        bool is_lendable; /* from the transport's memory */
+    } buffer[DDP_SCHEDULE_SCRATCH_MAX];
+};
+void ddp_compiled_scratch_fini(struct ddp_compiled_scratch *scratch);
+
+/* Begin a run on these buffers, with no other run under way. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_compiled_start(struct ddp_compiled *compiled,
+                                           struct ddp_compiled_scratch *scratch, const void *input,
+                                           void *output);
 /* A step of this stream was handed over: the one behind it may follow. */
 void ddp_compiled_release_stream(struct ddp_compiled *compiled, uint32_t step);
 /* A step is complete: release what depends on it. */
 void ddp_compiled_release_successors(struct ddp_compiled *compiled, uint32_t step);
-
-/* Compiled schedules by key, and the scratch memory that they share, since one runs at a time. */
-struct ddp_compiled_scratch {
-    void *data;
-    size_t size_bytes;
-    bool is_lendable; /* from the transport's memory */
-};
-#define DDP_COMPILED_CHAINS    64u
-#define DDP_COMPILED_CACHE_MAX 256u
-struct ddp_compiled_cache {
-    struct ddp_compiled_source source;
-    struct ddp_compiled *chain[DDP_COMPILED_CHAINS];
-    struct ddp_compiled_scratch scratch[DDP_SCHEDULE_SCRATCH_MAX];
-    uint32_t count;
-    uint64_t clock;
-};
-/* Find or make; users is counted up. Beyond _CACHE_MAX the least recently used idle one goes. */
-DDP_MUST_USE ddp_status ddp_compiled_cache_take(struct ddp_compiled_cache *cache,
-                                                const struct ddp_compiled_key *key,
-                                                struct ddp_compiled **out);
-/* Begin a run on these buffers, with no other run under way. Errors: E_NOMEM. */
-DDP_MUST_USE ddp_status ddp_compiled_cache_start(struct ddp_compiled_cache *cache,
-                                                 struct ddp_compiled *compiled, const void *input,
-                                                 void *output);
-void ddp_compiled_cache_fini(struct ddp_compiled_cache *cache);
 
 #endif

@@ -3,87 +3,121 @@
 
 #include <string.h>
 
-ddp_status ddp_control_open(struct ddp_control *control, const struct ddp_env *env,
-                            struct ddp_transport *transport, uint64_t comm,
-                            const uint32_t *member_rank, struct ddp_err *err)
+ddp_status ddp_control_open(struct ddp_control *control, struct ddp_queue *queue, bool is_checked,
+                            size_t job_bytes, struct ddp_err *err)
 {
     const struct ddp_coll_schedule_config config = {
-        .comm = comm, .is_agreement = true, .member_rank = member_rank};
+        .comm = queue->base.comm, .is_agreement = true, .member_rank = queue->member_rank};
+    ddp_status status;
 
-    control->env = *env;
+    DDP_ASSERT(job_bytes >= sizeof(struct ddp_control_job));
+    control->queue = queue;
+    control->is_checked = is_checked;
+    control->job_bytes = job_bytes;
+    control->env = *queue->base.env;
     control->env.faults = NULL;
-    if (ddp_device_cpu_create(control->env.mem, &control->host) != DDP_OK) {
-        return ddp_err_set(err, DDP_E_NOMEM, "no memory for a control channel");
+    status = ddp_device_cpu_create(control->env.mem, &control->host);
+    if (status != DDP_OK) {
+        (void)ddp_err_set(err, status, "no memory for a control channel");
+    } else {
+        status = ddp_coll_schedule_create(&control->env, queue->transport, control->host, &config,
+                                          &control->channel, err);
     }
-    return ddp_coll_schedule_create(&control->env, transport, control->host, &config,
-                                    &control->coll, err);
+    if (status != DDP_OK) {
+        queue->transport->ops->destroy(queue->transport);
+        queue->transport = NULL;
+    }
+    return status;
 }
 
 void ddp_control_leave(struct ddp_control *control)
 {
-    if (control->coll != NULL) {
-        control->coll->ops->destroy(control->coll);
-        control->coll = NULL;
+    if (control->channel != NULL) {
+        control->channel->ops->destroy(control->channel);
+        control->channel = NULL;
+        control->queue->transport = NULL; /* it was the channel's */
     }
 }
 
 void ddp_control_close(struct ddp_control *control)
 {
     ddp_control_leave(control);
+    while (control->jobs != NULL) {
+        struct ddp_control_job *gone = control->jobs;
+
+        DDP_ASSERT(gone->work == NULL);
+        control->jobs = gone->next_owned;
+        ddp_mem_free(control->env.mem, gone);
+    }
     if (control->host != NULL) {
         control->host->ops->destroy(control->host);
         control->host = NULL;
     }
 }
 
-ddp_status ddp_control_agree(struct ddp_control *control, struct ddp_coll_work *agreement,
-                             const struct ddp_coll_work *work)
+ddp_status ddp_control_take(struct ddp_control *control, struct ddp_coll_work *work,
+                            struct ddp_control_job **out)
 {
-    memset(agreement, 0, sizeof(*agreement));
-    agreement->args = work->args;
-    agreement->seq = work->seq;
-    return control->coll->ops->post(control->coll, agreement);
-}
+    struct ddp_control_job *job = control->free_jobs;
 
-bool ddp_control_is_revoked(struct ddp_control *control)
-{
-    struct ddp_revocation revocation;
-
-    return control->coll->ops->is_revoked(control->coll, &revocation);
-}
-
-int32_t ddp_control_dead_rank(struct ddp_control *control)
-{
-    return control->coll->ops->dead_rank(control->coll);
-}
-
-ddp_status ddp_control_look_for_death(struct ddp_control *control)
-{
-    uint64_t now_ns;
-
-    if (ddp_control_dead_rank(control) < 0) {
-        return DDP_PENDING;
+    DDP_ASSERT(control->queue->failed == DDP_OK);
+    if (job != NULL) {
+        control->free_jobs = job->next_free;
+    } else {
+        job = ddp_mem_array(control->env.mem, 1, control->job_bytes);
+        if (job == NULL) {
+            return DDP_E_NOMEM;
+        }
+        job->next_owned = control->jobs;
+        control->jobs = job;
     }
-    now_ns = ddp_clock_now_ns(control->env.clock);
-    if (control->death_known_ns == 0) {
-        control->death_known_ns = now_ns;
-    }
-    return now_ns - control->death_known_ns >= DDP_TRANSPORT_DEATH_GRACE_NS ? DDP_E_PEER_DIED
-                                                                            : DDP_PENDING;
+    DDP_ASSERT(job->work == NULL);
+    job->next_free = NULL;
+    job->work = work;
+    job->is_agreed = false;
+    work->engine = job;
+    *out = job;
+    return DDP_OK;
 }
 
-ddp_status ddp_control_look_at_members(struct ddp_control *control)
+void ddp_control_give_back(struct ddp_control *control, struct ddp_control_job *job)
 {
-    return ddp_control_is_revoked(control) ? DDP_E_REVOKED : ddp_control_look_for_death(control);
+    DDP_ASSERT(job->work != NULL && job->work->engine == job);
+    job->work->engine = NULL;
+    job->work = NULL;
+    job->next_free = control->free_jobs;
+    control->free_jobs = job;
 }
 
-void ddp_control_tell(struct ddp_control *control, ddp_status status, uint64_t seq)
+ddp_status ddp_control_post(struct ddp_control *control, struct ddp_control_job *job)
 {
-    const struct ddp_recorder *recorder = control->env.recorder;
-    const struct ddp_revocation revocation = {control->env.rank, status,
-                                              recorder != NULL ? recorder->step : 0, seq};
-
-    if (status != DDP_E_REVOKED && status != DDP_E_PEER_DIED && !ddp_control_is_revoked(control)) {
-        control->coll->ops->revoke(control->coll, &revocation);
+    DDP_ASSERT(job->work != NULL && !job->is_agreed);
+    DDP_ASSERT(job->agreement.engine == NULL); /* the channel does not hold it */
+    if (!control->is_checked) {
+        job->is_agreed = true;
+        return DDP_OK;
     }
+    memset(&job->agreement, 0, sizeof(job->agreement));
+    job->agreement.args = job->work->args;
+    job->agreement.seq = job->work->seq;
+    return control->channel->ops->post(control->channel, &job->agreement);
+}
+
+ddp_status ddp_control_poll(struct ddp_control *control, struct ddp_control_job *job)
+{
+    DDP_ASSERT(job->work != NULL);
+    if (job->is_agreed) {
+        return DDP_OK;
+    }
+    DDP_TRY(control->channel->ops->poll(control->channel, &job->agreement));
+    job->is_agreed = true;
+    /* From whom the last message came says nothing of the wait for the library. */
+    ddp_recorder_wait_peer(control->env.recorder, -1);
+    return DDP_OK;
+}
+
+bool ddp_control_waits_for_message(const struct ddp_queue *queue, const struct ddp_coll_work *head)
+{
+    (void)queue;
+    return !ddp_control_job_of(head)->is_agreed;
 }

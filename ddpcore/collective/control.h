@@ -1,43 +1,63 @@
-/* The control channel of a group whose data a library moves that names no dead member, carries no
- * reason and does not compare calls (NCCL, MPI). It runs over a transport of host memory: deaths
- * and revocations travel there, and works agree there before the library sees them. Internal. */
+/* What engines share whose data a library moves that names no dead member, carries no reason and
+ * does not compare calls (NCCL, MPI). Beside the library runs a control channel over a transport of
+ * host memory: deaths and revocations travel there, and, in a checked group, works agree there
+ * before the library sees them: a barrier whose messages carry the collective's signature.
+ * Internal.
+ */
 #ifndef DDPCORE_COLLECTIVE_CONTROL_H
 #define DDPCORE_COLLECTIVE_CONTROL_H
 
-#include "ddpcore/collective/collective.h"
+#include "ddpcore/collective/queue.h"
 
-/* Lies still while it is open. */
-struct ddp_control {
-    struct ddp_env env; /* the rank's, without faults: the group passes its points itself */
-    struct ddp_device *host;
-    /* Barriers whose messages carry a collective's signature; NULL: not open. */
-    struct ddp_coll *coll;
-    uint64_t death_known_ns; /* when a death was first seen; 0 = none */
+/* What a queued work needs beside itself; work->engine. First member of an engine's own. */
+struct ddp_control_job {
+    struct ddp_control_job *next_owned; /* all jobs of the group */
+    struct ddp_control_job *next_free;
+    struct ddp_coll_work *work;     /* NULL: the job is free */
+    struct ddp_coll_work agreement; /* the same collective on the control channel */
+    bool is_agreed;                 /* the library may see it */
 };
 
-/* Takes over transport if it succeeds; member_rank as in ddp_coll_schedule_config. Errors: E_NOMEM.
- * Closed in any case by ddp_control_close. */
-DDP_MUST_USE ddp_status ddp_control_open(struct ddp_control *control, const struct ddp_env *env,
-                                         struct ddp_transport *transport, uint64_t comm,
-                                         const uint32_t *member_rank, struct ddp_err *err);
-/* Leave the group, and end what is agreed on. */
+/* Not moved while it is open. */
+struct ddp_control {
+    struct ddp_queue *queue;
+    bool is_checked;
+    size_t job_bytes;
+    struct ddp_control_job *jobs, *free_jobs;
+    struct ddp_env env; /* the rank's, without faults: the group passes its points itself */
+    struct ddp_device *host;
+    struct ddp_coll *channel; /* NULL: left */
+};
+
+/* Over the transport of the queue, which is taken over, also on failure. job_bytes: the size of the
+ * engine's jobs, which are zero-filled when they are made. Errors: E_NOMEM. Closed in any case by
+ * ddp_control_close. */
+DDP_MUST_USE ddp_status ddp_control_open(struct ddp_control *control, struct ddp_queue *queue,
+                                         bool is_checked, size_t job_bytes, struct ddp_err *err);
+/* Leave the group: other members see that this one departed. Ends agreements. */
 void ddp_control_leave(struct ddp_control *control);
-/* Leave, and release what agreements needed. */
+/* Leave, and release all jobs. No work is queued. */
 void ddp_control_close(struct ddp_control *control);
 
-/* Post `agreement` for a work with these args and number; poll it as any work. */
-DDP_MUST_USE ddp_status ddp_control_agree(struct ddp_control *control,
-                                          struct ddp_coll_work *agreement,
-                                          const struct ddp_coll_work *work);
-bool ddp_control_is_revoked(struct ddp_control *control);
-/* Global rank of a dead member, or -1. */
-int32_t ddp_control_dead_rank(struct ddp_control *control);
-/* PENDING, or E_PEER_DIED: a death that has been known for the transport's grace. */
-ddp_status ddp_control_look_for_death(struct ddp_control *control);
-/* PENDING, or why there is no point in waiting for the other members: E_REVOKED, E_PEER_DIED. */
-ddp_status ddp_control_look_at_members(struct ddp_control *control);
-/* Revoke with this status and the number of the work it happened in (0: none), unless everybody
- * knows or can see it for himself. */
-void ddp_control_tell(struct ddp_control *control, ddp_status status, uint64_t seq);
+/* A job for this work: a new one, or a used one as it was given back. Sets work->engine. Errors:
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_control_take(struct ddp_control *control, struct ddp_coll_work *work,
+                                         struct ddp_control_job **out);
+/* Sets work->engine to NULL. The channel may still hold the job's agreement, but only after the
+ * group has ended, when no job is taken any more. */
+void ddp_control_give_back(struct ddp_control *control, struct ddp_control_job *job);
+
+/* Start to agree on the job's work; in an unchecked group, it is agreed at once. */
+DDP_MUST_USE ddp_status ddp_control_post(struct ddp_control *control, struct ddp_control_job *job);
+/* OK: all members have posted the same. Errors: E_MISMATCH, E_REVOKED, E_PEER_DIED. */
+DDP_MUST_USE ddp_status ddp_control_poll(struct ddp_control *control, struct ddp_control_job *job);
+
+static inline struct ddp_control_job *ddp_control_job_of(const struct ddp_coll_work *work)
+{
+    return (struct ddp_control_job *)work->engine;
+}
+
+/* struct ddp_engine's: only a wait for agreement waits for nothing but messages. */
+bool ddp_control_waits_for_message(const struct ddp_queue *queue, const struct ddp_coll_work *head);
 
 #endif

@@ -1,24 +1,20 @@
-/* The executor's state, shared by its queue (executor.c) and its steps (executor_step.c). Internal.
- */
+/* The executor's state, shared by its place in the queue (executor.c) and its steps
+ * (executor_step.c). Internal. */
 #ifndef DDPCORE_COLLECTIVE_EXECUTOR_H
 #define DDPCORE_COLLECTIVE_EXECUTOR_H
 
 #include "ddpcore/collective/compiled.h"
+#include "ddpcore/collective/queue.h"
 
 struct ddp_executor {
-    struct ddp_coll base;
-    struct ddp_transport *transport;
-    struct ddp_device *device;
-    uint32_t *member_rank;
+    struct ddp_queue queue; /* its transport carries the data, too */
     bool is_checked;
     bool is_agreement;
-    struct ddp_compiled_cache cache;
-    struct ddp_coll_work *head, *tail;
-    bool is_running;         /* the head's compiled schedule was started */
-    uint64_t signature;      /* of the head; 0 when not checked */
-    ddp_status failed;       /* what ended the group, or OK */
-    uint64_t death_known_ns; /* when a wait first met a death; 0 = none */
-    uint32_t next_stray;     /* peer whose oldest message is looked at next */
+    struct ddp_cache cache;
+    struct ddp_compiled_scratch scratch;
+    bool is_running;     /* the head's schedule was started */
+    uint64_t signature;  /* of the head; 0 when not checked */
+    uint32_t next_stray; /* peer whose oldest message is looked at next */
 };
 
 /* Try one active step of the head's schedule: OK, PENDING, or an error that ends the group. */

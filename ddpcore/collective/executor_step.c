@@ -11,32 +11,32 @@ static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *c
                            uint32_t index)
 {
     const struct ddp_compiled_step *step = &compiled->steps[index];
-    struct ddp_transport *transport = executor->transport;
+    struct ddp_transport *transport = executor->queue.transport;
 
     if (!compiled->is_posted[index]) {
         struct ddp_message message;
 
         message.data = operand(compiled, &step->src);
         message.size_bytes = step->src.size_bytes;
-        message.seq = executor->head->seq;
+        message.seq = executor->queue.head->seq;
         message.signature = executor->signature;
         DDP_TRY(
             transport->ops->send_post(transport, step->peer, &message, &compiled->ticket[index]));
         compiled->is_posted[index] = true;
         ddp_compiled_release_stream(compiled, index);
-        ddp_recorder_message(executor->base.env->recorder);
+        ddp_recorder_message(executor->queue.base.env->recorder);
     }
     return transport->ops->send_poll(transport, step->peer, compiled->ticket[index]);
 }
 
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor)
 {
-    struct ddp_env *env = executor->base.env;
-    struct ddp_revocation revocation = {env->rank, DDP_E_MISMATCH, 0, executor->head->seq};
+    struct ddp_env *env = executor->queue.base.env;
+    struct ddp_revocation revocation = {env->rank, DDP_E_MISMATCH, 0, executor->queue.head->seq};
 
     if (executor->is_checked) {
         revocation.step = env->recorder != NULL ? env->recorder->step : 0;
-        executor->transport->ops->revoke(executor->transport, &revocation);
+        executor->queue.transport->ops->revoke(executor->queue.transport, &revocation);
     }
     return DDP_E_MISMATCH;
 }
@@ -45,26 +45,26 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *c
                            uint32_t index)
 {
     const struct ddp_compiled_step *step = &compiled->steps[index];
-    struct ddp_transport *transport = executor->transport;
-    struct ddp_device *device = executor->device;
+    struct ddp_transport *transport = executor->queue.transport;
+    struct ddp_device *device = executor->queue.base.device;
     struct ddp_message message;
     void *target = operand(compiled, &step->dst);
 
     DDP_TRY(transport->ops->recv_peek(transport, step->peer, &message));
     if (message.size_bytes != step->dst.size_bytes ||
         (executor->is_checked &&
-         (message.signature != executor->signature || message.seq != executor->head->seq))) {
+         (message.signature != executor->signature || message.seq != executor->queue.head->seq))) {
         return ddp_executor_mismatch(executor);
     }
     if (step->kind == DDP_STEP_RECV) {
         DDP_TRY(device->ops->copy(device, NULL, target, message.data, message.size_bytes));
     } else {
         DDP_TRY(device->ops->reduce(device, NULL, target, message.data, step->elem_count,
-                                    step->dst.dtype, executor->head->args.redop));
+                                    step->dst.dtype, executor->queue.head->args.redop));
     }
     transport->ops->recv_ack(transport, step->peer);
     ddp_compiled_release_stream(compiled, index);
-    ddp_recorder_message(executor->base.env->recorder);
+    ddp_recorder_message(executor->queue.base.env->recorder);
     return DDP_OK;
 }
 
@@ -72,14 +72,14 @@ static ddp_status run_local(struct ddp_executor *executor, struct ddp_compiled *
                             uint32_t index)
 {
     const struct ddp_compiled_step *step = &compiled->steps[index];
-    struct ddp_device *device = executor->device;
+    struct ddp_device *device = executor->queue.base.device;
     void *target = operand(compiled, &step->dst);
     const void *source = operand(compiled, &step->src);
 
     switch (step->kind) {
     case DDP_STEP_REDUCE:
         return device->ops->reduce(device, NULL, target, source, step->elem_count, step->dst.dtype,
-                                   executor->head->args.redop);
+                                   executor->queue.head->args.redop);
     case DDP_STEP_COPY:
         return device->ops->copy(device, NULL, target, source, step->dst.size_bytes);
     case DDP_STEP_CONVERT:

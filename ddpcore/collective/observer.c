@@ -188,7 +188,6 @@ static void observer_destroy(struct ddp_coll *coll)
 }
 
 static const struct ddp_coll_ops observer_ops = {
-    .name = "observer",
     .post = observer_post,
     .poll = observer_poll,
     .revoke = observer_revoke,

@@ -1,5 +1,5 @@
-/* libddp_mpi.so: the table of mpi_abi.h, filled with an installed MPI. Built only where its
- * development files are; loaded by mpi_library.c, never linked. */
+/* libddp_mpi.so: the table of abi.h, filled with an installed MPI. Built only where its
+ * development files are; loaded by library.c, never linked. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

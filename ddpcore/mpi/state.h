@@ -1,5 +1,5 @@
-/* MPI's life in a process (mpi_library.c), and the state of a group over it, shared by its queue
- * (mpi.c) and its beginning and end (mpi_group.c). Internal. */
+/* MPI's life in a process (library.c), and the state of a group over it, shared by its engine
+ * (engine.c) and its beginning (group.c). Internal. */
 #ifndef DDPCORE_MPI_STATE_H
 #define DDPCORE_MPI_STATE_H
 
@@ -36,41 +36,21 @@ void ddp_mpi_library_give_up(struct ddp_mpi_library *library);
 ddp_status ddp_mpi_err(const struct ddp_mpi_library *library, int result, const char *what,
                        struct ddp_err *err);
 
-enum ddp_mpi_phase {
-    DDP_MPI_AGREEING, /* members compare signatures */
-    DDP_MPI_WAITING,  /* for its turn */
-    DDP_MPI_RUNNING   /* started */
-};
-
-/* What a queued work needs beside itself. Kept until the group ends. */
 struct ddp_mpi_job {
-    struct ddp_mpi_job *next_owned; /* all jobs of the group */
-    struct ddp_mpi_job *next_free;
-    struct ddp_coll_work agreement; /* the same collective on the control channel */
+    struct ddp_control_job control;
     struct ddp_mpi_handle request;
-    enum ddp_mpi_phase phase;
+    bool is_running; /* MPI has started it */
 };
 
 struct ddp_mpi_coll {
-    struct ddp_coll base;
+    struct ddp_queue queue;
+    struct ddp_control control;
     struct ddp_mpi_library *library;
     const struct ddp_mpi_module *module;
     struct ddp_mpi_handle comm, joining;
-    struct ddp_control control;
-    bool is_checked;
-
-    struct ddp_coll_work *head, *tail;
-    struct ddp_mpi_job *jobs, *free_jobs;
-
-    ddp_status failed; /* what ended the group, or OK */
-    struct ddp_err err;
-    uint64_t suspected_ns; /* when MPI reported an error; 0 = none */
+    bool is_lost; /* MPI reported an error */
 };
 
-/* End the group with this error, and its works; MPI is given up. The first error counts. */
-void ddp_mpi_coll_fail(struct ddp_mpi_coll *coll, ddp_status status);
-
-extern const struct ddp_coll_ops ddp_mpi_coll_ops;
-void ddp_mpi_coll_destroy(struct ddp_coll *base);
+extern const struct ddp_engine ddp_mpi_engine;
 
 #endif

@@ -15,9 +15,10 @@ static ddp_status mark(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *jo
     if (progress == NULL || !__atomic_load_n(&progress->is_mapped, __ATOMIC_RELAXED)) {
         return DDP_OK;
     }
-    word = ddp_progress_next(progress, DDP_PROGRESS_COMM, kind, job->work->seq);
-    return coll->device->ops->store_word(coll->device, coll->stream,
-                                         &progress->stream[DDP_PROGRESS_COMM].reached, word);
+    word = ddp_progress_next(progress, DDP_PROGRESS_COMM, kind, job->control.work->seq);
+    return coll->queue.base.device->ops->store_word(coll->queue.base.device, coll->queue.stream,
+                                                    &progress->stream[DDP_PROGRESS_COMM].reached,
+                                                    word);
 }
 
 /* All-gather in place may also be written as input == output. */
@@ -25,9 +26,9 @@ static const void *input_of(const struct ddp_nccl_coll *coll, const struct ddp_c
 {
     if (args->kind == DDP_COLL_ALL_GATHER && args->input == args->output) {
         return (const char *)args->output +
-               coll->base.member * args->elem_count * ddp_dtype_size_bytes(args->dtype);
+               coll->queue.base.member * args->elem_count * ddp_dtype_size_bytes(args->dtype);
     }
-    if (args->kind == DDP_COLL_BROADCAST && coll->base.member != args->root) {
+    if (args->kind == DDP_COLL_BROADCAST && coll->queue.base.member != args->root) {
         return args->output; /* not read */
     }
     return args->input;
@@ -36,20 +37,21 @@ static const void *input_of(const struct ddp_nccl_coll *coll, const struct ddp_c
 static void note_access(const struct ddp_nccl_coll *coll, const void *data, size_t size_bytes,
                         bool is_write)
 {
-    coll->device->hints->collective_access(coll->device, coll->stream, data, size_bytes, is_write);
+    coll->queue.base.device->hints->collective_access(coll->queue.base.device, coll->queue.stream,
+                                                      data, size_bytes, is_write);
 }
 
 static void note_ranges(const struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)
 {
     size_t block_bytes = args->elem_count * ddp_dtype_size_bytes(args->dtype);
-    size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? coll->base.member_count : 1;
+    size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? coll->queue.base.member_count : 1;
 
     if (args->kind == DDP_COLL_BARRIER) {
         note_access(coll, coll->token, sizeof(float), false);
         note_access(coll, coll->token, sizeof(float), true);
         return;
     }
-    if (args->kind != DDP_COLL_BROADCAST || coll->base.member == args->root) {
+    if (args->kind != DDP_COLL_BROADCAST || coll->queue.base.member == args->root) {
         note_access(coll, input_of(coll, args), block_bytes, false);
     }
     note_access(coll, args->output, blocks * block_bytes, true);
@@ -59,7 +61,8 @@ static ddp_status start_call(struct ddp_nccl_coll *coll, const struct ddp_coll_a
 {
     const struct ddp_nccl_calls *calls = &coll->library->calls;
     struct ddp_nccl_comm_handle *handle = ddp_nccl_comm_begin(coll->comm);
-    void *stream = coll->device->ops->native_stream(coll->device, coll->stream);
+    void *stream =
+        coll->queue.base.device->ops->native_stream(coll->queue.base.device, coll->queue.stream);
     int dtype = ddp_nccl_dtype_of(args->dtype);
     const void *input = input_of(coll, args);
 
@@ -93,12 +96,12 @@ static ddp_status start_call(struct ddp_nccl_coll *coll, const struct ddp_coll_a
 /* Memory that kernels may still use cannot be replaced: PENDING until all earlier work is done. */
 static ddp_status grow_workspace(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *job)
 {
-    struct ddp_device *device = coll->device;
+    struct ddp_device *device = coll->queue.base.device;
 
     if (job->plan == NULL || job->plan->workspace_bytes <= coll->workspace_bytes) {
         return DDP_OK;
     }
-    if (coll->head != job->work) {
+    if (coll->queue.head != job->control.work) {
         return DDP_PENDING;
     }
     device->ops->free(device, DDP_SPACE_DEVICE, coll->workspace);
@@ -110,39 +113,23 @@ static ddp_status grow_workspace(struct ddp_nccl_coll *coll, const struct ddp_nc
     return DDP_OK;
 }
 
-/* *out_skip: it is reported done and never runs. */
-static ddp_status pass_point(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *job,
-                             bool *out_skip)
-{
-    const struct ddp_coll_work *work = job->work;
-    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
-    enum ddp_fault_action action;
-
-    context.bucket = work->args.role == DDP_ROLE_BUCKET ? (int32_t)work->args.index : -1;
-    context.seq = work->seq;
-    context.device = coll->device;
-    context.stream = coll->stream;
-    action = ddp_fault_point(coll->base.env->faults, DDP_FAULT_POINT_COLLECTIVE_LAUNCH, &context);
-    *out_skip = action == DDP_FAULT_SKIP;
-    return action == DDP_FAULT_FAIL ? DDP_E_INJECTED : DDP_OK;
-}
-
 static ddp_status begin(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
-    struct ddp_device *device = coll->device;
+    struct ddp_device *device = coll->queue.base.device;
 
-    DDP_TRY(device->ops->stream_wait_event(device, coll->stream, job->produced));
-    note_ranges(coll, &job->work->args);
+    DDP_TRY(device->ops->stream_wait_event(device, coll->queue.stream, job->produced));
+    note_ranges(coll, &job->control.work->args);
     return mark(coll, job, DDP_MARK_COLL);
 }
 
 static ddp_status finish(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
-    struct ddp_device *device = coll->device;
+    struct ddp_device *device = coll->queue.base.device;
 
     DDP_TRY(mark(coll, job, DDP_MARK_COLL_END));
-    DDP_TRY(device->ops->event_record(device, job->done, coll->stream));
-    ddp_recorder_event(coll->base.env->recorder, DDP_EVENT_COLL_QUEUED, job->work->seq, 0, 0, 0, 0);
+    DDP_TRY(device->ops->event_record(device, job->done, coll->queue.stream));
+    ddp_recorder_event(coll->queue.base.env->recorder, DDP_EVENT_COLL_QUEUED,
+                       job->control.work->seq, 0, 0, 0, 0);
     job->phase = DDP_NCCL_RUNNING;
     return DDP_OK;
 }
@@ -151,12 +138,12 @@ static ddp_status finish(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 static ddp_status launch_rounds(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
     const struct ddp_nccl_run run = {.plan = job->plan,
-                                     .input = job->work->args.input,
-                                     .output = job->work->args.output,
+                                     .input = job->control.work->args.input,
+                                     .output = job->control.work->args.output,
                                      .workspace = coll->workspace,
-                                     .redop = job->work->args.redop,
-                                     .device = coll->device,
-                                     .stream = coll->stream};
+                                     .redop = job->control.work->args.redop,
+                                     .device = coll->queue.base.device,
+                                     .stream = coll->queue.stream};
 
     for (; job->round < job->plan->round_count; job->round++) {
         if (!job->is_after) {
@@ -179,14 +166,15 @@ ddp_status ddp_nccl_launch(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
         bool is_skipped;
 
         DDP_TRY(grow_workspace(coll, job));
-        DDP_TRY(pass_point(coll, job, &is_skipped));
+        DDP_TRY(ddp_queue_pass_point(&coll->queue, DDP_FAULT_POINT_COLLECTIVE_LAUNCH,
+                                     job->control.work, &is_skipped));
         job->phase = DDP_NCCL_STARTED;
         if (is_skipped) {
             return finish(coll, job);
         }
         DDP_TRY(begin(coll, job));
         if (job->plan == NULL) {
-            DDP_TRY(start_call(coll, &job->work->args));
+            DDP_TRY(start_call(coll, &job->control.work->args));
             return DDP_PENDING;
         }
     }

@@ -1,5 +1,5 @@
 /* NCCL as an implementation of collectives. The library is loaded at run time; no header of NCCL or
- * CUDA is needed to build this (nccl_abi.h declares the part of the ABI that is used, and a test
+ * CUDA is needed to build this (abi.h declares the part of the ABI that is used, and a test
  * holds it against nccl.h where that is installed).
  *
  * Communicators are non-blocking: every call is started, then polled through
@@ -80,22 +80,15 @@ DDP_MUST_USE ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_tra
  * (NCCL refuses to go on from an error that it has reported). Stops parent: its works end with
  * E_REVOKED, and it can only be destroyed afterwards, before or after the new group.
  * transport: the new group's control channel, taken over (also on failure). config: as for
- * creation; library and store are not used. parent: as in ddp_coll_nccl_abort_all. Errors:
- * E_UNSUPPORTED (older than 2.27; or older than 2.28.7 with a call in progress), E_STATE (parent
- * has failed), E_INVALID (transport is not that of the members that are left), E_TIMEOUT,
+ * creation; library and store are not used. parent: made by ddp_coll_nccl_create, no decorator.
+ * Errors: E_UNSUPPORTED (older than 2.27; or older than 2.28.7 with a call in progress), E_STATE
+ * (parent has failed), E_INVALID (transport is not that of the members that are left), E_TIMEOUT,
  * E_PEER_DIED, E_REVOKED, and those of ddp_nccl_status with NCCL's text. */
 DDP_MUST_USE ddp_status ddp_coll_nccl_shrink(struct ddp_coll *parent,
                                              struct ddp_transport *transport,
                                              const struct ddp_coll_nccl_config *config,
                                              const uint32_t *excluded, uint32_t excluded_count,
                                              struct ddp_coll **out, struct ddp_err *err);
-
-/* Abort several groups at once, each from a thread of its own: aborting one after the other
- * deadlocks, because freeing the first one's memory waits for the second one's kernel
- * (NVIDIA/nccl#564, #1013). colls: created by ddp_coll_nccl_create, or decorators' inner ones. The
- * groups can only be destroyed afterwards. Errors: E_TIMEOUT (some abort has not returned). */
-DDP_MUST_USE ddp_status ddp_coll_nccl_abort_all(struct ddp_coll *const *colls, size_t count,
-                                                uint64_t timeout_ns);
 
 #ifdef __cplusplus
 }

@@ -271,68 +271,22 @@ void ddp_nccl_plan_destroy(struct ddp_mem *mem, struct ddp_nccl_plan *plan)
     ddp_mem_free(mem, plan);
 }
 
-static void forget_oldest(struct ddp_nccl_plan_cache *cache)
+static ddp_status create_cached(struct ddp_cache *cache, const struct ddp_schedule_params *params,
+                                struct ddp_cached **out, struct ddp_err *err)
 {
-    struct ddp_nccl_plan **oldest = NULL;
+    struct ddp_nccl_plan *plan = NULL;
 
-    for (struct ddp_nccl_plan **link = &cache->first; *link != NULL; link = &(*link)->next) {
-        if ((*link)->users == 0 && (oldest == NULL || (*link)->used_at < (*oldest)->used_at)) {
-            oldest = link;
-        }
+    DDP_TRY(ddp_nccl_plan_create(cache->mem, cache->algorithm[params->kind], params, &plan, err));
+    if (cache->observer != NULL) {
+        cache->observer->used(cache->observer, &plan->schedule);
     }
-    if (oldest != NULL) {
-        struct ddp_nccl_plan *gone = *oldest;
-
-        *oldest = gone->next;
-        cache->count--;
-        ddp_nccl_plan_destroy(cache->mem, gone);
-    }
-}
-
-ddp_status ddp_nccl_plan_cache_take(struct ddp_nccl_plan_cache *cache, enum ddp_dtype dtype,
-                                    size_t elem_count, bool is_in_place, struct ddp_nccl_plan **out,
-                                    struct ddp_err *err)
-{
-    const struct ddp_schedule_params params = {
-        .kind = DDP_COLL_ALL_REDUCE,
-        .dtype = dtype,
-        .rank = cache->member,
-        .size = cache->member_count,
-        .elem_count = elem_count,
-        .segment_elem_count =
-            ddp_algorithm_segment_elem_count(cache->algorithm, cache->segment_bytes, dtype),
-        .is_in_place = is_in_place};
-    struct ddp_nccl_plan *plan = cache->first;
-
-    while (plan != NULL && (plan->schedule.params.dtype != dtype ||
-                            plan->schedule.params.elem_count != elem_count ||
-                            plan->schedule.params.is_in_place != (int)is_in_place)) {
-        plan = plan->next;
-    }
-    if (plan == NULL) {
-        if (cache->count >= DDP_NCCL_PLANS_MAX) {
-            forget_oldest(cache);
-        }
-        DDP_TRY(ddp_nccl_plan_create(cache->mem, cache->algorithm, &params, &plan, err));
-        plan->next = cache->first;
-        cache->first = plan;
-        cache->count++;
-        if (cache->observer != NULL) {
-            cache->observer->used(cache->observer, &plan->schedule);
-        }
-    }
-    plan->users++;
-    plan->used_at = ++cache->clock;
-    *out = plan;
+    *out = &plan->cached;
     return DDP_OK;
 }
 
-void ddp_nccl_plan_cache_fini(struct ddp_nccl_plan_cache *cache)
+static void destroy_cached(struct ddp_cache *cache, struct ddp_cached *cached)
 {
-    while (cache->first != NULL) {
-        struct ddp_nccl_plan *gone = cache->first;
-
-        cache->first = gone->next;
-        ddp_nccl_plan_destroy(cache->mem, gone);
-    }
+    ddp_nccl_plan_destroy(cache->mem, (struct ddp_nccl_plan *)cached);
 }
+
+const struct ddp_cache_ops ddp_nccl_plan_cache_ops = {create_cached, destroy_cached};

@@ -3,9 +3,8 @@
 #ifndef DDPCORE_NCCL_PLAN_H
 #define DDPCORE_NCCL_PLAN_H
 
+#include "ddpcore/collective/cache.h"
 #include "ddpcore/nccl/comm.h"
-#include "ddpcore/schedule/algorithm.h"
-#include "ddpcore/schedule/schedule.h"
 
 /* Positions in ddp_nccl_plan.order. */
 struct ddp_nccl_round {
@@ -16,9 +15,7 @@ struct ddp_nccl_round {
 };
 
 struct ddp_nccl_plan {
-    struct ddp_nccl_plan *next; /* the cache's */
-    uint64_t used_at;
-    uint32_t users; /* works that are queued with it */
+    struct ddp_cached cached;
 
     struct ddp_schedule schedule;
     struct ddp_nccl_round *rounds;
@@ -36,6 +33,8 @@ DDP_MUST_USE ddp_status ddp_nccl_plan_create(struct ddp_mem *mem,
                                              const struct ddp_schedule_params *params,
                                              struct ddp_nccl_plan **out, struct ddp_err *err);
 void ddp_nccl_plan_destroy(struct ddp_mem *mem, struct ddp_nccl_plan *plan);
+/* For a cache of plans. Errors: as ddp_nccl_plan_create. */
+extern const struct ddp_cache_ops ddp_nccl_plan_cache_ops;
 
 /* Element type of a range of this schedule. */
 enum ddp_dtype ddp_nccl_range_dtype(const struct ddp_schedule *schedule,
@@ -59,24 +58,5 @@ bool ddp_nccl_run_has_messages(const struct ddp_nccl_run *run, uint32_t round);
 DDP_MUST_USE ddp_status ddp_nccl_run_messages(const struct ddp_nccl_run *run, uint32_t round,
                                               const struct ddp_nccl_library *library,
                                               struct ddp_nccl_comm *comm);
-
-/* Plans by what they are for; a bounded number of them. */
-struct ddp_nccl_plan_cache {
-    struct ddp_mem *mem;
-    const struct ddp_algorithm *algorithm;
-    uint32_t member, member_count;
-    size_t segment_bytes; /* 0 = the algorithm's default */
-    struct ddp_schedule_observer *observer;
-    struct ddp_nccl_plan *first;
-    uint32_t count;
-    uint64_t clock;
-};
-#define DDP_NCCL_PLANS_MAX 64u
-/* Find or make; users is counted up. Errors: as ddp_nccl_plan_create. */
-DDP_MUST_USE ddp_status ddp_nccl_plan_cache_take(struct ddp_nccl_plan_cache *cache,
-                                                 enum ddp_dtype dtype, size_t elem_count,
-                                                 bool is_in_place, struct ddp_nccl_plan **out,
-                                                 struct ddp_err *err);
-void ddp_nccl_plan_cache_fini(struct ddp_nccl_plan_cache *cache);
 
 #endif

@@ -11,12 +11,12 @@ static ddp_status poll_parent(void *self)
     struct shrinking *shrinking = self;
     ddp_status status = ddp_nccl_comm_poll(shrinking->parent->comm);
 
-    return status != DDP_PENDING ? status : ddp_control_look_at_members(&shrinking->child->control);
+    return status != DDP_PENDING ? status : ddp_queue_check_members(&shrinking->child->queue);
 }
 
 static ddp_status wait_parent(struct shrinking *shrinking, struct ddp_err *err)
 {
-    struct ddp_env *env = shrinking->parent->base.env;
+    struct ddp_env *env = shrinking->parent->queue.base.env;
     const struct ddp_pollable pollable = {poll_parent, NULL, shrinking};
     /* The communicator has its own deadlines. */
     ddp_status status = ddp_wait(env->idle, env->clock, &pollable, DDP_DEADLINE_NEVER);
@@ -26,7 +26,7 @@ static ddp_status wait_parent(struct shrinking *shrinking, struct ddp_err *err)
 
         return ddp_err_set(err, status, "%s", text[0] != '\0' ? text : ddp_status_text(status));
     }
-    ddp_nccl_coll_end_works(shrinking->parent);
+    ddp_queue_drain(&shrinking->parent->queue);
     return DDP_OK;
 }
 
@@ -37,7 +37,8 @@ static bool is_rest(const struct ddp_nccl_coll *parent, const struct ddp_transpo
     uint32_t below = 0;
 
     for (uint32_t i = 0; i < excluded_count; i++) {
-        if (excluded[i] >= parent->base.member_count || excluded[i] == parent->base.member) {
+        if (excluded[i] >= parent->queue.base.member_count ||
+            excluded[i] == parent->queue.base.member) {
             return false;
         }
         for (uint32_t j = 0; j < i; j++) {
@@ -45,11 +46,11 @@ static bool is_rest(const struct ddp_nccl_coll *parent, const struct ddp_transpo
                 return false;
             }
         }
-        below += excluded[i] < parent->base.member ? 1 : 0;
+        below += excluded[i] < parent->queue.base.member ? 1 : 0;
     }
     return excluded_count > 0 &&
-           transport->member_count == parent->base.member_count - excluded_count &&
-           transport->member == parent->base.member - below;
+           transport->member_count == parent->queue.base.member_count - excluded_count &&
+           transport->member == parent->queue.base.member - below;
 }
 
 static ddp_status check(const struct ddp_nccl_coll *parent, const struct ddp_transport *transport,
@@ -59,7 +60,7 @@ static ddp_status check(const struct ddp_nccl_coll *parent, const struct ddp_tra
         return ddp_err_set(err, DDP_E_UNSUPPORTED, "NCCL %u cannot shrink a group; 2.27 can",
                            parent->library->version);
     }
-    if (parent->failed != DDP_OK) {
+    if (parent->queue.failed != DDP_OK) {
         return ddp_err_set(err, DDP_E_STATE,
                            "a group that failed has been aborted, there is nothing to shrink");
     }
@@ -67,8 +68,8 @@ static ddp_status check(const struct ddp_nccl_coll *parent, const struct ddp_tra
         return ddp_err_set(err, DDP_E_INVALID,
                            "member %u of %u is not what is left of member %u of %u without the %u "
                            "excluded ones",
-                           transport->member, transport->member_count, parent->base.member,
-                           parent->base.member_count, excluded_count);
+                           transport->member, transport->member_count, parent->queue.base.member,
+                           parent->queue.base.member_count, excluded_count);
     }
     return DDP_OK;
 }
@@ -79,7 +80,7 @@ static ddp_status shrink(struct shrinking *shrinking, const struct ddp_coll_nccl
     struct ddp_nccl_coll *parent = shrinking->parent;
     ddp_status status = ddp_nccl_comm_poll(parent->comm);
 
-    parent->failed = DDP_E_REVOKED;
+    ddp_queue_close(&parent->queue, DDP_E_REVOKED);
     if (status < 0) {
         return ddp_err_set(err, status, "%s", ddp_nccl_comm_error(parent->comm));
     }
@@ -103,23 +104,23 @@ ddp_status ddp_coll_nccl_shrink(struct ddp_coll *coll, struct ddp_transport *tra
                                 const struct ddp_coll_nccl_config *config, const uint32_t *excluded,
                                 uint32_t excluded_count, struct ddp_coll **out, struct ddp_err *err)
 {
-    struct shrinking shrinking = {(struct ddp_nccl_coll *)coll, NULL};
+    struct shrinking shrinking = {(struct ddp_nccl_coll *)ddp_queue_of(coll, &ddp_nccl_engine),
+                                  NULL};
     struct ddp_nccl_coll *parent = shrinking.parent;
     ddp_status status;
 
-    DDP_ASSERT(coll->ops == &ddp_nccl_coll_ops);
     status = check(parent, transport, excluded, excluded_count, err);
     if (status != DDP_OK) {
         transport->ops->destroy(transport);
         return status;
     }
-    DDP_TRY(ddp_nccl_coll_make(coll->env, transport, parent->device, parent->library, config,
-                               &shrinking.child, err));
+    DDP_TRY(ddp_nccl_coll_make(coll->env, transport, parent->queue.base.device, parent->library,
+                               config, &shrinking.child, err));
     status = shrink(&shrinking, config, excluded, excluded_count, err);
     if (status != DDP_OK) {
         ddp_nccl_comm_abort(parent->comm);
         return ddp_nccl_coll_give_up(shrinking.child, config->name, status, err);
     }
-    *out = &shrinking.child->base;
+    *out = &shrinking.child->queue.base;
     return DDP_OK;
 }

@@ -164,7 +164,6 @@ static void payload_destroy(struct ddp_coll *coll)
 }
 
 static const struct ddp_coll_ops payload_ops = {
-    .name = "payload",
     .post = payload_post,
     .poll = payload_poll,
     .revoke = payload_revoke,

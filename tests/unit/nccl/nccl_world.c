@@ -189,12 +189,24 @@ void nccl_world_settle(struct nccl_world *world)
     }
 }
 
+void nccl_world_abort(struct nccl_world *world, uint32_t number)
+{
+    struct ddp_queue *queue = ddp_queue_of(world->ranks[number].coll, &ddp_nccl_engine);
+
+    ddp_queue_fail(queue, DDP_E_STATE);
+    while (!ddp_nccl_coll_is_gone((struct ddp_nccl_coll *)queue)) {
+        ddp_queue_drive(queue);
+        pass(world);
+    }
+    CT_CHECK_OK(ddp_nccl_comm_poll(((struct ddp_nccl_coll *)queue)->comm));
+}
+
 void nccl_world_kill(struct nccl_world *world, uint32_t number)
 {
     struct nccl_rank *rank = &world->ranks[number];
 
     /* What the operating system does to a process: its sockets close, its memory goes. */
-    CT_CHECK_OK(ddp_coll_nccl_abort_all(&rank->coll, 1, 0));
+    nccl_world_abort(world, number);
     ddp_loop_net_kill(world->net, number);
     ddp_nccl_comm_destroy(((struct ddp_nccl_coll *)rank->coll)->comm);
     rank->coll = NULL;

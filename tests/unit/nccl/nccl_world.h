@@ -66,6 +66,8 @@ void nccl_world_run(struct nccl_world *world);
 /* Enough steps for messages to arrive and calls to come to rest. */
 void nccl_world_settle(struct nccl_world *world);
 void nccl_world_advance(struct nccl_world *world, uint64_t ns);
+/* The rank's group fails by itself with E_STATE; returns when NCCL has let go of it. */
+void nccl_world_abort(struct nccl_world *world, uint32_t rank);
 /* The rank vanishes. */
 void nccl_world_kill(struct nccl_world *world, uint32_t rank);
 struct ddp_nccl_comm_handle *nccl_world_handle(struct nccl_world *world, uint32_t rank);

@@ -435,35 +435,3 @@ CT_TEST(nccl_failure, invalid_arguments)
     CT_CHECK_OK(world.ranks[0].works[2].status);
     nccl_world_close(&world);
 }
-
-/* Both are stuck; each abort has a thread of its own. */
-CT_TEST(nccl_failure, several_groups_are_aborted_at_once)
-{
-    struct nccl_world_options options = {.is_checked = false,
-                                         .abort_timeout_ns = 100 * DDP_NS_PER_MS};
-    struct ddp_coll *colls[3];
-    struct nccl_world world;
-
-    for (int is_endless = 0; is_endless < 2; is_endless++) {
-        CT_REQUIRE(nccl_world_open(&world, 3, &options));
-        for (uint32_t rank = 0; rank < 3; rank++) {
-            colls[rank] = world.ranks[rank].coll;
-            if (rank < 2) {
-                post(&world, rank);
-            }
-        }
-        nccl_world_settle(&world);
-        nccl_fake_hang(&world.fake, is_endless != 0);
-        CT_CHECK_STATUS(ddp_coll_nccl_abort_all(colls, 3, 10 * DDP_NS_PER_S),
-                        is_endless ? DDP_E_TIMEOUT : DDP_OK);
-        CT_CHECK_STATUS(status_of(&world, 0), DDP_E_STATE);
-        CT_CHECK_STATUS(nccl_world_post(&world, 2, &world.ranks[0].works[0].args), DDP_E_STATE);
-        for (uint32_t rank = 0; is_endless && rank < 3; rank++) {
-            world.ranks[rank].device.is_killed = true;
-            world.ranks[rank].store->ops->destroy(world.ranks[rank].store);
-        }
-        nccl_fake_await_hanging(&world.fake, is_endless ? 3 : 0);
-        nccl_world_close(&world);
-    }
-    CT_CHECK_OK(ddp_coll_nccl_abort_all(NULL, 0, 0));
-}

@@ -270,7 +270,7 @@ CT_TEST(nccl_group, shrink_is_refused_where_it_cannot_work)
     shrink_call = rest.world.fake.library.calls.shrink;
     rest.world.fake.library.calls.shrink = NULL;
     CT_CHECK_STATUS(shrink(&rest, 0, "e", excluded, 1), DDP_E_UNSUPPORTED);
-    CT_CHECK_STATUS(ddp_coll_nccl_abort_all(&rest.world.ranks[1].coll, 1, 0), DDP_OK);
+    nccl_world_abort(&rest.world, 1);
     rest.world.fake.library.calls.shrink = shrink_call;
     CT_CHECK_STATUS(shrink(&rest, 1, "f", excluded, 1), DDP_E_STATE);
     close_rest(&rest);

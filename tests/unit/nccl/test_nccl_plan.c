@@ -166,31 +166,40 @@ static void note_used(struct ddp_schedule_observer *observer, const struct ddp_s
 CT_TEST(nccl_plan, cache_is_bounded_and_tells_of_new_schedules)
 {
     struct noting noting = {{note_used}, 0};
-    struct ddp_nccl_plan_cache cache = {
-        .mem = ddp_mem_system(),
-        .algorithm = ddp_algorithm_find(DDP_COLL_ALL_REDUCE, DDP_ALGORITHM_RING),
-        .member = 1,
-        .member_count = 3,
-        .observer = &noting.base};
-    struct ddp_nccl_plan *held = NULL;
-    struct ddp_nccl_plan *plan = NULL;
+    struct ddp_cache cache = {.ops = &ddp_nccl_plan_cache_ops,
+                              .mem = ddp_mem_system(),
+                              .member = 1,
+                              .member_count = 3,
+                              .observer = &noting.base};
+    struct ddp_cache_key key = {DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 5, 0, true};
+    struct ddp_cached *held = NULL;
+    struct ddp_cached *plan = NULL;
     struct ddp_err err = {""};
 
-    CT_CHECK_OK(ddp_nccl_plan_cache_take(&cache, DDP_DTYPE_F32, 5, true, &held, &err));
-    CT_CHECK_OK(ddp_nccl_plan_cache_take(&cache, DDP_DTYPE_F32, 5, true, &plan, &err));
+    cache.algorithm[DDP_COLL_ALL_REDUCE] =
+        ddp_algorithm_find(DDP_COLL_ALL_REDUCE, DDP_ALGORITHM_RING);
+    CT_CHECK_OK(ddp_cache_take(&cache, &key, &held, &err));
+    CT_CHECK_OK(ddp_cache_take(&cache, &key, &plan, &err));
     CT_CHECK(plan == held);
-    CT_CHECK_OK(ddp_nccl_plan_cache_take(&cache, DDP_DTYPE_F32, 5, false, &plan, &err));
+    key.is_in_place = false;
+    CT_CHECK_OK(ddp_cache_take(&cache, &key, &plan, &err));
     CT_CHECK(plan != held);
     CT_CHECK_EQ_U64(noting.count, 2);
-    for (size_t i = 10; i < 10 + 2 * DDP_NCCL_PLANS_MAX; i++) {
-        CT_CHECK_OK(ddp_nccl_plan_cache_take(&cache, DDP_DTYPE_F32, i, true, &plan, &err));
-        plan->users--;
+    ddp_cache_give_back(plan);
+    key.is_in_place = true;
+    for (key.elem_count = 10; key.elem_count < 10 + 2 * DDP_CACHE_MAX; key.elem_count++) {
+        CT_CHECK_OK(ddp_cache_take(&cache, &key, &plan, &err));
+        ddp_cache_give_back(plan);
     }
-    CT_CHECK_EQ_U64(cache.count, DDP_NCCL_PLANS_MAX);
+    CT_CHECK_EQ_U64(cache.count, DDP_CACHE_MAX);
     /* What works still use is not forgotten. */
-    CT_CHECK_OK(ddp_nccl_plan_cache_take(&cache, DDP_DTYPE_F32, 5, true, &plan, &err));
+    key.elem_count = 5;
+    CT_CHECK_OK(ddp_cache_take(&cache, &key, &plan, &err));
     CT_CHECK(plan == held);
-    ddp_nccl_plan_cache_fini(&cache);
+    for (int i = 0; i < 3; i++) {
+        ddp_cache_give_back(held);
+    }
+    ddp_cache_fini(&cache);
 }
 
 static struct ddp_range whole(enum ddp_buffer_kind buffer, const struct ddp_schedule *schedule)

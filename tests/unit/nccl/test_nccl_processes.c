@@ -405,8 +405,8 @@ static void both_stuck(struct rank_context *context)
                                           .member = context->rank,
                                           .member_count = context->count,
                                           .heap_bytes = 1 << 20};
+    const struct ddp_revocation revocation = {context->rank, DDP_E_STATE, 0, 0};
     struct ddp_transport *transport = NULL;
-    struct ddp_coll *colls[2];
     struct ddp_err err = {""};
     struct rank groups[2];
 
@@ -422,14 +422,18 @@ static void both_stuck(struct rank_context *context)
         return;
     }
     for (int i = 0; i < 2; i++) {
-        colls[i] = groups[i].coll;
         RANK_CHECK(context, post(&groups[i], DDP_COLL_ALL_REDUCE, COUNT, groups[i].data) == DDP_OK);
         RANK_CHECK(context, wait_work(&groups[i], 20 * DDP_NS_PER_MS) == DDP_E_TIMEOUT);
     }
-    RANK_CHECK(context, ddp_coll_nccl_abort_all(colls, 2, WAIT_NS) == DDP_OK);
-    RANK_CHECK(context, groups[0].work.status == DDP_E_STATE);
-    RANK_CHECK(context, groups[1].work.status == DDP_E_STATE);
-    colls[1]->ops->destroy(colls[1]);
+    /* A poll starts the abort, and does not wait for it. */
+    for (int i = 0; i < 2; i++) {
+        groups[i].coll->ops->revoke(groups[i].coll, &revocation);
+        (void)groups[i].coll->ops->poll(groups[i].coll, &groups[i].work);
+    }
+    for (int i = 0; i < 2; i++) {
+        RANK_CHECK(context, wait_work(&groups[i], WAIT_NS) == DDP_E_REVOKED);
+    }
+    groups[1].coll->ops->destroy(groups[1].coll);
     end(&groups[0]);
 }
 
@@ -453,7 +457,6 @@ static void last_hangs(struct rank_context *context)
     const uint32_t excluded[] = {context->count - 1};
     uint64_t deadline_ns = ddp_clock_deadline_ns(context->env->clock, WAIT_NS);
     struct ddp_transport *transport = NULL;
-    struct ddp_coll *parent;
     struct ddp_err err = {""};
     struct rank rank;
     float *host;
@@ -463,7 +466,6 @@ static void last_hangs(struct rank_context *context)
     }
     host = pinned(&rank);
     check_all_reduce(&rank, host);
-    parent = rank.coll;
     if (context->rank < context->count - 1) {
         struct rank rest = rank;
 
@@ -471,7 +473,7 @@ static void last_hangs(struct rank_context *context)
         RANK_CHECK(context, wait_work(&rank, 20 * DDP_NS_PER_MS) == DDP_E_TIMEOUT);
         RANK_CHECK(context, ddp_shm_create(context->env, context->store, &config, deadline_ns,
                                            &transport, &err) == DDP_OK);
-        if (transport == NULL || ddp_coll_nccl_shrink(parent, transport, &nccl, excluded, 1,
+        if (transport == NULL || ddp_coll_nccl_shrink(rank.coll, transport, &nccl, excluded, 1,
                                                       &rest.coll, &err) != DDP_OK) {
             (void)snprintf(context->failure, sizeof(context->failure), "%.200s", err.text);
             return;
@@ -486,7 +488,7 @@ static void last_hangs(struct rank_context *context)
     }
     RANK_CHECK(context, ddp_store_barrier(context->env, context->store, "end", context->count,
                                           deadline_ns) == DDP_OK);
-    parent->ops->free(parent, DDP_SPACE_HOST, host);
+    rank.coll->ops->free(rank.coll, DDP_SPACE_HOST, host);
     end(&rank);
 }
 

@@ -129,8 +129,7 @@ static void table_destroy(struct ddp_coll *coll)
     ddp_mem_free(coll->env->mem, coll);
 }
 
-static const struct ddp_coll_ops table_ops = {.name = "table",
-                                              .post = table_post,
+static const struct ddp_coll_ops table_ops = {.post = table_post,
                                               .poll = table_poll,
                                               .revoke = table_revoke,
                                               .is_revoked = table_is_revoked,

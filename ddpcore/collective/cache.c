@@ -1,0 +1,122 @@
+/* See the header. */
+#include "ddpcore/collective/cache.h"
+
+#include "ddpcore/collective/queue.h"
+
+struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *args, uint32_t member)
+{
+    const struct ddp_cache_key key = {
+        .kind = args->kind,
+        .dtype = args->dtype,
+        .elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count,
+        .root = args->kind == DDP_COLL_BROADCAST ? args->root : 0,
+        /* Only the root's input counts. */
+        .is_in_place = (args->kind == DDP_COLL_BROADCAST && member != args->root) ||
+                       ddp_queue_is_in_place(args, member)};
+
+    return key;
+}
+
+static bool is_same_key(const struct ddp_cache_key *a, const struct ddp_cache_key *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->elem_count == b->elem_count &&
+           a->root == b->root && a->is_in_place == b->is_in_place;
+}
+
+static uint32_t chain_of(const struct ddp_cache_key *key)
+{
+    /* Counts of one job differ in their low bits; 0x9e3779b97f4a7c15 is 2^64 / golden ratio. */
+    uint64_t mixed = (uint64_t)key->elem_count ^ ((uint64_t)key->kind << 60) ^
+                     ((uint64_t)key->dtype << 56) ^ ((uint64_t)key->root << 40);
+
+    return (uint32_t)((mixed * UINT64_C(0x9e3779b97f4a7c15)) >> 58) % DDP_CACHE_CHAINS;
+}
+
+static void evict_one(struct ddp_cache *cache)
+{
+    struct ddp_cached **oldest = NULL;
+    struct ddp_cached *gone;
+
+    for (uint32_t i = 0; i < DDP_CACHE_CHAINS; i++) {
+        for (struct ddp_cached **link = &cache->chain[i]; *link != NULL; link = &(*link)->chain) {
+            if ((*link)->users == 0 && (oldest == NULL || (*link)->used_at < (*oldest)->used_at)) {
+                oldest = link;
+            }
+        }
+    }
+    if (oldest == NULL) {
+        return;
+    }
+    gone = *oldest;
+    *oldest = gone->chain;
+    cache->count--;
+    cache->ops->destroy(cache, gone);
+}
+
+static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *key,
+                         struct ddp_cached **out, struct ddp_err *err)
+{
+    const struct ddp_algorithm *algorithm = cache->algorithm[key->kind];
+    const struct ddp_schedule_params params = {
+        .kind = key->kind,
+        .dtype = key->dtype,
+        .rank = cache->member,
+        .size = cache->member_count,
+        .elem_count = key->elem_count,
+        .root = key->root,
+        .segment_elem_count =
+            ddp_algorithm_segment_elem_count(algorithm, cache->segment_bytes, key->dtype),
+        .is_in_place = key->is_in_place};
+
+    DDP_ASSERT(algorithm != NULL);
+    DDP_ASSERT(cache->member < cache->member_count);
+    DDP_TRY(cache->ops->create(cache, &params, out, err));
+    (*out)->key = *key;
+    DDP_ASSERT((*out)->users == 0);
+    return DDP_OK;
+}
+
+ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *key,
+                          struct ddp_cached **out, struct ddp_err *err)
+{
+    struct ddp_cached **first = &cache->chain[chain_of(key)];
+    struct ddp_cached *cached = *first;
+
+    while (cached != NULL && !is_same_key(&cached->key, key)) {
+        cached = cached->chain;
+    }
+    if (cached == NULL) {
+        if (cache->count >= DDP_CACHE_MAX) {
+            evict_one(cache);
+        }
+        DDP_TRY(create(cache, key, &cached, err));
+        cached->chain = *first;
+        *first = cached;
+        cache->count++;
+    }
+    cached->users++;
+    cached->used_at = ++cache->clock;
+    *out = cached;
+    return DDP_OK;
+}
+
+void ddp_cache_give_back(struct ddp_cached *cached)
+{
+    DDP_ASSERT(cached->users > 0);
+    cached->users--;
+}
+
+void ddp_cache_fini(struct ddp_cache *cache)
+{
+    for (uint32_t i = 0; i < DDP_CACHE_CHAINS; i++) {
+        while (cache->chain[i] != NULL) {
+            struct ddp_cached *gone = cache->chain[i];
+
+            DDP_ASSERT(gone->users == 0);
+            cache->chain[i] = gone->chain;
+            cache->count--;
+            cache->ops->destroy(cache, gone);
+        }
+    }
+    DDP_ASSERT(cache->count == 0);
+}

@@ -1,0 +1,61 @@
+/* What engines made of schedules, by what it is for, so that steady state neither emits nor
+ * allocates. Bounded: a run that uses ever new counts loses what it used least recently. Internal.
+ */
+#ifndef DDPCORE_COLLECTIVE_CACHE_H
+#define DDPCORE_COLLECTIVE_CACHE_H
+
+#include "ddpcore/collective/collective.h"
+#include "ddpcore/schedule/algorithm.h"
+#include "ddpcore/schedule/schedule.h"
+
+struct ddp_cache_key {
+    enum ddp_coll_kind kind;
+    enum ddp_dtype dtype;
+    size_t elem_count; /* 0 for a barrier */
+    uint32_t root;     /* 0 for all but broadcast */
+    bool is_in_place;
+};
+
+/* First member of whatever a cache holds. */
+struct ddp_cached {
+    struct ddp_cache_key key;
+    struct ddp_cached *chain; /* next in the cache */
+    uint64_t used_at;         /* cache's clock of the last use */
+    uint32_t users;           /* works queued with it */
+};
+
+#define DDP_CACHE_CHAINS 64u
+#define DDP_CACHE_MAX    256u
+
+struct ddp_cache;
+struct ddp_cache_ops {
+    /* Make what this key asks for; params are those of its schedule. The key is set afterwards. */
+    ddp_status (*create)(struct ddp_cache *cache, const struct ddp_schedule_params *params,
+                         struct ddp_cached **out, struct ddp_err *err);
+    void (*destroy)(struct ddp_cache *cache, struct ddp_cached *cached);
+};
+
+/* Its owner fills in what stands before `chain`. */
+struct ddp_cache {
+    const struct ddp_cache_ops *ops;
+    struct ddp_mem *mem;
+    uint32_t member, member_count;
+    size_t segment_bytes;                                       /* 0 = the algorithm's default */
+    const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT]; /* NULL: the kind is not used */
+    struct ddp_schedule_observer *observer;                     /* or NULL */
+
+    struct ddp_cached *chain[DDP_CACHE_CHAINS];
+    uint32_t count;
+    uint64_t clock;
+};
+
+/* What these arguments ask for, on this member. */
+struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *args, uint32_t member);
+/* Find or make; users is counted up. With _MAX of them, the least recently used idle one goes. */
+DDP_MUST_USE ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *key,
+                                       struct ddp_cached **out, struct ddp_err *err);
+void ddp_cache_give_back(struct ddp_cached *cached);
+/* Nobody uses anything of it any more. */
+void ddp_cache_fini(struct ddp_cache *cache);
+
+#endif

@@ -1,0 +1,231 @@
+/* NCCL under the work queue. Works agree on the control channel (if checked), are put on the
+ * communication stream one after the other while the communicator is READY, and end in order when
+ * their events have come. */
+#include "ddpcore/nccl/state.h"
+
+static void give_back(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    if (job->plan != NULL) {
+        ddp_cache_give_back(&job->plan->cached);
+        job->plan = NULL;
+    }
+    ddp_control_give_back(&coll->control, &job->control);
+}
+
+static ddp_status create_events(struct ddp_device *device, struct ddp_nccl_job *job)
+{
+    if (job->produced == NULL) {
+        DDP_TRY(device->ops->event_create(device, &job->produced));
+    }
+    return job->done != NULL ? DDP_OK : device->ops->event_create(device, &job->done);
+}
+
+static ddp_status take_plan(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    const struct ddp_coll_args *args = &job->control.work->args;
+    const struct ddp_cache_key key = ddp_cache_key_of(args, coll->queue.base.member);
+    struct ddp_cached *cached;
+
+    if (coll->plans.algorithm[args->kind] == NULL || ddp_queue_is_empty(args)) {
+        return DDP_OK;
+    }
+    DDP_TRY(ddp_cache_take(&coll->plans, &key, &cached, &coll->queue.err));
+    job->plan = (struct ddp_nccl_plan *)cached;
+    return DDP_OK;
+}
+
+static ddp_status prepare_job(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    const struct ddp_coll_args *args = &job->control.work->args;
+    struct ddp_device *device = coll->queue.base.device;
+
+    DDP_ASSERT(job->plan == NULL);
+    job->phase = DDP_NCCL_WAITING;
+    job->is_asked = false;
+    job->round = 0;
+    job->is_after = false;
+    DDP_TRY(create_events(device, job));
+    DDP_TRY(take_plan(coll, job));
+    if (!ddp_queue_is_empty(args)) {
+        DDP_TRY(device->ops->event_record(device, job->produced, args->producer));
+    }
+    return ddp_control_post(&coll->control, &job->control);
+}
+
+static ddp_status nccl_prepare(struct ddp_queue *queue, struct ddp_coll_work *work)
+{
+    struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
+    struct ddp_control_job *job;
+    ddp_status status;
+
+    DDP_TRY(ddp_control_take(&coll->control, work, &job));
+    status = prepare_job(coll, (struct ddp_nccl_job *)job);
+    if (status != DDP_OK) {
+        give_back(coll, (struct ddp_nccl_job *)job);
+        return status;
+    }
+    coll->agreeing = coll->agreeing != NULL ? coll->agreeing : work;
+    coll->launching = coll->launching != NULL ? coll->launching : work;
+    return DDP_OK;
+}
+
+static void nccl_release(struct ddp_queue *queue, struct ddp_coll_work *work)
+{
+    struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
+
+    /* Only in a group that has failed. */
+    if (coll->agreeing == work) {
+        coll->agreeing = work->next;
+    }
+    if (coll->launching == work) {
+        coll->launching = work->next;
+    }
+    give_back(coll, ddp_nccl_job_of(work));
+}
+
+static ddp_status agree(struct ddp_nccl_coll *coll)
+{
+    while (coll->agreeing != NULL) {
+        DDP_TRY(ddp_control_poll(&coll->control, ddp_control_job_of(coll->agreeing)));
+        coll->agreeing = coll->agreeing->next;
+    }
+    return DDP_OK;
+}
+
+/* Ask NCCL how it is. The fault point is passed once for each collective, so that how often does
+ * not depend on timing. */
+static ddp_status ask(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
+{
+    if (job->phase == DDP_NCCL_STARTED && !job->is_asked) {
+        bool is_skipped;
+
+        job->is_asked = true;
+        if (ddp_queue_pass_point(&coll->queue, DDP_FAULT_POINT_NCCL_ASYNC_ERROR, job->control.work,
+                                 &is_skipped) != DDP_OK) {
+            return ddp_nccl_comm_fail(coll->comm, DDP_NCCL_REMOTE_ERROR, "injected");
+        }
+    }
+    return ddp_nccl_comm_poll(coll->comm);
+}
+
+/* Put agreed works on the stream, in order. */
+static ddp_status launch(struct ddp_nccl_coll *coll)
+{
+    while (coll->launching != NULL) {
+        struct ddp_nccl_job *job = ddp_nccl_job_of(coll->launching);
+
+        DDP_ASSERT(job->phase != DDP_NCCL_RUNNING);
+        if (!job->control.is_agreed) {
+            return DDP_PENDING;
+        }
+        if (ddp_queue_is_empty(&coll->launching->args)) {
+            job->phase = DDP_NCCL_RUNNING;
+        } else {
+            DDP_TRY(ask(coll, job));
+            DDP_TRY(ddp_nccl_launch(coll, job));
+        }
+        DDP_ASSERT(job->phase == DDP_NCCL_RUNNING);
+        coll->launching = coll->launching->next;
+    }
+    return DDP_OK;
+}
+
+static ddp_status nccl_run_ahead(struct ddp_queue *queue)
+{
+    struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
+    ddp_status status = agree(coll);
+
+    if (status >= DDP_OK) {
+        status = launch(coll);
+    }
+    return status >= DDP_OK ? ddp_nccl_comm_poll(coll->comm) : status;
+}
+
+static ddp_status nccl_run_head(struct ddp_queue *queue, struct ddp_coll_work *head)
+{
+    struct ddp_device *device = queue->base.device;
+    const struct ddp_nccl_job *job = ddp_nccl_job_of(head);
+
+    if (job->phase != DDP_NCCL_RUNNING) {
+        return DDP_PENDING;
+    }
+    return ddp_queue_is_empty(&head->args) ? DDP_OK : device->ops->event_query(device, job->done);
+}
+
+/* NCCL said so, not the control channel, where members also leave in good order. */
+static bool is_library_error(const struct ddp_nccl_coll *coll)
+{
+    return coll->comm != NULL && ddp_nccl_comm_error(coll->comm)[0] != '\0';
+}
+
+/* NCCL notices a dead peer by its sockets. Besides a remote error: a call that connects members
+ * learns of a connection that its proxy lost as an internal error, and of a socket as a system
+ * error. If nobody is dead, the library lost a member that nobody else misses. */
+static bool nccl_may_be_death(const struct ddp_queue *queue, ddp_status error,
+                              ddp_status *out_unexplained)
+{
+    bool is_library = is_library_error((const struct ddp_nccl_coll *)queue);
+
+    *out_unexplained = error == DDP_E_PEER_DIED && is_library ? DDP_E_DEVICE : error;
+    return error == DDP_E_PEER_DIED || (error == DDP_E_SYSTEM && is_library);
+}
+
+static void keep_text(struct ddp_nccl_coll *coll, ddp_status status)
+{
+    struct ddp_device *device = coll->queue.base.device;
+    const char *text = "";
+
+    if (coll->queue.err.text[0] != '\0') {
+        return;
+    }
+    if (coll->comm != NULL) {
+        text = ddp_nccl_comm_error(coll->comm);
+    }
+    if (text[0] == '\0' && status == DDP_E_DEVICE) {
+        text = device->ops->last_error(device);
+    }
+    (void)ddp_err_set(&coll->queue.err, status, "%s", text);
+}
+
+static void nccl_stop(struct ddp_queue *queue, ddp_status status)
+{
+    struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
+
+    keep_text(coll, status);
+    if (coll->comm != NULL) {
+        ddp_nccl_comm_abort(coll->comm);
+    }
+}
+
+/* NCCL and kernels may write to the buffers of started works until the communicator has ended, or
+ * was stopped to be shrunk. */
+static bool nccl_is_quiet(struct ddp_queue *queue)
+{
+    struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
+    enum ddp_nccl_comm_state state;
+
+    if (coll->comm == NULL) {
+        return true;
+    }
+    (void)ddp_nccl_comm_poll(coll->comm);
+    if (queue->head == NULL || ddp_nccl_job_of(queue->head)->phase == DDP_NCCL_WAITING) {
+        return true;
+    }
+    state = ddp_nccl_comm_state(coll->comm);
+    return state == DDP_NCCL_COMM_GONE || state == DDP_NCCL_COMM_REVOKED ||
+           state == DDP_NCCL_COMM_SHRUNK;
+}
+
+const struct ddp_engine ddp_nccl_engine = {
+    .starts_at_post = true,
+    .announces_errors = true,
+    .prepare = nccl_prepare,
+    .release = nccl_release,
+    .run_ahead = nccl_run_ahead,
+    .run_head = nccl_run_head,
+    .may_be_death = nccl_may_be_death,
+    .waits_for_message = ddp_control_waits_for_message,
+    .stop = nccl_stop,
+    .is_quiet = nccl_is_quiet,
+    .destroy = ddp_nccl_coll_destroy,
+};
