@@ -3,13 +3,12 @@
  * Idea: a rank's list of an epoch is the epoch's list (a permutation, or 0..N-1), padded from its
  * head to a multiple of the world and dealt out like cards, or cut into shards of given sizes; a
  * batch is the next few entries. Only the permutation's generator is shared with the samplers. */
-
 #include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/prng.h"
-#include "harness/emulation/state.h"
+#include "harness/emulation/internal.h"
 
 /* One rank's deck in one epoch. */
 struct deck {
@@ -39,7 +38,8 @@ uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32
 {
     const struct ref_shard_config *shard = &e->shard;
 
-    return shard->is_one_epoch ? batches_of(shard, rank) : UINT64_MAX;
+    return shard->is_one_epoch || batches_of(shard, rank) == 0 ? batches_of(shard, rank)
+                                                               : UINT64_MAX;
 }
 
 static void shuffle(const struct ref_shard_config *shard, uint64_t epoch, struct deck *deck)

@@ -3,15 +3,32 @@
  * ranks, plus the roundings. Checked after each emulated step, while its values are there. */
 #include <math.h>
 
-#include "harness/emulation/emulation.h"
-#include "harness/emulation/state.h"
+#include "harness/emulation/internal.h"
+#include "harness/sums/arith.h"
 
-/* gamma(k) = k u / (1 - k u), u = 2^-24: relative error of k roundings in fp32. */
-static double gamma_f32(uint32_t k)
+/* Unit roundoff and smallest subnormal of a type that gradients may have. */
+struct precision {
+    double unit, subnormal;
+};
+
+static struct precision precision_of(enum ddp_dtype dtype)
 {
-    double ku = (double)k * 0x1p-24;
+    switch (dtype) {
+    case DDP_DTYPE_F16:
+        return (struct precision){0x1p-11, 0x1p-24};
+    case DDP_DTYPE_BF16:
+        return (struct precision){0x1p-8, 0x1p-133};
+    default:
+        return (struct precision){0x1p-24, 0x1p-149};
+    }
+}
 
-    return ku / (1.0 - ku);
+/* gamma(k) = k u / (1 - k u): relative error of k roundings. */
+static double gamma_of(double unit, uint32_t k)
+{
+    double ku = (double)k * unit;
+
+    return ku < 1.0 ? ku / (1.0 - ku) : (double)INFINITY;
 }
 
 enum { BLOCK = 256 };
@@ -22,45 +39,56 @@ struct share {
     double slope;  /* bound per unit of |g|: weighting gap, rounding, and the fp64 sums here */
 };
 
-static void add_share(const struct share *share, const float *grad, size_t count, double *mean,
+static void add_share(const struct share *share, const double *grad, size_t count, double *mean,
                       double *bound)
 {
     for (size_t i = 0; i < count; i++) {
-        double g = (double)grad[i];
-
-        mean[i] += share->weight * g;
-        bound[i] += share->slope * fabs(g);
+        mean[i] += share->weight * grad[i];
+        bound[i] += share->slope * fabs(grad[i]);
     }
 }
 
-static struct share share_of(const struct harness_emulation *e, uint32_t rank, double total)
+static struct share share_of(const struct harness_emulation *e, uint32_t rank, double total,
+                             double unit)
 {
     /* Roundings on the way of one addend: 1/D, its product, at most world - 1 sums; one to spare
      * for `post`. */
-    double gamma = gamma_f32(e->world + 2);
+    double gamma = gamma_of(unit, e->world + 2);
     double slack = 0x1p-52 * (double)(e->world + 2);
-    double weight = (double)e->rows[rank] / total;
-    double factor = e->rows[rank] > 0 ? 1.0 / e->divisor : 0.0;
+    double weight = (double)e->now.rows[rank] / total;
+    double factor = e->now.rows[rank] > 0 ? 1.0 / e->now.divisor : 0.0;
 
     return (struct share){weight, fabs(factor - weight) + gamma * factor + slack};
+}
+
+/* Elements [first, first + count) of a tensor. */
+static void read_block(const struct harness_tensor *tensor, size_t first, size_t count, double *out)
+{
+    harness_arith_widen(out,
+                        (const char *)tensor->data + first * ddp_dtype_size_bytes(tensor->dtype),
+                        tensor->dtype, count);
 }
 
 /* One block of one parameter; `at` counts from the parameter's first element. */
 static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, size_t at,
                         size_t count, const struct share *shares)
 {
+    struct harness_tensor tensor = harness_layout_at(&e->params, e->now.average, 0, p);
     /* Products may underflow: at most one spacing of subnormals each. */
-    double underflow = 0x1p-149 * (double)(e->world + 1);
-    const float *average = e->average + e->param_first[p] + at;
+    double underflow = precision_of(tensor.dtype).subnormal * (double)(e->world + 1);
     double mean[BLOCK] = {0};
     double bound[BLOCK] = {0};
+    double values[BLOCK];
 
     for (uint32_t r = 0; r < e->world; r++) {
-        add_share(&shares[r], e->grad + r * e->elem_total + e->param_first[p] + at, count, mean,
-                  bound);
+        struct harness_tensor grad = harness_layout_at(&e->params, e->now.grad, r, p);
+
+        read_block(&grad, at, count, values);
+        add_share(&shares[r], values, count, mean, bound);
     }
+    read_block(&tensor, at, count, values);
     for (size_t i = 0; i < count; i++) {
-        double distance = fabs((double)average[i] - mean[i]);
+        double distance = fabs(values[i] - mean[i]);
 
         if (!(distance <= bound[i] + underflow)) {
             e->excess = (struct harness_excess){
@@ -76,33 +104,39 @@ static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, si
     }
 }
 
+static void bound_param(struct harness_emulation *e, uint32_t step, size_t p, struct share *shares)
+{
+    const struct harness_layout_item *param = &e->params.items[p];
+    double unit = precision_of(param->dtype).unit;
+    double total = 0.0;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        total += (double)e->now.rows[r];
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        shares[r] = share_of(e, r, total, unit);
+    }
+    for (size_t at = 0; at < param->elem_count && !e->excess.is_set; at += BLOCK) {
+        size_t left = param->elem_count - at;
+
+        bound_block(e, step, p, at, left < BLOCK ? left : BLOCK, shares);
+    }
+    for (uint32_t r = 0; r < e->world && e->excess.is_set; r++) {
+        e->excess.weight_gap += fabs(1.0 / e->now.divisor - shares[r].weight);
+    }
+}
+
 ddp_status harness_emulation_bound(struct harness_emulation *e, uint32_t step)
 {
     struct share *shares = ddp_mem_array(e->mem, e->world, sizeof(*shares));
-    double total = 0.0;
 
     if (shares == NULL) {
         return DDP_E_NOMEM;
     }
-    for (uint32_t r = 0; r < e->world; r++) {
-        total += (double)e->rows[r];
-    }
-    for (uint32_t r = 0; r < e->world; r++) {
-        shares[r] = share_of(e, r, total);
-    }
-    for (size_t p = 0; p < e->param_count; p++) {
-        size_t elem_count = e->input->params[p].elem_count;
-
-        for (size_t at = 0; at < elem_count && e->is_used[p]; at += BLOCK) {
-            size_t count = elem_count - at < BLOCK ? elem_count - at : BLOCK;
-
-            if (!e->excess.is_set) {
-                bound_block(e, step, p, at, count, shares);
-            }
+    for (size_t p = 0; p < e->params.count && !e->excess.is_set; p++) {
+        if (e->now.is_used[p]) {
+            bound_param(e, step, p, shares);
         }
-    }
-    for (uint32_t r = 0; r < e->world && e->excess.is_set && e->excess.step == step; r++) {
-        e->excess.weight_gap += fabs(1.0 / e->divisor - shares[r].weight);
     }
     ddp_mem_free(e->mem, shares);
     return DDP_OK;

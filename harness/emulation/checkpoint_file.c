@@ -238,22 +238,24 @@ harness_checkpoint_find(const struct harness_checkpoint *checkpoint, const char 
     return NULL;
 }
 
-uint32_t harness_checkpoint_u32(const struct harness_checkpoint_tensor *tensor, size_t elem)
+void harness_checkpoint_read(const struct harness_checkpoint_tensor *tensor, size_t elem, void *out)
 {
-    const unsigned char *at = tensor->data + 4 * elem;
+    size_t size_bytes = ddp_dtype_size_bytes(tensor->dtype);
+    const unsigned char *at = tensor->data + size_bytes * elem;
+    uint64_t bits = 0;
 
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-uint64_t harness_checkpoint_u64(const struct harness_checkpoint_tensor *tensor, size_t elem)
-{
-    const unsigned char *at = tensor->data + 8 * elem;
-    uint64_t value = 0;
-
-    for (int i = 0; i < 8; i++) {
-        value |= (uint64_t)at[i] << (8 * i);
+    for (size_t i = 0; i < size_bytes; i++) {
+        bits |= (uint64_t)at[i] << (8 * i);
     }
-    return value;
+    if (size_bytes == 8) {
+        memcpy(out, &bits, 8);
+    } else if (size_bytes == 4) {
+        memcpy(out, &(uint32_t){(uint32_t)bits}, 4);
+    } else if (size_bytes == 2) {
+        memcpy(out, &(uint16_t){(uint16_t)bits}, 2);
+    } else {
+        memcpy(out, at, 1);
+    }
 }
 
 bool harness_checkpoint_path(const char *run_dir, char *path, size_t size_bytes)

@@ -46,9 +46,9 @@ DDP_MUST_USE ddp_status harness_checkpoint_parse(struct ddp_mem *mem, unsigned c
 void harness_checkpoint_close(struct harness_checkpoint *checkpoint);
 const struct harness_checkpoint_tensor *
 harness_checkpoint_find(const struct harness_checkpoint *checkpoint, const char *name);
-/* 32 and 64 bits at an element, little-endian. */
-uint32_t harness_checkpoint_u32(const struct harness_checkpoint_tensor *tensor, size_t elem);
-uint64_t harness_checkpoint_u64(const struct harness_checkpoint_tensor *tensor, size_t elem);
+/* One element, from little-endian to the host's order. */
+void harness_checkpoint_read(const struct harness_checkpoint_tensor *tensor, size_t elem,
+                             void *out);
 
 /* run_dir/checkpoint.safetensors; false if run_dir is NULL or the path does not fit. */
 bool harness_checkpoint_path(const char *run_dir, char *path, size_t size_bytes);

@@ -19,37 +19,36 @@ static const struct harness_checkpoint_tensor *find_bare(const struct harness_ch
     return NULL;
 }
 
-static bool load_floats(const struct harness_checkpoint *file, const char *key, float *target,
-                        size_t elem_count)
+static bool load_tensor(const struct harness_checkpoint *file, const char *key,
+                        const struct harness_tensor *target)
 {
     const struct harness_checkpoint_tensor *tensor = find_bare(file, key);
 
-    if (tensor == NULL || tensor->dtype != DDP_DTYPE_F32 || tensor->elem_count != elem_count) {
+    if (tensor == NULL || tensor->dtype != target->dtype ||
+        tensor->elem_count != target->elem_count) {
         return false;
     }
-    for (size_t i = 0; i < elem_count; i++) {
-        uint32_t bits = harness_checkpoint_u32(tensor, i);
-
-        memcpy(&target[i], &bits, sizeof(bits));
+    for (size_t i = 0; i < tensor->elem_count; i++) {
+        harness_checkpoint_read(tensor, i,
+                                (char *)target->data + i * ddp_dtype_size_bytes(tensor->dtype));
     }
     return true;
 }
 
 static bool load_param(struct harness_emulation *e, const struct harness_checkpoint *file, size_t p)
 {
-    const char *name = e->input->params[p].name;
-    size_t elem_count = e->input->params[p].elem_count;
-    struct ref_optimizer *optimizer = ref_trainer_optimizer(e->trainer);
+    const char *name = e->params.items[p].name;
+    struct harness_tensor target = harness_layout_at(&e->params, e->state.param, 0, p);
     const struct harness_checkpoint_tensor *steps;
     char key[512];
 
-    if (!load_floats(file, name, e->state.param + e->param_first[p], elem_count)) {
+    if (!load_tensor(file, name, &target)) {
         return false;
     }
     for (uint32_t s = 0; s < e->slot_count; s++) {
-        (void)snprintf(key, sizeof(key), "optim.%s.%s", ref_optimizer_slot_name(optimizer, s),
-                       name);
-        if (!load_floats(file, key, e->state.slot[s] + e->param_first[p], elem_count)) {
+        target = harness_layout_at(&e->params, e->state.slot[s], 0, p);
+        (void)snprintf(key, sizeof(key), "optim.%s.%s", e->slot_name[s], name);
+        if (!load_tensor(file, key, &target)) {
             return false;
         }
     }
@@ -58,7 +57,7 @@ static bool load_param(struct harness_emulation *e, const struct harness_checkpo
     if (steps == NULL || steps->dtype != DDP_DTYPE_I64 || steps->elem_count != 1) {
         return false;
     }
-    e->state.taken[p] = harness_checkpoint_u64(steps, 0);
+    harness_checkpoint_read(steps, 0, &e->state.taken[p]);
     return true;
 }
 
@@ -94,7 +93,7 @@ ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_
     }
     DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
     *out_is_loaded = file.is_found && file.damage == HARNESS_VERDICT_NONE;
-    for (size_t p = 0; *out_is_loaded && p < e->param_count; p++) {
+    for (size_t p = 0; *out_is_loaded && p < e->params.count; p++) {
         *out_is_loaded = load_param(e, &file, p);
     }
     e->state.steps_done = e->input->restored_step;

@@ -2,9 +2,9 @@
  * Idea: within a step, stages follow from each other (batch, gradient, bucket input, output, copied
  * back, update), so only the earliest difference is an error; the rest are its consequences.
  * It writes no findings. */
-#include <string.h>
+#include "harness/emulation/compare.h"
 
-#include "harness/emulation/emulation.h"
+#include <string.h>
 
 enum match { MATCH_SAME, MATCH_DIFFERENT, MATCH_UNKNOWN };
 
@@ -28,7 +28,7 @@ static const struct ddp_event_entry *locate(const struct harness_emulation *e,
         return NULL;
     }
     *out_k = step - e->start_step;
-    return e->predicted[*out_k] >= needed ? &event->entry : NULL;
+    return e->expected.predicted[*out_k] >= needed ? &event->entry : NULL;
 }
 
 static enum match verdict_of(const struct claim *claim)
@@ -44,11 +44,11 @@ static enum match match_loss(const struct harness_emulation *e,
 
     /* With micro-batches the reference's loss is their mean, and events are of one each. */
     if (entry == NULL || e->input->job->micro_batches > 1 ||
-        !e->is_active[k * e->world + event->rank]) {
+        !e->expected.is_active[k * e->world + event->rank]) {
         return MATCH_UNKNOWN;
     }
     claim->is_loss = true;
-    claim->expected = e->loss_bits[k * e->world + event->rank];
+    claim->expected = e->expected.loss_bits[k * e->world + event->rank];
     claim->got = entry->arg[0];
     return verdict_of(claim);
 }
@@ -61,14 +61,14 @@ static enum match match_gradient(const struct harness_emulation *e,
     size_t cell;
 
     /* The last micro-batch's gradient holds all that was accumulated. */
-    if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
+    if (entry == NULL || entry->arg[0] >= e->params.count || entry->arg[1] == 0 ||
         entry->micro + 1u < e->input->job->micro_batches) {
         return MATCH_UNKNOWN;
     }
-    cell = (k * e->world + event->rank) * e->param_count + entry->arg[0];
+    cell = (k * e->world + event->rank) * e->params.count + entry->arg[0];
     claim->param = (int32_t)entry->arg[0];
     claim->bucket = (int32_t)e->bucket_of[entry->arg[0]];
-    claim->expected = e->has_grad[cell] ? e->grad_hash[cell] : 0;
+    claim->expected = e->expected.has_grad[cell] ? e->expected.grad_hash[cell] : 0;
     claim->got = entry->arg[1];
     return verdict_of(claim);
 }
@@ -85,7 +85,7 @@ static uint32_t step_of(const struct harness_emulation *e, const struct harness_
     }
     step = (uint32_t)planned->step;
     if (step < e->start_step || step >= e->end_step ||
-        e->is_active[(step - e->start_step) * (size_t)e->world + event->rank]) {
+        e->expected.is_active[(step - e->start_step) * (size_t)e->world + event->rank]) {
         return event->entry.step;
     }
     return step;
@@ -105,22 +105,24 @@ static enum match match_bucket(const struct harness_emulation *e,
         return MATCH_UNKNOWN;
     }
     k = claim->step - e->start_step;
-    if (e->predicted[k] < (is_output ? HARNESS_PREDICTED_UPDATE : HARNESS_PREDICTED_INPUT)) {
+    if (e->expected.predicted[k] <
+        (is_output ? HARNESS_PREDICTED_UPDATE : HARNESS_PREDICTED_INPUT)) {
         return MATCH_UNKNOWN;
     }
     op = ddp_event_op_unpack(entry->arg[1]);
     /* Another shape than the program's is a mismatch, which is not for hashes to say. */
-    if (op.role != DDP_ROLE_BUCKET || op.index >= e->bucket_count || op.dtype != DDP_DTYPE_F32 ||
-        entry->arg[2] != e->input->program->buckets[op.index].elem_count || entry->arg[4] == 0 ||
+    if (op.role != DDP_ROLE_BUCKET || op.index >= e->buckets.count ||
+        op.dtype != e->buckets.items[op.index].dtype ||
+        entry->arg[2] != e->buckets.items[op.index].elem_count || entry->arg[4] == 0 ||
         (is_output && harness_index_status(entry->arg[3]) != DDP_OK)) {
         return MATCH_UNKNOWN;
     }
-    cell = (k * e->world + event->rank) * e->bucket_count + op.index;
+    cell = (k * e->world + event->rank) * e->buckets.count + op.index;
     claim->bucket = (int32_t)op.index;
     claim->seq = entry->arg[0];
     claim->elem_count = entry->arg[2];
     claim->op = op;
-    claim->expected = is_output ? e->out_hash[cell] : e->in_hash[cell];
+    claim->expected = is_output ? e->expected.out_hash[cell] : e->expected.in_hash[cell];
     claim->got = entry->arg[4];
     return verdict_of(claim);
 }
@@ -145,14 +147,14 @@ static enum match match_final(const struct harness_emulation *e,
     bool is_defined;
     size_t cell;
 
-    if (entry == NULL || entry->arg[0] >= e->param_count) {
+    if (entry == NULL || entry->arg[0] >= e->params.count) {
         return MATCH_UNKNOWN;
     }
-    cell = k * e->param_count + entry->arg[0];
-    is_defined = e->is_updated[cell] != 0;
+    cell = k * e->params.count + entry->arg[0];
+    is_defined = e->expected.is_updated[cell] != 0;
     claim->param = (int32_t)entry->arg[0];
     claim->bucket = (int32_t)e->bucket_of[entry->arg[0]];
-    claim->expected = is_defined ? e->average_hash[cell] : 0;
+    claim->expected = is_defined ? e->expected.average_hash[cell] : 0;
     claim->got = entry->arg[2] != 0 ? entry->arg[1] : 0;
     if (is_defined && entry->arg[2] != 0 && entry->arg[1] == 0) {
         return MATCH_UNKNOWN; /* not hashed */
@@ -166,12 +168,12 @@ static enum match match_param(const struct harness_emulation *e,
     size_t k = 0;
     const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
 
-    if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
-        !e->is_active[k * e->world + event->rank]) {
+    if (entry == NULL || entry->arg[0] >= e->params.count || entry->arg[1] == 0 ||
+        !e->expected.is_active[k * e->world + event->rank]) {
         return MATCH_UNKNOWN;
     }
     claim->param = (int32_t)entry->arg[0];
-    claim->expected = e->param_hash[k * e->param_count + entry->arg[0]];
+    claim->expected = e->expected.param_hash[k * e->params.count + entry->arg[0]];
     claim->got = entry->arg[1];
     return verdict_of(claim);
 }
@@ -182,14 +184,15 @@ static enum match match_state(const struct harness_emulation *e,
     size_t k = 0;
     const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
 
-    if (entry == NULL || entry->arg[0] >= e->param_count || entry->arg[1] == 0 ||
-        entry->arg[2] >= e->slot_count || !e->is_active[k * e->world + event->rank]) {
+    if (entry == NULL || entry->arg[0] >= e->params.count || entry->arg[1] == 0 ||
+        entry->arg[2] >= e->slot_count || !e->expected.is_active[k * e->world + event->rank]) {
         return MATCH_UNKNOWN;
     }
     claim->param = (int32_t)entry->arg[0];
     claim->slot = (int32_t)entry->arg[2];
     claim->expected =
-        e->slot_hash[(k * e->slot_count + entry->arg[2]) * e->param_count + entry->arg[0]];
+        e->expected
+            .slot_hash[(k * e->slot_count + entry->arg[2]) * e->params.count + entry->arg[0]];
     claim->got = entry->arg[1];
     return verdict_of(claim);
 }
@@ -268,18 +271,19 @@ static void note_missing_updates(const struct harness_emulation *e, uint32_t ran
             next++;
         }
         is_any = next < count && list[next]->entry.step == step;
-        if (e->predicted[k] < HARNESS_PREDICTED_UPDATE) {
+        if (e->expected.predicted[k] < HARNESS_PREDICTED_UPDATE) {
             return;
         }
-        for (size_t p = 0; !is_any && p < e->param_count; p++) {
+        for (size_t p = 0; !is_any && p < e->params.count; p++) {
             struct claim claim = {.rank = rank,
                                   .step = step,
                                   .bucket = -1,
                                   .param = (int32_t)p,
                                   .slot = -1,
-                                  .expected = e->param_hash[k * e->param_count + p]};
+                                  .expected = e->expected.param_hash[k * e->params.count + p]};
 
-            if (e->is_updated[k * e->param_count + p] && e->is_active[k * e->world + rank]) {
+            if (e->expected.is_updated[k * e->params.count + p] &&
+                e->expected.is_active[k * e->world + rank]) {
                 note(out, &claim);
                 out->is_missing = out->rank == rank && out->step == step;
                 return;

@@ -1,47 +1,74 @@
-/* Purpose: build and take down an emulation: tables, buffers, trainer, the initial state.
+/* Purpose: build and take down an emulation: tables, room for values, the initial state.
  * Idea: all tensors of a kind lie in one block with offsets, so that hashing and arithmetic are
- * plain loops. The steps themselves are in step.c. */
+ * plain loops. What is allocated lives as long as the emulation. step.c has the steps. */
 #include "harness/emulation/emulation.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/base/hash.h"
-#include "harness/emulation/state.h"
+#include "harness/emulation/internal.h"
 #include "harness/sums/arith.h"
 
-static ddp_status allocate_tables(struct harness_emulation *e)
+void *harness_emulation_alloc(struct harness_emulation *e, size_t elem_count, size_t elem_bytes)
 {
-    e->param_first = ddp_mem_array(e->mem, e->param_count, sizeof(size_t));
-    e->param_salt = ddp_mem_array(e->mem, e->param_count, sizeof(uint64_t));
-    e->bucket_of = ddp_mem_array(e->mem, e->param_count, sizeof(uint32_t));
-    e->bucket_first = ddp_mem_array(e->mem, e->bucket_count, sizeof(size_t));
-    e->bucket_salt = ddp_mem_array(e->mem, e->bucket_count, sizeof(uint64_t));
-    if (e->param_first == NULL || e->param_salt == NULL || e->bucket_of == NULL ||
-        e->bucket_first == NULL || e->bucket_salt == NULL) {
-        return DDP_E_NOMEM;
+    void **blocks =
+        ddp_mem_grow(e->mem, e->blocks, e->block_count, &e->block_capacity, sizeof(*blocks));
+    void *block = blocks == NULL ? NULL : ddp_mem_array(e->mem, elem_count, elem_bytes);
+
+    if (blocks != NULL) {
+        e->blocks = blocks;
+    }
+    if (block == NULL) {
+        e->is_out_of_memory = true;
+        return NULL;
+    }
+    e->blocks[e->block_count++] = block;
+    return block;
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+static ddp_status reserve(struct harness_emulation *e, struct harness_layout *layout, size_t count)
+{
+    layout->items = harness_emulation_alloc(e, count, sizeof(*layout->items));
+    return layout->items == NULL ? DDP_E_NOMEM : DDP_OK;
+}
+
+static ddp_status make_model_tables(struct harness_emulation *e, struct ref_trainer *trainer)
+{
+    size_t buffer_count = 0;
+    const struct ddp_buffer *buffers = ref_model_buffers(ref_trainer_model(trainer), &buffer_count);
+
+    DDP_TRY(reserve(e, &e->params, e->input->param_count));
+    for (size_t p = 0; p < e->input->param_count; p++) {
+        const struct ddp_param *param = &e->input->params[p];
+
+        harness_layout_add(&e->params, param->name, DDP_DTYPE_F32, param->elem_count);
+    }
+    DDP_TRY(reserve(e, &e->buffers, buffer_count));
+    for (size_t b = 0; b < buffer_count; b++) {
+        harness_layout_add(&e->buffers, buffers[b].name, DDP_DTYPE_F32, buffers[b].elem_count);
     }
     return DDP_OK;
 }
 
-static ddp_status make_tables(struct harness_emulation *e)
+static ddp_status make_bucket_tables(struct harness_emulation *e)
 {
     const struct harness_program *program = e->input->program;
-    char name[32];
 
-    DDP_TRY(allocate_tables(e));
-    for (size_t p = 0; p < e->param_count; p++) {
-        e->param_first[p] = e->elem_total;
-        e->elem_total += e->input->params[p].elem_count;
-        e->param_salt[p] = ddp_hash_text(e->input->params[p].name);
-    }
-    for (size_t b = 0; b < e->bucket_count; b++) {
+    e->bucket_of = harness_emulation_alloc(e, e->params.count, sizeof(*e->bucket_of));
+    DDP_TRY(reserve(e, &e->buckets, program->bucket_count));
+    for (size_t b = 0; b < program->bucket_count; b++) {
         const struct harness_bucket *bucket = &program->buckets[b];
+        char *name = harness_emulation_alloc(e, 32, 1);
 
-        e->bucket_first[b] = e->bucket_total;
-        e->bucket_total += bucket->elem_count;
-        (void)snprintf(name, sizeof(name), "%s/%zu", ddp_coll_role_name(DDP_ROLE_BUCKET), b);
-        e->bucket_salt[b] = ddp_hash_text(name);
+        if (e->is_out_of_memory) {
+            return DDP_E_NOMEM;
+        }
+        DDP_ASSERT(bucket->param_count > 0);
+        (void)snprintf(name, 32, "%s/%zu", ddp_coll_role_name(DDP_ROLE_BUCKET), b);
+        harness_layout_add(&e->buckets, name, e->params.items[bucket->params[0]].dtype,
+                           bucket->elem_count);
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             e->bucket_of[bucket->params[i]] = (uint32_t)b;
         }
@@ -51,128 +78,45 @@ static ddp_status make_tables(struct harness_emulation *e)
 
 static ddp_status allocate_values(struct harness_emulation *e)
 {
-    e->grad = ddp_mem_array(e->mem, e->world * e->elem_total, sizeof(float));
-    e->is_grad_defined = ddp_mem_array(e->mem, e->world * e->param_count, sizeof(bool));
-    e->is_used = ddp_mem_array(e->mem, e->param_count, sizeof(bool));
-    e->bucket_in = ddp_mem_array(e->mem, e->world * e->bucket_total, sizeof(float));
-    e->bucket_in_before = ddp_mem_array(e->mem, e->world * e->bucket_total, sizeof(float));
-    e->bucket_out = ddp_mem_array(e->mem, e->world * e->bucket_total, sizeof(float));
-    e->average = ddp_mem_array(e->mem, e->elem_total, sizeof(float));
-    e->rows = ddp_mem_array(e->mem, e->world, sizeof(size_t));
-    e->loss = ddp_mem_array(e->mem, e->world, sizeof(float));
-    if (e->grad == NULL || e->is_grad_defined == NULL || e->is_used == NULL ||
-        e->bucket_in == NULL || e->bucket_in_before == NULL || e->bucket_out == NULL ||
-        e->average == NULL || e->rows == NULL || e->loss == NULL) {
-        return DDP_E_NOMEM;
-    }
-    return harness_state_create(e, &e->state);
+    struct harness_step_values *now = &e->now;
+
+    now->grad = harness_emulation_alloc(e, e->world, e->params.size_bytes);
+    now->has_grad = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
+    now->is_used = harness_emulation_alloc(e, e->params.count, sizeof(bool));
+    now->bucket_in = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
+    now->bucket_out = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
+    now->average = harness_emulation_alloc(e, 1, e->params.size_bytes);
+    now->buffer = harness_emulation_alloc(e, 1, e->buffers.size_bytes);
+    now->rows = harness_emulation_alloc(e, e->world, sizeof(*now->rows));
+    now->loss = harness_emulation_alloc(e, e->world, sizeof(*now->loss));
+    harness_state_create(e, &e->state);
+    return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
-ddp_status harness_state_create(const struct harness_emulation *e, struct harness_state *out)
+void harness_state_create(struct harness_emulation *e, struct harness_state *out)
 {
     *out = (struct harness_state){0};
-    out->param = ddp_mem_array(e->mem, e->elem_total, sizeof(float));
-    out->taken = ddp_mem_array(e->mem, e->param_count, sizeof(uint64_t));
-    out->buffer = ddp_mem_array(e->mem, e->buffer_total, sizeof(float));
-    if (out->param == NULL || out->taken == NULL || out->buffer == NULL) {
-        return DDP_E_NOMEM;
-    }
+    out->param = harness_emulation_alloc(e, 1, e->params.size_bytes);
+    out->taken = harness_emulation_alloc(e, e->params.count, sizeof(*out->taken));
+    out->buffer = harness_emulation_alloc(e, 1, e->buffers.size_bytes);
     for (uint32_t s = 0; s < e->slot_count; s++) {
-        out->slot[s] = ddp_mem_array(e->mem, e->elem_total, sizeof(float));
-        if (out->slot[s] == NULL) {
-            return DDP_E_NOMEM;
-        }
+        out->slot[s] = harness_emulation_alloc(e, 1, e->params.size_bytes);
     }
-    return DDP_OK;
-}
-
-void harness_state_destroy(const struct harness_emulation *e, struct harness_state *state)
-{
-    ddp_mem_free(e->mem, state->param);
-    ddp_mem_free(e->mem, state->taken);
-    ddp_mem_free(e->mem, state->buffer);
-    ddp_mem_free(e->mem, state->slot[0]);
-    ddp_mem_free(e->mem, state->slot[1]);
-    *state = (struct harness_state){0};
 }
 
 void harness_state_copy(const struct harness_emulation *e, struct harness_state *target,
                         const struct harness_state *source)
 {
     target->steps_done = source->steps_done;
-    memcpy(target->param, source->param, e->elem_total * sizeof(float));
-    memcpy(target->taken, source->taken, e->param_count * sizeof(uint64_t));
-    memcpy(target->buffer, source->buffer, e->buffer_total * sizeof(float));
+    memcpy(target->param, source->param, e->params.size_bytes);
+    memcpy(target->taken, source->taken, e->params.count * sizeof(*target->taken));
+    memcpy(target->buffer, source->buffer, e->buffers.size_bytes);
     for (uint32_t s = 0; s < e->slot_count; s++) {
-        memcpy(target->slot[s], source->slot[s], e->elem_total * sizeof(float));
+        memcpy(target->slot[s], source->slot[s], e->params.size_bytes);
     }
 }
 
-/* Wait for the default stream: device copies may still be under way. */
-static ddp_status settle(struct ddp_device *device)
-{
-    struct ddp_device_event *event = NULL;
-    ddp_status status;
-
-    if (device->ops->is_host_memory) {
-        return DDP_OK;
-    }
-    DDP_TRY(device->ops->event_create(device, &event));
-    status = device->ops->event_record(device, event, NULL);
-    while (status == DDP_OK && (status = device->ops->event_query(device, event)) == DDP_PENDING) {
-        status = DDP_OK;
-    }
-    device->ops->event_destroy(device, event);
-    return status;
-}
-
-ddp_status harness_emulation_copy(const struct harness_emulation *e, float *target,
-                                  const float *source, size_t elem_count)
-{
-    struct ddp_device *device = e->input->device;
-
-    if (elem_count == 0) {
-        return DDP_OK;
-    }
-    if (device->ops->is_host_memory) {
-        memcpy(target, source, elem_count * sizeof(float));
-        return DDP_OK;
-    }
-    DDP_TRY(device->ops->copy(device, NULL, target, source, elem_count * sizeof(float)));
-    return settle(device);
-}
-
-ddp_status harness_emulation_take_buffers(struct harness_emulation *e)
-{
-    float *at = e->state.buffer;
-
-    for (size_t b = 0; b < e->buffer_count; b++) {
-        DDP_TRY(harness_emulation_copy(e, at, e->buffers[b].data, e->buffers[b].elem_count));
-        at += e->buffers[b].elem_count;
-    }
-    return DDP_OK;
-}
-
-/* The trainer was just made: its parameters are the initial ones. */
-static ddp_status read_initial_state(struct harness_emulation *e, struct ddp_err *err)
-{
-    size_t count = 0;
-    const struct ddp_param *params = ref_model_params(ref_trainer_model(e->trainer), &count);
-
-    if (count != e->param_count) {
-        return ddp_err_set(err, DDP_E_INVALID, "the job's model has %zu parameters, the table %zu",
-                           count, e->param_count);
-    }
-    for (size_t p = 0; p < count; p++) {
-        if (params[p].elem_count != e->input->params[p].elem_count) {
-            return ddp_err_set(err, DDP_E_INVALID, "parameter %s differs in size from the table",
-                               params[p].name);
-        }
-        DDP_TRY(harness_emulation_copy(e, e->state.param + e->param_first[p], params[p].data,
-                                       params[p].elem_count));
-    }
-    return harness_emulation_take_buffers(e);
-}
+/* --- creation --------------------------------------------------------------------------------- */
 
 static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
 {
@@ -192,22 +136,58 @@ static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
     return harness_trees_load(&e->trees, folder, e->world, err);
 }
 
-static ddp_status build(struct harness_emulation *e, struct ddp_err *err)
+/* The trainer's model must be the one that the tables describe. */
+static ddp_status check_model(const struct harness_emulation *e, struct ref_trainer *trainer,
+                              struct ddp_err *err)
 {
-    DDP_TRY(harness_index_build(e->mem, e->input->trace, &e->index));
-    DDP_TRY(load_orders(e, err));
-    DDP_TRY(ref_trainer_create(e->input->device, e->input->job, &e->trainer, err));
-    e->buffers = ref_model_buffers(ref_trainer_model(e->trainer), &e->buffer_count);
-    for (size_t b = 0; b < e->buffer_count; b++) {
-        e->buffer_total += e->buffers[b].elem_count;
+    size_t count = 0;
+    const struct ddp_param *params = ref_model_params(ref_trainer_model(trainer), &count);
+
+    if (count != e->params.count) {
+        return ddp_err_set(err, DDP_E_INVALID, "the job's model has %zu parameters, the table %zu",
+                           count, e->params.count);
     }
-    DDP_TRY(make_tables(e));
-    DDP_TRY(allocate_values(e));
+    for (size_t p = 0; p < count; p++) {
+        if (params[p].elem_count != e->params.items[p].elem_count) {
+            return ddp_err_set(err, DDP_E_INVALID, "parameter %s differs in size from the table",
+                               params[p].name);
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status read_job(struct harness_emulation *e, const struct harness_trainer *first,
+                           struct ddp_err *err)
+{
+    const struct ref_optimizer *optimizer = ref_trainer_optimizer(first->trainer);
+
+    for (uint32_t s = 0; s < e->slot_count; s++) {
+        e->slot_name[s] = ref_optimizer_slot_name(optimizer, s);
+    }
     e->shard = e->input->job->shard;
     if (e->shard.sample_count == 0) {
-        e->shard.sample_count = ref_trainer_data(e->trainer)->sample_count;
+        e->shard.sample_count = ref_trainer_data(first->trainer)->sample_count;
     }
-    return read_initial_state(e, err);
+    DDP_TRY(make_model_tables(e, first->trainer));
+    DDP_TRY(check_model(e, first->trainer, err));
+    DDP_TRY(make_bucket_tables(e));
+    DDP_TRY(allocate_values(e));
+    /* The trainer was just made: what it holds are the initial values. */
+    return harness_trainer_read(e, first, e->state.param, e->state.buffer);
+}
+
+static ddp_status build(struct harness_emulation *e, struct ddp_err *err)
+{
+    struct harness_trainer *first = NULL;
+    ddp_status status;
+
+    DDP_TRY(harness_index_build(e->mem, e->input->trace, &e->index));
+    DDP_TRY(load_orders(e, err));
+    DDP_TRY(harness_task_stacks_create(e->mem, &e->stacks));
+    DDP_TRY(harness_trainer_take(e, &first, err));
+    status = read_job(e, first, err);
+    harness_trainer_give(e, first);
+    return status;
 }
 
 ddp_status harness_emulation_create(const struct harness_emulation_input *input,
@@ -223,11 +203,8 @@ ddp_status harness_emulation_create(const struct harness_emulation_input *input,
     e->input = input;
     e->mem = input->mem;
     e->world = input->trace->world_size;
-    e->param_count = input->param_count;
-    e->bucket_count = input->program->bucket_count;
     e->slot_count = (uint32_t)harness_arith_slot_count(&input->job->optimizer);
     e->split_step = -1;
-    e->missing_step = -1;
     e->index.mem = e->mem;
     e->schedules.mem = e->mem;
     e->trees.mem = e->mem;
@@ -243,34 +220,16 @@ ddp_status harness_emulation_create(const struct harness_emulation_input *input,
     return DDP_OK;
 }
 
-static void free_hashes(struct harness_emulation *e)
-{
-    void *const blocks[] = {e->predicted,  e->grad_hash,    e->has_grad, e->loss_bits,
-                            e->is_active,  e->in_hash,      e->out_hash, e->is_updated,
-                            e->param_hash, e->average_hash, e->slot_hash};
-
-    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-        ddp_mem_free(e->mem, blocks[i]);
-    }
-}
-
 void harness_emulation_destroy(struct harness_emulation *e)
 {
-    void *const blocks[] = {
-        e->param_first, e->param_salt,      e->bucket_of, e->bucket_first, e->bucket_salt,
-        e->grad,        e->is_grad_defined, e->is_used,   e->bucket_in,    e->bucket_in_before,
-        e->bucket_out,  e->average,         e->rows,      e->loss};
     struct ddp_mem *mem = e->mem;
 
-    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-        ddp_mem_free(mem, blocks[i]);
+    harness_trainers_destroy(e);
+    harness_task_stacks_destroy(e->stacks);
+    for (size_t i = 0; i < e->block_count; i++) {
+        ddp_mem_free(mem, e->blocks[i]);
     }
-    free_hashes(e);
-    harness_state_destroy(e, &e->state);
-    harness_state_destroy(e, &e->snapshot);
-    if (e->trainer != NULL) {
-        ref_trainer_destroy(e->trainer);
-    }
+    ddp_mem_free(mem, e->blocks);
     harness_schedules_fini(&e->schedules);
     harness_trees_fini(&e->trees);
     harness_index_fini(&e->index);
@@ -279,12 +238,12 @@ void harness_emulation_destroy(struct harness_emulation *e)
 
 ddp_status harness_emulation_want(struct harness_emulation *e, uint32_t steps_done)
 {
-    if (!e->is_snapshot_wanted) {
-        DDP_TRY(harness_state_create(e, &e->snapshot));
+    if (!e->snapshot.is_wanted) {
+        harness_state_create(e, &e->snapshot.state);
     }
-    e->is_snapshot_wanted = true;
-    e->snapshot.steps_done = steps_done;
-    return DDP_OK;
+    e->snapshot.is_wanted = true;
+    e->snapshot.state.steps_done = steps_done;
+    return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
 bool harness_emulation_is_restore(const struct harness_emulation *e)

@@ -2,9 +2,7 @@
  * Idea: hashes of all steps are small; values are only ever those of the present step. */
 #include <string.h>
 
-#include "ddpcore/base/hash.h"
-#include "harness/emulation/emulation.h"
-#include "harness/emulation/state.h"
+#include "harness/emulation/internal.h"
 
 /* One past the last step in which a rank recorded something that is judged. */
 static uint32_t observed_end(const struct harness_emulation *e)
@@ -27,35 +25,25 @@ static uint32_t observed_end(const struct harness_emulation *e)
     return end;
 }
 
-static ddp_status allocate_hashes(struct harness_emulation *e)
+static ddp_status allocate_expected(struct harness_emulation *e)
 {
+    struct harness_expected *expected = &e->expected;
     size_t steps = e->end_step - e->start_step;
     size_t per_rank = steps * e->world;
+    size_t per_param = steps * e->params.count;
 
-    e->predicted = ddp_mem_array(e->mem, steps, 1);
-    e->grad_hash = ddp_mem_array(e->mem, per_rank * e->param_count, sizeof(uint64_t));
-    e->has_grad = ddp_mem_array(e->mem, per_rank * e->param_count, 1);
-    e->loss_bits = ddp_mem_array(e->mem, per_rank, sizeof(uint32_t));
-    e->is_active = ddp_mem_array(e->mem, per_rank, 1);
-    e->in_hash = ddp_mem_array(e->mem, per_rank * e->bucket_count, sizeof(uint64_t));
-    e->out_hash = ddp_mem_array(e->mem, per_rank * e->bucket_count, sizeof(uint64_t));
-    e->is_updated = ddp_mem_array(e->mem, steps * e->param_count, 1);
-    e->average_hash = ddp_mem_array(e->mem, steps * e->param_count, sizeof(uint64_t));
-    e->param_hash = ddp_mem_array(e->mem, steps * e->param_count, sizeof(uint64_t));
-    e->slot_hash = ddp_mem_array(e->mem, steps * e->slot_count * e->param_count, sizeof(uint64_t));
-    if (e->predicted == NULL || e->grad_hash == NULL || e->has_grad == NULL ||
-        e->loss_bits == NULL || e->is_active == NULL || e->in_hash == NULL || e->out_hash == NULL ||
-        e->is_updated == NULL || e->average_hash == NULL || e->param_hash == NULL ||
-        e->slot_hash == NULL) {
-        return DDP_E_NOMEM;
-    }
-    return DDP_OK;
-}
-
-static uint64_t hash_param(const struct harness_emulation *e, const float *block, size_t p)
-{
-    return ddp_hash_tensor(block + e->param_first[p],
-                           e->input->params[p].elem_count * sizeof(float), e->param_salt[p], NULL);
+    expected->predicted = harness_emulation_alloc(e, steps, 1);
+    expected->grad_hash = harness_emulation_alloc(e, per_rank * e->params.count, sizeof(uint64_t));
+    expected->has_grad = harness_emulation_alloc(e, per_rank * e->params.count, 1);
+    expected->loss_bits = harness_emulation_alloc(e, per_rank, sizeof(uint32_t));
+    expected->is_active = harness_emulation_alloc(e, per_rank, 1);
+    expected->in_hash = harness_emulation_alloc(e, per_rank * e->buckets.count, sizeof(uint64_t));
+    expected->out_hash = harness_emulation_alloc(e, per_rank * e->buckets.count, sizeof(uint64_t));
+    expected->is_updated = harness_emulation_alloc(e, per_param, 1);
+    expected->average_hash = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
+    expected->param_hash = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
+    expected->slot_hash = harness_emulation_alloc(e, e->slot_count * per_param, sizeof(uint64_t));
+    return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
 static void keep_gradients(struct harness_emulation *e, size_t k)
@@ -63,55 +51,48 @@ static void keep_gradients(struct harness_emulation *e, size_t k)
     for (uint32_t r = 0; r < e->world; r++) {
         size_t row = k * e->world + r;
 
-        e->is_active[row] = e->rows[r] > 0;
-        memcpy(&e->loss_bits[row], &e->loss[r], sizeof(uint32_t));
-        for (size_t p = 0; p < e->param_count; p++) {
-            if (e->is_grad_defined[r * e->param_count + p]) {
-                e->has_grad[row * e->param_count + p] = 1;
-                e->grad_hash[row * e->param_count + p] =
-                    hash_param(e, e->grad + r * e->elem_total, p);
+        e->expected.is_active[row] = e->now.rows[r] > 0;
+        memcpy(&e->expected.loss_bits[row], &e->now.loss[r], sizeof(uint32_t));
+        for (size_t p = 0; p < e->params.count; p++) {
+            if (e->now.has_grad[r * e->params.count + p]) {
+                e->expected.has_grad[row * e->params.count + p] = 1;
+                e->expected.grad_hash[row * e->params.count + p] =
+                    harness_layout_hash(&e->params, e->now.grad, r, p);
             }
         }
     }
 }
 
-static uint64_t hash_bucket(const struct harness_emulation *e, const float *block, uint32_t rank,
-                            size_t b)
-{
-    return ddp_hash_tensor(block + rank * e->bucket_total + e->bucket_first[b],
-                           e->input->program->buckets[b].elem_count * sizeof(float),
-                           e->bucket_salt[b], NULL);
-}
-
 static void keep_buckets(struct harness_emulation *e, size_t k, bool is_output_known)
 {
     for (uint32_t r = 0; r < e->world; r++) {
-        size_t row = (k * e->world + r) * e->bucket_count;
+        size_t row = (k * e->world + r) * e->buckets.count;
 
-        for (size_t b = 0; b < e->bucket_count; b++) {
-            e->in_hash[row + b] = hash_bucket(e, e->bucket_in, r, b);
+        for (size_t b = 0; b < e->buckets.count; b++) {
+            e->expected.in_hash[row + b] = harness_layout_hash(&e->buckets, e->now.bucket_in, r, b);
             if (!is_output_known) {
                 continue;
             }
             /* Members of a right schedule end with the same bits: hash them once. */
-            e->out_hash[row + b] = r > 0 && e->split_step < 0
-                                       ? e->out_hash[k * e->world * e->bucket_count + b]
-                                       : hash_bucket(e, e->bucket_out, r, b);
+            e->expected.out_hash[row + b] =
+                r > 0 && e->split_step < 0
+                    ? e->expected.out_hash[k * e->world * e->buckets.count + b]
+                    : harness_layout_hash(&e->buckets, e->now.bucket_out, r, b);
         }
     }
 }
 
 static void keep_update(struct harness_emulation *e, size_t k)
 {
-    for (size_t p = 0; p < e->param_count; p++) {
-        size_t cell = k * e->param_count + p;
+    for (size_t p = 0; p < e->params.count; p++) {
+        size_t cell = k * e->params.count + p;
 
-        e->is_updated[cell] = e->is_used[p];
-        e->param_hash[cell] = hash_param(e, e->state.param, p);
-        e->average_hash[cell] = hash_param(e, e->average, p);
+        e->expected.is_updated[cell] = e->now.is_used[p];
+        e->expected.average_hash[cell] = harness_layout_hash(&e->params, e->now.average, 0, p);
+        e->expected.param_hash[cell] = harness_layout_hash(&e->params, e->state.param, 0, p);
         for (uint32_t s = 0; s < e->slot_count; s++) {
-            e->slot_hash[(k * e->slot_count + s) * e->param_count + p] =
-                hash_param(e, e->state.slot[s], p);
+            e->expected.slot_hash[(k * e->slot_count + s) * e->params.count + p] =
+                harness_layout_hash(&e->params, e->state.slot[s], 0, p);
         }
     }
 }
@@ -120,7 +101,7 @@ static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_p
 {
     size_t k = step - e->start_step;
 
-    e->predicted[k] = (uint8_t)predicted;
+    e->expected.predicted[k] = (uint8_t)predicted;
     if (predicted >= HARNESS_PREDICTED_GRADIENT) {
         keep_gradients(e, k);
     }
@@ -134,10 +115,12 @@ static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_p
 
 static void keep_snapshot(struct harness_emulation *e)
 {
-    if (e->is_snapshot_wanted && !e->is_snapshot_taken &&
-        e->snapshot.steps_done == e->state.steps_done) {
-        harness_state_copy(e, &e->snapshot, &e->state);
-        e->is_snapshot_taken = true;
+    struct harness_snapshot *snapshot = &e->snapshot;
+
+    if (snapshot->is_wanted && !snapshot->is_taken &&
+        snapshot->state.steps_done == e->state.steps_done) {
+        harness_state_copy(e, &snapshot->state, &e->state);
+        snapshot->is_taken = true;
     }
 }
 
@@ -151,14 +134,14 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
     if (e->end_step > e->start_step + e->input->job->steps && e->input->job->steps > 0) {
         e->end_step = e->start_step + e->input->job->steps; /* a step number off its rails */
     }
-    DDP_TRY(allocate_hashes(e));
+    DDP_TRY(allocate_expected(e));
     DDP_TRY(harness_emulation_compare_batches(e, &e->batch));
     keep_snapshot(e);
     for (uint32_t step = e->state.steps_done; step < e->end_step; step++) {
-        ddp_status status = harness_emulation_step(e, step, &predicted);
+        ddp_status status = harness_emulation_step(e, step, &predicted, err);
 
         if (status != DDP_OK) {
-            return ddp_err_set(err, status, "the reference could not compute step %u", step);
+            return ddp_err_wrap(err, status, "the reference could not compute step %u", step);
         }
         if (step >= e->start_step) {
             keep_step(e, step, predicted);

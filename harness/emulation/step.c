@@ -1,80 +1,39 @@
-/* Purpose: one step as it should be: local gradients (reference kernels), bucket inputs, the
- * dumped schedules' sums, averages, optimizer (own scalar arithmetic).
- * Idea: ranks are played in turn on one model; its parameters are set once a step. */
-#include <math.h>
+/* Purpose: one step as it should be: the ranks' passes, the sums in the order that is known of
+ * them, averages, optimizer (own scalar arithmetic). Idea: up to the bucket inputs each rank is a
+ * task; what follows is the same on all ranks and is worked out once. */
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/emulation/emulation.h"
-#include "harness/emulation/state.h"
+#include "harness/emulation/internal.h"
 #include "harness/sums/arith.h"
 
-static bool is_scaled_before(const struct harness_emulation *e)
+bool harness_emulation_is_scaled_before(const struct harness_emulation *e)
 {
     const char *scale = e->input->plan->job.gradient_scale;
 
     return scale == NULL || strcmp(scale, "post") != 0;
 }
 
-/* Buffers follow rank 0: it trains on its own, and the others take its. */
-static ddp_status set_buffers(struct harness_emulation *e, const float *source)
+/* Ranks that have data in a step, by the sampler's rules. */
+static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
 {
-    for (size_t b = 0; b < e->buffer_count; b++) {
-        DDP_TRY(harness_emulation_copy(e, e->buffers[b].data, source, e->buffers[b].elem_count));
-        source += e->buffers[b].elem_count;
-    }
-    return DDP_OK;
-}
+    uint64_t first_batch = (uint64_t)step * e->input->job->micro_batches;
+    uint32_t active = 0;
 
-static ddp_status compute_gradients(struct harness_emulation *e, uint32_t step)
-{
-    size_t count = 0;
-    struct ddp_param *params = ref_model_params(ref_trainer_model(e->trainer), &count);
-
-    for (size_t p = 0; p < count; p++) {
-        DDP_TRY(harness_emulation_copy(e, params[p].data, e->state.param + e->param_first[p],
-                                       params[p].elem_count));
-    }
     for (uint32_t r = 0; r < e->world; r++) {
-        DDP_TRY(set_buffers(e, e->state.buffer));
-        DDP_TRY(ref_trainer_local_gradient(e->trainer, r, step, &e->loss[r], &e->rows[r]));
-        if (r == 0) {
-            DDP_TRY(harness_emulation_take_buffers(e));
-        }
-        for (size_t p = 0; p < count; p++) {
-            bool is_defined = e->rows[r] > 0 && params[p].is_grad_defined;
-
-            e->is_grad_defined[r * e->param_count + p] = is_defined;
-            if (is_defined) {
-                DDP_TRY(harness_emulation_copy(e, e->grad + r * e->elem_total + e->param_first[p],
-                                               params[p].grad, params[p].elem_count));
-            } else {
-                memset(e->grad + r * e->elem_total + e->param_first[p], 0,
-                       params[p].elem_count * sizeof(float));
-            }
-        }
+        active += first_batch < harness_emulation_batch_count(e, r);
     }
-    return DDP_OK;
+    return active;
 }
 
 static void find_used(struct harness_emulation *e)
 {
-    for (size_t p = 0; p < e->param_count; p++) {
-        e->is_used[p] = false;
+    for (size_t p = 0; p < e->params.count; p++) {
+        e->now.is_used[p] = false;
         for (uint32_t r = 0; r < e->world; r++) {
-            e->is_used[p] = e->is_used[p] || e->is_grad_defined[r * e->param_count + p];
+            e->now.is_used[p] = e->now.is_used[p] || e->now.has_grad[r * e->params.count + p];
         }
     }
-}
-
-static uint32_t count_active(const struct harness_emulation *e)
-{
-    uint32_t active = 0;
-
-    for (uint32_t r = 0; r < e->world; r++) {
-        active += e->rows[r] > 0;
-    }
-    return active;
 }
 
 /* Whether DDP can go through this step at all. */
@@ -86,8 +45,8 @@ static bool is_reducible(const struct harness_emulation *e, uint32_t active)
         return false;
     }
     for (uint32_t r = 0; r < e->world && !job->find_unused_parameters; r++) {
-        for (size_t p = 0; p < e->param_count; p++) {
-            if (e->rows[r] > 0 && !e->is_grad_defined[r * e->param_count + p]) {
+        for (size_t p = 0; p < e->params.count; p++) {
+            if (e->now.rows[r] > 0 && !e->now.has_grad[r * e->params.count + p]) {
                 return false;
             }
         }
@@ -95,55 +54,26 @@ static bool is_reducible(const struct harness_emulation *e, uint32_t active)
     return true;
 }
 
-static void fill_buckets(struct harness_emulation *e)
-{
-    const struct harness_program *program = e->input->program;
-    bool is_scaled = is_scaled_before(e);
-    float factor = 1.0f / (float)e->divisor;
-    float *swap = e->bucket_in_before;
-
-    e->is_before_set = e->is_bucket_set;
-    e->is_bucket_set = true;
-    e->bucket_in_before = e->bucket_in;
-    e->bucket_in = swap;
-    for (uint32_t r = 0; r < e->world; r++) {
-        for (size_t b = 0; b < e->bucket_count; b++) {
-            const struct harness_bucket *bucket = &program->buckets[b];
-            float *target = e->bucket_in + r * e->bucket_total + e->bucket_first[b];
-
-            for (uint32_t i = 0; i < bucket->param_count; i++) {
-                uint32_t p = bucket->params[i];
-                const float *source = e->grad + r * e->elem_total + e->param_first[p];
-                float *slice = target + bucket->offsets[i];
-
-                for (size_t k = 0; k < e->input->params[p].elem_count; k++) {
-                    slice[k] = is_scaled ? source[k] * factor : source[k];
-                }
-            }
-        }
-    }
-}
-
 static bool is_equal_everywhere(const struct harness_emulation *e)
 {
+    const char *first = e->now.bucket_out;
+
     for (uint32_t r = 1; r < e->world; r++) {
-        if (memcmp(e->bucket_out, e->bucket_out + r * e->bucket_total,
-                   e->bucket_total * sizeof(float)) != 0) {
+        if (memcmp(first, first + r * e->buckets.size_bytes, e->buckets.size_bytes) != 0) {
             return false;
         }
     }
     return true;
 }
 
-ddp_status harness_emulation_sum(const struct harness_emulation *e, size_t elem_count,
-                                 void *const *input, void *const *output, char *why,
-                                 size_t why_bytes)
+ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dtype dtype,
+                                 size_t elem_count, void *const *input, void *const *output,
+                                 char *why, size_t why_bytes)
 {
-    const struct harness_tree_map *tree =
-        harness_trees_find(&e->trees, elem_count, DDP_DTYPE_F32, false);
-    struct harness_schedule_set *set = harness_schedules_find(
-        &e->schedules, DDP_COLL_ALL_REDUCE, harness_plan_algorithm(e->input->plan), elem_count,
-        DDP_DTYPE_F32, 0);
+    const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
+    struct harness_schedule_set *set =
+        harness_schedules_find(&e->schedules, DDP_COLL_ALL_REDUCE,
+                               harness_plan_algorithm(e->input->plan), elem_count, dtype, 0);
 
     if (tree != NULL && harness_tree_is_known(tree, why, why_bytes)) {
         return harness_tree_run(tree, input, output);
@@ -164,22 +94,23 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
     void **output = input == NULL ? NULL : input + e->world;
     ddp_status status = input == NULL ? DDP_E_NOMEM : DDP_OK;
 
-    for (size_t b = 0; status == DDP_OK && b < e->bucket_count; b++) {
-        size_t elem_count = e->input->program->buckets[b].elem_count;
+    for (size_t b = 0; status == DDP_OK && b < e->buckets.count; b++) {
+        const struct harness_layout_item *bucket = &e->buckets.items[b];
 
         for (uint32_t r = 0; r < e->world; r++) {
-            input[r] = e->bucket_in + r * e->bucket_total + e->bucket_first[b];
-            output[r] = e->bucket_out + r * e->bucket_total + e->bucket_first[b];
+            input[r] = harness_layout_at(&e->buckets, e->now.bucket_in, r, b).data;
+            output[r] = harness_layout_at(&e->buckets, e->now.bucket_out, r, b).data;
         }
-        status = harness_emulation_sum(e, elem_count, input, output, e->missing_why,
-                                       sizeof(e->missing_why));
+        status = harness_emulation_sum(e, bucket->dtype, bucket->elem_count, input, output,
+                                       e->unknown_sum.why, sizeof(e->unknown_sum.why));
         if (status == DDP_E_NOT_FOUND && e->world == 1) {
-            memcpy(output[0], input[0], elem_count * sizeof(float)); /* a sum of one */
+            memcpy(output[0], input[0], bucket->size_bytes); /* a sum of one */
             status = DDP_OK;
         }
         if (status == DDP_E_NOT_FOUND) {
-            e->missing_step = (int32_t)step;
-            e->missing_bucket = (uint32_t)b;
+            e->unknown_sum.is_set = true;
+            e->unknown_sum.step = step;
+            e->unknown_sum.bucket = (uint32_t)b;
         }
     }
     ddp_mem_free(e->mem, input);
@@ -189,72 +120,80 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
     return status;
 }
 
-static void take_averages(struct harness_emulation *e)
+static ddp_status take_averages(struct harness_emulation *e)
 {
-    const struct harness_program *program = e->input->program;
-    bool is_scaled = is_scaled_before(e);
-    float factor = 1.0f / (float)e->divisor;
+    bool is_scaled = harness_emulation_is_scaled_before(e);
+    float factor = is_scaled ? 1.0f : 1.0f / (float)e->now.divisor;
 
-    for (size_t b = 0; b < e->bucket_count; b++) {
-        const struct harness_bucket *bucket = &program->buckets[b];
+    for (size_t b = 0; b < e->buckets.count; b++) {
+        const struct harness_bucket *bucket = &e->input->program->buckets[b];
+        struct harness_tensor source = harness_layout_at(&e->buckets, e->now.bucket_out, 0, b);
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {
-            uint32_t p = bucket->params[i];
-            const float *source = e->bucket_out + e->bucket_first[b] + bucket->offsets[i];
-            float *target = e->average + e->param_first[p];
+            struct harness_tensor target =
+                harness_layout_at(&e->params, e->now.average, 0, bucket->params[i]);
+            const char *slice =
+                (const char *)source.data + bucket->offsets[i] * ddp_dtype_size_bytes(source.dtype);
 
-            for (size_t k = 0; k < e->input->params[p].elem_count; k++) {
-                target[k] = is_scaled ? source[k] : source[k] * factor;
+            if (!is_scaled || source.dtype != target.dtype) {
+                DDP_TRY(harness_arith_scale(target.data, target.dtype, slice, source.dtype,
+                                            target.elem_count, factor));
+            } else {
+                memcpy(target.data, slice, target.size_bytes);
             }
         }
     }
+    return DDP_OK;
 }
 
-static void update_params(struct harness_emulation *e)
+static ddp_status update_params(struct harness_emulation *e)
 {
-    for (size_t p = 0; p < e->param_count; p++) {
-        size_t first = e->param_first[p];
-        float *const slots[2] = {e->slot_count > 0 ? e->state.slot[0] + first : NULL,
-                                 e->slot_count > 1 ? e->state.slot[1] + first : NULL};
+    for (size_t p = 0; p < e->params.count; p++) {
+        struct harness_tensor param = harness_layout_at(&e->params, e->state.param, 0, p);
+        void *slots[2] = {NULL, NULL};
 
-        if (!e->is_used[p]) {
+        if (!e->now.is_used[p]) {
             continue; /* no gradient anywhere: the optimizer leaves it alone */
         }
-        harness_arith_update(&e->input->job->optimizer, e->state.taken[p], e->state.param + first,
-                             e->average + first, slots, e->input->params[p].elem_count);
+        for (uint32_t s = 0; s < e->slot_count; s++) {
+            slots[s] = harness_layout_at(&e->params, e->state.slot[s], 0, p).data;
+        }
+        DDP_TRY(harness_arith_update(
+            &e->input->job->optimizer, e->state.taken[p], param.dtype, param.data,
+            harness_layout_at(&e->params, e->now.average, 0, p).data, slots, param.elem_count));
         e->state.taken[p]++;
     }
+    return DDP_OK;
 }
 
 ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
-                                  enum harness_predicted *out_predicted)
+                                  enum harness_predicted *out_predicted, struct ddp_err *err)
 {
     const struct harness_job *job = &e->input->plan->job;
-    uint32_t active;
+    uint32_t active = count_active(e, step);
     ddp_status status;
 
     *out_predicted = HARNESS_PREDICTED_NOTHING;
-    DDP_TRY(compute_gradients(e, step));
-    find_used(e);
-    active = count_active(e);
     if (active == 0) {
         return DDP_OK; /* all data was used up: there is no such step */
     }
+    e->now.divisor = job->is_join && !job->divide_by_initial_world_size ? active : e->world;
+    DDP_TRY(harness_emulation_run_ranks(e, step, err));
+    find_used(e);
     *out_predicted = HARNESS_PREDICTED_GRADIENT;
-    e->divisor = job->is_join && !job->divide_by_initial_world_size ? active : e->world;
     if (!is_reducible(e, active)) {
         return DDP_OK;
     }
-    fill_buckets(e);
     *out_predicted = HARNESS_PREDICTED_INPUT;
     status = reduce_buckets(e, step);
     if (status == DDP_E_NOT_FOUND) {
         return DDP_OK;
     }
     DDP_TRY(status);
-    take_averages(e);
+    DDP_TRY(take_averages(e));
     DDP_TRY(harness_emulation_bound(e, step));
-    update_params(e);
+    DDP_TRY(update_params(e));
+    memcpy(e->state.buffer, e->now.buffer, e->buffers.size_bytes);
     e->state.steps_done = step + 1;
     *out_predicted = HARNESS_PREDICTED_UPDATE;
     return DDP_OK;

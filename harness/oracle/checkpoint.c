@@ -22,60 +22,58 @@ static void add(enum harness_verdict verdict, const char *text, int32_t param,
     harness_findings_add(out, &finding);
 }
 
-/* One expected tensor: its key, and the values it should hold. */
+/* One expected tensor. */
 struct expected {
     char key[512];
-    uint32_t param;
-    const float *values; /* NULL: a step count */
-    uint64_t taken;
-    bool is_buffer;
-    size_t elem_count; /* of a buffer */
+    int32_t param; /* -1: a buffer */
+    struct harness_tensor tensor;
+    bool is_step_count;
 };
 
 static size_t expected_count(const struct harness_emulation *e)
 {
-    return (2 + (size_t)e->slot_count) * e->param_count + e->buffer_count;
+    return (2 + (size_t)e->slot_count) * e->params.count + e->buffers.count;
 }
 
-static void expect_buffer(const struct harness_emulation *e, size_t b, struct expected *out)
+static void set_model_key(const struct harness_emulation *e, const char *name, struct expected *out)
 {
     (void)snprintf(out->key, sizeof(out->key), "%s%s",
-                   e->input->plan->job.is_checkpoint_wrapped ? "module." : "", e->buffers[b].name);
-    out->is_buffer = true;
-    out->elem_count = e->buffers[b].elem_count;
-    out->values = e->snapshot.buffer;
-    for (size_t k = 0; k < b; k++) {
-        out->values += e->buffers[k].elem_count;
+                   e->input->plan->job.is_checkpoint_wrapped ? "module." : "", name);
+}
+
+static void expect_param(const struct harness_emulation *e, size_t kind, size_t p,
+                         struct expected *out)
+{
+    const struct harness_state *state = &e->snapshot.state;
+    const char *name = e->params.items[p].name;
+
+    out->param = (int32_t)p;
+    if (kind == 0) {
+        set_model_key(e, name, out);
+        out->tensor = harness_layout_at(&e->params, state->param, 0, p);
+    } else if (kind <= e->slot_count) {
+        (void)snprintf(out->key, sizeof(out->key), "optim.%s.%s", e->slot_name[kind - 1], name);
+        out->tensor = harness_layout_at(&e->params, state->slot[kind - 1], 0, p);
+    } else {
+        (void)snprintf(out->key, sizeof(out->key), "optim.step.%s", name);
+        out->is_step_count = true;
+        out->tensor = (struct harness_tensor){DDP_DTYPE_I64, 1, sizeof(uint64_t), &state->taken[p]};
     }
 }
 
 /* Number i of the expected tensors: parameters, state slots, step counts, buffers. */
 static void expect(const struct harness_emulation *e, size_t i, struct expected *out)
 {
-    size_t kind = i / e->param_count;
-    const struct harness_state *state = &e->snapshot;
-    struct ref_optimizer *optimizer = ref_trainer_optimizer(e->trainer);
+    size_t kind = i / e->params.count;
+    size_t buffers_begin = (2 + (size_t)e->slot_count) * e->params.count;
 
-    *out = (struct expected){.param = (uint32_t)(i % e->param_count)};
-    if (kind >= 2 + (size_t)e->slot_count) {
-        expect_buffer(e, i - (2 + (size_t)e->slot_count) * e->param_count, out);
+    *out = (struct expected){.param = -1};
+    if (i < buffers_begin) {
+        expect_param(e, kind, i % e->params.count, out);
         return;
     }
-    out->taken = state->taken[out->param];
-    if (kind == 0) {
-        (void)snprintf(out->key, sizeof(out->key), "%s%s",
-                       e->input->plan->job.is_checkpoint_wrapped ? "module." : "",
-                       e->input->params[out->param].name);
-        out->values = state->param + e->param_first[out->param];
-    } else if (kind <= e->slot_count) {
-        (void)snprintf(out->key, sizeof(out->key), "optim.%s.%s",
-                       ref_optimizer_slot_name(optimizer, kind - 1),
-                       e->input->params[out->param].name);
-        out->values = state->slot[kind - 1] + e->param_first[out->param];
-    } else {
-        (void)snprintf(out->key, sizeof(out->key), "optim.step.%s",
-                       e->input->params[out->param].name);
-    }
+    set_model_key(e, e->buffers.items[i - buffers_begin].name, out);
+    out->tensor = harness_layout_at(&e->buffers, e->snapshot.state.buffer, 0, i - buffers_begin);
 }
 
 static bool has_bare_key(const struct harness_checkpoint *file, const char *key)
@@ -108,7 +106,7 @@ static bool check_keys(const struct harness_emulation *e, const struct harness_c
                                    : "key %.300s is missing",
                        expected.key);
         add(is_prefixed ? HARNESS_VERDICT_CHECKPOINT_PREFIX : HARNESS_VERDICT_CHECKPOINT_KEYS, text,
-            expected.is_buffer ? -1 : (int32_t)expected.param, out);
+            expected.param, out);
         return false;
     }
     if (file->tensor_count != expected_count(e)) {
@@ -123,15 +121,17 @@ static bool check_keys(const struct harness_emulation *e, const struct harness_c
 static bool is_shaped(const struct harness_emulation *e, const struct expected *expected,
                       const struct harness_checkpoint_tensor *tensor)
 {
-    const struct ddp_param *param = &e->input->params[expected->param];
+    const struct ddp_param *param;
 
-    if (expected->values == NULL) {
-        return tensor->dtype == DDP_DTYPE_I64 && tensor->elem_count == 1;
+    if (tensor->dtype != expected->tensor.dtype ||
+        tensor->elem_count != expected->tensor.elem_count) {
+        return false;
     }
-    if (expected->is_buffer) {
-        return tensor->dtype == DDP_DTYPE_F32 && tensor->elem_count == expected->elem_count;
+    if (expected->param < 0 || expected->is_step_count) {
+        return true;
     }
-    if (tensor->dtype != DDP_DTYPE_F32 || tensor->ndim != param->ndim) {
+    param = &e->input->params[expected->param];
+    if (tensor->ndim != param->ndim) {
         return false;
     }
     for (uint32_t i = 0; i < param->ndim; i++) {
@@ -146,17 +146,16 @@ static bool is_shaped(const struct harness_emulation *e, const struct expected *
 static size_t find_difference(const struct harness_emulation *e, const struct expected *expected,
                               const struct harness_checkpoint_tensor *tensor)
 {
-    if (expected->values == NULL) {
-        return harness_checkpoint_u64(tensor, 0) == expected->taken ? SIZE_MAX : 0;
-    }
-    if (expected->is_buffer && e->input->plan->job.is_join) {
-        return SIZE_MAX; /* the last rank with data has the say, not rank 0 */
+    size_t elem_bytes = ddp_dtype_size_bytes(tensor->dtype);
+
+    if (expected->param < 0 && e->input->plan->job.is_join) {
+        return SIZE_MAX; /* buffers come from the last rank that had data, not from rank 0 */
     }
     for (size_t i = 0; i < tensor->elem_count; i++) {
-        uint32_t bits;
+        uint64_t value = 0;
 
-        memcpy(&bits, &expected->values[i], sizeof(bits));
-        if (bits != harness_checkpoint_u32(tensor, i)) {
+        harness_checkpoint_read(tensor, i, &value);
+        if (memcmp(&value, (const char *)expected->tensor.data + i * elem_bytes, elem_bytes) != 0) {
             return i;
         }
     }
@@ -177,16 +176,14 @@ static void check_values(const struct harness_emulation *e, const struct harness
         tensor = harness_checkpoint_find(file, expected.key);
         if (tensor == NULL || !is_shaped(e, &expected, tensor)) {
             (void)snprintf(text, sizeof(text), "%.300s has another type or shape", expected.key);
-            add(HARNESS_VERDICT_CHECKPOINT_DTYPE, text,
-                expected.is_buffer ? -1 : (int32_t)expected.param, out);
+            add(HARNESS_VERDICT_CHECKPOINT_DTYPE, text, expected.param, out);
             return;
         }
         bad = find_difference(e, &expected, tensor);
         if (bad != SIZE_MAX) {
             (void)snprintf(text, sizeof(text), "%.300s[%zu] is not the value after %u steps",
-                           expected.key, bad, e->snapshot.steps_done);
-            add(HARNESS_VERDICT_CHECKPOINT_CORRUPTED, text,
-                expected.is_buffer ? -1 : (int32_t)expected.param, out);
+                           expected.key, bad, e->snapshot.state.steps_done);
+            add(HARNESS_VERDICT_CHECKPOINT_CORRUPTED, text, expected.param, out);
             return;
         }
     }
@@ -213,7 +210,7 @@ static void check_file(const struct harness_emulation *e, const struct harness_c
         add(HARNESS_VERDICT_CHECKPOINT_STALE, text, -1, out);
         return;
     }
-    if (!e->is_snapshot_taken || (file->steps_done > 0 && !harness_compare_is_clean_until(
+    if (!e->snapshot.is_taken || (file->steps_done > 0 && !harness_compare_is_clean_until(
                                                               e, (uint32_t)file->steps_done - 1))) {
         return;
     }

@@ -14,19 +14,20 @@ struct description {
     struct harness_emulation *e;
     const struct harness_bucket *bucket;
     uint32_t step, bucket_index;
-    float *raw;  /* unscaled expected input of the rank under examination */
-    float *read; /* its payload */
-    float *work; /* [world] inputs, then [world] outputs, for running a schedule again */
+    float *raw;    /* unscaled expected input of the rank under examination */
+    float *read;   /* its payload */
+    float *work;   /* [world] inputs, then [world] outputs, for running a schedule again */
+    float *before; /* [world] expected inputs of the step before; NULL: there is none */
 };
 
 static const float *expected_in(const struct description *d, uint32_t rank)
 {
-    return d->e->bucket_in + rank * d->e->bucket_total + d->e->bucket_first[d->bucket_index];
+    return harness_layout_at(&d->e->buckets, d->e->now.bucket_in, rank, d->bucket_index).data;
 }
 
 static const float *expected_out(const struct description *d, uint32_t rank)
 {
-    return d->e->bucket_out + rank * d->e->bucket_total + d->e->bucket_first[d->bucket_index];
+    return harness_layout_at(&d->e->buckets, d->e->now.bucket_out, rank, d->bucket_index).data;
 }
 
 /* Little-endian fp32, exactly the bucket's size. *out_is_read false: no such file. */
@@ -93,16 +94,14 @@ static void fill_raw(const struct description *d, uint32_t rank)
 {
     for (uint32_t i = 0; i < d->bucket->param_count; i++) {
         memcpy(d->raw + d->bucket->offsets[i],
-               d->e->grad + rank * d->e->elem_total + d->e->param_first[d->bucket->params[i]],
+               harness_layout_at(&d->e->params, d->e->now.grad, rank, d->bucket->params[i]).data,
                slice_count(d, i) * sizeof(float));
     }
 }
 
 static float input_scale(const struct description *d)
 {
-    const char *scale = d->e->input->plan->job.gradient_scale;
-
-    return scale != NULL && strcmp(scale, "post") == 0 ? 1.0f : 1.0f / (float)d->e->divisor;
+    return harness_emulation_is_scaled_before(d->e) ? 1.0f / (float)d->e->now.divisor : 1.0f;
 }
 
 /* Two parameters of equal size that changed places. */
@@ -249,13 +248,11 @@ static ddp_status describe_inputs(const struct description *d, struct harness_fi
             continue;
         }
         if (!*out_is_described) {
-            const float *before = d->e->bucket_in_before + r * d->e->bucket_total +
-                                  d->e->bucket_first[d->bucket_index];
+            const float *before = d->before == NULL ? NULL : d->before + r * d->bucket->elem_count;
 
             (void)snprintf(whose, sizeof(whose), "input of rank %u", r);
             fill_raw(d, r);
-            describe_tensor(d, expected_in(d, r), d->e->is_before_set ? before : NULL, d->raw,
-                            whose, finding);
+            describe_tensor(d, expected_in(d, r), before, d->raw, whose, finding);
             finding->culprits = (struct harness_rank_set){{0}};
         }
         *out_is_described = true;
@@ -280,7 +277,8 @@ static bool is_explained_by(const struct description *d, uint32_t rank, float fa
         pointers[r] = input;
         pointers[world + r] = d->work + (world + r) * count;
     }
-    return harness_emulation_sum(d->e, count, pointers, pointers + world, NULL, 0) == DDP_OK &&
+    return harness_emulation_sum(d->e, DDP_DTYPE_F32, count, pointers, pointers + world, NULL, 0) ==
+               DDP_OK &&
            memcmp(pointers[world + seen_by], d->read, count * sizeof(float)) == 0;
 }
 
@@ -354,15 +352,32 @@ static ddp_status describe_outputs(const struct description *d, struct harness_f
     return DDP_OK;
 }
 
-static ddp_status emulate_until(struct harness_emulation *e, uint32_t step,
-                                enum harness_predicted *out_predicted)
+static ddp_status keep_inputs(struct description *d)
 {
-    *out_predicted = HARNESS_PREDICTED_UPDATE;
-    for (uint32_t s = e->state.steps_done; s <= step && *out_predicted == HARNESS_PREDICTED_UPDATE;
-         s++) {
-        DDP_TRY(harness_emulation_step(e, s, out_predicted));
-        if (s < step && *out_predicted != HARNESS_PREDICTED_UPDATE) {
-            *out_predicted = HARNESS_PREDICTED_NOTHING; /* the step is never reached */
+    size_t count = d->bucket->elem_count;
+
+    if (d->before == NULL) {
+        d->before = ddp_mem_array(d->e->mem, d->e->world * count, sizeof(float));
+    }
+    for (uint32_t r = 0; d->before != NULL && r < d->e->world; r++) {
+        memcpy(d->before + r * count, expected_in(d, r), count * sizeof(float));
+    }
+    return d->before == NULL ? DDP_E_NOMEM : DDP_OK;
+}
+
+/* *out_predicted: of the step in question; NOTHING if the emulation does not get there. */
+static ddp_status emulate_until_step(struct description *d, enum harness_predicted *out_predicted,
+                                     struct ddp_err *err)
+{
+    *out_predicted = HARNESS_PREDICTED_NOTHING;
+    for (uint32_t s = d->e->state.steps_done; s <= d->step; s++) {
+        DDP_TRY(harness_emulation_step(d->e, s, out_predicted, err));
+        if (s < d->step && *out_predicted != HARNESS_PREDICTED_UPDATE) {
+            *out_predicted = HARNESS_PREDICTED_NOTHING;
+            return DDP_OK;
+        }
+        if (s + 1 == d->step) {
+            DDP_TRY(keep_inputs(d));
         }
     }
     return DDP_OK;
@@ -375,7 +390,7 @@ static ddp_status describe(struct description *d, struct harness_finding *findin
     size_t count = d->bucket->elem_count;
     bool is_described = false;
 
-    DDP_TRY(emulate_until(d->e, d->step, &predicted));
+    DDP_TRY(emulate_until_step(d, &predicted, err));
     d->raw = ddp_mem_array(d->e->mem, count, sizeof(float));
     d->read = ddp_mem_array(d->e->mem, count, sizeof(float));
     d->work = ddp_mem_array(d->e->mem, 2 * (size_t)d->e->world * count, sizeof(float));
@@ -406,6 +421,7 @@ ddp_status harness_oracle_describe(const struct harness_emulation_input *input,
     ddp_mem_free(input->mem, d.raw);
     ddp_mem_free(input->mem, d.read);
     ddp_mem_free(input->mem, d.work);
+    ddp_mem_free(input->mem, d.before);
     harness_emulation_destroy(d.e);
     return status;
 }

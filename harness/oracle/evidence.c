@@ -49,13 +49,13 @@ static enum ddp_event missing_in(const struct harness_emulation *e, uint32_t ran
     if (count_events(e, &wanted) < e->input->job->micro_batches) {
         return DDP_EVENT_LOSS;
     }
-    for (size_t p = 0; p < e->param_count; p++) {
+    for (size_t p = 0; p < e->params.count; p++) {
         wanted = (struct wanted){DDP_EVENT_GRAD_FINAL, rank, step, (int64_t)p, -1};
         if (count_events(e, &wanted) == 0) {
             return wanted.event;
         }
         wanted.event = DDP_EVENT_GRAD_READY;
-        if (e->has_grad[(k * e->world + rank) * e->param_count + p] &&
+        if (e->expected.has_grad[(k * e->world + rank) * e->params.count + p] &&
             count_events(e, &wanted) == 0) {
             return wanted.event;
         }
@@ -67,7 +67,7 @@ static enum ddp_event missing_in(const struct harness_emulation *e, uint32_t ran
         }
     }
     wanted = (struct wanted){DDP_EVENT_BUFFER_SYNCED, rank, step, 0, -1};
-    for (; e->input->plan->job.broadcast_buffers && wanted.subject < (int64_t)e->buffer_count;
+    for (; e->input->plan->job.broadcast_buffers && wanted.subject < (int64_t)e->buffers.count;
          wanted.subject++) {
         if (count_events(e, &wanted) == 0) {
             return wanted.event;
@@ -93,8 +93,8 @@ ddp_status harness_check_evidence(const struct harness_emulation *e, struct harn
         for (uint32_t r = 0; r < e->world && !out->is_evidence_lost; r++) {
             enum ddp_event missing = DDP_EVENT_COUNT;
 
-            if (e->predicted[k] >= HARNESS_PREDICTED_UPDATE && e->is_active[k * e->world + r] &&
-                is_step_done(e, r, step)) {
+            if (e->expected.predicted[k] >= HARNESS_PREDICTED_UPDATE &&
+                e->expected.is_active[k * e->world + r] && is_step_done(e, r, step)) {
                 missing = missing_in(e, r, step);
             }
             if (missing != DDP_EVENT_COUNT) {

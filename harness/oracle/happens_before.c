@@ -77,7 +77,7 @@ static void add(const struct order_search *search, uint32_t rank,
         harness_subject_set_bucket(search->e, (uint32_t)disorder->bucket, &finding);
         finding.op.seq = disorder->seq;
     }
-    if (disorder->param >= 0 && (size_t)disorder->param < search->e->param_count) {
+    if (disorder->param >= 0 && (size_t)disorder->param < search->e->params.count) {
         harness_subject_add_param(&finding, (uint32_t)disorder->param);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s", disorder->text);
@@ -151,7 +151,7 @@ static ddp_status check_rank(const struct order_search *search, uint32_t rank, s
     }
     DDP_TRY(harness_order_check(
         search->events + search->first[rank], search->first[rank + 1] - search->first[rank],
-        search->e->input->params, search->e->param_count, search->e->mem, &facts, err));
+        search->e->input->params, search->e->params.count, search->e->mem, &facts, err));
     if (facts.disorder.is_set) {
         add(search, rank, &facts.disorder);
     } else if (facts.is_reduction_unseen && must_note(search, &facts)) {

@@ -32,11 +32,11 @@ ddp_status harness_check_schedule(const struct harness_emulation *e, struct harn
     for (size_t s = 0; s < e->schedules.set_count; s++) {
         DDP_TRY(harness_schedule_set_prove(&e->schedules.sets[s], out));
     }
-    if (e->missing_step >= 0 && is_completed(e, (uint32_t)e->missing_step, e->missing_bucket)) {
+    if (e->unknown_sum.is_set && is_completed(e, e->unknown_sum.step, e->unknown_sum.bucket)) {
         out->is_evidence_lost = true;
         (void)snprintf(out->lost_text, sizeof(out->lost_text),
-                       "bucket %u was reduced in step %d, and its order is not known: %s",
-                       e->missing_bucket, e->missing_step, e->missing_why);
+                       "bucket %u was reduced in step %u, and its order is not known: %s",
+                       e->unknown_sum.bucket, e->unknown_sum.step, e->unknown_sum.why);
     }
     return DDP_OK;
 }

@@ -7,7 +7,7 @@
 
 const char *harness_subject_param_name(const struct harness_emulation *e, int32_t param)
 {
-    return param >= 0 && (size_t)param < e->param_count ? e->input->params[param].name : "?";
+    return param >= 0 && (size_t)param < e->params.count ? e->input->params[param].name : "?";
 }
 
 void harness_subject_add_param(struct harness_finding *finding, uint32_t param)
@@ -27,7 +27,7 @@ void harness_subject_set_bucket(const struct harness_emulation *e, uint32_t buck
 {
     const struct harness_bucket *planned;
 
-    if (bucket >= e->bucket_count) {
+    if (bucket >= e->buckets.count) {
         return;
     }
     planned = &e->input->program->buckets[bucket];

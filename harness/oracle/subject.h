@@ -3,6 +3,7 @@
 #ifndef HARNESS_ORACLE_SUBJECT_H
 #define HARNESS_ORACLE_SUBJECT_H
 
+#include "harness/emulation/compare.h"
 #include "harness/oracle/oracle.h"
 
 #ifdef __cplusplus

@@ -24,7 +24,7 @@ static const char *when(const struct harness_tree_map *map)
 static void name_buckets(const struct harness_emulation *e, const struct harness_tree_map *map,
                          struct harness_finding *finding)
 {
-    for (size_t b = e->bucket_count; b-- > 0;) {
+    for (size_t b = e->buckets.count; b-- > 0;) {
         if (e->input->program->buckets[b].elem_count == map->elem_count) {
             harness_subject_set_bucket(e, (uint32_t)b, finding);
         }

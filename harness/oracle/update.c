@@ -133,8 +133,8 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
         return false;
     }
     if (kind == DDP_EVENT_PARAM_UPDATED && step >= e->start_step && step < e->end_step &&
-        e->predicted[step - e->start_step] >= HARNESS_PREDICTED_UPDATE) {
-        expected = e->param_hash[(step - e->start_step) * e->param_count + subject];
+        e->expected.predicted[step - e->start_step] >= HARNESS_PREDICTED_UPDATE) {
+        expected = e->expected.param_hash[(step - e->start_step) * e->params.count + subject];
     }
     right = right_hash(hashes, e->world, expected);
     *out = (struct split){.is_set = true, .step = step, .subject = subject};
@@ -229,7 +229,7 @@ ddp_status harness_check_replicas(const struct harness_emulation *e, struct harn
     if (hashes == NULL) {
         return DDP_E_NOMEM;
     }
-    first_split(e, DDP_EVENT_PARAM_UPDATED, (uint32_t)e->param_count, hashes, &params);
+    first_split(e, DDP_EVENT_PARAM_UPDATED, (uint32_t)e->params.count, hashes, &params);
     report_split(e, &params, "parameter", true, out);
     if (e->input->plan->job.broadcast_buffers) {
         first_split(e, DDP_EVENT_BUFFER_SYNCED, buffer_count(e), hashes, &buffers);

@@ -107,7 +107,7 @@ static void add_params(const struct harness_emulation *e, ddp_status status,
 
         for (size_t i = 0; i < count; i++) {
             if (harness_index_status(list[i]->entry.arg[1]) == status &&
-                list[i]->entry.arg[0] < e->param_count) {
+                list[i]->entry.arg[0] < e->params.count) {
                 harness_subject_add_param(finding, (uint32_t)list[i]->entry.arg[0]);
             }
         }
@@ -125,11 +125,11 @@ static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank,
         return false;
     }
     k = (uint32_t)step - e->start_step;
-    if (k > 0 && e->predicted[k] == HARNESS_PREDICTED_NOTHING) {
+    if (k > 0 && e->expected.predicted[k] == HARNESS_PREDICTED_NOTHING) {
         k--;
     }
-    return e->predicted[k] >= HARNESS_PREDICTED_GRADIENT &&
-           !e->has_grad[(k * e->world + rank) * e->param_count + param];
+    return e->expected.predicted[k] >= HARNESS_PREDICTED_GRADIENT &&
+           !e->expected.has_grad[(k * e->world + rank) * e->params.count + param];
 }
 
 /* Every rank whose model left a claimed parameter without a gradient shares the mistake, whoever
@@ -140,7 +140,7 @@ static void blame_unused(const struct harness_emulation *e, struct harness_findi
     bool is_claimed = finding->param_count > 0;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        for (uint32_t p = 0; p < e->param_count; p++) {
+        for (uint32_t p = 0; p < e->params.count; p++) {
             bool is_named = !is_claimed;
 
             for (uint32_t i = 0; is_claimed && i < finding->param_count; i++) {

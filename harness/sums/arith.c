@@ -261,6 +261,27 @@ ddp_status harness_arith_scale(void *target, enum ddp_dtype target_dtype, const 
     return DDP_OK;
 }
 
+void harness_arith_widen(double *target, const void *source, enum ddp_dtype dtype,
+                         size_t elem_count)
+{
+    const float *floats = source;
+    const double *doubles = source;
+    const uint16_t *halves = source;
+
+    DDP_ASSERT(is_scalable(dtype) || dtype == DDP_DTYPE_F64);
+    if (dtype == DDP_DTYPE_F32) {
+        for (size_t i = 0; i < elem_count; i++) {
+            target[i] = (double)floats[i];
+        }
+        return;
+    }
+    for (size_t i = 0; i < elem_count; i++) {
+        target[i] = dtype == DDP_DTYPE_F64    ? doubles[i]
+                    : dtype == DDP_DTYPE_BF16 ? (double)harness_arith_bf16_decode(halves[i])
+                                              : (double)harness_arith_f16_decode(halves[i]);
+    }
+}
+
 size_t harness_arith_slot_count(const struct ref_optimizer_config *config)
 {
     if (config->kind == REF_OPTIMIZER_ADAMW) {
@@ -292,7 +313,7 @@ static void update_sgd(const struct ref_optimizer_config *config, bool is_first,
 }
 
 static void update_adamw(const struct ref_optimizer_config *config, uint64_t step, float *param,
-                         const float *grad, float *const slots[2], size_t elem_count)
+                         const float *grad, float *m, float *v, size_t elem_count)
 {
     const float correction1 = (float)(1.0 - pow((double)config->beta1, (double)step));
     const float correction2 = (float)(1.0 - pow((double)config->beta2, (double)step));
@@ -301,8 +322,6 @@ static void update_adamw(const struct ref_optimizer_config *config, uint64_t ste
     const float fresh2 = 1.0f - config->beta2;
     const float rate = config->lr / correction1;
     const float root = sqrtf(correction2);
-    float *m = slots[0];
-    float *v = slots[1];
 
     for (size_t i = 0; i < elem_count; i++) {
         float square = grad[i] * grad[i];
@@ -320,12 +339,17 @@ static void update_adamw(const struct ref_optimizer_config *config, uint64_t ste
     }
 }
 
-void harness_arith_update(const struct ref_optimizer_config *config, uint64_t taken, float *param,
-                          const float *grad, float *const slots[2], size_t elem_count)
+ddp_status harness_arith_update(const struct ref_optimizer_config *config, uint64_t taken,
+                                enum ddp_dtype dtype, void *param, const void *grad,
+                                void *const slots[2], size_t elem_count)
 {
+    if (dtype != DDP_DTYPE_F32) {
+        return DDP_E_UNSUPPORTED;
+    }
     if (config->kind == REF_OPTIMIZER_ADAMW) {
-        update_adamw(config, taken + 1, param, grad, slots, elem_count);
+        update_adamw(config, taken + 1, param, grad, slots[0], slots[1], elem_count);
     } else {
         update_sgd(config, taken == 0, param, grad, slots[0], elem_count);
     }
+    return DDP_OK;
 }

@@ -23,10 +23,17 @@ uint16_t harness_arith_f16_encode(float value);
 float harness_arith_bf16_decode(uint16_t bits);
 uint16_t harness_arith_bf16_encode(float value);
 
-/* One optimizer step of one tensor. taken: steps this tensor took before. slots: state tensors,
- * slot 0 = momentum or exp_avg, slot 1 = exp_avg_sq; NULL where the optimizer has none. */
-void harness_arith_update(const struct ref_optimizer_config *config, uint64_t taken, float *param,
-                          const float *grad, float *const slots[2], size_t elem_count);
+/* target[i] = source[i], exactly. Floating point types only. */
+void harness_arith_widen(double *target, const void *source, enum ddp_dtype dtype,
+                         size_t elem_count);
+
+/* One optimizer step of one tensor; all arrays are of one type. taken: steps this tensor took
+ * before. slots: state tensors, slot 0 = momentum or exp_avg, slot 1 = exp_avg_sq; NULL where the
+ * optimizer has none. Errors: E_UNSUPPORTED (anything but fp32). */
+DDP_MUST_USE ddp_status harness_arith_update(const struct ref_optimizer_config *config,
+                                             uint64_t taken, enum ddp_dtype dtype, void *param,
+                                             const void *grad, void *const slots[2],
+                                             size_t elem_count);
 /* State tensors that the optimizer keeps. */
 size_t harness_arith_slot_count(const struct ref_optimizer_config *config);
 

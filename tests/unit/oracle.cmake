@@ -1,5 +1,5 @@
 ddprove_add_unit(NAME oracle
-    SOURCES oracle/test_oracle.c sums/test_schedule_set.c sums/test_residual.c
+    SOURCES oracle/test_oracle.c oracle/test_emulation.c sums/test_schedule_set.c sums/test_residual.c
         oracle/test_oracle_checkpoint.c oracle/oracle_job.c
     LIBS harness_oracle)
 # Its own executable: it links the device that records what it judges.

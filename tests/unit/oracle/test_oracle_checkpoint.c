@@ -52,6 +52,14 @@ static const char *damage_of(const char *header, size_t cut_bytes)
     return name;
 }
 
+static uint32_t read_u32(const struct harness_checkpoint_tensor *tensor, size_t elem)
+{
+    uint32_t value = 0;
+
+    harness_checkpoint_read(tensor, elem, &value);
+    return value;
+}
+
 /* A right file gives its tensors, values in little-endian order, and its step. */
 CT_TEST(oracle_checkpoint, right_file_is_read)
 {
@@ -66,9 +74,9 @@ CT_TEST(oracle_checkpoint, right_file_is_read)
     a = harness_checkpoint_find(&f.file, "a");
     b = harness_checkpoint_find(&f.file, "b");
     CT_REQUIRE(a != NULL && b != NULL);
-    CT_CHECK_EQ_U64(harness_checkpoint_u32(a, 0), 0x3f800000u);
-    CT_CHECK_EQ_U64(harness_checkpoint_u32(a, 1), 0x40000000u);
-    CT_CHECK_EQ_U64(harness_checkpoint_u32(b, 0), 0x105u);
+    CT_CHECK_EQ_U64(read_u32(a, 0), 0x3f800000u);
+    CT_CHECK_EQ_U64(read_u32(a, 1), 0x40000000u);
+    CT_CHECK_EQ_U64(read_u32(b, 0), 0x105u);
     CT_CHECK_EQ_U64(a->ndim, 2);
     CT_CHECK(harness_checkpoint_find(&f.file, "c") == NULL);
     ddp_mem_pool_destroy(f.pool);
@@ -105,4 +113,28 @@ CT_TEST(oracle_checkpoint, contradictions_are_corruption)
     }
     CT_CHECK_STR(damage_of("{\"a\":{\"dtype\":\"Q7\",\"shape\":[3],\"data_offsets\":[0,12]}}", 0),
                  "CHECKPOINT.DTYPE");
+}
+
+/* One element of any size, in the host's order; the bytes may be unaligned. */
+CT_TEST(oracle_checkpoint, elements_of_any_size_are_read)
+{
+    static const unsigned char bytes[17] = {0xff, 1,  2,  3,  4,  5,  6,  7, 8,
+                                            9,    10, 11, 12, 13, 14, 15, 16};
+    struct harness_checkpoint_tensor tensor = {.dtype = DDP_DTYPE_I64, .data = bytes + 1};
+    uint64_t wide = 0;
+    uint32_t word = 0;
+    uint16_t half = 0;
+    uint8_t byte = 0;
+
+    harness_checkpoint_read(&tensor, 1, &wide);
+    CT_CHECK_EQ_U64(wide, UINT64_C(0x100f0e0d0c0b0a09));
+    tensor.dtype = DDP_DTYPE_F32;
+    harness_checkpoint_read(&tensor, 1, &word);
+    CT_CHECK_EQ_U64(word, 0x08070605u);
+    tensor.dtype = DDP_DTYPE_BF16;
+    harness_checkpoint_read(&tensor, 1, &half);
+    CT_CHECK_EQ_U64(half, 0x0403u);
+    tensor.dtype = DDP_DTYPE_U8;
+    harness_checkpoint_read(&tensor, 1, &byte);
+    CT_CHECK_EQ_U64(byte, 2);
 }

@@ -250,6 +250,31 @@ CT_TEST(oracle_arith, sixteen_bit_floats_round_like_the_cores)
     }
 }
 
+/* Any floating point type as fp64, exactly; an update of another type than fp32 is refused. */
+CT_TEST(oracle_arith, widening_is_exact)
+{
+    const uint16_t brain[2] = {0x3f81, 0xc000}; /* 1 + 2^-7, -2 */
+    const uint16_t half[2] = {0x3c01, 0x0001};  /* 1 + 2^-10, 2^-24 */
+    const float single[2] = {0x1.000002p0f, -0x1p-149f};
+    const double wide[2] = {0x1.0000000000001p0, -3.0};
+    const struct ref_optimizer_config config = {.kind = REF_OPTIMIZER_SGD, .lr = 1.0f};
+    void *const slots[2] = {NULL, NULL};
+    uint16_t param[2] = {0x3f80, 0x3f80};
+    double out[2];
+
+    harness_arith_widen(out, brain, DDP_DTYPE_BF16, 2);
+    CT_CHECK(out[0] == 1.0 + 0x1p-7 && out[1] == -2.0);
+    harness_arith_widen(out, half, DDP_DTYPE_F16, 2);
+    CT_CHECK(out[0] == 1.0 + 0x1p-10 && out[1] == 0x1p-24);
+    harness_arith_widen(out, single, DDP_DTYPE_F32, 2);
+    CT_CHECK(out[0] == 1.0 + 0x1p-23 && out[1] == -0x1p-149);
+    harness_arith_widen(out, wide, DDP_DTYPE_F64, 2);
+    CT_CHECK(out[0] == wide[0] && out[1] == -3.0);
+    CT_CHECK_STATUS(harness_arith_update(&config, 0, DDP_DTYPE_BF16, param, brain, slots, 2),
+                    DDP_E_UNSUPPORTED);
+    CT_CHECK_EQ_U64(param[0], 0x3f80);
+}
+
 /* Sums of bf16 round once per addition. */
 CT_TEST(oracle_arith, bf16_sum_rounds_to_even)
 {
