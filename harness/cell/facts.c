@@ -24,7 +24,7 @@ static void survivors(struct harness_cell *cell, struct harness_judge_facts *out
 {
     const struct harness_trace *trace = &cell->trace;
     ddp_status expected = cell->plan.expect.survivors.status;
-    struct harness_rank_set injected;
+    struct harness_rank_set injected = harness_rank_set_in(cell->mem);
     uint64_t fired_ns = harness_stage_first_fault_ns(cell);
 
     harness_plan_injected(&cell->plan, &injected);

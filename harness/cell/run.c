@@ -128,11 +128,7 @@ static bool joins_earlier_crash(struct harness_findings *findings,
             harness_verdict_family(finding->verdict) != HARNESS_FAMILY_CRASH) {
             continue;
         }
-        for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX; rank++) {
-            if (harness_rank_set_has(&finding->culprits, rank)) {
-                harness_rank_set_add(&earlier->culprits, rank);
-            }
-        }
+        harness_rank_set_add_all(&earlier->culprits, &finding->culprits);
         return true;
     }
     return false;

@@ -12,10 +12,8 @@ static json_t *ranks_json(const struct harness_rank_set *set)
 {
     json_t *list = json_array();
 
-    for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX; rank++) {
-        if (harness_rank_set_has(set, rank)) {
-            (void)json_array_append_new(list, json_integer(rank));
-        }
+    for (uint32_t i = 0; i < harness_rank_set_count(set); i++) {
+        (void)json_array_append_new(list, json_integer(harness_rank_set_at(set, i)));
     }
     return list;
 }
@@ -57,12 +55,14 @@ static json_t *op_json(const struct harness_cell *cell, const struct harness_fin
 {
     json_t *params = json_array();
 
-    for (uint32_t i = 0; i < finding->param_count; i++) {
-        if (finding->param[i] < cell->param_count) {
-            (void)json_array_append_new(params, json_string(cell->params[finding->param[i]].name));
+    for (uint32_t i = 0; i < finding->params.count; i++) {
+        uint32_t param = harness_list_at(&finding->params, i);
+
+        if (param < cell->param_count) {
+            (void)json_array_append_new(params, json_string(cell->params[param].name));
         }
     }
-    if (!finding->op.is_set && finding->param_count == 0) {
+    if (!finding->op.is_set && finding->params.count == 0) {
         json_decref(params);
         return json_null();
     }

@@ -66,7 +66,7 @@ bool harness_checkpoint_last_save(const struct harness_emulation *e, uint32_t *o
 {
     bool is_saved = false;
 
-    *out_writers = (struct harness_rank_set){{0}};
+    *out_writers = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
     for (uint32_t r = 0; r < e->world; r++) {
         size_t count = 0;
         const struct harness_trace_event *const *list =

@@ -212,9 +212,11 @@ static const struct {
     {HARNESS_STAGE_UPDATE, DDP_EVENT_OPTIMIZER_STATE, match_state},
 };
 
-static void restart(struct harness_difference *out, const struct claim *claim)
+static void restart(const struct harness_emulation *e, struct harness_difference *out,
+                    const struct claim *claim)
 {
     *out = (struct harness_difference){.is_set = true,
+                                       .ranks = harness_rank_set_in(ddp_mem_pool_mem(e->sets)),
                                        .step = claim->step,
                                        .bucket = claim->bucket,
                                        .param = claim->param,
@@ -230,10 +232,11 @@ static void restart(struct harness_difference *out, const struct claim *claim)
 
 /* Keep the earliest step; within it, the first claim, and the ranks of all claims. Gradients and
  * buckets of other parameters in the same step belong to the same error. */
-static void note(struct harness_difference *out, const struct claim *claim)
+static void note(const struct harness_emulation *e, struct harness_difference *out,
+                 const struct claim *claim)
 {
     if (!out->is_set || claim->step < out->step) {
-        restart(out, claim);
+        restart(e, out, claim);
     }
     if (claim->step == out->step) {
         harness_rank_set_add(&out->ranks, claim->rank);
@@ -284,7 +287,7 @@ static void note_missing_updates(const struct harness_emulation *e, uint32_t ran
 
             if (e->expected.is_updated[k * e->params.count + p] &&
                 e->expected.is_active[k * e->world + rank]) {
-                note(out, &claim);
+                note(e, out, &claim);
                 out->is_missing = out->rank == rank && out->step == step;
                 return;
             }
@@ -320,7 +323,7 @@ static void compare_events(const struct harness_emulation *e, size_t matcher, ui
             return; /* the rank's events are in the order of its steps */
         }
         if (matchers[matcher].match(e, list[i], &claim) == MATCH_DIFFERENT) {
-            note(out, &claim);
+            note(e, out, &claim);
         }
     }
 }
@@ -334,6 +337,7 @@ static void compare_stage(const struct harness_emulation *e, enum harness_stage 
         out->step = e->batch.step;
         out->rank = e->batch.rank;
         if (out->is_set) {
+            out->ranks = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
             harness_rank_set_add(&out->ranks, out->rank);
         }
         return;
@@ -356,7 +360,7 @@ static void compare_stage(const struct harness_emulation *e, enum harness_stage 
 void harness_compare_stage(const struct harness_emulation *e, enum harness_stage stage,
                            struct harness_difference *out)
 {
-    const struct harness_rank_set nobody = {{0}};
+    const struct harness_rank_set nobody = {.ranks = {.count = 0}};
 
     compare_stage(e, stage, &nobody, out);
 }
@@ -380,16 +384,14 @@ static void find_causes(const struct harness_emulation *e, enum harness_stage st
             *out_is_explained = true;
             return;
         }
-        for (size_t w = 0; w < HARNESS_RANKS_MAX / 64; w++) {
-            blamed->word[w] |= other.ranks.word[w];
-        }
+        harness_rank_set_add_all(blamed, &other.ranks);
     }
 }
 
 void harness_compare_first(const struct harness_emulation *e, enum harness_stage stage,
                            struct harness_difference *out)
 {
-    struct harness_rank_set blamed = {{0}};
+    struct harness_rank_set blamed = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
     bool is_explained = false;
     uint32_t step;
 

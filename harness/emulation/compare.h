@@ -25,7 +25,7 @@ struct harness_difference {
     uint32_t step;
     int32_t bucket, param, slot;   /* of the first one; -1 = none */
     uint64_t seq, elem_count;      /* of the operation, if there is one */
-    struct harness_rank_set ranks; /* all that differ in that step */
+    struct harness_rank_set ranks; /* all that differ in that step; they live with the emulation */
     uint32_t rank;                 /* the first */
     struct ddp_event_op op;
     uint64_t expected, got; /* hashes, or bits of the loss */

@@ -208,6 +208,11 @@ ddp_status harness_emulation_create(const struct harness_emulation_input *input,
     e->index.mem = e->mem;
     e->schedules.mem = e->mem;
     e->trees.mem = e->mem;
+    status = ddp_mem_pool_create(&e->sets);
+    if (status != DDP_OK) {
+        ddp_mem_free(input->mem, e);
+        return status;
+    }
     status = e->world == input->job->shard.world_size
                  ? build(e, err)
                  : ddp_err_set(err, DDP_E_INVALID, "the trace has %u ranks, the job %u", e->world,
@@ -233,6 +238,7 @@ void harness_emulation_destroy(struct harness_emulation *e)
     harness_schedules_fini(&e->schedules);
     harness_trees_fini(&e->trees);
     harness_index_fini(&e->index);
+    ddp_mem_pool_destroy(e->sets);
     ddp_mem_free(mem, e);
 }
 

@@ -114,7 +114,8 @@ struct harness_batch_difference {
 struct harness_emulation {
     const struct harness_emulation_input *input;
     struct ddp_mem *mem;
-    void **blocks; /* everything from harness_emulation_alloc */
+    struct ddp_mem_pool *sets; /* of ranks, in differences */
+    void **blocks;             /* everything from harness_emulation_alloc */
     size_t block_count, block_capacity;
     bool is_out_of_memory;
 

@@ -41,34 +41,21 @@ static void complain(struct judge *judge, enum harness_outcome outcome, const ch
     va_end(args);
 }
 
-static void print_ranks(const struct harness_rank_set *set, char *out, size_t size)
+static struct harness_rank_set expected_culprits(const struct judge *judge)
 {
-    size_t used = 0;
+    const struct harness_plan *plan = judge->plan;
+    struct harness_rank_set culprits = harness_rank_set_in(judge->findings->mem);
 
-    out[0] = '\0';
-    for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX && used + 8 < size; rank++) {
-        if (harness_rank_set_has(set, rank)) {
-            int n = snprintf(out + used, size - used, "%s%" PRIu32, used > 0 ? "," : "", rank);
-            used += n > 0 ? (size_t)n : 0;
-        }
-    }
-    if (used == 0) {
-        (void)snprintf(out, size, "none");
-    }
-}
-
-static void expected_culprits(const struct harness_plan *plan, struct harness_rank_set *out)
-{
-    memset(out, 0, sizeof *out);
     if (plan->expect.is_culprit_injected) {
-        harness_plan_injected(plan, out);
+        harness_plan_injected(plan, &culprits);
     } else if (plan->expect.is_culprit_all) {
         for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
-            harness_rank_set_add(out, rank);
+            harness_rank_set_add(&culprits, rank);
         }
     } else {
-        *out = plan->expect.culprits;
+        culprits = plan->expect.culprits;
     }
+    return culprits;
 }
 
 static bool is_explained(const struct harness_findings *findings, size_t index)
@@ -147,10 +134,10 @@ static void judge_params(struct judge *judge, const struct harness_finding *find
     const struct harness_expect *expect = &judge->plan->expect;
     uint32_t matched = 0;
 
-    for (uint32_t i = 0; i < finding->param_count; i++) {
-        const char *name = finding->param[i] < judge->facts->param_count
-                               ? judge->facts->param_names[finding->param[i]]
-                               : "?";
+    for (uint32_t i = 0; i < finding->params.count; i++) {
+        uint32_t param = harness_list_at(&finding->params, i);
+        const char *name =
+            param < judge->facts->param_count ? judge->facts->param_names[param] : "?";
         bool is_found = false;
 
         for (uint32_t k = 0; k < expect->op.param_count; k++) {
@@ -193,15 +180,14 @@ static void judge_op(struct judge *judge, const struct harness_finding *finding)
 static void judge_attribution(struct judge *judge, const struct harness_finding *finding)
 {
     const struct harness_expect *expect = &judge->plan->expect;
-    struct harness_rank_set culprits;
-    char got[256];
-    char want[256];
+    struct harness_rank_set culprits = expected_culprits(judge);
+    char got[HARNESS_RANKS_TEXT_BYTES];
+    char want[HARNESS_RANKS_TEXT_BYTES];
 
-    expected_culprits(judge->plan, &culprits);
     if (!harness_rank_set_is_equal(&finding->culprits, &culprits)) {
-        print_ranks(&finding->culprits, got, sizeof got);
-        print_ranks(&culprits, want, sizeof want);
-        complain(judge, HARNESS_OUTCOME_FAIL, "culprit %s, expected %s", got, want);
+        complain(judge, HARNESS_OUTCOME_FAIL, "culprit %s, expected %s",
+                 harness_rank_set_text(&finding->culprits, got),
+                 harness_rank_set_text(&culprits, want));
     }
     judge_op(judge, finding);
     if (expect->step >= 0 && finding->step != expect->step) {
@@ -226,17 +212,16 @@ static void judge_attribution(struct judge *judge, const struct harness_finding 
 /* Everything that neither is the primary finding nor follows from another one. */
 static void judge_others(struct judge *judge)
 {
-    struct harness_rank_set culprits;
+    struct harness_rank_set culprits = expected_culprits(judge);
 
-    expected_culprits(judge->plan, &culprits);
     for (size_t i = 0; i < judge->findings->count; i++) {
         const struct harness_finding *finding = &judge->findings->items[i];
-        char ranks[256];
+        char ranks[HARNESS_RANKS_TEXT_BYTES];
 
         if ((int64_t)i == judge->out->primary || is_explained(judge->findings, i)) {
             continue;
         }
-        print_ranks(&finding->culprits, ranks, sizeof ranks);
+        (void)harness_rank_set_text(&finding->culprits, ranks);
         if (finding->verdict != judge->plan->expect.verdict &&
             !is_also_allowed(&judge->plan->expect, finding->verdict)) {
             complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",

@@ -46,7 +46,7 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
     }
     posted = finding;
     harness_draft_set_posted(view, rank, &posted);
-    harness_draft_add_ranks(&finding, &finding.culprits, cut->world_size);
+    harness_draft_add_ranks(&finding, &finding.culprits);
     harness_draft_add(&finding, " posted ");
     harness_draft_add(&posted, "%s", finding.text);
     harness_draft_add_op(view, &posted);
@@ -58,8 +58,7 @@ static void add_mismatch(const struct harness_view *view, enum harness_verdict v
      * one. */
     if (planned == NULL || verdict == HARNESS_VERDICT_MISMATCH_EXTRA) {
         finding.op = posted.op;
-        finding.param_count = posted.param_count;
-        memcpy(finding.param, posted.param, sizeof(finding.param));
+        finding.params = posted.params;
     } else {
         harness_draft_set_planned(view, planned->seq, &finding);
     }
@@ -148,21 +147,21 @@ static void add_hang(const struct harness_view *view, struct harness_finding *fi
     bool is_owed = harness_graph_seq_owed(view->cut, rank) != 0;
 
     set_hang_op(view, rank, finding);
-    harness_draft_add_ranks(finding, &finding->culprits, view->cut->world_size);
+    harness_draft_add_ranks(finding, &finding->culprits);
     harness_draft_add(finding, " %s", what);
     harness_draft_add_place(finding);
     if (finding->op.is_set) {
         harness_draft_add(finding, is_owed ? ", before posting " : ", inside ");
         harness_draft_add_op(view, finding);
     }
-    harness_draft_add_victims(view, finding);
+    harness_draft_add_victims(finding);
     harness_findings_add(out, finding);
 }
 
 static void find_stopped(const struct harness_view *view, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
-    struct harness_rank_set culprits = {{0}};
+    struct harness_rank_set culprits = harness_rank_set_in(view->mem);
     struct harness_finding finding;
     uint32_t first = cut->world_size;
 
@@ -253,16 +252,13 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
 {
     const struct harness_cut *cut = view->cut;
     struct harness_finding finding;
-    uint32_t first = 0;
+    uint32_t first = harness_rank_set_at(members, 0);
 
     DDP_ASSERT(cut->is_stable && !harness_rank_set_is_empty(members));
-    while (!harness_rank_set_has(members, first)) {
-        first++;
-    }
     harness_draft_begin(view, verdict, mode, first, &finding);
     finding.culprits = *members;
     harness_draft_set_planned(view, cut->pages[first].wait_seq, &finding);
-    harness_draft_add_ranks(&finding, members, cut->world_size);
+    harness_draft_add_ranks(&finding, members);
     if (verdict == HARNESS_VERDICT_HANG_CYCLE) {
         harness_draft_add(&finding, " wait for each other in a circle");
     } else {
@@ -271,8 +267,10 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
                                         : " are blocked; no live rank can unblock them");
     }
     harness_draft_add_place(&finding);
-    for (uint32_t r = first; r < cut->world_size; r++) {
-        if (harness_rank_set_has(members, r) && cut->pages[r].wait_peer != 0) {
+    for (uint32_t i = 0; i < harness_rank_set_count(members); i++) {
+        uint32_t r = harness_rank_set_at(members, i);
+
+        if (cut->pages[r].wait_peer != 0) {
             harness_draft_add(&finding, "; rank %u at seq %llu needs rank %llu", r,
                               (unsigned long long)cut->pages[r].wait_seq,
                               (unsigned long long)(cut->pages[r].wait_peer - 1));
@@ -287,7 +285,7 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
 static void find_deadlock(const struct harness_view *view, bool dying, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
-    struct harness_rank_set members;
+    struct harness_rank_set members = harness_rank_set_in(view->mem);
     enum harness_verdict verdict = HARNESS_VERDICT_HANG_CYCLE;
     uint64_t quiet_ns;
     uint64_t budget_ns;
@@ -307,12 +305,11 @@ static void find_deadlock(const struct harness_view *view, bool dying, struct ha
         return;
     }
     if (dying || !is_cycle) {
-        uint32_t first = 0;
+        uint32_t first;
 
+        members = harness_rank_set_in(view->mem);
         harness_graph_waiting_set(cut, &members);
-        while (!harness_rank_set_has(&members, first)) {
-            first++;
-        }
+        first = harness_rank_set_at(&members, 0);
         verdict = harness_graph_phase(cut, first) <= DDP_PHASE_INIT ? HARNESS_VERDICT_HANG_INIT
                                                                     : HARNESS_VERDICT_HANG_TEARDOWN;
         verdict = dying ? HARNESS_VERDICT_HANG_RECOVERY : verdict;
@@ -381,7 +378,7 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
                         bool behind_device, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
-    struct harness_rank_set culprits = {{0}};
+    struct harness_rank_set culprits = harness_rank_set_in(view->mem);
     struct harness_finding finding;
     uint32_t first = cut->world_size;
     char what[64] = "silent for 0 ms";
@@ -418,7 +415,7 @@ void harness_monitor_analyse(const struct harness_plan *plan, const struct harne
     static const enum harness_verdict silences[] = {
         HARNESS_VERDICT_HANG_DATA, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_VERDICT_HANG_INIT,
         HARNESS_VERDICT_HANG_HOST, HARNESS_VERDICT_HANG_TEARDOWN};
-    const struct harness_view view = {plan, program, cut};
+    const struct harness_view view = {plan, program, cut, out->mem};
     size_t start = out->count;
     size_t explained;
     bool dying = is_dying(&view);

@@ -9,13 +9,22 @@ void harness_conclusions_init(struct harness_conclusions *conclusions, struct dd
     *conclusions = (struct harness_conclusions){.mem = mem};
 }
 
+static void free_list(struct ddp_mem *mem, struct harness_conclusion_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        harness_finding_free(&list->items[i].finding);
+    }
+    ddp_mem_free(mem, list->items);
+}
+
 void harness_conclusions_fini(struct harness_conclusions *conclusions)
 {
-    ddp_mem_free(conclusions->mem, conclusions->reported.items);
-    ddp_mem_free(conclusions->mem, conclusions->candidates.items);
+    free_list(conclusions->mem, &conclusions->reported);
+    free_list(conclusions->mem, &conclusions->candidates);
     *conclusions = (struct harness_conclusions){.mem = conclusions->mem};
 }
 
+/* A zeroed conclusion at the end of a list. */
 static struct harness_conclusion *append(struct harness_conclusions *conclusions,
                                          struct harness_conclusion_list *list)
 {
@@ -27,7 +36,17 @@ static struct harness_conclusion *append(struct harness_conclusions *conclusions
         return NULL;
     }
     list->items = items;
+    list->items[list->count] = (struct harness_conclusion){.time_ns = 0};
     return &list->items[list->count++];
+}
+
+static void keep(struct harness_conclusions *conclusions, struct harness_conclusion *place,
+                 const struct harness_finding *finding, uint64_t time_ns)
+{
+    harness_finding_free(&place->finding);
+    place->finding = harness_finding_copy(finding, conclusions->mem);
+    place->time_ns = time_ns;
+    conclusions->is_failed |= harness_finding_is_failed(&place->finding);
 }
 
 static bool is_hang(enum harness_verdict verdict)
@@ -90,8 +109,7 @@ bool harness_conclusions_report(struct harness_conclusions *conclusions,
     if (place == NULL) {
         return false;
     }
-    place->finding = *finding;
-    place->time_ns = time_ns;
+    keep(conclusions, place, finding, time_ns);
     if (conclusions->on_report != NULL) {
         conclusions->on_report(conclusions->report_context, time_ns, finding);
     }
@@ -120,10 +138,10 @@ static void note_hang(struct harness_conclusions *conclusions,
     DDP_ASSERT(is_hang(finding->verdict)); /* all else is reported at once */
     if (candidate == NULL) {
         candidate = append(conclusions, &conclusions->candidates);
-        if (candidate == NULL) {
-            return;
+        if (candidate != NULL) {
+            keep(conclusions, candidate, finding, now_ns);
+            candidate->is_seen = true;
         }
-        *candidate = (struct harness_conclusion){*finding, now_ns, true};
         return;
     }
     DDP_ASSERT(candidate->time_ns <= now_ns);
@@ -155,6 +173,8 @@ void harness_conclusions_note(struct harness_conclusions *conclusions,
     for (size_t i = 0; i < conclusions->candidates.count; i++) {
         if (conclusions->candidates.items[i].is_seen) {
             conclusions->candidates.items[kept++] = conclusions->candidates.items[i];
+        } else {
+            harness_finding_free(&conclusions->candidates.items[i].finding);
         }
     }
     conclusions->candidates.count = kept;

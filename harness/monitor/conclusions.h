@@ -15,9 +15,9 @@ extern "C" {
 #define HARNESS_CONCLUSIONS_SETTLE_NS UINT64_C(10000000)
 
 struct harness_conclusion {
-    struct harness_finding finding;
-    uint64_t time_ns; /* reported: when; candidates: first seen */
-    bool is_seen;     /* candidates: in the present cut */
+    struct harness_finding finding; /* its sets are its own, in the conclusions' memory */
+    uint64_t time_ns;               /* reported: when; candidates: first seen */
+    bool is_seen;                   /* candidates: in the present cut */
 };
 
 struct harness_conclusion_list {

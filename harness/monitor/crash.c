@@ -91,7 +91,7 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
     const struct harness_process *process = &view->cut->processes[rank];
     const char *name;
 
-    harness_draft_add_ranks(finding, &finding->culprits, view->cut->world_size);
+    harness_draft_add_ranks(finding, &finding->culprits);
     switch (finding->verdict) {
     case HARNESS_VERDICT_CRASH_SIGNALED:
         name = sigabbrev_np(process->code);
@@ -118,7 +118,7 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
         harness_draft_add(finding, is_open ? ", inside " : ", after ");
         harness_draft_add_op(view, finding);
     }
-    harness_draft_add_victims(view, finding);
+    harness_draft_add_victims(finding);
 }
 
 /* One finding for all ranks that crashed in this way; its place is that of the first of them. */
@@ -126,7 +126,7 @@ static void find_crashes(const struct harness_view *view, enum harness_verdict v
                          struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
-    struct harness_rank_set culprits = {{0}};
+    struct harness_rank_set culprits = harness_rank_set_in(view->mem);
     struct harness_finding finding;
     uint32_t first = cut->world_size;
 

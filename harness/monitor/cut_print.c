@@ -11,11 +11,17 @@
 
 enum { CYCLE_RANKS_MAX = 16 };
 
+struct mark {
+    bool is_culprit;
+    bool is_waiter; /* has an edge to some rank */
+    bool is_wanted; /* some rank has an edge to it */
+    bool is_shown;
+    uint32_t walk; /* the walk along waits that came here first, from 1; 0 = none yet */
+};
+
 struct printer {
     struct harness_view view;
-    struct harness_rank_set culprits;
-    struct harness_rank_set waiters; /* have an edge to some rank */
-    struct harness_rank_set sinks;   /* others wait for them, and they wait for no rank */
+    struct mark *marks; /* [world_size] */
     struct ddp_text *out;
 };
 
@@ -54,32 +60,31 @@ static enum edge edge_of(const struct harness_cut *cut, uint32_t rank,
     return has_device_edge(cut, rank, at, other) ? EDGE_DEVICE : EDGE_NONE;
 }
 
-static void find_sinks(struct printer *printer)
+static void find_edges(struct printer *printer)
 {
     const struct harness_cut *cut = printer->view.cut;
-    struct harness_rank_set waited_for = {{0}};
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
         const struct harness_position at = harness_position_of(cut, r);
 
         for (uint32_t q = 0; q < cut->world_size; q++) {
             if (edge_of(cut, r, &at, q) != EDGE_NONE) {
-                harness_rank_set_add(&printer->waiters, r);
-                harness_rank_set_add(&waited_for, q);
+                printer->marks[r].is_waiter = true;
+                printer->marks[q].is_wanted = true;
             }
-        }
-    }
-    for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (harness_rank_set_has(&waited_for, r) && !harness_rank_set_has(&printer->waiters, r)) {
-            harness_rank_set_add(&printer->sinks, r);
         }
     }
 }
 
+/* Others wait for it, and it waits for no rank. */
+static bool is_sink(const struct printer *printer, uint32_t rank)
+{
+    return printer->marks[rank].is_wanted && !printer->marks[rank].is_waiter;
+}
+
 static bool is_marked(const struct printer *printer, uint32_t rank)
 {
-    return harness_rank_set_has(&printer->culprits, rank) ||
-           harness_rank_set_has(&printer->sinks, rank);
+    return printer->marks[rank].is_culprit || is_sink(printer, rank);
 }
 
 static double age_ms(const struct harness_cut *cut, uint64_t then_ns)
@@ -199,9 +204,9 @@ static void add_rank(const struct printer *printer, uint32_t rank)
     const struct harness_position position = harness_position_of(cut, rank);
 
     ddp_text_add(printer->out, "r%u ", rank);
-    if (harness_rank_set_has(&printer->culprits, rank)) {
+    if (printer->marks[rank].is_culprit) {
         ddp_text_add(printer->out, "(culprit) ");
-    } else if (harness_rank_set_has(&printer->sinks, rank)) {
+    } else if (is_sink(printer, rank)) {
         ddp_text_add(printer->out, "(others wait for it) ");
     }
     add_state(printer, rank);
@@ -224,20 +229,19 @@ static void add_rank(const struct printer *printer, uint32_t rank)
 static void add_ranks(const struct printer *printer)
 {
     const struct harness_cut *cut = printer->view.cut;
-    struct harness_rank_set shown = {{0}};
     uint32_t count = 0;
     uint32_t waiting = 0;
 
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t r = 0; r < cut->world_size && count < HARNESS_CUT_PRINT_RANKS_MAX; r++) {
             if (is_marked(printer, r) == (pass == 0)) {
-                harness_rank_set_add(&shown, r);
+                printer->marks[r].is_shown = true;
                 count++;
             }
         }
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (harness_rank_set_has(&shown, r)) {
+        if (printer->marks[r].is_shown) {
             add_rank(printer, r);
         } else {
             waiting += harness_graph_is_waiting(cut, r) ? 1 : 0;
@@ -288,8 +292,7 @@ static void add_edges(const struct printer *printer)
         for (uint32_t r = 0; r < cut->world_size; r++) {
             const struct harness_position at = harness_position_of(cut, r);
 
-            for (uint32_t q = 0; q < cut->world_size && harness_rank_set_has(&printer->waiters, r);
-                 q++) {
+            for (uint32_t q = 0; q < cut->world_size && printer->marks[r].is_waiter; q++) {
                 enum edge edge = edge_of(cut, r, &at, q);
 
                 if (edge != EDGE_NONE && is_marked(printer, q) == (pass == 0) &&
@@ -314,7 +317,7 @@ static void add_edgeless(const struct printer *printer)
     for (uint32_t r = 0; r < cut->world_size; r++) {
         const struct harness_position at = harness_position_of(cut, r);
 
-        if (!harness_graph_is_waiting(cut, r) || harness_rank_set_has(&printer->waiters, r) ||
+        if (!harness_graph_is_waiting(cut, r) || printer->marks[r].is_waiter ||
             ++count > HARNESS_CUT_PRINT_EDGES_MAX) {
             continue;
         }
@@ -363,18 +366,15 @@ static void add_cycle(const struct printer *printer, uint32_t first)
 static void add_cycles(const struct printer *printer)
 {
     const struct harness_cut *cut = printer->view.cut;
-    struct harness_rank_set seen = {{0}};
 
     for (uint32_t start = 0; start < cut->world_size; start++) {
-        struct harness_rank_set walk = {{0}};
         uint32_t at = start;
 
-        while (at < cut->world_size && !harness_rank_set_has(&seen, at)) {
-            harness_rank_set_add(&seen, at);
-            harness_rank_set_add(&walk, at);
+        while (at < cut->world_size && printer->marks[at].walk == 0) {
+            printer->marks[at].walk = start + 1;
             at = harness_graph_next(cut, at);
         }
-        if (at < cut->world_size && harness_rank_set_has(&walk, at)) {
+        if (at < cut->world_size && printer->marks[at].walk == start + 1) {
             add_cycle(printer, at);
         }
     }
@@ -384,12 +384,22 @@ void harness_cut_print(const struct harness_plan *plan, const struct harness_pro
                        const struct harness_cut *cut, const struct harness_rank_set *culprits,
                        struct ddp_text *out)
 {
-    struct printer printer = {.view = {plan, program, cut}, .out = out};
+    struct ddp_mem *mem = ddp_mem_system();
+    struct printer printer = {.view = {.plan = plan, .program = program, .cut = cut},
+                              .marks = ddp_mem_array(mem, cut->world_size, sizeof(struct mark)),
+                              .out = out};
 
-    printer.culprits = *culprits;
-    find_sinks(&printer);
+    if (printer.marks == NULL) {
+        out->is_failed = true;
+        return;
+    }
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        printer.marks[r].is_culprit = harness_rank_set_has(culprits, r);
+    }
+    find_edges(&printer);
     add_ranks(&printer);
     add_edges(&printer);
     add_edgeless(&printer);
     add_cycles(&printer);
+    ddp_mem_free(mem, printer.marks);
 }

@@ -53,10 +53,10 @@ static void find_stuck(const struct harness_view *view, bool is_explained,
                        struct harness_rank_set *out)
 {
     const struct harness_cut *cut = view->cut;
-    struct harness_rank_set inside = {{0}};
+    struct harness_rank_set inside = harness_rank_set_in(view->mem);
     bool has_other = false;
 
-    *out = (struct harness_rank_set){{0}};
+    *out = harness_rank_set_in(view->mem);
     for (uint32_t r = 0; r < cut->world_size; r++) {
         const struct harness_position position = harness_position_of(cut, r);
 
@@ -111,7 +111,7 @@ static void find_not_launched(const struct harness_view *view, struct harness_ra
 {
     uint64_t inside = first_inside(view->cut);
 
-    *out = (struct harness_rank_set){{0}};
+    *out = harness_rank_set_in(view->mem);
     for (uint32_t r = 0; r < view->cut->world_size; r++) {
         if (seq_not_launched(view, r, inside) != 0) {
             harness_rank_set_add(out, r);
@@ -169,7 +169,7 @@ static void set_victims(const struct harness_view *view, struct harness_finding 
 {
     const struct harness_cut *cut = view->cut;
 
-    finding->victims = (struct harness_rank_set){{0}};
+    harness_rank_set_clear(&finding->victims);
     for (uint32_t r = 0; r < cut->world_size; r++) {
         const struct harness_position position = harness_position_of(cut, r);
 
@@ -219,7 +219,7 @@ static void finish(const struct harness_view *view, uint32_t rank, const char *o
         (unsigned long long)(harness_graph_silent_ns(cut, rank) / DDP_NS_PER_MS),
         (unsigned long long)(harness_graph_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
         ddp_phase_name(phase));
-    harness_draft_add_victims(view, finding);
+    harness_draft_add_victims(finding);
     if (finding->op.is_set) {
         harness_draft_add(finding, "; %s: ", op_is);
         harness_draft_add_op(view, finding);
@@ -315,7 +315,7 @@ static void add_not_launched(const struct harness_view *view,
 
     harness_draft_set_planned(view, seq_not_launched(view, first, first_inside(view->cut)),
                               &finding);
-    harness_draft_add_ranks(&finding, culprits, view->cut->world_size);
+    harness_draft_add_ranks(&finding, culprits);
     if (position.comm == HARNESS_COMM_BEFORE) {
         harness_draft_add(&finding, " enqueued a collective that does not start");
         harness_draft_add_place(&finding);
@@ -329,12 +329,12 @@ static void add_not_launched(const struct harness_view *view,
     finish(view, first, "not started", &finding, out);
 }
 
-static void say_part(const struct harness_view *view, const struct harness_rank_set *set,
-                     const char *what, struct harness_finding *finding)
+static void say_part(const struct harness_rank_set *set, const char *what,
+                     struct harness_finding *finding)
 {
     if (!harness_rank_set_is_empty(set)) {
         harness_draft_add(finding, "%s", what);
-        harness_draft_add_ranks(finding, set, view->cut->world_size);
+        harness_draft_add_ranks(finding, set);
     }
 }
 
@@ -344,13 +344,16 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
 {
     const struct harness_cut *cut = view->cut;
     uint64_t seq = first_inside(cut);
-    struct harness_rank_set parts[PART_OTHER] = {{{0}}};
-    struct harness_rank_set culprits = {{0}};
+    struct harness_rank_set parts[PART_OTHER];
+    struct harness_rank_set culprits = harness_rank_set_in(view->mem);
     struct harness_finding finding;
     uint32_t first;
 
     if (seq == 0 || !is_one_group(cut)) {
         return;
+    }
+    for (unsigned i = 0; i < PART_OTHER; i++) {
+        parts[i] = harness_rank_set_in(view->mem);
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
         enum part part = part_of(view, r, seq);
@@ -368,11 +371,11 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
     }
     first = begin(view, HARNESS_VERDICT_HANG_DEVICE_COMM, &culprits, &finding);
     harness_draft_set_planned(view, seq, &finding);
-    say_part(view, &parts[PART_INSIDE], "a collective started and does not end on ", &finding);
+    say_part(&parts[PART_INSIDE], "a collective started and does not end on ", &finding);
     harness_draft_add_place(&finding);
-    say_part(view, &parts[PART_OPEN], ", its end not marked on ", &finding);
-    say_part(view, &parts[PART_ENDED], ", ended on ", &finding);
-    say_part(view, &parts[PART_UNKNOWN], ", unknown on ", &finding);
+    say_part(&parts[PART_OPEN], ", its end not marked on ", &finding);
+    say_part(&parts[PART_ENDED], ", ended on ", &finding);
+    say_part(&parts[PART_UNKNOWN], ", unknown on ", &finding);
     if (harness_rank_set_count(&culprits) > 1) {
         harness_draft_add(&finding, "; which rank or link holds it up is not known");
     }

@@ -14,7 +14,7 @@ void harness_draft_begin(const struct harness_view *view, enum harness_verdict v
     enum ddp_phase phase = harness_graph_phase(cut, rank);
 
     DDP_ASSERT(rank < cut->world_size);
-    harness_finding_init(out, verdict, HARNESS_ORACLE_MONITOR, mode);
+    harness_finding_init(out, view->mem, verdict, HARNESS_ORACLE_MONITOR, mode);
     harness_rank_set_add(&out->culprits, rank);
     harness_graph_waiting_set(cut, &out->victims);
     out->step = -1;
@@ -33,15 +33,13 @@ static void set_bucket(const struct harness_view *view, uint32_t bucket,
     const struct harness_bucket *planned;
 
     finding->op.bucket = (int32_t)bucket;
-    finding->param_count = 0;
+    harness_list_clear(&finding->params);
     if (bucket >= view->program->bucket_count) {
         return;
     }
     planned = &view->program->buckets[bucket];
-    while (finding->param_count < planned->param_count &&
-           finding->param_count < HARNESS_FINDING_PARAMS_MAX) {
-        finding->param[finding->param_count] = planned->params[finding->param_count];
-        finding->param_count++;
+    for (uint32_t i = 0; i < planned->param_count; i++) {
+        harness_list_add(&finding->params, planned->params[i]);
     }
 }
 
@@ -96,20 +94,21 @@ void harness_draft_add(struct harness_finding *finding, const char *format, ...)
     va_end(args);
 }
 
-void harness_draft_add_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
-                             uint32_t world_size)
+void harness_draft_add_ranks(struct harness_finding *finding, const struct harness_rank_set *set)
 {
     uint32_t count = harness_rank_set_count(set);
-    uint32_t said = 0;
 
     DDP_ASSERT(count > 0);
     harness_draft_add(finding, count == 1 ? "rank " : "ranks ");
-    for (uint32_t r = 0; r < world_size; r++) {
-        if (!harness_rank_set_has(set, r)) {
-            continue;
-        }
-        harness_draft_add(finding, "%s%u", said == 0 ? "" : said + 1 == count ? " and " : ", ", r);
-        said++;
+    for (uint32_t i = 0; i < count && i < HARNESS_NAMED_MAX; i++) {
+        harness_draft_add(finding, "%s%u",
+                          i == 0           ? ""
+                          : i + 1 == count ? " and "
+                                           : ", ",
+                          harness_rank_set_at(set, i));
+    }
+    if (count > HARNESS_NAMED_MAX) {
+        harness_draft_add(finding, " and %u more", count - HARNESS_NAMED_MAX);
     }
 }
 
@@ -136,16 +135,19 @@ void harness_draft_add_op(const struct harness_view *view, struct harness_findin
         return;
     }
     harness_draft_add(finding, "bucket %d", finding->op.bucket);
-    for (uint32_t i = 0; i < finding->param_count; i++) {
-        uint32_t param = finding->param[i];
+    for (uint32_t i = 0; i < finding->params.count && i < HARNESS_NAMED_MAX; i++) {
+        uint32_t param = harness_list_at(&finding->params, i);
         const char *name = param < program->param_count ? program->params[param].name : "?";
 
         harness_draft_add(finding, "%s%s", i == 0 ? ": " : ", ", name);
     }
+    if (finding->params.count > HARNESS_NAMED_MAX) {
+        harness_draft_add(finding, " and %u more", finding->params.count - HARNESS_NAMED_MAX);
+    }
     harness_draft_add(finding, ")");
 }
 
-void harness_draft_add_victims(const struct harness_view *view, struct harness_finding *finding)
+void harness_draft_add_victims(struct harness_finding *finding)
 {
     uint32_t count = harness_rank_set_count(&finding->victims);
 
@@ -153,7 +155,7 @@ void harness_draft_add_victims(const struct harness_view *view, struct harness_f
         return;
     }
     harness_draft_add(finding, "; ");
-    harness_draft_add_ranks(finding, &finding->victims, view->cut->world_size);
+    harness_draft_add_ranks(finding, &finding->victims);
     harness_draft_add(finding, count == 1 ? " waits" : " wait");
 }
 

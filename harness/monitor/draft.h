@@ -14,6 +14,7 @@ struct harness_view {
     const struct harness_plan *plan;
     const struct harness_program *program;
     const struct harness_cut *cut;
+    struct ddp_mem *mem; /* of the findings' sets */
 };
 
 /* A finding about `rank`: step, micro-batch and phase from its page, victims = waiting ranks. */
@@ -28,8 +29,7 @@ void harness_draft_set_posted(const struct harness_view *view, uint32_t rank,
 /* Append to the sentence. What does not fit is cut off. */
 void harness_draft_add(struct harness_finding *finding, const char *format, ...) DDP_PRINTF(2, 3);
 /* "rank 1", "ranks 0, 2 and 3". */
-void harness_draft_add_ranks(struct harness_finding *finding, const struct harness_rank_set *set,
-                             uint32_t world_size);
+void harness_draft_add_ranks(struct harness_finding *finding, const struct harness_rank_set *set);
 /* " of 100 f32, sum": shows differences between operations of the same bucket. */
 void harness_draft_add_signature(struct harness_finding *finding, struct ddp_event_op op,
                                  uint64_t elem_count);
@@ -38,7 +38,7 @@ void harness_draft_add_place(struct harness_finding *finding);
 /* "all_reduce seq 12 (bucket 1: fc1.bias, fc1.weight)". */
 void harness_draft_add_op(const struct harness_view *view, struct harness_finding *finding);
 /* "; rank 0 waits", if a rank does. */
-void harness_draft_add_victims(const struct harness_view *view, struct harness_finding *finding);
+void harness_draft_add_victims(struct harness_finding *finding);
 
 #ifdef __cplusplus
 }

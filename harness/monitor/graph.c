@@ -92,7 +92,6 @@ uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
 
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out)
 {
-    *out = (struct harness_rank_set){{0}};
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (harness_graph_is_waiting(cut, r)) {
             harness_rank_set_add(out, r);
@@ -133,7 +132,6 @@ bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank
         if (at >= cut->world_size) {
             continue;
         }
-        *out = (struct harness_rank_set){{0}};
         *out_is_mixed = false;
         first = at;
         do {

@@ -22,13 +22,15 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
 bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
 /* The first collective that this rank has not posted, if a waiting rank has; 0 = none. */
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);
+/* Adds them. */
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out);
 /* The first waiting rank that `rank` waits for; world_size: none, or it does not wait. */
 uint32_t harness_graph_next(const struct harness_cut *cut, uint32_t rank);
 /* Both wait inside collectives, and `other` has posted the one that `rank` waits in. */
 bool harness_graph_is_inside(const struct harness_cut *cut, uint32_t rank, uint32_t other);
-/* Members of a circle of waits, if there is one. *out_is_mixed: not all of them wait inside posted
- * collectives of one group; if they do, a message that is under way may end the waits. */
+/* Adds the members of a circle of waits, if there is one. *out_is_mixed: not all of them wait
+ * inside posted collectives of one group; if they do, a message that is under way may end the
+ * waits. */
 bool harness_graph_find_cycle(const struct harness_cut *cut, struct harness_rank_set *out,
                               bool *out_is_mixed);
 /* The phase of a rank; SPAWN while it has no page. */

@@ -4,14 +4,14 @@
 static void add_params(const struct harness_program *program, const struct harness_bucket *bucket,
                        struct ddp_text *out)
 {
-    for (uint32_t i = 0; i < bucket->param_count && i < HARNESS_OP_TEXT_PARAMS_MAX; i++) {
+    for (uint32_t i = 0; i < bucket->param_count && i < HARNESS_NAMED_MAX; i++) {
         uint32_t param = bucket->params[i];
 
         ddp_text_add(out, "%s%s", i == 0 ? ": " : ", ",
                      param < program->param_count ? program->params[param].name : "?");
     }
-    if (bucket->param_count > HARNESS_OP_TEXT_PARAMS_MAX) {
-        ddp_text_add(out, " and %u more", bucket->param_count - HARNESS_OP_TEXT_PARAMS_MAX);
+    if (bucket->param_count > HARNESS_NAMED_MAX) {
+        ddp_text_add(out, " and %u more", bucket->param_count - HARNESS_NAMED_MAX);
     }
 }
 

@@ -8,9 +8,6 @@
 extern "C" {
 #endif
 
-/* So many parameters of a bucket are named; program.txt has all. */
-#define HARNESS_OP_TEXT_PARAMS_MAX 8
-
 /* "all_reduce seq 12 (bucket 1: fc1.bias, fc1.weight)". */
 void harness_op_text_add(const struct harness_program *program, struct ddp_event_op op,
                          uint64_t seq, struct ddp_text *out);

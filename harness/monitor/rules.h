@@ -1,4 +1,5 @@
-/* Rules that harness_monitor_analyse applies to a cut, one file each. Internal to harness/monitor. */
+/* Rules that harness_monitor_analyse applies to a cut, one file each. Internal to harness/monitor.
+ */
 #ifndef HARNESS_MONITOR_RULES_H
 #define HARNESS_MONITOR_RULES_H
 

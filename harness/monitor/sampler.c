@@ -205,12 +205,17 @@ static void conclude(struct harness_sampler *sampler, const struct harness_cut *
 {
     const struct harness_sampler_config *config = &sampler->config;
     struct harness_findings findings;
+    struct ddp_mem_pool *pool; /* of this cut's sets */
 
-    harness_findings_init(&findings, config->mem);
+    if (ddp_mem_pool_create(&pool) != DDP_OK) {
+        sampler->conclusions.is_failed = true;
+        return;
+    }
+    harness_findings_init(&findings, ddp_mem_pool_mem(pool));
     harness_monitor_analyse(config->plan, config->program, cut, &findings);
     harness_conclusions_note(&sampler->conclusions, &findings, cut->now_ns);
     sampler->conclusions.is_failed = sampler->conclusions.is_failed || findings.is_failed;
-    harness_findings_fini(&findings);
+    ddp_mem_pool_destroy(pool);
     /* After the reports, which must not wait for it. */
     if (config->snapshot != NULL) {
         harness_wait_snapshot_take(config->snapshot, config->plan, config->program, cut,

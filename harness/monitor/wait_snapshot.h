@@ -24,8 +24,8 @@ struct harness_wait_snapshot {
 
 /* snapshot: zeroed memory. */
 void harness_wait_snapshot_init(struct harness_wait_snapshot *snapshot, uint64_t start_ns);
-/* Add this cut once for each new verdict among the conclusions that it led to. Allocates nothing.
- */
+/* Add this cut once for each new verdict among the conclusions that it led to. A cut for
+ * which there is no memory is left out. */
 void harness_wait_snapshot_take(struct harness_wait_snapshot *snapshot,
                                 const struct harness_plan *plan,
                                 const struct harness_program *program,

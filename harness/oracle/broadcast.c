@@ -69,11 +69,12 @@ static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
 }
 
 static void begin(enum harness_verdict verdict, const struct ddp_event_entry *entry, uint32_t rank,
-                  struct harness_finding *finding)
+                  struct harness_findings *out, struct harness_finding *finding)
 {
     struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
 
-    harness_finding_init(finding, verdict, HARNESS_ORACLE_BROADCAST, HARNESS_MODE_BITWISE);
+    harness_finding_init(finding, out->mem, verdict, HARNESS_ORACLE_BROADCAST,
+                         HARNESS_MODE_BITWISE);
     harness_rank_set_add(&finding->culprits, rank);
     finding->step = (int32_t)entry->step;
     finding->phase = entry->phase;
@@ -92,7 +93,7 @@ static bool check_one(const struct harness_emulation *e, const struct ddp_event_
     struct harness_finding finding;
 
     if (root >= 0 && (uint32_t)root != op.root) {
-        begin(HARNESS_VERDICT_MISMATCH_ROOT, done, rank, &finding);
+        begin(HARNESS_VERDICT_MISMATCH_ROOT, done, rank, out, &finding);
         (void)snprintf(finding.text, sizeof(finding.text),
                        "rank %u took the %s broadcast from rank %u, and rank %lld has the say",
                        rank, ddp_coll_role_name(op.role), op.root, (long long)root);
@@ -104,7 +105,7 @@ static bool check_one(const struct harness_emulation *e, const struct ddp_event_
         sent->arg[4] == 0 || done->arg[4] == 0 || sent->arg[4] == done->arg[4]) {
         return false;
     }
-    begin(HARNESS_VERDICT_VALUE_CORRUPTED, done, rank, &finding);
+    begin(HARNESS_VERDICT_VALUE_CORRUPTED, done, rank, out, &finding);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "rank %u got other values from the %s broadcast %llu than rank %u sent", rank,
                    ddp_coll_role_name(op.role), (unsigned long long)done->arg[0], op.root);

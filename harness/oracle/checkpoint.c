@@ -13,10 +13,11 @@ static void add(enum harness_verdict verdict, const char *text, int32_t param,
 {
     struct harness_finding finding;
 
-    harness_finding_init(&finding, verdict, HARNESS_ORACLE_CHECKPOINT, HARNESS_MODE_BITWISE);
+    harness_finding_init(&finding, out->mem, verdict, HARNESS_ORACLE_CHECKPOINT,
+                         HARNESS_MODE_BITWISE);
     harness_rank_set_add(&finding.culprits, 0); /* rank 0 writes */
     if (param >= 0) {
-        harness_subject_add_param(&finding, (uint32_t)param);
+        harness_finding_add_param(&finding, (uint32_t)param);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s", text);
     harness_findings_add(out, &finding);
@@ -269,7 +270,7 @@ ddp_status harness_check_checkpoint(const struct harness_emulation *e, struct ha
     if (harness_rank_set_count(&writers) > 1) {
         struct harness_finding finding;
 
-        harness_finding_init(&finding, HARNESS_VERDICT_CHECKPOINT_CLOBBERED,
+        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CHECKPOINT_CLOBBERED,
                              HARNESS_ORACLE_CHECKPOINT, HARNESS_MODE_STATUS);
         finding.culprits = writers;
         (void)snprintf(finding.text, sizeof(finding.text), "%u ranks wrote the same checkpoint",

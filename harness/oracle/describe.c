@@ -150,10 +150,10 @@ static void choose_range(const struct description *d, const float *expected, siz
 static void name_params(const struct description *d, const float *expected,
                         struct harness_finding *finding)
 {
-    finding->param_count = 0;
+    harness_list_clear(&finding->params);
     for (uint32_t i = 0; i < d->bucket->param_count; i++) {
         if (is_slice_different(d, expected, i)) {
-            harness_subject_add_param(finding, d->bucket->params[i]);
+            harness_finding_add_param(finding, d->bucket->params[i]);
         }
     }
 }
@@ -253,7 +253,7 @@ static ddp_status describe_inputs(const struct description *d, struct harness_fi
             (void)snprintf(whose, sizeof(whose), "input of rank %u", r);
             fill_raw(d, r);
             describe_tensor(d, expected_in(d, r), before, d->raw, whose, finding);
-            finding->culprits = (struct harness_rank_set){{0}};
+            harness_rank_set_clear(&finding->culprits);
         }
         *out_is_described = true;
         harness_rank_set_add(&finding->culprits, r);
@@ -341,7 +341,7 @@ static ddp_status describe_outputs(const struct description *d, struct harness_f
         if (!is_described) {
             (void)snprintf(whose, sizeof(whose), "output of rank %u", r);
             describe_tensor(d, expected_out(d, r), NULL, NULL, whose, finding);
-            finding->culprits = (struct harness_rank_set){{0}};
+            harness_rank_set_clear(&finding->culprits);
             if (finding->verdict == HARNESS_VERDICT_VALUE_CORRUPTED) {
                 DDP_TRY(explain_sum(d, r, finding));
             }

@@ -14,12 +14,12 @@ ddp_status harness_check_global_batch(const struct harness_emulation *e,
     if (!e->excess.is_set) {
         return DDP_OK;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_GLOBAL_BATCH,
-                         HARNESS_MODE_BOUND);
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
+                         HARNESS_ORACLE_GLOBAL_BATCH, HARNESS_MODE_BOUND);
     finding.step = (int32_t)e->excess.step;
     harness_subject_set_bucket(e, e->bucket_of[e->excess.param], &finding);
-    finding.param_count = 0;
-    harness_subject_add_param(&finding, e->excess.param);
+    harness_list_clear(&finding.params);
+    harness_finding_add_param(&finding, e->excess.param);
     (void)snprintf(
         finding.text, sizeof(finding.text),
         "the averaged gradient of %s[%zu] in step %u is %g from the global batch's mean, "

@@ -43,8 +43,8 @@ ddp_status harness_check_gradient(const struct harness_emulation *e, struct harn
     if (!difference.is_set || harness_emulation_is_restore(e)) {
         return DDP_OK;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_GRADIENT,
-                         HARNESS_MODE_BITWISE);
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
+                         HARNESS_ORACLE_GRADIENT, HARNESS_MODE_BITWISE);
     harness_subject_set_difference(e, &difference, &finding);
     if (difference.is_loss) {
         describe_loss(&difference, &finding);

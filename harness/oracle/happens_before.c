@@ -68,8 +68,8 @@ static void add(const struct order_search *search, uint32_t rank,
     struct harness_finding finding;
     struct harness_finding *same;
 
-    harness_finding_init(&finding, HARNESS_VERDICT_USAGE_UNORDERED, HARNESS_ORACLE_HAPPENS_BEFORE,
-                         HARNESS_MODE_PROVABLE);
+    harness_finding_init(&finding, search->out->mem, HARNESS_VERDICT_USAGE_UNORDERED,
+                         HARNESS_ORACLE_HAPPENS_BEFORE, HARNESS_MODE_PROVABLE);
     finding.step = (int32_t)disorder->step;
     finding.micro = disorder->micro;
     finding.phase = disorder->phase;
@@ -78,7 +78,7 @@ static void add(const struct order_search *search, uint32_t rank,
         finding.op.seq = disorder->seq;
     }
     if (disorder->param >= 0 && (size_t)disorder->param < search->e->params.count) {
-        harness_subject_add_param(&finding, (uint32_t)disorder->param);
+        harness_finding_add_param(&finding, (uint32_t)disorder->param);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s", disorder->text);
     same = find_same(search, &finding);

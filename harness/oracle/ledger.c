@@ -29,7 +29,7 @@ static void check_ended(const struct harness_emulation *e, uint32_t rank,
                first + got) {
         got++;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_DATA_MISSING, HARNESS_ORACLE_LEDGER,
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_DATA_MISSING, HARNESS_ORACLE_LEDGER,
                          HARNESS_MODE_LEDGER);
     harness_rank_set_add(&finding.culprits, rank);
     finding.step = (int32_t)((first + got) / job->micro_batches);
@@ -54,7 +54,8 @@ ddp_status harness_check_ledger(const struct harness_emulation *e, struct harnes
         }
         return DDP_OK;
     }
-    harness_finding_init(&finding, e->batch.verdict, HARNESS_ORACLE_LEDGER, HARNESS_MODE_LEDGER);
+    harness_finding_init(&finding, out->mem, e->batch.verdict, HARNESS_ORACLE_LEDGER,
+                         HARNESS_MODE_LEDGER);
     harness_rank_set_add(&finding.culprits, e->batch.rank);
     finding.step = (int32_t)e->batch.step;
     finding.micro = (int32_t)e->batch.micro;

@@ -28,7 +28,7 @@ static void add(uint32_t rank, enum harness_verdict verdict, const char *text,
 {
     struct harness_finding finding;
 
-    harness_finding_init(&finding, verdict, HARNESS_ORACLE_LIVENESS, HARNESS_MODE_STATUS);
+    harness_finding_init(&finding, out->mem, verdict, HARNESS_ORACLE_LIVENESS, HARNESS_MODE_STATUS);
     harness_rank_set_add(&finding.culprits, rank);
     (void)snprintf(finding.text, sizeof(finding.text), "rank %u %s", rank, text);
     harness_findings_add(out, &finding);
@@ -120,8 +120,8 @@ static void check_completed(const struct harness_emulation *e, uint32_t rank,
         if (is_completed(e, rank, list[i]->entry.arg[0])) {
             continue;
         }
-        harness_finding_init(&finding, HARNESS_VERDICT_HANG_NOT_LAUNCHED, HARNESS_ORACLE_LIVENESS,
-                             HARNESS_MODE_STATUS);
+        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_HANG_NOT_LAUNCHED,
+                             HARNESS_ORACLE_LIVENESS, HARNESS_MODE_STATUS);
         harness_rank_set_add(&finding.culprits, rank);
         finding.step = (int32_t)list[i]->entry.step;
         finding.op = (struct harness_finding_op){true, list[i]->entry.arg[0], op.kind, op.role,

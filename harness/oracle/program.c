@@ -123,7 +123,8 @@ static void add(const struct harness_emulation *e, uint32_t rank, const struct d
             return;
         }
     }
-    harness_finding_init(&finding, verdict, HARNESS_ORACLE_PROGRAM, HARNESS_MODE_PROVABLE);
+    harness_finding_init(&finding, out->mem, verdict, HARNESS_ORACLE_PROGRAM,
+                         HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, rank);
     describe(e, rank, deviation, &finding);
     harness_findings_add(out, &finding);

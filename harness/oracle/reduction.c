@@ -52,13 +52,13 @@ static void report(const struct harness_emulation *e, enum harness_stage stage, 
     if (!difference.is_set) {
         return;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_REDUCTION,
-                         HARNESS_MODE_BITWISE);
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
+                         HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
     harness_subject_set_difference(e, &difference, &finding);
     (void)snprintf(finding.text, sizeof(finding.text), "%s of bucket %d in step %u (%s%s) on %s",
                    what, difference.bucket, difference.step,
-                   harness_subject_param_name(e, (int32_t)finding.param[0]),
-                   finding.param_count > 1 ? ", ..." : "",
+                   harness_subject_param_name(e, (int32_t)harness_list_at(&finding.params, 0)),
+                   finding.params.count > 1 ? ", ..." : "",
                    harness_subject_ranks_text(&difference.ranks, ranks, sizeof(ranks)));
     harness_findings_add(out, &finding);
 }

@@ -21,16 +21,17 @@ ddp_status harness_check_restore(const struct harness_emulation *e, struct harne
         if (!difference.is_set) {
             continue;
         }
-        harness_finding_init(&finding, HARNESS_VERDICT_CHECKPOINT_STATE, HARNESS_ORACLE_RESTORE,
-                             HARNESS_MODE_BITWISE);
+        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CHECKPOINT_STATE,
+                             HARNESS_ORACLE_RESTORE, HARNESS_MODE_BITWISE);
         harness_subject_set_difference(e, &difference, &finding);
         (void)snprintf(
             finding.text, sizeof(finding.text),
             "after the restart from %u steps, %s%s of step %u differs from the "
             "uninterrupted run on %s",
             e->input->restored_step, difference.slot >= 0 ? "the optimizer state of " : "",
-            finding.param_count > 0 ? harness_subject_param_name(e, (int32_t)finding.param[0])
-                                    : "the loss",
+            finding.params.count > 0
+                ? harness_subject_param_name(e, (int32_t)harness_list_at(&finding.params, 0))
+                : "the loss",
             difference.step, harness_subject_ranks_text(&difference.ranks, ranks, sizeof(ranks)));
         harness_findings_add(out, &finding);
         return DDP_OK;

@@ -10,18 +10,6 @@ const char *harness_subject_param_name(const struct harness_emulation *e, int32_
     return param >= 0 && (size_t)param < e->params.count ? e->input->params[param].name : "?";
 }
 
-void harness_subject_add_param(struct harness_finding *finding, uint32_t param)
-{
-    for (uint32_t i = 0; i < finding->param_count; i++) {
-        if (finding->param[i] == param) {
-            return;
-        }
-    }
-    if (finding->param_count < HARNESS_FINDING_PARAMS_MAX) {
-        finding->param[finding->param_count++] = param;
-    }
-}
-
 void harness_subject_set_bucket(const struct harness_emulation *e, uint32_t bucket,
                                 struct harness_finding *finding)
 {
@@ -32,7 +20,7 @@ void harness_subject_set_bucket(const struct harness_emulation *e, uint32_t buck
     }
     planned = &e->input->program->buckets[bucket];
     for (uint32_t i = 0; i < planned->param_count; i++) {
-        harness_subject_add_param(finding, planned->params[i]);
+        harness_finding_add_param(finding, planned->params[i]);
     }
     finding->op.is_set = true;
     finding->op.kind = DDP_COLL_ALL_REDUCE;
@@ -68,8 +56,8 @@ void harness_subject_set_difference(const struct harness_emulation *e,
                               : planned_seq(e, difference->step, difference->bucket);
     }
     if (difference->param >= 0) {
-        finding->param_count = 0;
-        harness_subject_add_param(finding, (uint32_t)difference->param);
+        harness_list_clear(&finding->params);
+        harness_finding_add_param(finding, (uint32_t)difference->param);
     }
 }
 
@@ -78,19 +66,13 @@ const char *harness_subject_ranks_text(const struct harness_rank_set *ranks, cha
 {
     uint32_t count = harness_rank_set_count(ranks);
     size_t used = (size_t)snprintf(text, size_bytes, count == 1 ? "rank" : "ranks");
-    uint32_t named = 0;
 
-    for (uint32_t r = 0; r < HARNESS_RANKS_MAX && used < size_bytes; r++) {
-        if (!harness_rank_set_has(ranks, r)) {
-            continue;
-        }
-        if (named == 8) {
-            (void)snprintf(text + used, size_bytes - used, " and %u more", count - named);
-            break;
-        }
-        used +=
-            (size_t)snprintf(text + used, size_bytes - used, "%s%u", named == 0 ? " " : ", ", r);
-        named++;
+    for (uint32_t i = 0; i < count && i < HARNESS_NAMED_MAX && used < size_bytes; i++) {
+        used += (size_t)snprintf(text + used, size_bytes - used, "%s%u", i == 0 ? " " : ", ",
+                                 harness_rank_set_at(ranks, i));
+    }
+    if (count > HARNESS_NAMED_MAX && used < size_bytes) {
+        (void)snprintf(text + used, size_bytes - used, " and %u more", count - HARNESS_NAMED_MAX);
     }
     return text;
 }

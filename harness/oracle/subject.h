@@ -27,9 +27,8 @@ void harness_subject_set_difference(const struct harness_emulation *emulation,
                                     struct harness_finding *finding);
 void harness_subject_set_bucket(const struct harness_emulation *emulation, uint32_t bucket,
                                 struct harness_finding *finding);
-void harness_subject_add_param(struct harness_finding *finding, uint32_t param);
 const char *harness_subject_param_name(const struct harness_emulation *emulation, int32_t param);
-/* "ranks 1, 2" or "rank 1". */
+/* "rank 1", "ranks 1, 2", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more". */
 const char *harness_subject_ranks_text(const struct harness_rank_set *ranks, char *text,
                                        size_t size_bytes);
 

@@ -36,7 +36,7 @@ static void report_inconsistent(const struct harness_emulation *e,
 {
     struct harness_finding finding;
 
-    harness_finding_init(&finding, map->verdict, HARNESS_ORACLE_TREE, HARNESS_MODE_PROBE);
+    harness_finding_init(&finding, out->mem, map->verdict, HARNESS_ORACLE_TREE, HARNESS_MODE_PROBE);
     finding.culprits = map->ranks;
     name_buckets(e, map, &finding);
     (void)snprintf(finding.text, sizeof(finding.text), "probes of %zu elements of %s %s: %s",
@@ -52,7 +52,7 @@ static void report_changed(const struct harness_emulation *e, const struct harne
     char before[160];
     char after[160];
 
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_REORDERED, HARNESS_ORACLE_TREE,
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_REORDERED, HARNESS_ORACLE_TREE,
                          HARNESS_MODE_PROBE);
     name_buckets(e, first, &finding);
     harness_tree_print(first, elem, before, sizeof(before));

@@ -25,7 +25,7 @@ ddp_status harness_check_update(const struct harness_emulation *e, struct harnes
     if (!difference.is_set || harness_emulation_is_restore(e)) {
         return DDP_OK;
     }
-    harness_finding_init(&finding,
+    harness_finding_init(&finding, out->mem,
                          is_everyone(e, &difference.ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
                                                            : HARNESS_VERDICT_VALUE_DIVERGED,
                          HARNESS_ORACLE_UPDATE, HARNESS_MODE_BITWISE);
@@ -137,7 +137,10 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
         expected = e->expected.param_hash[(step - e->start_step) * e->params.count + subject];
     }
     right = right_hash(hashes, e->world, expected);
-    *out = (struct split){.is_set = true, .step = step, .subject = subject};
+    *out = (struct split){.is_set = true,
+                          .step = step,
+                          .subject = subject,
+                          .ranks = harness_rank_set_in(ddp_mem_pool_mem(e->sets))};
     for (uint32_t r = 0; r < e->world; r++) {
         if (hashes[r] != 0 && hashes[r] != right) {
             harness_rank_set_add(&out->ranks, r);
@@ -186,13 +189,13 @@ static void report_split(const struct harness_emulation *e, const struct split *
     if (!split->is_set) {
         return;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_VALUE_DIVERGED, HARNESS_ORACLE_REPLICAS,
-                         HARNESS_MODE_BITWISE);
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_DIVERGED,
+                         HARNESS_ORACLE_REPLICAS, HARNESS_MODE_BITWISE);
     finding.culprits = split->ranks;
     finding.step = (int32_t)split->step;
     (void)snprintf(name, sizeof(name), "buffer %u", split->subject);
     if (is_param) {
-        harness_subject_add_param(&finding, split->subject);
+        harness_finding_add_param(&finding, split->subject);
         (void)snprintf(name, sizeof(name), "%.90s",
                        harness_subject_param_name(e, (int32_t)split->subject));
     }

@@ -53,7 +53,7 @@ static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int
 {
     claims->is_any = true;
     harness_rank_set_add(&claims->said, said_by);
-    if (raised_by >= 0 && raised_by < HARNESS_RANKS_MAX) {
+    if (raised_by >= 0) {
         harness_rank_set_add(&claims->raised, (uint32_t)raised_by);
     }
     if (claims->step < 0 || (step >= 0 && step < claims->step)) {
@@ -108,7 +108,7 @@ static void add_params(const struct harness_emulation *e, ddp_status status,
         for (size_t i = 0; i < count; i++) {
             if (harness_index_status(list[i]->entry.arg[1]) == status &&
                 list[i]->entry.arg[0] < e->params.count) {
-                harness_subject_add_param(finding, (uint32_t)list[i]->entry.arg[0]);
+                harness_finding_add_param(finding, (uint32_t)list[i]->entry.arg[0]);
             }
         }
     }
@@ -137,18 +137,18 @@ static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank,
  */
 static void blame_unused(const struct harness_emulation *e, struct harness_finding *finding)
 {
-    bool is_claimed = finding->param_count > 0;
+    bool is_claimed = finding->params.count > 0;
 
     for (uint32_t r = 0; r < e->world; r++) {
         for (uint32_t p = 0; p < e->params.count; p++) {
             bool is_named = !is_claimed;
 
-            for (uint32_t i = 0; is_claimed && i < finding->param_count; i++) {
-                is_named = is_named || finding->param[i] == p;
+            for (uint32_t i = 0; is_claimed && i < finding->params.count; i++) {
+                is_named = is_named || harness_list_at(&finding->params, i) == p;
             }
             if (is_named && is_unused_by_model(e, r, finding->step, p)) {
                 harness_rank_set_add(&finding->culprits, r);
-                harness_subject_add_param(finding, p);
+                harness_finding_add_param(finding, p);
             }
         }
     }
@@ -162,9 +162,10 @@ static void describe_unused(const struct harness_emulation *e, struct harness_fi
 
     for (uint32_t r = 0; r < e->world; r++) {
         for (uint32_t i = 0;
-             harness_rank_set_has(&finding->culprits, r) && i < finding->param_count; i++) {
+             harness_rank_set_has(&finding->culprits, r) && i < finding->params.count; i++) {
             claimed++;
-            confirmed += is_unused_by_model(e, r, finding->step, finding->param[i]);
+            confirmed +=
+                is_unused_by_model(e, r, finding->step, harness_list_at(&finding->params, i));
         }
     }
     if (used < sizeof(finding->text)) {
@@ -211,7 +212,7 @@ static void blame_shortest(const struct harness_emulation *e, struct harness_ran
 
         least = count < least ? count : least;
     }
-    *out = (struct harness_rank_set){{0}};
+    harness_rank_set_clear(out);
     for (uint32_t r = 0; least != UINT64_MAX && r < e->world; r++) {
         if (harness_emulation_batch_count(e, r) == least) {
             harness_rank_set_add(out, r);
@@ -255,11 +256,8 @@ static bool is_failure_explained(const struct harness_rank_set *ranks,
         if (family == HARNESS_FAMILY_MISMATCH || family == HARNESS_FAMILY_CRASH) {
             return true;
         }
-        for (uint32_t r = 0; r < HARNESS_RANKS_MAX; r++) {
-            if (family != HARNESS_FAMILY_VALUE && harness_rank_set_has(ranks, r) &&
-                harness_rank_set_has(&other->culprits, r)) {
-                return true;
-            }
+        if (family != HARNESS_FAMILY_VALUE && harness_rank_set_is_common(ranks, &other->culprits)) {
+            return true;
         }
     }
     return false;
@@ -291,7 +289,8 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     struct harness_finding finding;
     char ranks[96];
 
-    harness_finding_init(&finding, rules[rule].verdict, HARNESS_ORACLE_USAGE, HARNESS_MODE_STATUS);
+    harness_finding_init(&finding, out->mem, rules[rule].verdict, HARNESS_ORACLE_USAGE,
+                         HARNESS_MODE_STATUS);
     finding.step = claims->revoked_step >= 0 ? claims->revoked_step : claims->step;
     finding.culprits = harness_rank_set_is_empty(&claims->raised) ? claims->said : claims->raised;
     if (status == DDP_E_EARLY_TERMINATION) {
@@ -299,7 +298,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     }
     if (status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT || is_checkpoint_status(status)) {
         /* The one that noticed is not the one that erred; a bad file is no rank's doing. */
-        finding.culprits = (struct harness_rank_set){{0}};
+        harness_rank_set_clear(&finding.culprits);
     }
     if (is_checkpoint_status(status)) {
         finding.step = -1;
@@ -330,7 +329,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
 /* Ranks gave up because of others, and nothing found says why: that is no success. */
 static void check_victims(const struct harness_emulation *e, struct harness_findings *out)
 {
-    struct harness_rank_set victims = {{0}};
+    struct harness_rank_set victims = harness_rank_set_in(out->mem);
     struct harness_finding finding;
     char ranks[96];
 
@@ -344,7 +343,7 @@ static void check_victims(const struct harness_emulation *e, struct harness_find
     if (out->count > 0 || harness_rank_set_is_empty(&victims)) {
         return;
     }
-    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_EXITED, HARNESS_ORACLE_USAGE,
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CRASH_EXITED, HARNESS_ORACLE_USAGE,
                          HARNESS_MODE_STATUS);
     finding.victims = victims;
     (void)snprintf(finding.text, sizeof(finding.text),
@@ -357,7 +356,10 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
                                struct ddp_err *err)
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        struct claims claims = {.step = -1, .revoked_step = -1};
+        struct claims claims = {.raised = harness_rank_set_in(out->mem),
+                                .said = harness_rank_set_in(out->mem),
+                                .step = -1,
+                                .revoked_step = -1};
 
         for (uint32_t r = 0; r < e->world; r++) {
             gather_rank(e, r, rules[i].status, &claims);

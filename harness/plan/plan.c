@@ -6,7 +6,6 @@
 
 void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_set *out)
 {
-    memset(out, 0, sizeof(*out));
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         if (plan->faults[i].action.kind != HARNESS_ACTION_NONE) {
             harness_rank_set_add(out, plan->faults[i].at.rank);

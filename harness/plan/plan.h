@@ -19,6 +19,9 @@
 extern "C" {
 #endif
 
+/* The largest job that the drivers run; schema.def says the same. */
+#define HARNESS_JOB_RANKS_MAX 1024
+
 enum harness_driver { HARNESS_DRIVER_SIM, HARNESS_DRIVER_PROC, HARNESS_DRIVER_COUNT };
 
 /* Names are checked against the tables of their owners (models, algorithms, ...) when a plan is
@@ -244,7 +247,7 @@ struct harness_plan {
     struct harness_canary canary;
 };
 
-/* Ranks of all faults whose action is not NONE. */
+/* Adds the ranks of all faults whose action is not NONE. */
 void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_set *out);
 /* YAML in the scenario format; parses back to an equal plan (harness/scenario/scenario.h). */
 void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out);

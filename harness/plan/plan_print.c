@@ -261,8 +261,6 @@ static void print_restore(const struct harness_restore *restore, struct ddp_text
 
 static void print_culprit(const struct harness_expect *expect, struct ddp_text *out)
 {
-    const char *separator = "[";
-
     ddp_text_add(out, "  culprit: ");
     if (expect->is_culprit_injected || expect->is_culprit_all) {
         ddp_text_add(out, "%s\n", expect->is_culprit_all ? "all" : "injected");
@@ -272,11 +270,8 @@ static void print_culprit(const struct harness_expect *expect, struct ddp_text *
         ddp_text_add(out, "none\n");
         return;
     }
-    for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX; rank++) {
-        if (harness_rank_set_has(&expect->culprits, rank)) {
-            ddp_text_add(out, "%s%u", separator, rank);
-            separator = ", ";
-        }
+    for (uint32_t i = 0; i < harness_rank_set_count(&expect->culprits); i++) {
+        ddp_text_add(out, "%s%u", i == 0 ? "[" : ", ", harness_rank_set_at(&expect->culprits, i));
     }
     ddp_text_add(out, "]\n");
 }

@@ -208,8 +208,8 @@ static void tell_end(struct harness_proc_job *job)
     const struct harness_proc_mpirun *mpirun = job->mpirun;
     struct harness_finding finding;
 
-    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_LAUNCHER, HARNESS_ORACLE_LAUNCHER,
-                         HARNESS_MODE_PROVABLE);
+    harness_finding_init(&finding, ddp_mem_pool_mem(job->pool), HARNESS_VERDICT_CRASH_LAUNCHER,
+                         HARNESS_ORACLE_LAUNCHER, HARNESS_MODE_PROVABLE);
     for (uint32_t r = 0; r < job->world_size; r++) {
         if (harness_proc_rank_is_alive(&job->ranks[r]) || job->ranks[r].is_ended_by_us) {
             harness_rank_set_add(&finding.victims, r);

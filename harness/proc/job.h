@@ -54,13 +54,6 @@ struct harness_proc_starter {
 const struct harness_proc_starter *harness_proc_starter_own(void);    /* spawn.c */
 const struct harness_proc_starter *harness_proc_starter_mpirun(void); /* mpirun.c */
 
-/* What the monitor writes into its pipe. The finding's strings are literals of this program, which
- * lie at the same addresses in the monitor: it is a fork without exec. */
-struct harness_proc_diagnosis {
-    uint64_t time_ns;
-    struct harness_finding finding;
-};
-
 struct harness_proc_job {
     const struct harness_launch_config *config;
     struct ddp_mem *mem;
@@ -88,6 +81,7 @@ struct harness_proc_job {
     int monitor_fd;    /* read end of its pipe, -1 at its end */
     int wake_fd;       /* eventfd that wakes it */
     struct harness_proc_lag monitor_lag;
+    struct ddp_text reports; /* read from it: begins with a line that is not whole yet */
     struct harness_conclusions conclusions; /* conclusions so far */
     struct harness_proc_sampler sampler;    /* the launcher's own, once the monitor failed */
     bool is_sampling;                       /* it is open */

@@ -21,20 +21,30 @@ static const uint64_t monitor_silence_ns = DDP_NS_PER_S;
 /* Nothing is concluded about the monitor when the launcher itself did not run for so long. */
 static const uint64_t launcher_pause_ns = DDP_NS_PER_S / 4;
 
-_Static_assert(sizeof(struct harness_proc_diagnosis) <= 4096, "one write to the pipe is atomic");
-
 enum { MONITOR_PIPE_FD = 3, MONITOR_WAKE_FD = 4 };
 
+/* One line of the trace's form a conclusion, of any length: a finding may name every rank. A
+ * monitor that cannot report has failed; the launcher takes over. */
 static void report_to_pipe(void *context, uint64_t time_ns, const struct harness_finding *finding)
 {
-    struct harness_proc_diagnosis diagnosis;
+    struct ddp_text line;
+    size_t written = 0;
 
     (void)context;
-    memset(&diagnosis, 0, sizeof(diagnosis));
-    diagnosis.time_ns = time_ns;
-    diagnosis.finding = *finding;
-    while (write(MONITOR_PIPE_FD, &diagnosis, sizeof(diagnosis)) < 0 && errno == EINTR) {
+    ddp_text_init(&line, ddp_mem_system());
+    harness_trace_print_diagnosis(time_ns, finding, &line);
+    if (line.is_failed) {
+        _exit(1);
     }
+    while (written < line.size_bytes) {
+        ssize_t size = write(MONITOR_PIPE_FD, line.data + written, line.size_bytes - written);
+
+        if (size < 0 && errno != EINTR) {
+            _exit(1);
+        }
+        written += size > 0 ? (size_t)size : 0;
+    }
+    ddp_text_fini(&line);
 }
 
 /* Keep the two descriptors that are needed: whatever else the launcher has open must not stay open
@@ -129,19 +139,60 @@ void harness_proc_monitor_sample(struct harness_proc_job *job)
     }
 }
 
+static ddp_status take_report(struct harness_proc_job *job, const char *line, size_t size_bytes)
+{
+    struct harness_finding finding;
+    struct ddp_mem_pool *pool;
+    uint64_t time_ns = 0;
+    ddp_status status = ddp_mem_pool_create(&pool);
+
+    if (status != DDP_OK) {
+        return status;
+    }
+    status = harness_trace_parse_diagnosis(ddp_mem_pool_mem(pool), line, size_bytes, &time_ns,
+                                           &finding, NULL);
+    if (status == DDP_OK) {
+        (void)harness_conclusions_report(&job->conclusions, &finding, time_ns);
+    }
+    ddp_mem_pool_destroy(pool);
+    return status;
+}
+
+/* Take the whole lines out of what was read. */
+static ddp_status take_reports(struct harness_proc_job *job)
+{
+    struct ddp_text *text = &job->reports;
+    char *line = text->data;
+    char *end;
+
+    if (text->is_failed) {
+        return DDP_E_NOMEM;
+    }
+    while ((end = memchr(line, '\n', text->size_bytes - (size_t)(line - text->data))) != NULL) {
+        DDP_TRY(take_report(job, line, (size_t)(end - line)));
+        line = end + 1;
+    }
+    text->size_bytes -= (size_t)(line - text->data);
+    memmove(text->data, line, text->size_bytes);
+    return DDP_OK;
+}
+
 void harness_proc_monitor_drain(struct harness_proc_job *job)
 {
-    struct harness_proc_diagnosis diagnosis;
+    char bytes[4096];
 
     while (job->monitor_fd >= 0) {
-        ssize_t size = read(job->monitor_fd, &diagnosis, sizeof(diagnosis));
+        ssize_t size = read(job->monitor_fd, bytes, sizeof(bytes));
+        ddp_status status = DDP_E_IO;
 
-        if (size == (ssize_t)sizeof(diagnosis)) {
-            (void)harness_conclusions_report(&job->conclusions, &diagnosis.finding,
-                                             diagnosis.time_ns);
-        } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+        if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
             return;
-        } else {
+        }
+        if (size > 0) {
+            ddp_text_add_bytes(&job->reports, bytes, (size_t)size);
+            status = take_reports(job);
+        }
+        if (status != DDP_OK) {
             (void)close(job->monitor_fd);
             job->monitor_fd = -1;
         }
@@ -212,7 +263,7 @@ void harness_proc_monitor_check(struct harness_proc_job *job, uint64_t now_ns)
         return;
     }
     now_ns = ddp_clock_now_ns(job->clock);
-    harness_finding_init(&finding, HARNESS_VERDICT_HANG_DETECTOR, HARNESS_ORACLE_LAUNCHER,
+    harness_finding_init(&finding, job->mem, HARNESS_VERDICT_HANG_DETECTOR, HARNESS_ORACLE_LAUNCHER,
                          HARNESS_MODE_PROVABLE);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "the monitor process %s; the launcher looks "

@@ -211,9 +211,9 @@ static ddp_status check_config(const struct harness_launch_config *config, struc
     if (config->self_path == NULL || config->plan_path == NULL || config->rank.run_dir == NULL) {
         return ddp_err_set(err, DDP_E_INVALID, "proc needs self_path, plan_path and run_dir");
     }
-    if (config->plan->job.ranks == 0 || config->plan->job.ranks > HARNESS_RANKS_MAX) {
-        return ddp_err_set(err, DDP_E_INVALID, "proc runs 1 to %d ranks, not %u", HARNESS_RANKS_MAX,
-                           config->plan->job.ranks);
+    if (config->plan->job.ranks == 0 || config->plan->job.ranks > HARNESS_JOB_RANKS_MAX) {
+        return ddp_err_set(err, DDP_E_INVALID, "proc runs 1 to %d ranks, not %u",
+                           HARNESS_JOB_RANKS_MAX, config->plan->job.ranks);
     }
     return DDP_OK;
 }
@@ -249,6 +249,7 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
     }
     harness_proc_audit_begin(&audit, mem);
     harness_conclusions_init(&job.conclusions, mem);
+    ddp_text_init(&job.reports, mem);
     job.start_ns = ddp_clock_now_ns(job.clock);
     job.ceiling_ns = job.start_ns + ceiling_ns(config->plan);
     out->start_ns = job.start_ns;
@@ -264,6 +265,7 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
     status = status == DDP_OK ? job_record(&job, out) : status;
     job_close(&job);
     harness_conclusions_fini(&job.conclusions);
+    ddp_text_fini(&job.reports);
     if (job.ranks != NULL) {
         harness_proc_audit_end(&audit, job.ranks, job.world_size, out);
     }

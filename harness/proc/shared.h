@@ -32,7 +32,7 @@ struct harness_proc_head {
     uint64_t snapshot_offset_bytes;
     uint64_t is_over;              /* launcher: sample once more, then end */
     uint64_t monitor_heartbeat_ns; /* monitor: of its last sample */
-    struct harness_proc_state states[HARNESS_RANKS_MAX];
+    struct harness_proc_state states[HARNESS_JOB_RANKS_MAX];
 };
 
 static inline void harness_proc_state_store(struct harness_proc_state *to,

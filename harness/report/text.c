@@ -25,6 +25,7 @@ static const char *color_of(enum harness_outcome outcome)
     return "\033[31m";
 }
 
+/* The first of them, and how many more there are; the JSON has all. */
 static void add_list(struct ddp_text *out, const char *before, const json_t *list)
 {
     const json_t *item;
@@ -36,6 +37,10 @@ static void add_list(struct ddp_text *out, const char *before, const json_t *lis
     ddp_text_add(out, "%s", before);
     json_array_foreach(list, i, item)
     {
+        if (i == HARNESS_NAMED_MAX) {
+            ddp_text_add(out, " and %zu more", json_array_size(list) - i);
+            break;
+        }
         if (json_is_integer(item)) {
             ddp_text_add(out, "%s%lld", i > 0 ? "," : "", (long long)json_integer_value(item));
         } else if (json_is_string(item)) {

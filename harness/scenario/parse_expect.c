@@ -7,6 +7,7 @@ static ddp_status parse_culprit(const struct harness_reader *reader,
                                 const struct harness_yaml_node *node, const struct harness_job *job,
                                 struct harness_expect *expect)
 {
+    expect->culprits = harness_rank_set_in(reader->keep);
     if (node == NULL) {
         expect->is_culprit_injected = expect->verdict != HARNESS_VERDICT_NONE;
         return DDP_OK;
@@ -22,7 +23,7 @@ static ddp_status parse_culprit(const struct harness_reader *reader,
         DDP_TRY(harness_parse_rank(reader, node->items[i], job->ranks, &rank));
         harness_rank_set_add(&expect->culprits, rank);
     }
-    return DDP_OK;
+    return expect->culprits.ranks.is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
 static ddp_status parse_also(const struct harness_reader *reader,

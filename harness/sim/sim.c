@@ -144,9 +144,9 @@ static ddp_status open_ranks(struct harness_sim *sim, struct ddp_err *err)
 
 static ddp_status sim_open(struct harness_sim *sim, struct ddp_err *err)
 {
-    if (sim->world_size == 0 || sim->world_size > HARNESS_RANKS_MAX) {
+    if (sim->world_size == 0 || sim->world_size > HARNESS_JOB_RANKS_MAX) {
         return ddp_err_set(err, DDP_E_INVALID, "%u ranks; 1 to %d can be simulated",
-                           sim->world_size, HARNESS_RANKS_MAX);
+                           sim->world_size, HARNESS_JOB_RANKS_MAX);
     }
     DDP_TRY(ddp_blas_open(NULL, err));
     DDP_TRY(harness_inject_open(sim->config->plan, err));

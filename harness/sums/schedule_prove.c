@@ -42,7 +42,8 @@ static void violate(const struct proof *proof, enum harness_verdict verdict, con
     const struct harness_schedule *member = proof->set->member[0];
     struct harness_finding finding;
 
-    harness_finding_init(&finding, verdict, HARNESS_ORACLE_SCHEDULE, HARNESS_MODE_PROVABLE);
+    harness_finding_init(&finding, proof->out->mem, verdict, HARNESS_ORACLE_SCHEDULE,
+                         HARNESS_MODE_PROVABLE);
     finding.op =
         (struct harness_finding_op){true, 0, member->kind, DDP_ROLE_USER, -1, member->elem_count};
     (void)snprintf(finding.text, sizeof(finding.text), "%s %s of %zu among %u: %s",

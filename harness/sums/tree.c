@@ -133,7 +133,7 @@ static ddp_status read_head(struct reader *reader)
     }
     DDP_TRY(read_key_number(reader, "elem_count", SIZE_MAX / 16, &number));
     out->elem_count = (size_t)number;
-    DDP_TRY(read_key_number(reader, "members", HARNESS_RANKS_MAX, &number));
+    DDP_TRY(read_key_number(reader, "members", HARNESS_WORLD_MAX, &number));
     out->member_count = (uint32_t)number;
     DDP_TRY(read_key(reader, "round", value, sizeof(value)));
     out->is_last = strcmp(value, "last") == 0;
@@ -175,17 +175,19 @@ static ddp_status read_members(struct reader *reader)
         return fail(reader, "expected 'members='");
     }
     reader->at += 8;
+    DDP_TRY(ddp_mem_pool_create(&reader->out->pool));
+    reader->out->ranks = harness_rank_set_in(ddp_mem_pool_mem(reader->out->pool));
     while (*reader->at != ' ' && *reader->at != '\n' && *reader->at != '\0') {
         uint64_t member = 0;
 
-        DDP_TRY(read_number(reader, HARNESS_RANKS_MAX - 1, &member));
+        DDP_TRY(read_number(reader, HARNESS_WORLD_MAX - 1, &member));
         if (member >= reader->out->member_count) {
             return fail(reader, "there is no such member");
         }
         harness_rank_set_add(&reader->out->ranks, (uint32_t)member);
         reader->at += *reader->at == ',';
     }
-    return DDP_OK;
+    return reader->out->ranks.ranks.is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
 /* The rest of the line, as far as it fits, for people. */
@@ -399,6 +401,7 @@ void harness_tree_fini(struct harness_tree_map *map)
     if (map->mem != NULL) {
         ddp_mem_free(map->mem, map->ranges);
         ddp_mem_free(map->mem, map->ops);
+        ddp_mem_pool_destroy(map->pool);
     }
     *map = (struct harness_tree_map){0};
 }

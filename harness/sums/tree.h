@@ -43,6 +43,7 @@ struct harness_tree_range {
 /* One file: an all-reduce's trees by element, or why there are none. */
 struct harness_tree_map {
     struct ddp_mem *mem;
+    struct ddp_mem_pool *pool; /* of ranks; NULL until there are any */
     enum ddp_dtype dtype;
     size_t elem_count;
     uint32_t member_count;

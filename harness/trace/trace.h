@@ -77,6 +77,15 @@ void harness_trace_print_rank(const struct harness_trace *trace, uint32_t rank,
                               struct ddp_text *out);
 /* One event's line. */
 void harness_trace_print_event(const struct harness_trace_event *event, struct ddp_text *out);
+/* The line of one diagnosis. */
+void harness_trace_print_diagnosis(uint64_t time_ns, const struct harness_finding *finding,
+                                   struct ddp_text *out);
+/* Reads that line, without its newline. mem: a pool, of the finding's sets. Errors: E_PARSE,
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status harness_trace_parse_diagnosis(struct ddp_mem *mem, const char *line,
+                                                      size_t size_bytes, uint64_t *out_time_ns,
+                                                      struct harness_finding *out,
+                                                      struct ddp_err *err);
 /* Strict reader of the text form (header facts included). Errors: E_PARSE with line and column. */
 DDP_MUST_USE ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text,
                                             struct harness_trace *out, struct ddp_err *err);

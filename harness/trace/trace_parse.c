@@ -7,15 +7,16 @@
 #include "harness/trace/event_format.h"
 #include "harness/trace/trace.h"
 
-#define LINE_BYTES_MAX 4096
-#define TOKENS_MAX     32
+#define TOKENS_MAX 32
 
 struct reader {
-    struct harness_trace *trace;
+    struct harness_trace *trace; /* NULL: of a single line */
+    uint32_t world_size;
     struct ddp_err *err;
     unsigned line;
     uint64_t *next_index; /* [world_size] */
-    char buffer[LINE_BYTES_MAX];
+    char *buffer;         /* the line, cut into tokens; room for the longest one */
+    size_t buffer_bytes;
     char *token[TOKENS_MAX];
     unsigned token_count;
     const char *tail; /* what follows " text=", or NULL */
@@ -23,7 +24,7 @@ struct reader {
 
 static ddp_status refuse(struct reader *reader, const char *at, const char *what)
 {
-    size_t column = at >= reader->buffer && at < reader->buffer + sizeof reader->buffer
+    size_t column = at >= reader->buffer && at < reader->buffer + reader->buffer_bytes
                         ? (size_t)(at - reader->buffer) + 1
                         : 1;
 
@@ -78,9 +79,7 @@ static ddp_status tokenise(struct reader *reader, const char *line, size_t size)
     char *text;
     char *save = NULL;
 
-    if (size >= sizeof reader->buffer) {
-        return refuse(reader, reader->buffer, "line is too long");
-    }
+    DDP_ASSERT(size < reader->buffer_bytes);
     memcpy(reader->buffer, line, size);
     reader->buffer[size] = '\0';
     if (memchr(reader->buffer, '\0', size) != NULL) {
@@ -132,7 +131,7 @@ static ddp_status parse_event(struct reader *reader, uint64_t time_ns)
 
     memset(event, 0, sizeof *event);
     if (reader->token_count < 5 || ddp_text_parse_u64(reader->token[1] + 1, &rank) != DDP_OK ||
-        rank >= reader->trace->world_size) {
+        rank >= reader->world_size) {
         return refuse(reader, reader->token[1], "expected r<rank> step.micro phase event");
     }
     event->rank = (uint32_t)rank;
@@ -166,7 +165,7 @@ static ddp_status parse_event(struct reader *reader, uint64_t time_ns)
     return DDP_OK;
 }
 
-static ddp_status parse_list(struct reader *reader, const char *name, uint64_t limit,
+static ddp_status parse_list(struct reader *reader, const char *name, uint32_t limit,
                              void (*add)(struct harness_finding *finding, uint64_t item),
                              struct harness_finding *finding)
 {
@@ -200,9 +199,7 @@ static void add_victim(struct harness_finding *finding, uint64_t item)
 
 static void add_param(struct harness_finding *finding, uint64_t item)
 {
-    if (finding->param_count < HARNESS_FINDING_PARAMS_MAX) {
-        finding->param[finding->param_count++] = (uint32_t)item;
-    }
+    harness_finding_add_param(finding, (uint32_t)item);
 }
 
 static ddp_status parse_finding_op(struct reader *reader, struct harness_finding *finding)
@@ -226,12 +223,12 @@ static ddp_status parse_finding_op(struct reader *reader, struct harness_finding
     return DDP_OK;
 }
 
-static ddp_status parse_diagnosis(struct reader *reader, uint64_t time_ns)
+static ddp_status parse_finding(struct reader *reader, struct ddp_mem *mem,
+                                struct harness_finding *out)
 {
     const char *verdict = find_value(reader, "verdict");
     const char *mode = find_value(reader, "mode");
     const char *phase_name = find_value(reader, "phase");
-    struct harness_finding finding;
     enum harness_verdict parsed;
     enum harness_mode parsed_mode;
     enum ddp_phase phase;
@@ -243,27 +240,44 @@ static ddp_status parse_diagnosis(struct reader *reader, uint64_t time_ns)
         harness_mode_parse(mode, &parsed_mode) != DDP_OK) {
         return refuse(reader, reader->buffer, "expected verdict=, mode= and phase=");
     }
-    harness_finding_init(&finding, parsed, HARNESS_ORACLE_MONITOR, parsed_mode);
-    DDP_TRY(parse_list(reader, "culprit", HARNESS_RANKS_MAX, add_culprit, &finding));
-    DDP_TRY(parse_list(reader, "victim", HARNESS_RANKS_MAX, add_victim, &finding));
-    DDP_TRY(parse_list(reader, "params", UINT32_MAX, add_param, &finding));
-    DDP_TRY(parse_finding_op(reader, &finding));
+    harness_finding_init(out, mem, parsed, HARNESS_ORACLE_MONITOR, parsed_mode);
+    DDP_TRY(parse_list(reader, "culprit", reader->world_size, add_culprit, out));
+    DDP_TRY(parse_list(reader, "victim", reader->world_size, add_victim, out));
+    DDP_TRY(parse_list(reader, "params", UINT32_MAX, add_param, out));
+    DDP_TRY(parse_finding_op(reader, out));
     DDP_TRY(find_i64(reader, "step", &step));
     DDP_TRY(find_i64(reader, "micro", &micro));
-    DDP_TRY(find_i64(reader, "detect", &finding.detect_ns));
-    DDP_TRY(find_i64(reader, "attribute", &finding.attribute_ns));
-    finding.step = (int32_t)step;
-    finding.micro = (int32_t)micro;
+    DDP_TRY(find_i64(reader, "detect", &out->detect_ns));
+    DDP_TRY(find_i64(reader, "attribute", &out->attribute_ns));
+    out->step = (int32_t)step;
+    out->micro = (int32_t)micro;
     if (strcmp(phase_name, "-") != 0) {
         if (ddp_phase_parse(phase_name, &phase) != DDP_OK) {
             return refuse(reader, phase_name, "unknown phase");
         }
-        finding.phase = (int32_t)phase;
+        out->phase = (int32_t)phase;
     }
     if (reader->tail != NULL) {
-        (void)strncpy(finding.text, reader->tail, sizeof finding.text - 1);
+        (void)strncpy(out->text, reader->tail, sizeof out->text - 1);
     }
-    return harness_trace_add_diagnosis(reader->trace, time_ns, &finding);
+    return harness_finding_is_failed(out) ? DDP_E_NOMEM : DDP_OK;
+}
+
+static ddp_status parse_diagnosis(struct reader *reader, uint64_t time_ns)
+{
+    struct harness_finding finding;
+    struct ddp_mem_pool *pool;
+    ddp_status status = ddp_mem_pool_create(&pool);
+
+    if (status != DDP_OK) {
+        return status;
+    }
+    status = parse_finding(reader, ddp_mem_pool_mem(pool), &finding);
+    if (status == DDP_OK) {
+        status = harness_trace_add_diagnosis(reader->trace, time_ns, &finding);
+    }
+    ddp_mem_pool_destroy(pool);
+    return status;
 }
 
 static ddp_status parse_end(struct reader *reader, uint64_t time_ns)
@@ -277,7 +291,7 @@ static ddp_status parse_end(struct reader *reader, uint64_t time_ns)
     DDP_TRY(find_u64(reader, "rank", &rank));
     DDP_TRY(find_i64(reader, "code", &code));
     DDP_TRY(find_u64(reader, "stopped", &stopped));
-    if (rank >= reader->trace->world_size || how == NULL) {
+    if (rank >= reader->world_size || how == NULL) {
         return refuse(reader, reader->buffer, "expected rank= and how=");
     }
     end = &reader->trace->ends[rank];
@@ -337,11 +351,15 @@ static ddp_status parse_line(struct reader *reader)
     return refuse(reader, reader->token[2], "expected end, diagnosis or finish");
 }
 
-static size_t count_lines(const char *text)
+static size_t count_lines(const char *text, size_t *out_longest_bytes)
 {
     size_t count = 1;
+    size_t size_bytes = 0;
 
+    *out_longest_bytes = 0;
     for (const char *c = text; *c != '\0'; c++) {
+        size_bytes = *c == '\n' ? 0 : size_bytes + 1;
+        *out_longest_bytes = size_bytes > *out_longest_bytes ? size_bytes : *out_longest_bytes;
         count += *c == '\n' ? 1 : 0;
     }
     return count;
@@ -373,11 +391,12 @@ static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_
                       "not a trace: expected \"ddprove-trace 1 driver=... world=...\"");
     }
     DDP_TRY(find_u64(reader, "world", &world));
-    if (world == 0 || world > HARNESS_RANKS_MAX) {
+    if (world == 0 || world > HARNESS_WORLD_MAX) {
         return refuse(reader, reader->buffer, "world= is out of range");
     }
     harness_trace_init(reader->trace, mem, (uint32_t)world,
                        strcmp(driver, "sim") == 0 ? "sim" : "proc");
+    reader->world_size = (uint32_t)world;
     DDP_TRY(parse_made(reader));
     reader->trace->events = ddp_mem_array(mem, line_count, sizeof *reader->trace->events);
     reader->trace->event_capacity = line_count;
@@ -385,11 +404,21 @@ static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_
     return reader->trace->events != NULL && reader->next_index != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
+static ddp_status open_buffer(struct reader *reader, struct ddp_mem *mem, size_t line_bytes)
+{
+    reader->buffer_bytes = line_bytes + 1;
+    reader->buffer = ddp_mem_array(mem, reader->buffer_bytes, 1);
+    return reader->buffer != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
 /* The lines after each other; the header is the first that is no comment. */
 static ddp_status parse_text(struct reader *reader, struct ddp_mem *mem, const char *text)
 {
-    size_t line_count = count_lines(text);
+    size_t longest_bytes;
+    size_t line_count = count_lines(text, &longest_bytes);
     bool is_finished = false;
+
+    DDP_TRY(open_buffer(reader, mem, longest_bytes));
 
     for (const char *line = text; *line != '\0';) {
         const char *newline = strchr(line, '\n');
@@ -429,6 +458,28 @@ ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text, struct har
         harness_trace_fini(out);
     }
     ddp_mem_free(mem, reader->next_index);
+    ddp_mem_free(mem, reader->buffer);
     ddp_mem_free(mem, reader);
+    return status;
+}
+
+ddp_status harness_trace_parse_diagnosis(struct ddp_mem *mem, const char *line, size_t size_bytes,
+                                         uint64_t *out_time_ns, struct harness_finding *out,
+                                         struct ddp_err *err)
+{
+    struct reader reader = {.err = err, .line = 1, .world_size = HARNESS_WORLD_MAX};
+    ddp_status status = open_buffer(&reader, mem, size_bytes);
+
+    if (status != DDP_OK) {
+        return status;
+    }
+    status = tokenise(&reader, line, size_bytes);
+    if (status == DDP_OK &&
+        (reader.token_count < 3 || ddp_text_parse_u64(reader.token[0], out_time_ns) != DDP_OK ||
+         strcmp(reader.token[1], "h") != 0 || strcmp(reader.token[2], "diagnosis") != 0)) {
+        status = refuse(&reader, reader.buffer, "expected: time_ns h diagnosis ...");
+    }
+    status = status == DDP_OK ? parse_finding(&reader, mem, out) : status;
+    ddp_mem_free(mem, reader.buffer);
     return status;
 }

@@ -27,19 +27,14 @@ void harness_trace_print_event(const struct harness_trace_event *event, struct d
 
 static void print_set(const char *name, const struct harness_rank_set *set, struct ddp_text *out)
 {
-    const char *separator = "";
-
     ddp_text_add(out, " %s=", name);
-    for (uint32_t rank = 0; rank < HARNESS_RANKS_MAX; rank++) {
-        if (harness_rank_set_has(set, rank)) {
-            ddp_text_add(out, "%s%" PRIu32, separator, rank);
-            separator = ",";
-        }
+    for (uint32_t i = 0; i < harness_rank_set_count(set); i++) {
+        ddp_text_add(out, "%s%" PRIu32, i > 0 ? "," : "", harness_rank_set_at(set, i));
     }
 }
 
-static void print_diagnosis(uint64_t time_ns, const struct harness_finding *finding,
-                            struct ddp_text *out)
+void harness_trace_print_diagnosis(uint64_t time_ns, const struct harness_finding *finding,
+                                   struct ddp_text *out)
 {
     ddp_text_add(out, "%12" PRIu64 " h diagnosis verdict=%s mode=%s", time_ns,
                  harness_verdict_name(finding->verdict), harness_mode_name(finding->mode));
@@ -50,8 +45,8 @@ static void print_diagnosis(uint64_t time_ns, const struct harness_finding *find
                  finding->op.is_set ? ddp_coll_role_name(finding->op.role) : "-",
                  finding->op.bucket, finding->op.elem_count);
     ddp_text_add(out, " params=");
-    for (uint32_t i = 0; i < finding->param_count; i++) {
-        ddp_text_add(out, "%s%" PRIu32, i > 0 ? "," : "", finding->param[i]);
+    for (uint32_t i = 0; i < finding->params.count; i++) {
+        ddp_text_add(out, "%s%" PRIu32, i > 0 ? "," : "", harness_list_at(&finding->params, i));
     }
     ddp_text_add(out,
                  " step=%" PRId32 " micro=%" PRId32 " phase=%s detect=%" PRId64
@@ -87,7 +82,7 @@ void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out
                      end->is_stopped ? 1 : 0);
     }
     for (size_t i = 0; i < trace->diagnoses.count; i++) {
-        print_diagnosis(trace->diagnosis_time_ns[i], &trace->diagnoses.items[i], out);
+        harness_trace_print_diagnosis(trace->diagnosis_time_ns[i], &trace->diagnoses.items[i], out);
     }
     ddp_text_add(out,
                  "%12" PRIu64 " h finish start=%" PRIu64 " lost=%" PRIu64

@@ -1,53 +1,11 @@
-/* Findings and sets of ranks. */
+/* Findings. */
 #include <string.h>
 
 #include "harness/verdict/verdict.h"
 
-#define SET_WORDS (HARNESS_RANKS_MAX / 64)
-
-void harness_rank_set_add(struct harness_rank_set *set, uint32_t rank)
-{
-    DDP_ASSERT(rank < HARNESS_RANKS_MAX);
-    set->word[rank / 64] |= UINT64_C(1) << (rank % 64);
-}
-
-bool harness_rank_set_has(const struct harness_rank_set *set, uint32_t rank)
-{
-    return rank < HARNESS_RANKS_MAX && ((set->word[rank / 64] >> (rank % 64)) & 1u) != 0;
-}
-
-bool harness_rank_set_is_empty(const struct harness_rank_set *set)
-{
-    return harness_rank_set_count(set) == 0;
-}
-
-bool harness_rank_set_is_equal(const struct harness_rank_set *a, const struct harness_rank_set *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
-
-bool harness_rank_set_is_subset(const struct harness_rank_set *a, const struct harness_rank_set *of)
-{
-    for (size_t i = 0; i < SET_WORDS; i++) {
-        if ((a->word[i] & ~of->word[i]) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-uint32_t harness_rank_set_count(const struct harness_rank_set *set)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < SET_WORDS; i++) {
-        count += (uint32_t)__builtin_popcountll(set->word[i]);
-    }
-    return count;
-}
-
-void harness_finding_init(struct harness_finding *finding, enum harness_verdict verdict,
-                          enum harness_oracle_id oracle, enum harness_mode mode)
+void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,
+                          enum harness_verdict verdict, enum harness_oracle_id oracle,
+                          enum harness_mode mode)
 {
     DDP_ASSERT(verdict < HARNESS_VERDICT_COUNT);
     DDP_ASSERT(oracle != HARNESS_ORACLE_NONE && oracle < HARNESS_ORACLE_COUNT);
@@ -56,12 +14,46 @@ void harness_finding_init(struct harness_finding *finding, enum harness_verdict 
     finding->verdict = verdict;
     finding->oracle = oracle;
     finding->mode = mode;
+    finding->culprits = harness_rank_set_in(mem);
+    finding->victims = harness_rank_set_in(mem);
+    finding->params = harness_list_in(mem);
     finding->op.bucket = -1;
     finding->step = -1;
     finding->micro = -1;
     finding->phase = -1;
     finding->detect_ns = -1;
     finding->attribute_ns = -1;
+}
+
+void harness_finding_add_param(struct harness_finding *finding, uint32_t param)
+{
+    if (!harness_list_has(&finding->params, param)) {
+        harness_list_add(&finding->params, param);
+    }
+}
+
+bool harness_finding_is_failed(const struct harness_finding *finding)
+{
+    return finding->culprits.ranks.is_failed || finding->victims.ranks.is_failed ||
+           finding->params.is_failed;
+}
+
+struct harness_finding harness_finding_copy(const struct harness_finding *finding,
+                                            struct ddp_mem *mem)
+{
+    struct harness_finding copy = *finding;
+
+    copy.culprits.ranks = harness_list_copy(&finding->culprits.ranks, mem);
+    copy.victims.ranks = harness_list_copy(&finding->victims.ranks, mem);
+    copy.params = harness_list_copy(&finding->params, mem);
+    return copy;
+}
+
+void harness_finding_free(struct harness_finding *finding)
+{
+    harness_list_free(&finding->culprits.ranks);
+    harness_list_free(&finding->victims.ranks);
+    harness_list_free(&finding->params);
 }
 
 void harness_findings_init(struct harness_findings *findings, struct ddp_mem *mem)
@@ -72,10 +64,11 @@ void harness_findings_init(struct harness_findings *findings, struct ddp_mem *me
 
 void harness_findings_fini(struct harness_findings *findings)
 {
+    for (size_t i = 0; i < findings->count; i++) {
+        harness_finding_free(&findings->items[i]);
+    }
     ddp_mem_free(findings->mem, findings->items);
-    findings->items = NULL;
-    findings->count = 0;
-    findings->capacity = 0;
+    *findings = (struct harness_findings){.mem = findings->mem};
 }
 
 void harness_findings_add(struct harness_findings *findings, const struct harness_finding *finding)
@@ -90,5 +83,7 @@ void harness_findings_add(struct harness_findings *findings, const struct harnes
         return;
     }
     findings->items = items;
-    findings->items[findings->count++] = *finding;
+    findings->items[findings->count] = harness_finding_copy(finding, findings->mem);
+    findings->is_failed |= harness_finding_is_failed(&findings->items[findings->count]);
+    findings->count++;
 }

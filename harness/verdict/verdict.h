@@ -10,6 +10,7 @@
 #include "ddpcore/base/status.h"
 #include "ddpcore/seam/phase.h"
 #include "ddpcore/seam/recorder.h"
+#include "harness/verdict/set.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,19 +93,6 @@ enum harness_mode {
 const char *harness_mode_name(enum harness_mode mode);
 DDP_MUST_USE ddp_status harness_mode_parse(const char *name, enum harness_mode *out);
 
-/* A set of ranks. */
-#define HARNESS_RANKS_MAX 1024
-struct harness_rank_set {
-    uint64_t word[HARNESS_RANKS_MAX / 64];
-};
-void harness_rank_set_add(struct harness_rank_set *set, uint32_t rank);
-bool harness_rank_set_has(const struct harness_rank_set *set, uint32_t rank);
-bool harness_rank_set_is_empty(const struct harness_rank_set *set);
-bool harness_rank_set_is_equal(const struct harness_rank_set *a, const struct harness_rank_set *b);
-bool harness_rank_set_is_subset(const struct harness_rank_set *a,
-                                const struct harness_rank_set *of);
-uint32_t harness_rank_set_count(const struct harness_rank_set *set);
-
 /* Which operation a finding is about; fields that do not apply are unset. */
 struct harness_finding_op {
     bool is_set;
@@ -122,18 +110,27 @@ struct harness_finding {
     enum harness_mode mode;
     struct harness_rank_set culprits, victims;
     struct harness_finding_op op;
-    uint32_t param[HARNESS_FINDING_PARAMS_MAX]; /* indices into the model's table */
-    uint32_t param_count;
-    int32_t step, micro;  /* -1 = none */
-    int32_t phase;        /* enum ddp_phase or -1 */
-    int64_t detect_ns;    /* fault fired (or process ended) -> noticed; -1 = not measured */
-    int64_t attribute_ns; /* fired -> culprit named; -1 = not measured */
-    char text[512];       /* one sentence with the evidence */
+    struct harness_list params; /* indices into the model's table, each once */
+    int32_t step, micro;        /* -1 = none */
+    int32_t phase;              /* enum ddp_phase or -1 */
+    int64_t detect_ns;          /* fault fired (or process ended) -> noticed; -1 = not measured */
+    int64_t attribute_ns;       /* fired -> culprit named; -1 = not measured */
+    char text[512];             /* one sentence with the evidence */
 };
-void harness_finding_init(struct harness_finding *finding, enum harness_verdict verdict,
-                          enum harness_oracle_id oracle, enum harness_mode mode);
+/* mem: of its sets (set.h). A finding may be copied by assignment as they may. */
+void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,
+                          enum harness_verdict verdict, enum harness_oracle_id oracle,
+                          enum harness_mode mode);
+/* Once each, in the order of the calls. */
+void harness_finding_add_param(struct harness_finding *finding, uint32_t param);
+/* Out of memory: a rank or a parameter is missing. */
+bool harness_finding_is_failed(const struct harness_finding *finding);
+/* A copy that shares nothing, and its end. For memory that is no pool. */
+struct harness_finding harness_finding_copy(const struct harness_finding *finding,
+                                            struct ddp_mem *mem);
+void harness_finding_free(struct harness_finding *finding);
 
-/* Collected findings. Growing array in mem. */
+/* Collected findings. Where findings are made, not only kept, mem is a pool (set.h). */
 struct harness_findings {
     struct ddp_mem *mem;
     struct harness_finding *items;
@@ -144,6 +141,7 @@ struct harness_findings {
 };
 void harness_findings_init(struct harness_findings *findings, struct ddp_mem *mem);
 void harness_findings_fini(struct harness_findings *findings);
+/* Adds a copy whose sets are in findings->mem. */
 void harness_findings_add(struct harness_findings *findings, const struct harness_finding *finding);
 
 #ifdef __cplusplus

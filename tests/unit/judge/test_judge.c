@@ -13,6 +13,7 @@ static const char *const names[] = {"fc0.weight", "fc0.bias", "fc1.weight", "fc1
 
 /* A crash of rank 1 in bucket 1 of step 5, expected and found. */
 struct fixture {
+    struct ddp_mem_pool *pool;
     struct harness_plan plan;
     struct harness_fault fault;
     const char *params[2];
@@ -22,17 +23,16 @@ struct fixture {
     struct harness_judgement judgement;
 };
 
-static void make_crash(struct harness_finding *finding)
+static void make_crash(struct ddp_mem *mem, struct harness_finding *finding)
 {
-    harness_finding_init(finding, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR,
+    harness_finding_init(finding, mem, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR,
                          HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding->culprits, 1);
     finding->op.is_set = true;
     finding->op.bucket = 1;
     finding->op.seq = 21;
-    finding->param[0] = 3;
-    finding->param[1] = 2;
-    finding->param_count = 2;
+    harness_finding_add_param(finding, 3);
+    harness_finding_add_param(finding, 2);
     finding->step = 5;
     finding->phase = DDP_PHASE_BACKWARD;
 }
@@ -84,8 +84,9 @@ static void setup(struct fixture *f)
     f->facts.is_restore_run = true;
     f->facts.restored_from_step = 4;
     f->facts.is_restore_equal = true;
-    harness_findings_init(&f->findings, ddp_mem_system());
-    make_crash(&finding);
+    CT_CHECK_OK(ddp_mem_pool_create(&f->pool));
+    harness_findings_init(&f->findings, ddp_mem_pool_mem(f->pool));
+    make_crash(f->findings.mem, &finding);
     harness_findings_add(&f->findings, &finding);
 }
 
@@ -96,7 +97,7 @@ static void expect_outcome(struct fixture *f, enum harness_outcome outcome, cons
         CT_FAIL("%s (%s), expected %s with \"%s\"", harness_outcome_name(f->judgement.outcome),
                 f->judgement.reason, harness_outcome_name(outcome), reason);
     }
-    harness_findings_fini(&f->findings);
+    ddp_mem_pool_destroy(f->pool);
 }
 
 static void add(struct fixture *f, enum harness_verdict verdict, enum harness_oracle_id oracle,
@@ -104,7 +105,7 @@ static void add(struct fixture *f, enum harness_verdict verdict, enum harness_or
 {
     struct harness_finding finding;
 
-    harness_finding_init(&finding, verdict, oracle, mode);
+    harness_finding_init(&finding, f->findings.mem, verdict, oracle, mode);
     harness_rank_set_add(&finding.culprits, culprit);
     finding.step = step;
     harness_findings_add(&f->findings, &finding);
@@ -195,10 +196,11 @@ CT_TEST(judge, wrong_attribution)
     f.findings.items[0].op.bucket = 2;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "bucket 2");
     setup(&f);
-    f.findings.items[0].param_count = 1;
+    f.findings.items[0].params.count = 1;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "1 of 2 expected parameters");
     setup(&f);
-    f.findings.items[0].param[1] = 0;
+    f.findings.items[0].params.count = 1;
+    harness_finding_add_param(&f.findings.items[0], 0);
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "parameter fc0.weight was named");
     setup(&f);
     f.findings.items[0].step = 4;
@@ -276,14 +278,20 @@ CT_TEST(judge, devices_explain_what_waits_for_them)
         HARNESS_VERDICT_HANG_DEVICE_COMPUTE, HARNESS_VERDICT_HANG_NOT_LAUNCHED,
         HARNESS_VERDICT_HANG_DEVICE_COMM, HARNESS_VERDICT_HANG_CYCLE};
     enum { CHAIN_COUNT = sizeof(chain) / sizeof(chain[0]) };
+    struct ddp_mem_pool *pool = NULL;
+    struct ddp_mem *mem;
 
+    CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
+    mem = ddp_mem_pool_mem(pool);
     for (size_t cause = 0; cause < CHAIN_COUNT - 1; cause++) {
         for (size_t other = 0; other < CHAIN_COUNT; other++) {
             struct harness_finding a;
             struct harness_finding b;
 
-            harness_finding_init(&a, chain[cause], HARNESS_ORACLE_MONITOR, HARNESS_MODE_BUDGET);
-            harness_finding_init(&b, chain[other], HARNESS_ORACLE_MONITOR, HARNESS_MODE_BUDGET);
+            harness_finding_init(&a, mem, chain[cause], HARNESS_ORACLE_MONITOR,
+                                 HARNESS_MODE_BUDGET);
+            harness_finding_init(&b, mem, chain[other], HARNESS_ORACLE_MONITOR,
+                                 HARNESS_MODE_BUDGET);
             harness_rank_set_add(&a.culprits, 1);
             harness_rank_set_add(&b.culprits, 2);
             CT_CHECK(harness_finding_explains(&a, &b) == (cause < other));
@@ -298,12 +306,13 @@ CT_TEST(judge, devices_explain_what_waits_for_them)
             b.oracle = HARNESS_ORACLE_LIVENESS;
             CT_CHECK(harness_finding_explains(&a, &b));
             CT_CHECK(!harness_finding_explains(&b, &a));
-            harness_finding_init(&b, HARNESS_VERDICT_HANG_HOST, HARNESS_ORACLE_MONITOR,
+            harness_finding_init(&b, mem, HARNESS_VERDICT_HANG_HOST, HARNESS_ORACLE_MONITOR,
                                  HARNESS_MODE_BUDGET);
             harness_rank_set_add(&b.culprits, 2);
             CT_CHECK(!harness_finding_explains(&a, &b) && !harness_finding_explains(&b, &a));
         }
     }
+    ddp_mem_pool_destroy(pool);
 }
 
 /* PyTorch's semantics: the unused parameter is said one step after its gradients were used. */

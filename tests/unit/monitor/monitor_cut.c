@@ -82,7 +82,8 @@ void cut_init(struct cut_job *job, uint32_t world_size)
                                     .processes = job->processes,
                                     .is_page_valid = job->is_page_valid,
                                     .is_stable = true};
-    harness_findings_init(&job->findings, ddp_mem_system());
+    CT_CHECK_OK(ddp_mem_pool_create(&job->pool));
+    harness_findings_init(&job->findings, ddp_mem_pool_mem(job->pool));
     for (uint32_t r = 0; r < world_size; r++) {
         struct ddp_page *page = &job->pages[r];
 
@@ -100,7 +101,7 @@ void cut_init(struct cut_job *job, uint32_t world_size)
 
 void cut_fini(struct cut_job *job)
 {
-    harness_findings_fini(&job->findings);
+    ddp_mem_pool_destroy(job->pool);
 }
 
 void cut_post(struct cut_job *job, uint32_t rank, uint64_t seq)
@@ -222,8 +223,7 @@ void cut_end(struct cut_job *job, uint32_t rank, ddp_status status)
 
 void cut_analyse(struct cut_job *job)
 {
-    harness_findings_fini(&job->findings);
-    harness_findings_init(&job->findings, ddp_mem_system());
+    harness_findings_init(&job->findings, ddp_mem_pool_mem(job->pool));
     harness_monitor_analyse(&job->plan, &job->program, &job->cut, &job->findings);
 }
 

@@ -28,6 +28,7 @@ struct cut_job {
     struct ddp_progress progress[CUT_RANKS_MAX];
     uint64_t progress_ns[CUT_RANKS_MAX];
     struct harness_cut cut;
+    struct ddp_mem_pool *pool; /* of findings, until cut_fini */
     struct harness_findings findings;
 };
 

@@ -32,9 +32,9 @@ CT_TEST(monitor, names_a_killed_rank)
         CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_BACKWARD);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
         CT_CHECK_EQ_I64(finding->op.bucket, 1);
-        CT_CHECK_EQ_U64(finding->param_count, 2);
-        CT_CHECK_EQ_U64(finding->param[0], 1);
-        CT_CHECK_EQ_U64(finding->param[1], 0);
+        CT_CHECK_EQ_U64(finding->params.count, 2);
+        CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 1);
+        CT_CHECK_EQ_U64(harness_list_at(&finding->params, 1), 0);
         CT_CHECK_EQ_I64(finding->detect_ns, 3 * (int64_t)CUT_MS);
         CT_CHECK(strstr(finding->text, "SIGKILL") != NULL);
         CT_CHECK(strstr(finding->text, "bucket 1: fc0.bias, fc0.weight") != NULL);

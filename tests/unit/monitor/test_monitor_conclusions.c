@@ -1,11 +1,12 @@
 /* Conclusions over time: what is said of successive cuts, and how often. */
 #include "harness/monitor/conclusions.h"
 #include "tests/ct.h"
+#include "tests/rank_mask.h"
 
 struct told {
     size_t count;
     uint64_t time_ns;
-    struct harness_finding last;
+    uint64_t last_culprits; /* a bit each */
 };
 
 static void tell(void *context, uint64_t time_ns, const struct harness_finding *finding)
@@ -14,7 +15,7 @@ static void tell(void *context, uint64_t time_ns, const struct harness_finding *
 
     told->count++;
     told->time_ns = time_ns;
-    told->last = *finding;
+    told->last_culprits = mask_of_rank_set(&finding->culprits);
 }
 
 static void open_watch(struct harness_conclusions *watch, struct told *told)
@@ -31,15 +32,18 @@ static void note(struct harness_conclusions *watch, enum harness_verdict verdict
 {
     struct harness_findings findings;
     struct harness_finding finding;
+    struct ddp_mem_pool *pool;
 
-    harness_findings_init(&findings, ddp_mem_system());
-    harness_finding_init(&finding, verdict, HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
-    finding.culprits.word[0] = mask;
+    CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
+    harness_findings_init(&findings, ddp_mem_pool_mem(pool));
+    harness_finding_init(&finding, findings.mem, verdict, HARNESS_ORACLE_MONITOR,
+                         HARNESS_MODE_PROVABLE);
+    finding.culprits = rank_set_of_mask(findings.mem, mask);
     if (mask != 0) {
         harness_findings_add(&findings, &finding);
     }
     harness_conclusions_note(watch, &findings, ms * UINT64_C(1000000));
-    harness_findings_fini(&findings);
+    ddp_mem_pool_destroy(pool);
 }
 
 /* A crash is said at the first sight, once. */
@@ -88,7 +92,7 @@ CT_TEST(monitor_watch, merges_a_growing_finding)
     note(&watch, HARNESS_VERDICT_CRASH_SIGNALED, 6, 7);
     CT_CHECK_EQ_U64(told.count, 2);
     CT_CHECK_EQ_U64(watch.reported.count, 1);
-    CT_CHECK_EQ_U64(watch.reported.items[0].finding.culprits.word[0], 6);
+    CT_CHECK_EQ_U64(mask_of_rank_set(&watch.reported.items[0].finding.culprits), 6);
     CT_CHECK_EQ_U64(watch.reported.items[0].time_ns, 7000000);
     harness_conclusions_fini(&watch);
 }
@@ -107,6 +111,6 @@ CT_TEST(monitor_watch, leaves_out_what_follows)
     note(&watch, HARNESS_VERDICT_HANG_HOST, 1, 50);
     note(&watch, HARNESS_VERDICT_HANG_HOST, 1, 70);
     CT_CHECK_EQ_U64(told.count, 2);
-    CT_CHECK_EQ_U64(told.last.culprits.word[0], 1);
+    CT_CHECK_EQ_U64(told.last_culprits, 1);
     harness_conclusions_fini(&watch);
 }

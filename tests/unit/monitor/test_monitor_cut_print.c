@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tests/ct.h"
+#include "tests/rank_mask.h"
 #include "tests/unit/monitor/monitor_cut.h"
 
 #define BUCKET_0 "(bucket 0: fc1.bias, fc1.weight)"
@@ -10,7 +11,7 @@
 /* The text of a cut whose culprits are the bits of mask; free with ddp_text_fini. */
 static void explain(const struct cut_job *job, uint64_t mask, struct ddp_text *out)
 {
-    const struct harness_rank_set culprits = {{mask}};
+    const struct harness_rank_set culprits = rank_set_of_mask(ddp_mem_pool_mem(job->pool), mask);
 
     ddp_text_init(out, ddp_mem_system());
     harness_cut_print(&job->plan, &job->program, &job->cut, &culprits, out);
@@ -281,15 +282,16 @@ CT_TEST(monitor_explain, counts_parameters_that_it_leaves_out)
 /* The largest job: a bounded text, which has the culprit and the waits for it. */
 CT_TEST(monitor_explain, is_bounded)
 {
-    enum { WORLD = HARNESS_RANKS_MAX, CULPRIT = 1000 };
+    enum { WORLD = HARNESS_JOB_RANKS_MAX, CULPRIT = 1000 };
     static struct ddp_page pages[WORLD];
     static struct harness_process processes[WORLD];
     static bool is_page_valid[WORLD];
-    struct harness_rank_set culprits = {{0}};
+    struct harness_rank_set culprits;
     struct cut_job job;
     struct ddp_text text;
 
     cut_init(&job, 1);
+    culprits = harness_rank_set_in(ddp_mem_pool_mem(job.pool));
     for (uint32_t r = 0; r < WORLD; r++) {
         pages[r] = job.pages[0];
         pages[r].wait_peer = r == CULPRIT ? 0 : CULPRIT + 1;

@@ -41,7 +41,7 @@ CT_TEST(monitor_device, names_a_stuck_kernel_behind_a_wait)
         CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_FORWARD);
         CT_CHECK_EQ_I64(finding->step, 1);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
-        CT_CHECK_EQ_U64(finding->param_count, 2);
+        CT_CHECK_EQ_U64(finding->params.count, 2);
         CT_CHECK(strstr(finding->text, "GPU kernel of forward layer 2 on rank ") != NULL);
         CT_CHECK(strstr(finding->text, "started, not ended in step 1, forward") != NULL);
         CT_CHECK(strstr(finding->text, "; enqueued, not started: all_reduce seq 6 "

@@ -98,7 +98,7 @@ CT_TEST(monitor_device_property, holds_of_any_cut)
     for (int i = 0; i < CUTS; i++) {
         struct cut_job job;
         struct harness_finding found = {.verdict = HARNESS_VERDICT_NONE};
-        struct harness_rank_set moved = {{0}};
+        struct harness_rank_set moved;
         const struct harness_finding *finding;
 
         cut_init(&job, WORLD);
@@ -115,6 +115,7 @@ CT_TEST(monitor_device_property, holds_of_any_cut)
         seen[found.verdict]++;
         renumber(&job);
         cut_analyse(&job);
+        moved = harness_rank_set_in(ddp_mem_pool_mem(job.pool));
         for (uint32_t r = 0; r < WORLD; r++) {
             if (harness_rank_set_has(&found.culprits, (r + WORLD - 1) % WORLD)) {
                 harness_rank_set_add(&moved, r);
@@ -144,7 +145,7 @@ CT_TEST(monitor_device_property, survives_any_words)
     struct ddp_prng prng = ddp_prng_make(2, "monitor_device");
 
     for (int i = 0; i < CUTS; i++) {
-        const struct harness_rank_set nobody = {{0}};
+        const struct harness_rank_set nobody = {.ranks = {.count = 0}};
         struct cut_job job;
         struct ddp_text text;
 

@@ -92,8 +92,8 @@ CT_TEST(oracle, wrong_gradient_names_rank_and_parameter)
     finding = check_finding(&job, HARNESS_ORACLE_GRADIENT, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(job.findings.count, 1);
-    CT_CHECK_EQ_U64(finding->param_count, 1);
-    CT_CHECK_EQ_U64(finding->param[0], 1);
+    CT_CHECK_EQ_U64(finding->params.count, 1);
+    CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 1);
     CT_CHECK(harness_oracle_first_difference(&job.findings, &step, &bucket));
     CT_CHECK_EQ_U64(step, 2);
     oracle_job_close(&job);
@@ -162,7 +162,7 @@ CT_TEST(oracle, lost_contribution_is_found_and_described)
     finding = check_finding(&job, HARNESS_ORACLE_REDUCTION, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_I64(finding->op.bucket, 1);
-    CT_CHECK_EQ_U64(finding->param_count, job.program.buckets[1].param_count);
+    CT_CHECK_EQ_U64(finding->params.count, job.program.buckets[1].param_count);
     CT_CHECK_OK(harness_oracle_describe(&job.input, finding, &err));
     CT_CHECK_STR(harness_verdict_name(finding->verdict), "VALUE.LOST");
     CT_CHECK(harness_rank_set_has(&finding->culprits, 1));
@@ -187,7 +187,7 @@ CT_TEST(oracle, flipped_output_is_described_to_the_bit)
     CT_CHECK_OK(harness_oracle_describe(&job.input, finding, &err));
     CT_CHECK_STR(harness_verdict_name(finding->verdict), "VALUE.CORRUPTED");
     CT_CHECK(strstr(finding->text, "bit 12 of element 3 flipped") != NULL);
-    CT_CHECK_EQ_U64(finding->param_count, 1);
+    CT_CHECK_EQ_U64(finding->params.count, 1);
     oracle_job_close(&job);
 }
 
@@ -204,10 +204,10 @@ CT_TEST(oracle, diverged_parameter_names_the_rank)
     CT_REQUIRE(oracle_job_check(&job));
     finding = check_finding(&job, HARNESS_ORACLE_UPDATE, HARNESS_VERDICT_VALUE_DIVERGED, 1, 1);
     CT_REQUIRE(finding != NULL);
-    CT_CHECK_EQ_U64(finding->param[0], 2);
+    CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 2);
     finding = check_finding(&job, HARNESS_ORACLE_REPLICAS, HARNESS_VERDICT_VALUE_DIVERGED, 1, 1);
     CT_REQUIRE(finding != NULL);
-    CT_CHECK_EQ_U64(finding->param[0], 2);
+    CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 2);
     CT_CHECK(oracle_job_finding(&job, HARNESS_ORACLE_GRADIENT) == NULL);
     oracle_job_close(&job);
 }
@@ -320,7 +320,7 @@ CT_TEST(oracle, reaped_rank_needs_a_diagnosis)
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK(check_finding(&job, HARNESS_ORACLE_LIVENESS, HARNESS_VERDICT_HANG_HOST, 1, -1) !=
              NULL);
-    harness_finding_init(&diagnosis, HARNESS_VERDICT_HANG_HOST, HARNESS_ORACLE_MONITOR,
+    harness_finding_init(&diagnosis, job.mem, HARNESS_VERDICT_HANG_HOST, HARNESS_ORACLE_MONITOR,
                          HARNESS_MODE_BUDGET);
     CT_CHECK_OK(harness_trace_add_diagnosis(&job.trace, 1, &diagnosis));
     job.findings.count = 0;
@@ -348,8 +348,8 @@ CT_TEST(oracle, unused_parameter_names_rank_and_parameters)
     finding =
         check_finding(&job, HARNESS_ORACLE_USAGE, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, 1, 3);
     CT_REQUIRE(finding != NULL);
-    CT_CHECK_EQ_U64(finding->param_count, 1);
-    CT_CHECK_EQ_U64(finding->param[0], 2);
+    CT_CHECK_EQ_U64(finding->params.count, 1);
+    CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 2);
     CT_CHECK(strstr(finding->text, "confirms 0 of 1") != NULL);
     oracle_job_close(&job);
 }
@@ -384,7 +384,7 @@ CT_TEST(oracle, difference_after_restart_is_checkpoint_state)
     CT_REQUIRE(finding != NULL);
     CT_CHECK_STR(harness_verdict_name(finding->verdict), "CHECKPOINT.STATE");
     CT_CHECK_EQ_I64(finding->step, 2);
-    CT_CHECK_EQ_U64(finding->param[0], 1);
+    CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 1);
     oracle_job_close(&job);
 }
 

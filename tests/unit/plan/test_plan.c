@@ -9,6 +9,7 @@ CT_TEST(plan, injected_leaves_out_dummies)
 {
     struct harness_fault faults[3];
     struct harness_plan plan = make_plan(4, 1, 1);
+    struct ddp_mem_pool *pool = NULL;
     struct harness_rank_set set;
 
     memset(faults, 0, sizeof(faults));
@@ -20,9 +21,12 @@ CT_TEST(plan, injected_leaves_out_dummies)
     faults[2].action.kind = HARNESS_ACTION_DELAY;
     plan.faults = faults;
     plan.fault_count = 3;
+    CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
+    set = harness_rank_set_in(ddp_mem_pool_mem(pool));
     harness_plan_injected(&plan, &set);
     CT_CHECK_EQ_U64(harness_rank_set_count(&set), 2);
     CT_CHECK(harness_rank_set_has(&set, 1) && harness_rank_set_has(&set, 3));
+    ddp_mem_pool_destroy(pool);
 }
 
 /* Names are those of the scenario format. */

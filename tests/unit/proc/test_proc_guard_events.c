@@ -94,6 +94,7 @@ static void init(struct rig *rig)
     job->head->recorder_stride_bytes = stride;
     job->head->ring_entry_count = 64;
     harness_conclusions_init(&job->conclusions, job->mem);
+    CT_REQUIRE_OK(ddp_mem_pool_create(&job->pool));
     CT_CHECK_OK(harness_proc_loop_open(job));
     rig->mpirun.guards = rig->guards;
     CT_CHECK(pipe2(rig->mpirun.pipe_fd, O_CLOEXEC | O_NONBLOCK) == 0);
@@ -126,6 +127,7 @@ static void fini(struct rig *rig)
     (void)close(rig->mpirun.pipe_fd[1]);
     harness_proc_loop_close(&rig->job);
     harness_conclusions_fini(&rig->job.conclusions);
+    ddp_mem_pool_destroy(rig->job.pool);
     free(rig->job.head);
 }
 

@@ -6,6 +6,7 @@
 
 #include "harness/oracle/subject.h"
 #include "tests/ct.h"
+#include "tests/rank_mask.h"
 #include "tests/unit/rank/probe_sums.h"
 #include "tests/unit/rank/probe_world.h"
 
@@ -58,7 +59,7 @@ static void judge(struct probe_world *world, bool has_last, struct judged *judge
     e->input = &judged->input;
     e->mem = mem;
     e->world = count;
-    e->bucket_count = 1;
+    e->buckets.count = 1;
     harness_trees_init(&e->trees, mem);
     CT_REQUIRE_OK(harness_index_build(mem, &judged->trace, &e->index));
     for (int round = HARNESS_PROBE_FIRST; round <= (has_last ? HARNESS_PROBE_LAST : 0); round++) {
@@ -90,7 +91,7 @@ static void check_only_finding(const struct judged *judged, enum harness_verdict
         const struct harness_finding *finding = &judged->findings.items[i];
 
         CT_CHECK_STR(harness_verdict_name(finding->verdict), harness_verdict_name(verdict));
-        CT_CHECK_EQ_U64(finding->culprits.word[0], culprits);
+        CT_CHECK_EQ_U64(mask_of_rank_set(&finding->culprits), culprits);
         CT_CHECK_EQ_U64(finding->oracle, HARNESS_ORACLE_TREE);
         CT_CHECK_EQ_I64(finding->op.bucket, 0);
     }

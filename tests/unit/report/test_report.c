@@ -30,6 +30,23 @@ CT_TEST(report, line)
     json_decref(verdict);
 }
 
+/* A line names eight of many ranks or parameters, and counts the others. */
+CT_TEST(report, line_is_short)
+{
+    json_t *verdict = make("PASS", "");
+    json_t *culprits = json_object_get(verdict, "culprit");
+    struct ddp_text text;
+
+    for (int rank = 2; rank <= 9; rank++) {
+        CT_CHECK(json_array_append_new(culprits, json_integer(rank)) == 0);
+    }
+    ddp_text_init(&text, ddp_mem_system());
+    harness_report_line(verdict, 1, false, &text);
+    CT_CHECK(strstr(ddp_text_str(&text), "  rank 1,2,3,4,5,6,7,8 and 1 more  step 5") != NULL);
+    ddp_text_fini(&text);
+    json_decref(verdict);
+}
+
 /* A failure ends with the reason, the evidence and the command that reproduces it. */
 CT_TEST(report, failure_says_why_and_how_to_repeat)
 {

@@ -338,6 +338,7 @@ CT_TEST(scenario, fills_in_what_is_given)
     CT_CHECK(harness_rank_set_has(&plan->expect.culprits, 3));
     CT_CHECK_EQ_U64(harness_rank_set_count(&plan->expect.culprits), 1);
     CT_CHECK(plan->forbid.accuse_others && plan->forbid.leak_fd && !plan->forbid.leak_shm);
+    injected = harness_rank_set_in(ddp_mem_pool_mem(plan->pool));
     harness_plan_injected(plan, &injected);
     CT_CHECK(harness_rank_set_has(&injected, 2));
     harness_scenario_fini(&scenario);

@@ -25,12 +25,17 @@ static void add_event(struct harness_trace *trace, uint32_t rank, uint64_t time_
     CT_CHECK_OK(harness_trace_add_ring(trace, rank, ring, 1, 1));
 }
 
+/* More than a line of text, or a word of bits, would hold. */
+enum { PARAMS = 2000 };
+
 static void make_trace(struct harness_trace *trace)
 {
     const struct ddp_event_op op = {
         DDP_COLL_ALL_REDUCE, DDP_REDOP_SUM, DDP_DTYPE_F32, DDP_ROLE_BUCKET, 17, 0};
     struct harness_finding finding;
+    struct ddp_mem_pool *pool;
 
+    CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
     harness_trace_init(trace, ddp_mem_system(), 3, "sim");
     trace->launcher = "mpirun";
     trace->seed = 5;
@@ -39,8 +44,8 @@ static void make_trace(struct harness_trace *trace)
               (uint64_t)(int64_t)-1);
     add_event(trace, 1, 20, DDP_EVENT_FAULT_FIRED, 0, DDP_FAULT_POINT_BUCKET_LAUNCH);
     add_event(trace, 1, 30, DDP_EVENT_GRAD_READY, 4, 0x0123456789abcdefu);
-    harness_finding_init(&finding, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR,
-                         HARNESS_MODE_PROVABLE);
+    harness_finding_init(&finding, ddp_mem_pool_mem(pool), HARNESS_VERDICT_CRASH_SIGNALED,
+                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, 1);
     harness_rank_set_add(&finding.victims, 0);
     harness_rank_set_add(&finding.victims, 2);
@@ -49,14 +54,15 @@ static void make_trace(struct harness_trace *trace)
     finding.op.seq = 7;
     finding.op.role = DDP_ROLE_BUCKET;
     finding.op.elem_count = 99;
-    finding.param[0] = 2;
-    finding.param[1] = 3;
-    finding.param_count = 2;
+    for (uint32_t param = 2; param < 2 + PARAMS; param++) {
+        harness_finding_add_param(&finding, param);
+    }
     finding.step = 3;
     finding.phase = DDP_PHASE_BACKWARD;
     (void)snprintf(finding.text, sizeof finding.text,
                    "rank 1 was killed by signal 9 (x=y), text=odd");
     CT_CHECK_OK(harness_trace_add_diagnosis(trace, 60, &finding));
+    ddp_mem_pool_destroy(pool);
     trace->ends[0].how = HARNESS_END_EXITED;
     trace->ends[0].code = 1;
     trace->ends[1].how = HARNESS_END_SIGNALED;
@@ -112,7 +118,7 @@ CT_TEST(trace, print_parse_round_trip)
     second = print(&again);
     CT_CHECK_STR(first, second);
     CT_CHECK_EQ_U64(again.events[3].entry.arg[1], trace.events[3].entry.arg[1]);
-    CT_CHECK_EQ_U64(again.diagnoses.items[0].param_count, 2);
+    CT_CHECK_EQ_U64(again.diagnoses.items[0].params.count, PARAMS);
     CT_CHECK_STR(again.diagnoses.items[0].text, trace.diagnoses.items[0].text);
     CT_CHECK_STR(again.leak_text, "descriptor 7");
     ddp_mem_free(ddp_mem_system(), first);
