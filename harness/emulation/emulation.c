@@ -43,11 +43,11 @@ static ddp_status make_model_tables(struct harness_emulation *e, struct ref_trai
     for (size_t p = 0; p < e->input->param_count; p++) {
         const struct ddp_param *param = &e->input->params[p];
 
-        harness_layout_add(&e->params, param->name, DDP_DTYPE_F32, param->elem_count);
+        harness_layout_add(&e->params, param->name, param->dtype, param->elem_count);
     }
     DDP_TRY(reserve(e, &e->buffers, buffer_count));
     for (size_t b = 0; b < buffer_count; b++) {
-        harness_layout_add(&e->buffers, buffers[b].name, DDP_DTYPE_F32, buffers[b].elem_count);
+        harness_layout_add(&e->buffers, buffers[b].name, buffers[b].dtype, buffers[b].elem_count);
     }
     return DDP_OK;
 }
@@ -148,8 +148,10 @@ static ddp_status check_model(const struct harness_emulation *e, struct ref_trai
                            count, e->params.count);
     }
     for (size_t p = 0; p < count; p++) {
-        if (params[p].elem_count != e->params.items[p].elem_count) {
-            return ddp_err_set(err, DDP_E_INVALID, "parameter %s differs in size from the table",
+        if (params[p].elem_count != e->params.items[p].elem_count ||
+            params[p].dtype != e->params.items[p].dtype) {
+            return ddp_err_set(err, DDP_E_INVALID,
+                               "parameter %s differs in size or type from the table",
                                params[p].name);
         }
     }

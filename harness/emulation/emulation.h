@@ -152,6 +152,9 @@ DDP_MUST_USE ddp_status harness_emulation_create(const struct harness_emulation_
                                                  struct harness_emulation **out,
                                                  struct ddp_err *err);
 void harness_emulation_destroy(struct harness_emulation *emulation);
+/* Zero-filled, and released with the emulation. NULL when exhausted; is_out_of_memory stays. */
+void *harness_emulation_alloc(struct harness_emulation *emulation, size_t elem_count,
+                              size_t elem_bytes);
 /* Emulate one step and leave its values. Steps go up by one from 0. *out_predicted: how far it
  * went; the state advances only with PREDICTED_UPDATE. */
 DDP_MUST_USE ddp_status harness_emulation_step(struct harness_emulation *emulation, uint32_t step,

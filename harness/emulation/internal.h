@@ -10,9 +10,6 @@ extern "C" {
 
 /* --- emulation.c ------------------------------------------------------------------------------ */
 
-/* Zero-filled, and released with the emulation. NULL when exhausted; is_out_of_memory stays. */
-void *harness_emulation_alloc(struct harness_emulation *emulation, size_t elem_count,
-                              size_t elem_bytes);
 void harness_state_create(struct harness_emulation *emulation, struct harness_state *out);
 void harness_state_copy(const struct harness_emulation *emulation, struct harness_state *target,
                         const struct harness_state *source);

@@ -6,36 +6,72 @@
 #include <string.h>
 
 #include "ddpcore/base/file.h"
+#include "harness/emulation/checkpoint_file.h"
 #include "harness/oracle/oracle.h"
 #include "harness/oracle/subject.h"
+#include "harness/sums/arith.h"
 #include "harness/sums/residual.h"
 
+/* Values are held as fp32, which holds those of the 16-bit types exactly. */
 struct description {
     struct harness_emulation *e;
     const struct harness_bucket *bucket;
     uint32_t step, bucket_index;
-    float *raw;    /* unscaled expected input of the rank under examination */
-    float *read;   /* its payload */
-    float *work;   /* [world] inputs, then [world] outputs, for running a schedule again */
-    float *before; /* [world] expected inputs of the step before; NULL: there is none */
+    float *in, *out; /* [world][elem_count] expected inputs and outputs */
+    float *before;   /* [world][elem_count] inputs of the step before */
+    bool is_before_set;
+    float *raw;     /* [elem_count] unscaled expected input of the rank under examination */
+    float *read;    /* [elem_count] its payload */
+    float *sum;     /* [elem_count] a sum that was run again */
+    char *elements; /* [2 * world] buckets of the run's type: inputs and outputs of such a sum */
 };
+
+static const struct harness_layout_item *item_of(const struct description *d)
+{
+    return &d->e->buckets.items[d->bucket_index];
+}
+
+static ddp_status decode(const struct harness_tensor *tensor, float *out)
+{
+    if (tensor->dtype == DDP_DTYPE_F32) {
+        memcpy(out, tensor->data, tensor->size_bytes);
+        return DDP_OK;
+    }
+    return harness_arith_scale(out, DDP_DTYPE_F32, tensor->data, tensor->dtype, tensor->elem_count,
+                               1.0f);
+}
+
+/* The bucket of every rank. */
+static ddp_status decode_all(const struct description *d, void *blocks, float *out)
+{
+    for (uint32_t r = 0; r < d->e->world; r++) {
+        struct harness_tensor tensor =
+            harness_layout_at(&d->e->buckets, blocks, r, d->bucket_index);
+
+        DDP_TRY(decode(&tensor, out + r * tensor.elem_count));
+    }
+    return DDP_OK;
+}
 
 static const float *expected_in(const struct description *d, uint32_t rank)
 {
-    return harness_layout_at(&d->e->buckets, d->e->now.bucket_in, rank, d->bucket_index).data;
+    return d->in + rank * d->bucket->elem_count;
 }
 
 static const float *expected_out(const struct description *d, uint32_t rank)
 {
-    return harness_layout_at(&d->e->buckets, d->e->now.bucket_out, rank, d->bucket_index).data;
+    return d->out + rank * d->bucket->elem_count;
 }
 
-/* Little-endian fp32, exactly the bucket's size. *out_is_read false: no such file. */
+/* Little-endian, exactly the bucket's size. *out_is_read false: no such file. */
 static ddp_status read_payload(const struct description *d, uint32_t rank, const char *suffix,
                                bool *out_is_read, struct ddp_err *err)
 {
     struct ddp_files *files = ddp_files_system();
-    const unsigned char *bytes;
+    struct harness_checkpoint_tensor file = {.dtype = item_of(d)->dtype};
+    struct harness_tensor tensor = {file.dtype, d->bucket->elem_count, item_of(d)->size_bytes,
+                                    d->elements};
+    size_t elem_bytes = ddp_dtype_size_bytes(file.dtype);
     char path[4096];
     void *data = NULL;
     size_t size_bytes = 0;
@@ -43,9 +79,9 @@ static ddp_status read_payload(const struct description *d, uint32_t rank, const
 
     *out_is_read = false;
     if (d->e->input->run_dir == NULL ||
-        (size_t)snprintf(path, sizeof(path), "%s/payload/r%u.step%u.bucket%u.%s.f32",
-                         d->e->input->run_dir, rank, d->step, d->bucket_index,
-                         suffix) >= sizeof(path)) {
+        (size_t)snprintf(path, sizeof(path), "%s/payload/r%u.step%u.bucket%u.%s.%s",
+                         d->e->input->run_dir, rank, d->step, d->bucket_index, suffix,
+                         ddp_dtype_name(file.dtype)) >= sizeof(path)) {
         return DDP_OK;
     }
     status = files->ops->read_all(files, path, d->e->mem, &data, &size_bytes, err);
@@ -53,16 +89,13 @@ static ddp_status read_payload(const struct description *d, uint32_t rank, const
         return DDP_OK; /* the rank never came that far */
     }
     DDP_TRY(status);
-    bytes = data;
-    *out_is_read = size_bytes == d->bucket->elem_count * sizeof(float);
-    for (size_t i = 0; *out_is_read && i < d->bucket->elem_count; i++) {
-        uint32_t bits = (uint32_t)bytes[4 * i] | (uint32_t)bytes[4 * i + 1] << 8 |
-                        (uint32_t)bytes[4 * i + 2] << 16 | (uint32_t)bytes[4 * i + 3] << 24;
-
-        memcpy(&d->read[i], &bits, sizeof(bits));
+    file.data = data;
+    *out_is_read = size_bytes == tensor.size_bytes;
+    for (size_t i = 0; *out_is_read && i < tensor.elem_count; i++) {
+        harness_checkpoint_read(&file, i, d->elements + i * elem_bytes);
     }
     ddp_mem_free(d->e->mem, data);
-    return DDP_OK;
+    return *out_is_read ? decode(&tensor, d->read) : DDP_OK;
 }
 
 /* Number in the bucket of the parameter that holds an element. */
@@ -90,13 +123,15 @@ static bool is_slice_different(const struct description *d, const float *expecte
     return memcmp(expected + first, d->read + first, slice_count(d, place) * sizeof(float)) != 0;
 }
 
-static void fill_raw(const struct description *d, uint32_t rank)
+static ddp_status fill_raw(const struct description *d, uint32_t rank)
 {
     for (uint32_t i = 0; i < d->bucket->param_count; i++) {
-        memcpy(d->raw + d->bucket->offsets[i],
-               harness_layout_at(&d->e->params, d->e->now.grad, rank, d->bucket->params[i]).data,
-               slice_count(d, i) * sizeof(float));
+        struct harness_tensor grad =
+            harness_layout_at(&d->e->params, d->e->now.grad, rank, d->bucket->params[i]);
+
+        DDP_TRY(decode(&grad, d->raw + d->bucket->offsets[i]));
     }
+    return DDP_OK;
 }
 
 static float input_scale(const struct description *d)
@@ -248,11 +283,12 @@ static ddp_status describe_inputs(const struct description *d, struct harness_fi
             continue;
         }
         if (!*out_is_described) {
-            const float *before = d->before == NULL ? NULL : d->before + r * d->bucket->elem_count;
+            const float *before = d->before + r * d->bucket->elem_count;
 
             (void)snprintf(whose, sizeof(whose), "input of rank %u", r);
-            fill_raw(d, r);
-            describe_tensor(d, expected_in(d, r), before, d->raw, whose, finding);
+            DDP_TRY(fill_raw(d, r));
+            describe_tensor(d, expected_in(d, r), d->is_before_set ? before : NULL, d->raw, whose,
+                            finding);
             harness_rank_set_clear(&finding->culprits);
         }
         *out_is_described = true;
@@ -261,25 +297,27 @@ static ddp_status describe_inputs(const struct description *d, struct harness_fi
     return DDP_OK;
 }
 
-/* Sum with one rank's input times factor; true if `seen_by` then holds what was read. */
+/* Run the sum with one rank's input times factor; true if `seen_by` then holds what was read. */
 static bool is_explained_by(const struct description *d, uint32_t rank, float factor,
                             uint32_t seen_by, void **pointers)
 {
-    size_t count = d->bucket->elem_count;
+    const struct harness_layout_item *item = item_of(d);
     uint32_t world = d->e->world;
+    struct harness_tensor seen = {item->dtype, item->elem_count, item->size_bytes, NULL};
 
-    for (uint32_t r = 0; r < world; r++) {
-        float *input = d->work + r * count;
-
-        for (size_t i = 0; i < count; i++) {
-            input[i] = expected_in(d, r)[i] * (r == rank ? factor : 1.0f);
+    for (uint32_t r = 0; r < 2 * world; r++) {
+        pointers[r] = d->elements + r * item->size_bytes;
+        if (r < world &&
+            harness_arith_scale(pointers[r], item->dtype, expected_in(d, r), DDP_DTYPE_F32,
+                                item->elem_count, r == rank ? factor : 1.0f) != DDP_OK) {
+            return false;
         }
-        pointers[r] = input;
-        pointers[world + r] = d->work + (world + r) * count;
     }
-    return harness_emulation_sum(d->e, DDP_DTYPE_F32, count, pointers, pointers + world, NULL, 0) ==
-               DDP_OK &&
-           memcmp(pointers[world + seen_by], d->read, count * sizeof(float)) == 0;
+    seen.data = pointers[world + seen_by];
+    return harness_emulation_sum(d->e, item->dtype, item->elem_count, pointers, pointers + world,
+                                 NULL, 0) == DDP_OK &&
+           decode(&seen, d->sum) == DDP_OK &&
+           memcmp(d->sum, d->read, item->elem_count * sizeof(float)) == 0;
 }
 
 /* A rank that was left out of, or counted twice in, the sum that was seen; or another order. */
@@ -352,19 +390,6 @@ static ddp_status describe_outputs(const struct description *d, struct harness_f
     return DDP_OK;
 }
 
-static ddp_status keep_inputs(struct description *d)
-{
-    size_t count = d->bucket->elem_count;
-
-    if (d->before == NULL) {
-        d->before = ddp_mem_array(d->e->mem, d->e->world * count, sizeof(float));
-    }
-    for (uint32_t r = 0; d->before != NULL && r < d->e->world; r++) {
-        memcpy(d->before + r * count, expected_in(d, r), count * sizeof(float));
-    }
-    return d->before == NULL ? DDP_E_NOMEM : DDP_OK;
-}
-
 /* *out_predicted: of the step in question; NOTHING if the emulation does not get there. */
 static ddp_status emulate_until_step(struct description *d, enum harness_predicted *out_predicted,
                                      struct ddp_err *err)
@@ -377,31 +402,45 @@ static ddp_status emulate_until_step(struct description *d, enum harness_predict
             return DDP_OK;
         }
         if (s + 1 == d->step) {
-            DDP_TRY(keep_inputs(d));
+            DDP_TRY(decode_all(d, d->e->now.bucket_in, d->before));
+            d->is_before_set = true;
         }
     }
     return DDP_OK;
+}
+
+static ddp_status allocate(struct description *d)
+{
+    size_t count = d->bucket->elem_count;
+    size_t all = d->e->world * count;
+
+    d->in = harness_emulation_alloc(d->e, all, sizeof(float));
+    d->out = harness_emulation_alloc(d->e, all, sizeof(float));
+    d->before = harness_emulation_alloc(d->e, all, sizeof(float));
+    d->raw = harness_emulation_alloc(d->e, count, sizeof(float));
+    d->read = harness_emulation_alloc(d->e, count, sizeof(float));
+    d->sum = harness_emulation_alloc(d->e, count, sizeof(float));
+    d->elements = harness_emulation_alloc(d->e, 2 * (size_t)d->e->world, item_of(d)->size_bytes);
+    return d->e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
 static ddp_status describe(struct description *d, struct harness_finding *finding,
                            struct ddp_err *err)
 {
     enum harness_predicted predicted;
-    size_t count = d->bucket->elem_count;
     bool is_described = false;
 
+    DDP_TRY(allocate(d));
     DDP_TRY(emulate_until_step(d, &predicted, err));
-    d->raw = ddp_mem_array(d->e->mem, count, sizeof(float));
-    d->read = ddp_mem_array(d->e->mem, count, sizeof(float));
-    d->work = ddp_mem_array(d->e->mem, 2 * (size_t)d->e->world * count, sizeof(float));
-    if (d->raw == NULL || d->read == NULL || d->work == NULL) {
-        return DDP_E_NOMEM;
-    }
     if (predicted >= HARNESS_PREDICTED_INPUT) {
+        DDP_TRY(decode_all(d, d->e->now.bucket_in, d->in));
         DDP_TRY(describe_inputs(d, finding, &is_described, err));
     }
-    return is_described || predicted < HARNESS_PREDICTED_UPDATE ? DDP_OK
-                                                                : describe_outputs(d, finding, err);
+    if (is_described || predicted < HARNESS_PREDICTED_UPDATE) {
+        return DDP_OK;
+    }
+    DDP_TRY(decode_all(d, d->e->now.bucket_out, d->out));
+    return describe_outputs(d, finding, err);
 }
 
 ddp_status harness_oracle_describe(const struct harness_emulation_input *input,
@@ -418,10 +457,6 @@ ddp_status harness_oracle_describe(const struct harness_emulation_input *input,
     d.bucket = &input->program->buckets[d.bucket_index];
     DDP_TRY(harness_emulation_create(input, &d.e, err));
     status = describe(&d, finding, err);
-    ddp_mem_free(input->mem, d.raw);
-    ddp_mem_free(input->mem, d.read);
-    ddp_mem_free(input->mem, d.work);
-    ddp_mem_free(input->mem, d.before);
     harness_emulation_destroy(d.e);
     return status;
 }
