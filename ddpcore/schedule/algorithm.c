@@ -57,6 +57,7 @@ ddp_status ddp_algorithm_require(enum ddp_coll_kind kind, enum ddp_algorithm_id 
 const char *ddp_algorithm_name(enum ddp_algorithm_id id)
 {
     DDP_ASSERT(id < DDP_ALGORITHM_COUNT);
+    DDP_ASSERT(id == DDP_ALGORITHM_NONE || table[id - 1].id == id);
     return id == DDP_ALGORITHM_NONE ? "none" : table[id - 1].name;
 }
 

@@ -18,6 +18,7 @@ void ddp_emit_binomial_broadcast(struct ddp_schedule *schedule)
     while (lowest < params->size && (virtual_rank & lowest) == 0) {
         lowest *= 2;
     }
+    DDP_ASSERT(is_root || (virtual_rank & lowest) != 0);
     if (is_root && !params->is_in_place) {
         (void)ddp_emit_copy(schedule, 0, ddp_emit_range(DDP_BUFFER_OUTPUT, whole),
                             ddp_emit_range(DDP_BUFFER_INPUT, whole), none);

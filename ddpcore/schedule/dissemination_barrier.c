@@ -23,7 +23,8 @@ void ddp_emit_dissemination_barrier(struct ddp_schedule *schedule)
         uint32_t after = (uint32_t)((params->rank + distance) % params->size);
         uint32_t before = (uint32_t)((params->rank + params->size - distance) % params->size);
 
-        /* heard: the signals of all rounds before, each of which depended on the one before it. */
+        DDP_ASSERT(round < ROUNDS_MAX);
+        /* heard: the last round's signal, which depended on the one before it, and so on. */
         (void)ddp_emit_send(schedule, round, after, ddp_emit_scratch(outgoing, signal), heard);
         heard[0] = ddp_emit_recv(schedule, DDP_STEP_RECV, round, before,
                                  ddp_emit_scratch(incoming, place), heard);

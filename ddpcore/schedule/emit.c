@@ -1,5 +1,4 @@
-/* Helpers of the built-in algorithms: how a count is split, and shorthands for the steps that all
- * of them emit. No algorithm lives here. */
+/* What the built-in algorithms share: how a count is split, and functions that fill in a step. */
 #include "ddpcore/schedule/emit.h"
 
 struct ddp_part ddp_emit_split(size_t elem_count, uint32_t part_count, uint32_t index)
@@ -8,8 +7,10 @@ struct ddp_part ddp_emit_split(size_t elem_count, uint32_t part_count, uint32_t 
     size_t longer = elem_count % part_count;
     struct ddp_part part;
 
+    DDP_ASSERT(index < part_count);
     part.first = index * base + (index < longer ? index : longer);
     part.elem_count = base + (index < longer ? 1 : 0);
+    DDP_ASSERT(part.first + part.elem_count <= elem_count);
     return part;
 }
 
@@ -29,6 +30,7 @@ struct ddp_part ddp_emit_segment(struct ddp_part part, size_t segment_elem_count
     if (segment_elem_count == 0) {
         return segment;
     }
+    DDP_ASSERT(skipped < part.elem_count);
     segment.first += skipped;
     segment.elem_count -= skipped;
     if (segment.elem_count > segment_elem_count) {
@@ -73,6 +75,7 @@ uint32_t ddp_emit_recv(struct ddp_schedule *schedule, enum ddp_step_kind kind, u
 {
     struct ddp_step step = {.kind = kind, .round = round, .peer = peer, .dst = dst};
 
+    DDP_ASSERT(kind == DDP_STEP_RECV || kind == DDP_STEP_RECV_REDUCE);
     return add_step(schedule, &step, dep);
 }
 

@@ -27,6 +27,7 @@ static struct ddp_part segment_at(const struct doubling *doubling, size_t segmen
 /* Rank of member `index` of the power-of-two core. */
 static uint32_t core_rank(const struct doubling *doubling, uint32_t index)
 {
+    DDP_ASSERT(index < doubling->core);
     return index < doubling->extra ? 2 * index + 1 : index + doubling->extra;
 }
 
@@ -50,6 +51,7 @@ static void emit_folded(const struct doubling *doubling, uint32_t last_round)
         doubling->params->is_in_place ? DDP_BUFFER_OUTPUT : DDP_BUFFER_INPUT;
     uint32_t peer = doubling->params->rank + 1;
 
+    DDP_ASSERT(doubling->params->rank % 2 == 0 && peer < 2 * doubling->extra);
     for (size_t segment = 0; segment < doubling->segment_count; segment++) {
         const uint32_t none[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
 
@@ -81,6 +83,7 @@ static void exchange(const struct doubling *doubling, uint32_t round, uint32_t p
 {
     uint32_t which = round % COPY_COUNT;
 
+    DDP_ASSERT(peer != doubling->params->rank && peer < doubling->params->size);
     for (size_t segment = 0; segment < doubling->segment_count; segment++) {
         struct ddp_part part = segment_at(doubling, segment);
         struct ddp_range copy = ddp_emit_scratch(doubling->scratch[which], part);
@@ -139,6 +142,7 @@ void ddp_emit_recursive_doubling(struct ddp_schedule *schedule)
         last_round++;
     }
     doubling.extra = params->size - doubling.core;
+    DDP_ASSERT(doubling.extra < doubling.core);
     doubling.segment_count = ddp_emit_segment_count(params->elem_count, params->segment_elem_count);
     doubling.written = ddp_emit_step_array(schedule, doubling.segment_count);
     for (uint32_t i = 0; i < COPY_COUNT; i++) {

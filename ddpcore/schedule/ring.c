@@ -14,7 +14,7 @@ struct ring {
 
 static uint32_t chunk_before(const struct ring *ring, uint32_t distance)
 {
-    /* distance <= size, so the sum cannot wrap below zero. */
+    DDP_ASSERT(distance <= ring->params->size); /* the difference is not below zero */
     return (ring->params->rank + ring->params->size - distance) % ring->params->size;
 }
 
@@ -32,6 +32,13 @@ static struct ddp_part chunk_segment(const struct ring *ring, uint32_t chunk, si
     return ddp_emit_segment(part, ring->params->segment_elem_count, segment);
 }
 
+/* Number of a segment in the arrays of written and lent segments. */
+static size_t slot_of(const struct ring *ring, uint32_t chunk, size_t segment)
+{
+    DDP_ASSERT(chunk < ring->params->size && segment < ring->segment_max);
+    return chunk * ring->segment_max + segment;
+}
+
 static void send_chunk(const struct ring *ring, uint32_t round, uint32_t chunk)
 {
     bool is_from_input = round == 0 && !ring->params->is_in_place;
@@ -39,7 +46,7 @@ static void send_chunk(const struct ring *ring, uint32_t round, uint32_t chunk)
 
     for (size_t segment = 0; segment < segment_count; segment++) {
         struct ddp_part part = chunk_segment(ring, chunk, segment);
-        size_t slot = chunk * ring->segment_max + segment;
+        size_t slot = slot_of(ring, chunk, segment);
         const uint32_t dep[2] = {ring->written[slot], DDP_STEP_NONE};
         uint32_t sent = ddp_emit_send(
             ring->schedule, round, ring->next,
@@ -58,7 +65,7 @@ static void recv_chunk(const struct ring *ring, enum ddp_step_kind kind, uint32_
 
     for (size_t segment = 0; segment < segment_count; segment++) {
         struct ddp_part part = chunk_segment(ring, chunk, segment);
-        size_t slot = chunk * ring->segment_max + segment;
+        size_t slot = slot_of(ring, chunk, segment);
         const uint32_t dep[2] = {ring->written[slot], ring->lent[slot]};
 
         ring->written[slot] = ddp_emit_recv(ring->schedule, kind, round, ring->prev,
@@ -74,7 +81,7 @@ static void copy_chunk(const struct ring *ring, uint32_t chunk)
     for (size_t segment = 0; segment < segment_count; segment++) {
         struct ddp_part part = chunk_segment(ring, chunk, segment);
 
-        ring->written[chunk * ring->segment_max + segment] =
+        ring->written[slot_of(ring, chunk, segment)] =
             ddp_emit_copy(ring->schedule, 0, ddp_emit_range(DDP_BUFFER_OUTPUT, part),
                           ddp_emit_range(DDP_BUFFER_INPUT, part), none);
     }

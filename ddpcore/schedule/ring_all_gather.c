@@ -18,6 +18,7 @@ static void emit_segment(struct ddp_schedule *schedule, struct ddp_part part)
         struct ddp_part target = {arriving * params->elem_count + part.first, part.elem_count};
         const uint32_t dep[2] = {arrived, DDP_STEP_NONE};
 
+        DDP_ASSERT(leaving != arriving && arriving != params->rank);
         if (round == 0 && !params->is_in_place) {
             (void)ddp_emit_send(schedule, round, next, ddp_emit_range(DDP_BUFFER_INPUT, part),
                                 none);

@@ -1,5 +1,5 @@
-/* The schedule builder and its text form. Knows nothing of algorithms, transports or devices.
- * Zero-length steps vanish here, so that emitters need no special cases for small counts. */
+/* The schedule builder and its text form. Knows nothing of algorithms, transports or devices. Steps
+ * of no elements are left out here, so that emitters need no special cases for small counts. */
 #include "ddpcore/schedule/schedule.h"
 
 #include <stdio.h>
@@ -8,6 +8,8 @@
 void ddp_schedule_init(struct ddp_schedule *schedule, struct ddp_mem *mem, const char *algorithm,
                        const struct ddp_schedule_params *params)
 {
+    DDP_ASSERT(params->rank < params->size && params->root < params->size);
+    DDP_ASSERT(strlen(algorithm) < sizeof(schedule->algorithm));
     memset(schedule, 0, sizeof(*schedule));
     (void)snprintf(schedule->algorithm, sizeof(schedule->algorithm), "%s", algorithm);
     schedule->params = *params;
@@ -39,6 +41,26 @@ static bool has_peer(enum ddp_step_kind kind)
     return kind == DDP_STEP_SEND || kind == DDP_STEP_RECV || kind == DDP_STEP_RECV_REDUCE;
 }
 
+/* Elements of the buffer that a range lies in. */
+static size_t buffer_elem_count(const struct ddp_schedule *schedule, const struct ddp_range *range)
+{
+    const struct ddp_schedule_params *params = &schedule->params;
+    bool is_gathered = params->kind == DDP_COLL_ALL_GATHER && range->buffer == DDP_BUFFER_OUTPUT;
+
+    if (range->buffer == DDP_BUFFER_SCRATCH) {
+        DDP_ASSERT(range->scratch < schedule->scratch_count);
+        return schedule->scratch[range->scratch].elem_count;
+    }
+    return is_gathered ? params->elem_count * params->size : params->elem_count;
+}
+
+static bool is_inside(const struct ddp_schedule *schedule, const struct ddp_range *range)
+{
+    size_t elem_count = buffer_elem_count(schedule, range);
+
+    return range->first <= elem_count && range->elem_count <= elem_count - range->first;
+}
+
 static ddp_status grow_steps(struct ddp_schedule *schedule)
 {
     struct ddp_step *steps;
@@ -66,7 +88,14 @@ uint32_t ddp_schedule_add(struct ddp_schedule *schedule, const struct ddp_step *
     }
     DDP_ASSERT(!has_dst(step->kind) || !has_src(step->kind) ||
                step->src.elem_count == step->dst.elem_count);
-    DDP_ASSERT(!has_peer(step->kind) || step->peer < schedule->params.size);
+    DDP_ASSERT(!has_src(step->kind) || is_inside(schedule, &step->src));
+    DDP_ASSERT(!has_dst(step->kind) || is_inside(schedule, &step->dst));
+    if (has_peer(step->kind)) {
+        DDP_ASSERT(step->peer < schedule->params.size && step->peer != schedule->params.rank);
+        DDP_ASSERT(schedule->params.segment_elem_count == 0 ||
+                   elem_count <= schedule->params.segment_elem_count);
+    }
+    DDP_ASSERT(step->dep_count <= DDP_STEP_DEPS_MAX);
     schedule->status = grow_steps(schedule);
     if (schedule->status != DDP_OK) {
         return UINT32_MAX;
@@ -82,7 +111,7 @@ uint32_t ddp_schedule_add(struct ddp_schedule *schedule, const struct ddp_step *
             is_known = added->dep[j] == step->dep[i];
         }
         if (!is_known) {
-            DDP_ASSERT(step->dep[i] < index);
+            DDP_ASSERT(step->dep[i] < index); /* so there is no cycle of dependencies */
             added->dep[added->dep_count++] = step->dep[i];
         }
     }
@@ -112,6 +141,7 @@ static const char *step_name(enum ddp_step_kind kind)
 #undef X
     };
 
+    DDP_ASSERT(kind < DDP_STEP_KIND_COUNT);
     return names[kind];
 }
 

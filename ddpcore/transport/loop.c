@@ -1,11 +1,13 @@
-/* The loop transport's table: one rank's endpoint in one group. Messages are lent where they lie;
- * time decides when the other side sees a message, an acknowledgement, a death or a revocation. */
+/* The loop transport's table: one rank's endpoint in one group. A message is read where it lies in
+ * its sender's memory. Messages, acknowledgements, deaths and revocations become visible to the
+ * other side when the virtual clock has reached their time. */
 #include "ddpcore/transport/loop.h"
 
 #include "ddpcore/transport/loop_net.h"
 
-/* In front of every block from loop_alloc, so that what its user left behind after a failure goes
- * with the endpoint. One cache line: the block behind it stays aligned. */
+/* Lies in front of every block from loop_alloc and links the blocks, so that destroying the
+ * endpoint also frees those that its user did not free after a failure. One cache line: the block
+ * behind it stays aligned. */
 struct block {
     struct block *next, *previous;
     char pad[DDP_CACHE_LINE_BYTES - 2 * sizeof(struct block *)];
@@ -32,6 +34,7 @@ static uint64_t latency_ns(const struct endpoint *endpoint)
 
 static void wake_member(const struct endpoint *endpoint, uint32_t member, uint64_t at_ns)
 {
+    DDP_ASSERT(member < endpoint->base.member_count);
     ddp_loop_net_wake(endpoint->net, endpoint->group->member_rank[member], at_ns);
 }
 
@@ -40,6 +43,7 @@ static bool is_gone(const struct endpoint *endpoint, uint32_t member)
 {
     const struct ddp_loop_member *who = &endpoint->group->members[member];
 
+    DDP_ASSERT(member < endpoint->base.member_count);
     if (who->is_departed &&
         ddp_loop_net_now_ns(endpoint->net) >= who->departed_ns + latency_ns(endpoint)) {
         return true;
@@ -56,8 +60,8 @@ static bool sees_revocation(const struct endpoint *endpoint, uint32_t member)
             ddp_loop_net_now_ns(endpoint->net) >= who->revoked_ns + latency_ns(endpoint));
 }
 
-/* Once this rank knows of a failure it will not wait for acknowledgements any more, and memory that
- * it has lent may go away while its peers still read: what is under way is copied aside. */
+/* A rank that knows of a failure no longer waits for acknowledgements: it may free memory that its
+ * peers have not read yet. So the messages that nobody took are copied first. */
 static void recall_lent(const struct endpoint *endpoint)
 {
     ddp_loop_group_detach(endpoint->net, endpoint->group, endpoint->base.member);
@@ -68,6 +72,7 @@ static bool loop_is_revoked(struct ddp_transport *transport, struct ddp_revocati
     struct endpoint *endpoint = endpoint_of(transport);
     bool is_found = false;
 
+    DDP_ASSERT(endpoint->group->revoking_count <= endpoint->base.member_count);
     if (endpoint->group->revoking_count == 0) {
         return false;
     }
@@ -100,6 +105,7 @@ static void *loop_alloc(struct ddp_transport *transport, size_t size_bytes)
     if (block == NULL) {
         return NULL;
     }
+    DDP_ASSERT(((uintptr_t)block & (DDP_CACHE_LINE_BYTES - 1)) == 0);
     block->next = endpoint->blocks;
     block->previous = NULL;
     if (block->next != NULL) {
@@ -111,6 +117,8 @@ static void *loop_alloc(struct ddp_transport *transport, size_t size_bytes)
 
 static void free_block(struct endpoint *endpoint, struct block *block)
 {
+    DDP_ASSERT(block->next == NULL || block->next->previous == block);
+    DDP_ASSERT((block->previous == NULL) == (endpoint->blocks == block));
     if (block->next != NULL) {
         block->next->previous = block->previous;
     }
@@ -132,7 +140,7 @@ static void loop_free(struct ddp_transport *transport, void *data)
     }
 }
 
-/* Take in the acknowledgements that have arrived. */
+/* Count the acknowledgements that have arrived. */
 static void reclaim(const struct endpoint *endpoint, struct ddp_loop_stream *stream)
 {
     uint64_t now_ns = ddp_loop_net_now_ns(endpoint->net);
@@ -141,6 +149,8 @@ static void reclaim(const struct endpoint *endpoint, struct ddp_loop_stream *str
            stream->slot[stream->reclaimed % DDP_LOOP_SLOT_COUNT].ack_ns <= now_ns) {
         stream->reclaimed++;
     }
+    DDP_ASSERT(stream->reclaimed <= stream->taken && stream->taken <= stream->sent);
+    DDP_ASSERT(stream->sent - stream->reclaimed <= DDP_LOOP_SLOT_COUNT);
 }
 
 static uint64_t delivery_ns(const struct endpoint *endpoint, struct ddp_loop_stream *stream,
@@ -161,6 +171,7 @@ static uint64_t delivery_ns(const struct endpoint *endpoint, struct ddp_loop_str
     }
     /* First in, first out: no message overtakes the one before it. */
     at_ns = at_ns > stream->last_deliver_ns ? at_ns : stream->last_deliver_ns;
+    DDP_ASSERT(at_ns >= now_ns);
     stream->last_deliver_ns = at_ns;
     return at_ns;
 }
@@ -173,6 +184,8 @@ static ddp_status loop_send_post(struct ddp_transport *transport, uint32_t to,
     struct ddp_loop_message *entry;
     struct ddp_revocation revocation;
 
+    DDP_ASSERT(to < transport->member_count && to != transport->member);
+    DDP_ASSERT(message->data != NULL && message->size_bytes > 0);
     if (loop_is_revoked(transport, &revocation)) {
         return DDP_E_REVOKED;
     }
@@ -189,6 +202,7 @@ static ddp_status loop_send_post(struct ddp_transport *transport, uint32_t to,
         return DDP_PENDING;
     }
     entry = &stream->slot[stream->sent % DDP_LOOP_SLOT_COUNT];
+    DDP_ASSERT(entry->message.data == NULL && entry->copy == NULL); /* acknowledged, if used */
     entry->message = *message;
     entry->deliver_ns = delivery_ns(endpoint, stream, message->size_bytes);
     *out_ticket = stream->sent++;
@@ -222,6 +236,7 @@ static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
         ddp_loop_group_stream(endpoint->net, endpoint->group, from, endpoint->base.member, false);
     const struct ddp_loop_message *entry;
 
+    DDP_ASSERT(from < transport->member_count && from != transport->member);
     if (stream == NULL || stream->taken == stream->sent) {
         if (is_gone(endpoint, from)) {
             recall_lent(endpoint);
@@ -233,6 +248,7 @@ static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
     if (entry->deliver_ns > ddp_loop_net_now_ns(endpoint->net)) {
         return DDP_PENDING;
     }
+    DDP_ASSERT(entry->message.data != NULL);
     *out = entry->message;
     return DDP_OK;
 }
@@ -246,6 +262,7 @@ static void loop_recv_ack(struct ddp_transport *transport, uint32_t from)
 
     DDP_ASSERT(stream != NULL && stream->taken < stream->sent);
     entry = &stream->slot[stream->taken % DDP_LOOP_SLOT_COUNT];
+    DDP_ASSERT(entry->deliver_ns <= ddp_loop_net_now_ns(endpoint->net)); /* it was seen */
     ddp_mem_free(endpoint->net->config.mem, entry->copy);
     entry->copy = NULL;
     entry->message.data = NULL;
@@ -261,6 +278,7 @@ static void loop_revoke(struct ddp_transport *transport, const struct ddp_revoca
     struct endpoint *endpoint = endpoint_of(transport);
     struct ddp_loop_member *own = &endpoint->group->members[endpoint->base.member];
 
+    DDP_ASSERT(revocation->status != DDP_OK && revocation->status != DDP_PENDING);
     if (own->is_revoking) {
         return;
     }
@@ -282,7 +300,7 @@ static int32_t loop_dead_peer(struct ddp_transport *transport)
         return -1;
     }
     for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
-        /* A rank that departed first and died later ended in good order, as far as we care. */
+        /* A rank that left the group before it died owes it nothing. */
         if (!endpoint->group->members[i].is_departed &&
             ddp_loop_net_is_dead(endpoint->net, endpoint->group->member_rank[i])) {
             wake_member(endpoint, endpoint->base.member,
@@ -306,6 +324,7 @@ static void loop_destroy(struct ddp_transport *transport)
     struct endpoint *endpoint = endpoint_of(transport);
     struct ddp_loop_member *own = &endpoint->group->members[endpoint->base.member];
 
+    DDP_ASSERT(own->is_joined && !own->is_departed);
     recall_lent(endpoint);
     own->is_departed = true;
     own->departed_ns = ddp_loop_net_now_ns(endpoint->net);
@@ -354,6 +373,7 @@ ddp_status ddp_loop_create(struct ddp_loop_net *net, struct ddp_env *env, const 
     if (endpoint == NULL) {
         return DDP_E_NOMEM;
     }
+    DDP_ASSERT(group->member_rank[member] == env->rank);
     group->members[member].is_joined = true;
     endpoint->base.ops = &loop_ops;
     endpoint->base.member = member;

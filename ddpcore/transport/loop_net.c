@@ -15,6 +15,7 @@ uint64_t ddp_loop_net_now_ns(const struct ddp_loop_net *net)
 
 void ddp_loop_net_wake(struct ddp_loop_net *net, uint32_t rank, uint64_t at_ns)
 {
+    DDP_ASSERT(rank < net->config.world_size);
     if (!net->ranks[rank].is_dead) {
         net->config.wake(net->config.wake_context, rank, at_ns);
     }
@@ -31,6 +32,7 @@ ddp_status ddp_loop_net_create(const struct ddp_loop_config *config, struct ddp_
 {
     struct ddp_loop_net *net = ddp_mem_array(config->mem, 1, sizeof(*net));
 
+    DDP_ASSERT(config->world_size > 0 && config->clock != NULL && config->wake != NULL);
     if (net == NULL) {
         return DDP_E_NOMEM;
     }
@@ -111,6 +113,7 @@ struct ddp_loop_key *ddp_loop_net_key(struct ddp_loop_net *net, const char *name
     struct ddp_loop_key **first = &net->keys[ddp_hash_text(name) % DDP_LOOP_KEY_CHAINS];
     struct ddp_loop_key *key = *first;
 
+    DDP_ASSERT(strlen(name) <= DDP_STORE_KEY_BYTES_MAX);
     while (key != NULL && strcmp(key->name, name) != 0) {
         key = key->next;
     }
@@ -138,6 +141,7 @@ struct ddp_loop_group *ddp_loop_net_group(struct ddp_loop_net *net, const char *
     struct ddp_mem *mem = net->config.mem;
     struct ddp_loop_group *group = net->groups;
 
+    DDP_ASSERT(member_count > 0 && member_count <= net->config.world_size);
     while (group != NULL && strcmp(group->name, name) != 0) {
         group = group->next;
     }
@@ -158,6 +162,7 @@ struct ddp_loop_group *ddp_loop_net_group(struct ddp_loop_net *net, const char *
     }
     for (uint32_t i = 0; i < member_count; i++) {
         group->member_rank[i] = member_rank == NULL ? i : member_rank[i];
+        DDP_ASSERT(group->member_rank[i] < net->config.world_size);
     }
     group->next = net->groups;
     net->groups = group;
@@ -171,6 +176,7 @@ static struct ddp_loop_stream **find_cell(struct ddp_loop_stream **streams, uint
     /* 2654435769 is 2^32 / golden ratio: spreads receivers at distances 1, 2, 4, ... */
     uint32_t index = (to * UINT32_C(2654435769)) >> 7;
 
+    DDP_ASSERT(capacity > 0 && (capacity & (capacity - 1)) == 0);
     while (streams[index & (capacity - 1)] != NULL && streams[index & (capacity - 1)]->to != to) {
         index++;
     }
@@ -212,6 +218,7 @@ struct ddp_loop_stream *ddp_loop_group_stream(struct ddp_loop_net *net,
     if (member->stream_capacity > 0) {
         stream = *find_cell(member->streams, member->stream_capacity, to);
     }
+    DDP_ASSERT(stream == NULL || (stream->from == from && stream->to == to));
     if (stream != NULL || !is_made || !reserve_cell(net->config.mem, member)) {
         return stream;
     }
@@ -226,12 +233,15 @@ struct ddp_loop_stream *ddp_loop_group_stream(struct ddp_loop_net *net,
     stream->jitter = ddp_prng_split(&all, ((uint64_t)from << 32) | to);
     *find_cell(member->streams, member->stream_capacity, to) = stream;
     member->stream_count++;
+    DDP_ASSERT(member->stream_count <= member->stream_capacity);
     return stream;
 }
 
 /* Without memory for the copy the message is lost with its sender, as on a real wire. */
 static void detach_stream(struct ddp_mem *mem, struct ddp_loop_stream *stream)
 {
+    DDP_ASSERT(stream->taken <= stream->sent &&
+               stream->sent - stream->taken <= DDP_LOOP_SLOT_COUNT);
     for (uint64_t i = stream->taken; i < stream->sent; i++) {
         struct ddp_loop_message *entry = &stream->slot[i % DDP_LOOP_SLOT_COUNT];
 
@@ -252,6 +262,7 @@ void ddp_loop_group_detach(struct ddp_loop_net *net, struct ddp_loop_group *grou
 {
     struct ddp_loop_member *leaving = &group->members[member];
 
+    DDP_ASSERT(member < group->member_count);
     for (uint32_t i = 0; i < leaving->stream_capacity; i++) {
         if (leaving->streams[i] != NULL) {
             detach_stream(net->config.mem, leaving->streams[i]);
@@ -263,6 +274,7 @@ void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank)
 {
     uint64_t known_ns;
 
+    DDP_ASSERT(rank < net->config.world_size);
     if (net->ranks[rank].is_dead) {
         return;
     }
@@ -276,6 +288,7 @@ void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank)
     net->ranks[rank].is_dead = true;
     net->ranks[rank].dead_ns = ddp_loop_net_now_ns(net);
     net->dead_count++;
+    DDP_ASSERT(net->dead_count <= net->config.world_size);
     known_ns = net->ranks[rank].dead_ns + net->config.latency_ns;
     for (uint32_t i = 0; i < net->config.world_size; i++) {
         ddp_loop_net_wake(net, i, known_ns);

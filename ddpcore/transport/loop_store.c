@@ -32,6 +32,7 @@ static ddp_status assign(struct loop_store *store, struct ddp_loop_key *key, con
         key->setter = store->env->rank;
         key->visible_ns = ddp_loop_net_now_ns(net) + net->config.latency_ns;
     }
+    DDP_ASSERT(key->setter < net->config.world_size);
     ddp_mem_free(mem, key->value);
     key->value = copy;
     key->size_bytes = size_bytes;
@@ -87,6 +88,7 @@ static ddp_status loop_store_get(struct ddp_store *base, const char *name, void 
     if (key == NULL) {
         return DDP_E_NOMEM;
     }
+    DDP_ASSERT(key->size_bytes <= DDP_STORE_VALUE_BYTES_MAX);
     if (key->value == NULL) {
         key->waiting[rank / 64] |= UINT64_C(1) << (rank % 64);
         return find_dead(store);
@@ -148,6 +150,7 @@ ddp_status ddp_loop_store_create(struct ddp_loop_net *net, struct ddp_env *env,
                                              loop_store_hint, loop_store_destroy};
     struct loop_store *store = ddp_mem_array(env->mem, 1, sizeof(*store));
 
+    DDP_ASSERT(env->rank < net->config.world_size);
     if (store == NULL) {
         return DDP_E_NOMEM;
     }

@@ -21,6 +21,7 @@ static void ring(struct ddp_shm_endpoint *endpoint, uint32_t peer)
 {
     struct ddp_shm_member *member = &endpoint->segment.members[peer];
 
+    DDP_ASSERT(peer < endpoint->base.member_count);
     ddp_doorbell_ring(&member->doorbell, &member->sleep);
 }
 
@@ -36,8 +37,8 @@ static bool has_departed(const struct ddp_shm_endpoint *endpoint, uint32_t peer)
     return __atomic_load_n(&endpoint->segment.members[peer].is_departed, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* Ask the operating system who has ended, at most once an interval. A member that departed before
- * its process ended is not dead; its pidfd is dropped. */
+/* Ask the operating system which processes have ended, at most once an interval. A member that
+ * departed before its process ended does not count as dead. */
 static void look_at_peers(struct ddp_shm_endpoint *endpoint)
 {
     uint64_t now_ns = ddp_clock_now_ns(endpoint->env->clock);
@@ -55,6 +56,7 @@ static void look_at_peers(struct ddp_shm_endpoint *endpoint)
         if (watched->fd < 0 || watched->revents == 0) {
             continue;
         }
+        DDP_ASSERT(peer != endpoint->base.member && !endpoint->peers[peer].is_dead);
         (void)close(watched->fd);
         watched->fd = -1;
         if (!has_departed(endpoint, peer)) {
@@ -66,8 +68,8 @@ static void look_at_peers(struct ddp_shm_endpoint *endpoint)
     }
 }
 
-/* Nothing there yet. Reading the clock costs as much as the rest of such a call, so only every few
- * of them do. */
+/* The call returns PENDING. Only every few of them look for deaths: reading the clock costs as much
+ * as the rest of the call. */
 static ddp_status pending(struct ddp_shm_endpoint *endpoint)
 {
     if ((++endpoint->idle_calls & IDLE_CALLS_MASK) == 0) {
@@ -87,6 +89,7 @@ static void reclaim(struct ddp_shm_endpoint *endpoint, struct ddp_shm_peer *peer
         *staging = NULL;
         peer->reclaimed++;
     }
+    DDP_ASSERT(peer->sender.sent - peer->reclaimed <= peer->sender.slot_mask + UINT64_C(1));
 }
 
 static void *shm_alloc(struct ddp_transport *transport, size_t size_bytes)
@@ -105,6 +108,7 @@ static ddp_status stage(struct ddp_shm_endpoint *endpoint, const struct ddp_mess
 {
     bool is_any_under_way = false;
 
+    DDP_ASSERT(!ddp_shm_heap_owns(&endpoint->heap, message->data)); /* it would be lent */
     *out = ddp_shm_heap_alloc(&endpoint->heap, message->size_bytes);
     for (uint32_t i = 0; i < endpoint->base.member_count && *out == NULL; i++) {
         reclaim(endpoint, &endpoint->peers[i]);
@@ -127,6 +131,8 @@ static ddp_status shm_send_post(struct ddp_transport *transport, uint32_t to,
     uint32_t index = (uint32_t)(peer->sender.sent & peer->sender.slot_mask);
     const void *place = message->data;
 
+    DDP_ASSERT(to < transport->member_count && to != transport->member);
+    DDP_ASSERT(message->data != NULL && message->size_bytes > 0);
     if (__atomic_load_n(&endpoint->segment.header->revoked_count, __ATOMIC_ACQUIRE) != 0) {
         return DDP_E_REVOKED;
     }
@@ -134,6 +140,7 @@ static ddp_status shm_send_post(struct ddp_transport *transport, uint32_t to,
         return peer->is_dead || has_departed(endpoint, to) ? DDP_E_PEER_DIED : pending(endpoint);
     }
     reclaim(endpoint, peer);
+    DDP_ASSERT(peer->staging[index] == NULL);
     peer->is_copied[index] = true;
     if (message->size_bytes <= DDP_SHM_INLINE_BYTES) {
         memcpy(slot->data, message->data, message->size_bytes);
@@ -160,7 +167,9 @@ static ddp_status shm_send_poll(struct ddp_transport *transport, uint32_t to, ui
     struct ddp_shm_endpoint *endpoint = endpoint_of(transport);
     struct ddp_shm_peer *peer = &endpoint->peers[to];
 
-    /* Older than the slots in use: acknowledged long ago, is_copied speaks of a later message. */
+    DDP_ASSERT(to < transport->member_count && ticket < peer->sender.sent);
+    /* Older than the slots in use: acknowledged long ago; its slot's is_copied is a later
+     * message's. */
     if (ticket + peer->sender.slot_mask < peer->sender.sent - 1 ||
         peer->is_copied[ticket & peer->sender.slot_mask] ||
         ddp_shm_sender_is_taken(&peer->sender, ticket)) {
@@ -179,6 +188,7 @@ static ddp_status shm_recv_peek(struct ddp_transport *transport, uint32_t from,
     struct ddp_shm_peer *peer = &endpoint->peers[from];
     const struct ddp_shm_slot *slot = ddp_shm_receiver_slot(&peer->receiver);
 
+    DDP_ASSERT(from < transport->member_count && from != transport->member);
     if (slot == NULL) {
         if (!peer->is_dead && !has_departed(endpoint, from)) {
             return pending(endpoint);
@@ -221,6 +231,7 @@ static void shm_revoke(struct ddp_transport *transport, const struct ddp_revocat
     struct ddp_shm_endpoint *endpoint = endpoint_of(transport);
     struct ddp_shm_member *own = endpoint->own;
 
+    DDP_ASSERT(revocation->status != DDP_OK && revocation->status != DDP_PENDING);
     if (own->is_revoking != 0) {
         return;
     }
@@ -264,6 +275,7 @@ static int32_t shm_dead_peer(struct ddp_transport *transport)
     struct ddp_shm_endpoint *endpoint = endpoint_of(transport);
 
     look_at_peers(endpoint);
+    DDP_ASSERT(endpoint->dead_peer < (int32_t)transport->member_count);
     return endpoint->dead_peer;
 }
 

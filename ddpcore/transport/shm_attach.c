@@ -17,7 +17,8 @@
 #define HEAP_BYTES_DEFAULT ((size_t)64 << 20)
 #define SLOT_COUNT_DEFAULT 16u
 
-/* A launcher that hosts the store hears of a death within milliseconds. */
+/* How long to wait for the store to name a dead rank: a launcher that hosts the store knows of a
+ * death within milliseconds. */
 #define DEATH_REPORT_NS DDP_NS_PER_S
 
 /* What member 0 publishes. */
@@ -55,6 +56,7 @@ static ddp_status map_segment(struct attach *attach)
     struct stat info;
     void *base;
 
+    DDP_ASSERT(attach->fd >= 0 && attach->endpoint->segment.base == NULL);
     if (fstat(attach->fd, &info) != 0) {
         return system_error(attach, "fstat");
     }
@@ -82,6 +84,7 @@ static uint32_t slot_count_of(const struct ddp_shm_config *config)
     while (count < wanted && count < DDP_SHM_SLOTS_MAX) {
         count *= 2;
     }
+    DDP_ASSERT((count & (count - 1)) == 0); /* rings take positions modulo it by a mask */
     return count;
 }
 
@@ -93,6 +96,7 @@ static ddp_status make_segment(struct attach *attach)
     size_t size_bytes;
     char key[DDP_STORE_KEY_BYTES_MAX];
 
+    DDP_ASSERT(config->member == 0);
     place->pid = (uint64_t)getpid();
     place->member_count = config->member_count;
     place->slot_count = slot_count_of(config);
@@ -123,9 +127,9 @@ static ddp_status make_segment(struct attach *attach)
                          attach->deadline_ns);
 }
 
-/* Member 0 ended after publishing: because another member died, as the store will say, or by
- * itself. The key is never set, so that only the store's word on a death ends the wait before its
- * time. */
+/* Member 0 has ended after publishing. Either another member died first, which the store will say,
+ * or member 0 is the one that died. Nobody sets the key that is waited for: the wait ends with the
+ * store's report of a death, or in time. */
 static ddp_status maker_is_gone(struct attach *attach)
 {
     struct ddp_env *env = attach->endpoint->env;
@@ -156,6 +160,7 @@ static ddp_status open_segment(struct attach *attach)
     size_t value_bytes;
     const struct ddp_shm_header *header;
 
+    DDP_ASSERT(attach->config->member != 0);
     (void)snprintf(key, sizeof(key), "%s/shm", attach->config->group_name);
     DDP_TRY(ddp_store_get(attach->endpoint->env, attach->store, key, value, &value_bytes,
                           attach->deadline_ns));
@@ -204,6 +209,7 @@ static ddp_status open_peers(struct attach *attach)
             return ddp_err_set(attach->err, DDP_E_NOMEM, "no memory for a shared segment");
         }
     }
+    DDP_ASSERT(segment->heap_first + (own + 1) * segment->heap_bytes <= segment->size_bytes);
     ddp_shm_heap_init(&endpoint->heap,
                       segment->base + segment->heap_first + own * segment->heap_bytes,
                       segment->heap_bytes);
@@ -213,11 +219,12 @@ static ddp_status open_peers(struct attach *attach)
     return DDP_OK;
 }
 
-/* A member that ended between attaching and this call is dead from the start. */
+/* A member that ended between attaching and this call is dead at once. */
 static ddp_status watch_peers(struct attach *attach)
 {
     struct ddp_shm_endpoint *endpoint = attach->endpoint;
 
+    DDP_ASSERT(endpoint->has_attached);
     for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
         struct pollfd *watched = &endpoint->pidfds[i];
         const struct ddp_shm_member *member = &endpoint->segment.members[i];

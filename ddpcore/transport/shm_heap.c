@@ -14,6 +14,7 @@ struct block {
 
 static struct block *block_at(const struct ddp_shm_heap *heap, size_t offset)
 {
+    DDP_ASSERT(offset % HEADER_BYTES == 0 && offset < heap->size_bytes);
     return (void *)(heap->first + offset);
 }
 
@@ -28,6 +29,7 @@ void ddp_shm_heap_init(struct ddp_shm_heap *heap, uint8_t *first, size_t size_by
 {
     struct block *whole;
 
+    DDP_ASSERT(((uintptr_t)first & (HEADER_BYTES - 1)) == 0);
     heap->first = first;
     heap->size_bytes = size_bytes;
     heap->pristine = HEADER_BYTES;
@@ -45,6 +47,7 @@ static void split(struct ddp_shm_heap *heap, struct block *block, size_t size_by
     size_t rest_bytes = block->size_bytes - size_bytes;
     struct block *rest, *after;
 
+    DDP_ASSERT(block->is_used == 0 && block->size_bytes >= size_bytes);
     if (rest_bytes <= HEADER_BYTES) {
         return;
     }
@@ -92,6 +95,7 @@ static void merge_with_next(struct ddp_shm_heap *heap, struct block *block)
     struct block *next = block_after(heap, block);
     struct block *after;
 
+    DDP_ASSERT(block->is_used == 0 && (next == NULL || next->before_bytes == block->size_bytes));
     if (next == NULL || next->is_used != 0) {
         return;
     }

@@ -35,6 +35,7 @@ void ddp_shm_segment_view(struct ddp_shm_segment *segment, void *base, uint32_t 
     size_t members = sizeof(struct ddp_shm_header);
     size_t streams = members + member_count * sizeof(struct ddp_shm_member);
 
+    DDP_ASSERT(((uintptr_t)base & 4095) == 0);
     segment->base = base;
     segment->size_bytes = ddp_shm_segment_size_bytes(member_count, slot_count, heap_bytes);
     segment->header = base;
@@ -45,6 +46,7 @@ void ddp_shm_segment_view(struct ddp_shm_segment *segment, void *base, uint32_t 
     segment->slot_count = slot_count;
     segment->heap_first = heap_first(member_count, slot_count);
     segment->heap_bytes = heap_bytes;
+    DDP_ASSERT(segment->heap_first + member_count * heap_bytes == segment->size_bytes);
 }
 
 void ddp_shm_segment_format(struct ddp_shm_segment *segment, uint64_t nonce)
@@ -64,6 +66,7 @@ void ddp_shm_sender_open(struct ddp_shm_sender *sender, const struct ddp_shm_seg
 {
     size_t stream = ddp_shm_stream_index(segment, from, to);
 
+    DDP_ASSERT(from < segment->member_count && to < segment->member_count);
     sender->slots = &segment->slots[stream * segment->slot_count];
     sender->stream = &segment->streams[stream];
     sender->sent = 0;
@@ -76,6 +79,7 @@ void ddp_shm_receiver_open(struct ddp_shm_receiver *receiver, const struct ddp_s
 {
     size_t stream = ddp_shm_stream_index(segment, from, to);
 
+    DDP_ASSERT(from < segment->member_count && to < segment->member_count);
     receiver->slots = &segment->slots[stream * segment->slot_count];
     receiver->stream = &segment->streams[stream];
     receiver->taken = 0;
