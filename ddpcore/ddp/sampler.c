@@ -1,4 +1,5 @@
-/* Distributed sampler: entry j of rank r is list[(r + j*W) mod N].
+/* Distributed sampler: entry j of rank r is list[(r + j*W) mod N], or with shards of given sizes
+ * list[s + j], where s is the sum of the sizes of lower ranks.
  *
  * PyTorch pads the list with its own head, repeated as often as needed, up to a multiple of W; the
  * mod is that padding. With drop_last no index reaches N, so it changes nothing. */
@@ -11,17 +12,38 @@ size_t ddp_sampler_count(const struct ddp_sampler_config *config)
     const size_t whole = config->sample_count / config->world_size;
     const bool has_rest = config->sample_count % config->world_size != 0;
 
+    DDP_ASSERT(config->rank < config->world_size);
+    if (config->shard_size != NULL) {
+        return config->shard_size[config->rank];
+    }
     return whole + (has_rest && !config->drop_last ? 1 : 0);
+}
+
+/* Sum of the sizes of the first `count` shards; false: more than there are samples. */
+static bool add_shards(const struct ddp_sampler_config *config, uint32_t count, size_t *out_sum)
+{
+    *out_sum = 0;
+    for (uint32_t r = 0; r < count; r++) {
+        if (config->shard_size[r] > config->sample_count - *out_sum) {
+            return false;
+        }
+        *out_sum += config->shard_size[r];
+    }
+    return true;
 }
 
 ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
                              struct ddp_mem *mem, uint32_t *indices)
 {
     uint32_t *list = NULL;
-    size_t count;
+    size_t first = 0, count;
 
     if (config->world_size == 0 || config->rank >= config->world_size ||
         config->sample_count > UINT32_MAX) {
+        return DDP_E_INVALID;
+    }
+    if (config->shard_size != NULL && (!add_shards(config, config->world_size, &first) ||
+                                       !add_shards(config, config->rank, &first))) {
         return DDP_E_INVALID;
     }
     count = ddp_sampler_count(config);
@@ -35,8 +57,12 @@ ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t e
         ddp_prng_permutation(&prng, list, (uint32_t)config->sample_count);
     }
     for (size_t j = 0; j < count; j++) {
-        const size_t place = (config->rank + j * (size_t)config->world_size) % config->sample_count;
+        const size_t place =
+            config->shard_size != NULL
+                ? first + j
+                : (config->rank + j * (size_t)config->world_size) % config->sample_count;
 
+        DDP_ASSERT(place < config->sample_count);
         indices[j] = list != NULL ? list[place] : (uint32_t)place;
     }
     ddp_mem_free(mem, list);

@@ -12,6 +12,7 @@
 #define MODULE_PREFIX "module."
 #define OPTIM_PREFIX  "optim."
 #define STEP_SLOT     "step"
+#define STATE_DTYPE   DDP_DTYPE_F32 /* of the reference's optimizer state */
 
 static ddp_status checkpoint_path(const struct harness_session *session, struct ddp_text *out)
 {
@@ -27,7 +28,7 @@ static ddp_status checkpoint_path(const struct harness_session *session, struct 
 }
 
 static ddp_status add_tensor(struct ddp_state_dict *dict, const char *prefix, const char *slot,
-                             const struct ddp_param *param, const float *data)
+                             const struct ddp_param *param, enum ddp_dtype dtype, const void *data)
 {
     struct ddp_text name;
     uint64_t shape[DDP_NDIM_MAX];
@@ -39,8 +40,7 @@ static ddp_status add_tensor(struct ddp_state_dict *dict, const char *prefix, co
     ddp_text_init(&name, dict->mem);
     ddp_text_add(&name, "%s%s%s%s", prefix, slot, slot[0] == '\0' ? "" : ".", param->name);
     if (!name.is_failed) {
-        status =
-            ddp_state_dict_add(dict, ddp_text_str(&name), DDP_DTYPE_F32, param->ndim, shape, data);
+        status = ddp_state_dict_add(dict, ddp_text_str(&name), dtype, param->ndim, shape, data);
     }
     ddp_text_fini(&name);
     return status;
@@ -73,40 +73,51 @@ static ddp_status set_meta_u64(struct ddp_state_dict *dict, const char *key, uin
 /* Copies of a device's tensors, one after the other, for as long as a file is being written. */
 struct stage {
     struct harness_session *session;
-    float *block; /* NULL: the device's memory is the host's */
-    size_t used_elems;
+    unsigned char *block; /* NULL: the device's memory is the host's */
+    size_t size_bytes, used_bytes;
 };
+
+/* So that elements of every type are aligned. */
+static size_t padded_bytes(size_t size_bytes)
+{
+    return (size_bytes + 7) / 8 * 8;
+}
+
+static size_t state_bytes(const struct ddp_param *param)
+{
+    return param->elem_count * ddp_dtype_size_bytes(STATE_DTYPE);
+}
 
 static ddp_status stage_init(struct stage *stage, struct harness_session *session)
 {
-    size_t elem_count = 0;
+    size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
     *stage = (struct stage){.session = session};
     if (session->device->ops->is_host_memory) {
         return DDP_OK;
     }
     for (size_t i = 0; i < session->tensor_count; i++) {
-        elem_count += session->tensors[i].elem_count;
+        stage->size_bytes += padded_bytes(ddp_param_size_bytes(&session->tensors[i]));
     }
     for (size_t i = 0; i < session->param_count; i++) {
-        elem_count += ref_optimizer_slot_count(session->optimizer) * session->params[i].elem_count;
+        stage->size_bytes += slot_count * padded_bytes(state_bytes(&session->params[i]));
     }
-    stage->block = ddp_mem_array(session->env->mem, elem_count, sizeof stage->block[0]);
+    stage->block = ddp_mem_array(session->env->mem, stage->size_bytes, 1);
     return stage->block != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
 /* *data: where the host can read it until the stage ends. */
-static ddp_status stage_take(struct stage *stage, size_t elem_count, const float **data)
+static ddp_status stage_take(struct stage *stage, size_t size_bytes, const void **data)
 {
-    float *place;
+    unsigned char *place;
 
-    if (stage->block == NULL || elem_count == 0) {
+    if (stage->block == NULL || size_bytes == 0) {
         return DDP_OK;
     }
-    place = stage->block + stage->used_elems;
-    stage->used_elems += elem_count;
-    DDP_TRY(ddp_transfer_to_host(&stage->session->transfer, place, *data,
-                                 elem_count * sizeof place[0]));
+    place = stage->block + stage->used_bytes;
+    stage->used_bytes += padded_bytes(size_bytes);
+    DDP_ASSERT(stage->used_bytes <= stage->size_bytes);
+    DDP_TRY(ddp_transfer_to_host(&stage->session->transfer, place, *data, size_bytes));
     *data = place;
     return DDP_OK;
 }
@@ -118,20 +129,21 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
     size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
     for (size_t i = 0; i < session->tensor_count; i++) {
-        const float *data = session->tensors[i].data;
+        const struct ddp_param *tensor = &session->tensors[i];
+        const void *data = tensor->data;
 
-        DDP_TRY(stage_take(stage, session->tensors[i].elem_count, &data));
-        DDP_TRY(add_tensor(dict, job->is_checkpoint_wrapped ? MODULE_PREFIX : "", "",
-                           &session->tensors[i], data));
+        DDP_TRY(stage_take(stage, ddp_param_size_bytes(tensor), &data));
+        DDP_TRY(add_tensor(dict, job->is_checkpoint_wrapped ? MODULE_PREFIX : "", "", tensor,
+                           tensor->dtype, data));
     }
     for (size_t slot = 0; slot < slot_count; slot++) {
         for (size_t i = 0; i < session->param_count; i++) {
-            const float *data = ref_optimizer_slot(session->optimizer, slot, i);
+            const void *data = ref_optimizer_slot(session->optimizer, slot, i);
 
-            DDP_TRY(stage_take(stage, session->params[i].elem_count, &data));
+            DDP_TRY(stage_take(stage, state_bytes(&session->params[i]), &data));
             DDP_TRY(add_tensor(dict, OPTIM_PREFIX,
                                ref_optimizer_slot_name(session->optimizer, slot),
-                               &session->params[i], data));
+                               &session->params[i], STATE_DTYPE, data));
         }
     }
     for (size_t i = 0; i < session->param_count; i++) {
@@ -255,9 +267,10 @@ static void fini_names(struct name_list *list)
 }
 
 static ddp_status check_shape(const struct harness_session *session,
-                              const struct ddp_tensor_entry *entry, const struct ddp_param *param)
+                              const struct ddp_tensor_entry *entry, const struct ddp_param *param,
+                              enum ddp_dtype dtype)
 {
-    bool is_same = entry->dtype == DDP_DTYPE_F32 && entry->ndim == param->ndim;
+    bool is_same = entry->dtype == dtype && entry->ndim == param->ndim;
 
     for (uint32_t i = 0; is_same && i < param->ndim; i++) {
         is_same = entry->shape[i] == param->shape[i];
@@ -267,43 +280,49 @@ static ddp_status check_shape(const struct harness_session *session,
                                  entry->name, param->name);
 }
 
-/* Without target: check the shapes of names[0..count). With it: copy their contents there. All are
- * checked before any is copied, so that a refused checkpoint changes nothing. */
-static ddp_status load_tensors(struct harness_session *session, const struct ddp_state_dict *dict,
-                               char **names, size_t count, float *(*target)(void *, size_t),
-                               void *context)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct ddp_tensor_entry *entry = ddp_state_dict_find(dict, names[i]);
+/* Tensors of one kind, as the file's names[0..count) fill them: the model's, or a slot of the
+ * optimizer's state for each parameter. */
+struct load {
+    struct harness_session *session;
+    const struct ddp_state_dict *dict;
+    char **names;
+    size_t count;
+    bool is_state;
+    size_t slot; /* is_state */
+};
 
-        DDP_ASSERT(entry != NULL);
-        if (target == NULL) {
-            DDP_TRY(check_shape(session, entry, &session->tensors[i]));
-        } else {
-            DDP_TRY(ddp_transfer_to_device(&session->transfer, target(context, i), entry->data,
-                                           entry->size_bytes));
-        }
+static const struct ddp_tensor_entry *entry_of(const struct load *load, size_t i)
+{
+    const struct ddp_tensor_entry *entry = ddp_state_dict_find(load->dict, load->names[i]);
+
+    DDP_ASSERT(entry != NULL);
+    return entry;
+}
+
+/* All are checked before any is copied, so that a refused checkpoint changes nothing. */
+static ddp_status check_tensors(const struct load *load)
+{
+    for (size_t i = 0; i < load->count; i++) {
+        const struct ddp_param *tensor = &load->session->tensors[i];
+
+        DDP_TRY(check_shape(load->session, entry_of(load, i), tensor,
+                            load->is_state ? STATE_DTYPE : tensor->dtype));
     }
     return DDP_OK;
 }
 
-static float *model_target(void *context, size_t i)
+static ddp_status copy_tensors(const struct load *load)
 {
-    struct harness_session *session = context;
+    struct harness_session *session = load->session;
 
-    return session->tensors[i].data;
-}
+    for (size_t i = 0; i < load->count; i++) {
+        const struct ddp_tensor_entry *entry = entry_of(load, i);
+        void *target = load->is_state ? ref_optimizer_slot(session->optimizer, load->slot, i)
+                                      : session->tensors[i].data;
 
-struct slot_target {
-    struct ref_optimizer *optimizer;
-    size_t slot;
-};
-
-static float *optimizer_target(void *context, size_t param)
-{
-    struct slot_target *target = context;
-
-    return ref_optimizer_slot(target->optimizer, target->slot, param);
+        DDP_TRY(ddp_transfer_to_device(&session->transfer, target, entry->data, entry->size_bytes));
+    }
+    return DDP_OK;
 }
 
 static ddp_status load_model(struct harness_session *session, const struct ddp_state_dict *file)
@@ -311,6 +330,7 @@ static ddp_status load_model(struct harness_session *session, const struct ddp_s
     struct ddp_mem *mem = session->env->mem;
     struct name_list list = {.mem = mem};
     struct ddp_state_dict dict;
+    struct load load;
     ddp_status status = DDP_E_NOMEM;
 
     ddp_state_dict_init(&dict, mem);
@@ -326,11 +346,12 @@ static ddp_status load_model(struct harness_session *session, const struct ddp_s
     if (status == DDP_OK) {
         status = apply_policy(session, &dict, (const char *const *)list.names, list.count);
     }
+    load = (struct load){session, &dict, list.names, list.count, false, 0};
     if (status == DDP_OK) {
-        status = load_tensors(session, &dict, list.names, list.count, NULL, NULL);
+        status = check_tensors(&load);
     }
     if (status == DDP_OK) {
-        status = load_tensors(session, &dict, list.names, list.count, model_target, session);
+        status = copy_tensors(&load);
     }
 out:
     fini_names(&list);
@@ -360,11 +381,11 @@ static ddp_status load_slots(struct harness_session *session, const struct ddp_s
 
     for (int pass = 0; pass < 2; pass++) {
         for (size_t slot = 0; slot < slot_count; slot++) {
-            struct slot_target target = {session->optimizer, slot};
+            const struct load load = {
+                session, dict, names + slot * session->param_count, session->param_count,
+                true,    slot};
 
-            DDP_TRY(load_tensors(session, dict, names + slot * session->param_count,
-                                 session->param_count, pass == 0 ? NULL : optimizer_target,
-                                 &target));
+            DDP_TRY(pass == 0 ? check_tensors(&load) : copy_tensors(&load));
         }
     }
     return load_step_counts(session, dict, names + slot_count * session->param_count);

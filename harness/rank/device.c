@@ -248,8 +248,8 @@ ddp_status harness_session_probe(struct harness_session *session, enum harness_p
         return ddp_err_set(session->err, DDP_E_NOMEM, "no memory for %zu probes", bucket_count);
     }
     for (size_t i = 0; i < bucket_count; i++) {
-        requests[i] =
-            (struct harness_probe_request){ddp_bucket_elem_count(session->ddp, i), DDP_DTYPE_F32};
+        requests[i] = (struct harness_probe_request){ddp_bucket_elem_count(session->ddp, i),
+                                                     ddp_bucket_dtype(session->ddp, i)};
     }
     probe.requests = requests;
     harness_session_phase(session, DDP_PHASE_PROBE);

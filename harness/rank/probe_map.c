@@ -77,21 +77,26 @@ const char *harness_probe_result_name(enum harness_probe_result result)
 
 static void store(enum ddp_dtype dtype, void *data, size_t i, float value)
 {
-    if (dtype == DDP_DTYPE_F32) {
-        ((float *)data)[i] = value;
-    } else {
-        ((uint16_t *)data)[i] =
-            dtype == DDP_DTYPE_F16 ? ddp_f16_from_f32(value) : ddp_bf16_from_f32(value);
-    }
+    const uint16_t half =
+        dtype == DDP_DTYPE_F16 ? ddp_f16_from_f32(value) : ddp_bf16_from_f32(value);
+    const size_t size_bytes = ddp_dtype_size_bytes(dtype);
+    unsigned char *element = (unsigned char *)data + i * size_bytes;
+
+    memcpy(element, dtype == DDP_DTYPE_F32 ? (const void *)&value : &half, size_bytes);
 }
 
 static float load(enum ddp_dtype dtype, const void *data, size_t i)
 {
+    const unsigned char *element = (const unsigned char *)data + i * ddp_dtype_size_bytes(dtype);
+    uint16_t half;
+    float value;
+
     if (dtype == DDP_DTYPE_F32) {
-        return ((const float *)data)[i];
+        memcpy(&value, element, sizeof value);
+        return value;
     }
-    return dtype == DDP_DTYPE_F16 ? ddp_f16_to_f32(((const uint16_t *)data)[i])
-                                  : ddp_bf16_to_f32(((const uint16_t *)data)[i]);
+    memcpy(&half, element, sizeof half);
+    return dtype == DDP_DTYPE_F16 ? ddp_f16_to_f32(half) : ddp_bf16_to_f32(half);
 }
 
 ddp_status harness_probe_map_init(struct harness_probe_map *map, struct ddp_mem *mem,

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* Payload capture: on a second run, bucket inputs and outputs of one step are kept as files
- * "<run_dir>/payload/r<rank>.step<step>.bucket<b>.{in,out}.f32". */
+ * "<run_dir>/payload/r<rank>.step<step>.bucket<b>.{in,out}.<dtype>". */
 struct harness_rank_options {
     bool is_hashing;      /* record hashes of gradients, buckets, parameters (judged runs) */
     int64_t payload_step; /* -1 = none */

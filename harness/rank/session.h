@@ -6,6 +6,7 @@
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
+#include "harness/rank/batches.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
 
@@ -26,7 +27,7 @@ struct harness_session {
     struct ref_job job;
     struct ref_data own_data;    /* unless the options share one */
     const struct ref_data *data; /* NULL until open */
-    struct ref_shard_cursor cursor;
+    struct harness_batches batches;
 
     struct ddp_store *store;
     struct ddp_group group;
@@ -48,8 +49,7 @@ struct harness_session {
     size_t tensor_count;
     uint64_t *param_salt; /* [param_count] ddp_hash_text(name) */
     bool *is_used;        /* [param_count] */
-    uint32_t *samples;    /* the batch being trained on */
-    float *features;
+    float *features;      /* of the batch being trained on */
     int32_t *labels;
     float *targets;
 
@@ -60,16 +60,15 @@ struct harness_session {
     bool is_left_out;       /* a SKIP before the group existed: the rank leaves at once */
 };
 
+/* Who may call whom, from the ground up: session.c; then device.c and checkpoint.c; then setup.c
+ * and step.c; rank.c on top. */
+
+/* session.c */
 /* Enter a phase unless the rank is in it. */
 void harness_session_phase(struct harness_session *session, enum ddp_phase phase);
 /* Pass a point without payload: OK, or E_INJECTED. *out_skip (may be NULL): leave it out. */
 DDP_MUST_USE ddp_status harness_session_point(struct harness_session *session,
                                               enum ddp_fault_point point, bool *out_skip);
-
-/* A mark in the compute stream, for whoever watches the device. Nothing without a device of its
- * own. */
-DDP_MUST_USE ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark mark,
-                                             uint64_t index);
 
 /* device.c: the plan's device, behind its observer where there is something to see. */
 DDP_MUST_USE ddp_status harness_session_open_device(struct harness_session *session);
@@ -79,6 +78,10 @@ DDP_MUST_USE ddp_status harness_session_open_collective(struct harness_session *
                                                         bool is_strict,
                                                         struct ddp_transport *transport,
                                                         struct ddp_coll **out);
+/* A mark in the compute stream, for whoever watches the device. Nothing without a device of its
+ * own. */
+DDP_MUST_USE ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark mark,
+                                             uint64_t index);
 /* End what ends with all ranks together, once they have parted. */
 void harness_session_finish_collective(struct harness_session *session);
 /* Measure the order of the all-reduce's sums, if nobody says it. All ranks call. */

@@ -27,7 +27,7 @@ static ddp_status open_data(struct harness_session *session)
     return DDP_OK;
 }
 
-/* Fault D-family: this rank's copy of the model is wider than the others'. */
+/* The plan may have one rank build another model than the others: a wider one. */
 static ddp_status drift_model(struct harness_session *session)
 {
     struct ref_model_config *model = &session->job.model;
@@ -60,6 +60,7 @@ static ddp_status list_tensors(struct harness_session *session)
     for (size_t i = 0; i < buffer_count; i++) {
         session->tensors[session->param_count + i] =
             (struct ddp_param){.name = buffers[i].name,
+                               .dtype = buffers[i].dtype,
                                .data = buffers[i].data,
                                .elem_count = buffers[i].elem_count,
                                .ndim = 1,
@@ -70,42 +71,69 @@ static ddp_status list_tensors(struct harness_session *session)
 
 static ddp_status open_batches(struct harness_session *session)
 {
+    const struct ref_shard_config *shard = &session->job.shard;
+    const struct ddp_sampler_config sampler = {.sample_count = shard->sample_count,
+                                               .rank = session->env->rank,
+                                               .world_size = shard->world_size,
+                                               .is_shuffled = shard->is_shuffled,
+                                               .seed = shard->seed,
+                                               .shard_size = shard->shard_size};
     struct ddp_mem *mem = session->env->mem;
-    size_t rows = session->job.shard.batch_rows[session->env->rank];
+    size_t rows = shard->batch_rows[session->env->rank];
 
     session->param_salt = ddp_mem_array(mem, session->param_count, sizeof session->param_salt[0]);
     session->is_used = ddp_mem_array(mem, session->param_count, sizeof session->is_used[0]);
-    session->samples = ddp_mem_array(mem, rows, sizeof session->samples[0]);
     session->features =
         ddp_mem_array(mem, rows * session->data->feature_count, sizeof session->features[0]);
     session->labels = ddp_mem_array(mem, rows, sizeof session->labels[0]);
     session->targets =
         ddp_mem_array(mem, rows * session->data->target_count, sizeof session->targets[0]);
-    if (session->param_salt == NULL || session->is_used == NULL || session->samples == NULL ||
-        session->features == NULL || session->labels == NULL || session->targets == NULL) {
+    if (session->param_salt == NULL || session->is_used == NULL || session->features == NULL ||
+        session->labels == NULL || session->targets == NULL) {
         return ddp_err_set(session->err, DDP_E_NOMEM, "no memory for a batch of %zu rows", rows);
     }
     for (size_t i = 0; i < session->param_count; i++) {
         session->param_salt[i] = ddp_hash_text(session->params[i].name);
     }
-    return ref_shard_cursor_init(&session->cursor, &session->job.shard, mem);
+    return harness_batches_init(&session->batches, mem, &sampler, rows, shard->is_one_epoch);
 }
 
-static ddp_status open_model(struct harness_session *session)
+/* Point model/build: a fault may alter the widths. */
+static ddp_status pass_widths(struct harness_session *session)
+{
+    struct ref_model_config *model = &session->job.model;
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    int64_t widths[REF_LAYERS_MAX + 1];
+
+    for (size_t i = 0; i < model->width_count; i++) {
+        widths[i] = (int64_t)model->width[i];
+    }
+    place.data = widths;
+    place.elem_count = model->width_count;
+    place.dtype = DDP_DTYPE_I64;
+    if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_MODEL_BUILD, &place) ==
+        DDP_FAULT_FAIL) {
+        return ddp_err_set(session->err, DDP_E_INJECTED, "the model could not be built");
+    }
+    for (size_t i = 0; i < model->width_count; i++) {
+        model->width[i] = widths[i] > 0 ? (size_t)widths[i] : 0;
+    }
+    return DDP_OK;
+}
+
+static ddp_status build_model(struct harness_session *session)
 {
     const struct ref_job *job = &session->job;
 
-    DDP_TRY(harness_session_open_device(session));
-    DDP_TRY(open_data(session));
     DDP_TRY(drift_model(session));
+    DDP_TRY(pass_widths(session));
     DDP_TRY(ref_model_create(session->device, &job->model,
                              job->shard.batch_rows[session->env->rank], &session->model,
                              session->err));
     session->params = ref_model_params(session->model, &session->param_count);
     DDP_TRY(ref_optimizer_create(session->device, session->params, session->param_count,
                                  &job->optimizer, &session->optimizer));
-    DDP_TRY(list_tensors(session));
-    return open_batches(session);
+    return list_tensors(session);
 }
 
 static ddp_status open_group(struct harness_session *session,
@@ -161,7 +189,10 @@ ddp_status harness_session_open(struct harness_session *session,
     DDP_TRY(wiring->store(wiring->context, session->env, setup_deadline_ns(session),
                           &session->store, session->err));
     harness_session_phase(session, DDP_PHASE_INIT);
-    DDP_TRY(open_model(session));
+    DDP_TRY(harness_session_open_device(session));
+    DDP_TRY(open_data(session));
+    DDP_TRY(build_model(session));
+    DDP_TRY(open_batches(session));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_COMM_INIT, &session->is_left_out));
     if (session->is_left_out) {
         return DDP_OK;
@@ -178,12 +209,11 @@ void harness_session_close(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
 
-    ref_shard_cursor_fini(&session->cursor);
+    harness_batches_fini(&session->batches);
     ddp_mem_free(mem, session->tensors);
     ddp_mem_free(mem, session->targets);
     ddp_mem_free(mem, session->labels);
     ddp_mem_free(mem, session->features);
-    ddp_mem_free(mem, session->samples);
     ddp_mem_free(mem, session->is_used);
     ddp_mem_free(mem, session->param_salt);
     if (session->ddp != NULL) {

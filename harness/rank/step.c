@@ -31,13 +31,14 @@ static ddp_status on_grad_ready(void *context, size_t param)
 
 /* A tensor that belongs to one parameter, as something that a fault may alter. */
 static ddp_status pass_tensor(struct harness_session *session, enum ddp_fault_point point,
-                              size_t param, float *data)
+                              size_t param, void *data)
 {
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
 
     place.param = (int32_t)param;
     place.data = data;
     place.elem_count = session->params[param].elem_count;
+    place.dtype = session->params[param].dtype;
     place.device = session->device;
     return ddp_fault_point(session->env->faults, point, &place) == DDP_FAULT_FAIL ? DDP_E_INJECTED
                                                                                   : DDP_OK;
@@ -56,32 +57,32 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
 {
     struct ddp_env *env = session->env;
     uint64_t number = (uint64_t)step * session->job.micro_batches + micro;
+    const uint32_t *samples;
     bool is_skipped;
     size_t rows;
 
     harness_session_phase(session, DDP_PHASE_DATA);
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_DATA_NEXT, &is_skipped));
     session->batch_skipped += is_skipped ? 1 : 0;
-    DDP_TRY(ref_shard_cursor_batch(&session->cursor, env->rank, number + session->batch_skipped,
-                                   session->samples, &rows));
+    DDP_TRY(
+        harness_batches_take(&session->batches, number + session->batch_skipped, &samples, &rows));
     *out = (struct ref_batch){.rank = env->rank,
                               .step = step,
                               .micro = micro,
                               .rows = rows,
-                              .samples = session->samples,
+                              .samples = samples,
                               .features = session->features,
                               .labels = session->data->labels == NULL ? NULL : session->labels,
                               .targets = session->data->targets == NULL ? NULL : session->targets};
     if (rows == 0) {
         return DDP_OK;
     }
-    ref_data_gather(session->data, session->samples, rows, session->features, session->labels,
+    ref_data_gather(session->data, samples, rows, session->features, session->labels,
                     session->targets);
     ddp_recorder_event(env->recorder, DDP_EVENT_DATA_BATCH, rows,
-                       ddp_hash_bytes(session->samples, rows * sizeof session->samples[0], 0),
-                       session->samples[0], 0, 0);
+                       ddp_hash_bytes(samples, rows * sizeof samples[0], 0), samples[0], 0, 0);
     for (size_t i = 0; session->options->is_hashing && i < rows; i++) {
-        ddp_recorder_event(env->recorder, DDP_EVENT_DATA_SAMPLE, session->samples[i], 0, 0, 0, 0);
+        ddp_recorder_event(env->recorder, DDP_EVENT_DATA_SAMPLE, samples[i], 0, 0, 0, 0);
     }
     return DDP_OK;
 }
@@ -164,9 +165,9 @@ static ddp_status run_optimizer(struct harness_session *session)
 }
 
 static ddp_status record_tensor(struct harness_session *session, enum ddp_event event, size_t param,
-                                const float *data, uint64_t slot)
+                                const void *data, uint64_t slot)
 {
-    size_t size_bytes = session->params[param].elem_count * sizeof(float);
+    size_t size_bytes = ddp_param_size_bytes(&session->params[param]);
     const void *seen;
 
     DDP_TRY(ddp_transfer_view(&session->transfer, data, size_bytes, &seen));

@@ -21,8 +21,8 @@ static const struct {
     enum ddp_dtype dtype;
     size_t elem_count;
 } buckets[] = {
-    {DDP_DTYPE_BF16, 5}, {DDP_DTYPE_F32, 2}, {DDP_DTYPE_F16, 8}, {DDP_DTYPE_F32, 4},
-    {DDP_DTYPE_BF16, 3},
+    {DDP_DTYPE_BF16, 5}, {DDP_DTYPE_F32, 2},  {DDP_DTYPE_F16, 8},
+    {DDP_DTYPE_F32, 4},  {DDP_DTYPE_BF16, 3},
 };
 enum { BUCKET_COUNT = sizeof(buckets) / sizeof(buckets[0]) };
 
@@ -31,7 +31,7 @@ static const struct {
     enum ddp_dtype dtype;
     size_t elem_count;
 } buffers[BUFFER_COUNT] = {
-    {"count", DDP_DTYPE_I64, 2}, {"mask", DDP_DTYPE_U8, 5},  {"mean", DDP_DTYPE_F64, 2},
+    {"count", DDP_DTYPE_I64, 2}, {"mask", DDP_DTYPE_U8, 5},   {"mean", DDP_DTYPE_F64, 2},
     {"steps", DDP_DTYPE_I64, 1}, {"scale", DDP_DTYPE_F16, 3},
 };
 
@@ -118,10 +118,9 @@ static void init(struct mixed *job, uint32_t rank)
 static ddp_status create(struct world_rank *rank, struct mixed *job,
                          const struct ddp_config *config, struct ddp_err *err)
 {
-    return ddp_create(
-        &rank->group, rank->device,
-        &(struct ddp_model){job->params, PARAM_COUNT, job->buffers, BUFFER_COUNT}, config,
-        &job->ddp, err);
+    return ddp_create(&rank->group, rank->device,
+                      &(struct ddp_model){job->params, PARAM_COUNT, job->buffers, BUFFER_COUNT},
+                      config, &job->ddp, err);
 }
 
 static ddp_status backward(struct mixed *job, uint32_t rank)

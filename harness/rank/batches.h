@@ -1,0 +1,38 @@
+/* A rank's micro-batches: its share of each epoch, dealt by the core's sampler and cut into batches.
+ * Private to rank. */
+#ifndef HARNESS_RANK_BATCHES_H
+#define HARNESS_RANK_BATCHES_H
+
+#include "ddpcore/ddp/sampler.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct harness_batches {
+    struct ddp_mem *mem;
+    struct ddp_sampler_config sampler;
+    size_t row_count; /* of a batch; an epoch's last one may have less */
+    bool is_one_epoch;
+    uint32_t *share; /* [share_count] the rank's samples of `epoch` */
+    size_t share_count;
+    uint64_t epoch;
+    bool is_dealt; /* share is filled */
+};
+
+/* Borrows sampler->shard_size. Zeroed is valid for _fini. Errors: E_INVALID (no rows, or what the
+ * sampler refuses), E_NOMEM. */
+DDP_MUST_USE ddp_status harness_batches_init(struct harness_batches *batches, struct ddp_mem *mem,
+                                             const struct ddp_sampler_config *sampler,
+                                             size_t row_count, bool is_one_epoch);
+void harness_batches_fini(struct harness_batches *batches);
+/* Micro-batch number `index` of the whole run, from 0: uint32_t[*out_rows], valid until the next
+ * call. A new epoch begins where the share is used up. No rows: the rank has no samples, or
+ * is_one_epoch and the epoch is over. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_batches_take(struct harness_batches *batches, uint64_t index,
+                                             const uint32_t **out_samples, size_t *out_rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,27 @@
+/* What every part of a rank's run needs: its phase, and fault points without payload. */
+#include "harness/rank/session.h"
+
+void harness_session_phase(struct harness_session *session, enum ddp_phase phase)
+{
+    struct ddp_recorder *recorder = session->env->recorder;
+
+    if (recorder != NULL && recorder->phase != phase) {
+        ddp_recorder_phase(recorder, phase);
+    }
+}
+
+ddp_status harness_session_point(struct harness_session *session, enum ddp_fault_point point,
+                                 bool *out_skip)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    enum ddp_fault_action action;
+
+    place.device = session->device;
+    action = ddp_fault_point(session->env->faults, point, &place);
+    if (out_skip != NULL) {
+        *out_skip = action == DDP_FAULT_SKIP;
+    }
+    return action == DDP_FAULT_FAIL
+               ? ddp_err_set(session->err, DDP_E_INJECTED, "%s", ddp_fault_point_name(point))
+               : DDP_OK;
+}
