@@ -43,7 +43,7 @@ static bool has_pidfd(void)
     return fd >= 0;
 }
 
-/* The same look, and the same words, as when `run` skips a scenario. */
+/* The same probe and the same text as when `run` skips a scenario on cuda. */
 static void report_cards(void)
 {
     struct ddp_err err = {{0}};
@@ -63,7 +63,7 @@ static void report_cards(void)
            "scenarios on cuda are SKIPPED");
 }
 
-/* The same question, and the same words, as when `run --launcher mpirun` skips. */
+/* The same probe and the same text as when `run --launcher mpirun` skips. */
 static void report_mpirun(void)
 {
     struct ddp_err err = {{0}};
@@ -75,7 +75,7 @@ static void report_mpirun(void)
            "scenarios run with --launcher mpirun are SKIPPED");
 }
 
-/* The same look, and the same words, as when `run --collective mpi` skips. */
+/* The same probe and the same text as when `run --collective mpi` skips. */
 static void report_mpi(void)
 {
     struct ddp_err err = {{0}};

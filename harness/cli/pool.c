@@ -1,6 +1,6 @@
 /* Worker processes. A worker runs one cell, writes verdict.json into its run folder and exits; the
- * parent reads that file. A worker dies with its parent (PR_SET_PDEATHSIG), ranks die with it. The
- * parent waits for signals in one place, so that none can come unnoticed before a wait. */
+ * parent reads that file. A worker ends with its parent (PR_SET_PDEATHSIG), and ranks end with the
+ * worker. Signals are blocked except while the parent waits for them, so that none is missed. */
 #include "harness/cli/pool.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "ddpcore/base/clock.h"
 
-/* A cell that takes longer than this has a harness that hangs. */
+/* If a cell takes longer than this, the harness itself hangs. */
 #define TASK_SECONDS_MAX 600
 /* An interrupted worker that is not gone after this is killed; its ranks die with it. */
 #define END_GRACE_NS (5 * DDP_NS_PER_S)
@@ -28,8 +28,8 @@ struct pool {
     sigset_t old_mask;
 };
 
-/* Wait for SIGCHLD and for what interrupts, except what our parent told us to ignore (nohup, a
- * shell's background job). */
+/* Wait for SIGCHLD, and for interrupting signals except those that this process inherited as
+ * ignored (nohup, background jobs of a shell). */
 static void open_signals(struct pool *pool)
 {
     static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
@@ -59,7 +59,7 @@ static void worker(const struct pool *pool, const struct cli_task *task, pid_t p
     if (getppid() != parent) {
         _exit(3);
     }
-    /* Ctrl-C reaches the whole foreground group; the parent alone decides what becomes of it. */
+    /* Ctrl-C signals the whole foreground group; the parent alone handles it. */
     (void)signal(SIGINT, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
     (void)signal(SIGTERM, SIG_DFL);
@@ -86,7 +86,7 @@ static char *verdict_path(const struct cli_task *task, struct ddp_text *out)
     return out->data;
 }
 
-/* False: the task is over already. */
+/* False: nothing was started, and the task has its verdict. */
 static bool start(const struct pool *pool, struct cli_task *task)
 {
     pid_t parent = getpid();

@@ -1,5 +1,5 @@
-/* Progress and verdicts on the screen. The two streams may be the same terminal, so the line of
- * progress is taken away before anything else is written, and drawn again after it. */
+/* Progress and verdicts. stdout and stderr may be the same terminal, so the progress line is erased
+ * before anything else is written, and drawn again afterwards. */
 #include "harness/cli/screen.h"
 
 #include <stdio.h>

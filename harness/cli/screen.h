@@ -1,4 +1,5 @@
-/* What `run` shows while it runs: verdicts on stdout, a line of progress on a terminal's stderr. */
+/* What `run` shows while it runs: verdicts on stdout, a progress line on stderr if that is a
+ * terminal. */
 #ifndef HARNESS_CLI_SCREEN_H
 #define HARNESS_CLI_SCREEN_H
 
@@ -19,7 +20,7 @@ void cli_screen_init(struct cli_screen *screen, size_t total_count);
 void cli_screen_advance(struct cli_screen *screen);
 /* Print a verdict's line. cells: how many it stands for. */
 void cli_screen_verdict(const struct cli_screen *screen, const json_t *verdict, unsigned cells);
-/* Take the line of progress away. */
+/* Erase the progress line. */
 void cli_screen_clear(const struct cli_screen *screen);
 
 #endif

@@ -107,7 +107,7 @@ ddp_status harness_cards_from_ctest(struct ddp_err *err)
             DDP_TRY(read_group(name, text, visible, cards, sizeof(cards), err));
         }
     }
-    /* Once: children find the cards they may use already chosen. */
+    /* Only once: children inherit CUDA_VISIBLE_DEVICES. */
     if (cards[0] != '\0' && (setenv("CUDA_VISIBLE_DEVICES", cards, 1) != 0 ||
                              unsetenv("CTEST_RESOURCE_GROUP_COUNT") != 0)) {
         return ddp_err_set(err, DDP_E_SYSTEM, "setenv: %s", strerror(errno));
@@ -236,16 +236,17 @@ bool harness_cards_refuse(const struct harness_cards *cards, const struct harnes
     return false;
 }
 
-/* On any number of cards. A sum that a switch takes is taken in the order of its choice, which may
- * differ from one collective to the next: what was measured says nothing about what is judged. */
+/* Settings for NCCL on any number of cards. A switch that computes sums (NVLS) chooses their order,
+ * which may differ from one collective to the next, so a measured order would prove nothing. */
 static const char *const every_card[][2] = {
     {"NCCL_NVLS_ENABLE", "0"},
-    /* Streams that share one of the default's 8 queues wait for each other, and with the library's
-     * own there are more: a kernel that does not end would hold up streams it has no part in. */
+    /* By default all streams share 8 hardware queues, and streams of one queue wait for each other.
+     * With NCCL's own streams there are more than 8, and a kernel that does not end would hold up
+     * unrelated streams. */
     {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
 
-/* NCCL takes ranks with different host ids for ranks of different hosts, whatever card they are on,
- * and connects them by sockets. Everything else it might try is switched off by name. */
+/* NCCL treats ranks with different host ids as ranks of different hosts, and connects them by
+ * sockets. Everything else that it might try is switched off by name. */
 static const char *const shared_card[][2] = {{"NCCL_NET", "Socket"},
                                              {"NCCL_SOCKET_IFNAME", "=lo"},
                                              {"NCCL_IB_DISABLE", "1"},
@@ -295,7 +296,8 @@ ddp_status harness_card_prepare(const struct harness_plan *plan,
     options->card = rendezvous->local_rank / sharing;
     options->cublas_path = harness_card_cublas_path();
     options->nccl_path = harness_card_nccl_path();
-    /* 1 would make calls of NCCL wait for other ranks: one that waits there sees no death. */
+    /* With 1, calls of NCCL would wait for other ranks, and a rank in such a call notices no death.
+     */
     error = setenv("NCCL_COMM_BLOCKING", "0", 1);
     for (size_t i = 0; i < sizeof(every_card) / sizeof(every_card[0]) && error == 0; i++) {
         error = setenv(every_card[i][0], every_card[i][1], 0);

@@ -1,5 +1,5 @@
-/* Cards: what there is, which one a rank gets, and the environment that lets several ranks share
- * one. */
+/* GPUs: which there are, which one a rank gets, and the environment with which several ranks can
+ * share one. */
 #ifndef HARNESS_LAUNCH_CARD_H
 #define HARNESS_LAUNCH_CARD_H
 
@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Libraries that are not where the system's loader looks, from the environment: DDPROVE_CUBLAS,
- * DDPROVE_NCCL. NULL: by their usual names. */
+/* Paths of libraries outside of the loader's search path, from the environment: DDPROVE_CUBLAS,
+ * DDPROVE_NCCL. NULL: the usual names. */
 const char *harness_card_cublas_path(void);
 const char *harness_card_nccl_path(void);
 
@@ -26,7 +26,7 @@ struct harness_cards {
     uint32_t nccl_version; /* 0: none */
     char reason[512];      /* why not; "" if usable */
 };
-/* Look in a child process, so that this one may still fork: CUDA does not survive that. Errors:
+/* Probe in a child process, because a process that has used CUDA can no longer fork. Errors:
  * E_SYSTEM (no child could be made). */
 DDP_MUST_USE ddp_status harness_cards_probe(struct harness_cards *out, struct ddp_err *err);
 /* Why a plan cannot run on these cards, or false: too few for its ranks, or none at all. */
@@ -35,8 +35,8 @@ DDP_MUST_USE bool harness_cards_refuse(const struct harness_cards *cards,
                                        size_t reason_size);
 
 /* In a rank's process, before CUDA and NCCL are loaded: choose its card and libraries, and set the
- * environment: sums in an order that can be measured, and, if ranks share cards, what NCCL needs
- * for it. What the user has set stays, except NCCL_HOSTID, which has to differ, and
+ * environment, so that sums have an order that can be measured and ranks can share cards. Variables
+ * that the user has set are kept, except NCCL_HOSTID, which has to differ from rank to rank, and
  * NCCL_COMM_BLOCKING, which must be off. Source: NCCL 2.28.9 init.cc and utils.cc (duplicate GPU
  * check, getHostHash); NCCL_MULTI_RANK_GPU_ENABLE from 2.30.3. */
 DDP_MUST_USE ddp_status harness_card_prepare(const struct harness_plan *plan,

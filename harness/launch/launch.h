@@ -17,8 +17,8 @@ extern "C" {
 enum harness_launcher { HARNESS_LAUNCHER_OWN, HARNESS_LAUNCHER_MPIRUN };
 #define HARNESS_LAUNCHER_COUNT 2
 const char *harness_launcher_name(enum harness_launcher launcher);
-/* The line in which the launcher's program names itself; empty for our own. Errors: E_NOT_FOUND, it
- * is not installed; E_UNSUPPORTED, it is another one; err says what to install. */
+/* The first line of `mpirun --version`; empty for our own launcher. Errors: E_NOT_FOUND, it is not
+ * installed; E_UNSUPPORTED, it is not Open MPI's; err says what to install. */
 DDP_MUST_USE ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out,
                                                   size_t size_bytes, struct ddp_err *err);
 
@@ -29,15 +29,19 @@ struct harness_launch_config {
     uint64_t seed;                    /* of the simulator's scheduler and network */
     const char *self_path;            /* proc: executable to start ranks from */
     enum harness_launcher launcher;   /* proc */
-    const char *plan_path;            /* proc: the plan, printed, for the ranks to read */
-    uint64_t linger_ns; /* after a provable verdict, how long survivors get to end by themselves
-                         * before they are ended; 0 = default (proc 2 s real, sim 10 s virtual) */
+    const char *plan_path;            /* proc: file with the plan, for the ranks to read */
+    uint64_t linger_ns; /* how long survivors get to end by themselves after a conclusion; 0 =
+                         * default (proc 2 s, or 0.3 s if they cannot end; sim 10 s virtual) */
 };
+
+/* Entries of each rank's ring, enough for the whole run. A power of two. */
+uint64_t harness_launch_ring_entry_count(const struct harness_plan *plan,
+                                         const struct harness_program *program);
 
 struct harness_driver_ops {
     const char *name;
-    /* Run to the end and fill trace (initialised by the callee). Errors are the harness's own
-     * (outcome ERROR); whatever ranks do ends up in the trace. */
+    /* Run to the end and fill trace, which the callee initialises. Errors are the harness's own
+     * (outcome ERROR); what ranks do is in the trace. */
     ddp_status (*run)(struct ddp_mem *mem, const struct harness_launch_config *config,
                       struct harness_trace *out, struct ddp_err *err);
 };

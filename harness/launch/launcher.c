@@ -1,4 +1,4 @@
-/* The launchers' names, and what their programs say of themselves. */
+/* The launchers' names, and the versions of their programs. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out, 
         return ddp_err_set(err, DDP_E_SYSTEM, "mpirun cannot be asked for its version");
     }
     has_line = fgets(out, (int)size_bytes, program) != NULL;
-    while (fgetc(program) != EOF) { /* so that it is not ended by its own output */
+    while (fgetc(program) != EOF) { /* read all, or SIGPIPE would end it */
     }
     code = pclose(program);
     out[strcspn(out, "\n")] = '\0';

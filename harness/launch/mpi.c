@@ -1,4 +1,4 @@
-/* See the header. */
+/* Where the MPI module is, whether it can be used, and settings for Open MPI. */
 #include "harness/launch/mpi.h"
 
 #include <stdio.h>
@@ -45,15 +45,15 @@ ddp_status harness_mpi_check(const struct harness_plan *plan, enum harness_launc
         return DDP_OK;
     }
     if (launcher != HARNESS_LAUNCHER_MPIRUN) {
-        /* Each would be a world of its own. */
+        /* MPI would take each rank for a job of one. */
         return ddp_err_set(err, DDP_E_UNSUPPORTED,
                            "MPI knows only ranks that mpirun has started: --launcher mpirun");
     }
     return harness_mpi_describe(version, sizeof(version), err);
 }
 
-/* Shared memory is all that ranks of one host need. Open MPI ends the process in which a connection
- * fails, which would make victims of a crash crash too. */
+/* Ranks of one host need shared memory only. With connections, Open MPI would end a process when a
+ * connection fails, and a crash would make its victims crash too. */
 void harness_mpi_settings(const char *files_path, struct harness_mpi_setting *out)
 {
     out[0] = (struct harness_mpi_setting){"OMPI_MCA_pml", "ob1"};

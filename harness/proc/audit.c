@@ -55,7 +55,7 @@ void harness_proc_audit_fini(struct harness_proc_audit *audit)
 
 #define GROUP_END_NS (100 * DDP_NS_PER_MS)
 
-static void say(struct harness_trace *trace, const char *what, long number)
+static void add_text(struct harness_trace *trace, const char *what, long number)
 {
     size_t used = strlen(trace->leak_text);
 
@@ -81,8 +81,8 @@ static bool has_number(const char *name, long number)
     return false;
 }
 
-/* A helper of a rank that was just ended (a sanitizer's leak checker, say) dies with it, and may
- * need a moment: what is still there after that is a leak. */
+/* A helper process of a rank (a sanitizer's leak checker, for instance) ends with it, and may need
+ * a moment for that. What is still there afterwards is a leak. */
 static bool is_group_left(pid_t leader)
 {
     uint64_t deadline_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), GROUP_END_NS);
@@ -100,10 +100,10 @@ static void audit_processes(const struct harness_proc_rank *ranks, uint32_t worl
                             struct harness_trace *trace)
 {
     for (uint32_t r = 0; r < world_size; r++) {
-        /* The leader is reaped, so whoever is still in its group was started by it. */
+        /* The leader is reaped, so all that is still in its group was started by it. */
         if (ranks[r].pid > 0 && is_group_left(ranks[r].pid)) {
             trace->leak_process = true;
-            say(trace, "processes are left in the group of rank ", (long)r);
+            add_text(trace, "processes are left in the group of rank ", (long)r);
             (void)kill(-ranks[r].pid, SIGKILL);
         }
     }
@@ -127,7 +127,7 @@ static void audit_shm_name(const char *name, const struct harness_proc_audit *au
         trace->leak_shm = true;
         (void)snprintf(line, sizeof(line), "/dev/shm/%.200s is left, made by a process of job ",
                        name);
-        say(trace, line, (long)getpid());
+        add_text(trace, line, (long)getpid());
     }
 }
 
@@ -147,7 +147,7 @@ void harness_proc_audit_end(struct harness_proc_audit *audit, const struct harne
     }
     if (fd_count > audit->fd_count) {
         trace->leak_fd = true;
-        say(trace,
-            "descriptors that the launcher did not close: ", (long)(fd_count - audit->fd_count));
+        add_text(trace, "descriptors that the launcher did not close: ",
+                 (long)(fd_count - audit->fd_count));
     }
 }

@@ -1,4 +1,4 @@
-/* A rank's surroundings before its first instruction: environment, descriptors, signals, group. */
+/* What a rank starts with: environment, descriptors, signals, process group. */
 #include "harness/proc/env.h"
 
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,6 +25,12 @@ ddp_status harness_proc_env_init(struct harness_proc_env *env, struct ddp_mem *m
     *env = (struct harness_proc_env){.mem = mem, .capacity = inherited + ENV_OWN_MAX};
     env->items = ddp_mem_array(mem, env->capacity + 1, sizeof(*env->items));
     return env->items != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+const char *harness_proc_env_lookup(void *context, const char *name)
+{
+    (void)context;
+    return getenv(name);
 }
 
 void harness_proc_env_add(struct harness_proc_env *env, const char *format, ...)

@@ -1,7 +1,7 @@
-/* A guard waits for three things: signals (its rank changed; mpirun says to end; the launcher
- * releases it), the end of the pipe (the launcher is gone) and the end of its parent (mpirun is
- * gone). It outlives its rank until it is released: what mpirun does when a process fails begins
- * with the first rank that failed, and the others get the time that mpirun gives them. */
+/* A guard waits for signals (its rank changed, mpirun orders it to end, or the launcher releases
+ * it), for the end of the launcher (its pipe) and for the end of its parent, mpirun. It lives on
+ * after its rank until it is released. When a guard ends, mpirun sees a process end; so the
+ * launcher decides when mpirun learns of a failure and begins to end the other ranks. */
 #include "harness/proc/guard.h"
 
 #include <errno.h>
@@ -32,18 +32,12 @@ struct guard {
     pid_t rank_pid, launcher_pid;
     int job_fd;
     struct pollfd watched[WATCH_COUNT];
-    bool is_ordered;  /* to end the rank */
-    bool is_deserted; /* the launcher or mpirun is gone */
+    bool is_ordered;  /* the rank was ordered to end */
+    bool is_deserted; /* the launcher or mpirun has ended */
     bool is_released;
     uint64_t kill_ns; /* when an ordered end becomes SIGKILL */
     siginfo_t end;    /* si_pid != 0: the rank has ended */
 };
-
-static const char *lookup(void *context, const char *name)
-{
-    (void)context;
-    return getenv(name);
-}
 
 static ddp_status system_error(struct ddp_err *err, const char *what)
 {
@@ -98,16 +92,16 @@ static bool read_numbers(const char *text, uint64_t *out)
     return true;
 }
 
-/* The launcher's descriptors, through its /proc folder: mpirun hands none down. */
+/* Open the launcher's descriptors through its /proc folder, since mpirun passes none on. */
 static ddp_status open_launcher(struct guard *guard, struct ddp_err *err)
 {
     const char *text = getenv(HARNESS_PROC_ENV_GUARD);
-    uint64_t number[3] = {0}; /* process, memory, words */
+    uint64_t number[3] = {0}; /* process, memory, pipe */
     char path[64];
 
     if (text == NULL || !read_numbers(text, number)) {
         return ddp_err_set(err, DDP_E_PARSE,
-                           HARNESS_PROC_ENV_GUARD " is not PID/MEMORY/WORDS; `rank` is "
+                           HARNESS_PROC_ENV_GUARD " is not PID/MEMORY/PIPE; `rank` is "
                                                   "started by `ddprove run`");
     }
     guard->launcher_pid = (pid_t)number[0];
@@ -119,7 +113,7 @@ static ddp_status open_launcher(struct guard *guard, struct ddp_err *err)
                                                                         : system_error(err, path);
 }
 
-/* This very program, under the name that people look for in a list of processes. */
+/* The path of this program; /proc/self/exe would show up as "exe" in lists of processes. */
 static const char *own_path(char *path, size_t size_bytes)
 {
     ssize_t size = readlink("/proc/self/exe", path, size_bytes - 1);
@@ -162,17 +156,18 @@ static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
     return status;
 }
 
-static void tell(const struct guard *guard, enum harness_proc_report_kind kind,
-                 const siginfo_t *info)
+static void report(const struct guard *guard, enum harness_proc_report_kind kind,
+                   const siginfo_t *info)
 {
-    struct harness_proc_guard_report word = {.rank = guard->rank,
-                                             .kind = kind,
-                                             .guard_pid = getpid(),
-                                             .rank_pid = guard->rank_pid,
-                                             .code = info != NULL ? info->si_code : 0,
-                                             .status = info != NULL ? info->si_status : 0};
+    struct harness_proc_guard_report message = {.rank = guard->rank,
+                                                .kind = kind,
+                                                .guard_pid = getpid(),
+                                                .rank_pid = guard->rank_pid,
+                                                .code = info != NULL ? info->si_code : 0,
+                                                .status = info != NULL ? info->si_status : 0};
 
-    while (write(guard->watched[WATCH_LAUNCHER].fd, &word, sizeof(word)) < 0 && errno == EINTR) {
+    while (write(guard->watched[WATCH_LAUNCHER].fd, &message, sizeof(message)) < 0 &&
+           errno == EINTR) {
     }
 }
 
@@ -188,7 +183,7 @@ static void signal_rank(const struct guard *guard, int number)
     }
 }
 
-/* Told to end: so is the rank, unless it has ended already. */
+/* Order the rank to end, unless it has ended already. */
 static void order_end(struct guard *guard)
 {
     if (guard->is_ordered || is_rank_over(guard)) {
@@ -196,7 +191,7 @@ static void order_end(struct guard *guard)
     }
     guard->is_ordered = true;
     guard->kill_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), term_grace_ns);
-    tell(guard, HARNESS_PROC_REPORT_ORDERED, NULL);
+    report(guard, HARNESS_PROC_REPORT_ORDERED, NULL);
     signal_rank(guard, SIGTERM);
     /* The pending SIGTERM is the first thing that a continued process sees. */
     signal_rank(guard, SIGCONT);
@@ -222,8 +217,8 @@ static void read_signals(struct guard *guard)
     }
 }
 
-/* News of the rank. Its end is only looked at: see struct harness_proc_guard_report. */
-static void look_at_rank(struct guard *guard)
+/* Report what the rank did. It is not reaped: see struct harness_proc_guard_report. */
+static void poll_rank(struct guard *guard)
 {
     siginfo_t info;
 
@@ -240,7 +235,7 @@ static void look_at_rank(struct guard *guard)
         } else {
             guard->end = info;
         }
-        tell(guard, HARNESS_PROC_REPORT_CHANGED, &info);
+        report(guard, HARNESS_PROC_REPORT_CHANGED, &info);
     }
 }
 
@@ -254,7 +249,7 @@ static int timeout_ms(const struct guard *guard)
     return now_ns >= guard->kill_ns ? 5 : (int)((guard->kill_ns - now_ns) / DDP_NS_PER_MS) + 1;
 }
 
-/* One of those two is gone: true once. */
+/* The launcher or mpirun has ended; true only the first time. */
 static bool is_gone(struct guard *guard, int who)
 {
     if ((guard->watched[who].revents & (POLLIN | POLLERR)) == 0) {
@@ -269,18 +264,18 @@ static bool is_gone(struct guard *guard, int who)
 
 static void watch_rank(struct guard *guard)
 {
-    tell(guard, HARNESS_PROC_REPORT_STARTED, NULL);
-    look_at_rank(guard);
+    report(guard, HARNESS_PROC_REPORT_STARTED, NULL);
+    poll_rank(guard);
     while (!is_rank_over(guard) || !(guard->is_released || guard->is_deserted)) {
         (void)poll(guard->watched, WATCH_COUNT, timeout_ms(guard));
-        /* What the rank did before it was to end was its own doing. */
-        look_at_rank(guard);
+        /* First what the rank did before the order to end: that was its own doing. */
+        poll_rank(guard);
         read_signals(guard);
-        look_at_rank(guard);
+        poll_rank(guard);
         if (is_gone(guard, WATCH_PARENT)) {
             order_end(guard);
         }
-        /* Nobody is left to tell, and nobody who would wait for the rank: no grace. */
+        /* Without a launcher, no report is read and nothing waits for the rank: kill it at once. */
         if (is_gone(guard, WATCH_LAUNCHER)) {
             signal_rank(guard, SIGKILL);
         }
@@ -292,7 +287,7 @@ static void watch_rank(struct guard *guard)
     (void)waitid(P_PID, (id_t)guard->rank_pid, &guard->end, WEXITED);
 }
 
-/* End as the rank did. */
+/* End in the same way as the rank: with its exit code, or by its signal. */
 static int leave(const siginfo_t *end)
 {
     const struct rlimit none = {0, 0};
@@ -301,7 +296,7 @@ static int leave(const siginfo_t *end)
     if (end->si_code == CLD_EXITED) {
         return end->si_status;
     }
-    (void)setrlimit(RLIMIT_CORE, &none); /* the rank has dumped, if anybody wants it */
+    (void)setrlimit(RLIMIT_CORE, &none); /* the rank itself has dumped core, if that is enabled */
     (void)signal(end->si_status, SIG_DFL);
     (void)sigemptyset(&mask);
     (void)sigaddset(&mask, end->si_status);
@@ -319,7 +314,9 @@ int harness_proc_guard_main(void)
 
     status = status == DDP_OK ? open_parent(&guard, &err) : status;
     status = status == DDP_OK ? open_launcher(&guard, &err) : status;
-    status = status == DDP_OK ? ddp_rendezvous_parse(lookup, NULL, &rendezvous, &err) : status;
+    status = status == DDP_OK
+                 ? ddp_rendezvous_parse(harness_proc_env_lookup, NULL, &rendezvous, &err)
+                 : status;
     if (status == DDP_OK) {
         guard.rank = rendezvous.rank;
         status = start_rank(&guard, &err);

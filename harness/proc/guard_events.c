@@ -1,7 +1,7 @@
 /* mpirun as launcher: what guards report, and what follows. The guard of the first rank that fails
- * is released at once, the others when all ranks have ended: so mpirun does to the job what it does
- * when a process fails (SIGTERM after a second), and a rank that ends by itself until then has
- * ended by itself. A rank that mpirun ends is a victim. */
+ * is released at once, the others when all ranks have ended. So mpirun sees the first failure and
+ * does what it always does (SIGTERM to all after a second); ranks that end before that end by
+ * themselves, and ranks that mpirun ends are victims. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -39,6 +39,7 @@ static ddp_status note_start(struct harness_proc_job *job,
     rank->pid = report->rank_pid;
     job->not_started_count--;
     job->mpirun->started_count++;
+    DDP_ASSERT(guard->pid == 0 && guard->fd < 0);
     guard->pid = report->guard_pid;
     guard->fd = (int)syscall(SYS_pidfd_open, guard->pid, 0);
     DDP_TRY(harness_proc_loop_note_start(job, report->rank));
@@ -49,16 +50,17 @@ static ddp_status note_start(struct harness_proc_job *job,
     return guard->fd >= 0 ? harness_proc_loop_add(job, guard->fd) : DDP_OK;
 }
 
-/* mpirun ends the ranks, or is about to. */
+/* mpirun ends the ranks, or will do so. */
 static bool is_ending(const struct harness_proc_mpirun *mpirun)
 {
-    return mpirun->has_failure || mpirun->is_order_strange || mpirun->is_ended;
+    return mpirun->has_failure || mpirun->is_order_unprovoked || mpirun->is_ended;
 }
 
-/* A rank ended. The first failure is passed on to mpirun, once the silent guards are counted. Once
- * mpirun ends the ranks, no guard ends before its time: every end would cut short what mpirun
- * leaves to the others. A rank with MPI that ended well may not have told MPI so, and mpirun would
- * end the job for that: its guard waits for the others. */
+/* A rank ended. Of the first failure, mpirun learns at the end of this poll, when killed guards are
+ * known too. Once mpirun ends the ranks, guards are kept: each end of a guard would shorten the
+ * time that mpirun gives the others. A rank with MPI that ended well may not have called
+ * MPI_Finalize, and mpirun would end the job for that: its guard is kept until all ranks have
+ * ended. */
 static void note_end(struct harness_proc_job *job, uint32_t rank)
 {
     struct harness_proc_mpirun *mpirun = job->mpirun;
@@ -92,8 +94,8 @@ static ddp_status note_report(struct harness_proc_job *job,
         return DDP_OK;
     }
     if (report->kind == HARNESS_PROC_REPORT_ORDERED) {
-        job->mpirun->is_order_strange =
-            job->mpirun->is_order_strange || (!job->mpirun->has_failure && !job->is_reaping);
+        job->mpirun->is_order_unprovoked =
+            job->mpirun->is_order_unprovoked || (!job->mpirun->has_failure && !job->is_reaping);
         harness_proc_rank_note_end_order(rank);
         return DDP_OK;
     }
@@ -125,12 +127,13 @@ static bool is_over(int pid_fd)
     return pid_fd < 0 || poll(&watched, 1, 0) > 0;
 }
 
-/* A guard that is gone without a word on its rank's end was killed, and the rank with it: by mpirun
- * if that was ending the job before this look, else by somebody else, for whom there is nobody to
- * blame but the rank. Failures and orders that were heard of in this look follow from it then: a
- * rank that ends because a peer has died does so after that, and mpirun sees its guards end. */
-static ddp_status look_at_guard(struct harness_proc_job *job, uint32_t r, bool was_ending,
-                                bool *has_events)
+/* A guard that ended without reporting its rank's end was killed, and the rank died with it. If
+ * mpirun was ending the job before this poll, mpirun killed it; otherwise the rank counts as killed
+ * by a signal, whoever sent it. Then failures and orders that were read in this poll are its
+ * consequences: a rank that ends because a peer has died ends later, and mpirun reacts to the end
+ * of the guard. */
+static ddp_status poll_guard(struct harness_proc_job *job, uint32_t r, bool was_ending,
+                             bool *has_events)
 {
     struct harness_proc_mpirun *mpirun = job->mpirun;
     struct harness_proc_mpirun_guard *guard = &mpirun->guards[r];
@@ -139,7 +142,7 @@ static ddp_status look_at_guard(struct harness_proc_job *job, uint32_t r, bool w
     if (rank->pid == 0 || !is_over(guard->fd)) {
         return DDP_OK;
     }
-    /* It may have spoken since the pipe was read; it will not speak again. */
+    /* Reports that it wrote after the pipe was read; there are no later ones. */
     if (harness_proc_rank_is_alive(rank)) {
         DDP_TRY(read_reports(job, has_events));
     }
@@ -151,7 +154,7 @@ static ddp_status look_at_guard(struct harness_proc_job *job, uint32_t r, bool w
     } else if (is_over(rank->pid_fd)) {
         rank->is_ended_by_us = rank->is_ended_by_us || was_ending;
         if (!rank->is_ended_by_us) {
-            mpirun->is_order_strange = false;
+            mpirun->is_order_unprovoked = false;
             mpirun->failed = NULL;
         }
         mpirun->has_failure = true;
@@ -170,8 +173,8 @@ bool harness_proc_mpirun_is_ended(struct harness_proc_mpirun *mpirun)
     return mpirun->is_ended;
 }
 
-/* The first line of mpirun's output that says something. */
-static void read_complaint(const struct harness_proc_mpirun *mpirun, char *out, size_t size_bytes)
+/* The first line of mpirun's output with more than dashes. */
+static void read_first_line(const struct harness_proc_mpirun *mpirun, char *out, size_t size_bytes)
 {
     FILE *file = fopen(mpirun->log_path, "re");
 
@@ -191,19 +194,19 @@ static void read_complaint(const struct harness_proc_mpirun *mpirun, char *out, 
 static ddp_status refuse_start(struct harness_proc_job *job)
 {
     const struct harness_proc_mpirun *mpirun = job->mpirun;
-    char complaint[160];
+    char line[160];
 
-    read_complaint(mpirun, complaint, sizeof(complaint));
+    read_first_line(mpirun, line, sizeof(line));
     return ddp_err_set(job->err, DDP_E_SYSTEM,
                        "mpirun started %" PRIu32 " of %" PRIu32 " ranks and ended %s %d: %s (see "
                        "launcher.log in the run folder)",
                        mpirun->started_count, job->world_size,
                        mpirun->end.si_code == CLD_EXITED ? "with code" : "by signal",
-                       mpirun->end.si_status, complaint);
+                       mpirun->end.si_status, line);
 }
 
-/* mpirun ended the job, or itself, without any rank's doing. */
-static void tell_end(struct harness_proc_job *job)
+/* mpirun ended the job, or ended itself, while no rank had failed. */
+static void report_launcher_end(struct harness_proc_job *job)
 {
     const struct harness_proc_mpirun *mpirun = job->mpirun;
     struct harness_finding finding;
@@ -227,26 +230,27 @@ static void tell_end(struct harness_proc_job *job)
     (void)harness_conclusions_report(&job->conclusions, &finding, ddp_clock_now_ns(job->clock));
 }
 
-static ddp_status judge(struct harness_proc_job *job)
+/* Whether mpirun itself is what ended the job. */
+static ddp_status check_launcher(struct harness_proc_job *job)
 {
     struct harness_proc_mpirun *mpirun = job->mpirun;
     bool is_early = mpirun->is_ended && job->alive_count > 0 && !mpirun->has_failure;
-    bool is_told = mpirun->is_order_strange && job->alive_count + job->not_started_count == 0;
+    bool is_ordered = mpirun->is_order_unprovoked && job->alive_count + job->not_started_count == 0;
 
-    if (job->is_reaping || mpirun->is_judged) {
+    if (job->is_reaping || mpirun->is_checked) {
         return DDP_OK;
     }
     if (mpirun->is_ended && job->not_started_count > 0) {
         if (job->conclusions.reported.count == 0) {
             return refuse_start(job);
         }
-        job->not_started_count =
-            0; /* the job failed, and mpirun ended them before they could begin */
+        /* The job failed, and mpirun ended before it had started all ranks. */
+        job->not_started_count = 0;
     }
-    if (is_early || is_told) {
-        mpirun->is_judged = true;
+    if (is_early || is_ordered) {
+        mpirun->is_checked = true;
         (void)harness_proc_mpirun_is_ended(mpirun); /* it may have ended since */
-        tell_end(job);
+        report_launcher_end(job);
     }
     return DDP_OK;
 }
@@ -257,17 +261,17 @@ ddp_status harness_proc_mpirun_poll(struct harness_proc_job *job, bool *out_has_
     bool was_ending;
 
     *out_has_events = false;
-    /* Before the pipe: its guards' words are then all in there. */
+    /* Before the pipe is read: if mpirun has ended, all reports of its guards are in there. */
     (void)harness_proc_mpirun_is_ended(mpirun);
     was_ending = is_ending(mpirun);
-    /* Before the guards: one whose death was the cause of a word is then gone. */
+    /* Before the guards: if the death of a guard caused one of these reports, it is seen below. */
     DDP_TRY(read_reports(job, out_has_events));
     for (uint32_t r = 0; r < job->world_size; r++) {
-        DDP_TRY(look_at_guard(job, r, was_ending, out_has_events));
+        DDP_TRY(poll_guard(job, r, was_ending, out_has_events));
     }
     if (mpirun->failed != NULL) {
         harness_proc_mpirun_release(mpirun, (uint32_t)(mpirun->failed - mpirun->guards));
         mpirun->failed = NULL;
     }
-    return judge(job);
+    return check_launcher(job);
 }

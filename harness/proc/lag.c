@@ -1,5 +1,5 @@
-/* Waits that have ended are in /proc/PID/schedstat. The present one is not: a thread that is ready,
- * and whose slices and time on a CPU stand still, is in one. */
+/* /proc/PID/schedstat counts waits for a CPU that have ended. A thread is in a wait that has not
+ * ended if it is ready to run and neither its time slices nor its time on a CPU increase. */
 #include "harness/proc/lag.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 struct reading {
     uint64_t ran_ns, delay_ns, slices;
-    bool is_ready; /* runs, or would */
+    bool is_ready; /* runs, or waits for a CPU */
 };
 
 static bool read_line(pid_t pid, const char *name, char *line, size_t size_bytes)
@@ -60,19 +60,20 @@ static uint64_t difference(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* The kernel counted something since the last look, or the thread was asleep: the wait that it is
- * in, if any, is new. Of the time between: what it did not run, nor had waited before. */
+/* The kernel's counts changed since the last reading, or the thread was asleep: if it waits now,
+ * that wait is new. It lasts for the time since the last reading, less run time and earlier waits.
+ */
 static void begin_wait(struct harness_proc_lag *lag, const struct reading *now, uint64_t now_ns)
 {
     uint64_t spent_ns = now->ran_ns - lag->ran_ns + now->delay_ns - lag->delay_ns;
-    uint64_t gap_ns = now_ns - lag->look_ns;
+    uint64_t gap_ns = now_ns - lag->read_ns;
     bool is_waiting = lag->is_known && now->is_ready;
 
     lag->wait_ns = is_waiting ? now_ns - difference(gap_ns, spent_ns) : now_ns;
     lag->wait_ran_ns = now->ran_ns;
 }
 
-/* How long the thread has waited since the first look; 0 if that is not known. */
+/* How long the thread has waited since the first reading; 0 if that is not known. */
 static uint64_t read_waits(struct harness_proc_lag *lag, pid_t pid, uint64_t now_ns)
 {
     bool was_known = lag->is_known;
@@ -108,16 +109,16 @@ uint64_t harness_proc_lag_read(struct harness_proc_lag *lag, pid_t pid, uint64_t
     if (age_ns < HARNESS_PROC_LAG_START_NS) {
         return age_ns;
     }
-    if (lag->is_known && now_ns - lag->look_ns < HARNESS_PROC_LAG_INTERVAL_NS) {
-        return lag->starved_ns + now_ns - lag->look_ns;
+    if (lag->is_known && now_ns - lag->read_ns < HARNESS_PROC_LAG_INTERVAL_NS) {
+        return lag->starved_ns + now_ns - lag->read_ns;
     }
     if (lag->start_ns == 0) {
         lag->start_ns = now_ns;
     }
     waited_ns = read_waits(lag, pid, now_ns);
     waited_ns += lag->is_known ? lag->start_ns - silent_ns : 0;
-    lag->look_ns = now_ns;
-    /* A wait that began before the first look is counted whole when it ends. */
+    lag->read_ns = now_ns;
+    /* When a wait ends that began before the first reading, the kernel adds all of it. */
     lag->starved_ns = waited_ns < age_ns ? waited_ns : age_ns;
     return lag->starved_ns;
 }

@@ -1,5 +1,5 @@
-/* How long a silent process was ready to run while no CPU ran it. On a loaded machine that is time
- * that says nothing about the process. Internal to the proc driver. */
+/* How long a silent process was ready to run while no CPU ran it. On a loaded machine that time
+ * does not count against the process. Internal to the proc driver. */
 #ifndef HARNESS_PROC_LAG_H
 #define HARNESS_PROC_LAG_H
 
@@ -11,25 +11,25 @@
 extern "C" {
 #endif
 
-/* A process that is silent for less is not looked at: healthy ranks cost nothing. */
+/* For a process that is silent for less, nothing is read: healthy ranks cost nothing. */
 #define HARNESS_PROC_LAG_START_NS UINT64_C(20000000)
-/* Then it is looked at so often; the time since counts as waited. */
+/* After that it is read so often; the time since the last reading counts as time without a CPU. */
 #define HARNESS_PROC_LAG_INTERVAL_NS UINT64_C(10000000)
 
 struct harness_proc_lag {
-    uint64_t silent_ns;                /* which silence this is about */
-    uint64_t start_ns, look_ns;        /* the first and the last look; 0: none */
-    uint64_t base_delay_ns;            /* the kernel's count of its waits at the first look, */
+    uint64_t silent_ns;                /* when this silence began */
+    uint64_t start_ns, read_ns;        /* of the first and the last reading; 0: none */
+    uint64_t base_delay_ns;            /* the kernel's count of its waits at the first reading, */
     uint64_t ran_ns, delay_ns, slices; /* and at the last one; delay: of waits that have ended */
-    uint64_t wait_ns, wait_ran_ns;     /* the present wait began then, having run so long */
-    uint64_t starved_ns;               /* what came of the last look */
-    bool is_known;                     /* the kernel told */
+    uint64_t wait_ns, wait_ran_ns;     /* when the present wait began, and the run time then */
+    uint64_t starved_ns;               /* result of the last reading */
+    bool is_known;                     /* the kernel has these counts */
 };
 
-/* Of the time from silent_ns to now_ns: what the main thread of `pid` spent ready to run without a
- * CPU, and all of it before the first look. Another silent_ns begins anew. 0 if the kernel does not
- * tell. lag: zeroed at first. Other threads do not count: one that polls for ever would explain any
- * silence on a machine that is full. */
+/* For how much of the time from silent_ns to now_ns the main thread of `pid` was ready to run
+ * without a CPU; the time before the first reading counts in full. Another silent_ns starts anew. 0
+ * if the kernel has no counts. lag: zeroed at first. Other threads do not count: one that polls all
+ * the time would explain any silence on a busy machine. */
 uint64_t harness_proc_lag_read(struct harness_proc_lag *lag, pid_t pid, uint64_t silent_ns,
                                uint64_t now_ns);
 

@@ -17,8 +17,8 @@ static const uint64_t check_interval_ns = DDP_NS_PER_S / 10;
 static const uint64_t sample_interval_ns = 2 * DDP_NS_PER_MS;
 static const uint64_t term_grace_ns = 100 * DDP_NS_PER_MS;
 static const uint64_t linger_default_ns = 2 * DDP_NS_PER_S;
-/* Ranks that hang do not end by themselves, nor do those that wait for them; nor does a mismatch
- * that nobody checks for. */
+/* Ranks that hang do not end by themselves, and neither do those that wait for them, nor ranks with
+ * a mismatch that they do not check for. */
 static const uint64_t linger_hang_ns = 300 * DDP_NS_PER_MS;
 
 ddp_status harness_proc_loop_add(struct harness_proc_job *job, int fd)
@@ -81,7 +81,8 @@ static void read_signals(struct harness_proc_job *job)
     }
 }
 
-/* How long the stop that a rank's last fired fault asked for is to last; NEVER if for ever. */
+/* How long a rank is to stay stopped, by the last fault that fired in it; NEVER: for ever, or it
+ * was stopped from outside. */
 static uint64_t planned_stop_ns(const struct harness_proc_job *job, uint32_t rank)
 {
     const struct harness_plan *plan = job->config->plan;
@@ -108,14 +109,14 @@ static uint64_t planned_stop_ns(const struct harness_proc_job *job, uint32_t ran
     return DDP_DEADLINE_NEVER;
 }
 
-/* A rank that leaves before its group exists is missed by ranks that wait at the store. */
+/* Ranks may wait at the store for a rank that ended before its group existed. */
 static void report_death(struct harness_proc_job *job, uint32_t rank)
 {
     const struct ddp_page *page = harness_proc_recorder(job->head, rank);
-    bool has_left_group = __atomic_load_n(&page->end_status, __ATOMIC_ACQUIRE) == 1 &&
+    bool is_after_group = __atomic_load_n(&page->end_status, __ATOMIC_ACQUIRE) == 1 &&
                           __atomic_load_n(&page->seq_posted, __ATOMIC_ACQUIRE) > 0;
 
-    if (job->store != NULL && !has_left_group) {
+    if (job->store != NULL && !is_after_group) {
         ddp_store_server_report_death(job->store, rank);
     }
 }
@@ -124,7 +125,9 @@ ddp_status harness_proc_loop_note_start(struct harness_proc_job *job, uint32_t r
 {
     struct harness_proc_rank *self = &job->ranks[rank];
 
+    DDP_ASSERT(self->pid > 0 && self->process.state == HARNESS_PROCESS_NOT_STARTED);
     job->alive_count++;
+    DDP_ASSERT(job->alive_count <= job->world_size);
     self->process = (struct harness_process){.state = HARNESS_PROCESS_RUNNING,
                                              .since_ns = ddp_clock_now_ns(job->clock)};
     __atomic_store_n(&job->head->states[rank].pid, (uint64_t)self->pid, __ATOMIC_RELAXED);
@@ -151,6 +154,7 @@ void harness_proc_loop_note_change(struct harness_proc_job *job, uint32_t rank, 
 {
     struct harness_proc_rank *self = &job->ranks[rank];
 
+    DDP_ASSERT(harness_proc_rank_is_alive(self)); /* an ended rank stays ended */
     self->process.since_ns = ddp_clock_now_ns(job->clock);
     self->process.code = status;
     self->process.is_brief = false;
@@ -170,12 +174,13 @@ void harness_proc_loop_note_change(struct harness_proc_job *job, uint32_t rank, 
         self->process.state = HARNESS_PROCESS_SIGNALED;
         break;
     }
-    /* The monitor must not take what was done to a rank for what the rank did. */
+    /* An end that the launcher or mpirun caused is not shown to the monitor: it is no crash. */
     if (!self->is_ended_by_us) {
         harness_proc_state_store(&job->head->states[rank], &self->process);
     }
     if (!harness_proc_rank_is_alive(self)) {
         close_fd(&self->pid_fd);
+        DDP_ASSERT(job->alive_count > 0);
         job->alive_count--;
         report_death(job, rank);
     }
@@ -294,7 +299,7 @@ ddp_status harness_proc_loop_run(struct harness_proc_job *job)
     return DDP_OK;
 }
 
-/* A rank's whole group: whatever the rank started goes with it. */
+/* The rank's whole process group, with all that the rank started. */
 static void signal_group(const struct harness_proc_rank *rank, int signal_number)
 {
     if (kill(-rank->pid, signal_number) != 0) {
@@ -302,14 +307,14 @@ static void signal_group(const struct harness_proc_rank *rank, int signal_number
     }
 }
 
-/* The job is over: what the starter has to say is of no importance any more. */
+/* The job is over, so errors of the starter are ignored. */
 static void reap_until(struct harness_proc_job *job, uint64_t end_ns)
 {
     (void)!poll_ranks(job);
     while (job->alive_count > 0 && ddp_clock_now_ns(job->clock) < end_ns) {
         struct epoll_event event;
 
-        /* Pidfds of ended ranks are gone from the set; SIGCHLD wakes us for the others. */
+        /* SIGCHLD wakes the loop too. */
         (void)epoll_wait(job->epoll_fd, &event, 1, 5);
         read_signals(job);
         (void)!poll_ranks(job);
@@ -338,4 +343,5 @@ void harness_proc_loop_reap(struct harness_proc_job *job)
         }
     }
     reap_until(job, DDP_DEADLINE_NEVER);
+    DDP_ASSERT(job->alive_count == 0);
 }

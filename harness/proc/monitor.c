@@ -18,7 +18,7 @@
 enum { SAMPLE_MS = 2, FINAL_REPORT_MS = 2000 };
 /* A monitor that has not sampled for so long has failed. */
 static const uint64_t monitor_silence_ns = DDP_NS_PER_S;
-/* Nothing is concluded about the monitor when the launcher itself did not run for so long. */
+/* If the launcher itself did not run for so long, it concludes nothing about the monitor. */
 static const uint64_t launcher_pause_ns = DDP_NS_PER_S / 4;
 
 enum { MONITOR_PIPE_FD = 3, MONITOR_WAKE_FD = 4 };
@@ -47,8 +47,8 @@ static void report_to_pipe(void *context, uint64_t time_ns, const struct harness
     ddp_text_fini(&line);
 }
 
-/* Keep the two descriptors that are needed: whatever else the launcher has open must not stay open
- * because of us. */
+/* Keep only the two descriptors that are needed: copies of the others would keep pipes and files of
+ * the launcher open. */
 static bool keep_two(int pipe_fd, int wake_fd)
 {
     int pipe_copy = fcntl(pipe_fd, F_DUPFD, 64);
@@ -266,9 +266,8 @@ void harness_proc_monitor_check(struct harness_proc_job *job, uint64_t now_ns)
     harness_finding_init(&finding, job->mem, HARNESS_VERDICT_HANG_DETECTOR, HARNESS_ORACLE_LAUNCHER,
                          HARNESS_MODE_PROVABLE);
     (void)snprintf(finding.text, sizeof(finding.text),
-                   "the monitor process %s; the launcher looks "
-                   "for itself from here on",
-                   job->monitor_fd < 0 ? "ended" : "stopped looking");
+                   "the monitor process %s; the launcher monitors the job from here on",
+                   job->monitor_fd < 0 ? "ended" : "takes no more samples");
     (void)harness_conclusions_report(&job->conclusions, &finding, now_ns);
     end_monitor(job);
     if (harness_proc_sampler_init(&job->sampler, job->mem, job->config->plan, job->config->program,

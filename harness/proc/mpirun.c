@@ -1,5 +1,5 @@
-/* mpirun as launcher: starting it, and seeing it end. It starts one guard a rank; guards open what
- * they need of this process through /proc, because mpirun hands no descriptors down. mpirun's own
+/* mpirun as launcher: starting it, and reaping it. It starts one guard a rank; guards open what
+ * they need of this process through /proc, because mpirun passes no descriptors on. mpirun's own
  * files lie in the run folder. */
 #include "harness/proc/mpirun.h"
 
@@ -19,14 +19,14 @@
 #include "harness/proc/env.h"
 
 enum { POKE_MS = 20, GUARD_GRACE_MS = 1000 };
-/* What mpirun gets to end in good order, and what it then gets to obey SIGTERM. */
+/* How long mpirun may take to end by itself, and then to end after SIGTERM. */
 static const uint64_t close_grace_ns = 3 * DDP_NS_PER_S;
 static const uint64_t term_grace_ns = 3 * DDP_NS_PER_S;
-/* What ends with a rank has ended after this. */
+/* How long processes of a rank's group may take to end after the rank. */
 static const uint64_t group_grace_ns = 100 * DDP_NS_PER_MS;
 
-/* What marks this very process as somebody's rank: torchrun's variables would win over mpirun's,
- * and an mpirun that finds those of another one takes itself for its rank. */
+/* Variables that this process has if it is itself a rank of some launcher: torchrun's would take
+ * precedence over mpirun's, and mpirun would take itself for a rank of another mpirun. */
 static bool is_dropped(const char *item)
 {
     static const char *const always[] = {
@@ -47,7 +47,7 @@ static bool is_dropped(const char *item)
     return false;
 }
 
-/* What the user has set stays. */
+/* Variables that the user has set are kept. */
 static void add_mpi_settings(struct harness_proc_env *env, const struct harness_proc_mpirun *mpirun)
 {
     struct harness_mpi_setting settings[HARNESS_MPI_SETTINGS_MAX];
@@ -69,7 +69,7 @@ static ddp_status make_environment(struct harness_proc_job *job, char ***out)
     harness_proc_env_add_job(&env, job->config, job->store_port);
     harness_proc_env_add(&env, HARNESS_PROC_ENV_GUARD "=%ld/%d/%d", (long)getpid(), job->job_fd,
                          mpirun->pipe_fd[1]);
-    /* Open MPI up to 4, and from 5 on. */
+    /* Open MPI up to 4, and Open MPI from 5 on. */
     harness_proc_env_add(&env, "OMPI_MCA_orte_tmpdir_base=%s", mpirun->files_path);
     harness_proc_env_add(&env, "PRTE_MCA_prte_tmpdir_base=%s", mpirun->files_path);
     if (harness_plan_is_mpi(job->config->plan)) {
@@ -84,7 +84,7 @@ static ddp_status make_environment(struct harness_proc_job *job, char ***out)
     return DDP_OK;
 }
 
-/* In the child: become mpirun, which dies with us and knows nothing of our signals. */
+/* In the child: become mpirun, which ends with the launcher and starts with default signals. */
 __attribute__((noreturn)) static void become_mpirun(char **argv, char **environment, int log_fd,
                                                     pid_t launcher)
 {
@@ -144,7 +144,7 @@ static ddp_status spawn(struct harness_proc_job *job)
     return DDP_OK;
 }
 
-/* What belongs to a run: mpirun's output, and the folder for its files. */
+/* mpirun's output, and the folder for its files. */
 static ddp_status open_files(struct harness_proc_job *job)
 {
     struct harness_proc_mpirun *mpirun = job->mpirun;
@@ -183,7 +183,7 @@ static ddp_status mpirun_start(struct harness_proc_job *job)
     for (uint32_t r = 0; r < job->world_size; r++) {
         mpirun->guards[r].fd = -1;
     }
-    /* Whoever mpirun leaves behind, if it is killed, comes to us, to be reaped by its number. */
+    /* If mpirun is killed, its guards become our children, and we reap them. */
     (void)prctl(PR_GET_CHILD_SUBREAPER, &mpirun->was_subreaper);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (pipe2(mpirun->pipe_fd, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -194,7 +194,7 @@ static ddp_status mpirun_start(struct harness_proc_job *job)
     return spawn(job);
 }
 
-/* mpirun sleeps between its signals to a failed job; any SIGCHLD ends such a sleep. */
+/* mpirun sleeps between the signals that it sends to a failed job; SIGCHLD ends such a sleep. */
 static bool is_mpirun_ended_by(struct harness_proc_job *job, uint64_t end_ns)
 {
     struct harness_proc_mpirun *mpirun = job->mpirun;
@@ -221,7 +221,7 @@ static void end_mpirun(struct harness_proc_job *job)
     }
 }
 
-/* Released, or without mpirun and launcher, guards end by themselves. */
+/* Guards that are released, or have lost mpirun or the launcher, end by themselves. */
 static void end_guards(struct harness_proc_job *job)
 {
     for (uint32_t r = 0; r < job->world_size; r++) {
@@ -240,8 +240,8 @@ static void end_guards(struct harness_proc_job *job)
     }
 }
 
-/* Reap what a rank started and left in its group, as far as it ends with the rank: a sanitizer's
- * leak checker does. What stays is for the audit. */
+/* Reap processes that the rank started and that end with it, such as a sanitizer's leak checker.
+ * The audit reports those that do not end. */
 static void reap_group(struct harness_proc_job *job, pid_t leader, uint64_t end_ns)
 {
     siginfo_t info;
@@ -258,7 +258,7 @@ static void reap_group(struct harness_proc_job *job, pid_t leader, uint64_t end_
     }
 }
 
-/* A guard reaps its rank and mpirun its guards, unless they were killed: then they are ours. */
+/* A guard reaps its rank, and mpirun its guards. If one of them was killed, it is done here. */
 static void reap_orphans(struct harness_proc_job *job)
 {
     uint64_t end_ns = ddp_clock_now_ns(job->clock) + group_grace_ns;

@@ -18,25 +18,25 @@ struct harness_proc_mpirun_guard {
 
 struct harness_proc_mpirun {
     pid_t pid; /* 0: none, or reaped */
-    bool is_ended, is_judged;
+    bool is_ended, is_checked;
     siginfo_t end;
-    int pipe_fd[2];        /* of reports; our own writing end keeps the reading one open */
-    int was_subreaper;     /* this process, before the job */
-    bool has_failure;      /* a rank ended other than by exit 0; mpirun is told, or saw it */
-    bool is_order_strange; /* mpirun ended a rank, and none had failed */
+    int pipe_fd[2];           /* of reports; our own writing end keeps the reading one open */
+    int was_subreaper;        /* this process, before the job */
+    bool has_failure;         /* a rank ended other than by exit 0 */
+    bool is_order_unprovoked; /* mpirun ordered a rank to end, and none had failed */
     uint32_t started_count;
     char log_path[4352], files_path[4352];
     struct harness_proc_mpirun_guard *guards; /* [world_size] */
     struct harness_proc_mpirun_guard
-        *failed; /* of whose rank mpirun is still to be told, or NULL */
+        *failed; /* the first of a failed rank, to be released; or NULL */
 };
 
-/* struct harness_proc_starter.look */
+/* struct harness_proc_starter.poll */
 DDP_MUST_USE ddp_status harness_proc_mpirun_poll(struct harness_proc_job *job,
                                                  bool *out_has_events);
-/* Has it ended? */
+/* Whether mpirun has ended. */
 bool harness_proc_mpirun_is_ended(struct harness_proc_mpirun *mpirun);
-/* Nothing more is expected of this rank's guard. */
+/* Let this rank's guard end. */
 void harness_proc_mpirun_release(struct harness_proc_mpirun *mpirun, uint32_t rank);
 
 #ifdef __cplusplus

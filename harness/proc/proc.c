@@ -1,6 +1,6 @@
 /* The proc driver: one process a rank, a monitor process beside them, this process as launcher and
- * host of the rendezvous store. Whatever happens, every process is reaped and every descriptor
- * closed before it returns; what it could not prevent from staying behind is in the trace. */
+ * server of the rendezvous store. Whatever happens, every process is reaped and every descriptor is
+ * closed before it returns; what ranks left behind all the same is in the trace. */
 #include "harness/proc/proc.h"
 
 #include <errno.h>
@@ -13,55 +13,17 @@
 
 static const uint64_t ceiling_min_ns = 60 * DDP_NS_PER_S;
 
-/* What an observed GPU adds: accesses and edges of every kernel, and of every collective with its
- * copies for hashing. */
-static uint64_t device_entry_count(const struct harness_plan *plan,
-                                   const struct harness_program *program, uint64_t micros)
-{
-    if (!harness_plan_is_cuda(plan)) {
-        return 0;
-    }
-    return micros * (48 * program->param_count + 64) +
-           program->op_count * (32 + 12 * (uint64_t)plan->job.ranks);
-}
-
-/* Entries for one rank's whole history: events of a step and micro-batch are a few a parameter, two
- * a collective, one a sample, and a handful; doubled, because memory that is not written costs
- * nothing. A power of two keeps the ring's arithmetic cheap. */
-static uint64_t ring_entry_count(const struct harness_plan *plan,
-                                 const struct harness_program *program, uint32_t rank)
-{
-    uint64_t batch = plan->job.batch_per_rank != NULL ? plan->job.batch_per_rank[rank] : 64;
-    uint64_t micros = ((uint64_t)plan->job.steps + 2) *
-                      (plan->job.micro_batches != 0 ? plan->job.micro_batches : 1);
-    uint64_t need =
-        2 * (micros * (24 + 8 * program->param_count + batch) + 4 * program->op_count +
-             16 * program->param_count + 256 + device_entry_count(plan, program, micros));
-    uint64_t count = 4096;
-
-    while (count < need) {
-        count *= 2;
-    }
-    return count;
-}
-
 static ddp_status open_memory(struct harness_proc_job *job)
 {
-    const struct harness_plan *plan = job->config->plan;
-    uint64_t ring = 0;
+    uint64_t ring = harness_launch_ring_entry_count(job->config->plan, job->config->program);
     uint64_t offset = (sizeof(struct harness_proc_head) + 4095) / 4096 * 4096;
     uint64_t stride;
-    uint64_t picture;
+    uint64_t snapshot;
     void *memory;
 
-    for (uint32_t r = 0; r < job->world_size; r++) {
-        uint64_t count = ring_entry_count(plan, job->config->program, r);
-
-        ring = count > ring ? count : ring;
-    }
     stride = ddp_recorder_size_bytes(ring);
-    picture = offset + stride * job->world_size;
-    job->head_size_bytes = (size_t)picture + sizeof(struct harness_wait_snapshot);
+    snapshot = offset + stride * job->world_size;
+    job->head_size_bytes = (size_t)snapshot + sizeof(struct harness_wait_snapshot);
     job->job_fd = memfd_create("ddprove-job", MFD_CLOEXEC);
     if (job->job_fd < 0 || ftruncate(job->job_fd, (off_t)job->head_size_bytes) != 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "memory of the job: %s", strerror(errno));
@@ -75,7 +37,7 @@ static ddp_status open_memory(struct harness_proc_job *job)
     job->head->ring_entry_count = ring;
     job->head->recorder_offset_bytes = offset;
     job->head->recorder_stride_bytes = stride;
-    job->head->snapshot_offset_bytes = picture;
+    job->head->snapshot_offset_bytes = snapshot;
     harness_wait_snapshot_init(harness_proc_snapshot(job->head), job->start_ns);
     job->head->magic = HARNESS_PROC_MAGIC;
     return DDP_OK;
@@ -113,8 +75,8 @@ static ddp_status open_folders(const struct harness_launch_config *config, struc
     return status;
 }
 
-/* Longer than a job that goes on can take: silence within every budget, in every phase of every
- * step. */
+/* Longer than a job can take without a finding: all budgets of all phases of every step, used up.
+ */
 static uint64_t ceiling_ns(const struct harness_plan *plan)
 {
     uint64_t sum_ms = 0;
@@ -255,7 +217,7 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
     out->start_ns = job.start_ns;
     status = job_open(&job);
     status = status == DDP_OK ? harness_proc_loop_run(&job) : status;
-    /* First the monitor: it must not take the end of the survivors for crashes. */
+    /* The monitor first: it must not see the ranks that are ended now as crashed. */
     harness_proc_monitor_stop(&job);
     if (job.ranks != NULL) {
         harness_proc_loop_reap(&job);

@@ -1,6 +1,6 @@
-/* A rank's process, from exec to exit. Identity and descriptors come through the environment; the
- * rank maps its own recorder and nothing else that it could write, reads the plan from its file,
- * and runs the same program as in the simulator. */
+/* A rank's process, from exec to exit. Its identity comes through the environment. It maps its own
+ * recorder and no other memory that it could write, reads the plan from a file, and runs the same
+ * code as a rank of the simulator. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -32,12 +32,6 @@ struct rank_process {
     bool is_scenario, is_inject_open;
 };
 
-static const char *lookup(void *context, const char *name)
-{
-    (void)context;
-    return getenv(name);
-}
-
 static uint64_t number_of(const char *name)
 {
     const char *text = getenv(name);
@@ -54,7 +48,7 @@ static int64_t signed_of(const char *name, int64_t otherwise)
     return text != NULL && ddp_text_parse_i64(text, &value) == DDP_OK ? value : otherwise;
 }
 
-/* Die with the launcher, or with the guard that it had started, even if that died before this. */
+/* End when the parent (launcher or guard) ends, even if that has happened already. */
 static ddp_status follow_parent(struct ddp_err *err)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
@@ -68,7 +62,7 @@ static ddp_status follow_parent(struct ddp_err *err)
     return DDP_OK;
 }
 
-/* Map this rank's recorder, and nothing else that could be written. */
+/* Map this rank's recorder, and no other memory that it could write. */
 static ddp_status open_recorder(struct rank_process *self, struct ddp_err *err)
 {
     const struct ddp_rendezvous *id = &self->rendezvous;
@@ -145,7 +139,7 @@ static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_
     ddp_status status;
 
     (void)context;
-    /* Returns once all have attached: whoever is in here waits for those who are not. */
+    /* Returns once all ranks have attached: a rank in here waits for those that are not. */
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
     status = ddp_shm_create(env, store, &config, deadline_ns, out, err);
     ddp_recorder_wait_end(env->recorder);
@@ -157,7 +151,7 @@ static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
     const struct harness_plan *plan;
 
     DDP_TRY(follow_parent(err));
-    DDP_TRY(ddp_rendezvous_parse(lookup, NULL, &self->rendezvous, err));
+    DDP_TRY(ddp_rendezvous_parse(harness_proc_env_lookup, NULL, &self->rendezvous, err));
     ddp_env_init_process(&self->env, &self->idle, self->rendezvous.rank,
                          self->rendezvous.world_size);
     DDP_TRY(open_recorder(self, err));
@@ -212,7 +206,7 @@ static int rank_main(void)
         options.mpi_path = harness_mpi_path();
         status = harness_rank_run(&self.env, &self.scenario.plans[0], &options, &wiring, &err);
     } else if (self.env.recorder != NULL) {
-        /* A rank that cannot begin says so, as any other that fails. */
+        /* A rank that cannot start records its end too. */
         ddp_recorder_end(self.env.recorder, status, 0);
     }
     if (status != DDP_OK) {

@@ -1,5 +1,5 @@
-/* The one shared memory object of a job in the proc driver, handed down by descriptor: a memfd, so
- * that it has no name and cannot be left behind. Each word has one writer: the launcher (states of
+/* The shared memory of a job in the proc driver: one memfd, passed on by descriptor, so that it has
+ * no name and cannot be left behind. Each word has one writer: the launcher (states of
  * processes), the monitor (its heartbeat, its snapshot), or a rank (its recorder). Ranks map
  * nothing but the head, read-only, and their own recorder. */
 #ifndef HARNESS_PROC_SHARED_H

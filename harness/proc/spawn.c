@@ -1,5 +1,5 @@
-/* The own launcher: every rank is a child of this process, which waits for it. A rank asks the
- * kernel itself to die with its launcher. */
+/* Our own launcher: every rank is a child of this process. A rank itself asks the kernel to end it
+ * when its launcher ends. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "harness/proc/env.h"
 #include "harness/proc/job.h"
 
-/* torchrun's contract, then what harness_proc_rank_main reads, then ours unless replaced. */
+/* torchrun's variables, then those that harness_proc_rank_main reads, then those of this process.
+ */
 static ddp_status spawn_rank(struct harness_proc_job *job, uint32_t rank)
 {
     const struct harness_launch_config *config = job->config;
@@ -67,7 +68,7 @@ static ddp_status own_poll(struct harness_proc_job *job, bool *out_has_events)
 
 static void own_close(struct harness_proc_job *job)
 {
-    (void)job; /* its ranks are reaped, and it has nothing else */
+    (void)job; /* its ranks are reaped, and there is nothing else */
 }
 
 const struct harness_proc_starter *harness_proc_starter_own(void)

@@ -1,4 +1,4 @@
-/* One simulated job and its parts. Private to the sim driver. */
+/* One simulated job and its parts. Internal to the sim driver. */
 #ifndef HARNESS_SIM_JOB_H
 #define HARNESS_SIM_JOB_H
 
@@ -24,8 +24,8 @@ struct harness_sim_rank {
     struct harness_injector *injector;
     struct harness_process process;
     struct harness_rank_end end;
-    bool is_vanished; /* killed or exited in mid-operation: never resumed */
-    bool has_joined;  /* a member of the group: it leaves by telling the others */
+    bool is_vanished; /* killed, or exited in the middle of an operation: never resumed */
+    bool has_joined;  /* it is in the group, and announces its end there */
 };
 
 /* The monitor, which samples the ranks from outside. */
@@ -61,7 +61,7 @@ struct harness_sim {
 void harness_sim_rank_main(void *context);
 DDP_MUST_USE ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t rank,
                                               struct ddp_err *err);
-/* The rank has ended by itself or vanished: note how, and drop all it had. */
+/* The rank has ended by itself or vanished: free all that it had. */
 void harness_sim_rank_settle(struct harness_sim_rank *rank);
 /* End a rank that still runs. */
 void harness_sim_rank_reap(struct harness_sim_rank *rank);

@@ -1,5 +1,6 @@
-/* A simulated rank: its surroundings, and the ways it can end. A rank that is killed is never
- * resumed; its network end is closed while its memory still exists, then the memory is dropped. */
+/* A simulated rank: its environment, and the ways it can end. A rank that is killed is never
+ * resumed; its end of the network is closed while its memory still exists, then the memory is
+ * freed. */
 #include <signal.h>
 #include <string.h>
 
@@ -74,7 +75,8 @@ static ddp_status wire_store(void *context, struct ddp_env *env, uint64_t deadli
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no store on the simulated net");
 }
 
-/* The group forms once every rank has come: as with real transports, a missing rank shows here. */
+/* The group forms once every rank has come, as with real transports: others wait here for a missing
+ * rank. */
 static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_store *store,
                                  uint64_t deadline_ns, struct ddp_transport **out,
                                  struct ddp_err *err)
@@ -82,7 +84,7 @@ static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_
     struct harness_sim_rank *rank = context;
     ddp_status status;
 
-    /* Returns once all have come: whoever is in here waits for those who are not. */
+    /* Returns once all ranks have come: a rank in here waits for those that are not. */
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
     status = ddp_store_barrier(env, store, "world", env->world_size, deadline_ns);
     ddp_recorder_wait_end(env->recorder);
@@ -95,7 +97,7 @@ static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
 }
 
-/* What the rank would have printed: its last words, as a real rank's log has them. */
+/* The error message that a real rank would have printed into its log. */
 static void write_log(struct harness_sim_rank *rank, ddp_status status, const struct ddp_err *err)
 {
     const char *run_dir = rank->sim->options.run_dir;
@@ -142,7 +144,7 @@ ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t index, struct
 
     DDP_TRY(ddp_mem_pool_create(&rank->pool));
     rank->storage = sim->storage + index * sim->storage_bytes_per_rank;
-    /* The process id is part of the trace, so it is made up. */
+    /* The process id is in the trace, so it must be the same in every run. */
     ddp_recorder_init(&rank->recorder, rank->storage, sim->ring_entry_count,
                       &sim->scheduler.clock.base, index, sim->world_size, index + 1);
     rank->env = (struct ddp_env){.rank = index,
@@ -175,7 +177,8 @@ static void drop(struct harness_sim_rank *rank)
 
 void harness_sim_rank_settle(struct harness_sim_rank *rank)
 {
-    /* One that joined said goodbye on the net itself; one that never did is just gone. */
+    /* A rank of the group has closed its end of the network itself; one that never joined has not.
+     */
     if (rank->is_vanished || !rank->has_joined) {
         ddp_loop_net_kill(rank->sim->net, rank->rank);
     }

@@ -1,6 +1,7 @@
-/* The seeded scheduler. Everything that decides an interleaving is drawn from one stream in one
- * order, so a seed is a schedule. Deadlines are lazy timers: an actor has at most one live timer in
- * the heap, which is moved on when it fires early, so that waits that end in time cost nothing. */
+/* The seeded scheduler. All choices are drawn from one random stream, in one order, so a seed
+ * determines the schedule. Timers are lazy: an actor has at most one live timer in the heap. If the
+ * deadline has moved when the timer fires, it is set again; so a wait that ends before its deadline
+ * costs nothing. */
 #include "harness/sim/scheduler.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@
 /* A run takes 1 to 5 us of the rank's time. */
 #define RUN_NS_MIN  UINT64_C(1000)
 #define RUN_NS_SPAN UINT64_C(4001)
-/* One progress point in so many lets others go on. */
+/* At one progress point in so many, another actor may run. */
 #define YIELD_ONE_IN UINT64_C(4)
 
 static bool is_before(const struct harness_sim_event *a, const struct harness_sim_event *b)
@@ -114,7 +115,7 @@ static void make_unready(struct harness_sim_scheduler *scheduler, struct harness
     actor->state = state;
 }
 
-/* Whether an event still concerns its actor; a timer that fired early is set again. */
+/* Whether an event still concerns its actor. A timer that fired early is set again. */
 static bool is_event_due(struct harness_sim_scheduler *scheduler,
                          const struct harness_sim_event *event)
 {
@@ -151,7 +152,7 @@ uint64_t harness_sim_scheduler_next_ns(struct harness_sim_scheduler *scheduler)
         if (first.is_timer && is_event_due(scheduler, &first)) {
             return first.time_ns;
         }
-        /* is_event_due may have put a timer in front of nothing earlier: popping takes `first`. */
+        /* A timer that is_event_due has set again is later, so this pops `first`. */
         (void)heap_pop(scheduler);
     }
     return DDP_DEADLINE_NEVER;
@@ -219,7 +220,7 @@ static void set_timer(struct harness_sim_actor *actor, uint64_t deadline_ns)
     struct harness_sim_scheduler *scheduler = actor->scheduler;
 
     actor->deadline_ns = deadline_ns;
-    /* An earlier live timer will move itself on; a later one is out of date now. */
+    /* An earlier live timer sets itself again when it fires; a later one is replaced. */
     if (deadline_ns < actor->timer_ns) {
         actor->timer_ns = deadline_ns;
         heap_push(scheduler, deadline_ns, (uint32_t)(actor - scheduler->actors), true);

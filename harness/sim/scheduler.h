@@ -1,7 +1,7 @@
-/* The simulator's scheduler: which rank runs next, and what time it is. Private to the simulator.
+/* The simulator's scheduler: which rank runs next, and what time it is. Internal to the simulator.
  *
- * Each rank is an actor: READY (may run), PARKED (waits: any wake or its deadline readies it),
- * ASLEEP (host code that takes time: only its own deadline readies it) or GONE. The clock moves by
+ * Each rank is an actor: READY (may run), PARKED (waits until it is woken, or for its deadline),
+ * ASLEEP (host code that takes time: until its deadline) or GONE. The clock moves by
  * a few microseconds each time an actor runs, and jumps to the next event when none can. */
 #ifndef HARNESS_SIM_SCHEDULER_H
 #define HARNESS_SIM_SCHEDULER_H
@@ -37,7 +37,7 @@ struct harness_sim_actor {
 /* Something that happens at a time: a message's arrival, or an actor's deadline. */
 struct harness_sim_event {
     uint64_t time_ns;
-    uint64_t order; /* ties go in the order in which they were made */
+    uint64_t order; /* of creation: decides between equal times */
     uint32_t actor;
     bool is_timer;
 };
@@ -55,7 +55,7 @@ struct harness_sim_scheduler {
     size_t message_event_count; /* entries of heap that are not timers */
     uint64_t event_order;
     uint64_t switch_count;
-    bool is_out_of_memory; /* an event was lost: the run is void */
+    bool is_out_of_memory; /* an event was lost: the run is not valid */
 };
 
 /* Fibers run entry(contexts[i]); context_bytes apart. All actors start READY. */
@@ -73,24 +73,24 @@ harness_sim_scheduler_init(struct harness_sim_scheduler *scheduler, struct ddp_m
 void harness_sim_scheduler_fini(struct harness_sim_scheduler *scheduler);
 
 /* From the scheduler's side. */
-/* Ready whoever an event up to now concerns. */
+/* Make actors READY whose events are due. */
 void harness_sim_scheduler_deliver(struct harness_sim_scheduler *scheduler);
 /* Run one READY actor, chosen by the seed; returns its number. */
 uint32_t harness_sim_scheduler_run_one(struct harness_sim_scheduler *scheduler);
-/* Time of the next event that will ready somebody, or DDP_DEADLINE_NEVER. */
+/* Time of the next event that will make an actor READY, or DDP_DEADLINE_NEVER. */
 uint64_t harness_sim_scheduler_next_ns(struct harness_sim_scheduler *scheduler);
-/* Nothing that is under way between ranks can still ready anybody. */
+/* No actor is READY, and no message under way will make one READY. */
 bool harness_sim_scheduler_is_stable(const struct harness_sim_scheduler *scheduler);
-/* The actor never runs again; its stack is dropped. */
+/* The actor never runs again; its stack is freed. */
 void harness_sim_scheduler_remove(struct harness_sim_scheduler *scheduler, uint32_t index);
-/* The actor may be able to go on at at_ns. */
+/* At at_ns there is something for the actor: a PARKED one becomes READY. */
 void harness_sim_scheduler_wake(struct harness_sim_scheduler *scheduler, uint32_t index,
                                 uint64_t at_ns);
 
 /* From the actor's side (its fiber). */
-/* Host code until until_ns (DDP_DEADLINE_NEVER: for ever); no wake shortens it. */
+/* Be ASLEEP until until_ns (DDP_DEADLINE_NEVER: for ever). */
 void harness_sim_actor_sleep(struct harness_sim_actor *actor, uint64_t until_ns);
-/* Never run again; the scheduler's side decides what becomes of the actor. Does not return. */
+/* Never run again; the scheduler's side removes the actor. Does not return. */
 void harness_sim_actor_halt(struct harness_sim_actor *actor) __attribute__((noreturn));
 
 #endif

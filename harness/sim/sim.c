@@ -1,6 +1,6 @@
 /* The simulator: all ranks as fibers of one thread, a virtual clock, a simulated network, files in
  * memory. Every choice comes from the seed, so the same configuration gives the same bytes. A rank
- * that loops in host code without ever waiting hangs the simulator with it: use proc for those. */
+ * that loops in host code without ever waiting hangs the simulator too: use proc for those. */
 #include "harness/sim/sim.h"
 
 #include <string.h>
@@ -14,37 +14,10 @@
 #define LATENCY_JITTER_NS UINT64_C(3000)
 #define BYTES_PER_US      UINT64_C(10000)
 
-static uint64_t round_up_pow2(uint64_t value)
-{
-    uint64_t power = 1;
-
-    while (power < value) {
-        power *= 2;
-    }
-    return power;
-}
-
-/* Enough entries that none is overwritten: what a step records, doubled for failures and joins. */
-static uint64_t ring_entries(const struct harness_launch_config *config)
-{
-    const struct harness_job *job = &config->plan->job;
-    const struct harness_program *program = config->program;
-    uint64_t micro = job->micro_batches == 0 ? 1 : job->micro_batches;
-    uint64_t rows = 0;
-    uint64_t per_micro, per_step;
-
-    for (uint32_t i = 0; i < job->ranks; i++) {
-        rows = job->batch_per_rank[i] > rows ? job->batch_per_rank[i] : rows;
-    }
-    per_micro = rows + 4 * program->param_count + 4 * program->bucket_count + 32;
-    per_step = micro * per_micro + 4 * program->param_count + 32;
-    return round_up_pow2(
-        1024 + 2 * (job->steps * per_step + 8 * program->op_count + 4 * program->param_count));
-}
-
 static ddp_status map_storage(struct harness_sim *sim)
 {
-    sim->ring_entry_count = ring_entries(sim->config);
+    sim->ring_entry_count =
+        harness_launch_ring_entry_count(sim->config->plan, sim->config->program);
     sim->storage_bytes_per_rank = ddp_recorder_size_bytes(sim->ring_entry_count);
     sim->storage_bytes = sim->storage_bytes_per_rank * sim->world_size;
     /* Untouched pages of a ring cost nothing. */
@@ -57,8 +30,8 @@ static ddp_status map_storage(struct harness_sim *sim)
     return DDP_OK;
 }
 
-/* The rank's file layer is memory: what it is to restore must be there first. A missing file stays
- * missing, for the rank to find out. */
+/* Ranks read files from memory, so a checkpoint that is to be restored is copied there first. If it
+ * is missing, that is for the rank to find out. */
 static ddp_status preload_checkpoint(struct harness_sim *sim, struct ddp_err *err)
 {
     struct ddp_files *system = ddp_files_system();
@@ -183,7 +156,7 @@ static void sim_close(struct harness_sim *sim)
     harness_inject_close();
 }
 
-/* No silence needs to last longer than this before the monitor has said all it can say of it. */
+/* After a silence of this length the monitor has reported all that it can conclude from it. */
 static uint64_t patience_ns(const struct harness_sim *sim)
 {
     uint64_t longest_ms = 0;
@@ -195,12 +168,12 @@ static uint64_t patience_ns(const struct harness_sim *sim)
         longest_ms = planned_ms > longest_ms ? planned_ms : longest_ms;
         longest_ms = default_ms > longest_ms ? default_ms : longest_ms;
     }
-    /* A hang is said at its second sighting. */
+    /* A hang is reported when a second cut shows it. */
     return longest_ms * DDP_NS_PER_MS + HARNESS_CONCLUSIONS_SETTLE_NS + 3 * HARNESS_SIM_SAMPLE_NS;
 }
 
-/* Nobody can run before next_ns. The monitor looks on while time passes; when it has made up its
- * mind, or has nothing more to learn, the rest of the gap is skipped. */
+/* No rank can run before next_ns. The monitor takes samples while time passes; once it has
+ * concluded something, or has nothing more to learn, the rest of the gap is skipped. */
 static void pass_gap(struct harness_sim *sim, uint64_t next_ns)
 {
     struct ddp_clock_virtual *clock = &sim->scheduler.clock;
@@ -218,7 +191,7 @@ static void pass_gap(struct harness_sim *sim, uint64_t next_ns)
     }
 }
 
-/* Run one ready rank, and look at what it did. */
+/* Run one ready rank; sample if it has ended, or if a sample is due. */
 static void run_ready(struct harness_sim *sim)
 {
     struct harness_sim_scheduler *scheduler = &sim->scheduler;

@@ -1,0 +1,37 @@
+/* How many entries a rank's ring needs so that its whole history stays in it. */
+#include "harness/launch/launch.h"
+
+/* What an observed GPU adds: accesses and edges of every kernel, and of every collective with its
+ * copies for hashing. */
+static uint64_t device_entry_count(const struct harness_plan *plan,
+                                   const struct harness_program *program, uint64_t micros)
+{
+    if (!harness_plan_is_cuda(plan)) {
+        return 0;
+    }
+    return micros * (48 * program->param_count + 64) +
+           program->op_count * (32 + 12 * (uint64_t)plan->job.ranks);
+}
+
+/* Events of a step and micro-batch are a few a parameter, two a collective, one a sample, and a
+ * handful. All of it is doubled, for failures and joins; memory that is not written costs nothing. */
+uint64_t harness_launch_ring_entry_count(const struct harness_plan *plan,
+                                         const struct harness_program *program)
+{
+    uint64_t micros = ((uint64_t)plan->job.steps + 2) *
+                      (plan->job.micro_batches != 0 ? plan->job.micro_batches : 1);
+    uint64_t batch = 0;
+    uint64_t need;
+    uint64_t count = 4096;
+
+    for (uint32_t r = 0; r < plan->job.ranks; r++) {
+        batch = plan->job.batch_per_rank[r] > batch ? plan->job.batch_per_rank[r] : batch;
+    }
+    need = 2 * (micros * (32 + 8 * program->param_count + 4 * program->bucket_count + batch) +
+                8 * program->op_count + 16 * program->param_count + 512 +
+                device_entry_count(plan, program, micros));
+    while (count < need) {
+        count *= 2;
+    }
+    return count;
+}
