@@ -1,8 +1,9 @@
-/* Purpose: which samples each rank should have trained on, by the sampler's rules written down
- * anew, and the first recorded batch that breaks them.
- * Idea: a rank's list of an epoch is the epoch's list (a permutation, or 0..N-1), padded from its
- * head to a multiple of the world and dealt out like cards, or cut into shards of given sizes; a
- * batch is the next few entries. Only the permutation's generator is shared with the samplers. */
+/* Purpose: the samples of each batch by the sampler's rules, written down anew, and the first
+ * recorded batch that breaks them. Idea: an epoch is a list of all samples (a permutation, or
+ * 0..N-1), continued from its start until the world divides its length; rank r takes entries r, r +
+ * world, ... With given shard sizes the list is cut into consecutive shards instead. A batch is the
+ * next few entries of a rank. Only the permutation's generator is shared with the reference's
+ * sampler. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,13 +11,13 @@
 #include "ddpcore/base/prng.h"
 #include "harness/emulation/internal.h"
 
-/* One rank's deck in one epoch. */
-struct deck {
-    uint32_t *whole; /* [sample_count] the epoch's list */
-    uint32_t *batch; /* [most rows] the batch asked for last */
-    size_t batch_rows;
+/* The batch that was worked out last. */
+struct expected_batch {
+    uint32_t *list; /* [sample_count] the epoch's samples in order */
     uint64_t epoch;
-    bool is_dealt;
+    bool is_listed;    /* list is that of `epoch` */
+    uint32_t *samples; /* [rows_max] */
+    size_t rows;
 };
 
 static uint64_t entries_of(const struct ref_shard_config *shard, uint32_t rank)
@@ -42,47 +43,48 @@ uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32
                                                                : UINT64_MAX;
 }
 
-static void shuffle(const struct ref_shard_config *shard, uint64_t epoch, struct deck *deck)
+static void list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
+                       struct expected_batch *expected)
 {
     struct ddp_prng prng = ddp_prng_make(shard->seed + epoch, "sampler");
 
-    if (deck->is_dealt && deck->epoch == epoch) {
+    if (expected->is_listed && expected->epoch == epoch) {
         return;
     }
     for (size_t i = 0; i < shard->sample_count; i++) {
-        deck->whole[i] = (uint32_t)i;
+        expected->list[i] = (uint32_t)i;
     }
     if (shard->is_shuffled) {
-        ddp_prng_permutation(&prng, deck->whole, (uint32_t)shard->sample_count);
+        ddp_prng_permutation(&prng, expected->list, (uint32_t)shard->sample_count);
     }
-    deck->epoch = epoch;
-    deck->is_dealt = true;
+    expected->epoch = epoch;
+    expected->is_listed = true;
 }
 
-/* Batch number `index` of a rank into deck->batch; batch_rows 0 once the data has ended. */
-static void deal(const struct ref_shard_config *shard, uint32_t rank, uint64_t index,
-                 struct deck *deck)
+/* Batch number `index` of a rank; rows 0 once the data has ended. */
+static void expect(const struct ref_shard_config *shard, uint32_t rank, uint64_t index,
+                   struct expected_batch *expected)
 {
     uint64_t per_epoch = batches_of(shard, rank);
     uint64_t first;
     uint64_t start = 0;
 
-    deck->batch_rows = 0;
+    expected->rows = 0;
     if (per_epoch == 0 || (shard->is_one_epoch && index >= per_epoch)) {
         return;
     }
-    shuffle(shard, index / per_epoch, deck);
+    list_epoch(shard, index / per_epoch, expected);
     for (uint32_t r = 0; shard->shard_size != NULL && r < rank; r++) {
         start += shard->shard_size[r];
     }
     first = (index % per_epoch) * shard->batch_rows[rank];
     for (uint64_t i = first;
-         i < entries_of(shard, rank) && deck->batch_rows < shard->batch_rows[rank]; i++) {
+         i < entries_of(shard, rank) && expected->rows < shard->batch_rows[rank]; i++) {
         uint64_t at = shard->shard_size != NULL
                           ? start + i
                           : (i * shard->world_size + rank) % shard->sample_count;
 
-        deck->batch[deck->batch_rows++] = deck->whole[at];
+        expected->samples[expected->rows++] = expected->list[at];
     }
 }
 
@@ -93,18 +95,13 @@ struct observed {
     size_t rows;
 };
 
-static int compare_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
 static void sort_u32(uint32_t *values, size_t count)
 {
     for (size_t i = 1; i < count; i++) { /* a batch is short */
         uint32_t value = values[i];
         size_t j = i;
 
-        for (; j > 0 && compare_u32(values[j - 1], value) > 0; j--) {
+        for (; j > 0 && values[j - 1] > value; j--) {
             values[j] = values[j - 1];
         }
         values[j] = value;
@@ -124,9 +121,9 @@ static void set_text(struct harness_batch_difference *out, enum harness_verdict 
                    out->step, out->micro, what);
 }
 
-/* Some other batch of some rank that is what was seen? Looks as far as the job does. */
+/* True if what was seen is another batch: of any rank, up to two before or after. */
 static bool explain_by_batch(const struct harness_emulation *e, const struct observed *seen,
-                             struct deck *deck, struct harness_batch_difference *out)
+                             struct expected_batch *expected, struct harness_batch_difference *out)
 {
     const struct ref_job *job = e->input->job;
     uint64_t here = (uint64_t)seen->step * job->micro_batches + seen->micro;
@@ -134,8 +131,8 @@ static bool explain_by_batch(const struct harness_emulation *e, const struct obs
 
     for (uint64_t near = here < 2 ? 0 : here - 2; near <= here + 2; near++) {
         for (uint32_t r = 0; r < e->world; r++) {
-            deal(&e->shard, r, near, deck);
-            if (!is_same(deck->batch, deck->batch_rows, seen->samples, seen->rows)) {
+            expect(&e->shard, r, near, expected);
+            if (!is_same(expected->samples, expected->rows, seen->samples, seen->rows)) {
                 continue;
             }
             if (r == out->rank && near > here) {
@@ -153,23 +150,23 @@ static bool explain_by_batch(const struct harness_emulation *e, const struct obs
     return false;
 }
 
-static void explain(const struct harness_emulation *e, struct observed *seen, struct deck *deck,
-                    struct harness_batch_difference *out)
+static void explain(const struct harness_emulation *e, struct observed *seen,
+                    struct expected_batch *expected, struct harness_batch_difference *out)
 {
     const struct ref_job *job = e->input->job;
     uint64_t here = (uint64_t)seen->step * job->micro_batches + seen->micro;
 
-    if (explain_by_batch(e, seen, deck, out)) {
+    if (explain_by_batch(e, seen, expected, out)) {
         return;
     }
-    deal(&e->shard, out->rank, here, deck);
-    if (seen->rows != deck->batch_rows) {
+    expect(&e->shard, out->rank, here, expected);
+    if (seen->rows != expected->rows) {
         set_text(out, HARNESS_VERDICT_DATA_BATCH, "another number of samples");
         return;
     }
     sort_u32(seen->samples, seen->rows);
-    sort_u32(deck->batch, deck->batch_rows);
-    if (is_same(deck->batch, deck->batch_rows, seen->samples, seen->rows)) {
+    sort_u32(expected->samples, expected->rows);
+    if (is_same(expected->samples, expected->rows, seen->samples, seen->rows)) {
         set_text(out, HARNESS_VERDICT_DATA_ORDER, "the right samples in another order");
         return;
     }
@@ -202,7 +199,7 @@ static bool is_earlier(const struct harness_batch_difference *a, uint32_t step)
 }
 
 static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_t rows_max,
-                         struct observed *seen, struct deck *deck,
+                         struct observed *seen, struct expected_batch *expected,
                          struct harness_batch_difference *out)
 {
     const struct ref_job *job = e->input->job;
@@ -220,11 +217,13 @@ static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_
         seen->step = entry->step;
         seen->micro = entry->micro;
         collect(samples, sample_count, &cursor, seen, rows_max);
-        deal(&e->shard, rank, (uint64_t)entry->step * job->micro_batches + entry->micro, deck);
-        if (entry->arg[0] == deck->batch_rows &&
-            entry->arg[1] == ddp_hash_bytes(deck->batch, deck->batch_rows * sizeof(uint32_t), 0) &&
+        expect(&e->shard, rank, (uint64_t)entry->step * job->micro_batches + entry->micro,
+               expected);
+        if (entry->arg[0] == expected->rows &&
+            entry->arg[1] ==
+                ddp_hash_bytes(expected->samples, expected->rows * sizeof(uint32_t), 0) &&
             (sample_count == 0 ||
-             is_same(deck->batch, deck->batch_rows, seen->samples, seen->rows))) {
+             is_same(expected->samples, expected->rows, seen->samples, seen->rows))) {
             continue;
         }
         *out = (struct harness_batch_difference){
@@ -232,7 +231,7 @@ static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_
         if (sample_count == 0) {
             set_text(out, HARNESS_VERDICT_DATA_ORDER, "other samples than the rank's own");
         } else {
-            explain(e, seen, deck, out);
+            explain(e, seen, expected, out);
         }
         return;
     }
@@ -243,7 +242,7 @@ ddp_status harness_emulation_compare_batches(const struct harness_emulation *e,
 {
     const struct ref_shard_config *shard = &e->shard;
     struct observed seen = {0};
-    struct deck deck = {0};
+    struct expected_batch expected = {0};
     size_t rows_max = 1;
     ddp_status status = DDP_E_NOMEM;
 
@@ -251,17 +250,17 @@ ddp_status harness_emulation_compare_batches(const struct harness_emulation *e,
     for (uint32_t r = 0; r < e->world; r++) {
         rows_max = shard->batch_rows[r] >= rows_max ? shard->batch_rows[r] + 1 : rows_max;
     }
-    deck.whole = ddp_mem_array(e->mem, shard->sample_count, sizeof(uint32_t));
-    deck.batch = ddp_mem_array(e->mem, rows_max, sizeof(uint32_t));
+    expected.list = ddp_mem_array(e->mem, shard->sample_count, sizeof(uint32_t));
+    expected.samples = ddp_mem_array(e->mem, rows_max, sizeof(uint32_t));
     seen.samples = ddp_mem_array(e->mem, rows_max, sizeof(uint32_t));
-    if (deck.whole != NULL && deck.batch != NULL && seen.samples != NULL) {
+    if (expected.list != NULL && expected.samples != NULL && seen.samples != NULL) {
         for (uint32_t r = 0; r < e->world; r++) {
-            compare_rank(e, r, rows_max, &seen, &deck, out);
+            compare_rank(e, r, rows_max, &seen, &expected, out);
         }
         status = DDP_OK;
     }
-    ddp_mem_free(e->mem, deck.whole);
-    ddp_mem_free(e->mem, deck.batch);
+    ddp_mem_free(e->mem, expected.list);
+    ddp_mem_free(e->mem, expected.samples);
     ddp_mem_free(e->mem, seen.samples);
     return status;
 }

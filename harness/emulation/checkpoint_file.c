@@ -264,10 +264,22 @@ bool harness_checkpoint_path(const char *run_dir, char *path, size_t size_bytes)
            (size_t)snprintf(path, size_bytes, "%s/checkpoint.safetensors", run_dir) < size_bytes;
 }
 
-const char *harness_checkpoint_bare(const char *key)
+/* A key without any leading "module.". */
+static const char *strip(const char *key)
 {
     while (strncmp(key, "module.", 7) == 0) {
         key += 7;
     }
     return key;
+}
+
+const struct harness_checkpoint_tensor *
+harness_checkpoint_find_bare(const struct harness_checkpoint *checkpoint, const char *key)
+{
+    for (size_t i = 0; i < checkpoint->tensor_count; i++) {
+        if (strcmp(strip(checkpoint->tensors[i].name), strip(key)) == 0) {
+            return &checkpoint->tensors[i];
+        }
+    }
+    return NULL;
 }

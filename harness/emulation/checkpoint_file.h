@@ -52,8 +52,9 @@ void harness_checkpoint_read(const struct harness_checkpoint_tensor *tensor, siz
 
 /* run_dir/checkpoint.safetensors; false if run_dir is NULL or the path does not fit. */
 bool harness_checkpoint_path(const char *run_dir, char *path, size_t size_bytes);
-/* A key without any leading "module.". */
-const char *harness_checkpoint_bare(const char *key);
+/* A tensor whose key is this one but for any number of leading "module.". NULL: there is none. */
+const struct harness_checkpoint_tensor *
+harness_checkpoint_find_bare(const struct harness_checkpoint *checkpoint, const char *key);
 
 #ifdef __cplusplus
 }

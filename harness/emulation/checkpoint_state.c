@@ -1,28 +1,16 @@
 /* Purpose: take an emulation's starting state from a checkpoint.
- * Idea: a restored run of another world size cannot be re-emulated from step 0, because the first
- * run's schedules are not this run's; its start was judged as a checkpoint before. Keys are matched
- * behind all leading "module.", for the restore may have edited them. */
+ * Idea: a restored run of another world size cannot be emulated from step 0, because the schedules
+ * of the first run are not here. The checkpoint itself was judged with the first run. Any leading
+ * "module." of a key is ignored, because the restore may have changed the prefix. */
 #include "harness/emulation/checkpoint_state.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct harness_checkpoint_tensor *find_bare(const struct harness_checkpoint *file,
-                                                         const char *key)
-{
-    for (size_t i = 0; i < file->tensor_count; i++) {
-        if (strcmp(harness_checkpoint_bare(file->tensors[i].name), harness_checkpoint_bare(key)) ==
-            0) {
-            return &file->tensors[i];
-        }
-    }
-    return NULL;
-}
-
 static bool load_tensor(const struct harness_checkpoint *file, const char *key,
                         const struct harness_tensor *target)
 {
-    const struct harness_checkpoint_tensor *tensor = find_bare(file, key);
+    const struct harness_checkpoint_tensor *tensor = harness_checkpoint_find_bare(file, key);
 
     if (tensor == NULL || tensor->dtype != target->dtype ||
         tensor->elem_count != target->elem_count) {
@@ -53,7 +41,7 @@ static bool load_param(struct harness_emulation *e, const struct harness_checkpo
         }
     }
     (void)snprintf(key, sizeof(key), "optim.step.%s", name);
-    steps = find_bare(file, key);
+    steps = harness_checkpoint_find_bare(file, key);
     if (steps == NULL || steps->dtype != DDP_DTYPE_I64 || steps->elem_count != 1) {
         return false;
     }

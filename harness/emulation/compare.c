@@ -8,7 +8,7 @@
 
 enum match { MATCH_SAME, MATCH_DIFFERENT, MATCH_UNKNOWN };
 
-/* What one event claims, and what it should. */
+/* What one event recorded, and what was expected. */
 struct claim {
     uint32_t rank, step;
     int32_t bucket, param, slot;
@@ -73,8 +73,8 @@ static enum match match_gradient(const struct harness_emulation *e,
     return verdict_of(claim);
 }
 
-/* The step that a collective belongs to. A rank whose data ended mirrors the others' steps and
- * keeps recording its own last one, so for it the program says. */
+/* The step that a collective belongs to. Under join a rank whose data ended takes part in the
+ * others' collectives but still records its own last step; for it the program has the step. */
 static uint32_t step_of(const struct harness_emulation *e, const struct harness_trace_event *event)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
@@ -110,7 +110,7 @@ static enum match match_bucket(const struct harness_emulation *e,
         return MATCH_UNKNOWN;
     }
     op = ddp_event_op_unpack(entry->arg[1]);
-    /* Another shape than the program's is a mismatch, which is not for hashes to say. */
+    /* Another shape than the planned one is a finding of the program oracle. */
     if (op.role != DDP_ROLE_BUCKET || op.index >= e->buckets.count ||
         op.dtype != e->buckets.items[op.index].dtype ||
         entry->arg[2] != e->buckets.items[op.index].elem_count || entry->arg[4] == 0 ||
@@ -257,7 +257,7 @@ static bool is_past(const struct harness_emulation *e, uint32_t rank, uint32_t s
     return harness_index_is_ended_ok(&e->index, rank) && end->entry.arg[1] > step;
 }
 
-/* An update that was left out shows as an event that is not there. */
+/* An update that was left out recorded nothing: look for steps without an event. */
 static void note_missing_updates(const struct harness_emulation *e, uint32_t rank,
                                  struct harness_difference *out)
 {
@@ -365,8 +365,8 @@ void harness_compare_stage(const struct harness_emulation *e, enum harness_stage
     compare_stage(e, stage, &nobody, out);
 }
 
-/* Ranks that an earlier stage of the same step blames; *out_is_explained if the whole difference
- * follows from another one. */
+/* Ranks that differ in an earlier stage of the same step; *out_is_explained: the whole difference
+ * follows from an earlier one. */
 static void find_causes(const struct harness_emulation *e, enum harness_stage stage, uint32_t step,
                         struct harness_rank_set *blamed, bool *out_is_explained)
 {

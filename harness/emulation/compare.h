@@ -36,8 +36,8 @@ struct harness_difference {
 /* First difference of a stage. DATA is the ledger's own. */
 void harness_compare_stage(const struct harness_emulation *emulation, enum harness_stage stage,
                            struct harness_difference *out);
-/* The difference that a stage may report: unset if an earlier stage or step explains it. Ranks
- * blamed by an earlier stage of the same step are taken out. */
+/* The difference that a stage may report: unset if it follows from a difference in an earlier stage
+ * or step. Ranks that differ in an earlier stage of the same step are taken out. */
 void harness_compare_first(const struct harness_emulation *emulation, enum harness_stage stage,
                            struct harness_difference *out);
 /* Whether everything up to the end of a step was as emulated. */

@@ -132,7 +132,7 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
     e->start_step = e->input->restored_step;
     e->end_step = end > e->start_step ? end : e->start_step;
     if (e->end_step > e->start_step + e->input->job->steps && e->input->job->steps > 0) {
-        e->end_step = e->start_step + e->input->job->steps; /* a step number off its rails */
+        e->end_step = e->start_step + e->input->job->steps; /* a recorded step number is too high */
     }
     DDP_TRY(allocate_expected(e));
     DDP_TRY(harness_emulation_compare_batches(e, &e->batch));

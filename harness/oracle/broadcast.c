@@ -1,51 +1,27 @@
 /* Purpose: broadcasts give every member the root's tensors, and under join come from the right
- * root. Idea: the root's input and every member's output have one hash. Who is the root while ranks
- * run out of data is worked out from the batches they took, not from what they agreed on. */
+ * root.
+ * Idea: the root's input and every member's output have the same hash. Under join the root is
+ * worked out from the batches that ranks took, not from what they agreed on. */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
-
-/* The rank's own record of posting operation `seq`, or NULL. */
-static const struct ddp_event_entry *find_post(const struct harness_emulation *e, uint32_t rank,
-                                               uint64_t seq)
-{
-    size_t count = 0;
-    size_t low = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
-    size_t high = count;
-
-    while (low < high) { /* sequence numbers grow */
-        size_t middle = low + (high - low) / 2;
-
-        if (list[middle]->entry.arg[0] < seq) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < count && list[low]->entry.arg[0] == seq ? &list[low]->entry : NULL;
-}
 
 /* Highest rank that trained on data in a step, or -1. */
 static int64_t last_active(const struct harness_emulation *e, uint32_t step)
 {
     for (uint32_t r = e->world; r-- > 0;) {
         size_t count = 0;
-        const struct harness_trace_event *const *list =
-            harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
 
-        while (count > 0 && list[count - 1]->entry.step > step) {
-            count--;
-        }
-        if (count > 0 && list[count - 1]->entry.step == step) {
+        (void)harness_index_in_step(&e->index, r, DDP_EVENT_DATA_BATCH, step, &count);
+        if (count > 0) {
             return r;
         }
     }
     return -1;
 }
 
-/* The root that only the run can know; -1: the program knows it, or nobody can tell here. */
+/* The root of a broadcast under join, which depends on the ranks that still have data; -1: of any
+ * other broadcast, or it cannot be told. */
 static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, seq);
@@ -82,27 +58,36 @@ static void begin(enum harness_verdict verdict, const struct ddp_event_entry *en
         (struct harness_finding_op){true, entry->arg[0], op.kind, op.role, -1, entry->arg[2]};
 }
 
+/* What was received has another hash than what was sent. Another operation under that number is a
+ * finding of the program oracle. */
+static bool is_value_different(const struct ddp_event_entry *sent,
+                               const struct ddp_event_entry *done)
+{
+    return sent->arg[1] == done->arg[1] && sent->arg[2] == done->arg[2] && sent->arg[4] != 0 &&
+           done->arg[4] != 0 && sent->arg[4] != done->arg[4];
+}
+
 /* A broadcast that the rank completed; true: something is wrong with it. */
 static bool check_one(const struct harness_emulation *e, const struct ddp_event_entry *done,
                       uint32_t rank, struct harness_findings *out)
 {
     struct ddp_event_op op = ddp_event_op_unpack(done->arg[1]);
-    const struct ddp_event_entry *sent =
-        op.root < e->world ? find_post(e, op.root, done->arg[0]) : NULL;
+    const struct harness_trace_event *sent =
+        op.root < e->world
+            ? harness_index_with_seq(&e->index, op.root, DDP_EVENT_COLL_POST, done->arg[0])
+            : NULL;
     int64_t root = expected_root(e, done->arg[0]);
     struct harness_finding finding;
 
     if (root >= 0 && (uint32_t)root != op.root) {
         begin(HARNESS_VERDICT_MISMATCH_ROOT, done, rank, out, &finding);
         (void)snprintf(finding.text, sizeof(finding.text),
-                       "rank %u took the %s broadcast from rank %u, and rank %lld has the say",
+                       "rank %u took the %s broadcast from rank %u, but the root is rank %lld",
                        rank, ddp_coll_role_name(op.role), op.root, (long long)root);
         harness_findings_add(out, &finding);
         return true;
     }
-    /* Another operation under that number is a mismatch, which is not for hashes to say. */
-    if (sent == NULL || sent->arg[1] != done->arg[1] || sent->arg[2] != done->arg[2] ||
-        sent->arg[4] == 0 || done->arg[4] == 0 || sent->arg[4] == done->arg[4]) {
+    if (sent == NULL || !is_value_different(&sent->entry, done)) {
         return false;
     }
     begin(HARNESS_VERDICT_VALUE_CORRUPTED, done, rank, out, &finding);

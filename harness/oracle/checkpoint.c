@@ -77,17 +77,6 @@ static void expect(const struct harness_emulation *e, size_t i, struct expected 
     out->tensor = harness_layout_at(&e->buffers, e->snapshot.state.buffer, 0, i - buffers_begin);
 }
 
-static bool has_bare_key(const struct harness_checkpoint *file, const char *key)
-{
-    for (size_t i = 0; i < file->tensor_count; i++) {
-        if (strcmp(harness_checkpoint_bare(file->tensors[i].name), harness_checkpoint_bare(key)) ==
-            0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool check_keys(const struct harness_emulation *e, const struct harness_checkpoint *file,
                        struct harness_findings *out)
 {
@@ -101,7 +90,7 @@ static bool check_keys(const struct harness_emulation *e, const struct harness_c
         if (harness_checkpoint_find(file, expected.key) != NULL) {
             continue;
         }
-        is_prefixed = has_bare_key(file, expected.key);
+        is_prefixed = harness_checkpoint_find_bare(file, expected.key) != NULL;
         (void)snprintf(text, sizeof(text),
                        is_prefixed ? "key %.300s is there only with another prefix"
                                    : "key %.300s is missing",

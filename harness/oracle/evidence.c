@@ -1,5 +1,5 @@
-/* Purpose: nothing was judged right for lack of evidence.
- * Idea: every other checker compares what was recorded. A rank that recorded parameters after a
+/* Purpose: a run without findings recorded everything that had to be judged.
+ * Idea: the other oracles compare only what was recorded. A rank that recorded parameters after a
  * step must have recorded that step's gradients, losses, states and buffers as well; if not, and
  * nothing else was found, the run proves nothing. */
 #include <stdio.h>
@@ -17,22 +17,11 @@ static size_t count_events(const struct harness_emulation *e, const struct wante
 {
     size_t found = 0;
     size_t count = 0;
-    size_t low = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, wanted->rank, wanted->event, &count);
-    size_t high = count;
+        harness_index_in_step(&e->index, wanted->rank, wanted->event, wanted->step, &count);
 
-    while (low < high) { /* steps never go back */
-        size_t middle = low + (high - low) / 2;
-
-        if (list[middle]->entry.step < wanted->step) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    for (; low < count && list[low]->entry.step == wanted->step; low++) {
-        const uint64_t *arg = list[low]->entry.arg;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
 
         found += (wanted->subject < 0 || (uint64_t)wanted->subject == arg[0]) &&
                  (wanted->slot < 0 || (uint64_t)wanted->slot == arg[2]);
@@ -100,7 +89,7 @@ ddp_status harness_check_evidence(const struct harness_emulation *e, struct harn
             if (missing != DDP_EVENT_COUNT) {
                 out->is_evidence_lost = true;
                 (void)snprintf(out->lost_text, sizeof(out->lost_text),
-                               "rank %u went through step %u and left out a record of %s", r, step,
+                               "rank %u completed step %u without recording %s", r, step,
                                ddp_event_name(missing));
             }
         }

@@ -1,6 +1,6 @@
-/* Purpose: judge every rank that recorded device work, and say whose work has no order.
- * Idea: ranks that stumble over the same bucket in the same step made one mistake together. What a
- * collective did to memory must be in the record, or its order is not proved. */
+/* Purpose: find device work whose order no stream or event proves, on every rank that recorded any.
+ * Idea: the same work in the same step of several ranks is one finding. What a collective did to
+ * memory must have been recorded; otherwise its order is not proved. */
 #include <stdio.h>
 #include <string.h>
 
@@ -90,9 +90,10 @@ static void add(const struct order_search *search, uint32_t rank,
     harness_findings_add(search->out, &finding);
 }
 
-/* A group of one has nothing to reduce, and an engine without streams of its own nothing to note.
- */
-static bool must_note(const struct order_search *search, const struct harness_order_facts *facts)
+/* Whether the accesses of collectives must have been recorded: a group of one rank reduces nothing,
+ * and engines without streams of their own record none. */
+static bool is_access_due(const struct order_search *search,
+                          const struct harness_order_facts *facts)
 {
     const char *collective = search->e->input->plan->job.collective;
 
@@ -100,7 +101,8 @@ static bool must_note(const struct order_search *search, const struct harness_or
            (facts->is_coll_recorded || (collective != NULL && strncmp(collective, "nccl", 4) == 0));
 }
 
-/* Collectives of a rank were hashed, so its device was recorded, too. */
+/* A reduction that the rank completed and hashed; NULL: none. A rank that records hashes records
+ * its device as well. */
 static const struct harness_trace_event *find_reduction(const struct order_search *search,
                                                         uint32_t rank)
 {
@@ -127,7 +129,7 @@ static void lose(const struct order_search *search, uint32_t rank, uint32_t buck
                    bucket, (unsigned long long)seq);
 }
 
-static void check_silence(const struct order_search *search, uint32_t rank)
+static void check_unrecorded(const struct order_search *search, uint32_t rank)
 {
     const struct harness_trace_event *done =
         search->e->world > 1 && harness_plan_is_cuda(search->e->input->plan)
@@ -146,7 +148,7 @@ static ddp_status check_rank(const struct order_search *search, uint32_t rank, s
 
     (void)harness_index_list(&search->e->index, rank, DDP_EVENT_DEVICE_ACCESS, &count);
     if (count == 0) {
-        check_silence(search, rank);
+        check_unrecorded(search, rank);
         return DDP_OK;
     }
     DDP_TRY(harness_order_check(
@@ -154,7 +156,7 @@ static ddp_status check_rank(const struct order_search *search, uint32_t rank, s
         search->e->input->params, search->e->params.count, search->e->mem, &facts, err));
     if (facts.disorder.is_set) {
         add(search, rank, &facts.disorder);
-    } else if (facts.is_reduction_unseen && must_note(search, &facts)) {
+    } else if (facts.is_reduction_unseen && is_access_due(search, &facts)) {
         lose(search, rank, facts.unseen_bucket, facts.unseen_seq);
     }
     return DDP_OK;
@@ -166,7 +168,7 @@ ddp_status harness_check_happens_before(const struct harness_emulation *e,
     struct order_search search = {.e = e, .out = out};
     ddp_status status;
 
-    /* With a hole in the record an order that was kept looks broken; the run is inconclusive. */
+    /* If events were lost, ordered work may look unordered; the run is inconclusive anyway. */
     if (e->input->trace->lost_count > 0) {
         return DDP_OK;
     }

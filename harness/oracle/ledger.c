@@ -5,7 +5,7 @@
 #include "harness/oracle/subject.h"
 
 /* Under join a rank that leaves a step out looks like one whose data ended: the others go on
- * without it, in good order. Only the sampler's rules tell that it had more. */
+ * without it. Only the sampler's rules tell that it had more data. */
 static void check_ended(const struct harness_emulation *e, uint32_t rank,
                         struct harness_findings *out)
 {
@@ -35,7 +35,7 @@ static void check_ended(const struct harness_emulation *e, uint32_t rank,
     finding.step = (int32_t)((first + got) / job->micro_batches);
     (void)snprintf(
         finding.text, sizeof(finding.text),
-        "rank %u trained on %zu batches, and %llu are its share; step %d lacks the first", rank,
+        "rank %u trained on %zu of its %llu batches; the first one missing is in step %d", rank,
         count, (unsigned long long)due, finding.step);
     harness_findings_add(out, &finding);
 }

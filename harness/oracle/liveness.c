@@ -1,4 +1,4 @@
-/* Purpose: every rank ended, and ended for a reason that somebody knows.
+/* Purpose: every rank ended, and the reason is known.
  * Idea: a missing rank.end needs a diagnosis, and a death one that names the rank; a rank that
  * ended OK must have completed what it posted. It does not look for hangs: the monitor does. */
 #include <stdio.h>
@@ -10,7 +10,7 @@ static bool is_diagnosed(const struct harness_emulation *e)
     return e->input->trace->diagnoses.count > 0;
 }
 
-/* A diagnosis blames this very rank. */
+/* A diagnosis blames this rank. */
 static bool is_blamed(const struct harness_emulation *e, uint32_t rank)
 {
     const struct harness_findings *diagnoses = &e->input->trace->diagnoses;
@@ -83,26 +83,6 @@ static void check_end(const struct harness_emulation *e, uint32_t rank,
     }
 }
 
-static bool is_completed(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
-    size_t low = 0;
-    size_t high = count;
-
-    while (low < high) { /* collectives complete in the order of their sequence numbers */
-        size_t middle = low + (high - low) / 2;
-
-        if (list[middle]->entry.arg[0] < seq) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < count && list[low]->entry.arg[0] == seq;
-}
-
 static void check_completed(const struct harness_emulation *e, uint32_t rank,
                             struct harness_findings *out)
 {
@@ -117,7 +97,8 @@ static void check_completed(const struct harness_emulation *e, uint32_t rank,
         struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
         struct harness_finding finding;
 
-        if (is_completed(e, rank, list[i]->entry.arg[0])) {
+        if (harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, list[i]->entry.arg[0]) !=
+            NULL) {
             continue;
         }
         harness_finding_init(&finding, out->mem, HARNESS_VERDICT_HANG_NOT_LAUNCHED,
@@ -127,7 +108,7 @@ static void check_completed(const struct harness_emulation *e, uint32_t rank,
         finding.op = (struct harness_finding_op){true, list[i]->entry.arg[0], op.kind, op.role,
                                                  -1,   list[i]->entry.arg[2]};
         (void)snprintf(finding.text, sizeof(finding.text),
-                       "rank %u ended in good order and never completed collective %llu (%s)", rank,
+                       "rank %u ended with OK and never completed collective %llu (%s)", rank,
                        (unsigned long long)list[i]->entry.arg[0], ddp_coll_role_name(op.role));
         harness_findings_add(out, &finding);
         return;

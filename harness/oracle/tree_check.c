@@ -1,6 +1,7 @@
-/* Purpose: were reduction trees measured, are they trees, and did they stay what they were?
- * Idea: the judge trusts a measured order only as far as the same probes give it again after the
- * last step; what contradicts itself is a finding, what is missing is lost evidence. */
+/* Purpose: measured orders of sums are consistent, and the same before the first step and after the
+ * last.
+ * Idea: a measured order holds for the steps in between only if the same probes give it again after
+ * the last one. A contradiction is a finding; a measurement that is missing is lost evidence. */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
@@ -75,8 +76,9 @@ static void lose(const struct harness_tree_map *map, const char *what, struct ha
                    ddp_dtype_name(map->dtype), what);
 }
 
-/* The other round said the same. */
-static bool is_said(const struct harness_tree_map *map, const struct harness_tree_map *other)
+/* The other round found the same. */
+static bool is_same_finding(const struct harness_tree_map *map,
+                            const struct harness_tree_map *other)
 {
     return other != NULL && other->verdict == map->verdict &&
            harness_rank_set_is_equal(&other->ranks, &map->ranks);
@@ -89,7 +91,7 @@ static void check_map(const struct harness_emulation *e, const struct harness_tr
     const struct harness_tree_map *other =
         harness_trees_find(&e->trees, map->elem_count, map->dtype, !map->is_last);
 
-    if (map->verdict != HARNESS_VERDICT_NONE && !(map->is_last && is_said(map, other))) {
+    if (map->verdict != HARNESS_VERDICT_NONE && !(map->is_last && is_same_finding(map, other))) {
         report_inconsistent(e, map, out);
     }
     if (other == NULL && (map->is_last || is_finished(e))) {

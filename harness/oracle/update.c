@@ -1,7 +1,7 @@
 /* Purpose: parameters and optimizer state after each step, against the judge's own optimizer; and
  * replicas against each other.
- * Idea: the emulation knows which replica is wrong, the replicas alone only know that they differ;
- * without an expectation the minority is to blame, and a tie names all. */
+ * Idea: the emulation tells which replica is wrong. Where it predicts nothing, the minority is to
+ * blame, and in a tie all ranks are. */
 #include <stdio.h>
 #include <string.h>
 
@@ -47,37 +47,27 @@ ddp_status harness_check_update(const struct harness_emulation *e, struct harnes
 
 /* --- replicas --------------------------------------------------------------------------------- */
 
-/* The n-th event of a kind on every rank that has one, for one (step, subject). */
+/* The first (step, subject) whose hashes differ between ranks. */
 struct split {
     bool is_set;
     uint32_t step, subject;
     struct harness_rank_set ranks; /* to blame */
 };
 
-static const struct ddp_event_entry *find(const struct harness_emulation *e, uint32_t rank,
-                                          enum ddp_event kind, uint32_t step, uint64_t subject)
+/* The recorded hash of a subject after a step; 0: none. */
+static uint64_t find_hash(const struct harness_emulation *e, uint32_t rank, enum ddp_event kind,
+                          uint32_t step, uint64_t subject)
 {
     size_t count = 0;
-    size_t low = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, kind, &count);
-    size_t high = count;
+        harness_index_in_step(&e->index, rank, kind, step, &count);
 
-    while (low < high) { /* steps never go back */
-        size_t middle = low + (high - low) / 2;
-
-        if (list[middle]->entry.step < step) {
-            low = middle + 1;
-        } else {
-            high = middle;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i]->entry.arg[0] == subject && list[i]->entry.arg[1] != 0) {
+            return list[i]->entry.arg[1];
         }
     }
-    for (; low < count && list[low]->entry.step == step; low++) {
-        if (list[low]->entry.arg[0] == subject && list[low]->entry.arg[1] != 0) {
-            return &list[low]->entry;
-        }
-    }
-    return NULL;
+    return 0;
 }
 
 /* The hash that is right: the emulation's if some rank has it, else the most frequent one; 0 for a
@@ -121,9 +111,7 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
     bool is_different = false;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        const struct ddp_event_entry *entry = find(e, r, kind, step, subject);
-
-        hashes[r] = entry == NULL ? 0 : entry->arg[1];
+        hashes[r] = find_hash(e, r, kind, step, subject);
         if (hashes[r] != 0) {
             is_different = is_different || (first != 0 && hashes[r] != first);
             first = hashes[r];

@@ -1,8 +1,8 @@
-/* Purpose: what ranks said themselves when they gave up: misuse, mismatches, refused checkpoints,
- * failed operations.
- * Idea: a status is a claim; the ranks that raised it (not those that heard of it) are to blame,
- * and parameters come from the claim. PEER_DIED and REVOKED are what victims say: a finding only
- * if nothing else tells what they are victims of. No rank's error passes unmentioned. */
+/* Purpose: errors that ranks reported themselves: misuse, mismatches, refused checkpoints, failed
+ * operations. Every error of a rank becomes a finding, or is explained by one.
+ * Idea: the rank that detected the error is to blame, not the ones that were told of it; the
+ * parameters are those that it named. PEER_DIED and REVOKED only say that another rank failed: they
+ * become a finding if nothing else does. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,19 +40,19 @@ static const struct {
     {DDP_E_OVERFLOW, HARNESS_VERDICT_CRASH_EXITED, "a capacity was exceeded"},
 };
 
-/* Everything that ranks said of one status. */
+/* Everything that ranks reported with one status. */
 struct claims {
     bool is_any;
-    struct harness_rank_set raised; /* ranks that raised it, or that it blames */
-    struct harness_rank_set said;   /* ranks that ended with it */
-    int32_t step;                   /* the earliest in which it was said */
-    int32_t revoked_step;           /* the earliest that a revocation names; -1: none */
+    struct harness_rank_set raised;   /* ranks that detected the error, or that it names */
+    struct harness_rank_set reported; /* ranks that ended with it */
+    int32_t step;                     /* the earliest in which it was reported */
+    int32_t revoked_step;             /* the earliest that a revocation names; -1: none */
 };
 
-static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int32_t step)
+static void note(struct claims *claims, uint32_t reported_by, int64_t raised_by, int32_t step)
 {
     claims->is_any = true;
-    harness_rank_set_add(&claims->said, said_by);
+    harness_rank_set_add(&claims->reported, reported_by);
     if (raised_by >= 0) {
         harness_rank_set_add(&claims->raised, (uint32_t)raised_by);
     }
@@ -61,7 +61,7 @@ static void note(struct claims *claims, uint32_t said_by, int64_t raised_by, int
     }
 }
 
-/* Who revokes says in which step; ranks that hear of it may still be in an earlier one. */
+/* A revocation names its step; ranks that receive it may still be in an earlier one. */
 static void note_revoked(struct claims *claims, int32_t step)
 {
     if (claims->revoked_step < 0 || step < claims->revoked_step) {
@@ -114,8 +114,8 @@ static void add_params(const struct harness_emulation *e, ddp_status status,
     }
 }
 
-/* What the model itself left without a gradient in a step, by the reference. PyTorch speaks of it
- * one pass late: a step that cannot be predicted means the one before. */
+/* Whether the reference's model leaves the parameter without a gradient in a step. With `pytorch`
+ * semantics it is reported one pass late: if the step is not predicted, the one before is meant. */
 static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank, int32_t step,
                                uint32_t param)
 {
@@ -132,9 +132,9 @@ static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank,
            !e->expected.has_grad[(k * e->world + rank) * e->params.count + param];
 }
 
-/* Every rank whose model left a claimed parameter without a gradient shares the mistake, whoever
- * was the first to say so. PyTorch says it one pass late and may name nothing: then the model does.
- */
+/* Every rank whose model left a reported parameter without a gradient is to blame, not only the
+ * first one that reported it. If no parameter was reported (`pytorch` semantics), all that the
+ * model left without one are meant. */
 static void blame_unused(const struct harness_emulation *e, struct harness_finding *finding)
 {
     bool is_claimed = finding->params.count > 0;
@@ -220,9 +220,9 @@ static void blame_shortest(const struct harness_emulation *e, struct harness_ran
     }
 }
 
-/* Whether something else in the findings or the trace already says it better. */
-static bool is_said_elsewhere(const struct harness_emulation *e, ddp_status status,
-                              const struct harness_findings *out)
+/* Another finding or a diagnosis already says more. */
+static bool is_reported_better(const struct harness_emulation *e, ddp_status status,
+                               const struct harness_findings *out)
 {
     if (status == DDP_E_MISMATCH) {
         return has_finding(out, HARNESS_ORACLE_PROGRAM);
@@ -236,7 +236,7 @@ static bool is_checkpoint_status(ddp_status status)
            status == DDP_E_CORRUPT;
 }
 
-/* Statuses that say that something failed, not what the mistake was. */
+/* Verdicts of a status that says that something failed, but not why. */
 static bool is_failure(enum harness_verdict verdict)
 {
     return verdict == HARNESS_VERDICT_CRASH_EXITED || verdict == HARNESS_VERDICT_CRASH_DEVICE ||
@@ -244,8 +244,8 @@ static bool is_failure(enum harness_verdict verdict)
            verdict == HARNESS_VERDICT_RESOURCE_DEVICE_MEMORY;
 }
 
-/* A failure is a finding unless something names its cause: a mismatch, a crash, or anything else
- * but a wrong value that is already said of one of these ranks. */
+/* A failure is a finding unless another finding names its cause: a mismatch, a crash, or anything
+ * but a wrong value with one of these ranks to blame. */
 static bool is_failure_explained(const struct harness_rank_set *ranks,
                                  const struct harness_findings *out)
 {
@@ -263,7 +263,7 @@ static bool is_failure_explained(const struct harness_rank_set *ranks,
     return false;
 }
 
-/* Where the first of the blamed ranks was when it gave up. */
+/* Step and phase in which the first of the blamed ranks failed. */
 static void place_failure(const struct harness_emulation *e, ddp_status status,
                           struct harness_finding *finding)
 {
@@ -292,12 +292,13 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     harness_finding_init(&finding, out->mem, rules[rule].verdict, HARNESS_ORACLE_USAGE,
                          HARNESS_MODE_STATUS);
     finding.step = claims->revoked_step >= 0 ? claims->revoked_step : claims->step;
-    finding.culprits = harness_rank_set_is_empty(&claims->raised) ? claims->said : claims->raised;
+    finding.culprits =
+        harness_rank_set_is_empty(&claims->raised) ? claims->reported : claims->raised;
     if (status == DDP_E_EARLY_TERMINATION) {
         blame_shortest(e, &finding.culprits);
     }
     if (status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT || is_checkpoint_status(status)) {
-        /* The one that noticed is not the one that erred; a bad file is no rank's doing. */
+        /* Who noticed it did not cause it; a bad file is not blamed on a rank. */
         harness_rank_set_clear(&finding.culprits);
     }
     if (is_checkpoint_status(status)) {
@@ -312,8 +313,8 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     if (status == DDP_E_UNUSED_PARAMETER || status == DDP_E_READY_TWICE) {
         add_params(e, status, &finding);
     }
-    (void)snprintf(finding.text, sizeof(finding.text), "%s said %s: %s",
-                   harness_subject_ranks_text(&claims->said, ranks, sizeof(ranks)),
+    (void)snprintf(finding.text, sizeof(finding.text), "%s reported %s: %s",
+                   harness_subject_ranks_text(&claims->reported, ranks, sizeof(ranks)),
                    ddp_status_name(status), rules[rule].what);
     if (status == DDP_E_UNUSED_PARAMETER) {
         blame_unused(e, &finding);
@@ -326,7 +327,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     return DDP_OK;
 }
 
-/* Ranks gave up because of others, and nothing found says why: that is no success. */
+/* Ranks ended because of another rank, and no finding tells which. */
 static void check_victims(const struct harness_emulation *e, struct harness_findings *out)
 {
     struct harness_rank_set victims = harness_rank_set_in(out->mem);
@@ -347,7 +348,7 @@ static void check_victims(const struct harness_emulation *e, struct harness_find
                          HARNESS_MODE_STATUS);
     finding.victims = victims;
     (void)snprintf(finding.text, sizeof(finding.text),
-                   "%s gave up because of another rank, and nothing says which and why",
+                   "%s ended because of another rank, and no finding tells which and why",
                    harness_subject_ranks_text(&victims, ranks, sizeof(ranks)));
     harness_findings_add(out, &finding);
 }
@@ -357,14 +358,14 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         struct claims claims = {.raised = harness_rank_set_in(out->mem),
-                                .said = harness_rank_set_in(out->mem),
+                                .reported = harness_rank_set_in(out->mem),
                                 .step = -1,
                                 .revoked_step = -1};
 
         for (uint32_t r = 0; r < e->world; r++) {
             gather_rank(e, r, rules[i].status, &claims);
         }
-        if (claims.is_any && !is_said_elsewhere(e, rules[i].status, out)) {
+        if (claims.is_any && !is_reported_better(e, rules[i].status, out)) {
             DDP_TRY(add(e, i, &claims, out, err));
         }
     }

@@ -63,6 +63,58 @@ const struct harness_trace_event *const *harness_index_list(const struct harness
     return index->event + index->first[cell];
 }
 
+static uint64_t step_of(const struct harness_trace_event *event)
+{
+    return event->entry.step;
+}
+
+static uint64_t seq_of(const struct harness_trace_event *event)
+{
+    return event->entry.arg[0];
+}
+
+/* Number of the first event whose key, which never falls along the list, is at least `key`. */
+static size_t find_first(const struct harness_trace_event *const *list, size_t count,
+                         uint64_t (*key_of)(const struct harness_trace_event *event), uint64_t key)
+{
+    size_t low = 0;
+    size_t high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (key_of(list[middle]) < key) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+const struct harness_trace_event *const *harness_index_in_step(const struct harness_index *index,
+                                                               uint32_t rank, enum ddp_event event,
+                                                               uint32_t step, size_t *out_count)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list = harness_index_list(index, rank, event, &count);
+    size_t first = find_first(list, count, step_of, step);
+
+    *out_count = find_first(list, count, step_of, (uint64_t)step + 1) - first;
+    return list + first;
+}
+
+const struct harness_trace_event *harness_index_with_seq(const struct harness_index *index,
+                                                         uint32_t rank, enum ddp_event event,
+                                                         uint64_t seq)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list = harness_index_list(index, rank, event, &count);
+    size_t first = find_first(list, count, seq_of, seq);
+
+    return first < count && seq_of(list[first]) == seq ? list[first] : NULL;
+}
+
 const struct harness_trace_event *harness_index_end(const struct harness_index *index,
                                                     uint32_t rank)
 {

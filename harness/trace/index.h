@@ -24,6 +24,15 @@ void harness_index_fini(struct harness_index *index);
 const struct harness_trace_event *const *harness_index_list(const struct harness_index *index,
                                                             uint32_t rank, enum ddp_event event,
                                                             size_t *out_count);
+/* Those of one step; a rank's steps never go back. */
+const struct harness_trace_event *const *harness_index_in_step(const struct harness_index *index,
+                                                               uint32_t rank, enum ddp_event event,
+                                                               uint32_t step, size_t *out_count);
+/* The event about collective number seq, or NULL. For kinds whose argument 0 is that number, which
+ * grows. */
+const struct harness_trace_event *harness_index_with_seq(const struct harness_index *index,
+                                                         uint32_t rank, enum ddp_event event,
+                                                         uint64_t seq);
 /* The rank's rank.end, or NULL. */
 const struct harness_trace_event *harness_index_end(const struct harness_index *index,
                                                     uint32_t rank);
