@@ -113,8 +113,11 @@ static int list_verdicts(const struct cli_options *options)
 {
     (void)options;
     for (unsigned i = 0; i < HARNESS_VERDICT_COUNT; i++) {
-        (void)printf("%-24s %s\n", harness_verdict_name((enum harness_verdict)i),
-                     harness_verdict_meaning((enum harness_verdict)i));
+        enum harness_verdict verdict = (enum harness_verdict)i;
+
+        (void)printf(
+            "%-24s %s%s\n", harness_verdict_name(verdict), harness_verdict_meaning(verdict),
+            harness_verdict_is_planned(verdict) ? " (planned: no run reports it yet)" : "");
     }
     return 0;
 }

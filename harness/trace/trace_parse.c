@@ -236,7 +236,7 @@ static ddp_status parse_finding(struct reader *reader, struct ddp_mem *mem,
     int64_t micro = -1;
 
     if (verdict == NULL || mode == NULL || phase_name == NULL ||
-        harness_verdict_parse(verdict, &parsed) != DDP_OK ||
+        harness_verdict_parse(verdict, &parsed) != DDP_OK || harness_verdict_is_planned(parsed) ||
         harness_mode_parse(mode, &parsed_mode) != DDP_OK) {
         return refuse(reader, reader->buffer, "expected verdict=, mode= and phase=");
     }

@@ -236,6 +236,9 @@ CT_TEST(trace, bad_lines_are_refused)
         "ddprove-trace 1 driver=sim world=1\n 1 h end rank=3 how=exited code=0 stopped=0\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h end rank=0 how=bored code=0 stopped=0\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=NO.SUCH mode=provable\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=SLOW.DATA mode=budget "
+        "phase=-\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=HANG.HOST mode=guess phase=-\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h finish start=0 lost=0\n",
     };
 
