@@ -59,6 +59,7 @@ uint16_t harness_arith_f16_encode(float value)
     /* The spacing of halves at this magnitude is 2^(exponent - 11), but never below 2^-24. */
     exponent = exponent - 11 < -24 ? -24 : exponent - 11;
     significand = (uint32_t)rintf(ldexpf(magnitude, -exponent));
+    DDP_ASSERT(significand <= 2048);
     if (significand == 2048) {
         significand = 1024;
         exponent++;
@@ -66,8 +67,9 @@ uint16_t harness_arith_f16_encode(float value)
     if (exponent > 5) {
         return (uint16_t)(sign | 0x7c00u);
     }
+    DDP_ASSERT(significand >= 1024 || exponent == -24);
     if (significand < 1024) {
-        return (uint16_t)(sign | significand); /* subnormal: exponent is -24 */
+        return (uint16_t)(sign | significand); /* subnormal */
     }
     return (uint16_t)(sign | ((uint32_t)(exponent + 25) << 10) | (significand - 1024));
 }
@@ -147,6 +149,7 @@ static uint64_t combine_integer(uint64_t a, uint64_t b, enum ddp_redop op, bool 
 static void reduce_integers(void *target, const void *source, size_t elem_count,
                             enum ddp_dtype dtype, enum ddp_redop op)
 {
+    DDP_ASSERT(dtype == DDP_DTYPE_U8 || dtype == DDP_DTYPE_I32 || dtype == DDP_DTYPE_I64);
     for (size_t i = 0; i < elem_count; i++) {
         if (dtype == DDP_DTYPE_U8) {
             uint8_t *a = (uint8_t *)target + i;
@@ -197,6 +200,7 @@ static void reduce_floats(float *target, const float *source, size_t elem_count,
 ddp_status harness_arith_reduce(void *target, const void *source, size_t elem_count,
                                 enum ddp_dtype dtype, enum ddp_redop op)
 {
+    DDP_ASSERT(elem_count == 0 || (target != NULL && source != NULL));
     if (op >= DDP_REDOP_COUNT) {
         return DDP_E_UNSUPPORTED;
     }
@@ -233,6 +237,7 @@ static bool is_scalable(enum ddp_dtype dtype)
 ddp_status harness_arith_scale(void *target, enum ddp_dtype target_dtype, const void *source,
                                enum ddp_dtype source_dtype, size_t elem_count, float factor)
 {
+    DDP_ASSERT(elem_count == 0 || (target != NULL && source != NULL));
     if (!is_scalable(target_dtype) || !is_scalable(source_dtype)) {
         return DDP_E_UNSUPPORTED;
     }
@@ -323,6 +328,7 @@ static void update_adamw(const struct ref_optimizer_config *config, uint64_t ste
     const float rate = config->lr / correction1;
     const float root = sqrtf(correction2);
 
+    DDP_ASSERT(step >= 1);
     for (size_t i = 0; i < elem_count; i++) {
         float square = grad[i] * grad[i];
         float m_old = config->beta1 * m[i];
@@ -346,6 +352,8 @@ ddp_status harness_arith_update(const struct ref_optimizer_config *config, uint6
     if (dtype != DDP_DTYPE_F32) {
         return DDP_E_UNSUPPORTED;
     }
+    DDP_ASSERT(harness_arith_slot_count(config) < 1 || slots[0] != NULL);
+    DDP_ASSERT(harness_arith_slot_count(config) < 2 || slots[1] != NULL);
     if (config->kind == REF_OPTIMIZER_ADAMW) {
         update_adamw(config, taken + 1, param, grad, slots[0], slots[1], elem_count);
     } else {

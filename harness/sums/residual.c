@@ -45,6 +45,7 @@ static void count_differences(const struct harness_residual_input *in, struct ha
             out->differ_count++;
         }
     }
+    DDP_ASSERT(out->differ_count <= in->count);
     out->is_set = out->differ_count > 0;
 }
 
@@ -86,6 +87,7 @@ static size_t largest(const struct harness_residual_input *in)
 {
     size_t at = 0;
 
+    DDP_ASSERT(in->count > 0);
     for (size_t i = 1; i < in->count; i++) {
         at = fabsf(in->expected[i]) > fabsf(in->expected[at]) ? i : at;
     }
@@ -126,6 +128,7 @@ static bool is_shifted_by(const struct harness_residual_input *in, size_t places
     const float *target = is_up ? in->got + places : in->got;
     const float *source = is_up ? in->expected : in->expected + places;
 
+    DDP_ASSERT(places > 0 && places < in->count);
     for (size_t i = 0; i + places < in->count; i++) {
         if (!is_bit_equal(target[i], source[i])) {
             return false;
@@ -153,6 +156,7 @@ static bool find_flip(const struct harness_residual_input *in, struct harness_re
 {
     size_t at = out->first;
 
+    DDP_ASSERT(at < in->count && out->differ_count > 0);
     if (out->differ_count != 1) {
         return false;
     }
@@ -177,6 +181,7 @@ void harness_residual_classify(const struct harness_residual_input *in,
                                struct harness_residual *out)
 {
     *out = (struct harness_residual){.verdict = HARNESS_VERDICT_NONE, .bit = -1};
+    DDP_ASSERT(in->count == 0 || (in->expected != NULL && in->got != NULL));
     count_differences(in, out);
     if (!out->is_set) {
         return;
@@ -208,6 +213,7 @@ bool harness_residual_is_reordered(const float *const *inputs, uint32_t world,
     double slope = roundings / (1.0 - roundings) + 0x1p-50 * (double)world;
     size_t differ_count = 0;
 
+    DDP_ASSERT(world > 0);
     for (size_t i = 0; i < count; i++) {
         double sum = 0.0;
         double magnitude = 0.0;

@@ -6,27 +6,14 @@
 #include "harness/sums/schedule_prove.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "ddpcore/base/prng.h"
-
-struct tile {
-    size_t first;
-    uint64_t weight; /* sum over contributions of their rank's weight */
-    size_t origin;   /* input element of its first element */
-    bool is_defined;
-};
-
-struct row { /* one buffer of one rank */
-    struct tile *tiles;
-    size_t count, capacity;
-    size_t end;
-};
+#include "harness/sums/schedule_tile.h"
 
 struct proof {
     const struct harness_schedule_set *set;
     struct ddp_mem *mem;
-    struct row **rows; /* [rank][buffer] */
+    struct harness_tile_row **rows; /* [rank][buffer] */
     struct harness_findings *out;
 };
 
@@ -39,9 +26,10 @@ uint64_t harness_schedule_weight(uint32_t rank)
 
 static void violate(const struct proof *proof, enum harness_verdict verdict, const char *text)
 {
-    const struct harness_schedule *member = proof->set->member[0];
+    const struct harness_schedule *member = proof->set->any;
     struct harness_finding finding;
 
+    DDP_ASSERT(verdict != HARNESS_VERDICT_NONE && text[0] != '\0');
     harness_finding_init(&finding, proof->out->mem, verdict, HARNESS_ORACLE_SCHEDULE,
                          HARNESS_MODE_PROVABLE);
     finding.op =
@@ -52,52 +40,7 @@ static void violate(const struct proof *proof, enum harness_verdict verdict, con
     harness_findings_add(proof->out, &finding);
 }
 
-/* --- tiles ------------------------------------------------------------------------------------ */
-
-/* Index of the tile that begins at or before `at`. */
-static size_t tile_at(const struct row *row, size_t at)
-{
-    size_t low = 0;
-    size_t high = row->count;
-
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-
-        if (row->tiles[middle].first <= at) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static ddp_status cut(const struct proof *proof, struct row *row, size_t at, bool *out_is_new)
-{
-    size_t index;
-
-    if (at >= row->end || row->tiles[index = tile_at(row, at)].first == at) {
-        return DDP_OK;
-    }
-    if (row->count == row->capacity) {
-        struct tile *grown = ddp_mem_array(proof->mem, 2 * row->capacity, sizeof(*grown));
-
-        if (grown == NULL) {
-            return DDP_E_NOMEM;
-        }
-        memcpy(grown, row->tiles, row->count * sizeof(*grown));
-        ddp_mem_free(proof->mem, row->tiles);
-        row->tiles = grown;
-        row->capacity *= 2;
-    }
-    memmove(&row->tiles[index + 2], &row->tiles[index + 1],
-            (row->count - index - 1) * sizeof(*row->tiles));
-    row->tiles[index + 1] = row->tiles[index];
-    row->tiles[index + 1].first = at;
-    row->count++;
-    *out_is_new = true;
-    return DDP_OK;
-}
+/* --- cuts ------------------------------------------------------------------------------------- */
 
 /* Both ends of an event: the range that is read and the one that is written. */
 struct ends {
@@ -112,40 +55,30 @@ static struct ends ends_of(const struct proof *proof, const struct harness_sched
     struct ends ends = {.from = is_local ? event->rank : event->from_rank};
 
     DDP_ASSERT(event->rank < set->size && ends.from < set->size);
+    DDP_ASSERT(event->step < set->member[event->rank]->step_count);
     ends.source = set->member[ends.from]->steps[is_local ? event->step : event->from_step].src;
     ends.target = set->member[event->rank]->steps[event->step].dst;
     return ends;
-}
-
-/* Cut `to` wherever `from` is cut inside the span. */
-static ddp_status copy_cuts(const struct proof *proof, const struct row *from, size_t from_first,
-                            struct row *to, size_t to_first, size_t elem_count, bool *out_is_new)
-{
-    for (size_t i = tile_at(from, from_first);
-         i < from->count && from->tiles[i].first < from_first + elem_count; i++) {
-        if (from->tiles[i].first > from_first) {
-            DDP_TRY(cut(proof, to, from->tiles[i].first - from_first + to_first, out_is_new));
-        }
-    }
-    return DDP_OK;
 }
 
 static ddp_status cut_event(struct proof *proof, const struct harness_schedule_event *event,
                             bool *out_is_new)
 {
     struct ends ends = ends_of(proof, event);
-    struct row *read = &proof->rows[ends.from][ends.source.buffer];
-    struct row *written = &proof->rows[event->rank][ends.target.buffer];
+    struct harness_tile_row *read = &proof->rows[ends.from][ends.source.buffer];
+    struct harness_tile_row *written = &proof->rows[event->rank][ends.target.buffer];
+    struct ddp_mem *mem = proof->mem;
     size_t from = ends.source.first;
     size_t to = ends.target.first;
     size_t elem_count = ends.source.elem_count;
 
-    DDP_TRY(cut(proof, read, from, out_is_new));
-    DDP_TRY(cut(proof, read, from + elem_count, out_is_new));
-    DDP_TRY(cut(proof, written, to, out_is_new));
-    DDP_TRY(cut(proof, written, to + elem_count, out_is_new));
-    DDP_TRY(copy_cuts(proof, read, from, written, to, elem_count, out_is_new));
-    return copy_cuts(proof, written, to, read, from, elem_count, out_is_new);
+    DDP_ASSERT(elem_count == ends.target.elem_count); /* check_event saw to it */
+    DDP_TRY(harness_tile_cut(read, mem, from, out_is_new));
+    DDP_TRY(harness_tile_cut(read, mem, from + elem_count, out_is_new));
+    DDP_TRY(harness_tile_cut(written, mem, to, out_is_new));
+    DDP_TRY(harness_tile_cut(written, mem, to + elem_count, out_is_new));
+    DDP_TRY(harness_tile_copy_cuts(read, from, written, to, elem_count, mem, out_is_new));
+    return harness_tile_copy_cuts(written, to, read, from, elem_count, mem, out_is_new);
 }
 
 static ddp_status cut_all(struct proof *proof)
@@ -154,8 +87,8 @@ static ddp_status cut_all(struct proof *proof)
 
     while (is_new) {
         is_new = false;
-        for (size_t t = 0; t < proof->set->event_count; t++) {
-            DDP_TRY(cut_event(proof, &proof->set->events[t], &is_new));
+        for (size_t e = 0; e < proof->set->event_count; e++) {
+            DDP_TRY(cut_event(proof, &proof->set->events[e], &is_new));
         }
     }
     return DDP_OK;
@@ -164,11 +97,11 @@ static ddp_status cut_all(struct proof *proof)
 static ddp_status cut_input(struct proof *proof, uint32_t rank)
 {
     struct harness_span input = harness_schedule_input(proof->set->member[rank]);
-    struct row *row = &proof->rows[rank][input.buffer];
+    struct harness_tile_row *row = &proof->rows[rank][input.buffer];
     bool is_new = false;
 
-    DDP_TRY(cut(proof, row, input.first, &is_new));
-    return cut(proof, row, input.first + input.elem_count, &is_new);
+    DDP_TRY(harness_tile_cut(row, proof->mem, input.first, &is_new));
+    return harness_tile_cut(row, proof->mem, input.first + input.elem_count, &is_new);
 }
 
 static ddp_status make_rows(struct proof *proof)
@@ -177,20 +110,13 @@ static ddp_status make_rows(struct proof *proof)
     for (uint32_t r = 0; proof->rows != NULL && r < proof->set->size; r++) {
         const struct harness_schedule *member = proof->set->member[r];
 
-        proof->rows[r] = ddp_mem_array(proof->mem, member->buffer_count, sizeof(struct row));
+        proof->rows[r] = ddp_mem_array(proof->mem, member->buffer_count, sizeof(**proof->rows));
+        for (size_t b = 0; proof->rows[r] != NULL && b < member->buffer_count; b++) {
+            DDP_TRY(harness_tile_row_init(&proof->rows[r][b], proof->mem,
+                                          member->buffer_elem_count[b]));
+        }
         if (proof->rows[r] == NULL) {
             return DDP_E_NOMEM;
-        }
-        for (size_t b = 0; b < member->buffer_count; b++) {
-            struct row *row = &proof->rows[r][b];
-
-            row->end = member->buffer_elem_count[b];
-            row->capacity = 8;
-            row->count = 1;
-            row->tiles = ddp_mem_array(proof->mem, row->capacity, sizeof(*row->tiles));
-            if (row->tiles == NULL) {
-                return DDP_E_NOMEM;
-            }
         }
         DDP_TRY(cut_input(proof, r));
     }
@@ -201,7 +127,7 @@ static void free_rows(struct proof *proof)
 {
     for (uint32_t r = 0; proof->rows != NULL && r < proof->set->size; r++) {
         for (size_t b = 0; proof->rows[r] != NULL && b < proof->set->member[r]->buffer_count; b++) {
-            ddp_mem_free(proof->mem, proof->rows[r][b].tiles);
+            harness_tile_row_fini(&proof->rows[r][b], proof->mem);
         }
         ddp_mem_free(proof->mem, proof->rows[r]);
     }
@@ -214,10 +140,11 @@ static void fill_inputs(struct proof *proof)
 {
     for (uint32_t r = 0; r < proof->set->size; r++) {
         struct harness_span input = harness_schedule_input(proof->set->member[r]);
-        const struct row *row = &proof->rows[r][input.buffer];
+        const struct harness_tile_row *row = &proof->rows[r][input.buffer];
 
-        for (size_t i = tile_at(row, input.first); input.elem_count > 0 && i < row->count; i++) {
-            struct tile *tile = &row->tiles[i];
+        for (size_t i = harness_tile_at(row, input.first); input.elem_count > 0 && i < row->count;
+             i++) {
+            struct harness_tile *tile = &row->tiles[i];
 
             if (tile->first >= input.first + input.elem_count) {
                 break;
@@ -237,11 +164,12 @@ static bool is_reduction(const struct harness_schedule_step *step)
 
 /* target = target (+) source, or target = source. False after a violation. */
 static bool combine(const struct proof *proof, const struct harness_schedule_event *event,
-                    struct tile *target, const struct tile *source)
+                    struct harness_tile *target, const struct harness_tile *source)
 {
     bool is_sum = is_reduction(&proof->set->member[event->rank]->steps[event->step]);
     char text[160];
 
+    DDP_ASSERT(target != source);
     if (!source->is_defined || (is_sum && !target->is_defined)) {
         (void)snprintf(text, sizeof(text), "step %u of rank %u uses elements that nobody wrote",
                        event->step, event->rank);
@@ -264,12 +192,12 @@ static bool combine(const struct proof *proof, const struct harness_schedule_eve
 static bool run_event(struct proof *proof, const struct harness_schedule_event *event)
 {
     struct ends ends = ends_of(proof, event);
-    const struct row *read = &proof->rows[ends.from][ends.source.buffer];
-    const struct row *written = &proof->rows[event->rank][ends.target.buffer];
+    const struct harness_tile_row *read = &proof->rows[ends.from][ends.source.buffer];
+    const struct harness_tile_row *written = &proof->rows[event->rank][ends.target.buffer];
     size_t end = ends.target.first + ends.target.elem_count;
-    size_t i = tile_at(read, ends.source.first);
+    size_t i = harness_tile_at(read, ends.source.first);
 
-    for (size_t k = tile_at(written, ends.target.first);
+    for (size_t k = harness_tile_at(written, ends.target.first);
          k < written->count && written->tiles[k].first < end; k++, i++) {
         /* Both ends are cut at the same places. */
         DDP_ASSERT(i < read->count && read->tiles[i].first - ends.source.first ==
@@ -303,8 +231,8 @@ static uint32_t rank_of_weight(const struct proof *proof, uint64_t weight)
     return HARNESS_NO_RANK;
 }
 
-static void explain_weight(const struct proof *proof, uint32_t rank, const struct tile *tile,
-                           size_t end, uint64_t expected)
+static void explain_weight(const struct proof *proof, uint32_t rank,
+                           const struct harness_tile *tile, size_t end, uint64_t expected)
 {
     uint32_t lost = rank_of_weight(proof, expected - tile->weight);
     uint32_t doubled = rank_of_weight(proof, tile->weight - expected);
@@ -333,7 +261,7 @@ static void explain_weight(const struct proof *proof, uint32_t rank, const struc
 }
 
 /* False after a violation. */
-static bool check_tile(const struct proof *proof, uint32_t rank, const struct tile *tile,
+static bool check_tile(const struct proof *proof, uint32_t rank, const struct harness_tile *tile,
                        size_t end, uint64_t total)
 {
     const struct harness_schedule *member = proof->set->member[rank];
@@ -341,6 +269,7 @@ static bool check_tile(const struct proof *proof, uint32_t rank, const struct ti
     size_t origin = tile->first;
     char text[160];
 
+    DDP_ASSERT(tile->first < end && member->elem_count > 0);
     if (member->kind == DDP_COLL_BROADCAST) {
         expected = harness_schedule_weight(member->root);
     } else if (member->kind == DDP_COLL_ALL_GATHER) {
@@ -365,12 +294,10 @@ static void check_outputs(const struct proof *proof)
     uint64_t total = total_weight(proof);
 
     for (uint32_t r = 0; r < proof->set->size; r++) {
-        const struct row *row = &proof->rows[r][1];
+        const struct harness_tile_row *row = &proof->rows[r][1];
 
-        for (size_t i = 0; row->end > 0 && i < row->count; i++) {
-            size_t end = i + 1 < row->count ? row->tiles[i + 1].first : row->end;
-
-            if (!check_tile(proof, r, &row->tiles[i], end, total)) {
+        for (size_t i = 0; row->elem_count > 0 && i < row->count; i++) {
+            if (!check_tile(proof, r, &row->tiles[i], harness_tile_end(row, i), total)) {
                 return;
             }
         }
@@ -418,13 +345,14 @@ static ddp_status prove_contents(struct proof *proof)
     bool is_right = true;
     ddp_status status = make_rows(proof);
 
+    DDP_ASSERT(proof->set->is_ordered && proof->set->any->kind != DDP_COLL_BARRIER);
     if (status == DDP_OK) {
         status = cut_all(proof);
     }
     if (status == DDP_OK) {
         fill_inputs(proof);
-        for (size_t t = 0; is_right && t < proof->set->event_count; t++) {
-            is_right = run_event(proof, &proof->set->events[t]);
+        for (size_t e = 0; is_right && e < proof->set->event_count; e++) {
+            is_right = run_event(proof, &proof->set->events[e]);
         }
         if (is_right) {
             check_outputs(proof);
@@ -440,6 +368,7 @@ static ddp_status prove_barrier(const struct proof *proof)
     bool is_barrier = true;
     char text[160] = "";
 
+    DDP_ASSERT(proof->set->any->kind == DDP_COLL_BARRIER);
     DDP_TRY(harness_schedule_barrier_check(proof->set, &is_barrier, text, sizeof(text)));
     if (!is_barrier) {
         violate(proof, HARNESS_VERDICT_VALUE_LOST, text);

@@ -11,12 +11,15 @@ static void *place(const struct harness_schedule_set *set, uint32_t rank,
 {
     size_t elem_bytes = ddp_dtype_size_bytes(set->member[rank]->buffer_dtype[span->buffer]);
 
+    DDP_ASSERT(span->first + span->elem_count <=
+               set->member[rank]->buffer_elem_count[span->buffer]);
     return (char *)set->buffer[rank][span->buffer] + span->first * elem_bytes;
 }
 
 static enum ddp_dtype dtype_of(const struct harness_schedule_set *set, uint32_t rank,
                                const struct harness_span *span)
 {
+    DDP_ASSERT(rank < set->size && span->buffer < set->member[rank]->buffer_count);
     return set->member[rank]->buffer_dtype[span->buffer];
 }
 
@@ -54,6 +57,7 @@ static ddp_status apply(const struct harness_schedule_set *set,
     enum ddp_dtype dtype = dtype_of(set, event->rank, &step->dst);
     size_t elem_count = step->dst.elem_count;
 
+    DDP_ASSERT(elem_count > 0);
     switch (step->kind) {
     case HARNESS_STEP_RECV:
     case HARNESS_STEP_COPY:
@@ -81,6 +85,7 @@ ddp_status harness_schedule_set_run(struct harness_schedule_set *set, enum ddp_r
     if (!set->is_ordered) {
         return DDP_E_STATE;
     }
+    DDP_ASSERT(set->member_count == set->size);
     DDP_TRY(allocate_buffers(set));
     for (uint32_t r = 0; r < set->size; r++) {
         set->buffer[r][0] = input[r];
@@ -93,14 +98,15 @@ ddp_status harness_schedule_set_run(struct harness_schedule_set *set, enum ddp_r
                    own.elem_count * ddp_dtype_size_bytes(set->member[r]->dtype));
         }
     }
-    for (size_t t = 0; t < set->event_count; t++) {
-        const struct harness_schedule_event *event = &set->events[t];
+    for (size_t e = 0; e < set->event_count; e++) {
+        const struct harness_schedule_event *event = &set->events[e];
         bool is_local = event->from_rank == HARNESS_NO_RANK;
         uint32_t from = is_local ? event->rank : event->from_rank;
         const struct harness_schedule_step *source =
             &set->member[from]->steps[is_local ? event->step : event->from_step];
         const struct harness_schedule_step *target = &set->member[event->rank]->steps[event->step];
 
+        DDP_ASSERT(from < set->size && event->rank < set->size);
         if (source->src.elem_count != target->dst.elem_count) {
             return DDP_E_INVALID;
         }

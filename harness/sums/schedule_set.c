@@ -1,7 +1,7 @@
-/* Purpose: gather dumps into sets, order a set's steps, run it on values.
- * Idea: a message steps only when the send and its receive are both at the head of their pair's
- * queue and free of dependencies (rendezvous). Nothing that could run is ever disabled by another
- * step, so one greedy order finds a deadlock if there is one. */
+/* Purpose: gather dumps into sets, and find an order in which the steps of a set can run.
+ * Idea: a message moves only when its send and its receive both are the next of their pair and all
+ * that they depend on is done (rendezvous). A step that can run stays able to run whatever else
+ * runs, so one greedy order finds a deadlock if there is one. */
 #include "harness/sums/schedule_set.h"
 
 #include <string.h>
@@ -87,7 +87,9 @@ ddp_status harness_schedules_add(struct harness_schedules *schedules,
     struct harness_schedule_set *set = NULL;
     struct harness_schedule *kept;
 
+    DDP_ASSERT(schedule->rank < schedule->size);
     DDP_TRY(find_or_add_set(schedules, schedule, &set));
+    DDP_ASSERT(set->size == schedule->size);
     if (set->member[schedule->rank] != NULL) {
         return ddp_err_set(err, DDP_E_INVALID, "two schedules of rank %u for one operation",
                            schedule->rank);
@@ -105,6 +107,7 @@ ddp_status harness_schedules_add(struct harness_schedules *schedules,
     if (set->member_count++ == 0) {
         schedules->set_count++; /* a set is in the list once it has a member */
     }
+    DDP_ASSERT(set->member_count <= set->size);
     return DDP_OK;
 }
 
@@ -171,6 +174,7 @@ static uint32_t head_of(struct ordering *ordering, uint32_t rank, uint32_t peer,
     const struct harness_schedule *member = ordering->set->member[rank];
     uint32_t *head = &ordering->head[rank][2 * (size_t)peer + (is_receiving ? 1 : 0)];
 
+    DDP_ASSERT(peer < ordering->set->size && peer != rank);
     while (*head < member->step_count) {
         const struct harness_schedule_step *step = &member->steps[*head];
         bool is_ours = is_receiving ? is_receive(step) : step->kind == HARNESS_STEP_SEND;
@@ -188,6 +192,7 @@ static bool is_free(const struct ordering *ordering, uint32_t rank, uint32_t ind
     const struct harness_schedule_step *step = &ordering->set->member[rank]->steps[index];
 
     for (uint32_t d = 0; d < step->dep_count; d++) {
+        DDP_ASSERT(step->dep[d] < index);
         if (!ordering->is_done[rank][step->dep[d]]) {
             return false;
         }
@@ -197,8 +202,10 @@ static bool is_free(const struct ordering *ordering, uint32_t rank, uint32_t ind
 
 static void take(struct ordering *ordering, const struct harness_schedule_event *event)
 {
+    DDP_ASSERT(!ordering->is_done[event->rank][event->step]);
     ordering->is_done[event->rank][event->step] = true;
     if (event->from_rank != HARNESS_NO_RANK) {
+        DDP_ASSERT(!ordering->is_done[event->from_rank][event->from_step]);
         ordering->is_done[event->from_rank][event->from_step] = true;
     }
     ordering->set->events[ordering->set->event_count++] = *event;

@@ -211,6 +211,7 @@ static ddp_status parse_scratch(struct reader *reader)
         }
     }
     out->buffer_count++;
+    DDP_ASSERT(out->buffer_count <= reader->step_capacity + 2); /* a line each */
     return DDP_OK;
 }
 
@@ -269,6 +270,7 @@ static ddp_status parse_deps(const struct reader *reader, char *text,
         if (comma != NULL) {
             *comma = '\0';
         }
+        DDP_ASSERT(step->dep_count <= HARNESS_STEP_DEPS_MAX);
         if (step->dep_count == HARNESS_STEP_DEPS_MAX) {
             return fail(reader, "too many dependencies", text);
         }
@@ -325,6 +327,7 @@ static ddp_status check_step(const struct reader *reader, const struct harness_s
     bool is_read = step->src.elem_count > 0;
     bool is_written = step->dst.elem_count > 0;
 
+    DDP_ASSERT(step->kind < HARNESS_STEP_KIND_COUNT);
     if (is_read != needs[step->kind].reads || is_written != needs[step->kind].writes ||
         (step->peer != UINT32_MAX) != needs[step->kind].talks) {
         return fail(reader, "a range or a peer is missing or too many",
@@ -366,6 +369,7 @@ static ddp_status parse_step(struct reader *reader, const char *number)
         return fail(reader, "a step without a name", number);
     }
     DDP_TRY(check_step(reader, &step));
+    DDP_ASSERT(out->step_count < reader->step_capacity);
     out->steps[out->step_count++] = step;
     return DDP_OK;
 }
@@ -423,6 +427,7 @@ struct harness_span harness_schedule_input(const struct harness_schedule *schedu
     bool is_silent = schedule->kind == DDP_COLL_BROADCAST && schedule->rank != schedule->root;
     struct harness_span input = {.elem_count = is_silent ? 0 : schedule->elem_count};
 
+    DDP_ASSERT(schedule->buffer_count >= 2 && schedule->root < schedule->size);
     if (schedule->is_in_place) {
         input.buffer = 1;
         input.first = own_block(schedule);

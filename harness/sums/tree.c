@@ -61,6 +61,7 @@ static ddp_status read_number(struct reader *reader, uint64_t limit, uint64_t *o
             return fail(reader, "the number is too large");
         }
     }
+    DDP_ASSERT(value <= limit);
     *out = value;
     return DDP_OK;
 }
@@ -245,6 +246,7 @@ static ddp_status add_op(struct harness_tree_map *map, enum harness_tree_node ki
     struct harness_tree_op *ops =
         ddp_mem_grow(map->mem, map->ops, map->op_count, &map->op_capacity, sizeof(*ops));
 
+    DDP_ASSERT(count <= HARNESS_TREE_MEMBERS_MAX); /* a member, or a number of operands */
     if (ops == NULL) {
         return DDP_E_NOMEM;
     }
@@ -276,6 +278,7 @@ static ddp_status open_node(struct reader *reader, struct nest *nest, size_t kin
     if (nest->depth == HARNESS_TREE_MEMBERS_MAX) {
         return fail(reader, "too many brackets");
     }
+    DDP_ASSERT(kind < HARNESS_TREE_LEAF);
     nest->kind[nest->depth] = (enum harness_tree_node)kind;
     nest->operands[nest->depth++] = 0;
     reader->at++;
@@ -309,7 +312,7 @@ static ddp_status end_operand(struct reader *reader, struct nest *nest)
 static ddp_status read_tree(struct reader *reader)
 {
     struct nest nest = {.depth = 0};
-    uint64_t seen = 0;
+    bool is_seen[HARNESS_TREE_MEMBERS_MAX] = {false};
     uint32_t leaves = 0;
 
     do {
@@ -322,10 +325,10 @@ static ddp_status read_tree(struct reader *reader)
             continue;
         }
         DDP_TRY(read_number(reader, HARNESS_TREE_MEMBERS_MAX - 1, &member));
-        if (member >= reader->out->member_count || (seen >> member & 1u) != 0) {
+        if (member >= reader->out->member_count || is_seen[member]) {
             return fail(reader, "a tree holds every member once");
         }
-        seen |= UINT64_C(1) << member;
+        is_seen[member] = true;
         leaves++;
         DDP_TRY(add_op(reader->out, HARNESS_TREE_LEAF, (uint32_t)member));
         DDP_TRY(end_operand(reader, &nest));
@@ -354,6 +357,7 @@ static ddp_status read_range(struct reader *reader, size_t expected_first)
     range.first = (size_t)first;
     range.elem_count = (size_t)elem_count;
     range.op_count = (uint32_t)(out->op_count - range.op_first);
+    DDP_ASSERT(range.op_count > out->member_count && range.op_count < 2 * out->member_count);
     ranges = ddp_mem_grow(out->mem, out->ranges, out->range_count, &out->range_capacity,
                           sizeof(*ranges));
     if (ranges == NULL) {
@@ -379,6 +383,7 @@ static ddp_status read_map(struct reader *reader)
         DDP_TRY(read_range(reader, first));
         first += out->ranges[out->range_count - 1].elem_count;
     }
+    DDP_ASSERT(!out->is_measured || first == out->elem_count);
     return *reader->at == '\0' ? DDP_OK : fail(reader, "nothing more is expected");
 }
 

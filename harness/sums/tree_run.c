@@ -14,6 +14,7 @@ typedef double column[BLOCK]; /* a value of each element of a block */
 
 static double load(enum ddp_dtype dtype, const void *data, size_t i)
 {
+    DDP_ASSERT(dtype == DDP_DTYPE_F32 || dtype == DDP_DTYPE_F16 || dtype == DDP_DTYPE_BF16);
     if (dtype == DDP_DTYPE_F32) {
         return (double)((const float *)data)[i];
     }
@@ -34,6 +35,7 @@ static void store(enum ddp_dtype dtype, void *data, size_t i, double value)
 /* Round to what a node of this kind leaves. */
 static double round_to(enum ddp_dtype dtype, enum harness_tree_node kind, double value)
 {
+    DDP_ASSERT(kind == HARNESS_TREE_ROUNDED || kind == HARNESS_TREE_WIDE);
     if (dtype == DDP_DTYPE_F32) {
         return kind == HARNESS_TREE_WIDE ? value : (double)(float)value;
     }
@@ -65,6 +67,7 @@ static uint32_t add_part(double *parts, uint32_t count, double value)
         }
     }
     parts[kept++] = value;
+    DDP_ASSERT(kept <= count + 1);
     return kept;
 }
 
@@ -89,6 +92,7 @@ static double exact_sum(const double *values, uint32_t count)
         }
         part_count = add_part(parts, part_count, values[i]);
     }
+    DDP_ASSERT(part_count > 0 && part_count <= count);
     top = parts[part_count - 1];
     for (uint32_t i = part_count - 1; i > 0 && !(fabs(rest) > 0.0); i--) {
         rest = parts[i - 1];
@@ -122,6 +126,7 @@ static double round_odd_f32(double value)
 static void add_columns(enum ddp_dtype dtype, const struct harness_tree_op *op, column *operands,
                         size_t count)
 {
+    DDP_ASSERT(op->count >= 2 && op->count <= HARNESS_TREE_MEMBERS_MAX && count <= BLOCK);
     for (size_t i = 0; i < count; i++) {
         double values[HARNESS_TREE_MEMBERS_MAX];
         double sum = operands[0][i] + operands[1][i];
@@ -148,16 +153,19 @@ static void run_block(const struct harness_tree_map *map, const struct harness_t
         const struct harness_tree_op *op = &map->ops[range->op_first + i];
 
         if (op->kind == HARNESS_TREE_LEAF) {
+            DDP_ASSERT(depth < map->member_count && op->count < map->member_count);
             for (size_t k = 0; k < count; k++) {
                 stack[depth][k] = load(map->dtype, input[op->count], first + k);
             }
             depth++;
         } else {
+            DDP_ASSERT(depth >= op->count);
             depth -= op->count;
             add_columns(map->dtype, op, &stack[depth], count);
             depth++;
         }
     }
+    DDP_ASSERT(depth == 1);
 }
 
 ddp_status harness_tree_run(const struct harness_tree_map *map, void *const *input,

@@ -48,6 +48,7 @@ static const struct harness_tree_range *range_at(const struct harness_tree_map *
     size_t low = 0;
     size_t high = map->range_count;
 
+    DDP_ASSERT(map->is_measured && elem < map->elem_count && map->range_count > 0);
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
 
@@ -77,6 +78,7 @@ size_t harness_tree_compare(const struct harness_tree_map *a, const struct harne
 {
     size_t elem = 0;
 
+    DDP_ASSERT(a->elem_count == b->elem_count && a->dtype == b->dtype);
     while (elem < a->elem_count) {
         const struct harness_tree_range *range_a = range_at(a, elem);
         const struct harness_tree_range *range_b = range_at(b, elem);
@@ -97,8 +99,10 @@ static void mark_brackets(const struct harness_tree_op *ops, uint32_t op_count, 
 
     for (uint32_t i = 0; i < op_count; i++) {
         if (ops[i].kind == HARNESS_TREE_LEAF) {
+            DDP_ASSERT(depth < HARNESS_TREE_MEMBERS_MAX);
             start[depth++] = i;
         } else {
+            DDP_ASSERT(depth >= ops[i].count && ops[i].count >= 2);
             depth -= ops[i].count - 1u;
         }
         opens[i] = start[depth - 1];
@@ -114,6 +118,7 @@ void harness_tree_print(const struct harness_tree_map *map, size_t elem, char *o
     uint32_t opens[2 * HARNESS_TREE_MEMBERS_MAX];
     size_t used = 0;
 
+    DDP_ASSERT(range->op_count < 2 * HARNESS_TREE_MEMBERS_MAX);
     mark_brackets(ops, range->op_count, opens);
     out[0] = '\0';
     for (uint32_t i = 0; i < range->op_count && used + 8 < size_bytes; i++) {
