@@ -27,31 +27,9 @@ static const char *const model_names[KIND_COUNT + 1] = {
 #undef X
         NULL};
 
-static const char *const branch_rule_names[REF_BRANCH_RULE_COUNT] = {
-#define X(id, name, meaning) [id] = name,
-    REF_BRANCH_TABLE(X)
-#undef X
-};
-
 const char *const *ref_model_names(void)
 {
     return model_names;
-}
-
-const char *ref_branch_rule_name(enum ref_branch_rule rule)
-{
-    return (unsigned)rule < REF_BRANCH_RULE_COUNT ? branch_rule_names[rule] : "unknown";
-}
-
-ddp_status ref_branch_rule_parse(const char *name, enum ref_branch_rule *out)
-{
-    for (unsigned i = 0; i < REF_BRANCH_RULE_COUNT; i++) {
-        if (strcmp(name, branch_rule_names[i]) == 0) {
-            *out = (enum ref_branch_rule)i;
-            return DDP_OK;
-        }
-    }
-    return DDP_E_NOT_FOUND;
 }
 
 /* KIND_COUNT: there is no model of that name. */

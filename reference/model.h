@@ -14,26 +14,12 @@
 #include "ddpcore/base/param.h"
 #include "ddpcore/device/device.h"
 #include "ddpcore/device/math.h"
+#include "reference/branch.h"
 #include "reference/data.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Which branches of "branchy" a forward pass takes. X(identifier, name, meaning) */
-#define REF_BRANCH_TABLE(X)                                                             \
-    X(REF_BRANCH_BOTH, "both", "every parameter is used everywhere")                    \
-    X(REF_BRANCH_ONLY_A, "only_a", "branch b is unused on every rank")                  \
-    X(REF_BRANCH_RANK_SKIPS, "rank_skips", "branch b is unused on rank skip_rank only") \
-    X(REF_BRANCH_BY_RANK, "by_rank", "even ranks use a, odd ranks use b")               \
-    X(REF_BRANCH_BY_STEP, "by_step", "even steps use a, odd steps use b")               \
-    X(REF_BRANCH_BY_DATA, "by_data", "a if the batch's first label is even, else b")
-enum ref_branch_rule {
-#define X(id, name, meaning) id,
-    REF_BRANCH_TABLE(X)
-#undef X
-        REF_BRANCH_RULE_COUNT
-};
 
 #define REF_LAYERS_MAX 64
 
@@ -92,9 +78,6 @@ DDP_MUST_USE ddp_status ref_model_backward(struct ref_model *model, float loss_s
                                            const struct ref_model_observer *observer);
 /* Set every gradient to undefined (set_to_none). */
 void ref_model_zero_grad(struct ref_model *model);
-
-const char *ref_branch_rule_name(enum ref_branch_rule rule);
-DDP_MUST_USE ddp_status ref_branch_rule_parse(const char *name, enum ref_branch_rule *out);
 
 #ifdef __cplusplus
 }

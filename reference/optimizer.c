@@ -19,7 +19,6 @@ struct ref_optimizer {
     uint64_t *step_count;
 };
 
-static const char *const kind_names[] = {"sgd", "adamw"};
 static const char *const slot_names[][SLOTS_MAX] = {
     {"momentum_buffer", NULL},
     {"exp_avg", "exp_avg_sq"},
@@ -35,22 +34,6 @@ void ref_optimizer_defaults(struct ref_optimizer_config *config, enum ref_optimi
         config->eps = 1e-8F;
         config->weight_decay = 0.01F;
     }
-}
-
-const char *ref_optimizer_kind_name(enum ref_optimizer_kind kind)
-{
-    return kind_names[kind];
-}
-
-ddp_status ref_optimizer_kind_parse(const char *name, enum ref_optimizer_kind *out)
-{
-    for (size_t i = 0; i < sizeof(kind_names) / sizeof(kind_names[0]); i++) {
-        if (strcmp(name, kind_names[i]) == 0) {
-            *out = (enum ref_optimizer_kind)i;
-            return DDP_OK;
-        }
-    }
-    return DDP_E_NOT_FOUND;
 }
 
 static ddp_status alloc_state(struct ref_optimizer *optimizer)

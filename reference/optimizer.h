@@ -23,8 +23,6 @@ struct ref_optimizer_config {
 /* PyTorch's defaults: sgd lr 0.01, momentum 0; adamw lr 1e-3, betas 0.9/0.999, eps 1e-8, decay
  * 0.01. */
 void ref_optimizer_defaults(struct ref_optimizer_config *config, enum ref_optimizer_kind kind);
-const char *ref_optimizer_kind_name(enum ref_optimizer_kind kind);
-DDP_MUST_USE ddp_status ref_optimizer_kind_parse(const char *name, enum ref_optimizer_kind *out);
 
 struct ref_optimizer;
 DDP_MUST_USE ddp_status ref_optimizer_create(struct ddp_device *device, struct ddp_param *params,

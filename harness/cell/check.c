@@ -72,7 +72,6 @@ static ddp_status check_cell(struct harness_cell *cell, json_t **out, struct ddp
 ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced, json_t **out_verdict,
                               struct ddp_err *err)
 {
-    static const struct harness_scenario_names unchecked = {NULL, NULL, NULL, NULL};
     struct harness_cell_config config;
     struct harness_scenario scenario;
     struct harness_cell cell;
@@ -89,8 +88,8 @@ ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced, json_t
     status = read_text(cell.mem, run_dir, "plan.yaml", &text, &size_bytes, err);
     if (status == DDP_OK) {
         status = harness_scenario_parse(text, size_bytes,
-                                        harness_stage_path(cell.mem, run_dir, "plan.yaml"),
-                                        &unchecked, NULL, 0, &scenario, err);
+                                        harness_stage_path(cell.mem, run_dir, "plan.yaml"), NULL, 0,
+                                        &scenario, err);
     }
     if (status == DDP_OK) {
         cell.plan = scenario.plans[0];

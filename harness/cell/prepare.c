@@ -22,7 +22,7 @@ static ddp_status batch_counts(struct harness_cell *cell, uint64_t **out)
     uint32_t ranks = cell->plan.job.ranks;
 
     *out = NULL;
-    if (!cell->plan.job.is_join) {
+    if (!cell->plan.job.join.is_set) {
         return DDP_OK;
     }
     *out = ddp_mem_array(cell->mem, ranks, sizeof **out);

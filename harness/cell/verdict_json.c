@@ -175,8 +175,8 @@ static json_t *base_json(const struct harness_plan *plan, const struct harness_c
 {
     json_t *covers = json_array();
 
-    for (uint32_t i = 0; i < plan->cover_count; i++) {
-        (void)json_array_append_new(covers, text_json(plan->covers[i]));
+    for (uint32_t i = 0; i < plan->covers.count; i++) {
+        (void)json_array_append_new(covers, text_json(plan->covers.items[i]));
     }
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "schema",

@@ -7,6 +7,7 @@
 #include "ddpcore/seam/fault_point.h"
 #include "harness/cli/cli.h"
 #include "harness/launch/card.h"
+#include "harness/plan/key.h"
 #include "harness/verdict/verdict.h"
 #include "reference/data.h"
 #include "reference/model.h"
@@ -42,20 +43,27 @@ static int list_points(const struct cli_options *options)
     return 0;
 }
 
+/* Variants of a list, with the keys that each takes beside its own. */
+static void print_variants(const char *heading, enum harness_names list)
+{
+    size_t count;
+    const struct harness_variant *variants = harness_variants(list, &count);
+
+    (void)printf("%s:\n", heading);
+    for (size_t i = 0; i < count; i++) {
+        const char *keys = variants[i].keys;
+
+        (void)printf("  %-14s %s%s%s%s\n", variants[i].name, variants[i].meaning,
+                     keys[0] == '\0' ? "" : " (takes ", keys, keys[0] == '\0' ? "" : ")");
+    }
+}
+
 static int list_actions(const struct cli_options *options)
 {
     (void)options;
-#define X(id, name, meaning) (void)printf("%-10s %s\n", name, meaning);
-    HARNESS_ACTION_TABLE(X)
-#undef X
-    (void)printf("\ncorrupt:\n");
-#define X(id, name, meaning) (void)printf("  %-8s %s\n", name, meaning);
-    HARNESS_CORRUPT_TABLE(X)
-#undef X
-    (void)printf("\nrestore.edit:\n");
-#define X(id, name, meaning) (void)printf("  %-14s %s\n", name, meaning);
-    HARNESS_EDIT_TABLE(X)
-#undef X
+    print_variants("do", HARNESS_NAMES_ACTIONS);
+    print_variants("\ndo.corrupt", HARNESS_NAMES_CORRUPTS);
+    print_variants("\nrestore.edit", HARNESS_NAMES_EDITS);
     return 0;
 }
 
@@ -68,8 +76,8 @@ static unsigned count_covering(const struct harness_scenario *scenarios, size_t 
     for (size_t i = 0; i < count; i++) {
         const struct harness_plan *plan = scenarios[i].plan_count > 0 ? scenarios[i].plans : NULL;
 
-        for (uint32_t k = 0; plan != NULL && k < plan->cover_count; k++) {
-            found += strcmp(plan->covers[k], row) == 0 ? 1 : 0;
+        for (uint32_t k = 0; plan != NULL && k < plan->covers.count; k++) {
+            found += strcmp(plan->covers.items[k], row) == 0 ? 1 : 0;
         }
     }
     return found;

@@ -8,10 +8,7 @@
 #include <unistd.h>
 
 #include "ddpcore/base/file.h"
-#include "ddpcore/schedule/algorithm.h"
 #include "harness/cli/cli.h"
-#include "reference/data.h"
-#include "reference/model.h"
 
 /* nftw has no context argument; only cli_files_collect sets this, for the length of a call. */
 static struct cli_files *collecting;
@@ -118,54 +115,19 @@ void cli_files_fini(struct cli_files *files)
     memset(files, 0, sizeof *files);
 }
 
-#define NAMES_MAX        32
-#define NAME_LETTERS_MAX 48
-
-/* All-reduce algorithms by name, MPI, NCCL, and each of them over NCCL's send and receive;
- * NULL-terminated. */
-static void collective_names(const char **out)
-{
-    static char over_nccl[NAMES_MAX][NAME_LETTERS_MAX];
-    size_t count;
-    const struct ddp_algorithm *table = ddp_algorithm_table(&count);
-    size_t used = 0;
-
-    for (size_t i = 0; i < count && used + 4 < NAMES_MAX; i++) {
-        if (table[i].kind == DDP_COLL_ALL_REDUCE) {
-            (void)snprintf(over_nccl[used], NAME_LETTERS_MAX, "nccl/%s", table[i].name);
-            out[used + 1] = over_nccl[used];
-            out[used] = table[i].name;
-            used += 2;
-        }
-    }
-    out[used++] = "mpi";
-    out[used++] = "nccl";
-    out[used] = NULL;
-}
-
 bool cli_scenario_load(const char *path, const struct cli_options *options,
                        struct harness_scenario *out)
 {
-    const char *collectives[NAMES_MAX];
-    const char *branches[REF_BRANCH_RULE_COUNT + 1];
-    struct harness_scenario_names names = {ref_model_names(), ref_data_names(), collectives,
-                                           branches};
     struct ddp_err err = {{0}};
     void *text = NULL;
     size_t size_bytes = 0;
     ddp_status status;
 
-    collective_names(collectives);
-    for (unsigned i = 0; i < REF_BRANCH_RULE_COUNT; i++) {
-        branches[i] = ref_branch_rule_name((enum ref_branch_rule)i);
-    }
-    branches[REF_BRANCH_RULE_COUNT] = NULL;
     status = ddp_files_system()->ops->read_all(ddp_files_system(), path, ddp_mem_system(), &text,
                                                &size_bytes, &err);
     if (status == DDP_OK) {
-        status = harness_scenario_parse(text, size_bytes, path, &names,
-                                        (const char *const *)options->sets, options->set_count, out,
-                                        &err);
+        status = harness_scenario_parse(text, size_bytes, path, (const char *const *)options->sets,
+                                        options->set_count, out, &err);
         ddp_mem_free(ddp_mem_system(), text);
     }
     if (status != DDP_OK) {

@@ -9,9 +9,7 @@
 
 bool harness_emulation_is_scaled_before(const struct harness_emulation *e)
 {
-    const char *scale = e->input->plan->job.gradient_scale;
-
-    return scale == NULL || strcmp(scale, "post") != 0;
+    return e->input->plan->job.gradient_scale == HARNESS_GRADIENT_SCALE_PRE;
 }
 
 /* Ranks that have data in a step, by the sampler's rules. */
@@ -41,7 +39,7 @@ static bool is_reducible(const struct harness_emulation *e, uint32_t active)
 {
     const struct harness_job *job = &e->input->plan->job;
 
-    if (active < e->world && !job->is_join) {
+    if (active < e->world && !job->join.is_set) {
         return false;
     }
     for (uint32_t r = 0; r < e->world && !job->find_unused_parameters; r++) {
@@ -177,7 +175,8 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     if (active == 0) {
         return DDP_OK; /* all data was used up: there is no such step */
     }
-    e->now.divisor = job->is_join && !job->divide_by_initial_world_size ? active : e->world;
+    e->now.divisor =
+        job->join.is_set && !job->join.divide_by_initial_world_size ? active : e->world;
     DDP_TRY(harness_emulation_run_ranks(e, step, err));
     find_used(e);
     *out_predicted = HARNESS_PREDICTED_GRADIENT;

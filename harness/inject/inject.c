@@ -73,7 +73,7 @@ static enum ddp_fault_action act_on_stream(const struct harness_action *action,
         status = device->ops->inject(device, context->stream,
                                      action->kind == HARNESS_ACTION_SPIN ? DDP_DEVICE_FAULT_SPIN
                                                                          : DDP_DEVICE_FAULT_TRAP,
-                                     action->ms);
+                                     action->spin_ms);
     }
     return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
 }
@@ -99,10 +99,10 @@ static enum ddp_fault_action act(struct harness_injector *injector, uint32_t fau
         victim->kill(victim->context, SIGABRT);
         break;
     case HARNESS_ACTION_STOP:
-        victim->stop(victim->context, action->ms);
+        victim->stop(victim->context, action->stop_ms);
         break;
     case HARNESS_ACTION_DELAY:
-        victim->delay(victim->context, action->ms);
+        victim->delay(victim->context, action->delay_ms);
         break;
     case HARNESS_ACTION_HANG:
         victim->delay(victim->context, UINT64_MAX);

@@ -46,14 +46,14 @@ static struct harness_rank_set expected_culprits(const struct judge *judge)
     const struct harness_plan *plan = judge->plan;
     struct harness_rank_set culprits = harness_rank_set_in(judge->findings->mem);
 
-    if (plan->expect.is_culprit_injected) {
+    if (plan->expect.culprit.is_injected) {
         harness_plan_injected(plan, &culprits);
-    } else if (plan->expect.is_culprit_all) {
+    } else if (plan->expect.culprit.is_all) {
         for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
             harness_rank_set_add(&culprits, rank);
         }
     } else {
-        culprits = plan->expect.culprits;
+        culprits = plan->expect.culprit.ranks;
     }
     return culprits;
 }
@@ -70,8 +70,8 @@ static bool is_explained(const struct harness_findings *findings, size_t index)
 
 static bool is_also_allowed(const struct harness_expect *expect, enum harness_verdict verdict)
 {
-    for (uint32_t i = 0; i < expect->also_count; i++) {
-        if (expect->also[i] == verdict) {
+    for (uint32_t i = 0; i < expect->also.count; i++) {
+        if (expect->also.items[i] == verdict) {
             return true;
         }
     }
@@ -140,8 +140,8 @@ static void judge_params(struct judge *judge, const struct harness_finding *find
             param < judge->facts->param_count ? judge->facts->param_names[param] : "?";
         bool is_found = false;
 
-        for (uint32_t k = 0; k < expect->op.param_count; k++) {
-            is_found = is_found || strcmp(expect->op.params[k], name) == 0;
+        for (uint32_t k = 0; k < expect->op.params.count; k++) {
+            is_found = is_found || strcmp(expect->op.params.items[k], name) == 0;
         }
         if (is_found) {
             matched++;
@@ -150,10 +150,9 @@ static void judge_params(struct judge *judge, const struct harness_finding *find
                      name);
         }
     }
-    if (matched < expect->op.param_count) {
-        complain(judge, HARNESS_OUTCOME_FAIL,
-                 "%" PRIu32 " of %" PRIu32 " expected parameters were named", matched,
-                 expect->op.param_count);
+    if (matched < expect->op.params.count) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "%" PRIu32 " of %zu expected parameters were named",
+                 matched, expect->op.params.count);
     }
 }
 
@@ -172,7 +171,7 @@ static void judge_op(struct judge *judge, const struct harness_finding *finding)
         complain(judge, HARNESS_OUTCOME_FAIL, "operation %" PRIu64 " was named, expected %" PRId64,
                  finding->op.seq, expect->op.seq);
     }
-    if (expect->op.params != NULL) {
+    if (expect->op.params.items != NULL) {
         judge_params(judge, finding);
     }
 }
@@ -295,8 +294,9 @@ static void judge_leaks(struct judge *judge)
     const struct harness_forbid *forbid = &judge->plan->forbid;
     const struct harness_judge_facts *facts = judge->facts;
 
-    if ((forbid->leak_process && facts->is_leak_process) ||
-        (forbid->leak_shm && facts->is_leak_shm) || (forbid->leak_fd && facts->is_leak_fd)) {
+    if ((forbid->is_leak[HARNESS_LEAK_PROCESS] && facts->is_leak_process) ||
+        (forbid->is_leak[HARNESS_LEAK_SHM] && facts->is_leak_shm) ||
+        (forbid->is_leak[HARNESS_LEAK_FD] && facts->is_leak_fd)) {
         complain(judge, HARNESS_OUTCOME_FAIL, "left behind: %s", facts->leak_text);
     }
 }

@@ -14,7 +14,8 @@ static uint64_t device_entry_count(const struct harness_plan *plan,
 }
 
 /* Events of a step and micro-batch are a few a parameter, two a collective, one a sample, and a
- * handful. All of it is doubled, for failures and joins; memory that is not written costs nothing. */
+ * handful. All of it is doubled, for failures and joins; memory that is not written costs nothing.
+ */
 uint64_t harness_launch_ring_entry_count(const struct harness_plan *plan,
                                          const struct harness_program *program)
 {

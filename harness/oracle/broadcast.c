@@ -28,7 +28,7 @@ static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
 
     /* With micro-batches data may end within a step. */
     if (planned == NULL || planned->is_root_known || planned->kind != DDP_COLL_BROADCAST ||
-        !e->input->plan->job.is_join || e->input->job->micro_batches > 1) {
+        !e->input->plan->job.join.is_set || e->input->job->micro_batches > 1) {
         return -1;
     }
     if (planned->phase == DDP_PHASE_JOIN) {

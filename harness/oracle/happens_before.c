@@ -95,10 +95,10 @@ static void add(const struct order_search *search, uint32_t rank,
 static bool is_access_due(const struct order_search *search,
                           const struct harness_order_facts *facts)
 {
-    const char *collective = search->e->input->plan->job.collective;
+    enum harness_engine engine = search->e->input->plan->job.collective.engine;
 
-    return search->e->world > 1 &&
-           (facts->is_coll_recorded || (collective != NULL && strncmp(collective, "nccl", 4) == 0));
+    return search->e->world > 1 && (facts->is_coll_recorded || engine == HARNESS_ENGINE_NCCL ||
+                                    engine == HARNESS_ENGINE_NCCL_SCHEDULE);
 }
 
 /* A reduction that the rank completed and hashed; NULL: none. A rank that records hashes records

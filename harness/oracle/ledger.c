@@ -49,7 +49,7 @@ ddp_status harness_check_ledger(const struct harness_emulation *e, struct harnes
     (void)err;
     harness_compare_first(e, HARNESS_STAGE_DATA, &difference);
     if (!difference.is_set) {
-        for (uint32_t r = 0; e->input->plan->job.is_join && r < e->world; r++) {
+        for (uint32_t r = 0; e->input->plan->job.join.is_set && r < e->world; r++) {
             check_ended(e, r, out);
         }
         return DDP_OK;

@@ -61,7 +61,7 @@ static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
     const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
     uint64_t batches = harness_emulation_batch_count(e, rank);
 
-    return !e->input->plan->job.is_join && batches != UINT64_MAX && planned != NULL &&
+    return !e->input->plan->job.join.is_set && batches != UINT64_MAX && planned != NULL &&
            planned->step >= 0 &&
            batches < ((uint64_t)planned->step + 1) * e->input->job->micro_batches;
 }

@@ -1,408 +1,311 @@
-/* A plan as YAML in the scenario format. Every key that decides anything is written, so that the
- * text keeps its meaning when defaults change; keys at "not stated" are left out. */
+/* A plan as YAML in the scenario format: a walk over the keys. A key that has a default is written
+ * whatever its value, so that the text keeps its meaning when defaults change; one that has none is
+ * left out where it was not stated. */
 #include <string.h>
 
-#include "harness/plan/flow.h"
+#include "harness/plan/key.h"
 #include "harness/plan/plan.h"
+#include "harness/plan/yaml_text.h"
 
-static const char *bool_text(bool value)
-{
-    return value ? "true" : "false";
-}
+static void print_section(enum harness_section section, const void *kept, const char *indent,
+                          struct ddp_text *out);
 
-static void print_sizes(const char *key, const size_t *values, size_t count, struct ddp_text *out)
+static uint64_t load_u64(const struct harness_key *key, const void *member)
 {
-    ddp_text_add(out, "  %s: [", key);
-    for (size_t i = 0; i < count; i++) {
-        ddp_text_add(out, "%s%zu", i == 0 ? "" : ", ", values[i]);
+    uint32_t narrow;
+    uint64_t wide;
+
+    if (key->size_bytes == sizeof(narrow)) {
+        memcpy(&narrow, member, sizeof(narrow));
+        return narrow;
     }
-    ddp_text_add(out, "]\n");
+    DDP_ASSERT(key->size_bytes == sizeof(wide));
+    memcpy(&wide, member, sizeof(wide));
+    return wide;
 }
 
-static void print_names(const char *const *names, size_t count, struct ddp_text *out)
+static int load_name(const struct harness_key *key, const void *member)
+{
+    int value;
+
+    if (key->size_bytes == sizeof(bool)) {
+        return *(const bool *)member;
+    }
+    DDP_ASSERT(key->size_bytes == sizeof(value));
+    memcpy(&value, member, sizeof(value));
+    return value;
+}
+
+/* Of a key without a default: whether there is something to print. */
+static bool is_stated(const struct harness_key *key, const void *member)
+{
+    const char *text;
+
+    switch (key->type) {
+    case HARNESS_KEY_TEXT:
+        memcpy(&text, member, sizeof(text));
+        return text != NULL && text[0] != '\0';
+    case HARNESS_KEY_NAME:
+        return load_name(key, member) != harness_names_absent((enum harness_names)key->of);
+    case HARNESS_KEY_INT:
+    case HARNESS_KEY_KIB:
+        return load_u64(key, member) != 0;
+    case HARNESS_KEY_INDEX:
+        return *(const int64_t *)member >= 0;
+    case HARNESS_KEY_TEXTS:
+        return ((const struct harness_texts *)member)->count > 0;
+    case HARNESS_KEY_NAMES:
+        return ((const struct harness_verdicts *)member)->count > 0;
+    case HARNESS_KEY_SIZES:
+        return ((const struct harness_sizes *)member)->count > 0;
+    case HARNESS_KEY_PER_RANK:
+        return *(size_t *const *)member != NULL;
+    case HARNESS_KEY_OPTION:
+        return *(const bool *)member;
+    default:
+        return true;
+    }
+}
+
+/* The entry's separator in a list or in a map of one line. */
+static const char *comma(bool *is_open)
+{
+    const char *text = *is_open ? ", " : "";
+
+    *is_open = true;
+    return text;
+}
+
+static void print_sizes(const size_t *values, size_t count, struct ddp_text *out)
 {
     ddp_text_add(out, "[");
     for (size_t i = 0; i < count; i++) {
-        ddp_text_add(out, i == 0 ? "" : ", ");
-        harness_plan_print_text(names[i], out);
+        ddp_text_add(out, "%s%zu", i == 0 ? "" : ", ", values[i]);
     }
     ddp_text_add(out, "]");
 }
 
-static void print_text_key(const char *key, const char *value, struct ddp_text *out)
+static void print_texts(const struct harness_texts *texts, struct ddp_text *out)
 {
-    ddp_text_add(out, "%s: ", key);
-    harness_plan_print_text(value, out);
-    ddp_text_add(out, "\n");
+    ddp_text_add(out, "[");
+    for (size_t i = 0; i < texts->count; i++) {
+        ddp_text_add(out, i == 0 ? "" : ", ");
+        harness_plan_print_text(texts->items[i], out);
+    }
+    ddp_text_add(out, "]");
 }
 
-static void print_kb(const char *key, size_t bytes, struct ddp_text *out)
+static void print_names(const struct harness_key *key, const struct harness_verdicts *list,
+                        struct ddp_text *out)
 {
-    if (bytes == 0) {
+    ddp_text_add(out, "[");
+    for (size_t i = 0; i < list->count; i++) {
+        ddp_text_add(out, "%s%s", i == 0 ? "" : ", ",
+                     harness_names_of((enum harness_names)key->of, (int)list->items[i]));
+    }
+    ddp_text_add(out, "]");
+}
+
+static void print_set(const struct harness_key *key, const bool *is_in, struct ddp_text *out)
+{
+    const char *name;
+    bool is_open = false;
+    int value;
+
+    ddp_text_add(out, "[");
+    for (size_t i = 0; (name = harness_names_at((enum harness_names)key->of, i, &value)) != NULL;
+         i++) {
+        if (is_in[value]) {
+            ddp_text_add(out, "%s%s", comma(&is_open), name);
+        }
+    }
+    ddp_text_add(out, "]");
+}
+
+static void print_culprit(const struct harness_culprit *culprit, struct ddp_text *out)
+{
+    if (culprit->is_injected || culprit->is_all || harness_rank_set_is_empty(&culprit->ranks)) {
+        ddp_text_add(out, "%s",
+                     culprit->is_injected ? "injected"
+                     : culprit->is_all    ? "all"
+                                          : "none");
         return;
     }
-    ddp_text_add(out, "  %s: ", key);
-    harness_flow_print_number((double)bytes / 1024.0, out); /* exact: a power of two */
-    ddp_text_add(out, "\n");
+    for (uint32_t i = 0; i < harness_rank_set_count(&culprit->ranks); i++) {
+        ddp_text_add(out, "%s%u", i == 0 ? "[" : ", ", harness_rank_set_at(&culprit->ranks, i));
+    }
+    ddp_text_add(out, "]");
 }
 
-static void print_optimizer(const struct harness_job *job, struct ddp_text *out)
+static void print_budgets(const uint64_t *budget_ms, struct ddp_text *out)
 {
-    struct harness_flow flow = {out, false};
-
-    ddp_text_add(out, "  optimizer: ");
-    harness_flow_text(&flow, "kind", job->optimizer);
-    harness_flow_number(&flow, "lr", job->lr);
-    if (strcmp(job->optimizer, "sgd") == 0) {
-        harness_flow_number(&flow, "momentum", job->momentum);
-        harness_flow_number(&flow, "dampening", job->dampening);
-        harness_flow_add(&flow, "nesterov: %s", bool_text(job->nesterov));
-    } else {
-        harness_flow_number(&flow, "beta1", job->beta1);
-        harness_flow_number(&flow, "beta2", job->beta2);
-        harness_flow_number(&flow, "eps", job->eps);
-    }
-    harness_flow_number(&flow, "weight_decay", job->weight_decay);
-    harness_flow_close(&flow);
-}
-
-static void print_job_model(const struct harness_job *job, struct ddp_text *out)
-{
-    ddp_text_add(out, "job:\n  ranks: %u\n  steps: %u\n  micro_batches: %u\n", job->ranks,
-                 job->steps, job->micro_batches);
-    print_text_key("  model", job->model, out);
-    print_text_key("  branch", job->branch, out);
-    if (job->skip_rank != 0) {
-        ddp_text_add(out, "  skip_rank: %u\n", job->skip_rank);
-    }
-    if (job->width_count > 0) {
-        print_sizes("widths", job->width, job->width_count, out);
-    }
-    if (job->model_drift_rank != 0) {
-        ddp_text_add(out, "  model_drift_rank: %u\n", job->model_drift_rank - 1);
-    }
-    print_text_key("  data", job->data, out);
-    if (job->samples != 0) {
-        ddp_text_add(out, "  samples: %zu\n", job->samples);
-    }
-    if (job->features != 0) {
-        ddp_text_add(out, "  features: %zu\n", job->features);
-    }
-    print_sizes("batch_per_rank", job->batch_per_rank, job->ranks, out);
-    if (job->shard_sizes != NULL) {
-        print_sizes("shard_sizes", job->shard_sizes, job->ranks, out);
-    }
-    ddp_text_add(out, "  shuffle: %s\n", bool_text(job->is_shuffled));
-    print_optimizer(job, out);
-}
-
-static void print_job_core(const struct harness_job *job, struct ddp_text *out)
-{
-    struct harness_flow budgets = {out, false};
-
-    print_kb("bucket_cap_kb", job->bucket_cap_bytes, out);
-    print_kb("first_bucket_cap_kb", job->first_bucket_cap_bytes, out);
-    print_text_key("  bucket_order", job->bucket_order, out);
-    print_text_key("  gradient_scale", job->gradient_scale, out);
-    ddp_text_add(out, "  find_unused_parameters: %s\n", bool_text(job->find_unused_parameters));
-    ddp_text_add(out, "  broadcast_buffers: %s\n", bool_text(job->broadcast_buffers));
-    ddp_text_add(out, "  checkpoint_every: %u\n", job->checkpoint_every);
-    ddp_text_add(out, "  checkpoint_wrapped: %s\n", bool_text(job->is_checkpoint_wrapped));
-    ddp_text_add(out, "  seed: %llu\n", (unsigned long long)job->seed);
-    print_text_key("  semantics", job->semantics, out);
-    print_text_key("  collective", job->collective, out);
-    print_text_key("  device", job->device, out);
-    if (job->ranks_per_gpu > 1) {
-        ddp_text_add(out, "  ranks_per_gpu: %u\n", job->ranks_per_gpu);
-    }
-    ddp_text_add(out, "  timeout_ms: %llu\n", (unsigned long long)(job->timeout_ns / 1000000u));
-    if (job->is_join) {
-        ddp_text_add(out,
-                     "  join: {divide_by_initial_world_size: %s, "
-                     "throw_on_early_termination: %s}\n",
-                     bool_text(job->divide_by_initial_world_size),
-                     bool_text(job->throw_on_early_termination));
-    }
-    ddp_text_add(out, "  phase_budget_ms: ");
+    ddp_text_add(out, "{");
     for (unsigned i = 0; i < DDP_PHASE_COUNT; i++) {
-        harness_flow_add(&budgets, "%s: %llu", ddp_phase_name((enum ddp_phase)i),
-                         (unsigned long long)job->phase_budget_ms[i]);
+        ddp_text_add(out, "%s%s: %llu", i == 0 ? "" : ", ", ddp_phase_name((enum ddp_phase)i),
+                     (unsigned long long)budget_ms[i]);
     }
-    harness_flow_close(&budgets);
+    ddp_text_add(out, "}");
 }
 
-static void print_corrupt(const struct harness_action *action, struct harness_flow *flow)
+/* `value` of an action: a corruption's number, or an argument. */
+static void print_value(const struct harness_action *action, struct ddp_text *out)
 {
-    harness_flow_add(flow, "corrupt: %s", harness_corrupt_name(action->corrupt));
-    switch (action->corrupt) {
-    case HARNESS_CORRUPT_SCALE:
-    case HARNESS_CORRUPT_SHIFT:
-        harness_flow_number(flow, "value", action->value);
-        break;
-    case HARNESS_CORRUPT_SET:
-        harness_flow_number(flow, "value", action->value);
-        harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
-        break;
-    case HARNESS_CORRUPT_FLIP:
-        harness_flow_add(flow, "bit: %llu", (unsigned long long)action->bit);
-        if (action->bits != 1) {
-            harness_flow_add(flow, "bits: %llu", (unsigned long long)action->bits);
-        }
-        harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
-        if (action->count != 1) {
-            harness_flow_add(flow, "count: %llu", (unsigned long long)action->count);
-            harness_flow_add(flow, "stride: %llu", (unsigned long long)action->stride);
-        }
-        break;
-    case HARNESS_CORRUPT_NAN:
-        harness_flow_add(flow, "elem: %llu", (unsigned long long)action->elem);
-        break;
-    default:
-        break;
-    }
-}
+    static const enum harness_names lists[HARNESS_ARG_FIELD_COUNT] = {
+#define X(id, name, list) [id] = HARNESS_NAMES_##list,
+        HARNESS_ARG_TABLE(X)
+#undef X
+    };
 
-static void print_arg(const struct harness_action *action, struct harness_flow *flow)
-{
-    const char *name = NULL;
-
-    harness_flow_add(flow, "arg: %s", harness_arg_name(action->arg));
-    if (action->arg == HARNESS_ARG_KIND) {
-        name = ddp_coll_kind_name((enum ddp_coll_kind)action->arg_value);
-    } else if (action->arg == HARNESS_ARG_DTYPE) {
-        name = ddp_dtype_name((enum ddp_dtype)action->arg_value);
-    } else if (action->arg == HARNESS_ARG_REDOP) {
-        name = ddp_redop_name((enum ddp_redop)action->arg_value);
-    }
-    if (name != NULL) {
-        harness_flow_text(flow, "value", name);
+    if (action->kind != HARNESS_ACTION_ARG) {
+        harness_plan_print_number(action->value, out);
+    } else if (lists[action->arg] != HARNESS_NAMES_NONE) {
+        ddp_text_add(out, "%s", harness_names_of(lists[action->arg], (int)action->arg_value));
     } else {
-        harness_flow_add(flow, "value: %llu", (unsigned long long)action->arg_value);
+        ddp_text_add(out, "%llu", (unsigned long long)action->arg_value);
     }
 }
 
-static void print_action(const struct harness_action *action, struct ddp_text *out)
+static void print_number(const struct harness_key *key, const void *member, struct ddp_text *out)
 {
-    struct harness_flow flow = {out, false};
-    const char *key = harness_action_name(action->kind);
+    uint64_t value = load_u64(key, member);
 
-    ddp_text_add(out, "    do: ");
-    switch (action->kind) {
-    case HARNESS_ACTION_KILL:
-        harness_flow_text(&flow, key, harness_signal_name(action->signal));
+    if (key->type == HARNESS_KEY_NUMBER) {
+        harness_plan_print_number(*(const double *)member, out);
+    } else if (key->type == HARNESS_KEY_KIB) {
+        harness_plan_print_number((double)value / 1024.0, out); /* exact: a power of two */
+    } else if (key->type == HARNESS_KEY_FOREVER && value == 0) {
+        ddp_text_add(out, "forever");
+    } else {
+        ddp_text_add(out, "%llu",
+                     (unsigned long long)(key->type == HARNESS_KEY_MS ? value / 1000000 : value));
+    }
+}
+
+/* kept: the section that the member is in. */
+static void print_value_of(const struct harness_key *key, const void *kept, struct ddp_text *out)
+{
+    const void *member = (const char *)kept + key->offset;
+
+    switch (key->type) {
+    case HARNESS_KEY_TEXT:
+    case HARNESS_KEY_MODEL:
+    case HARNESS_KEY_DATASET:
+        harness_plan_print_text(*(const char *const *)member, out);
         break;
-    case HARNESS_ACTION_EXIT:
-        harness_flow_add(&flow, "%s: %d", key, action->exit_code);
+    case HARNESS_KEY_NAME:
+        ddp_text_add(out, "%s",
+                     harness_names_of((enum harness_names)key->of, load_name(key, member)));
         break;
-    case HARNESS_ACTION_STOP:
-    case HARNESS_ACTION_SPIN:
-        if (action->ms == 0) {
-            harness_flow_add(&flow, "%s: forever", key);
-            break;
-        }
-        harness_flow_add(&flow, "%s: %llu", key, (unsigned long long)action->ms);
+    case HARNESS_KEY_COLLECTIVE:
+        ddp_text_add(out, "%s",
+                     harness_collective_name(*(const struct harness_collective *)member));
         break;
-    case HARNESS_ACTION_DELAY:
-        harness_flow_add(&flow, "%s: %llu", key, (unsigned long long)action->ms);
+    case HARNESS_KEY_BOOL:
+        ddp_text_add(out, *(const bool *)member ? "true" : "false");
         break;
-    case HARNESS_ACTION_CORRUPT:
-        print_corrupt(action, &flow);
+    case HARNESS_KEY_TRUE:
+        ddp_text_add(out, "true");
         break;
-    case HARNESS_ACTION_ARG:
-        print_arg(action, &flow);
+    case HARNESS_KEY_VALUE:
+        print_value(kept, out);
+        break;
+    case HARNESS_KEY_TEXTS:
+        print_texts(member, out);
+        break;
+    case HARNESS_KEY_NAMES:
+        print_names(key, member, out);
+        break;
+    case HARNESS_KEY_SET:
+        print_set(key, member, out);
+        break;
+    case HARNESS_KEY_SIZES:
+        print_sizes(((const struct harness_sizes *)member)->items,
+                    ((const struct harness_sizes *)member)->count, out);
+        break;
+    case HARNESS_KEY_PER_RANK:
+        print_sizes(*(size_t *const *)member, ((const struct harness_job *)kept)->ranks, out);
+        break;
+    case HARNESS_KEY_CULPRIT:
+        print_culprit(member, out);
+        break;
+    case HARNESS_KEY_BUDGETS:
+        print_budgets(member, out);
+        break;
+    case HARNESS_KEY_SECTION:
+    case HARNESS_KEY_OPTION:
+        print_section((enum harness_section)key->of, member, NULL, out);
         break;
     default:
-        harness_flow_add(&flow, "%s: true", key);
+        print_number(key, member, out);
         break;
     }
-    harness_flow_close(&flow);
 }
 
-static void print_fault(const struct harness_fault *fault, struct ddp_text *out)
+static bool is_printed(const struct harness_key *key, const void *kept)
 {
-    const struct harness_trigger *at = &fault->at;
-    struct harness_flow flow = {out, false};
+    bool has_default = key->fallback == NULL || key->fallback[0] != '\0';
 
-    ddp_text_add(out, "  - at: ");
-    harness_flow_add(&flow, "rank: %u", at->rank);
-    harness_flow_optional(&flow, "step", at->step);
-    harness_flow_optional(&flow, "micro", at->micro);
-    if (at->phase >= 0) {
-        harness_flow_add(&flow, "phase: %s", ddp_phase_name((enum ddp_phase)at->phase));
+    if (key->type == HARNESS_KEY_MATRIX || !harness_key_applies(key, kept)) {
+        return false;
     }
-    harness_flow_optional(&flow, "bucket", at->bucket);
-    harness_flow_optional(&flow, "param", at->param);
-    harness_flow_optional(&flow, "layer", at->layer);
-    harness_flow_optional(&flow, "seq", at->seq);
-    harness_flow_add(&flow, "hit: %u", at->hit);
-    harness_flow_add(&flow, "times: %u", at->times);
-    harness_flow_close(&flow);
-    print_text_key("    point", ddp_fault_point_name(fault->point), out);
-    print_action(&fault->action, out);
+    return has_default || harness_key_is_chosen(key) ||
+           is_stated(key, (const char *)kept + key->offset);
 }
 
-static void print_restore(const struct harness_restore *restore, struct ddp_text *out)
+/* Sections whose keys get a line each; the others are maps of one line. */
+static const char *indent_of(const struct harness_key *key)
 {
-    struct harness_flow flow = {out, false};
-
-    ddp_text_add(out, "restore: ");
-    harness_flow_add(&flow, "into: %s", restore->is_wrapped ? "wrapped" : "bare");
-    harness_flow_text(&flow, "prefix", restore->prefix);
-    harness_flow_add(&flow, "edit: %s", harness_edit_name(restore->edit));
-    if (restore->key != NULL) {
-        harness_flow_text(&flow, "key", restore->key);
+    if (key->type != HARNESS_KEY_SECTION) {
+        return NULL;
     }
-    if (restore->ranks != 0) {
-        harness_flow_add(&flow, "ranks: %u", restore->ranks);
-    }
-    harness_flow_add(&flow, "skip_optimizer_state: %s", bool_text(restore->skip_optimizer_state));
-    harness_flow_close(&flow);
+    return key->of == HARNESS_SECTION_JOB || key->of == HARNESS_SECTION_EXPECT ? "  " : NULL;
 }
 
-static void print_culprit(const struct harness_expect *expect, struct ddp_text *out)
+static void print_faults(const struct harness_plan *plan, struct ddp_text *out)
 {
-    ddp_text_add(out, "  culprit: ");
-    if (expect->is_culprit_injected || expect->is_culprit_all) {
-        ddp_text_add(out, "%s\n", expect->is_culprit_all ? "all" : "injected");
-        return;
-    }
-    if (harness_rank_set_is_empty(&expect->culprits)) {
-        ddp_text_add(out, "none\n");
-        return;
-    }
-    for (uint32_t i = 0; i < harness_rank_set_count(&expect->culprits); i++) {
-        ddp_text_add(out, "%s%u", i == 0 ? "[" : ", ", harness_rank_set_at(&expect->culprits, i));
-    }
-    ddp_text_add(out, "]\n");
-}
-
-static void print_expect_run(const struct harness_expect *expect, struct ddp_text *out)
-{
-    if (expect->survivors.is_set) {
-        struct harness_flow flow = {out, false};
-
-        ddp_text_add(out, "  survivors: ");
-        harness_flow_add(&flow, "status: %s", ddp_status_name(expect->survivors.status));
-        if (expect->survivors.within_ms != 0) {
-            harness_flow_add(&flow, "within_ms: %llu",
-                             (unsigned long long)expect->survivors.within_ms);
-        }
-        harness_flow_close(&flow);
-    }
-    if (expect->restore.is_set) {
-        struct harness_flow flow = {out, false};
-
-        ddp_text_add(out, "  restore: ");
-        harness_flow_optional(&flow, "from_step", expect->restore.from_step);
-        if (expect->restore.equals_uninterrupted) {
-            harness_flow_add(&flow, "equals: uninterrupted");
-        }
-        harness_flow_add(&flow, "refused: %s", harness_verdict_name(expect->restore.refused));
-        harness_flow_close(&flow);
-    }
-}
-
-static void print_expect(const struct harness_expect *expect, struct ddp_text *out)
-{
-    ddp_text_add(out, "expect:\n  verdict: %s\n", harness_verdict_name(expect->verdict));
-    if (expect->also_count > 0) {
-        ddp_text_add(out, "  also: [");
-        for (uint32_t i = 0; i < expect->also_count; i++) {
-            ddp_text_add(out, "%s%s", i == 0 ? "" : ", ", harness_verdict_name(expect->also[i]));
-        }
-        ddp_text_add(out, "]\n");
-    }
-    print_culprit(expect, out);
-    if (expect->op.is_set) {
-        struct harness_flow flow = {out, false};
-
-        ddp_text_add(out, "  op: ");
-        harness_flow_optional(&flow, "bucket", expect->op.bucket);
-        harness_flow_optional(&flow, "seq", expect->op.seq);
-        if (expect->op.params != NULL) {
-            harness_flow_add(&flow, "params: ");
-            print_names(expect->op.params, expect->op.param_count, out);
-        }
-        harness_flow_close(&flow);
-    }
-    if (expect->step >= 0) {
-        ddp_text_add(out, "  step: %lld\n", (long long)expect->step);
-    }
-    if (expect->phase >= 0) {
-        ddp_text_add(out, "  phase: %s\n", ddp_phase_name((enum ddp_phase)expect->phase));
-    }
-    if (expect->oracle != HARNESS_ORACLE_NONE) {
-        print_text_key("  oracle", harness_oracle_name(expect->oracle), out);
-    }
-    if (expect->mode != HARNESS_MODE_NONE) {
-        print_text_key("  mode", harness_mode_name(expect->mode), out);
-    }
-    print_expect_run(expect, out);
-}
-
-static void print_forbid(const struct harness_forbid *forbid, struct ddp_text *out)
-{
-    const char *const names[] = {"process", "shm", "fd"};
-    const bool is_on[] = {forbid->leak_process, forbid->leak_shm, forbid->leak_fd};
-    const char *separator = "";
-
-    ddp_text_add(out, "forbid: {accuse: %s, leaks: [", forbid->accuse_others ? "others" : "none");
-    for (size_t i = 0; i < 3; i++) {
-        if (is_on[i]) {
-            ddp_text_add(out, "%s%s", separator, names[i]);
-            separator = ", ";
-        }
-    }
-    ddp_text_add(out, "]}\n");
-}
-
-static void print_head(const struct harness_plan *plan, struct ddp_text *out)
-{
-    struct harness_flow drivers = {out, false};
-
-    ddp_text_add(out, "# %s\n", plan->purpose);
-    print_text_key("id", plan->id, out);
-    if (plan->title != NULL) {
-        print_text_key("title", plan->title, out);
-    }
-    if (plan->cell != NULL && plan->cell[0] != '\0') {
-        print_text_key("cell", plan->cell, out);
-    }
-    if (plan->cover_count > 0) {
-        ddp_text_add(out, "covers: ");
-        print_names(plan->covers, plan->cover_count, out);
-        ddp_text_add(out, "\n");
-    }
-    ddp_text_add(out, "drivers: [");
-    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
-        if (plan->is_driver[i]) {
-            ddp_text_add(out, "%s%s", drivers.is_open ? ", " : "",
-                         harness_driver_name((enum harness_driver)i));
-            drivers.is_open = true;
-        }
-    }
-    ddp_text_add(out, "]\n");
-}
-
-void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out)
-{
-    print_head(plan, out);
-    print_job_model(&plan->job, out);
-    print_job_core(&plan->job, out);
     if (plan->fault_count > 0) {
         ddp_text_add(out, "faults:\n");
     }
     for (uint32_t i = 0; i < plan->fault_count; i++) {
-        print_fault(&plan->faults[i], out);
+        size_t start = out->size_bytes;
+
+        print_section(HARNESS_SECTION_FAULT, &plan->faults[i], "    ", out);
+        if (!out->is_failed) {
+            out->data[start + 2] = '-'; /* of the first line's indent: an entry starts here */
+        }
     }
-    if (plan->restore.is_set) {
-        print_restore(&plan->restore, out);
+}
+
+/* indent: before each line; NULL: the section is a map of one line. */
+static void print_section(enum harness_section section, const void *kept, const char *indent,
+                          struct ddp_text *out)
+{
+    bool is_open = false;
+
+    ddp_text_add(out, indent == NULL ? "{" : "");
+    for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
+        const struct harness_key *key = harness_key((enum harness_row)i);
+        const void *member = (const char *)kept + key->offset;
+
+        if (key->section != section || !is_printed(key, kept)) {
+            continue;
+        }
+        if (key->type == HARNESS_KEY_FAULTS) {
+            print_faults(kept, out);
+        } else if (indent_of(key) != NULL) {
+            ddp_text_add(out, "%s:\n", key->key);
+            print_section((enum harness_section)key->of, member, indent_of(key), out);
+        } else {
+            ddp_text_add(out, "%s%s: ", indent == NULL ? comma(&is_open) : indent, key->key);
+            print_value_of(key, kept, out);
+            ddp_text_add(out, indent == NULL ? "" : "\n");
+        }
     }
-    print_expect(&plan->expect, out);
-    print_forbid(&plan->forbid, out);
-    if (plan->canary.is_set) {
-        ddp_text_add(out, "canary: {outcome: %s, verdict: %s}\n",
-                     harness_outcome_name(plan->canary.outcome),
-                     harness_verdict_name(plan->canary.verdict));
-    }
+    ddp_text_add(out, indent == NULL ? "}" : "");
+}
+
+void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out)
+{
+    ddp_text_add(out, "# %s\n", plan->purpose);
+    print_section(HARNESS_SECTION_TOP, plan, "", out);
 }

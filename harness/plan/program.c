@@ -62,7 +62,7 @@ static ddp_status emit_verify(struct emitter *emitter)
 
     op.is_count_known = false;
     DDP_TRY(emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op));
-    if (strcmp(emitter->job->semantics, "pytorch") != 0) {
+    if (emitter->job->semantics != HARNESS_SEMANTICS_PYTORCH) {
         return DDP_OK;
     }
     op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I64, 0);
@@ -78,7 +78,7 @@ static ddp_status emit_chunk(struct emitter *emitter, enum ddp_phase phase, enum
     struct harness_op op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_F32, elem_count);
 
     op.index = chunk;
-    op.is_root_known = !emitter->job->is_join || emitter->step < 0;
+    op.is_root_known = !emitter->job->join.is_set || emitter->step < 0;
     return emit(emitter, phase, role, &op);
 }
 
@@ -171,13 +171,13 @@ static ddp_status emit_last(struct emitter *emitter)
 static ddp_status emit_buffer_pass(struct emitter *emitter, bool is_synced)
 {
     const struct harness_job *job = emitter->job;
-    bool follows = job->is_join || strcmp(job->semantics, "pytorch") == 0;
+    bool follows = job->join.is_set || job->semantics == HARNESS_SEMANTICS_PYTORCH;
 
     if (!job->broadcast_buffers || emitter->buffer_elem_count == 0 ||
         !(follows ? emitter->is_buffer_due : is_synced)) {
         return DDP_OK;
     }
-    if (job->is_join) {
+    if (job->join.is_set) {
         DDP_TRY(emit_last(emitter));
     }
     return emit_buffers(emitter, DDP_PHASE_BUFFER);
@@ -190,15 +190,15 @@ static ddp_status emit_pass(struct emitter *emitter, uint32_t micro)
     const struct harness_job *job = emitter->job;
     bool is_synced = micro + 1 == job->micro_batches;
 
-    if (job->is_join) {
+    if (job->join.is_set) {
         DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
-        if (job->throw_on_early_termination) {
+        if (job->join.throw_on_early_termination) {
             DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 1));
         }
     }
     DDP_TRY(emit_buffer_pass(emitter, is_synced));
     emitter->is_buffer_due = is_synced;
-    if (job->is_join) {
+    if (job->join.is_set) {
         DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_SYNC_FLAG, 0));
     }
     return is_synced ? emit_backward(emitter) : DDP_OK;
@@ -211,7 +211,7 @@ static uint64_t count_passes(const struct harness_job *job, const uint64_t *batc
     uint64_t passes = (uint64_t)job->steps * job->micro_batches;
     uint64_t found = is_last ? 0 : passes;
 
-    if (!job->is_join || batch_count == NULL) {
+    if (!job->join.is_set || batch_count == NULL) {
         return passes;
     }
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
@@ -259,7 +259,7 @@ static ddp_status emit_all(struct emitter *emitter, const uint64_t *batch_count)
     uint64_t first_end = count_passes(job, batch_count, false);
 
     DDP_TRY(emit_init(emitter));
-    if (job->is_join && job->throw_on_early_termination && first_end < passes) {
+    if (job->join.is_set && job->join.throw_on_early_termination && first_end < passes) {
         /* The round that notices is the last thing that anybody posts. */
         DDP_TRY(emit_steps(emitter, first_end));
         emitter->step = (int32_t)(first_end / job->micro_batches);
@@ -268,7 +268,7 @@ static ddp_status emit_all(struct emitter *emitter, const uint64_t *batch_count)
     }
     DDP_TRY(emit_steps(emitter, passes));
     emitter->step = (int32_t)job->steps;
-    if (job->is_join) {
+    if (job->join.is_set) {
         DDP_TRY(emit_join_end(emitter));
     }
     return emit_barrier(emitter, DDP_PHASE_TEARDOWN);

@@ -101,8 +101,8 @@ static uint64_t planned_stop_ns(const struct harness_proc_job *job, uint32_t ran
                 entry.arg[0] < plan->fault_count ? &plan->faults[entry.arg[0]] : NULL;
 
             return fault != NULL && fault->action.kind == HARNESS_ACTION_STOP &&
-                           fault->action.ms > 0
-                       ? fault->action.ms * DDP_NS_PER_MS
+                           fault->action.stop_ms > 0
+                       ? fault->action.stop_ms * DDP_NS_PER_MS
                        : DDP_DEADLINE_NEVER;
         }
     }
@@ -212,7 +212,7 @@ static void continue_stopped(struct harness_proc_job *job, uint64_t now_ns)
 static uint64_t linger_ns_of(const struct harness_proc_job *job,
                              const struct harness_finding *finding)
 {
-    bool is_checked = strcmp(job->config->plan->job.semantics, "strict") == 0;
+    bool is_checked = job->config->plan->job.semantics == HARNESS_SEMANTICS_STRICT;
     enum harness_family family = harness_verdict_family(finding->verdict);
 
     if (job->config->linger_ns != 0) {

@@ -106,7 +106,7 @@ static ddp_status read_plan(struct rank_process *self, struct ddp_err *err)
     }
     DDP_TRY(self->env.files->ops->read_all(self->env.files, path, self->env.mem, &text, &size_bytes,
                                            err));
-    status = harness_scenario_parse(text, size_bytes, path, NULL, NULL, 0, &self->scenario, err);
+    status = harness_scenario_parse(text, size_bytes, path, NULL, 0, &self->scenario, err);
     ddp_mem_free(self->env.mem, text);
     DDP_TRY(status);
     self->is_scenario = true;

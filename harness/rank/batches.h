@@ -1,5 +1,5 @@
-/* A rank's micro-batches: its share of each epoch, dealt by the core's sampler and cut into batches.
- * Private to rank. */
+/* A rank's micro-batches: its share of each epoch, dealt by the core's sampler and cut into
+ * batches. Private to rank. */
 #ifndef HARNESS_RANK_BATCHES_H
 #define HARNESS_RANK_BATCHES_H
 

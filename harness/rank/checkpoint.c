@@ -7,6 +7,7 @@
 
 #include "ddpcore/checkpoint/safetensors.h"
 #include "ddpcore/checkpoint/state_dict.h"
+#include "harness/plan/names.h"
 #include "harness/rank/session.h"
 
 #define MODULE_PREFIX "module."
@@ -154,7 +155,8 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
     DDP_TRY(set_meta_u64(dict, "seed", job->seed));
     DDP_TRY(set_meta_u64(dict, "world_size", job->ranks));
     DDP_TRY(ddp_state_dict_set_meta(dict, "model", job->model));
-    return ddp_state_dict_set_meta(dict, "optimizer", job->optimizer);
+    return ddp_state_dict_set_meta(
+        dict, "optimizer", harness_names_of(HARNESS_NAMES_OPTIMIZERS, (int)job->optimizer.kind));
 }
 
 static ddp_status write_checkpoint(struct harness_session *session)
@@ -223,14 +225,13 @@ static ddp_status apply_policy(const struct harness_session *session, struct ddp
                                const char *const *expected, size_t expected_count)
 {
     const struct harness_restore *restore = &session->plan->restore;
-    const char *policy = restore->prefix == NULL ? "auto" : restore->prefix;
 
-    if (strcmp(policy, "pytorch") == 0 && !restore->is_wrapped) {
+    if (restore->prefix == HARNESS_PREFIX_PYTORCH && !restore->is_wrapped) {
         DDP_TRY(ddp_state_dict_consume_prefix(dict, MODULE_PREFIX));
     }
     return ddp_state_dict_resolve(dict, expected, expected_count,
-                                  strcmp(policy, "auto") == 0 ? DDP_PREFIX_POLICY_AUTO
-                                                              : DDP_PREFIX_POLICY_EXACT,
+                                  restore->prefix == HARNESS_PREFIX_AUTO ? DDP_PREFIX_POLICY_AUTO
+                                                                         : DDP_PREFIX_POLICY_EXACT,
                                   session->err);
 }
 

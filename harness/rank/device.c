@@ -96,18 +96,6 @@ ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark m
     return device->ops->store_word(device, NULL, reached, word);
 }
 
-/* The all-reduce algorithm of that name; none was chosen: NULL and DDP_ALGORITHM_NONE. */
-static ddp_status find_algorithm(struct harness_session *session, const char *name,
-                                 enum ddp_algorithm_id *out)
-{
-    *out = DDP_ALGORITHM_NONE;
-    if (name == NULL || ddp_algorithm_parse(name, DDP_COLL_ALL_REDUCE, out) == DDP_OK) {
-        return DDP_OK;
-    }
-    return ddp_err_set(session->err, DDP_E_NOT_FOUND, "there is no all_reduce algorithm \"%s\"",
-                       name);
-}
-
 /* Takes over transport, also on failure. */
 static ddp_status create_nccl(struct harness_session *session, bool is_strict,
                               struct ddp_transport *transport, struct ddp_coll **out)
@@ -117,14 +105,11 @@ static ddp_status create_nccl(struct harness_session *session, bool is_strict,
                                           .name = "world",
                                           .is_checked = is_strict,
                                           .init_timeout_ns = job->timeout_ns,
+                                          .algorithm = job->collective.algorithm,
                                           .progress = session->progress};
-    ddp_status status =
-        find_algorithm(session, harness_plan_nccl_algorithm(session->plan), &config.algorithm);
+    ddp_status status = ddp_nccl_library_open(session->env->mem, session->options->nccl_path,
+                                              &session->nccl, session->err);
 
-    if (status == DDP_OK) {
-        status = ddp_nccl_library_open(session->env->mem, session->options->nccl_path,
-                                       &session->nccl, session->err);
-    }
     if (status != DDP_OK) {
         transport->ops->destroy(transport);
         return status;
@@ -158,14 +143,13 @@ static ddp_status create_mpi(struct harness_session *session, bool is_strict,
 static ddp_status create_schedules(struct harness_session *session, bool is_strict,
                                    struct ddp_transport *transport, struct ddp_coll **out)
 {
-    struct ddp_coll_schedule_config config = {.is_checked = is_strict};
-    ddp_status status = find_algorithm(session, session->plan->job.collective, &config.algorithm);
+    struct ddp_coll_schedule_config config = {.is_checked = is_strict,
+                                              .algorithm = session->plan->job.collective.algorithm};
+    ddp_status status;
 
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
-    if (status == DDP_OK) {
-        status = ddp_coll_schedule_create(session->env, transport, session->device, &config, out,
-                                          session->err);
-    }
+    status = ddp_coll_schedule_create(session->env, transport, session->device, &config, out,
+                                      session->err);
     if (status != DDP_OK) {
         transport->ops->destroy(transport);
     }

@@ -5,6 +5,9 @@
 #include "ddpcore/base/hash.h"
 #include "harness/rank/session.h"
 
+/* As wide as a scenario may ask for (job.widths): products of two widths stay far from overflow. */
+enum { WIDTH_MAX = 1048576 };
+
 /* Set-up has its own limit: a rank that never comes is found by the monitor, or by this. */
 static uint64_t setup_deadline_ns(const struct harness_session *session)
 {
@@ -24,23 +27,6 @@ static ddp_status open_data(struct harness_session *session)
     ref_model_defaults(&session->job.model, session->data->feature_count,
                        session->data->labels != NULL ? session->data->class_count
                                                      : session->data->target_count);
-    return DDP_OK;
-}
-
-/* The plan may have one rank build another model than the others: a wider one. */
-static ddp_status drift_model(struct harness_session *session)
-{
-    struct ref_model_config *model = &session->job.model;
-
-    if (session->plan->job.model_drift_rank != session->env->rank + 1) {
-        return DDP_OK;
-    }
-    if (model->width_count < 2) {
-        return ddp_err_set(session->err, DDP_E_UNSUPPORTED, "model %s has no width to drift in",
-                           model->name);
-    }
-    /* The first hidden layer, or the only output. */
-    model->width[1]++;
     return DDP_OK;
 }
 
@@ -98,25 +84,31 @@ static ddp_status open_batches(struct harness_session *session)
     return harness_batches_init(&session->batches, mem, &sampler, rows, shard->is_one_epoch);
 }
 
-/* Point model/build: a fault may alter the widths. */
+/* Point model/build: a fault may alter the widths of this rank's hidden layers; those of inputs and
+ * outputs are the data's. */
 static ddp_status pass_widths(struct harness_session *session)
 {
     struct ref_model_config *model = &session->job.model;
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
     int64_t widths[REF_LAYERS_MAX + 1];
 
-    for (size_t i = 0; i < model->width_count; i++) {
-        widths[i] = (int64_t)model->width[i];
-    }
     place.data = widths;
-    place.elem_count = model->width_count;
+    place.elem_count = model->width_count > 2 ? model->width_count - 2 : 0;
     place.dtype = DDP_DTYPE_I64;
+    for (size_t i = 0; i < place.elem_count; i++) {
+        widths[i] = (int64_t)model->width[1 + i];
+    }
     if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_MODEL_BUILD, &place) ==
         DDP_FAULT_FAIL) {
         return ddp_err_set(session->err, DDP_E_INJECTED, "the model could not be built");
     }
-    for (size_t i = 0; i < model->width_count; i++) {
-        model->width[i] = widths[i] > 0 ? (size_t)widths[i] : 0;
+    for (size_t i = 0; i < place.elem_count; i++) {
+        if (widths[i] < 1 || widths[i] > WIDTH_MAX) {
+            return ddp_err_set(session->err, DDP_E_INVALID,
+                               "a fault made hidden layer %zu %lld wide; 1 to %d can be built", i,
+                               (long long)widths[i], WIDTH_MAX);
+        }
+        model->width[1 + i] = (size_t)widths[i];
     }
     return DDP_OK;
 }
@@ -125,7 +117,6 @@ static ddp_status build_model(struct harness_session *session)
 {
     const struct ref_job *job = &session->job;
 
-    DDP_TRY(drift_model(session));
     DDP_TRY(pass_widths(session));
     DDP_TRY(ref_model_create(session->device, &job->model,
                              job->shard.batch_rows[session->env->rank], &session->model,
@@ -139,7 +130,7 @@ static ddp_status build_model(struct harness_session *session)
 static ddp_status open_group(struct harness_session *session,
                              const struct harness_rank_wiring *wiring)
 {
-    bool is_strict = strcmp(session->plan->job.semantics, "pytorch") != 0;
+    bool is_strict = session->plan->job.semantics != HARNESS_SEMANTICS_PYTORCH;
     struct ddp_transport *transport;
     struct ddp_coll *coll;
 
@@ -159,9 +150,10 @@ static ddp_status wrap_model(struct harness_session *session)
     const struct ddp_config config = {.bucket_cap_bytes = job->bucket_cap_bytes,
                                       .first_bucket_cap_bytes = job->first_bucket_cap_bytes,
                                       .bucket_order = DDP_BUCKET_ORDER_REVERSE,
-                                      .gradient_scale = strcmp(job->gradient_scale, "post") == 0
-                                                            ? DDP_GRADIENT_SCALE_POST
-                                                            : DDP_GRADIENT_SCALE_PRE,
+                                      .gradient_scale =
+                                          job->gradient_scale == HARNESS_GRADIENT_SCALE_POST
+                                              ? DDP_GRADIENT_SCALE_POST
+                                              : DDP_GRADIENT_SCALE_PRE,
                                       .find_unused_parameters = job->find_unused_parameters,
                                       .broadcast_buffers = job->broadcast_buffers,
                                       .is_hashing = session->options->is_hashing};

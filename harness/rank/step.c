@@ -227,12 +227,12 @@ ddp_status harness_session_train(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
     const struct ddp_join_config join = {
-        .divide_by_initial_world_size = job->divide_by_initial_world_size,
-        .throw_on_early_termination = job->throw_on_early_termination};
+        .divide_by_initial_world_size = job->join.divide_by_initial_world_size,
+        .throw_on_early_termination = job->join.throw_on_early_termination};
     bool is_ended = false;
 
     session->steps_done = session->first_step;
-    if (job->is_join) {
+    if (job->join.is_set) {
         DDP_TRY(ddp_join_begin(session->ddp, &join));
     }
     /* Without join, a rank that runs out of data just stops here: its peers wait for collectives
@@ -240,7 +240,7 @@ ddp_status harness_session_train(struct harness_session *session)
     for (uint64_t step = session->first_step; step < session->job.steps && !is_ended; step++) {
         DDP_TRY(run_step(session, (uint32_t)step, &is_ended));
     }
-    if (!job->is_join) {
+    if (!job->join.is_set) {
         return DDP_OK;
     }
     harness_session_phase(session, DDP_PHASE_JOIN);

@@ -1,9 +1,11 @@
 /* Overrides and the matrix: dotted paths into the tree. Cells are counted like the digits of a
  * number, the first axis being the highest digit. */
+#include "harness/scenario/matrix.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/scenario/parse.h"
+#include "harness/scenario/scalar.h"
 
 /* The map without one key; the map itself if the key is absent. */
 static ddp_status without_key(const struct harness_reader *reader,
@@ -100,6 +102,48 @@ static ddp_status apply_set(const struct harness_reader *reader, const char *set
     return harness_yaml_set(reader->scratch, *tree, path, &where, value, tree, reader->err);
 }
 
+/* A table of names, as the list that it stands for. */
+static ddp_status expand_table(const struct harness_reader *reader,
+                               const struct harness_yaml_node *word,
+                               const struct harness_yaml_node **out)
+{
+    struct harness_yaml_node *list = ddp_mem_array(reader->scratch, 1, sizeof(*list));
+    const char *words[HARNESS_AXIS_COUNT];
+    size_t count = 0;
+    unsigned axis;
+
+    for (axis = 0; axis < HARNESS_AXIS_COUNT; axis++) {
+        words[axis] = harness_axis_word((enum harness_axis)axis);
+        if (strcmp(word->text, words[axis]) == 0) {
+            break;
+        }
+    }
+    if (axis == HARNESS_AXIS_COUNT) {
+        return harness_reader_refuse_name(reader, word, "table of an axis", words, axis);
+    }
+    while (harness_axis_at((enum harness_axis)axis, count) != NULL) {
+        count++;
+    }
+    if (list == NULL) {
+        return ddp_err_set(reader->err, DDP_E_NOMEM, "out of memory");
+    }
+    *list = *word;
+    list->kind = HARNESS_YAML_LIST;
+    list->items = ddp_mem_array(reader->scratch, count, sizeof(*list->items));
+    for (; list->items != NULL && list->count < count; list->count++) {
+        struct harness_yaml_node *item = ddp_mem_array(reader->scratch, 1, sizeof(*item));
+
+        if (item == NULL) {
+            break;
+        }
+        *item = *word;
+        item->text = harness_axis_at((enum harness_axis)axis, list->count);
+        list->items[list->count] = item;
+    }
+    *out = list;
+    return list->count == count ? DDP_OK : ddp_err_set(reader->err, DDP_E_NOMEM, "out of memory");
+}
+
 static ddp_status read_axes(const struct harness_reader *reader,
                             const struct harness_yaml_node *map, struct harness_matrix *out)
 {
@@ -115,10 +159,15 @@ static ddp_status read_axes(const struct harness_reader *reader,
     for (size_t i = 0; i < map->count; i++) {
         const struct harness_yaml_node *values = map->items[i];
 
+        if (values->kind == HARNESS_YAML_SCALAR && !harness_scalar_is_typed(values)) {
+            DDP_TRY(expand_table(reader, values, &values));
+        }
         if (values->kind != HARNESS_YAML_LIST || values->count == 0) {
-            return harness_yaml_fail(values, reader->err, DDP_E_PARSE,
-                                     "the axis \"%.60s\" wants a list of at least one value",
-                                     map->keys[i]->text);
+            return harness_yaml_fail(
+                values, reader->err, DDP_E_PARSE,
+                "the axis \"%.60s\" wants a list of at least one value, or a table "
+                "such as schedules",
+                map->keys[i]->text);
         }
         /* Both factors are bounded, so the product cannot overflow. */
         if (values->count > HARNESS_MATRIX_CELLS_MAX ||

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
-#include "harness/scenario/parse.h"
+#include "harness/scenario/matrix.h"
+#include "harness/scenario/reader.h"
 
 /* Printed plans of the cells kept so far, by hash. */
 struct seen {
@@ -69,111 +70,14 @@ static ddp_status read_purpose(const struct harness_reader *reader, const char *
     return DDP_OK;
 }
 
-/* The folder lies in one called "scenarios". */
-static bool is_in_scenarios(const char *path, const char *folder)
+static ddp_status parse_plan(struct harness_reader *reader, const struct harness_yaml_node *top,
+                             const char *cell, const char *purpose, struct harness_plan *plan)
 {
-    static const char parent[] = "scenarios/";
-    size_t size = sizeof(parent) - 1;
-    size_t before = (size_t)(folder - path);
-
-    return before >= size && strncmp(folder - size, parent, size) == 0 &&
-           (before == size || folder[-(ptrdiff_t)size - 1] == '/');
-}
-
-/* id against the file's place: scenarios/crash/x.yaml holds crash.x. Elsewhere a file may be called
- * anything, as a plan.yaml in a run folder is. */
-static ddp_status check_id(const struct harness_reader *reader,
-                           const struct harness_yaml_node *node)
-{
-    const char *name = strrchr(reader->path, '/');
-    const char *folder = name;
-    const char *dot;
-    struct ddp_text expected;
-    ddp_status status = DDP_OK;
-
-    if (name == NULL) {
-        return DDP_OK;
-    }
-    while (folder > reader->path && folder[-1] != '/') {
-        folder--;
-    }
-    dot = strrchr(name, '.');
-    dot = dot == NULL ? name + strlen(name) : dot;
-    if (!is_in_scenarios(reader->path, folder)) {
-        return DDP_OK;
-    }
-    ddp_text_init(&expected, reader->scratch);
-    ddp_text_add_bytes(&expected, folder, (size_t)(name - folder));
-    ddp_text_add(&expected, ".");
-    ddp_text_add_bytes(&expected, name + 1, (size_t)(dot - name - 1));
-    if (strcmp(node->text, ddp_text_str(&expected)) != 0) {
-        status = harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                   "id is \"%.100s\", but a file in this place is \"%.100s\"",
-                                   node->text, ddp_text_str(&expected));
-    }
-    ddp_text_fini(&expected);
-    return status;
-}
-
-static ddp_status parse_drivers(const struct harness_reader *reader,
-                                const struct harness_yaml_node *list, struct harness_plan *plan)
-{
-    if (list != NULL && list->count == 0) {
-        return harness_yaml_fail(list, reader->err, DDP_E_INVALID,
-                                 "drivers names none; remove it to run on all");
-    }
-    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
-        plan->is_driver[i] = list == NULL;
-    }
-    for (size_t i = 0; list != NULL && i < list->count; i++) {
-        size_t driver;
-
-        DDP_TRY(harness_names_find(reader, list->items[i], HARNESS_NAMES_DRIVERS, &driver));
-        plan->is_driver[driver] = true;
-    }
-    return DDP_OK;
-}
-
-/* covers: rows of the fault catalog. */
-static ddp_status check_covers(const struct harness_reader *reader,
-                               const struct harness_yaml_node *list)
-{
-    for (size_t i = 0; list != NULL && i < list->count; i++) {
-        size_t row;
-
-        if (!harness_fault_row_find(list->items[i]->text, &row)) {
-            return harness_yaml_fail(list->items[i], reader->err, DDP_E_INVALID,
-                                     "\"%.60s\" is no row of the fault catalog; see: ddprove list "
-                                     "faults",
-                                     list->items[i]->text);
-        }
-    }
-    return DDP_OK;
-}
-
-static ddp_status parse_plan(const struct harness_reader *reader,
-                             const struct harness_yaml_node *top, const char *cell,
-                             const char *purpose, struct harness_plan *plan)
-{
-    const struct harness_yaml_node *covers = harness_schema_node(top, HARNESS_ROW_TOP_covers);
-
-    DDP_TRY(harness_schema_check(reader, top, HARNESS_SECTION_TOP));
-    DDP_TRY(check_id(reader, harness_schema_node(top, HARNESS_ROW_TOP_id)));
-    DDP_TRY(check_covers(reader, covers));
-    if (harness_schema_text(top, HARNESS_ROW_TOP_cell) != NULL) {
-        cell = harness_schema_text(top, HARNESS_ROW_TOP_cell);
-    }
-    DDP_TRY(harness_parse_keep(reader, harness_schema_text(top, HARNESS_ROW_TOP_id), &plan->id));
-    DDP_TRY(
-        harness_parse_keep(reader, harness_schema_text(top, HARNESS_ROW_TOP_title), &plan->title));
-    DDP_TRY(harness_parse_keep(reader, cell, &plan->cell));
-    DDP_TRY(harness_parse_keep(reader, reader->path, &plan->file));
-    DDP_TRY(harness_parse_keep(reader, purpose, &plan->purpose));
-    DDP_TRY(harness_parse_texts(reader, covers, &plan->covers, &plan->cover_count));
-    DDP_TRY(parse_drivers(reader, harness_schema_node(top, HARNESS_ROW_TOP_drivers), plan));
-    DDP_TRY(harness_parse_job(reader, harness_schema_node(top, HARNESS_ROW_TOP_job), &plan->job));
-    DDP_TRY(harness_parse_faults(reader, top, plan));
-    return harness_parse_expect(reader, top, plan);
+    reader->plan = plan;
+    DDP_TRY(harness_reader_keep(reader, reader->path, &plan->file));
+    DDP_TRY(harness_reader_keep(reader, purpose, &plan->purpose));
+    DDP_TRY(harness_read_section(reader, HARNESS_SECTION_TOP, top, plan));
+    return plan->cell != NULL ? DDP_OK : harness_reader_keep(reader, cell, &plan->cell);
 }
 
 /* Whether an equal plan was kept before; else it is remembered. */
@@ -206,9 +110,8 @@ static ddp_status note_seen(struct seen *seen, struct ddp_mem *mem, struct harne
     return DDP_OK;
 }
 
-static ddp_status parse_cells(const struct harness_reader *reader,
-                              const struct harness_matrix *matrix, const char *purpose,
-                              struct harness_scenario *out)
+static ddp_status parse_cells(struct harness_reader *reader, const struct harness_matrix *matrix,
+                              const char *purpose, struct harness_scenario *out)
 {
     struct seen seen = {NULL, NULL, 0};
 
@@ -248,12 +151,11 @@ static ddp_status parse_cells(const struct harness_reader *reader,
 }
 
 ddp_status harness_scenario_parse(const char *text, size_t size_bytes, const char *path,
-                                  const struct harness_scenario_names *names,
                                   const char *const *sets, size_t set_count,
                                   struct harness_scenario *out, struct ddp_err *err)
 {
     struct ddp_mem_pool *scratch = NULL;
-    struct harness_reader reader = {NULL, NULL, names, err, path};
+    struct harness_reader reader = {.err = err, .path = path};
     const struct harness_yaml_node *top = NULL;
     struct harness_matrix matrix;
     struct ddp_text purpose;

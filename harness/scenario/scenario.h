@@ -10,14 +10,6 @@
 extern "C" {
 #endif
 
-/* Names that this layer checks but does not own; NULL-terminated lists, NULL = not checked. */
-struct harness_scenario_names {
-    const char *const *models;
-    const char *const *data;
-    const char *const *collectives;
-    const char *const *branches;
-};
-
 struct harness_scenario {
     struct harness_plan *plans; /* one a cell, equal cells dropped */
     size_t plan_count;
@@ -28,10 +20,9 @@ struct harness_scenario {
  * before the matrix (an override on an axis pins it).
  * Errors: E_PARSE, E_INVALID with "path:line:col: what, and what would be right". */
 DDP_MUST_USE ddp_status harness_scenario_parse(const char *text, size_t size_bytes,
-                                               const char *path,
-                                               const struct harness_scenario_names *names,
-                                               const char *const *sets, size_t set_count,
-                                               struct harness_scenario *out, struct ddp_err *err);
+                                               const char *path, const char *const *sets,
+                                               size_t set_count, struct harness_scenario *out,
+                                               struct ddp_err *err);
 void harness_scenario_fini(struct harness_scenario *scenario);
 /* JSON Schema of the format, from the same rows as the parser. */
 void harness_scenario_schema(struct ddp_text *out);

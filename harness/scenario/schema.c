@@ -1,129 +1,264 @@
-/* The rows as a table, and typed access by row. Access functions trust that the tree passed
- * harness_schema_check; a default is read from the row by the same code as a value. */
-#include "harness/scenario/schema.h"
+/* The keys as a JSON Schema and as Markdown. */
+#include "harness/plan/key.h"
+#include "harness/scenario/scenario.h"
+#include "reference/data.h"
+#include "reference/model.h"
 
-#include <string.h>
-
-#define S(section) (int)HARNESS_SECTION_##section
-#define N(list)    (int)HARNESS_NAMES_##list
-
-static const struct harness_schema_row rows[HARNESS_ROW_COUNT] = {
-#define X(section, key, type, of, lo, hi, required, fallback, doc) \
-    {HARNESS_SECTION_##section, HARNESS_KEY_##type, of, required, #key, lo, hi, fallback, doc},
-#include "harness/scenario/schema.def"
-#undef X
-};
-
-const struct harness_schema_row *harness_schema_row(enum harness_row row)
+static void print_range(const struct harness_key *key, const char *type, struct ddp_text *out)
 {
-    DDP_ASSERT((unsigned)row < HARNESS_ROW_COUNT);
-    return &rows[row];
+    ddp_text_add(out, "\"type\": \"%s\", \"minimum\": %.17g, \"maximum\": %.17g", type, key->lo,
+                 key->hi);
 }
 
-const char *harness_section_title(enum harness_section section)
+/* {"enum": [...]} of a list of names. */
+static void print_enum(const struct harness_key *key, struct ddp_text *out)
 {
-    static const char *const titles[HARNESS_SECTION_COUNT] = {
-#define X(id, title) title,
-        HARNESS_SECTION_TABLE(X)
-#undef X
-    };
-
-    return titles[section];
-}
-
-const char *harness_key_type_text(enum harness_key_type type)
-{
-    static const char *const texts[HARNESS_KEY_TYPE_COUNT] = {
-#define X(id, text) text,
-        HARNESS_KEY_TYPE_TABLE(X)
-#undef X
-    };
-
-    return texts[type];
-}
-
-/* A plain scalar with the text of a row's default. */
-static struct harness_yaml_node fallback_node(const struct harness_schema_row *row)
-{
-    struct harness_yaml_node node;
-
-    memset(&node, 0, sizeof(node));
-    node.kind = HARNESS_YAML_SCALAR;
-    node.origin = row->key;
-    node.text = row->fallback;
-    return node;
-}
-
-const struct harness_yaml_node *harness_schema_node(const struct harness_yaml_node *map,
-                                                    enum harness_row row)
-{
-    return harness_yaml_get(map, harness_schema_row(row)->key);
-}
-
-int64_t harness_schema_int(const struct harness_yaml_node *map, enum harness_row row)
-{
-    struct harness_yaml_node fallback = fallback_node(harness_schema_row(row));
-    const struct harness_yaml_node *node = harness_schema_node(map, row);
-    int64_t value = 0;
-
-    DDP_ASSERT(harness_schema_is_int(node == NULL ? &fallback : node, &value));
-    return value;
-}
-
-int64_t harness_schema_optional(const struct harness_yaml_node *map, enum harness_row row)
-{
-    return harness_schema_node(map, row) == NULL ? -1 : harness_schema_int(map, row);
-}
-
-uint64_t harness_schema_u64(const struct harness_yaml_node *map, enum harness_row row)
-{
-    const struct harness_yaml_node *node = harness_schema_node(map, row);
-    const char *text = node == NULL ? harness_schema_row(row)->fallback : node->text;
-    uint64_t value = 0;
-
-    DDP_ASSERT(ddp_text_parse_u64(text, &value) == DDP_OK);
-    return value;
-}
-
-double harness_schema_number(const struct harness_yaml_node *map, enum harness_row row)
-{
-    struct harness_yaml_node fallback = fallback_node(harness_schema_row(row));
-    const struct harness_yaml_node *node = harness_schema_node(map, row);
-    double value = 0;
-
-    DDP_ASSERT(harness_schema_is_number(node == NULL ? &fallback : node, &value));
-    return value;
-}
-
-bool harness_schema_bool(const struct harness_yaml_node *map, enum harness_row row)
-{
-    return strcmp(harness_schema_text(map, row), "true") == 0;
-}
-
-const char *harness_schema_text(const struct harness_yaml_node *map, enum harness_row row)
-{
-    const struct harness_yaml_node *node = harness_schema_node(map, row);
-
-    if (node != NULL) {
-        return node->text;
-    }
-    return harness_schema_row(row)->fallback[0] == '\0' ? NULL : harness_schema_row(row)->fallback;
-}
-
-int64_t harness_schema_name(const struct harness_reader *reader,
-                            const struct harness_yaml_node *map, enum harness_row row)
-{
-    const char *text = harness_schema_text(map, row);
-    enum harness_names list = (enum harness_names)harness_schema_row(row)->of;
     const char *name;
 
-    if (text == NULL) {
-        return -1;
+    ddp_text_add(out, "\"enum\": [");
+    for (size_t i = 0; (name = harness_names_at((enum harness_names)key->of, i, NULL)) != NULL;
+         i++) {
+        ddp_text_add(out, "%s\"%s\"", i == 0 ? "" : ", ", name);
     }
-    for (size_t i = 0; (name = harness_names_at(reader->names, list, i)) != NULL; i++) {
-        if (strcmp(name, text) == 0) {
-            return (int64_t)i;
+    ddp_text_add(out, "]");
+}
+
+static void print_known(const char *const *known, struct ddp_text *out)
+{
+    ddp_text_add(out, "\"enum\": [");
+    for (size_t i = 0; known[i] != NULL; i++) {
+        ddp_text_add(out, "%s\"%s\"", i == 0 ? "" : ", ", known[i]);
+    }
+    ddp_text_add(out, "]");
+}
+
+static void print_reference(const struct harness_key *key, struct ddp_text *out)
+{
+    ddp_text_add(out, "\"$ref\": \"#/$defs/%s\"",
+                 harness_section_title((enum harness_section)key->of));
+}
+
+static void print_budgets(const struct harness_key *key, struct ddp_text *out)
+{
+    ddp_text_add(out, "\"type\": \"object\", \"propertyNames\": {");
+    print_enum(key, out);
+    ddp_text_add(out, "}, \"additionalProperties\": {");
+    print_range(key, "integer", out);
+    ddp_text_add(out, "}");
+}
+
+/* {"anyOf": [{range}, <other>]} */
+static void print_range_or(const struct harness_key *key, const char *other, struct ddp_text *out)
+{
+    ddp_text_add(out, "\"anyOf\": [{");
+    print_range(key, "integer", out);
+    ddp_text_add(out, "}, %s]", other);
+}
+
+static void print_list(const struct harness_key *key,
+                       void (*print_entry)(const struct harness_key *key, struct ddp_text *out),
+                       struct ddp_text *out)
+{
+    ddp_text_add(out, "\"type\": \"array\", \"items\": {");
+    print_entry(key, out);
+    ddp_text_add(out, "}");
+}
+
+static void print_text_type(const struct harness_key *key, struct ddp_text *out)
+{
+    (void)key;
+    ddp_text_add(out, "\"type\": \"string\", \"minLength\": 1");
+}
+
+static void print_int_type(const struct harness_key *key, struct ddp_text *out)
+{
+    print_range(key, "integer", out);
+}
+
+static void print_rank_type(const struct harness_key *key, struct ddp_text *out)
+{
+    (void)key;
+    ddp_text_add(out, "\"anyOf\": [{\"type\": \"integer\", \"minimum\": 0}, {\"enum\": "
+                      "[\"first\", \"middle\", \"last\"]}]");
+}
+
+/* Lists, or a table of names in the place of one. */
+static void print_matrix(struct ddp_text *out)
+{
+    ddp_text_add(out, "\"type\": \"object\", \"additionalProperties\": {\"anyOf\": [{\"type\": "
+                      "\"array\", \"minItems\": 1}, {\"enum\": [");
+    for (unsigned i = 0; i < HARNESS_AXIS_COUNT; i++) {
+        ddp_text_add(out, "%s\"%s\"", i == 0 ? "" : ", ", harness_axis_word((enum harness_axis)i));
+    }
+    ddp_text_add(out, "]}]}");
+}
+
+static void print_list_or(const struct harness_key *key, const char *other,
+                          void (*print_entry)(const struct harness_key *key, struct ddp_text *out),
+                          struct ddp_text *out)
+{
+    ddp_text_add(out, "\"anyOf\": [");
+    ddp_text_add(out, "%s, {", other);
+    print_list(key, print_entry, out);
+    ddp_text_add(out, "}]");
+}
+
+static void print_list_type(const struct harness_key *key, struct ddp_text *out)
+{
+    switch (key->type) {
+    case HARNESS_KEY_TEXTS:
+        print_list(key, print_text_type, out);
+        break;
+    case HARNESS_KEY_NAMES:
+    case HARNESS_KEY_SET:
+        print_list(key, print_enum, out);
+        break;
+    case HARNESS_KEY_SIZES:
+        print_list(key, print_int_type, out);
+        break;
+    case HARNESS_KEY_PER_RANK:
+        print_list_or(key, "{\"type\": \"integer\"}", print_int_type, out);
+        break;
+    case HARNESS_KEY_CULPRIT:
+        print_list_or(key, "{\"enum\": [\"injected\", \"all\", \"none\"]}", print_rank_type, out);
+        break;
+    case HARNESS_KEY_FAULTS:
+        print_list(key, print_reference, out);
+        break;
+    case HARNESS_KEY_BUDGETS:
+        print_budgets(key, out);
+        break;
+    case HARNESS_KEY_MATRIX:
+        print_matrix(out);
+        break;
+    default:
+        print_reference(key, out);
+        break;
+    }
+}
+
+static void print_type(const struct harness_key *key, struct ddp_text *out)
+{
+    switch (key->type) {
+    case HARNESS_KEY_TEXT:
+        print_text_type(key, out);
+        break;
+    case HARNESS_KEY_MODEL:
+        print_known(ref_model_names(), out);
+        break;
+    case HARNESS_KEY_DATASET:
+        print_known(ref_data_names(), out);
+        break;
+    case HARNESS_KEY_NAME:
+    case HARNESS_KEY_COLLECTIVE:
+        print_enum(key, out);
+        break;
+    case HARNESS_KEY_INT:
+    case HARNESS_KEY_INDEX:
+    case HARNESS_KEY_MS:
+        print_int_type(key, out);
+        break;
+    case HARNESS_KEY_U64:
+        ddp_text_add(out, "\"type\": \"integer\", \"minimum\": 0");
+        break;
+    case HARNESS_KEY_NUMBER:
+    case HARNESS_KEY_KIB:
+        print_range(key, "number", out);
+        break;
+    case HARNESS_KEY_BOOL:
+        ddp_text_add(out, "\"type\": \"boolean\"");
+        break;
+    case HARNESS_KEY_TRUE:
+        ddp_text_add(out, "\"const\": true");
+        break;
+    case HARNESS_KEY_VALUE:
+        ddp_text_add(out, "\"type\": [\"number\", \"string\"]");
+        break;
+    case HARNESS_KEY_RANK:
+        print_rank_type(key, out);
+        break;
+    case HARNESS_KEY_FOREVER:
+        print_range_or(key, "{\"const\": \"forever\"}", out);
+        break;
+    default:
+        print_list_type(key, out);
+        break;
+    }
+}
+
+/* The body of one section: properties, which are required, nothing else. */
+static void print_section(enum harness_section section, const char *indent, struct ddp_text *out)
+{
+    const char *separator = "";
+
+    ddp_text_add(out, "%s\"type\": \"object\",\n%s\"additionalProperties\": false,\n", indent,
+                 indent);
+    ddp_text_add(out, "%s\"properties\": {", indent);
+    for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
+        const struct harness_key *key = harness_key((enum harness_row)i);
+
+        if (key->section != section) {
+            continue;
+        }
+        ddp_text_add(out, "%s\n%s  \"%s\": {\"description\": \"%s\", ", separator, indent, key->key,
+                     key->doc);
+        print_type(key, out);
+        ddp_text_add(out, "}");
+        separator = ",";
+    }
+    ddp_text_add(out, "\n%s},\n%s\"required\": [", indent, indent);
+    separator = "";
+    for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
+        const struct harness_key *key = harness_key((enum harness_row)i);
+
+        if (key->section == section && key->fallback == NULL) {
+            ddp_text_add(out, "%s\"%s\"", separator, key->key);
+            separator = ", ";
         }
     }
-    return -1;
+    ddp_text_add(out, "]");
+}
+
+void harness_scenario_schema(struct ddp_text *out)
+{
+    ddp_text_add(out, "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
+                      "  \"title\": \"ddprove scenario\",\n");
+    print_section(HARNESS_SECTION_TOP, "  ", out);
+    ddp_text_add(out, ",\n  \"$defs\": {");
+    for (unsigned i = HARNESS_SECTION_TOP + 1; i < HARNESS_SECTION_COUNT; i++) {
+        enum harness_section section = (enum harness_section)i;
+
+        ddp_text_add(out, "%s\n    \"%s\": {\n", i == HARNESS_SECTION_TOP + 1 ? "" : ",",
+                     harness_section_title(section));
+        print_section(section, "      ", out);
+        ddp_text_add(out, "\n    }");
+    }
+    ddp_text_add(out, "\n  }\n}\n");
+}
+
+void harness_scenario_keys(struct ddp_text *out)
+{
+    for (unsigned s = 0; s < HARNESS_SECTION_COUNT; s++) {
+        enum harness_section section = (enum harness_section)s;
+
+        ddp_text_add(out, "%s### %s\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
+                     s == 0 ? "" : "\n", harness_section_title(section));
+        for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
+            const struct harness_key *key = harness_key((enum harness_row)i);
+            const char *fallback = key->fallback == NULL ? "required" : key->fallback;
+
+            if (key->section != section) {
+                continue;
+            }
+            ddp_text_add(out, "| `%s` | %s | %s%s%s | %s |\n", key->key,
+                         harness_key_type_text(key->type), fallback[0] == '\0' ? "" : "`", fallback,
+                         fallback[0] == '\0' ? "" : "`", key->doc);
+        }
+    }
+    ddp_text_add(out, "\n### tables that an axis of the matrix may name\n\n| table | values "
+                      "|\n|---|---|\n");
+    for (unsigned i = 0; i < HARNESS_AXIS_COUNT; i++) {
+        ddp_text_add(out, "| `%s` | %s |\n", harness_axis_word((enum harness_axis)i),
+                     harness_axis_meaning((enum harness_axis)i));
+    }
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/plan/plan.h"
+#include "harness/plan/yaml_text.h"
 #include "harness/scenario/yaml.h"
 
 enum { SEGMENT_BYTES_MAX = 64 };

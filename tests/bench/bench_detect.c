@@ -137,7 +137,7 @@ static double run_once(struct bench *bench, const struct bench_row *row, uint32_
     make_text(row, rank, text, sizeof(text));
     if (ddp_files_write_atomic(ddp_files_system(), bench->plan_path, text, strlen(text),
                                &bench->err) != DDP_OK ||
-        harness_scenario_parse(text, strlen(text), bench->plan_path, NULL, NULL, 0, &scenario,
+        harness_scenario_parse(text, strlen(text), bench->plan_path, NULL, 0, &scenario,
                                &bench->err) != DDP_OK) {
         (void)printf("%s\n", bench->err.text);
         return ms;

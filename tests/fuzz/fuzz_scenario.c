@@ -32,8 +32,8 @@ static void check_round_trip(const struct harness_plan *plan)
     ddp_text_init(&first, ddp_mem_system());
     ddp_text_init(&second, ddp_mem_system());
     harness_plan_print(plan, &first);
-    check(harness_scenario_parse(ddp_text_str(&first), first.size_bytes, "x.yaml", NULL, NULL, 0,
-                                 &again, &err) == DDP_OK);
+    check(harness_scenario_parse(ddp_text_str(&first), first.size_bytes, "x.yaml", NULL, 0, &again,
+                                 &err) == DDP_OK);
     check(again.plan_count == 1);
     harness_plan_print(&again.plans[0], &second);
     check(strcmp(ddp_text_str(&first), ddp_text_str(&second)) == 0);
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     struct ddp_err err;
 
     memset(&err, 0, sizeof(err));
-    if (harness_scenario_parse((const char *)data, size_bytes, "x.yaml", NULL, NULL, 0, &scenario,
+    if (harness_scenario_parse((const char *)data, size_bytes, "x.yaml", NULL, 0, &scenario,
                                &err) != DDP_OK) {
         check(err.text[0] != '\0' && strchr(err.text, '\n') == NULL);
         return 0;

@@ -316,10 +316,10 @@ CT_TEST(inject, acts_as_planned)
     f.faults[0].action = (struct harness_action){.kind = HARNESS_ACTION_ABORT};
     CT_CHECK(pass(&f, DDP_FAULT_POINT_LOSS) == DDP_FAULT_GO);
     CT_CHECK(f.witness.kills == 1 && f.witness.signal == SIGABRT);
-    f.faults[0].action = (struct harness_action){.kind = HARNESS_ACTION_STOP, .ms = 30};
+    f.faults[0].action = (struct harness_action){.kind = HARNESS_ACTION_STOP, .stop_ms = 30};
     CT_CHECK(pass(&f, DDP_FAULT_POINT_LOSS) == DDP_FAULT_GO);
     CT_CHECK_EQ_U64(f.witness.stopped_ms, 30);
-    f.faults[0].action = (struct harness_action){.kind = HARNESS_ACTION_DELAY, .ms = 20};
+    f.faults[0].action = (struct harness_action){.kind = HARNESS_ACTION_DELAY, .delay_ms = 20};
     CT_CHECK(pass(&f, DDP_FAULT_POINT_LOSS) == DDP_FAULT_GO);
     CT_CHECK_EQ_U64(f.witness.delayed_ms, 20);
     f.faults[0].action = (struct harness_action){.kind = HARNESS_ACTION_HANG};

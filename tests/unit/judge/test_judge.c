@@ -52,12 +52,12 @@ static void setup(struct fixture *f)
     f->params[0] = "fc1.bias";
     f->params[1] = "fc1.weight";
     f->plan.expect.verdict = HARNESS_VERDICT_CRASH_SIGNALED;
-    f->plan.expect.is_culprit_injected = true;
+    f->plan.expect.culprit.is_injected = true;
     f->plan.expect.op.is_set = true;
     f->plan.expect.op.bucket = 1;
     f->plan.expect.op.seq = -1;
-    f->plan.expect.op.params = f->params;
-    f->plan.expect.op.param_count = 2;
+    f->plan.expect.op.params.items = f->params;
+    f->plan.expect.op.params.count = 2;
     f->plan.expect.step = 5;
     f->plan.expect.phase = DDP_PHASE_BACKWARD;
     f->plan.expect.oracle = HARNESS_ORACLE_MONITOR;
@@ -69,9 +69,9 @@ static void setup(struct fixture *f)
     f->plan.expect.restore.from_step = 4;
     f->plan.expect.restore.equals_uninterrupted = true;
     f->plan.forbid.accuse_others = true;
-    f->plan.forbid.leak_process = true;
-    f->plan.forbid.leak_shm = true;
-    f->plan.forbid.leak_fd = true;
+    f->plan.forbid.is_leak[HARNESS_LEAK_PROCESS] = true;
+    f->plan.forbid.is_leak[HARNESS_LEAK_SHM] = true;
+    f->plan.forbid.is_leak[HARNESS_LEAK_FD] = true;
     f->fired[0] = 1;
     f->facts.param_names = names;
     f->facts.param_count = 4;
@@ -368,13 +368,13 @@ CT_TEST(judge, also_allows_only_what_it_names)
     struct fixture f;
 
     setup(&f);
-    f.plan.expect.also[0] = HARNESS_VERDICT_VALUE_LOST;
-    f.plan.expect.also_count = 1;
+    f.plan.expect.also.items[0] = HARNESS_VERDICT_VALUE_LOST;
+    f.plan.expect.also.count = 1;
     add(&f, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 2, 3);
     expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
     setup(&f);
-    f.plan.expect.also[0] = HARNESS_VERDICT_VALUE_LOST;
-    f.plan.expect.also_count = 1;
+    f.plan.expect.also.items[0] = HARNESS_VERDICT_VALUE_LOST;
+    f.plan.expect.also.count = 1;
     add(&f, HARNESS_VERDICT_VALUE_SHIFTED, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 2, 3);
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found VALUE.SHIFTED");
 }

@@ -75,7 +75,7 @@ static void check_variable(const char *name, const char *expected)
     CT_CHECK_STR(value != NULL ? value : "not set", expected);
 }
 
-static void prepare(const char *device)
+static void prepare(enum harness_device device)
 {
     struct harness_plan plan;
     struct ddp_rendezvous rendezvous;
@@ -88,20 +88,20 @@ static void prepare(const char *device)
     plan.job.device = device;
     rendezvous.local_rank = 3;
     CT_CHECK_OK(harness_card_prepare(&plan, &rendezvous, &options, &err));
-    CT_CHECK_EQ_U64(options.card, strcmp(device, "cuda") == 0 ? 3 : 0);
+    CT_CHECK_EQ_U64(options.card, device == HARNESS_DEVICE_CUDA ? 3 : 0);
 }
 
 CT_TEST(card, ranks_sum_in_an_order_that_can_be_measured)
 {
     CT_REQUIRE(unsetenv("NCCL_NVLS_ENABLE") == 0 && setenv("NCCL_COMM_BLOCKING", "1", 1) == 0);
-    prepare("cpu");
+    prepare(HARNESS_DEVICE_CPU);
     check_variable("NCCL_NVLS_ENABLE", "not set");
     check_variable("NCCL_COMM_BLOCKING", "1");
-    prepare("cuda");
+    prepare(HARNESS_DEVICE_CUDA);
     check_variable("NCCL_NVLS_ENABLE", "0");
     /* Whoever wants to wait in NCCL does not get it; whoever wants the switch to add does. */
     check_variable("NCCL_COMM_BLOCKING", "0");
     CT_REQUIRE(setenv("NCCL_NVLS_ENABLE", "1", 1) == 0);
-    prepare("cuda");
+    prepare(HARNESS_DEVICE_CUDA);
     check_variable("NCCL_NVLS_ENABLE", "1");
 }

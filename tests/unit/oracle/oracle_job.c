@@ -24,21 +24,18 @@ bool oracle_job_open(struct oracle_job *job, bool is_adamw)
     job->mem = ddp_mem_pool_mem(job->pool);
     job->batch_rows[0] = 4;
     job->batch_rows[1] = 4;
-    *plan = (struct harness_job){.ranks = ORACLE_JOB_RANKS,
-                                 .steps = ORACLE_JOB_STEPS,
-                                 .micro_batches = 1,
-                                 .model = "mlp",
-                                 .branch = "both",
-                                 .data = "digits",
-                                 .batch_per_rank = job->batch_rows,
-                                 .optimizer = is_adamw ? "adamw" : "sgd",
-                                 .bucket_cap_bytes = 350,
-                                 .first_bucket_cap_bytes = 350,
-                                 .bucket_order = "reverse",
-                                 .gradient_scale = "pre",
-                                 .semantics = "strict",
-                                 .collective = "ring",
-                                 .seed = 7};
+    *plan = (struct harness_job){
+        .ranks = ORACLE_JOB_RANKS,
+        .steps = ORACLE_JOB_STEPS,
+        .micro_batches = 1,
+        .model = "mlp",
+        .data = "digits",
+        .batch_per_rank = job->batch_rows,
+        .optimizer = {.kind = is_adamw ? HARNESS_OPTIMIZER_ADAMW : HARNESS_OPTIMIZER_SGD},
+        .bucket_cap_bytes = 350,
+        .first_bucket_cap_bytes = 350,
+        .collective = {.algorithm = DDP_ALGORITHM_RING},
+        .seed = 7};
     job->plan.id = "test.oracle";
     job->job.model =
         (struct ref_model_config){.name = "mlp", .width = {64, 8, 10}, .width_count = 3, .seed = 7};

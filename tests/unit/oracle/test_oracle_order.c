@@ -94,7 +94,7 @@ CT_TEST(oracle_order, a_silent_device_is_no_pass)
         struct oracle_job job;
 
         CT_REQUIRE(open_and_run(&job));
-        job.plan.job.device = is_cuda ? "cuda" : "cpu";
+        job.plan.job.device = is_cuda ? HARNESS_DEVICE_CUDA : HARNESS_DEVICE_CPU;
         CT_REQUIRE(oracle_job_check(&job));
         CT_CHECK_EQ_U64(job.findings.count, 0);
         CT_CHECK(job.findings.is_evidence_lost == (is_cuda == 1));
@@ -120,7 +120,7 @@ CT_TEST(oracle_order, an_unseen_reduction_is_no_pass)
         if (how == 1) {
             add(&job, 1, DDP_EVENT_DEVICE_ACCESS, COMM, BUCKET + 1, 0, 4, DDP_ACCESS_COLL_READ);
         } else if (how == 2) {
-            job.plan.job.collective = "nccl";
+            job.plan.job.collective.engine = HARNESS_ENGINE_NCCL;
         }
         CT_REQUIRE(oracle_job_check(&job));
         CT_CHECK_EQ_U64(job.findings.count, 0);

@@ -29,7 +29,6 @@ static inline struct harness_plan make_plan(uint32_t ranks, uint32_t steps, uint
     plan.job.ranks = ranks;
     plan.job.steps = steps;
     plan.job.micro_batches = micro_batches;
-    plan.job.semantics = "strict";
     plan.job.broadcast_buffers = true;
     return plan;
 }

@@ -2,6 +2,8 @@
 #include <signal.h>
 
 #include "harness/plan/bucket.h"
+#include "harness/plan/names.h"
+#include "harness/plan/yaml_text.h"
 #include "tests/unit/plan/plan_testing.h"
 
 /* Only ranks whose fault does something are injected. */
@@ -34,11 +36,12 @@ CT_TEST(plan, names_what_scenarios_write)
 {
     CT_CHECK_STR(harness_driver_name(HARNESS_DRIVER_PROC), "proc");
     CT_CHECK_STR(harness_action_name(HARNESS_ACTION_CORRUPT), "corrupt");
-    CT_CHECK_STR(harness_corrupt_name(HARNESS_CORRUPT_FLIP), "flip");
-    CT_CHECK_STR(harness_arg_name(HARNESS_ARG_REDOP), "redop");
-    CT_CHECK_STR(harness_edit_name(HARNESS_EDIT_TRUNCATE), "truncate");
-    CT_CHECK_STR(harness_signal_name(SIGSEGV), "SIGSEGV");
-    CT_CHECK(harness_signal_name(SIGSTOP) == NULL);
+    CT_CHECK_STR(harness_names_of(HARNESS_NAMES_CORRUPTS, HARNESS_CORRUPT_FLIP), "flip");
+    CT_CHECK_STR(harness_names_of(HARNESS_NAMES_ARGS, HARNESS_ARG_REDOP), "redop");
+    CT_CHECK_STR(harness_names_of(HARNESS_NAMES_EDITS, HARNESS_EDIT_TRUNCATE), "truncate");
+    CT_CHECK_STR(harness_names_of(HARNESS_NAMES_SIGNALS, SIGSEGV), "SIGSEGV");
+    CT_CHECK(harness_names_of(HARNESS_NAMES_SIGNALS, SIGSTOP) == NULL);
+    CT_CHECK_STR(harness_names_of(HARNESS_NAMES_STATUSES, DDP_E_PEER_DIED), "PEER_DIED");
 }
 
 static void check_buckets(size_t first_cap_bytes, size_t cap_bytes, const char *expected)

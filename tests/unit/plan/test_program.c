@@ -74,7 +74,7 @@ CT_TEST(program, of_pytorch_semantics)
 {
     struct harness_plan plan = make_plan(2, 1, 2);
 
-    plan.job.semantics = "pytorch";
+    plan.job.semantics = HARNESS_SEMANTICS_PYTORCH;
     check_program(&plan, 5, NULL,
                   "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
                   "1 step -1 init all_gather verify 0 u8[?]\n"
@@ -92,7 +92,7 @@ CT_TEST(program, of_uneven_inputs)
     static const uint64_t batch_count[] = {1, 2};
     struct harness_plan plan = make_plan(2, 5, 1);
 
-    plan.job.is_join = true;
+    plan.job.join.is_set = true;
     check_program(&plan, 3, batch_count,
                   "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
                   "1 step -1 init all_gather verify 0 u8[?]\n"
@@ -121,8 +121,8 @@ CT_TEST(program, of_early_termination)
     static const uint64_t batch_count[] = {2, 1};
     struct harness_plan plan = make_plan(2, 5, 1);
 
-    plan.job.is_join = true;
-    plan.job.throw_on_early_termination = true;
+    plan.job.join.is_set = true;
+    plan.job.join.throw_on_early_termination = true;
     check_program(&plan, 0, batch_count,
                   "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
                   "1 step -1 init all_gather verify 0 u8[?]\n"

@@ -170,7 +170,7 @@ CT_TEST(proc, forgives_a_short_stop)
 
     proc_test_init(&test, RANKS);
     sim_job_fault(&test.job, 1, DDP_FAULT_POINT_FORWARD_LAYER, HARNESS_ACTION_STOP)->at.step = 1;
-    test.job.faults[0].action.ms = 50;
+    test.job.faults[0].action.stop_ms = 50;
     CT_CHECK_OK(proc_test_run(&test));
     CT_CHECK_EQ_U64(test.job.trace.diagnoses.count, 0);
     for (uint32_t r = 0; r < RANKS; r++) {

@@ -250,7 +250,7 @@ CT_TEST(proc_words, tells_brief_stops_from_others)
     CT_CHECK(!harness_proc_state_load(&rig.job.head->states[1]).is_brief); /* nobody planned it */
     ddp_recorder_event(&recorder, DDP_EVENT_FAULT_FIRED, 0, 0, 1, 0, 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        fault.action.ms = rows[i].ms;
+        fault.action.stop_ms = rows[i].ms;
         say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
         CT_CHECK_OK(look(&rig));
         CT_CHECK(harness_proc_state_load(&rig.job.head->states[1]).is_brief == rows[i].is_brief);

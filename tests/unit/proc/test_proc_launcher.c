@@ -56,7 +56,7 @@ CT_TEST(proc_launcher, survives_the_death_of_its_monitor)
 
     proc_test_init(&test, RANKS);
     sim_job_fault(&test.job, 0, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_DELAY)->at.step = 1;
-    test.job.faults[0].action.ms = 600;
+    test.job.faults[0].action.delay_ms = 600;
     sim_job_fault(&test.job, 2, DDP_FAULT_POINT_STEP_BEGIN, HARNESS_ACTION_KILL)->at.step = 2;
     saboteur = start_saboteur(getpid(), "ddprove-monitor", SIGKILL);
     CT_CHECK_OK(proc_test_run(&test));
@@ -83,7 +83,7 @@ CT_TEST(proc_launcher, survives_a_stopped_monitor)
     proc_test_init(&test, RANKS);
     test.job.config.linger_ns = 50 * DDP_NS_PER_MS;
     sim_job_fault(&test.job, 0, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_DELAY)->at.step = 1;
-    test.job.faults[0].action.ms = 600;
+    test.job.faults[0].action.delay_ms = 600;
     sim_job_fault(&test.job, 1, DDP_FAULT_POINT_STEP_BEGIN, HARNESS_ACTION_STOP)->at.step = 2;
     saboteur = start_saboteur(getpid(), "ddprove-monitor", SIGSTOP);
     CT_CHECK_OK(proc_test_run(&test));

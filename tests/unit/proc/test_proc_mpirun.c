@@ -222,7 +222,7 @@ CT_TEST(proc_mpirun, sees_stops)
     REQUIRE_MPIRUN();
     init(&test);
     sim_job_fault(&test.job, 1, DDP_FAULT_POINT_FORWARD_LAYER, HARNESS_ACTION_STOP)->at.step = 1;
-    test.job.faults[0].action.ms = 50;
+    test.job.faults[0].action.stop_ms = 50;
     CT_CHECK_OK(proc_test_run(&test));
     CT_CHECK_EQ_U64(test.job.trace.diagnoses.count, 0);
     CT_CHECK_STATUS(sim_job_status(&test.job, 1), DDP_OK);
@@ -280,7 +280,7 @@ CT_TEST(proc_mpirun, blames_a_rank_whose_guard_is_killed)
     REQUIRE_MPIRUN();
     init(&test);
     sim_job_fault(&test.job, 0, DDP_FAULT_POINT_DATA_NEXT, HARNESS_ACTION_DELAY)->at.step = 1;
-    test.job.faults[0].action.ms = 1500;
+    test.job.faults[0].action.delay_ms = 1500;
     saboteur = start_saboteur(VICTIM_GUARD, SIGKILL);
     CT_CHECK_OK(proc_test_run(&test));
     check_saboteur(saboteur);

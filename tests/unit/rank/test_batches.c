@@ -26,8 +26,8 @@ static void compare(const struct ref_shard_config *config)
             const uint32_t *samples;
             size_t expected_rows, rows;
 
-            CT_REQUIRE_OK(ref_shard_batch(config, ddp_mem_system(), rank, index, expected,
-                                          &expected_rows));
+            CT_REQUIRE_OK(
+                ref_shard_batch(config, ddp_mem_system(), rank, index, expected, &expected_rows));
             CT_REQUIRE_OK(harness_batches_take(&batches, index, &samples, &rows));
             CT_REQUIRE(rows == expected_rows);
             CT_CHECK_BYTES(samples, expected, rows * sizeof samples[0]);

@@ -474,7 +474,6 @@ CT_TEST(model, names_and_errors)
     struct ddp_param *params;
     size_t count;
     struct ddp_err err;
-    enum ref_branch_rule rule;
 
     CT_CHECK_STATUS(ref_model_describe(ddp_mem_system(), &config, &params, &count, &err),
                     DDP_E_NOT_FOUND);
@@ -486,11 +485,6 @@ CT_TEST(model, names_and_errors)
     CT_CHECK(config.width_count == 4 && config.width[1] == 256 && config.width[2] == 256);
     ref_model_defaults(&config, 5, 5); /* leaves given widths alone */
     CT_CHECK(config.width[0] == 64 && config.width[3] == 10);
-    for (unsigned i = 0; i < REF_BRANCH_RULE_COUNT; i++) {
-        CT_CHECK_OK(ref_branch_rule_parse(ref_branch_rule_name((enum ref_branch_rule)i), &rule));
-        CT_CHECK_EQ_U64(rule, i);
-    }
-    CT_CHECK_STATUS(ref_branch_rule_parse("sometimes", &rule), DDP_E_NOT_FOUND);
     for (const char *const *name = ref_model_names(); *name != NULL; name++) {
         struct ref_model_config each = {.name = *name};
         ref_model_defaults(&each, 8, 2);

@@ -17,7 +17,7 @@
 static inline ddp_status scenario_parse(const char *text, const char *const *sets, size_t set_count,
                                         struct harness_scenario *out, struct ddp_err *err)
 {
-    return harness_scenario_parse(text, strlen(text), "x.yaml", NULL, sets, set_count, out, err);
+    return harness_scenario_parse(text, strlen(text), "x.yaml", sets, set_count, out, err);
 }
 
 #endif

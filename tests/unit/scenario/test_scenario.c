@@ -28,13 +28,13 @@ static const char example[] =
 static void check_example_plan(const struct harness_plan *plan)
 {
     CT_CHECK_STR(plan->id, "crash.sigkill_in_allreduce");
-    CT_CHECK_STR(plan->covers[0], "C1");
+    CT_CHECK_STR(plan->covers.items[0], "C1");
     CT_CHECK_EQ_U64(plan->job.steps, 8);
     CT_CHECK_EQ_U64(plan->job.bucket_cap_bytes, 64 * 1024);
     CT_CHECK_EQ_U64(plan->job.first_bucket_cap_bytes, 0);
-    CT_CHECK_STR(plan->job.optimizer, "adamw");
-    CT_CHECK(plan->job.lr == 1e-3);
-    CT_CHECK(plan->job.weight_decay == 1e-2);
+    CT_CHECK_EQ_U64(plan->job.optimizer.kind, HARNESS_OPTIMIZER_ADAMW);
+    CT_CHECK(plan->job.optimizer.lr == 1e-3);
+    CT_CHECK(plan->job.optimizer.weight_decay == 1e-2);
     CT_CHECK_EQ_U64(plan->job.seed, 7);
     CT_CHECK_EQ_I64(plan->faults[0].at.step, 5);
     CT_CHECK_EQ_I64(plan->faults[0].at.bucket, 1);
@@ -44,15 +44,15 @@ static void check_example_plan(const struct harness_plan *plan)
     CT_CHECK_EQ_U64(plan->faults[0].action.kind, HARNESS_ACTION_KILL);
     CT_CHECK_EQ_I64(plan->faults[0].action.signal, SIGKILL);
     CT_CHECK_EQ_U64(plan->expect.verdict, HARNESS_VERDICT_CRASH_SIGNALED);
-    CT_CHECK(plan->expect.is_culprit_injected);
-    CT_CHECK_EQ_U64(plan->expect.op.param_count, 2);
-    CT_CHECK_STR(plan->expect.op.params[1], "fc1.weight");
+    CT_CHECK(plan->expect.culprit.is_injected);
+    CT_CHECK_EQ_U64(plan->expect.op.params.count, 2);
+    CT_CHECK_STR(plan->expect.op.params.items[1], "fc1.weight");
     CT_CHECK_EQ_I64(plan->expect.survivors.status, DDP_E_PEER_DIED);
     CT_CHECK_EQ_U64(plan->expect.survivors.within_ms, 250);
     CT_CHECK(plan->expect.restore.is_set && plan->expect.restore.equals_uninterrupted);
     CT_CHECK_EQ_I64(plan->expect.restore.from_step, 4);
     CT_CHECK(plan->restore.is_set && plan->restore.is_wrapped);
-    CT_CHECK_STR(plan->restore.prefix, "auto");
+    CT_CHECK_EQ_U64(plan->restore.prefix, HARNESS_PREFIX_AUTO);
 }
 
 /* The design's example parses as it stands, and its matrix gives eight different cells. */
@@ -64,8 +64,8 @@ CT_TEST(scenario, parses_the_designs_example)
     struct harness_scenario scenario;
     struct ddp_err err = {{0}};
     ddp_status status = harness_scenario_parse(example, sizeof(example) - 1,
-                                               "scenarios/crash/sigkill_in_allreduce.yaml", NULL,
-                                               NULL, 0, &scenario, &err);
+                                               "scenarios/crash/sigkill_in_allreduce.yaml", NULL, 0,
+                                               &scenario, &err);
 
     CT_CHECK_STR(err.text, "");
     CT_REQUIRE_OK(status);
@@ -85,9 +85,9 @@ CT_TEST(scenario, parses_the_designs_example)
 static void check_job_defaults(const struct harness_job *job)
 {
     CT_CHECK_EQ_U64(job->micro_batches, 1);
-    CT_CHECK_STR(job->branch, "both");
+    CT_CHECK_EQ_U64(job->branch, REF_BRANCH_BOTH);
     CT_CHECK_EQ_U64(job->skip_rank, 0);
-    CT_CHECK_EQ_U64(job->width_count, 0);
+    CT_CHECK_EQ_U64(job->widths.count, 0);
     CT_CHECK_STR(job->data, "digits");
     CT_CHECK_EQ_U64(job->samples, 0);
     CT_CHECK_EQ_U64(job->features, 0);
@@ -95,23 +95,25 @@ static void check_job_defaults(const struct harness_job *job)
     CT_CHECK_EQ_U64(job->batch_per_rank[1], 8);
     CT_CHECK(job->shard_sizes == NULL);
     CT_CHECK(job->is_shuffled);
-    CT_CHECK_STR(job->optimizer, "sgd");
-    CT_CHECK(job->lr == 1e-3 && job->momentum == 0.0 && job->dampening == 0.0);
-    CT_CHECK(job->weight_decay == 0.0 && !job->nesterov);
+    CT_CHECK_EQ_U64(job->optimizer.kind, HARNESS_OPTIMIZER_SGD);
+    CT_CHECK(job->optimizer.lr == 1e-3 && job->optimizer.momentum == 0.0);
+    CT_CHECK(job->optimizer.dampening == 0.0);
+    CT_CHECK(job->optimizer.weight_decay == 0.0 && !job->optimizer.nesterov);
     CT_CHECK_EQ_U64(job->bucket_cap_bytes, 0);
     CT_CHECK_EQ_U64(job->first_bucket_cap_bytes, 0);
-    CT_CHECK_STR(job->bucket_order, "reverse");
-    CT_CHECK_STR(job->gradient_scale, "pre");
+    CT_CHECK_EQ_U64(job->bucket_order, HARNESS_BUCKET_ORDER_REVERSE);
+    CT_CHECK_EQ_U64(job->gradient_scale, HARNESS_GRADIENT_SCALE_PRE);
     CT_CHECK(!job->find_unused_parameters && job->broadcast_buffers);
     CT_CHECK_EQ_U64(job->checkpoint_every, 0);
     CT_CHECK(job->is_checkpoint_wrapped);
     CT_CHECK_EQ_U64(job->seed, 1);
-    CT_CHECK_STR(job->semantics, "strict");
-    CT_CHECK_STR(job->collective, "ring");
+    CT_CHECK_EQ_U64(job->semantics, HARNESS_SEMANTICS_STRICT);
+    CT_CHECK_EQ_U64(job->collective.engine, HARNESS_ENGINE_SCHEDULE);
+    CT_CHECK_EQ_U64(job->collective.algorithm, DDP_ALGORITHM_RING);
+    CT_CHECK_EQ_U64(job->device, HARNESS_DEVICE_CPU);
     CT_CHECK_EQ_U64(job->timeout_ns, UINT64_C(10000000000));
-    CT_CHECK(!job->is_join && job->divide_by_initial_world_size);
-    CT_CHECK(!job->throw_on_early_termination);
-    CT_CHECK_EQ_U64(job->model_drift_rank, 0);
+    CT_CHECK(!job->join.is_set && job->join.divide_by_initial_world_size);
+    CT_CHECK(!job->join.throw_on_early_termination);
     for (unsigned i = 0; i < DDP_PHASE_COUNT; i++) {
         CT_CHECK_EQ_U64(job->phase_budget_ms[i], ddp_phase_budget_ms((enum ddp_phase)i));
     }
@@ -128,19 +130,20 @@ CT_TEST(scenario, fills_in_defaults)
     plan = &scenario.plans[0];
     CT_CHECK_STR(plan->cell, "");
     CT_CHECK_STR(plan->purpose, "Nothing goes wrong.");
-    CT_CHECK_EQ_U64(plan->cover_count, 0);
+    CT_CHECK_EQ_U64(plan->covers.count, 0);
     CT_CHECK(plan->is_driver[HARNESS_DRIVER_SIM] && plan->is_driver[HARNESS_DRIVER_PROC]);
     check_job_defaults(&plan->job);
     CT_CHECK_EQ_U64(plan->fault_count, 0);
     CT_CHECK(!plan->restore.is_set && !plan->expect.restore.is_set && !plan->canary.is_set);
-    CT_CHECK(!plan->expect.is_culprit_injected && !plan->expect.is_culprit_all);
-    CT_CHECK(harness_rank_set_is_empty(&plan->expect.culprits));
+    CT_CHECK(!plan->expect.culprit.is_injected && !plan->expect.culprit.is_all);
+    CT_CHECK(harness_rank_set_is_empty(&plan->expect.culprit.ranks));
     CT_CHECK(!plan->expect.op.is_set && !plan->expect.survivors.is_set);
     CT_CHECK_EQ_I64(plan->expect.step, -1);
     CT_CHECK_EQ_I64(plan->expect.phase, -1);
     CT_CHECK(plan->expect.oracle == HARNESS_ORACLE_NONE && plan->expect.mode == HARNESS_MODE_NONE);
-    CT_CHECK(plan->forbid.accuse_others && plan->forbid.leak_process && plan->forbid.leak_shm);
-    CT_CHECK(plan->forbid.leak_fd);
+    CT_CHECK(plan->forbid.accuse_others && plan->forbid.is_leak[HARNESS_LEAK_PROCESS] &&
+             plan->forbid.is_leak[HARNESS_LEAK_SHM]);
+    CT_CHECK(plan->forbid.is_leak[HARNESS_LEAK_FD]);
     harness_scenario_fini(&scenario);
 }
 
@@ -153,8 +156,9 @@ CT_TEST(scenario, takes_optimizer_defaults_by_kind)
 
     CT_REQUIRE_OK(scenario_parse(SCENARIO_SMALL, sets, 1, &scenario, NULL));
     job = &scenario.plans[0].job;
-    CT_CHECK(job->lr == 1e-3 && job->beta1 == 0.9 && job->beta2 == 0.999 && job->eps == 1e-8);
-    CT_CHECK(job->weight_decay == 1e-2 && job->momentum == 0.0);
+    CT_CHECK(job->optimizer.lr == 1e-3 && job->optimizer.beta1 == 0.9);
+    CT_CHECK(job->optimizer.beta2 == 0.999 && job->optimizer.eps == 1e-8);
+    CT_CHECK(job->optimizer.weight_decay == 1e-2 && job->optimizer.momentum == 0.0);
     harness_scenario_fini(&scenario);
 }
 
@@ -223,13 +227,11 @@ static const char *const not_defaults[] = {
     "job.checkpoint_wrapped=false",
     "job.seed=18446744073709551615",
     "job.semantics=pytorch",
-    "job.collective=rabenseifner",
+    "job.collective=recursive_doubling",
     "job.timeout_ms=0",
     "job.join={}",
     "job.join={divide_by_initial_world_size: false}",
     "job.join={throw_on_early_termination: true}",
-    "job.model_drift_rank=0",
-    "job.model_drift_rank=3",
     "job.phase_budget_ms={data: 7, end: 1}",
     "faults.0.at={rank: last, step: 7, micro: 0, phase: reduce, bucket: 2, param: 3, layer: 1}",
     "faults.0.at={rank: 0, seq: 9, hit: 2, times: 0}",
@@ -315,7 +317,7 @@ CT_TEST(scenario, fills_in_what_is_given)
 {
     static const char *const sets[] = {"faults.0.at={rank: middle, hit: 3, times: 0}",
                                        "faults.0.do={arg: redop, value: max}",
-                                       "job.model_drift_rank=2",
+                                       "job.collective=recursive_doubling",
                                        "job.first_bucket_cap_kb=0.5",
                                        "job.phase_budget_ms={forward: 77}",
                                        "expect={verdict: NONE, culprit: [last]}",
@@ -331,13 +333,14 @@ CT_TEST(scenario, fills_in_what_is_given)
     CT_CHECK_EQ_U64(plan->faults[0].at.times, 0);
     CT_CHECK_EQ_U64(plan->faults[0].action.arg, HARNESS_ARG_REDOP);
     CT_CHECK_EQ_U64(plan->faults[0].action.arg_value, DDP_REDOP_MAX);
-    CT_CHECK_EQ_U64(plan->job.model_drift_rank, 3);
+    CT_CHECK_EQ_U64(plan->job.collective.algorithm, DDP_ALGORITHM_RECURSIVE_DOUBLING);
     CT_CHECK_EQ_U64(plan->job.first_bucket_cap_bytes, 512);
     CT_CHECK_EQ_U64(plan->job.phase_budget_ms[DDP_PHASE_FORWARD], 77);
     CT_CHECK_EQ_U64(plan->job.batch_per_rank[3], 1);
-    CT_CHECK(harness_rank_set_has(&plan->expect.culprits, 3));
-    CT_CHECK_EQ_U64(harness_rank_set_count(&plan->expect.culprits), 1);
-    CT_CHECK(plan->forbid.accuse_others && plan->forbid.leak_fd && !plan->forbid.leak_shm);
+    CT_CHECK(harness_rank_set_has(&plan->expect.culprit.ranks, 3));
+    CT_CHECK_EQ_U64(harness_rank_set_count(&plan->expect.culprit.ranks), 1);
+    CT_CHECK(plan->forbid.accuse_others && plan->forbid.is_leak[HARNESS_LEAK_FD] &&
+             !plan->forbid.is_leak[HARNESS_LEAK_SHM]);
     injected = harness_rank_set_in(ddp_mem_pool_mem(plan->pool));
     harness_plan_injected(plan, &injected);
     CT_CHECK(harness_rank_set_has(&injected, 2));
@@ -351,10 +354,10 @@ CT_TEST(scenario, assumes_the_injected_culprit)
     struct harness_scenario scenario;
 
     CT_REQUIRE_OK(scenario_parse(rich, sets, 1, &scenario, NULL));
-    CT_CHECK(scenario.plans[0].expect.is_culprit_injected);
+    CT_CHECK(scenario.plans[0].expect.culprit.is_injected);
     harness_scenario_fini(&scenario);
     CT_REQUIRE_OK(scenario_parse(rich, NULL, 0, &scenario, NULL));
-    CT_CHECK(!scenario.plans[0].expect.is_culprit_injected);
+    CT_CHECK(!scenario.plans[0].expect.culprit.is_injected);
     harness_scenario_fini(&scenario);
 }
 
@@ -378,7 +381,7 @@ CT_TEST(scenario, accepts_a_plan_of_a_run)
     struct harness_scenario scenario;
 
     CT_REQUIRE_OK(harness_scenario_parse(SCENARIO_SMALL, strlen(SCENARIO_SMALL),
-                                         "runs/today/control.small/plan.yaml", NULL, NULL, 0,
-                                         &scenario, NULL));
+                                         "runs/today/control.small/plan.yaml", NULL, 0, &scenario,
+                                         NULL));
     harness_scenario_fini(&scenario);
 }

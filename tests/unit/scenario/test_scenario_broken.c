@@ -6,11 +6,6 @@
 
 enum { FILE_BYTES_MAX = 1 << 16, CASES_MIN = 30 };
 
-static const char *const models[] = {"mlp", "branchy", "exact_linear", "module_child", NULL};
-static const char *const data[] = {"digits", "dyadic", "synthetic", NULL};
-static const char *const collectives[] = {"ring", "recursive_doubling", NULL};
-static const char *const branches[] = {"both", "only_a", NULL};
-
 static size_t read_file(const char *name, char *buffer)
 {
     char path[512];
@@ -31,7 +26,6 @@ static void check_broken(const char *name)
 {
     static char text[FILE_BYTES_MAX];
     static char expected[FILE_BYTES_MAX];
-    const struct harness_scenario_names names = {models, data, collectives, branches};
     struct harness_scenario scenario;
     struct ddp_err err = {{0}};
     char path[300];
@@ -42,8 +36,7 @@ static void check_broken(const char *name)
     (void)snprintf(expected_name, sizeof(expected_name), "%.*s.txt", (int)strlen(name) - 5, name);
     CT_REQUIRE(read_file(expected_name, expected) > 0);
     expected[strcspn(expected, "\n")] = '\0';
-    if (harness_scenario_parse(text, size_bytes, path, &names, NULL, 0, &scenario, &err) ==
-        DDP_OK) {
+    if (harness_scenario_parse(text, size_bytes, path, NULL, 0, &scenario, &err) == DDP_OK) {
         CT_FAIL("%s was accepted", name);
         harness_scenario_fini(&scenario);
         return;
@@ -79,19 +72,7 @@ CT_TEST(broken, refuses_a_huge_file)
     struct ddp_err err = {{0}};
 
     memset(text, '#', sizeof(text));
-    CT_CHECK_STATUS(
-        harness_scenario_parse(text, sizeof(text), "x.yaml", NULL, NULL, 0, &scenario, &err),
-        DDP_E_PARSE);
+    CT_CHECK_STATUS(harness_scenario_parse(text, sizeof(text), "x.yaml", NULL, 0, &scenario, &err),
+                    DDP_E_PARSE);
     CT_CHECK_STR(err.text, "x.yaml: 1048578 bytes; a scenario has at most 1048576");
-}
-
-/* Names of other layers are not checked when their lists are not given. */
-CT_TEST(broken, leaves_unknown_lists_alone)
-{
-    static const char *const sets[] = {"job.model=anything", "job.collective=tree"};
-    struct harness_scenario scenario;
-
-    CT_REQUIRE_OK(scenario_parse(SCENARIO_SMALL, sets, 2, &scenario, NULL));
-    CT_CHECK_STR(scenario.plans[0].job.model, "anything");
-    harness_scenario_fini(&scenario);
 }

@@ -48,6 +48,22 @@ CT_TEST(matrix, resolves_selectors_in_each_cell)
                 "expect.culprit=[middle],job.ranks=2");
 }
 
+/* A table of names stands for the list of them. */
+CT_TEST(matrix, expands_tables)
+{
+    static const char *const cuda[] = {"job.device=cuda", "job.collective=nccl"};
+
+    check_cells("{job.collective: schedules}", NULL, 0,
+                "job.collective=ring job.collective=recursive_doubling");
+    check_cells("{job.collective: cuda_collectives}", cuda, 1,
+                "job.collective=nccl job.collective=nccl/ring "
+                "job.collective=nccl/recursive_doubling");
+    check_cells(
+        "{job.collective: schedules}", cuda, 1,
+        "x.yaml:5:26: device cuda needs collective nccl or nccl/<algorithm>, not ring (cell "
+        "job.collective=ring)");
+}
+
 /* A whole map can be an axis value, and keys on the way are made. */
 CT_TEST(matrix, takes_maps_as_values)
 {

@@ -6,16 +6,6 @@
 #include "ddpcore/base/hash.h"
 #include "tests/ct.h"
 
-static void init_optimizer(struct harness_job *job)
-{
-    job->optimizer = "adamw";
-    job->lr = 1e-3;
-    job->weight_decay = 0.01;
-    job->beta1 = 0.9;
-    job->beta2 = 0.999;
-    job->eps = 1e-8;
-}
-
 void sim_job_init(struct sim_job *job, uint32_t ranks)
 {
     struct harness_job *what = &job->plan.job;
@@ -27,11 +17,10 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
     what->steps = 4;
     what->micro_batches = 1;
     what->model = "mlp";
-    what->branch = "both";
-    what->width[0] = 64;
-    what->width[1] = 16;
-    what->width[2] = 10;
-    what->width_count = 3;
+    job->width[0] = 64;
+    job->width[1] = 16;
+    job->width[2] = 10;
+    what->widths = (struct harness_sizes){job->width, 3};
     what->data = "digits";
     for (uint32_t i = 0; i < SIM_JOB_RANKS_MAX; i++) {
         job->batch[i] = 8;
@@ -39,14 +28,16 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
     }
     what->batch_per_rank = job->batch;
     what->is_shuffled = true;
-    init_optimizer(what);
+    what->optimizer = (struct harness_optimizer){.kind = HARNESS_OPTIMIZER_ADAMW,
+                                                 .lr = 1e-3,
+                                                 .weight_decay = 0.01,
+                                                 .beta1 = 0.9,
+                                                 .beta2 = 0.999,
+                                                 .eps = 1e-8};
     what->bucket_cap_bytes = 512;
-    what->bucket_order = "reverse";
-    what->gradient_scale = "pre";
     what->seed = 7;
-    what->semantics = "strict";
-    what->device = "cpu";
-    what->collective = "ring";
+    what->collective.algorithm = DDP_ALGORITHM_RING;
+    what->ranks_per_gpu = 1;
     what->timeout_ns = 5 * DDP_NS_PER_S;
     job->plan.id = "unit.sim";
     job->plan.cell = "";
@@ -65,7 +56,7 @@ void sim_job_use_branchy(struct sim_job *job)
 {
     job->plan.job.model = "branchy";
     job->plan.job.broadcast_buffers = true;
-    job->buffer_elem_count = job->plan.job.width[1];
+    job->buffer_elem_count = job->width[1];
 }
 
 struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp_fault_point point,
@@ -95,7 +86,7 @@ static ddp_status build_program(struct sim_job *job)
 
     DDP_TRY(harness_rank_job(&job->plan, &ref, &job->err));
     DDP_TRY(ref_model_describe(job->mem, &ref.model, &job->params, &job->param_count, &job->err));
-    if (job->plan.job.is_join) {
+    if (job->plan.job.join.is_set) {
         ref.shard.sample_count = 1797;
         batch_count = ddp_mem_array(job->mem, job->plan.job.ranks, sizeof batch_count[0]);
         if (batch_count == NULL) {

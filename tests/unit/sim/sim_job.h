@@ -11,7 +11,7 @@ struct sim_job {
     struct ddp_mem *mem;
     struct harness_plan plan;
     struct harness_fault faults[4];
-    size_t batch[SIM_JOB_RANKS_MAX], shard[SIM_JOB_RANKS_MAX];
+    size_t batch[SIM_JOB_RANKS_MAX], shard[SIM_JOB_RANKS_MAX], width[3];
     struct ddp_param *params;
     size_t param_count, buffer_elem_count;
     struct harness_program program;

@@ -49,7 +49,7 @@ CT_TEST(sim, large_world_ends_well)
 
     sim_job_init(&job, 64);
     job.plan.job.steps = 2;
-    job.plan.job.collective = "recursive_doubling";
+    job.plan.job.collective.algorithm = DDP_ALGORITHM_RECURSIVE_DOUBLING;
     CT_REQUIRE_OK(sim_job_run(&job));
     check_healthy(&job);
     sim_job_fini(&job);
@@ -116,7 +116,7 @@ CT_TEST(sim, join_ends_well)
     struct sim_job job;
 
     sim_job_init(&job, 3);
-    job.plan.job.is_join = true;
+    job.plan.job.join.is_set = true;
     job.plan.job.shard_sizes = job.shard;
     job.shard[1] = 16;
     CT_REQUIRE_OK(sim_job_run(&job));
@@ -199,7 +199,7 @@ CT_TEST(sim, resumed_run_equals_uninterrupted)
         first.plan.job.checkpoint_every = 2;
         first.plan.job.is_checkpoint_wrapped = is_wrapped == 1;
         second.plan.job.start_step = 2;
-        second.plan.restore.prefix = "auto";
+        second.plan.restore.prefix = HARNESS_PREFIX_AUTO;
         second.config.rank.is_restoring = true;
         second.config.rank.checkpoint_path = sim_job_path(&second, dir, "checkpoint.safetensors");
         CT_CHECK_OK(sim_job_run(&whole));
@@ -227,7 +227,7 @@ CT_TEST(sim, exact_policy_refuses_a_prefix)
     first.plan.job.checkpoint_every = 4;
     first.plan.job.is_checkpoint_wrapped = true;
     second.plan.job.start_step = 4;
-    second.plan.restore.prefix = "exact";
+    second.plan.restore.prefix = HARNESS_PREFIX_EXACT;
     second.config.rank.is_restoring = true;
     second.config.rank.checkpoint_path = sim_job_path(&second, dir, "checkpoint.safetensors");
     CT_CHECK_OK(sim_job_run(&first));
@@ -279,7 +279,7 @@ CT_TEST(sim, unused_parameters_are_found)
 
     sim_job_init(&job, 2);
     sim_job_use_branchy(&job);
-    job.plan.job.branch = "by_step";
+    job.plan.job.branch = REF_BRANCH_BY_STEP;
     job.plan.job.find_unused_parameters = true;
     CT_REQUIRE_OK(sim_job_run(&job));
     check_healthy(&job);

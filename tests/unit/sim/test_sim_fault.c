@@ -107,7 +107,7 @@ CT_TEST(sim_fault, delayed_rank_goes_on)
     sim_job_init(&job, 2);
     fault = sim_job_fault(&job, 0, DDP_FAULT_POINT_LOSS, HARNESS_ACTION_DELAY);
     fault->at.step = 1;
-    fault->action.ms = 30;
+    fault->action.delay_ms = 30;
     CT_REQUIRE_OK(sim_job_run(&job));
     CT_CHECK_STATUS(sim_job_status(&job, 0), DDP_OK);
     CT_CHECK_STATUS(sim_job_status(&job, 1), DDP_OK);
@@ -125,7 +125,7 @@ CT_TEST(sim_fault, continued_rank_goes_on)
     sim_job_init(&job, 2);
     fault = sim_job_fault(&job, 0, DDP_FAULT_POINT_COLLECTIVE_WAIT, HARNESS_ACTION_STOP);
     fault->at.step = 1;
-    fault->action.ms = 40;
+    fault->action.stop_ms = 40;
     CT_REQUIRE_OK(sim_job_run(&job));
     CT_CHECK_STATUS(sim_job_status(&job, 0), DDP_OK);
     CT_CHECK_STATUS(sim_job_status(&job, 1), DDP_OK);
@@ -176,7 +176,7 @@ CT_TEST(sim_fault, unused_parameter_ends_all_ranks)
 
     sim_job_init(&job, 3);
     sim_job_use_branchy(&job);
-    job.plan.job.branch = "rank_skips";
+    job.plan.job.branch = REF_BRANCH_RANK_SKIPS;
     job.plan.job.skip_rank = 2;
     CT_REQUIRE_OK(sim_job_run(&job));
     for (uint32_t rank = 0; rank < 3; rank++) {
@@ -273,16 +273,39 @@ CT_TEST(sim_fault, corrupt_gradient_spreads)
 /* A rank with another model is refused at construction, by all ranks. */
 CT_TEST(sim_fault, drifted_model_is_refused)
 {
+    struct harness_fault *fault;
     struct sim_job job;
 
     sim_job_init(&job, 3);
-    job.plan.job.model_drift_rank = 3;
+    fault = sim_job_fault(&job, 2, DDP_FAULT_POINT_MODEL_BUILD, HARNESS_ACTION_CORRUPT);
+    fault->action.corrupt = HARNESS_CORRUPT_SET;
+    fault->action.value = 17;
     CT_REQUIRE_OK(sim_job_run(&job));
     for (uint32_t rank = 0; rank < 3; rank++) {
         CT_CHECK_STATUS(sim_job_status(&job, rank), DDP_E_MODEL);
     }
+    CT_CHECK_EQ_U64(sim_job_count(&job, 2, DDP_EVENT_FAULT_FIRED), 1);
     CT_CHECK_EQ_U64(job.stats.leaked_block_count, 0);
     sim_job_fini(&job);
+}
+
+/* No layer is as wide as a fault may ask for: the rank ends with an error of its own. */
+CT_TEST(sim_fault, absurd_widths_are_refused)
+{
+    static const double widths[] = {0, 1e12, -1};
+
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
+        struct harness_fault *fault;
+        struct sim_job job;
+
+        sim_job_init(&job, 2);
+        fault = sim_job_fault(&job, 1, DDP_FAULT_POINT_MODEL_BUILD, HARNESS_ACTION_CORRUPT);
+        fault->action.corrupt = HARNESS_CORRUPT_SET;
+        fault->action.value = widths[i];
+        CT_REQUIRE_OK(sim_job_run(&job));
+        CT_CHECK_STATUS(sim_job_status(&job, 1), DDP_E_INVALID);
+        sim_job_fini(&job);
+    }
 }
 
 /* Uneven shards without join: the rank that ran out posts another operation than its peers. */

@@ -1,14 +1,11 @@
-/* Pieces of YAML output: text, numbers, one-line maps. */
-#include "harness/plan/flow.h"
+/* Text and numbers as YAML that reads back as the same value. */
+#include "harness/plan/yaml_text.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "harness/plan/plan.h"
 
 /* Whether plain style reads back as this very text, in a flow as in a block place. */
 static bool is_plain_safe(const char *text)
@@ -55,8 +52,7 @@ void harness_plan_print_text(const char *text, struct ddp_text *out)
     ddp_text_add(out, "\"");
 }
 
-/* The shortest decimal that reads back as the same number. */
-void harness_flow_print_number(double value, struct ddp_text *out)
+void harness_plan_print_number(double value, struct ddp_text *out)
 {
     char buffer[40];
 
@@ -71,40 +67,4 @@ void harness_flow_print_number(double value, struct ddp_text *out)
         }
     }
     ddp_text_add(out, "%s", buffer);
-}
-
-void harness_flow_add(struct harness_flow *flow, const char *format, ...)
-{
-    char buffer[256];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(buffer, sizeof(buffer), format, args);
-    va_end(args);
-    ddp_text_add(flow->out, "%s%s", flow->is_open ? ", " : "{", buffer);
-    flow->is_open = true;
-}
-
-void harness_flow_number(struct harness_flow *flow, const char *key, double value)
-{
-    harness_flow_add(flow, "%s: ", key);
-    harness_flow_print_number(value, flow->out);
-}
-
-void harness_flow_text(struct harness_flow *flow, const char *key, const char *value)
-{
-    harness_flow_add(flow, "%s: ", key);
-    harness_plan_print_text(value, flow->out);
-}
-
-void harness_flow_optional(struct harness_flow *flow, const char *key, int64_t value)
-{
-    if (value >= 0) {
-        harness_flow_add(flow, "%s: %lld", key, (long long)value);
-    }
-}
-
-void harness_flow_close(const struct harness_flow *flow)
-{
-    ddp_text_add(flow->out, flow->is_open ? "}\n" : "{}\n");
 }

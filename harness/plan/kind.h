@@ -1,0 +1,155 @@
+/* What a scenario may choose from: one table a choice, each an enumeration with its names. A list
+ * of names (names.h) gives them to the parser, the printer, the JSON Schema and `ddprove list`. */
+#ifndef HARNESS_PLAN_KIND_H
+#define HARNESS_PLAN_KIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ddpcore/schedule/algorithm.h"
+#include "reference/branch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HARNESS_KIND_ENUM(id, ...) id,
+
+/* X(identifier, name, meaning), in all tables but those that say otherwise. */
+#define HARNESS_DRIVER_TABLE(X)                                           \
+    X(HARNESS_DRIVER_SIM, "sim", "all ranks in one thread, virtual time") \
+    X(HARNESS_DRIVER_PROC, "proc", "one process a rank")
+enum harness_driver { HARNESS_DRIVER_TABLE(HARNESS_KIND_ENUM) HARNESS_DRIVER_COUNT };
+
+#define HARNESS_BUCKET_ORDER_TABLE(X) \
+    X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap")
+enum harness_bucket_order {
+    HARNESS_BUCKET_ORDER_TABLE(HARNESS_KIND_ENUM) HARNESS_BUCKET_ORDER_COUNT
+};
+
+#define HARNESS_GRADIENT_SCALE_TABLE(X)                                       \
+    X(HARNESS_GRADIENT_SCALE_PRE, "pre", "gradients are divided, then added") \
+    X(HARNESS_GRADIENT_SCALE_POST, "post", "gradients are added, then divided")
+enum harness_gradient_scale {
+    HARNESS_GRADIENT_SCALE_TABLE(HARNESS_KIND_ENUM) HARNESS_GRADIENT_SCALE_COUNT
+};
+
+#define HARNESS_SEMANTICS_TABLE(X)                                                           \
+    X(HARNESS_SEMANTICS_STRICT, "strict", "mismatches are refused before they are launched") \
+    X(HARNESS_SEMANTICS_PYTORCH, "pytorch", "what PyTorch checks, when PyTorch checks it")
+enum harness_semantics { HARNESS_SEMANTICS_TABLE(HARNESS_KIND_ENUM) HARNESS_SEMANTICS_COUNT };
+
+#define HARNESS_DEVICE_TABLE(X)               \
+    X(HARNESS_DEVICE_CPU, "cpu", "host code") \
+    X(HARNESS_DEVICE_CUDA, "cuda", "GPUs; on the proc driver only")
+enum harness_device { HARNESS_DEVICE_TABLE(HARNESS_KIND_ENUM) HARNESS_DEVICE_COUNT };
+
+#define HARNESS_PREFIX_TABLE(X)                                                               \
+    X(HARNESS_PREFIX_AUTO, "auto", "`module.` is added or removed where that makes keys fit") \
+    X(HARNESS_PREFIX_EXACT, "exact", "keys must fit as they are")                             \
+    X(HARNESS_PREFIX_PYTORCH, "pytorch", "a bare model strips one `module.`, then keys must fit")
+enum harness_prefix { HARNESS_PREFIX_TABLE(HARNESS_KIND_ENUM) HARNESS_PREFIX_COUNT };
+
+#define HARNESS_LEAK_TABLE(X)                                       \
+    X(HARNESS_LEAK_PROCESS, "process", "a process that still runs") \
+    X(HARNESS_LEAK_SHM, "shm", "a shared memory file")              \
+    X(HARNESS_LEAK_FD, "fd", "an open file descriptor")
+enum harness_leak { HARNESS_LEAK_TABLE(HARNESS_KIND_ENUM) HARNESS_LEAK_COUNT };
+
+/* X(identifier, name, keys of job.optimizer that only some optimizers take, meaning) */
+#define HARNESS_OPTIMIZER_TABLE(X)                                                    \
+    X(HARNESS_OPTIMIZER_SGD, "sgd", "momentum dampening nesterov", "torch.optim.SGD") \
+    X(HARNESS_OPTIMIZER_ADAMW, "adamw", "beta1 beta2 eps", "torch.optim.AdamW")
+enum harness_optimizer_kind { HARNESS_OPTIMIZER_TABLE(HARNESS_KIND_ENUM) HARNESS_OPTIMIZER_COUNT };
+
+/* X(identifier, name, keys of `do` that it takes, meaning) */
+#define HARNESS_CORRUPT_TABLE(X)                                                                  \
+    X(HARNESS_CORRUPT_ZERO, "zero", "", "every element becomes 0: the contribution is lost")      \
+    X(HARNESS_CORRUPT_DOUBLE, "double", "", "every element times 2: the contribution is doubled") \
+    X(HARNESS_CORRUPT_HALF, "half", "", "every element times 1/2")                                \
+    X(HARNESS_CORRUPT_SCALE, "scale", "value", "every element times `value`")                     \
+    X(HARNESS_CORRUPT_SHIFT, "shift", "value", "elements move up by `value` places (default 1)")  \
+    X(HARNESS_CORRUPT_NAN, "nan", "elem", "element `elem` becomes NaN")                           \
+    X(HARNESS_CORRUPT_FLIP, "flip", "bit bits elem count stride",                                 \
+      "`bits` bits from `bit` on flip in element `elem`")                                         \
+    X(HARNESS_CORRUPT_SET, "set", "value elem", "element `elem` becomes `value`")
+enum harness_corrupt_kind { HARNESS_CORRUPT_TABLE(HARNESS_KIND_ENUM) HARNESS_CORRUPT_KIND_COUNT };
+
+/* Damage done to a checkpoint before it is loaded.
+ * X(identifier, name, keys of `restore` that it takes, meaning) */
+#define HARNESS_EDIT_TABLE(X)                                                           \
+    X(HARNESS_EDIT_NONE, "none", "", "the checkpoint is loaded as it was written")      \
+    X(HARNESS_EDIT_ADD_PREFIX, "add_prefix", "", "one more module. on every key")       \
+    X(HARNESS_EDIT_DOUBLE_PREFIX, "double_prefix", "", "two more module. on every key") \
+    X(HARNESS_EDIT_MIXED_PREFIX, "mixed_prefix", "", "module. on every second key")     \
+    X(HARNESS_EDIT_DROP_KEY, "drop_key", "key", "the key `key` is removed")             \
+    X(HARNESS_EDIT_EXTRA_KEY, "extra_key", "key", "a key `key` is added")               \
+    X(HARNESS_EDIT_TRUNCATE, "truncate", "", "the file loses its last bytes")           \
+    X(HARNESS_EDIT_FLIP_BYTE, "flip_byte", "key", "one byte of the tensor `key` changes")
+enum harness_edit_kind { HARNESS_EDIT_TABLE(HARNESS_KIND_ENUM) HARNESS_EDIT_KIND_COUNT };
+
+/* Fields of a collective's arguments. X(identifier, name, list of names that its values have) */
+#define HARNESS_ARG_TABLE(X)              \
+    X(HARNESS_ARG_KIND, "kind", KINDS)    \
+    X(HARNESS_ARG_COUNT, "count", NONE)   \
+    X(HARNESS_ARG_DTYPE, "dtype", DTYPES) \
+    X(HARNESS_ARG_REDOP, "redop", REDOPS) \
+    X(HARNESS_ARG_ROOT, "root", NONE)     \
+    X(HARNESS_ARG_INDEX, "index", NONE)
+enum harness_arg_field { HARNESS_ARG_TABLE(HARNESS_KIND_ENUM) HARNESS_ARG_FIELD_COUNT };
+
+/* Signals that `kill` may send; SIGSTOP is `stop`. X(identifier): also its name. */
+#define HARNESS_SIGNAL_TABLE(X) \
+    X(SIGHUP)                   \
+    X(SIGINT)                   \
+    X(SIGQUIT)                  \
+    X(SIGILL)                   \
+    X(SIGABRT)                  \
+    X(SIGBUS)                   \
+    X(SIGFPE)                   \
+    X(SIGKILL)                  \
+    X(SIGUSR1)                  \
+    X(SIGSEGV)                  \
+    X(SIGUSR2)                  \
+    X(SIGPIPE)                  \
+    X(SIGTERM)
+
+/* Where an action may be used. X(identifier, what any other point is told) */
+#define HARNESS_PLACE_TABLE(X)                                                                    \
+    X(HARNESS_PLACE_ANYWHERE, "")                                                                 \
+    X(HARNESS_PLACE_DATA, "carries no data to corrupt; as backward/grad_ready, bucket/launch or " \
+                          "collective/post do")                                                   \
+    X(HARNESS_PLACE_ARGS, "has no arguments to change; collective/pre has")                       \
+    X(HARNESS_PLACE_STREAM, "has no stream for a kernel in this job; forward/layer, "             \
+                            "optimizer/pre and collective/launch on device cuda have")            \
+    X(HARNESS_PLACE_COLLECTIVE, "cannot be done twice; collective/pre can")
+enum harness_action_place { HARNESS_PLACE_TABLE(HARNESS_KIND_ENUM) HARNESS_PLACE_COUNT };
+
+/* What a fault does: the rows ACTION and ACTION_PLAIN of key.def. */
+enum harness_action_kind {
+#define ACTION(id, ...)       HARNESS_ACTION_##id,
+#define ACTION_PLAIN(id, ...) HARNESS_ACTION_##id,
+#include "harness/plan/key.def"
+    HARNESS_ACTION_KIND_COUNT
+};
+
+/* What moves the data of collectives. */
+enum harness_engine {
+    HARNESS_ENGINE_SCHEDULE,      /* "ring": a schedule on the core's own transport */
+    HARNESS_ENGINE_NCCL_SCHEDULE, /* "nccl/ring": a schedule over NCCL's send and receive */
+    HARNESS_ENGINE_NCCL,          /* "nccl": NCCL's own collectives */
+    HARNESS_ENGINE_MPI            /* "mpi": the MPI library's own */
+};
+struct harness_collective {
+    enum harness_engine engine;
+    enum ddp_algorithm_id algorithm; /* of a schedule; NONE: the engine chooses */
+};
+/* Collectives that a job may name, in the order of the list; false past its end. */
+bool harness_collective_at(size_t index, struct harness_collective *out, const char **out_name);
+const char *harness_collective_name(struct harness_collective collective);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

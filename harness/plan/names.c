@@ -1,0 +1,241 @@
+/* The lists of names. Those of other layers come from the tables of their owners. */
+#include "harness/plan/names.h"
+
+#include <signal.h>
+
+#include "harness/plan/plan.h"
+
+struct entry {
+    const char *name;
+    int value;
+};
+
+#define ENTRY(id, name, ...) {name, (int)(id)},
+static const struct entry drivers[] = {HARNESS_DRIVER_TABLE(ENTRY)};
+static const struct entry bucket_orders[] = {HARNESS_BUCKET_ORDER_TABLE(ENTRY)};
+static const struct entry gradient_scales[] = {HARNESS_GRADIENT_SCALE_TABLE(ENTRY)};
+static const struct entry semantics[] = {HARNESS_SEMANTICS_TABLE(ENTRY)};
+static const struct entry devices[] = {HARNESS_DEVICE_TABLE(ENTRY)};
+static const struct entry prefixes[] = {HARNESS_PREFIX_TABLE(ENTRY)};
+static const struct entry leaks[] = {HARNESS_LEAK_TABLE(ENTRY)};
+static const struct entry optimizers[] = {HARNESS_OPTIMIZER_TABLE(ENTRY)};
+static const struct entry corrupts[] = {HARNESS_CORRUPT_TABLE(ENTRY)};
+static const struct entry edits[] = {HARNESS_EDIT_TABLE(ENTRY)};
+static const struct entry args[] = {HARNESS_ARG_TABLE(ENTRY)};
+static const struct entry branches[] = {REF_BRANCH_TABLE(ENTRY)};
+#undef ENTRY
+static const struct entry actions[] = {
+#define ACTION_PLAIN(id, takes, where, key, meaning) {#key, HARNESS_ACTION_##id},
+#define ACTION(id, takes, where, key, ...)           {#key, HARNESS_ACTION_##id},
+#include "harness/plan/key.def"
+};
+#define ENTRY(id) {#id, id},
+static const struct entry signals[] = {HARNESS_SIGNAL_TABLE(ENTRY)};
+#undef ENTRY
+#define ENTRY(id, value, name, meaning) {name, value},
+static const struct entry statuses[] = {DDP_STATUS_TABLE(ENTRY)};
+#undef ENTRY
+/* Choices that the plan keeps as truth values. */
+static const struct entry intos[] = {{"wrapped", true}, {"bare", false}};
+static const struct entry equals[] = {{"uninterrupted", true}};
+static const struct entry accuse[] = {{"others", true}, {"none", false}};
+
+/* The core's schedules, by name and as they are called over NCCL. */
+static const struct schedule {
+    enum ddp_coll_kind kind;
+    enum ddp_algorithm_id id;
+    const char *name, *over_nccl;
+} schedules[] = {
+#define X(id, kind, name, ...) {DDP_COLL_##kind, DDP_ALGORITHM_##id, name, "nccl/" name},
+#include "ddpcore/schedule/algorithm.def"
+#undef X
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+/* The schedule number `index` of those that all-reduce; NULL past the end. */
+static const struct schedule *schedule_at(size_t index)
+{
+    for (size_t i = 0; i < LENGTH(schedules); i++) {
+        if (schedules[i].kind == DDP_COLL_ALL_REDUCE && index-- == 0) {
+            return &schedules[i];
+        }
+    }
+    return NULL;
+}
+
+bool harness_collective_at(size_t index, struct harness_collective *out, const char **out_name)
+{
+    static const struct {
+        enum harness_engine engine;
+        const char *name;
+    } opaque[] = {{HARNESS_ENGINE_MPI, "mpi"}, {HARNESS_ENGINE_NCCL, "nccl"}};
+    const struct schedule *schedule;
+
+    if (index < LENGTH(opaque)) {
+        *out = (struct harness_collective){opaque[index].engine, DDP_ALGORITHM_NONE};
+        *out_name = opaque[index].name;
+        return true;
+    }
+    index -= LENGTH(opaque);
+    schedule = schedule_at(index / 2);
+    if (schedule == NULL) {
+        return false;
+    }
+    out->engine = index % 2 == 0 ? HARNESS_ENGINE_SCHEDULE : HARNESS_ENGINE_NCCL_SCHEDULE;
+    out->algorithm = schedule->id;
+    *out_name = index % 2 == 0 ? schedule->name : schedule->over_nccl;
+    return true;
+}
+
+const char *harness_collective_name(struct harness_collective collective)
+{
+    struct harness_collective found;
+    const char *name = NULL;
+
+    for (size_t i = 0; harness_collective_at(i, &found, &name); i++) {
+        if (found.engine == collective.engine && found.algorithm == collective.algorithm) {
+            return name;
+        }
+    }
+    return "default";
+}
+
+const char *harness_axis_at(enum harness_axis axis, size_t index)
+{
+    const struct schedule *schedule;
+
+    if (axis == HARNESS_AXIS_CUDA_COLLECTIVES && index == 0) {
+        return "nccl";
+    }
+    schedule = schedule_at(axis == HARNESS_AXIS_CUDA_COLLECTIVES ? index - 1 : index);
+    if (schedule == NULL) {
+        return NULL;
+    }
+    return axis == HARNESS_AXIS_CUDA_COLLECTIVES ? schedule->over_nccl : schedule->name;
+}
+
+const char *harness_axis_word(enum harness_axis axis)
+{
+    static const char *const words[HARNESS_AXIS_COUNT] = {
+#define X(id, word, meaning) word,
+        HARNESS_AXIS_TABLE(X)
+#undef X
+    };
+
+    DDP_ASSERT((unsigned)axis < HARNESS_AXIS_COUNT);
+    return words[axis];
+}
+
+const char *harness_axis_meaning(enum harness_axis axis)
+{
+    static const char *const meanings[HARNESS_AXIS_COUNT] = {
+#define X(id, word, meaning) meaning,
+        HARNESS_AXIS_TABLE(X)
+#undef X
+    };
+
+    DDP_ASSERT((unsigned)axis < HARNESS_AXIS_COUNT);
+    return meanings[axis];
+}
+
+const char *harness_names_what(enum harness_names list)
+{
+    static const char *const what[HARNESS_NAMES_COUNT] = {
+#define X(id, text) text,
+        HARNESS_NAMES_TABLE(X)
+#undef X
+    };
+
+    DDP_ASSERT((unsigned)list < HARNESS_NAMES_COUNT);
+    return what[list];
+}
+
+/* Enumerations that name themselves; index: the value. */
+static const char *name_of_owner(enum harness_names list, size_t index)
+{
+    switch (list) {
+#define LIST(id, count, call) \
+    case HARNESS_NAMES_##id:  \
+        return index < (size_t)(count) ? call : NULL;
+        LIST(PHASES, DDP_PHASE_COUNT, ddp_phase_name((enum ddp_phase)index))
+        LIST(POINTS, DDP_FAULT_POINT_COUNT, ddp_fault_point_name((enum ddp_fault_point)index))
+        LIST(VERDICTS, HARNESS_VERDICT_COUNT, harness_verdict_name((enum harness_verdict)index))
+        LIST(OUTCOMES, HARNESS_OUTCOME_SKIP + 1, harness_outcome_name((enum harness_outcome)index))
+        LIST(ORACLES, HARNESS_ORACLE_COUNT, harness_oracle_name((enum harness_oracle_id)index))
+        LIST(MODES, HARNESS_MODE_COUNT, harness_mode_name((enum harness_mode)index))
+        LIST(KINDS, DDP_COLL_KIND_COUNT, ddp_coll_kind_name((enum ddp_coll_kind)index))
+        LIST(DTYPES, DDP_DTYPE_COUNT, ddp_dtype_name((enum ddp_dtype)index))
+        LIST(REDOPS, DDP_REDOP_COUNT, ddp_redop_name((enum ddp_redop)index))
+#undef LIST
+    default:
+        return NULL;
+    }
+}
+
+const char *harness_names_at(enum harness_names list, size_t index, int *out_value)
+{
+    static const struct {
+        const struct entry *entries;
+        size_t count;
+    } own[HARNESS_NAMES_COUNT] = {
+#define OWN(id, array) [HARNESS_NAMES_##id] = {array, LENGTH(array)}
+        OWN(DRIVERS, drivers),
+        OWN(STATUSES, statuses),
+        OWN(SIGNALS, signals),
+        OWN(ACTIONS, actions),
+        OWN(CORRUPTS, corrupts),
+        OWN(ARGS, args),
+        OWN(EDITS, edits),
+        OWN(OPTIMIZERS, optimizers),
+        OWN(BUCKET_ORDERS, bucket_orders),
+        OWN(GRADIENT_SCALES, gradient_scales),
+        OWN(SEMANTICS, semantics),
+        OWN(INTOS, intos),
+        OWN(PREFIXES, prefixes),
+        OWN(EQUALS, equals),
+        OWN(ACCUSE, accuse),
+        OWN(LEAKS, leaks),
+        OWN(DEVICES, devices),
+        OWN(BRANCHES, branches),
+#undef OWN
+    };
+    struct harness_collective collective;
+    const char *name = NULL;
+    int value = (int)index;
+
+    DDP_ASSERT((unsigned)list < HARNESS_NAMES_COUNT);
+    if (list == HARNESS_NAMES_COLLECTIVES) {
+        name = harness_collective_at(index, &collective, &name) ? name : NULL;
+    } else if (list == HARNESS_NAMES_ORACLES || list == HARNESS_NAMES_MODES) {
+        name = name_of_owner(list, index + 1); /* their 0 is "none", which has no name */
+        value = (int)index + 1;
+    } else if (own[list].entries == NULL) {
+        name = name_of_owner(list, index);
+    } else if (index < own[list].count) {
+        name = own[list].entries[index].name;
+        value = own[list].entries[index].value;
+    }
+    if (out_value != NULL) {
+        *out_value = value;
+    }
+    return name;
+}
+
+const char *harness_names_of(enum harness_names list, int value)
+{
+    const char *name;
+    int found;
+
+    for (size_t i = 0; (name = harness_names_at(list, i, &found)) != NULL; i++) {
+        if (found == value) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+int harness_names_absent(enum harness_names list)
+{
+    return harness_names_of(list, 0) == NULL ? 0 : -1;
+}

@@ -1,0 +1,66 @@
+/* What keys of `expect` and `canary` mean together. */
+#include "harness/scenario/reader.h"
+
+ddp_status harness_scenario_check_expect(const struct harness_reader *reader,
+                                         const struct harness_yaml_node *map, void *kept)
+{
+    struct harness_expect *expect = kept;
+
+    (void)reader;
+    if (harness_reader_node(map, HARNESS_ROW_EXPECT_culprit) == NULL) {
+        expect->culprit.is_injected = expect->verdict != HARNESS_VERDICT_NONE;
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_scenario_check_op(const struct harness_reader *reader,
+                                     const struct harness_yaml_node *map, void *kept)
+{
+    (void)kept;
+    return map == NULL || map->count > 0
+               ? DDP_OK
+               : harness_yaml_fail(map, reader->err, DDP_E_INVALID,
+                                   "op states nothing; give bucket, seq or params, or remove it");
+}
+
+/* expect.restore */
+ddp_status harness_scenario_check_restore(const struct harness_reader *reader,
+                                          const struct harness_yaml_node *map, void *kept)
+{
+    const struct harness_expect_restore *restore = kept;
+    const struct harness_job *job = &reader->plan->job;
+
+    if (restore->from_step >= 0 && job->checkpoint_every > 0 &&
+        (restore->from_step % job->checkpoint_every != 0 || restore->from_step > job->steps)) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_EXPECT_RESTORE_from_step),
+                                 reader->err, DDP_E_INVALID,
+                                 "no checkpoint is written after %lld steps: there is one every "
+                                 "%u, up to %u",
+                                 (long long)restore->from_step, job->checkpoint_every, job->steps);
+    }
+    if (restore->equals_uninterrupted && restore->refused != HARNESS_VERDICT_NONE) {
+        return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
+                                 "a refused checkpoint equals nothing; keep equals or refused");
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_scenario_check_canary(const struct harness_reader *reader,
+                                         const struct harness_yaml_node *map, void *kept)
+{
+    const struct harness_canary *canary = kept;
+
+    if (!canary->is_set) {
+        return DDP_OK;
+    }
+    if (canary->outcome == HARNESS_OUTCOME_PASS || canary->outcome == HARNESS_OUTCOME_SKIP) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_CANARY_outcome), reader->err,
+                                 DDP_E_INVALID,
+                                 "a canary must fail: its outcome is FAIL, INCONCLUSIVE or ERROR");
+    }
+    if (canary->outcome != HARNESS_OUTCOME_FAIL && canary->verdict != HARNESS_VERDICT_NONE) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_CANARY_verdict), reader->err,
+                                 DDP_E_INVALID, "only outcome: FAIL has a verdict; remove it");
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,105 @@
+/* What the keys of a whole scenario mean together. */
+#include <string.h>
+
+#include "harness/scenario/reader.h"
+
+/* The folder lies in one called "scenarios". */
+static bool is_in_scenarios(const char *path, const char *folder)
+{
+    static const char parent[] = "scenarios/";
+    size_t size = sizeof(parent) - 1;
+    size_t before = (size_t)(folder - path);
+
+    return before >= size && strncmp(folder - size, parent, size) == 0 &&
+           (before == size || folder[-(ptrdiff_t)size - 1] == '/');
+}
+
+/* id against the file's place: scenarios/crash/x.yaml holds crash.x. Elsewhere a file may be called
+ * anything, as a plan.yaml in a run folder is. */
+static ddp_status check_id(const struct harness_reader *reader,
+                           const struct harness_yaml_node *node)
+{
+    const char *name = strrchr(reader->path, '/');
+    const char *folder = name;
+    const char *dot;
+    struct ddp_text expected;
+    ddp_status status = DDP_OK;
+
+    if (name == NULL) {
+        return DDP_OK;
+    }
+    while (folder > reader->path && folder[-1] != '/') {
+        folder--;
+    }
+    dot = strrchr(name, '.');
+    dot = dot == NULL ? name + strlen(name) : dot;
+    if (!is_in_scenarios(reader->path, folder)) {
+        return DDP_OK;
+    }
+    ddp_text_init(&expected, reader->scratch);
+    ddp_text_add_bytes(&expected, folder, (size_t)(name - folder));
+    ddp_text_add(&expected, ".");
+    ddp_text_add_bytes(&expected, name + 1, (size_t)(dot - name - 1));
+    if (strcmp(node->text, ddp_text_str(&expected)) != 0) {
+        status = harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "id is \"%.100s\", but a file in this place is \"%.100s\"",
+                                   node->text, ddp_text_str(&expected));
+    }
+    ddp_text_fini(&expected);
+    return status;
+}
+
+/* covers: rows of the fault catalog. */
+static ddp_status check_covers(const struct harness_reader *reader,
+                               const struct harness_yaml_node *list)
+{
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        size_t row;
+
+        if (!harness_fault_row_find(list->items[i]->text, &row)) {
+            return harness_yaml_fail(list->items[i], reader->err, DDP_E_INVALID,
+                                     "\"%.60s\" is no row of the fault catalog; see: ddprove list "
+                                     "faults",
+                                     list->items[i]->text);
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status check_drivers(const struct harness_reader *reader,
+                                const struct harness_yaml_node *list,
+                                const struct harness_plan *plan)
+{
+    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
+        if (plan->is_driver[i]) {
+            return DDP_OK;
+        }
+    }
+    return harness_yaml_fail(list, reader->err, DDP_E_INVALID,
+                             "drivers names none; remove it to run on all");
+}
+
+/* A restore that is expected takes place, with defaults if nothing is said about it. */
+static ddp_status check_restore(const struct harness_reader *reader,
+                                const struct harness_yaml_node *top, struct harness_plan *plan)
+{
+    const struct harness_yaml_node *map = harness_reader_node(top, HARNESS_ROW_TOP_restore);
+    const struct harness_yaml_node *expected = harness_reader_node(
+        harness_reader_node(top, HARNESS_ROW_TOP_expect), HARNESS_ROW_EXPECT_restore);
+
+    plan->restore.is_set = map != NULL || expected != NULL;
+    if (!plan->restore.is_set || plan->job.checkpoint_every > 0) {
+        return DDP_OK;
+    }
+    return harness_yaml_fail(map != NULL ? map : expected, reader->err, DDP_E_INVALID,
+                             "there is no checkpoint to restore; set job.checkpoint_every");
+}
+
+ddp_status harness_scenario_check_top(const struct harness_reader *reader,
+                                      const struct harness_yaml_node *map, void *kept)
+{
+    DDP_TRY(check_id(reader, harness_reader_node(map, HARNESS_ROW_TOP_id)));
+    DDP_TRY(check_covers(reader, harness_reader_node(map, HARNESS_ROW_TOP_covers)));
+    DDP_TRY(check_drivers(reader, harness_reader_node(map, HARNESS_ROW_TOP_drivers), kept));
+    return check_restore(reader, map, kept);
+}
