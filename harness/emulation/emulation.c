@@ -9,23 +9,6 @@
 #include "harness/emulation/internal.h"
 #include "harness/sums/arith.h"
 
-void *harness_emulation_alloc(struct harness_emulation *e, size_t elem_count, size_t elem_bytes)
-{
-    void **blocks =
-        ddp_mem_grow(e->mem, e->blocks, e->block_count, &e->block_capacity, sizeof(*blocks));
-    void *block = blocks == NULL ? NULL : ddp_mem_array(e->mem, elem_count, elem_bytes);
-
-    if (blocks != NULL) {
-        e->blocks = blocks;
-    }
-    if (block == NULL) {
-        e->is_out_of_memory = true;
-        return NULL;
-    }
-    e->blocks[e->block_count++] = block;
-    return block;
-}
-
 /* --- tables ----------------------------------------------------------------------------------- */
 
 static ddp_status reserve(struct harness_emulation *e, struct harness_layout *layout, size_t count)
@@ -91,29 +74,6 @@ static ddp_status allocate_values(struct harness_emulation *e)
     now->loss = harness_emulation_alloc(e, e->world, sizeof(*now->loss));
     harness_state_create(e, &e->state);
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
-}
-
-void harness_state_create(struct harness_emulation *e, struct harness_state *out)
-{
-    *out = (struct harness_state){0};
-    out->param = harness_emulation_alloc(e, 1, e->params.size_bytes);
-    out->taken = harness_emulation_alloc(e, e->params.count, sizeof(*out->taken));
-    out->buffer = harness_emulation_alloc(e, 1, e->buffers.size_bytes);
-    for (uint32_t s = 0; s < e->slot_count; s++) {
-        out->slot[s] = harness_emulation_alloc(e, 1, e->params.size_bytes);
-    }
-}
-
-void harness_state_copy(const struct harness_emulation *e, struct harness_state *target,
-                        const struct harness_state *source)
-{
-    target->steps_done = source->steps_done;
-    memcpy(target->param, source->param, e->params.size_bytes);
-    memcpy(target->taken, source->taken, e->params.count * sizeof(*target->taken));
-    memcpy(target->buffer, source->buffer, e->buffers.size_bytes);
-    for (uint32_t s = 0; s < e->slot_count; s++) {
-        memcpy(target->slot[s], source->slot[s], e->params.size_bytes);
-    }
 }
 
 /* --- creation --------------------------------------------------------------------------------- */

@@ -1,16 +1,11 @@
 /* Purpose: one step as it should be: the ranks' passes, the sums in the order that is known of
- * them, averages, optimizer (own scalar arithmetic). Idea: up to the bucket inputs each rank is a
- * task; what follows is the same on all ranks and is worked out once. */
-#include <stdio.h>
+ * them, averages, optimizer (own scalar arithmetic).
+ * Idea: up to the bucket inputs each rank is a task; what follows is the same on all ranks and is
+ * worked out once. */
 #include <string.h>
 
 #include "harness/emulation/internal.h"
 #include "harness/sums/arith.h"
-
-bool harness_emulation_is_scaled_before(const struct harness_emulation *e)
-{
-    return e->input->plan->job.gradient_scale == HARNESS_GRADIENT_SCALE_PRE;
-}
 
 /* Ranks that have data in a step, by the sampler's rules. */
 static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
@@ -62,27 +57,6 @@ static bool is_equal_everywhere(const struct harness_emulation *e)
         }
     }
     return true;
-}
-
-ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dtype dtype,
-                                 size_t elem_count, void *const *input, void *const *output,
-                                 char *why, size_t why_bytes)
-{
-    const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
-    struct harness_schedule_set *set =
-        harness_schedules_find(&e->schedules, DDP_COLL_ALL_REDUCE,
-                               harness_plan_algorithm(e->input->plan), elem_count, dtype, 0);
-
-    if (tree != NULL && harness_tree_is_known(tree, why, why_bytes)) {
-        return harness_tree_run(tree, input, output);
-    }
-    if (set != NULL && set->is_ordered && set->size == e->world) {
-        return harness_schedule_set_run(set, DDP_REDOP_SUM, input, output);
-    }
-    if (tree == NULL && why != NULL) {
-        (void)snprintf(why, why_bytes, "no complete schedule of it was left");
-    }
-    return DDP_E_NOT_FOUND;
 }
 
 /* E_NOT_FOUND: the order of a bucket's sum is not known. */

@@ -1,0 +1,74 @@
+/* Purpose: sums over ranks, in the order that is known of them.
+ * Idea: a measured tree comes first, because it was observed; else the dumped schedule is run. */
+#include <stdio.h>
+
+#include "harness/emulation/internal.h"
+
+bool harness_emulation_is_scaled_before(const struct harness_emulation *e)
+{
+    return e->input->plan->job.gradient_scale == HARNESS_GRADIENT_SCALE_PRE;
+}
+
+ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dtype dtype,
+                                 size_t elem_count, void *const *input, void *const *output,
+                                 char *why, size_t why_bytes)
+{
+    const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
+    struct harness_schedule_set *set =
+        harness_schedules_find(&e->schedules, DDP_COLL_ALL_REDUCE,
+                               harness_plan_algorithm(e->input->plan), elem_count, dtype, 0);
+
+    if (tree != NULL && harness_tree_is_known(tree, why, why_bytes)) {
+        return harness_tree_run(tree, input, output);
+    }
+    if (set != NULL && set->is_ordered && set->size == e->world) {
+        return harness_schedule_set_run(set, DDP_REDOP_SUM, input, output);
+    }
+    if (tree == NULL && why != NULL) {
+        (void)snprintf(why, why_bytes, "no complete schedule of it was left");
+    }
+    return DDP_E_NOT_FOUND;
+}
+
+/* --- in the middle of a step ------------------------------------------------------------------ */
+
+struct sum_context {
+    const struct harness_emulation *e;
+    struct harness_tensor tensor;
+};
+
+static ddp_status sum_all(const struct harness_exchange *const *all, uint32_t task_count)
+{
+    const struct sum_context *first = all[0]->context;
+    struct ddp_mem *mem = first->e->mem;
+    void **input = ddp_mem_array(mem, 2 * (size_t)task_count, sizeof(*input));
+    ddp_status status;
+
+    if (input == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t r = 0; r < task_count; r++) {
+        input[r] = ((const struct sum_context *)all[r]->context)->tensor.data;
+        input[task_count + r] = all[r]->output;
+    }
+    status = harness_emulation_sum(first->e, first->tensor.dtype, first->tensor.elem_count, input,
+                                   input + task_count, NULL, 0);
+    ddp_mem_free(mem, input);
+    return status;
+}
+
+ddp_status harness_emulation_exchange_sum(const struct harness_emulation *e,
+                                          struct harness_task *task, const char *name, uint64_t tag,
+                                          const struct harness_tensor *input, void *output)
+{
+    const struct sum_context context = {e, *input};
+    const struct harness_exchange exchange = {.name = name,
+                                              .tag = tag,
+                                              .input = input->data,
+                                              .input_bytes = input->size_bytes,
+                                              .output = output,
+                                              .context = &context,
+                                              .carry_out = sum_all};
+
+    return harness_task_exchange(task, &exchange);
+}
