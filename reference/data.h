@@ -60,13 +60,8 @@ struct ref_shard_config {
     const size_t *batch_rows; /* size_t[world_size] */
     const size_t *shard_size; /* size_t[world_size] or NULL */
 };
-/* Samples of micro-batch number `index` (from 0) of a rank: uint32[batch_rows[rank]] at most.
- * *out_rows = 0 once the data has ended (is_one_epoch). */
-DDP_MUST_USE ddp_status ref_shard_batch(const struct ref_shard_config *config, struct ddp_mem *mem,
-                                        uint32_t rank, uint64_t index, uint32_t *out_samples,
-                                        size_t *out_rows);
-/* The same for a caller that asks for many: keeps the epoch's list between calls. config is
- * borrowed. Zero-initialised is a valid, empty cursor for _fini. */
+/* Reads micro-batches; keeps the epoch's list between calls. config is borrowed. Zero-initialised
+ * is a valid, empty cursor for _fini. */
 struct ref_shard_cursor {
     const struct ref_shard_config *config;
     struct ddp_mem *mem;
@@ -78,7 +73,8 @@ DDP_MUST_USE ddp_status ref_shard_cursor_init(struct ref_shard_cursor *cursor,
                                               const struct ref_shard_config *config,
                                               struct ddp_mem *mem);
 void ref_shard_cursor_fini(struct ref_shard_cursor *cursor);
-/* As ref_shard_batch. Never allocates. */
+/* Samples of micro-batch number `index` (from 0) of a rank: uint32[batch_rows[rank]] at most.
+ * *out_rows = 0 once the data has ended (is_one_epoch). Never allocates. */
 DDP_MUST_USE ddp_status ref_shard_cursor_batch(struct ref_shard_cursor *cursor, uint32_t rank,
                                                uint64_t index, uint32_t *out_samples,
                                                size_t *out_rows);

@@ -81,35 +81,57 @@ static void fill_param(struct ddp_param *param, const struct ref_param_spec *spe
 {
     bool is_matrix = spec->columns > 0;
 
-    *param = (struct ddp_param){.name = name, .ndim = is_matrix ? 2 : 1};
+    *param = (struct ddp_param){.name = name, .dtype = DDP_DTYPE_F32, .ndim = is_matrix ? 2 : 1};
     param->shape[0] = spec->rows;
     param->shape[1] = spec->columns;
     param->elem_count = is_matrix ? spec->rows * spec->columns : spec->rows;
 }
 
+static void fill_buffer(struct ddp_buffer *buffer, const struct ref_buffer_spec *spec,
+                        const char *name)
+{
+    *buffer =
+        (struct ddp_buffer){.name = name, .dtype = DDP_DTYPE_F32, .elem_count = spec->elem_count};
+}
+
+/* The names follow both tables in their block. */
+static void fill_tables(struct ref_model_tables *tables, const struct ref_model_spec *spec)
+{
+    char *name = (char *)(tables->buffers + tables->buffer_count);
+
+    for (size_t i = 0; i < tables->param_count; i++, name += REF_NAME_BYTES) {
+        memcpy(name, spec->params[i].name, REF_NAME_BYTES);
+        fill_param(&tables->params[i], &spec->params[i], name);
+    }
+    for (size_t i = 0; i < tables->buffer_count; i++, name += REF_NAME_BYTES) {
+        memcpy(name, spec->buffers[i].name, REF_NAME_BYTES);
+        fill_buffer(&tables->buffers[i], &spec->buffers[i], name);
+    }
+}
+
 ddp_status ref_model_describe(struct ddp_mem *mem, const struct ref_model_config *config,
-                              struct ddp_param **out, size_t *out_count, struct ddp_err *err)
+                              struct ref_model_tables *out, struct ddp_err *err)
 {
     struct ref_model_spec spec = {0};
-    struct ddp_param *params;
+    size_t param_bytes, buffer_bytes;
     size_t index;
-    char *names;
+    char *block;
 
-    *out = NULL;
-    *out_count = 0;
+    *out = (struct ref_model_tables){0};
     DDP_TRY(find_and_describe(config, &index, &spec, err));
-    params =
-        (struct ddp_param *)ddp_mem_array(mem, spec.param_count, sizeof(*params) + REF_NAME_BYTES);
-    if (params == NULL) {
-        return DDP_E_NOMEM;
+    param_bytes = spec.param_count * sizeof(*out->params);
+    buffer_bytes = spec.buffer_count * sizeof(*out->buffers);
+    block = (char *)ddp_mem_array(mem, 1,
+                                  param_bytes + buffer_bytes +
+                                      (spec.param_count + spec.buffer_count) * REF_NAME_BYTES);
+    if (block == NULL) {
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory for the tables of %s", config->name);
     }
-    names = (char *)(params + spec.param_count); /* the names follow the table in its block */
-    for (size_t i = 0; i < spec.param_count; i++) {
-        memcpy(names + i * REF_NAME_BYTES, spec.params[i].name, REF_NAME_BYTES);
-        fill_param(&params[i], &spec.params[i], names + i * REF_NAME_BYTES);
-    }
-    *out = params;
-    *out_count = spec.param_count;
+    out->params = (struct ddp_param *)(void *)block;
+    out->param_count = spec.param_count;
+    out->buffers = (struct ddp_buffer *)(void *)(block + param_bytes);
+    out->buffer_count = spec.buffer_count;
+    fill_tables(out, &spec);
     return DDP_OK;
 }
 
@@ -139,8 +161,7 @@ static ddp_status alloc_blocks(struct ref_model *model)
         param_elems += aligned_elems(model->params[i].elem_count);
     }
     for (size_t i = 0; i < spec->buffer_count; i++) {
-        model->buffers[i].name = spec->buffers[i].name;
-        model->buffers[i].elem_count = spec->buffers[i].elem_count;
+        fill_buffer(&model->buffers[i], &spec->buffers[i], spec->buffers[i].name);
         buffer_elems += aligned_elems(spec->buffers[i].elem_count);
     }
     DDP_TRY(alloc_floats(model->device, param_elems, &model->data_block));

@@ -41,12 +41,18 @@ const char *const *ref_model_names(void);
 /* Fill width/width_count with the model's defaults for a dataset of these sizes if not given.
  * class_count 0 means a regression on 2 targets (dyadic). */
 void ref_model_defaults(struct ref_model_config *config, size_t feature_count, size_t class_count);
-/* Names and shapes without data, for planning: the same table as ref_model_params, data NULL.
- * *out is one block of mem. Errors: E_NOT_FOUND. */
+/* Names and shapes without data, for planning: what ref_model_params and ref_model_buffers will be,
+ * data NULL. Give back `params`: one block of mem that holds all. Errors: E_NOT_FOUND (no such
+ * model), E_INVALID (its widths), E_NOMEM. */
+struct ref_model_tables {
+    struct ddp_param *params;
+    size_t param_count;
+    struct ddp_buffer *buffers;
+    size_t buffer_count;
+};
 DDP_MUST_USE ddp_status ref_model_describe(struct ddp_mem *mem,
                                            const struct ref_model_config *config,
-                                           struct ddp_param **out, size_t *out_count,
-                                           struct ddp_err *err);
+                                           struct ref_model_tables *out, struct ddp_err *err);
 DDP_MUST_USE ddp_status ref_model_create(struct ddp_device *device,
                                          const struct ref_model_config *config,
                                          size_t batch_rows_max, struct ref_model **out,

@@ -131,19 +131,6 @@ ddp_status ref_shard_cursor_batch(struct ref_shard_cursor *cursor, uint32_t rank
     return DDP_OK;
 }
 
-ddp_status ref_shard_batch(const struct ref_shard_config *config, struct ddp_mem *mem,
-                           uint32_t rank, uint64_t index, uint32_t *out_samples, size_t *out_rows)
-{
-    struct ref_shard_cursor cursor;
-    ddp_status status;
-
-    *out_rows = 0;
-    DDP_TRY(ref_shard_cursor_init(&cursor, config, mem));
-    status = ref_shard_cursor_batch(&cursor, rank, index, out_samples, out_rows);
-    ref_shard_cursor_fini(&cursor);
-    return status;
-}
-
 size_t ref_shard_batch_count(const struct ref_shard_config *config, uint32_t rank)
 {
     size_t per_epoch = batches_per_epoch(config, rank);

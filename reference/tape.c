@@ -110,13 +110,13 @@ static void add_node(struct ref_tape *tape, struct ref_node node)
 /* Parameter `index` is a vector of one element for each column, or a matrix of that shape. */
 static void check_vector(const struct ref_tape *tape, size_t index, size_t columns)
 {
-    DDP_ASSERT(index < tape->param_count);
+    DDP_ASSERT(index < tape->param_count && tape->params[index].dtype == DDP_DTYPE_F32);
     DDP_ASSERT(tape->params[index].ndim == 1 && tape->params[index].elem_count == columns);
 }
 
 static void check_matrix(const struct ref_tape *tape, size_t index, size_t columns)
 {
-    DDP_ASSERT(index < tape->param_count);
+    DDP_ASSERT(index < tape->param_count && tape->params[index].dtype == DDP_DTYPE_F32);
     DDP_ASSERT(tape->params[index].ndim == 2 && tape->params[index].shape[1] == columns);
 }
 

@@ -104,14 +104,12 @@ struct pool_block {
     struct pool_block *prev;
     struct pool_block *next;
     struct ddp_mem_pool *pool;
-    size_t size_bytes;
 };
 
 struct ddp_mem_pool {
     struct ddp_mem mem;
     struct pool_block head; /* of a ring of blocks */
     size_t block_count;
-    size_t size_bytes;
     uint64_t alloc_count;
     bool fails;
     uint64_t fail_countdown;
@@ -153,13 +151,11 @@ static void *pool_alloc(struct ddp_mem *mem, size_t size_bytes)
         pool->fail_countdown--;
     }
     block->pool = pool;
-    block->size_bytes = size_bytes;
     block->prev = pool->head.prev;
     block->next = &pool->head;
     block->prev->next = block;
     block->next->prev = block;
     pool->block_count++;
-    pool->size_bytes += size_bytes;
     return (char *)block + DDP_CACHE_LINE_BYTES;
 }
 
@@ -177,7 +173,6 @@ static void pool_free(struct ddp_mem *mem, void *data)
     block->next->prev = block->prev;
     block->pool = NULL;
     pool->block_count--;
-    pool->size_bytes -= block->size_bytes;
     free(block);
 }
 
@@ -223,11 +218,6 @@ struct ddp_mem *ddp_mem_pool_mem(struct ddp_mem_pool *pool)
 size_t ddp_mem_pool_block_count(const struct ddp_mem_pool *pool)
 {
     return pool->block_count;
-}
-
-size_t ddp_mem_pool_size_bytes(const struct ddp_mem_pool *pool)
-{
-    return pool->size_bytes;
 }
 
 uint64_t ddp_mem_pool_alloc_count(const struct ddp_mem_pool *pool)

@@ -42,9 +42,8 @@ struct ddp_mem_pool;
 DDP_MUST_USE ddp_status ddp_mem_pool_create(struct ddp_mem_pool **out);
 void ddp_mem_pool_destroy(struct ddp_mem_pool *pool);
 struct ddp_mem *ddp_mem_pool_mem(struct ddp_mem_pool *pool);
-/* Live blocks and bytes now, and calls to alloc since creation. */
+/* Live blocks now, and calls to alloc since creation. */
 size_t ddp_mem_pool_block_count(const struct ddp_mem_pool *pool);
-size_t ddp_mem_pool_size_bytes(const struct ddp_mem_pool *pool);
 uint64_t ddp_mem_pool_alloc_count(const struct ddp_mem_pool *pool);
 /* After `countdown` further successful allocations, alloc fails `repeat` times (-1: for ever). */
 void ddp_mem_pool_fail_after(struct ddp_mem_pool *pool, uint64_t countdown, int64_t repeat);

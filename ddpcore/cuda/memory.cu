@@ -157,8 +157,9 @@ static ddp_status create_block(ddp_cuda_device *cuda, enum ddp_space space, int 
     return DDP_OK;
 }
 
-ddp_status ddp_cuda_alloc_raw(ddp_cuda_device *cuda, size_t size_bytes, enum ddp_space space,
-                              void **out)
+/* Without the zero-fill. */
+static ddp_status alloc_raw(ddp_cuda_device *cuda, size_t size_bytes, enum ddp_space space,
+                            void **out)
 {
     int size_class = class_of(size_bytes);
     ddp_cuda_block *block;
@@ -200,7 +201,7 @@ ddp_status ddp_cuda_alloc(struct ddp_device *device, size_t size_bytes, enum ddp
         return DDP_E_INVALID;
     }
     DDP_TRY(ddp_cuda_enter(cuda));
-    DDP_TRY(ddp_cuda_alloc_raw(cuda, size_bytes, space, out));
+    DDP_TRY(alloc_raw(cuda, size_bytes, space, out));
     if (size_bytes == 0) {
         return DDP_OK;
     }

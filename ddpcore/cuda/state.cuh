@@ -95,9 +95,6 @@ ddp_status ddp_cuda_enter_stream(ddp_cuda_device *cuda, struct ddp_stream *strea
 /* memory.cu */
 ddp_status ddp_cuda_alloc(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
                           void **out);
-/* Without the zero-fill. */
-ddp_status ddp_cuda_alloc_raw(ddp_cuda_device *cuda, size_t size_bytes, enum ddp_space space,
-                              void **out);
 void ddp_cuda_free(struct ddp_device *device, enum ddp_space space, void *data);
 ddp_status ddp_cuda_memory_init(ddp_cuda_device *cuda);
 void ddp_cuda_memory_fini(ddp_cuda_device *cuda);

@@ -3,11 +3,9 @@
 
 #include "ddpcore/seam/recorder.h"
 
-enum { EVENT_ARG_COUNT = 5 };
-
 struct event_row {
     const char *name;
-    const char *arg[EVENT_ARG_COUNT];
+    const char *arg[DDP_EVENT_ARG_COUNT];
 };
 
 static const struct event_row event_rows[DDP_EVENT_COUNT] = {
@@ -36,7 +34,7 @@ const char *ddp_event_name(enum ddp_event event)
 
 const char *ddp_event_arg(enum ddp_event event, unsigned arg_index)
 {
-    if ((unsigned)event >= DDP_EVENT_COUNT || arg_index >= EVENT_ARG_COUNT) {
+    if ((unsigned)event >= DDP_EVENT_COUNT || arg_index >= DDP_EVENT_ARG_COUNT) {
         return "";
     }
     return event_rows[event].arg[arg_index];

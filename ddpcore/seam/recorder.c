@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { RECORDER_ALIGN_BYTES = 4096, PAGE_READ_ATTEMPTS = 64, EVENT_ARG_COUNT = 5 };
+enum { RECORDER_ALIGN_BYTES = 4096, PAGE_READ_ATTEMPTS = 64 };
 /* The page has one to itself, and so have the progress words: a device maps nothing else. */
 enum {
     PROGRESS_OFFSET_BYTES = RECORDER_ALIGN_BYTES,
@@ -83,7 +83,7 @@ static inline uint64_t now_ns(struct ddp_recorder *recorder)
 
 /* Append an entry; the caller publishes event_count. */
 static inline uint64_t ring_append(struct ddp_recorder *recorder, uint64_t time_ns,
-                                   enum ddp_event event, const uint64_t args[EVENT_ARG_COUNT])
+                                   enum ddp_event event, const uint64_t args[DDP_EVENT_ARG_COUNT])
 {
     uint64_t index = own(&recorder->page->event_count) + 1;
     struct ddp_event_entry *entry = &recorder->ring[ring_slot(index, recorder->ring_entry_count)];
@@ -94,7 +94,7 @@ static inline uint64_t ring_append(struct ddp_recorder *recorder, uint64_t time_
     __atomic_store_n(&entry->micro, recorder->micro, __ATOMIC_RELEASE);
     __atomic_store_n(&entry->phase, recorder->phase, __ATOMIC_RELEASE);
     __atomic_store_n(&entry->event, (uint8_t)event, __ATOMIC_RELEASE);
-    for (unsigned i = 0; i < EVENT_ARG_COUNT; i++) {
+    for (unsigned i = 0; i < DDP_EVENT_ARG_COUNT; i++) {
         put(&entry->arg[i], args[i]);
     }
     put(&entry->index, index);
@@ -130,7 +130,7 @@ void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ri
 void ddp_recorder_event(struct ddp_recorder *recorder, enum ddp_event event, uint64_t a0,
                         uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4)
 {
-    const uint64_t args[EVENT_ARG_COUNT] = {a0, a1, a2, a3, a4};
+    const uint64_t args[DDP_EVENT_ARG_COUNT] = {a0, a1, a2, a3, a4};
     struct ddp_page *page;
     uint64_t time_ns;
     uint64_t index;
@@ -152,7 +152,7 @@ void ddp_recorder_event(struct ddp_recorder *recorder, enum ddp_event event, uin
 
 void ddp_recorder_phase(struct ddp_recorder *recorder, enum ddp_phase phase)
 {
-    const uint64_t args[EVENT_ARG_COUNT] = {(uint64_t)phase, 0, 0, 0, 0};
+    const uint64_t args[DDP_EVENT_ARG_COUNT] = {(uint64_t)phase, 0, 0, 0, 0};
     struct ddp_page *page;
     uint64_t time_ns;
     uint64_t index;
@@ -289,7 +289,7 @@ void ddp_recorder_point(struct ddp_recorder *recorder, uint32_t point)
 
 void ddp_recorder_end(struct ddp_recorder *recorder, ddp_status status, uint64_t steps_done)
 {
-    const uint64_t args[EVENT_ARG_COUNT] = {(uint64_t)(int64_t)status, steps_done, 0, 0, 0};
+    const uint64_t args[DDP_EVENT_ARG_COUNT] = {(uint64_t)(int64_t)status, steps_done, 0, 0, 0};
     uint64_t time_ns;
     uint64_t index;
 
@@ -349,7 +349,7 @@ ddp_status ddp_ring_read(const struct ddp_event_entry *ring, uint64_t ring_entry
     out->micro = __atomic_load_n(&entry->micro, __ATOMIC_ACQUIRE);
     out->phase = __atomic_load_n(&entry->phase, __ATOMIC_ACQUIRE);
     out->event = __atomic_load_n(&entry->event, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; i < EVENT_ARG_COUNT; i++) {
+    for (unsigned i = 0; i < DDP_EVENT_ARG_COUNT; i++) {
         out->arg[i] = __atomic_load_n(&entry->arg[i], __ATOMIC_ACQUIRE);
     }
     if (__atomic_load_n(&entry->index, __ATOMIC_RELAXED) != out->index) {

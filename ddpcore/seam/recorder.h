@@ -26,7 +26,8 @@
 extern "C" {
 #endif
 
-#define DDP_PAGE_MAGIC UINT64_C(0x3130456741507044) /* "DpPAgE01" */
+#define DDP_EVENT_ARG_COUNT 5
+#define DDP_PAGE_MAGIC      UINT64_C(0x3130456741507044) /* "DpPAgE01" */
 
 enum ddp_event {
 #define X(id, name, a0, a1, a2, a3, a4) DDP_EVENT_##id,
@@ -86,7 +87,7 @@ struct ddp_event_entry {
     uint16_t micro;
     uint8_t phase; /* enum ddp_phase */
     uint8_t event; /* enum ddp_event */
-    uint64_t arg[5];
+    uint64_t arg[DDP_EVENT_ARG_COUNT];
 };
 
 /* Why a rank waits. */

@@ -85,7 +85,7 @@ ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_ce
 
 void harness_stage_close(struct harness_cell *cell)
 {
-    if (cell->judge_device != NULL && cell->judge_device != cell->device) {
+    if (cell->judge_device != NULL) {
         cell->judge_device->ops->destroy(cell->judge_device);
     }
     ddp_mem_pool_destroy(cell->pool);

@@ -29,7 +29,6 @@ static ddp_status check_restore(struct harness_cell *cell, struct harness_restor
     second.run_dir = harness_stage_path(cell->mem, cell->run_dir, "restore");
     harness_stage_restored(cell, &second);
     memset(&second.trace, 0, sizeof second.trace);
-    second.model = NULL;
     DDP_TRY(harness_stage_prepare(&second, err));
     DDP_TRY(read_text(cell->mem, second.run_dir, "trace.txt", &text, &size_bytes, err));
     DDP_TRY(harness_trace_parse(cell->mem, text, &second.trace, err));

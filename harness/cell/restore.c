@@ -222,13 +222,11 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     }
     harness_stage_restored(cell, &second);
     memset(&second.trace, 0, sizeof second.trace);
-    second.model = NULL;
     DDP_TRY(harness_stage_prepare(&second, err));
     DDP_TRY(harness_stage_launch(&second, &rank, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
     out->is_run = true;
     harness_stage_conclude(&second, out);
     harness_trace_fini(&second.trace);
-    ref_model_destroy(second.model);
     return DDP_OK;
 }

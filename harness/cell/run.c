@@ -169,11 +169,11 @@ static ddp_status open_judge_device(struct harness_cell *cell, struct ddp_err *e
 {
     const struct ddp_device_cuda_config config = {.cublas_path = harness_card_cublas_path()};
 
-    if (!harness_plan_is_cuda(&cell->plan)) {
-        cell->judge_device = cell->device;
-    }
     if (cell->judge_device != NULL) {
         return DDP_OK;
+    }
+    if (!harness_plan_is_cuda(&cell->plan)) {
+        return ddp_device_cpu_create(cell->mem, &cell->judge_device);
     }
     DDP_TRY(ddp_device_cuda_query(0, &cell->gpu, err));
     return ddp_device_cuda_create(cell->mem, &config, &cell->judge_device, err);

@@ -14,12 +14,10 @@ struct harness_cell {
     struct harness_plan plan; /* a shallow copy; restore runs differ in job and faults */
     struct harness_cell_config config;
     const char *run_dir;
-    struct ddp_device *device; /* CPU: for tables and programs */
     struct ddp_device
         *judge_device; /* where local gradients are computed again; made when judging */
     struct ddp_device_cuda_info gpu; /* what it is, if it is a GPU */
     struct ref_job job;
-    struct ref_model *model; /* for its tables */
     const struct ddp_param *params;
     size_t param_count;
     struct harness_program program;

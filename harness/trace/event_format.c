@@ -8,12 +8,6 @@
 #include "ddpcore/seam/access.h"
 #include "ddpcore/seam/fault_point.h"
 
-const struct harness_event_format harness_event_formats[DDP_EVENT_COUNT] = {
-#define X(id, name, a0, a1, a2, a3, a4) [DDP_EVENT_##id] = {name, {a0, a1, a2, a3, a4}},
-#include "ddpcore/seam/event.def"
-#undef X
-};
-
 static void print_op(uint64_t packed, struct ddp_text *out)
 {
     struct ddp_event_op op = ddp_event_op_unpack(packed);

@@ -1,4 +1,4 @@
-/* How the trace prints and reads an event's arguments; one table for both directions. Internal. */
+/* How the trace prints and reads an event's arguments, by the formats of event.def. Internal. */
 #ifndef HARNESS_TRACE_EVENT_FORMAT_H
 #define HARNESS_TRACE_EVENT_FORMAT_H
 
@@ -9,15 +9,6 @@
 extern "C" {
 #endif
 
-#define HARNESS_EVENT_ARGS 5
-
-struct harness_event_format {
-    const char *name;
-    const char *arg[HARNESS_EVENT_ARGS]; /* "u:seq", "" past the last */
-};
-
-/* By enum ddp_event. */
-extern const struct harness_event_format harness_event_formats[DDP_EVENT_COUNT];
 /* " name=value" in the form that the prefix of format ("u:seq") says. */
 void harness_event_arg_print(const char *format, uint64_t value, struct ddp_text *out);
 /* The value alone. Errors: E_PARSE, E_NOT_FOUND (a name that is in no table). */

@@ -125,7 +125,7 @@ static ddp_status parse_place(struct reader *reader, char *text, struct ddp_even
 static ddp_status parse_event(struct reader *reader, uint64_t time_ns)
 {
     struct harness_trace_event *event = &reader->trace->events[reader->trace->event_count];
-    const struct harness_event_format *format = NULL;
+    enum ddp_event id;
     enum ddp_phase phase;
     uint64_t rank;
 
@@ -142,22 +142,18 @@ static ddp_status parse_event(struct reader *reader, uint64_t time_ns)
         return refuse(reader, reader->token[3], "unknown phase");
     }
     event->entry.phase = (uint8_t)phase;
-    for (unsigned i = 0; i < DDP_EVENT_COUNT; i++) {
-        if (strcmp(harness_event_formats[i].name, reader->token[4]) == 0) {
-            format = &harness_event_formats[i];
-            event->entry.event = (uint8_t)i;
-        }
-    }
-    if (format == NULL) {
+    if (ddp_event_parse(reader->token[4], &id) != DDP_OK) {
         return refuse(reader, reader->token[4], "unknown event");
     }
-    for (unsigned i = 0; i < HARNESS_EVENT_ARGS && format->arg[i][0] != '\0'; i++) {
-        const char *name = strchr(format->arg[i], ':') + 1;
+    event->entry.event = (uint8_t)id;
+    for (unsigned i = 0; ddp_event_arg(id, i)[0] != '\0'; i++) {
+        const char *format = ddp_event_arg(id, i);
+        const char *name = strchr(format, ':') + 1;
         const char *value =
             5 + i < reader->token_count ? value_of(reader->token[5 + i], name) : NULL;
 
         if (value == NULL ||
-            harness_event_arg_parse(format->arg[i], value, &event->entry.arg[i]) != DDP_OK) {
+            harness_event_arg_parse(format, value, &event->entry.arg[i]) != DDP_OK) {
             return refuse(reader, reader->token[4], "missing or malformed argument");
         }
     }

@@ -11,16 +11,17 @@ const char *const harness_end_names[HARNESS_END_HOW_COUNT] = {"none", "exited", 
 void harness_trace_print_event(const struct harness_trace_event *event, struct ddp_text *out)
 {
     const struct ddp_event_entry *entry = &event->entry;
-    const struct harness_event_format *format = &harness_event_formats[entry->event];
+    const enum ddp_event id = (enum ddp_event)entry->event;
 
     ddp_text_add(out, "%12" PRIu64 " r%-3" PRIu32 " %3" PRIu32 ".%" PRIu16 " %-10s %-16s",
                  entry->time_ns, event->rank, entry->step, entry->micro,
-                 ddp_phase_name((enum ddp_phase)entry->phase), format->name);
-    for (unsigned i = 0; i < HARNESS_EVENT_ARGS && format->arg[i][0] != '\0'; i++) {
+                 ddp_phase_name((enum ddp_phase)entry->phase), ddp_event_name(id));
+    for (unsigned i = 0; ddp_event_arg(id, i)[0] != '\0'; i++) {
+        const char *format = ddp_event_arg(id, i);
         /* The process id is a fact of this run only; it is kept in a comment line. */
-        bool is_pid = strcmp(format->arg[i], "u:pid") == 0;
+        bool is_pid = strcmp(format, "u:pid") == 0;
 
-        harness_event_arg_print(format->arg[i], is_pid ? 0 : entry->arg[i], out);
+        harness_event_arg_print(format, is_pid ? 0 : entry->arg[i], out);
     }
     ddp_text_add(out, "\n");
 }

@@ -107,14 +107,14 @@ static ddp_status run_plan(struct bench *bench, const struct harness_plan *plan,
                                            .plan_path = bench->plan_path,
                                            .linger_ns = 20 * DDP_NS_PER_MS};
     struct harness_program program = {.mem = bench->mem};
-    struct ddp_param *params;
-    size_t param_count;
+    struct ref_model_tables tables;
     struct ref_job job;
     ddp_status status;
 
     DDP_TRY(harness_rank_job(plan, &job, &bench->err));
-    DDP_TRY(ref_model_describe(bench->mem, &job.model, &params, &param_count, &bench->err));
-    status = harness_program_build(bench->mem, plan, params, param_count, 0, NULL, &program);
+    DDP_TRY(ref_model_describe(bench->mem, &job.model, &tables, &bench->err));
+    status = harness_program_build(bench->mem, plan, tables.params, tables.param_count, 0, NULL,
+                                   &program);
     config.program = &program;
     config.rank.run_dir = bench->dir;
     config.rank.is_hashing = true;
@@ -123,7 +123,7 @@ static ddp_status run_plan(struct bench *bench, const struct harness_plan *plan,
         status = harness_proc_driver()->run(bench->mem, &config, trace, &bench->err);
         harness_program_fini(&program);
     }
-    ddp_mem_free(bench->mem, params);
+    ddp_mem_free(bench->mem, tables.params);
     return status;
 }
 

@@ -102,10 +102,8 @@ CT_TEST(mem, pool_counts_and_releases)
     CT_CHECK_STR(text, "abc");
     (void)mem->alloc(mem, 50);
     CT_CHECK_EQ_U64(ddp_mem_pool_block_count(pool), 3);
-    CT_CHECK_EQ_U64(ddp_mem_pool_size_bytes(pool), 154);
     ddp_mem_free(mem, first);
     CT_CHECK_EQ_U64(ddp_mem_pool_block_count(pool), 2);
-    CT_CHECK_EQ_U64(ddp_mem_pool_size_bytes(pool), 54);
     CT_CHECK_EQ_U64(ddp_mem_pool_alloc_count(pool), 3);
     ddp_mem_pool_destroy(pool);
     ddp_mem_pool_destroy(NULL);

@@ -367,9 +367,14 @@ static bool train(struct oracle_job *job, struct replica *replicas)
 
 static bool prepare(struct oracle_job *job)
 {
-    if (ref_model_describe(job->mem, &job->job.model, &job->params, &job->param_count, NULL) !=
-            DDP_OK ||
-        harness_program_build(job->mem, &job->plan, job->params, job->param_count, 0, NULL,
+    struct ref_model_tables tables;
+
+    if (ref_model_describe(job->mem, &job->job.model, &tables, NULL) != DDP_OK) {
+        return false;
+    }
+    job->params = tables.params;
+    job->param_count = tables.param_count;
+    if (harness_program_build(job->mem, &job->plan, job->params, job->param_count, 0, NULL,
                               &job->program) != DDP_OK) {
         return false;
     }

@@ -44,11 +44,14 @@ static ddp_status write_plan(struct proc_test *test)
 ddp_status proc_test_run(struct proc_test *test)
 {
     struct sim_job *job = &test->job;
+    struct ref_model_tables tables;
     struct ref_job ref;
 
     DDP_TRY(write_plan(test));
     DDP_TRY(harness_rank_job(&job->plan, &ref, &job->err));
-    DDP_TRY(ref_model_describe(job->mem, &ref.model, &job->params, &job->param_count, &job->err));
+    DDP_TRY(ref_model_describe(job->mem, &ref.model, &tables, &job->err));
+    job->params = tables.params;
+    job->param_count = tables.param_count;
     DDP_TRY(harness_program_build(job->mem, &job->plan, job->params, job->param_count, 0, NULL,
                                   &job->program));
     job->is_run = true;

@@ -85,6 +85,20 @@ CT_TEST(data, errors)
     ddp_mem_pool_destroy(pool);
 }
 
+/* Each batch through a cursor of its own: none may depend on what was asked before. */
+static ddp_status shard_batch(const struct ref_shard_config *config, uint32_t rank, uint64_t index,
+                              uint32_t *samples, size_t *out_rows)
+{
+    struct ref_shard_cursor cursor;
+    ddp_status status;
+
+    *out_rows = 0;
+    DDP_TRY(ref_shard_cursor_init(&cursor, config, ddp_mem_system()));
+    status = ref_shard_cursor_batch(&cursor, rank, index, samples, out_rows);
+    ref_shard_cursor_fini(&cursor);
+    return status;
+}
+
 /* Unshuffled ranks take every W-th sample; the list is padded from its head to equal shards. */
 CT_TEST(shard, strides_and_pads_from_the_head)
 {
@@ -98,7 +112,7 @@ CT_TEST(shard, strides_and_pads_from_the_head)
 
     for (uint32_t rank = 0; rank < 3; rank++) {
         for (uint64_t index = 0; index < 4; index++) { /* two epochs of two batches */
-            CT_REQUIRE_OK(ref_shard_batch(&config, ddp_mem_system(), rank, index, samples, &rows));
+            CT_REQUIRE_OK(shard_batch(&config, rank, index, samples, &rows));
             CT_CHECK_EQ_U64(rows, 2);
             CT_CHECK_EQ_U64(samples[0], expected[rank][index % 2 * 2]);
             CT_CHECK_EQ_U64(samples[1], expected[rank][index % 2 * 2 + 1]);
@@ -117,7 +131,7 @@ CT_TEST(shard, more_ranks_than_samples)
     size_t rows;
 
     for (uint32_t rank = 0; rank < 5; rank++) {
-        CT_REQUIRE_OK(ref_shard_batch(&config, ddp_mem_system(), rank, 0, &sample, &rows));
+        CT_REQUIRE_OK(shard_batch(&config, rank, 0, &sample, &rows));
         CT_CHECK_EQ_U64(rows, 1);
         CT_CHECK_EQ_U64(sample, rank % 2);
     }
@@ -169,15 +183,15 @@ CT_TEST(shard, given_sizes)
     CT_CHECK_EQ_U64(ref_shard_batch_count(&config, 0), 3);
     CT_CHECK_EQ_U64(ref_shard_batch_count(&config, 1), 1);
     CT_CHECK_EQ_U64(ref_shard_batch_count(&config, 2), 0);
-    CT_REQUIRE_OK(ref_shard_batch(&config, ddp_mem_system(), 0, 2, samples, &rows));
+    CT_REQUIRE_OK(shard_batch(&config, 0, 2, samples, &rows));
     CT_CHECK_EQ_U64(rows, 1);
     CT_CHECK_EQ_U64(samples[0], 4);
-    CT_REQUIRE_OK(ref_shard_batch(&config, ddp_mem_system(), 0, 3, samples, &rows));
+    CT_REQUIRE_OK(shard_batch(&config, 0, 3, samples, &rows));
     CT_CHECK_EQ_U64(rows, 0);
-    CT_REQUIRE_OK(ref_shard_batch(&config, ddp_mem_system(), 1, 0, samples, &rows));
+    CT_REQUIRE_OK(shard_batch(&config, 1, 0, samples, &rows));
     CT_CHECK_EQ_U64(rows, 3);
     CT_CHECK(samples[0] == 5 && samples[1] == 6 && samples[2] == 7);
-    CT_REQUIRE_OK(ref_shard_batch(&config, ddp_mem_system(), 2, 0, samples, &rows));
+    CT_REQUIRE_OK(shard_batch(&config, 2, 0, samples, &rows));
     CT_CHECK_EQ_U64(rows, 0);
 }
 
@@ -191,13 +205,10 @@ CT_TEST(shard, errors)
     uint32_t samples[2];
     size_t rows;
 
-    CT_CHECK_STATUS(ref_shard_batch(&config, ddp_mem_system(), 0, 0, samples, &rows),
-                    DDP_E_INVALID);
+    CT_CHECK_STATUS(shard_batch(&config, 0, 0, samples, &rows), DDP_E_INVALID);
     shard_size[1] = 4;
-    CT_CHECK_OK(ref_shard_batch(&config, ddp_mem_system(), 1, 0, samples, &rows));
-    CT_CHECK_STATUS(ref_shard_batch(&config, ddp_mem_system(), 2, 0, samples, &rows),
-                    DDP_E_INVALID);
+    CT_CHECK_OK(shard_batch(&config, 1, 0, samples, &rows));
+    CT_CHECK_STATUS(shard_batch(&config, 2, 0, samples, &rows), DDP_E_INVALID);
     batch_rows[0] = 0;
-    CT_CHECK_STATUS(ref_shard_batch(&config, ddp_mem_system(), 1, 0, samples, &rows),
-                    DDP_E_INVALID);
+    CT_CHECK_STATUS(shard_batch(&config, 1, 0, samples, &rows), DDP_E_INVALID);
 }

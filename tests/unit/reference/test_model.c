@@ -125,27 +125,34 @@ CT_TEST(model, names_and_shapes)
         "trunk.weight",    "trunk.bias",    "trunk.scale", "branch_a.weight", "branch_a.bias",
         "branch_b.weight", "branch_b.bias", "head.weight", "head.bias"};
     static struct fixture f;
-    struct ddp_param *described;
-    size_t count;
+    struct ref_model_tables described;
+    struct ddp_buffer *buffers;
+    size_t buffer_count;
     struct ddp_err err;
 
-    CT_REQUIRE_OK(ref_model_describe(ddp_mem_system(), &branchy, &described, &count, &err));
+    CT_REQUIRE_OK(ref_model_describe(ddp_mem_system(), &branchy, &described, &err));
     CT_REQUIRE(fixture_open(&f, &branchy));
-    CT_REQUIRE(count == 9 && f.param_count == 9);
+    CT_REQUIRE(described.param_count == 9 && f.param_count == 9);
     for (size_t i = 0; i < 9; i++) {
-        CT_CHECK_STR(described[i].name, branchy_names[i]);
+        CT_CHECK_STR(described.params[i].name, branchy_names[i]);
         CT_CHECK_STR(f.params[i].name, branchy_names[i]);
-        CT_CHECK_EQ_U64(described[i].elem_count, f.params[i].elem_count);
-        CT_CHECK(described[i].data == NULL && f.params[i].data != NULL);
+        CT_CHECK_EQ_U64(described.params[i].elem_count, f.params[i].elem_count);
+        CT_CHECK(described.params[i].data == NULL && f.params[i].data != NULL);
         CT_CHECK(!f.params[i].is_grad_defined);
     }
+    buffers = ref_model_buffers(f.model, &buffer_count);
+    CT_REQUIRE(described.buffer_count == 1 && buffer_count == 1);
+    CT_CHECK_STR(described.buffers[0].name, "trunk.running_mean");
+    CT_CHECK_STR(buffers[0].name, "trunk.running_mean");
+    CT_CHECK_EQ_U64(described.buffers[0].elem_count, buffers[0].elem_count);
+    CT_CHECK(described.buffers[0].data == NULL && buffers[0].data != NULL);
     CT_CHECK(f.params[7].ndim == 2 && f.params[7].shape[0] == 4 && f.params[7].shape[1] == 6);
     CT_CHECK(f.params[8].ndim == 1 && f.params[8].shape[0] == 4);
     fixture_close(&f);
-    ddp_mem_free(ddp_mem_system(), described);
-    CT_REQUIRE_OK(ref_model_describe(ddp_mem_system(), &module_child, &described, &count, &err));
-    CT_CHECK_STR(described[0].name, "module.fc0.weight");
-    ddp_mem_free(ddp_mem_system(), described);
+    ddp_mem_free(ddp_mem_system(), described.params);
+    CT_REQUIRE_OK(ref_model_describe(ddp_mem_system(), &module_child, &described, &err));
+    CT_CHECK_STR(described.params[0].name, "module.fc0.weight");
+    ddp_mem_free(ddp_mem_system(), described.params);
 }
 
 static void check_used(enum ref_branch_rule rule, uint32_t rank, uint32_t step, bool has_a,
@@ -471,16 +478,13 @@ CT_TEST(model, creation_survives_exhaustion)
 CT_TEST(model, names_and_errors)
 {
     struct ref_model_config config = {.name = "branch"};
-    struct ddp_param *params;
-    size_t count;
+    struct ref_model_tables tables;
     struct ddp_err err;
 
-    CT_CHECK_STATUS(ref_model_describe(ddp_mem_system(), &config, &params, &count, &err),
-                    DDP_E_NOT_FOUND);
+    CT_CHECK_STATUS(ref_model_describe(ddp_mem_system(), &config, &tables, &err), DDP_E_NOT_FOUND);
     CT_CHECK(strstr(err.text, "branchy") != NULL);
     config.name = "mlp";
-    CT_CHECK_STATUS(ref_model_describe(ddp_mem_system(), &config, &params, &count, &err),
-                    DDP_E_INVALID);
+    CT_CHECK_STATUS(ref_model_describe(ddp_mem_system(), &config, &tables, &err), DDP_E_INVALID);
     ref_model_defaults(&config, 64, 10);
     CT_CHECK(config.width_count == 4 && config.width[1] == 256 && config.width[2] == 256);
     ref_model_defaults(&config, 5, 5); /* leaves given widths alone */
@@ -488,7 +492,7 @@ CT_TEST(model, names_and_errors)
     for (const char *const *name = ref_model_names(); *name != NULL; name++) {
         struct ref_model_config each = {.name = *name};
         ref_model_defaults(&each, 8, 2);
-        CT_CHECK_OK(ref_model_describe(ddp_mem_system(), &each, &params, &count, &err));
-        ddp_mem_free(ddp_mem_system(), params);
+        CT_CHECK_OK(ref_model_describe(ddp_mem_system(), &each, &tables, &err));
+        ddp_mem_free(ddp_mem_system(), tables.params);
     }
 }

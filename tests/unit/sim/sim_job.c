@@ -81,11 +81,14 @@ struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp
 
 static ddp_status build_program(struct sim_job *job)
 {
+    struct ref_model_tables tables;
     struct ref_job ref;
     uint64_t *batch_count = NULL;
 
     DDP_TRY(harness_rank_job(&job->plan, &ref, &job->err));
-    DDP_TRY(ref_model_describe(job->mem, &ref.model, &job->params, &job->param_count, &job->err));
+    DDP_TRY(ref_model_describe(job->mem, &ref.model, &tables, &job->err));
+    job->params = tables.params;
+    job->param_count = tables.param_count;
     if (job->plan.job.join.is_set) {
         ref.shard.sample_count = 1797;
         batch_count = ddp_mem_array(job->mem, job->plan.job.ranks, sizeof batch_count[0]);
