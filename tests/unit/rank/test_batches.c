@@ -15,8 +15,10 @@ static void compare(const struct ref_shard_config *config)
                                                    .is_shuffled = config->is_shuffled,
                                                    .seed = config->seed,
                                                    .shard_size = config->shard_size};
+        struct ref_shard_cursor cursor;
         struct harness_batches batches;
 
+        CT_REQUIRE_OK(ref_shard_cursor_init(&cursor, config, ddp_mem_system()));
         CT_REQUIRE_OK(harness_batches_init(&batches, ddp_mem_system(), &sampler,
                                            config->batch_rows[rank], config->is_one_epoch));
         for (uint64_t i = 0; i < INDEX_MAX; i++) {
@@ -26,13 +28,13 @@ static void compare(const struct ref_shard_config *config)
             const uint32_t *samples;
             size_t expected_rows, rows;
 
-            CT_REQUIRE_OK(
-                ref_shard_batch(config, ddp_mem_system(), rank, index, expected, &expected_rows));
+            CT_REQUIRE_OK(ref_shard_cursor_batch(&cursor, rank, index, expected, &expected_rows));
             CT_REQUIRE_OK(harness_batches_take(&batches, index, &samples, &rows));
             CT_REQUIRE(rows == expected_rows);
             CT_CHECK_BYTES(samples, expected, rows * sizeof samples[0]);
         }
         harness_batches_fini(&batches);
+        ref_shard_cursor_fini(&cursor);
     }
 }
 
