@@ -18,7 +18,7 @@ const char *harness_card_cublas_path(void)
     return getenv("DDPROVE_CUBLAS");
 }
 
-const char *harness_card_nccl_path(void)
+static const char *nccl_path(void)
 {
     return getenv("DDPROVE_NCCL");
 }
@@ -121,8 +121,7 @@ static uint32_t nccl_version(struct ddp_err *err)
     struct ddp_nccl_library *library;
     uint32_t version = 0;
 
-    if (ddp_nccl_library_open(ddp_mem_system(), harness_card_nccl_path(), &library, err) ==
-        DDP_OK) {
+    if (ddp_nccl_library_open(ddp_mem_system(), nccl_path(), &library, err) == DDP_OK) {
         version = ddp_nccl_library_version(library);
         ddp_nccl_library_close(library);
     }
@@ -295,7 +294,7 @@ ddp_status harness_card_prepare(const struct harness_plan *plan,
     }
     options->card = rendezvous->local_rank / sharing;
     options->cublas_path = harness_card_cublas_path();
-    options->nccl_path = harness_card_nccl_path();
+    options->nccl_path = nccl_path();
     /* With 1, calls of NCCL would wait for other ranks, and a rank in such a call notices no death.
      */
     error = setenv("NCCL_COMM_BLOCKING", "0", 1);

@@ -11,10 +11,9 @@
 extern "C" {
 #endif
 
-/* Paths of libraries outside of the loader's search path, from the environment: DDPROVE_CUBLAS,
- * DDPROVE_NCCL. NULL: the usual names. */
+/* The path of cuBLAS if it is outside of the loader's search path (environment: DDPROVE_CUBLAS), or
+ * NULL. */
 const char *harness_card_cublas_path(void);
-const char *harness_card_nccl_path(void);
 
 /* Show this process and its children only the cards that CTest has lent it (RESOURCE_GROUPS with
  * "gpus"), if it runs under CTest with a resource specification. Errors: E_PARSE, E_SYSTEM. */

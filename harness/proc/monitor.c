@@ -23,8 +23,8 @@ static const uint64_t launcher_pause_ns = DDP_NS_PER_S / 4;
 
 enum { MONITOR_PIPE_FD = 3, MONITOR_WAKE_FD = 4 };
 
-/* One line of the trace's form a conclusion, of any length: a finding may name every rank. A
- * monitor that cannot report has failed; the launcher takes over. */
+/* Write a conclusion as one line in the trace's format. It may be long: a finding may name every
+ * rank. A monitor that cannot write ends as failed, and the launcher takes over. */
 static void report_to_pipe(void *context, uint64_t time_ns, const struct harness_finding *finding)
 {
     struct ddp_text line;
@@ -158,7 +158,7 @@ static ddp_status take_report(struct harness_proc_job *job, const char *line, si
     return status;
 }
 
-/* Take the whole lines out of what was read. */
+/* Take the complete lines out of what was read. */
 static ddp_status take_reports(struct harness_proc_job *job)
 {
     struct ddp_text *text = &job->reports;

@@ -28,7 +28,7 @@ static void check_lent(const char *visible, const char *first, const char *secon
     CT_CHECK_OK(harness_cards_from_ctest(&err));
     chosen = getenv("CUDA_VISIBLE_DEVICES");
     CT_CHECK_STR(chosen != NULL ? chosen : "not set", expected);
-    /* A second look, as in a child, changes nothing. */
+    /* A second call, as in a child process, changes nothing. */
     CT_CHECK_OK(harness_cards_from_ctest(&err));
     chosen = getenv("CUDA_VISIBLE_DEVICES");
     CT_CHECK_STR(chosen != NULL ? chosen : "not set", expected);
@@ -99,7 +99,7 @@ CT_TEST(card, ranks_sum_in_an_order_that_can_be_measured)
     check_variable("NCCL_COMM_BLOCKING", "1");
     prepare(HARNESS_DEVICE_CUDA);
     check_variable("NCCL_NVLS_ENABLE", "0");
-    /* Whoever wants to wait in NCCL does not get it; whoever wants the switch to add does. */
+    /* The user's NCCL_COMM_BLOCKING is replaced, the user's NCCL_NVLS_ENABLE is kept. */
     check_variable("NCCL_COMM_BLOCKING", "0");
     CT_REQUIRE(setenv("NCCL_NVLS_ENABLE", "1", 1) == 0);
     prepare(HARNESS_DEVICE_CUDA);

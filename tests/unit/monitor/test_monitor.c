@@ -286,7 +286,7 @@ CT_TEST(monitor, names_a_rank_silent_beyond_its_budget)
     }
 }
 
-/* A silent rank that owes nobody a collective is stuck in host code. */
+/* A silent rank for whose collective no rank waits is stuck in host code. */
 CT_TEST(monitor, tells_stuck_in_host_code_from_not_joined)
 {
     struct cut_job job;
@@ -347,7 +347,8 @@ CT_TEST(monitor, names_a_rank_that_never_spoke)
     cut_fini(&job);
 }
 
-/* A circle of waits through different groups is told once it has settled, with its members only. */
+/* A circle of waits through different groups is reported once it has lasted, with its members only.
+ */
 CT_TEST(monitor, names_a_circle_through_two_groups)
 {
     struct cut_job job;
@@ -368,8 +369,8 @@ CT_TEST(monitor, names_a_circle_through_two_groups)
     cut_fini(&job);
 }
 
-/* All ranks inside the same collective: only silence beyond the budget says that a message is lost,
- * and progress inside the wait is no silence. */
+/* All ranks inside the same collective: only silence beyond the budget shows that a message is
+ * lost, and progress inside the wait is no silence. */
 CT_TEST(monitor, calls_lost_messages_a_circle_by_budget)
 {
     struct cut_job job;

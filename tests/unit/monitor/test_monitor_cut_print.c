@@ -1,4 +1,4 @@
-/* A cut in words: what somebody reads at a hang. */
+/* Printed cuts: what a person reads after a hang. */
 #include <string.h>
 
 #include "tests/ct.h"
@@ -58,7 +58,8 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
-/* A rank in host code: its place, what it posted and what it owes, its budget; who waits for it. */
+/* A rank in host code: its place, what it posted and has not posted, its budget; who waits for it.
+ */
 CT_TEST(monitor_explain, shows_a_rank_in_host_code)
 {
     struct cut_job job;
@@ -78,8 +79,8 @@ CT_TEST(monitor_explain, shows_a_rank_in_host_code)
                 "r0 waits for r2: all_reduce seq 6 " BUCKET_1 "\n");
 }
 
-/* Every state of a process; a micro-batch where there are several; a rank that only lags owes
- * nothing. */
+/* Every state of a process; a micro-batch where there are several; a rank that is only late has not
+ * posted nothing. */
 CT_TEST(monitor_explain, shows_how_processes_are)
 {
     struct cut_job job;
@@ -109,7 +110,7 @@ CT_TEST(monitor_explain, shows_how_processes_are)
     cut_fini(&job);
 }
 
-/* Time that a busy machine took is not the rank's silence, and is told. */
+/* Time without a CPU is not part of the rank's silence, and is printed. */
 CT_TEST(monitor_explain, tells_starved_from_silent)
 {
     const uint64_t starved_ns[2] = {0, 4 * CUT_MS};
@@ -124,7 +125,8 @@ CT_TEST(monitor_explain, tells_starved_from_silent)
     cut_fini(&job);
 }
 
-/* An operation that differs from the program says in what, and a rank that ended says how. */
+/* For an operation that differs from the program, the difference is printed; for a rank that ended,
+ * how it ended. */
 CT_TEST(monitor_explain, shows_a_mismatch)
 {
     struct cut_job job;
@@ -168,7 +170,7 @@ CT_TEST(monitor_explain, shows_waits_for_nobody_known)
     cut_fini(&job);
 }
 
-/* Circles are told with their ranks in order; one inside a single collective is told apart. */
+/* Circles are printed with their ranks in order; one inside a single collective is marked. */
 CT_TEST(monitor_explain, shows_circles)
 {
     struct cut_job job;
@@ -263,7 +265,7 @@ CT_TEST(monitor_explain, reads_long_sequence_numbers)
     cut_fini(&job);
 }
 
-/* A bucket of many parameters is cut short, and says by how many. */
+/* Of a bucket with many parameters some are left out, and counted. */
 CT_TEST(monitor_explain, counts_parameters_that_it_leaves_out)
 {
     struct cut_job job;

@@ -69,7 +69,7 @@ CT_TEST(monitor_device, tells_a_stuck_kernel_from_not_joined)
         check_others_wait(finding, rank);
         CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_FORWARD);
         CT_CHECK(strstr(finding->text, "; not yet posted: all_reduce seq 6 (bucket 1") != NULL);
-        /* With nothing left on its device the host is to blame, as without words. */
+        /* If its device is drained, the host is the culprit, as without words. */
         cut_compute(&job, rank, DDP_MARK_IDLE, 0, 0);
         finding = cut_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED);
         CT_REQUIRE(finding != NULL);
@@ -198,7 +198,7 @@ CT_TEST(monitor_device, names_the_first_of_several_collectives)
     cut_fini(&job);
 }
 
-/* All have started and none ends: no rank stands out, and the finding says so. */
+/* All have started and none ends: no rank can be named, and the finding says so. */
 CT_TEST(monitor_device, blames_all_for_a_collective_that_does_not_end)
 {
     struct cut_job job;
@@ -288,9 +288,9 @@ CT_TEST(monitor_device, blames_compute_that_stands_out)
     cut_fini(&job);
 }
 
-/* A rank without words that waits like the others may be the one: it is among the suspects, and
- * said to be unknown. */
-CT_TEST(monitor_device, says_which_rank_shows_no_words)
+/* A rank without words that waits like the others may be the cause: it is among the culprits, and
+ * listed as unknown. */
+CT_TEST(monitor_device, lists_ranks_without_words)
 {
     struct cut_job job;
 
@@ -334,8 +334,8 @@ CT_TEST(monitor_device, does_not_mask_a_rank_that_never_posted)
     }
 }
 
-/* A host that is stuck in its own code, with or without words, after it posted and before anything
- * was enqueued: the device has nothing to do with it. */
+/* A host that is stuck in its own code after it posted and before it enqueued anything: the device
+ * is not involved, with or without words. */
 CT_TEST(monitor_device, does_not_mask_a_stuck_host)
 {
     struct cut_job job;

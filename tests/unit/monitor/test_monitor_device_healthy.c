@@ -1,4 +1,4 @@
-/* Words next to a hang, at which nothing may be said of the device: other causes, slow work, ends
+/* Progress words beside a hang that are no finding about the device: other causes, slow work, ends
  * of jobs. */
 #include "tests/ct.h"
 #include "tests/unit/monitor/monitor_cut.h"
@@ -13,7 +13,7 @@ enum { RANKS = 4, CULPRIT_COUNT = 3, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_M
          (rank = culprits[i_##rank], cut_open_device(&(job), RANKS), true); \
          i_##rank++, cut_fini(&(job)))
 
-/* Whatever is found with these words is found without them, and the other way round. */
+/* The findings are the same with these words and without them. */
 static void check_words_add_nothing(struct cut_job *job, enum harness_verdict verdict)
 {
     struct harness_findings without;
@@ -55,7 +55,7 @@ CT_TEST(monitor_device_healthy, leaves_other_causes_alone)
     }
 }
 
-/* A kernel that nothing else can hold up is told beside a death that it has nothing to do with. */
+/* A kernel that nothing else holds up is reported beside an unrelated crash. */
 CT_TEST(monitor_device_healthy, tells_a_stuck_kernel_beside_a_death)
 {
     struct cut_job job;
@@ -72,7 +72,7 @@ CT_TEST(monitor_device_healthy, tells_a_stuck_kernel_beside_a_death)
     cut_fini(&job);
 }
 
-/* A host that does not come out of a call while the job ends is told as without words. */
+/* A host that stays in a call while the job ends is reported as without words. */
 CT_TEST(monitor_device_healthy, does_not_excuse_a_host_that_does_not_end)
 {
     struct cut_job job;
@@ -84,7 +84,8 @@ CT_TEST(monitor_device_healthy, does_not_excuse_a_host_that_does_not_end)
     cut_fini(&job);
 }
 
-/* Within the budget, in an unstable cut, or while a word moved not long ago, nothing is said. */
+/* Within the budget, in an unstable cut, or while a word moved not long ago, there is no finding.
+ */
 CT_TEST(monitor_device_healthy, keeps_silent_about_a_slow_kernel)
 {
     struct cut_job job;
@@ -136,7 +137,7 @@ CT_TEST(monitor_device_healthy, does_not_mix_groups)
     cut_fini(&job);
 }
 
-/* A circle of waits is provable only while no device works; then it is told by budget. */
+/* A circle of waits is provable only while no device works; then it is found by budget. */
 CT_TEST(monitor_device_healthy, proves_no_circle_while_a_device_works)
 {
     struct cut_job job;
@@ -186,8 +187,8 @@ CT_TEST(monitor_device_healthy, a_world_of_one)
     cut_fini(&job);
 }
 
-/* Ranks leave one by one; words that stand where they stood then are no evidence, nor are those of
- * a rank that waits at the store. */
+/* Ranks end one after the other. Words of ranks that have ended prove nothing, nor do those of a
+ * rank that waits at the store. */
 CT_TEST(monitor_device_healthy, keeps_silent_at_the_end_of_a_job)
 {
     struct cut_job job;
@@ -225,7 +226,7 @@ CT_TEST(monitor_device_healthy, keeps_silent_at_the_end_of_a_job)
     cut_fini(&job);
 }
 
-/* The host has seen a collective end, whatever the mark behind it says. */
+/* A collective whose end the host has seen has ended, whatever the next mark shows. */
 CT_TEST(monitor_device_healthy, believes_the_host)
 {
     struct cut_job job;

@@ -395,7 +395,7 @@ static void check(struct model *model)
     }
 }
 
-/* Without a fault the model comes to its end, and nothing is said. */
+/* Without a fault the model runs to its end without a finding. */
 CT_TEST(monitor_device_model, ends_without_a_fault)
 {
     for (uint32_t world = 1; world <= 4; world++) {
@@ -447,15 +447,15 @@ static void check_within_budget(struct model *model)
     cut_check_silent(&model->job, "within the budget");
 }
 
-/* The same moments within the budget: nothing is said of any of them. */
+/* The same moments within the budget: no finding. */
 CT_TEST(monitor_device_model, keeps_silent_within_the_budget)
 {
     for_each_fault(3, false, check_within_budget);
     for_each_fault(3, true, check_within_budget);
 }
 
-/* Without words a stuck kernel behind a wait, a collective that does not start and one that does
- * not end look alike, down to the sentence: it is the words that tell them apart. */
+/* Without words, a stuck kernel behind a wait, a collective that does not start and one that does
+ * not end give the same finding; only the words distinguish them. */
 CT_TEST(monitor_device_model, cannot_tell_them_apart_without_words)
 {
     enum { WORLD = 3, RANK = 1, COLLECTIVE = 2 };

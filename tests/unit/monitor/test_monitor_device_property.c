@@ -1,4 +1,4 @@
-/* Properties that hold of any words: what the monitor concludes of thousands of random cuts. */
+/* Properties that hold for any progress words, checked on thousands of random cuts. */
 #include <string.h>
 
 #include "ddpcore/base/prng.h"

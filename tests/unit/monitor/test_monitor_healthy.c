@@ -124,7 +124,8 @@ CT_TEST(monitor_healthy, a_rank_without_a_cpu)
     cut_fini(&job);
 }
 
-/* A stop that is short, or that nobody notices, is no hang; a cut that is not stable proves none.
+/* A stop that is short, or that no rank waits for, is no hang; a cut that is not stable proves
+ * none.
  */
 CT_TEST(monitor_healthy, a_stop_that_does_not_matter)
 {
@@ -184,7 +185,7 @@ CT_TEST(monitor_healthy, a_group_that_ends_in_good_order)
     cut_fini(&job);
 }
 
-/* One rank alone waits for nobody. */
+/* A job of one rank has nothing to wait for. */
 CT_TEST(monitor_healthy, a_world_of_one)
 {
     struct cut_job job;

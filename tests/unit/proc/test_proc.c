@@ -1,4 +1,4 @@
-/* The proc driver with real processes: what ranks do to themselves, and what is said of it. */
+/* The proc driver with real processes: how ranks end, and what is reported. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static double latency_ms(const struct proc_test *test)
                : (double)(int64_t)(test->job.trace.diagnosis_time_ns[0] - fired_ns) / 1e6;
 }
 
-/* A healthy job ends by itself, nobody is accused, nothing is left. */
+/* A healthy job ends by itself, without a finding, and leaves nothing behind. */
 CT_TEST(proc, runs_a_healthy_job)
 {
     struct proc_test test;

@@ -1,5 +1,5 @@
-/* What the launcher makes of guards' words and of their silence, with sleeping processes in place
- * of mpirun, guards and ranks. */
+/* What the launcher concludes from reports of guards, and from guards that die without one.
+ * Sleeping processes stand in for mpirun, guards and ranks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -48,20 +48,20 @@ static pid_t start_sleeper(struct rig *rig)
     return pid;
 }
 
-static void say(struct rig *rig, uint32_t rank, enum harness_proc_report_kind kind, int code,
-                int status)
+static void report(struct rig *rig, uint32_t rank, enum harness_proc_report_kind kind, int code,
+                   int status)
 {
-    struct harness_proc_guard_report word = {
+    struct harness_proc_guard_report message = {
         .rank = rank, .kind = kind, .code = code, .status = status};
 
     if (rank < RANKS && kind == HARNESS_PROC_REPORT_STARTED) {
-        word.guard_pid = start_sleeper(rig);
-        word.rank_pid = start_sleeper(rig);
+        message.guard_pid = start_sleeper(rig);
+        message.rank_pid = start_sleeper(rig);
     }
-    CT_CHECK(write(rig->mpirun.pipe_fd[1], &word, sizeof(word)) == (ssize_t)sizeof(word));
+    CT_CHECK(write(rig->mpirun.pipe_fd[1], &message, sizeof(message)) == (ssize_t)sizeof(message));
 }
 
-static ddp_status look(struct rig *rig)
+static ddp_status poll_guards(struct rig *rig)
 {
     bool has_events;
 
@@ -102,9 +102,9 @@ static void init(struct rig *rig)
     for (uint32_t r = 0; r < RANKS; r++) {
         rig->guards[r].fd = -1;
         rig->ranks[r].pid_fd = -1;
-        say(rig, r, HARNESS_PROC_REPORT_STARTED, 0, 0);
+        report(rig, r, HARNESS_PROC_REPORT_STARTED, 0, 0);
     }
-    CT_CHECK_OK(look(rig));
+    CT_CHECK_OK(poll_guards(rig));
     CT_CHECK_EQ_U64(job->alive_count, RANKS);
     CT_CHECK_EQ_U64(job->not_started_count, 0);
 }
@@ -140,7 +140,7 @@ static void kill_sleeper(pid_t pid)
     CT_CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
 }
 
-/* The guard was told that nothing more is expected of it. */
+/* The guard got the signal that releases it. */
 static bool is_released(const struct rig *rig, uint32_t rank)
 {
     siginfo_t info = {.si_pid = 0};
@@ -162,21 +162,21 @@ static enum harness_process_state published(const struct rig *rig, uint32_t rank
 }
 
 /* Ends of a healthy job free their guards one by one. */
-CT_TEST(proc_words, releases_guards_of_a_healthy_job)
+CT_TEST(proc_guard_events, releases_guards_of_a_healthy_job)
 {
     struct rig rig;
 
     init(&rig);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_STOPPED);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_RUNNING);
     for (uint32_t r = 0; r < RANKS; r++) {
         CT_CHECK(!is_released(&rig, r));
-        say(&rig, r, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 0);
-        CT_CHECK_OK(look(&rig));
+        report(&rig, r, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 0);
+        CT_CHECK_OK(poll_guards(&rig));
         CT_CHECK(is_released(&rig, r));
         CT_CHECK_EQ_U64(published(&rig, r), HARNESS_PROCESS_EXITED);
     }
@@ -185,22 +185,23 @@ CT_TEST(proc_words, releases_guards_of_a_healthy_job)
     fini(&rig);
 }
 
-/* mpirun hears of the first failure at once, and of no other; whom it ends is no crash. */
-CT_TEST(proc_words, tells_mpirun_of_the_first_failure_alone)
+/* The guard of the first failed rank is released at once, and no other; ranks that mpirun ends have
+ * not crashed. */
+CT_TEST(proc_guard_events, releases_only_the_first_failed_guard)
 {
     struct rig rig;
 
     init(&rig);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGSEGV);
-    say(&rig, 2, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 1);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGSEGV);
+    report(&rig, 2, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 1);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK(is_released(&rig, 1));
     CT_CHECK(!is_released(&rig, 2));
     CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_SIGNALED);
     CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_EXITED);
-    say(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
-    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    report(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK(!is_released(&rig, 0));
     CT_CHECK(rig.ranks[0].is_ended_by_us && !rig.ranks[1].is_ended_by_us);
     CT_CHECK_EQ_U64(published(&rig, 0), HARNESS_PROCESS_RUNNING);
@@ -209,28 +210,28 @@ CT_TEST(proc_words, tells_mpirun_of_the_first_failure_alone)
     fini(&rig);
 }
 
-/* The launcher ends a stopped rank, which continues it; mpirun, told of another's end, orders the
- * same once more. The rank was stopped when it was ended. */
-CT_TEST(proc_words, remembers_a_stop_through_a_second_order)
+/* The launcher ends a stopped rank, which continues it; then mpirun orders its end too, because of
+ * another rank. It is recorded that the rank was stopped when it was ended. */
+CT_TEST(proc_guard_events, records_a_stop_at_the_first_order)
 {
     struct rig rig;
 
     init(&rig);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
+    CT_CHECK_OK(poll_guards(&rig));
     rig.job.is_reaping = true;
     harness_proc_rank_note_end_order(&rig.ranks[1]);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
-    say(&rig, 1, HARNESS_PROC_REPORT_ORDERED, 0, 0);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
+    report(&rig, 1, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK(rig.ranks[1].is_ended_by_us && rig.ranks[1].is_stopped_at_end);
     fini(&rig);
 }
 
-/* A stop that its fault ends soon is published as such: how late the launcher is to end it says
- * nothing about the rank. */
-CT_TEST(proc_words, tells_brief_stops_from_others)
+/* A stop that its fault is to end soon is published as brief, so that it is no hang if the launcher
+ * ends it late. */
+CT_TEST(proc_guard_events, marks_brief_stops)
 {
     static const struct {
         uint64_t ms;
@@ -245,42 +246,42 @@ CT_TEST(proc_words, tells_brief_stops_from_others)
     rig.plan.fault_count = 1;
     ddp_recorder_init(&recorder, harness_proc_recorder(rig.job.head, 1), 64, rig.job.clock, 1,
                       RANKS, 1);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK(!harness_proc_state_load(&rig.job.head->states[1]).is_brief); /* nobody planned it */
     ddp_recorder_event(&recorder, DDP_EVENT_FAULT_FIRED, 0, 0, 1, 0, 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         fault.action.stop_ms = rows[i].ms;
-        say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
-        CT_CHECK_OK(look(&rig));
+        report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_STOPPED, SIGSTOP);
+        CT_CHECK_OK(poll_guards(&rig));
         CT_CHECK(harness_proc_state_load(&rig.job.head->states[1]).is_brief == rows[i].is_brief);
         CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_STOPPED);
         CT_CHECK_EQ_I64(harness_proc_state_load(&rig.job.head->states[1]).code, SIGSTOP);
-        say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
-        CT_CHECK_OK(look(&rig));
+        report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_CONTINUED, SIGCONT);
+        CT_CHECK_OK(poll_guards(&rig));
         CT_CHECK(!harness_proc_state_load(&rig.job.head->states[1]).is_brief);
     }
     fini(&rig);
 }
 
-/* mpirun, told to end by somebody, kills a guard before that could say a word: its rank is a victim
- * like the one whose guard could. */
-CT_TEST(proc_words, takes_a_silent_guard_for_a_victim)
+/* mpirun, which was ordered to end, kills a guard before it has reported: its rank is a victim, as
+ * is a rank whose guard has reported. */
+CT_TEST(proc_guard_events, silent_guard_of_an_ending_job_is_a_victim)
 {
     struct rig rig;
 
     init(&rig);
-    say(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
-    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    report(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK(!is_released(&rig, 0));
     for (uint32_t r = 1; r < RANKS; r++) {
         kill_sleeper(rig.guards[r].pid);
-        CT_CHECK_OK(look(&rig));
+        CT_CHECK_OK(poll_guards(&rig));
         CT_CHECK(harness_proc_rank_is_alive(&rig.ranks[r])); /* its end is still to be seen */
         kill_sleeper(rig.ranks[r].pid);
         CT_CHECK_EQ_U64(rig.job.conclusions.reported.count, 0);
-        CT_CHECK_OK(look(&rig));
+        CT_CHECK_OK(poll_guards(&rig));
         CT_CHECK(rig.ranks[r].is_ended_by_us);
         CT_CHECK_EQ_U64(published(&rig, r), HARNESS_PROCESS_RUNNING);
     }
@@ -293,21 +294,21 @@ CT_TEST(proc_words, takes_a_silent_guard_for_a_victim)
     fini(&rig);
 }
 
-/* A guard that is killed while all is well takes its rank with it: a crash, of which mpirun knows.
- * Those after it are mpirun's victims. */
-CT_TEST(proc_words, takes_the_first_silent_guard_for_a_crash)
+/* A guard is killed in a healthy job, and its rank dies with it: a crash. mpirun sees that, and
+ * later ends are its doing. */
+CT_TEST(proc_guard_events, first_silent_guard_is_a_crash)
 {
     struct rig rig;
 
     init(&rig);
     kill_sleeper(rig.guards[1].pid);
     kill_sleeper(rig.ranks[1].pid);
-    CT_CHECK_OK(look(&rig));
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK(!rig.ranks[1].is_ended_by_us);
     CT_CHECK_EQ_U64(published(&rig, 1), HARNESS_PROCESS_SIGNALED);
     kill_sleeper(rig.guards[2].pid);
     kill_sleeper(rig.ranks[2].pid);
-    CT_CHECK_OK(look(&rig));
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK(rig.ranks[2].is_ended_by_us);
     CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_RUNNING);
     CT_CHECK_EQ_U64(rig.job.alive_count, 1);
@@ -315,19 +316,19 @@ CT_TEST(proc_words, takes_the_first_silent_guard_for_a_crash)
     fini(&rig);
 }
 
-/* A look that comes late finds, with the silence of the guard that was killed, what it led to: a
- * rank that gave up, and one that mpirun was to end. The cause is still the crash. */
-CT_TEST(proc_words, takes_a_silent_guard_for_the_cause_of_what_came_with_it)
+/* One late poll finds a guard that was killed, and also its consequences: a rank that gave up, and
+ * one that mpirun ended. The cause is still the crash. */
+CT_TEST(proc_guard_events, silent_guard_is_the_cause_of_other_events)
 {
     struct rig rig;
 
     init(&rig);
     kill_sleeper(rig.guards[2].pid);
     kill_sleeper(rig.ranks[2].pid);
-    say(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
-    say(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 1);
-    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 0, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+    report(&rig, 1, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 1);
+    report(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_KILLED, SIGTERM);
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK_EQ_U64(published(&rig, 2), HARNESS_PROCESS_SIGNALED);
     CT_CHECK(!rig.ranks[2].is_ended_by_us && !rig.ranks[1].is_ended_by_us);
     CT_CHECK(rig.ranks[0].is_ended_by_us);
@@ -338,19 +339,18 @@ CT_TEST(proc_words, takes_a_silent_guard_for_the_cause_of_what_came_with_it)
     fini(&rig);
 }
 
-/* The same for mpirun's own doing: the guard that was told to end its rank, then killed, is none.
- */
-CT_TEST(proc_words, takes_a_guard_that_had_its_order_for_a_victim)
+/* But a guard that had reported mpirun's order, and was then killed, is a victim. */
+CT_TEST(proc_guard_events, killed_guard_with_an_order_is_a_victim)
 {
     struct rig rig;
 
     init(&rig);
     for (uint32_t r = 0; r < RANKS; r++) {
-        say(&rig, r, HARNESS_PROC_REPORT_ORDERED, 0, 0);
+        report(&rig, r, HARNESS_PROC_REPORT_ORDERED, 0, 0);
         kill_sleeper(rig.guards[r].pid);
         kill_sleeper(rig.ranks[r].pid);
     }
-    CT_CHECK_OK(look(&rig));
+    CT_CHECK_OK(poll_guards(&rig));
     CT_CHECK_EQ_U64(rig.job.alive_count, 0);
     CT_REQUIRE(rig.job.conclusions.reported.count == 1);
     CT_CHECK_EQ_U64(rig.job.conclusions.reported.items[0].finding.verdict,
@@ -358,15 +358,15 @@ CT_TEST(proc_words, takes_a_guard_that_had_its_order_for_a_victim)
     fini(&rig);
 }
 
-/* mpirun is gone and its ranks run: said at once. */
-CT_TEST(proc_words, says_that_mpirun_is_gone)
+/* mpirun has ended while its ranks run: reported at once. */
+CT_TEST(proc_guard_events, reports_the_end_of_mpirun)
 {
     struct rig rig;
 
     init(&rig);
     kill_sleeper(rig.mpirun.pid);
-    CT_CHECK_OK(look(&rig));
-    CT_CHECK_OK(look(&rig));
+    CT_CHECK_OK(poll_guards(&rig));
+    CT_CHECK_OK(poll_guards(&rig));
     CT_REQUIRE(rig.job.conclusions.reported.count == 1);
     CT_CHECK_EQ_U64(rig.job.conclusions.reported.items[0].finding.verdict,
                     HARNESS_VERDICT_CRASH_LAUNCHER);
@@ -374,16 +374,16 @@ CT_TEST(proc_words, says_that_mpirun_is_gone)
     fini(&rig);
 }
 
-/* Two guards of one rank, or of one too many: the job cannot go on. */
-CT_TEST(proc_words, refuses_ranks_that_it_did_not_ask_for)
+/* Two guards of one rank, or a guard of a rank that does not exist: the job cannot go on. */
+CT_TEST(proc_guard_events, refuses_unexpected_ranks)
 {
     struct rig rig;
 
     init(&rig);
-    say(&rig, RANKS, HARNESS_PROC_REPORT_STARTED, 0, 0);
-    CT_CHECK_STATUS(look(&rig), DDP_E_STATE);
+    report(&rig, RANKS, HARNESS_PROC_REPORT_STARTED, 0, 0);
+    CT_CHECK_STATUS(poll_guards(&rig), DDP_E_STATE);
     CT_CHECK(strstr(rig.err.text, "rank 3 of 3") != NULL);
-    say(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 0);
-    CT_CHECK_OK(look(&rig));
+    report(&rig, 0, HARNESS_PROC_REPORT_CHANGED, CLD_EXITED, 0);
+    CT_CHECK_OK(poll_guards(&rig));
     fini(&rig);
 }

@@ -89,7 +89,7 @@ static void await_sleep(pid_t pid)
     CT_CHECK_EQ_I64(state, 'S');
 }
 
-/* A sleeping process lacks no CPU: once it is looked at, all of its silence is its own. */
+/* A sleeping process needs no CPU: from the first reading on, all of its silence counts. */
 CT_TEST(proc_lag, sleep_is_silence)
 {
     struct harness_proc_lag lag = {0};
@@ -124,14 +124,14 @@ CT_TEST(proc_lag, spinning_is_silence)
         uint64_t lag_ns = harness_proc_lag_read(&lag, pid, silent_ns, now_ns);
 
         own_ns = now_ns - silent_ns - lag_ns;
-        /* What it did not run is not its own, but for what a look takes. */
+        /* Time for which it did not run does not count, up to the error of a reading. */
         CT_CHECK(own_ns <= cpu_of(pid) - cpu_ns + 20 * DDP_NS_PER_MS);
     } while (own_ns < 100 * DDP_NS_PER_MS);
     end(pid);
 }
 
-/* A process that is ready beside one that always goes first lacks a CPU nearly all the time: also
- * while its wait goes on, of which the kernel's count says nothing yet. */
+/* A process that is ready beside one with a higher priority has no CPU nearly all the time. That
+ * holds during a wait too, which the kernel counts only when it ends. */
 CT_TEST(proc_lag, waiting_for_a_cpu_is_not)
 {
     struct harness_proc_lag lag = {0};
@@ -150,7 +150,7 @@ CT_TEST(proc_lag, waiting_for_a_cpu_is_not)
     end(rival);
 }
 
-/* Who cannot be asked has nobody to blame. */
+/* Without counts from the kernel, all of the silence counts. */
 CT_TEST(proc_lag, unknown_is_none)
 {
     struct harness_proc_lag lag = {0};

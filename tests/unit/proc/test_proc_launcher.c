@@ -47,7 +47,7 @@ static void check_count(const struct harness_findings *said, size_t count)
     CT_CHECK_EQ_U64(said->count, count);
 }
 
-/* If the monitor dies the launcher says so and goes on detecting by itself. */
+/* If the monitor dies, the launcher reports that and monitors the job itself. */
 CT_TEST(proc_launcher, survives_the_death_of_its_monitor)
 {
     struct proc_test test;

@@ -242,7 +242,7 @@ CT_TEST(proc_mpirun, sees_stops)
     proc_test_fini(&test);
 }
 
-/* If mpirun is killed, or told to end, no rank is to blame. */
+/* If mpirun is killed or ordered to end, no rank is the culprit. */
 CT_TEST(proc_mpirun, says_that_mpirun_ended_the_job)
 {
     static const int signals[] = {SIGKILL, SIGTERM};
@@ -358,7 +358,8 @@ static char *put_mpirun(const struct proc_test *test, const char *script)
     return former;
 }
 
-/* An mpirun that does not start anything, or not all, is one error that repeats what it said. */
+/* An mpirun that starts no rank, or not all, is one error with the first line that mpirun printed.
+ */
 CT_TEST(proc_mpirun, says_why_mpirun_does_not_start)
 {
     static const struct {

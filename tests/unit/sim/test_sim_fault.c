@@ -1,4 +1,4 @@
-/* The simulator with faults: who ends how, and what the monitor says. */
+/* The simulator with faults: how ranks end, and what the monitor reports. */
 #include <signal.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ CT_TEST(sim_fault, two_dead_ranks_are_named)
     sim_job_fini(&job);
 }
 
-/* A rank that exits in mid-step is told from one that was killed. */
+/* A rank that exits in the middle of a step is distinguished from one that was killed. */
 CT_TEST(sim_fault, exit_in_forward)
 {
     struct sim_job job;
@@ -98,7 +98,7 @@ CT_TEST(sim_fault, stopped_rank_is_reaped)
     sim_job_fini(&job);
 }
 
-/* A rank that takes its time delays the others; nobody fails. */
+/* A slow rank delays the others; no rank fails. */
 CT_TEST(sim_fault, delayed_rank_goes_on)
 {
     struct sim_job job;
