@@ -1,8 +1,9 @@
-/* What DDP's "module." prefix does to keys: telling apart same, stripped, added, mixed and
- * unrelated key sets, renaming to the expected names, and PyTorch's own helper with its traps.
+/* What DDP's "module." prefix does to keys: tells whether two sets of keys are the same, the same
+ * with a prefix removed or added, mixed, or unrelated; renames keys to the expected names; and
+ * PyTorch's own helper with its known problems.
  *
- * Taking a common prefix from every key is injective, so a uniform reading never collides; only
- * readings that treat keys differently can, and those are refused. */
+ * Removing the same prefix from every key cannot make two keys equal; treating keys differently
+ * can, and is refused. */
 #include <string.h>
 
 #include "ddpcore/base/text.h"
@@ -157,7 +158,7 @@ static bool is_reached_twice(const struct ddp_state_dict *dict, const char *key,
     return false;
 }
 
-/* Key sets differ under every uniform reading: do the keys disagree about the prefix? */
+/* No uniform reading makes the key sets equal: do the keys need different numbers of prefixes? */
 static enum ddp_prefix_relation disagreement(const struct ddp_state_dict *dict,
                                              const struct shift_range *range,
                                              const char *const *expected, size_t expected_count)
@@ -358,7 +359,8 @@ struct consume {
     struct ddp_state_dict *dict;
     size_t *moved; /* entries that went to the end, in that order */
     size_t moved_count;
-    bool *is_gone; /* from its place: moved to the end, or given up to another entry */
+    bool *is_gone; /* whether it left its place: moved to the end, or overwritten by another
+                    * entry */
 };
 
 static void consume_key(struct consume *consume, const char *key, char *new_name)
@@ -386,7 +388,7 @@ static void consume_key(struct consume *consume, const char *key, char *new_name
     ddp_mem_free(dict->mem, new_name);
 }
 
-/* Stay-at-homes first, then the moved; sorted has room for all. */
+/* Entries that kept their place first, then those that moved; sorted has room for all. */
 static void consume_reorder(struct consume *consume, struct ddp_tensor_entry *sorted)
 {
     struct ddp_state_dict *dict = consume->dict;

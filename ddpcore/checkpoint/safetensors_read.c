@@ -1,8 +1,9 @@
-/* Reading safetensors files. Nothing in a file is believed: the header must be strict JSON, the
+/* Reading safetensors files. Nothing in a file is trusted: the header must be strict JSON, the
  * tensors must cover the data without gap or overlap, and the checksums must hold.
  *
- * jansson allocates from the process heap; its objects live only inside ddp_safetensors_parse,
- * which neither waits nor passes a fault point. */
+ * jansson allocates from the process heap, not from a rank's memory. Its objects live only inside
+ * ddp_safetensors_parse, which neither waits nor passes a fault point, so a simulated rank that is
+ * killed never leaks them. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -167,7 +168,7 @@ static int compare_by_place(const void *a, const void *b)
     if (left_begin != right_begin) {
         return left_begin < right_begin ? -1 : 1;
     }
-    /* An empty tensor sorts before the one that begins where it lies. */
+    /* An empty tensor sorts before the tensor that begins at the same offset. */
     return (left->size_bytes > right->size_bytes) - (left->size_bytes < right->size_bytes);
 }
 

@@ -303,7 +303,7 @@ ddp_status ddp_safetensors_save(struct ddp_env *env, const char *path,
     if (status == DDP_OK) {
         record_save(env, dict, &image);
     } else {
-        /* The first error is the one to report; a temporary that stays behind harms nobody. */
+        /* The first error is reported. A temporary file that is left behind does no harm. */
         const ddp_status removed =
             env->files->ops->remove(env->files, ddp_text_str(&temporary), NULL);
 

@@ -1,8 +1,8 @@
-/* The dict itself: entries in order, a name table beside them, metadata. What names mean to DDP is
- * prefix.c's business.
+/* The dict itself: entries in order, a hash table of their names, metadata. The meaning of names is
+ * in prefix.c.
  *
- * The name table is open addressing over entry numbers. A renamed entry leaves its old slot behind:
- * lookups compare names, so a stale slot only lengthens a probe until the next rebuild. */
+ * The table is open addressing over entry numbers. A renamed entry leaves its old slot behind:
+ * lookups compare names, so a stale slot only makes a probe longer until the next rebuild. */
 #include "ddpcore/checkpoint/state_dict.h"
 
 #include <string.h>

@@ -63,12 +63,12 @@ DDP_MUST_USE ddp_status ddp_state_dict_add_prefix(struct ddp_state_dict *dict, c
 
 #define DDP_PREFIX_MODULE "module."
 
-/* How the keys of a dict relate to those a model expects, up to one common prefix on either side.
- * Readings are uniform: one number of prefixes taken from, or put before, every key. Equal sets
- * under a reading settle it (SAME, STRIP, ADD). Otherwise every key is followed to the expected
- * key it reaches with the fewest prefixes changed: two keys reaching one is AMBIGUOUS, keys that
- * need different numbers are MIXED; then two readings that match equally many keys are AMBIGUOUS,
- * and the rest is UNRELATED. */
+/* How the keys of a dict relate to those a model expects, if prefixes may be removed or added. A
+ * uniform reading removes or adds the same number of prefixes on every key. If one makes the sets
+ * equal, the relation is SAME, STRIP or ADD. Otherwise each key is matched with the expected key
+ * that it reaches with the fewest prefixes changed: if two keys reach the same one, AMBIGUOUS; if
+ * keys need different numbers, MIXED. If two uniform readings match equally many keys, AMBIGUOUS;
+ * else UNRELATED. */
 enum ddp_prefix_relation {
     DDP_PREFIX_SAME,      /* equal key sets */
     DDP_PREFIX_STRIP,     /* removing "module." * depth from every key makes them equal */

@@ -1,9 +1,9 @@
 /* Bucket layout in `reverse` order: parameters from last to first, because backward passes finish
- * them about in that order; a bucket closes once it holds at least its cap.
+ * them in about that order; a bucket closes once it holds at least its cap.
  *
- * A bucket holds one type, so each type fills a bucket of its own, beside the other types' and with
- * caps of its own. Buckets are numbered in the order in which their last parameter comes: launched
- * in that order, none waits for one that fills later. */
+ * A bucket holds parameters of one type. Each type fills a bucket of its own, with caps of its own.
+ * Buckets are numbered in the order in which they close, because they are launched in order of
+ * their numbers: no bucket waits for one that fills later. */
 #include "ddpcore/ddp/bucket.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static void close_bucket(struct walk *walk, enum ddp_dtype dtype)
     open->size_bytes = 0;
 }
 
-/* The buckets that the walk left open, the one whose last parameter came first. */
+/* Close the buckets that are still open, in the order in which their last parameter came. */
 static void close_rest(struct walk *walk)
 {
     for (;;) {

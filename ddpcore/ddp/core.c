@@ -82,8 +82,8 @@ void ddp_block_free(const struct ddp *ddp, struct ddp_block *block)
     } else if (block->data != NULL && group->failure.status == DDP_OK) {
         group->coll->ops->free(group->coll, block->space, block->data);
     }
-    /* After a failure peers may still read what was lent to them: such memory goes with the
-     * collective's or the rank's own. */
+    /* After a failure peers may still read what was lent to them. Such memory is not freed here: it
+     * lives as long as the collective or the rank. */
     block->data = NULL;
 }
 

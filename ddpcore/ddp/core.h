@@ -1,6 +1,6 @@
-/* Inside of struct ddp, for the files of this folder only. Who may call whom, from the ground up:
- * core.c; then sync.c, reducer.c and verify_gather.c; then verify_strict.c, verify_pytorch.c and
- * join.c; ddp.c on top. */
+/* Inside of struct ddp, for the files of this folder only. Calls go down this list of files and
+ * never up: ddp.c; join.c, verify_strict.c, verify_pytorch.c; sync.c, reducer.c, verify_gather.c;
+ * core.c. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 
@@ -74,7 +74,7 @@ ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail);
  * them, and detail is the first one's index. is_concerned: bool[param_count]. */
 ddp_status ddp_core_fail_params(struct ddp *ddp, ddp_status status, const bool *is_concerned);
 ddp_status ddp_core_fail_param(struct ddp *ddp, ddp_status status, size_t param);
-/* What a fault action at a point of the core means: FAIL becomes E_INJECTED, SKIP sets *out. */
+/* Pass a fault point. The action FAIL is returned as E_INJECTED, SKIP sets *out_is_skipped. */
 DDP_MUST_USE ddp_status ddp_core_point(struct ddp *ddp, enum ddp_fault_point point,
                                        struct ddp_fault_context *context, bool *out_is_skipped);
 /* out: zeroed, or freed. */
@@ -93,8 +93,8 @@ DDP_MUST_USE ddp_status ddp_sync_buffer_pass(struct ddp *ddp, uint32_t root);
 /* What the staging block for buffers needs. */
 size_t ddp_sync_staging_bytes(const struct ddp *ddp);
 
-/* reducer.c. A skipped wait may have left work under way: _settle ends it before its buffer is
- * written or it is posted again. */
+/* reducer.c. A wait that a fault skipped may have left a collective under way: _settle waits for
+ * it, before its buffer is written or it is posted again. */
 DDP_MUST_USE ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work);
 DDP_MUST_USE ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket);
 DDP_MUST_USE ddp_status ddp_reducer_post_used_map(struct ddp *ddp);
@@ -105,14 +105,15 @@ void ddp_reducer_touch_used_map(const struct ddp *ddp, bool is_write);
 /* All-gather of size_bytes from every member, role VERIFY; all: uint8_t[members * size_bytes]. */
 DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
                                           size_t size_bytes, void *all);
-/* The group's members disagree and every one of them knows, so nobody needs to revoke. */
+/* Every member has found out that the models differ, so no revocation is sent. `rank` differs. */
 ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank);
 
 /* verify_strict.c, verify_pytorch.c: errors as ddp_create's. */
 DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);
 DDP_MUST_USE ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err);
 
-/* join.c: the notices at the start of a forward pass inside join. Synchronises buffers if due. */
+/* join.c: tell joined ranks that a forward pass begins inside join, and synchronise buffers if they
+ * are due. */
 DDP_MUST_USE ddp_status ddp_join_forward(struct ddp *ddp);
 
 #ifdef __cplusplus

@@ -57,7 +57,8 @@ static void record_layout(const struct ddp *ddp)
     }
 }
 
-/* So that whoever checks the order of device work can say whose memory it was. */
+/* Tell the device which ranges are buckets, gradients, parameters and buffers, so that a checker of
+ * the order of device work can name the memory it finds misused. */
 static ddp_status name_ranges(const struct ddp *ddp)
 {
     struct ddp_device *device = ddp->device;
@@ -220,9 +221,9 @@ static bool is_ended(struct ddp *ddp, struct ddp_coll_work *work)
     return status != DDP_E_TIMEOUT || work->status != DDP_PENDING;
 }
 
-/* Works of this reducer must not stay queued when their storage goes: the group is revoked, which
- * after a timeout in pytorch semantics nobody had done, and then they end. False: one does not, and
- * its storage has to stay. */
+/* The storage of this reducer goes, so none of its collectives may stay queued. If one is, the
+ * group is revoked (after a timeout in pytorch semantics nobody has done that yet), which ends it.
+ * False: a collective did not end, and its storage must not be freed. */
 static bool end_works(struct ddp *ddp)
 {
     struct ddp_group *group = ddp->group;

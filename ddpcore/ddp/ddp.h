@@ -80,10 +80,10 @@ DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *d
 void ddp_destroy(struct ddp *ddp);
 
 /* Start of a forward pass. Buffers are broadcast if this pass is synchronised (strict), or if the
- * previous one was (pytorch, and inside join in both, where joined ranks must know beforehand).
- * pytorch semantics: E_UNUSED_PARAMETER if the previous backward pass left
- * parameters unreduced. Inside join: E_EARLY_TERMINATION on every rank once one ran out (if asked
- * for). */
+ * previous one was (pytorch; and in both inside join, where joined ranks must know it in advance).
+ * pytorch semantics: E_UNUSED_PARAMETER if the previous backward pass left parameters unreduced.
+ * Inside join, if throw_on_early_termination: E_EARLY_TERMINATION on every rank once one has no
+ * inputs left. */
 DDP_MUST_USE ddp_status ddp_forward_begin(struct ddp *ddp);
 
 /* Micro-batches: while false, backward passes accumulate locally and reduce nothing (no_sync). Read
@@ -97,16 +97,16 @@ DDP_MUST_USE ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
  * buckets strictly in order and drives those under way. Errors: E_READY_TWICE, E_STATE, and the
  * group's. */
 DDP_MUST_USE ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index);
-/* Wait for all buckets, then copy averages back. A parameter that got no gradient here contributes
- * its defined gradient of earlier micro-batches, or zeros. strict: E_UNUSED_PARAMETER on every rank
- * if a parameter never became ready; nothing was written back then. pytorch: OK at once, local
- * gradients stay, and the next synchronised ddp_forward_begin returns E_UNUSED_PARAMETER. A
- * parameter unused on all ranks keeps its gradient and is_grad_defined untouched. */
+/* Wait for all buckets, then copy averages back. A parameter that got no gradient in this pass
+ * contributes its gradient of earlier micro-batches if one is defined, else zeros. If a parameter
+ * never became ready: strict: E_UNUSED_PARAMETER on every rank, and no average is written; pytorch:
+ * OK, gradients stay local, and the next synchronised ddp_forward_begin returns E_UNUSED_PARAMETER.
+ * A parameter that no rank used keeps its gradient and is_grad_defined. */
 DDP_MUST_USE ddp_status ddp_backward_end(struct ddp *ddp);
 
-/* Uneven inputs. Between _begin and _end a rank trains as usual; when its data ends it calls
- * ddp_join_end, which mirrors the other ranks' collectives with zeros until all have ended, then
- * broadcasts parameters and buffers from the last to end. */
+/* Uneven inputs. Between _begin and _end a rank trains as usual. When its inputs end it calls
+ * ddp_join_end, which takes part in the other ranks' collectives with zeros until all have ended;
+ * then parameters and buffers are broadcast from the rank that ended last. */
 struct ddp_join_config {
     bool divide_by_initial_world_size; /* true: D = world; false: D = ranks still active */
     bool throw_on_early_termination;

@@ -1,8 +1,8 @@
-/* The process group: numbers collectives, waits for them, passes their fault points, and turns
+/* The process group: it numbers collectives, waits for them, passes their fault points, and turns
  * whatever ends them into one struct ddp_failure. It knows nothing about buckets or models.
  *
- * A doubled collective runs before the one that was asked for: collectives of a group complete in
- * order, so the caller's wait covers both and the buffer is never touched after it. */
+ * A fault may double a collective: the copy is posted first. Collectives of a group complete in
+ * order, so the caller's wait covers both, and the buffer is not used after it. */
 #include "ddpcore/ddp/group.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ void ddp_group_fini(struct ddp_group *group)
     }
 }
 
-/* Note what ended the group, once, with the evidence: `cause` is what the collective returned. */
+/* Record what ended the group; only the first time. cause: what the collective returned. */
 static ddp_status fail(struct ddp_group *group, const struct ddp_failure *failure, ddp_status cause)
 {
     DDP_ASSERT(failure->status < DDP_OK && cause < DDP_OK);
@@ -102,13 +102,14 @@ static ddp_status fail_dead(struct ddp_group *group, uint64_t seq)
     ddp_recorder_event(group->env->recorder, DDP_EVENT_PEER_DIED, (uint64_t)(int64_t)rank, seq, 0,
                        0, 0);
     if (rank >= 0) {
-        /* Ranks that do not talk to the dead one learn it from here. */
+        /* Members that exchange no message with the dead rank learn of its death from this. */
         send_revocation(group, DDP_E_PEER_DIED, (uint64_t)rank);
     }
     return fail(group, &failure, DDP_E_PEER_DIED);
 }
 
-/* A collective ended with an error. A revocation explains more than a death that followed it. */
+/* A collective ended with an error. If the group was revoked, that is the cause, even if the error
+ * is a death: whoever revokes may exit right after. */
 static ddp_status fail_from(struct ddp_group *group, ddp_status cause, uint64_t seq)
 {
     const struct ddp_failure failure = {cause, -1, group->step, seq, seq};
@@ -232,7 +233,8 @@ ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
         return work->status;
     }
     DDP_ASSERT(work->seq <= group->seq);
-    /* Even if the implementation finished it while another was polled: decorators have to see. */
+    /* Poll the implementation even if it finished this work while another one was polled:
+     * decorators only learn of the end by this call. */
     status = group->coll->ops->poll(group->coll, work);
     work->status = status;
     return status < DDP_OK ? fail_from(group, status, work->seq) : status;
@@ -257,8 +259,8 @@ static void wait_hint(void *self, struct ddp_idle_hint *hint)
     wait->group->coll->ops->hint(wait->group->coll, hint);
 }
 
-/* Whoever judges the order of device work takes this, and no poll that happened to see the work
- * done, for what the host may rely on. A CPU's work is done when its call returns. */
+/* The judge of device order takes only this event as proof that the host waited; a poll that found
+ * the work done proves nothing. Not needed on a CPU, whose work is done when its call returns. */
 static void record_waited(struct ddp_group *group, struct ddp_coll_work *work)
 {
     if (!work->is_waited && work->seq != 0 && !group->coll->device->ops->is_host_memory) {

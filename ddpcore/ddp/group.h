@@ -16,10 +16,10 @@ enum ddp_semantics {
 };
 const char *ddp_semantics_name(enum ddp_semantics semantics);
 
-/* What ended a group, for people and reports. After a wait that ended because of a revocation,
- * status is the revocation's own status (E_UNUSED_PARAMETER, ...) on every rank and rank is the one
- * that revoked; a survivor of a death that learns of it through a revocation says E_PEER_DIED and
- * the dead rank, as if it had seen the death itself. */
+/* What ended a group, for people and reports. If a revocation ended it, status is the revocation's
+ * status (E_UNUSED_PARAMETER, ...) and rank the one that revoked, on every member. A member that
+ * learns of a death by a revocation reports E_PEER_DIED and the dead rank, as if it had seen the
+ * death itself. */
 struct ddp_failure {
     ddp_status status;
     int32_t rank;    /* global rank to blame, or -1 */

@@ -35,7 +35,7 @@ static ddp_status reduce_flag(struct ddp *ddp, enum ddp_coll_role role, uint32_t
     return DDP_OK;
 }
 
-/* Highest member that offers itself; -1: none did. */
+/* The highest member for which is_candidate is true; -1 if it is true nowhere. */
 static ddp_status reduce_last(struct ddp *ddp, bool is_candidate, int64_t *out_member)
 {
     int64_t *member = ddp->control.data;
@@ -107,7 +107,8 @@ ddp_status ddp_join_forward(struct ddp *ddp)
 
     DDP_TRY(exchange_presence(ddp, true, &active));
     if (active == 0) {
-        /* This rank said that it is here: only a damaged message can say that nobody is. */
+        /* This rank has just reported that it has inputs, so the sum cannot be 0 unless a message
+         * was damaged. */
         return ddp_core_fail(ddp, DDP_E_STATE, 0);
     }
     record(ddp, DDP_JOIN_EVENT_PRESENT, active);
@@ -174,14 +175,15 @@ static ddp_status mirror_pass(struct ddp *ddp, uint32_t active)
     }
     record(ddp, DDP_JOIN_EVENT_MIRROR, active);
     if (syncing > 0) {
-        /* The others' optimizer steps go on; what is recorded from here on belongs to the next. */
+        /* The other ranks have made an optimizer step, so what this rank records from here on
+         * belongs to the next step. */
         ddp->group->step++;
         ddp_recorder_step(ddp->group->env->recorder, ddp->group->step, 0);
     }
     return DDP_OK;
 }
 
-/* All have ended: the model of the highest rank among the last to end is everyone's. */
+/* All inputs have ended. Of the ranks that ended last, the highest gives its model to all. */
 static ddp_status adopt_last(struct ddp *ddp, bool is_last)
 {
     int64_t root = -1;

@@ -1,6 +1,6 @@
-/* The reducer: one backward pass. A ready gradient is scaled into its bucket; a full bucket is
- * launched when all before it were; at the end every bucket is waited for before any is copied
- * back, so that a revocation leaves no gradient half averaged. */
+/* The reducer: one backward pass. A gradient that is ready is scaled into its bucket. Buckets are
+ * launched in order, each once it is full. At the end all buckets are waited for before any is
+ * copied back, so that after a revocation no gradient is half averaged. */
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
@@ -89,7 +89,8 @@ static ddp_status launch_used_map(struct ddp *ddp)
     return is_skipped ? DDP_OK : ddp_reducer_post_used_map(ddp);
 }
 
-/* Launch every bucket whose turn has come; after the last one, the used map. */
+/* Launch full buckets, in order, up to the first that is not full; after the last bucket, the used
+ * map. */
 static ddp_status launch_ready(struct ddp *ddp)
 {
     struct ddp_layout *layout = &ddp->layout;
@@ -196,7 +197,8 @@ static ddp_status mark_ready(struct ddp *ddp, size_t param)
     return DDP_OK;
 }
 
-/* As PyTorch: what will get no gradient is ready as soon as the first gradient is. */
+/* As in PyTorch: a parameter that will get no gradient counts as ready as soon as the first
+ * gradient is ready. */
 static ddp_status mark_unexpected(struct ddp *ddp)
 {
     if (!ddp->config.find_unused_parameters || ddp->is_any_ready) {
@@ -223,7 +225,8 @@ ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
         if (ddp->group->semantics == DDP_SEMANTICS_STRICT || ddp->pass == DDP_PASS_BACKWARD) {
             return ddp_core_fail(ddp, DDP_E_STATE, 0);
         }
-        /* PyTorch: no forward pass through DDP armed the hooks, gradients stay local. */
+        /* PyTorch: without a forward pass through DDP nothing is synchronised, gradients stay
+         * local. */
         ddp->is_sync_pass = false;
     }
     DDP_ASSERT(ddp->pass != DDP_PASS_BACKWARD);
@@ -248,7 +251,7 @@ static ddp_status refuse_ready(struct ddp *ddp, size_t param)
         return ddp_core_fail(ddp, DDP_E_STATE, 0);
     }
     if (ddp->is_ready[param]) {
-        /* PyTorch does not look while it is not synchronising. */
+        /* PyTorch checks this only in passes that are synchronised. */
         if (ddp->is_sync_pass || ddp->group->semantics == DDP_SEMANTICS_STRICT) {
             return ddp_core_fail_param(ddp, DDP_E_READY_TWICE, param);
         }
@@ -310,7 +313,7 @@ static ddp_status end_unready(struct ddp *ddp)
     if (ddp->group->semantics == DDP_SEMANTICS_STRICT) {
         return ddp_core_fail_params(ddp, DDP_E_UNUSED_PARAMETER, ddp->is_unready);
     }
-    /* PyTorch arms its check with the first gradient of a pass. */
+    /* PyTorch raises the error only if the pass produced a gradient at all. */
     ddp->is_reduction_unfinished = ddp->is_any_ready;
     return DDP_OK;
 }

@@ -39,8 +39,8 @@ struct chunk {
     size_t elem_count;
 };
 
-/* From one chunk to the next, type by type; a zeroed chunk stands before the first. A chunk is as
- * many whole tensors as the cap allows, at least one. False: there is none left. */
+/* The next chunk: as many whole tensors of one type as the cap allows, at least one. Start with a
+ * zeroed chunk. False: there is none left. */
 static bool next_chunk(const struct tensor_list *list, struct chunk *chunk)
 {
     size_t place = chunk->end;

@@ -1,5 +1,4 @@
-/* What both ways of verifying share: an exchange between all ranks, and the error that all of them
- * come to. */
+/* What strict and PyTorch's verification share: an exchange between all ranks, and the error. */
 #include <string.h>
 
 #include "ddpcore/ddp/core.h"

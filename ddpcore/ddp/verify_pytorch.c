@@ -1,6 +1,7 @@
-/* Verification as PyTorch 2.7 does it: parameter counts on all ranks, then rank 0's shapes and
- * strides, on which only the other ranks raise. Names, dtypes and options are not looked at, and a
- * rank whose table of shapes has another length posts another operation than its peers. */
+/* Verification as PyTorch 2.7 does it: first the number of parameters on all ranks, then shapes and
+ * strides against rank 0's, where only the other ranks raise an error. Names, types and options are
+ * not compared. A rank with another number of dimensions in all posts a broadcast of another size
+ * than its peers, as in PyTorch. */
 #include <string.h>
 
 #include "ddpcore/ddp/core.h"

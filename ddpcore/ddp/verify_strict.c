@@ -1,8 +1,8 @@
-/* Strict verification at construction: every rank gathers everyone's fingerprint; only if they
- * differ, item by item hashes find the first difference, the majority says who differs, and a third
- * exchange of descriptions lets every rank print both sides.
+/* Strict verification at construction. All ranks exchange fingerprints. Only if they differ, hashes
+ * of each item are exchanged and give the first item that differs and the ranks that differ from
+ * the majority; then descriptions of that item, so that every rank can print both sides.
  *
- * Member numbers are used as rank numbers in texts: groups are made of global ranks in order. */
+ * Member numbers are used as rank numbers in texts: members are global ranks in order. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
     memcpy(out, options, sizeof(options));
 }
 
-/* Items in order: options, parameters up to the largest table of all ranks, buffers likewise. A
- * slot that this rank's table lacks is absent: hash 0. */
+/* Items in order: options; parameters, as many as the rank with most has; buffers likewise. An item
+ * that this rank does not have hashes as 0. */
 struct item_table {
     const struct ddp *ddp;
     struct option options[OPTION_COUNT];
@@ -209,7 +209,7 @@ static ddp_status explain(struct ddp *ddp, struct item_table *table, struct ddp_
         status = ddp_verify_gather(ddp, 1, own, count * sizeof(*own), all);
     }
     if (status == DDP_OK && !find_difference(all, count, rank_count, &item, ranks)) {
-        /* Fingerprints differ but no item does: a message was damaged. */
+        /* Fingerprints differ, but no item does: a message was damaged. */
         status = ddp_core_fail(ddp, DDP_E_MODEL, 0);
     } else if (status == DDP_OK) {
         describe_item(table, item, text);

@@ -1,4 +1,4 @@
-/* The judge works the same batches out from the plan, with code of its own. */
+/* The judge derives the same batches from the plan, with code of its own. */
 #include "harness/rank/batches.h"
 
 static ddp_status deal(struct harness_batches *batches, uint64_t epoch)

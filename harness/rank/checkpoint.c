@@ -196,8 +196,8 @@ ddp_status harness_session_save(struct harness_session *session)
 
 /* --- loading -----------------------------------------------------------------------------------*/
 
-/* The name behind all leading "module.": tells optimizer entries, whose own names never start so,
- * from the model's even after their keys were edited. */
+/* Optimizer entries are told by what follows all leading "module.": so they are recognised even
+ * after a fault has edited the keys. No tensor of a model has such a name. */
 static bool is_optimizer_key(const char *name)
 {
     while (strncmp(name, MODULE_PREFIX, sizeof MODULE_PREFIX - 1) == 0) {

@@ -76,7 +76,8 @@ void harness_session_close_device(struct harness_session *session)
         session->device->hints->set_progress(session->device, NULL);
         ddp_progress_set_mapped(session->progress, false);
     }
-    /* The words stay mapped until then: giving them back earlier would wait for a stuck kernel. */
+    /* Unmapped only now, after the device's end: unmapping earlier would wait for a kernel that is
+     * stuck. */
     session->device->ops->destroy(session->device);
     ddp_nccl_library_close(session->nccl);
     ddp_mpi_library_close(session->mpi);
@@ -198,7 +199,7 @@ ddp_status harness_session_open_collective(struct harness_session *session, bool
     return DDP_OK;
 }
 
-/* Nothing is lost if it fails: the job is done. */
+/* The job is done, so a failure here loses nothing and is ignored. */
 void harness_session_finish_collective(struct harness_session *session)
 {
     if (session->mpi != NULL) {
@@ -206,8 +207,8 @@ void harness_session_finish_collective(struct harness_session *session)
     }
 }
 
-/* NCCL and MPI do not say in which order they add, so a judged run measures it, at the counts of
- * its own buckets. */
+/* NCCL and MPI do not say in which order they add. A judged run measures it, for element counts and
+ * types of its own buckets. */
 ddp_status harness_session_probe(struct harness_session *session, enum harness_probe_round round)
 {
     struct ddp_env *env = session->env;

@@ -1,4 +1,5 @@
-/* Evidence files. Plain writes: a torn one belongs to a rank that died, and says so by its size. */
+/* Evidence files, written in place: a file that a killed rank left half written is recognised by
+ * its size. */
 #include "harness/rank/session.h"
 
 ddp_status harness_file_write(struct ddp_env *env, const char *path, const void *data,

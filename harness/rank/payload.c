@@ -1,6 +1,6 @@
 /* Payload capture: a collective decorator that copies the buckets of one step into files, as they
- * were posted and as they came out. The run goes on unchanged; a file that cannot be written fails
- * the collective, because the replay exists for these files only. */
+ * were posted and as they came out. A file that cannot be written fails the collective: the run is
+ * repeated for these files only. */
 #include <inttypes.h>
 
 #include "harness/rank/session.h"

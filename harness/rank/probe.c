@@ -1,5 +1,5 @@
-/* The same number of collectives on every member, whatever they show: what a probe came to decides
- * nothing before all members know that they saw the same. */
+/* All members run the same number of collectives, whatever a member sees: before a result decides
+ * what is done next, members compare what they saw. */
 #include "harness/rank/probe.h"
 
 #include <inttypes.h>
@@ -10,10 +10,11 @@
 #include "ddpcore/device/transfer.h"
 #include "harness/rank/probe_map.h"
 
-/* On the heap: a collective that does not end keeps it. */
+/* Allocated, because a collective that does not end goes on using it after harness_probe_run
+ * returned. */
 struct prober {
     const struct harness_probe *probe;
-    struct ddp_recorder *recorder; /* the rank's, which nothing below sees meanwhile */
+    struct ddp_recorder *recorder; /* the rank's; env->recorder is NULL while probes run */
     struct ddp_transfer transfer;
     struct ddp_coll_work work;
     uint64_t count; /* of probes so far */
@@ -21,9 +22,9 @@ struct prober {
     void *staging;  /* the same on the host */
     size_t size_bytes;
     bool is_coll_buffer;
-    uint64_t digest; /* of everything that came out for a request */
-    ddp_status
-        unwritten; /* first failure of a file: told once the members need each other no more */
+    uint64_t digest;      /* of everything that came out for a request */
+    ddp_status unwritten; /* first failure of writing a file; reported at the end, when no member
+                           * waits for this one any more */
     struct harness_probe_map map;
 };
 
@@ -79,7 +80,8 @@ static ddp_status reduce(struct prober *prober)
     prober->work.args.input = prober->buffer;
     prober->work.args.output = prober->buffer;
     prober->work.args.elem_count = map->elem_count;
-    prober->work.seq = prober->count << 16; /* in a mark of the device's: 0, no collective */
+    prober->work.seq = prober->count << 16; /* the low 16 bits stand in a device's marks: 0 means no
+                                             * collective */
     DDP_TRY(probe->coll->ops->post(probe->coll, &prober->work));
     DDP_TRY(wait_work(prober));
     ddp_recorder_wait_end(prober->recorder); /* a sign of life; no event */
@@ -140,7 +142,8 @@ static ddp_status exchange_digests(const struct prober *prober, const char *name
     return status;
 }
 
-/* Members whose digest is not the commonest one; of equally common ones, the first member's. */
+/* Members whose digest is not the most common one; if several are equally common, that of the
+ * lowest member counts. */
 static uint64_t find_dissenters(const uint64_t *digests, uint32_t count)
 {
     uint64_t common = digests[0];
@@ -164,7 +167,7 @@ static uint64_t find_dissenters(const uint64_t *digests, uint32_t count)
     return members;
 }
 
-/* Did all members see the same bits? If not, that is the result, on all of them. */
+/* Did all members see the same bits? If not, all members report exactly that as the result. */
 static ddp_status agree(struct prober *prober, size_t request, const char *stage)
 {
     uint64_t digests[HARNESS_PROBE_MEMBERS_MAX];
@@ -180,7 +183,8 @@ static ddp_status agree(struct prober *prober, size_t request, const char *stage
         (void)snprintf(prober->map.text, sizeof prober->map.text,
                        "members got different results of the same all-reduces");
     }
-    /* A member that serves the store must not go on to a collective while others ask. */
+    /* The member that serves the store must not enter a collective while others still ask the
+     * store. */
     return barrier(prober, name);
 }
 
@@ -254,7 +258,8 @@ static ddp_status measure(struct prober *prober, size_t request)
         DDP_TRY(harness_probe_map_solve(&prober->map));
     }
     if (prober->map.result != HARNESS_PROBE_MEASURED) {
-        return DDP_OK; /* on all members alike: the map is made of what all saw */
+        return DDP_OK; /* on all members alike, because the result follows from digests that all of
+                        * them compared */
     }
     DDP_TRY(measure_widths(prober));
     DDP_TRY(agree(prober, request, "widths"));
@@ -309,7 +314,8 @@ static ddp_status write_file(const struct prober *prober, struct ddp_err *err)
     return status;
 }
 
-/* More members than the type allows, or a type that is not measured: that much is a result. */
+/* More members than can be measured with this type, or a type that cannot be measured: that is a
+ * result, not an error. */
 static void set_out_of_reach(struct prober *prober, const struct harness_probe_request *request)
 {
     uint32_t limit = harness_probe_member_limit(request->dtype);
@@ -373,13 +379,13 @@ static ddp_status run_all(struct prober *prober, struct ddp_err *err)
             DDP_TRY(run_request(prober, i, err));
         }
     }
-    /* The last agreement was the meeting after the last collective. */
+    /* No barrier here: the last agreement came after the last collective. */
     return prober->unwritten;
 }
 
-/* Why the group is over, as ddp_group puts it: a revocation explains more than what followed it,
- * and one for a death names the dead rank. Members that do not notice themselves learn it from
- * here. */
+/* The cause, by the rules of ddp_group: a revocation comes before an error that followed it, and a
+ * revocation for a death names the dead rank. Members that did not notice the failure learn of it
+ * by the revocation that this sends. */
 static ddp_status blame(struct prober *prober, ddp_status status)
 {
     const struct harness_probe *probe = prober->probe;
@@ -405,7 +411,7 @@ static ddp_status blame(struct prober *prober, ddp_status status)
     return status;
 }
 
-/* The members are told, and the work that is under way, if there is one, comes back. */
+/* Revoke the group, then wait for the collective that may be under way. */
 static ddp_status give_up(struct prober *prober, ddp_status status)
 {
     status = blame(prober, status);
@@ -424,23 +430,23 @@ static void describe_failure(const struct harness_probe *probe, ddp_status statu
     (void)ddp_err_wrap(err, status, "measuring reduction trees (%s)", round_name(probe->round));
 }
 
-/* Hide the rank's fault points and recorder from everything below, and bring them back. */
-struct seclusion {
+/* Hide fault points and recorder from everything below, and show them again. */
+struct hidden {
     struct ddp_env *env;
     struct ddp_fault_hook *faults;
     struct ddp_recorder *recorder;
 };
 
-static struct seclusion seclude(struct ddp_env *env)
+static struct hidden hide(struct ddp_env *env)
 {
-    const struct seclusion before = {env, env->faults, env->recorder};
+    const struct hidden before = {env, env->faults, env->recorder};
 
     env->faults = NULL;
     env->recorder = NULL;
     return before;
 }
 
-static void bring_back(const struct seclusion *before)
+static void unhide(const struct hidden *before)
 {
     before->env->faults = before->faults;
     before->env->recorder = before->recorder;
@@ -449,7 +455,7 @@ static void bring_back(const struct seclusion *before)
 ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *err)
 {
     struct ddp_mem *mem = probe->env->mem;
-    struct seclusion own, coll;
+    struct hidden own, coll;
     struct prober *prober;
     ddp_status status;
 
@@ -462,21 +468,22 @@ ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *
     }
     prober->probe = probe;
     prober->recorder = probe->env->recorder;
-    own = seclude(probe->env);
-    coll = seclude(probe->coll->env);
+    own = hide(probe->env);
+    coll = hide(probe->coll->env);
     status = run_all(prober, err);
     if (status != DDP_OK) {
         status = give_up(prober, status);
         describe_failure(probe, status, err);
     }
-    /* A collective that is still under way has the buffers: they go with the rank's memory. */
+    /* A collective that is still under way uses the buffers: they are not freed, but go with the
+     * rank's memory. */
     if (prober->work.status != DDP_PENDING) {
         close_buffers(prober);
         harness_probe_map_fini(&prober->map);
         ddp_transfer_fini(&prober->transfer);
         ddp_mem_free(mem, prober);
     }
-    bring_back(&coll);
-    bring_back(&own);
+    unhide(&coll);
+    unhide(&own);
     return status;
 }

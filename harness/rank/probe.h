@@ -1,14 +1,15 @@
-/* Measuring how an all-reduce adds: for collectives of which no schedule is known.
+/* Measuring the order in which an all-reduce adds, for collectives that have no schedule to read it
+ * from.
  *
- * Whoever judges a run bitwise has to know in which order a sum was taken. Of schedules that is
- * written down; of NCCL it has to be measured, at the very count and type of the buckets, on the
- * very communicator. n members take n(n-1)/2 + 3(n-2) all-reduces for each pair of count and type.
+ * To judge sums bit by bit, the order of additions must be known. Schedules state it; for NCCL and
+ * MPI it is measured, with the count and type of each bucket, on the communicator that the run
+ * uses. n members need n(n-1)/2 + 3(n-2) all-reduces for each pair of count and type.
  *
- * Probes are posted below the observer, and neither fault points nor the recorder are within reach
- * meanwhile: they appear in no trace, take no sequence number of the group and touch no hit
- * counter. Their own numbers are multiples of 65536, which in a device's progress words stand for
- * no collective; members meet in the store before and after, so that none of them can run into a
- * collective of the group. What the outside sees is a heartbeat a probe. */
+ * Probes are posted below the observer, while env->faults and env->recorder are NULL: they appear
+ * in no trace, take no sequence number of the group and count as no hit of a fault point. Their
+ * sequence numbers are multiples of 65536, which a device's progress words show as no collective.
+ * Members meet in the store before and after, so that no probe runs into a collective of the group.
+ * From outside only a heartbeat for each probe is seen. */
 #ifndef HARNESS_RANK_PROBE_H
 #define HARNESS_RANK_PROBE_H
 

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Beyond this many runs or ranges the map would be no description any more. */
+/* With more runs or ranges than this the result is "unknown": it would not describe the sum in any
+ * useful way. */
 #define RUNS_MAX   (UINT32_C(1) << 22)
 #define RANGES_MAX (UINT32_C(1) << 15)
 
@@ -218,8 +219,8 @@ static uint32_t pair_number(uint32_t member_count, uint32_t i, uint32_t j)
     return low * (2 * member_count - low - 1) / 2 + (high - low - 1);
 }
 
-/* Every pair with this member ended in M of one sign, relative to the member's own: a contribution
- * that is missing leaves the other's M, one that came twice leaves its own. */
+/* Every probe of a pair with this member ended in M of the same sign, relative to the member's own
+ * M. If its contribution is missing, the other's M is left; if it came twice, its own is. */
 static bool is_always(const struct harness_probe_map *map, const int16_t *codes, uint32_t member,
                       bool is_own)
 {
@@ -234,7 +235,7 @@ static bool is_always(const struct harness_probe_map *map, const int16_t *codes,
     return true;
 }
 
-/* Some probe left over what no sum of all contributions can. */
+/* Some probe gave a value that no sum of all contributions can give. Find out why. */
 static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t elem)
 {
     for (uint32_t pair = 0; pair < map->pair_count; pair++) {
@@ -248,7 +249,8 @@ static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t
                  "element %zu lacks the contribution of member %" PRIu32, elem, r);
         }
     }
-    /* Of two members, one that came twice looks like the other one lost. */
+    /* Checked second: with two members, "one came twice" and "the other was lost" give the same
+     * values. */
     for (uint32_t r = 0; r < map->member_count; r++) {
         if (is_always(map, codes, r, true)) {
             fail(map, HARNESS_PROBE_DUPLICATED, UINT64_C(1) << r,

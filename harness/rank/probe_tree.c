@@ -1,8 +1,8 @@
-/* Top down: the members of a set belong to the operands of its root. If some pair loses the whole
- * set, pairs of different operands are those that do; else the root adds three operands or more
- * without rounding between them, and a pair loses just its own two operands. Of such sums the
- * losses may fit several: (a b (c d)) and ((a b) c d) lose alike. Every pair is checked, so a wrong
- * guess ends in "no tree", never in a wrong one. */
+/* Top down: the members of a set are divided into the operands of its root. If the probe of some
+ * pair loses the whole set, the members of such a pair lie in different operands. If no pair does,
+ * the root adds three operands or more without rounding in between, and a pair loses only its own
+ * two operands; then several divisions may fit: (a b (c d)) and ((a b) c d) lose the same. Every
+ * pair is checked against the result, so a wrong guess gives no tree, never a wrong tree. */
 #include "harness/rank/probe_tree.h"
 
 #include <string.h>
@@ -48,8 +48,8 @@ static uint32_t largest_loss(const struct builder *builder, const struct partiti
     return largest;
 }
 
-/* The member at `first`, and all that lose at most `limit` with it, are the next operand. Returns
- * its size; 0 if one of them belongs to another already. */
+/* The next operand: the member at `first` and all members that lose at most `limit` in a probe with
+ * it. Returns its size; 0 if one of them belongs to another operand already. */
 static uint32_t take_operand(const struct builder *builder, struct partition *set, uint32_t first,
                              uint32_t limit)
 {
@@ -85,7 +85,7 @@ static void clear(struct partition *set)
     set->operand_count = 0;
 }
 
-/* Pairs of different operands lose what such a node makes them lose. */
+/* Do all pairs of different operands lose what such a node makes them lose? */
 static bool is_cut_right(const struct builder *builder, const struct partition *set, bool is_exact)
 {
     uint32_t sizes[HARNESS_PROBE_MEMBERS_MAX] = {0};
@@ -118,7 +118,8 @@ static bool split_rounded(const struct builder *builder, struct partition *set)
     return set->operand_count >= 2 && is_cut_right(builder, set, false);
 }
 
-/* The first operand has `size` members, and every other one what is left of its loss with it. */
+/* Divide, given that the first operand has `size` members: the size of every other one is its loss
+ * with the first, less `size`. */
 static bool split_exact(const struct builder *builder, struct partition *set, uint32_t size)
 {
     clear(set);
@@ -210,7 +211,8 @@ static uint32_t build(struct builder *builder, struct partition *set, uint32_t *
     if (largest > set->count || !split_rounded(builder, set)) {
         return 0;
     }
-    /* Several operands, and M took the others' units with it: aligned and cut off somehow. */
+    /* With several operands, M absorbed units of others too: the sum was aligned and truncated in a
+     * way that is not known. */
     return build_node(builder, set,
                       set->operand_count > 2 ? HARNESS_PROBE_OPAQUE : HARNESS_PROBE_ROUNDED,
                       out_node);

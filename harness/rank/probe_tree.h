@@ -1,9 +1,10 @@
-/* A reduction tree worked out from what probes left over. Private to rank.
+/* A reduction tree, derived from the results of probes. Private to rank.
  *
- * Probe (i, j): member i contributes +M, j contributes -M, all others one unit, which M absorbs.
- * What reaches the result is the units that never met M. Absorbed are those below the node where i
- * and j meet: loss(i, j). The method is FPRev's (Xie et al., "FPRev", USENIX ATC 2025), extended by
- * nodes that add several operands at once. */
+ * In probe (i, j) member i contributes +M, member j -M, all others one unit. M absorbs a unit that
+ * is added to it; once +M and -M have met, units are kept. So the result counts the units that were
+ * not added below the node where i and j meet; loss(i, j) is the number of the others, i and j
+ * included. The method is FPRev's (Xie et al., "FPRev", USENIX ATC 2025), extended by nodes that
+ * add several operands at once. */
 #ifndef HARNESS_RANK_PROBE_TREE_H
 #define HARNESS_RANK_PROBE_TREE_H
 
@@ -36,9 +37,9 @@ struct harness_probe_tree {
     uint8_t kind[HARNESS_PROBE_NODES_MAX]; /* enum harness_probe_node */
 };
 
-/* How many trees leave these over: 0, 1, or 2 for several, of which *out is one. loss:
- * uint8_t[member_count * member_count], symmetric, in units, the two M's own places counted.
- * 2 <= member_count <= HARNESS_PROBE_MEMBERS_MAX. */
+/* The number of trees that give these losses: 0, 1, or 2 for several, of which *out is one. loss:
+ * uint8_t[member_count * member_count], symmetric; i and j themselves count. 2 <= member_count <=
+ * HARNESS_PROBE_MEMBERS_MAX. */
 uint32_t harness_probe_tree_build(const uint8_t *loss, uint32_t member_count,
                                   struct harness_probe_tree *out);
 /* Members that tell whether an inner node other than the root is rounded: *out_a and *out_b meet at

@@ -1,12 +1,12 @@
-/* A rank's life: open, train, say goodbye, close. Any failing status leads straight to close, which
- * posts nothing: the others learn of it from the group (revoked, departed), never from a timeout
- * alone. The last thing recorded is rank.end. */
+/* A rank's life: open, train, a last barrier, close. After any failing status comes close at once,
+ * which posts nothing: the other ranks learn of the failure from the group (revoked or departed),
+ * not only from a timeout. The last thing recorded is rank.end. */
 #include <string.h>
 
 #include "harness/rank/session.h"
 
-/* The last barrier: a rank that leaves without it left its group early. */
-static ddp_status say_goodbye(struct harness_session *session)
+/* The last barrier. A rank that leaves without it has left its group early. */
+static ddp_status leave_group(struct harness_session *session)
 {
     bool is_skipped;
 
@@ -28,7 +28,7 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     }
     DDP_TRY(harness_session_probe(session, HARNESS_PROBE_FIRST));
     DDP_TRY(harness_session_train(session));
-    DDP_TRY(say_goodbye(session));
+    DDP_TRY(leave_group(session));
     DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
     if (session->is_parted) {
         harness_session_finish_collective(session);

@@ -1,5 +1,6 @@
-/* Every schedule that is used goes into the run folder: the judge reads reduction trees from it.
- * The observer cannot fail a collective, so the first failure is kept and ends the run in order. */
+/* Every schedule that is used is written into the run folder, where the judge reads reduction trees
+ * from it. The observer cannot fail a collective, so the first failure is kept and fails the run at
+ * its end. */
 #include "ddpcore/schedule/schedule.h"
 #include "harness/rank/session.h"
 

@@ -55,18 +55,19 @@ struct harness_session {
 
     uint64_t first_step;    /* steps that the restored checkpoint had completed */
     uint64_t steps_done;    /* completed in all */
-    uint64_t batch_skipped; /* batches that a fault lost: later ones move up */
-    bool is_parted;         /* all have passed the last barrier, or will */
+    uint64_t batch_skipped; /* batches that a fault skipped: this rank takes the next one instead */
+    bool is_parted;         /* this rank has passed the last barrier */
     bool is_left_out;       /* a SKIP before the group existed: the rank leaves at once */
 };
 
-/* Who may call whom, from the ground up: session.c; then device.c and checkpoint.c; then setup.c
- * and step.c; rank.c on top. */
+/* Calls go down this list of files and never up: rank.c; setup.c, step.c; device.c, checkpoint.c;
+ * session.c. */
 
 /* session.c */
 /* Enter a phase unless the rank is in it. */
 void harness_session_phase(struct harness_session *session, enum ddp_phase phase);
-/* Pass a point without payload: OK, or E_INJECTED. *out_skip (may be NULL): leave it out. */
+/* Pass a fault point without payload: OK, or E_INJECTED. *out_skip (may be NULL): what follows is
+ * to be left out. */
 DDP_MUST_USE ddp_status harness_session_point(struct harness_session *session,
                                               enum ddp_fault_point point, bool *out_skip);
 
@@ -82,9 +83,10 @@ DDP_MUST_USE ddp_status harness_session_open_collective(struct harness_session *
  * own. */
 DDP_MUST_USE ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark mark,
                                              uint64_t index);
-/* End what ends with all ranks together, once they have parted. */
+/* End the library (MPI) that all ranks end together, after the last barrier. */
 void harness_session_finish_collective(struct harness_session *session);
-/* Measure the order of the all-reduce's sums, if nobody says it. All ranks call. */
+/* Measure the order of the all-reduce's sums, if the collective does not state it. All ranks
+ * call. */
 DDP_MUST_USE ddp_status harness_session_probe(struct harness_session *session,
                                               enum harness_probe_round round);
 

@@ -1,5 +1,5 @@
-/* From nothing to a wrapped model, and back. Opening stops at the first failure and leaves what
- * exists to the one close, which releases in the opposite order. */
+/* Opening and closing a rank's run. Opening stops at the first failure; whatever exists then is
+ * released by the one close, in the opposite order. */
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
@@ -8,7 +8,7 @@
 /* As wide as a scenario may ask for (job.widths): products of two widths stay far from overflow. */
 enum { WIDTH_MAX = 1048576 };
 
-/* Set-up has its own limit: a rank that never comes is found by the monitor, or by this. */
+/* Set-up ends by this time even if a rank never comes and no monitor runs. */
 static uint64_t setup_deadline_ns(const struct harness_session *session)
 {
     return ddp_clock_deadline_ns(session->env->clock, session->plan->job.timeout_ns);

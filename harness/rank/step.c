@@ -15,7 +15,7 @@ static ddp_status on_layer(void *context, uint32_t layer)
     place.device = session->device;
     DDP_TRY(harness_session_mark(session, DDP_MARK_FORWARD, layer));
     session->env->idle->ops->progress(session->env->idle);
-    /* A layer cannot be left out: SKIP is GO here. */
+    /* SKIP is treated as GO: a layer cannot be left out. */
     return ddp_fault_point(session->env->faults, DDP_FAULT_POINT_FORWARD_LAYER, &place) ==
                    DDP_FAULT_FAIL
                ? DDP_E_INJECTED
@@ -235,8 +235,8 @@ ddp_status harness_session_train(struct harness_session *session)
     if (job->join.is_set) {
         DDP_TRY(ddp_join_begin(session->ddp, &join));
     }
-    /* Without join, a rank that runs out of data just stops here: its peers wait for collectives
-     * that it never posts. That is the user's mistake this harness must find. */
+    /* Without join, a rank whose data ends stops here, and its peers wait for collectives that it
+     * never posts. This is a user's mistake, which the harness must find. */
     for (uint64_t step = session->first_step; step < session->job.steps && !is_ended; step++) {
         DDP_TRY(run_step(session, (uint32_t)step, &is_ended));
     }
