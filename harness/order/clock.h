@@ -18,11 +18,11 @@ struct harness_clocks {
     struct ddp_mem *mem;
     uint32_t stream_count; /* the host's row is one of them, the last */
     size_t event_count;
-    /* stream_count rows: row s holds, for each stream, up to which of its times its work happens
-     * before what is enqueued on s next; entry (s, s) is the time of that work itself. The host's:
-     * what it relies on, before which nothing of its own comes */
+    /* stream_count rows. Row s, entry t: work of stream t up to this time happens before the work
+     * that is enqueued on s next; entry (s, s) is the time of that work itself. The host's row:
+     * what the host has waited for */
     uint64_t *stream;
-    uint64_t *seen;   /* what was seen done, whether or not anybody waited for it */
+    uint64_t *seen;   /* row of what was queried done, waited for or not */
     uint64_t **event; /* [event_count] the row at the last record; NULL: never recorded */
 };
 
@@ -39,7 +39,7 @@ void harness_clocks_wait(struct harness_clocks *clocks, size_t event, uint32_t s
 void harness_clocks_see(struct harness_clocks *clocks, size_t event);
 /* Add the event's row to another. */
 void harness_clocks_add(const struct harness_clocks *clocks, size_t event, uint64_t *row);
-/* The host relies on a row (an event's) from now on. */
+/* The host has waited for what a row (an event's) says. */
 void harness_clocks_rely(struct harness_clocks *clocks, const uint64_t *row);
 /* Whether work of `time` on `stream` happens before what was just enqueued on `later`. */
 bool harness_clocks_is_before(const struct harness_clocks *clocks, uint32_t stream, uint64_t time,

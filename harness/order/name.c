@@ -1,5 +1,4 @@
-/* Purpose: tell which bucket, gradient, parameter or buffer lies at some bytes.
- * It judges nothing. */
+/* Purpose: tell which bucket, gradient, parameter or buffer lies at some bytes. */
 #include "harness/order/name.h"
 
 #include <stdio.h>
@@ -81,6 +80,7 @@ static void collect(struct harness_order_names *names,
         kept -= kept > 0 && names->map[kept - 1].param == names->map[i].param ? 1 : 0;
         names->map[kept++] = names->map[i];
     }
+    DDP_ASSERT(kept <= names->map_count);
     names->map_count = kept;
 }
 
@@ -136,6 +136,7 @@ size_t harness_order_names_next(const struct harness_order_names *names, enum dd
     size_t low = *cursor;
     size_t high = names->range_count[kind];
 
+    DDP_ASSERT(low <= high && first < end);
     while (low < high) { /* the first that ends behind `first` */
         size_t middle = low + (high - low) / 2;
 
@@ -161,6 +162,7 @@ size_t harness_order_names_of_bucket(const struct harness_order_names *names, ui
     size_t low = *cursor;
     size_t high = names->range_count[DDP_RANGE_BUCKET];
 
+    DDP_ASSERT(low <= high + 1); /* it may have been left behind the last one */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 

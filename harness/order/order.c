@@ -1,55 +1,23 @@
 /* Purpose: prove from the recorded edges that no device work touches memory too early or too late.
- * Idea: walk a rank's history in the host's order with vector clocks, and ask at each use of memory
- * about the last uses of the same bytes. Beside that, two rules that no overlap of bytes shows: a
- * bucket is reduced after the last gradient was put into it, and an optimizer uses a gradient after
- * its bucket was reduced. The first violation ends the walk: what follows it proves nothing.
- * Of the host's own accesses it knows those that are recorded; at values it does not look. */
+ * Idea: go through a rank's events in the host's order with vector clocks, and check each use of
+ * memory against the last uses of the same bytes. Two more rules, which overlapping bytes cannot
+ * show: a bucket is reduced after the last gradient was copied into it, and an optimizer uses a
+ * gradient after its bucket was reduced. Checking ends at the first violation, since what follows
+ * may be its consequence. Only recorded accesses are checked, and no values are compared. */
 #include "harness/order/order.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "harness/order/number.h"
 #include "harness/order/walk.h"
 #include "harness/trace/index.h"
 
-static int compare_u64(const void *left, const void *right)
-{
-    const uint64_t a = *(const uint64_t *)left;
-    const uint64_t b = *(const uint64_t *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-static size_t sort_ids(uint64_t *ids, size_t count)
-{
-    size_t kept = 0;
-
-    qsort(ids, count, sizeof(*ids), compare_u64);
-    for (size_t i = 0; i < count; i++) {
-        if (kept == 0 || ids[kept - 1] != ids[i]) {
-            ids[kept++] = ids[i];
-        }
-    }
-    return kept;
-}
-
-/* Every id that is asked for was collected. */
-static size_t number_of(const uint64_t *ids, size_t count, uint64_t id)
-{
-    const uint64_t *found = bsearch(&id, ids, count, sizeof(id), compare_u64);
-
-    DDP_ASSERT(found != NULL);
-    return (size_t)(found - ids);
-}
-
 static uint32_t stream_of(const struct harness_order_walk *walk, uint64_t id)
 {
-    return (uint32_t)number_of(walk->stream_ids, walk->stream_count, id);
+    return (uint32_t)harness_number_of(walk->stream_ids, walk->stream_count, id);
 }
 
 static size_t event_of(const struct harness_order_walk *walk, uint64_t id)
 {
-    return number_of(walk->event_ids, walk->event_id_count, id);
+    return harness_number_of(walk->event_ids, walk->event_id_count, id);
 }
 
 /* --- preparation -------------------------------------------------------------------------------*/
@@ -57,7 +25,7 @@ static size_t event_of(const struct harness_order_walk *walk, uint64_t id)
 static bool is_access(const struct ddp_event_entry *entry)
 {
     return entry->event == DDP_EVENT_DEVICE_ACCESS && entry->arg[3] > 0 &&
-           entry->arg[4] < DDP_ACCESS_COUNT;
+           entry->arg[2] < UINT64_MAX && entry->arg[4] < DDP_ACCESS_COUNT;
 }
 
 static uint64_t end_of(const struct ddp_event_entry *entry)
@@ -66,10 +34,10 @@ static uint64_t end_of(const struct ddp_event_entry *entry)
 }
 
 /* seqs: of the collectives that were put on a stream. */
-static void collect(struct harness_order_walk *walk, struct harness_place *places,
-                    size_t *out_place_count, uint64_t *seqs, size_t *out_seq_count)
+static void collect(struct harness_order_walk *walk, struct harness_order_boundary *boundaries,
+                    size_t *out_boundary_count, uint64_t *seqs, size_t *out_seq_count)
 {
-    size_t place_count = 0;
+    size_t boundary_count = 0;
     size_t seq_count = 0;
 
     walk->stream_ids[walk->stream_count++] = 0;
@@ -79,11 +47,11 @@ static void collect(struct harness_order_walk *walk, struct harness_place *place
 
         if (is_access(entry)) {
             walk->stream_ids[walk->stream_count++] = arg[0];
-            places[place_count++] = (struct harness_place){arg[1], arg[2]};
-            places[place_count++] = (struct harness_place){arg[1], end_of(entry)};
+            boundaries[boundary_count++] = (struct harness_order_boundary){arg[1], arg[2]};
+            boundaries[boundary_count++] = (struct harness_order_boundary){arg[1], end_of(entry)};
         } else if (entry->event == DDP_EVENT_DEVICE_FREE) {
-            places[place_count++] = (struct harness_place){arg[0], 0};
-            places[place_count++] = (struct harness_place){arg[0], UINT64_MAX};
+            boundaries[boundary_count++] = (struct harness_order_boundary){arg[0], 0};
+            boundaries[boundary_count++] = (struct harness_order_boundary){arg[0], UINT64_MAX};
         } else if (entry->event == DDP_EVENT_EVENT_RECORD || entry->event == DDP_EVENT_EVENT_WAIT) {
             walk->event_ids[walk->event_id_count++] = arg[0];
             walk->stream_ids[walk->stream_count++] = arg[1];
@@ -95,17 +63,21 @@ static void collect(struct harness_order_walk *walk, struct harness_place *place
             walk->is_free_judged = harness_index_status(arg[0]) == DDP_OK;
         }
     }
-    walk->stream_count = sort_ids(walk->stream_ids, walk->stream_count);
-    walk->event_id_count = sort_ids(walk->event_ids, walk->event_id_count);
-    *out_place_count = place_count;
+    DDP_ASSERT(boundary_count <= 2 * walk->event_count && seq_count <= walk->event_count);
+    DDP_ASSERT(walk->stream_count <= walk->event_count + 1);
+    walk->stream_count = harness_number_sort(walk->stream_ids, walk->stream_count);
+    walk->event_id_count = harness_number_sort(walk->event_ids, walk->event_id_count);
+    DDP_ASSERT(walk->stream_ids[0] == 0); /* the default stream is always one */
+    *out_boundary_count = boundary_count;
     *out_seq_count = seq_count;
 }
 
 static ddp_status prepare(struct harness_order_walk *walk, struct ddp_mem *mem, struct ddp_err *err)
 {
-    struct harness_place *places = ddp_mem_array(mem, 2 * walk->event_count, sizeof(*places));
+    struct harness_order_boundary *boundaries =
+        ddp_mem_array(mem, 2 * walk->event_count, sizeof(*boundaries));
     uint64_t *seqs = ddp_mem_array(mem, walk->event_count, sizeof(*seqs));
-    size_t place_count = 0;
+    size_t boundary_count = 0;
     size_t seq_count = 0;
     ddp_status status;
 
@@ -114,21 +86,21 @@ static ddp_status prepare(struct harness_order_walk *walk, struct ddp_mem *mem, 
     walk->accesses = ddp_mem_array(mem, walk->event_count, sizeof(*walk->accesses));
     walk->buckets =
         ddp_mem_array(mem, walk->names.range_count[DDP_RANGE_BUCKET], sizeof(*walk->buckets));
-    if (places == NULL || seqs == NULL || walk->stream_ids == NULL || walk->event_ids == NULL ||
+    if (boundaries == NULL || seqs == NULL || walk->stream_ids == NULL || walk->event_ids == NULL ||
         walk->accesses == NULL || walk->buckets == NULL) {
         ddp_mem_free(mem, seqs);
-        ddp_mem_free(mem, places);
+        ddp_mem_free(mem, boundaries);
         return DDP_E_NOMEM;
     }
-    collect(walk, places, &place_count, seqs, &seq_count);
+    collect(walk, boundaries, &boundary_count, seqs, &seq_count);
     if (walk->stream_count > HARNESS_STREAMS_MAX) {
         ddp_mem_free(mem, seqs);
-        ddp_mem_free(mem, places);
+        ddp_mem_free(mem, boundaries);
         return ddp_err_set(err, DDP_E_OVERFLOW,
                            "rank %u works on %zu streams; at most %d are judged",
                            walk->events[0]->rank, walk->stream_count, HARNESS_STREAMS_MAX);
     }
-    status = harness_ranges_init(&walk->ranges, mem, places, place_count,
+    status = harness_ranges_init(&walk->ranges, mem, boundaries, boundary_count,
                                  (uint32_t)walk->stream_count + 1); /* the host has a number, too */
     if (status == DDP_OK) {
         status = harness_clocks_init(&walk->clocks, mem, (uint32_t)walk->stream_count,
@@ -148,12 +120,13 @@ static uint32_t host_of(const struct harness_order_walk *walk)
     return walk->clocks.stream_count - 1;
 }
 
-/* Memory is freed, and read for diagnosis, by a host that saw its earlier uses done. */
+/* To free memory, or to read it for diagnosis, its earlier uses only have to be seen done. */
 static bool is_ordered(const struct harness_order_walk *walk, uint32_t earlier, uint32_t later)
 {
     const struct harness_order_access *a = &walk->accesses[earlier];
     const struct harness_order_access *b = &walk->accesses[later];
 
+    DDP_ASSERT(earlier < later && later < walk->access_count);
     return harness_clocks_is_before(&walk->clocks, a->stream, a->time, b->stream) ||
            ((b->is_free || b->is_diagnostic) &&
             harness_clocks_is_seen(&walk->clocks, a->stream, a->time));
@@ -171,12 +144,14 @@ static void report(struct harness_order_walk *walk, enum harness_order_fault fau
 {
     const struct harness_order_case what = {fault, access, earlier, bucket, param};
 
+    DDP_ASSERT(access < walk->access_count && earlier <= access);
+    DDP_ASSERT((fault == HARNESS_ORDER_CONFLICT) == (bucket == HARNESS_NOT_NAMED));
     if (!walk->out->disorder.is_set) {
         harness_order_describe(walk, &what);
     }
 }
 
-/* A use of a named bucket: is it its all-reduce's own, does it disturb it? */
+/* A use of a named bucket: by its own all-reduce, or by other work that must not interfere. */
 static void use_bucket(struct harness_order_walk *walk, size_t range, uint32_t number)
 {
     struct harness_order_bucket *bucket = &walk->buckets[range];
@@ -186,6 +161,8 @@ static void use_bucket(struct harness_order_walk *walk, size_t range, uint32_t n
     bool is_same_stream =
         bucket->is_seen && walk->accesses[bucket->last_access].stream == access->stream;
 
+    DDP_ASSERT(range < walk->names.range_count[DDP_RANGE_BUCKET]);
+    DDP_ASSERT(!bucket->is_seen || bucket->last_access < number);
     if (bucket->is_posted && (access->is_coll || is_same_stream)) {
         access->is_coll = true;
         access->seq = bucket->seq;
@@ -244,6 +221,7 @@ static void use_names(struct harness_order_walk *walk, uint32_t number)
     size_t cursor = 0;
     size_t range;
 
+    DDP_ASSERT(!access->is_free && !access->is_host && !access->is_diagnostic);
     while ((range = harness_order_names_next(&walk->names, DDP_RANGE_BUCKET, access->allocation,
                                              access->first, access->end, &cursor)) !=
            HARNESS_NOT_NAMED) {
@@ -273,6 +251,8 @@ static void use_memory(struct harness_order_walk *walk, const struct harness_ord
                                         .is_diagnostic = access->is_diagnostic};
     uint32_t conflict;
 
+    DDP_ASSERT(number < walk->event_count); /* a use of memory each, at most */
+    DDP_ASSERT(access->first < access->end);
     *entered = *access;
     entered->time = harness_clocks_enqueue(&walk->clocks, access->stream);
     conflict = harness_ranges_touch(&walk->ranges, &touch, is_conflict, walk);
@@ -280,14 +260,14 @@ static void use_memory(struct harness_order_walk *walk, const struct harness_ord
         use_names(walk, number);
     }
     if (conflict != 0) {
-        /* The plain fact goes first: it names the bytes. */
+        /* This replaces what a rule reported: it names the bytes. */
         walk->out->disorder.is_set = false;
         report(walk, HARNESS_ORDER_CONFLICT, number, conflict - 1, HARNESS_NOT_NAMED, UINT64_MAX);
     }
 }
 
-/* The all-reduce of a bucket was posted or is complete. Of the other collectives the core has no
- * two under way, so the last one posted is the one that works. */
+/* The all-reduce of a bucket was posted or is complete. The core runs other collectives one at a
+ * time, so an access of one belongs to the one posted last. */
 static void pass_collective(struct harness_order_walk *walk, const struct ddp_event_entry *entry)
 {
     const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
@@ -348,8 +328,8 @@ static ddp_status pass_event(struct harness_order_walk *walk,
         }
         return DDP_OK;
     case DDP_EVENT_DEVICE_FREE:
-        /* Memory may be freed under work of the default stream: the next user comes after that. A
-         * rank that gave up cannot have waited for what it aborted. */
+        /* Work of the default stream may still use memory that is freed: whoever gets it next works
+         * after that. Not judged for a rank that failed: it cannot wait for what it aborted. */
         if (walk->is_free_judged) {
             access.allocation = arg[0];
             access.end = UINT64_MAX;

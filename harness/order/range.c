@@ -9,10 +9,10 @@
 
 enum { WORD_BITS = 64, WORD_SHIFT = 6 };
 
-static int compare_places(const void *left, const void *right)
+static int compare_boundaries(const void *left, const void *right)
 {
-    const struct harness_place *a = left;
-    const struct harness_place *b = right;
+    const struct harness_order_boundary *a = left;
+    const struct harness_order_boundary *b = right;
 
     if (a->allocation != b->allocation) {
         return a->allocation < b->allocation ? -1 : 1;
@@ -22,18 +22,24 @@ static int compare_places(const void *left, const void *right)
 
 static size_t place_of(const struct harness_ranges *ranges, uint64_t allocation, uint64_t offset)
 {
-    const struct harness_place key = {allocation, offset};
-    const struct harness_place *found =
-        bsearch(&key, ranges->places, ranges->place_count, sizeof(key), compare_places);
+    const struct harness_order_boundary key = {allocation, offset};
+    const struct harness_order_boundary *found =
+        bsearch(&key, ranges->boundaries, ranges->boundary_count, sizeof(key), compare_boundaries);
 
     DDP_ASSERT(found != NULL);
-    return (size_t)(found - ranges->places);
+    return (size_t)(found - ranges->boundaries);
 }
 
 /* --- cuts --------------------------------------------------------------------------------------*/
 
+static bool has_cut(const struct harness_ranges *ranges, size_t place)
+{
+    return (ranges->cuts[0][place >> WORD_SHIFT] >> (place % WORD_BITS) & 1u) != 0;
+}
+
 static void set_cut(struct harness_ranges *ranges, size_t place)
 {
+    DDP_ASSERT(place < ranges->boundary_count);
     for (uint32_t level = 0; level < ranges->level_count; level++) {
         ranges->cuts[level][place >> WORD_SHIFT] |= UINT64_C(1) << (place % WORD_BITS);
         place >>= WORD_SHIFT;
@@ -42,6 +48,7 @@ static void set_cut(struct harness_ranges *ranges, size_t place)
 
 static void clear_cut(struct harness_ranges *ranges, size_t place)
 {
+    DDP_ASSERT(place > 0 && has_cut(ranges, place));
     for (uint32_t level = 0; level < ranges->level_count; level++) {
         uint64_t *word = &ranges->cuts[level][place >> WORD_SHIFT];
 
@@ -51,11 +58,6 @@ static void clear_cut(struct harness_ranges *ranges, size_t place)
         }
         place >>= WORD_SHIFT;
     }
-}
-
-static bool has_cut(const struct harness_ranges *ranges, size_t place)
-{
-    return (ranges->cuts[0][place >> WORD_SHIFT] >> (place % WORD_BITS) & 1u) != 0;
 }
 
 /* The nearest cut before a place that has none; there is one, at the allocation's first place. */
@@ -79,7 +81,7 @@ static size_t cut_before(const struct harness_ranges *ranges, size_t place)
     return place;
 }
 
-/* The nearest cut after a place; place_count if there is none. */
+/* The nearest cut after a place; boundary_count if there is none. */
 static size_t cut_after(const struct harness_ranges *ranges, size_t place)
 {
     uint32_t level = 0;
@@ -87,7 +89,7 @@ static size_t cut_after(const struct harness_ranges *ranges, size_t place)
 
     for (;; level++, place >>= WORD_SHIFT) {
         if (level == ranges->level_count) {
-            return ranges->place_count;
+            return ranges->boundary_count;
         }
         above =
             ranges->cuts[level][place >> WORD_SHIFT] & ~((UINT64_C(2) << (place % WORD_BITS)) - 1);
@@ -104,11 +106,12 @@ static size_t cut_after(const struct harness_ranges *ranges, size_t place)
 
 static ddp_status create_cuts(struct harness_ranges *ranges)
 {
-    size_t bits = ranges->place_count;
+    size_t bits = ranges->boundary_count;
 
     do {
         size_t words = (bits + WORD_BITS - 1) / WORD_BITS;
 
+        DDP_ASSERT(ranges->level_count < sizeof(ranges->cuts) / sizeof(ranges->cuts[0]));
         ranges->cuts[ranges->level_count] =
             ddp_mem_array(ranges->mem, words, sizeof(*ranges->cuts[0]));
         if (ranges->cuts[ranges->level_count] == NULL) {
@@ -117,8 +120,8 @@ static ddp_status create_cuts(struct harness_ranges *ranges)
         ranges->level_count++;
         bits = words;
     } while (bits > 1);
-    for (size_t i = 0; i < ranges->place_count; i++) {
-        if (i == 0 || ranges->places[i].allocation != ranges->places[i - 1].allocation) {
+    for (size_t i = 0; i < ranges->boundary_count; i++) {
+        if (i == 0 || ranges->boundaries[i].allocation != ranges->boundaries[i - 1].allocation) {
             set_cut(ranges, i);
         }
     }
@@ -141,38 +144,41 @@ static void cut_at(struct harness_ranges *ranges, size_t place)
         return;
     }
     whole = cut_before(ranges, place);
+    DDP_ASSERT(whole < place);
+    DDP_ASSERT(ranges->boundaries[whole].allocation == ranges->boundaries[place].allocation);
     ranges->last_write[place] = ranges->last_write[whole];
     memcpy(reads_of(ranges, place), reads_of(ranges, whole),
            ranges->stream_count * sizeof(*ranges->last_read));
     set_cut(ranges, place);
 }
 
-static size_t sort_places(struct harness_place *places, size_t count)
+static size_t sort_boundaries(struct harness_order_boundary *boundaries, size_t count)
 {
     size_t kept = 0;
 
     if (count > 0) {
-        qsort(places, count, sizeof(*places), compare_places);
+        qsort(boundaries, count, sizeof(*boundaries), compare_boundaries);
     }
     for (size_t i = 0; i < count; i++) {
-        if (kept == 0 || compare_places(&places[kept - 1], &places[i]) != 0) {
-            places[kept++] = places[i];
+        if (kept == 0 || compare_boundaries(&boundaries[kept - 1], &boundaries[i]) != 0) {
+            boundaries[kept++] = boundaries[i];
         }
     }
     return kept;
 }
 
 ddp_status harness_ranges_init(struct harness_ranges *ranges, struct ddp_mem *mem,
-                               struct harness_place *places, size_t place_count,
+                               struct harness_order_boundary *boundaries, size_t boundary_count,
                                uint32_t stream_count)
 {
     ddp_status status;
 
-    *ranges = (struct harness_ranges){.mem = mem, .stream_count = stream_count, .places = places};
-    ranges->place_count = sort_places(places, place_count);
+    *ranges =
+        (struct harness_ranges){.mem = mem, .stream_count = stream_count, .boundaries = boundaries};
+    ranges->boundary_count = sort_boundaries(boundaries, boundary_count);
     status = create_cuts(ranges);
-    ranges->last_write = ddp_mem_array(mem, ranges->place_count, sizeof(uint32_t));
-    ranges->last_read = ddp_mem_array(mem, ranges->place_count, stream_count * sizeof(uint32_t));
+    ranges->last_write = ddp_mem_array(mem, ranges->boundary_count, sizeof(uint32_t));
+    ranges->last_read = ddp_mem_array(mem, ranges->boundary_count, stream_count * sizeof(uint32_t));
     if (status != DDP_OK || ranges->last_write == NULL || ranges->last_read == NULL) {
         harness_ranges_fini(ranges);
         return DDP_E_NOMEM;
@@ -188,12 +194,12 @@ void harness_ranges_fini(struct harness_ranges *ranges)
         }
         ddp_mem_free(ranges->mem, ranges->last_read);
         ddp_mem_free(ranges->mem, ranges->last_write);
-        ddp_mem_free(ranges->mem, ranges->places);
+        ddp_mem_free(ranges->mem, ranges->boundaries);
     }
     *ranges = (struct harness_ranges){0};
 }
 
-/* Earlier accesses to one piece. */
+/* The first conflict with the earlier accesses to one piece. */
 static uint32_t ask(const struct harness_ranges *ranges, size_t piece, bool is_write,
                     bool (*is_conflict)(void *context, uint32_t earlier), void *context)
 {
@@ -218,6 +224,8 @@ uint32_t harness_ranges_touch(struct harness_ranges *ranges, const struct harnes
     size_t end = place_of(ranges, touch->allocation, touch->end);
     uint32_t found = 0;
 
+    DDP_ASSERT(first < end && touch->stream < ranges->stream_count);
+    DDP_ASSERT(!(touch->is_write && touch->is_diagnostic));
     cut_at(ranges, first);
     cut_at(ranges, end);
     for (size_t piece = first; piece < end; piece = cut_after(ranges, piece)) {

@@ -1,5 +1,5 @@
 /* Purpose: say in a sentence which use of memory has no order, with names, bytes, streams and
- * steps. It judges nothing. */
+ * steps. */
 #include <stdio.h>
 
 #include "harness/order/walk.h"
@@ -18,6 +18,7 @@ static void shared_bytes(const struct harness_order_access *a, const struct harn
 {
     *out_first = a->first > b->first ? a->first : b->first;
     *out_end = a->end < b->end ? a->end : b->end;
+    DDP_ASSERT(a->allocation == b->allocation && *out_first < *out_end);
 }
 
 static void find_subject(const struct harness_order_walk *walk, uint64_t allocation, uint64_t first,
@@ -57,9 +58,11 @@ static void find_subject(const struct harness_order_walk *walk, uint64_t allocat
 static void name_worker(const struct harness_order_walk *walk,
                         const struct harness_order_access *access, char *text, size_t size_bytes)
 {
-    unsigned long long stream = (unsigned long long)walk->stream_ids[access->stream];
+    unsigned long long stream =
+        access->is_host ? 0 : (unsigned long long)walk->stream_ids[access->stream];
     struct ddp_event_op op = ddp_event_op_unpack(access->op);
 
+    DDP_ASSERT(access->is_host || access->stream < walk->stream_count);
     if (access->is_host) {
         (void)snprintf(text, size_bytes, "the host");
     } else if (!access->is_coll) {
@@ -149,6 +152,7 @@ void harness_order_describe(const struct harness_order_walk *walk,
     uint64_t first;
     uint64_t end;
 
+    DDP_ASSERT(what->access < walk->access_count && what->earlier <= what->access);
     *out = (struct harness_disorder){.is_set = true,
                                      .step = entry->step,
                                      .micro = entry->micro,

@@ -1,49 +1,16 @@
-/* Purpose: tell what the host waited for from what it happened to see.
- * Idea: seeing a collective's event done keeps what that proves; waiting for the collective makes
- * use of it. Only both order anything, so a wait that is recorded and did not take place proves as
- * little as a lucky poll. */
+/* Purpose: tell what the host waited for from what a poll found done.
+ * Idea: when a collective's event is queried done, keep what that proves; when the collective is
+ * waited for, use it. Only both together are an ordering edge: a successful poll alone is none, and
+ * a recorded wait without the event seen done is none either. */
 #include "harness/order/wait.h"
 
-#include <stdlib.h>
-
-static int compare_seqs(const void *left, const void *right)
-{
-    const uint64_t a = *(const uint64_t *)left;
-    const uint64_t b = *(const uint64_t *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-static size_t sort_seqs(uint64_t *seqs, size_t count)
-{
-    size_t kept = 0;
-
-    if (count > 0) {
-        qsort(seqs, count, sizeof(*seqs), compare_seqs);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (kept == 0 || seqs[kept - 1] != seqs[i]) {
-            seqs[kept++] = seqs[i];
-        }
-    }
-    return kept;
-}
-
-/* Number of a collective, + 1; 0: it was never put on a stream. */
-static size_t number_of(const struct harness_order_waits *waits, uint64_t seq)
-{
-    const uint64_t *found =
-        waits->count == 0 ? NULL
-                          : bsearch(&seq, waits->seqs, waits->count, sizeof(seq), compare_seqs);
-
-    return found == NULL ? 0 : (size_t)(found - waits->seqs) + 1;
-}
+#include "harness/order/number.h"
 
 ddp_status harness_order_waits_init(struct harness_order_waits *waits,
                                     struct harness_clocks *clocks, uint64_t *seqs, size_t count)
 {
     *waits = (struct harness_order_waits){.clocks = clocks, .seqs = seqs};
-    waits->count = sort_seqs(seqs, count);
+    waits->count = harness_number_sort(seqs, count);
     waits->rows = ddp_mem_array(clocks->mem, waits->count, sizeof(*waits->rows));
     waits->behind = ddp_mem_array(clocks->mem, clocks->event_count, sizeof(*waits->behind));
     if (waits->rows == NULL || waits->behind == NULL) {
@@ -70,6 +37,7 @@ void harness_order_waits_fini(struct harness_order_waits *waits)
 
 void harness_order_waits_record(struct harness_order_waits *waits, size_t event)
 {
+    DDP_ASSERT(event < waits->clocks->event_count);
     waits->behind[event] = 0;
     waits->last_event = event + 1;
 }
@@ -77,7 +45,9 @@ void harness_order_waits_record(struct harness_order_waits *waits, size_t event)
 void harness_order_waits_queued(struct harness_order_waits *waits, uint64_t seq)
 {
     if (waits->last_event > 0) {
-        waits->behind[waits->last_event - 1] = number_of(waits, seq);
+        DDP_ASSERT(waits->last_event <= waits->clocks->event_count);
+        waits->behind[waits->last_event - 1] =
+            harness_number_of(waits->seqs, waits->count, seq) + 1;
     }
 }
 
@@ -86,6 +56,7 @@ ddp_status harness_order_waits_done(struct harness_order_waits *waits, size_t ev
     struct harness_clocks *clocks = waits->clocks;
     const size_t number = waits->behind[event];
 
+    DDP_ASSERT(event < clocks->event_count && number <= waits->count);
     harness_clocks_see(clocks, event);
     if (clocks->event[event] == NULL) {
         return DDP_OK;
@@ -107,11 +78,11 @@ ddp_status harness_order_waits_done(struct harness_order_waits *waits, size_t ev
 
 void harness_order_waits_waited(struct harness_order_waits *waits, uint64_t seq)
 {
-    const size_t number = number_of(waits, seq);
+    const size_t number = harness_number_find(waits->seqs, waits->count, seq);
 
-    if (number > 0 && waits->rows[number - 1] != NULL) {
-        harness_clocks_rely(waits->clocks, waits->rows[number - 1]);
-        ddp_mem_free(waits->clocks->mem, waits->rows[number - 1]);
-        waits->rows[number - 1] = NULL;
+    if (number < waits->count && waits->rows[number] != NULL) {
+        harness_clocks_rely(waits->clocks, waits->rows[number]);
+        ddp_mem_free(waits->clocks->mem, waits->rows[number]);
+        waits->rows[number] = NULL;
     }
 }

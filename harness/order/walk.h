@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* A device.access, or a device.free, which is a use of all its bytes. */
+/* A device.access; or a device.free, which counts as a write to all of the allocation. */
 struct harness_order_access {
     const struct harness_trace_event *event;
     uint64_t allocation, first, end;
-    uint32_t stream; /* dense; the host's number for an access of its own */
+    uint32_t stream; /* its dense number; an access of the host has the host's */
     uint64_t time;
     uint64_t seq; /* of the collective that it belongs to; 0: none, or not known */
     uint64_t op;  /* that collective, as recorded */
@@ -32,8 +32,8 @@ struct harness_order_bucket {
     bool is_posted; /* and not completed */
     uint64_t seq, op;
     bool is_seen;         /* accesses of it were recorded since it was posted */
-    bool is_used;         /* and work of another stream came after them */
-    uint32_t skip_count;  /* operations that faults had left out when it was posted */
+    bool is_used;         /* and other work that is ordered after them has read the bucket */
+    uint32_t skip_count;  /* the walk's, when it was posted */
     uint32_t last_access; /* its last one */
     bool has_result;
     uint32_t result; /* its last write, or that of an earlier one */

@@ -286,7 +286,7 @@ CT_TEST(happens_before, ranges_agree_with_bytes)
     struct ddp_prng prng = ddp_prng_make(7, "test/ranges");
     static struct harness_touch touch[TOUCHES];
     static struct bytes bytes;
-    struct harness_place *places = ddp_mem_array(mem, 2 * TOUCHES, sizeof *places);
+    struct harness_order_boundary *places = ddp_mem_array(mem, 2 * TOUCHES, sizeof *places);
     struct harness_ranges ranges;
 
     memset(&bytes, 0, sizeof bytes);
@@ -302,8 +302,8 @@ CT_TEST(happens_before, ranges_agree_with_bytes)
                                           (uint32_t)ddp_prng_below(&prng, RANGE_STREAMS),
                                           ddp_prng_below(&prng, 3) == 0,
                                           false};
-        places[2 * i] = (struct harness_place){3, touch[i].first};
-        places[2 * i + 1] = (struct harness_place){3, touch[i].end};
+        places[2 * i] = (struct harness_order_boundary){3, touch[i].first};
+        places[2 * i + 1] = (struct harness_order_boundary){3, touch[i].end};
     }
     CT_REQUIRE_OK(harness_ranges_init(&ranges, mem, places, (size_t)2 * TOUCHES, RANGE_STREAMS));
     CT_CHECK_EQ_U64(ranges.level_count, 3);
