@@ -1,15 +1,15 @@
 /* Cause and consequence between findings.
  *
  * One table of classes says which class may cause which. Within the value class the stages of a
- * step give the order: local gradient, reduction, update, replicas, global batch. A cause in a
- * later step never explains a consequence in an earlier one. */
+ * step (oracle.def) give the order. A cause in a later step never explains a consequence in an
+ * earlier one. */
 #include "harness/judge/cause.h"
 
 enum finding_class {
     CLASS_CRASH,
     CLASS_STOPPED_WORK, /* a rank ended early or ran out of data */
     CLASS_USAGE,
-    CLASS_UNORDERED, /* device work raced: its values are anyone's guess, its messages are not */
+    CLASS_UNORDERED, /* device work raced: its values may be wrong, its messages are right */
     CLASS_MISMATCH,
     CLASS_HANG,
     CLASS_VALUE,
@@ -67,8 +67,9 @@ static const bool causes[CLASS_COUNT][CLASS_COUNT] = {
     [CLASS_DATA] = {[CLASS_VALUE] = true},
 };
 
-/* How far a hang lies behind what holds up a device: compute holds up the start of its rank's
- * collectives, one that does not start holds up the peers inside it, and these hold up waits. */
+/* The order in which device hangs cause each other, from 1; 0: no hang of a device. Compute that
+ * does not end keeps its rank's collectives from starting, a collective that does not start keeps
+ * its peers inside it, and those keep hosts waiting. */
 static int device_depth(enum harness_verdict verdict)
 {
     switch (verdict) {
@@ -92,12 +93,13 @@ static bool device_explains(const struct harness_finding *a, const struct harnes
     int depth_a = device_depth(a->verdict);
     int depth_b = device_depth(b->verdict);
 
+    DDP_ASSERT(a->oracle == HARNESS_ORACLE_MONITOR && b->oracle == HARNESS_ORACLE_MONITOR);
     return depth_a > 0 && depth_a < depth_b &&
            !harness_rank_set_is_subset(&b->culprits, &a->culprits) &&
            (a->step < 0 || b->step < 0 || a->step <= b->step);
 }
 
-/* Within one class: the earlier step, then the earlier stage or the more certain word. */
+/* Within one class: the earlier step, then the earlier stage or the more certain source. */
 static bool explains_within_class(const struct harness_finding *a, const struct harness_finding *b,
                                   enum finding_class class)
 {
@@ -106,11 +108,13 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
     bool is_monitor_a = a->oracle == HARNESS_ORACLE_MONITOR;
     bool is_monitor_b = b->oracle == HARNESS_ORACLE_MONITOR;
 
+    DDP_ASSERT(class < CLASS_COUNT && class_of(a) == class && class_of(b) == class);
     switch (class) {
     case CLASS_VALUE:
         if (a->step != b->step) {
             return a->step >= 0 && (b->step < 0 || a->step < b->step);
         }
+        DDP_ASSERT(stage_a >= 0 && stage_b >= 0);
         return stage_a != 0 && stage_a < stage_b;
     case CLASS_MISMATCH:
         /* The program's comparison names the difference; ranks' own statuses only say "differs".
@@ -130,7 +134,7 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
     case CLASS_STOPPED_WORK:
         return is_monitor_a && !is_monitor_b;
     case CLASS_CHECKPOINT:
-        /* The reader's own word about the file explains what loading it led to. */
+        /* What a reader reports about the file explains what loading it led to. */
         return a->mode == HARNESS_MODE_STATUS && b->mode != HARNESS_MODE_STATUS;
     case CLASS_USAGE:
     case CLASS_UNORDERED:
@@ -142,14 +146,14 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
     return false;
 }
 
-/* Ranks said that operations differ, and no comparison shows which: a rank that never took part in
- * one it recorded leads to that, and its wrong values name it. */
-static bool is_hearsay(const struct harness_finding *finding, enum finding_class class)
+/* Ranks reported that operations differ, and no comparison shows which. A rank that recorded an
+ * operation without taking part in it causes that, and its wrong values name it. */
+static bool is_self_reported(const struct harness_finding *finding, enum finding_class class)
 {
     return class == CLASS_MISMATCH && finding->mode == HARNESS_MODE_STATUS;
 }
 
-/* A collective too many runs on a buffer that its rank goes on using. */
+/* An extra collective works on a buffer while its rank goes on using it. */
 static bool is_extra_work(const struct harness_finding *a, const struct harness_finding *b)
 {
     return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA &&
@@ -157,8 +161,8 @@ static bool is_extra_work(const struct harness_finding *a, const struct harness_
            a->op.bucket == b->op.bucket && harness_rank_set_is_subset(&b->culprits, &a->culprits);
 }
 
-/* Gradients that were not reduced are used while buckets are under way; PyTorch says so one pass
- * late. */
+/* Gradients that were not reduced are used while buckets are being reduced. PyTorch reports that
+ * one pass late. */
 static bool is_unfinished_pass(const struct harness_finding *a, const struct harness_finding *b)
 {
     return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER &&
@@ -166,21 +170,18 @@ static bool is_unfinished_pass(const struct harness_finding *a, const struct har
            (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
 }
 
-bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b)
+static bool explains(const struct harness_finding *a, const struct harness_finding *b)
 {
     enum finding_class class_a = class_of(a);
     enum finding_class class_b = class_of(b);
 
-    if (a == b) {
-        return false;
-    }
     if (is_unfinished_pass(a, b) || is_extra_work(a, b)) {
         return true;
     }
     if (class_a == class_b) {
         return explains_within_class(a, b, class_a);
     }
-    if (is_hearsay(a, class_a) != is_hearsay(b, class_b) &&
+    if (is_self_reported(a, class_a) != is_self_reported(b, class_b) &&
         (class_a == CLASS_VALUE || class_b == CLASS_VALUE)) {
         return class_a == CLASS_VALUE && !harness_rank_set_is_empty(&a->culprits) &&
                (a->step < 0 || b->step < 0 || a->step <= b->step);
@@ -189,4 +190,13 @@ bool harness_finding_explains(const struct harness_finding *a, const struct harn
         return false;
     }
     return a->step < 0 || b->step < 0 || a->step <= b->step;
+}
+
+bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b)
+{
+    bool is_cause = a != b && explains(a, b);
+
+    DDP_ASSERT(a->verdict != HARNESS_VERDICT_NONE && b->verdict != HARNESS_VERDICT_NONE);
+    DDP_ASSERT(!is_cause || !explains(b, a)); /* else both would count as explained */
+    return is_cause;
 }

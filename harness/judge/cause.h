@@ -1,5 +1,5 @@
 /* What explains what: a crash explains its victims' time-outs, a lost gradient the parameters that
- * differ from then on. Internal to harness/verdict. */
+ * differ from then on. Internal to harness/judge. */
 #ifndef HARNESS_JUDGE_CAUSE_H
 #define HARNESS_JUDGE_CAUSE_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* b needs no cause of its own once a is known. Never true of a pair in both directions. */
+/* b is a consequence of a. Never true of a pair in both directions, nor around a circle. */
 bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b);
 
 #ifdef __cplusplus

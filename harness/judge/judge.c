@@ -30,6 +30,8 @@ static void complain(struct judge *judge, enum harness_outcome outcome, const ch
     size_t room = sizeof judge->out->reason - used;
     va_list args;
 
+    DDP_ASSERT(used < sizeof judge->out->reason);
+    DDP_ASSERT(outcome != HARNESS_OUTCOME_PASS && outcome != HARNESS_OUTCOME_SKIP);
     judge->out->outcome = harness_outcome_worse(judge->out->outcome, outcome);
     if (used > 0 && room > 3) {
         memcpy(judge->out->reason + used, "; ", 3);
@@ -39,6 +41,7 @@ static void complain(struct judge *judge, enum harness_outcome outcome, const ch
     va_start(args, format);
     (void)vsnprintf(judge->out->reason + used, room, format, args);
     va_end(args);
+    DDP_ASSERT(judge->out->outcome != HARNESS_OUTCOME_PASS);
 }
 
 static struct harness_rank_set expected_culprits(const struct judge *judge)
@@ -55,11 +58,13 @@ static struct harness_rank_set expected_culprits(const struct judge *judge)
     } else {
         culprits = plan->expect.culprit.ranks;
     }
+    DDP_ASSERT(harness_rank_set_count(&culprits) <= plan->job.ranks);
     return culprits;
 }
 
 static bool is_explained(const struct harness_findings *findings, size_t index)
 {
+    DDP_ASSERT(index < findings->count);
     for (size_t i = 0; i < findings->count; i++) {
         if (harness_finding_explains(&findings->items[i], &findings->items[index])) {
             return true;
@@ -107,6 +112,10 @@ static int64_t pick_primary(const struct judge *judge)
             best = (int64_t)i;
         }
     }
+    /* Causes make no circle, so some finding has none: it can't happen that all are explained away.
+     */
+    DDP_ASSERT(findings->count == 0 || best >= 0);
+    DDP_ASSERT(best < (int64_t)findings->count);
     return best;
 }
 
@@ -150,6 +159,7 @@ static void judge_params(struct judge *judge, const struct harness_finding *find
                      name);
         }
     }
+    DDP_ASSERT(matched <= finding->params.count);
     if (matched < expect->op.params.count) {
         complain(judge, HARNESS_OUTCOME_FAIL, "%" PRIu32 " of %zu expected parameters were named",
                  matched, expect->op.params.count);
@@ -318,9 +328,11 @@ static void judge_verdict(struct judge *judge)
         judge_attribution(judge, &judge->findings->items[out->primary]);
     }
     judge_others(judge);
+    /* A PASS has found nothing, or exactly what was expected. */
+    DDP_ASSERT(out->outcome != HARNESS_OUTCOME_PASS || out->verdict == expect->verdict);
 }
 
-/* A canary passes only when the inner judge returned exactly what it states. */
+/* A canary passes only if the judgement of its run is exactly what it states. */
 static void judge_canary(struct judge *judge)
 {
     const struct harness_canary *canary = &judge->plan->canary;
@@ -348,6 +360,9 @@ void harness_judge(const struct harness_plan *plan, const struct harness_finding
 {
     struct judge judge = {plan, findings, facts, out};
 
+    DDP_ASSERT(plan->fault_count == 0 || facts->fired_count != NULL);
+    DDP_ASSERT(facts->param_count == 0 || facts->param_names != NULL);
+    DDP_ASSERT(facts->survivor_latency_ns >= -1 && facts->restored_from_step >= -1);
     memset(out, 0, sizeof *out);
     out->outcome = HARNESS_OUTCOME_PASS;
     out->primary = -1;
@@ -363,7 +378,7 @@ void harness_judge(const struct harness_plan *plan, const struct harness_finding
     judge_survivors(&judge);
     judge_restore(&judge);
     judge_leaks(&judge);
-    /* A fault that never fired makes every other answer worthless: FAIL would point elsewhere. */
+    /* If a fault never fired, the run is not the one that was planned: no FAIL of it is meant. */
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         if (facts->fired_count[i] == 0 && out->outcome == HARNESS_OUTCOME_FAIL) {
             out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;

@@ -38,9 +38,9 @@ struct harness_judgement {
     char reason[1024];            /* why not PASS: expected versus got, one sentence each */
 };
 
-/* The finding that explains the others: by certainty, cause before symptom, then time. Findings
- * that it explains (victims' timeouts after a crash, divergence after a corrupted gradient) are no
- * reason to fail; see judge.c for the table of what explains what. */
+/* The primary finding is one that no other explains (cause.h): the expected one if it is among
+ * them, else the earliest. Findings that another one explains (victims' timeouts after a crash,
+ * divergence after a corrupted gradient) are no reason to fail. */
 void harness_judge(const struct harness_plan *plan, const struct harness_findings *findings,
                    const struct harness_judge_facts *facts, struct harness_judgement *out);
 

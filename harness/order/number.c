@@ -31,8 +31,7 @@ size_t harness_number_sort(uint64_t *ids, size_t count)
 
 size_t harness_number_find(const uint64_t *ids, size_t count, uint64_t id)
 {
-    const uint64_t *found =
-        count == 0 ? NULL : bsearch(&id, ids, count, sizeof(id), compare_ids);
+    const uint64_t *found = count == 0 ? NULL : bsearch(&id, ids, count, sizeof(id), compare_ids);
 
     return found == NULL ? count : (size_t)(found - ids);
 }
