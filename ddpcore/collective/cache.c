@@ -1,22 +1,6 @@
 /* See the header. */
 #include "ddpcore/collective/cache.h"
 
-#include "ddpcore/collective/queue.h"
-
-struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *args, uint32_t member)
-{
-    const struct ddp_cache_key key = {
-        .kind = args->kind,
-        .dtype = args->dtype,
-        .elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count,
-        .root = args->kind == DDP_COLL_BROADCAST ? args->root : 0,
-        /* Only the root's input counts. */
-        .is_in_place = (args->kind == DDP_COLL_BROADCAST && member != args->root) ||
-                       ddp_queue_is_in_place(args, member)};
-
-    return key;
-}
-
 static bool is_same_key(const struct ddp_cache_key *a, const struct ddp_cache_key *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->elem_count == b->elem_count &&

@@ -4,7 +4,7 @@
 #ifndef DDPCORE_COLLECTIVE_CACHE_H
 #define DDPCORE_COLLECTIVE_CACHE_H
 
-#include "ddpcore/collective/collective.h"
+#include "ddpcore/collective/queue.h"
 #include "ddpcore/schedule/algorithm.h"
 #include "ddpcore/schedule/schedule.h"
 
@@ -50,7 +50,21 @@ struct ddp_cache {
 };
 
 /* What these arguments ask for, on this member. */
-struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *args, uint32_t member);
+static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *args,
+                                                    uint32_t member)
+{
+    const struct ddp_cache_key key = {
+        .kind = args->kind,
+        .dtype = args->dtype,
+        .elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count,
+        .root = args->kind == DDP_COLL_BROADCAST ? args->root : 0,
+        /* Only the root's input counts. */
+        .is_in_place = (args->kind == DDP_COLL_BROADCAST && member != args->root) ||
+                       ddp_queue_is_in_place(args, member)};
+
+    return key;
+}
+
 /* Find or make; users is counted up. With _MAX of them, the least recently used idle one goes. */
 DDP_MUST_USE ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *key,
                                        struct ddp_cached **out, struct ddp_err *err);

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define NONE UINT32_MAX
-
 static bool is_send(const struct ddp_step *step)
 {
     return step->kind == DDP_STEP_SEND;
@@ -46,8 +44,8 @@ static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedu
         out->elem_count = is_send(step) ? step->src.elem_count : step->dst.elem_count;
         out->src = operand_of(schedule, &step->src);
         out->dst = operand_of(schedule, &step->dst);
-        out->missing = step->dep_count;
-        out->next = NONE;
+        compiled->first_state[i].missing = step->dep_count;
+        out->next = DDP_COMPILED_NONE;
         DDP_ASSERT(step->dep_count <= DDP_STEP_DEPS_MAX);
         for (uint32_t j = 0; j < step->dep_count; j++) {
             DDP_ASSERT(step->dep[j] < i); /* so there is no cycle */
@@ -89,12 +87,22 @@ static void link_streams(struct ddp_compiled *compiled, const struct ddp_schedul
         }
         DDP_ASSERT(step->peer < schedule->params.size && step->peer != schedule->params.rank);
         stream = &last[2 * (size_t)step->peer + (is_send(step) ? 0 : 1)];
-        if (*stream != NONE) {
+        if (*stream != DDP_COMPILED_NONE) {
             compiled->steps[*stream].next = i;
-            compiled->steps[i].missing++;
+            compiled->first_state[i].missing++;
         }
         *stream = i;
     }
+}
+
+static void find_first_active(struct ddp_compiled *compiled)
+{
+    for (uint32_t i = 0; i < compiled->step_count; i++) {
+        if (compiled->first_state[i].missing == 0) {
+            compiled->first_active[compiled->first_active_count++] = i;
+        }
+    }
+    DDP_ASSERT(compiled->first_active_count > 0 || compiled->step_count == 0);
 }
 
 static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
@@ -107,16 +115,16 @@ static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
     compiled->steps = ddp_mem_array(mem, step_count, sizeof(*compiled->steps));
     compiled->successor =
         ddp_mem_array(mem, step_count * DDP_STEP_DEPS_MAX, sizeof(*compiled->successor));
-    compiled->missing = ddp_mem_array(mem, step_count, sizeof(*compiled->missing));
+    compiled->first_state = ddp_mem_array(mem, step_count, sizeof(*compiled->first_state));
+    compiled->first_active = ddp_mem_array(mem, step_count, sizeof(*compiled->first_active));
+    compiled->state = ddp_mem_array(mem, step_count, sizeof(*compiled->state));
     compiled->active = ddp_mem_array(mem, step_count, sizeof(*compiled->active));
-    compiled->ticket = ddp_mem_array(mem, step_count, sizeof(*compiled->ticket));
-    compiled->is_posted = ddp_mem_array(mem, step_count, sizeof(*compiled->is_posted));
     compiled->buffer = ddp_mem_array(mem, 2 + schedule->scratch_count, sizeof(*compiled->buffer));
     compiled->scratch_bytes =
         ddp_mem_array(mem, schedule->scratch_count, sizeof(*compiled->scratch_bytes));
     if (last == NULL || compiled->steps == NULL || compiled->successor == NULL ||
-        compiled->missing == NULL || compiled->active == NULL || compiled->ticket == NULL ||
-        compiled->is_posted == NULL || compiled->buffer == NULL ||
+        compiled->first_state == NULL || compiled->first_active == NULL ||
+        compiled->state == NULL || compiled->active == NULL || compiled->buffer == NULL ||
         compiled->scratch_bytes == NULL) {
         ddp_mem_free(mem, last);
         return DDP_E_NOMEM;
@@ -125,6 +133,7 @@ static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
     compile_steps(compiled, schedule);
     link_successors(compiled, schedule);
     link_streams(compiled, schedule, last);
+    find_first_active(compiled);
     ddp_mem_free(mem, last);
     for (uint32_t i = 0; i < compiled->scratch_count; i++) {
         compiled->scratch_bytes[i] =
@@ -156,10 +165,10 @@ void ddp_compiled_destroy(struct ddp_mem *mem, struct ddp_compiled *compiled)
 {
     ddp_mem_free(mem, compiled->steps);
     ddp_mem_free(mem, compiled->successor);
-    ddp_mem_free(mem, compiled->missing);
+    ddp_mem_free(mem, compiled->first_state);
+    ddp_mem_free(mem, compiled->first_active);
+    ddp_mem_free(mem, compiled->state);
     ddp_mem_free(mem, compiled->active);
-    ddp_mem_free(mem, compiled->ticket);
-    ddp_mem_free(mem, compiled->is_posted);
     ddp_mem_free(mem, compiled->buffer);
     ddp_mem_free(mem, compiled->scratch_bytes);
     ddp_mem_free(mem, compiled);
@@ -219,39 +228,9 @@ ddp_status ddp_compiled_start(struct ddp_compiled *compiled, struct ddp_compiled
         DDP_TRY(grow_scratch(scratch, i, compiled->scratch_bytes[i]));
         compiled->buffer[2 + i] = scratch->buffer[i].data;
     }
-    compiled->active_count = 0;
-    for (uint32_t i = 0; i < compiled->step_count; i++) {
-        compiled->missing[i] = compiled->steps[i].missing;
-        compiled->is_posted[i] = false;
-        if (compiled->missing[i] == 0) {
-            compiled->active[compiled->active_count++] = i;
-        }
-    }
-    DDP_ASSERT(compiled->active_count > 0 || compiled->step_count == 0);
+    memcpy(compiled->state, compiled->first_state, compiled->step_count * sizeof(*compiled->state));
+    memcpy(compiled->active, compiled->first_active,
+           compiled->first_active_count * sizeof(*compiled->active));
+    compiled->active_count = compiled->first_active_count;
     return DDP_OK;
-}
-
-static void release(struct ddp_compiled *compiled, uint32_t step)
-{
-    DDP_ASSERT(compiled->missing[step] >
-               0); /* a step is released once for each that it waits for */
-    if (--compiled->missing[step] == 0) {
-        compiled->active[compiled->active_count++] = step;
-    }
-}
-
-void ddp_compiled_release_stream(struct ddp_compiled *compiled, uint32_t step)
-{
-    if (compiled->steps[step].next != NONE) {
-        release(compiled, compiled->steps[step].next);
-    }
-}
-
-void ddp_compiled_release_successors(struct ddp_compiled *compiled, uint32_t step)
-{
-    const struct ddp_compiled_step *done = &compiled->steps[step];
-
-    for (uint32_t i = 0; i < done->successor_count; i++) {
-        release(compiled, compiled->successor[done->successors + i]);
-    }
 }

@@ -5,6 +5,8 @@
 
 #include "ddpcore/collective/cache.h"
 
+#define DDP_COMPILED_NONE UINT32_MAX
+
 struct ddp_compiled_operand {
     uint32_t buffer; /* 0 input, 1 output, 2 + n scratch n */
     enum ddp_dtype dtype;
@@ -17,10 +19,15 @@ struct ddp_compiled_step {
     uint32_t peer;
     struct ddp_compiled_operand src, dst;
     size_t elem_count;
-    uint32_t missing;    /* dependencies, plus one for the step before it in its stream */
-    uint32_t next;       /* next step of the same stream (direction and peer), or UINT32_MAX */
+    uint32_t next;       /* next step of the same stream (direction and peer), or NONE */
     uint32_t successors; /* first of the steps that depend on this one, in `successor` */
     uint32_t successor_count;
+};
+
+struct ddp_compiled_state {
+    uint64_t ticket;  /* of a send that was posted */
+    uint32_t missing; /* dependencies, plus one for the step before it in its stream */
+    bool is_posted;
 };
 
 struct ddp_compiled {
@@ -33,12 +40,15 @@ struct ddp_compiled {
     uint32_t scratch_count;
     size_t *scratch_bytes; /* size_t[scratch_count] */
 
+    /* As a run begins. */
+    struct ddp_compiled_state *first_state;
+    uint32_t *first_active;
+    uint32_t first_active_count;
+
     /* The run. Active steps are ready to start, or sends that wait for their acknowledgement. */
-    uint32_t *missing;
+    struct ddp_compiled_state *state; /* of each step */
     uint32_t *active;
     uint32_t active_count;
-    uint64_t *ticket;
-    bool *is_posted;
 };
 
 /* Errors: E_NOMEM. */
@@ -63,9 +73,31 @@ void ddp_compiled_scratch_fini(struct ddp_compiled_scratch *scratch);
 DDP_MUST_USE ddp_status ddp_compiled_start(struct ddp_compiled *compiled,
                                            struct ddp_compiled_scratch *scratch, const void *input,
                                            void *output);
+static inline void ddp_compiled_release(struct ddp_compiled *compiled, uint32_t step)
+{
+    /* A step is released once for each that it waits for. */
+    DDP_ASSERT(compiled->state[step].missing > 0);
+    if (--compiled->state[step].missing == 0) {
+        compiled->active[compiled->active_count++] = step;
+    }
+}
+
 /* A step of this stream was handed over: the one behind it may follow. */
-void ddp_compiled_release_stream(struct ddp_compiled *compiled, uint32_t step);
+static inline void ddp_compiled_release_stream(struct ddp_compiled *compiled, uint32_t step)
+{
+    if (compiled->steps[step].next != DDP_COMPILED_NONE) {
+        ddp_compiled_release(compiled, compiled->steps[step].next);
+    }
+}
+
 /* A step is complete: release what depends on it. */
-void ddp_compiled_release_successors(struct ddp_compiled *compiled, uint32_t step);
+static inline void ddp_compiled_release_successors(struct ddp_compiled *compiled, uint32_t step)
+{
+    const struct ddp_compiled_step *done = &compiled->steps[step];
+
+    for (uint32_t i = 0; i < done->successor_count; i++) {
+        ddp_compiled_release(compiled, compiled->successor[done->successors + i]);
+    }
+}
 
 #endif

@@ -86,7 +86,7 @@ static ddp_status look_for_stray(struct ddp_executor *executor)
         uint32_t peer = executor->next_stray;
         struct ddp_message message;
 
-        executor->next_stray = (peer + 1) % count;
+        executor->next_stray = peer + 1 == count ? 0 : peer + 1;
         if (peer == executor->queue.base.member ||
             transport->ops->recv_peek(transport, peer, &message) != DDP_OK) {
             continue;

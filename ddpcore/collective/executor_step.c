@@ -11,22 +11,22 @@ static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *c
                            uint32_t index)
 {
     const struct ddp_compiled_step *step = &compiled->steps[index];
+    struct ddp_compiled_state *state = &compiled->state[index];
     struct ddp_transport *transport = executor->queue.transport;
 
-    if (!compiled->is_posted[index]) {
+    if (!state->is_posted) {
         struct ddp_message message;
 
         message.data = operand(compiled, &step->src);
         message.size_bytes = step->src.size_bytes;
         message.seq = executor->queue.head->seq;
         message.signature = executor->signature;
-        DDP_TRY(
-            transport->ops->send_post(transport, step->peer, &message, &compiled->ticket[index]));
-        compiled->is_posted[index] = true;
+        DDP_TRY(transport->ops->send_post(transport, step->peer, &message, &state->ticket));
+        state->is_posted = true;
         ddp_compiled_release_stream(compiled, index);
         ddp_recorder_message(executor->queue.base.env->recorder);
     }
-    return transport->ops->send_poll(transport, step->peer, compiled->ticket[index]);
+    return transport->ops->send_poll(transport, step->peer, state->ticket);
 }
 
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor)

@@ -1,11 +1,16 @@
 /* See the header. */
 #include "ddpcore/collective/queue.h"
 
-bool ddp_queue_is_revoked(const struct ddp_queue *queue)
+static bool is_revoked(const struct ddp_queue *queue)
 {
     struct ddp_revocation revocation;
 
     return queue->transport->ops->is_revoked(queue->transport, &revocation);
+}
+
+bool ddp_queue_is_revoked(const struct ddp_queue *queue)
+{
+    return is_revoked(queue);
 }
 
 int32_t ddp_queue_dead_rank(const struct ddp_queue *queue)
@@ -18,13 +23,10 @@ int32_t ddp_queue_dead_rank(const struct ddp_queue *queue)
 
 /* Somebody died, though perhaps nobody that this member waits for directly: living members get a
  * moment to pass on what the dead one had sent, then the wait is over. */
-ddp_status ddp_queue_check_deaths(struct ddp_queue *queue)
+static ddp_status wait_after_death(struct ddp_queue *queue)
 {
     struct ddp_clock *clock = queue->base.env->clock;
 
-    if (queue->transport->ops->dead_peer(queue->transport) < 0) {
-        return DDP_PENDING;
-    }
     if (queue->death_known_ns == 0) {
         queue->death_known_ns = ddp_clock_now_ns(clock);
         return DDP_PENDING;
@@ -34,9 +36,15 @@ ddp_status ddp_queue_check_deaths(struct ddp_queue *queue)
                : DDP_PENDING;
 }
 
+static ddp_status check_deaths(struct ddp_queue *queue)
+{
+    return queue->transport->ops->dead_peer(queue->transport) < 0 ? DDP_PENDING
+                                                                  : wait_after_death(queue);
+}
+
 ddp_status ddp_queue_check_members(struct ddp_queue *queue)
 {
-    return ddp_queue_is_revoked(queue) ? DDP_E_REVOKED : ddp_queue_check_deaths(queue);
+    return is_revoked(queue) ? DDP_E_REVOKED : check_deaths(queue);
 }
 
 ddp_status ddp_queue_explain(struct ddp_queue *queue, ddp_status error)
@@ -67,13 +75,13 @@ void ddp_queue_announce(struct ddp_queue *queue, ddp_status status, uint64_t seq
                                               env->recorder != NULL ? env->recorder->step : 0, seq};
 
     DDP_ASSERT(status < DDP_OK);
-    if (status != DDP_E_REVOKED && status != DDP_E_PEER_DIED && !ddp_queue_is_revoked(queue)) {
+    if (status != DDP_E_REVOKED && status != DDP_E_PEER_DIED && !is_revoked(queue)) {
         queue->transport->ops->revoke(queue->transport, &revocation);
     }
 }
 
-ddp_status ddp_queue_pass_point(const struct ddp_queue *queue, enum ddp_fault_point point,
-                                const struct ddp_coll_work *work, bool *out_skip)
+ddp_status ddp_queue_pass_armed_point(const struct ddp_queue *queue, enum ddp_fault_point point,
+                                      const struct ddp_coll_work *work, bool *out_skip)
 {
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
     enum ddp_fault_action action;
@@ -157,7 +165,7 @@ static void end_group(struct ddp_queue *queue, ddp_status error)
 }
 
 /* Completed work keeps OK even if the group fails later. */
-static ddp_status run(struct ddp_queue *queue)
+static inline ddp_status run(struct ddp_queue *queue)
 {
     const struct ddp_engine *engine = queue->engine;
     ddp_status ahead = engine->run_ahead != NULL ? engine->run_ahead(queue) : DDP_OK;
@@ -173,7 +181,7 @@ static ddp_status run(struct ddp_queue *queue)
     if (ahead < DDP_OK) {
         return ahead;
     }
-    return status == DDP_PENDING ? ddp_queue_check_deaths(queue) : status;
+    return status == DDP_PENDING ? check_deaths(queue) : status;
 }
 
 /* A member that could not see who had died may have revoked the group with what it saw instead. */
@@ -183,7 +191,7 @@ static ddp_status revoked_status(const struct ddp_queue *queue)
                                                                        : DDP_E_REVOKED;
 }
 
-void ddp_queue_drive(struct ddp_queue *queue)
+static inline void drive(struct ddp_queue *queue)
 {
     ddp_status status;
 
@@ -191,13 +199,18 @@ void ddp_queue_drive(struct ddp_queue *queue)
         ddp_queue_drain(queue);
         return;
     }
-    status = ddp_queue_is_revoked(queue) ? revoked_status(queue) : run(queue);
+    status = is_revoked(queue) ? revoked_status(queue) : run(queue);
     if (status < DDP_OK) {
         status = ddp_queue_explain(queue, status);
     }
     if (status < DDP_OK) {
         end_group(queue, status);
     }
+}
+
+void ddp_queue_drive(struct ddp_queue *queue)
+{
+    drive(queue);
 }
 
 static ddp_status check(const struct ddp_queue *queue, const struct ddp_coll_args *args)
@@ -256,7 +269,7 @@ static ddp_status queue_post(struct ddp_coll *coll, struct ddp_coll_work *work)
 static ddp_status queue_poll(struct ddp_coll *coll, struct ddp_coll_work *work)
 {
     if (work->status == DDP_PENDING) {
-        ddp_queue_drive((struct ddp_queue *)coll);
+        drive((struct ddp_queue *)coll);
     }
     return work->status;
 }
@@ -308,18 +321,28 @@ static const char *queue_last_error(struct ddp_coll *coll)
     return ((struct ddp_queue *)coll)->err.text;
 }
 
-/* Only messages ring a bell. Without doorbell and descriptor, an idle wait looks again soon. */
+/* Only messages ring a bell. Without doorbell and descriptor, an idle wait looks again soon. Apart
+ * from queue_hint, which each idle poll of an executor passes, to keep that one short. */
+static __attribute__((noinline)) void hint_beside_library(const struct ddp_queue *queue,
+                                                          struct ddp_idle_hint *hint)
+{
+    if (queue->failed == DDP_OK && queue->suspected_ns == 0 &&
+        (queue->head == NULL || queue->engine->waits_for_message(queue, queue->head))) {
+        queue->transport->ops->hint(queue->transport, hint);
+    } else {
+        hint->doorbell = NULL;
+        hint->fd = -1;
+    }
+}
+
 static void queue_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
 {
     struct ddp_queue *queue = (struct ddp_queue *)coll;
-    const struct ddp_engine *engine = queue->engine;
 
-    hint->doorbell = NULL;
-    hint->fd = -1;
-    if (queue->failed == DDP_OK && queue->suspected_ns == 0 &&
-        (queue->head == NULL || engine->waits_for_message == NULL ||
-         engine->waits_for_message(queue, queue->head))) {
+    if (queue->engine->waits_for_message == NULL) {
         queue->transport->ops->hint(queue->transport, hint);
+    } else {
+        hint_beside_library(queue, hint);
     }
 }
 

@@ -94,9 +94,8 @@ void ddp_queue_drain(struct ddp_queue *queue);
 bool ddp_queue_is_revoked(const struct ddp_queue *queue);
 /* Global rank of a dead member, or -1. */
 int32_t ddp_queue_dead_rank(const struct ddp_queue *queue);
-/* PENDING, or E_PEER_DIED: a death that has been known for the transport's grace. */
-ddp_status ddp_queue_check_deaths(struct ddp_queue *queue);
-/* PENDING, or why there is no point in waiting for the other members: E_REVOKED, E_PEER_DIED. */
+/* PENDING, or why there is no point in waiting for the other members: E_REVOKED, or E_PEER_DIED
+ * once a death has been known for the transport's grace. */
 ddp_status ddp_queue_check_members(struct ddp_queue *queue);
 /* What an error means: E_PEER_DIED if it may be a death and somebody is dead; PENDING while
  * somebody may still be found dead; else the error, or what the engine reports instead. */
@@ -106,8 +105,17 @@ ddp_status ddp_queue_explain(struct ddp_queue *queue, ddp_status error);
 void ddp_queue_announce(struct ddp_queue *queue, ddp_status status, uint64_t seq);
 /* Pass a fault point for this work. *out_skip: leave out what comes next, and report success.
  * Errors: E_INJECTED. */
-ddp_status ddp_queue_pass_point(const struct ddp_queue *queue, enum ddp_fault_point point,
-                                const struct ddp_coll_work *work, bool *out_skip);
+ddp_status ddp_queue_pass_armed_point(const struct ddp_queue *queue, enum ddp_fault_point point,
+                                      const struct ddp_coll_work *work, bool *out_skip);
+static inline ddp_status ddp_queue_pass_point(const struct ddp_queue *queue,
+                                              enum ddp_fault_point point,
+                                              const struct ddp_coll_work *work, bool *out_skip)
+{
+    *out_skip = false;
+    return ddp_fault_point_is_armed(queue->base.env->faults, point)
+               ? ddp_queue_pass_armed_point(queue, point, work, out_skip)
+               : DDP_OK;
+}
 
 /* Whether a collective has no data to move: there is nothing to do. */
 static inline bool ddp_queue_is_empty(const struct ddp_coll_args *args)
@@ -118,11 +126,10 @@ static inline bool ddp_queue_is_empty(const struct ddp_coll_args *args)
 /* Whether this member's input lies where its output goes. */
 static inline bool ddp_queue_is_in_place(const struct ddp_coll_args *args, uint32_t member)
 {
-    size_t block_bytes = args->elem_count * ddp_dtype_size_bytes(args->dtype);
-
     return args->input == args->output ||
            (args->kind == DDP_COLL_ALL_GATHER &&
-            args->input == (const char *)args->output + member * block_bytes);
+            args->input == (const char *)args->output +
+                               member * args->elem_count * ddp_dtype_size_bytes(args->dtype));
 }
 
 #endif

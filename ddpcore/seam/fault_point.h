@@ -6,6 +6,7 @@
 #ifndef DDPCORE_SEAM_FAULT_POINT_H
 #define DDPCORE_SEAM_FAULT_POINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -65,14 +66,18 @@ struct ddp_fault_hook {
                                   struct ddp_fault_context *context);
 };
 
+/* For callers that would rather not build a context in vain. */
+static inline bool ddp_fault_point_is_armed(const struct ddp_fault_hook *hook,
+                                            enum ddp_fault_point point)
+{
+    return __builtin_expect(hook != NULL && ((hook->armed >> point) & 1u) != 0, 0);
+}
+
 static inline enum ddp_fault_action ddp_fault_point(struct ddp_fault_hook *hook,
                                                     enum ddp_fault_point point,
                                                     struct ddp_fault_context *context)
 {
-    if (__builtin_expect(hook == NULL || ((hook->armed >> point) & 1u) == 0, 1)) {
-        return DDP_FAULT_GO;
-    }
-    return hook->fire(hook, point, context);
+    return ddp_fault_point_is_armed(hook, point) ? hook->fire(hook, point, context) : DDP_FAULT_GO;
 }
 
 /* A point without payload or index. */
