@@ -9,13 +9,15 @@
 #include "harness/plan/program.h"
 #include "harness/sums/schedule_set.h"
 #include "harness/sums/tree.h"
-#include "harness/task/task.h"
 #include "harness/trace/index.h"
 #include "reference/trainer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct harness_task_stacks;
+struct harness_trainer;
 
 /* What is judged. Borrowed while the emulation lives. */
 struct harness_emulation_input {

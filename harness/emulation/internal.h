@@ -3,6 +3,7 @@
 #define HARNESS_EMULATION_INTERNAL_H
 
 #include "harness/emulation/emulation.h"
+#include "harness/task/task.h"
 
 #ifdef __cplusplus
 extern "C" {

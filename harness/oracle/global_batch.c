@@ -1,6 +1,6 @@
 /* Purpose: the averaged gradient stays within a derived bound of the mean over the global batch.
  * Idea: with unequal batches the two differ by the weights alone: |1/D - n_r/N| |g_r| summed over
- * ranks, plus the roundings. The bound is taken while steps are emulated (emulation_run.c). */
+ * ranks, plus the roundings. The bound is taken while steps are emulated (emulation/bound.c). */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"

@@ -178,3 +178,72 @@ CT_TEST(emulation, a_layout_holds_tensors_of_any_type)
     CT_CHECK_EQ_U64(harness_layout_hash(&layout, blocks, 1, 2),
                     ddp_hash_tensor(tensor.data, 12, ddp_hash_text("single"), NULL));
 }
+
+/* A rank that meets the other at every layer of its forward pass. */
+struct inside {
+    struct harness_emulation *e;
+    float loss[ORACLE_JOB_RANKS];
+    uint32_t layers_met[ORACLE_JOB_RANKS];
+};
+
+struct pass {
+    struct inside *inside;
+    struct harness_task *task;
+    uint32_t rank;
+};
+
+static ddp_status meet_at_layer(void *context, uint32_t layer)
+{
+    struct pass *pass = context;
+    uint32_t all[ORACLE_JOB_RANKS] = {9, 9};
+
+    DDP_TRY(harness_task_gather(pass->task, "layer", layer, &pass->rank, sizeof(pass->rank), all));
+    CT_CHECK(all[0] == 0 && all[1] == 1);
+    CT_CHECK_EQ_U64(pass->inside->layers_met[pass->rank], layer);
+    pass->inside->layers_met[pass->rank]++;
+    return DDP_OK;
+}
+
+static ddp_status run_pass(struct inside *inside, struct harness_trainer *trainer, uint32_t rank,
+                           struct harness_task *task)
+{
+    struct pass pass = {inside, task, rank};
+    const struct ref_model_observer observer = {.context = &pass, .layer = meet_at_layer};
+    struct ref_batch batch;
+
+    DDP_TRY(ref_trainer_batch(trainer->trainer, rank, 0, 0, &batch));
+    return ref_model_forward(ref_trainer_model(trainer->trainer), &batch, &observer,
+                             &inside->loss[rank]);
+}
+
+static ddp_status run_inside(void *context, uint32_t rank, struct harness_task *task)
+{
+    struct inside *inside = context;
+    struct harness_trainer *trainer = NULL;
+    ddp_status status;
+
+    DDP_TRY(harness_trainer_take(inside->e, &trainer, NULL));
+    status = run_pass(inside, trainer, rank, task);
+    harness_trainer_give(inside->e, trainer);
+    return status;
+}
+
+/* As synchronised batch normalisation does: the ranks' forward passes alternate layer by layer, and
+ * each has the loss that it has alone. */
+CT_TEST(emulation, ranks_may_meet_inside_a_forward_pass)
+{
+    struct oracle_job job;
+    struct inside inside = {0};
+    const struct harness_task_group group = {
+        .task_count = ORACLE_JOB_RANKS, .context = &inside, .run = run_inside};
+    enum harness_predicted predicted;
+
+    CT_REQUIRE(open_emulation(&job, &inside.e));
+    CT_CHECK_OK(harness_task_group_run(&group, inside.e->stacks, NULL));
+    CT_CHECK_OK(harness_emulation_step(inside.e, 0, &predicted, NULL));
+    for (int r = 0; r < ORACLE_JOB_RANKS; r++) {
+        CT_CHECK(inside.layers_met[r] >= 2);
+        CT_CHECK(inside.loss[r] == inside.e->now.loss[r]);
+    }
+    close_emulation(&job, inside.e);
+}
