@@ -1,331 +1,78 @@
-/* Corruptions of tensors and edits of collective arguments. Arithmetic is done in the element's own
- * type (16-bit floats through fp32), so that a doubled contribution is exactly doubled. */
+/* What each action does. A row ACTION of key.def needs its case here. */
 #include "harness/inject/action.h"
 
-#include <math.h>
-#include <string.h>
+#include <signal.h>
 
-#include "ddpcore/device/transfer.h"
-
-/* The largest double below 2^63 keeps the conversion defined. */
-static int64_t clamp_i64(double value)
+static enum ddp_fault_action answer_of(ddp_status status)
 {
-    if (isnan(value) || value >= 9223372036854774784.0) {
-        return INT64_MAX;
-    }
-    return value <= -9223372036854774784.0 ? INT64_MIN : (int64_t)value;
+    return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
 }
 
-static int64_t clamp_range(int64_t value, int64_t least, int64_t most)
+static enum ddp_fault_action alter_arguments(const struct harness_actor *actor,
+                                             const struct harness_action *action,
+                                             const struct ddp_fault_context *context)
 {
-    return value < least ? least : value > most ? most : value;
+    const struct harness_edit_place place = {context->device, actor->env->world_size,
+                                             actor->env->mem, actor->scratch};
+
+    return context->args == NULL
+               ? DDP_FAULT_GO
+               : answer_of(harness_action_edit_args(action, context->args, &place));
 }
 
-static void store_i64(void *element, enum ddp_dtype dtype, int64_t value)
+/* A real kernel in the stream of the point. The parser lets only such points through. */
+static enum ddp_fault_action launch_kernel(const struct ddp_fault_context *context,
+                                           enum ddp_device_fault kernel, uint64_t ms)
 {
-    if (dtype == DDP_DTYPE_I32) {
-        int32_t narrow = (int32_t)clamp_range(value, INT32_MIN, INT32_MAX);
+    struct ddp_device *device = context->device;
 
-        memcpy(element, &narrow, sizeof narrow);
-    } else if (dtype == DDP_DTYPE_U8) {
-        *(uint8_t *)element = (uint8_t)clamp_range(value, 0, UINT8_MAX);
-    } else {
-        memcpy(element, &value, sizeof value);
-    }
+    return device == NULL ? DDP_FAULT_FAIL
+                          : answer_of(device->ops->inject(device, context->stream, kernel, ms));
 }
 
-static double load_f64(const void *element, enum ddp_dtype dtype)
+enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uint32_t fault,
+                                          const struct harness_action *action,
+                                          struct ddp_fault_context *context)
 {
-    union {
-        float f32;
-        uint16_t bits;
-        double f64;
-        int32_t i32;
-        int64_t i64;
-        uint8_t u8;
-    } held;
+    const struct harness_victim *victim = actor->victim;
 
-    memcpy(&held, element, ddp_dtype_size_bytes(dtype));
-    switch (dtype) {
-    case DDP_DTYPE_F32:
-        return (double)held.f32;
-    case DDP_DTYPE_F16:
-        return (double)ddp_f16_to_f32(held.bits);
-    case DDP_DTYPE_BF16:
-        return (double)ddp_bf16_to_f32(held.bits);
-    case DDP_DTYPE_F64:
-        return held.f64;
-    case DDP_DTYPE_I32:
-        return held.i32;
-    case DDP_DTYPE_I64:
-        return (double)held.i64;
-    case DDP_DTYPE_U8:
-    case DDP_DTYPE_COUNT:
+    switch (action->kind) {
+    case HARNESS_ACTION_KILL:
+        victim->kill(victim->context, action->signal);
         break;
-    }
-    return held.u8;
-}
-
-/* Rounds once to the element's type: a double holds any product of two floats exactly. */
-static void store_f64(void *element, enum ddp_dtype dtype, double value)
-{
-    float narrow = (float)value;
-    uint16_t bits;
-
-    switch (dtype) {
-    case DDP_DTYPE_F32:
-        memcpy(element, &narrow, sizeof narrow);
+    case HARNESS_ACTION_EXIT:
+        victim->exit(victim->context, action->exit_code);
         break;
-    case DDP_DTYPE_F16:
-        bits = ddp_f16_from_f32(narrow);
-        memcpy(element, &bits, sizeof bits);
+    case HARNESS_ACTION_ABORT:
+        victim->kill(victim->context, SIGABRT);
         break;
-    case DDP_DTYPE_BF16:
-        bits = ddp_bf16_from_f32(narrow);
-        memcpy(element, &bits, sizeof bits);
+    case HARNESS_ACTION_STOP:
+        victim->stop(victim->context, action->stop_ms);
         break;
-    case DDP_DTYPE_F64:
-        memcpy(element, &value, sizeof value);
+    case HARNESS_ACTION_DELAY:
+        victim->delay(victim->context, action->delay_ms);
         break;
-    case DDP_DTYPE_I32:
-    case DDP_DTYPE_I64:
-    case DDP_DTYPE_U8:
-    case DDP_DTYPE_COUNT:
-        store_i64(element, dtype, clamp_i64(value));
+    case HARNESS_ACTION_HANG:
+        victim->delay(victim->context, UINT64_MAX);
+        break;
+    case HARNESS_ACTION_SKIP:
+        ddp_recorder_event(actor->env->recorder, DDP_EVENT_OP_SKIPPED, fault, 0, 0, 0, 0);
+        return DDP_FAULT_SKIP;
+    case HARNESS_ACTION_DUP:
+        return DDP_FAULT_DUP;
+    case HARNESS_ACTION_FAIL:
+        return DDP_FAULT_FAIL;
+    case HARNESS_ACTION_CORRUPT:
+        return answer_of(harness_action_corrupt_at(action, context, actor->env));
+    case HARNESS_ACTION_ARG:
+        return alter_arguments(actor, action, context);
+    case HARNESS_ACTION_SPIN:
+        return launch_kernel(context, DDP_DEVICE_FAULT_SPIN, action->spin_ms);
+    case HARNESS_ACTION_TRAP:
+        return launch_kernel(context, DDP_DEVICE_FAULT_TRAP, 0);
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_KIND_COUNT:
         break;
     }
-}
-
-static void corrupt_scale(uint8_t *data, size_t elem_count, enum ddp_dtype dtype, double factor)
-{
-    size_t size = ddp_dtype_size_bytes(dtype);
-
-    for (size_t i = 0; i < elem_count; i++) {
-        store_f64(data + i * size, dtype, load_f64(data + i * size, dtype) * factor);
-    }
-}
-
-/* Element i moves to place (i + places) mod elem_count: three reversals make one rotation. */
-static void reverse(uint8_t *data, size_t first, size_t last, size_t size)
-{
-    while (first + 1 < last) {
-        uint8_t held[sizeof(int64_t)];
-
-        last--;
-        memcpy(held, data + first * size, size);
-        memcpy(data + first * size, data + last * size, size);
-        memcpy(data + last * size, held, size);
-        first++;
-    }
-}
-
-static void corrupt_shift(uint8_t *data, size_t elem_count, size_t size, double value)
-{
-    size_t places = (value >= 1.0 ? (size_t)clamp_i64(value) : 1) % elem_count;
-
-    reverse(data, 0, elem_count, size);
-    reverse(data, 0, places, size);
-    reverse(data, places, elem_count, size);
-}
-
-/* A burst of neighbouring bits in elements `stride` apart: what a bad lane of a warp, or a bad
- * column of memory, leaves behind. A field of 0 counts as 1; none is flipped twice. */
-static void corrupt_flip(const struct harness_action *action, uint8_t *data, size_t elem_count,
-                         size_t size)
-{
-    uint64_t bits = action->bits == 0 ? 1 : action->bits;
-    uint64_t stride = action->stride == 0 ? 1 : action->stride;
-    size_t first = action->elem % elem_count;
-
-    bits = bits < size * 8 ? bits : size * 8;
-    for (uint64_t done = 0, at = first; done < (action->count == 0 ? 1 : action->count); done++) {
-        for (uint64_t i = 0; i < bits; i++) {
-            uint64_t bit = (action->bit + i) % (size * 8);
-
-            data[at * size + bit / 8] ^= (uint8_t)(1u << (bit % 8));
-        }
-        if (stride >= elem_count - at) {
-            break; /* past the end */
-        }
-        at += stride;
-    }
-}
-
-void harness_action_corrupt(const struct harness_action *action, void *data, size_t elem_count,
-                            enum ddp_dtype dtype)
-{
-    size_t size = ddp_dtype_size_bytes(dtype);
-    uint8_t *bytes = data;
-    uint8_t *element;
-
-    if (elem_count == 0 || data == NULL) {
-        return;
-    }
-    element = bytes + (action->elem % elem_count) * size;
-    switch (action->corrupt) {
-    case HARNESS_CORRUPT_ZERO:
-        memset(bytes, 0, elem_count * size);
-        break;
-    case HARNESS_CORRUPT_DOUBLE:
-        corrupt_scale(bytes, elem_count, dtype, 2.0);
-        break;
-    case HARNESS_CORRUPT_HALF:
-        corrupt_scale(bytes, elem_count, dtype, 0.5);
-        break;
-    case HARNESS_CORRUPT_SCALE:
-        corrupt_scale(bytes, elem_count, dtype, action->value);
-        break;
-    case HARNESS_CORRUPT_SHIFT:
-        corrupt_shift(bytes, elem_count, size, action->value);
-        break;
-    case HARNESS_CORRUPT_NAN:
-        store_f64(element, dtype, (double)NAN);
-        break;
-    case HARNESS_CORRUPT_FLIP:
-        corrupt_flip(action, bytes, elem_count, size);
-        break;
-    case HARNESS_CORRUPT_SET:
-        store_f64(element, dtype, action->value);
-        break;
-    case HARNESS_CORRUPT_KIND_COUNT:
-        break;
-    }
-}
-
-static size_t input_bytes(const struct ddp_coll_args *args)
-{
-    return args->kind == DDP_COLL_BARRIER ? 0
-                                          : args->elem_count * ddp_dtype_size_bytes(args->dtype);
-}
-
-/* An all-gather's output holds every member's elements. */
-static size_t output_bytes(const struct ddp_coll_args *args, uint32_t member_count)
-{
-    size_t members = args->kind == DDP_COLL_ALL_GATHER ? member_count : 1;
-
-    return members * input_bytes(args);
-}
-
-static void set_arg(const struct harness_action *action, struct ddp_coll_args *args)
-{
-    switch (action->arg) {
-    case HARNESS_ARG_KIND:
-        args->kind = (enum ddp_coll_kind)(action->arg_value % DDP_COLL_KIND_COUNT);
-        break;
-    case HARNESS_ARG_COUNT:
-        args->elem_count = (size_t)action->arg_value;
-        break;
-    case HARNESS_ARG_DTYPE:
-        args->dtype = (enum ddp_dtype)(action->arg_value % DDP_DTYPE_COUNT);
-        break;
-    case HARNESS_ARG_REDOP:
-        args->redop = (enum ddp_redop)(action->arg_value % DDP_REDOP_COUNT);
-        break;
-    case HARNESS_ARG_ROOT:
-        args->root = (uint32_t)action->arg_value;
-        break;
-    case HARNESS_ARG_INDEX:
-        args->index = (uint32_t)action->arg_value;
-        break;
-    case HARNESS_ARG_FIELD_COUNT:
-        break;
-    }
-}
-
-static ddp_status copy_out(struct ddp_device *device, void *target, const void *source,
-                           size_t posted_bytes, size_t edited_bytes)
-{
-    size_t kept = posted_bytes < edited_bytes ? posted_bytes : edited_bytes;
-
-    return source != NULL && kept > 0 ? device->ops->copy(device, NULL, target, source, kept)
-                                      : DDP_OK;
-}
-
-/* On a device whose memory is the host's, from mem: the device may be gone before the list. Other
- * devices take back what they gave when they are destroyed. */
-static ddp_status alloc_scratch(const struct harness_edit_place *place, size_t size_bytes,
-                                void **out)
-{
-    struct harness_scratch *scratch;
-
-    if (!place->device->ops->is_host_memory) {
-        return place->device->ops->alloc(place->device, size_bytes, DDP_SPACE_DEVICE, out);
-    }
-    scratch = ddp_mem_array(place->mem, 1, DDP_CACHE_LINE_BYTES + size_bytes);
-    if (scratch == NULL) {
-        return DDP_E_NOMEM;
-    }
-    scratch->next = *place->scratch;
-    *place->scratch = scratch;
-    *out = (uint8_t *)scratch + DDP_CACHE_LINE_BYTES;
-    return DDP_OK;
-}
-
-/* Block: input, then output, each starting on a cache line. */
-static ddp_status move_to_scratch(const struct ddp_coll_args *posted, struct ddp_coll_args *args,
-                                  const struct harness_edit_place *place)
-{
-    uint32_t member_count = place->member_count;
-    struct ddp_device *device = place->device;
-    size_t in_bytes =
-        (input_bytes(args) + DDP_CACHE_LINE_BYTES - 1) & ~(size_t)(DDP_CACHE_LINE_BYTES - 1);
-    void *block;
-
-    DDP_TRY(alloc_scratch(place, in_bytes + output_bytes(args, member_count) + 1, &block));
-    DDP_TRY(copy_out(device, block, posted->input, input_bytes(posted), input_bytes(args)));
-    DDP_TRY(copy_out(device, (uint8_t *)block + in_bytes, posted->output,
-                     output_bytes(posted, member_count), output_bytes(args, member_count)));
-    args->output = (uint8_t *)block + in_bytes;
-    args->input =
-        posted->input == posted->output && args->kind != DDP_COLL_ALL_GATHER ? args->output : block;
-    return DDP_OK;
-}
-
-ddp_status harness_action_edit_args(const struct harness_action *action, struct ddp_coll_args *args,
-                                    const struct harness_edit_place *place)
-{
-    struct ddp_coll_args edited = *args;
-
-    set_arg(action, &edited);
-    if (input_bytes(&edited) > input_bytes(args) ||
-        output_bytes(&edited, place->member_count) > output_bytes(args, place->member_count)) {
-        DDP_TRY(move_to_scratch(args, &edited, place));
-    }
-    *args = edited;
-    return DDP_OK;
-}
-
-void harness_scratch_free(struct harness_scratch *scratch, struct ddp_mem *mem)
-{
-    while (scratch != NULL) {
-        struct harness_scratch *next = scratch->next;
-
-        ddp_mem_free(mem, scratch);
-        scratch = next;
-    }
-}
-
-ddp_status harness_action_corrupt_at(const struct harness_action *action,
-                                     const struct ddp_fault_context *context, struct ddp_env *env)
-{
-    size_t size_bytes = context->elem_count * ddp_dtype_size_bytes(context->dtype);
-    struct ddp_transfer transfer = {.device = NULL};
-    const void *held;
-    ddp_status status;
-
-    if (context->device == NULL || context->device->ops->is_host_memory || size_bytes == 0 ||
-        context->data == NULL) {
-        harness_action_corrupt(action, context->data, context->elem_count, context->dtype);
-        return DDP_OK;
-    }
-    status = ddp_transfer_init(&transfer, context->device, env->idle, env->clock, 0);
-    if (status == DDP_OK) {
-        status = ddp_transfer_view(&transfer, context->data, size_bytes, &held);
-    }
-    if (status == DDP_OK) {
-        harness_action_corrupt(action, transfer.held, context->elem_count, context->dtype);
-        status = ddp_transfer_to_device(&transfer, context->data, transfer.held, size_bytes);
-    }
-    ddp_transfer_fini(&transfer);
-    return status;
+    return DDP_FAULT_GO;
 }

@@ -1,9 +1,10 @@
-/* What faults do to data and arguments. Private to inject. */
+/* What faults do: actions (action.c), corruptions of data (corrupt.c), altered arguments
+ * (argument.c). Private to inject. */
 #ifndef HARNESS_INJECT_ACTION_H
 #define HARNESS_INJECT_ACTION_H
 
 #include "ddpcore/collective/collective.h"
-#include "harness/plan/plan.h"
+#include "harness/inject/inject.h"
 
 /* Change elem_count elements at data as the action says. NaN in an integer type is its largest
  * value; elem and bit wrap around; nothing to do for no elements. */
@@ -38,5 +39,16 @@ struct harness_edit_place {
 DDP_MUST_USE ddp_status harness_action_edit_args(const struct harness_action *action,
                                                  struct ddp_coll_args *args,
                                                  const struct harness_edit_place *place);
+
+/* Who is at the point, and what an action may use there. */
+struct harness_actor {
+    struct ddp_env *env;
+    const struct harness_victim *victim;
+    struct harness_scratch **scratch;
+};
+/* Take the action of the plan's fault number `fault`; what the rank shall do at the point. */
+enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uint32_t fault,
+                                          const struct harness_action *action,
+                                          struct ddp_fault_context *context);
 
 #endif

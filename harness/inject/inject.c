@@ -8,7 +8,6 @@
 
 #include <fiu-control.h>
 #include <fiu.h>
-#include <signal.h>
 #include <string.h>
 
 #include "harness/inject/action.h"
@@ -46,87 +45,6 @@ static bool is_confirmed(enum ddp_fault_point point, uint32_t fault)
     return answer == (int)fault + 1;
 }
 
-static enum ddp_fault_action act_on_payload(struct harness_injector *injector,
-                                            const struct harness_action *action,
-                                            struct ddp_fault_context *context)
-{
-    const struct harness_edit_place place = {context->device, injector->env->world_size,
-                                             injector->env->mem, &injector->scratch};
-    ddp_status status = DDP_OK;
-
-    if (action->kind == HARNESS_ACTION_CORRUPT) {
-        status = harness_action_corrupt_at(action, context, injector->env);
-    } else if (context->args != NULL) {
-        status = harness_action_edit_args(action, context->args, &place);
-    }
-    return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
-}
-
-/* A real kernel in the stream of the point. The parser lets only such points through. */
-static enum ddp_fault_action act_on_stream(const struct harness_action *action,
-                                           const struct ddp_fault_context *context)
-{
-    struct ddp_device *device = context->device;
-    ddp_status status = DDP_E_UNSUPPORTED;
-
-    if (device != NULL) {
-        status = device->ops->inject(device, context->stream,
-                                     action->kind == HARNESS_ACTION_SPIN ? DDP_DEVICE_FAULT_SPIN
-                                                                         : DDP_DEVICE_FAULT_TRAP,
-                                     action->spin_ms);
-    }
-    return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
-}
-
-static enum ddp_fault_action act(struct harness_injector *injector, uint32_t fault,
-                                 struct ddp_fault_context *context)
-{
-    const struct harness_action *action = &injector->plan->faults[fault].action;
-    const struct harness_victim *victim = injector->victim;
-
-    switch (action->kind) {
-    case HARNESS_ACTION_KILL:
-        if (action->signal == SIGSTOP) {
-            victim->stop(victim->context, 0);
-        } else {
-            victim->kill(victim->context, action->signal);
-        }
-        break;
-    case HARNESS_ACTION_EXIT:
-        victim->exit(victim->context, action->exit_code);
-        break;
-    case HARNESS_ACTION_ABORT:
-        victim->kill(victim->context, SIGABRT);
-        break;
-    case HARNESS_ACTION_STOP:
-        victim->stop(victim->context, action->stop_ms);
-        break;
-    case HARNESS_ACTION_DELAY:
-        victim->delay(victim->context, action->delay_ms);
-        break;
-    case HARNESS_ACTION_HANG:
-        victim->delay(victim->context, UINT64_MAX);
-        break;
-    case HARNESS_ACTION_SKIP:
-        ddp_recorder_event(injector->env->recorder, DDP_EVENT_OP_SKIPPED, fault, 0, 0, 0, 0);
-        return DDP_FAULT_SKIP;
-    case HARNESS_ACTION_DUP:
-        return DDP_FAULT_DUP;
-    case HARNESS_ACTION_FAIL:
-        return DDP_FAULT_FAIL;
-    case HARNESS_ACTION_CORRUPT:
-    case HARNESS_ACTION_ARG:
-        return act_on_payload(injector, action, context);
-    case HARNESS_ACTION_SPIN:
-    case HARNESS_ACTION_TRAP:
-        return act_on_stream(action, context);
-    case HARNESS_ACTION_NONE:
-    case HARNESS_ACTION_KIND_COUNT:
-        break;
-    }
-    return DDP_FAULT_GO;
-}
-
 /* Faults of one point act in the plan's order; the first that asks for more than GO is answered,
  * after the others have had their effect too. */
 static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_point point,
@@ -135,6 +53,7 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
     struct harness_injector *injector = (struct harness_injector *)hook;
     struct ddp_recorder *recorder = injector->env->recorder;
     const struct harness_place place = {recorder->step, recorder->micro, recorder->phase};
+    const struct harness_actor actor = {injector->env, injector->victim, &injector->scratch};
     enum ddp_fault_action result = DDP_FAULT_GO;
 
     ddp_recorder_point(recorder, (uint32_t)point);
@@ -152,7 +71,7 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
         }
         ddp_recorder_event(recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point, injector->hits[i],
                            0, 0);
-        answer = act(injector, i, context);
+        answer = harness_action_take(&actor, i, &fault->action, context);
         result = result == DDP_FAULT_GO ? answer : result;
     }
     return result;
