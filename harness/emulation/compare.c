@@ -9,7 +9,7 @@
 enum match { MATCH_SAME, MATCH_DIFFERENT, MATCH_UNKNOWN };
 
 /* What one event recorded, and what was expected. */
-struct claim {
+struct record {
     uint32_t rank, step;
     int32_t bucket, param, slot;
     uint64_t seq, elem_count;
@@ -31,13 +31,13 @@ static const struct ddp_event_entry *locate(const struct harness_emulation *e,
     return e->expected.predicted[*out_k] >= needed ? &event->entry : NULL;
 }
 
-static enum match verdict_of(const struct claim *claim)
+static enum match match_of(const struct record *record)
 {
-    return claim->expected == claim->got ? MATCH_SAME : MATCH_DIFFERENT;
+    return record->expected == record->got ? MATCH_SAME : MATCH_DIFFERENT;
 }
 
 static enum match match_loss(const struct harness_emulation *e,
-                             const struct harness_trace_event *event, struct claim *claim)
+                             const struct harness_trace_event *event, struct record *record)
 {
     size_t k = 0;
     const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_GRADIENT, &k);
@@ -47,14 +47,14 @@ static enum match match_loss(const struct harness_emulation *e,
         !e->expected.is_active[k * e->world + event->rank]) {
         return MATCH_UNKNOWN;
     }
-    claim->is_loss = true;
-    claim->expected = e->expected.loss_bits[k * e->world + event->rank];
-    claim->got = entry->arg[0];
-    return verdict_of(claim);
+    record->is_loss = true;
+    record->expected = e->expected.loss_bits[k * e->world + event->rank];
+    record->got = entry->arg[0];
+    return match_of(record);
 }
 
 static enum match match_gradient(const struct harness_emulation *e,
-                                 const struct harness_trace_event *event, struct claim *claim)
+                                 const struct harness_trace_event *event, struct record *record)
 {
     size_t k = 0;
     const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_GRADIENT, &k);
@@ -66,11 +66,11 @@ static enum match match_gradient(const struct harness_emulation *e,
         return MATCH_UNKNOWN;
     }
     cell = (k * e->world + event->rank) * e->params.count + entry->arg[0];
-    claim->param = (int32_t)entry->arg[0];
-    claim->bucket = (int32_t)e->bucket_of[entry->arg[0]];
-    claim->expected = e->expected.has_grad[cell] ? e->expected.grad_hash[cell] : 0;
-    claim->got = entry->arg[1];
-    return verdict_of(claim);
+    record->param = (int32_t)entry->arg[0];
+    record->bucket = (int32_t)e->bucket_of[entry->arg[0]];
+    record->expected = e->expected.has_grad[cell] ? e->expected.grad_hash[cell] : 0;
+    record->got = entry->arg[1];
+    return match_of(record);
 }
 
 /* The step that a collective belongs to. Under join a rank whose data ended takes part in the
@@ -93,18 +93,18 @@ static uint32_t step_of(const struct harness_emulation *e, const struct harness_
 
 static enum match match_bucket(const struct harness_emulation *e,
                                const struct harness_trace_event *event, bool is_output,
-                               struct claim *claim)
+                               struct record *record)
 {
     const struct ddp_event_entry *entry = &event->entry;
     struct ddp_event_op op;
     size_t cell;
     size_t k;
 
-    claim->step = step_of(e, event);
-    if (claim->step < e->start_step || claim->step >= e->end_step) {
+    record->step = step_of(e, event);
+    if (record->step < e->start_step || record->step >= e->end_step) {
         return MATCH_UNKNOWN;
     }
-    k = claim->step - e->start_step;
+    k = record->step - e->start_step;
     if (e->expected.predicted[k] <
         (is_output ? HARNESS_PREDICTED_UPDATE : HARNESS_PREDICTED_INPUT)) {
         return MATCH_UNKNOWN;
@@ -118,29 +118,29 @@ static enum match match_bucket(const struct harness_emulation *e,
         return MATCH_UNKNOWN;
     }
     cell = (k * e->world + event->rank) * e->buckets.count + op.index;
-    claim->bucket = (int32_t)op.index;
-    claim->seq = entry->arg[0];
-    claim->elem_count = entry->arg[2];
-    claim->op = op;
-    claim->expected = is_output ? e->expected.out_hash[cell] : e->expected.in_hash[cell];
-    claim->got = entry->arg[4];
-    return verdict_of(claim);
+    record->bucket = (int32_t)op.index;
+    record->seq = entry->arg[0];
+    record->elem_count = entry->arg[2];
+    record->op = op;
+    record->expected = is_output ? e->expected.out_hash[cell] : e->expected.in_hash[cell];
+    record->got = entry->arg[4];
+    return match_of(record);
 }
 
 static enum match match_input(const struct harness_emulation *e,
-                              const struct harness_trace_event *event, struct claim *claim)
+                              const struct harness_trace_event *event, struct record *record)
 {
-    return match_bucket(e, event, false, claim);
+    return match_bucket(e, event, false, record);
 }
 
 static enum match match_output(const struct harness_emulation *e,
-                               const struct harness_trace_event *event, struct claim *claim)
+                               const struct harness_trace_event *event, struct record *record)
 {
-    return match_bucket(e, event, true, claim);
+    return match_bucket(e, event, true, record);
 }
 
 static enum match match_final(const struct harness_emulation *e,
-                              const struct harness_trace_event *event, struct claim *claim)
+                              const struct harness_trace_event *event, struct record *record)
 {
     size_t k = 0;
     const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
@@ -152,18 +152,18 @@ static enum match match_final(const struct harness_emulation *e,
     }
     cell = k * e->params.count + entry->arg[0];
     is_defined = e->expected.is_updated[cell] != 0;
-    claim->param = (int32_t)entry->arg[0];
-    claim->bucket = (int32_t)e->bucket_of[entry->arg[0]];
-    claim->expected = is_defined ? e->expected.average_hash[cell] : 0;
-    claim->got = entry->arg[2] != 0 ? entry->arg[1] : 0;
+    record->param = (int32_t)entry->arg[0];
+    record->bucket = (int32_t)e->bucket_of[entry->arg[0]];
+    record->expected = is_defined ? e->expected.average_hash[cell] : 0;
+    record->got = entry->arg[2] != 0 ? entry->arg[1] : 0;
     if (is_defined && entry->arg[2] != 0 && entry->arg[1] == 0) {
         return MATCH_UNKNOWN; /* not hashed */
     }
-    return verdict_of(claim);
+    return match_of(record);
 }
 
 static enum match match_param(const struct harness_emulation *e,
-                              const struct harness_trace_event *event, struct claim *claim)
+                              const struct harness_trace_event *event, struct record *record)
 {
     size_t k = 0;
     const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
@@ -172,14 +172,14 @@ static enum match match_param(const struct harness_emulation *e,
         !e->expected.is_active[k * e->world + event->rank]) {
         return MATCH_UNKNOWN;
     }
-    claim->param = (int32_t)entry->arg[0];
-    claim->expected = e->expected.param_hash[k * e->params.count + entry->arg[0]];
-    claim->got = entry->arg[1];
-    return verdict_of(claim);
+    record->param = (int32_t)entry->arg[0];
+    record->expected = e->expected.param_hash[k * e->params.count + entry->arg[0]];
+    record->got = entry->arg[1];
+    return match_of(record);
 }
 
 static enum match match_state(const struct harness_emulation *e,
-                              const struct harness_trace_event *event, struct claim *claim)
+                              const struct harness_trace_event *event, struct record *record)
 {
     size_t k = 0;
     const struct ddp_event_entry *entry = locate(e, event, HARNESS_PREDICTED_UPDATE, &k);
@@ -188,20 +188,20 @@ static enum match match_state(const struct harness_emulation *e,
         entry->arg[2] >= e->slot_count || !e->expected.is_active[k * e->world + event->rank]) {
         return MATCH_UNKNOWN;
     }
-    claim->param = (int32_t)entry->arg[0];
-    claim->slot = (int32_t)entry->arg[2];
-    claim->expected =
+    record->param = (int32_t)entry->arg[0];
+    record->slot = (int32_t)entry->arg[2];
+    record->expected =
         e->expected
             .slot_hash[(k * e->slot_count + entry->arg[2]) * e->params.count + entry->arg[0]];
-    claim->got = entry->arg[1];
-    return verdict_of(claim);
+    record->got = entry->arg[1];
+    return match_of(record);
 }
 
 static const struct {
     enum harness_stage stage;
     enum ddp_event event;
     enum match (*match)(const struct harness_emulation *e, const struct harness_trace_event *event,
-                        struct claim *claim);
+                        struct record *record);
 } matchers[] = {
     {HARNESS_STAGE_GRADIENT, DDP_EVENT_GRAD_READY, match_gradient},
     {HARNESS_STAGE_GRADIENT, DDP_EVENT_LOSS, match_loss},
@@ -213,33 +213,33 @@ static const struct {
 };
 
 static void restart(const struct harness_emulation *e, struct harness_difference *out,
-                    const struct claim *claim)
+                    const struct record *record)
 {
     *out = (struct harness_difference){.is_set = true,
                                        .ranks = harness_rank_set_in(ddp_mem_pool_mem(e->sets)),
-                                       .step = claim->step,
-                                       .bucket = claim->bucket,
-                                       .param = claim->param,
-                                       .slot = claim->slot,
-                                       .seq = claim->seq,
-                                       .elem_count = claim->elem_count,
-                                       .op = claim->op,
-                                       .rank = claim->rank,
-                                       .expected = claim->expected,
-                                       .got = claim->got,
-                                       .is_loss = claim->is_loss};
+                                       .step = record->step,
+                                       .bucket = record->bucket,
+                                       .param = record->param,
+                                       .slot = record->slot,
+                                       .seq = record->seq,
+                                       .elem_count = record->elem_count,
+                                       .op = record->op,
+                                       .rank = record->rank,
+                                       .expected = record->expected,
+                                       .got = record->got,
+                                       .is_loss = record->is_loss};
 }
 
-/* Keep the earliest step; within it, the first claim, and the ranks of all claims. Gradients and
+/* Keep the earliest step; within it, the first record, and the ranks of all records. Gradients and
  * buckets of other parameters in the same step belong to the same error. */
 static void note(const struct harness_emulation *e, struct harness_difference *out,
-                 const struct claim *claim)
+                 const struct record *record)
 {
-    if (!out->is_set || claim->step < out->step) {
-        restart(e, out, claim);
+    if (!out->is_set || record->step < out->step) {
+        restart(e, out, record);
     }
-    if (claim->step == out->step) {
-        harness_rank_set_add(&out->ranks, claim->rank);
+    if (record->step == out->step) {
+        harness_rank_set_add(&out->ranks, record->rank);
     }
 }
 
@@ -278,16 +278,16 @@ static void note_missing_updates(const struct harness_emulation *e, uint32_t ran
             return;
         }
         for (size_t p = 0; !is_any && p < e->params.count; p++) {
-            struct claim claim = {.rank = rank,
-                                  .step = step,
-                                  .bucket = -1,
-                                  .param = (int32_t)p,
-                                  .slot = -1,
-                                  .expected = e->expected.param_hash[k * e->params.count + p]};
+            struct record record = {.rank = rank,
+                                    .step = step,
+                                    .bucket = -1,
+                                    .param = (int32_t)p,
+                                    .slot = -1,
+                                    .expected = e->expected.param_hash[k * e->params.count + p]};
 
             if (e->expected.is_updated[k * e->params.count + p] &&
                 e->expected.is_active[k * e->world + rank]) {
-                note(e, out, &claim);
+                note(e, out, &record);
                 out->is_missing = out->rank == rank && out->step == step;
                 return;
             }
@@ -316,14 +316,14 @@ static void compare_events(const struct harness_emulation *e, size_t matcher, ui
         harness_index_list(&e->index, rank, matchers[matcher].event, &count);
 
     for (size_t i = 0; i < count; i++) {
-        struct claim claim = {
+        struct record record = {
             .rank = rank, .step = list[i]->entry.step, .bucket = -1, .param = -1, .slot = -1};
 
-        if (out->is_set && claim.step > out->step) {
+        if (out->is_set && record.step > out->step) {
             return; /* the rank's events are in the order of its steps */
         }
-        if (matchers[matcher].match(e, list[i], &claim) == MATCH_DIFFERENT) {
-            note(e, out, &claim);
+        if (matchers[matcher].match(e, list[i], &record) == MATCH_DIFFERENT) {
+            note(e, out, &record);
         }
     }
 }

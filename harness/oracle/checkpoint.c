@@ -1,5 +1,5 @@
 /* Purpose: the checkpoint that a run left behind: readable, with exactly the model's keys, and bit
- * for bit the emulated state at the step it claims.
+ * for bit the emulated state after the steps that it names.
  * Idea: values are judged only if training was as emulated until then; a wrong parameter that was
  * saved faithfully is not the checkpoint's fault. */
 #include <stdio.h>

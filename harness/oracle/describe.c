@@ -1,6 +1,7 @@
 /* Purpose: say what a difference is, from the payloads of a replayed step.
- * Idea: inputs come first, for a wrong input explains a wrong output; if all inputs are right, the
- * schedule is run again with one rank left out, or counted twice, and must give the very bits seen.
+ * Idea: inputs come first, because a wrong input explains a wrong output; if all inputs are right,
+ * the schedule is run again with one rank left out, or counted twice, and must give the very bits
+ * seen.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Purpose: each rank's local gradients, bit for bit those that the reference computes for the
  * same batch on the same parameters.
- * Idea: hashes say whether; the payload run says what (describe.c). */
+ * Idea: hashes show that a gradient differs; the payload run shows how (describe.c). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

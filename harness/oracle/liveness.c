@@ -34,7 +34,7 @@ static void add(uint32_t rank, enum harness_verdict verdict, const char *text,
     harness_findings_add(out, &finding);
 }
 
-/* The rank's last phase says what it was doing. */
+/* A rank that still runs waits in a collective if it posted one that is not complete. */
 static enum harness_verdict hang_of(const struct harness_emulation *e, uint32_t rank)
 {
     size_t posted = 0;

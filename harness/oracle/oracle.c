@@ -28,7 +28,7 @@ static ddp_status choose_start(struct harness_emulation *e, bool *out_is_known, 
     return harness_checkpoint_load_state(e, out_is_known, err);
 }
 
-/* The checkpoint says which state it claims to be; keep that one while emulating. */
+/* Keep the emulated state after as many steps as the checkpoint names. */
 static ddp_status want_checkpoint(struct harness_emulation *e, struct ddp_err *err)
 {
     struct harness_checkpoint file;

@@ -54,7 +54,7 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
     return out;
 }
 
-/* The rank's data ended in this step, which nobody told DDP: the cause of all that follows. */
+/* The rank's data ended in this step, without join: the cause of all that follows. */
 static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
                            const struct deviation *deviation)
 {

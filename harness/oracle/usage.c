@@ -41,7 +41,7 @@ static const struct {
 };
 
 /* Everything that ranks reported with one status. */
-struct claims {
+struct reports {
     bool is_any;
     struct harness_rank_set raised;   /* ranks that detected the error, or that it names */
     struct harness_rank_set reported; /* ranks that ended with it */
@@ -49,30 +49,30 @@ struct claims {
     int32_t revoked_step;             /* the earliest that a revocation names; -1: none */
 };
 
-static void note(struct claims *claims, uint32_t reported_by, int64_t raised_by, int32_t step)
+static void note(struct reports *reports, uint32_t reported_by, int64_t raised_by, int32_t step)
 {
-    claims->is_any = true;
-    harness_rank_set_add(&claims->reported, reported_by);
+    reports->is_any = true;
+    harness_rank_set_add(&reports->reported, reported_by);
     if (raised_by >= 0) {
-        harness_rank_set_add(&claims->raised, (uint32_t)raised_by);
+        harness_rank_set_add(&reports->raised, (uint32_t)raised_by);
     }
-    if (claims->step < 0 || (step >= 0 && step < claims->step)) {
-        claims->step = step;
+    if (reports->step < 0 || (step >= 0 && step < reports->step)) {
+        reports->step = step;
     }
 }
 
 /* A revocation names its step; ranks that receive it may still be in an earlier one. */
-static void note_revoked(struct claims *claims, int32_t step)
+static void note_revoked(struct reports *reports, int32_t step)
 {
-    if (claims->revoked_step < 0 || step < claims->revoked_step) {
-        claims->revoked_step = step;
+    if (reports->revoked_step < 0 || step < reports->revoked_step) {
+        reports->revoked_step = step;
     }
 }
 
 /* rank.error: status, peer (who is to blame, or -1), cause, detail. revoke: rank, status, step,
  * detail. */
 static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_status status,
-                        struct claims *claims)
+                        struct reports *reports)
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
@@ -81,18 +81,18 @@ static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_st
 
     for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[1]) == status) {
-            note(claims, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
-            note_revoked(claims, (int32_t)list[i]->entry.arg[2]);
+            note(reports, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
+            note_revoked(reports, (int32_t)list[i]->entry.arg[2]);
         }
     }
     list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
     for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[0]) == status) {
-            note(claims, rank, (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
+            note(reports, rank, (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
         }
     }
     if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
-        note(claims, rank, -1, (int32_t)end->entry.step);
+        note(reports, rank, -1, (int32_t)end->entry.step);
     }
 }
 
@@ -137,13 +137,13 @@ static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank,
  * model left without one are meant. */
 static void blame_unused(const struct harness_emulation *e, struct harness_finding *finding)
 {
-    bool is_claimed = finding->params.count > 0;
+    bool is_any_reported = finding->params.count > 0;
 
     for (uint32_t r = 0; r < e->world; r++) {
         for (uint32_t p = 0; p < e->params.count; p++) {
-            bool is_named = !is_claimed;
+            bool is_named = !is_any_reported;
 
-            for (uint32_t i = 0; is_claimed && i < finding->params.count; i++) {
+            for (uint32_t i = 0; is_any_reported && i < finding->params.count; i++) {
                 is_named = is_named || harness_list_at(&finding->params, i) == p;
             }
             if (is_named && is_unused_by_model(e, r, finding->step, p)) {
@@ -156,21 +156,21 @@ static void blame_unused(const struct harness_emulation *e, struct harness_findi
 
 static void describe_unused(const struct harness_emulation *e, struct harness_finding *finding)
 {
-    uint32_t confirmed = 0;
-    uint32_t claimed = 0;
+    uint32_t confirmed_count = 0;
+    uint32_t reported_count = 0;
     size_t used = strlen(finding->text);
 
     for (uint32_t r = 0; r < e->world; r++) {
         for (uint32_t i = 0;
              harness_rank_set_has(&finding->culprits, r) && i < finding->params.count; i++) {
-            claimed++;
-            confirmed +=
+            reported_count++;
+            confirmed_count +=
                 is_unused_by_model(e, r, finding->step, harness_list_at(&finding->params, i));
         }
     }
     if (used < sizeof(finding->text)) {
         (void)snprintf(finding->text + used, sizeof(finding->text) - used,
-                       "; the reference confirms %u of %u", confirmed, claimed);
+                       "; the reference confirms %u of %u", confirmed_count, reported_count);
     }
 }
 
@@ -282,7 +282,7 @@ static void place_failure(const struct harness_emulation *e, ddp_status status,
     }
 }
 
-static ddp_status add(const struct harness_emulation *e, size_t rule, const struct claims *claims,
+static ddp_status add(const struct harness_emulation *e, size_t rule, const struct reports *reports,
                       struct harness_findings *out, struct ddp_err *err)
 {
     ddp_status status = rules[rule].status;
@@ -291,9 +291,9 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
 
     harness_finding_init(&finding, out->mem, rules[rule].verdict, HARNESS_ORACLE_USAGE,
                          HARNESS_MODE_STATUS);
-    finding.step = claims->revoked_step >= 0 ? claims->revoked_step : claims->step;
+    finding.step = reports->revoked_step >= 0 ? reports->revoked_step : reports->step;
     finding.culprits =
-        harness_rank_set_is_empty(&claims->raised) ? claims->reported : claims->raised;
+        harness_rank_set_is_empty(&reports->raised) ? reports->reported : reports->raised;
     if (status == DDP_E_EARLY_TERMINATION) {
         blame_shortest(e, &finding.culprits);
     }
@@ -314,7 +314,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         add_params(e, status, &finding);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s reported %s: %s",
-                   harness_subject_ranks_text(&claims->reported, ranks, sizeof(ranks)),
+                   harness_subject_ranks_text(&reports->reported, ranks, sizeof(ranks)),
                    ddp_status_name(status), rules[rule].what);
     if (status == DDP_E_UNUSED_PARAMETER) {
         blame_unused(e, &finding);
@@ -357,16 +357,16 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
                                struct ddp_err *err)
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        struct claims claims = {.raised = harness_rank_set_in(out->mem),
-                                .reported = harness_rank_set_in(out->mem),
-                                .step = -1,
-                                .revoked_step = -1};
+        struct reports reports = {.raised = harness_rank_set_in(out->mem),
+                                  .reported = harness_rank_set_in(out->mem),
+                                  .step = -1,
+                                  .revoked_step = -1};
 
         for (uint32_t r = 0; r < e->world; r++) {
-            gather_rank(e, r, rules[i].status, &claims);
+            gather_rank(e, r, rules[i].status, &reports);
         }
-        if (claims.is_any && !is_reported_better(e, rules[i].status, out)) {
-            DDP_TRY(add(e, i, &claims, out, err));
+        if (reports.is_any && !is_reported_better(e, rules[i].status, out)) {
+            DDP_TRY(add(e, i, &reports, out, err));
         }
     }
     check_victims(e, out);
