@@ -1,9 +1,10 @@
 /* Bucket layout in `reverse` order: parameters from last to first, because backward passes finish
- * them in about that order; a bucket closes once it holds at least its cap.
+ * them in about that order.
  *
- * A bucket holds parameters of one type. Each type fills a bucket of its own, with caps of its own.
- * Buckets are numbered in the order in which they close, because they are launched in order of
- * their numbers: no bucket waits for one that fills later. */
+ * A bucket holds parameters of one type. Each type fills a bucket of its own, with caps of its own,
+ * which closes once it holds at least its cap, or with the last parameter of the type. Buckets are
+ * numbered in the order in which they close, because they are launched in order of their numbers:
+ * no bucket waits for one that fills later. */
 #include "ddpcore/ddp/bucket.h"
 
 #include <string.h>
@@ -36,7 +37,8 @@ struct walk {
     size_t param_count;
     struct ddp_layout *layout;
     struct open_bucket open[DDP_DTYPE_COUNT];
-    size_t place; /* next free one in layout->order */
+    size_t last_of[DDP_DTYPE_COUNT]; /* last parameter of each type, in walking order */
+    size_t place;                    /* next free one in layout->order */
 };
 
 static void close_bucket(struct walk *walk, enum ddp_dtype dtype)
@@ -64,26 +66,6 @@ static void close_bucket(struct walk *walk, enum ddp_dtype dtype)
     open->size_bytes = 0;
 }
 
-/* Close the buckets that are still open, in the order in which their last parameter came. */
-static void close_rest(struct walk *walk)
-{
-    for (;;) {
-        const struct open_bucket *next = NULL;
-
-        for (size_t dtype = 0; dtype < DDP_DTYPE_COUNT; dtype++) {
-            const struct open_bucket *open = &walk->open[dtype];
-
-            if (open->param_count > 0 && (next == NULL || open->last > next->last)) {
-                next = open;
-            }
-        }
-        if (next == NULL) {
-            return;
-        }
-        close_bucket(walk, (enum ddp_dtype)(next - walk->open));
-    }
-}
-
 static void assign(const struct ddp_param *params, size_t param_count,
                    const struct ddp_config *config, struct ddp_layout *layout)
 {
@@ -93,18 +75,20 @@ static void assign(const struct ddp_param *params, size_t param_count,
         walk.open[dtype].cap_bytes = config->first_bucket_cap_bytes;
     }
     for (size_t param = param_count; param-- > 0;) {
+        walk.last_of[params[param].dtype] = param;
+    }
+    for (size_t param = param_count; param-- > 0;) {
         struct open_bucket *open = &walk.open[params[param].dtype];
 
         open->first = open->param_count == 0 ? param : open->first;
         open->last = param;
         open->param_count++;
         open->size_bytes += ddp_param_size_bytes(&params[param]);
-        if (open->size_bytes >= open->cap_bytes) {
+        if (open->size_bytes >= open->cap_bytes || param == walk.last_of[params[param].dtype]) {
             close_bucket(&walk, params[param].dtype);
             open->cap_bytes = config->bucket_cap_bytes;
         }
     }
-    close_rest(&walk);
     DDP_ASSERT(walk.place == param_count);
 }
 

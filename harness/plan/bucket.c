@@ -1,5 +1,5 @@
-/* Buckets in reverse parameter order. Two passes: where each bucket ends, then its contents; no
- * bucket is ever reopened. */
+/* Buckets in reverse parameter order. Two passes: which parameters close a bucket, then the
+ * contents of each. */
 #include "harness/plan/bucket.h"
 
 void harness_bucket_caps(const struct harness_job *job, size_t *out_first_bytes, size_t *out_bytes)
@@ -14,34 +14,58 @@ void harness_bucket_caps(const struct harness_job *job, size_t *out_first_bytes,
     }
 }
 
-/* How many parameters the bucket takes whose first (highest) one is params[param_end - 1]. */
-static size_t bucket_extent(const struct ddp_param *params, size_t param_end, size_t cap_bytes)
+/* The parameters that close a bucket, in walking order, into closing; returns their number. */
+static size_t find_closing(const struct ddp_param *params, size_t param_count,
+                           size_t first_cap_bytes, size_t cap_bytes, size_t *closing)
 {
-    size_t bytes = 0;
-    size_t taken = 0;
+    size_t bytes[DDP_DTYPE_COUNT] = {0};
+    size_t left[DDP_DTYPE_COUNT] = {0}; /* parameters still to come */
+    size_t closed[DDP_DTYPE_COUNT] = {0};
+    size_t count = 0;
 
-    do {
-        taken++;
-        bytes += params[param_end - taken].elem_count * sizeof(float);
-    } while (bytes < cap_bytes && taken < param_end);
-    return taken;
+    for (size_t i = 0; i < param_count; i++) {
+        left[params[i].dtype]++;
+    }
+    for (size_t i = param_count; i-- > 0;) {
+        enum ddp_dtype dtype = params[i].dtype;
+
+        bytes[dtype] += ddp_param_size_bytes(&params[i]);
+        left[dtype]--;
+        if (left[dtype] == 0 ||
+            bytes[dtype] >= (closed[dtype] == 0 ? first_cap_bytes : cap_bytes)) {
+            closing[count++] = i;
+            closed[dtype]++;
+            bytes[dtype] = 0;
+        }
+    }
+    return count;
 }
 
-static ddp_status fill_bucket(struct ddp_mem *mem, const struct ddp_param *params, size_t param_end,
-                              size_t taken, struct harness_bucket *bucket)
+/* The bucket that closing[b] closes: all parameters of its type up to the one that closed the
+ * type's bucket before. */
+static ddp_status fill_bucket(struct ddp_mem *mem, const struct ddp_param *params,
+                              size_t param_count, const size_t *closing, size_t b,
+                              struct harness_bucket *bucket)
 {
-    bucket->params = ddp_mem_array(mem, taken, sizeof(*bucket->params));
-    bucket->offsets = ddp_mem_array(mem, taken, sizeof(*bucket->offsets));
+    enum ddp_dtype dtype = params[closing[b]].dtype;
+    size_t end = param_count;
+
+    for (size_t before = 0; before < b; before++) {
+        end = params[closing[before]].dtype == dtype ? closing[before] : end;
+    }
+    bucket->dtype = dtype;
+    bucket->params = ddp_mem_array(mem, end - closing[b], sizeof(*bucket->params));
+    bucket->offsets = ddp_mem_array(mem, end - closing[b], sizeof(*bucket->offsets));
     if (bucket->params == NULL || bucket->offsets == NULL) {
         return DDP_E_NOMEM;
     }
-    bucket->param_count = (uint32_t)taken;
-    for (size_t i = 0; i < taken; i++) {
-        size_t param = param_end - 1 - i;
-
-        bucket->params[i] = (uint32_t)param;
-        bucket->offsets[i] = bucket->elem_count;
-        bucket->elem_count += params[param].elem_count;
+    for (size_t param = end; param-- > closing[b];) {
+        if (params[param].dtype == dtype) {
+            bucket->params[bucket->param_count] = (uint32_t)param;
+            bucket->offsets[bucket->param_count] = bucket->elem_count;
+            bucket->param_count++;
+            bucket->elem_count += params[param].elem_count;
+        }
     }
     return DDP_OK;
 }
@@ -50,23 +74,20 @@ ddp_status harness_bucket_assign(struct ddp_mem *mem, const struct ddp_param *pa
                                  size_t param_count, size_t first_cap_bytes, size_t cap_bytes,
                                  struct harness_bucket **out, size_t *out_count)
 {
-    struct harness_bucket *buckets;
+    size_t *closing = ddp_mem_array(mem, param_count, sizeof(*closing));
+    struct harness_bucket *buckets = NULL;
     size_t count = 0;
-    ddp_status status = DDP_OK;
+    ddp_status status = DDP_E_NOMEM;
 
-    for (size_t end = param_count; end > 0; count++) {
-        end -= bucket_extent(params, end, count == 0 ? first_cap_bytes : cap_bytes);
+    if (closing != NULL) {
+        count = find_closing(params, param_count, first_cap_bytes, cap_bytes, closing);
+        buckets = ddp_mem_array(mem, count, sizeof(*buckets));
+        status = buckets == NULL ? DDP_E_NOMEM : DDP_OK;
     }
-    buckets = ddp_mem_array(mem, count, sizeof(*buckets));
-    if (buckets == NULL) {
-        return DDP_E_NOMEM;
+    for (size_t b = 0; status == DDP_OK && b < count; b++) {
+        status = fill_bucket(mem, params, param_count, closing, b, &buckets[b]);
     }
-    for (size_t b = 0, end = param_count; b < count && status == DDP_OK; b++) {
-        size_t taken = bucket_extent(params, end, b == 0 ? first_cap_bytes : cap_bytes);
-
-        status = fill_bucket(mem, params, end, taken, &buckets[b]);
-        end -= taken;
-    }
+    ddp_mem_free(mem, closing);
     if (status != DDP_OK) {
         harness_bucket_free(mem, buckets, count);
         return status;

@@ -9,7 +9,7 @@
 #include "harness/plan/bucket.h"
 
 /* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
-#define SYNC_CHUNK_ELEMS ((size_t)250 * 1024 * 1024 / sizeof(float))
+#define SYNC_CHUNK_BYTES ((size_t)250 * 1024 * 1024)
 
 struct emitter {
     struct harness_program *program;
@@ -73,45 +73,61 @@ static ddp_status emit_verify(struct emitter *emitter)
 
 /* One chunk of a broadcast that makes replicas equal. */
 static ddp_status emit_chunk(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
-                             uint32_t chunk, size_t elem_count)
+                             uint32_t chunk, enum ddp_dtype dtype, size_t elem_count)
 {
-    struct harness_op op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_F32, elem_count);
+    struct harness_op op = make_op(DDP_COLL_BROADCAST, dtype, elem_count);
 
     op.index = chunk;
     op.is_root_known = !emitter->job->join.is_set || emitter->step < 0;
     return emit(emitter, phase, role, &op);
 }
 
-/* Parameters travel whole: a chunk takes as many as fit, and at least one. */
-static ddp_status emit_params(struct emitter *emitter, enum ddp_phase phase)
+/* Parameters of one type travel whole: a chunk takes as many as fit, and at least one. */
+static ddp_status emit_params_of(struct emitter *emitter, enum ddp_phase phase,
+                                 enum ddp_dtype dtype, uint32_t *chunk)
 {
     const struct harness_program *program = emitter->program;
     size_t elem_count = 0;
-    uint32_t chunk = 0;
+    size_t in_chunk = 0;
 
     for (size_t i = 0; i < program->param_count; i++) {
         size_t added = program->params[i].elem_count;
 
-        if (i > 0 && elem_count + added > SYNC_CHUNK_ELEMS) {
-            DDP_TRY(emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, chunk, elem_count));
-            chunk++;
+        if (program->params[i].dtype != dtype) {
+            continue;
+        }
+        if (in_chunk > 0 && elem_count + added > SYNC_CHUNK_BYTES / ddp_dtype_size_bytes(dtype)) {
+            DDP_TRY(emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, (*chunk)++, dtype, elem_count));
             elem_count = 0;
+            in_chunk = 0;
         }
         elem_count += added;
+        in_chunk++;
     }
-    if (program->param_count == 0) {
-        return DDP_OK;
-    }
-    return emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, chunk, elem_count);
+    return in_chunk == 0
+               ? DDP_OK
+               : emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, (*chunk)++, dtype, elem_count);
 }
 
-/* Only the total of the buffers is known here; models' buffers fit one chunk. */
+/* Type by type. */
+static ddp_status emit_params(struct emitter *emitter, enum ddp_phase phase)
+{
+    uint32_t chunk = 0;
+
+    for (size_t dtype = 0; dtype < DDP_DTYPE_COUNT; dtype++) {
+        DDP_TRY(emit_params_of(emitter, phase, (enum ddp_dtype)dtype, &chunk));
+    }
+    return DDP_OK;
+}
+
+/* Only the total of the buffers is known here: models' buffers are f32 and fit one chunk. */
 static ddp_status emit_buffers(struct emitter *emitter, enum ddp_phase phase)
 {
     if (emitter->buffer_elem_count == 0) {
         return DDP_OK;
     }
-    return emit_chunk(emitter, phase, DDP_ROLE_BUFFER_SYNC, 0, emitter->buffer_elem_count);
+    return emit_chunk(emitter, phase, DDP_ROLE_BUFFER_SYNC, 0, DDP_DTYPE_F32,
+                      emitter->buffer_elem_count);
 }
 
 static ddp_status emit_init(struct emitter *emitter)
@@ -137,7 +153,7 @@ static ddp_status emit_backward(struct emitter *emitter)
 
     for (size_t b = 0; b < program->bucket_count; b++) {
         struct harness_op op =
-            make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, program->buckets[b].elem_count);
+            make_op(DDP_COLL_ALL_REDUCE, program->buckets[b].dtype, program->buckets[b].elem_count);
 
         op.index = (uint32_t)b;
         DDP_TRY(emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op));

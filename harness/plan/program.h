@@ -27,6 +27,7 @@ struct harness_op {
 };
 
 struct harness_bucket {
+    enum ddp_dtype dtype; /* of all its parameters */
     size_t elem_count;
     uint32_t *params; /* in order of their offsets */
     size_t *offsets;  /* elements */

@@ -56,8 +56,8 @@ CT_TEST(bucket, overflow)
                     DDP_E_OVERFLOW);
 }
 
-/* Each type fills a bucket of its own, beside the others' and with caps of its own; buckets stand
- * in the order in which they close, those that never do behind them. */
+/* Each type fills a bucket of its own, beside the others' and with caps of its own; buckets are in
+ * the order of their last parameters. */
 CT_TEST(bucket, types_fill_buckets_side_by_side)
 {
     const struct ddp_param params[] = {
@@ -65,9 +65,9 @@ CT_TEST(bucket, types_fill_buckets_side_by_side)
         {.dtype = DDP_DTYPE_F32, .elem_count = 4},  {.dtype = DDP_DTYPE_F16, .elem_count = 8},
         {.dtype = DDP_DTYPE_BF16, .elem_count = 3}, {.dtype = DDP_DTYPE_F32, .elem_count = 2},
         {.dtype = DDP_DTYPE_F16, .elem_count = 4},  {.dtype = DDP_DTYPE_F32, .elem_count = 1}};
-    const size_t bucket_of[] = {5, 4, 2, 1, 3, 0, 1, 0};
+    const size_t bucket_of[] = {5, 4, 3, 2, 1, 0, 2, 0};
     const size_t offset_of[] = {0, 0, 0, 4, 0, 1, 0, 0};
-    const size_t order[] = {7, 5, 6, 3, 2, 4, 1, 0};
+    const size_t order[] = {7, 5, 4, 6, 3, 2, 1, 0};
     struct ddp_config config = {.bucket_cap_bytes = 16, .first_bucket_cap_bytes = 12};
     struct ddp_layout layout;
 
@@ -79,8 +79,8 @@ CT_TEST(bucket, types_fill_buckets_side_by_side)
         CT_CHECK_EQ_U64(layout.order[i], order[i]);
         CT_CHECK_EQ_U64(layout.buckets[bucket_of[i]].dtype, params[i].dtype);
     }
-    CT_CHECK_EQ_U64(layout.buckets[1].elem_count, 12);
-    CT_CHECK_EQ_U64(layout.buckets[1].size_bytes, 24);
-    CT_CHECK_EQ_U64(layout.buckets[1].first_place, 2);
+    CT_CHECK_EQ_U64(layout.buckets[2].elem_count, 12);
+    CT_CHECK_EQ_U64(layout.buckets[2].size_bytes, 24);
+    CT_CHECK_EQ_U64(layout.buckets[2].first_place, 3);
     ddp_layout_destroy(ddp_mem_system(), &layout);
 }

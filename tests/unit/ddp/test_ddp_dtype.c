@@ -13,17 +13,18 @@ static const struct {
     size_t elem_count;
     size_t bucket, offset; /* with caps of 8 and 16 bytes */
 } params[PARAM_COUNT] = {
-    {"a", DDP_DTYPE_F32, 4, 3, 0},  {"b", DDP_DTYPE_F16, 6, 2, 2}, {"c", DDP_DTYPE_F32, 2, 1, 0},
-    {"d", DDP_DTYPE_BF16, 3, 4, 0}, {"e", DDP_DTYPE_F16, 2, 2, 0}, {"f", DDP_DTYPE_BF16, 5, 0, 0},
+    {"a", DDP_DTYPE_F32, 4, 4, 0},  {"b", DDP_DTYPE_F16, 6, 3, 2}, {"c", DDP_DTYPE_F32, 2, 2, 0},
+    {"d", DDP_DTYPE_BF16, 3, 1, 0}, {"e", DDP_DTYPE_F16, 2, 3, 0}, {"f", DDP_DTYPE_BF16, 5, 0, 0},
 };
 
 static const struct {
     enum ddp_dtype dtype;
     size_t elem_count;
-} buckets[] = {
-    {DDP_DTYPE_BF16, 5}, {DDP_DTYPE_F32, 2},  {DDP_DTYPE_F16, 8},
-    {DDP_DTYPE_F32, 4},  {DDP_DTYPE_BF16, 3},
-};
+} buckets[] = {{DDP_DTYPE_BF16, 5},
+               {DDP_DTYPE_BF16, 3},
+               {DDP_DTYPE_F32, 2},
+               {DDP_DTYPE_F16, 8},
+               {DDP_DTYPE_F32, 4}};
 enum { BUCKET_COUNT = sizeof(buckets) / sizeof(buckets[0]) };
 
 static const struct {
@@ -35,7 +36,7 @@ static const struct {
     {"steps", DDP_DTYPE_I64, 1}, {"scale", DDP_DTYPE_F16, 3},
 };
 
-/* Chunks go type by type, in the order of the table of types. */
+/* Buffers are broadcast type by type, in the order of the table of types. */
 static const struct {
     enum ddp_dtype dtype;
     size_t elem_count;
