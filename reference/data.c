@@ -95,7 +95,7 @@ static ddp_status open_dyadic(const struct ref_data_config *config, struct ref_d
     for (size_t s = 0; s < data->sample_count; s++) {
         float *x = data->features + s * DYADIC_FEATURES;
         size_t first = (size_t)ddp_prng_below(&prng, DYADIC_FEATURES);
-        /* 1..7 further on, modulo 8: never the first one again */
+        /* 1 to 7 places further on, modulo 8: never the same place */
         size_t second =
             (first + 1 + (size_t)ddp_prng_below(&prng, DYADIC_FEATURES - 1)) % DYADIC_FEATURES;
 

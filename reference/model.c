@@ -252,7 +252,7 @@ ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_co
                  : ddp_err_set(err, DDP_E_INVALID, "a model needs batches of at least one row");
     if (status == DDP_OK) {
         model->kind = kinds[index];
-        model->config.name = model_names[index]; /* the caller's string may go */
+        model->config.name = model_names[index]; /* outlives the caller's string */
         status = alloc_blocks(model);
     }
     if (status == DDP_OK) {
@@ -311,7 +311,7 @@ ddp_status ref_model_forward(struct ref_model *model, const struct ref_batch *ba
         status = ref_tape_mean_loss(&model->tape, out_loss);
     }
     if (status != DDP_OK) {
-        ref_tape_begin(&model->tape, 0, NULL); /* half a tape has no loss to go back from */
+        ref_tape_begin(&model->tape, 0, NULL); /* there is no loss to go backward from */
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /* torch.optim.SGD and torch.optim.AdamW over a parameter table. The arithmetic is the device's
  * (math.h states its order); here are the state tensors and the step counts, one of each for every
- * parameter, because a parameter without a gradient stands still. */
+ * parameter, because a parameter without a gradient takes no step. */
 #include "reference/optimizer.h"
 
 #include <math.h>

@@ -28,7 +28,7 @@ static float *contribution_target(const struct ref_tape *tape, const struct ref_
     return value->is_grad_written ? tape->scratch : value->grad;
 }
 
-/* The contribution stands where contribution_target said. */
+/* Call once the contribution was written to contribution_target. */
 static ddp_status contribution_done(struct ref_tape *tape, struct ref_value *value)
 {
     if (value->is_grad_written) {

@@ -1,5 +1,6 @@
 /* The operating system's files, and what can be built from any file table: whole and atomic writes.
- * Interrupted calls are taken up again here; short writes are the caller's to continue. */
+ * Calls that a signal interrupted are repeated here; after a short write the caller goes on with
+ * the rest. */
 #include "ddpcore/base/file.h"
 
 #include <dirent.h>
@@ -113,7 +114,7 @@ static ddp_status sync_folder_of(const char *path, struct ddp_err *err)
     if (fd < 0) {
         return fail_path(err, "cannot open folder", folder);
     }
-    /* EINVAL: this file system has no durable folders to ask for. */
+    /* EINVAL: this file system cannot sync folders. */
     if (fsync(fd) != 0 && errno != EINVAL) {
         status = fail_path(err, "cannot sync folder", folder);
     }

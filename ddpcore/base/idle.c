@@ -1,7 +1,7 @@
-/* Waiting in a real process, and ddp_wait. A ringer changes the doorbell, then looks whether its
- * owner sleeps; the owner says that it sleeps, then the kernel looks at the doorbell: one of the
- * two always sees the other, so no ring is lost. Slices of 1 ms bound what a dead ringer can cost.
- */
+/* Waiting in a real process, and ddp_wait. Whoever rings changes the doorbell and then reads the
+ * owner's sleep flag; the owner sets its flag and then the kernel compares the doorbell. At least
+ * one of the two sees what the other wrote, so no ring is lost. Sleeping in slices of 1 ms bounds
+ * the delay if a peer dies between its two steps. */
 #include "ddpcore/base/idle.h"
 
 #include <errno.h>
@@ -88,7 +88,7 @@ static void process_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint
         return;
     }
     if (hint->doorbell == NULL && hint->fd < 0) {
-        /* Nothing to sleep on: look again after an eighth of the time already waited. */
+        /* No doorbell and no descriptor: poll again after an eighth of the time already waited. */
         slice_ns = elapsed_ns / 8 < BLIND_MIN_NS ? BLIND_MIN_NS : elapsed_ns / 8;
         slice_ns = slice_ns < SLICE_NS ? slice_ns : SLICE_NS;
     }

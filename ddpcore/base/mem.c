@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any machine has; sanitizers abort on what no allocator could mean. */
+/* More than any machine has. Refused here, because sanitizers abort the process instead of
+ * returning NULL. */
 #define DDP_ALLOC_BYTES_MAX ((size_t)1 << 39)
 
 /* Zeroed, aligned storage with `extra_bytes` in front; NULL on overflow or exhaustion. */

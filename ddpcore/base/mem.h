@@ -1,5 +1,5 @@
 /* Allocators. Everything a rank allocates comes from its struct ddp_mem, so that a simulated rank
- * that is killed in mid-operation vanishes whole (its arena is dropped), and tests can count. */
+ * that is killed in mid-operation vanishes whole (its pool is destroyed), and tests can count. */
 #ifndef DDPCORE_BASE_MEM_H
 #define DDPCORE_BASE_MEM_H
 

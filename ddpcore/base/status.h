@@ -68,7 +68,7 @@ ddp_status ddp_err_set(struct ddp_err *err, ddp_status status, const char *forma
 ddp_status ddp_err_wrap(struct ddp_err *err, ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);
 
-/* Leave the function with anything but DDP_OK (PENDING climbs unchanged). */
+/* Leave the function with anything but DDP_OK (PENDING is returned like an error). */
 #define DDP_TRY(expression)                       \
     do {                                          \
         ddp_status ddp_try_status = (expression); \

@@ -1,5 +1,5 @@
-/* Text building, strict numbers, nearest names. Number parsing knows no locale and no leniency:
- * what a person mistyped must be refused, not guessed. */
+/* Text building, strict numbers, nearest names. Numbers are parsed strictly and without a locale:
+ * what a person mistyped is refused, not guessed. */
 #include "ddpcore/base/text.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Matrix products by cuBLAS, loaded when the device is created.
  *
  * Repeatable bits need three things (cuBLAS, "Results reproducibility"): no atomics, which is its
- * default; pedantic math, because the default may be told by the environment to emulate fp32 with
+ * default; pedantic math, because an environment variable can make the default emulate fp32 with
  * other types; and a workspace of its own for every stream, because products that run beside each
  * other otherwise get different ones, and with them different algorithms. */
 #include <climits>
@@ -52,7 +52,7 @@ static ddp_status check(ddp_cuda_device *cuda, int status, const char *call)
                                                            : "its library does not say why");
 }
 
-/* Open path, or the names that NVIDIA gives the library. `tried` collects the loader's words. */
+/* Open path, or the names that NVIDIA gives the library. `tried` collects the loader's messages. */
 static void *open_library(const char *path, struct ddp_text *tried)
 {
     static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};

@@ -4,13 +4,13 @@
 
 #include "ddpcore/cuda/state.cuh"
 
-/* Records why without asking the device anything. */
+/* Keep the text for last_error. Makes no call to the device. */
 static void keep_text(ddp_cuda_device *cuda, const char *call, const char *name, const char *text)
 {
     (void)snprintf(cuda->error_text, sizeof(cuda->error_text), "%s: %s: %s", call, name, text);
 }
 
-/* An error that has stuck comes back from every call, one that has not is gone by now. */
+/* A sticky error comes back from every later call; any other is gone after cudaGetLastError. */
 static void find_out_if_lost(ddp_cuda_device *cuda, const char *call)
 {
     cudaError_t again;
@@ -22,7 +22,7 @@ static void find_out_if_lost(ddp_cuda_device *cuda, const char *call)
     again = cudaEventQuery(cuda->probe);
     if (again != cudaSuccess && again != cudaErrorNotReady) {
         cuda->is_lost = true;
-        /* The cause, where a library only said that it failed. */
+        /* This text names the cause, which a library's own error code may not. */
         keep_text(cuda, call, cudaGetErrorName(again), cudaGetErrorString(again));
     }
     (void)cudaGetLastError();
@@ -40,7 +40,7 @@ ddp_status ddp_cuda_check_failed(ddp_cuda_device *cuda, cudaError_t error, const
 ddp_status ddp_cuda_fail(ddp_cuda_device *cuda, const char *call, const char *name,
                          const char *text)
 {
-    /* The first cause stays: what fails after it only repeats it. */
+    /* The first error's text stays: later ones only repeat it. */
     if (!cuda->is_lost) {
         keep_text(cuda, call, name, text);
         find_out_if_lost(cuda, call);

@@ -5,9 +5,9 @@
  * that waits for a peer would hold it up. The CUDA runtime is linked statically, cuBLAS is loaded
  * when a device is created, so a program that contains this starts on a machine that has neither.
  *
- * Labels that are out of range make their row's loss and gradient NaN.
+ * A label that is out of range makes its row's loss and gradient NaN.
  *
- * Built without the CUDA toolkit, or instrumented, the functions below exist and say
+ * In builds without the CUDA toolkit, or with sanitizers or coverage, the functions below return
  * E_UNSUPPORTED. */
 #ifndef DDPCORE_CUDA_CUDA_H
 #define DDPCORE_CUDA_CUDA_H
@@ -31,8 +31,8 @@ DDP_MUST_USE ddp_status ddp_device_cuda_create(struct ddp_mem *mem,
                                                const struct ddp_device_cuda_config *config,
                                                struct ddp_device **out, struct ddp_err *err);
 
-/* What is there. Initialises the driver in this process: ask in a child if the process is to fork
- * ranks later. */
+/* Properties of the machine's cards. The query initialises the driver in this process: a process
+ * that forks ranks later makes it in a child. */
 struct ddp_device_cuda_info {
     uint32_t card_count;
     uint32_t driver_version, runtime_version; /* 1000 * major + 10 * minor */

@@ -9,7 +9,7 @@ static const char *cuda_last_error(struct ddp_device *device)
     return ddp_cuda_of(device)->error_text;
 }
 
-/* Frees whatever a half-finished creation has made, too. */
+/* Also ends a creation that failed half-way. */
 static void cuda_destroy(struct ddp_device *device)
 {
     ddp_cuda_device *cuda = ddp_cuda_of(device);
@@ -20,7 +20,7 @@ static void cuda_destroy(struct ddp_device *device)
     ddp_cuda_blas_destroy(cuda);
     ddp_cuda_memory_fini(cuda);
     ddp_cuda_stream_fini(cuda);
-    /* A failure above is the device's end, not the next caller's error. */
+    /* An error of the calls above must not show up in the next device's calls. */
     (void)cudaGetLastError();
     ddp_mem_free(device->mem, cuda);
 }
@@ -44,14 +44,14 @@ static struct ddp_device_ops make_ops()
 
 static const struct ddp_device_ops cuda_ops = make_ops();
 
-/* A thread starts out on card 0. A library that notes its caller's card and returns to it later
- * would make a context there. */
+/* A thread starts out on card 0. A library that saves and restores its caller's card would create a
+ * context on card 0. */
 static void enter_thread(int32_t ordinal)
 {
     (void)cudaSetDevice(ordinal);
 }
 
-/* Text for a runtime error that has no device to keep it; what would help by its kind. */
+/* Text for an error before there is a device that could keep it, with what would help. */
 static ddp_status explain(struct ddp_err *err, cudaError_t error, const char *call)
 {
     (void)cudaGetLastError();
@@ -128,7 +128,7 @@ static ddp_status preload(ddp_cuda_device *cuda)
     return ddp_cuda_math_preload(cuda);
 }
 
-/* What needs a context. Leaves the parts that were made to cuda_destroy. */
+/* Everything that needs a context. After a failure cuda_destroy frees the parts that were made. */
 static ddp_status open_card(ddp_cuda_device *cuda, const struct ddp_device_cuda_config *config,
                             struct ddp_err *err)
 {

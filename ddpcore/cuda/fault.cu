@@ -1,4 +1,4 @@
-/* Faults of the device, real ones: a kernel that does not end, a kernel with an illegal access. */
+/* Faults injected into the device: a kernel that does not end, a kernel with an illegal access. */
 #include "ddpcore/cuda/intrinsic.cuh"
 #include "ddpcore/cuda/launch.cuh"
 #include "ddpcore/cuda/state.cuh"

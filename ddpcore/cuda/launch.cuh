@@ -19,7 +19,7 @@ enum {
     DDP_CUDA_BLOCK_NARROW = 64
 };
 
-/* Enough blocks for thread_count threads, at most what the device holds at once. */
+/* Enough blocks for thread_count threads, at most as many as the device runs at once. */
 static inline dim3 ddp_cuda_grid(const ddp_cuda_device *cuda, size_t thread_count,
                                  unsigned block_threads)
 {

@@ -103,13 +103,14 @@ static ddp_status take_idle(ddp_cuda_device *cuda, enum ddp_space space, int siz
     return DDP_OK;
 }
 
-/* What running out of the space's memory is called. */
+/* The status that says that the space's memory is exhausted. */
 static ddp_status exhausted(enum ddp_space space)
 {
     return space == DDP_SPACE_DEVICE ? DDP_E_DEVICE_MEMORY : DDP_E_NOMEM;
 }
 
-/* From the system. Other errors than its exhaustion are checked. */
+/* Allocate the block's data from the system; if that is exhausted, again after giving back every
+ * idle block. */
 static ddp_status fill_block(ddp_cuda_device *cuda, ddp_cuda_block *block)
 {
     const size_t size_bytes = class_size_bytes(block->size_class);
@@ -233,7 +234,7 @@ void ddp_cuda_free(struct ddp_device *device, enum ddp_space space, void *data)
     DDP_ASSERT(block != NULL && block->space == space);
     *link = block->next;
     if (space == DDP_SPACE_HOST && ddp_cuda_enter(cuda) == DDP_OK) {
-        /* A failure shows at the next query of this event or of any other. */
+        /* A failure shows again at the next query of any event. */
         (void)ddp_cuda_check(cuda, cudaEventRecord(block->freed, cuda->main.handle),
                              "cudaEventRecord");
     }

@@ -160,7 +160,7 @@ static __device__ __forceinline__ float warp_sum(float value)
     return value;
 }
 
-/* A NaN is never the top: it reaches the row through its exponential. */
+/* The maximum ignores NaNs: a NaN reaches the row's result through its exponential. */
 static __device__ __forceinline__ float warp_max(float value)
 {
     DDP_CUDA_UNROLL
@@ -176,7 +176,7 @@ static __device__ void softmax_row(const softmax_args &args, size_t row, unsigne
     const struct ddp_loss &l = args.loss;
     const float *x = l.x + row * l.columns;
     const int32_t label = args.labels[row];
-    /* The host cannot see the labels; a wrong one must not pass for a result. */
+    /* The host cannot check labels in the device's memory, so a wrong one gives NaN. */
     const bool is_label = label >= 0 && static_cast<size_t>(label) < l.columns;
     float top = -INFINITY;
     float sum = 0.0F;

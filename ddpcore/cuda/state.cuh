@@ -57,7 +57,7 @@ struct ddp_cuda_device {
     bool is_lost; /* an error has stuck to the device */
     char error_text[256];
     struct ddp_stream main; /* the default stream */
-    cudaEvent_t probe;      /* for one-off orders between streams, and to ask whether all is well */
+    cudaEvent_t probe;      /* for single waits between streams, and to ask for errors */
     struct ddp_cuda_memory memory;
     struct ddp_cuda_map maps[DDP_CUDA_MAPS];
     ddp_cuda_write_value *write_value; /* NULL: a kernel stores words */

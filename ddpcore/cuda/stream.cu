@@ -60,7 +60,7 @@ static ddp_status cuda_stream_create(struct ddp_device *device, struct ddp_strea
     return DDP_OK;
 }
 
-/* The default stream goes on after what `handle` still has to do: its workspace is reused there. */
+/* Make the default stream wait for all work of `handle`, because it will reuse its workspace. */
 static ddp_status join_default(ddp_cuda_device *cuda, cudaStream_t handle)
 {
     CUDA_TRY(cuda, cudaEventRecord, cuda->probe, handle);
@@ -82,7 +82,7 @@ static void cuda_stream_destroy(struct ddp_device *device, struct ddp_stream *st
         ddp_cuda_free(device, DDP_SPACE_DEVICE, stream->workspace);
     }
     ddp_cuda_blas_forget(cuda, stream);
-    /* Returns at once; what is enqueued still runs. */
+    /* Returns at once; work that is already enqueued still runs. */
     (void)cudaStreamDestroy(stream->handle);
     ddp_mem_free(device->mem, stream);
 }
@@ -148,7 +148,7 @@ static void *cuda_native_stream(struct ddp_device *device, struct ddp_stream *st
     cudaStream_t handle;
 
     if (ddp_cuda_enter_stream(cuda, stream, &handle) != DDP_OK) {
-        /* What the caller enqueues there fails with the device's error. */
+        /* Work that the caller enqueues on it fails with the device's error. */
         handle = stream != NULL ? stream->handle : cuda->main.handle;
     }
     return handle;

@@ -61,8 +61,9 @@ typedef void reduce_function(void *target, const void *source, size_t elem_count
         }                                                                            \
     }
 
-/* fmaxf and fminf, written so that they vectorise: the other operand of a NaN wins. Integers wrap,
- * which unsigned arithmetic makes defined; u8 is widened to unsigned before the product. */
+/* fmaxf and fminf, written so that they vectorise: if one operand is a NaN, the other is the
+ * result. Integers wrap, which unsigned arithmetic makes defined; u8 is widened to unsigned before
+ * the product. */
 #define DEFINE_REDUCE_FLOAT(suffix, type)                         \
     DEFINE_REDUCE(sum_##suffix, type, a + b)                      \
     DEFINE_REDUCE(max_##suffix, type, (a >= b || b != b) ? a : b) \

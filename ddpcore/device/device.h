@@ -3,7 +3,7 @@
  * Work is enqueued on a stream and never waited for here; completion is asked by event_query. The
  * CPU device runs everything at once on the calling thread, so its streams are NULL and its events
  * always ready. Pointers named "device" live in the device's memory; the CPU's is the host's.
- * To add a device: fill one static const table, pass tests/unit/test_device.c. */
+ * To add a device: fill one static const table, pass the contract in tests/unit/device.cmake. */
 #ifndef DDPCORE_DEVICE_DEVICE_H
 #define DDPCORE_DEVICE_DEVICE_H
 
@@ -30,7 +30,7 @@ enum ddp_space {
     DDP_SPACE_HOST    /* the host's, page-locked if need be, so that the device reaches it too */
 };
 
-/* What a device can be made to suffer, for fault injection: the real thing, never an imitation. */
+/* Faults that can be injected into a device. They are real, not simulated. */
 enum ddp_device_fault {
     DDP_DEVICE_FAULT_SPIN, /* a kernel that runs for `ms` milliseconds; 0 = until the device ends */
     DDP_DEVICE_FAULT_TRAP  /* a kernel with an illegal access: an error that sticks to the device */
@@ -42,7 +42,7 @@ struct ddp_device_ops {
 
     /* 64-byte aligned, zero-filled memory. The caller frees it on the same device and with the same
      * space; a device may keep freed memory for later allocations. A range may be freed while work
-     * on the default stream still uses it, work on other streams must have been seen to end.
+     * on the default stream still uses it; work on other streams must have been seen done before.
      * Errors: E_NOMEM (the host's), E_DEVICE_MEMORY (the device's own), E_DEVICE. */
     ddp_status (*alloc)(struct ddp_device *device, size_t size_bytes, enum ddp_space space,
                         void **out);
@@ -134,8 +134,8 @@ struct ddp_device_hint_ops {
 };
 extern const struct ddp_device_hint_ops ddp_device_no_hints;
 
-/* What a thread does before it calls a library that works on the device: enter(number). It needs
- * no device, which such a thread may outlive. enter NULL: nothing. */
+/* What a thread calls before it uses a library that works on the device: enter(number), or nothing
+ * if enter is NULL. It takes no device, because such a thread may outlive the device. */
 struct ddp_device_thread {
     void (*enter)(int32_t number);
     int32_t number;

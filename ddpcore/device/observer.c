@@ -1,5 +1,5 @@
-/* The observing device: forwards every call, passes two fault points, and records. What happened is
- * recorded after the inner device accepted it; a wait that a fault made it forget is not. */
+/* The observing device: forwards every call, passes two fault points, and records. Work is recorded
+ * once the inner device has accepted it; a wait that a fault left out is not recorded. */
 #include "ddpcore/device/observer.h"
 
 #include "ddpcore/device/observer_state.h"
@@ -153,7 +153,8 @@ static void observer_event_destroy(struct ddp_device *device, struct ddp_device_
     }
 }
 
-/* The compute stream's work so far is all there is until somebody hears of it. */
+/* A mark behind all work of the compute stream so far: the host is about to ask for that work, or
+ * to make another stream wait for it. */
 static ddp_status mark_idle(struct ddp_observer *self, const struct ddp_stream *stream)
 {
     uint64_t word;

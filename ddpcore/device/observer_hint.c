@@ -60,7 +60,7 @@ static ddp_status observer_name_range(struct ddp_device *device, enum ddp_range_
     return DDP_OK;
 }
 
-/* Not passed on: one mark behind the last work is enough. */
+/* Not passed on: one IDLE mark is enough. */
 static void observer_set_progress(struct ddp_device *device, struct ddp_progress *progress)
 {
     ddp_observer_of(device)->progress = progress;

@@ -1,5 +1,5 @@
-/* The kernels of math.h, forwarded; beside each, which operands it reads and writes and how many
- * elements of them, to be held against math.h. */
+/* The kernels of math.h, forwarded; with each, how many elements of which operands it reads and
+ * writes, as math.h says. */
 #include "ddpcore/device/observer_state.h"
 
 #define READS(data, elem_count)  DDP_READS(data, elem_count, sizeof(float))

@@ -1,11 +1,11 @@
 /* Copies between host and device that have finished when the call returns: for what the host has to
- * see (a loss, a hash, a checkpoint), never for what only the device needs. Waits by asking an
+ * see (a loss, a hash, a checkpoint), not for data that only the device needs. The wait polls an
  * event, in ddp_wait if an idle hook is given, so that a stuck device ends in E_TIMEOUT.
  *
- * The host's side may be any memory. It is not shown to the device: copies with memory that is not
- * page-locked hold the calling thread in the driver until the stream has come to them, where no
- * time-out counts and no mark says that the host waits. So they go by way of page-locked memory,
- * which is allocated once, because an allocation may hold the thread there, too. */
+ * The host's side may be any memory. The device itself copies only to and from page-locked memory,
+ * and the host from there: a copy with pageable memory would block the calling thread in the driver
+ * until the stream reaches it, without a time-out and without a mark that the host waits. The
+ * page-locked piece is allocated once, because an allocation may block in the same way. */
 #ifndef DDPCORE_DEVICE_TRANSFER_H
 #define DDPCORE_DEVICE_TRANSFER_H
 
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* What moves at once; longer copies are cut up. */
+/* The most that one copy moves; longer ones are made in pieces. */
 #define DDP_TRANSFER_PIECE_BYTES ((size_t)1 << 18)
 
 struct ddp_transfer {

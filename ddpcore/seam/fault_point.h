@@ -1,4 +1,4 @@
-/* Named fault points: where the outside may push in.
+/* Named fault points: places where a fault may be injected.
  *
  * A disarmed point costs one load and a bit test. An armed one calls the hook, which decides (from
  * a plan, through libfiu) and acts: it may not return at all (kill), may wait (delay), may alter

@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum { RECORDER_ALIGN_BYTES = 4096, PAGE_READ_ATTEMPTS = 64 };
-/* The page has one to itself, and so have the progress words: a device maps nothing else. */
+/* struct ddp_page and the progress words have a memory page each, so that a device maps the words
+ * alone. */
 enum {
     PROGRESS_OFFSET_BYTES = RECORDER_ALIGN_BYTES,
     RING_OFFSET_BYTES = PROGRESS_OFFSET_BYTES + DDP_PROGRESS_SIZE_BYTES
@@ -361,6 +362,6 @@ ddp_status ddp_ring_read(const struct ddp_event_entry *ring, uint64_t ring_entry
     if (out->index == 0) {
         return is_untouched(out) ? DDP_E_NOT_FOUND : DDP_E_CORRUPT;
     }
-    /* An older lap's entry is still there, or a newer lap's already. */
+    /* The slot holds an entry of an earlier round of the ring, or already one of a later round. */
     return out->index < index ? DDP_E_NOT_FOUND : DDP_E_CORRUPT;
 }

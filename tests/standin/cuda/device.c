@@ -58,7 +58,8 @@ static void device_start(void)
     standin_device.is_pageable_waiting =
         setting("DDP_STANDIN_PAGEABLE_WAITS", standin_device.seed == 0 ? 1 : 0) != 0;
 #ifdef __SANITIZE_THREAD__
-    /* The guard's lock would order workers that nothing else orders, and so hide their races. */
+    /* The guard's lock would order threads that nothing else orders, and so hide their races from
+     * ThreadSanitizer. */
     standin_device.is_guarded = false;
 #endif
     if (pthread_atfork(NULL, NULL, after_fork) != 0) {

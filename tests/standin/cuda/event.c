@@ -1,6 +1,6 @@
 /* CUDA runtime stand-in, for tests on machines without a GPU; nothing here is a GPU result. Events:
- * each record makes a fresh mark, so that who waits for an earlier record is not held by a later.
- */
+ * each record makes a fresh mark, so that a wait for an earlier record is not held up by a later
+ * one. */
 #include <stdlib.h>
 
 #include "tests/standin/cuda/state.h"

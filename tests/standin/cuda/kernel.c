@@ -15,7 +15,7 @@ enum thread_state { READY, AT_WARP, AT_BLOCK, DONE };
 struct thread {
     struct standin_fiber *fiber;
     enum thread_state state;
-    /* What it brought to the meeting of its warp, and what it takes from there. */
+    /* The word it brought to a shuffle or barrier of its warp, and the word it got. */
     uint32_t mask, source;
     bool is_ballot;
     uint64_t word;

@@ -5,9 +5,9 @@
 
 #include "tests/standin/cuda/state.h"
 
-/* With a seed a worker holds back before each item, rarely for long, so that orders change which
- * only luck kept. On a busy machine a yield may last milliseconds; a device that seems stuck is not
- * meant, so the time is bounded, too. */
+/* With a seed a worker waits before each item, rarely for long, so that orders change that nothing
+ * but timing kept. A yield may take milliseconds on a busy machine, so the time is bounded as well:
+ * the device must not look stuck. */
 static void hold_back(const struct CUstream_st *stream, uint64_t item_index)
 {
     const uint64_t most_ns = UINT64_C(1000000);
