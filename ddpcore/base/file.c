@@ -232,6 +232,7 @@ static ddp_status write_file(struct ddp_files *files, const char *path, struct d
         if (status == DDP_OK && written == 0) {
             status = ddp_err_set(err, DDP_E_IO, "no progress");
         }
+        DDP_ASSERT(written <= size_bytes - done);
         done += written;
     }
     if (status == DDP_OK && must_sync) {
@@ -280,7 +281,7 @@ static ddp_status take_text(const char *path, struct ddp_mem *mem,
     ddp_status status;
 
     DDP_TRY(files->ops->read_all(files, path, mem, &text, &size_bytes, err));
-    DDP_ASSERT(text != NULL);
+    DDP_ASSERT(text != NULL && ((const char *)text)[size_bytes] == '\0');
     status = strlen(text) == size_bytes ? take(context, text, err)
                                         : ddp_err_set(err, DDP_E_PARSE, "a zero byte in a text");
     ddp_mem_free(mem, text);

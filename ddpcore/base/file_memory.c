@@ -54,7 +54,9 @@ static void drop_if_unreachable(struct ddp_files_memory *memory, struct memory_f
     if (file->path != NULL || file->open_count > 0) {
         return;
     }
+    DDP_ASSERT(file->path == NULL && file->open_count == 0);
     while (*link != file) {
+        DDP_ASSERT(*link != NULL);
         link = &(*link)->next;
     }
     *link = file->next;
@@ -152,6 +154,7 @@ static ddp_status memory_write(struct ddp_files *files, int handle, const void *
         file->data = grown;
         file->capacity_bytes = capacity;
     }
+    DDP_ASSERT(file->size_bytes + size_bytes <= file->capacity_bytes);
     memcpy(file->data + file->size_bytes, data, size_bytes);
     file->size_bytes += size_bytes;
     *out_written = size_bytes;
@@ -171,6 +174,7 @@ static ddp_status memory_close(struct ddp_files *files, int handle, struct ddp_e
     struct memory_file *file = file_of(memory, handle);
 
     (void)err;
+    DDP_ASSERT(file->open_count > 0);
     memory->handles[handle] = NULL;
     file->open_count--;
     drop_if_unreachable(memory, file);
@@ -200,6 +204,7 @@ static ddp_status memory_rename(struct ddp_files *files, const char *from, const
     }
     free(file->path);
     file->path = name;
+    DDP_ASSERT(find(memory, to) == file);
     return DDP_OK;
 }
 

@@ -74,6 +74,8 @@ static void process_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint
     uint64_t elapsed_ns = now_ns - hint->started_ns;
     uint64_t slice_ns = SLICE_NS;
 
+    DDP_ASSERT(now_ns >= hint->started_ns);
+    DDP_ASSERT(hint->doorbell != NULL || hint->doorbell_sleep == NULL);
     if (has_rung(hint) || now_ns >= hint->deadline_ns) {
         return;
     }
@@ -130,6 +132,7 @@ ddp_status ddp_wait(struct ddp_idle *idle, struct ddp_clock *clock,
     struct ddp_idle_hint hint = {0};
     bool is_started = false;
 
+    DDP_ASSERT(pollable->poll != NULL);
     for (;;) {
         ddp_status status;
         uint64_t now_ns;
@@ -154,6 +157,7 @@ ddp_status ddp_wait(struct ddp_idle *idle, struct ddp_clock *clock,
             is_started = true;
         }
         hint.deadline_ns = deadline_ns;
+        DDP_ASSERT(now_ns >= hint.started_ns);
         idle->ops->wait(idle, &hint);
     }
 }

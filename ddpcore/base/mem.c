@@ -70,7 +70,8 @@ void *ddp_mem_grow(struct ddp_mem *mem, void *data, size_t elem_count, size_t *c
     size_t grown_capacity = *capacity == 0 ? 8 : 2 * *capacity;
     void *grown;
 
-    DDP_ASSERT(elem_count <= *capacity);
+    DDP_ASSERT(elem_count <= *capacity && elem_bytes > 0);
+    DDP_ASSERT((data == NULL) == (*capacity == 0));
     if (elem_count < *capacity) {
         return data;
     }
@@ -169,7 +170,9 @@ static void pool_free(struct ddp_mem *mem, void *data)
         return;
     }
     block = (struct pool_block *)(void *)((char *)data - DDP_CACHE_LINE_BYTES);
-    DDP_ASSERT(block->pool == pool);
+    DDP_ASSERT(block->pool == pool); /* not freed before, and not somewhere else's */
+    DDP_ASSERT(pool->block_count > 0);
+    DDP_ASSERT(block->prev->next == block && block->next->prev == block);
     block->prev->next = block->next;
     block->next->prev = block->prev;
     block->pool = NULL;
@@ -228,6 +231,7 @@ uint64_t ddp_mem_pool_alloc_count(const struct ddp_mem_pool *pool)
 
 void ddp_mem_pool_fail_after(struct ddp_mem_pool *pool, uint64_t countdown, int64_t repeat)
 {
+    DDP_ASSERT(repeat >= -1);
     pool->fails = true;
     pool->fail_countdown = countdown;
     pool->fail_repeat = repeat;

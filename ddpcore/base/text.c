@@ -37,6 +37,7 @@ static bool reserve(struct ddp_text *text, size_t added_bytes)
     size_t capacity = text->capacity_bytes == 0 ? 64 : text->capacity_bytes;
     char *grown;
 
+    DDP_ASSERT(text->size_bytes == 0 || text->size_bytes < text->capacity_bytes);
     if (text->is_failed) {
         return false;
     }
@@ -88,6 +89,7 @@ void ddp_text_add(struct ddp_text *text, const char *format, ...)
     (void)vsnprintf(text->data + text->size_bytes, (size_t)length + 1, format, args);
     va_end(args);
     text->size_bytes += (size_t)length;
+    DDP_ASSERT(text->size_bytes < text->capacity_bytes);
 }
 
 void ddp_text_add_bytes(struct ddp_text *text, const void *data, size_t size_bytes)
@@ -99,6 +101,7 @@ void ddp_text_add_bytes(struct ddp_text *text, const void *data, size_t size_byt
         memcpy(text->data + text->size_bytes, data, size_bytes);
     }
     text->size_bytes += size_bytes;
+    DDP_ASSERT(text->size_bytes < text->capacity_bytes);
     text->data[text->size_bytes] = '\0';
 }
 

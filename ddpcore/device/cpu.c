@@ -27,8 +27,12 @@ static void cpu_free(struct ddp_device *device, enum ddp_space space, void *data
 static ddp_status cpu_copy(struct ddp_device *device, struct ddp_stream *stream, void *target,
                            const void *source, size_t size_bytes)
 {
+    const uintptr_t to = (uintptr_t)target;
+    const uintptr_t from = (uintptr_t)source;
+
     (void)device;
     (void)stream;
+    DDP_ASSERT(size_bytes <= (to < from ? from - to : to - from) || size_bytes == 0);
     if (size_bytes > 0) {
         memcpy(target, source, size_bytes);
     }
@@ -225,6 +229,7 @@ static ddp_status cpu_scale(struct ddp_device *device, struct ddp_stream *stream
     if (!is_float_dtype(target_dtype) || !is_float_dtype(source_dtype)) {
         return DDP_E_INVALID;
     }
+    DDP_ASSERT(target != source || target_dtype == source_dtype);
     if (target_dtype == DDP_DTYPE_F32 && source_dtype == DDP_DTYPE_F32) {
         multiply((float *)target, (const float *)source, factor, elem_count);
         return DDP_OK;

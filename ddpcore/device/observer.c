@@ -308,6 +308,7 @@ ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *
 {
     struct ddp_observer *self = ddp_mem_array(env->mem, 1, sizeof(*self));
 
+    DDP_ASSERT(inner->ops != NULL && inner->hints != NULL);
     *out = NULL;
     if (self == NULL) {
         return DDP_E_NOMEM;

@@ -28,6 +28,7 @@ static void observer_set_diagnostic(struct ddp_device *device, bool is_diagnosti
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
+    DDP_ASSERT(self->is_diagnostic != is_diagnostic); /* diagnostic reads do not nest */
     self->inner->hints->set_diagnostic(self->inner, is_diagnostic);
     self->is_diagnostic = is_diagnostic;
 }
@@ -55,6 +56,8 @@ static ddp_status observer_name_range(struct ddp_device *device, enum ddp_range_
         DDP_TRY(ddp_observer_reserve_range(self));
         range = ddp_observer_add_range(self, data, size_bytes, DDP_SPACE_DEVICE);
     }
+    DDP_ASSERT((unsigned)kind < DDP_RANGE_COUNT);
+    DDP_ASSERT(size_bytes <= range->end - (uintptr_t)data);
     ddp_recorder_event(self->env->recorder, DDP_EVENT_DEVICE_NAME, (uint64_t)kind, index,
                        range->allocation, (uintptr_t)data - range->first, size_bytes);
     return DDP_OK;

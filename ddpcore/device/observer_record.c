@@ -101,10 +101,13 @@ void ddp_observer_work(struct ddp_observer *self, const struct ddp_stream *strea
         }
         range = ddp_observer_range_at(self, operands[i].data);
         if (range != NULL) {
+            const uintptr_t first = (uintptr_t)operands[i].data;
+
+            /* Whoever reaches beyond an allocation uses memory that is not its own. */
+            DDP_ASSERT(operands[i].size_bytes <= range->end - first);
             ddp_recorder_event(self->env->recorder, DDP_EVENT_DEVICE_ACCESS,
                                ddp_observer_stream_number(stream), range->allocation,
-                               (uintptr_t)operands[i].data - range->first, operands[i].size_bytes,
-                               operands[i].access);
+                               first - range->first, operands[i].size_bytes, operands[i].access);
         }
     }
 }

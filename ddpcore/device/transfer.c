@@ -68,9 +68,14 @@ static ddp_status copy(struct ddp_transfer *transfer, void *target, const void *
     struct ddp_device *device = transfer->device;
     ddp_status status;
 
-    device->hints->set_diagnostic(device, transfer->is_diagnostic);
+    DDP_ASSERT(transfer->piece == NULL || size_bytes <= DDP_TRANSFER_PIECE_BYTES);
+    if (transfer->is_diagnostic) {
+        device->hints->set_diagnostic(device, true);
+    }
     status = device->ops->copy(device, NULL, target, source, size_bytes);
-    device->hints->set_diagnostic(device, false);
+    if (transfer->is_diagnostic) {
+        device->hints->set_diagnostic(device, false);
+    }
     DDP_TRY(status);
     DDP_TRY(device->ops->event_record(device, transfer->event, NULL));
     return wait(transfer);
@@ -141,6 +146,7 @@ ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data, si
         }
         transfer->held_bytes = size_bytes;
     }
+    DDP_ASSERT(transfer->piece != NULL && size_bytes <= transfer->held_bytes);
     *out = transfer->held;
     transfer->is_diagnostic = true;
     status = ddp_transfer_to_host(transfer, transfer->held, data, size_bytes);

@@ -36,6 +36,7 @@ uint64_t ddp_progress_next(struct ddp_progress *progress, enum ddp_progress_stre
     enqueued = &progress->stream[stream].enqueued;
     word =
         ddp_mark_pack(ddp_mark_count(__atomic_load_n(enqueued, __ATOMIC_RELAXED)) + 1, mark, index);
+    DDP_ASSERT(word > __atomic_load_n(enqueued, __ATOMIC_RELAXED)); /* words only grow */
     __atomic_store_n(enqueued, word, __ATOMIC_RELEASE);
     return word;
 }

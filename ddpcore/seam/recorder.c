@@ -58,11 +58,13 @@ static inline uint64_t own(const uint64_t *field)
 
 static inline void page_begin(struct ddp_page *page)
 {
+    DDP_ASSERT((own(&page->change) & 1) == 0); /* one writer, and no change within a change */
     __atomic_store_n(&page->change, own(&page->change) + 1, __ATOMIC_RELAXED);
 }
 
 static inline void page_end(struct ddp_page *page)
 {
+    DDP_ASSERT((own(&page->change) & 1) != 0);
     put(&page->change, own(&page->change) + 1);
 }
 
@@ -70,6 +72,7 @@ static inline uint64_t ring_slot(uint64_t index, uint64_t ring_entry_count)
 {
     uint64_t position = index - 1;
 
+    DDP_ASSERT(index > 0 && ring_entry_count > 0);
     /* A division costs more than the rest of an event. */
     if ((ring_entry_count & (ring_entry_count - 1)) == 0) {
         return position & (ring_entry_count - 1);
@@ -89,6 +92,7 @@ static inline uint64_t ring_append(struct ddp_recorder *recorder, uint64_t time_
     uint64_t index = own(&recorder->page->event_count) + 1;
     struct ddp_event_entry *entry = &recorder->ring[ring_slot(index, recorder->ring_entry_count)];
 
+    DDP_ASSERT((unsigned)event < DDP_EVENT_COUNT && recorder->phase < DDP_PHASE_COUNT);
     __atomic_store_n(&entry->index, 0, __ATOMIC_RELAXED);
     put(&entry->time_ns, time_ns);
     __atomic_store_n(&entry->step, recorder->step, __ATOMIC_RELEASE);
@@ -108,7 +112,9 @@ void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ri
     struct ddp_page *page = (struct ddp_page *)storage;
     uint64_t start_ns = clock->now_ns(clock);
 
-    DDP_ASSERT(ring_entry_count > 0);
+    DDP_ASSERT(ring_entry_count > 0 && rank < world_size);
+    DDP_ASSERT((uintptr_t)storage % sizeof(uint64_t) == 0); /* or stores would not be atomic */
+    DDP_ASSERT(page->magic == 0 && page->change == 0 && page->event_count == 0);
     recorder->page = page;
     recorder->progress = (struct ddp_progress *)(void *)((char *)storage + PROGRESS_OFFSET_BYTES);
     recorder->ring = (struct ddp_event_entry *)(void *)((char *)storage + RING_OFFSET_BYTES);
@@ -162,6 +168,7 @@ void ddp_recorder_phase(struct ddp_recorder *recorder, enum ddp_phase phase)
         return;
     }
     page = recorder->page;
+    DDP_ASSERT((unsigned)phase < DDP_PHASE_COUNT);
     time_ns = now_ns(recorder);
     recorder->phase = (uint8_t)phase;
     index = ring_append(recorder, time_ns, DDP_EVENT_PHASE, args);
@@ -178,6 +185,7 @@ void ddp_recorder_step(struct ddp_recorder *recorder, uint32_t step, uint32_t mi
     if (recorder == NULL) {
         return;
     }
+    DDP_ASSERT(micro <= UINT16_MAX);
     recorder->step = step;
     recorder->micro = (uint16_t)micro;
     page_begin(recorder->page);
@@ -192,6 +200,7 @@ void ddp_recorder_collective_posted(struct ddp_recorder *recorder, uint64_t comm
     if (recorder == NULL) {
         return;
     }
+    DDP_ASSERT(seq > 0);
     page_begin(recorder->page);
     put(&recorder->page->comm, comm);
     put(&recorder->page->seq_posted, seq);
@@ -206,6 +215,7 @@ void ddp_recorder_collective_done(struct ddp_recorder *recorder, uint64_t seq)
     if (recorder == NULL) {
         return;
     }
+    DDP_ASSERT(seq > 0 && seq <= own(&recorder->page->seq_posted));
     page_begin(recorder->page);
     put(&recorder->page->seq_done, seq);
     page_end(recorder->page);
@@ -218,6 +228,8 @@ void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind k
     if (recorder == NULL) {
         return;
     }
+    DDP_ASSERT(kind != DDP_WAIT_NONE);
+    DDP_ASSERT(own(&recorder->page->wait_kind) == DDP_WAIT_NONE); /* waits do not nest */
     time_ns = now_ns(recorder);
     page_begin(recorder->page);
     put(&recorder->page->wait_kind, (uint64_t)kind);
@@ -232,6 +244,7 @@ void ddp_recorder_wait_peer(struct ddp_recorder *recorder, int32_t peer)
 {
     uint64_t shown = (uint64_t)((int64_t)peer + 1);
 
+    DDP_ASSERT(peer >= -1);
     if (recorder == NULL || own(&recorder->page->wait_peer) == shown) {
         return;
     }
@@ -272,6 +285,7 @@ void ddp_recorder_revoked(struct ddp_recorder *recorder, uint32_t rank, ddp_stat
     if (recorder == NULL) {
         return;
     }
+    DDP_ASSERT(status < 0);
     page_begin(recorder->page);
     put(&recorder->page->revoke_rank, (uint64_t)rank + 1);
     put(&recorder->page->revoke_status, (uint32_t)status);
@@ -297,6 +311,7 @@ void ddp_recorder_end(struct ddp_recorder *recorder, ddp_status status, uint64_t
     if (recorder == NULL) {
         return;
     }
+    DDP_ASSERT(own(&recorder->page->end_status) == 0); /* a rank ends once */
     time_ns = now_ns(recorder);
     index = ring_append(recorder, time_ns, DDP_EVENT_RANK_END, args);
     page_begin(recorder->page);
