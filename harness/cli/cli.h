@@ -77,7 +77,5 @@ void cli_files_fini(struct cli_files *files);
 /* Read and parse one file with the options' overrides. Prints its error and returns false. */
 bool cli_scenario_load(const char *path, const struct cli_options *options,
                        struct harness_scenario *out);
-/* This executable's path. */
-const char *cli_self_path(void);
 
 #endif

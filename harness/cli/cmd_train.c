@@ -40,7 +40,7 @@ static int train(const struct cli_options *options, const struct harness_plan *p
     task.run_dir = run_dir;
     task.config.driver = options->has_driver ? options->driver : HARNESS_DRIVER_PROC;
     task.config.seed = options->seed;
-    task.config.self_path = cli_self_path();
+    task.config.self_path = harness_launch_self_path();
     task.config.is_bare = true;
     task.config.launcher = options->launcher;
     task.config.run_dir = run_dir;

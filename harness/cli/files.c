@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
@@ -134,16 +133,4 @@ bool cli_scenario_load(const char *path, const struct cli_options *options,
         (void)fprintf(stderr, "%s\n", err.text);
     }
     return status == DDP_OK;
-}
-
-const char *cli_self_path(void)
-{
-    static char path[4096];
-    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
-
-    if (size <= 0) {
-        return "ddprove";
-    }
-    path[size] = '\0';
-    return path;
 }

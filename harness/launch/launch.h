@@ -22,6 +22,9 @@ const char *harness_launcher_name(enum harness_launcher launcher);
 DDP_MUST_USE ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out,
                                                   size_t size_bytes, struct ddp_err *err);
 
+/* The path of the running program, under the name that lists of processes show. Static storage. */
+const char *harness_launch_self_path(void);
+
 struct harness_launch_config {
     const struct harness_plan *plan;
     const struct harness_program *program;

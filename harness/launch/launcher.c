@@ -1,7 +1,8 @@
-/* The launchers' names, and the versions of their programs. */
+/* The launchers' names, the versions of their programs, and the path of this program. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "harness/launch/launch.h"
 
@@ -41,4 +42,16 @@ ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out, 
                            out);
     }
     return DDP_OK;
+}
+
+const char *harness_launch_self_path(void)
+{
+    static char path[4096];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (size <= 0) {
+        return "/proc/self/exe";
+    }
+    path[size] = '\0';
+    return path;
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ddpcore/mpi/mpi.h"
 
@@ -13,15 +12,14 @@ const char *harness_mpi_path(void)
     static const char beside[] = "/../lib/libddp_mpi.so";
     static char path[4096 + sizeof(beside)];
     const char *given = getenv("DDPROVE_MPI");
-    ssize_t size = readlink("/proc/self/exe", path, 4096);
-    char *slash;
+    const char *self = harness_launch_self_path();
+    const char *slash = strrchr(self, '/');
 
     if (given != NULL && given[0] != '\0') {
         return given;
     }
-    path[size > 0 ? size : 0] = '\0';
-    slash = strrchr(path, '/');
-    memcpy(slash != NULL ? slash : path, beside, sizeof(beside));
+    DDP_ASSERT(slash != NULL);
+    (void)snprintf(path, sizeof(path), "%.*s%s", (int)(slash - self), self, beside);
     return path;
 }
 

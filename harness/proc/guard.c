@@ -113,21 +113,8 @@ static ddp_status open_launcher(struct guard *guard, struct ddp_err *err)
                                                                         : system_error(err, path);
 }
 
-/* The path of this program; /proc/self/exe would show up as "exe" in lists of processes. */
-static const char *own_path(char *path, size_t size_bytes)
-{
-    ssize_t size = readlink("/proc/self/exe", path, size_bytes - 1);
-
-    if (size <= 0) {
-        return "/proc/self/exe";
-    }
-    path[size] = '\0';
-    return path;
-}
-
 static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
 {
-    char path[4096];
     struct ddp_mem_pool *pool;
     struct harness_proc_env env;
     const char *run_dir = getenv("DDPROVE_RUN_DIR");
@@ -145,8 +132,8 @@ static ddp_status start_rank(struct guard *guard, struct ddp_err *err)
         status = harness_proc_env_inherit(&env, NULL, err);
     }
     if (status == DDP_OK) {
-        error = harness_proc_rank_spawn(own_path(path, sizeof(path)), env.items, run_dir,
-                                        guard->rank, guard->job_fd, &guard->rank_pid);
+        error = harness_proc_rank_spawn(harness_launch_self_path(), env.items, run_dir, guard->rank,
+                                        guard->job_fd, &guard->rank_pid);
         if (error != 0) {
             status = ddp_err_set(err, DDP_E_SYSTEM, "rank %" PRIu32 " cannot be started: %s",
                                  guard->rank, strerror(error));

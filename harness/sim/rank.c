@@ -170,6 +170,7 @@ ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t index, struct
 
 static void drop(struct harness_sim_rank *rank)
 {
+    DDP_ASSERT(rank->pool != NULL);
     harness_sim_scheduler_remove(&rank->sim->scheduler, rank->rank);
     ddp_mem_pool_destroy(rank->pool);
     rank->pool = NULL;
@@ -177,6 +178,8 @@ static void drop(struct harness_sim_rank *rank)
 
 void harness_sim_rank_settle(struct harness_sim_rank *rank)
 {
+    DDP_ASSERT(rank->process.state == HARNESS_PROCESS_EXITED ||
+               rank->process.state == HARNESS_PROCESS_SIGNALED);
     /* A rank of the group has closed its end of the network itself; one that never joined has not.
      */
     if (rank->is_vanished || !rank->has_joined) {

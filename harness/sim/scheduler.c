@@ -71,9 +71,11 @@ static struct harness_sim_event heap_pop(struct harness_sim_scheduler *scheduler
 {
     struct harness_sim_event *heap = scheduler->heap;
     struct harness_sim_event first = heap[0];
-    size_t count = --scheduler->heap_count;
+    size_t count;
     size_t at = 0;
 
+    DDP_ASSERT(scheduler->heap_count > 0);
+    count = --scheduler->heap_count;
     heap[0] = heap[count];
     for (;;) {
         /* The children of i are 2i + 1 and 2i + 2. */
@@ -98,6 +100,7 @@ static struct harness_sim_event heap_pop(struct harness_sim_scheduler *scheduler
 
 static void make_ready(struct harness_sim_scheduler *scheduler, struct harness_sim_actor *actor)
 {
+    DDP_ASSERT(actor->state != HARNESS_SIM_ACTOR_GONE);
     actor->state = HARNESS_SIM_ACTOR_READY;
     actor->ready_index = scheduler->ready_count;
     scheduler->ready[scheduler->ready_count++] = (uint32_t)(actor - scheduler->actors);
@@ -107,8 +110,11 @@ static void make_unready(struct harness_sim_scheduler *scheduler, struct harness
                          enum harness_sim_actor_state state)
 {
     if (actor->state == HARNESS_SIM_ACTOR_READY) {
-        uint32_t last = scheduler->ready[--scheduler->ready_count];
+        uint32_t last;
 
+        DDP_ASSERT(actor->ready_index < scheduler->ready_count &&
+                   &scheduler->actors[scheduler->ready[actor->ready_index]] == actor);
+        last = scheduler->ready[--scheduler->ready_count];
         scheduler->ready[actor->ready_index] = last;
         scheduler->actors[last].ready_index = actor->ready_index;
     }
@@ -182,6 +188,7 @@ uint32_t harness_sim_scheduler_run_one(struct harness_sim_scheduler *scheduler)
     uint32_t index = scheduler->ready[pick];
     struct harness_sim_actor *actor = &scheduler->actors[index];
 
+    DDP_ASSERT(actor->state == HARNESS_SIM_ACTOR_READY);
     scheduler->clock.time_ns += RUN_NS_MIN + ddp_prng_below(&scheduler->prng, RUN_NS_SPAN);
     scheduler->switch_count++;
     harness_fiber_resume(actor->fiber);
