@@ -84,6 +84,7 @@ static ddp_status start(struct ddp_mpi_coll *coll, struct ddp_coll_work *work)
     bool is_skipped;
     int result;
 
+    DDP_ASSERT(job_of(work)->control.is_agreed && !job_of(work)->is_running);
     if (ddp_queue_is_empty(args)) {
         return DDP_OK;
     }
@@ -109,8 +110,10 @@ static ddp_status start(struct ddp_mpi_coll *coll, struct ddp_coll_work *work)
  */
 static ddp_status progress(struct ddp_mpi_coll *coll)
 {
-    int result = coll->module->progress(&coll->comm);
+    int result;
 
+    DDP_ASSERT(!coll->is_lost);
+    result = coll->module->progress(&coll->comm);
     return result == 0 ? DDP_PENDING : lose(coll, result, "MPI_Iprobe");
 }
 
@@ -122,6 +125,7 @@ static ddp_status mpi_run_head(struct ddp_queue *queue, struct ddp_coll_work *he
     bool is_done;
     int result;
 
+    DDP_ASSERT(head == queue->head);
     if (coll->is_lost) {
         return DDP_E_SYSTEM;
     }
@@ -156,7 +160,7 @@ static bool mpi_may_be_death(const struct ddp_queue *queue, ddp_status error,
 /* Only calls to MPI write to the works' buffers, and there will be none. */
 static void mpi_stop(struct ddp_queue *queue, ddp_status status)
 {
-    (void)status;
+    DDP_ASSERT(queue->failed == status);
     ddp_mpi_library_give_up(((struct ddp_mpi_coll *)queue)->library);
 }
 

@@ -49,6 +49,7 @@ static ddp_status join(struct ddp_mpi_coll *coll, uint64_t timeout_ns)
     }
     DDP_TRY(ddp_wait(env->idle, env->clock, &life, deadline_ns));
     DDP_TRY(check_place(coll));
+    DDP_ASSERT(ddp_mpi_library_life(coll->library) == DDP_MPI_READY);
     result = coll->module->comm_start(&coll->comm, &coll->joining);
     if (result != 0) {
         return ddp_mpi_err(coll->library, result, "MPI_Comm_idup", &coll->queue.err);

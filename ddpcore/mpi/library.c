@@ -48,9 +48,11 @@ static void *obey(void *context)
             continue;
         }
         (void)pthread_mutex_unlock(&library->lock);
+        DDP_ASSERT(order == ORDER_BEGIN || order == ORDER_END);
         result =
             order == ORDER_BEGIN ? library->module->begin(&rank, &size) : library->module->end();
         (void)pthread_mutex_lock(&library->lock);
+        DDP_ASSERT(library->order == order);
         library->result = result;
         library->order = ORDER_NONE;
         if (order == ORDER_BEGIN) {
@@ -86,7 +88,9 @@ static ddp_status start_thread(struct ddp_mpi_library *library)
 
 static void give_order(struct ddp_mpi_library *library, enum order order)
 {
+    DDP_ASSERT(library->has_thread);
     (void)pthread_mutex_lock(&library->lock);
+    DDP_ASSERT(library->order == ORDER_NONE && !library->is_left); /* one at a time */
     library->order = order;
     (void)pthread_cond_signal(&library->is_ordered);
     (void)pthread_mutex_unlock(&library->lock);
@@ -100,6 +104,7 @@ ddp_status ddp_mpi_library_wrap(const struct ddp_mpi_module *module, struct ddp_
     if (library == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for MPI's functions");
     }
+    DDP_ASSERT(module->abi == DDP_MPI_ABI);
     library->module = module;
     (void)pthread_mutex_init(&library->lock, NULL);
     (void)pthread_cond_init(&library->is_ordered, NULL);
@@ -200,6 +205,7 @@ ddp_status ddp_mpi_library_end(struct ddp_mpi_library *library)
     if (library->life != DDP_MPI_READY) {
         return DDP_E_STATE;
     }
+    DDP_ASSERT(library->has_thread);
     library->life = DDP_MPI_ENDING;
     give_order(library, ORDER_END);
     return DDP_OK;
@@ -252,6 +258,7 @@ ddp_status ddp_mpi_err(const struct ddp_mpi_library *library, int result, const 
 {
     char text[512];
 
+    DDP_ASSERT(result != 0);
     library->module->error_text(result, text, sizeof(text));
     return ddp_err_set(err, DDP_E_SYSTEM, "%s: %s", what, text);
 }

@@ -93,6 +93,30 @@ static bool is_late(const struct ddp_nccl_comm *comm)
            ddp_clock_now_ns(comm->clock) >= comm->deadline_ns;
 }
 
+#define TO(state) (1u << DDP_NCCL_COMM_##state)
+
+/* The arrows of the header's picture, and GONE where a thread is left in NCCL or cannot be had. */
+static const uint32_t next_states[] = {
+    [DDP_NCCL_COMM_CONNECTING] = TO(READY) | TO(FAILED) | TO(ABORTING),
+    [DDP_NCCL_COMM_READY] =
+        TO(BUSY) | TO(FAILED) | TO(FINALIZING) | TO(REVOKING) | TO(SHRINKING) | TO(ABORTING),
+    [DDP_NCCL_COMM_BUSY] = TO(READY) | TO(FAILED) | TO(REVOKING) | TO(ABORTING),
+    [DDP_NCCL_COMM_FAILED] = TO(ABORTING),
+    [DDP_NCCL_COMM_FINALIZING] = TO(DESTROYING) | TO(ABORTING),
+    [DDP_NCCL_COMM_REVOKING] = TO(REVOKED) | TO(FAILED) | TO(ABORTING) | TO(GONE),
+    [DDP_NCCL_COMM_REVOKED] = TO(SHRINKING) | TO(FAILED) | TO(ABORTING),
+    [DDP_NCCL_COMM_SHRINKING] = TO(SHRUNK) | TO(FAILED) | TO(ABORTING) | TO(GONE),
+    [DDP_NCCL_COMM_SHRUNK] = TO(ABORTING),
+    [DDP_NCCL_COMM_ABORTING] = TO(GONE),
+    [DDP_NCCL_COMM_DESTROYING] = TO(GONE),
+    [DDP_NCCL_COMM_GONE] = 0};
+
+static void change_state(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state state)
+{
+    DDP_ASSERT(comm->state == state || (next_states[comm->state] & (1u << state)) != 0);
+    comm->state = state;
+}
+
 /* Without a thread the call would block this one: then the handle is given up as if it hung. */
 static void start_task(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state state,
                        int (*call)(struct ddp_nccl_comm *comm))
@@ -102,7 +126,7 @@ static void start_task(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state stat
     int result;
 
     DDP_ASSERT(atomic_load(&comm->task) == TASK_IDLE);
-    comm->state = state;
+    change_state(comm, state);
     comm->deadline_ns = end_deadline_ns(comm);
     comm->task_call = call;
     atomic_store(&comm->task, TASK_RUNNING);
@@ -113,7 +137,7 @@ static void start_task(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state stat
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (result != 0) {
         atomic_store(&comm->task, TASK_IDLE);
-        comm->state = DDP_NCCL_COMM_GONE;
+        change_state(comm, DDP_NCCL_COMM_GONE);
         comm->has_hung = true;
     }
 }
@@ -121,6 +145,7 @@ static void start_task(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state stat
 /* PENDING, OK (joined; the result is in task_result), or E_TIMEOUT: GONE, the thread stays. */
 static ddp_status poll_task(struct ddp_nccl_comm *comm)
 {
+    DDP_ASSERT(atomic_load(&comm->task) != TASK_IDLE);
     if (atomic_load(&comm->task) == TASK_DONE) {
         (void)pthread_join(comm->thread, NULL);
         atomic_store(&comm->task, TASK_IDLE);
@@ -130,13 +155,14 @@ static ddp_status poll_task(struct ddp_nccl_comm *comm)
         return DDP_PENDING;
     }
     comm->has_hung = true;
-    comm->state = DDP_NCCL_COMM_GONE;
+    change_state(comm, DDP_NCCL_COMM_GONE);
     return DDP_E_TIMEOUT;
 }
 
 static ddp_status fail(struct ddp_nccl_comm *comm, ddp_status status)
 {
-    comm->state = DDP_NCCL_COMM_FAILED;
+    DDP_ASSERT(status < DDP_OK && comm->failed == DDP_OK);
+    change_state(comm, DDP_NCCL_COMM_FAILED);
     comm->failed = status;
     return status;
 }
@@ -164,6 +190,7 @@ ddp_status ddp_nccl_comm_create(const struct ddp_nccl_comm_config *config,
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a communicator");
     }
     DDP_ASSERT(config->end_timeout_ns > 0);
+    DDP_ASSERT(config->member < config->member_count);
     comm->library = config->library;
     comm->calls = config->library->calls;
     comm->clock = config->clock;
@@ -173,7 +200,7 @@ ddp_status ddp_nccl_comm_create(const struct ddp_nccl_comm_config *config,
     comm->state = DDP_NCCL_COMM_CONNECTING;
     result = comm->calls.init(&comm->handle, (int)config->member_count, config->id,
                               (int)config->member, &nccl);
-    if (comm->handle == NULL && result == DDP_NCCL_SUCCESS) {
+    if (comm->handle == NULL && (result == DDP_NCCL_SUCCESS || result == DDP_NCCL_IN_PROGRESS)) {
         result = DDP_NCCL_INTERNAL_ERROR;
     }
     if (result == DDP_NCCL_SUCCESS || result == DDP_NCCL_IN_PROGRESS) {
@@ -205,8 +232,10 @@ const char *ddp_nccl_comm_error(const struct ddp_nccl_comm *comm)
 static int async_result(const struct ddp_nccl_comm *comm)
 {
     int result = DDP_NCCL_SUCCESS;
-    int asked = comm->calls.get_async_error(comm->handle, &result);
+    int asked;
 
+    DDP_ASSERT(comm->handle != NULL && comm->state != DDP_NCCL_COMM_GONE);
+    asked = comm->calls.get_async_error(comm->handle, &result);
     return asked == DDP_NCCL_SUCCESS ? result : asked;
 }
 
@@ -215,7 +244,7 @@ static ddp_status poll_life(struct ddp_nccl_comm *comm)
     int result = async_result(comm);
 
     if (result == DDP_NCCL_SUCCESS) {
-        comm->state = DDP_NCCL_COMM_READY;
+        change_state(comm, DDP_NCCL_COMM_READY);
         return DDP_OK;
     }
     if (result != DDP_NCCL_IN_PROGRESS) {
@@ -269,7 +298,7 @@ static ddp_status poll_revoking(struct ddp_nccl_comm *comm)
         return fail(comm, ddp_err_set(&comm->err, DDP_E_TIMEOUT,
                                       "ncclCommRevoke has not come to rest in time"));
     }
-    comm->state = DDP_NCCL_COMM_REVOKED;
+    change_state(comm, DDP_NCCL_COMM_REVOKED);
     return DDP_OK;
 }
 
@@ -299,7 +328,7 @@ static ddp_status poll_shrinking(struct ddp_nccl_comm *comm)
         return ddp_nccl_comm_fail(
             comm, result != DDP_NCCL_SUCCESS ? result : DDP_NCCL_INTERNAL_ERROR, "ncclCommShrink");
     }
-    comm->state = DDP_NCCL_COMM_SHRUNK;
+    change_state(comm, DDP_NCCL_COMM_SHRUNK);
     return DDP_OK;
 }
 
@@ -318,7 +347,7 @@ ddp_status ddp_nccl_comm_poll(struct ddp_nccl_comm *comm)
     case DDP_NCCL_COMM_ABORTING:
     case DDP_NCCL_COMM_DESTROYING:
         if (poll_task(comm) == DDP_OK) {
-            comm->state = DDP_NCCL_COMM_GONE;
+            change_state(comm, DDP_NCCL_COMM_GONE);
         }
         break;
     case DDP_NCCL_COMM_SHRINKING:
@@ -351,7 +380,7 @@ ddp_status ddp_nccl_comm_started(struct ddp_nccl_comm *comm, int result, const c
     if (result != DDP_NCCL_SUCCESS && result != DDP_NCCL_IN_PROGRESS) {
         return ddp_nccl_comm_fail(comm, result, what);
     }
-    comm->state = DDP_NCCL_COMM_BUSY;
+    change_state(comm, DDP_NCCL_COMM_BUSY);
     return DDP_OK;
 }
 
@@ -360,7 +389,7 @@ void ddp_nccl_comm_finalize(struct ddp_nccl_comm *comm)
     int result;
 
     DDP_ASSERT(comm->state == DDP_NCCL_COMM_READY);
-    comm->state = DDP_NCCL_COMM_FINALIZING;
+    change_state(comm, DDP_NCCL_COMM_FINALIZING);
     comm->deadline_ns = end_deadline_ns(comm);
     result = comm->calls.finalize(comm->handle);
     if (result != DDP_NCCL_SUCCESS && result != DDP_NCCL_IN_PROGRESS) {
@@ -383,6 +412,7 @@ void ddp_nccl_comm_shrink(struct ddp_nccl_comm *comm, const uint32_t *excluded,
 {
     DDP_ASSERT(comm->state == DDP_NCCL_COMM_READY || comm->state == DDP_NCCL_COMM_REVOKED);
     DDP_ASSERT(comm->calls.shrink != NULL && comm->excluded == NULL);
+    DDP_ASSERT(excluded_count > 0);
     comm->excluded = ddp_mem_array(ddp_mem_system(), excluded_count, sizeof(*comm->excluded));
     if (comm->excluded == NULL) {
         (void)fail(comm, ddp_err_set(&comm->err, DDP_E_NOMEM, "no memory to shrink a group"));

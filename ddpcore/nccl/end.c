@@ -60,7 +60,9 @@ void ddp_nccl_coll_destroy(struct ddp_queue *queue)
     /* If NCCL hangs, its kernels may still use the stream, and to free memory waits for them. */
     bool has_let_go = end_comm(coll);
 
+    DDP_ASSERT(ddp_nccl_coll_is_gone(coll));
     ddp_queue_fail(queue, DDP_E_STATE);
+    DDP_ASSERT(queue->head == NULL && coll->agreeing == NULL && coll->launching == NULL);
     ddp_control_leave(&coll->control);
     if (has_let_go) {
         destroy_events(coll);

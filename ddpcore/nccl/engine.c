@@ -5,6 +5,7 @@
 
 static void give_back(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
+    DDP_ASSERT(job->control.work != NULL);
     if (job->plan != NULL) {
         ddp_cache_give_back(&job->plan->cached);
         job->plan = NULL;
@@ -73,7 +74,7 @@ static void nccl_release(struct ddp_queue *queue, struct ddp_coll_work *work)
 {
     struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
 
-    /* Only in a group that has failed. */
+    DDP_ASSERT(queue->failed != DDP_OK || (coll->agreeing != work && coll->launching != work));
     if (coll->agreeing == work) {
         coll->agreeing = work->next;
     }
@@ -191,6 +192,7 @@ static void nccl_stop(struct ddp_queue *queue, ddp_status status)
 {
     struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
 
+    DDP_ASSERT(queue->failed == status);
     keep_text(coll, status);
     if (coll->comm != NULL) {
         ddp_nccl_comm_abort(coll->comm);

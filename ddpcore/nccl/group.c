@@ -137,6 +137,7 @@ static ddp_status connect_all(struct joining *joining, const struct ddp_coll_ncc
             config->abort_timeout_ns != 0 ? config->abort_timeout_ns : DEFAULT_ABORT_TIMEOUT_NS};
     ddp_status status;
 
+    DDP_ASSERT(coll->comm == NULL);
     DDP_TRY(ddp_nccl_comm_create(&comm, &coll->comm, err));
     status = ddp_wait(env->idle, env->clock, &pollable, DDP_DEADLINE_NEVER);
     if (status != DDP_OK) {
@@ -150,8 +151,10 @@ static ddp_status connect_all(struct joining *joining, const struct ddp_coll_ncc
 ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll, struct ddp_err *err)
 {
     struct ddp_device *device = coll->queue.base.device;
-    ddp_status status = device->ops->stream_create(device, &coll->queue.stream);
+    ddp_status status;
 
+    DDP_ASSERT(coll->queue.stream == NULL && coll->token == NULL);
+    status = device->ops->stream_create(device, &coll->queue.stream);
     if (status == DDP_OK) {
         status = device->ops->alloc(device, sizeof(float), DDP_SPACE_DEVICE, &coll->token);
     }
@@ -219,6 +222,7 @@ static ddp_status join(struct ddp_nccl_coll *coll, const struct ddp_coll_nccl_co
 ddp_status ddp_nccl_coll_give_up(struct ddp_nccl_coll *coll, const char *name, ddp_status status,
                                  struct ddp_err *err)
 {
+    DDP_ASSERT(status < DDP_OK && coll->queue.head == NULL);
     ddp_queue_announce(&coll->queue, status, 0);
     ddp_queue_close(&coll->queue, status);
     coll->queue.base.ops->destroy(&coll->queue.base);

@@ -66,6 +66,7 @@ static ddp_status start_call(struct ddp_nccl_coll *coll, const struct ddp_coll_a
     int dtype = ddp_nccl_dtype_of(args->dtype);
     const void *input = input_of(coll, args);
 
+    DDP_ASSERT(args->root < coll->queue.base.member_count && !ddp_queue_is_empty(args));
     switch (args->kind) {
     case DDP_COLL_ALL_REDUCE:
         return ddp_nccl_comm_started(coll->comm,
@@ -104,6 +105,7 @@ static ddp_status grow_workspace(struct ddp_nccl_coll *coll, const struct ddp_nc
     if (coll->queue.head != job->control.work) {
         return DDP_PENDING;
     }
+    DDP_ASSERT(job->phase == DDP_NCCL_WAITING);
     device->ops->free(device, DDP_SPACE_DEVICE, coll->workspace);
     coll->workspace = NULL;
     coll->workspace_bytes = 0;
@@ -126,6 +128,7 @@ static ddp_status finish(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
     struct ddp_device *device = coll->queue.base.device;
 
+    DDP_ASSERT(job->phase == DDP_NCCL_STARTED);
     DDP_TRY(mark(coll, job, DDP_MARK_COLL_END));
     DDP_TRY(device->ops->event_record(device, job->done, coll->queue.stream));
     ddp_recorder_event(coll->queue.base.env->recorder, DDP_EVENT_COLL_QUEUED,
@@ -145,6 +148,7 @@ static ddp_status launch_rounds(struct ddp_nccl_coll *coll, struct ddp_nccl_job 
                                      .device = coll->queue.base.device,
                                      .stream = coll->queue.stream};
 
+    DDP_ASSERT(job->plan->workspace_bytes <= coll->workspace_bytes);
     for (; job->round < job->plan->round_count; job->round++) {
         if (!job->is_after) {
             DDP_TRY(ddp_nccl_run_kernels(&run, job->round, false));
@@ -162,6 +166,8 @@ static ddp_status launch_rounds(struct ddp_nccl_coll *coll, struct ddp_nccl_job 
 
 ddp_status ddp_nccl_launch(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
+    DDP_ASSERT(job->control.is_agreed && job->phase != DDP_NCCL_RUNNING);
+    DDP_ASSERT(ddp_nccl_comm_state(coll->comm) == DDP_NCCL_COMM_READY);
     if (job->phase == DDP_NCCL_WAITING) {
         bool is_skipped;
 

@@ -156,6 +156,7 @@ int ddp_nccl_dtype_of(enum ddp_dtype dtype)
         [DDP_DTYPE_I32] = DDP_NCCL_I32,   [DDP_DTYPE_I64] = DDP_NCCL_I64,
         [DDP_DTYPE_U8] = DDP_NCCL_U8};
 
+    DDP_ASSERT((unsigned)dtype < DDP_DTYPE_COUNT);
     return of[dtype];
 }
 
@@ -166,5 +167,6 @@ int ddp_nccl_redop_of(enum ddp_redop redop)
                                             [DDP_REDOP_MIN] = DDP_NCCL_MIN,
                                             [DDP_REDOP_PROD] = DDP_NCCL_PROD};
 
+    DDP_ASSERT((unsigned)redop < DDP_REDOP_COUNT);
     return of[redop];
 }

@@ -54,6 +54,7 @@ static ddp_status place_steps(const struct ddp_schedule *schedule, uint8_t *plac
         for (uint32_t j = 0; j < step->dep_count; j++) {
             uint32_t dep = step->dep[j];
 
+            DDP_ASSERT(dep < i); /* so its place is known */
             if (schedule->steps[dep].round > step->round) {
                 return refuse(schedule, err, i, "waits for a step of a later round");
             }
@@ -121,6 +122,7 @@ static ddp_status check_peer(const struct ddp_schedule *own, const struct ddp_al
     struct ddp_schedule other;
     ddp_status status;
 
+    DDP_ASSERT(own->steps[step].peer < params.size && own->steps[step].peer != params.rank);
     params.rank = own->steps[step].peer;
     ddp_schedule_init(&other, own->mem, algorithm->name, &params);
     algorithm->emit(&other);
@@ -169,7 +171,10 @@ static void sort_steps(struct ddp_nccl_plan *plan, const uint8_t *place)
             }
         }
         plan->rounds[round].end = filled;
+        DDP_ASSERT(plan->rounds[round].before <= plan->rounds[round].wire &&
+                   plan->rounds[round].wire <= plan->rounds[round].after);
     }
+    DDP_ASSERT(filled >= schedule->step_count && filled <= 2 * schedule->step_count);
 }
 
 static void lay_out_workspace(struct ddp_nccl_plan *plan)

@@ -10,6 +10,7 @@ static void *address(const struct ddp_nccl_run *run, const struct ddp_range *ran
         /* No step writes to the input. */
         buffer = (char *)(uintptr_t)run->input;
     } else if (range->buffer == DDP_BUFFER_SCRATCH) {
+        DDP_ASSERT(range->scratch < run->plan->schedule.scratch_count);
         buffer = (char *)run->workspace + run->plan->offset_bytes[range->scratch];
     }
     return buffer + range->first * ddp_dtype_size_bytes(dtype);
@@ -19,6 +20,7 @@ static void *landing(const struct ddp_nccl_run *run, uint32_t step)
 {
     const struct ddp_nccl_plan *plan = run->plan;
 
+    DDP_ASSERT(plan->schedule.steps[step].kind == DDP_STEP_RECV_REDUCE);
     return (char *)run->workspace + plan->offset_bytes[plan->schedule.scratch_count + step];
 }
 
@@ -54,6 +56,7 @@ ddp_status ddp_nccl_run_kernels(const struct ddp_nccl_run *run, uint32_t round, 
     uint32_t first = is_after ? steps->after : steps->before;
     uint32_t end = is_after ? steps->end : steps->wire;
 
+    DDP_ASSERT(round < run->plan->round_count && first <= end);
     for (uint32_t i = first; i < end; i++) {
         DDP_TRY(run_kernel(run, run->plan->order[i]));
     }
@@ -62,6 +65,7 @@ ddp_status ddp_nccl_run_kernels(const struct ddp_nccl_run *run, uint32_t round, 
 
 bool ddp_nccl_run_has_messages(const struct ddp_nccl_run *run, uint32_t round)
 {
+    DDP_ASSERT(round < run->plan->round_count);
     return run->plan->rounds[round].wire < run->plan->rounds[round].after;
 }
 
@@ -71,6 +75,7 @@ static int start_message(const struct ddp_nccl_run *run, uint32_t index,
 {
     const struct ddp_step *step = &run->plan->schedule.steps[index];
 
+    DDP_ASSERT(step->peer < run->plan->schedule.params.size);
     if (step->kind == DDP_STEP_SEND) {
         return calls->send(
             address(run, &step->src), step->src.elem_count,
