@@ -1,6 +1,6 @@
-/* What engines made of schedules, by what it is for, so that steady state neither emits nor
- * allocates. Bounded: a run that uses ever new counts loses what it used least recently. Internal.
- */
+/* A cache of what engines made of schedules (compiled schedules, NCCL's plans), so that a repeated
+ * collective neither emits its schedule again nor allocates. Bounded: the least recently used goes.
+ * Internal. */
 #ifndef DDPCORE_COLLECTIVE_CACHE_H
 #define DDPCORE_COLLECTIVE_CACHE_H
 
@@ -35,7 +35,7 @@ struct ddp_cache_ops {
     void (*destroy)(struct ddp_cache *cache, struct ddp_cached *cached);
 };
 
-/* Its owner fills in what stands before `chain`. */
+/* Zero-filled; its owner sets the fields above `chain`. */
 struct ddp_cache {
     const struct ddp_cache_ops *ops;
     struct ddp_mem *mem;
@@ -58,18 +58,19 @@ static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *
         .dtype = args->dtype,
         .elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count,
         .root = args->kind == DDP_COLL_BROADCAST ? args->root : 0,
-        /* Only the root's input counts. */
+        /* The input of other members than the root is not used. */
         .is_in_place = (args->kind == DDP_COLL_BROADCAST && member != args->root) ||
                        ddp_queue_is_in_place(args, member)};
 
     return key;
 }
 
-/* Find or make; users is counted up. With _MAX of them, the least recently used idle one goes. */
+/* Find or create it; its users are counted up. If the cache is full, the least recently used one
+ * without users goes. */
 DDP_MUST_USE ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *key,
                                        struct ddp_cached **out, struct ddp_err *err);
 void ddp_cache_give_back(struct ddp_cached *cached);
-/* Nobody uses anything of it any more. */
+/* Nothing in it has users. */
 void ddp_cache_fini(struct ddp_cache *cache);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * Collectives of one group run in the order in which they were posted; all members must post the
  * same sequence. Decorators (observer, fault injection) implement the same table and hold `inner`.
- * To add an implementation: fill one static const table, pass tests/unit/test_collective.c. */
+ * To add an engine: see queue.h. To add a decorator: fill one static const table. Tests:
+ * tests/unit/collective. */
 #ifndef DDPCORE_COLLECTIVE_COLLECTIVE_H
 #define DDPCORE_COLLECTIVE_COLLECTIVE_H
 
@@ -33,8 +34,8 @@ struct ddp_coll_args {
                                 they already lie at output + member * elem_count */
     void *output;            /* all_reduce, broadcast: elem_count; all_gather: members*elem_count */
     size_t elem_count;       /* per member; 0 is allowed everywhere */
-    /* The stream whose work, as enqueued until post, fills the input; NULL: the default one.
-     * Collectives on the device wait for it, those on the host find the input ready. */
+    /* The stream that fills the input, with work that is enqueued before post; NULL: the default
+     * stream. Collectives on a device wait for that work; for those on the host it is done. */
     struct ddp_stream *producer;
 };
 
@@ -43,10 +44,10 @@ struct ddp_coll_work {
     struct ddp_coll_args args; /* as posted */
     uint64_t seq;              /* set by the poster before post: 1, 2, 3, ... per group */
     ddp_status status;
-    struct ddp_coll_work *next; /* the implementation's queue */
-    void *engine;               /* the engine's, while the work is queued */
-    uint64_t observed;          /* the observer's */
-    bool is_waited;             /* the poster's: that it waited was recorded */
+    struct ddp_coll_work *next; /* in the queue */
+    void *engine;               /* the engine's own data while the work is queued, else NULL */
+    uint64_t observed;          /* the observer's state */
+    bool is_waited;             /* the poster's: its wait for this work was recorded */
 };
 
 struct ddp_coll;
@@ -63,7 +64,7 @@ struct ddp_coll_ops {
     bool (*is_revoked)(struct ddp_coll *coll, struct ddp_revocation *out);
     /* Global rank of a dead member, or -1. */
     int32_t (*dead_rank)(struct ddp_coll *coll);
-    /* Memory from which collectives need no copy, NULL if there is none (left). As
+    /* Memory that collectives can use without a copy, NULL if there is none (left). As
      * ddp_transport_ops.alloc/free; space as in ddp_device_ops.alloc. */
     void *(*alloc)(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space);
     void (*free)(struct ddp_coll *coll, enum ddp_space space, void *data);
@@ -99,8 +100,7 @@ struct ddp_coll_schedule_config {
     size_t segment_bytes;            /* longest message; 0 = the algorithm's default */
     bool is_checked;                 /* compare signatures on every message (strict semantics) */
     /* No data moves: every collective runs as a barrier whose messages carry the collective's own
-     * signature, so that it ends well only if all members have posted the same. Implies is_checked.
-     */
+     * signature, so it succeeds only if all members have posted the same. Implies is_checked. */
     bool is_agreement;
     const uint32_t *member_rank;            /* global rank of each member; NULL = identity */
     struct ddp_schedule_observer *observer; /* or NULL */
@@ -113,8 +113,8 @@ DDP_MUST_USE ddp_status ddp_coll_schedule_create(struct ddp_env *env,
                                                  const struct ddp_coll_schedule_config *config,
                                                  struct ddp_coll **out, struct ddp_err *err);
 
-/* Decorator that records every collective as it really is: posted arguments, hashes of input and
- * output (when is_hashing), completion; keeps the page's sequence words. Takes over inner.
+/* Decorator that records every collective from what it sees pass: posted arguments, hashes of input
+ * and output (when is_hashing), completion. Updates the page's sequence words. Takes over inner.
  * The hash salt is ddp_hash_text("<role>/<index>"); barriers and empty buffers hash as 0. */
 DDP_MUST_USE ddp_status ddp_coll_observer_create(struct ddp_coll *inner, bool is_hashing,
                                                  struct ddp_coll **out);

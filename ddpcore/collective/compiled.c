@@ -1,5 +1,5 @@
-/* Compiling schedules. Makes the executor's inner loop a walk over ready steps: whether a step may
- * run now is answered here by counting. */
+/* Compiling schedules. Each step has a counter of the steps it still waits for, so that the
+ * executor's inner loop only visits steps that may run. */
 #include "ddpcore/collective/compiled.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedu
     }
 }
 
-/* Successor lists: counted above, laid end to end here. */
+/* The lists of successors lie one after the other; compile_steps counted their lengths. */
 static void link_successors(struct ddp_compiled *compiled, const struct ddp_schedule *schedule)
 {
     uint32_t total = 0;
@@ -221,7 +221,7 @@ ddp_status ddp_compiled_start(struct ddp_compiled *compiled, struct ddp_compiled
                               const void *input, void *output)
 {
     DDP_ASSERT(compiled->cached.users > 0);
-    /* No step writes to the input; the table holds it without const to be one table. */
+    /* No step writes to the input; one table holds all buffers, so it cannot be const here. */
     compiled->buffer[0] = (void *)(uintptr_t)input;
     compiled->buffer[1] = output;
     for (uint32_t i = 0; i < compiled->scratch_count; i++) {

@@ -1,5 +1,5 @@
 /* A compiled schedule, ready to run: byte offsets instead of elements, successors instead of
- * dependencies, and the state of the one run that is under way. Internal. */
+ * dependencies. It also holds the state of its run; only one is under way at a time. Internal. */
 #ifndef DDPCORE_COLLECTIVE_COMPILED_H
 #define DDPCORE_COLLECTIVE_COMPILED_H
 
@@ -26,7 +26,8 @@ struct ddp_compiled_step {
 
 struct ddp_compiled_state {
     uint64_t ticket;  /* of a send that was posted */
-    uint32_t missing; /* dependencies, plus one for the step before it in its stream */
+    uint32_t missing; /* steps it still waits for: dependencies, and the one before it in its
+                       * stream */
     bool is_posted;
 };
 
@@ -40,7 +41,7 @@ struct ddp_compiled {
     uint32_t scratch_count;
     size_t *scratch_bytes; /* size_t[scratch_count] */
 
-    /* As a run begins. */
+    /* At the start of a run. */
     struct ddp_compiled_state *first_state;
     uint32_t *first_active;
     uint32_t first_active_count;
@@ -75,7 +76,7 @@ DDP_MUST_USE ddp_status ddp_compiled_start(struct ddp_compiled *compiled,
                                            void *output);
 static inline void ddp_compiled_release(struct ddp_compiled *compiled, uint32_t step)
 {
-    /* A step is released once for each that it waits for. */
+    /* A step is released once for each step that it waits for. */
     DDP_ASSERT(compiled->state[step].missing > 0);
     if (--compiled->state[step].missing == 0) {
         compiled->active[compiled->active_count++] = step;

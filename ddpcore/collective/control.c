@@ -111,7 +111,7 @@ ddp_status ddp_control_poll(struct ddp_control *control, struct ddp_control_job 
     }
     DDP_TRY(control->channel->ops->poll(control->channel, &job->agreement));
     job->is_agreed = true;
-    /* From whom the last message came says nothing of the wait for the library. */
+    /* The library does not say which member it waits for. */
     ddp_recorder_wait_peer(control->env.recorder, -1);
     return DDP_OK;
 }

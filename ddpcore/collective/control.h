@@ -1,21 +1,21 @@
-/* What engines share whose data a library moves that names no dead member, carries no reason and
- * does not compare calls (NCCL, MPI). Beside the library runs a control channel over a transport of
- * host memory: deaths and revocations travel there, and, in a checked group, works agree there
- * before the library sees them: a barrier whose messages carry the collective's signature.
- * Internal.
- */
+/* The control channel of engines whose data is moved by a library (NCCL, MPI). Such a library names
+ * no dead member, gives no reason for an end, and does not compare what the members call. So a
+ * second channel runs beside it, over a transport of host memory. It carries deaths and
+ * revocations, and in a checked group the members agree there on each work before the library sees
+ * it: a barrier whose messages carry the collective's signature. Internal. */
 #ifndef DDPCORE_COLLECTIVE_CONTROL_H
 #define DDPCORE_COLLECTIVE_CONTROL_H
 
 #include "ddpcore/collective/queue.h"
 
-/* What a queued work needs beside itself; work->engine. First member of an engine's own. */
+/* What the engine keeps for a queued work (work->engine). First member of the engine's own struct.
+ */
 struct ddp_control_job {
     struct ddp_control_job *next_owned; /* all jobs of the group */
     struct ddp_control_job *next_free;
     struct ddp_coll_work *work;     /* NULL: the job is free */
     struct ddp_coll_work agreement; /* the same collective on the control channel */
-    bool is_agreed;                 /* the library may see it */
+    bool is_agreed;                 /* the members agree, or need not: the library may see it */
 };
 
 /* Not moved while it is open. */
@@ -24,7 +24,7 @@ struct ddp_control {
     bool is_checked;
     size_t job_bytes;
     struct ddp_control_job *jobs, *free_jobs;
-    struct ddp_env env; /* the rank's, without faults: the group passes its points itself */
+    struct ddp_env env; /* the rank's, without faults: only the queue passes fault points */
     struct ddp_device *host;
     struct ddp_coll *channel; /* NULL: left */
 };
@@ -57,7 +57,7 @@ static inline struct ddp_control_job *ddp_control_job_of(const struct ddp_coll_w
     return (struct ddp_control_job *)work->engine;
 }
 
-/* struct ddp_engine's: only a wait for agreement waits for nothing but messages. */
+/* For struct ddp_engine: while the head waits for agreement, only a message can move it on. */
 bool ddp_control_waits_for_message(const struct ddp_queue *queue, const struct ddp_coll_work *head);
 
 #endif

@@ -3,7 +3,7 @@
  * consumed where they lie. */
 #include "ddpcore/collective/executor.h"
 
-/* Bounds what an idle poll costs in large groups. */
+/* Limits the cost of an idle poll in large groups. */
 enum { STRAYS_PER_POLL = 64 };
 
 static ddp_status executor_prepare(struct ddp_queue *queue, struct ddp_coll_work *work)
@@ -55,7 +55,8 @@ static ddp_status walk(struct ddp_executor *executor, struct ddp_compiled *compi
     return failed;
 }
 
-/* Show whom the head waits for: a missing message before a missing acknowledgement. */
+/* Record which peer the head waits for. A missing message is named before a missing
+ * acknowledgement. */
 static void record_wait(const struct ddp_executor *executor, const struct ddp_compiled *compiled)
 {
     uint32_t index = compiled->active[0];
@@ -73,10 +74,10 @@ static void record_wait(const struct ddp_executor *executor, const struct ddp_co
                            (int32_t)executor->queue.member_rank[compiled->steps[index].peer]);
 }
 
-/* Nothing moved. A peer that posted another collective may be sending to ranks that do not listen
- * to it in this one, and its message would wait for ever. Whoever it came from: a message of this
- * sequence number with another signature, or of an earlier number, is a mismatch. Errors are left
- * to the steps that wait for that peer. */
+/* Nothing moved. A peer that posted another collective may be sending to members that do not
+ * receive from it in this one; its message would then never be read. So look at the messages of all
+ * peers: one with this sequence number and another signature, or with an earlier number, is a
+ * mismatch. Transport errors are left to the steps that wait for that peer. */
 static ddp_status look_for_stray(struct ddp_executor *executor)
 {
     struct ddp_transport *transport = executor->queue.transport;

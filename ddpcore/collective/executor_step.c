@@ -1,4 +1,4 @@
-/* What each kind of step does. A step that cannot be done yet is asked for again. */
+/* What each kind of step does. A step that returns PENDING is tried again later. */
 #include "ddpcore/collective/executor.h"
 
 static void *operand(const struct ddp_compiled *compiled,

@@ -1,5 +1,5 @@
-/* Records every collective as it really is: what was posted, with which data, and what came out.
- * Sits outermost, next to the caller, and changes nothing that passes through it. */
+/* Records every collective as it is posted: the arguments, a hash of the input, and a hash of the
+ * output. It is the outermost decorator, next to the caller, and changes nothing. */
 #include <stdio.h>
 
 #include "ddpcore/base/hash.h"
@@ -17,7 +17,8 @@ struct observer {
     bool is_hashing;
 };
 
-/* *out = 0 for what has no data. Fetched after the default stream's work, which produces it. */
+/* *out = 0 if there is no data. The data is fetched behind the default stream's work, which
+ * produces it. */
 static ddp_status hash_of(struct observer *observer, const struct ddp_coll_args *args,
                           const void *data, size_t elem_count, uint64_t *out)
 {
@@ -70,7 +71,7 @@ static uint64_t packed_op(const struct ddp_coll_args *args)
     return ddp_event_op_pack(&op);
 }
 
-/* Returns status, or why the output could not be fetched. */
+/* Returns status, or the error of fetching the output. */
 static ddp_status record_done(struct observer *observer, struct ddp_coll_work *work,
                               ddp_status status)
 {

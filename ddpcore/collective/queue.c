@@ -21,8 +21,8 @@ int32_t ddp_queue_dead_rank(const struct ddp_queue *queue)
     return member < 0 ? -1 : (int32_t)queue->member_rank[member];
 }
 
-/* Somebody died, though perhaps nobody that this member waits for directly: living members get a
- * moment to pass on what the dead one had sent, then the wait is over. */
+/* A member died, but perhaps not one that this member waits for directly. Living members may still
+ * pass on what the dead one had sent, so the wait goes on for the transport's grace. */
 static ddp_status wait_after_death(struct ddp_queue *queue)
 {
     struct ddp_clock *clock = queue->base.env->clock;
@@ -98,7 +98,7 @@ ddp_status ddp_queue_pass_armed_point(const struct ddp_queue *queue, enum ddp_fa
 static void append(struct ddp_queue *queue, struct ddp_coll_work *work)
 {
     DDP_ASSERT((queue->head == NULL) == (queue->tail == NULL));
-    /* Between queued works only: probes have numbers of their own. */
+    /* Compared with queued works only: probes have their own numbers. */
     DDP_ASSERT(queue->tail == NULL || work->seq > queue->tail->seq);
     work->next = NULL;
     if (queue->tail != NULL) {
@@ -155,7 +155,7 @@ void ddp_queue_fail(struct ddp_queue *queue, ddp_status error)
     ddp_queue_drain(queue);
 }
 
-/* End the group with an error of this member's, or one that it noticed. */
+/* End the group with an error that happened here or was noticed here. */
 static void end_group(struct ddp_queue *queue, ddp_status error)
 {
     if (queue->engine->announces_errors) {
@@ -184,7 +184,8 @@ static inline ddp_status run(struct ddp_queue *queue)
     return status == DDP_PENDING ? check_deaths(queue) : status;
 }
 
-/* A member that could not see who had died may have revoked the group with what it saw instead. */
+/* The group may have been revoked by a member that saw only a consequence of a death. If this
+ * member knows who died, it reports the death. */
 static ddp_status revoked_status(const struct ddp_queue *queue)
 {
     return queue->suspected_ns != 0 && ddp_queue_dead_rank(queue) >= 0 ? DDP_E_PEER_DIED
@@ -321,8 +322,8 @@ static const char *queue_last_error(struct ddp_coll *coll)
     return ((struct ddp_queue *)coll)->err.text;
 }
 
-/* Only messages ring a bell. Without doorbell and descriptor, an idle wait looks again soon. Apart
- * from queue_hint, which each idle poll of an executor passes, to keep that one short. */
+/* Only messages ring a doorbell. Without doorbell and descriptor, an idle wait polls again soon. A
+ * function of its own, so that queue_hint stays short: executors call it before each idle poll. */
 static __attribute__((noinline)) void hint_beside_library(const struct ddp_queue *queue,
                                                           struct ddp_idle_hint *hint)
 {

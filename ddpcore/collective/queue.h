@@ -26,14 +26,15 @@ struct ddp_engine {
     ddp_status (*prepare)(struct ddp_queue *queue, struct ddp_coll_work *work);
     /* Give back what `prepare` got; the work is the head, and leaves the queue. */
     void (*release)(struct ddp_queue *queue, struct ddp_coll_work *work);
-    /* Move works on that need not wait for the head's end. Called before each round of run_head.
-     * Heads that are complete end with OK even if this returns an error. NULL: there are none. */
+    /* Start or move on works behind the head, where the engine can overlap them. Called before
+     * run_head, once per poll. Works that are complete end with OK even if this returns an error.
+     * NULL: works do not overlap. */
     ddp_status (*run_ahead)(struct ddp_queue *queue);
-    /* Move the head on as far as it goes now. OK: it is complete. PENDING: nothing of it moves now.
-     * An error ends the group; it may be returned again while the queue holds it. */
+    /* Move the head on as far as possible now. OK: it is complete. PENDING: it cannot go on now. An
+     * error ends the group; while the queue holds it (may_be_death), the call is repeated. */
     ddp_status (*run_head)(struct ddp_queue *queue, struct ddp_coll_work *head);
-    /* Whether this error may be how a member's death shows. Then *out_unexplained is what to report
-     * if nobody is found dead within DDP_QUEUE_SUSPICION_NS. NULL: no error is. */
+    /* Whether this error may be the consequence of a member's death. If so, *out_unexplained is
+     * what to report if nobody is found dead within DDP_QUEUE_SUSPICION_NS. NULL: no error is. */
     bool (*may_be_death)(const struct ddp_queue *queue, ddp_status error,
                          ddp_status *out_unexplained);
     /* Whether the head waits for nothing but messages of the queue's transport, so that an idle
@@ -59,7 +60,7 @@ struct ddp_engine {
 struct ddp_queue {
     struct ddp_coll base;
     const struct ddp_engine *engine;
-    /* Tells of deaths and revocations. NULL: the group has been left. */
+    /* Reports deaths and revocations. NULL: this member has left the group. */
     struct ddp_transport *transport;
     uint32_t *member_rank;     /* global rank of each member */
     struct ddp_stream *stream; /* the one on which works run; NULL: they run on the host */
@@ -97,11 +98,13 @@ int32_t ddp_queue_dead_rank(const struct ddp_queue *queue);
 /* PENDING, or why there is no point in waiting for the other members: E_REVOKED, or E_PEER_DIED
  * once a death has been known for the transport's grace. */
 ddp_status ddp_queue_check_members(struct ddp_queue *queue);
-/* What an error means: E_PEER_DIED if it may be a death and somebody is dead; PENDING while
- * somebody may still be found dead; else the error, or what the engine reports instead. */
+/* What to report for an error. E_PEER_DIED: it may come from a death, and somebody is dead.
+ * PENDING: it may come from a death that is not known yet. Else the error, or what the engine says
+ * instead.
+ */
 ddp_status ddp_queue_explain(struct ddp_queue *queue, ddp_status error);
-/* Revoke with this status and the number of the work it happened in (0: none), unless every member
- * knows already or can see for itself. */
+/* Revoke the group with this status and the number of the work it happened in (0: none), unless it
+ * is revoked already or the status is one that every member notices by itself. */
 void ddp_queue_announce(struct ddp_queue *queue, ddp_status status, uint64_t seq);
 /* Pass a fault point for this work. *out_skip: leave out what comes next, and report success.
  * Errors: E_INJECTED. */

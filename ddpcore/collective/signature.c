@@ -1,8 +1,9 @@
-/* What members of a group must agree on, as one number that travels with every message. */
+/* The signature: one number for everything that the members of a group must agree on. Every message
+ * carries it. */
 #include "ddpcore/base/hash.h"
 #include "ddpcore/collective/collective.h"
 
-/* What a kind does not use need not match. */
+/* Fields that a kind does not use are left out: they need not match. */
 uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args)
 {
     const uint64_t redop = args->kind == DDP_COLL_ALL_REDUCE ? (uint64_t)args->redop : 0;

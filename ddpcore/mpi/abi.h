@@ -47,13 +47,13 @@ struct ddp_mpi_module {
      * thread may call the others, one at a time. */
     int (*begin)(int *out_rank, int *out_size);
     int (*end)(void);
-    /* A communicator of all processes: *comm is there when *request is done, and lies still until
+    /* A communicator of all processes: *comm is valid when *request is done, and is not moved until
      * then. */
     int (*comm_start)(struct ddp_mpi_handle *comm, struct ddp_mpi_handle *request);
     int (*start)(const struct ddp_mpi_handle *comm, const struct ddp_mpi_call *call,
                  struct ddp_mpi_handle *request);
     int (*test)(struct ddp_mpi_handle *request, bool *out_is_done);
-    /* Move on what other processes wait for, while nothing of this one is under way. */
+    /* Let MPI work for other processes, while this one has no collective under way. */
     int (*progress)(const struct ddp_mpi_handle *comm);
 };
 

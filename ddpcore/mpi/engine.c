@@ -68,7 +68,7 @@ static struct ddp_mpi_call call_of(const struct ddp_mpi_coll *coll,
     return call;
 }
 
-/* An error of MPI's: it is not called any more. */
+/* MPI returned an error: it is not called any more. */
 static ddp_status lose(struct ddp_mpi_coll *coll, int result, const char *what)
 {
     DDP_ASSERT(!coll->is_lost);
@@ -76,7 +76,7 @@ static ddp_status lose(struct ddp_mpi_coll *coll, int result, const char *what)
     return ddp_mpi_err(coll->library, result, what, &coll->queue.err);
 }
 
-/* PENDING: it runs. OK: it is over already. */
+/* PENDING: it was started. OK: there is nothing to do. */
 static ddp_status start(struct ddp_mpi_coll *coll, struct ddp_coll_work *work)
 {
     const struct ddp_coll_args *args = &work->args;
@@ -97,7 +97,7 @@ static ddp_status start(struct ddp_mpi_coll *coll, struct ddp_coll_work *work)
         call.input != NULL) {
         memcpy(args->output, args->input, args->elem_count * ddp_dtype_size_bytes(args->dtype));
     }
-    ddp_recorder_wait_peer(coll->queue.base.env->recorder, -1); /* MPI does not say for whom */
+    ddp_recorder_wait_peer(coll->queue.base.env->recorder, -1); /* MPI does not say which */
     result = coll->module->start(&coll->comm, &call, &job_of(work)->request);
     if (result != 0) {
         return lose(coll, result, "MPI's start of a collective");
@@ -106,7 +106,7 @@ static ddp_status start(struct ddp_mpi_coll *coll, struct ddp_coll_work *work)
     return DDP_PENDING;
 }
 
-/* MPI moves what the other members' earlier works still need of this one only while it is called.
+/* Other members may still need this one for earlier works, and MPI works only while it is called.
  */
 static ddp_status progress(struct ddp_mpi_coll *coll)
 {
@@ -157,7 +157,7 @@ static bool mpi_may_be_death(const struct ddp_queue *queue, ddp_status error,
     return error == DDP_E_SYSTEM && ((const struct ddp_mpi_coll *)queue)->is_lost;
 }
 
-/* Only calls to MPI write to the works' buffers, and there will be none. */
+/* Only calls to MPI write to the works' buffers, and it is not called any more. */
 static void mpi_stop(struct ddp_queue *queue, ddp_status status)
 {
     DDP_ASSERT(queue->failed == status);

@@ -1,7 +1,7 @@
-/* How a group over MPI begins, and how MPI ends in good order. */
+/* Creating a group over MPI, and ending MPI in good order. */
 #include "ddpcore/mpi/state.h"
 
-/* MPI's life, and this group's communicator: neither says who is missing. */
+/* MPI's start does not say which member is missing; the control channel does. */
 static ddp_status poll_life(void *self)
 {
     struct ddp_mpi_coll *coll = self;

@@ -14,7 +14,7 @@ struct ddp_mpi_library {
     char version[128];
     enum ddp_mpi_life life;
 
-    pthread_t thread; /* the one that MPI knows: it begins and ends there */
+    pthread_t thread; /* in which MPI is initialised and finalised */
     bool has_thread;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t is_ordered;
@@ -68,7 +68,7 @@ static void *obey(void *context)
     return NULL;
 }
 
-/* Signals are for the rank's own thread; threads of MPI's inherit that from this one. */
+/* Signals go to the rank's own thread; MPI's threads inherit the mask of this one. */
 static ddp_status start_thread(struct ddp_mpi_library *library)
 {
     sigset_t all;
@@ -115,7 +115,7 @@ ddp_status ddp_mpi_library_wrap(const struct ddp_mpi_module *module, struct ddp_
 
 ddp_status ddp_mpi_library_open(const char *path, struct ddp_mpi_library **out, struct ddp_err *err)
 {
-    /* MPI has threads of its own, which a closed module would pull the ground from under. */
+    /* Never unmapped: MPI's own threads may still run its code. */
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     const struct ddp_mpi_module *module;
     ddp_mpi_module_fn *find = NULL;
@@ -133,7 +133,7 @@ ddp_status ddp_mpi_library_open(const char *path, struct ddp_mpi_library **out, 
         return ddp_err_set(err, DDP_E_NOT_FOUND, "%s lacks %s: it is not ddprove's module for MPI",
                            path, DDP_MPI_SYMBOL);
     }
-    /* Functions come out of dlsym as data pointers; POSIX promises that the bits are good. */
+    /* dlsym returns functions as data pointers; POSIX guarantees that the conversion works. */
     memcpy(&find, &symbol, sizeof(find));
     module = find();
     if (module->abi != DDP_MPI_ABI) {

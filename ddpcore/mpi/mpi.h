@@ -18,13 +18,14 @@
 extern "C" {
 #endif
 
-/* The module, and MPI's life in this process: it begins with the first group and ends once. */
+/* The module, and the state of MPI in this process: the first group initialises it, and it can end
+ * only once. */
 struct ddp_mpi_library;
 /* path: of libddp_mpi.so. Never unmapped. Errors: E_NOT_FOUND (no module, or its MPI cannot be
  * loaded; err says what to do), E_UNSUPPORTED (a module of another version). */
 DDP_MUST_USE ddp_status ddp_mpi_library_open(const char *path, struct ddp_mpi_library **out,
                                              struct ddp_err *err);
-/* Its groups are gone. MPI is left as it is, so what has not ended does not end. */
+/* All its groups are destroyed. MPI itself is left as it is: ddp_coll_mpi_finish ends it. */
 void ddp_mpi_library_close(struct ddp_mpi_library *library);
 /* "Open MPI v4.1.4". Borrowed. */
 const char *ddp_mpi_library_version(const struct ddp_mpi_library *library);
@@ -49,8 +50,8 @@ DDP_MUST_USE ddp_status ddp_coll_mpi_create(struct ddp_env *env, struct ddp_tran
                                             const struct ddp_coll_mpi_config *config,
                                             struct ddp_coll **out, struct ddp_err *err);
 
-/* End MPI in good order (MPI_Finalize): for members that know that all others will call too, with
- * nothing under way, as the last call to any group before it is destroyed. Without it, or if it
+/* End MPI in good order (MPI_Finalize). All members must call, with nothing under way, as the last
+ * call to any group before it is destroyed. Without it, or if it
  * fails, MPI is left as it is. coll: created by ddp_coll_mpi_create. Errors: E_STATE (the group has
  * failed, or something is under way), E_PEER_DIED, E_REVOKED, E_TIMEOUT, E_SYSTEM. */
 DDP_MUST_USE ddp_status ddp_coll_mpi_finish(struct ddp_coll *coll, uint64_t timeout_ns);

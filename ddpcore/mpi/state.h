@@ -21,14 +21,14 @@ DDP_MUST_USE ddp_status ddp_mpi_library_wrap(const struct ddp_mpi_module *module
                                              struct ddp_mpi_library **out, struct ddp_err *err);
 const struct ddp_mpi_module *ddp_mpi_library_module(const struct ddp_mpi_library *library);
 enum ddp_mpi_life ddp_mpi_library_life(const struct ddp_mpi_library *library);
-/* UNBORN or READY: start to begin; READY: start to end. Both block in a thread of the library's,
- * since a member that never comes must not hold up this one. Errors: E_STATE, E_SYSTEM (no thread).
+/* _begin: UNBORN or READY; _end: READY. MPI blocks in both until all members have called, so they
+ * run in a thread of the library; poll until they are done. Errors: E_STATE, E_SYSTEM (no thread).
  */
 DDP_MUST_USE ddp_status ddp_mpi_library_begin(struct ddp_mpi_library *library);
 DDP_MUST_USE ddp_status ddp_mpi_library_end(struct ddp_mpi_library *library);
 /* PENDING, OK (READY or ENDED), E_SYSTEM (MPI refused; err), E_STATE (given up). */
 ddp_status ddp_mpi_library_poll(struct ddp_mpi_library *library, struct ddp_err *err);
-/* This process as MPI counts; once READY. */
+/* MPI's rank of this process, and MPI's number of processes; once READY. */
 void ddp_mpi_library_place(const struct ddp_mpi_library *library, uint32_t *out_rank,
                            uint32_t *out_size);
 void ddp_mpi_library_give_up(struct ddp_mpi_library *library);

@@ -38,7 +38,7 @@ struct ddp_nccl_comm {
     struct ddp_nccl_calls calls;
 };
 
-/* A child that could not connect is NCCL's until its parent has been aborted. */
+/* A child that could not connect may be aborted only after its parent. */
 static int call_abort(struct ddp_nccl_comm *comm)
 {
     int result = comm->calls.abort(comm->handle);
@@ -95,7 +95,8 @@ static bool is_late(const struct ddp_nccl_comm *comm)
 
 #define TO(state) (1u << DDP_NCCL_COMM_##state)
 
-/* The arrows of the header's picture, and GONE where a thread is left in NCCL or cannot be had. */
+/* The transitions in the header, and those to GONE where a thread stays in NCCL or cannot be
+ * started. */
 static const uint32_t next_states[] = {
     [DDP_NCCL_COMM_CONNECTING] = TO(READY) | TO(FAILED) | TO(ABORTING),
     [DDP_NCCL_COMM_READY] =
@@ -117,7 +118,8 @@ static void change_state(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state st
     comm->state = state;
 }
 
-/* Without a thread the call would block this one: then the handle is given up as if it hung. */
+/* If no thread can be started, the call would block this one, so the handle is given up as if the
+ * call had hung. */
 static void start_task(struct ddp_nccl_comm *comm, enum ddp_nccl_comm_state state,
                        int (*call)(struct ddp_nccl_comm *comm))
 {
@@ -275,8 +277,8 @@ static void poll_finalizing(struct ddp_nccl_comm *comm)
     }
 }
 
-/* The call that revokes has to return, then the communicator has to come to rest. What it reports
- * then may be the error that made us revoke: any answer but "in progress" will do. */
+/* Done when the call has returned and NCCL no longer says "in progress". What it says instead may
+ * be the error for which it was revoked, so any other answer counts. */
 static ddp_status poll_revoking(struct ddp_nccl_comm *comm)
 {
     bool is_moving;
@@ -294,7 +296,7 @@ static ddp_status poll_revoking(struct ddp_nccl_comm *comm)
         abort_now(comm);
         return DDP_PENDING;
     }
-    if (is_moving) { /* what it was to stop may still run */
+    if (is_moving) { /* kernels may still run */
         return fail(comm, ddp_err_set(&comm->err, DDP_E_TIMEOUT,
                                       "ncclCommRevoke has not come to rest in time"));
     }

@@ -30,7 +30,7 @@ enum ddp_nccl_comm_state {
     DDP_NCCL_COMM_SHRUNK,    /* its child is there; only abort is left */
     DDP_NCCL_COMM_ABORTING,
     DDP_NCCL_COMM_DESTROYING,
-    DDP_NCCL_COMM_GONE /* the handle is no more, or is left to a thread that hangs in NCCL */
+    DDP_NCCL_COMM_GONE /* the handle was freed, or is left to a thread that hangs in NCCL */
 };
 
 struct ddp_nccl_comm_config {
@@ -49,7 +49,7 @@ struct ddp_nccl_comm;
 DDP_MUST_USE ddp_status ddp_nccl_comm_create(const struct ddp_nccl_comm_config *config,
                                              struct ddp_nccl_comm **out, struct ddp_err *err);
 enum ddp_nccl_comm_state ddp_nccl_comm_state(const struct ddp_nccl_comm *comm);
-/* Look how NCCL is, and move on if it has moved on. Returns
+/* Ask NCCL for its state, and follow it. Returns
  *   OK        READY; REVOKED; SHRUNK; GONE
  *   PENDING   CONNECTING, BUSY, FINALIZING, REVOKING, SHRINKING, ABORTING, DESTROYING
  *   an error  FAILED: the first one, with its text; GONE: E_TIMEOUT, a thread was left in NCCL. */
@@ -67,12 +67,12 @@ ddp_status ddp_nccl_comm_fail(struct ddp_nccl_comm *comm, int result, const char
 
 /* READY only: flush, then destroy. If it fails or takes too long, the communicator is aborted. */
 void ddp_nccl_comm_finalize(struct ddp_nccl_comm *comm);
-/* READY or BUSY, and only where the library can: stop whatever runs; else it does nothing and
- * returns false. Poll until REVOKED, or FAILED: E_TIMEOUT, something may still run. */
+/* Stop whatever runs. False, and nothing is done: it is neither READY nor BUSY, or the library
+ * cannot revoke. Poll until REVOKED, or FAILED (E_TIMEOUT: kernels may still run). */
 bool ddp_nccl_comm_revoke(struct ddp_nccl_comm *comm);
-/* READY or REVOKED: stop what runs, then make a communicator of the members but the excluded ones
- * (excluded: member numbers), who must not call; the library can. Poll until SHRUNK, or FAILED:
- * NCCL's text, or E_TIMEOUT. timeout_ns: 0 = never. */
+/* READY or REVOKED, with a library that can shrink: stop what runs, then make a communicator of the
+ * members without the excluded ones (member numbers), which must not call. Poll until SHRUNK, or
+ * FAILED (with NCCL's text, or E_TIMEOUT). timeout_ns: 0 = never. */
 void ddp_nccl_comm_shrink(struct ddp_nccl_comm *comm, const uint32_t *excluded,
                           uint32_t excluded_count, uint64_t timeout_ns);
 /* SHRUNK, once: the child, which is READY. Errors: E_NOMEM. */

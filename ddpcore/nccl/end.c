@@ -1,7 +1,7 @@
 /* How a group over NCCL ends. */
 #include "ddpcore/nccl/state.h"
 
-/* The end of a communicator. It keeps its own deadlines. */
+/* Whether the communicator has ended; it has deadlines of its own. */
 static ddp_status poll_gone(void *self)
 {
     struct ddp_nccl_coll *coll = self;
@@ -14,7 +14,7 @@ static ddp_status poll_gone(void *self)
     return ddp_nccl_coll_is_gone(coll) ? DDP_OK : DDP_PENDING;
 }
 
-/* Returns whether NCCL has let go of everything. */
+/* Returns whether NCCL has freed everything, i.e. no thread hangs in it. */
 static bool end_comm(struct ddp_nccl_coll *coll)
 {
     struct ddp_env *env = coll->queue.base.env;

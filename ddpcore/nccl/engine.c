@@ -93,8 +93,8 @@ static ddp_status agree(struct ddp_nccl_coll *coll)
     return DDP_OK;
 }
 
-/* Ask NCCL how it is. The fault point is passed once for each collective, so that how often does
- * not depend on timing. */
+/* Ask NCCL for errors. The fault point is passed once for each collective, so that the number of
+ * hits does not depend on timing. */
 static ddp_status ask(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
     if (job->phase == DDP_NCCL_STARTED && !job->is_asked) {
@@ -153,15 +153,16 @@ static ddp_status nccl_run_head(struct ddp_queue *queue, struct ddp_coll_work *h
     return ddp_queue_is_empty(&head->args) ? DDP_OK : device->ops->event_query(device, job->done);
 }
 
-/* NCCL said so, not the control channel, where members also leave in good order. */
+/* Whether NCCL reported an error. On the control channel, E_PEER_DIED may also be a member that
+ * left in good order. */
 static bool is_library_error(const struct ddp_nccl_coll *coll)
 {
     return coll->comm != NULL && ddp_nccl_comm_error(coll->comm)[0] != '\0';
 }
 
-/* NCCL notices a dead peer by its sockets. Besides a remote error: a call that connects members
- * learns of a connection that its proxy lost as an internal error, and of a socket as a system
- * error. If nobody is dead, the library lost a member that nobody else misses. */
+/* NCCL notices a dead peer by its closed sockets and reports a remote error; while members connect,
+ * it reports an internal error (connection of a proxy) or a system error (socket). If nobody turns
+ * out to be dead, the remote error is NCCL's own: E_DEVICE. */
 static bool nccl_may_be_death(const struct ddp_queue *queue, ddp_status error,
                               ddp_status *out_unexplained)
 {

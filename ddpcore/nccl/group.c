@@ -1,5 +1,5 @@
-/* How a group over NCCL begins. Joining: the id travels through the store, everybody
- * connects, and the control channel tells if somebody cannot. */
+/* Creating a group over NCCL: member 0's id is shared through the store, all members connect, and
+ * the control channel says if one of them cannot. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 
 #define DEFAULT_ABORT_TIMEOUT_NS (10 * DDP_NS_PER_S)
 
-/* The last two are for a member that serves the store: once it connects, it serves no more. */
+/* The last two stages are for a member that serves the store: while it connects, it cannot serve,
+ * so it first waits until all members have the id. */
 enum joining_stage { SHARE_ID, COUNT_UP, SAY_ALL, AWAIT_ALL, SHARED };
 
 struct joining {
@@ -162,8 +163,8 @@ ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll, struct ddp_e
                             : ddp_err_set(err, status, "%s", device->ops->last_error(device));
 }
 
-/* Whether the algorithm fits can be seen from any count: try one with uneven parts, in place and
- * not. */
+/* Whether an algorithm fits NCCL's groups does not depend on the count: try one with uneven parts,
+ * in place and not. */
 static ddp_status check_algorithm(struct ddp_nccl_coll *coll,
                                   const struct ddp_coll_nccl_config *config, struct ddp_err *err)
 {

@@ -21,7 +21,7 @@ static ddp_status mark(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *jo
                                                     word);
 }
 
-/* All-gather in place may also be written as input == output. */
+/* An all-gather in place may also be posted with input == output. */
 static const void *input_of(const struct ddp_nccl_coll *coll, const struct ddp_coll_args *args)
 {
     if (args->kind == DDP_COLL_ALL_GATHER && args->input == args->output) {
@@ -85,8 +85,8 @@ static ddp_status start_call(struct ddp_nccl_coll *coll, const struct ddp_coll_a
             calls->all_gather(input, args->output, args->elem_count, dtype, handle, stream),
             "ncclAllGather");
     default:
-        /* A barrier, also if the members have agreed already: it ends when the stream of every
-         * member has come this far. */
+        /* A barrier is a sum of one float, also in a checked group: it is done when the streams of
+         * all members have reached it. */
         return ddp_nccl_comm_started(coll->comm,
                                      calls->all_reduce(coll->token, coll->token, 1, DDP_NCCL_F32,
                                                        DDP_NCCL_SUM, handle, stream),
@@ -94,7 +94,7 @@ static ddp_status start_call(struct ddp_nccl_coll *coll, const struct ddp_coll_a
     }
 }
 
-/* Memory that kernels may still use cannot be replaced: PENDING until all earlier work is done. */
+/* Kernels of earlier works may still use the old workspace: PENDING until those works are done. */
 static ddp_status grow_workspace(struct ddp_nccl_coll *coll, const struct ddp_nccl_job *job)
 {
     struct ddp_device *device = coll->queue.base.device;
@@ -137,7 +137,7 @@ static ddp_status finish(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
     return DDP_OK;
 }
 
-/* Rounds up to the next messages. */
+/* Launch rounds until one has messages: PENDING; OK when all are launched. */
 static ddp_status launch_rounds(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
     const struct ddp_nccl_run run = {.plan = job->plan,

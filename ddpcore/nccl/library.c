@@ -1,15 +1,15 @@
-/* Opening NCCL, and its words translated into ours. */
+/* Opening NCCL, and translating its types and results. */
 #include <dlfcn.h>
 #include <string.h>
 
 #include "ddpcore/nccl/abi.h"
 
-/* Before 2.19 a call that is in progress belonged to the thread that made it: an abort from another
- * thread freed the communicator under it. Nor did anybody hear of a proxy's errors. */
+/* Before 2.19, an abort from another thread freed a communicator while a call in progress still
+ * used it, and errors of the proxy thread were not reported. */
 #define OLDEST_VERSION 21900u
 #define DEFAULT_NAME   "libnccl.so.2"
 
-/* Functions come out of dlsym as data pointers; POSIX promises that the bits are good. */
+/* dlsym returns functions as data pointers; POSIX guarantees that the conversion works. */
 static bool find(void *handle, const char *symbol, void *out_function)
 {
     void *address = dlsym(handle, symbol);
@@ -22,7 +22,7 @@ static ddp_status find_all(struct ddp_nccl_library *library, const char *name, s
 {
     int version = 0;
 
-    /* The version first: an old library lacks functions because it is old. */
+    /* The version first: if functions are missing because the library is old, say that. */
     if (!find(library->handle, "ncclGetVersion", &library->calls.get_version) ||
         library->calls.get_version(&version) != DDP_NCCL_SUCCESS) {
         return ddp_err_set(err, DDP_E_NOT_FOUND, "%s lacks ncclGetVersion: it is not NCCL", name);
@@ -60,7 +60,7 @@ ddp_status ddp_nccl_library_open(struct ddp_mem *mem, const char *path,
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for NCCL's functions");
     }
     library->mem = mem;
-    /* Never unmapped: NCCL has threads of its own, and an abort may have been left behind. */
+    /* Never unmapped: NCCL's own threads, or an abort that hung, may still run its code. */
     library->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library->handle == NULL) {
         status = ddp_err_set(err, DDP_E_NOT_FOUND, "NCCL cannot be loaded: %s", dlerror());
@@ -139,7 +139,7 @@ ddp_status ddp_nccl_err(const struct ddp_nccl_library *library, int result, cons
                         struct ddp_err *err)
 {
     const char *name = library->calls.get_error_string(result);
-    /* The argument is not used by any version: there is one text per process. */
+    /* No version uses the argument: there is one text per process. */
     const char *last = library->calls.get_last_error(NULL);
     bool has_last = last != NULL && last[0] != '\0';
 

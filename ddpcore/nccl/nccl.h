@@ -36,8 +36,9 @@ bool ddp_nccl_library_has_revoke(const struct ddp_nccl_library *library);
 bool ddp_nccl_library_has_shrink(const struct ddp_nccl_library *library);
 
 #define DDP_NCCL_ID_BYTES 128u
-/* ncclGetUniqueId: opens the bootstrap's socket in this process, which has to live until all have
- * joined. id: uint8_t[DDP_NCCL_ID_BYTES]. Errors: those of ddp_nccl_status; err holds NCCL's text.
+/* ncclGetUniqueId: opens the bootstrap's socket in this process, which must live until all members
+ * have joined. id: uint8_t[DDP_NCCL_ID_BYTES]. Errors: those of ddp_nccl_status; err holds NCCL's
+ * text.
  */
 DDP_MUST_USE ddp_status ddp_nccl_unique_id(const struct ddp_nccl_library *library, uint8_t *id,
                                            struct ddp_err *err);
@@ -74,11 +75,11 @@ DDP_MUST_USE ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_tra
                                              const struct ddp_coll_nccl_config *config,
                                              struct ddp_coll **out, struct ddp_err *err);
 
-/* A group of parent's members but the excluded ones (excluded: member numbers in parent), over what
- * NCCL still has of parent: nobody meets anew, and no store is needed. All that are left must call,
- * the excluded must not. Meant for members that hang or are missing: parent must not have failed
- * (NCCL refuses to go on from an error that it has reported). Stops parent: its works end with
- * E_REVOKED, and it can only be destroyed afterwards, before or after the new group.
+/* A group of parent's members without the excluded ones (member numbers in parent). NCCL reuses the
+ * connections of parent, so no store is needed. All remaining members must call, the excluded ones
+ * must not. Meant for members that hang or are missing: parent must not have failed, because NCCL
+ * refuses to go on after an error that it has reported. Stops parent: its works end with E_REVOKED,
+ * and afterwards it can only be destroyed, before or after the new group.
  * transport: the new group's control channel, taken over (also on failure). config: as for
  * creation; library and store are not used. parent: made by ddp_coll_nccl_create, no decorator.
  * Errors: E_UNSUPPORTED (older than 2.27; or older than 2.28.7 with a call in progress), E_STATE

@@ -2,9 +2,9 @@
  *
  * The messages of a round run together in one NCCL group, so none of them may wait for another one
  * of the same round: a plain receive writes while the round's sends still read. A recv_reduce lands
- * in a place of its own and is folded in by a kernel behind the group, so it may depend on anything
- * of its round. Both ends of a message must give it the same round: then rank after rank finishes
- * round after round, and no group waits for one that cannot have started. */
+ * in a place of its own and is added by a kernel after the group, so it may depend on anything in
+ * its round. Both ends of a message must put it into the same round: then no group waits for a
+ * message of a group that cannot start yet. */
 #include "ddpcore/nccl/plan.h"
 
 #include <string.h>
@@ -90,8 +90,8 @@ static size_t message_elem_count(const struct ddp_step *step)
     return step->kind == DDP_STEP_SEND ? step->src.elem_count : step->dst.elem_count;
 }
 
-/* Whether what `sender` sends to `receiver` meets receives of the same rounds and lengths, with
- * rounds that never go back. */
+/* Whether the n-th send of `sender` to `receiver` and the n-th receive have the same round and
+ * length, for each n, and rounds never decrease. */
 static bool is_matched(const struct ddp_schedule *sender, const struct ddp_schedule *receiver)
 {
     size_t send_index = 0;
@@ -134,7 +134,7 @@ static ddp_status check_peer(const struct ddp_schedule *own, const struct ddp_al
     return status;
 }
 
-/* Each peer once, at the first message with it. */
+/* Checks each peer once, at the first message to or from it. */
 static ddp_status check_peers(const struct ddp_schedule *schedule,
                               const struct ddp_algorithm *algorithm, uint8_t *is_seen,
                               struct ddp_err *err)
@@ -189,7 +189,9 @@ static void lay_out_workspace(struct ddp_nccl_plan *plan)
                                  ddp_dtype_size_bytes(schedule->scratch[i].dtype));
     }
     plan->workspace_bytes = scratch_bytes;
-    /* Landing places are the round's own: the next round's messages come after its kernels. */
+    /* Rounds can share landing places: a round's messages start after the kernels of the one
+     * before.
+     */
     for (uint32_t round = 0; round < plan->round_count; round++) {
         size_t used_bytes = scratch_bytes;
 

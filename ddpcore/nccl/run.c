@@ -108,7 +108,7 @@ ddp_status ddp_nccl_run_messages(const struct ddp_nccl_run *run, uint32_t round,
             break;
         }
     }
-    /* Whatever went wrong, the group has to end; its result repeats the first error. */
+    /* The group must be closed even after an error; its result repeats the first error. */
     ended = calls->group_end();
     return ddp_nccl_comm_started(comm, result != DDP_NCCL_SUCCESS ? result : ended,
                                  result != DDP_NCCL_SUCCESS ? "ncclSend or ncclRecv"

@@ -1,5 +1,5 @@
-/* A smaller group out of one in which somebody hangs or is missing: the parent is stopped, NCCL
- * connects those who are left over what it still has of the parent, and nobody meets anew. */
+/* A smaller group made from one in which a member hangs or is missing: the parent is stopped, and
+ * NCCL connects the remaining members over the parent's connections. */
 #include "ddpcore/nccl/state.h"
 
 struct shrinking {
@@ -30,7 +30,7 @@ static ddp_status wait_parent(struct shrinking *shrinking, struct ddp_err *err)
     return DDP_OK;
 }
 
-/* Whether the transport is the one of the members that are left. */
+/* Whether the transport is one of the remaining members. */
 static bool is_rest(const struct ddp_nccl_coll *parent, const struct ddp_transport *transport,
                     const uint32_t *excluded, uint32_t excluded_count)
 {
@@ -93,7 +93,8 @@ static ddp_status shrink(struct shrinking *shrinking, const struct ddp_coll_nccl
     }
     ddp_nccl_comm_shrink(parent->comm, excluded, excluded_count, config->init_timeout_ns);
     DDP_TRY(wait_parent(shrinking, err));
-    /* Only now: an allocation may wait for the parent's kernels, which wait for who hangs. */
+    /* Not earlier: an allocation may wait for the parent's kernels, which wait for the member that
+     * hangs. */
     DDP_TRY(ddp_nccl_coll_prepare_device(shrinking->child, err));
     return ddp_nccl_comm_take_child(parent->comm, &shrinking->child->comm) == DDP_OK
                ? DDP_OK

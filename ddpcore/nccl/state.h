@@ -18,10 +18,10 @@ struct ddp_nccl_job {
     struct ddp_device_event *produced; /* the input is there */
     struct ddp_device_event *done;
     enum ddp_nccl_phase phase;
-    bool is_asked;              /* its fault point was passed */
+    bool is_asked;              /* its fault point nccl/async_error was passed */
     struct ddp_nccl_plan *plan; /* NULL: NCCL's own algorithm */
     uint32_t round;             /* of the plan: the one that comes next */
-    bool is_after;              /* the round's messages are started, its last kernels are not */
+    bool is_after;              /* of that round, only the kernels after its messages are left */
 };
 
 struct ddp_nccl_coll {
@@ -62,8 +62,8 @@ DDP_MUST_USE ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_trans
                                            const struct ddp_nccl_library *library,
                                            const struct ddp_coll_nccl_config *config,
                                            struct ddp_nccl_coll **out, struct ddp_err *err);
-/* The stream and the token. It allocates, which may wait for kernels: none of them may need a
- * member that is missing. */
+/* The stream and the token. Allocating may wait for kernels of the device, so none of these may
+ * wait for a member that is missing. */
 DDP_MUST_USE ddp_status ddp_nccl_coll_prepare_device(struct ddp_nccl_coll *coll,
                                                      struct ddp_err *err);
 /* A group that could not be completed: tell the others, and destroy it. Returns status, with the

@@ -43,7 +43,7 @@ static bool advance(struct coll_world *world)
     return true;
 }
 
-/* Other threads get the processor, and far more real time than virtual time. */
+/* Lets other threads run, which need much more real time than virtual time passes. */
 static void idle_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint)
 {
     struct coll_world *world =

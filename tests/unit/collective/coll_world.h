@@ -27,7 +27,7 @@ struct coll_world {
     struct coll_rank ranks[COLL_RANKS_MAX];
     uint64_t *wakes; /* pending wake times, unordered */
     size_t wake_count, wake_capacity;
-    struct ddp_idle idle; /* for those who wait while a world is made, or end it */
+    struct ddp_idle idle; /* for waits while a world is created or destroyed */
 };
 
 struct coll_world_options {

@@ -350,7 +350,7 @@ CT_TEST(collective, all_gather)
     }
 }
 
-/* Nobody leaves a barrier before everybody has come. */
+/* No rank leaves a barrier before all ranks have entered it. */
 CT_TEST(collective, barrier_waits_for_all)
 {
     for (size_t w = 0; w < sizeof(worlds) / sizeof(worlds[0]); w++) {
@@ -471,7 +471,7 @@ CT_TEST(collective, steady_state_allocates_nothing)
     coll_each_all_reduce(check_steady_state);
 }
 
-/* Ever new counts do not let the cache of programs grow without bound. */
+/* The cache of compiled schedules is bounded, however many counts are used. */
 CT_TEST(collective, program_cache_is_bounded)
 {
     static float data[2][1000];

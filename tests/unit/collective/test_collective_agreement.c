@@ -45,7 +45,7 @@ CT_TEST(collective_agreement, of_every_kind_moves_no_data)
     }
 }
 
-/* Nobody is through before the last member has come. */
+/* No member is done before the last one has posted. */
 CT_TEST(collective_agreement, waits_for_every_member)
 {
     const struct coll_world_options options = {.is_agreement = true};

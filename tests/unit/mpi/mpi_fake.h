@@ -23,7 +23,7 @@ extern struct mpi_fake mpi_fake;
 const struct ddp_mpi_module *mpi_fake_module(void);
 /* Forget everything. size: as in struct mpi_fake. */
 void mpi_fake_open(uint32_t size);
-/* Until a call hangs. */
+/* Returns when a call hangs. */
 void mpi_fake_await_hung(void);
 /* Calls that hang return. */
 void mpi_fake_release(void);

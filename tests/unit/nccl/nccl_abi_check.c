@@ -1,5 +1,5 @@
-/* Holds nccl_abi.h against NCCL's own header, where that is installed: values, layouts, and every
- * function's type. Compiling it is the test. */
+/* Compares ddpcore/nccl/abi.h with NCCL's own header, where that is installed: values, layouts, and
+ * every function's type. Compiling it is the test. */
 #include <nccl.h>
 
 #include "ddpcore/nccl/abi.h"

@@ -14,7 +14,7 @@ struct nccl_device {
     struct ddp_device_hint_ops hints; /* counts what collectives access */
     struct ddp_device *cpu;
     struct ddp_mem_pool *pool;        /* events and memory, so that a killed rank's vanish */
-    bool is_killed;                   /* leaks are nobody's fault */
+    bool is_killed;                   /* leaks are no failure */
     struct ddp_stream *streams[8];    /* [0]: the default stream */
     bool is_held[8];                  /* by the test: nothing of it runs */
     uint64_t access_count;            /* of collectives */

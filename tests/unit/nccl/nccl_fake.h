@@ -21,7 +21,7 @@ struct ddp_nccl_comm_handle {
     int next_result;  /* of the next collective; 0: as async */
     int call_async;   /* async after a collective was started */
     atomic_int aborts, destroys, revokes, finalizes;
-    uint32_t asked; /* how it is, so often */
+    uint32_t asked; /* calls of ncclCommGetAsyncError */
     atomic_bool is_revoked;
     atomic_int shrinks;
     /* A shrink under way: NCCL fills *child_out when the parent has come to rest. */
@@ -58,7 +58,7 @@ struct nccl_fake {
 void nccl_fake_open(struct nccl_fake *fake, bool has_revoke);
 void nccl_fake_close(struct nccl_fake *fake);
 void nccl_fake_hang(struct nccl_fake *fake, bool is_hanging);
-/* Until so many threads hang. */
+/* Returns when so many threads hang. */
 void nccl_fake_await_hanging(struct nccl_fake *fake, uint32_t count);
 
 #endif

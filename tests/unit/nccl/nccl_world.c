@@ -27,7 +27,7 @@ static void run_devices(struct nccl_world *world)
     }
 }
 
-/* Other threads get the processor, and far more real time than virtual time. */
+/* Lets other threads run, which need much more real time than virtual time passes. */
 static void pass(struct nccl_world *world)
 {
     run_devices(world);

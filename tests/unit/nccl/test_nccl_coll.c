@@ -337,7 +337,7 @@ CT_TEST(nccl_coll, memory_comes_from_the_device)
     nccl_world_close(&world);
 }
 
-/* Device work rings no bell: only a wait for agreement may sleep on the control channel. */
+/* Device work rings no doorbell: only a wait for agreement may sleep on the control channel. */
 CT_TEST(nccl_coll, hint_is_blind_while_the_device_works)
 {
     const struct nccl_world_options options = {.is_checked = false};

@@ -235,7 +235,7 @@ CT_TEST(nccl_failure, refused_call_ends_the_group)
     nccl_world_close(&world);
 }
 
-/* A call that stays in progress: its rank's works wait, until somebody revokes. */
+/* A call that stays in progress: the rank's works wait until a member revokes the group. */
 CT_TEST(nccl_failure, call_in_progress_for_ever_can_be_revoked)
 {
     const struct ddp_revocation revocation = {.rank = 1, .status = DDP_E_TIMEOUT, .step = 3};
@@ -259,8 +259,8 @@ CT_TEST(nccl_failure, call_in_progress_for_ever_can_be_revoked)
     nccl_world_close(&world);
 }
 
-/* Kernels may write to the buffers till the abort is over, so works end no sooner; and they do end
- * if it never is. */
+/* Kernels may write to the buffers until the abort has returned, so works do not end before that.
+ * If the abort hangs, they end at its deadline. */
 CT_TEST(nccl_failure, started_works_wait_for_the_abort)
 {
     const struct ddp_revocation revocation = {.rank = 0, .status = DDP_E_TIMEOUT};
@@ -294,7 +294,7 @@ CT_TEST(nccl_failure, started_works_wait_for_the_abort)
     }
 }
 
-/* A work that had not been started has nothing to wait for. */
+/* A work that was not started ends at once: no kernel uses its buffers. */
 CT_TEST(nccl_failure, queued_works_end_at_once)
 {
     const struct ddp_revocation revocation = {.rank = 0, .status = DDP_E_TIMEOUT};
@@ -330,7 +330,7 @@ CT_TEST(nccl_failure, device_error_ends_the_group)
     nccl_world_close(&world);
 }
 
-/* What was complete before the error stays complete. */
+/* Works that were complete before the error end with OK. */
 CT_TEST(nccl_failure, ended_work_stays_good)
 {
     const struct nccl_world_options options = {.is_checked = false};

@@ -138,7 +138,7 @@ CT_TEST(nccl_group, memory_may_run_out_anywhere)
     }
 }
 
-/* The others are gone before this member ends: there is nobody to flush to. */
+/* The other members have left before this one ends, so finalizing would wait for ever. */
 CT_TEST(nccl_group, finalize_ends_with_a_death)
 {
     const struct nccl_world_options options = {.is_checked = true};

@@ -397,8 +397,8 @@ CT_TEST(nccl_processes, mismatch_ends_all)
     ranks_run_shm(3, one_differs);
 }
 
-/* Two groups, both stuck, with a NCCL whose aborts wait for every kernel of the card: only together
- * can they end. */
+/* Two groups, both stuck, with a NCCL whose aborts wait for all kernels of the card: neither abort
+ * returns before both were started. */
 static void both_stuck(struct rank_context *context)
 {
     const struct ddp_shm_config config = {.group_name = "second",
