@@ -48,9 +48,9 @@ CT_TEST(layout, is_the_planned_one)
         struct ddp_param params[PARAMS_MAX];
 
         for (size_t i = 0; i < count; i++) {
-            params[i] = (struct ddp_param){
-                .dtype = (enum ddp_dtype)ddp_prng_below(&prng, type_count),
-                .elem_count = ddp_prng_below(&prng, 12)};
+            params[i] =
+                (struct ddp_param){.dtype = (enum ddp_dtype)ddp_prng_below(&prng, type_count),
+                                   .elem_count = ddp_prng_below(&prng, 12)};
         }
         compare(params, count, &config);
     }
