@@ -1,6 +1,6 @@
 /* The operation stream of a right run, from the plan alone. It knows what the DDP core must post,
- * not how the core does it. The one idea: one cursor (step, phase) walks the job in program order
- * and every collective is one emit. */
+ * not how the core does it: a cursor (step, phase) walks through the job, and every collective is
+ * emitted where the core posts it. */
 #include "harness/plan/program.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ struct emitter {
     bool is_buffer_due; /* the pass before was synchronised; true before the first */
 };
 
-/* The fields that differ from role to role; the rest is the emitter's. */
+/* op: the fields that depend on the role; the others are filled in here. */
 static ddp_status emit(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
                        const struct harness_op *op)
 {
@@ -55,7 +55,8 @@ static struct harness_op make_op(enum ddp_coll_kind kind, enum ddp_dtype dtype, 
     return op;
 }
 
-/* Both exchange a record of the core's own making; pytorch then compares rank 0's shapes. */
+/* Under both semantics ranks exchange a record whose layout is the core's own; under pytorch they
+ * then compare their shapes with rank 0's. */
 static ddp_status emit_verify(struct emitter *emitter)
 {
     struct harness_op op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, 0);
@@ -138,7 +139,7 @@ static ddp_status emit_init(struct emitter *emitter)
     return emit_buffers(emitter, DDP_PHASE_INIT);
 }
 
-/* A float that all ranks add up: who is present, does this pass reduce. */
+/* A flag of each rank, summed as one float: "I still have data", "this pass reduces". */
 static ddp_status emit_flag(struct emitter *emitter, enum ddp_coll_role role, uint32_t index)
 {
     struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 1);
@@ -173,7 +174,7 @@ static ddp_status emit_barrier(struct emitter *emitter, enum ddp_phase phase)
     return emit(emitter, phase, DDP_ROLE_BARRIER, &op);
 }
 
-/* The highest rank that offers itself. */
+/* The ranks agree on the highest rank that offers to broadcast. */
 static ddp_status emit_last(struct emitter *emitter)
 {
     struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I64, 1);
@@ -199,8 +200,8 @@ static ddp_status emit_buffer_pass(struct emitter *emitter, bool is_synced)
     return emit_buffers(emitter, DDP_PHASE_BUFFER);
 }
 
-/* One forward and backward pass. Under join everybody first says whether it still has data; with
- * throw_on_early_termination the ranks that do are then told whether somebody ran out. */
+/* One forward and backward pass. Under join every rank first says whether it still has data; with
+ * throw_on_early_termination the ranks that have some are then told whether another ran out. */
 static ddp_status emit_pass(struct emitter *emitter, uint32_t micro)
 {
     const struct harness_job *job = emitter->job;
@@ -259,7 +260,8 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
     return DDP_OK;
 }
 
-/* The round in which nobody is present any more, then the last to end hands out its state. */
+/* The round in which no rank has data left; then the last rank to end broadcasts its parameters and
+ * buffers. */
 static ddp_status emit_join_end(struct emitter *emitter)
 {
     DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
@@ -276,7 +278,7 @@ static ddp_status emit_all(struct emitter *emitter, const uint64_t *batch_count)
 
     DDP_TRY(emit_init(emitter));
     if (job->join.is_set && job->join.throw_on_early_termination && first_end < passes) {
-        /* The round that notices is the last thing that anybody posts. */
+        /* The ranks post nothing after the round in which they notice it. */
         DDP_TRY(emit_steps(emitter, first_end));
         emitter->step = (int32_t)(first_end / job->micro_batches);
         DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));

@@ -74,9 +74,9 @@ static bool is_in_same_step(const struct harness_program *program, uint64_t seq,
     return false;
 }
 
-/* Steps often post the same operations: only the step in which a rank posted one tells it from
- * another step's. A rank ahead of the program left some out, one behind it posted too many. Outside
- * of training, and where ranks join, a rank's step is not the program's. */
+/* Steps often post the same operations; then only the step in which a rank posted one shows whose
+ * it is. A rank that is in a later step than planned left operations out, one in an earlier step
+ * posted too many. Outside of training, and under join, a rank's step is not the program's. */
 static enum harness_verdict compare_place(const struct harness_op *planned, int32_t step)
 {
     if (step < 0 || planned->phase <= DDP_PHASE_INIT || planned->phase >= DDP_PHASE_JOIN ||

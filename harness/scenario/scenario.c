@@ -15,8 +15,8 @@ struct seen {
     size_t count;
 };
 
-/* Where the text begins that a line of the head has behind its sign, with its size; size 0 for a
- * line without any. Returns false for a line that is no comment: the head is over. */
+/* The text of a comment line, without '#' and spaces; size 0 if it has none. Returns false for a
+ * line that is no comment: the head of the file ends there. */
 static bool comment_of(const char *line, const char *line_end, const char **out_text,
                        size_t *out_bytes)
 {

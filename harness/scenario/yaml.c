@@ -1,6 +1,6 @@
 /* YAML text to a tree of nodes, by libfyaml's events. Only structure is judged here: what keys and
- * values mean is the schema's business. The one idea: everything that could make two people read a
- * file differently (aliases, tags, second documents, duplicate keys) is refused at its place. */
+ * values mean is read later (read.c). Everything that could make two people read a file
+ * differently (aliases, tags, second documents, duplicate keys) is refused with its position. */
 #include "harness/scenario/yaml.h"
 
 #include <libfyaml.h>
@@ -104,7 +104,7 @@ const struct harness_yaml_node *harness_yaml_get(const struct harness_yaml_node 
     return NULL;
 }
 
-/* Remember where something stands; some events stand nowhere. */
+/* Remember the position of an event; some events have none. */
 static void note_mark(struct builder *builder, const struct fy_mark *mark)
 {
     if (mark != NULL && builder->has_lines) {
@@ -113,8 +113,8 @@ static void note_mark(struct builder *builder, const struct fy_mark *mark)
     }
 }
 
-/* The marks of anchors, aliases and quoted text stand behind their sign; people look at the sign.
- */
+/* libfyaml reports an anchor, alias or quoted text at the first letter behind its sign (& * " ').
+ * An error shall point to the sign. */
 static void step_back(struct builder *builder)
 {
     builder->last.column -= builder->last.column > 1 ? 1 : 0;
@@ -264,7 +264,7 @@ static ddp_status take_event(struct builder *builder, struct fy_event *event)
     }
 }
 
-/* What libfyaml collected, as one line of ours. */
+/* The first error that libfyaml reported, as one line. */
 static ddp_status report_syntax(struct builder *builder, struct fy_diag *diag)
 {
     void *cursor = NULL;
