@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "harness/scenario/reader.h"
-#include "harness/scenario/scalar.h"
 
 static ddp_status check_below(const struct harness_reader *reader,
                               const struct harness_yaml_node *map, enum harness_row row,
@@ -74,7 +73,7 @@ static ddp_status read_amount(const struct harness_reader *reader,
                                  "corrupt: %s needs value, as in {corrupt: %s, value: 0.5}", name,
                                  name);
     }
-    if (!harness_scalar_number(value, &action->value)) {
+    if (!harness_yaml_number(value, &action->value)) {
         return harness_yaml_fail(value, reader->err, DDP_E_INVALID,
                                  "value of corrupt: %s wants a number, not \"%.60s\"", name,
                                  value->text);
@@ -111,7 +110,7 @@ static ddp_status read_argument(const struct harness_reader *reader,
         action->arg_value = (uint64_t)found;
         return DDP_OK;
     }
-    if (!harness_scalar_int(value, &number) || number < 0) {
+    if (!harness_yaml_int(value, &number) || number < 0) {
         return harness_yaml_fail(value, reader->err, DDP_E_INVALID,
                                  "value of arg: %s wants a whole number from 0, not \"%.60s\"",
                                  name, value->text);

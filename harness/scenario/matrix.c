@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/scenario/scalar.h"
-
 /* The map without one key; the map itself if the key is absent. */
 static ddp_status without_key(const struct harness_reader *reader,
                               const struct harness_yaml_node *map, const char *key,
@@ -159,7 +157,7 @@ static ddp_status read_axes(const struct harness_reader *reader,
     for (size_t i = 0; i < map->count; i++) {
         const struct harness_yaml_node *values = map->items[i];
 
-        if (values->kind == HARNESS_YAML_SCALAR && !harness_scalar_is_typed(values)) {
+        if (values->kind == HARNESS_YAML_SCALAR && !harness_yaml_is_typed(values)) {
             DDP_TRY(expand_table(reader, values, &values));
         }
         if (values->kind != HARNESS_YAML_LIST || values->count == 0) {

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "harness/scenario/reader.h"
-#include "harness/scenario/scalar.h"
 
 static ddp_status check_list(const struct harness_reader *reader, const struct harness_key *key,
                              const struct harness_yaml_node *node)
@@ -158,11 +157,11 @@ ddp_status harness_read_culprit(const struct harness_reader *reader, const struc
     struct harness_culprit *culprit = member;
 
     *culprit = (struct harness_culprit){.ranks = harness_rank_set_in(reader->keep)};
-    if (node == NULL || harness_scalar_is(node, "none")) {
+    if (node == NULL || harness_yaml_is(node, "none")) {
         return DDP_OK;
     }
-    culprit->is_injected = harness_scalar_is(node, "injected");
-    culprit->is_all = harness_scalar_is(node, "all");
+    culprit->is_injected = harness_yaml_is(node, "injected");
+    culprit->is_all = harness_yaml_is(node, "all");
     if (culprit->is_injected || culprit->is_all) {
         return DDP_OK;
     }

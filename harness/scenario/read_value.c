@@ -4,15 +4,13 @@
 #include <string.h>
 
 #include "harness/scenario/reader.h"
-#include "harness/scenario/scalar.h"
 #include "reference/data.h"
 #include "reference/model.h"
 
 static ddp_status check_text(const struct harness_reader *reader, const struct harness_key *key,
                              const struct harness_yaml_node *node)
 {
-    if (node->kind != HARNESS_YAML_SCALAR || harness_scalar_is_typed(node) ||
-        node->text[0] == '\0') {
+    if (node->kind != HARNESS_YAML_SCALAR || harness_yaml_is_typed(node) || node->text[0] == '\0') {
         return harness_reader_refuse(reader, key, node,
                                      "text (quote it if it looks like something else)");
     }
@@ -123,7 +121,7 @@ static ddp_status refuse_range(const struct harness_reader *reader, const struct
 static ddp_status read_whole(const struct harness_reader *reader, const struct harness_key *key,
                              const struct harness_yaml_node *node, int64_t *out)
 {
-    if (!harness_scalar_int(node, out) || (double)*out < key->lo || (double)*out > key->hi) {
+    if (!harness_yaml_int(node, out) || (double)*out < key->lo || (double)*out > key->hi) {
         return refuse_range(reader, key, node, "a whole number");
     }
     return DDP_OK;
@@ -163,7 +161,7 @@ ddp_status harness_read_index(const struct harness_reader *reader, const struct 
 ddp_status harness_read_u64(const struct harness_reader *reader, const struct harness_key *key,
                             const struct harness_yaml_node *node, void *member)
 {
-    return harness_scalar_u64(node, member)
+    return harness_yaml_u64(node, member)
                ? DDP_OK
                : harness_reader_refuse(reader, key, node, "a whole number below 2^64");
 }
@@ -174,7 +172,7 @@ ddp_status harness_read_number(const struct harness_reader *reader, const struct
     double value = 0;
 
     if (node != NULL &&
-        (!harness_scalar_number(node, &value) || value < key->lo || value > key->hi)) {
+        (!harness_yaml_number(node, &value) || value < key->lo || value > key->hi)) {
         return refuse_range(reader, key, node, "a number");
     }
     *(double *)member = value;
@@ -209,8 +207,8 @@ ddp_status harness_read_ms(const struct harness_reader *reader, const struct har
 ddp_status harness_read_bool(const struct harness_reader *reader, const struct harness_key *key,
                              const struct harness_yaml_node *node, void *member)
 {
-    *(bool *)member = harness_scalar_is(node, "true");
-    return *(bool *)member || harness_scalar_is(node, "false")
+    *(bool *)member = harness_yaml_is(node, "true");
+    return *(bool *)member || harness_yaml_is(node, "false")
                ? DDP_OK
                : harness_reader_refuse(reader, key, node, harness_key_type_text(key->type));
 }
@@ -219,7 +217,7 @@ ddp_status harness_read_true(const struct harness_reader *reader, const struct h
                              const struct harness_yaml_node *node, void *member)
 {
     (void)member;
-    return node == NULL || harness_scalar_is(node, "true")
+    return node == NULL || harness_yaml_is(node, "true")
                ? DDP_OK
                : harness_reader_refuse(reader, key, node, harness_key_type_text(key->type));
 }
@@ -227,7 +225,7 @@ ddp_status harness_read_true(const struct harness_reader *reader, const struct h
 /* A number or one of a few words: what else is plain text gets the type's own message. */
 static bool is_other_word(const struct harness_yaml_node *node)
 {
-    return node->kind == HARNESS_YAML_SCALAR && !harness_scalar_is_typed(node);
+    return node->kind == HARNESS_YAML_SCALAR && !harness_yaml_is_typed(node);
 }
 
 ddp_status harness_read_rank(const struct harness_reader *reader, const struct harness_key *key,
@@ -236,12 +234,11 @@ ddp_status harness_read_rank(const struct harness_reader *reader, const struct h
     uint32_t ranks = reader->plan->job.ranks;
     int64_t rank = 0;
 
-    if (harness_scalar_is(node, "middle")) {
+    if (harness_yaml_is(node, "middle")) {
         rank = ranks / 2;
-    } else if (harness_scalar_is(node, "last")) {
+    } else if (harness_yaml_is(node, "last")) {
         rank = (int64_t)ranks - 1;
-    } else if (!harness_scalar_is(node, "first") &&
-               (!harness_scalar_int(node, &rank) || rank < 0)) {
+    } else if (!harness_yaml_is(node, "first") && (!harness_yaml_int(node, &rank) || rank < 0)) {
         return harness_reader_refuse(reader, key, node, harness_key_type_text(HARNESS_KEY_RANK));
     }
     if (rank >= (int64_t)ranks) {
@@ -256,7 +253,7 @@ ddp_status harness_read_rank(const struct harness_reader *reader, const struct h
 ddp_status harness_read_forever(const struct harness_reader *reader, const struct harness_key *key,
                                 const struct harness_yaml_node *node, void *member)
 {
-    bool is_forever = node == NULL || harness_scalar_is(node, "forever");
+    bool is_forever = node == NULL || harness_yaml_is(node, "forever");
 
     if (!is_forever && is_other_word(node)) {
         return harness_reader_refuse(reader, key, node, harness_key_type_text(key->type));

@@ -39,6 +39,14 @@ DDP_MUST_USE ddp_status harness_yaml_parse(struct ddp_mem *mem, const char *text
 /* Value of a key, or NULL. */
 const struct harness_yaml_node *harness_yaml_get(const struct harness_yaml_node *map,
                                                  const char *key);
+/* YAML 1.2 numbers: no hex, no octal, no '+', and unquoted. */
+DDP_MUST_USE bool harness_yaml_int(const struct harness_yaml_node *node, int64_t *out);
+DDP_MUST_USE bool harness_yaml_u64(const struct harness_yaml_node *node, uint64_t *out);
+DDP_MUST_USE bool harness_yaml_number(const struct harness_yaml_node *node, double *out);
+/* Unquoted, and this very text. */
+bool harness_yaml_is(const struct harness_yaml_node *node, const char *text);
+/* Plain text that YAML reads as something else: a number, a truth value, nothing. */
+bool harness_yaml_is_typed(const struct harness_yaml_node *node);
 /* A tree equal to `root` but for `value` at the dotted path ("faults.0.at.rank"). Maps grow, and
  * missing maps on the way are made; lists must be long enough. where: what to blame in errors.
  * Errors: E_INVALID, E_NOMEM. */

@@ -1,8 +1,8 @@
-/* Plain values of YAML. */
-#include "harness/scenario/scalar.h"
-
+/* Plain values of YAML, as people write them: what is a number, what is text. */
 #include <string.h>
 #include <strings.h>
+
+#include "harness/scenario/yaml.h"
 
 /* [-] digits [. digits] [e [sign] digits], at least one digit in front; is_int: only the first. */
 static bool is_decimal(const char *text, bool is_int)
@@ -34,19 +34,19 @@ static bool is_decimal(const char *text, bool is_int)
     return *text == '\0';
 }
 
-bool harness_scalar_int(const struct harness_yaml_node *node, int64_t *out)
+bool harness_yaml_int(const struct harness_yaml_node *node, int64_t *out)
 {
     return node->kind == HARNESS_YAML_SCALAR && !node->is_quoted && is_decimal(node->text, true) &&
            ddp_text_parse_i64(node->text, out) == DDP_OK;
 }
 
-bool harness_scalar_u64(const struct harness_yaml_node *node, uint64_t *out)
+bool harness_yaml_u64(const struct harness_yaml_node *node, uint64_t *out)
 {
     return node->kind == HARNESS_YAML_SCALAR && !node->is_quoted && is_decimal(node->text, true) &&
            ddp_text_parse_u64(node->text, out) == DDP_OK;
 }
 
-bool harness_scalar_number(const struct harness_yaml_node *node, double *out)
+bool harness_yaml_number(const struct harness_yaml_node *node, double *out)
 {
     if (node->kind != HARNESS_YAML_SCALAR || node->is_quoted) {
         return false;
@@ -58,7 +58,7 @@ bool harness_scalar_number(const struct harness_yaml_node *node, double *out)
     return is_decimal(node->text, false) && ddp_text_parse_f64(node->text, out) == DDP_OK;
 }
 
-bool harness_scalar_is_typed(const struct harness_yaml_node *node)
+bool harness_yaml_is_typed(const struct harness_yaml_node *node)
 {
     static const char *const words[] = {"", "~", "null", "true", "false", ".nan", ".inf"};
     const char *text = node->text;
@@ -76,7 +76,7 @@ bool harness_scalar_is_typed(const struct harness_yaml_node *node)
            (text[0] == '0' && (text[1] == 'x' || text[1] == 'o'));
 }
 
-bool harness_scalar_is(const struct harness_yaml_node *node, const char *text)
+bool harness_yaml_is(const struct harness_yaml_node *node, const char *text)
 {
     return node->kind == HARNESS_YAML_SCALAR && !node->is_quoted && strcmp(node->text, text) == 0;
 }
