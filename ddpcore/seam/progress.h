@@ -7,8 +7,8 @@
  * - A mark's word is in `enqueued` before the device can store it into `reached`.
  * - A mark lies before the work that it names. Whoever waits for the device, or polls it, has
  *   enqueued IDLE behind the compute stream's last work.
- * - Work on the compute stream never waits for the communication stream on the device: the host
- *   sees a collective end before it enqueues what needs the result.
+ * - Work on the compute stream never waits on the device for the communication stream: the host
+ *   sees a collective end before it enqueues work that needs the result.
  * - A collective's COLL lies behind all that it waits for, directly before its kernels, and its
  *   COLL_END directly behind them; the communication stream has no other marks. */
 #ifndef DDPCORE_SEAM_PROGRESS_H

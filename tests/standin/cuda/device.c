@@ -19,7 +19,7 @@ static uint64_t setting(const char *name, uint64_t fallback)
     return text == NULL || text[0] == '\0' ? fallback : strtoull(text, NULL, 0);
 }
 
-/* The cards that CUDA_VISIBLE_DEVICES leaves: its list ends at the first entry that is no card. */
+/* The cards that CUDA_VISIBLE_DEVICES shows: its list ends at an entry that names no card. */
 static int visible_card_count(int card_count)
 {
     const char *at = getenv("CUDA_VISIBLE_DEVICES");

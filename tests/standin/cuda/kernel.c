@@ -79,7 +79,7 @@ static void threads_drop(struct engine *self)
     }
 }
 
-/* Runs the thread to its next meeting or its end. */
+/* Runs the thread to its next shuffle or barrier, or to its end. */
 static void resume(struct engine *self, struct thread *thread)
 {
     self->current = thread;
@@ -158,7 +158,8 @@ static bool is_complete(const struct thread *warp, uint32_t lane_count, const st
     return true;
 }
 
-/* Gives each lane of the meeting its result and lets it go on. 0, or what the kernel did wrong. */
+/* Gives each lane of the meeting its result and lets it go on. Returns 0, or the error that the
+ * kernel made. */
 static int conclude(struct thread *warp, uint32_t lane_count, uint32_t mask, bool is_ballot)
 {
     uint64_t words[LANES] = {0}, ballot = 0;

@@ -148,7 +148,7 @@ static bool arena_start(void)
     return true;
 }
 
-/* Every allocation is counted, and from one on they may be meant to fail. */
+/* Every allocation is counted; the environment can make them fail from a given number on. */
 static bool may_allocate(void)
 {
     allocation_count++;

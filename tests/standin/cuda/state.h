@@ -32,7 +32,7 @@ struct standin_item {
     int (*run)(void *context, const volatile int *is_cancelled);
     void (*drop)(void *context); /* called after run, or instead of it; NULL: nothing to free */
     void *context;
-    bool is_always;    /* run even on a failed device: bookkeeping and other people's work */
+    bool is_always;    /* run even on a failed device: bookkeeping, work of other stand-ins */
     bool needs_memory; /* device memory is open to the process while it runs */
 };
 
@@ -57,7 +57,7 @@ struct standin_device {
     struct CUstream_st *default_stream; /* made when first used */
     uint64_t stream_ids;
     _Atomic int error; /* sticky; 0: none */
-    int is_cancelled;  /* through __atomic builtins, because strangers read it */
+    int is_cancelled;  /* accessed with __atomic builtins: other threads read it */
     _Atomic uint64_t stream_count, event_count, pageable_copy_count, kernel_count, copy_count;
     _Atomic uint64_t card_mask; /* cards with a context, a bit each */
     /* From the environment, fixed after the start. */
@@ -71,7 +71,7 @@ struct standin_device {
 };
 extern struct standin_device standin_device;
 
-/* At the head of every call: starts the device on first use and says what sticks to it. */
+/* At the head of every call: starts the device on first use and returns its sticky error. */
 cudaError_t standin_enter(void);
 /* At the end of every call: notes the error for cudaGetLastError and returns it. */
 cudaError_t standin_leave(cudaError_t error);
@@ -79,7 +79,7 @@ uint64_t standin_mix(uint64_t value); /* splitmix64 */
 
 /* Streams. All are called without locks held. */
 struct CUstream_st *standin_stream_resolve(cudaStream_t stream); /* NULL: no memory */
-/* Takes what item says over; on an error nothing has been called. */
+/* Takes over the item's context; after an error neither of its functions was called. */
 cudaError_t standin_stream_push(struct CUstream_st *stream, const struct standin_item *item);
 cudaError_t standin_stream_push_mark(struct CUstream_st *stream, struct standin_mark *mark);
 cudaError_t standin_stream_drain(struct CUstream_st *stream);

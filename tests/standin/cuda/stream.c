@@ -64,7 +64,7 @@ static void serve(struct standin_item *item)
     free(item);
 }
 
-/* Leave the device's list, unless somebody enqueued once more. */
+/* Leave the device's list, unless work was enqueued once more. */
 static bool retire(struct CUstream_st *stream)
 {
     bool is_empty;
@@ -127,8 +127,8 @@ static struct CUstream_st *stream_start(void)
     if (stream->next != NULL) {
         stream->next->link = &stream->next;
     }
-    /* Nobody joins: a destroyed stream finishes its work on its own, and a stuck one ends with the
-     * process. */
+    /* Threads are detached: a destroyed stream still finishes its work, and a stuck one ends with
+     * the process. */
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     failed = pthread_create(&thread, &attributes, work, stream);

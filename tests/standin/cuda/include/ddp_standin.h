@@ -25,7 +25,7 @@ int ddp_standin_stream_enqueue(void *stream,
  * copies are dropped. A second failure does not replace the first. */
 void ddp_standin_device_fail(int cuda_error);
 
-/* What is alive and what was done. Thread-safe. */
+/* Counts of live objects and of calls so far. Thread-safe. */
 struct ddp_standin_report {
     uint64_t device_count, device_bytes; /* live cudaMalloc */
     uint64_t pinned_count;               /* live cudaHostAlloc */
