@@ -27,8 +27,7 @@ static void train_done(void *context, struct cli_task *task)
     *(int *)context = report_pace(task->plan, task->verdict);
 }
 
-/* In a worker process, as every cell: however it ends, this process lives on to remove its folder.
- */
+/* In a worker process, as every cell: this process lives on and removes the folder. */
 static int train(const struct cli_options *options, const struct harness_plan *plan, char *run_dir)
 {
     struct cli_task task;

@@ -256,7 +256,8 @@ static void describe(struct option *out, char *letters)
 {
     size_t count = 0;
 
-    *letters++ = ':'; /* a missing argument is told from an unknown option */
+    *letters++ =
+        ':'; /* getopt then returns ':' for a missing argument, '?' for an unknown option */
     for (size_t i = 0; i < TABLE_COUNT; i++) {
         if (table[i].name != NULL) {
             out[count++] = (struct option){

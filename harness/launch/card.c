@@ -115,7 +115,7 @@ ddp_status harness_cards_from_ctest(struct ddp_err *err)
     return DDP_OK;
 }
 
-/* 0: there is none, and err says why. */
+/* 0: there is none, and err has the reason. */
 static uint32_t nccl_version(struct ddp_err *err)
 {
     struct ddp_nccl_library *library;
@@ -128,7 +128,7 @@ static uint32_t nccl_version(struct ddp_err *err)
     return version;
 }
 
-static void look(struct harness_cards *out)
+static void probe(struct harness_cards *out)
 {
     struct ddp_err err = {{0}};
 
@@ -194,7 +194,7 @@ ddp_status harness_cards_probe(struct harness_cards *out, struct ddp_err *err)
     }
     pid = fork();
     if (pid == 0) {
-        look(&seen);
+        probe(&seen);
         _exit(write_all(ends[1], &seen, sizeof(seen)) ? 0 : 1);
     }
     (void)close(ends[1]);
@@ -295,8 +295,7 @@ ddp_status harness_card_prepare(const struct harness_plan *plan,
     options->card = rendezvous->local_rank / sharing;
     options->cublas_path = harness_card_cublas_path();
     options->nccl_path = nccl_path();
-    /* With 1, calls of NCCL would wait for other ranks, and a rank in such a call notices no death.
-     */
+    /* With 1, calls of NCCL would wait for other ranks, and notice no death meanwhile. */
     error = setenv("NCCL_COMM_BLOCKING", "0", 1);
     for (size_t i = 0; i < sizeof(every_card) / sizeof(every_card[0]) && error == 0; i++) {
         error = setenv(every_card[i][0], every_card[i][1], 0);

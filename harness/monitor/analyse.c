@@ -183,8 +183,7 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
     add_hang(view, &finding, first, "stopped (SIGSTOP)", out);
 }
 
-/* Some rank revoked the group, failed or crashed: the others are about to learn of it, and to end.
- */
+/* Some rank revoked the group, failed or crashed: the others are about to end too. */
 static bool is_dying(const struct harness_view *view)
 {
     const struct harness_cut *cut = view->cut;

@@ -1,7 +1,7 @@
 /* Conclusions over time: which findings of successive cuts are reported, and when. Crashes and
  * mismatches are reported at once. Hangs are reported once a second cut at least
  * HARNESS_CONCLUSIONS_SETTLE_NS later agrees, so that a cut that happens to be taken between two
- * steps of a healthy rank accuses nobody. */
+ * steps of a healthy rank accuses no rank. */
 #ifndef HARNESS_MONITOR_CONCLUSIONS_H
 #define HARNESS_MONITOR_CONCLUSIONS_H
 

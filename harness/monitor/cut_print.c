@@ -361,8 +361,7 @@ static void add_cycle(const struct printer *printer, uint32_t first)
     ddp_text_add(printer->out, count > CYCLE_RANKS_MAX ? " (%u ranks)\n" : "\n", count);
 }
 
-/* Every rank has at most one next rank, so a walk ends, meets an earlier walk, or closes a circle.
- */
+/* Every rank has at most one next rank: a walk ends, meets an earlier one, or closes a circle. */
 static void add_cycles(const struct printer *printer)
 {
     const struct harness_cut *cut = printer->view.cut;

@@ -20,7 +20,7 @@ void harness_draft_begin(const struct harness_view *view, enum harness_verdict v
     out->step = -1;
     out->micro = -1;
     out->phase = (int32_t)phase;
-    /* Before the first batch there is no step yet, although the page says 0. */
+    /* Before the first batch there is no step yet, although the page has 0. */
     if (cut->is_page_valid[rank] && phase > DDP_PHASE_INIT) {
         out->step = (int32_t)cut->pages[rank].step;
         out->micro = (int32_t)cut->pages[rank].micro;

@@ -1,7 +1,7 @@
 /* The sampler reads what the ranks of a job show (pages, progress words, rings) and the states of
  * their processes, makes a cut of it, and notes what the cut proves. One sampler serves every
  * driver; how a driver's ranks are reached is in a struct harness_sampler_source. It only reads: a
- * rank cannot tell whether it is watched. */
+ * rank behaves the same whether it is watched or not. */
 #ifndef HARNESS_MONITOR_SAMPLER_H
 #define HARNESS_MONITOR_SAMPLER_H
 
@@ -71,8 +71,8 @@ DDP_MUST_USE ddp_status harness_sampler_init(struct harness_sampler *sampler,
 void harness_sampler_fini(struct harness_sampler *sampler);
 /* Take a cut, analyse it, and note its findings in sampler->conclusions. now_ns: not before that of
  * the last sample. The cut is stable if no page and no word changed while it was taken, and the
- * caller says that it is_settled: the simulator knows of messages that are under way, a real driver
- * says true. Out of memory: conclusions.is_failed. */
+ * is_settled is true: the simulator passes false while messages are under way, other drivers always
+ * pass true. Out of memory: conclusions.is_failed. */
 void harness_sampler_take(struct harness_sampler *sampler, uint64_t now_ns, bool is_settled);
 
 #ifdef __cplusplus

@@ -47,13 +47,13 @@ void harness_wait_snapshot_take(struct harness_wait_snapshot *snapshot,
                                 const struct harness_plan *plan,
                                 const struct harness_program *program,
                                 const struct harness_cut *cut,
-                                const struct harness_conclusions *watch)
+                                const struct harness_conclusions *conclusions)
 {
-    for (size_t i = 0; i < watch->reported.count; i++) {
-        const struct harness_conclusion *said = &watch->reported.items[i];
+    for (size_t i = 0; i < conclusions->reported.count; i++) {
+        const struct harness_conclusion *reported = &conclusions->reported.items[i];
 
-        if (said->time_ns == cut->now_ns && take_kind(snapshot, said->finding.verdict)) {
-            add_cut(snapshot, plan, program, cut, &said->finding);
+        if (reported->time_ns == cut->now_ns && take_kind(snapshot, reported->finding.verdict)) {
+            add_cut(snapshot, plan, program, cut, &reported->finding);
         }
     }
 }

@@ -30,7 +30,7 @@ void harness_wait_snapshot_take(struct harness_wait_snapshot *snapshot,
                                 const struct harness_plan *plan,
                                 const struct harness_program *program,
                                 const struct harness_cut *cut,
-                                const struct harness_conclusions *watch);
+                                const struct harness_conclusions *conclusions);
 /* Append the text, which may be empty. */
 void harness_wait_snapshot_print(const struct harness_wait_snapshot *snapshot,
                                  struct ddp_text *out);

@@ -75,8 +75,7 @@ static ddp_status open_folders(const struct harness_launch_config *config, struc
     return status;
 }
 
-/* Longer than a job can take without a finding: all budgets of all phases of every step, used up.
- */
+/* Longer than a job can take without a finding: the budgets of all phases, in every step. */
 static uint64_t ceiling_ns(const struct harness_plan *plan)
 {
     uint64_t sum_ms = 0;

@@ -1,5 +1,5 @@
 /* How the monitor's sampler reaches the ranks of the proc driver: everything is in the job's shared
- * memory, and the kernel tells which rank had no CPU. */
+ * memory, and the kernel knows how long a rank had no CPU. */
 #include "harness/proc/sampler.h"
 
 static const void *recorder_of(void *context, uint32_t rank)

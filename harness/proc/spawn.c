@@ -10,8 +10,8 @@
 #include "harness/proc/env.h"
 #include "harness/proc/job.h"
 
-/* torchrun's variables, then those that harness_proc_rank_main reads, then those of this process.
- */
+/* The rank's environment: torchrun's variables, those that harness_proc_rank_main reads, and those
+ * of this process. */
 static ddp_status spawn_rank(struct harness_proc_job *job, uint32_t rank)
 {
     const struct harness_launch_config *config = job->config;

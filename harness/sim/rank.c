@@ -180,8 +180,7 @@ void harness_sim_rank_settle(struct harness_sim_rank *rank)
 {
     DDP_ASSERT(rank->process.state == HARNESS_PROCESS_EXITED ||
                rank->process.state == HARNESS_PROCESS_SIGNALED);
-    /* A rank of the group has closed its end of the network itself; one that never joined has not.
-     */
+    /* A rank that joined the group has closed its end of the network itself. */
     if (rank->is_vanished || !rank->has_joined) {
         ddp_loop_net_kill(rank->sim->net, rank->rank);
     }
