@@ -8,12 +8,7 @@ static bool is_revoked(const struct ddp_queue *queue)
     return queue->transport->ops->is_revoked(queue->transport, &revocation);
 }
 
-bool ddp_queue_is_revoked(const struct ddp_queue *queue)
-{
-    return is_revoked(queue);
-}
-
-int32_t ddp_queue_dead_rank(const struct ddp_queue *queue)
+static int32_t dead_rank(const struct ddp_queue *queue)
 {
     int32_t member = queue->transport->ops->dead_peer(queue->transport);
 
@@ -58,7 +53,7 @@ ddp_status ddp_queue_explain(struct ddp_queue *queue, ddp_status error)
         return error;
     }
     DDP_ASSERT(unexplained < DDP_OK);
-    if (ddp_queue_dead_rank(queue) >= 0) {
+    if (dead_rank(queue) >= 0) {
         return DDP_E_PEER_DIED;
     }
     now_ns = ddp_clock_now_ns(queue->base.env->clock);
@@ -188,10 +183,10 @@ static inline ddp_status run(struct ddp_queue *queue)
  * member knows who died, it reports the death. */
 static ddp_status revoked_status(const struct ddp_queue *queue)
 {
-    return queue->suspected_ns != 0 && ddp_queue_dead_rank(queue) >= 0 ? DDP_E_PEER_DIED
-                                                                       : DDP_E_REVOKED;
+    return queue->suspected_ns != 0 && dead_rank(queue) >= 0 ? DDP_E_PEER_DIED : DDP_E_REVOKED;
 }
 
+/* Move the queue on as far as possible now. */
 static inline void drive(struct ddp_queue *queue)
 {
     ddp_status status;
@@ -207,11 +202,6 @@ static inline void drive(struct ddp_queue *queue)
     if (status < DDP_OK) {
         end_group(queue, status);
     }
-}
-
-void ddp_queue_drive(struct ddp_queue *queue)
-{
-    drive(queue);
 }
 
 static ddp_status check(const struct ddp_queue *queue, const struct ddp_coll_args *args)
@@ -262,7 +252,7 @@ static ddp_status queue_post(struct ddp_coll *coll, struct ddp_coll_work *work)
     }
     work->status = DDP_PENDING;
     if (queue->engine->starts_at_post) {
-        ddp_queue_drive(queue);
+        drive(queue);
     }
     return DDP_OK;
 }
@@ -291,7 +281,7 @@ static bool queue_is_revoked(struct ddp_coll *coll, struct ddp_revocation *out)
 
 static int32_t queue_dead_rank(struct ddp_coll *coll)
 {
-    return ddp_queue_dead_rank((struct ddp_queue *)coll);
+    return dead_rank((struct ddp_queue *)coll);
 }
 
 static void *queue_alloc(struct ddp_coll *coll, size_t size_bytes, enum ddp_space space)

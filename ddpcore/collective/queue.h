@@ -83,8 +83,6 @@ void ddp_queue_fini(struct ddp_queue *queue);
 /* The queue of a collective that was made by this engine; decorators' inner ones only. */
 struct ddp_queue *ddp_queue_of(struct ddp_coll *coll, const struct ddp_engine *engine);
 
-/* Move the queue on as far as it goes now. */
-void ddp_queue_drive(struct ddp_queue *queue);
 /* End the group: later posts return this error. The first error counts. */
 void ddp_queue_close(struct ddp_queue *queue, ddp_status error);
 /* End the group, stop what runs, and end the works as soon as nothing uses their buffers. */
@@ -92,9 +90,6 @@ void ddp_queue_fail(struct ddp_queue *queue, ddp_status error);
 /* After the group has ended: end the works, if nothing uses their buffers. */
 void ddp_queue_drain(struct ddp_queue *queue);
 
-bool ddp_queue_is_revoked(const struct ddp_queue *queue);
-/* Global rank of a dead member, or -1. */
-int32_t ddp_queue_dead_rank(const struct ddp_queue *queue);
 /* PENDING, or why there is no point in waiting for the other members: E_REVOKED, or E_PEER_DIED
  * once a death has been known for the transport's grace. */
 ddp_status ddp_queue_check_members(struct ddp_queue *queue);

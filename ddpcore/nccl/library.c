@@ -92,16 +92,6 @@ uint32_t ddp_nccl_library_version(const struct ddp_nccl_library *library)
     return library->version;
 }
 
-bool ddp_nccl_library_has_revoke(const struct ddp_nccl_library *library)
-{
-    return library->calls.revoke != NULL;
-}
-
-bool ddp_nccl_library_has_shrink(const struct ddp_nccl_library *library)
-{
-    return library->calls.shrink != NULL;
-}
-
 ddp_status ddp_nccl_unique_id(const struct ddp_nccl_library *library, uint8_t *id,
                               struct ddp_err *err)
 {

@@ -31,9 +31,6 @@ DDP_MUST_USE ddp_status ddp_nccl_library_open(struct ddp_mem *mem, const char *p
 void ddp_nccl_library_close(struct ddp_nccl_library *library);
 /* ncclGetVersion: 10000 * major + 100 * minor + patch (22809). */
 uint32_t ddp_nccl_library_version(const struct ddp_nccl_library *library);
-/* Whether ncclCommRevoke, and ncclCommShrink, exist. */
-bool ddp_nccl_library_has_revoke(const struct ddp_nccl_library *library);
-bool ddp_nccl_library_has_shrink(const struct ddp_nccl_library *library);
 
 #define DDP_NCCL_ID_BYTES 128u
 /* ncclGetUniqueId: opens the bootstrap's socket in this process, which must live until all members

@@ -56,7 +56,7 @@ static bool is_rest(const struct ddp_nccl_coll *parent, const struct ddp_transpo
 static ddp_status check(const struct ddp_nccl_coll *parent, const struct ddp_transport *transport,
                         const uint32_t *excluded, uint32_t excluded_count, struct ddp_err *err)
 {
-    if (!ddp_nccl_library_has_shrink(parent->library)) {
+    if (parent->library->calls.shrink == NULL) {
         return ddp_err_set(err, DDP_E_UNSUPPORTED, "NCCL %u cannot shrink a group; 2.27 can",
                            parent->library->version);
     }

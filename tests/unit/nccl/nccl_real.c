@@ -62,7 +62,7 @@ int main(int argc, char **argv)
         return status == DDP_E_NOT_FOUND ? 77 : 1;
     }
     printf("NCCL %u, revoke %d, shrink %d\n", ddp_nccl_library_version(library),
-           ddp_nccl_library_has_revoke(library), ddp_nccl_library_has_shrink(library));
+           library->calls.revoke != NULL, library->calls.shrink != NULL);
     if (argc == 2 && strcmp(argv[1], "id") == 0) {
         uint8_t id[DDP_NCCL_ID_BYTES];
 

@@ -195,7 +195,7 @@ void nccl_world_abort(struct nccl_world *world, uint32_t number)
 
     ddp_queue_fail(queue, DDP_E_STATE);
     while (!ddp_nccl_coll_is_gone((struct ddp_nccl_coll *)queue)) {
-        ddp_queue_drive(queue);
+        ddp_queue_drain(queue);
         pass(world);
     }
     CT_CHECK_OK(ddp_nccl_comm_poll(((struct ddp_nccl_coll *)queue)->comm));
