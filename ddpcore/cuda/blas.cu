@@ -95,6 +95,7 @@ static ddp_status bind(ddp_cuda_device *cuda, struct ddp_stream *stream)
 {
     ddp_cuda_blas *blas = cuda->blas;
 
+    DDP_ASSERT(stream != NULL);
     if (blas->bound == stream) {
         return DDP_OK;
     }

@@ -64,6 +64,7 @@ ddp_status ddp_cuda_enter_stream(ddp_cuda_device *cuda, struct ddp_stream *strea
 
     *out = chosen->handle;
     DDP_TRY(ddp_cuda_enter(cuda));
+    DDP_ASSERT(chosen->zero_serial <= cuda->memory.zero_serial);
     if (chosen->zero_serial != cuda->memory.zero_serial) {
         CUDA_TRY(cuda, cudaStreamWaitEvent, chosen->handle, cuda->memory.zeroed, 0);
         chosen->zero_serial = cuda->memory.zero_serial;

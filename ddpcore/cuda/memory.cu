@@ -23,6 +23,7 @@ static size_t class_size_bytes(int size_class)
     size_t octave = static_cast<size_t>(1)
                     << (SMALLEST_SHIFT + (size_class - 1) / SIZES_PER_OCTAVE);
 
+    DDP_ASSERT(size_class >= 0 && size_class < DDP_CUDA_SIZE_CLASSES);
     if (size_class == 0) {
         return static_cast<size_t>(1) << SMALLEST_SHIFT;
     }
@@ -174,6 +175,7 @@ static ddp_status alloc_raw(ddp_cuda_device *cuda, size_t size_bytes, enum ddp_s
     if (block == NULL) {
         DDP_TRY(create_block(cuda, space, size_class, &block));
     }
+    DDP_ASSERT(block->space == space && class_size_bytes(block->size_class) >= size_bytes);
     slot = slot_of(cuda, block->data);
     block->next = *slot;
     *slot = block;

@@ -278,6 +278,45 @@ CT_TEST(device, ends_with_memory_mapped)
     CT_CHECK(munmap(memory, page) == 0);
 }
 
+/* Hints change neither data nor order, with any memory and on any stream. */
+CT_TEST(device, hints_change_nothing)
+{
+    struct bench bench;
+    const struct ddp_device_hint_ops *hints;
+    struct ddp_device_event *event;
+    struct ddp_stream *stream;
+    unsigned char *host;
+    unsigned char *data;
+    int outside = 0;
+
+    BENCH_OPEN(&bench);
+    hints = bench.device->hints;
+    CT_REQUIRE_OK(bench.ops->stream_create(bench.device, &stream));
+    CT_REQUIRE_OK(bench.ops->event_create(bench.device, &event));
+    host = bench_begin(&bench, 0, 1, 64, 0);
+    memset(host, 7, 64);
+    data = bench_push(&bench, 0);
+    hints->collective_access(bench.device, stream, data, 64, true);
+    hints->collective_access(bench.device, NULL, NULL, 0, false);
+    hints->host_access(bench.device, &outside, sizeof outside, true);
+    hints->hide_event(bench.device, event);
+    hints->set_progress(bench.device, NULL);
+    CT_CHECK_OK(hints->name_range(bench.device, DDP_RANGE_GRAD, 3, data, 64));
+    CT_CHECK_OK(hints->name_range(bench.device, DDP_RANGE_BUCKET, 0, &outside, sizeof outside));
+    hints->set_diagnostic(bench.device, true);
+    host = bench_pull(&bench, 0);
+    hints->set_diagnostic(bench.device, false);
+    for (size_t i = 0; i < 64; i++) {
+        CT_CHECK_EQ_U64(host[i], 7);
+    }
+    CT_CHECK_OK(bench.ops->event_record(bench.device, event, stream));
+    CT_CHECK_OK(bench.ops->stream_wait_event(bench.device, NULL, event));
+    CT_CHECK_OK(bench_drain(&bench, NULL));
+    bench.ops->event_destroy(bench.device, event);
+    bench.ops->stream_destroy(bench.device, stream);
+    bench_close(&bench);
+}
+
 /* Devices with streams of their own name them to the vendor's libraries, each by another name. */
 CT_TEST(device, native_streams)
 {
