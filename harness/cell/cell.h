@@ -1,9 +1,10 @@
 /* One cell, from plan to verdict: the pipeline. Launch, trace, oracles, a replay with payloads if a
- * bucket differs, a restore run if one is asked for, the judge, and the run folder that holds a
- * file for every arrow between them: plan.yaml program.txt schedules/ trace.txt trace.rank<N>.txt
- * graph.txt (the cuts of the monitor's first conclusions in words, for people; if it came to any)
- * verdict.json rank<N>.log replay/ (payload run)  restore/ (restore run, same files,
- * and given.safetensors, the checkpoint that it was given) */
+ * bucket differs, a restore run if the plan has one, the judge. The run folder holds what each step
+ * passes to the next:
+ *   plan.yaml program.txt schedules/ trace.txt trace.rank<N>.txt rank<N>.log verdict.json
+ *   graph.txt   what the monitor saw when it first reported something, in words
+ *   replay/     the run with payloads
+ *   restore/    the restore run: the same files, and given.safetensors, the checkpoint it loads */
 #ifndef HARNESS_CELL_CELL_H
 #define HARNESS_CELL_CELL_H
 
@@ -34,7 +35,7 @@ DDP_MUST_USE ddp_status harness_cell_run(const struct harness_plan *plan,
                                          const struct harness_cell_config *config,
                                          json_t **out_verdict, struct ddp_err *err);
 
-/* The verdict.json object of a cell that nobody judged: ERROR or SKIP, and why. */
+/* The verdict.json object of a cell that was not judged: ERROR or SKIP, and why. */
 json_t *harness_cell_unjudged(const struct harness_plan *plan,
                               const struct harness_cell_config *config,
                               enum harness_outcome outcome, const char *reason);
@@ -44,11 +45,11 @@ json_t *harness_cell_unjudged(const struct harness_plan *plan,
 DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced,
                                            json_t **out_verdict, struct ddp_err *err);
 
-/* Add what a recorded run shows of the moment of the first diagnosis: faults that fired, what the
- * monitor saw (graph.txt), the last events before it. Of a run without graph.txt, what trace.txt
- * alone tells of each rank: its place, whom its open operation needs, its last events. */
-DDP_MUST_USE ddp_status harness_cell_explain(const char *run_dir, struct ddp_text *out,
-                                             struct ddp_err *err);
+/* Add what a recorded run looked like at its first diagnosis: faults that fired, what the monitor
+ * saw (graph.txt), the last events before it. Without graph.txt, what trace.txt says of each rank:
+ * its place, which ranks its open operation needs, its last events. */
+DDP_MUST_USE ddp_status harness_cell_print_diagnosis(const char *run_dir, struct ddp_text *out,
+                                                     struct ddp_err *err);
 
 #ifdef __cplusplus
 }

@@ -5,15 +5,6 @@
 #include "harness/cell/stage.h"
 #include "harness/scenario/scenario.h"
 
-static ddp_status read_text(struct ddp_mem *mem, const char *dir, const char *name, void **out,
-                            size_t *out_size_bytes, struct ddp_err *err)
-{
-    const char *path = harness_stage_path(mem, dir, name);
-
-    return ddp_files_system()->ops->read_all(ddp_files_system(), path, mem, out, out_size_bytes,
-                                             err);
-}
-
 /* The restore run as the first judgement recorded it: what it loaded and whether it was equal. */
 static ddp_status check_restore(struct harness_cell *cell, struct harness_restore_result *out,
                                 struct ddp_err *err)
@@ -30,7 +21,7 @@ static ddp_status check_restore(struct harness_cell *cell, struct harness_restor
     harness_stage_restored(cell, &second);
     memset(&second.trace, 0, sizeof second.trace);
     DDP_TRY(harness_stage_prepare(&second, err));
-    DDP_TRY(read_text(cell->mem, second.run_dir, "trace.txt", &text, &size_bytes, err));
+    DDP_TRY(harness_stage_read(cell->mem, second.run_dir, "trace.txt", &text, &size_bytes, err));
     DDP_TRY(harness_trace_parse(cell->mem, text, &second.trace, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
     out->is_run = true;
@@ -49,15 +40,13 @@ static ddp_status check_cell(struct harness_cell *cell, json_t **out, struct ddp
 
     memset(&restore, 0, sizeof restore);
     DDP_TRY(harness_stage_prepare(cell, err));
-    DDP_TRY(read_text(cell->mem, cell->run_dir, "trace.txt", &text, &size_bytes, err));
+    DDP_TRY(harness_stage_read(cell->mem, cell->run_dir, "trace.txt", &text, &size_bytes, err));
     status = harness_trace_parse(cell->mem, text, &cell->trace, err);
     if (status != DDP_OK) {
         return ddp_err_wrap(err, status, "%s/trace.txt", cell->run_dir);
     }
-    cell->config.driver =
-        strcmp(cell->trace.driver, "sim") == 0 ? HARNESS_DRIVER_SIM : HARNESS_DRIVER_PROC;
-    cell->config.launcher = strcmp(cell->trace.launcher, "mpirun") == 0 ? HARNESS_LAUNCHER_MPIRUN
-                                                                        : HARNESS_LAUNCHER_OWN;
+    DDP_ASSERT(harness_driver_parse(cell->trace.driver, &cell->config.driver) == DDP_OK);
+    DDP_ASSERT(harness_launcher_parse(cell->trace.launcher, &cell->config.launcher) == DDP_OK);
     cell->config.seed = cell->trace.seed;
     DDP_TRY(harness_stage_check(cell, NULL, err));
     DDP_TRY(harness_stage_describe_recorded(cell, err));
@@ -84,7 +73,7 @@ ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced, json_t
     config.run_dir = run_dir;
     config.is_time_enforced = is_time_enforced;
     DDP_TRY(harness_stage_open(&cell, &config, err));
-    status = read_text(cell.mem, run_dir, "plan.yaml", &text, &size_bytes, err);
+    status = harness_stage_read(cell.mem, run_dir, "plan.yaml", &text, &size_bytes, err);
     if (status == DDP_OK) {
         status = harness_scenario_parse(text, size_bytes,
                                         harness_stage_path(cell.mem, run_dir, "plan.yaml"), NULL, 0,

@@ -17,6 +17,15 @@ char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
     return text.data;
 }
 
+ddp_status harness_stage_read(struct ddp_mem *mem, const char *dir, const char *name, void **out,
+                              size_t *out_size_bytes, struct ddp_err *err)
+{
+    const char *path = harness_stage_path(mem, dir, name);
+
+    return ddp_files_system()->ops->read_all(ddp_files_system(), path, mem, out, out_size_bytes,
+                                             err);
+}
+
 ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,
                                struct ddp_err *err)
 {
@@ -40,7 +49,7 @@ static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
     ddp_status status;
 
     DDP_TRY(ddp_files_make_dirs(cell->run_dir, err));
-    /* Not every run has one, and an old one must not be taken for this run's. */
+    /* A run need not write one; one that an earlier run left here is not its. */
     (void)!system->ops->remove(system, harness_stage_path(cell->mem, cell->run_dir, "graph.txt"),
                                NULL);
     ddp_text_init(&text, cell->mem);
@@ -102,7 +111,7 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
     return write_traces(cell, err);
 }
 
-/* Latencies of a diagnosis, from the firing of the first fault that did something. */
+/* Latencies of a diagnosis, from the time when the first fault that did something fired. */
 static void measure(const struct harness_cell *cell, uint64_t time_ns,
                     struct harness_finding *finding)
 {
@@ -116,8 +125,8 @@ static void measure(const struct harness_cell *cell, uint64_t time_ns,
     }
 }
 
-/* Ranks that die the same way are one finding, however far apart the monitor saw them: it speaks at
- * the first death and again at the next. */
+/* Ranks that die in the same way are one finding. The monitor reports the first death at once and
+ * the next one when it comes. */
 static bool joins_earlier_crash(struct harness_findings *findings,
                                 const struct harness_finding *finding)
 {
@@ -163,8 +172,8 @@ static void oracle_input(const struct harness_cell *cell, const struct harness_c
     out->mem = cell->mem;
 }
 
-/* Local gradients are bitwise those of the ranks only on a device like theirs. Made after the ranks
- * were started: CUDA does not survive a fork. */
+/* Gradients can be bitwise equal to those of the ranks only on a device of the same kind. Created
+ * after the ranks were started, as a CUDA context does not survive a fork. */
 static ddp_status open_judge_device(struct harness_cell *cell, struct ddp_err *err)
 {
     const struct ddp_device_cuda_config config = {.cublas_path = harness_card_cublas_path()};

@@ -7,7 +7,7 @@
 #include "harness/oracle/oracle.h"
 #include "reference/trainer.h"
 
-/* A run in progress; everything lives in pool. */
+/* A run in progress. All its memory is in pool. */
 struct harness_cell {
     struct ddp_mem_pool *pool;
     struct ddp_mem *mem;
@@ -73,6 +73,9 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
                               const struct harness_judge_facts *facts,
                               const struct harness_judgement *judgement);
 
+/* A whole file of a run folder, in mem and followed by a NUL. Errors: E_NOT_FOUND, E_IO. */
+ddp_status harness_stage_read(struct ddp_mem *mem, const char *dir, const char *name, void **out,
+                              size_t *out_size_bytes, struct ddp_err *err);
 /* "<dir>/<name>" in mem. */
 char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name);
 ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,

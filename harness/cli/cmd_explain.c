@@ -29,8 +29,8 @@ int cli_explain(const struct cli_options *options)
         return cli_usage_error("%s:%d:%d: %s", path, error.line, error.column, error.text);
     }
     ddp_text_init(&text, ddp_mem_system());
-    harness_report_explain(verdict, &text);
-    if (harness_cell_explain(options->paths[0], &text, &err) != DDP_OK) {
+    harness_report_findings(verdict, &text);
+    if (harness_cell_print_diagnosis(options->paths[0], &text, &err) != DDP_OK) {
         ddp_text_add(&text, "    no record of the run: %s\n", err.text);
     }
     (void)fputs(ddp_text_str(&text), stdout);

@@ -52,24 +52,18 @@ static int add_set(struct cli_options *options, const char *prefix, const char *
 
 static int set_driver(struct cli_options *options, const char *text)
 {
-    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
-        if (strcmp(text, harness_driver_name((enum harness_driver)i)) == 0) {
-            options->driver = (enum harness_driver)i;
-            options->has_driver = true;
-            return 0;
-        }
+    options->has_driver = harness_driver_parse(text, &options->driver) == DDP_OK;
+    if (options->has_driver) {
+        return 0;
     }
     return cli_usage_error("--driver: unknown driver \"%s\"; known: sim, proc", text);
 }
 
 static int set_launcher(struct cli_options *options, const char *text)
 {
-    for (unsigned i = 0; i < HARNESS_LAUNCHER_COUNT; i++) {
-        if (strcmp(text, harness_launcher_name((enum harness_launcher)i)) == 0) {
-            options->launcher = (enum harness_launcher)i;
-            options->has_launcher = true;
-            return 0;
-        }
+    options->has_launcher = harness_launcher_parse(text, &options->launcher) == DDP_OK;
+    if (options->has_launcher) {
+        return 0;
     }
     return cli_usage_error("--launcher: unknown launcher \"%s\"; known: own, mpirun", text);
 }

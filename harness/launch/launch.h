@@ -17,6 +17,7 @@ extern "C" {
 enum harness_launcher { HARNESS_LAUNCHER_OWN, HARNESS_LAUNCHER_MPIRUN };
 #define HARNESS_LAUNCHER_COUNT 2
 const char *harness_launcher_name(enum harness_launcher launcher);
+DDP_MUST_USE ddp_status harness_launcher_parse(const char *name, enum harness_launcher *out);
 /* The first line of `mpirun --version`; empty for our own launcher. Errors: E_NOT_FOUND, it is not
  * installed; E_UNSUPPORTED, it is not Open MPI's; err says what to install. */
 DDP_MUST_USE ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out,

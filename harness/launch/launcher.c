@@ -13,6 +13,17 @@ const char *harness_launcher_name(enum harness_launcher launcher)
     return names[launcher];
 }
 
+ddp_status harness_launcher_parse(const char *name, enum harness_launcher *out)
+{
+    for (unsigned i = 0; i < HARNESS_LAUNCHER_COUNT; i++) {
+        if (strcmp(name, harness_launcher_name((enum harness_launcher)i)) == 0) {
+            *out = (enum harness_launcher)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
+}
+
 ddp_status harness_launcher_describe(enum harness_launcher launcher, char *out, size_t size_bytes,
                                      struct ddp_err *err)
 {

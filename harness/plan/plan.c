@@ -1,6 +1,8 @@
 /* What follows from a plan alone. */
 #include "harness/plan/plan.h"
 
+#include <string.h>
+
 #include "harness/plan/names.h"
 
 void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_set *out)
@@ -16,6 +18,17 @@ const char *harness_driver_name(enum harness_driver driver)
 {
     DDP_ASSERT((unsigned)driver < HARNESS_DRIVER_COUNT);
     return harness_names_of(HARNESS_NAMES_DRIVERS, (int)driver);
+}
+
+ddp_status harness_driver_parse(const char *name, enum harness_driver *out)
+{
+    for (unsigned i = 0; i < HARNESS_DRIVER_COUNT; i++) {
+        if (strcmp(name, harness_driver_name((enum harness_driver)i)) == 0) {
+            *out = (enum harness_driver)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
 }
 
 const char *harness_action_name(enum harness_action_kind kind)

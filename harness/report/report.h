@@ -26,8 +26,8 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color,
                          struct ddp_text *out);
 /* "24 passed, 0 failed, 1 skipped": and inconclusive, errors if any. */
 void harness_report_summary(const struct harness_report_counts *counts, struct ddp_text *out);
-/* The whole verdict of one cell, for a person who wants to know why. */
-void harness_report_explain(const json_t *verdict, struct ddp_text *out);
+/* The line of one cell, its purpose, and every finding with its evidence. */
+void harness_report_findings(const json_t *verdict, struct ddp_text *out);
 
 /* {schema, counts, scenarios[]}; borrows the verdicts' references. Owned by the caller. */
 json_t *harness_report_json(const json_t *verdicts);

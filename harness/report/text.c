@@ -1,6 +1,4 @@
 /* Verdicts for people: one line each, and more where something is wrong. */
-#include <string.h>
-
 #include "harness/report/report.h"
 
 static const char *text_of(const json_t *object, const char *key)
@@ -8,6 +6,15 @@ static const char *text_of(const json_t *object, const char *key)
     const char *text = json_string_value(json_object_get(object, key));
 
     return text != NULL ? text : "";
+}
+
+static enum harness_verdict verdict_of(const json_t *verdict)
+{
+    enum harness_verdict parsed;
+
+    return harness_verdict_parse(text_of(verdict, "verdict"), &parsed) == DDP_OK
+               ? parsed
+               : HARNESS_VERDICT_NONE;
 }
 
 static const char *color_of(enum harness_outcome outcome)
@@ -90,7 +97,7 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, s
     } else if (cell[0] != '\0') {
         ddp_text_add(out, " [%s]", cell);
     }
-    if (strcmp(text_of(verdict, "verdict"), "NONE") != 0) {
+    if (verdict_of(verdict) != HARNESS_VERDICT_NONE) {
         ddp_text_add(out, "  %s", text_of(verdict, "verdict"));
         if (cells == 1) {
             add_place(out, verdict);
@@ -123,7 +130,7 @@ void harness_report_summary(const struct harness_report_counts *counts, struct d
     ddp_text_add(out, "\n");
 }
 
-void harness_report_explain(const json_t *verdict, struct ddp_text *out)
+void harness_report_findings(const json_t *verdict, struct ddp_text *out)
 {
     const json_t *findings = json_object_get(verdict, "findings");
     const json_t *finding;

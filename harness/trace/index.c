@@ -1,5 +1,5 @@
 /* Purpose: sort a trace's events by (rank, kind) with one counting pass.
- * Idea: a counting sort keeps each rank's own order. It judges nothing. */
+ * Idea: a counting sort keeps each rank's own order. */
 #include "harness/trace/index.h"
 
 static size_t cell_of(const struct harness_trace_event *event)
@@ -41,6 +41,7 @@ ddp_status harness_index_build(struct ddp_mem *mem, const struct harness_trace *
             out->event[next[cell_of(&trace->events[i])]++] = &trace->events[i];
         }
     }
+    DDP_ASSERT(cell_count == 0 || next[cell_count - 1] == out->first[cell_count]); /* all entered */
     ddp_mem_free(mem, next);
     return DDP_OK;
 }
@@ -59,6 +60,8 @@ const struct harness_trace_event *const *harness_index_list(const struct harness
 {
     size_t cell = (size_t)rank * DDP_EVENT_COUNT + event;
 
+    DDP_ASSERT(rank < index->world_size && event < DDP_EVENT_COUNT);
+    DDP_ASSERT(index->first[cell] <= index->first[cell + 1]);
     *out_count = index->first[cell + 1] - index->first[cell];
     return index->event + index->first[cell];
 }

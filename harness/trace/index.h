@@ -1,4 +1,4 @@
-/* A trace by rank and kind of event, so that oracles walk only what they judge. */
+/* A trace by rank and kind of event, so that oracles read only the events that they judge. */
 #ifndef HARNESS_TRACE_INDEX_H
 #define HARNESS_TRACE_INDEX_H
 
@@ -36,9 +36,9 @@ const struct harness_trace_event *harness_index_with_seq(const struct harness_in
 /* The rank's rank.end, or NULL. */
 const struct harness_trace_event *harness_index_end(const struct harness_index *index,
                                                     uint32_t rank);
-/* Statuses travel as 64-bit words, sign-extended or not. */
+/* A status from an event's argument, which may be sign-extended or not. */
 ddp_status harness_index_status(uint64_t word);
-/* The rank ended by itself and said OK. */
+/* The rank recorded its end, with status OK. */
 bool harness_index_is_ended_ok(const struct harness_index *index, uint32_t rank);
 
 #ifdef __cplusplus

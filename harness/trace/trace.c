@@ -61,10 +61,13 @@ ddp_status harness_trace_add_ring(struct harness_trace *trace, uint32_t rank,
 {
     DDP_ASSERT(rank < trace->world_size);
     DDP_TRY(reserve(trace, event_count));
+    DDP_ASSERT(trace->event_count + event_count <= trace->event_capacity);
     for (uint64_t index = 1; index <= event_count; index++) {
         struct harness_trace_event *event = &trace->events[trace->event_count];
 
-        if (ddp_ring_read(ring, ring_entry_count, index, &event->entry) == DDP_OK) {
+        /* A rank may write anything into its memory. */
+        if (ddp_ring_read(ring, ring_entry_count, index, &event->entry) == DDP_OK &&
+            event->entry.event < DDP_EVENT_COUNT && event->entry.phase < DDP_PHASE_COUNT) {
             event->rank = rank;
             trace->event_count++;
         } else {
@@ -118,6 +121,7 @@ const struct harness_trace_event *harness_trace_next(const struct harness_trace 
                                                      size_t *cursor, int64_t rank,
                                                      enum ddp_event event)
 {
+    DDP_ASSERT(*cursor <= trace->event_count && event < DDP_EVENT_COUNT);
     while (*cursor < trace->event_count) {
         const struct harness_trace_event *candidate = &trace->events[(*cursor)++];
 

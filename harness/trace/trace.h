@@ -1,15 +1,14 @@
-/* The trace: everything that happened in a run, merged, in one text file that a person can read and
- * a judge can judge again. Pure data.
+/* The trace: everything that ranks recorded in a run, merged, and what the harness observed, in one
+ * text file that people can read and `ddprove check` can judge again. Pure data.
  *
- * Text form: `#` lines are volatile facts (comparisons skip them). First a header with how the run
- * was made, so that it can be made again, then one line an event:
+ * Text form: lines that begin with # are comments. The header says how the run was made. Then one
+ * line an event, sorted by time, then rank, then the rank's own order:
  *   ddprove-trace 1 driver=proc world=4 launcher=own seed=0
  *   <time_ns> r<rank> <step>.<micro> <phase> <event> <name>=<value> ...
- * and the harness's own observations:
- *   <time_ns> h end rank=1 how=signaled code=9
- *   <time_ns> h diagnosis verdict=CRASH.SIGNALED culprit=1 ... text="..."
- *   <time_ns> h leak kind=process text="..."
- * sorted by time, then rank, then the rank's own order. */
+ * Then the harness's observations, the finish line last:
+ *   <time_ns> h end rank=1 how=signaled code=9 stopped=0
+ *   <time_ns> h diagnosis verdict=CRASH.SIGNALED mode=provable culprit=1 ... text=...
+ *   <time_ns> h finish start=... lost=0 leak_process=0 leak_shm=0 leak_fd=0 text=... */
 #ifndef HARNESS_TRACE_TRACE_H
 #define HARNESS_TRACE_TRACE_H
 
@@ -30,7 +29,7 @@ enum harness_end_how {
     HARNESS_END_NONE,     /* never started */
     HARNESS_END_EXITED,   /* code = exit status */
     HARNESS_END_SIGNALED, /* code = signal number */
-    HARNESS_END_REAPED    /* still running when the harness had its verdict, and ended by it */
+    HARNESS_END_REAPED    /* still running when the run was over, and ended by the harness */
 };
 struct harness_rank_end {
     enum harness_end_how how;
@@ -64,7 +63,8 @@ struct harness_trace {
 void harness_trace_init(struct harness_trace *trace, struct ddp_mem *mem, uint32_t world_size,
                         const char *driver);
 void harness_trace_fini(struct harness_trace *trace);
-/* Read a rank's whole ring into the trace; counts lost entries. */
+/* Read a rank's whole ring into the trace. Overwritten, torn and meaningless entries are counted as
+ * lost. */
 DDP_MUST_USE ddp_status harness_trace_add_ring(struct harness_trace *trace, uint32_t rank,
                                                const struct ddp_event_entry *ring,
                                                uint64_t ring_entry_count, uint64_t event_count);

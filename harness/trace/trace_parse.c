@@ -79,7 +79,7 @@ static ddp_status tokenise(struct reader *reader, const char *line, size_t size)
     char *text;
     char *save = NULL;
 
-    DDP_ASSERT(size < reader->buffer_bytes);
+    DDP_ASSERT(size < reader->buffer_bytes); /* open_buffer measured the lines */
     memcpy(reader->buffer, line, size);
     reader->buffer[size] = '\0';
     if (memchr(reader->buffer, '\0', size) != NULL) {
@@ -129,6 +129,7 @@ static ddp_status parse_event(struct reader *reader, uint64_t time_ns)
     enum ddp_phase phase;
     uint64_t rank;
 
+    DDP_ASSERT(reader->trace->event_count < reader->trace->event_capacity);
     memset(event, 0, sizeof *event);
     if (reader->token_count < 5 || ddp_text_parse_u64(reader->token[1] + 1, &rank) != DDP_OK ||
         rank >= reader->world_size) {
@@ -361,7 +362,7 @@ static size_t count_lines(const char *text, size_t *out_longest_bytes)
     return count;
 }
 
-/* launcher= and seed=, which old traces do not have. */
+/* launcher= and seed=; traces of older versions have neither. */
 static ddp_status parse_made(struct reader *reader)
 {
     const char *launcher = find_value(reader, "launcher");
@@ -385,6 +386,9 @@ static ddp_status parse_header(struct reader *reader, struct ddp_mem *mem, size_
         strcmp(reader->token[1], "1") != 0 || driver == NULL) {
         return refuse(reader, reader->buffer,
                       "not a trace: expected \"ddprove-trace 1 driver=... world=...\"");
+    }
+    if (strcmp(driver, "sim") != 0 && strcmp(driver, "proc") != 0) {
+        return refuse(reader, driver, "unknown driver");
     }
     DDP_TRY(find_u64(reader, "world", &world));
     if (world == 0 || world > HARNESS_WORLD_MAX) {

@@ -16,7 +16,7 @@ SETTINGS = ["--set", "job.ranks=3", "--set", "faults.0.at.rank=1"]
 WAIT = r"^ *r[02] waits for r1: all_reduce seq \d+ \(bucket \d+: fc\d\.bias, fc\d\.weight\)$"
 # What explain says about r1, and of those who wait for it.
 SIGHTS = {
-    "hang/before_bucket": [r"^ *r1 \(culprit\) running, in step 2, backward; .*; owes all_reduce seq \d+ \(bucket 1: "
+    "hang/before_bucket": [r"^ *r1 \(culprit\) running, in step 2, backward; .*; has not posted all_reduce seq \d+ \(bucket 1: "
                            r"fc1\.bias, fc1\.weight\); silent in host code for [\d.]+ ms \(budget \d+ ms\)", WAIT],
     "stop/sigstop_forever": [r"^ *r1 \(culprit\) stopped for [\d.]+ ms, in step 2, backward; posted all_reduce ", WAIT],
     "mismatch/redop": [r"^ *r1 \(culprit\) .*; posted all_reduce seq 10 \(bucket 1: fc1\.bias, fc1\.weight\), not the "

@@ -222,6 +222,7 @@ CT_TEST(trace, bad_lines_are_refused)
         "nonsense\n",
         "ddprove-trace 2 driver=sim world=1\n",
         "ddprove-trace 1 driver=sim world=0\n",
+        "ddprove-trace 1 driver=guess world=1\n",
         "ddprove-trace 1 driver=proc world=1 launcher=srun\n",
         "ddprove-trace 1 driver=sim world=1 launcher=own seed=-1\n",
         "ddprove-trace 1 driver=sim world=1\n 1 r9 0.0 data loss bits=0000000000000000\n",
@@ -262,6 +263,26 @@ CT_TEST(trace, counts_firings)
     CT_CHECK_EQ_U64(count, 1);
     CT_CHECK_EQ_U64(harness_trace_fired_ns(&trace, 1, &count), 0);
     CT_CHECK_EQ_U64(count, 0);
+    harness_trace_fini(&trace);
+}
+
+/* An entry that no rank writes on purpose is counted as lost. */
+CT_TEST(trace, meaningless_entries_are_counted)
+{
+    struct harness_trace trace;
+    struct ddp_event_entry ring[3];
+
+    memset(ring, 0, sizeof ring);
+    for (uint32_t i = 0; i < 3; i++) {
+        ring[i].index = i + 1;
+        ring[i].event = DDP_EVENT_LOSS;
+    }
+    ring[0].event = DDP_EVENT_COUNT;
+    ring[2].phase = DDP_PHASE_COUNT;
+    harness_trace_init(&trace, ddp_mem_system(), 1, "sim");
+    CT_CHECK_OK(harness_trace_add_ring(&trace, 0, ring, 3, 3));
+    CT_CHECK_EQ_U64(trace.lost_count, 2);
+    CT_CHECK_EQ_U64(trace.event_count, 1);
     harness_trace_fini(&trace);
 }
 

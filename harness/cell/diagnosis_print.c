@@ -1,7 +1,7 @@
-/* What a recorded run looked like at the moment of its diagnosis, for people: faults that fired,
- * what the monitor saw (graph.txt), the last events before it. Of a run without that file, what the
- * trace alone tells: where each rank was, and whom its oldest open operation still needed. Nothing
- * here is judged. */
+/* What a recorded run looked like at the time of its first diagnosis, for people: faults that
+ * fired, what the monitor saw (graph.txt), the last events before it. If there is no graph.txt,
+ * what follows from the trace: where each rank was, and which ranks its oldest open operation still
+ * needed. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ struct view {
     bool is_gone;
 };
 
-static bool is_noise(const struct harness_trace_event *event)
+static bool is_sample(const struct harness_trace_event *event)
 {
     return event->entry.event == DDP_EVENT_DATA_SAMPLE;
 }
@@ -33,7 +33,7 @@ static void view_rank(const struct harness_trace *trace, uint32_t rank, uint64_t
         const struct harness_trace_event *event = &trace->events[i];
         uint64_t seq = event->entry.arg[0];
 
-        if (event->rank != rank || event->entry.time_ns > moment_ns || is_noise(event)) {
+        if (event->rank != rank || event->entry.time_ns > moment_ns || is_sample(event)) {
             continue;
         }
         out->last[out->event_count++ % LAST_EVENTS] = event;
@@ -107,7 +107,7 @@ static void add_rank(const struct harness_trace *trace, const struct view *views
         ddp_text_add(out, " alive");
     }
     if (latest == NULL) {
-        ddp_text_add(out, ", has shown nothing\n");
+        ddp_text_add(out, ", has recorded nothing\n");
         return;
     }
     ddp_text_add(out, ", step %" PRIu32 " %s, last seen %.3f ms before, posted seq %" PRIu64,
@@ -143,8 +143,8 @@ static double after_start_ms(const struct harness_trace *trace, uint64_t time_ns
     return ((double)time_ns - (double)trace->start_ns) / 1e6;
 }
 
-/* What the trace tells of a cut that nobody kept. */
-static void add_guess(const struct harness_trace *trace, const struct view *views,
+/* The ranks at the first diagnosis, from the trace. */
+static void add_ranks(const struct harness_trace *trace, const struct view *views,
                       uint64_t moment_ns, struct ddp_text *out)
 {
     ddp_text_add(out, "    at the first diagnosis, %.3f ms after the start:\n",
@@ -177,7 +177,7 @@ static bool is_among_last(const struct view *view, const struct harness_trace_ev
     return false;
 }
 
-/* The last events of all ranks as they came. */
+/* The last events of all ranks, in order of time. */
 static void add_timeline(const struct harness_trace *trace, const struct view *views,
                          uint64_t moment_ns, struct ddp_text *out)
 {
@@ -203,7 +203,7 @@ static void add_timeline(const struct harness_trace *trace, const struct view *v
 }
 
 /* graph: NULL if there is none. */
-static ddp_status explain_trace(struct harness_cell *cell, const char *graph, struct ddp_text *out)
+static ddp_status print_trace(struct harness_cell *cell, const char *graph, struct ddp_text *out)
 {
     const struct harness_trace *trace = &cell->trace;
     struct view *views = ddp_mem_array(cell->mem, trace->world_size, sizeof *views);
@@ -214,7 +214,7 @@ static ddp_status explain_trace(struct harness_cell *cell, const char *graph, st
     }
     add_fired(trace, out);
     if (trace->diagnoses.count == 0) {
-        ddp_text_add(out, "    the monitor had nothing to say; findings are from the record\n");
+        ddp_text_add(out, "    the monitor reported nothing; the findings come from the trace\n");
         return DDP_OK;
     }
     moment_ns = trace->diagnosis_time_ns[0];
@@ -222,7 +222,7 @@ static ddp_status explain_trace(struct harness_cell *cell, const char *graph, st
         view_rank(trace, rank, moment_ns, &views[rank]);
     }
     if (graph == NULL) {
-        add_guess(trace, views, moment_ns, out);
+        add_ranks(trace, views, moment_ns, out);
         return DDP_OK;
     }
     add_graph(graph, out);
@@ -230,39 +230,28 @@ static ddp_status explain_trace(struct harness_cell *cell, const char *graph, st
     return DDP_OK;
 }
 
-static ddp_status read_text(struct harness_cell *cell, const char *run_dir, const char *name,
-                            char **out, struct ddp_err *err)
-{
-    size_t size_bytes;
-    void *text = NULL;
-    ddp_status status = ddp_files_system()->ops->read_all(
-        ddp_files_system(), harness_stage_path(cell->mem, run_dir, name), cell->mem, &text,
-        &size_bytes, err);
-
-    *out = text;
-    return status;
-}
-
-ddp_status harness_cell_explain(const char *run_dir, struct ddp_text *out, struct ddp_err *err)
+ddp_status harness_cell_print_diagnosis(const char *run_dir, struct ddp_text *out,
+                                        struct ddp_err *err)
 {
     struct harness_cell cell;
-    char *graph = NULL;
-    char *text = NULL;
+    void *graph = NULL;
+    void *text = NULL;
+    size_t size_bytes;
     ddp_status status;
 
     memset(&cell, 0, sizeof cell);
     DDP_TRY(ddp_mem_pool_create(&cell.pool));
     cell.mem = ddp_mem_pool_mem(cell.pool);
-    status = read_text(&cell, run_dir, "trace.txt", &text, err);
+    status = harness_stage_read(cell.mem, run_dir, "trace.txt", &text, &size_bytes, err);
     if (status == DDP_OK) {
         status = harness_trace_parse(cell.mem, text, &cell.trace, err);
         status = status == DDP_OK ? status : ddp_err_wrap(err, status, "%s/trace.txt", run_dir);
     }
     if (status == DDP_OK) {
-        status = read_text(&cell, run_dir, "graph.txt", &graph, err);
+        status = harness_stage_read(cell.mem, run_dir, "graph.txt", &graph, &size_bytes, err);
         status = status == DDP_E_NOT_FOUND ? DDP_OK : status;
     }
-    status = status == DDP_OK ? explain_trace(&cell, graph, out) : status;
+    status = status == DDP_OK ? print_trace(&cell, graph, out) : status;
     ddp_mem_pool_destroy(cell.pool);
     return status;
 }
