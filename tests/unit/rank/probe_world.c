@@ -401,6 +401,9 @@ bool probe_world_run(struct probe_world *world, const struct probe_config *confi
 
 void probe_world_close(struct probe_world *world)
 {
+    for (size_t i = 0; i < world->map_count; i++) {
+        harness_tree_fini(&world->maps[i]);
+    }
     for (uint32_t r = 0; r < world->config.count; r++) {
         if (world->ranks[r].pool != NULL) {
             ddp_mem_pool_destroy(world->ranks[r].pool);
@@ -461,6 +464,8 @@ static const char *path_of(const struct harness_probe_request *request,
 bool probe_read_trees(struct probe_world *world, const struct harness_probe_request *request,
                       enum harness_probe_round round, struct harness_tree_map *out)
 {
+    struct ddp_mem *mem = ddp_mem_pool_mem(world->pool);
+    struct harness_tree_map *maps;
     struct ddp_err err = {""};
     char path[160];
     const char *text = probe_world_file(world, path_of(request, round, path, sizeof(path)));
@@ -469,9 +474,13 @@ bool probe_read_trees(struct probe_world *world, const struct harness_probe_requ
         CT_FAIL("%s was not written", path);
         return false;
     }
-    if (harness_tree_parse(ddp_mem_pool_mem(world->pool), text, out, &err) != DDP_OK) {
+    maps = ddp_mem_grow(mem, world->maps, world->map_count, &world->map_capacity, sizeof *maps);
+    CT_CHECK(maps != NULL);
+    world->maps = maps;
+    if (harness_tree_parse(mem, text, out, &err) != DDP_OK) {
         CT_FAIL("%s: %s", path, err.text);
         return false;
     }
+    world->maps[world->map_count++] = *out;
     return true;
 }

@@ -64,8 +64,10 @@ struct probe_world {
     uint64_t call;
     bool is_revoked;
     struct ddp_revocation revocation;
-    int32_t dead;    /* of the table; -1: nobody */
-    bool is_serving; /* is_hosted: rank 0 is at the store, and not at a collective */
+    int32_t dead;                  /* of the table; -1: nobody */
+    bool is_serving;               /* is_hosted: rank 0 is at the store, and not at a collective */
+    struct harness_tree_map *maps; /* [map_count] what probe_read_trees gave out */
+    size_t map_count, map_capacity;
 };
 
 /* Run every rank's program to its end; what they wrote stays until _close. False, with a failure
@@ -79,8 +81,8 @@ const char *probe_world_file(struct probe_world *world, const char *path);
 /* One round of the prober, from a rank's program. */
 ddp_status probe_round(struct probe_rank *rank, enum harness_probe_round round,
                        const struct harness_probe_request *requests, size_t count);
-/* The trees of a round as the judge reads them, in the world's memory. False, with a failure noted,
- * if there are none. */
+/* The trees of a round as the judge reads them; the world's, valid until _close. False, with a
+ * failure noted, if there are none. */
 bool probe_read_trees(struct probe_world *world, const struct harness_probe_request *request,
                       enum harness_probe_round round, struct harness_tree_map *out);
 
