@@ -53,15 +53,15 @@ struct ddp_cache {
 static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *args,
                                                     uint32_t member)
 {
-    const struct ddp_cache_key key = {
-        .kind = args->kind,
-        .dtype = args->dtype,
-        .elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count,
-        .root = args->kind == DDP_COLL_BROADCAST ? args->root : 0,
-        /* The input of other members than the root is not used. */
-        .is_in_place = (args->kind == DDP_COLL_BROADCAST && member != args->root) ||
-                       ddp_queue_is_in_place(args, member)};
+    struct ddp_cache_key key;
 
+    key.kind = args->kind;
+    key.dtype = args->dtype;
+    key.elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count;
+    key.root = args->kind == DDP_COLL_BROADCAST ? args->root : 0;
+    /* The input of other members than the root is not used. */
+    key.is_in_place = (args->kind == DDP_COLL_BROADCAST && member != args->root) ||
+                      ddp_queue_is_in_place(args, member);
     return key;
 }
 
