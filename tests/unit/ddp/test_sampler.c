@@ -1,4 +1,4 @@
-/* Distributed sampler: counts, striding, padding, permutation. */
+/* Distributed sampler: counts, striding, padding, permutation, shards of given sizes. */
 #include <string.h>
 
 #include "ddpcore/base/prng.h"
@@ -68,5 +68,48 @@ CT_TEST(sampler, refuses_a_rank_outside_the_world)
     const struct ddp_sampler_config config = {.sample_count = 4, .world_size = 2, .rank = 2};
     uint32_t indices[4];
 
+    CT_CHECK_STATUS(ddp_sampler_epoch(&config, 0, ddp_mem_system(), indices), DDP_E_INVALID);
+}
+
+/* Shards of given sizes follow one another in the epoch's list; drop_last means nothing to them. */
+CT_TEST(sampler, deals_shards_of_given_sizes)
+{
+    const size_t sizes[] = {4, 0, 7, 1};
+
+    for (int variant = 0; variant < 4; variant++) {
+        struct ddp_sampler_config config = {.sample_count = 15,
+                                            .world_size = 4,
+                                            .is_shuffled = variant % 2 == 1,
+                                            .drop_last = variant / 2 == 1,
+                                            .seed = 9,
+                                            .shard_size = sizes};
+        struct ddp_prng prng = ddp_prng_make(9 + 3, "sampler");
+        uint32_t list[15], indices[15];
+        size_t next = 0;
+
+        for (uint32_t i = 0; i < 15; i++) {
+            list[i] = i;
+        }
+        if (config.is_shuffled) {
+            ddp_prng_permutation(&prng, list, 15);
+        }
+        for (config.rank = 0; config.rank < 4; config.rank++) {
+            CT_CHECK_EQ_U64(ddp_sampler_count(&config), sizes[config.rank]);
+            CT_REQUIRE_OK(ddp_sampler_epoch(&config, 3, ddp_mem_system(), indices));
+            CT_CHECK_BYTES(indices, &list[next], sizes[config.rank] * sizeof(indices[0]));
+            next += sizes[config.rank];
+        }
+    }
+}
+
+/* Shards that hold more than there is are refused, whichever rank asks. */
+CT_TEST(sampler, refuses_shards_beyond_the_samples)
+{
+    const size_t sizes[] = {2, 3}, huge[] = {1, SIZE_MAX};
+    struct ddp_sampler_config config = {.sample_count = 4, .world_size = 2, .shard_size = sizes};
+    uint32_t indices[4];
+
+    CT_CHECK_STATUS(ddp_sampler_epoch(&config, 0, ddp_mem_system(), indices), DDP_E_INVALID);
+    config.shard_size = huge;
     CT_CHECK_STATUS(ddp_sampler_epoch(&config, 0, ddp_mem_system(), indices), DDP_E_INVALID);
 }
