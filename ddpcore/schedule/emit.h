@@ -1,4 +1,5 @@
-/* What the built-in algorithms share: their emit functions, chunk arithmetic, step shorthands. */
+/* What the built-in algorithms share: their emit functions, how a count is split, functions that
+ * append one step. Counts and places are in elements; errors stay in schedule->status. */
 #ifndef DDPCORE_SCHEDULE_EMIT_H
 #define DDPCORE_SCHEDULE_EMIT_H
 
@@ -25,10 +26,12 @@ size_t ddp_emit_segment_count(size_t elem_count, size_t segment_elem_count);
 /* Segment `index` of a part: [first + index * segment, ...), the last one shorter. */
 struct ddp_part ddp_emit_segment(struct ddp_part part, size_t segment_elem_count, size_t index);
 
+/* The part as a range of the input or output, or of a scratch buffer by its number. */
 struct ddp_range ddp_emit_range(enum ddp_buffer_kind buffer, struct ddp_part part);
 struct ddp_range ddp_emit_scratch(uint32_t scratch, struct ddp_part part);
 
-/* Steps with up to two dependencies (DDP_STEP_NONE: none). Each returns the step's index. */
+/* Append a step with up to two dependencies (DDP_STEP_NONE: none). Each returns the step's index,
+ * DDP_STEP_NONE if the range is empty. peer: member number; round: see schedule.h. */
 uint32_t ddp_emit_send(struct ddp_schedule *schedule, uint32_t round, uint32_t peer,
                        struct ddp_range src, const uint32_t dep[2]);
 /* kind: DDP_STEP_RECV or DDP_STEP_RECV_REDUCE. */

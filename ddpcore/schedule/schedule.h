@@ -40,7 +40,7 @@ enum ddp_buffer_kind { DDP_BUFFER_INPUT, DDP_BUFFER_OUTPUT, DDP_BUFFER_SCRATCH }
 struct ddp_range {
     enum ddp_buffer_kind buffer;
     uint32_t scratch; /* which one, for DDP_BUFFER_SCRATCH */
-    size_t first;     /* element */
+    size_t first;     /* number of its first element in the buffer */
     size_t elem_count;
 };
 
@@ -56,6 +56,8 @@ struct ddp_step {
 };
 
 #define DDP_SCHEDULE_SCRATCH_MAX 8u
+/* A buffer of the schedule's own, undefined at the start. Steps between buffers of two types are
+ * DDP_STEP_CONVERT. */
 struct ddp_scratch {
     enum ddp_dtype dtype;
     size_t elem_count;
@@ -68,7 +70,7 @@ struct ddp_schedule_params {
     size_t elem_count;   /* as in struct ddp_coll_args */
     uint32_t root;
     size_t segment_elem_count;    /* longest message; 0 = unlimited */
-    const uint32_t *node_of_rank; /* NULL: one node */
+    const uint32_t *node_of_rank; /* uint32_t[size], borrowed while emitting; NULL: one node */
     int is_in_place;              /* input == output: no copy of the input is needed */
 };
 
@@ -80,15 +82,20 @@ struct ddp_schedule {
     struct ddp_scratch scratch[DDP_SCHEDULE_SCRATCH_MAX];
     uint32_t scratch_count;
     struct ddp_mem *mem;
-    ddp_status status; /* first error while emitting */
+    ddp_status status; /* first error while emitting: E_NOMEM, E_OVERFLOW */
 };
 
+/* An empty schedule of params->rank. algorithm: copied, shorter than the field. mem: where its
+ * steps live; borrowed until _fini. params: copied. */
 void ddp_schedule_init(struct ddp_schedule *schedule, struct ddp_mem *mem, const char *algorithm,
                        const struct ddp_schedule_params *params);
 void ddp_schedule_fini(struct ddp_schedule *schedule);
-/* Append a step and return its index; steps of zero elements are left out and return UINT32_MAX,
- * which is ignored as a dependency. Errors are kept in schedule->status. */
+/* Append a copy of a step and return its index. A step of no elements is left out and returns
+ * UINT32_MAX, which is ignored as a dependency; so does every step after an error, which is kept in
+ * schedule->status. Ranges must lie inside their buffers, dependencies on earlier steps. */
 uint32_t ddp_schedule_add(struct ddp_schedule *schedule, const struct ddp_step *step);
+/* Declare a scratch buffer of elem_count elements and return its number for ranges; 0 after an
+ * error (E_OVERFLOW in schedule->status: there are DDP_SCHEDULE_SCRATCH_MAX already). */
 uint32_t ddp_schedule_add_scratch(struct ddp_schedule *schedule, enum ddp_dtype dtype,
                                   size_t elem_count);
 
@@ -97,7 +104,7 @@ uint32_t ddp_schedule_add_scratch(struct ddp_schedule *schedule, enum ddp_dtype 
  *   scratch 0 dtype=f32 count=50
  *   0 round=0 send peer=1 src=out:0+25 deps=
  *   1 round=0 recv_reduce peer=3 dst=out:75+25 deps=0,1
- * Ranges are buffer:first+count with buffer in, out or s<N>. */
+ * Ranges are buffer:first+count with buffer in, out or s<N>. Appends to out; an error is out's. */
 void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *out);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* The rendezvous store: a small key/value table that ranks use to find each other.
  *
- * Same contract as PyTorch's TCPStore in spirit (set, wait-get, add), not on the wire. One
- * implementation over TCP (server run by the launcher or by rank 0), one in memory (simulator).
- * Keys and values: at most 256 and 4096 bytes. */
+ * It offers what PyTorch's TCPStore does (set, waiting get, add), in frames of its own. One
+ * implementation works over TCP (the launcher or rank 0 runs the server), one in memory
+ * (simulator). Keys and values: at most 256 and 4096 bytes. */
 #ifndef DDPCORE_STORE_STORE_H
 #define DDPCORE_STORE_STORE_H
 
@@ -28,13 +28,15 @@ struct ddp_store_ops {
                       size_t size_bytes);
     /* Value of a key, PENDING until somebody set it. Re-call with the same key until not PENDING.
      * value: uint8_t[DDP_STORE_VALUE_BYTES_MAX]. Errors: E_IO (server gone), E_PEER_DIED (the
-     * launcher reported that a rank ended before rendezvous finished; see ddp_store_dead_rank). */
+     * launcher reported that a rank ended before rendezvous finished: store->dead_rank). */
     ddp_status (*get)(struct ddp_store *store, const char *key, void *value,
                       size_t *out_size_bytes);
     /* Add to a counter key (created as 0) and return the sum. Re-call until not PENDING. Counters
      * read with get as an int64_t. Errors: E_STATE (the key is no counter), E_OVERFLOW. */
     ddp_status (*add)(struct ddp_store *store, const char *key, int64_t amount, int64_t *out);
+    /* Fill the doorbell or descriptor that changes when a pending call may go on. */
     void (*hint)(struct ddp_store *store, struct ddp_idle_hint *hint);
+    /* Release the endpoint; what it set stays. */
     void (*destroy)(struct ddp_store *store);
 };
 struct ddp_store {
@@ -43,7 +45,8 @@ struct ddp_store {
     bool is_host;      /* this process serves the others while it waits: it leaves barriers last */
 };
 
-/* Blocking forms: ddp_wait over the calls above. */
+/* The calls above, repeated by ddp_wait until they are done. value: as above; deadline_ns: of
+ * env->clock. Errors: E_TIMEOUT and theirs. */
 DDP_MUST_USE ddp_status ddp_store_set(struct ddp_env *env, struct ddp_store *store, const char *key,
                                       const void *value, size_t size_bytes, uint64_t deadline_ns);
 DDP_MUST_USE ddp_status ddp_store_get(struct ddp_env *env, struct ddp_store *store, const char *key,

@@ -6,7 +6,7 @@
  * calls return DDP_PENDING and are repeated. One thread per endpoint.
  *
  * Members are numbered 0..member_count-1 inside the group; `peer` below is a member number.
- * To add a transport: fill one static const table, pass tests/unit/test_transport.c. */
+ * To add a transport: fill one static const table, pass tests/unit/transport/test_transport.c. */
 #ifndef DDPCORE_TRANSPORT_TRANSPORT_H
 #define DDPCORE_TRANSPORT_TRANSPORT_H
 
@@ -48,6 +48,7 @@ struct ddp_transport_ops {
     /* Memory whose ranges can be lent in place. Zero-filled, 64-byte aligned. NULL when exhausted:
      * callers may send from any memory, it is then copied. */
     void *(*alloc)(struct ddp_transport *transport, size_t size_bytes);
+    /* Give back what alloc returned; NULL is allowed. No message may lie in it. */
     void (*free)(struct ddp_transport *transport, void *data);
 
     /* Lend message->data to peer. *out_ticket identifies it for send_poll. PENDING: the stream is

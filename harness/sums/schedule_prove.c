@@ -169,7 +169,6 @@ static bool combine(const struct proof *proof, const struct harness_schedule_eve
     bool is_sum = is_reduction(&proof->set->member[event->rank]->steps[event->step]);
     char text[160];
 
-    DDP_ASSERT(target != source);
     if (!source->is_defined || (is_sum && !target->is_defined)) {
         (void)snprintf(text, sizeof(text), "step %u of rank %u uses elements that nobody wrote",
                        event->step, event->rank);

@@ -172,6 +172,9 @@ static ddp_status parse_header(struct reader *reader)
     if (out->size == 0 || out->rank >= out->size || out->root >= out->size) {
         return fail(reader, "rank or root outside of the group", "");
     }
+    if (out->size > HARNESS_SCHEDULE_MEMBERS_MAX) {
+        return fail(reader, "too many members", "");
+    }
     if (out->kind == DDP_COLL_ALL_GATHER && out->elem_count > SIZE_MAX / 16 / out->size) {
         return fail(reader, "the output would be too large", "");
     }

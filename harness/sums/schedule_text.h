@@ -37,7 +37,9 @@ struct harness_span {
     size_t first, elem_count;
 };
 
-#define HARNESS_STEP_DEPS_MAX 4
+/* Members beyond which a schedule is refused: its set holds arrays of that many. */
+#define HARNESS_SCHEDULE_MEMBERS_MAX 65536u
+#define HARNESS_STEP_DEPS_MAX        4
 struct harness_schedule_step {
     enum harness_step_kind kind;
     uint32_t peer;
