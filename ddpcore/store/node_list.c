@@ -8,7 +8,7 @@
 
 #include "ddpcore/base/text.h"
 
-/* Digits of a number in brackets; more would not be a host's. */
+/* Digits of a number in brackets; no host has more. */
 enum { DIGITS_MAX = 18 };
 
 struct reader {
@@ -37,6 +37,7 @@ static ddp_status keep(struct reader *reader, const char *text, size_t size_byte
     }
     memcpy(reader->host + reader->used_bytes, text, size_bytes);
     reader->used_bytes += size_bytes;
+    DDP_ASSERT(reader->used_bytes < reader->size_bytes);
     return DDP_OK;
 }
 
@@ -59,6 +60,7 @@ static ddp_status read_bracket(struct reader *reader)
 {
     bool is_first_number = true;
 
+    DDP_ASSERT(*reader->at == '[');
     do {
         uint64_t low;
         uint64_t high;
@@ -119,6 +121,7 @@ ddp_status ddp_node_list_first(const char *list, char *host, size_t size_bytes, 
                             .is_first = true,
                             .err = err};
 
+    DDP_ASSERT(size_bytes > 0);
     DDP_TRY(read_host(&reader));
     host[reader.used_bytes] = '\0';
     reader.is_first = false;

@@ -97,6 +97,7 @@ static ddp_status get_number(const struct source *source, const char *name, uint
         return ddp_err_set(source->err, DDP_E_NOT_FOUND, "%s is not set (%s)", name,
                            source->launcher->name);
     }
+    DDP_ASSERT(least <= limit && limit <= UINT32_MAX);
     if (ddp_text_parse_u64(text, &value) != DDP_OK || value < least || value > limit) {
         return ddp_err_set(
             source->err, DDP_E_PARSE, "%s=%.64s (%s) is not a number from %llu to %llu", name, text,
@@ -110,6 +111,7 @@ static ddp_status get_identity(const struct source *source, struct ddp_rendezvou
 {
     const struct launcher *launcher = source->launcher;
 
+    DDP_ASSERT(launcher != NULL);
     DDP_TRY(get_number(source, launcher->rank, 0, INT32_MAX, &out->rank));
     DDP_TRY(get_number(source, launcher->size, 0, INT32_MAX, &out->world_size));
     out->local_rank = out->rank;
@@ -240,6 +242,7 @@ ddp_status ddp_rendezvous_store(struct ddp_env *env, const struct ddp_rendezvous
     struct ddp_store_server *server = NULL;
     ddp_status status;
 
+    DDP_ASSERT(rendezvous->rank < rendezvous->world_size);
     if (rendezvous->rank == 0 && !rendezvous->is_agent_store) {
         uint16_t port;
         int listen_fd;

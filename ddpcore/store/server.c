@@ -1,6 +1,6 @@
-/* The store's TCP server: an event loop that its owner pumps. A client that breaks the frame rules
- * is closed, nobody else notices. Clients closed in the middle of a batch of events are freed at
- * its end, because later events of the batch may name them. */
+/* The store's TCP server: an event loop that its owner pumps. A client that breaks the rules of
+ * frames is closed; the others are not affected. Clients that are closed in the middle of a batch
+ * of events are freed at its end, because later events of the batch may name them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -61,6 +61,7 @@ ddp_status ddp_store_server_create(struct ddp_mem *mem, int listen_fd,
     struct ddp_store_server *server = ddp_mem_array(mem, 1, sizeof(*server));
     struct epoll_event event = {.events = EPOLLIN};
 
+    DDP_ASSERT(listen_fd >= 0);
     if (server == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a store server");
     }
@@ -120,6 +121,7 @@ static void flush_client(struct ddp_store_server *server, struct client *client)
         ddp_store_flush(client->fd, client->out, client->out_bytes, &client->out_sent);
     struct epoll_event event = {.data.ptr = client};
 
+    DDP_ASSERT(client->out_sent <= client->out_bytes);
     if (status != DDP_OK && status != DDP_PENDING) {
         close_client(client);
         return;
@@ -140,7 +142,8 @@ static void flush_client(struct ddp_store_server *server, struct client *client)
 static void respond(struct ddp_store_server *server, struct client *client, uint32_t id,
                     enum ddp_store_result result, const void *payload, size_t payload_bytes)
 {
-    DDP_ASSERT(client->out_bytes == 0 && payload_bytes <= DDP_STORE_VALUE_BYTES_MAX);
+    DDP_ASSERT(!client->is_closed && client->out_bytes == 0);
+    DDP_ASSERT(payload_bytes <= DDP_STORE_VALUE_BYTES_MAX);
     ddp_store_put_u32(client->out, (uint32_t)(DDP_STORE_RESPONSE_HEAD - 4 + payload_bytes));
     ddp_store_put_u32(client->out + 4, id);
     client->out[8] = (uint8_t)result;
@@ -156,6 +159,7 @@ static void respond_dead(struct ddp_store_server *server, struct client *client,
 {
     uint8_t rank[4];
 
+    DDP_ASSERT(server->has_death);
     ddp_store_put_u32(rank, server->dead_rank);
     respond(server, client, id, DDP_STORE_RESULT_DEAD, rank, sizeof(rank));
 }
@@ -173,6 +177,7 @@ static struct key *find_key(struct ddp_store_server *server, const struct reques
     struct key **first = &server->keys[hash % KEY_CHAINS];
     struct key *key = *first;
 
+    DDP_ASSERT(request->key_bytes > 0 && request->key_bytes <= DDP_STORE_KEY_BYTES_MAX);
     while (key != NULL && (key->name_bytes != request->key_bytes ||
                            memcmp(key->name, request->key, request->key_bytes) != 0)) {
         key = key->next;
@@ -194,6 +199,7 @@ static struct key *find_key(struct ddp_store_server *server, const struct reques
     key->next = *first;
     *first = key;
     server->key_count++;
+    DDP_ASSERT(server->key_count <= KEYS_MAX);
     return key;
 }
 
@@ -202,6 +208,7 @@ static enum ddp_store_result assign(struct ddp_store_server *server, struct key 
 {
     uint8_t *copy = ddp_mem_array(server->mem, value_bytes + 1, 1);
 
+    DDP_ASSERT(value_bytes <= DDP_STORE_VALUE_BYTES_MAX);
     if (copy == NULL) {
         return DDP_STORE_RESULT_NOMEM;
     }
@@ -244,6 +251,7 @@ static void serve(struct ddp_store_server *server, struct client *client,
     uint8_t sum[8];
     enum ddp_store_result result;
 
+    DDP_ASSERT(!client->is_closed && client->out_bytes == 0);
     client->asked = NULL;
     if (key == NULL) {
         respond(server, client, request->id, DDP_STORE_RESULT_NOMEM, NULL, 0);
@@ -319,6 +327,7 @@ static void serve_frames(struct ddp_store_server *server, struct client *client)
             return;
         }
         serve(server, client, &request);
+        DDP_ASSERT(size_bytes <= client->in_bytes && client->in_bytes <= sizeof(client->in));
         client->in_bytes -= size_bytes;
         memmove(client->in, client->in + size_bytes, client->in_bytes);
     }

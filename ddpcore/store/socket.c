@@ -13,6 +13,7 @@
 
 ddp_status ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes)
 {
+    DDP_ASSERT(*sent_bytes <= size_bytes);
     while (*sent_bytes < size_bytes) {
         ssize_t sent = send(fd, data + *sent_bytes, size_bytes - *sent_bytes, MSG_NOSIGNAL);
 
@@ -31,6 +32,7 @@ ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes, size_t *
 {
     ssize_t got;
 
+    DDP_ASSERT(*filled_bytes < capacity_bytes); /* or the end of the stream could not be told */
     do {
         got = recv(fd, data + *filled_bytes, capacity_bytes - *filled_bytes, 0);
     } while (got < 0 && errno == EINTR);

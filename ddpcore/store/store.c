@@ -48,6 +48,7 @@ static ddp_status wait_call(struct ddp_env *env, struct call *call, ddp_status (
 {
     const struct ddp_pollable pollable = {poll, call_hint, call};
 
+    DDP_ASSERT(call->store != NULL && call->key != NULL);
     return ddp_wait(env->idle, env->clock, &pollable, deadline_ns);
 }
 
@@ -101,12 +102,13 @@ ddp_status ddp_store_barrier(struct ddp_env *env, struct ddp_store *store, const
     static const char *const arriving[2] = {"arrived", "complete"};
     static const char *const leaving[2] = {"left", "empty"};
 
+    DDP_ASSERT(count > 0);
     if (strlen(name) + 16 > DDP_STORE_KEY_BYTES_MAX) {
         return DDP_E_INVALID;
     }
     DDP_TRY(count_up(env, store, name, arriving, count, deadline_ns));
     DDP_TRY(wait_flag(env, store, name, arriving[1], deadline_ns));
-    /* Nobody is served once the host has gone on, so it goes last. */
+    /* The host serves the others only while it waits, so it leaves last. */
     DDP_TRY(count_up(env, store, name, leaving, count, deadline_ns));
     return store->is_host ? wait_flag(env, store, name, leaving[1], deadline_ns) : DDP_OK;
 }

@@ -57,6 +57,7 @@ static void watch(struct tcp_store *store, uint32_t events)
 
 static void drop_socket(struct tcp_store *store)
 {
+    DDP_ASSERT(store->fd >= 0 && store->address_count > 0);
     (void)close(store->fd);
     store->fd = -1;
     store->is_connecting = false;
@@ -97,12 +98,13 @@ static ddp_status finish_connect(struct tcp_store *store)
     return DDP_OK;
 }
 
-/* PENDING until connected; a refusal is a server that is not there yet. */
+/* PENDING until connected. A refusal means that the server has not started yet. */
 static ddp_status connect_poll(void *self)
 {
     struct tcp_store *store = self;
     const struct address *address = &store->addresses[store->address_next];
 
+    DDP_ASSERT(store->address_next < store->address_count);
     pump(store);
     if (store->fd < 0) {
         store->fd = socket(address->name.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -146,8 +148,8 @@ static ddp_status fail(struct tcp_store *store)
     return DDP_E_IO;
 }
 
-/* Put the request into place unless it is the one under way. PENDING: an abandoned one must leave
- * whole first. */
+/* Make this the request under way, unless it is already. PENDING: an older request that nobody
+ * waits for any more is half sent, and the rest of it must leave first. */
 static ddp_status place_request(struct tcp_store *store, enum ddp_store_op op, const char *key,
                                 const void *payload, size_t payload_bytes)
 {
@@ -159,6 +161,7 @@ static ddp_status place_request(struct tcp_store *store, enum ddp_store_op op, c
         payload_bytes > DDP_STORE_VALUE_BYTES_MAX) {
         return DDP_E_INVALID;
     }
+    DDP_ASSERT(size_bytes <= sizeof(frame));
     ddp_store_put_u32(frame, (uint32_t)(size_bytes - 4));
     ddp_store_put_u32(frame + 4, store->id);
     frame[8] = (uint8_t)op;
@@ -184,7 +187,8 @@ static ddp_status place_request(struct tcp_store *store, enum ddp_store_op op, c
     return DDP_OK;
 }
 
-/* Take one whole response out of the buffer, if there is one. Late ones are dropped. */
+/* Take one whole response out of the buffer, if there is one. Responses to older requests are
+ * dropped. */
 static ddp_status take_response(struct tcp_store *store, uint8_t *out_result, void *payload,
                                 size_t *out_payload_bytes)
 {
@@ -198,6 +202,7 @@ static ddp_status take_response(struct tcp_store *store, uint8_t *out_result, vo
         if (store->response_bytes < size_bytes) {
             return DDP_PENDING;
         }
+        DDP_ASSERT(store->response_bytes <= sizeof(store->response));
         is_ours = ddp_store_get_u32(store->response + 4) == store->id;
         if (is_ours) {
             *out_result = store->response[8];
@@ -243,6 +248,7 @@ static ddp_status call(struct tcp_store *store, uint8_t *payload, size_t *out_pa
         ddp_store_flush(store->fd, store->request, store->request_bytes, &store->request_sent);
     uint8_t result = 0;
 
+    DDP_ASSERT(store->has_request && store->fd >= 0 && !store->is_connecting);
     watch(store, status == DDP_PENDING ? EPOLLIN | EPOLLOUT : EPOLLIN);
     if (status != DDP_OK && status != DDP_PENDING) {
         return fail(store);
@@ -350,6 +356,7 @@ static ddp_status resolve(struct tcp_store *store, const char *address, uint16_t
          at = at->ai_next) {
         struct address *out = &store->addresses[store->address_count++];
 
+        DDP_ASSERT(at->ai_addrlen <= sizeof(out->name));
         memcpy(&out->name, at->ai_addr, at->ai_addrlen);
         out->name_bytes = at->ai_addrlen;
     }
