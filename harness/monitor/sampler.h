@@ -39,7 +39,6 @@ struct harness_sampler_config {
 
 /* What is remembered of one rank from sample to sample. */
 struct harness_sampler_rank {
-    uint64_t change;          /* the page's change counter */
     uint64_t ring_read_count; /* ring entries that were read */
     /* The rank's first post that differs from the program, once there was one. A page shows only
      * the last post, and whatever is posted after the first wrong one follows from it. */
