@@ -44,6 +44,40 @@ CT_TEST(plan, names_what_scenarios_write)
     CT_CHECK_STR(harness_names_of(HARNESS_NAMES_STATUSES, DDP_E_PEER_DIED), "PEER_DIED");
 }
 
+/* Each name of each list means one value, and the value has that name. */
+CT_TEST(plan, names_and_values_go_both_ways)
+{
+    for (unsigned i = 1; i < HARNESS_NAMES_COUNT; i++) {
+        enum harness_names list = (enum harness_names)i;
+        const char *name;
+        int value;
+
+        CT_CHECK(harness_names_what(list)[0] != '\0');
+        CT_CHECK(harness_names_at(list, 0, NULL) != NULL);
+        for (size_t k = 0; (name = harness_names_at(list, k, &value)) != NULL; k++) {
+            CT_CHECK_STR(harness_names_of(list, value), name);
+        }
+    }
+}
+
+/* A collective is an engine and, unless that chooses, an algorithm; its name says both. */
+CT_TEST(plan, collectives_are_named_by_engine_and_algorithm)
+{
+    const struct harness_collective ring = {HARNESS_ENGINE_SCHEDULE, DDP_ALGORITHM_RING};
+    const struct harness_collective over_nccl = {HARNESS_ENGINE_NCCL_SCHEDULE, DDP_ALGORITHM_RING};
+    const struct harness_collective nccl = {HARNESS_ENGINE_NCCL, DDP_ALGORITHM_NONE};
+    struct harness_plan plan = make_plan(2, 1, 1);
+
+    CT_CHECK_STR(harness_collective_name(ring), "ring");
+    CT_CHECK_STR(harness_collective_name(over_nccl), "nccl/ring");
+    CT_CHECK_STR(harness_collective_name(nccl), "nccl");
+    plan.job.collective = over_nccl;
+    CT_CHECK_STR(harness_plan_algorithm(&plan), "ring");
+    CT_CHECK(!harness_plan_is_opaque(&plan) && !harness_plan_is_mpi(&plan));
+    plan.job.collective = nccl;
+    CT_CHECK(harness_plan_algorithm(&plan) == NULL && harness_plan_is_opaque(&plan));
+}
+
 static void check_buckets(size_t first_cap_bytes, size_t cap_bytes, const char *expected)
 {
     struct ddp_param params[MLP_PARAM_COUNT];

@@ -1,4 +1,5 @@
 /* Overrides and the matrix. */
+#include "harness/plan/names.h"
 #include "tests/unit/scenario/scenario_testing.h"
 
 static void check_cells(const char *matrix, const char *const *sets, size_t set_count,
@@ -48,16 +49,34 @@ CT_TEST(matrix, resolves_selectors_in_each_cell)
                 "expect.culprit=[middle],job.ranks=2");
 }
 
-/* A table of names stands for the list of them. */
+/* The cells of an axis over a table, as the table says. */
+static void check_table(enum harness_axis axis, const char *const *sets, size_t set_count)
+{
+    struct ddp_text expected;
+    struct ddp_text matrix;
+    const char *name;
+
+    ddp_text_init(&expected, ddp_mem_system());
+    ddp_text_init(&matrix, ddp_mem_system());
+    for (size_t i = 0; (name = harness_axis_at(axis, i)) != NULL; i++) {
+        ddp_text_add(&expected, "%sjob.collective=%s", i == 0 ? "" : " ", name);
+    }
+    ddp_text_add(&matrix, "{job.collective: %s}", harness_axis_word(axis));
+    check_cells(ddp_text_str(&matrix), sets, set_count, ddp_text_str(&expected));
+    ddp_text_fini(&matrix);
+    ddp_text_fini(&expected);
+}
+
+/* A table of names stands for the list of them, so that a new algorithm runs without an edit. */
 CT_TEST(matrix, expands_tables)
 {
-    static const char *const cuda[] = {"job.device=cuda", "job.collective=nccl"};
+    static const char *const cuda[] = {"job.device=cuda"};
 
-    check_cells("{job.collective: schedules}", NULL, 0,
-                "job.collective=ring job.collective=recursive_doubling");
-    check_cells("{job.collective: cuda_collectives}", cuda, 1,
-                "job.collective=nccl job.collective=nccl/ring "
-                "job.collective=nccl/recursive_doubling");
+    CT_CHECK_STR(harness_axis_at(HARNESS_AXIS_SCHEDULES, 0), "ring");
+    CT_CHECK_STR(harness_axis_at(HARNESS_AXIS_CUDA_COLLECTIVES, 0), "nccl");
+    CT_CHECK_STR(harness_axis_at(HARNESS_AXIS_CUDA_COLLECTIVES, 1), "nccl/ring");
+    check_table(HARNESS_AXIS_SCHEDULES, NULL, 0);
+    check_table(HARNESS_AXIS_CUDA_COLLECTIVES, cuda, 1);
     check_cells(
         "{job.collective: schedules}", cuda, 1,
         "x.yaml:5:26: device cuda needs collective nccl or nccl/<algorithm>, not ring (cell "
