@@ -472,7 +472,7 @@ CT_TEST(collective, steady_state_allocates_nothing)
 }
 
 /* The cache of compiled schedules is bounded, however many counts are used. */
-CT_TEST(collective, program_cache_is_bounded)
+CT_TEST(collective, cache_is_bounded)
 {
     static float data[2][1000];
     struct coll_world_options options = {.algorithm = DDP_ALGORITHM_RECURSIVE_DOUBLING};
