@@ -1,7 +1,7 @@
-/* Recursive-doubling all-reduce for any number of ranks. The ranks beyond a power of two are folded
- * into a neighbour first and served the result last. In each round partners exchange everything
- * they have; what is lent is a copy, because both sides add into their output at the same time.
- * Both partners compute op(own, other): the same bits, since the operations commute. */
+/* Recursive-doubling all-reduce for any number of ranks. The ranks beyond a power of two first give
+ * their data to a neighbour, and get the result from it at the end. In each round partners exchange
+ * everything they have. They send a copy, because both add into their output at the same time. Both
+ * compute op(own, other): the same bits, since the operations commute. */
 #include "ddpcore/schedule/emit.h"
 
 #define COPY_COUNT 2 /* the copy of round r may be reused once round r-2's send is complete */

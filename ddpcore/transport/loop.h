@@ -27,18 +27,21 @@ struct ddp_loop_config {
 };
 
 struct ddp_loop_net;
+/* A network without ranks. *out: to be destroyed after all its endpoints. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_loop_net_create(const struct ddp_loop_config *config,
                                             struct ddp_loop_net **out);
 void ddp_loop_net_destroy(struct ddp_loop_net *net);
-/* The rank vanished: its lent ranges are copied aside first, so that what it had sent is still
- * delivered; peers then see E_PEER_DIED after one latency. Call before its memory is dropped. */
+/* The rank has died. What it had sent is copied first and is still delivered; peers then see
+ * E_PEER_DIED after one latency. Call before its memory is released. */
 void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank);
-/* Endpoint of env->rank in the group called group_name (same member list on all). */
+/* Endpoint of env->rank in the group called group_name. member_rank: global rank of each member,
+ * the same on all; NULL = identity. Errors: E_INVALID (not of this group, or joined before),
+ * E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_loop_create(struct ddp_loop_net *net, struct ddp_env *env,
                                         const char *group_name, uint32_t member,
                                         uint32_t member_count, const uint32_t *member_rank,
                                         struct ddp_transport **out);
-/* Store endpoint of env->rank on the net's table. */
+/* Store endpoint of env->rank on the net's table of keys. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_loop_store_create(struct ddp_loop_net *net, struct ddp_env *env,
                                               struct ddp_store **out);
 

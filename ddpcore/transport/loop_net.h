@@ -73,10 +73,10 @@ struct ddp_loop_net {
     struct ddp_loop_key *keys[DDP_LOOP_KEY_CHAINS];
 };
 
-/* The rank may go on at at_ns, unless it is dead. */
+/* Tell the scheduler that the rank may go on at at_ns, unless it is dead. */
 void ddp_loop_net_wake(struct ddp_loop_net *net, uint32_t rank, uint64_t at_ns);
 uint64_t ddp_loop_net_now_ns(const struct ddp_loop_net *net);
-/* Whether everybody else can know by now that the rank died. */
+/* Whether the rank died, and long enough ago (one latency) for the others to know. */
 bool ddp_loop_net_is_dead(const struct ddp_loop_net *net, uint32_t rank);
 /* Find or make. NULL: out of memory. */
 struct ddp_loop_group *ddp_loop_net_group(struct ddp_loop_net *net, const char *name,
@@ -86,7 +86,7 @@ struct ddp_loop_group *ddp_loop_net_group(struct ddp_loop_net *net, const char *
 struct ddp_loop_stream *ddp_loop_group_stream(struct ddp_loop_net *net,
                                               struct ddp_loop_group *group, uint32_t from,
                                               uint32_t to, bool is_made);
-/* The member leaves: what it sent and nobody took yet no longer points to its memory. */
+/* Copy the member's messages that nobody took yet, so that they no longer point to its memory. */
 void ddp_loop_group_detach(struct ddp_loop_net *net, struct ddp_loop_group *group, uint32_t member);
 /* The key of that name: found, or made without a value. The net's, until it is destroyed. NULL: out
  * of memory. */

@@ -75,10 +75,10 @@ struct ddp_shm_segment {
 
 /* Bytes of a segment; 0 if the parameters are out of range. heap_bytes is a multiple of 4096. */
 size_t ddp_shm_segment_size_bytes(uint32_t member_count, uint32_t slot_count, size_t heap_bytes);
-/* View on a mapping of that size. */
+/* Pointers into a mapping of that size, which is page-aligned and stays the caller's. */
 void ddp_shm_segment_view(struct ddp_shm_segment *segment, void *base, uint32_t member_count,
                           uint32_t slot_count, size_t heap_bytes);
-/* First words of a fresh (zero) mapping. */
+/* Write the header of a fresh (zero) mapping; its magic last, so that who sees it sees the rest. */
 void ddp_shm_segment_format(struct ddp_shm_segment *segment, uint64_t nonce);
 
 static inline size_t ddp_shm_stream_index(const struct ddp_shm_segment *segment, uint32_t from,

@@ -31,7 +31,8 @@ struct harness_residual {
     int bit;             /* CORRUPTED by one flipped bit of one element; -1 otherwise */
 };
 
-/* Exact equality throughout: a structure is named only if it explains every element. */
+/* Say what kind of difference it is. A kind is named only if it explains every element bit for bit.
+ * input is borrowed; out is filled. */
 void harness_residual_classify(const struct harness_residual_input *input,
                                struct harness_residual *out);
 /* Whether got differs from expected as far as another order of summing the inputs may make it, and

@@ -42,6 +42,7 @@ struct harness_schedules {
     size_t set_count, set_capacity;
 };
 
+/* An empty list; everything in it lives in mem. _fini releases it, the members' schedules too. */
 void harness_schedules_init(struct harness_schedules *schedules, struct ddp_mem *mem);
 void harness_schedules_fini(struct harness_schedules *schedules);
 /* Take over one parsed schedule into its set. Errors: E_INVALID (a second one of a rank), E_NOMEM
@@ -53,9 +54,10 @@ DDP_MUST_USE ddp_status harness_schedules_add(struct harness_schedules *schedule
  * Errors: E_PARSE with the file, E_IO, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedules_load(struct harness_schedules *schedules,
                                                const char *folder, struct ddp_err *err);
-/* Find the order of every set: needed before _run and _prove. */
+/* Find the order of every complete set: needed before _run and _prove. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedules_order(struct harness_schedules *schedules);
-/* The set of an operation; algorithm NULL = any. NULL if there is none. */
+/* The set of an operation, borrowed: that of the named algorithm if there is one, else (or with
+ * algorithm NULL) that of any. NULL if there is none. */
 struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,
                                                     enum ddp_coll_kind kind, const char *algorithm,
                                                     size_t elem_count, enum ddp_dtype dtype,

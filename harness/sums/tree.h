@@ -1,5 +1,5 @@
 /* Measured reduction trees, as the judge reads and runs them: for collectives that leave no
- * schedule. It shares nothing with whoever measured them but the text of the files. */
+ * schedule. The text of the files is all that it shares with the prober. */
 #ifndef HARNESS_SUMS_TREE_H
 #define HARNESS_SUMS_TREE_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Members beyond which a file may hold no tree. */
+/* The most members of a tree: the inputs of the probes cannot tell more of them apart. */
 #define HARNESS_TREE_MEMBERS_MAX 64u
 
 /* How a node adds its operands, one rounding each: to the data's type; to fp32 (16-bit types) or
@@ -50,7 +50,7 @@ struct harness_tree_map {
     bool is_last;                  /* measured after the last step, else before the first */
     bool is_measured;              /* ranges cover every element */
     enum harness_verdict verdict;  /* inconsistent: what it points to; else NONE */
-    struct harness_rank_set ranks; /* to blame for that */
+    struct harness_rank_set ranks; /* the members concerned */
     char text[200];                /* why it is not measured */
     struct harness_tree_range *ranges;
     size_t range_count, range_capacity;
@@ -83,6 +83,7 @@ struct harness_trees {
     size_t map_count, map_capacity;
 };
 
+/* An empty list; its maps live in mem. */
 void harness_trees_init(struct harness_trees *trees, struct ddp_mem *mem);
 void harness_trees_fini(struct harness_trees *trees);
 /* Take over one parsed map. Errors: E_INVALID (a second one of that count, type and round; another
@@ -94,7 +95,7 @@ DDP_MUST_USE ddp_status harness_trees_add(struct harness_trees *trees,
  * with the file, E_IO, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_trees_load(struct harness_trees *trees, const char *folder,
                                            uint32_t member_count, struct ddp_err *err);
-/* NULL if there is none. */
+/* The map of a count, type and round (is_last); borrowed. NULL if there is none. */
 const struct harness_tree_map *harness_trees_find(const struct harness_trees *trees,
                                                   size_t elem_count, enum ddp_dtype dtype,
                                                   bool is_last);

@@ -1,12 +1,12 @@
 /* Purpose: find, compare, name and print measured trees.
- * Idea: what cannot be told from a file is said here, once, in words that end up in a verdict. */
+ * Idea: the reasons why a tree cannot be used are worded here only; verdicts show them. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/file.h"
 #include "harness/sums/tree.h"
 
-/* Sums of wide values that are rounded only once have no exact rule here. */
+/* How sums of three wide values or more round is not known. */
 static bool is_range_known(const struct harness_tree_map *map,
                            const struct harness_tree_range *range)
 {

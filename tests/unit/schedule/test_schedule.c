@@ -68,7 +68,7 @@ CT_TEST(schedule, names)
     CT_CHECK_STR(ddp_algorithm_name(DDP_ALGORITHM_NONE), "none");
 }
 
-/* No choice is the first row of the kind, and its longest message the row's. */
+/* NONE stands for the first row of a kind; the longest message is the row's unless one is given. */
 CT_TEST(schedule, defaults)
 {
     const struct ddp_algorithm *ring = ddp_algorithm_find(DDP_COLL_ALL_REDUCE, DDP_ALGORITHM_NONE);
@@ -198,7 +198,7 @@ CT_TEST(schedule, prover_notices)
     }
 }
 
-/* Receives the last signal without depending on the first: rank 0 sends before it has heard. */
+/* Rank 0 sends each signal without waiting for those that it should pass on. */
 static void signal_early(struct ddp_schedule *schedule)
 {
     for (size_t i = 0; i < schedule->step_count; i++) {
@@ -238,7 +238,7 @@ CT_TEST(schedule, prover_knows_the_kinds)
     CT_CHECK(strstr(text, "of rank 0 uses elements that nobody wrote") != NULL);
 }
 
-/* A schedule may declare so many scratch buffers and no more. */
+/* A schedule declares at most DDP_SCHEDULE_SCRATCH_MAX scratch buffers. */
 CT_TEST(schedule, scratch_is_bounded)
 {
     const struct ddp_schedule_params params = {

@@ -87,7 +87,7 @@ CT_TEST(rendezvous, one_environment)
     check(PMI_1, expected);
 }
 
-/* Any two or more together: the first in the order of the table that is whole. */
+/* Any two or more groups together: the first complete one in the order of the table counts. */
 CT_TEST(rendezvous, order_of_environments)
 {
     static const char *const parts[] = {TORCHRUN, OPEN_MPI, SLURM, PMI};
@@ -111,7 +111,8 @@ CT_TEST(rendezvous, order_of_environments)
     }
 }
 
-/* Half of a group is passed over for a whole one; empty is not set. */
+/* A group of which one variable is missing is skipped if a later one is complete; an empty variable
+ * counts as not set. */
 CT_TEST(rendezvous, half_environments)
 {
     check(MASTER "RANK=0 " OPEN_MPI, "Open MPI 3/4 local 2 at host:29500");

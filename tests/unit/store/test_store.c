@@ -116,7 +116,8 @@ CT_TEST(store, get_waits_and_can_be_abandoned)
     rig_close(&rig);
 }
 
-/* Counters add up over clients, start at 0, refuse to overflow and refuse keys that are none. */
+/* Counters add up over clients, start at 0, refuse to overflow; a key that is no counter is
+ * refused. */
 CT_TEST(store, add)
 {
     struct rig rig;

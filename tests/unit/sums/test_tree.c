@@ -122,7 +122,7 @@ CT_TEST(tree, defects_are_refused)
     }
 }
 
-/* Brackets without end are no way to the stack's end. */
+/* Any number of opening brackets is refused; the reader's stack does not overflow. */
 CT_TEST(tree, deep_nesting_is_refused)
 {
     struct harness_tree_map map;
@@ -170,7 +170,7 @@ static void check_f32(const char *tree, const float *values, uint32_t count, flo
     harness_tree_fini(&map);
 }
 
-/* Order and rounding: 2^24 + 1 + 1 is 2^24 hop by hop, 2^24 + 2 otherwise. */
+/* Order and rounding: 2^24 + 1 + 1 is 2^24 if added one after the other, 2^24 + 2 otherwise. */
 CT_TEST(tree, fp32_sums_are_rounded_as_written)
 {
     static const float values[] = {0x1p24f, 1.0f, 1.0f};
@@ -183,7 +183,7 @@ CT_TEST(tree, fp32_sums_are_rounded_as_written)
     check_f32("(0 (1 2))", values, 3, 0x1p24f + 2.0f);
     check_f32("([0 1] 2)", values, 3, 0x1p24f + 2.0f);
     check_f32("(0 1 2)", values, 3, 0x1p24f + 2.0f);
-    /* A tie that a tiny third operand breaks: only the exact sum sees it. */
+    /* Half way between two values but for a tiny third operand: only the exact sum rounds right. */
     check_f32("([0 1] 2)", tie, 3, 0x1p24f);
     check_f32("(0 1 2)", tie, 3, 0x1p24f + 2.0f);
     check_f32("(0 1 2)", tie_down, 3, 0x1p24f + 2.0f);
