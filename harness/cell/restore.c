@@ -158,7 +158,8 @@ static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
     return (uint32_t)steps;
 }
 
-/* First finding of the restore run that says why it is not as good as an uninterrupted one. */
+/* The first finding of the restore run, which says why it does not equal an uninterrupted one; one
+ * about the checkpoint is preferred. */
 void harness_stage_conclude(const struct harness_cell *second, struct harness_restore_result *out)
 {
     const struct harness_trace_event *loaded;
@@ -214,7 +215,7 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     to = harness_stage_path(cell->mem, second.run_dir, "checkpoint.safetensors");
     given = harness_stage_path(cell->mem, second.run_dir, "given.safetensors");
     DDP_TRY(ddp_files_make_dirs(second.run_dir, err));
-    /* Twice: the run writes checkpoints over what it was given, and a later check asks for that. */
+    /* Twice: the run overwrites the file that it loads, and a later check needs what was loaded. */
     status = copy_checkpoint(cell, from, given, err);
     status = status == DDP_OK ? copy_checkpoint(cell, from, to, err) : status;
     if (status != DDP_OK) {

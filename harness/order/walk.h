@@ -65,7 +65,7 @@ struct harness_order_walk {
 /* What is wrong with a use of memory. */
 enum harness_order_fault {
     HARNESS_ORDER_CONFLICT,   /* an earlier use of the same bytes is not ordered before it */
-    HARNESS_ORDER_LATE_WRITE, /* a bucket is written while its all-reduce is under way: nobody has
+    HARNESS_ORDER_LATE_WRITE, /* a bucket is written while its all-reduce is under way: no work has
                                * used its result, nor has the host waited for it */
     HARNESS_ORDER_UNREDUCED, /* a gradient is used that its bucket's all-reduce may not have made */
     HARNESS_ORDER_LATE_REDUCE /* a bucket is reduced after its gradients were used */

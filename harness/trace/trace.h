@@ -7,8 +7,8 @@
  *   <time_ns> r<rank> <step>.<micro> <phase> <event> <name>=<value> ...
  * Then the harness's observations, the finish line last:
  *   <time_ns> h end rank=1 how=signaled code=9 stopped=0
- *   <time_ns> h diagnosis verdict=CRASH.SIGNALED mode=provable culprit=1 ... text=...
- *   <time_ns> h finish start=... lost=0 leak_process=0 leak_shm=0 leak_fd=0 text=... */
+ *   <time_ns> h diagnosis verdict=CRASH.SIGNALED oracle=monitor mode=provable culprit=1 ...
+ * text=... <time_ns> h finish start=... lost=0 leak_process=0 leak_shm=0 leak_fd=0 text=... */
 #ifndef HARNESS_TRACE_TRACE_H
 #define HARNESS_TRACE_TRACE_H
 

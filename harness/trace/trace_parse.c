@@ -224,20 +224,23 @@ static ddp_status parse_finding(struct reader *reader, struct ddp_mem *mem,
                                 struct harness_finding *out)
 {
     const char *verdict = find_value(reader, "verdict");
+    const char *oracle = find_value(reader, "oracle");
     const char *mode = find_value(reader, "mode");
     const char *phase_name = find_value(reader, "phase");
     enum harness_verdict parsed;
+    enum harness_oracle_id parsed_oracle;
     enum harness_mode parsed_mode;
     enum ddp_phase phase;
     int64_t step = -1;
     int64_t micro = -1;
 
-    if (verdict == NULL || mode == NULL || phase_name == NULL ||
+    if (verdict == NULL || oracle == NULL || mode == NULL || phase_name == NULL ||
         harness_verdict_parse(verdict, &parsed) != DDP_OK || harness_verdict_is_planned(parsed) ||
+        harness_oracle_parse(oracle, &parsed_oracle) != DDP_OK ||
         harness_mode_parse(mode, &parsed_mode) != DDP_OK) {
-        return refuse(reader, reader->buffer, "expected verdict=, mode= and phase=");
+        return refuse(reader, reader->buffer, "expected verdict=, oracle=, mode= and phase=");
     }
-    harness_finding_init(out, mem, parsed, HARNESS_ORACLE_MONITOR, parsed_mode);
+    harness_finding_init(out, mem, parsed, parsed_oracle, parsed_mode);
     DDP_TRY(parse_list(reader, "culprit", reader->world_size, add_culprit, out));
     DDP_TRY(parse_list(reader, "victim", reader->world_size, add_victim, out));
     DDP_TRY(parse_list(reader, "params", UINT32_MAX, add_param, out));

@@ -37,8 +37,9 @@ static void print_set(const char *name, const struct harness_rank_set *set, stru
 void harness_trace_print_diagnosis(uint64_t time_ns, const struct harness_finding *finding,
                                    struct ddp_text *out)
 {
-    ddp_text_add(out, "%12" PRIu64 " h diagnosis verdict=%s mode=%s", time_ns,
-                 harness_verdict_name(finding->verdict), harness_mode_name(finding->mode));
+    ddp_text_add(out, "%12" PRIu64 " h diagnosis verdict=%s oracle=%s mode=%s", time_ns,
+                 harness_verdict_name(finding->verdict), harness_oracle_name(finding->oracle),
+                 harness_mode_name(finding->mode));
     print_set("culprit", &finding->culprits, out);
     print_set("victim", &finding->victims, out);
     ddp_text_add(out, " seq=%" PRIu64 " kind=%s role=%s bucket=%" PRId32 " count=%" PRIu64,

@@ -91,6 +91,17 @@ const char *harness_oracle_name(enum harness_oracle_id oracle)
     return oracle_rows[oracle].name;
 }
 
+ddp_status harness_oracle_parse(const char *name, enum harness_oracle_id *out)
+{
+    for (unsigned i = HARNESS_ORACLE_NONE + 1; i < HARNESS_ORACLE_COUNT; i++) {
+        if (strcmp(name, oracle_rows[i].name) == 0) {
+            *out = (enum harness_oracle_id)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
+}
+
 const char *harness_oracle_proves(enum harness_oracle_id oracle)
 {
     DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);

@@ -1,4 +1,5 @@
-/* Findings and verdicts: what a checker says, and what follows from it. Pure data. */
+/* Findings: what an oracle, the monitor or the launcher found. Verdicts: what kind of error it is.
+ * Outcomes: what follows for the run. Pure data. */
 #ifndef HARNESS_VERDICT_VERDICT_H
 #define HARNESS_VERDICT_VERDICT_H
 
@@ -41,7 +42,7 @@ enum harness_family harness_verdict_family(enum harness_verdict verdict);
 /* "NONE", "CRASH.SIGNALED", ... Static storage. */
 const char *harness_verdict_name(enum harness_verdict verdict);
 const char *harness_verdict_meaning(enum harness_verdict verdict);
-/* No code reports it yet; it can be expected, and is never met. */
+/* No code reports it yet: no run can have it. */
 bool harness_verdict_is_planned(enum harness_verdict verdict);
 DDP_MUST_USE ddp_status harness_verdict_parse(const char *name, enum harness_verdict *out);
 
@@ -69,8 +70,9 @@ enum harness_oracle_id {
 };
 /* "monitor", "gradient", ...; NULL for NONE. Static storage. */
 const char *harness_oracle_name(enum harness_oracle_id oracle);
+DDP_MUST_USE ddp_status harness_oracle_parse(const char *name, enum harness_oracle_id *out);
 const char *harness_oracle_proves(enum harness_oracle_id oracle);
-/* It judges a finished run; false: a part of the run. */
+/* An oracle: it judges a finished run. False: a part of the run. */
 bool harness_oracle_is_checker(enum harness_oracle_id oracle);
 /* Where in a step it compares values; 0 = it compares none. */
 int harness_oracle_stage(enum harness_oracle_id oracle);
@@ -81,7 +83,7 @@ int harness_oracle_stage(enum harness_oracle_id oracle);
     X(BOUND, "bound")       /* a value lies outside of a derived bound */               \
     X(PROVABLE, "provable") /* it follows from the record alone, whatever the timing */ \
     X(BUDGET, "budget")     /* something took longer than its budget */                 \
-    X(STATUS, "status")     /* a rank, or a reader of its files, says so */             \
+    X(STATUS, "status")     /* a rank, or a reader of its files, reports it */          \
     X(LEDGER, "ledger")     /* samples used against samples due */                      \
     X(PROBE, "probe")       /* an order of sums that was measured with inputs of our own */
 enum harness_mode {
@@ -119,7 +121,7 @@ struct harness_finding {
     int64_t attribute_ns;       /* fired -> culprit named; -1 = not measured */
     char text[512];             /* one sentence with the evidence */
 };
-/* mem: of its sets (set.h). A finding may be copied by assignment as they may. */
+/* mem: of its sets (set.h). Like them, a finding may be copied by assignment. */
 void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,
                           enum harness_verdict verdict, enum harness_oracle_id oracle,
                           enum harness_mode mode);
@@ -127,7 +129,8 @@ void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,
 void harness_finding_add_param(struct harness_finding *finding, uint32_t param);
 /* Out of memory: a rank or a parameter is missing. */
 bool harness_finding_is_failed(const struct harness_finding *finding);
-/* A copy that shares nothing, and its end. For memory that is no pool. */
+/* A copy whose sets share nothing with the original, for memory that is no pool; and its release.
+ */
 struct harness_finding harness_finding_copy(const struct harness_finding *finding,
                                             struct ddp_mem *mem);
 void harness_finding_free(struct harness_finding *finding);

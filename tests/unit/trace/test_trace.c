@@ -45,7 +45,7 @@ static void make_trace(struct harness_trace *trace)
     add_event(trace, 1, 20, DDP_EVENT_FAULT_FIRED, 0, DDP_FAULT_POINT_BUCKET_LAUNCH);
     add_event(trace, 1, 30, DDP_EVENT_GRAD_READY, 4, 0x0123456789abcdefu);
     harness_finding_init(&finding, ddp_mem_pool_mem(pool), HARNESS_VERDICT_CRASH_SIGNALED,
-                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+                         HARNESS_ORACLE_LAUNCHER, HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, 1);
     harness_rank_set_add(&finding.victims, 0);
     harness_rank_set_add(&finding.victims, 2);
@@ -120,6 +120,7 @@ CT_TEST(trace, print_parse_round_trip)
     CT_CHECK_EQ_U64(again.events[3].entry.arg[1], trace.events[3].entry.arg[1]);
     CT_CHECK_EQ_U64(again.diagnoses.items[0].params.count, PARAMS);
     CT_CHECK_STR(again.diagnoses.items[0].text, trace.diagnoses.items[0].text);
+    CT_CHECK_EQ_U64(again.diagnoses.items[0].oracle, HARNESS_ORACLE_LAUNCHER);
     CT_CHECK_STR(again.leak_text, "descriptor 7");
     ddp_mem_free(ddp_mem_system(), first);
     ddp_mem_free(ddp_mem_system(), second);
@@ -236,10 +237,17 @@ CT_TEST(trace, bad_lines_are_refused)
         "offset=0 bytes=4 access=3\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h end rank=3 how=exited code=0 stopped=0\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h end rank=0 how=bored code=0 stopped=0\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=NO.SUCH mode=provable\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=SLOW.DATA mode=budget "
+        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=NO.SUCH oracle=monitor "
+        "mode=provable phase=-\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=SLOW.DATA oracle=monitor "
+        "mode=budget "
         "phase=-\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=HANG.HOST mode=guess phase=-\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=HANG.HOST oracle=monitor "
+        "mode=guess "
+        "phase=-\n",
+        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=HANG.HOST oracle=guess "
+        "mode=budget "
+        "phase=-\n",
         "ddprove-trace 1 driver=sim world=1\n 1 h finish start=0 lost=0\n",
     };
 

@@ -59,6 +59,12 @@ CT_TEST(verdict, oracles_and_modes)
         CT_CHECK_OK(harness_mode_parse(harness_mode_name((enum harness_mode)i), &parsed));
         CT_CHECK_EQ_U64(parsed, i);
     }
+    for (unsigned i = 1; i < HARNESS_ORACLE_COUNT; i++) {
+        enum harness_oracle_id parsed = HARNESS_ORACLE_NONE;
+
+        CT_CHECK_OK(harness_oracle_parse(harness_oracle_name((enum harness_oracle_id)i), &parsed));
+        CT_CHECK_EQ_U64(parsed, i);
+    }
     enum harness_mode unused;
     CT_CHECK_STATUS(harness_mode_parse("guess", &unused), DDP_E_NOT_FOUND);
 }
