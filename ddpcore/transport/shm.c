@@ -21,7 +21,6 @@ static void ring(struct ddp_shm_endpoint *endpoint, uint32_t peer)
 {
     struct ddp_shm_member *member = &endpoint->segment.members[peer];
 
-    DDP_ASSERT(peer < endpoint->base.member_count);
     ddp_doorbell_ring(&member->doorbell, &member->sleep);
 }
 
@@ -131,8 +130,7 @@ static ddp_status shm_send_post(struct ddp_transport *transport, uint32_t to,
     uint32_t index = (uint32_t)(peer->sender.sent & peer->sender.slot_mask);
     const void *place = message->data;
 
-    DDP_ASSERT(to < transport->member_count && to != transport->member);
-    DDP_ASSERT(message->data != NULL && message->size_bytes > 0);
+    DDP_ASSERT(to < transport->member_count && message->size_bytes > 0);
     if (__atomic_load_n(&endpoint->segment.header->revoked_count, __ATOMIC_ACQUIRE) != 0) {
         return DDP_E_REVOKED;
     }
@@ -167,7 +165,7 @@ static ddp_status shm_send_poll(struct ddp_transport *transport, uint32_t to, ui
     struct ddp_shm_endpoint *endpoint = endpoint_of(transport);
     struct ddp_shm_peer *peer = &endpoint->peers[to];
 
-    DDP_ASSERT(to < transport->member_count && ticket < peer->sender.sent);
+    DDP_ASSERT(ticket < peer->sender.sent);
     /* Older than the slots in use: acknowledged long ago; its slot's is_copied is a later
      * message's. */
     if (ticket + peer->sender.slot_mask < peer->sender.sent - 1 ||
@@ -188,7 +186,7 @@ static ddp_status shm_recv_peek(struct ddp_transport *transport, uint32_t from,
     struct ddp_shm_peer *peer = &endpoint->peers[from];
     const struct ddp_shm_slot *slot = ddp_shm_receiver_slot(&peer->receiver);
 
-    DDP_ASSERT(from < transport->member_count && from != transport->member);
+    DDP_ASSERT(from < transport->member_count);
     if (slot == NULL) {
         if (!peer->is_dead && !has_departed(endpoint, from)) {
             return pending(endpoint);

@@ -131,7 +131,6 @@ static inline struct ddp_shm_slot *ddp_shm_sender_slot(struct ddp_shm_sender *se
 static inline void ddp_shm_sender_publish(struct ddp_shm_sender *sender, struct ddp_shm_slot *slot,
                                           uint64_t *out_ticket)
 {
-    DDP_ASSERT(slot == &sender->slots[sender->sent & sender->slot_mask]);
     *out_ticket = sender->sent++;
     __atomic_store_n(&slot->turn, sender->sent, __ATOMIC_RELEASE);
 }
