@@ -6,31 +6,39 @@
 #include <string.h>
 
 #include "ddpcore/base/file.h"
+#include "ddpcore/base/hash.h"
 
 struct memory_file {
-    struct memory_file *next;
-    char *path; /* NULL once it has no name */
+    struct memory_file *next; /* in the chain of its name */
+    char *path;               /* NULL once it has no name: then only handles lead to it */
     unsigned char *data;
     size_t size_bytes;
     size_t capacity_bytes;
     unsigned open_count;
 };
 
+#define CHAIN_COUNT 1024u
 struct ddp_files_memory {
     struct ddp_files files;
-    struct memory_file *first;
-    struct memory_file **handles; /* NULL where free */
+    struct memory_file *chains[CHAIN_COUNT]; /* by hash of the name */
+    int lowest_free;                         /* no handle below it is free */
+    struct memory_file **handles;            /* NULL where free */
     int handle_count;
 };
 
+static struct memory_file **chain_of(struct ddp_files_memory *memory, const char *path)
+{
+    return &memory->chains[ddp_hash_text(path) % CHAIN_COUNT];
+}
+
 static struct memory_file *find(struct ddp_files_memory *memory, const char *path)
 {
-    for (struct memory_file *file = memory->first; file != NULL; file = file->next) {
-        if (file->path != NULL && strcmp(file->path, path) == 0) {
-            return file;
-        }
+    struct memory_file *file = *chain_of(memory, path);
+
+    while (file != NULL && strcmp(file->path, path) != 0) {
+        file = file->next;
     }
-    return NULL;
+    return file;
 }
 
 static struct memory_file *file_of(struct ddp_files_memory *memory, int handle)
@@ -46,28 +54,43 @@ static void release(struct memory_file *file)
     free(file);
 }
 
-/* Unlink and free a file that has neither name nor handle. */
-static void drop_if_unreachable(struct ddp_files_memory *memory, struct memory_file *file)
+static void drop_if_unreachable(struct memory_file *file)
 {
-    struct memory_file **link = &memory->first;
-
-    if (file->path != NULL || file->open_count > 0) {
-        return;
+    if (file->path == NULL && file->open_count == 0) {
+        release(file);
     }
-    DDP_ASSERT(file->path == NULL && file->open_count == 0);
+}
+
+/* Take the file out of the chain of its name. */
+static void unlink_name(struct ddp_files_memory *memory, struct memory_file *file)
+{
+    struct memory_file **link = chain_of(memory, file->path);
+
     while (*link != file) {
         DDP_ASSERT(*link != NULL);
         link = &(*link)->next;
     }
     *link = file->next;
-    release(file);
+    free(file->path);
+    file->path = NULL;
+    file->next = NULL;
+}
+
+/* path: taken over. */
+static void link_name(struct ddp_files_memory *memory, struct memory_file *file, char *path)
+{
+    struct memory_file **chain = chain_of(memory, path);
+
+    DDP_ASSERT(file->path == NULL && find(memory, path) == NULL);
+    file->path = path;
+    file->next = *chain;
+    *chain = file;
 }
 
 static void forget_name(struct ddp_files_memory *memory, struct memory_file *file)
 {
-    free(file->path);
-    file->path = NULL;
-    drop_if_unreachable(memory, file);
+    unlink_name(memory, file);
+    drop_if_unreachable(file);
 }
 
 /* A free slot of the handle table, or -1 when it cannot grow. */
@@ -77,10 +100,11 @@ static int free_handle(struct ddp_files_memory *memory)
     int grown_count = count == 0 ? 8 : count * 2;
     struct memory_file **grown;
 
-    for (int i = 0; i < count; i++) {
-        if (memory->handles[i] == NULL) {
-            return i;
-        }
+    while (memory->lowest_free < count && memory->handles[memory->lowest_free] != NULL) {
+        memory->lowest_free++;
+    }
+    if (memory->lowest_free < count) {
+        return memory->lowest_free;
     }
     if (count > INT_MAX / 2) {
         return -1;
@@ -98,17 +122,13 @@ static int free_handle(struct ddp_files_memory *memory)
 static struct memory_file *add_file(struct ddp_files_memory *memory, const char *path)
 {
     struct memory_file *file = (struct memory_file *)calloc(1, sizeof(*file));
+    char *name = file == NULL ? NULL : strdup(path);
 
-    if (file == NULL) {
-        return NULL;
-    }
-    file->path = strdup(path);
-    if (file->path == NULL) {
+    if (name == NULL) {
         free(file);
         return NULL;
     }
-    file->next = memory->first;
-    memory->first = file;
+    link_name(memory, file, name);
     return file;
 }
 
@@ -176,8 +196,11 @@ static ddp_status memory_close(struct ddp_files *files, int handle, struct ddp_e
     (void)err;
     DDP_ASSERT(file->open_count > 0);
     memory->handles[handle] = NULL;
+    if (handle < memory->lowest_free) {
+        memory->lowest_free = handle;
+    }
     file->open_count--;
-    drop_if_unreachable(memory, file);
+    drop_if_unreachable(file);
     return DDP_OK;
 }
 
@@ -202,9 +225,8 @@ static ddp_status memory_rename(struct ddp_files *files, const char *from, const
     if (replaced != NULL) {
         forget_name(memory, replaced);
     }
-    free(file->path);
-    file->path = name;
-    DDP_ASSERT(find(memory, to) == file);
+    unlink_name(memory, file);
+    link_name(memory, file, name);
     return DDP_OK;
 }
 
@@ -258,17 +280,23 @@ ddp_status ddp_files_memory_create(struct ddp_files_memory **out)
 
 void ddp_files_memory_destroy(struct ddp_files_memory *memory)
 {
-    struct memory_file *file;
-
     if (memory == NULL) {
         return;
     }
-    file = memory->first;
-    while (file != NULL) {
-        struct memory_file *next = file->next;
+    /* A file without a name goes with the last of its handles. */
+    for (int i = 0; i < memory->handle_count; i++) {
+        if (memory->handles[i] != NULL) {
+            memory->handles[i]->open_count--;
+            drop_if_unreachable(memory->handles[i]);
+        }
+    }
+    for (size_t i = 0; i < CHAIN_COUNT; i++) {
+        while (memory->chains[i] != NULL) {
+            struct memory_file *next = memory->chains[i]->next;
 
-        release(file);
-        file = next;
+            release(memory->chains[i]);
+            memory->chains[i] = next;
+        }
     }
     free(memory->handles);
     free(memory);
@@ -294,15 +322,18 @@ static ddp_status make_parents(const char *path, struct ddp_err *err)
     return ddp_files_make_dirs(folder, err);
 }
 
+static ddp_status export_file(const struct memory_file *file, struct ddp_err *err)
+{
+    DDP_TRY(make_parents(file->path, err));
+    return ddp_files_write_whole(ddp_files_system(), file->path, file->data, file->size_bytes, err);
+}
+
 ddp_status ddp_files_memory_export(struct ddp_files_memory *memory, struct ddp_err *err)
 {
-    for (struct memory_file *file = memory->first; file != NULL; file = file->next) {
-        if (file->path == NULL) {
-            continue;
+    for (size_t i = 0; i < CHAIN_COUNT; i++) {
+        for (const struct memory_file *file = memory->chains[i]; file != NULL; file = file->next) {
+            DDP_TRY(export_file(file, err));
         }
-        DDP_TRY(make_parents(file->path, err));
-        DDP_TRY(ddp_files_write_whole(ddp_files_system(), file->path, file->data, file->size_bytes,
-                                      err));
     }
     return DDP_OK;
 }

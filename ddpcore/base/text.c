@@ -70,14 +70,24 @@ static bool reserve(struct ddp_text *text, size_t added_bytes)
     return true;
 }
 
+/* Format into the room that there is; only if that was too little, grow and format again. */
 void ddp_text_add(struct ddp_text *text, const char *format, ...)
 {
+    size_t room = text->is_failed ? 0 : text->capacity_bytes - text->size_bytes;
+    char *end = room == 0 ? NULL : text->data + text->size_bytes;
     va_list args;
     int length;
 
     va_start(args, format);
-    length = vsnprintf(NULL, 0, format, args);
+    length = vsnprintf(end, room, format, args);
     va_end(args);
+    if (length >= 0 && (size_t)length < room) {
+        text->size_bytes += (size_t)length;
+        return;
+    }
+    if (end != NULL) {
+        *end = '\0'; /* what did not fit is left out whole */
+    }
     if (length < 0) {
         text->is_failed = true;
         return;
@@ -103,6 +113,63 @@ void ddp_text_add_bytes(struct ddp_text *text, const void *data, size_t size_byt
     text->size_bytes += size_bytes;
     DDP_ASSERT(text->size_bytes < text->capacity_bytes);
     text->data[text->size_bytes] = '\0';
+}
+
+/* Room for size_bytes more, at the end of the text; NULL: it has failed. */
+static char *extend(struct ddp_text *text, size_t size_bytes)
+{
+    char *end;
+
+    if (!reserve(text, size_bytes)) {
+        return NULL;
+    }
+    end = text->data + text->size_bytes;
+    text->size_bytes += size_bytes;
+    text->data[text->size_bytes] = '\0';
+    return end;
+}
+
+void ddp_text_add_u64(struct ddp_text *text, uint64_t value, size_t width)
+{
+    char digits[20];
+    size_t count = 0;
+    size_t padding;
+    char *out;
+
+    do {
+        digits[count++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    padding = width > count ? width - count : 0;
+    out = extend(text, padding + count);
+    if (out == NULL) {
+        return;
+    }
+    memset(out, ' ', padding);
+    for (size_t i = 0; i < count; i++) {
+        out[padding + i] = digits[count - 1 - i];
+    }
+}
+
+void ddp_text_add_hex(struct ddp_text *text, uint64_t value)
+{
+    char *out = extend(text, 16);
+
+    for (size_t i = 0; out != NULL && i < 16; i++) {
+        out[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
+    }
+}
+
+void ddp_text_add_str(struct ddp_text *text, const char *str, size_t width)
+{
+    size_t length = strlen(str);
+    size_t padding = width > length ? width - length : 0;
+    char *out = extend(text, length + padding);
+
+    if (out != NULL) {
+        memcpy(out, str, length);
+        memset(out + length, ' ', padding);
+    }
 }
 
 const char *ddp_text_str(const struct ddp_text *text)

@@ -29,6 +29,10 @@ void ddp_text_init_fixed(struct ddp_text *text, char *data, size_t capacity_byte
 void ddp_text_fini(struct ddp_text *text);
 void ddp_text_add(struct ddp_text *text, const char *format, ...) DDP_PRINTF(2, 3);
 void ddp_text_add_bytes(struct ddp_text *text, const void *data, size_t size_bytes);
+/* What a trace has millions of, without a format to read: as "%*llu", "%016llx" and "%-*s". */
+void ddp_text_add_u64(struct ddp_text *text, uint64_t value, size_t width);
+void ddp_text_add_hex(struct ddp_text *text, uint64_t value);
+void ddp_text_add_str(struct ddp_text *text, const char *str, size_t width);
 /* The text so far; "" when empty. Valid until the next append. */
 const char *ddp_text_str(const struct ddp_text *text);
 

@@ -65,22 +65,42 @@ static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
     return status;
 }
 
+static ddp_status write_rank_traces(struct harness_cell *cell, struct ddp_err *err)
+{
+    const uint32_t world_size = cell->trace.world_size;
+    struct ddp_text *texts = ddp_mem_array(cell->mem, world_size, sizeof *texts);
+    ddp_status status = texts == NULL ? DDP_E_NOMEM : DDP_OK;
+    char name[64];
+
+    if (texts == NULL) {
+        return ddp_err_set(err, status, "no memory for the traces of %u ranks", world_size);
+    }
+    for (uint32_t rank = 0; rank < world_size; rank++) {
+        ddp_text_init(&texts[rank], cell->mem);
+    }
+    harness_trace_print_ranks(&cell->trace, texts);
+    for (uint32_t rank = 0; rank < world_size; rank++) {
+        if (status == DDP_OK) {
+            (void)snprintf(name, sizeof name, "trace.rank%u.txt", rank);
+            status = harness_stage_write(cell->run_dir, name, &texts[rank], err);
+        }
+        ddp_text_fini(&texts[rank]);
+    }
+    ddp_mem_free(cell->mem, texts);
+    return status;
+}
+
 static ddp_status write_traces(struct harness_cell *cell, struct ddp_err *err)
 {
     struct ddp_text text;
     ddp_status status;
-    char name[64];
 
     ddp_text_init(&text, cell->mem);
     harness_trace_print(&cell->trace, &text);
     status = harness_stage_write(cell->run_dir, "trace.txt", &text, err);
     ddp_text_fini(&text);
-    for (uint32_t rank = 0; status == DDP_OK && rank < cell->trace.world_size; rank++) {
-        ddp_text_init(&text, cell->mem);
-        harness_trace_print_rank(&cell->trace, rank, &text);
-        (void)snprintf(name, sizeof name, "trace.rank%u.txt", rank);
-        status = harness_stage_write(cell->run_dir, name, &text, err);
-        ddp_text_fini(&text);
+    if (status == DDP_OK) {
+        status = write_rank_traces(cell, err);
     }
     if (status == DDP_OK && cell->trace.graph.size_bytes > 0) {
         status = harness_stage_write(cell->run_dir, "graph.txt", &cell->trace.graph, err);

@@ -22,31 +22,33 @@ void harness_event_arg_print(const char *format, uint64_t value, struct ddp_text
     const char *colon = strchr(format, ':');
 
     DDP_ASSERT(colon != NULL);
-    ddp_text_add(out, " %s=", colon + 1);
+    ddp_text_add_str(out, " ", 0);
+    ddp_text_add_str(out, colon + 1, 0);
+    ddp_text_add_str(out, "=", 0);
     switch (format[0]) {
     case 'x':
-        ddp_text_add(out, "%016" PRIx64, value);
+        ddp_text_add_hex(out, value);
         break;
     case 'i':
         ddp_text_add(out, "%" PRId64, (int64_t)value);
         break;
     case 's':
-        ddp_text_add(out, "%s", ddp_status_name((ddp_status)(int32_t)(uint32_t)value));
+        ddp_text_add_str(out, ddp_status_name((ddp_status)(int32_t)(uint32_t)value), 0);
         break;
     case 'o':
         print_op(value, out);
         break;
     case 'p':
-        ddp_text_add(out, "%s", ddp_fault_point_name((enum ddp_fault_point)value));
+        ddp_text_add_str(out, ddp_fault_point_name((enum ddp_fault_point)value), 0);
         break;
     case 'a':
-        ddp_text_add(out, "%s", ddp_access_name((enum ddp_access)value));
+        ddp_text_add_str(out, ddp_access_name((enum ddp_access)value), 0);
         break;
     case 'k':
-        ddp_text_add(out, "%s", ddp_range_kind_name((enum ddp_range_kind)value));
+        ddp_text_add_str(out, ddp_range_kind_name((enum ddp_range_kind)value), 0);
         break;
     default:
-        ddp_text_add(out, "%" PRIu64, value);
+        ddp_text_add_u64(out, value, 0);
         break;
     }
 }

@@ -73,8 +73,8 @@ DDP_MUST_USE ddp_status harness_trace_add_diagnosis(struct harness_trace *trace,
 /* Sort by time, rank, index: the merge. Call once after all rings were added. */
 void harness_trace_merge(struct harness_trace *trace);
 void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out);
-void harness_trace_print_rank(const struct harness_trace *trace, uint32_t rank,
-                              struct ddp_text *out);
+/* Each rank's own events. out: struct ddp_text[world_size], initialised. */
+void harness_trace_print_ranks(const struct harness_trace *trace, struct ddp_text *out);
 /* One event's line. */
 void harness_trace_print_event(const struct harness_trace_event *event, struct ddp_text *out);
 /* The line of one diagnosis. */

@@ -13,9 +13,17 @@ void harness_trace_print_event(const struct harness_trace_event *event, struct d
     const struct ddp_event_entry *entry = &event->entry;
     const enum ddp_event id = (enum ddp_event)entry->event;
 
-    ddp_text_add(out, "%12" PRIu64 " r%-3" PRIu32 " %3" PRIu32 ".%" PRIu16 " %-10s %-16s",
-                 entry->time_ns, event->rank, entry->step, entry->micro,
-                 ddp_phase_name((enum ddp_phase)entry->phase), ddp_event_name(id));
+    ddp_text_add_u64(out, entry->time_ns, 12);
+    ddp_text_add_str(out, " r", 0);
+    ddp_text_add_u64(out, event->rank, 0);
+    ddp_text_add_str(out, event->rank < 10 ? "   " : event->rank < 100 ? "  " : " ", 0);
+    ddp_text_add_u64(out, entry->step, 3);
+    ddp_text_add_str(out, ".", 0);
+    ddp_text_add_u64(out, entry->micro, 0);
+    ddp_text_add_str(out, " ", 0);
+    ddp_text_add_str(out, ddp_phase_name((enum ddp_phase)entry->phase), 10);
+    ddp_text_add_str(out, " ", 0);
+    ddp_text_add_str(out, ddp_event_name(id), 16);
     for (unsigned i = 0; ddp_event_arg(id, i)[0] != '\0'; i++) {
         const char *format = ddp_event_arg(id, i);
         /* The process id is a fact of this run only; it is kept in a comment line. */
@@ -93,13 +101,15 @@ void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out
                  trace->leak_shm ? 1 : 0, trace->leak_fd ? 1 : 0, trace->leak_text);
 }
 
-void harness_trace_print_rank(const struct harness_trace *trace, uint32_t rank,
-                              struct ddp_text *out)
+void harness_trace_print_ranks(const struct harness_trace *trace, struct ddp_text *out)
 {
-    print_header(trace, out);
+    for (uint32_t rank = 0; rank < trace->world_size; rank++) {
+        print_header(trace, &out[rank]);
+    }
     for (size_t i = 0; i < trace->event_count; i++) {
-        if (trace->events[i].rank == rank) {
-            harness_trace_print_event(&trace->events[i], out);
-        }
+        const struct harness_trace_event *event = &trace->events[i];
+
+        DDP_ASSERT(event->rank < trace->world_size);
+        harness_trace_print_event(event, &out[event->rank]);
     }
 }

@@ -81,6 +81,44 @@ CT_TEST(file, memory_files)
     ddp_files_memory_destroy(memory);
 }
 
+/* Names are found among thousands, and the lowest free handle is taken again. */
+CT_TEST(file, memory_of_many_files)
+{
+    enum { FILE_COUNT = 3000 };
+    struct ddp_files_memory *memory;
+    struct ddp_files *files;
+    int handles[FILE_COUNT];
+    char path[32];
+
+    CT_REQUIRE_OK(ddp_files_memory_create(&memory));
+    files = ddp_files_memory_files(memory);
+    for (int i = 0; i < FILE_COUNT; i++) {
+        size_t written;
+
+        (void)snprintf(path, sizeof(path), "f/%d", i);
+        CT_REQUIRE_OK(files->ops->create(files, path, &handles[i], NULL));
+        CT_CHECK_EQ_I64(handles[i], i);
+        CT_REQUIRE_OK(files->ops->write(files, handles[i], path, strlen(path), &written, NULL));
+    }
+    CT_REQUIRE_OK(files->ops->close(files, 17, NULL));
+    CT_REQUIRE_OK(files->ops->rename(files, "f/1", "g", NULL));
+    CT_CHECK_STATUS(files->ops->remove(files, "f/1", NULL), DDP_E_NOT_FOUND);
+    CT_REQUIRE_OK(files->ops->remove(files, "f/2", NULL)); /* its handle stays open */
+    CT_REQUIRE_OK(files->ops->create(files, "new", &handles[0], NULL));
+    CT_CHECK_EQ_I64(handles[0], 17);
+    for (int i = 3; i < FILE_COUNT; i++) {
+        void *data;
+        size_t size_bytes;
+
+        (void)snprintf(path, sizeof(path), "f/%d", i);
+        CT_REQUIRE_OK(
+            files->ops->read_all(files, path, ddp_mem_system(), &data, &size_bytes, NULL));
+        CT_CHECK(size_bytes == strlen(path) && memcmp(data, path, size_bytes) == 0);
+        ddp_mem_free(ddp_mem_system(), data);
+    }
+    ddp_files_memory_destroy(memory);
+}
+
 /* A handle in memory stays on its file when the name goes, and destroy takes what is left open. */
 CT_TEST(file, memory_handle_outlives_name)
 {

@@ -1,4 +1,5 @@
 /* Text building, strict numbers, nearest names. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/text.h"
@@ -117,4 +118,48 @@ CT_TEST(text, finds_nearest_name)
     CT_CHECK(ddp_text_nearest("zzzzz", names, 4) == NULL);
     CT_CHECK(ddp_text_nearest("", names, 4) == NULL);
     CT_CHECK(ddp_text_nearest("ranks", names, 0) == NULL);
+}
+
+/* The direct forms print what printf would. */
+CT_TEST(text, adds_without_a_format)
+{
+    static const uint64_t values[] = {0, 9, 10, 99, 100, 12345678901, UINT64_MAX};
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        for (size_t width = 0; width < 25; width += 6) {
+            char expected[128];
+            size_t start = text.size_bytes;
+
+            (void)snprintf(expected, sizeof(expected), "%*llu %016llx %-*s.", (int)width,
+                           (unsigned long long)values[i], (unsigned long long)values[i], (int)width,
+                           "forward");
+            ddp_text_add_u64(&text, values[i], width);
+            ddp_text_add_str(&text, " ", 0);
+            ddp_text_add_hex(&text, values[i]);
+            ddp_text_add_str(&text, " ", 0);
+            ddp_text_add_str(&text, "forward", width);
+            ddp_text_add_str(&text, ".", 0);
+            CT_CHECK_STR(ddp_text_str(&text) + start, expected);
+        }
+    }
+    ddp_text_fini(&text);
+}
+
+/* What does not fit a fixed text is left out whole, whoever adds it. */
+CT_TEST(text, direct_forms_respect_a_fixed_text)
+{
+    char data[8];
+    struct ddp_text text;
+
+    ddp_text_init_fixed(&text, data, sizeof(data));
+    ddp_text_add(&text, "%s", "1234");
+    ddp_text_add_u64(&text, 5678, 0);
+    CT_CHECK(text.is_failed);
+    CT_CHECK_STR(ddp_text_str(&text), "1234");
+    ddp_text_init_fixed(&text, data, sizeof(data));
+    ddp_text_add(&text, "%s", "1234567890");
+    CT_CHECK(text.is_failed);
+    CT_CHECK_STR(ddp_text_str(&text), "");
 }
