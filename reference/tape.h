@@ -15,8 +15,10 @@
 extern "C" {
 #endif
 
-#define REF_TAPE_NODES_MAX  ((size_t)4 * REF_LAYERS_MAX)
-#define REF_TAPE_VALUES_MAX ((size_t)5 * REF_LAYERS_MAX)
+/* A layer is two nodes (linear, relu), each with one value; the rest is for inputs, losses,
+ * branches. */
+#define REF_TAPE_NODES_MAX  ((size_t)2 * REF_LAYERS_MAX + 16)
+#define REF_TAPE_VALUES_MAX ((size_t)2 * REF_LAYERS_MAX + 32)
 #define REF_TAPE_PARAMS_MAX ((size_t)2 * REF_LAYERS_MAX)
 #define REF_NONE            SIZE_MAX
 
