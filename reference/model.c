@@ -238,7 +238,7 @@ ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_co
                             size_t batch_rows_max, struct ref_model **out, struct ddp_err *err)
 {
     struct ref_model *model = (struct ref_model *)ddp_mem_array(device->mem, 1, sizeof(*model));
-    size_t index;
+    size_t index = 0;
     ddp_status status;
 
     *out = NULL;
