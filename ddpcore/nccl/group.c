@@ -269,6 +269,7 @@ ddp_status ddp_coll_nccl_create(struct ddp_env *env, struct ddp_transport *trans
     ddp_status status;
 
     DDP_TRY(ddp_nccl_coll_make(env, transport, device, config->library, config, &coll, err));
+    DDP_ASSERT(coll != NULL);
     status = ddp_nccl_coll_prepare_device(coll, err);
     if (status == DDP_OK) {
         status = join(coll, config, err);

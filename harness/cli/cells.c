@@ -152,9 +152,13 @@ static int compare_run_dirs(const void *left, const void *right)
 /* Two cells in one folder would overwrite each other. Returns 0, or an exit code. */
 static int check_run_dirs(const struct cli_cells *cells)
 {
-    const struct cli_task **order = calloc(cells->task_count, sizeof *order);
+    const struct cli_task **order;
     int code = 0;
 
+    if (cells->task_count == 0) {
+        return 0;
+    }
+    order = calloc(cells->task_count, sizeof *order);
     if (order == NULL) {
         return cli_usage_error("out of memory");
     }

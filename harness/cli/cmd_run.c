@@ -16,7 +16,8 @@ struct run {
     struct cli_cells cells;
     struct harness_report_counts counts;
     struct cli_screen screen;
-    char *out_dir;
+    const char *out_dir; /* --out, or dated_dir */
+    char dated_dir[64];
 };
 
 static bool is_same_line(const struct cli_task *a, const struct cli_task *b)
@@ -153,15 +154,11 @@ static int open_out_dir(struct run *run)
     struct ddp_err err = {{0}};
     struct timespec now = {0, 0};
     struct tm parts;
-    char name[64];
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)localtime_r(&now.tv_sec, &parts);
-    (void)strftime(name, sizeof name, "runs/%Y%m%d-%H%M%S", &parts);
-    run->out_dir = strdup(run->options->out_dir != NULL ? run->options->out_dir : name);
-    if (run->out_dir == NULL) {
-        return cli_usage_error("out of memory");
-    }
+    (void)strftime(run->dated_dir, sizeof run->dated_dir, "runs/%Y%m%d-%H%M%S", &parts);
+    run->out_dir = run->options->out_dir != NULL ? run->options->out_dir : run->dated_dir;
     if (ddp_files_make_dirs(run->out_dir, &err) != DDP_OK || access(run->out_dir, W_OK) != 0) {
         return cli_usage_error("--out %s: %s; name a folder that can be written", run->out_dir,
                                err.text[0] != '\0' ? err.text : strerror(errno));
@@ -259,6 +256,5 @@ int cli_run(const struct cli_options *options)
     code = open_run(&run);
     code = code == 0 ? run_cells(&run) : code;
     cli_cells_fini(&run.cells);
-    free(run.out_dir);
     return code;
 }

@@ -192,11 +192,25 @@ static const struct cli_option {
 
 enum { TABLE_COUNT = sizeof table / sizeof table[0], NAME_COLUMNS = 22, LONG_ONLY = 256 };
 
+/* Its first line goes behind the option's name, the others below it. */
+static void print_lines(const char *text, FILE *out)
+{
+    for (;;) {
+        size_t size = strcspn(text, "\n");
+
+        (void)fprintf(out, " %.*s\n", (int)size, text);
+        if (text[size] == '\0') {
+            return;
+        }
+        text += size + 1;
+        (void)fprintf(out, "  %-*s", NAME_COLUMNS, "");
+    }
+}
+
 void cli_options_print_help(unsigned commands, FILE *out)
 {
     for (size_t i = 0; i < TABLE_COUNT; i++) {
         const struct cli_option *option = &table[i];
-        const char *line = option->help;
         char letter[3] = {'-', option->letter, '\0'};
         char name[64];
 
@@ -209,16 +223,7 @@ void cli_options_print_help(unsigned commands, FILE *out)
                        option->argument != NULL ? " " : "",
                        option->argument != NULL ? option->argument : "");
         (void)fprintf(out, "  %-*s", NAME_COLUMNS, name);
-        for (;;) {
-            size_t size = strcspn(line, "\n");
-
-            (void)fprintf(out, " %.*s\n", (int)size, line);
-            if (line[size] == '\0') {
-                break;
-            }
-            line += size + 1;
-            (void)fprintf(out, "  %-*s", NAME_COLUMNS, "");
-        }
+        print_lines(option->help, out);
     }
 }
 

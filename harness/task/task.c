@@ -59,8 +59,10 @@ static void stack_main(void *context)
 
     for (;;) {
         struct harness_task *task = stack->task;
-        struct run *run = task->run;
+        struct run *run;
 
+        DDP_ASSERT(task != NULL); /* a stack is entered with a task only */
+        run = task->run;
         fail(run, run->group->run(run->group->context, task->index, task));
         stack->task = NULL;
         harness_fiber_yield(stack->fiber);
@@ -167,22 +169,22 @@ static bool is_same(const struct harness_exchange *a, const struct harness_excha
            a->carry_out == b->carry_out;
 }
 
-static ddp_status refuse(const struct harness_task *task, const struct harness_task *other,
+static ddp_status refuse(const struct harness_task *first, const struct harness_task *task,
                          struct ddp_err *err)
 {
-    const struct harness_exchange *a = task->exchange;
-    const struct harness_exchange *b = other->exchange;
+    const struct harness_exchange *a = first->exchange;
+    const struct harness_exchange *b = task->exchange;
 
     if (b == NULL) {
         return ddp_err_set(err, DDP_E_MISMATCH,
-                           "task %u waits at exchange %s %llu, and task %u has ended", task->index,
-                           a->name, (unsigned long long)a->tag, other->index);
+                           "task %u waits at exchange %s %llu, and task %u has ended", first->index,
+                           a->name, (unsigned long long)a->tag, task->index);
     }
     return ddp_err_set(err, DDP_E_MISMATCH,
                        "task %u waits at exchange %s %llu (%zu bytes), task %u at %s %llu (%zu "
                        "bytes)",
-                       task->index, a->name, (unsigned long long)a->tag, a->input_bytes,
-                       other->index, b->name, (unsigned long long)b->tag, b->input_bytes);
+                       first->index, a->name, (unsigned long long)a->tag, a->input_bytes,
+                       task->index, b->name, (unsigned long long)b->tag, b->input_bytes);
 }
 
 /* All tasks have begun; some wait. */

@@ -46,7 +46,7 @@ static void insert(struct harness_list *list, uint32_t index, uint32_t number)
             list->is_failed = true;
             return;
         }
-        if (list->count > 0) {
+        if (old != NULL) {
             memcpy(block->number, old->number, index * sizeof(uint32_t));
             memcpy(block->number + index + 1, old->number + index,
                    (list->count - index) * sizeof(uint32_t));
