@@ -12,25 +12,6 @@
 
 #define DDP_KEYS_NAMED_MAX 3
 
-const char *ddp_prefix_relation_name(enum ddp_prefix_relation relation)
-{
-    switch (relation) {
-    case DDP_PREFIX_SAME:
-        return "same";
-    case DDP_PREFIX_STRIP:
-        return "strip";
-    case DDP_PREFIX_ADD:
-        return "add";
-    case DDP_PREFIX_MIXED:
-        return "mixed";
-    case DDP_PREFIX_AMBIGUOUS:
-        return "ambiguous";
-    case DDP_PREFIX_UNRELATED:
-        return "unrelated";
-    }
-    return "unknown";
-}
-
 static size_t module_length(void)
 {
     return strlen(DDP_PREFIX_MODULE);

@@ -89,7 +89,6 @@ struct ddp_prefix_finding {
  * considered, so a model with a real child called "module" keeps its keys. */
 void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *expected,
                         size_t expected_count, struct ddp_prefix_finding *out);
-const char *ddp_prefix_relation_name(enum ddp_prefix_relation relation);
 
 enum ddp_prefix_policy {
     DDP_PREFIX_POLICY_EXACT, /* keys must be equal as they are */

@@ -12,11 +12,6 @@ struct ddp_group_duplicate {
     struct ddp_group_duplicate *next;
 };
 
-const char *ddp_semantics_name(enum ddp_semantics semantics)
-{
-    return semantics == DDP_SEMANTICS_STRICT ? "strict" : "pytorch";
-}
-
 void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_coll *coll,
                     enum ddp_semantics semantics, uint64_t timeout_ns)
 {

@@ -14,7 +14,6 @@ enum ddp_semantics {
     DDP_SEMANTICS_STRICT, /* check everything that must match; misuse revokes the group at once */
     DDP_SEMANTICS_PYTORCH /* PyTorch 2.7: errors when and where PyTorch raises them */
 };
-const char *ddp_semantics_name(enum ddp_semantics semantics);
 
 /* What ended a group, for people and reports. If a revocation ended it, status is the revocation's
  * status (E_UNUSED_PARAMETER, ...) and rank the one that revoked, on every member. A member that

@@ -107,7 +107,6 @@ struct harness_finding_op {
     uint64_t elem_count;
 };
 
-#define HARNESS_FINDING_PARAMS_MAX 512
 struct harness_finding {
     enum harness_verdict verdict;
     enum harness_oracle_id oracle;
