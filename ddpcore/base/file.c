@@ -171,7 +171,7 @@ static ddp_status system_read_all(struct ddp_files *files, const char *path, str
         return fail_path(err, "cannot open", path);
     }
     if (fstat(fd, &info) != 0) {
-        status = fail_path(err, "cannot look at", path);
+        status = fail_path(err, "cannot stat", path);
         goto out;
     }
     if (!S_ISREG(info.st_mode)) {
@@ -335,7 +335,7 @@ static ddp_status make_dir(const char *path, struct ddp_err *err)
         return fail_path(err, "cannot make folder", path);
     }
     if (stat(path, &info) != 0) {
-        return fail_path(err, "cannot look at", path);
+        return fail_path(err, "cannot stat", path);
     }
     if (!S_ISDIR(info.st_mode)) {
         return ddp_err_set(err, DDP_E_IO, "%s is there, but not as a folder", path);

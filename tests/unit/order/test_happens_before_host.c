@@ -66,8 +66,8 @@ CT_TEST(happens_before, a_later_collective_stands_in)
     }
 }
 
-/* Who frees memory or looks at it has seen its users done; nobody has to wait for a look. */
-CT_TEST(happens_before, frees_and_looks_need_what_was_seen)
+/* Before memory is freed or read for diagnosis, its earlier uses must have been seen done. */
+CT_TEST(happens_before, frees_and_diagnostic_reads_follow_what_was_seen)
 {
     for (int how = 0; how < 4; how++) {
         struct order_history h;
@@ -90,8 +90,8 @@ CT_TEST(happens_before, frees_and_looks_need_what_was_seen)
     }
 }
 
-/* Nor does a look hide the use that came before it on its stream. */
-CT_TEST(happens_before, a_look_is_no_use)
+/* Later work need not be ordered after a diagnostic read, but still after the use before it. */
+CT_TEST(happens_before, diagnostic_reads_are_no_uses)
 {
     for (int is_used = 0; is_used < 2; is_used++) {
         struct order_history h;
@@ -106,8 +106,8 @@ CT_TEST(happens_before, a_look_is_no_use)
     }
 }
 
-/* What the host writes is there for all that it enqueues afterwards; what it reads or overwrites
- * must be over. */
+/* What the host writes is visible to all work that it enqueues afterwards; work that wrote what it
+ * reads, or used what it overwrites, must be done before. */
 CT_TEST(happens_before, the_host_waits_for_what_it_uses)
 {
     for (int how = 0; how < 6; how++) {
