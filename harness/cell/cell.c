@@ -26,7 +26,7 @@ static ddp_status write_verdict(const char *run_dir, const json_t *verdict, stru
     return status;
 }
 
-/* So that the command that reproduces an ERROR has its file, whatever stage the run ended in. */
+/* The command that reproduces an ERROR needs plan.yaml, also if the run ended before writing it. */
 static void write_plan(const char *run_dir, const struct harness_plan *plan)
 {
     struct ddp_err ignored = {{0}};

@@ -1,4 +1,4 @@
-/* What expectations speak of, read off the trace: which faults fired, how survivors ended. */
+/* Facts for the judge, from the trace: which faults fired, how survivors ended. */
 #include <string.h>
 
 #include "harness/cell/stage.h"
@@ -19,7 +19,7 @@ uint64_t harness_stage_first_fault_ns(const struct harness_cell *cell)
     return first_ns;
 }
 
-/* Ranks that are not survivors: those a fault acted on. */
+/* How the survivors ended: all ranks on which no fault acted. */
 static void survivors(struct harness_cell *cell, struct harness_judge_facts *out)
 {
     const struct harness_trace *trace = &cell->trace;

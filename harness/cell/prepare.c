@@ -1,10 +1,10 @@
-/* First stage: from a plan to tables and program. */
+/* First stage: make the job's tables and the program from the plan. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "harness/cell/stage.h"
 
-/* Micro-batches of each rank, which fix how many operations a joining job posts. */
+/* Micro-batches of each rank; with join, the number of operations depends on them. */
 static ddp_status batch_counts(struct harness_cell *cell, uint64_t **out)
 {
     uint32_t ranks = cell->plan.job.ranks;

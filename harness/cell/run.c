@@ -49,7 +49,7 @@ static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
     ddp_status status;
 
     DDP_TRY(ddp_files_make_dirs(cell->run_dir, err));
-    /* A run need not write one; one that an earlier run left here is not its. */
+    /* Not every run writes one, and one that an earlier run left here must not stay. */
     (void)!system->ops->remove(system, harness_stage_path(cell->mem, cell->run_dir, "graph.txt"),
                                NULL);
     ddp_text_init(&text, cell->mem);

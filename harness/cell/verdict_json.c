@@ -28,7 +28,8 @@ static json_t *ms_or_null(int64_t value_ns)
     return value_ns >= 0 ? json_real((double)value_ns / 1e6) : json_null();
 }
 
-/* Any text, even with bytes that are no UTF-8 (a path may hold them): JSON can hold the rest. */
+/* Any text as a JSON string. If it is not UTF-8 (a path need not be), each byte beyond ASCII
+ * becomes a question mark. */
 static json_t *text_json(const char *text)
 {
     json_t *object = json_string(text);
@@ -148,7 +149,7 @@ static void add_word(struct ddp_text *out, const char *word)
     ddp_text_add(out, "'");
 }
 
-/* Command that runs this very cell again; the plan file has no choice left in it. */
+/* The command that runs this cell again, from its plan file. */
 static json_t *reproduce_json(const struct harness_cell_config *config)
 {
     struct ddp_text path;
@@ -225,7 +226,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
     json_t *findings = json_array();
     json_t *rest;
 
-    DDP_ASSERT(primary != NULL); /* it counts the findings from 0 */
+    DDP_ASSERT(primary != NULL); /* findings.items is set if there are findings */
     for (size_t i = 0; i < cell->findings.count; i++) {
         (void)json_array_append_new(findings, finding_json(cell, &cell->findings.items[i]));
     }

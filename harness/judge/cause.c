@@ -117,8 +117,8 @@ static bool explains_within_class(const struct harness_finding *a, const struct 
         DDP_ASSERT(stage_a >= 0 && stage_b >= 0);
         return stage_a != 0 && stage_a < stage_b;
     case CLASS_MISMATCH:
-        /* The program's comparison names the difference; ranks' own statuses only say "differs".
-         * What one rank posts after its first difference follows from it. */
+        /* The comparison with the program names the difference; a rank's own status only says that
+         * there is one. What is posted after the first difference follows from it. */
         if (a->mode == HARNESS_MODE_STATUS) {
             return false;
         }

@@ -112,8 +112,7 @@ static int64_t pick_primary(const struct judge *judge)
             best = (int64_t)i;
         }
     }
-    /* Causes make no circle, so some finding has none: it can't happen that all are explained away.
-     */
+    /* Causes make no circle, so at least one finding is not explained by another. */
     DDP_ASSERT(findings->count == 0 || best >= 0);
     DDP_ASSERT(best < (int64_t)findings->count);
     return best;
@@ -328,7 +327,7 @@ static void judge_verdict(struct judge *judge)
         judge_attribution(judge, &judge->findings->items[out->primary]);
     }
     judge_others(judge);
-    /* A PASS has found nothing, or exactly what was expected. */
+    /* Only the expected verdict passes. */
     DDP_ASSERT(out->outcome != HARNESS_OUTCOME_PASS || out->verdict == expect->verdict);
 }
 
@@ -378,7 +377,7 @@ void harness_judge(const struct harness_plan *plan, const struct harness_finding
     judge_survivors(&judge);
     judge_restore(&judge);
     judge_leaks(&judge);
-    /* If a fault never fired, the run is not the one that was planned: no FAIL of it is meant. */
+    /* If a fault never fired, this is not the planned run: it can't FAIL, only be INCONCLUSIVE. */
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         if (facts->fired_count[i] == 0 && out->outcome == HARNESS_OUTCOME_FAIL) {
             out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;

@@ -1,4 +1,4 @@
-/* Verdicts for people: one line each, and more where something is wrong. */
+/* Verdicts for people: one line each, with reason and evidence if it is not PASS. */
 #include "harness/report/report.h"
 
 static const char *text_of(const json_t *object, const char *key)

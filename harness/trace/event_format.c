@@ -1,4 +1,4 @@
-/* Arguments of events as text and back; what is printed here must be read back here. */
+/* Arguments of events as text and back: whatever is printed here can be read here. */
 #include "harness/trace/event_format.h"
 
 #include <inttypes.h>

@@ -414,7 +414,7 @@ static ddp_status open_buffer(struct reader *reader, struct ddp_mem *mem, size_t
     return reader->buffer != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-/* The lines after each other; the header is the first that is no comment. */
+/* Line by line; the header is the first line that is not a comment. */
 static ddp_status parse_text(struct reader *reader, struct ddp_mem *mem, const char *text)
 {
     size_t longest_bytes;

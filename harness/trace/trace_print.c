@@ -26,7 +26,7 @@ void harness_trace_print_event(const struct harness_trace_event *event, struct d
     ddp_text_add_str(out, ddp_event_name(id), 16);
     for (unsigned i = 0; ddp_event_arg(id, i)[0] != '\0'; i++) {
         const char *format = ddp_event_arg(id, i);
-        /* The process id is a fact of this run only; it is kept in a comment line. */
+        /* A process id differs from run to run. */
         bool is_pid = strcmp(format, "u:pid") == 0;
 
         harness_event_arg_print(format, is_pid ? 0 : entry->arg[i], out);

@@ -1,7 +1,7 @@
 /* The judge: every way in which a run can fail to be what its scenario says.
  *
- * Method: one passing case, then one change at a time, each of which must turn it red with a reason
- * that names the change. A judge that ignored any of them would let a wrong verdict through. */
+ * Method: one passing case, then one change at a time, each of which must make it fail with a
+ * reason that names the change. A judge that ignored one of them would let a wrong verdict pass. */
 #include <string.h>
 
 #include "harness/judge/cause.h"
@@ -235,7 +235,7 @@ CT_TEST(judge, consequences_are_explained)
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED");
 }
 
-/* Device work without an order explains wrong values from its step on, whose rank they are; a hang
+/* Device work without an order explains wrong values from its step on, on whatever rank; a hang
  * or a mismatch needs a cause of its own. */
 CT_TEST(judge, a_race_explains_values_only)
 {
@@ -315,7 +315,7 @@ CT_TEST(judge, devices_explain_what_waits_for_them)
     ddp_mem_pool_destroy(pool);
 }
 
-/* PyTorch's semantics: the unused parameter is said one step after its gradients were used. */
+/* PyTorch's semantics: an unused parameter is reported one step after its gradients were used. */
 CT_TEST(judge, an_unfinished_pass_explains_a_race)
 {
     for (int32_t said = 4; said < 6; said++) {

@@ -31,7 +31,7 @@ void order_history_wait(struct order_history *history, uint64_t event, uint64_t 
 void order_history_done(struct order_history *history, uint64_t event);
 void order_history_post(struct order_history *history, uint64_t seq, uint32_t bucket);
 void order_history_complete(struct order_history *history, uint64_t seq, uint32_t bucket);
-/* The event recorded last stands behind a collective; the host waited for one. */
+/* The event recorded last follows a collective; the host waited for one. */
 void order_history_queued(struct order_history *history, uint64_t seq);
 void order_history_waited(struct order_history *history, uint64_t seq);
 /* Whether the checker finds the history in order. */

@@ -1,5 +1,5 @@
 /* The happens-before checker on histories written by hand: what orders two uses of memory and what
- * does not. Whatever is not ordered must be found, because it is found from edges, not from luck.
+ * does not. Whatever is not ordered must be found in every run, since timing plays no part.
  */
 #include <string.h>
 
@@ -422,8 +422,8 @@ CT_TEST(happens_before, kernels_of_a_collective_are_its_own)
     CT_CHECK(strstr(h.facts.disorder.text, "all_reduce seq 9 on stream 1, which wrote") != NULL);
 }
 
-/* Memory may be freed under work of the default stream, not under work that nobody saw end; what a
- * rank leaves behind when it gives up is not judged. */
+/* Memory may be freed under work of the default stream, not under work that was not seen done; what
+ * a failed rank leaves behind is not judged. */
 CT_TEST(happens_before, memory_is_freed_after_its_last_use)
 {
     static const struct {
@@ -453,7 +453,7 @@ CT_TEST(happens_before, memory_is_freed_after_its_last_use)
     }
 }
 
-/* A reduction that left no trace in memory is said, so that silence is not taken for order. */
+/* A reduction without recorded accesses is reported: missing records do not prove an order. */
 CT_TEST(happens_before, an_unseen_reduction_is_said)
 {
     struct order_history h;

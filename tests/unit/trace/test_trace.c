@@ -25,7 +25,7 @@ static void add_event(struct harness_trace *trace, uint32_t rank, uint64_t time_
     CT_CHECK_OK(harness_trace_add_ring(trace, rank, ring, 1, 1));
 }
 
-/* More than a line of text, or a word of bits, would hold. */
+/* More than a line of 4 KiB, or a word of bits, would hold. */
 enum { PARAMS = 2000 };
 
 static void make_trace(struct harness_trace *trace)

@@ -4,7 +4,7 @@
 #include "harness/verdict/verdict.h"
 #include "tests/ct.h"
 
-/* Every verdict's name reads back to itself, and none is a prefix trap. */
+/* Every verdict's name reads back to itself; a part of a name is none. */
 CT_TEST(verdict, names_round_trip)
 {
     for (unsigned i = 0; i < HARNESS_VERDICT_COUNT; i++) {
@@ -126,7 +126,7 @@ CT_TEST(verdict, rank_sets)
     ddp_mem_pool_destroy(pool);
 }
 
-/* A hundred ranks are a hundred; a text names the first of them and counts the others. */
+/* Thousands of ranks are all kept; a text names the first of them and counts the others. */
 CT_TEST(verdict, sets_of_any_size)
 {
     enum { COUNT = 5000 };
