@@ -18,7 +18,7 @@
 #include "harness/launch/mpi.h"
 #include "harness/proc/env.h"
 
-enum { POKE_MS = 20, GUARD_GRACE_MS = 1000 };
+enum { POKE_MS = 20, GUARD_GRACE_MS = 1000, CLEANER_GRACE_MS = 4000 };
 /* How long mpirun may take to end by itself, and then to end after SIGTERM. */
 static const uint64_t close_grace_ns = 3 * DDP_NS_PER_S;
 static const uint64_t term_grace_ns = 3 * DDP_NS_PER_S;
@@ -108,6 +108,64 @@ __attribute__((noreturn)) static void become_mpirun(char **argv, char **environm
     _exit(127);
 }
 
+/* --- the cleaner ------------------------------------------------------------------------------ */
+
+/* In the child: wait for the death of the launcher, then for the end of mpirun, and remove the
+ * files of both mpirun and the ranks, which cannot do so: they are killed, some while they make
+ * these files. mpirun is known to hang now and then when it is ended while it starts its ranks. */
+__attribute__((noreturn)) static void clean_after(pid_t launcher, pid_t mpirun, const char *files)
+{
+    int mpirun_fd = (int)syscall(SYS_pidfd_open, mpirun, 0);
+    struct pollfd watched = {.fd = mpirun_fd, .events = POLLIN};
+    sigset_t order;
+    int number;
+
+    (void)setpgid(0, 0);
+    (void)sigemptyset(&order);
+    (void)sigaddset(&order, SIGTERM);
+    (void)sigprocmask(SIG_SETMASK, &order, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == launcher) {
+        (void)sigwait(&order, &number);
+    }
+    if (mpirun_fd >= 0 && poll(&watched, 1, CLEANER_GRACE_MS) == 0) {
+        (void)syscall(SYS_pidfd_send_signal, mpirun_fd, SIGKILL, NULL, 0);
+        (void)poll(&watched, 1, -1);
+    }
+    /* Guards that have lost mpirun end their ranks within this time. */
+    (void)poll(NULL, 0, GUARD_GRACE_MS);
+    _exit(ddp_files_remove_tree(files, NULL) == DDP_OK ? 0 : 1);
+}
+
+static ddp_status start_cleaner(struct harness_proc_job *job)
+{
+    struct harness_proc_mpirun *mpirun = job->mpirun;
+    pid_t launcher = getpid();
+
+    mpirun->cleaner = fork();
+    if (mpirun->cleaner == 0) {
+        clean_after(launcher, mpirun->pid, mpirun->files_path);
+    }
+    if (mpirun->cleaner < 0) {
+        mpirun->cleaner = 0;
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "fork: %s", strerror(errno));
+    }
+    return DDP_OK;
+}
+
+static void stop_cleaner(struct harness_proc_mpirun *mpirun)
+{
+    siginfo_t info;
+
+    if (mpirun->cleaner != 0) {
+        (void)kill(mpirun->cleaner, SIGKILL);
+        (void)waitid(P_PID, (id_t)mpirun->cleaner, &info, WEXITED);
+        mpirun->cleaner = 0;
+    }
+}
+
+/* --- start and close -------------------------------------------------------------------------- */
+
 static ddp_status spawn(struct harness_proc_job *job)
 {
     struct harness_proc_mpirun *mpirun = job->mpirun;
@@ -191,7 +249,8 @@ static ddp_status mpirun_start(struct harness_proc_job *job)
     }
     DDP_TRY(harness_proc_loop_add(job, mpirun->pipe_fd[0]));
     DDP_TRY(open_files(job));
-    return spawn(job);
+    DDP_TRY(spawn(job));
+    return start_cleaner(job);
 }
 
 /* mpirun sleeps between the signals that it sends to a failed job; SIGCHLD ends such a sleep. */
@@ -296,6 +355,7 @@ static void mpirun_close(struct harness_proc_job *job)
         end_mpirun(job);
         reap_orphans(job);
     }
+    stop_cleaner(mpirun);
     if (mpirun->files_path[0] != '\0') {
         (void)!ddp_files_remove_tree(mpirun->files_path, NULL);
     }

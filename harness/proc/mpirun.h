@@ -17,7 +17,8 @@ struct harness_proc_mpirun_guard {
 };
 
 struct harness_proc_mpirun {
-    pid_t pid; /* 0: none, or reaped */
+    pid_t pid;     /* 0: none, or reaped */
+    pid_t cleaner; /* removes mpirun's files if the launcher is killed; 0: none */
     bool is_ended, is_checked;
     siginfo_t end;
     int pipe_fd[2];           /* of reports; our own writing end keeps the reading one open */
