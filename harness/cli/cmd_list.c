@@ -171,11 +171,15 @@ static int list_collectives(const struct cli_options *options)
         (void)printf("%-12s %-20s %s\n", ddp_coll_kind_name(table[i].kind), table[i].name,
                      table[i].meaning);
     }
-    (void)printf("%-12s %-20s %s\n", "all kinds", "mpi",
-                 "Open MPI's own, on cpu with --launcher mpirun");
-    (void)printf("%-12s %-20s %s\n", "all kinds", "nccl", "NCCL's own, on cuda");
+    for (unsigned i = 0; i < HARNESS_ENGINE_COUNT; i++) {
+        const struct harness_engine_traits *engine = harness_engine_traits((enum harness_engine)i);
+
+        if (engine->name != NULL) {
+            (void)printf("%-12s %-20s %s\n", "all kinds", engine->name, engine->meaning);
+        }
+    }
     (void)printf("%-12s %-20s %s\n", "all_reduce", "nccl/<algorithm>",
-                 "one of those above over NCCL's send and receive, on cuda");
+                 harness_engine_traits(HARNESS_ENGINE_NCCL_SCHEDULE)->meaning);
     return 0;
 }
 

@@ -97,8 +97,8 @@ static bool is_access_due(const struct order_search *search,
 {
     enum harness_engine engine = search->e->input->plan->job.collective.engine;
 
-    return search->e->world > 1 && (facts->is_coll_recorded || engine == HARNESS_ENGINE_NCCL ||
-                                    engine == HARNESS_ENGINE_NCCL_SCHEDULE);
+    return search->e->world > 1 && (facts->is_coll_recorded ||
+                                    harness_engine_traits(engine)->device == HARNESS_DEVICE_CUDA);
 }
 
 /* A reduction that the rank completed and hashed; NULL: none. A rank that records hashes records

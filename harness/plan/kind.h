@@ -134,13 +134,25 @@ enum harness_action_kind {
     HARNESS_ACTION_KIND_COUNT
 };
 
-/* What moves the data of collectives. */
-enum harness_engine {
-    HARNESS_ENGINE_SCHEDULE,      /* "ring": a schedule on the core's own transport */
-    HARNESS_ENGINE_NCCL_SCHEDULE, /* "nccl/ring": a schedule over NCCL's send and receive */
-    HARNESS_ENGINE_NCCL,          /* "nccl": NCCL's own collectives */
-    HARNESS_ENGINE_MPI            /* "mpi": the MPI library's own */
+/* What moves the data of collectives. X(identifier, name, device whose memory it moves, meaning)
+ * An engine with a name is opaque: the order of its sums is not known until it was measured, and it
+ * has real processes only. NULL: the collective has the name of its schedule, "ring", "nccl/ring".
+ */
+#define HARNESS_ENGINE_TABLE(X)                                                                    \
+    X(HARNESS_ENGINE_SCHEDULE, NULL, HARNESS_DEVICE_CPU, "a schedule on the core's own transport") \
+    X(HARNESS_ENGINE_NCCL_SCHEDULE, NULL, HARNESS_DEVICE_CUDA,                                     \
+      "one of those above over NCCL's send and receive, on cuda")                                  \
+    X(HARNESS_ENGINE_MPI, "mpi", HARNESS_DEVICE_CPU,                                               \
+      "Open MPI's own, on cpu with --launcher mpirun")                                             \
+    X(HARNESS_ENGINE_NCCL, "nccl", HARNESS_DEVICE_CUDA, "NCCL's own, on cuda")
+enum harness_engine { HARNESS_ENGINE_TABLE(HARNESS_KIND_ENUM) HARNESS_ENGINE_COUNT };
+struct harness_engine_traits {
+    const char *name;
+    enum harness_device device;
+    const char *meaning;
 };
+const struct harness_engine_traits *harness_engine_traits(enum harness_engine engine);
+
 struct harness_collective {
     enum harness_engine engine;
     enum ddp_algorithm_id algorithm; /* of a schedule; NONE: the engine chooses */

@@ -64,20 +64,30 @@ static const struct schedule *schedule_at(size_t index)
     return NULL;
 }
 
+static const struct harness_engine_traits engines[HARNESS_ENGINE_COUNT] = {
+#define X(id, name, device, meaning) [id] = {name, device, meaning},
+    HARNESS_ENGINE_TABLE(X)
+#undef X
+};
+
+const struct harness_engine_traits *harness_engine_traits(enum harness_engine engine)
+{
+    DDP_ASSERT((unsigned)engine < HARNESS_ENGINE_COUNT);
+    return &engines[engine];
+}
+
+/* The opaque engines, then each schedule as it is and over NCCL. */
 bool harness_collective_at(size_t index, struct harness_collective *out, const char **out_name)
 {
-    static const struct {
-        enum harness_engine engine;
-        const char *name;
-    } opaque[] = {{HARNESS_ENGINE_MPI, "mpi"}, {HARNESS_ENGINE_NCCL, "nccl"}};
     const struct schedule *schedule;
 
-    if (index < LENGTH(opaque)) {
-        *out = (struct harness_collective){opaque[index].engine, DDP_ALGORITHM_NONE};
-        *out_name = opaque[index].name;
-        return true;
+    for (unsigned i = 0; i < HARNESS_ENGINE_COUNT; i++) {
+        if (engines[i].name != NULL && index-- == 0) {
+            *out = (struct harness_collective){(enum harness_engine)i, DDP_ALGORITHM_NONE};
+            *out_name = engines[i].name;
+            return true;
+        }
     }
-    index -= LENGTH(opaque);
     schedule = schedule_at(index / 2);
     if (schedule == NULL) {
         return false;

@@ -56,7 +56,7 @@ bool harness_plan_is_cuda(const struct harness_plan *plan)
 
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver)
 {
-    bool is_real = harness_plan_is_cuda(plan) || harness_plan_is_mpi(plan);
+    bool is_real = harness_plan_is_cuda(plan) || harness_plan_is_opaque(plan);
 
     return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !is_real);
 }
@@ -68,7 +68,7 @@ bool harness_plan_is_mpi(const struct harness_plan *plan)
 
 bool harness_plan_is_opaque(const struct harness_plan *plan)
 {
-    return harness_plan_is_mpi(plan) || plan->job.collective.engine == HARNESS_ENGINE_NCCL;
+    return harness_engine_traits(plan->job.collective.engine)->name != NULL;
 }
 
 const char *harness_plan_algorithm(const struct harness_plan *plan)

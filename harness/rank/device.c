@@ -160,12 +160,17 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
 static ddp_status create_engine(struct harness_session *session, bool is_strict,
                                 struct ddp_transport *transport, struct ddp_coll **out)
 {
-    if (harness_plan_is_cuda(session->plan)) {
+    switch (session->plan->job.collective.engine) {
+    case HARNESS_ENGINE_NCCL:
+    case HARNESS_ENGINE_NCCL_SCHEDULE:
         return create_nccl(session, is_strict, transport, out);
+    case HARNESS_ENGINE_MPI:
+        return create_mpi(session, is_strict, transport, out);
+    case HARNESS_ENGINE_SCHEDULE:
+    case HARNESS_ENGINE_COUNT:
+        break;
     }
-    return harness_plan_is_mpi(session->plan)
-               ? create_mpi(session, is_strict, transport, out)
-               : create_schedules(session, is_strict, transport, out);
+    return create_schedules(session, is_strict, transport, out);
 }
 
 /* The collective, then payload capture, then the observer: it sees what was really posted. */

@@ -41,15 +41,12 @@ static ddp_status check_device(const struct harness_reader *reader,
                                const struct harness_yaml_node *map, const struct harness_job *job)
 {
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_collective);
-    bool is_cuda = job->device == HARNESS_DEVICE_CUDA;
-    bool is_nccl = job->collective.engine == HARNESS_ENGINE_NCCL ||
-                   job->collective.engine == HARNESS_ENGINE_NCCL_SCHEDULE;
 
-    if (is_cuda == is_nccl) {
+    if (job->device == harness_engine_traits(job->collective.engine)->device) {
         return DDP_OK;
     }
     return harness_yaml_fail(node != NULL ? node : map, reader->err, DDP_E_INVALID,
-                             is_cuda
+                             job->device == HARNESS_DEVICE_CUDA
                                  ? "device cuda needs collective nccl or nccl/<algorithm>, not %s"
                                  : "collective %s needs device cuda",
                              harness_collective_name(job->collective));
