@@ -18,7 +18,7 @@ FIRST_IS_SET(struct harness_canary);
 /* `of` is the name of a list or of a section; which, the type says. */
 enum {
 #define X(id, ...) OF_##id = HARNESS_NAMES_##id,
-    HARNESS_NAMES_TABLE(X)
+    HARNESS_NAMES_TABLE(X) HARNESS_KIND_NAMES_TABLE(X)
 #undef X
 #define X(id, ...) OF_##id = HARNESS_SECTION_##id,
         HARNESS_SECTION_TABLE(X)

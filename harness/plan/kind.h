@@ -161,6 +161,22 @@ struct harness_collective {
 bool harness_collective_at(size_t index, struct harness_collective *out, const char **out_name);
 const char *harness_collective_name(struct harness_collective collective);
 
+/* Tables whose rows begin with identifier and name, as lists of names (names.h).
+ * X(list, what an entry is, for messages, table) */
+#define HARNESS_KIND_NAMES_TABLE(X)                                    \
+    X(DRIVERS, "driver", HARNESS_DRIVER_TABLE)                         \
+    X(CORRUPTS, "corruption", HARNESS_CORRUPT_TABLE)                   \
+    X(ARGS, "argument", HARNESS_ARG_TABLE)                             \
+    X(EDITS, "edit", HARNESS_EDIT_TABLE)                               \
+    X(OPTIMIZERS, "optimizer", HARNESS_OPTIMIZER_TABLE)                \
+    X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)       \
+    X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE) \
+    X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                 \
+    X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                   \
+    X(LEAKS, "leak", HARNESS_LEAK_TABLE)                               \
+    X(DEVICES, "device", HARNESS_DEVICE_TABLE)                         \
+    X(BRANCHES, "branch rule", REF_BRANCH_TABLE)
+
 #ifdef __cplusplus
 }
 #endif

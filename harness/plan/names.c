@@ -11,18 +11,9 @@ struct entry {
 };
 
 #define ENTRY(id, name, ...) {name, (int)(id)},
-static const struct entry drivers[] = {HARNESS_DRIVER_TABLE(ENTRY)};
-static const struct entry bucket_orders[] = {HARNESS_BUCKET_ORDER_TABLE(ENTRY)};
-static const struct entry gradient_scales[] = {HARNESS_GRADIENT_SCALE_TABLE(ENTRY)};
-static const struct entry semantics[] = {HARNESS_SEMANTICS_TABLE(ENTRY)};
-static const struct entry devices[] = {HARNESS_DEVICE_TABLE(ENTRY)};
-static const struct entry prefixes[] = {HARNESS_PREFIX_TABLE(ENTRY)};
-static const struct entry leaks[] = {HARNESS_LEAK_TABLE(ENTRY)};
-static const struct entry optimizers[] = {HARNESS_OPTIMIZER_TABLE(ENTRY)};
-static const struct entry corrupts[] = {HARNESS_CORRUPT_TABLE(ENTRY)};
-static const struct entry edits[] = {HARNESS_EDIT_TABLE(ENTRY)};
-static const struct entry args[] = {HARNESS_ARG_TABLE(ENTRY)};
-static const struct entry branches[] = {REF_BRANCH_TABLE(ENTRY)};
+#define X(id, what, table)   static const struct entry entries_##id[] = {table(ENTRY)};
+HARNESS_KIND_NAMES_TABLE(X)
+#undef X
 #undef ENTRY
 static const struct entry actions[] = {
 #define ACTION_PLAIN(id, takes, where, key, meaning) {#key, HARNESS_ACTION_##id},
@@ -152,8 +143,11 @@ const char *harness_axis_meaning(enum harness_axis axis)
 const char *harness_names_what(enum harness_names list)
 {
     static const char *const what[HARNESS_NAMES_COUNT] = {
-#define X(id, text) text,
+#define X(id, text) [HARNESS_NAMES_##id] = text,
         HARNESS_NAMES_TABLE(X)
+#undef X
+#define X(id, text, table) [HARNESS_NAMES_##id] = text,
+            HARNESS_KIND_NAMES_TABLE(X)
 #undef X
     };
 
@@ -189,25 +183,12 @@ const char *harness_names_at(enum harness_names list, size_t index, int *out_val
         const struct entry *entries;
         size_t count;
     } own[HARNESS_NAMES_COUNT] = {
-#define OWN(id, array) [HARNESS_NAMES_##id] = {array, LENGTH(array)}
-        OWN(DRIVERS, drivers),
-        OWN(STATUSES, statuses),
-        OWN(SIGNALS, signals),
-        OWN(ACTIONS, actions),
-        OWN(CORRUPTS, corrupts),
-        OWN(ARGS, args),
-        OWN(EDITS, edits),
-        OWN(OPTIMIZERS, optimizers),
-        OWN(BUCKET_ORDERS, bucket_orders),
-        OWN(GRADIENT_SCALES, gradient_scales),
-        OWN(SEMANTICS, semantics),
-        OWN(INTOS, intos),
-        OWN(PREFIXES, prefixes),
-        OWN(EQUALS, equals),
-        OWN(ACCUSE, accuse),
-        OWN(LEAKS, leaks),
-        OWN(DEVICES, devices),
-        OWN(BRANCHES, branches),
+#define OWN(id, array) [HARNESS_NAMES_##id] = {array, LENGTH(array)},
+        OWN(STATUSES, statuses) OWN(SIGNALS, signals) OWN(ACTIONS, actions) OWN(INTOS, intos)
+            OWN(EQUALS, equals) OWN(ACCUSE, accuse)
+#define X(id, what, table) OWN(id, entries_##id)
+                HARNESS_KIND_NAMES_TABLE(X)
+#undef X
 #undef OWN
     };
     struct harness_collective collective;

@@ -9,40 +9,28 @@
 extern "C" {
 #endif
 
-/* X(identifier, what an entry is, for messages) */
-#define HARNESS_NAMES_TABLE(X)           \
-    X(NONE, "")                          \
-    X(DRIVERS, "driver")                 \
-    X(PHASES, "phase")                   \
-    X(POINTS, "fault point")             \
-    X(VERDICTS, "verdict")               \
-    X(STATUSES, "status")                \
-    X(OUTCOMES, "outcome")               \
-    X(ORACLES, "oracle")                 \
-    X(MODES, "mode")                     \
-    X(SIGNALS, "signal")                 \
-    X(ACTIONS, "action")                 \
-    X(CORRUPTS, "corruption")            \
-    X(ARGS, "argument")                  \
-    X(EDITS, "edit")                     \
-    X(OPTIMIZERS, "optimizer")           \
-    X(BUCKET_ORDERS, "bucket order")     \
-    X(GRADIENT_SCALES, "gradient scale") \
-    X(SEMANTICS, "semantics")            \
-    X(INTOS, "target")                   \
-    X(PREFIXES, "prefix rule")           \
-    X(EQUALS, "comparison")              \
-    X(ACCUSE, "choice")                  \
-    X(LEAKS, "leak")                     \
-    X(COLLECTIVES, "collective")         \
-    X(DEVICES, "device")                 \
-    X(BRANCHES, "branch rule")           \
-    X(KINDS, "collective kind")          \
-    X(DTYPES, "dtype")                   \
+/* Beside the tables of kind.h. X(identifier, what an entry is, for messages) */
+#define HARNESS_NAMES_TABLE(X)   \
+    X(NONE, "")                  \
+    X(PHASES, "phase")           \
+    X(POINTS, "fault point")     \
+    X(VERDICTS, "verdict")       \
+    X(STATUSES, "status")        \
+    X(OUTCOMES, "outcome")       \
+    X(ORACLES, "oracle")         \
+    X(MODES, "mode")             \
+    X(SIGNALS, "signal")         \
+    X(ACTIONS, "action")         \
+    X(INTOS, "target")           \
+    X(EQUALS, "comparison")      \
+    X(ACCUSE, "choice")          \
+    X(COLLECTIVES, "collective") \
+    X(KINDS, "collective kind")  \
+    X(DTYPES, "dtype")           \
     X(REDOPS, "reduction")
 enum harness_names {
-#define X(id, what) HARNESS_NAMES_##id,
-    HARNESS_NAMES_TABLE(X)
+#define X(id, ...) HARNESS_NAMES_##id,
+    HARNESS_NAMES_TABLE(X) HARNESS_KIND_NAMES_TABLE(X)
 #undef X
         HARNESS_NAMES_COUNT
 };
