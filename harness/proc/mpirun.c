@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,11 +116,13 @@ __attribute__((noreturn)) static void become_mpirun(char **argv, char **environm
  * these files. mpirun is known to hang now and then when it is ended while it starts its ranks. */
 __attribute__((noreturn)) static void clean_after(pid_t launcher, pid_t mpirun, const char *files)
 {
-    int mpirun_fd = (int)syscall(SYS_pidfd_open, mpirun, 0);
-    struct pollfd watched = {.fd = mpirun_fd, .events = POLLIN};
+    struct pollfd watched = {.events = POLLIN};
     sigset_t order;
     int number;
 
+    /* Whoever waits for the end of one of the launcher's descriptors must not wait for us. */
+    (void)close_range(0, UINT_MAX, 0);
+    watched.fd = (int)syscall(SYS_pidfd_open, mpirun, 0);
     (void)setpgid(0, 0);
     (void)sigemptyset(&order);
     (void)sigaddset(&order, SIGTERM);
@@ -128,8 +131,8 @@ __attribute__((noreturn)) static void clean_after(pid_t launcher, pid_t mpirun, 
     if (getppid() == launcher) {
         (void)sigwait(&order, &number);
     }
-    if (mpirun_fd >= 0 && poll(&watched, 1, CLEANER_GRACE_MS) == 0) {
-        (void)syscall(SYS_pidfd_send_signal, mpirun_fd, SIGKILL, NULL, 0);
+    if (watched.fd >= 0 && poll(&watched, 1, CLEANER_GRACE_MS) == 0) {
+        (void)syscall(SYS_pidfd_send_signal, watched.fd, SIGKILL, NULL, 0);
         (void)poll(&watched, 1, -1);
     }
     /* Guards that have lost mpirun end their ranks within this time. */

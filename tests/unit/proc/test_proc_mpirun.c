@@ -310,8 +310,8 @@ CT_TEST(proc_mpirun, ends_all_when_interrupted)
     proc_test_fini(&test);
 }
 
-/* If the launcher is killed, mpirun, guards and ranks end, a stopped rank too, and mpirun removes
- * its files. */
+/* If the launcher is killed, mpirun, guards and ranks end, a stopped rank too, and mpirun's files are
+ * removed. */
 CT_TEST(proc_mpirun, takes_all_with_it_when_killed)
 {
     struct proc_test test;
@@ -331,7 +331,7 @@ CT_TEST(proc_mpirun, takes_all_with_it_when_killed)
     }
     CT_CHECK(proc_tree_await_stop(launcher, "proc_rank"));
     count = proc_tree_below(launcher, NULL, pids);
-    CT_CHECK_EQ_U64(count, 2 * RANKS + 2); /* and mpirun, and the monitor */
+    CT_CHECK_EQ_U64(count, 2 * RANKS + 3); /* and mpirun, the cleaner and the monitor */
     CT_CHECK(kill(launcher, SIGKILL) == 0);
     CT_CHECK(waitpid(launcher, NULL, 0) == launcher);
     CT_CHECK_EQ_U64(proc_tree_left(pids, count), 0);
