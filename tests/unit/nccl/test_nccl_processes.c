@@ -273,6 +273,10 @@ static void one_dies(struct rank_context *context)
     }
     RANK_CHECK(context, post(&rank, DDP_COLL_ALL_REDUCE, COUNT, rank.data) == DDP_OK);
     RANK_CHECK(context, wait_work(&rank, WAIT_NS) == DDP_OK);
+    /* A member whose own part is complete may be ahead of the others. */
+    RANK_CHECK(context,
+               ddp_store_barrier(context->env, context->store, "reduced", context->count,
+                                 ddp_clock_deadline_ns(context->env->clock, WAIT_NS)) == DDP_OK);
     if (context->rank == 1) {
         context->die(context);
     }
