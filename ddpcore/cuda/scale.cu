@@ -3,13 +3,29 @@
 #include "ddpcore/cuda/launch.cuh"
 #include "ddpcore/cuda/state.cuh"
 
+/* An element times the factor: in fp32, and between doubles in fp64. */
+template <typename Target, typename Source> struct scale_product {
+    typedef float factor_type;
+    static __device__ void apply(Target *out, Source in, float factor)
+    {
+        ddp_cuda_narrow(out, ddp_cuda_widen(in) * factor);
+    }
+};
+template <> struct scale_product<double, double> {
+    typedef double factor_type;
+    static __device__ void apply(double *out, double in, double factor)
+    {
+        *out = in * factor;
+    }
+};
+
 template <typename Target, typename Source> struct scale_body {
     /* The wider type moves 16 bytes an access. */
     static constexpr size_t WIDTH =
         16 / (sizeof(Target) > sizeof(Source) ? sizeof(Target) : sizeof(Source));
     Target *target;
     const Source *source;
-    float factor;
+    typename scale_product<Target, Source>::factor_type factor;
     bool is_source_aligned; /* where the target is */
 
     template <size_t N> __device__ void apply(size_t first) const
@@ -27,7 +43,7 @@ template <typename Target, typename Source> struct scale_body {
         }
         DDP_CUDA_UNROLL
         for (size_t j = 0; j < N; j++) {
-            ddp_cuda_narrow(&out.elem[j], ddp_cuda_widen(in.elem[j]) * factor);
+            scale_product<Target, Source>::apply(&out.elem[j], in.elem[j], factor);
         }
         ddp_cuda_store<Target, N>(target + first, out);
     }
@@ -37,7 +53,7 @@ struct scale_call {
     void *target;
     const void *source;
     size_t elem_count;
-    float factor;
+    double factor;
     cudaStream_t stream;
     bool is_preload; /* load the kernel, run nothing */
 };
@@ -47,7 +63,8 @@ static ddp_status run(ddp_cuda_device *cuda, const scale_call &call)
 {
     typedef scale_body<Target, Source> body_type;
     body_type body = {static_cast<Target *>(call.target), static_cast<const Source *>(call.source),
-                      call.factor, false};
+                      static_cast<typename scale_product<Target, Source>::factor_type>(call.factor),
+                      false};
     size_t head;
 
     if (call.is_preload) {
@@ -95,7 +112,7 @@ static ddp_status run_target(ddp_cuda_device *cuda, enum ddp_dtype target, enum 
 
 ddp_status ddp_cuda_scale(struct ddp_device *device, struct ddp_stream *stream, void *target,
                           enum ddp_dtype target_dtype, const void *source,
-                          enum ddp_dtype source_dtype, size_t elem_count, float factor)
+                          enum ddp_dtype source_dtype, size_t elem_count, double factor)
 {
     ddp_cuda_device *cuda = ddp_cuda_of(device);
     scale_call call = {target, source, elem_count, factor, NULL, false};
@@ -108,7 +125,7 @@ ddp_status ddp_cuda_scale_preload(ddp_cuda_device *cuda)
 {
     static const enum ddp_dtype floats[] = {DDP_DTYPE_F32, DDP_DTYPE_F16, DDP_DTYPE_BF16,
                                             DDP_DTYPE_F64};
-    const scale_call call = {NULL, NULL, 0, 0.0F, NULL, true};
+    const scale_call call = {NULL, NULL, 0, 0.0, NULL, true};
 
     for (enum ddp_dtype target : floats) {
         for (enum ddp_dtype source : floats) {

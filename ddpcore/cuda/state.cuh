@@ -112,7 +112,7 @@ ddp_status ddp_cuda_reduce_preload(ddp_cuda_device *cuda);
 /* scale.cu */
 ddp_status ddp_cuda_scale(struct ddp_device *device, struct ddp_stream *stream, void *target,
                           enum ddp_dtype target_dtype, const void *source,
-                          enum ddp_dtype source_dtype, size_t elem_count, float factor);
+                          enum ddp_dtype source_dtype, size_t elem_count, double factor);
 ddp_status ddp_cuda_scale_preload(ddp_cuda_device *cuda);
 
 /* math.cu, rows.cu and blas.cu */

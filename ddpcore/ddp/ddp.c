@@ -11,10 +11,11 @@ static ddp_status check_types(const struct ddp *ddp, struct ddp_err *err)
     for (size_t i = 0; i < ddp->param_count; i++) {
         const enum ddp_dtype dtype = ddp->params[i].dtype;
 
-        if (dtype != DDP_DTYPE_F32 && dtype != DDP_DTYPE_F16 && dtype != DDP_DTYPE_BF16) {
+        if (dtype != DDP_DTYPE_F32 && dtype != DDP_DTYPE_F64 && dtype != DDP_DTYPE_F16 &&
+            dtype != DDP_DTYPE_BF16) {
             return ddp_err_set(err, DDP_E_UNSUPPORTED,
-                               "parameter %zu \"%s\" is %s; gradients can be f32, f16 or bf16", i,
-                               ddp->params[i].name, ddp_dtype_name(dtype));
+                               "parameter %zu \"%s\" is %s; gradients can be f32, f64, f16 or bf16",
+                               i, ddp->params[i].name, ddp_dtype_name(dtype));
         }
     }
     return DDP_OK;

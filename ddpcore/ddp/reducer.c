@@ -136,10 +136,10 @@ static ddp_status drive(struct ddp *ddp)
     return DDP_OK;
 }
 
-static float scale_factor(const struct ddp *ddp)
+static double scale_factor(const struct ddp *ddp)
 {
     DDP_ASSERT(ddp->divisor > 0 && ddp->divisor <= ddp->group->coll->member_count);
-    return (float)(1.0 / (double)ddp->divisor);
+    return 1.0 / (double)ddp->divisor;
 }
 
 /* Where a parameter lies in its bucket. */

@@ -220,7 +220,7 @@ static bool is_float_dtype(enum ddp_dtype dtype)
 
 static ddp_status cpu_scale(struct ddp_device *device, struct ddp_stream *stream, void *target,
                             enum ddp_dtype target_dtype, const void *source,
-                            enum ddp_dtype source_dtype, size_t elem_count, float factor)
+                            enum ddp_dtype source_dtype, size_t elem_count, double factor)
 {
     float block[BLOCK_ELEMS];
 
@@ -231,13 +231,19 @@ static ddp_status cpu_scale(struct ddp_device *device, struct ddp_stream *stream
     }
     DDP_ASSERT(target != source || target_dtype == source_dtype);
     if (target_dtype == DDP_DTYPE_F32 && source_dtype == DDP_DTYPE_F32) {
-        multiply((float *)target, (const float *)source, factor, elem_count);
+        multiply((float *)target, (const float *)source, (float)factor, elem_count);
+        return DDP_OK;
+    }
+    if (target_dtype == DDP_DTYPE_F64 && source_dtype == DDP_DTYPE_F64) {
+        for (size_t i = 0; i < elem_count; i++) {
+            ((double *)target)[i] = ((const double *)source)[i] * factor;
+        }
         return DDP_OK;
     }
     for (size_t first = 0; first < elem_count; first += BLOCK_ELEMS) {
         size_t count = block_elems(first, elem_count);
         widen(block, source, source_dtype, first, count);
-        multiply(block, block, factor, count);
+        multiply(block, block, (float)factor, count);
         narrow(target, block, target_dtype, first, count);
     }
     return DDP_OK;

@@ -61,12 +61,12 @@ struct ddp_device_ops {
     ddp_status (*reduce)(struct ddp_device *device, struct ddp_stream *stream, void *target,
                          const void *source, size_t elem_count, enum ddp_dtype dtype,
                          enum ddp_redop op);
-    /* target[i] = round_to(target_dtype, float(source[i]) * factor), the product in fp32 with one
-     * rounding there. Float dtypes only. factor 1 converts. target == source is allowed when the
-     * dtypes agree. */
+    /* target[i] = round_to(target_dtype, float(source[i]) * float(factor)), the product in fp32
+     * with one rounding there; between doubles source[i] * factor, in fp64. Float dtypes only.
+     * factor 1 converts. target == source is allowed when the dtypes agree. */
     ddp_status (*scale)(struct ddp_device *device, struct ddp_stream *stream, void *target,
                         enum ddp_dtype target_dtype, const void *source,
-                        enum ddp_dtype source_dtype, size_t elem_count, float factor);
+                        enum ddp_dtype source_dtype, size_t elem_count, double factor);
 
     /* Streams run beside each other and beside the default stream; only events order them. */
     ddp_status (*stream_create)(struct ddp_device *device, struct ddp_stream **out);

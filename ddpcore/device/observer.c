@@ -80,7 +80,7 @@ static ddp_status observer_reduce(struct ddp_device *device, struct ddp_stream *
 
 static ddp_status observer_scale(struct ddp_device *device, struct ddp_stream *stream, void *target,
                                  enum ddp_dtype target_dtype, const void *source,
-                                 enum ddp_dtype source_dtype, size_t elem_count, float factor)
+                                 enum ddp_dtype source_dtype, size_t elem_count, double factor)
 {
     struct ddp_observer *self = ddp_observer_of(device);
 

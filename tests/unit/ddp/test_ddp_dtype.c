@@ -310,10 +310,47 @@ static void refuses(struct world_rank *rank)
     CT_CHECK(strstr(err.text, "parameter 4 \"e\" is ") != NULL);
 }
 
+/* Averages of doubles keep bits that fp32 has not. */
+static void doubles(struct world_rank *rank)
+{
+    const struct ddp_config config = {.gradient_scale =
+                                          *(const enum ddp_gradient_scale *)rank->arg};
+    const double own[2] = {1.0 + 0x1p-40, 3.0 - 0x1p-50};
+    double data[1] = {0.5 + rank->rank}, grad[1] = {own[rank->rank]};
+    struct ddp_param param = {.name = "w",
+                              .dtype = DDP_DTYPE_F64,
+                              .data = data,
+                              .grad = grad,
+                              .elem_count = 1,
+                              .ndim = 1,
+                              .shape = {1}};
+    struct ddp_err err = {""};
+    struct ddp *ddp;
+
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device, &(struct ddp_model){&param, 1, NULL, 0},
+                             &config, &ddp, &err));
+    CT_CHECK(data[0] == 0.5);
+    CT_CHECK_OK(ddp_forward_begin(ddp));
+    CT_CHECK_OK(ddp_backward_begin(ddp, NULL));
+    CT_CHECK_OK(ddp_grad_ready(ddp, 0));
+    CT_CHECK_OK(ddp_backward_end(ddp));
+    CT_CHECK(grad[0] == own[0] * 0.5 + own[1] * 0.5);
+    ddp_destroy(ddp);
+}
+
+CT_TEST(ddp_dtype, doubles_are_averaged_as_doubles)
+{
+    enum ddp_gradient_scale scales[] = {DDP_GRADIENT_SCALE_PRE, DDP_GRADIENT_SCALE_POST};
+
+    for (size_t i = 0; i < 2; i++) {
+        world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, doubles, &scales[i], false});
+    }
+}
+
 /* A parameter whose type holds no average is refused by name. */
 CT_TEST(ddp_dtype, parameters_hold_averages)
 {
-    enum ddp_dtype refused[] = {DDP_DTYPE_F64, DDP_DTYPE_I32, DDP_DTYPE_I64, DDP_DTYPE_U8};
+    enum ddp_dtype refused[] = {DDP_DTYPE_I32, DDP_DTYPE_I64, DDP_DTYPE_U8};
 
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, refuses, &refused[i], false});

@@ -285,7 +285,8 @@ CT_TEST(device, integers_wrap)
 static void check_scale(struct bench *bench, enum ddp_dtype to, enum ddp_dtype from, size_t count,
                         const size_t lead[2])
 {
-    const float factor = 1.0F / 3.0F;
+    const double factor = 1.0 / 3.0;
+    const bool is_double = to == DDP_DTYPE_F64 && from == DDP_DTYPE_F64;
     struct ddp_prng prng = ddp_prng_make(count, "test/scale");
     void *target = bench_begin(bench, TARGET, ddp_dtype_size_bytes(to), count, lead[0]);
     void *source = bench_begin(bench, SOURCE, ddp_dtype_size_bytes(from), count, lead[1]);
@@ -297,8 +298,10 @@ static void check_scale(struct bench *bench, enum ddp_dtype to, enum ddp_dtype f
     target = bench_pull(bench, TARGET);
     for (size_t i = 0; i < count; i++) {
         double expected;
-        float product = (float)load_elem(source, from, i) * factor;
-        store_elem(&expected, to, 0, (double)product);
+        double number = load_elem(source, from, i);
+        double product = is_double ? number * factor : (double)((float)number * (float)factor);
+
+        store_elem(&expected, to, 0, product);
         CT_CHECK(load_elem(target, to, i) == load_elem(&expected, to, 0));
     }
 }

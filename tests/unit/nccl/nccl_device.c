@@ -29,7 +29,7 @@ struct arguments {
     size_t count;
     enum ddp_dtype dtype, source_dtype;
     enum ddp_redop redop;
-    float factor;
+    double factor;
     uint64_t value;
 };
 
@@ -203,7 +203,7 @@ static bool do_scale(void *context, const void *arguments)
 
 static ddp_status device_scale(struct ddp_device *device, struct ddp_stream *stream, void *target,
                                enum ddp_dtype target_dtype, const void *source,
-                               enum ddp_dtype source_dtype, size_t elem_count, float factor)
+                               enum ddp_dtype source_dtype, size_t elem_count, double factor)
 {
     const struct arguments a = {.target = target,
                                 .source = source,

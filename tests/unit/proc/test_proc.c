@@ -60,7 +60,7 @@ CT_TEST(proc, equals_the_simulator)
     proc_test_fini(&test);
 }
 
-/* The monitor process left a picture of this culprit. */
+/* The monitor process left a wait snapshot of this culprit. */
 static void check_pictured(const struct proc_test *test, uint32_t rank, const char *state)
 {
     const char *graph = ddp_text_str(&test->job.trace.graph);
