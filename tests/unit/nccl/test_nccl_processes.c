@@ -295,14 +295,19 @@ CT_TEST(nccl_processes, member_that_serves_the_store_lets_all_join)
     }
 }
 
+/* With NCCL's own algorithms and aborts. */
+static void run_script(const char *library, const char *script, bool is_checked, uint32_t count,
+                       rank_program *program)
+{
+    setup = (struct setup){library, script, DDP_ALGORITHM_NONE, is_checked, false, false};
+    ranks_run_shm(count, program);
+}
+
 CT_TEST(nccl_processes, death_is_named_by_all_survivors)
 {
     for (int is_checked = 0; is_checked < 2; is_checked++) {
-        setup = (struct setup){NCCL_STANDIN, "", DDP_ALGORITHM_NONE, is_checked != 0, false, false};
-        ranks_run_shm(3, one_dies);
-        setup =
-            (struct setup){NCCL_STANDIN_OLD, "", DDP_ALGORITHM_NONE, is_checked != 0, false, false};
-        ranks_run_shm(3, one_dies);
+        run_script(NCCL_STANDIN, "", is_checked != 0, 3, one_dies);
+        run_script(NCCL_STANDIN_OLD, "", is_checked != 0, 3, one_dies);
     }
 }
 
@@ -330,24 +335,10 @@ static void one_fails(struct rank_context *context)
 CT_TEST(nccl_processes, error_of_one_ends_all)
 {
     for (int is_checked = 0; is_checked < 2; is_checked++) {
-        setup = (struct setup){NCCL_STANDIN,
-                               "rank1:async_after_op=2:system_error",
-                               DDP_ALGORITHM_NONE,
-                               is_checked != 0,
-                               false,
-                               false};
-        ranks_run_shm(3, one_fails);
-        setup = (struct setup){NCCL_STANDIN,
-                               "rank1:launch2=internal_error",
-                               DDP_ALGORITHM_NONE,
-                               is_checked != 0,
-                               false,
-                               false};
-        ranks_run_shm(3, one_fails);
-        setup = (struct setup){
-            NCCL_STANDIN, "rank1:op3=system_error", DDP_ALGORITHM_NONE, is_checked != 0, false,
-            false};
-        ranks_run_shm(3, one_fails);
+        run_script(NCCL_STANDIN, "rank1:async_after_op=2:system_error", is_checked != 0, 3,
+                   one_fails);
+        run_script(NCCL_STANDIN, "rank1:launch2=internal_error", is_checked != 0, 3, one_fails);
+        run_script(NCCL_STANDIN, "rank1:op3=system_error", is_checked != 0, 3, one_fails);
     }
 }
 
@@ -373,12 +364,9 @@ static void one_hangs(struct rank_context *context)
 
 CT_TEST(nccl_processes, hang_can_be_revoked)
 {
-    setup = (struct setup){NCCL_STANDIN, "op2=hang", DDP_ALGORITHM_NONE, true, false, false};
-    ranks_run_shm(2, one_hangs);
-    setup = (struct setup){NCCL_STANDIN, "launch2=hang", DDP_ALGORITHM_NONE, false, false, false};
-    ranks_run_shm(2, one_hangs);
-    setup = (struct setup){NCCL_STANDIN_OLD, "op2=hang", DDP_ALGORITHM_NONE, true, false, false};
-    ranks_run_shm(2, one_hangs);
+    run_script(NCCL_STANDIN, "op2=hang", true, 2, one_hangs);
+    run_script(NCCL_STANDIN, "launch2=hang", false, 2, one_hangs);
+    run_script(NCCL_STANDIN_OLD, "op2=hang", true, 2, one_hangs);
 }
 
 static void one_differs(struct rank_context *context)
@@ -397,8 +385,7 @@ static void one_differs(struct rank_context *context)
 
 CT_TEST(nccl_processes, mismatch_ends_all)
 {
-    setup = (struct setup){NCCL_STANDIN, "", DDP_ALGORITHM_NONE, true, false, false};
-    ranks_run_shm(3, one_differs);
+    run_script(NCCL_STANDIN, "", true, 3, one_differs);
 }
 
 /* Two groups, both stuck, with a NCCL whose aborts wait for all kernels of the card: neither abort
@@ -498,7 +485,6 @@ static void last_hangs(struct rank_context *context)
 
 CT_TEST(nccl_processes, group_shrinks_around_a_rank_that_hangs)
 {
-    setup = (struct setup){NCCL_STANDIN, "", DDP_ALGORITHM_NONE, false, false, false};
-    ranks_run_shm(3, last_hangs);
+    run_script(NCCL_STANDIN, "", false, 3, last_hangs);
     ranks_run_shm(4, last_hangs);
 }

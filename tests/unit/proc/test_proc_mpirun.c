@@ -310,8 +310,8 @@ CT_TEST(proc_mpirun, ends_all_when_interrupted)
     proc_test_fini(&test);
 }
 
-/* If the launcher is killed, mpirun, guards and ranks end, a stopped rank too, and mpirun's files are
- * removed. */
+/* If the launcher is killed, mpirun, guards and ranks end, a stopped rank too, and mpirun's files
+ * are removed. */
 CT_TEST(proc_mpirun, takes_all_with_it_when_killed)
 {
     struct proc_test test;
