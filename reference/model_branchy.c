@@ -76,8 +76,8 @@ static ddp_status follow_mean(struct ref_model *model, size_t h)
     }
     DDP_TRY(device->math->sum_rows(device, NULL, tape->scratch, tape->values[h].data, tape->rows,
                                    columns, false));
-    DDP_TRY(
-        device->ops->scale(device, NULL, mean, DDP_DTYPE_F32, mean, DDP_DTYPE_F32, columns, 0.9F));
+    DDP_TRY(device->ops->scale(device, NULL, mean, DDP_DTYPE_F32, mean, DDP_DTYPE_F32, columns,
+                               (double)0.9F));
     return device->math->axpy(device, NULL, mean, tape->scratch, 0.1F / (float)tape->rows, columns);
 }
 

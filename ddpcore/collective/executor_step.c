@@ -84,7 +84,7 @@ static ddp_status run_local(struct ddp_executor *executor, struct ddp_compiled *
         return device->ops->copy(device, NULL, target, source, step->dst.size_bytes);
     case DDP_STEP_CONVERT:
         return device->ops->scale(device, NULL, target, step->dst.dtype, source, step->src.dtype,
-                                  step->elem_count, 1.0f);
+                                  step->elem_count, 1.0);
     default:
         return DDP_E_INVALID;
     }

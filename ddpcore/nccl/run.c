@@ -44,7 +44,7 @@ static ddp_status run_kernel(const struct ddp_nccl_run *run, uint32_t index)
     case DDP_STEP_CONVERT:
         return ops->scale(run->device, run->stream, target, dtype, address(run, &step->src),
                           ddp_nccl_range_dtype(&run->plan->schedule, &step->src),
-                          step->dst.elem_count, 1.0f);
+                          step->dst.elem_count, 1.0);
     default:
         return DDP_E_INVALID;
     }
