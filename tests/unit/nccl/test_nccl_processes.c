@@ -123,6 +123,16 @@ static void host_store(struct rank *rank)
                                              &rank->hosted, &err) == DDP_OK);
 }
 
+static bool await_all(struct rank_context *context, const char *name)
+{
+    const uint64_t deadline_ns = ddp_clock_deadline_ns(context->env->clock, WAIT_NS);
+    const bool is_met = ddp_store_barrier(context->env, context->store, name, context->count,
+                                          deadline_ns) == DDP_OK;
+
+    RANK_CHECK(context, is_met);
+    return is_met;
+}
+
 /* All share the second card, so each is told to be a host of its own. */
 static bool begin(struct rank *rank, struct rank_context *context)
 {
@@ -157,7 +167,8 @@ static bool begin(struct rank *rank, struct rank_context *context)
     rank->data = rank->coll->ops->alloc(rank->coll, COUNT * context->count * sizeof(float),
                                         DDP_SPACE_DEVICE);
     RANK_CHECK(context, rank->data != NULL);
-    return rank->data != NULL;
+    /* What one of them is about to do must not reach another while that one still joins. */
+    return rank->data != NULL && await_all(context, "begun");
 }
 
 static void end(struct rank *rank)
