@@ -43,6 +43,12 @@ uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32
                                                                : UINT64_MAX;
 }
 
+bool harness_emulation_is_active(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    return ((uint64_t)step + 1) * e->input->job->micro_batches <=
+           harness_emulation_batch_count(e, rank);
+}
+
 static void list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
                        struct expected_batch *expected)
 {

@@ -66,6 +66,7 @@ static ddp_status allocate_values(struct harness_emulation *e)
     now->grad = harness_emulation_alloc(e, e->world, e->params.size_bytes);
     now->has_grad = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
     now->is_used = harness_emulation_alloc(e, e->params.count, sizeof(bool));
+    now->used_map = harness_emulation_alloc(e, e->params.count, sizeof(*now->used_map));
     now->bucket_in = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
     now->bucket_out = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
     now->average = harness_emulation_alloc(e, 1, e->params.size_bytes);

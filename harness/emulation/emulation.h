@@ -61,14 +61,16 @@ struct harness_snapshot {
 
 /* Values of the step that was emulated last. Blocks of all ranks lie one behind the other. */
 struct harness_step_values {
-    void *grad;       /* [world] blocks of `params`: local gradients, unscaled */
-    bool *has_grad;   /* [world][params.count] */
-    bool *is_used;    /* [params.count] some rank has a gradient for it */
-    void *bucket_in;  /* [world] blocks of `buckets`: what goes into the all-reduces */
+    void *grad;     /* [world] blocks of `params`: local gradients, unscaled */
+    bool *has_grad; /* [world][params.count] */
+    bool *is_used; /* [params.count] its average is copied back: by the used map, if there is one */
+    uint32_t
+        *used_map;   /* [params.count] the reduced map; of the step before until it is worked out */
+    void *bucket_in; /* [world] blocks of `buckets`: what goes into the all-reduces */
     void *bucket_out; /* [world] blocks of `buckets`: what comes out */
     void *average;    /* a block of `params` */
     void *buffer;     /* a block of `buffers`: rank 0's after its passes */
-    size_t *rows;     /* [world]; 0 = the rank has no data in this step */
+    size_t *rows;     /* [world]; 0 = the rank is not active in this step */
     float *loss;      /* [world] */
     uint32_t divisor;
 };
@@ -80,7 +82,7 @@ struct harness_expected {
     uint64_t *grad_hash;    /* [k][world][params.count] */
     uint8_t *has_grad;      /* [k][world][params.count] */
     uint32_t *loss_bits;    /* [k][world] */
-    uint8_t *is_active;     /* [k][world] the rank has data */
+    uint8_t *is_active;     /* [k][world] as harness_emulation_is_active */
     uint64_t *in_hash;      /* [k][world][buckets.count] */
     uint64_t *out_hash;     /* [k][world][buckets.count] */
     uint8_t *is_updated;    /* [k][params.count] an averaged gradient exists */
@@ -179,6 +181,10 @@ DDP_MUST_USE ddp_status harness_emulation_want(struct harness_emulation *emulati
 bool harness_emulation_is_scaled_before(const struct harness_emulation *emulation);
 /* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */
 uint64_t harness_emulation_batch_count(const struct harness_emulation *emulation, uint32_t rank);
+/* Whether a rank has data for every micro-batch of a step, by the sampler's rules. If not, it has
+ * no part in the step's reduction: under join it sends zeros, even if it accumulated gradients. */
+bool harness_emulation_is_active(const struct harness_emulation *emulation, uint32_t rank,
+                                 uint32_t step);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 

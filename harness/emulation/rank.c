@@ -32,6 +32,9 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
     DDP_TRY(harness_trainer_load(e, trainer));
     DDP_TRY(ref_trainer_local_gradient(trainer->trainer, rank, step, &e->now.loss[rank],
                                        &e->now.rows[rank]));
+    if (!harness_emulation_is_active(e, rank, step)) {
+        e->now.rows[rank] = 0;
+    }
     DDP_TRY(keep_gradients(e, trainer, rank));
     return rank == 0 ? harness_trainer_read_buffers(e, trainer, e->now.buffer) : DDP_OK;
 }

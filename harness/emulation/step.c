@@ -7,25 +7,47 @@
 #include "harness/emulation/internal.h"
 #include "harness/sums/arith.h"
 
-/* Ranks that have data in a step, by the sampler's rules. */
+/* Whether any rank has data for the first micro-batch of a step. */
+static bool is_begun(const struct harness_emulation *e, uint32_t step)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        if ((uint64_t)step * e->input->job->micro_batches < harness_emulation_batch_count(e, r)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
 {
-    uint64_t first_batch = (uint64_t)step * e->input->job->micro_batches;
     uint32_t active = 0;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        active += first_batch < harness_emulation_batch_count(e, r);
+        active += harness_emulation_is_active(e, r, step);
     }
     return active;
 }
 
-static void find_used(struct harness_emulation *e)
+/* The used map: each active rank counts where it has a gradient. In strict semantics an ended rank
+ * sends zeros. In PyTorch it sends its map as the last reduction left it, so that a parameter that
+ * no rank uses any more still looks used, and the optimizer updates it with a gradient of zero. */
+static void find_used(struct harness_emulation *e, uint32_t step)
 {
+    bool is_stale = e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH &&
+                    e->input->plan->job.find_unused_parameters && step > e->start_step;
+
     for (size_t p = 0; p < e->params.count; p++) {
-        e->now.is_used[p] = false;
+        uint32_t count = 0;
+
         for (uint32_t r = 0; r < e->world; r++) {
-            e->now.is_used[p] = e->now.is_used[p] || e->now.has_grad[r * e->params.count + p];
+            if (e->now.rows[r] > 0) {
+                count += e->now.has_grad[r * e->params.count + p];
+            } else if (is_stale) {
+                count += e->now.used_map[p];
+            }
         }
+        e->now.used_map[p] = count;
+        e->now.is_used[p] = count != 0;
     }
 }
 
@@ -34,7 +56,7 @@ static bool is_reducible(const struct harness_emulation *e, uint32_t active)
 {
     const struct harness_job *job = &e->input->plan->job;
 
-    if (active < e->world && !job->join.is_set) {
+    if (active == 0 || (active < e->world && !job->join.is_set)) {
         return false;
     }
     for (uint32_t r = 0; r < e->world && !job->find_unused_parameters; r++) {
@@ -146,13 +168,14 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     ddp_status status;
 
     *out_predicted = HARNESS_PREDICTED_NOTHING;
-    if (active == 0) {
+    if (!is_begun(e, step)) {
         return DDP_OK; /* all data was used up: there is no such step */
     }
-    e->now.divisor =
-        job->join.is_set && !job->join.divide_by_initial_world_size ? active : e->world;
+    e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
+                         ? active
+                         : e->world;
     DDP_TRY(harness_emulation_run_ranks(e, step, err));
-    find_used(e);
+    find_used(e, step);
     *out_predicted = HARNESS_PREDICTED_GRADIENT;
     if (!is_reducible(e, active)) {
         return DDP_OK;

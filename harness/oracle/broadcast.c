@@ -6,18 +6,25 @@
 
 #include "harness/oracle/subject.h"
 
-/* Highest rank that trained on data in a step, or -1. */
-static int64_t last_active(const struct harness_emulation *e, uint32_t step)
+/* Highest rank that trained on data in a step: of its first micro-batch, or (is_end) of the last
+ * one that any rank had. -1: none did. */
+static int64_t last_active(const struct harness_emulation *e, uint32_t step, bool is_end)
 {
-    for (uint32_t r = e->world; r-- > 0;) {
-        size_t count = 0;
+    int64_t found = -1;
+    uint32_t last_micro = 0;
 
-        (void)harness_index_in_step(&e->index, r, DDP_EVENT_DATA_BATCH, step, &count);
-        if (count > 0) {
-            return r;
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_in_step(&e->index, r, DDP_EVENT_DATA_BATCH, step, &count);
+        uint32_t micro = count > 0 && is_end ? list[count - 1]->entry.micro : 0;
+
+        if (count > 0 && micro >= last_micro) {
+            found = r;
+            last_micro = micro;
         }
     }
-    return -1;
+    return found;
 }
 
 /* The root of a broadcast under join, which depends on the ranks that still have data; -1: of any
@@ -26,14 +33,13 @@ static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, seq);
 
-    /* With micro-batches data may end within a step. */
     if (planned == NULL || planned->is_root_known || planned->kind != DDP_COLL_BROADCAST ||
-        !e->input->plan->job.join.is_set || e->input->job->micro_batches > 1) {
+        !e->input->plan->job.join.is_set) {
         return -1;
     }
     if (planned->phase == DDP_PHASE_JOIN) {
         for (uint32_t step = e->end_step; step > e->start_step; step--) {
-            int64_t root = last_active(e, step - 1);
+            int64_t root = last_active(e, step - 1, true);
 
             if (root >= 0) {
                 return root;
@@ -41,7 +47,8 @@ static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
         }
         return -1;
     }
-    return planned->step < 0 ? -1 : last_active(e, (uint32_t)planned->step);
+    /* Buffers are due in a step's first pass: only there does the pass before have reduced. */
+    return planned->step < 0 ? -1 : last_active(e, (uint32_t)planned->step, false);
 }
 
 static void begin(enum harness_verdict verdict, const struct ddp_event_entry *entry, uint32_t rank,
