@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "harness/judge/cause.h"
+#include "harness/judge/expect.h"
 #include "harness/plan/plan.h"
 
 struct judge {
@@ -46,20 +47,7 @@ static void complain(struct judge *judge, enum harness_outcome outcome, const ch
 
 static struct harness_rank_set expected_culprits(const struct judge *judge)
 {
-    const struct harness_plan *plan = judge->plan;
-    struct harness_rank_set culprits = harness_rank_set_in(judge->findings->mem);
-
-    if (plan->expect.culprit.is_injected) {
-        harness_plan_injected(plan, &culprits);
-    } else if (plan->expect.culprit.is_all) {
-        for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
-            harness_rank_set_add(&culprits, rank);
-        }
-    } else {
-        culprits = plan->expect.culprit.ranks;
-    }
-    DDP_ASSERT(harness_rank_set_count(&culprits) <= plan->job.ranks);
-    return culprits;
+    return harness_expect_culprits(judge->plan, &judge->plan->expect.culprit, judge->findings->mem);
 }
 
 static bool is_explained(const struct harness_findings *findings, size_t index)
@@ -243,6 +231,43 @@ static void judge_others(struct judge *judge)
     }
 }
 
+/* With expect.findings: every entry was found, and what follows from nothing else is an entry. An
+ * entry may be found several times, such as a fault of every step. */
+static void judge_findings(struct judge *judge)
+{
+    const struct harness_expect_findings *expected = &judge->plan->expect.findings;
+    const struct harness_findings *findings = judge->findings;
+    char text[HARNESS_RANKS_TEXT_BYTES + 128];
+
+    for (size_t k = 0; k < expected->count; k++) {
+        bool is_found = false;
+
+        for (size_t i = 0; i < findings->count && !is_found; i++) {
+            is_found = harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
+                                             &findings->items[i], findings->mem);
+        }
+        if (!is_found) {
+            complain(judge, HARNESS_OUTCOME_FAIL, "not found: %s",
+                     harness_expect_text(judge->plan, &expected->items[k], findings->mem, text,
+                                         sizeof text));
+        }
+    }
+    for (size_t i = 0; i < findings->count; i++) {
+        bool is_expected = is_explained(findings, i);
+
+        for (size_t k = 0; k < expected->count && !is_expected; k++) {
+            is_expected = harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
+                                                &findings->items[i], findings->mem);
+        }
+        if (!is_expected) {
+            complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",
+                     harness_verdict_name(findings->items[i].verdict),
+                     harness_rank_set_text(&findings->items[i].culprits, text),
+                     findings->items[i].text);
+        }
+    }
+}
+
 static void judge_survivors(struct judge *judge)
 {
     const struct harness_judge_facts *facts = judge->facts;
@@ -323,10 +348,14 @@ static void judge_verdict(struct judge *judge)
                  harness_verdict_name(out->verdict), harness_verdict_name(expect->verdict),
                  out->primary >= 0 ? ": " : "",
                  out->primary >= 0 ? judge->findings->items[out->primary].text : "");
-    } else if (out->primary >= 0) {
+    } else if (out->primary >= 0 && expect->findings.count == 0) {
         judge_attribution(judge, &judge->findings->items[out->primary]);
     }
-    judge_others(judge);
+    if (expect->findings.count > 0) {
+        judge_findings(judge);
+    } else {
+        judge_others(judge);
+    }
     /* Only the expected verdict passes. */
     DDP_ASSERT(out->outcome != HARNESS_OUTCOME_PASS || out->verdict == expect->verdict);
 }

@@ -19,6 +19,7 @@ extern "C" {
     X(DO, "do", struct harness_action)                                 \
     X(RESTORE, "restore", struct harness_restore)                      \
     X(EXPECT, "expect", struct harness_expect)                         \
+    X(FINDING, "expect.findings", struct harness_expect_finding)       \
     X(OP, "expect.op", struct harness_expect_op)                       \
     X(SURVIVORS, "expect.survivors", struct harness_survivors)         \
     X(EXPECT_RESTORE, "expect.restore", struct harness_expect_restore) \
@@ -60,6 +61,7 @@ enum harness_section {
     X(SECTION, "a map")                                                               \
     X(OPTION, "a map") /* a section that may be absent: its first member is is_set */ \
     X(FAULTS, "a list of maps")                                                       \
+    X(FINDINGS, "a list of maps")                                                     \
     X(MATRIX, "a map of dotted paths to lists")
 enum harness_key_type {
 #define X(id, text) HARNESS_KEY_##id,

@@ -93,6 +93,7 @@ struct harness_restore {
 };
 
 struct harness_culprit {
+    bool is_stated;   /* false: expect.findings state theirs */
     bool is_injected; /* the ranks of all faults that do something */
     bool is_all;
     struct harness_rank_set ranks; /* otherwise; empty = none */
@@ -102,6 +103,16 @@ struct harness_expect_op {
     bool is_set;
 #define OP MEMBER
 #include "harness/plan/key.def"
+};
+
+/* One of several findings. */
+struct harness_expect_finding {
+#define FINDING MEMBER
+#include "harness/plan/key.def"
+};
+struct harness_expect_findings {
+    struct harness_expect_finding *items;
+    size_t count;
 };
 
 struct harness_survivors {

@@ -60,6 +60,10 @@ static bool is_stated(const struct harness_key *key, const void *member)
         return ((const struct harness_sizes *)member)->count > 0;
     case HARNESS_KEY_PER_RANK:
         return *(size_t *const *)member != NULL;
+    case HARNESS_KEY_FINDINGS:
+        return ((const struct harness_expect_findings *)member)->count > 0;
+    case HARNESS_KEY_CULPRIT:
+        return ((const struct harness_culprit *)member)->is_stated;
     case HARNESS_KEY_OPTION:
         return *(const bool *)member;
     default:
@@ -181,6 +185,16 @@ static void print_number(const struct harness_key *key, const void *member, stru
     }
 }
 
+static void print_findings(const struct harness_expect_findings *findings, struct ddp_text *out)
+{
+    ddp_text_add(out, "[");
+    for (size_t i = 0; i < findings->count; i++) {
+        ddp_text_add(out, i == 0 ? "" : ", ");
+        print_section(HARNESS_SECTION_FINDING, &findings->items[i], NULL, out);
+    }
+    ddp_text_add(out, "]");
+}
+
 /* kept: the section that the member is in. */
 static void print_value_of(const struct harness_key *key, const void *kept, struct ddp_text *out)
 {
@@ -230,6 +244,9 @@ static void print_value_of(const struct harness_key *key, const void *kept, stru
         break;
     case HARNESS_KEY_BUDGETS:
         print_budgets(member, out);
+        break;
+    case HARNESS_KEY_FINDINGS:
+        print_findings(member, out);
         break;
     case HARNESS_KEY_SECTION:
     case HARNESS_KEY_OPTION:

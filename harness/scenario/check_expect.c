@@ -4,10 +4,31 @@
 ddp_status harness_scenario_check_expect(const struct harness_reader *reader,
                                          const struct harness_yaml_node *map, void *kept)
 {
+    /* What each entry of `findings` says by itself. */
+    static const enum harness_row single[] = {
+        HARNESS_ROW_EXPECT_also, HARNESS_ROW_EXPECT_culprit, HARNESS_ROW_EXPECT_op,
+        HARNESS_ROW_EXPECT_step, HARNESS_ROW_EXPECT_phase,   HARNESS_ROW_EXPECT_oracle,
+        HARNESS_ROW_EXPECT_mode,
+    };
     struct harness_expect *expect = kept;
 
-    (void)reader;
-    if (harness_reader_node(map, HARNESS_ROW_EXPECT_culprit) == NULL) {
+    for (size_t i = 0; expect->findings.count > 0 && i < sizeof(single) / sizeof(single[0]); i++) {
+        const struct harness_yaml_node *node = harness_reader_node(map, single[i]);
+
+        if (node != NULL) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                     "%s beside findings; each entry of findings states its own",
+                                     harness_key(single[i])->key);
+        }
+    }
+    if (expect->findings.count > 0 && expect->findings.items[0].verdict != expect->verdict) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_EXPECT_verdict), reader->err,
+                                 DDP_E_INVALID, "the verdict is not that of the first finding, %s",
+                                 harness_verdict_name(expect->findings.items[0].verdict));
+    }
+    if (harness_reader_node(map, HARNESS_ROW_EXPECT_culprit) == NULL &&
+        expect->findings.count == 0) {
+        expect->culprit.is_stated = true;
         expect->culprit.is_injected = expect->verdict != HARNESS_VERDICT_NONE;
     }
     return DDP_OK;

@@ -109,6 +109,30 @@ static ddp_status read_faults(const struct harness_reader *reader, const struct 
     return DDP_OK;
 }
 
+static ddp_status read_findings(const struct harness_reader *reader, const struct harness_key *key,
+                                const struct harness_yaml_node *node, void *member)
+{
+    struct harness_expect_findings *findings = member;
+    size_t count = node == NULL ? 0 : node->count;
+
+    *findings = (struct harness_expect_findings){.count = count};
+    if (node != NULL && (node->kind != HARNESS_YAML_LIST || count == 0)) {
+        return harness_reader_refuse(reader, key, node, "a list of maps that is not empty");
+    }
+    findings->items = ddp_mem_array(reader->keep, count, sizeof(*findings->items));
+    if (findings->items == NULL) {
+        return harness_reader_out_of_memory(reader);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (node->items[i]->kind != HARNESS_YAML_MAP) {
+            return harness_reader_refuse(reader, key, node->items[i], "a map");
+        }
+        DDP_TRY(harness_read_section(reader, (enum harness_section)key->of, node->items[i],
+                                     &findings->items[i]));
+    }
+    return DDP_OK;
+}
+
 /* The matrix was taken out of the tree before (matrix.c). */
 static ddp_status read_matrix(const struct harness_reader *reader, const struct harness_key *key,
                               const struct harness_yaml_node *node, void *member)
@@ -147,6 +171,7 @@ static harness_read_value *const read_value[HARNESS_KEY_TYPE_COUNT] = {
     [HARNESS_KEY_SECTION] = read_subsection,
     [HARNESS_KEY_OPTION] = read_subsection,
     [HARNESS_KEY_FAULTS] = read_faults,
+    [HARNESS_KEY_FINDINGS] = read_findings,
     [HARNESS_KEY_MATRIX] = read_matrix,
 };
 

@@ -156,7 +156,8 @@ ddp_status harness_read_culprit(const struct harness_reader *reader, const struc
 {
     struct harness_culprit *culprit = member;
 
-    *culprit = (struct harness_culprit){.ranks = harness_rank_set_in(reader->keep)};
+    *culprit = (struct harness_culprit){.is_stated = node != NULL,
+                                        .ranks = harness_rank_set_in(reader->keep)};
     if (node == NULL || harness_yaml_is(node, "none")) {
         return DDP_OK;
     }

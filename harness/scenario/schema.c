@@ -123,6 +123,7 @@ static void print_list_type(const struct harness_key *key, struct ddp_text *out)
         print_list_or(key, "{\"enum\": [\"injected\", \"all\", \"none\"]}", print_rank_type, out);
         break;
     case HARNESS_KEY_FAULTS:
+    case HARNESS_KEY_FINDINGS:
         print_list(key, print_reference, out);
         break;
     case HARNESS_KEY_BUDGETS:

@@ -1,3 +1,4 @@
 if(TARGET harness_judge)
-    ddprove_add_unit(NAME verdict SOURCES verdict/test_verdict.c judge/test_judge.c LIBS harness_judge)
+    ddprove_add_unit(NAME verdict SOURCES verdict/test_verdict.c judge/test_judge.c judge/test_expect.c
+        LIBS harness_judge)
 endif()

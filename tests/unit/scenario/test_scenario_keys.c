@@ -25,12 +25,16 @@ static const char *const section_path[HARNESS_SECTION_COUNT] = {
     [HARNESS_SECTION_DO] = "faults.0.do.",
     [HARNESS_SECTION_RESTORE] = "restore.",
     [HARNESS_SECTION_EXPECT] = "expect.",
+    [HARNESS_SECTION_FINDING] = "expect.findings.0.",
     [HARNESS_SECTION_OP] = "expect.op.",
     [HARNESS_SECTION_SURVIVORS] = "expect.survivors.",
     [HARNESS_SECTION_EXPECT_RESTORE] = "expect.restore.",
     [HARNESS_SECTION_FORBID] = "forbid.",
     [HARNESS_SECTION_CANARY] = "canary.",
 };
+
+#define FINDINGS      "[{verdict: VALUE.LOST, culprit: none}]"
+#define WITH_FINDINGS "expect={verdict: VALUE.LOST, findings: " FINDINGS "}"
 
 /* What a key needs beside it. before: also set in the plan that it is compared with. */
 static const struct special {
@@ -51,6 +55,14 @@ static const struct special {
     {HARNESS_ROW_EXPECT_op, "{seq: 4}", NULL, NULL},
     {HARNESS_ROW_EXPECT_survivors, "{status: TIMEOUT}", NULL, NULL},
     {HARNESS_ROW_TOP_canary, "{outcome: FAIL}", NULL, NULL},
+    {HARNESS_ROW_EXPECT_findings, FINDINGS, "expect.verdict=VALUE.LOST", NULL},
+    {HARNESS_ROW_FINDING_verdict, "VALUE.SCALED", WITH_FINDINGS, "expect.verdict=VALUE.SCALED"},
+    {HARNESS_ROW_FINDING_culprit, NULL, WITH_FINDINGS, NULL},
+    {HARNESS_ROW_FINDING_op, "{seq: 4}", WITH_FINDINGS, NULL},
+    {HARNESS_ROW_FINDING_step, NULL, WITH_FINDINGS, NULL},
+    {HARNESS_ROW_FINDING_phase, NULL, WITH_FINDINGS, NULL},
+    {HARNESS_ROW_FINDING_oracle, NULL, WITH_FINDINGS, NULL},
+    {HARNESS_ROW_FINDING_mode, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_SURVIVORS_within_ms, NULL, "expect.survivors.status=TIMEOUT", NULL},
     {HARNESS_ROW_EXPECT_RESTORE_from_step, "4", NULL, NULL},
     {HARNESS_ROW_CANARY_outcome, "ERROR", NULL, NULL},

@@ -1,0 +1,98 @@
+/* One entry of expect.findings against one finding. What an entry does not state, any finding has.
+ */
+#include "harness/judge/expect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/plan/plan.h"
+
+struct harness_rank_set harness_expect_culprits(const struct harness_plan *plan,
+                                                const struct harness_culprit *culprit,
+                                                struct ddp_mem *mem)
+{
+    struct harness_rank_set culprits = harness_rank_set_in(mem);
+
+    if (culprit->is_injected) {
+        harness_plan_injected(plan, &culprits);
+    } else if (culprit->is_all) {
+        for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
+            harness_rank_set_add(&culprits, rank);
+        }
+    } else {
+        culprits = culprit->ranks;
+    }
+    DDP_ASSERT(harness_rank_set_count(&culprits) <= plan->job.ranks);
+    return culprits;
+}
+
+static bool is_named(const struct harness_texts *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->items[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The finding's parameters are exactly those. */
+static bool are_params_met(const struct harness_texts *names,
+                           const struct harness_judge_facts *facts,
+                           const struct harness_finding *finding)
+{
+    if (names->items == NULL) {
+        return true;
+    }
+    for (uint32_t i = 0; i < finding->params.count; i++) {
+        uint32_t param = harness_list_at(&finding->params, i);
+
+        if (param >= facts->param_count || !is_named(names, facts->param_names[param])) {
+            return false;
+        }
+    }
+    return finding->params.count == names->count;
+}
+
+static bool is_op_met(const struct harness_expect_op *op, const struct harness_judge_facts *facts,
+                      const struct harness_finding *finding)
+{
+    return !op->is_set || ((op->bucket < 0 || finding->op.bucket == op->bucket) &&
+                           (op->seq < 0 || (int64_t)finding->op.seq == op->seq) &&
+                           are_params_met(&op->params, facts, finding));
+}
+
+bool harness_expect_is_met(const struct harness_plan *plan, const struct harness_judge_facts *facts,
+                           const struct harness_expect_finding *expected,
+                           const struct harness_finding *finding, struct ddp_mem *mem)
+{
+    const struct harness_rank_set culprits = harness_expect_culprits(plan, &expected->culprit, mem);
+
+    return expected->verdict == finding->verdict &&
+           harness_rank_set_is_equal(&finding->culprits, &culprits) &&
+           (expected->step < 0 || expected->step == finding->step) &&
+           (expected->phase < 0 || expected->phase == finding->phase) &&
+           (expected->oracle == HARNESS_ORACLE_NONE || expected->oracle == finding->oracle) &&
+           (expected->mode == HARNESS_MODE_NONE || expected->mode == finding->mode) &&
+           is_op_met(&expected->op, facts, finding);
+}
+
+const char *harness_expect_text(const struct harness_plan *plan,
+                                const struct harness_expect_finding *expected, struct ddp_mem *mem,
+                                char *out, size_t size_bytes)
+{
+    const struct harness_rank_set culprits = harness_expect_culprits(plan, &expected->culprit, mem);
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+    char step[32] = "";
+    char bucket[32] = "";
+
+    if (expected->step >= 0) {
+        (void)snprintf(step, sizeof step, " in step %lld", (long long)expected->step);
+    }
+    if (expected->op.is_set && expected->op.bucket >= 0) {
+        (void)snprintf(bucket, sizeof bucket, ", bucket %lld", (long long)expected->op.bucket);
+    }
+    (void)snprintf(out, size_bytes, "%s of rank %s%s%s", harness_verdict_name(expected->verdict),
+                   harness_rank_set_text(&culprits, ranks), step, bucket);
+    return out;
+}

@@ -1,0 +1,30 @@
+/* Findings against what a scenario expects of them. */
+#ifndef HARNESS_JUDGE_EXPECT_H
+#define HARNESS_JUDGE_EXPECT_H
+
+#include "harness/judge/judge.h"
+
+struct harness_culprit;
+struct harness_expect_finding;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The ranks that a scenario means; in mem. */
+struct harness_rank_set harness_expect_culprits(const struct harness_plan *plan,
+                                                const struct harness_culprit *culprit,
+                                                struct ddp_mem *mem);
+/* Whether a finding is one entry of expect.findings: everything that the entry states. */
+bool harness_expect_is_met(const struct harness_plan *plan, const struct harness_judge_facts *facts,
+                           const struct harness_expect_finding *expected,
+                           const struct harness_finding *finding, struct ddp_mem *mem);
+/* The entry as text: "VALUE.LOST of rank 1 in step 2, bucket 1". */
+const char *harness_expect_text(const struct harness_plan *plan,
+                                const struct harness_expect_finding *expected, struct ddp_mem *mem,
+                                char *out, size_t size_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
