@@ -49,6 +49,16 @@ bool harness_emulation_is_active(const struct harness_emulation *e, uint32_t ran
            harness_emulation_batch_count(e, rank);
 }
 
+int64_t harness_emulation_last_active(const struct harness_emulation *e, uint64_t pass)
+{
+    for (uint32_t r = e->world; r-- > 0;) {
+        if (pass < harness_emulation_batch_count(e, r)) {
+            return r;
+        }
+    }
+    return -1;
+}
+
 static void list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
                        struct expected_batch *expected)
 {

@@ -70,7 +70,7 @@ static ddp_status allocate_values(struct harness_emulation *e)
     now->bucket_in = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
     now->bucket_out = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
     now->average = harness_emulation_alloc(e, 1, e->params.size_bytes);
-    now->buffer = harness_emulation_alloc(e, 1, e->buffers.size_bytes);
+    now->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     now->rows = harness_emulation_alloc(e, e->world, sizeof(*now->rows));
     now->loss = harness_emulation_alloc(e, e->world, sizeof(*now->loss));
     harness_state_create(e, &e->state);
@@ -136,7 +136,12 @@ static ddp_status read_job(struct harness_emulation *e, const struct harness_tra
     DDP_TRY(make_bucket_tables(e));
     DDP_TRY(allocate_values(e));
     /* The trainer was just made: what it holds are the initial values. */
-    return harness_trainer_read(e, first, e->state.param, e->state.buffer);
+    DDP_TRY(harness_trainer_read(e, first, e->state.param, e->state.buffer));
+    for (uint32_t r = 1; r < e->world; r++) {
+        memcpy((char *)e->state.buffer + r * e->buffers.size_bytes, e->state.buffer,
+               e->buffers.size_bytes);
+    }
+    return DDP_OK;
 }
 
 static ddp_status build(struct harness_emulation *e, struct ddp_err *err)

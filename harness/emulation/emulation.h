@@ -50,7 +50,7 @@ struct harness_state {
     void *param;     /* a block of `params` */
     void *slot[2];   /* blocks of `params`; NULL if the optimizer has no such slot */
     uint64_t *taken; /* [params.count] optimizer steps of each parameter */
-    void *buffer;    /* a block of `buffers`: rank 0's, which a checkpoint holds */
+    void *buffer;    /* [world] blocks of `buffers`; a checkpoint holds rank 0's */
 };
 
 /* A state that is kept once the emulation passes it. */
@@ -69,7 +69,7 @@ struct harness_step_values {
     void *bucket_in; /* [world] blocks of `buckets`: what goes into the all-reduces */
     void *bucket_out; /* [world] blocks of `buckets`: what comes out */
     void *average;    /* a block of `params` */
-    void *buffer;     /* a block of `buffers`: rank 0's after its passes */
+    void *buffer;     /* [world] blocks of `buffers`, after the ranks' passes */
     size_t *rows;     /* [world]; 0 = the rank is not active in this step */
     float *loss;      /* [world] */
     uint32_t divisor;
@@ -89,6 +89,8 @@ struct harness_expected {
     uint64_t *average_hash; /* [k][params.count] */
     uint64_t *param_hash;   /* [k][params.count] */
     uint64_t *slot_hash;    /* [k][slot_count][params.count] */
+    uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
+    bool is_joined;         /* the run was emulated until all data had been used up */
 };
 
 /* The first sum whose order is not known. */
@@ -185,6 +187,8 @@ uint64_t harness_emulation_batch_count(const struct harness_emulation *emulation
  * no part in the step's reduction: under join it sends zeros, even if it accumulated gradients. */
 bool harness_emulation_is_active(const struct harness_emulation *emulation, uint32_t rank,
                                  uint32_t step);
+/* The highest rank with data for a pass (step * micro_batches + micro); -1: there is none. */
+int64_t harness_emulation_last_active(const struct harness_emulation *emulation, uint64_t pass);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 

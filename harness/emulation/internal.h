@@ -31,10 +31,11 @@ DDP_MUST_USE ddp_status harness_trainer_take(struct harness_emulation *emulation
                                              struct harness_trainer **out, struct ddp_err *err);
 void harness_trainer_give(struct harness_emulation *emulation, struct harness_trainer *trainer);
 void harness_trainers_destroy(struct harness_emulation *emulation);
-/* The state before the step into the trainer's model. Passes change buffers, never parameters. */
+/* The state before the step into the trainer's model, with the buffers of `owner`. Passes change
+ * buffers, never parameters. */
 DDP_MUST_USE ddp_status harness_trainer_load(const struct harness_emulation *emulation,
-                                             struct harness_trainer *trainer);
-/* Parameters and buffers of a trainer's model into blocks of `params` and `buffers`. */
+                                             struct harness_trainer *trainer, uint32_t owner);
+/* Parameters and buffers of a trainer's model into a block of `params` and one of `buffers`. */
 DDP_MUST_USE ddp_status harness_trainer_read(const struct harness_emulation *emulation,
                                              const struct harness_trainer *trainer, void *param,
                                              void *buffer);

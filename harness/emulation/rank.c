@@ -26,17 +26,32 @@ static ddp_status keep_gradients(struct harness_emulation *e, const struct harne
     return DDP_OK;
 }
 
+/* Whose buffers a rank has in a step: those of the rank that hands them out, or its own. Under join
+ * that is the highest rank with data for the step's first pass, as only there buffers are due. (In
+ * strict semantics without join they are due before the last pass; rank 0 has its own anyway.) */
+static uint32_t owner_of_buffers(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    const struct harness_job *job = &e->input->plan->job;
+    int64_t last = harness_emulation_last_active(e, (uint64_t)step * e->input->job->micro_batches);
+
+    if (!job->broadcast_buffers) {
+        return rank;
+    }
+    return job->join.is_set && last >= 0 ? (uint32_t)last : 0;
+}
+
 static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer *trainer,
                              uint32_t rank, uint32_t step)
 {
-    DDP_TRY(harness_trainer_load(e, trainer));
+    DDP_TRY(harness_trainer_load(e, trainer, owner_of_buffers(e, rank, step)));
     DDP_TRY(ref_trainer_local_gradient(trainer->trainer, rank, step, &e->now.loss[rank],
                                        &e->now.rows[rank]));
     if (!harness_emulation_is_active(e, rank, step)) {
         e->now.rows[rank] = 0;
     }
     DDP_TRY(keep_gradients(e, trainer, rank));
-    return rank == 0 ? harness_trainer_read_buffers(e, trainer, e->now.buffer) : DDP_OK;
+    return harness_trainer_read_buffers(e, trainer,
+                                        (char *)e->now.buffer + rank * e->buffers.size_bytes);
 }
 
 static ddp_status fill_buckets(struct harness_emulation *e, uint32_t rank)

@@ -43,6 +43,7 @@ static ddp_status allocate_expected(struct harness_emulation *e)
     expected->average_hash = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
     expected->param_hash = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
     expected->slot_hash = harness_emulation_alloc(e, e->slot_count * per_param, sizeof(uint64_t));
+    expected->joined_hash = harness_emulation_alloc(e, e->buffers.count, sizeof(uint64_t));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
@@ -97,6 +98,37 @@ static void keep_update(struct harness_emulation *e, size_t k)
     }
 }
 
+/* Micro-batches that the rank with the most of them takes. */
+static uint64_t count_passes(const struct harness_emulation *e)
+{
+    uint64_t planned = (uint64_t)e->input->plan->job.steps * e->input->job->micro_batches;
+    uint64_t most = 0;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        uint64_t own = harness_emulation_batch_count(e, r);
+
+        most = own > most ? own : most;
+    }
+    return most < planned ? most : planned;
+}
+
+/* After the last pass of all, the rank that took it hands out its buffers. Its data may end inside
+ * the step. */
+static void keep_joined(struct harness_emulation *e, uint32_t step)
+{
+    uint64_t passes = count_passes(e);
+    uint64_t begin = (uint64_t)step * e->input->job->micro_batches;
+
+    if (passes <= begin || passes > begin + e->input->job->micro_batches) {
+        return;
+    }
+    e->expected.is_joined = true;
+    for (size_t b = 0; b < e->buffers.count; b++) {
+        e->expected.joined_hash[b] = harness_layout_hash(
+            &e->buffers, e->now.buffer, (size_t)harness_emulation_last_active(e, passes - 1), b);
+    }
+}
+
 static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_predicted predicted)
 {
     size_t k = step - e->start_step;
@@ -104,6 +136,7 @@ static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_p
     e->expected.predicted[k] = (uint8_t)predicted;
     if (predicted >= HARNESS_PREDICTED_GRADIENT) {
         keep_gradients(e, k);
+        keep_joined(e, step);
     }
     if (predicted >= HARNESS_PREDICTED_INPUT) {
         keep_buckets(e, k, predicted >= HARNESS_PREDICTED_UPDATE);

@@ -7,17 +7,6 @@
 #include "harness/emulation/internal.h"
 #include "harness/sums/arith.h"
 
-/* Whether any rank has data for the first micro-batch of a step. */
-static bool is_begun(const struct harness_emulation *e, uint32_t step)
-{
-    for (uint32_t r = 0; r < e->world; r++) {
-        if ((uint64_t)step * e->input->job->micro_batches < harness_emulation_batch_count(e, r)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
 {
     uint32_t active = 0;
@@ -168,7 +157,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     ddp_status status;
 
     *out_predicted = HARNESS_PREDICTED_NOTHING;
-    if (!is_begun(e, step)) {
+    if (harness_emulation_last_active(e, (uint64_t)step * e->input->job->micro_batches) < 0) {
         return DDP_OK; /* all data was used up: there is no such step */
     }
     e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
@@ -189,7 +178,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     DDP_TRY(take_averages(e));
     DDP_TRY(harness_emulation_bound(e, step));
     DDP_TRY(update_params(e));
-    memcpy(e->state.buffer, e->now.buffer, e->buffers.size_bytes);
+    memcpy(e->state.buffer, e->now.buffer, e->world * e->buffers.size_bytes);
     e->state.steps_done = step + 1;
     *out_predicted = HARNESS_PREDICTED_UPDATE;
     return DDP_OK;

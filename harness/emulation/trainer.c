@@ -102,7 +102,8 @@ ddp_status harness_trainer_read(const struct harness_emulation *e,
     return harness_trainer_read_buffers(e, trainer, buffer);
 }
 
-ddp_status harness_trainer_load(const struct harness_emulation *e, struct harness_trainer *trainer)
+ddp_status harness_trainer_load(const struct harness_emulation *e, struct harness_trainer *trainer,
+                                uint32_t owner)
 {
     struct ref_model *model = ref_trainer_model(trainer->trainer);
     size_t count = 0;
@@ -120,7 +121,7 @@ ddp_status harness_trainer_load(const struct harness_emulation *e, struct harnes
     }
     buffers = ref_model_buffers(model, &count);
     for (size_t b = 0; b < count; b++) {
-        struct harness_tensor source = harness_layout_at(&e->buffers, e->state.buffer, 0, b);
+        struct harness_tensor source = harness_layout_at(&e->buffers, e->state.buffer, owner, b);
 
         DDP_TRY(harness_emulation_copy(e, buffers[b].data, source.data, source.size_bytes));
     }

@@ -25,7 +25,7 @@ void harness_state_create(struct harness_emulation *e, struct harness_state *out
     *out = (struct harness_state){0};
     out->param = harness_emulation_alloc(e, 1, e->params.size_bytes);
     out->taken = harness_emulation_alloc(e, e->params.count, sizeof(*out->taken));
-    out->buffer = harness_emulation_alloc(e, 1, e->buffers.size_bytes);
+    out->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     for (uint32_t s = 0; s < e->slot_count; s++) {
         out->slot[s] = harness_emulation_alloc(e, 1, e->params.size_bytes);
     }
@@ -37,7 +37,7 @@ void harness_state_copy(const struct harness_emulation *e, struct harness_state 
     target->steps_done = source->steps_done;
     memcpy(target->param, source->param, e->params.size_bytes);
     memcpy(target->taken, source->taken, e->params.count * sizeof(*target->taken));
-    memcpy(target->buffer, source->buffer, e->buffers.size_bytes);
+    memcpy(target->buffer, source->buffer, e->world * e->buffers.size_bytes);
     for (uint32_t s = 0; s < e->slot_count; s++) {
         memcpy(target->slot[s], source->slot[s], e->params.size_bytes);
     }

@@ -193,6 +193,22 @@ static ddp_status record_state(struct harness_session *session)
     return DDP_OK;
 }
 
+/* The model that join left. */
+static ddp_status record_joined(struct harness_session *session)
+{
+    for (size_t i = 0; session->options->is_hashing && i < session->tensor_count; i++) {
+        const struct ddp_param *tensor = &session->tensors[i];
+        size_t size_bytes = ddp_param_size_bytes(tensor);
+        const void *seen;
+
+        DDP_TRY(ddp_transfer_view(&session->transfer, tensor->data, size_bytes, &seen));
+        ddp_recorder_event(session->env->recorder, DDP_EVENT_JOIN_TENSOR, i,
+                           ddp_hash_tensor(seen, size_bytes, ddp_hash_text(tensor->name), NULL), 0,
+                           0, 0);
+    }
+    return DDP_OK;
+}
+
 /* *out_ended: the rank's data ended, the step was not completed. */
 static ddp_status run_step(struct harness_session *session, uint32_t step, bool *out_ended)
 {
@@ -244,5 +260,6 @@ ddp_status harness_session_train(struct harness_session *session)
         return DDP_OK;
     }
     harness_session_phase(session, DDP_PHASE_JOIN);
-    return ddp_join_end(session->ddp);
+    DDP_TRY(ddp_join_end(session->ddp));
+    return record_joined(session);
 }
