@@ -8,10 +8,14 @@ jobs=$(nproc 2>/dev/null || echo 2)
 logs=build/ci-logs
 mkdir -p "$logs"
 
-# configure PRESET [CMAKE ARGUMENTS]: the preset, also with a CMake too old to read the file.
+# configure PRESET [CMAKE ARGUMENTS]: the preset, also with a CMake too old to read the file. CI_WERROR:
+# compiler warnings are errors.
 configure() {
     local preset=$1
     shift
+    if [[ -n ${CI_WERROR:-} ]]; then
+        set -- -DDDPROVE_WERROR=ON "$@"
+    fi
     if cmake --list-presets >/dev/null 2>&1; then
         cmake --preset "$preset" "$@"
     else
@@ -51,6 +55,25 @@ count_log() {
         END { print passed + 0, failed + 0, skipped + 0 }' "$1"
 }
 
+# What a log of a failure says of it: of ctest's, the output of each test that failed (its first and
+# last lines) and their names; else the log's last lines.
+log_end() {
+    grep -q '^The following tests FAILED:' "$1" || { tail -n 40 "$1" && return; }
+    awk '
+        /^ *[0-9]+\/[0-9]+ Test +#[0-9]+:/ {
+            is_shown = /\*\*\*(Failed|Timeout|Exception|Not Run)/
+            name = $0; count = 0
+            if (is_shown) { print }
+            next
+        }
+        /tests passed, [0-9]+ tests? failed/ { is_shown = 0 }
+        /^ *Start +[0-9]+:/ { is_shown = 0 }
+        is_shown && ++count <= 60 { print }
+        is_shown && count == 61 { print "..." }
+        /^The following tests FAILED:/ { is_list = 1 }
+        is_list && !/\(Skipped\)/ { print }' "$1" | head -n 400
+}
+
 # stage NAME COMMAND...: run it with its output in a log, print one line. Exit 77 is a skip, whose
 # reason is the last line of the log.
 stage() {
@@ -77,7 +100,7 @@ stage() {
     fi
     printf '%-16s FAIL %4ds  %d passed, %d failed; %s ends:\n' "$name" $((SECONDS - start)) "$p" \
         "$f" "$log"
-    tail -n 40 "$log" | sed 's/^/    /'
+    log_end "$log" | sed 's/^/    /'
     return 1
 }
 

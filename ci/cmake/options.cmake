@@ -1,6 +1,7 @@
 # Options, build types and the flags that every target gets (interface target ddp_flags).
 
-option(DDPROVE_WERROR "Treat compiler warnings as errors" ON)
+# Off: a compiler newer than those of CI knows warnings that this code was never held to.
+option(DDPROVE_WERROR "Treat compiler warnings as errors; CI does" OFF)
 option(DDPROVE_BUILD_TESTS "Build the tests (needs GoogleTest and a C++ compiler)" ON)
 option(DDPROVE_COVERAGE "Instrument for gcov" OFF)
 option(DDPROVE_STATIC_DEPS "Link YAML, JSON, hashes, libfiu and GoogleTest statically, for machines

@@ -59,27 +59,30 @@ static const char *text_of(const struct source *source, const char *name)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
-/* Whose environment this is. */
-static ddp_status choose_launcher(struct source *source)
+/* Whose environment this is; NULL: nobody's, and why_no_launcher says so. */
+static const struct launcher *find_launcher(const struct source *source)
 {
-    const struct launcher *half = NULL;
-
     for (size_t i = 0; i < LAUNCHER_COUNT; i++) {
-        bool has_rank = text_of(source, launchers[i].rank) != NULL;
-        bool has_size = text_of(source, launchers[i].size) != NULL;
-
-        if (has_rank && has_size) {
-            source->launcher = &launchers[i];
-            return DDP_OK;
+        if (text_of(source, launchers[i].rank) != NULL &&
+            text_of(source, launchers[i].size) != NULL) {
+            return &launchers[i];
         }
-        half = half == NULL && (has_rank || has_size) ? &launchers[i] : half;
     }
-    if (half != NULL) {
-        bool has_rank = text_of(source, half->rank) != NULL;
+    return NULL;
+}
 
-        return ddp_err_set(source->err, DDP_E_NOT_FOUND, "%s is not set (%s), but %s is",
-                           has_rank ? half->size : half->rank, half->name,
-                           has_rank ? half->rank : half->size);
+static ddp_status why_no_launcher(const struct source *source)
+{
+    for (size_t i = 0; i < LAUNCHER_COUNT; i++) {
+        const struct launcher *half = &launchers[i];
+        bool has_rank = text_of(source, half->rank) != NULL;
+        bool has_size = text_of(source, half->size) != NULL;
+
+        if (has_rank || has_size) {
+            return ddp_err_set(source->err, DDP_E_NOT_FOUND, "%s is not set (%s), but %s is",
+                               has_rank ? half->size : half->rank, half->name,
+                               has_rank ? half->rank : half->size);
+        }
     }
     return ddp_err_set(source->err, DDP_E_NOT_FOUND,
                        "RANK and WORLD_SIZE are not set, nor their like of mpirun, Slurm or PMI; "
@@ -227,7 +230,10 @@ ddp_status ddp_rendezvous_parse(const char *(*lookup)(void *context, const char 
     struct source source = {lookup, context, NULL, err};
 
     memset(out, 0, sizeof(*out));
-    DDP_TRY(choose_launcher(&source));
+    source.launcher = find_launcher(&source);
+    if (source.launcher == NULL) {
+        return why_no_launcher(&source);
+    }
     out->source = source.launcher->name;
     DDP_TRY(get_identity(&source, out));
     DDP_TRY(get_address(&source, out));

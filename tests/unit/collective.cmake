@@ -18,7 +18,7 @@ if(TARGET ddp_collective AND TARGET ddp_device)
         add_test(NAME bench_allreduce_check_${algorithm}
             COMMAND bench_allreduce --check --ranks 3 --max 1048576 --algorithm ${algorithm})
         set_tests_properties(bench_allreduce_check_${algorithm} PROPERTIES
-            LABELS unit TIMEOUT 60)
+            LABELS unit TIMEOUT ${unit_timeout_s})
     endforeach()
 endif()
 include("${CMAKE_CURRENT_LIST_DIR}/nccl.cmake")

@@ -46,5 +46,5 @@ if(NOT DDPROVE_SANITIZE)
     set_tests_properties(nccl_real.id_without_sockets PROPERTIES
         PASS_REGULAR_EXPRESSION "\nSYSTEM: ncclGetUniqueId: ")
     set_tests_properties(nccl_real.id nccl_real.init_without_a_device nccl_real.id_without_sockets
-        PROPERTIES LABELS unit TIMEOUT 60 SKIP_RETURN_CODE 77)
+        PROPERTIES LABELS unit TIMEOUT ${unit_timeout_s} SKIP_RETURN_CODE 77)
 endif()
