@@ -10,18 +10,75 @@
 #include "ddpcore/base/hash.h"
 #include "harness/launch/mpi.h"
 
+static bool is_known_collective(const char *set)
+{
+    struct harness_collective ignored;
+    const char *name = strchr(set, '=') + 1;
+    const char *known;
+
+    for (size_t i = 0; harness_collective_at(i, &ignored, &known); i++) {
+        if (strcmp(name, known) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A scenario that --collective does not fit, but which is right without: one of a folder is
+ * skipped, for the folder was not made for this collective. One that the user has named is an
+ * error. */
+static bool is_skipped(struct cli_cells *cells, size_t file, const struct ddp_err *why)
+{
+    const struct cli_options *options = cells->options;
+    char *others[CLI_SETS_MAX];
+    struct ddp_err err = {{0}};
+    size_t count = 0;
+
+    if (!options->has_collective || !is_known_collective(options->sets[options->collective_set])) {
+        return false;
+    }
+    for (int i = 0; i < options->path_count; i++) {
+        if (strcmp(options->paths[i], cells->files.path[file]) == 0) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < options->set_count; i++) {
+        if (i != options->collective_set) {
+            others[count++] = options->sets[i];
+        }
+    }
+    if (cli_scenario_read(cells->files.path[file], others, count, &cells->scenarios[file], &err) !=
+        DDP_OK) {
+        return false;
+    }
+    cells->refusals[file] = strdup(why->text);
+    return cells->refusals[file] != NULL;
+}
+
 /* Prints the error of each file that is not right. */
 static bool load_all(struct cli_cells *cells)
 {
+    const struct cli_options *options = cells->options;
     bool is_good = true;
 
     cells->scenarios = calloc(cells->files.count, sizeof *cells->scenarios);
-    if (cells->scenarios == NULL) {
+    cells->refusals = calloc(cells->files.count, sizeof *cells->refusals);
+    if (cells->scenarios == NULL || cells->refusals == NULL) {
         return false;
     }
     for (size_t i = 0; i < cells->files.count; i++) {
-        is_good = cli_scenario_load(cells->files.path[i], cells->options, &cells->scenarios[i]) &&
-                  is_good;
+        struct ddp_err err = {{0}};
+
+        if (cli_scenario_read(cells->files.path[i], options->sets, options->set_count,
+                              &cells->scenarios[i], &err) != DDP_OK &&
+            !is_skipped(cells, i, &err)) {
+            (void)fprintf(stderr, "%s\n", err.text);
+            is_good = false;
+            /* An override that is wrong in itself is as wrong for all others. */
+            if (strncmp(err.text, "--set ", 6) == 0) {
+                break;
+            }
+        }
     }
     return is_good;
 }
@@ -66,31 +123,33 @@ static char *make_run_dir(const struct cli_cells *cells, const struct harness_pl
     return copy;
 }
 
-/* Whether a cell cannot run here, and why. */
-static bool is_refused(struct cli_cells *cells, const struct harness_plan *plan,
-                       enum harness_driver driver, char *reason, size_t reason_size)
+/* Why a cell is not run. */
+enum refusal {
+    REFUSAL_NONE,
+    REFUSAL_BY_PLAN, /* it is not for this driver, or not for this collective */
+    REFUSAL_NO_MPI,
+    REFUSAL_NO_CARD
+};
+
+/* Whether a cell of a plan that runs on this driver lacks something of this machine. */
+static enum refusal refuse_machine(struct cli_cells *cells, const struct harness_plan *plan,
+                                   char *reason, size_t reason_size)
 {
     struct ddp_err err = {{0}};
 
-    if (!harness_plan_runs_on(plan, driver)) {
-        (void)snprintf(reason, reason_size, "%s",
-                       harness_plan_is_cuda(plan)  ? "GPUs have real processes only: --driver proc"
-                       : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
-                                                   : "the scenario does not run on this driver");
-        return true;
-    }
     if (harness_mpi_check(plan, cells->options->launcher, &err) != DDP_OK) {
         (void)snprintf(reason, reason_size, "%.500s", err.text);
-        return true;
+        return REFUSAL_NO_MPI;
     }
     if (!harness_plan_is_cuda(plan)) {
-        return false;
+        return REFUSAL_NONE;
     }
     if (!cells->is_probed && harness_cards_probe(&cells->cards, &err) != DDP_OK) {
         (void)snprintf(cells->cards.reason, sizeof cells->cards.reason, "%.500s", err.text);
     }
     cells->is_probed = true;
-    return harness_cards_refuse(&cells->cards, plan, reason, reason_size);
+    return harness_cards_refuse(&cells->cards, plan, reason, reason_size) ? REFUSAL_NO_CARD
+                                                                          : REFUSAL_NONE;
 }
 
 /* Whether the launcher is not installed, and why. */
@@ -108,10 +167,44 @@ static bool is_launcher_missing(struct cli_cells *cells, char *reason, size_t re
     return cells->launcher_reason[0] != '\0';
 }
 
+static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *plan,
+                           enum harness_driver driver, char *reason, size_t reason_size)
+{
+    enum refusal refusal;
+
+    if (!harness_plan_runs_on(plan, driver)) {
+        (void)snprintf(reason, reason_size, "%s",
+                       harness_plan_is_cuda(plan)  ? "GPUs have real processes only: --driver proc"
+                       : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
+                                                   : "the scenario does not run on this driver");
+        return REFUSAL_BY_PLAN;
+    }
+    refusal = refuse_machine(cells, plan, reason, reason_size);
+    if (refusal == REFUSAL_NONE && is_launcher_missing(cells, reason, reason_size)) {
+        refusal = REFUSAL_NO_MPI;
+    }
+    return refusal;
+}
+
+/* SKIP, unless the user has said that it must be there (--require). */
+static json_t *refused_verdict(const struct cli_cells *cells, const struct cli_task *task,
+                               enum refusal refusal, const char *reason)
+{
+    const struct cli_options *options = cells->options;
+    bool is_required = (refusal == REFUSAL_NO_CARD && options->requires_cuda) ||
+                       (refusal == REFUSAL_NO_MPI && options->requires_mpi);
+
+    return harness_cell_unjudged(task->plan, &task->config,
+                                 is_required ? HARNESS_OUTCOME_ERROR : HARNESS_OUTCOME_SKIP,
+                                 reason);
+}
+
+/* why: why it is not to be run; NULL: nothing is known yet. */
 static bool add_task(struct cli_cells *cells, const struct harness_plan *plan,
-                     enum harness_driver driver, uint64_t seed)
+                     enum harness_driver driver, uint64_t seed, const char *why)
 {
     struct cli_task *task;
+    enum refusal refusal;
     char reason[600];
 
     if (cells->task_count == cells->task_capacity) {
@@ -134,9 +227,12 @@ static bool add_task(struct cli_cells *cells, const struct harness_plan *plan,
     task->config.self_path = harness_launch_self_path();
     task->config.is_time_enforced = cells->options->is_time_enforced;
     task->config.launcher = cells->options->launcher;
-    if (is_refused(cells, plan, driver, reason, sizeof reason) ||
-        is_launcher_missing(cells, reason, sizeof reason)) {
-        task->verdict = harness_cell_unjudged(plan, &task->config, HARNESS_OUTCOME_SKIP, reason);
+    if (why != NULL) {
+        (void)snprintf(reason, sizeof reason, "%.599s", why);
+    }
+    refusal = why != NULL ? REFUSAL_BY_PLAN : refuse(cells, plan, driver, reason, sizeof reason);
+    if (refusal != REFUSAL_NONE) {
+        task->verdict = refused_verdict(cells, task, refusal, reason);
     }
     return task->run_dir != NULL;
 }
@@ -179,7 +275,7 @@ static int check_run_dirs(const struct cli_cells *cells)
 
 /* The tasks of one cell on one driver: one for each seed that it is to run with. */
 static bool plan_driver(struct cli_cells *cells, const struct harness_plan *plan,
-                        enum harness_driver driver)
+                        enum harness_driver driver, const char *why)
 {
     bool is_seeded = driver == HARNESS_DRIVER_SIM && harness_plan_runs_on(plan, driver);
     uint64_t seeds = is_seeded ? cells->options->seed_count : 1;
@@ -187,7 +283,7 @@ static bool plan_driver(struct cli_cells *cells, const struct harness_plan *plan
                                                : harness_plan_runs_on(plan, driver);
 
     for (uint64_t s = 0; is_asked && s < seeds; s++) {
-        if (!add_task(cells, plan, driver, cells->options->seed + s)) {
+        if (!add_task(cells, plan, driver, cells->options->seed + s, why)) {
             return false;
         }
     }
@@ -199,7 +295,8 @@ static bool plan_tasks(struct cli_cells *cells)
     for (size_t i = 0; i < cells->files.count; i++) {
         for (size_t k = 0; k < cells->scenarios[i].plan_count; k++) {
             for (unsigned d = 0; d < HARNESS_DRIVER_COUNT; d++) {
-                if (!plan_driver(cells, &cells->scenarios[i].plans[k], (enum harness_driver)d)) {
+                if (!plan_driver(cells, &cells->scenarios[i].plans[k], (enum harness_driver)d,
+                                 cells->refusals[i])) {
                     return false;
                 }
             }
@@ -239,6 +336,10 @@ void cli_cells_fini(struct cli_cells *cells)
     for (size_t i = 0; cells->scenarios != NULL && i < cells->files.count; i++) {
         harness_scenario_fini(&cells->scenarios[i]);
     }
+    for (size_t i = 0; cells->refusals != NULL && i < cells->files.count; i++) {
+        free(cells->refusals[i]);
+    }
+    free(cells->refusals);
     free(cells->tasks);
     free(cells->scenarios);
     cli_files_fini(&cells->files);

@@ -10,6 +10,7 @@ struct cli_cells {
     const char *out_dir;
     struct cli_files files;
     struct harness_scenario *scenarios; /* [files.count] */
+    char **refusals;                    /* [files.count]: why none of its cells is run, or NULL */
     struct cli_task *tasks;             /* in order of files, cells, drivers, seeds */
     size_t task_count, task_capacity;
     struct harness_cards cards; /* once is_probed */

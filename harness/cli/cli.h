@@ -16,6 +16,7 @@
 
 #define CLI_EXIT_USAGE 2
 #define CLI_SETS_MAX   64
+#define CLI_RUNS_DIR   "runs" /* without --out: a folder a run in it */
 
 /* Bits, so that an option can say which commands it is for. */
 enum cli_command {
@@ -38,8 +39,10 @@ struct cli_options {
     enum harness_driver driver;
     bool has_launcher;
     enum harness_launcher launcher;
-    bool is_on_cuda; /* --device cuda */
+    bool is_on_cuda;                  /* --device cuda */
+    bool requires_cuda, requires_mpi; /* a cell that lacks it is an error, not skipped */
     bool has_collective;
+    size_t collective_set; /* the override that --collective is, in sets */
     uint64_t seed;
     uint64_t seed_count; /* --seeds, sim only: seed to seed + seed_count - 1 */
     unsigned jobs;       /* 0 = choose */
@@ -74,7 +77,14 @@ struct cli_files {
 DDP_MUST_USE ddp_status cli_files_collect(char *const *operands, int operand_count,
                                           struct cli_files *out, struct ddp_err *err);
 void cli_files_fini(struct cli_files *files);
-/* Read and parse one file with the options' overrides. Prints its error and returns false. */
+/* Folders of recorded cells (they hold verdict.json): the operands, or what is in them, sorted;
+ * without operands those of the latest run in CLI_RUNS_DIR. Errors: E_NOT_FOUND, E_IO. */
+DDP_MUST_USE ddp_status cli_records_collect(char *const *operands, int operand_count,
+                                            struct cli_files *out, struct ddp_err *err);
+/* Read and parse one file with overrides. */
+DDP_MUST_USE ddp_status cli_scenario_read(const char *path, char *const *sets, size_t set_count,
+                                          struct harness_scenario *out, struct ddp_err *err);
+/* The same with the options' overrides. Prints its error and returns false. */
 bool cli_scenario_load(const char *path, const struct cli_options *options,
                        struct harness_scenario *out);
 

@@ -1,4 +1,4 @@
-/* explain: how a recorded verdict follows. */
+/* explain: how recorded verdicts follow. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,33 +8,99 @@
 #include "harness/cli/cli.h"
 #include "harness/report/report.h"
 
-int cli_explain(const struct cli_options *options)
+/* Runs of one call that are explained whole; of more only the line is shown. */
+enum { EXPLAINED_MAX = 5 };
+
+/* NULL: its error was printed. */
+static json_t *load_verdict(const char *folder)
 {
-    struct ddp_err err = {{0}};
-    char path[4096];
+    char path[4096 + 16];
     json_error_t error;
     json_t *verdict;
-    struct ddp_text text;
 
-    if (options->path_count != 1) {
-        return cli_usage_error("explain: name the folder of one run (it holds verdict.json)");
-    }
-    (void)snprintf(path, sizeof path, "%s/verdict.json", options->paths[0]);
+    (void)snprintf(path, sizeof path, "%s/verdict.json", folder);
     if (access(path, R_OK) != 0) {
-        return cli_usage_error("explain: %s: %s; name the folder of one run", path,
-                               strerror(errno));
+        (void)cli_usage_error("explain: %s: %s; name the folder of a run", path, strerror(errno));
+        return NULL;
     }
     verdict = json_load_file(path, 0, &error);
     if (verdict == NULL) {
-        return cli_usage_error("%s:%d:%d: %s", path, error.line, error.column, error.text);
+        (void)cli_usage_error("%s:%d:%d: %s", path, error.line, error.column, error.text);
     }
+    return verdict;
+}
+
+static void print_explanation(const char *folder, const json_t *verdict)
+{
+    struct ddp_err err = {{0}};
+    struct ddp_text text;
+
     ddp_text_init(&text, ddp_mem_system());
     harness_report_findings(verdict, &text);
-    if (harness_cell_print_diagnosis(options->paths[0], &text, &err) != DDP_OK) {
+    if (harness_cell_print_diagnosis(folder, &text, &err) != DDP_OK) {
         ddp_text_add(&text, "    no record of the run: %s\n", err.text);
     }
     (void)fputs(ddp_text_str(&text), stdout);
     ddp_text_fini(&text);
-    json_decref(verdict);
+}
+
+static void print_line(const json_t *verdict)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    harness_report_line(verdict, 1, false, &text);
+    (void)fputs(ddp_text_str(&text), stdout);
+    ddp_text_fini(&text);
+}
+
+static bool is_good(const json_t *verdict)
+{
+    enum harness_outcome outcome = harness_report_outcome(verdict);
+
+    return outcome == HARNESS_OUTCOME_PASS || outcome == HARNESS_OUTCOME_SKIP;
+}
+
+/* Of several runs, those that did not pass are explained. Returns 0, or an exit code. */
+static int explain_all(const struct cli_files *records)
+{
+    size_t explained = 0;
+    size_t good = 0;
+
+    for (size_t i = 0; i < records->count; i++) {
+        json_t *verdict = load_verdict(records->path[i]);
+
+        if (verdict == NULL) {
+            return CLI_EXIT_USAGE;
+        }
+        if (records->count > 1 && is_good(verdict)) {
+            good++;
+        } else if (explained < EXPLAINED_MAX) {
+            explained++;
+            print_explanation(records->path[i], verdict);
+        } else {
+            print_line(verdict);
+        }
+        json_decref(verdict);
+    }
+    if (good > 0) {
+        (void)printf("%zu of %zu passed; name the folder of one to have it explained\n", good,
+                     records->count);
+    }
     return 0;
+}
+
+int cli_explain(const struct cli_options *options)
+{
+    struct cli_files records;
+    struct ddp_err err = {{0}};
+    int code;
+
+    if (cli_records_collect(options->paths, options->path_count, &records, &err) != DDP_OK) {
+        cli_files_fini(&records);
+        return cli_usage_error("explain: %s", err.text);
+    }
+    code = explain_all(&records);
+    cli_files_fini(&records);
+    return code;
 }

@@ -1,5 +1,6 @@
 /* run: every cell of every scenario, on every driver asked for. */
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,14 @@ static void task_done(void *context, struct cli_task *task)
         print_scenario(run, task);
     }
     cli_screen_advance(&run->screen);
+}
+
+static void task_slow(void *context, const struct cli_task *task, uint64_t elapsed_ns)
+{
+    struct run *run = context;
+
+    cli_screen_slow(&run->screen, task->plan->id, harness_driver_name(task->config.driver),
+                    elapsed_ns);
 }
 
 /* A device, a pipe, a link: it is written to, and never replaced by a file. */
@@ -148,6 +157,70 @@ static bool write_reports(const struct run *run)
     return is_good;
 }
 
+/* A folder of this run's own, also if another one began in the same second. False: errno says why
+ * not. */
+static bool make_dated_dir(struct run *run, const struct tm *parts)
+{
+    char day[32];
+    int error = EEXIST;
+
+    (void)strftime(day, sizeof day, "%Y%m%d-%H%M%S", parts);
+    (void)snprintf(run->dated_dir, sizeof run->dated_dir, "%s", CLI_RUNS_DIR);
+    if (mkdir(CLI_RUNS_DIR, 0777) != 0 && errno != EEXIST) {
+        return false;
+    }
+    for (unsigned i = 1; error == EEXIST && i < 10000; i++) {
+        if (i == 1) {
+            (void)snprintf(run->dated_dir, sizeof run->dated_dir, CLI_RUNS_DIR "/%s", day);
+        } else {
+            (void)snprintf(run->dated_dir, sizeof run->dated_dir, CLI_RUNS_DIR "/%s.%04u", day, i);
+        }
+        error = mkdir(run->dated_dir, 0777) == 0 ? 0 : errno;
+    }
+    errno = error;
+    run->out_dir = run->dated_dir;
+    return error == 0;
+}
+
+/* A worker that was ended in the middle of an atomic write leaves its temporary file. */
+static int remove_temporary(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    size_t size = strlen(path);
+
+    (void)info;
+    (void)walk;
+    if (type == FTW_F && size > 4 && strcmp(path + size - 4, ".tmp") == 0) {
+        (void)unlink(path);
+    }
+    return 0;
+}
+
+/* Cells that a signal has kept from their end are skipped, and the folders of those that had begun
+ * are tidied. Returns how many had ended. */
+static size_t give_up_rest(struct run *run, int signal_number)
+{
+    size_t done = 0;
+    char reason[128];
+
+    (void)snprintf(reason, sizeof reason, "interrupted by SIG%s before it had ended",
+                   sigabbrev_np(signal_number));
+    for (size_t i = 0; i < run->cells.task_count; i++) {
+        struct cli_task *task = &run->cells.tasks[i];
+
+        if (task->verdict != NULL && !task->is_interrupted) {
+            done++;
+            continue;
+        }
+        if (task->started_ns != 0) {
+            (void)nftw(task->run_dir, remove_temporary, 16, FTW_PHYS);
+        }
+        json_decref(task->verdict);
+        task->verdict =
+            harness_cell_unjudged(task->plan, &task->config, HARNESS_OUTCOME_SKIP, reason);
+    }
+    return done;
+}
+
 /* Make the folder of the run. Returns 0, or an exit code. */
 static int open_out_dir(struct run *run)
 {
@@ -157,8 +230,11 @@ static int open_out_dir(struct run *run)
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)localtime_r(&now.tv_sec, &parts);
-    (void)strftime(run->dated_dir, sizeof run->dated_dir, "runs/%Y%m%d-%H%M%S", &parts);
-    run->out_dir = run->options->out_dir != NULL ? run->options->out_dir : run->dated_dir;
+    run->out_dir = run->options->out_dir;
+    if (run->out_dir == NULL && !make_dated_dir(run, &parts)) {
+        return cli_usage_error("%s: %s; name a folder that can be written: --out DIR",
+                               run->dated_dir, strerror(errno));
+    }
     if (ddp_files_make_dirs(run->out_dir, &err) != DDP_OK || access(run->out_dir, W_OK) != 0) {
         return cli_usage_error("--out %s: %s; name a folder that can be written", run->out_dir,
                                err.text[0] != '\0' ? err.text : strerror(errno));
@@ -225,22 +301,32 @@ static int run_cells(struct run *run)
 {
     struct ddp_text text;
     int signal_number;
+    bool is_written;
+
+    const struct cli_pool_events events = {task_done, task_slow};
 
     cli_screen_init(&run->screen, run->cells.task_count);
     signal_number = cli_pool_run(run->cells.tasks, run->cells.task_count, choose_jobs(run->options),
-                                 task_done, run);
+                                 &events, run);
     if (signal_number != 0) {
+        size_t done = give_up_rest(run, signal_number);
+
         cli_screen_clear(&run->screen);
-        (void)fprintf(stderr, "ddprove: interrupted by SIG%s; ranks and workers are gone\n",
-                      sigabbrev_np(signal_number));
-        return 128 + signal_number;
+        (void)fprintf(stderr,
+                      "ddprove: interrupted by SIG%s; %zu of %zu cells done, ranks and workers are "
+                      "gone\n",
+                      sigabbrev_np(signal_number), done, run->cells.task_count);
     }
     ddp_text_init(&text, ddp_mem_system());
     harness_report_summary(&run->counts, &text);
     (void)fputs(ddp_text_str(&text), stdout);
     (void)fflush(stdout);
     ddp_text_fini(&text);
-    if (!write_reports(run)) {
+    is_written = write_reports(run);
+    if (signal_number != 0) {
+        return 128 + signal_number;
+    }
+    if (!is_written) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     }
     return harness_outcome_exit_code(harness_report_worst(&run->counts));

@@ -30,6 +30,7 @@ static void train_done(void *context, struct cli_task *task)
 /* In a worker process, as every cell: this process lives on and removes the folder. */
 static int train(const struct cli_options *options, const struct harness_plan *plan, char *run_dir)
 {
+    static const struct cli_pool_events events = {train_done, NULL};
     struct cli_task task;
     int code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     int signal_number;
@@ -43,7 +44,7 @@ static int train(const struct cli_options *options, const struct harness_plan *p
     task.config.is_bare = true;
     task.config.launcher = options->launcher;
     task.config.run_dir = run_dir;
-    signal_number = cli_pool_run(&task, 1, 1, train_done, &code);
+    signal_number = cli_pool_run(&task, 1, 1, &events, &code);
     json_decref(task.verdict);
     return signal_number != 0 ? 128 + signal_number : code;
 }

@@ -1,4 +1,5 @@
 /* Scenario files: found, read, parsed. */
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -9,8 +10,10 @@
 #include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
 
-/* nftw has no context argument; only cli_files_collect sets this, for the length of a call. */
+/* nftw has no context argument; only search sets these, for the length of a call. */
 static struct cli_files *collecting;
+static bool collects_records;
+static char unreadable[4096]; /* what it could not read, or "" */
 
 static ddp_status add_path(struct cli_files *files, const char *path)
 {
@@ -28,16 +31,68 @@ static ddp_status add_path(struct cli_files *files, const char *path)
     return DDP_OK;
 }
 
+/* The folder of a file, without the last slash. */
+static ddp_status add_folder_of(struct cli_files *files, const char *path)
+{
+    char folder[4096];
+    size_t size = (size_t)(strrchr(path, '/') - path);
+
+    if (size >= sizeof folder) {
+        return DDP_E_NOMEM;
+    }
+    memcpy(folder, path, size);
+    folder[size] = '\0';
+    return add_path(files, folder);
+}
+
 static int visit(const char *path, const struct stat *info, int type, struct FTW *walk)
 {
     size_t size = strlen(path);
 
     (void)info;
-    (void)walk;
-    if (type == FTW_F && size > 5 && strcmp(path + size - 5, ".yaml") == 0) {
-        return add_path(collecting, path) == DDP_OK ? 0 : -1;
+    if (type == FTW_DNR || type == FTW_NS) {
+        (void)snprintf(unreadable, sizeof unreadable, "%s", path);
+        return -1;
     }
-    return 0;
+    if (type != FTW_F) {
+        return 0;
+    }
+    if (collects_records) {
+        return strcmp(path + walk->base, "verdict.json") != 0 ||
+                       add_folder_of(collecting, path) == DDP_OK
+                   ? 0
+                   : -1;
+    }
+    return size <= 5 || strcmp(path + size - 5, ".yaml") != 0 ||
+                   add_path(collecting, path) == DDP_OK
+               ? 0
+               : -1;
+}
+
+static int compare_paths(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+/* Add what the folder holds: scenario files, or folders of records; sorted. */
+static ddp_status search(const char *folder, bool is_for_records, struct cli_files *out,
+                         struct ddp_err *err)
+{
+    size_t first = out->count;
+
+    collecting = out;
+    collects_records = is_for_records;
+    unreadable[0] = '\0';
+    if (nftw(folder, visit, 16, FTW_PHYS) != 0) {
+        return ddp_err_set(err, DDP_E_IO,
+                           "%s: cannot be read, so what is in it would be left out; make it "
+                           "readable, or name others",
+                           unreadable[0] != '\0' ? unreadable : folder);
+    }
+    if (out->count > first) {
+        qsort(out->path + first, out->count - first, sizeof *out->path, compare_paths);
+    }
+    return DDP_OK;
 }
 
 static bool is_same_file(const char *left, const char *right)
@@ -69,11 +124,6 @@ static void drop_repeated(struct cli_files *files, size_t first)
     files->count = kept;
 }
 
-static int compare_paths(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
 ddp_status cli_files_collect(char *const *operands, int operand_count, struct cli_files *out,
                              struct ddp_err *err)
 {
@@ -92,14 +142,59 @@ ddp_status cli_files_collect(char *const *operands, int operand_count, struct cl
             drop_repeated(out, first);
             continue;
         }
-        collecting = out;
-        if (nftw(operands[i], visit, 16, FTW_PHYS) != 0) {
-            return ddp_err_set(err, DDP_E_IO, "%s: cannot be searched", operands[i]);
-        }
+        DDP_TRY(search(operands[i], false, out, err));
         if (out->count == first) {
             return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: holds no *.yaml scenario", operands[i]);
         }
-        qsort(out->path + first, out->count - first, sizeof *out->path, compare_paths);
+        drop_repeated(out, first);
+    }
+    return DDP_OK;
+}
+
+/* The newest folder of CLI_RUNS_DIR: their names begin with the time. */
+static ddp_status find_latest(char *out, size_t size_bytes, struct ddp_err *err)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(CLI_RUNS_DIR, &entries, NULL, alphasort);
+
+    out[0] = '\0';
+    for (int i = 0; i < count; i++) {
+        if (entries[i]->d_name[0] >= '0' && entries[i]->d_name[0] <= '9') {
+            (void)snprintf(out, size_bytes, CLI_RUNS_DIR "/%s", entries[i]->d_name);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return out[0] != '\0' ? DDP_OK
+                          : ddp_err_set(err, DDP_E_NOT_FOUND,
+                                        CLI_RUNS_DIR "/ holds no run; name the folder of one");
+}
+
+ddp_status cli_records_collect(char *const *operands, int operand_count, struct cli_files *out,
+                               struct ddp_err *err)
+{
+    char latest[300];
+    char *fallback[] = {latest};
+
+    memset(out, 0, sizeof(*out));
+    if (operand_count == 0) {
+        DDP_TRY(find_latest(latest, sizeof latest, err));
+        operands = fallback;
+        operand_count = 1;
+    }
+    for (int i = 0; i < operand_count; i++) {
+        size_t first = out->count;
+        struct stat info;
+
+        if (stat(operands[i], &info) != 0 || !S_ISDIR(info.st_mode)) {
+            return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: %s; name the folder of a run",
+                               operands[i], errno != 0 ? strerror(errno) : "is no folder");
+        }
+        DDP_TRY(search(operands[i], true, out, err));
+        /* A folder without a verdict may still be checked, if that is all there is of it. */
+        if (out->count == first) {
+            DDP_TRY(add_path(out, operands[i]));
+        }
         drop_repeated(out, first);
     }
     return DDP_OK;
@@ -114,23 +209,29 @@ void cli_files_fini(struct cli_files *files)
     memset(files, 0, sizeof *files);
 }
 
-bool cli_scenario_load(const char *path, const struct cli_options *options,
-                       struct harness_scenario *out)
+ddp_status cli_scenario_read(const char *path, char *const *sets, size_t set_count,
+                             struct harness_scenario *out, struct ddp_err *err)
 {
-    struct ddp_err err = {{0}};
     void *text = NULL;
     size_t size_bytes = 0;
     ddp_status status;
 
-    status = ddp_files_system()->ops->read_all(ddp_files_system(), path, ddp_mem_system(), &text,
-                                               &size_bytes, &err);
-    if (status == DDP_OK) {
-        status = harness_scenario_parse(text, size_bytes, path, (const char *const *)options->sets,
-                                        options->set_count, out, &err);
-        ddp_mem_free(ddp_mem_system(), text);
-    }
-    if (status != DDP_OK) {
+    DDP_TRY(ddp_files_system()->ops->read_all(ddp_files_system(), path, ddp_mem_system(), &text,
+                                              &size_bytes, err));
+    status = harness_scenario_parse(text, size_bytes, path, (const char *const *)sets, set_count,
+                                    out, err);
+    ddp_mem_free(ddp_mem_system(), text);
+    return status;
+}
+
+bool cli_scenario_load(const char *path, const struct cli_options *options,
+                       struct harness_scenario *out)
+{
+    struct ddp_err err = {{0}};
+
+    if (cli_scenario_read(path, options->sets, options->set_count, out, &err) != DDP_OK) {
         (void)fprintf(stderr, "%s\n", err.text);
+        return false;
     }
-    return status == DDP_OK;
+    return true;
 }

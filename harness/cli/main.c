@@ -15,9 +15,12 @@ static const struct command {
 } commands[] = {
     {"run", "SCENARIO|DIR...", CLI_RUN, cli_run, "run scenarios and judge them"},
     {"plan", "SCENARIO", CLI_PLAN, cli_plan, "print the resolved plan of every cell, as YAML"},
-    {"check", "RUN_DIR...", CLI_CHECK, cli_check, "judge a recorded run again"},
-    {"explain", "RUN_DIR", CLI_EXPLAIN, cli_explain,
-     "how the verdict follows: findings, wait-for graph, timeline"},
+    {"check", "[DIR...]", CLI_CHECK, cli_check,
+     "judge recorded runs again; DIR: a run's folder, or one of runs\n(default: the latest in "
+     "runs/)"},
+    {"explain", "[DIR...]", CLI_EXPLAIN, cli_explain,
+     "how a verdict follows: findings, wait-for graph, next step;\nof several runs those that did "
+     "not pass"},
     {"list", "WHAT [DIR]", CLI_LIST, cli_list,
      "what ddprove knows; WHAT: scenarios, faults, actions, points, models,\n"
      "data, collectives, oracles, verdicts, keys, schema, resources"},
@@ -55,6 +58,7 @@ static void print_help(FILE *out)
     (void)fputs("\noptions:\n", out);
     cli_options_print_help(CLI_EVERY_COMMAND, out);
     print_exit_codes(out);
+    (void)fputs("ddprove help COMMAND: more about one of them\n", out);
 }
 
 static void print_command_help(const struct command *command)
@@ -84,10 +88,39 @@ static int run_command(const struct command *command, int argc, char **argv)
     return code;
 }
 
-int main(int argc, char **argv)
+/* NULL: there is no such command, which was said. */
+static const struct command *find_command(const char *name)
 {
     const char *names[COMMAND_COUNT];
     const char *nearest;
+
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i].name;
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
+    }
+    nearest = ddp_text_nearest(name, names, COMMAND_COUNT);
+    (void)cli_usage_error("unknown command \"%s\"; %s%s", name,
+                          nearest != NULL ? "did you mean " : "see ddprove --help",
+                          nearest != NULL ? nearest : "");
+    return NULL;
+}
+
+static int help_on(const char *name)
+{
+    const struct command *command = find_command(name);
+
+    if (command == NULL) {
+        return CLI_EXIT_USAGE;
+    }
+    print_command_help(command);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct command *command;
 
     if (argc < 2) {
         print_help(stderr);
@@ -97,22 +130,17 @@ int main(int argc, char **argv)
         return harness_proc_rank_main();
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+        (strcmp(argv[1], "help") == 0 && argc == 2)) {
         print_help(stdout);
         return 0;
+    }
+    if (strcmp(argv[1], "help") == 0) {
+        return help_on(argv[2]);
     }
     if (strcmp(argv[1], "--version") == 0) {
         (void)printf("ddprove %s\n", DDPROVE_VERSION);
         return 0;
     }
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        names[i] = commands[i].name;
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            return run_command(&commands[i], argc - 1, argv + 1);
-        }
-    }
-    nearest = ddp_text_nearest(argv[1], names, COMMAND_COUNT);
-    return cli_usage_error("unknown command \"%s\"; %s%s", argv[1],
-                           nearest != NULL ? "did you mean " : "see ddprove --help",
-                           nearest != NULL ? nearest : "");
+    command = find_command(argv[1]);
+    return command != NULL ? run_command(command, argc - 1, argv + 1) : CLI_EXIT_USAGE;
 }

@@ -77,6 +77,18 @@ static int set_device(struct cli_options *options, const char *text)
     return add_set(options, "job.device=", text);
 }
 
+static int set_require(struct cli_options *options, const char *text)
+{
+    bool is_cuda = strcmp(text, "cuda") == 0;
+
+    if (!is_cuda && strcmp(text, "mpi") != 0) {
+        return cli_usage_error("--require: \"%s\" is not known; known: cuda, mpi", text);
+    }
+    options->requires_cuda = options->requires_cuda || is_cuda;
+    options->requires_mpi = options->requires_mpi || !is_cuda;
+    return 0;
+}
+
 static int set_ranks_per_gpu(struct cli_options *options, const char *text)
 {
     return add_set(options, "job.ranks_per_gpu=", text);
@@ -90,6 +102,7 @@ static int set_key(struct cli_options *options, const char *text)
 static int set_collective(struct cli_options *options, const char *text)
 {
     options->has_collective = true;
+    options->collective_set = options->set_count;
     return add_set(options, "job.collective=", text);
 }
 
@@ -174,6 +187,9 @@ static const struct cli_option {
      "who starts the processes of proc (implies --driver proc)"},
     {"device", "cpu|cuda", 0, LOADS, set_device,
      "same as --set job.device=NAME; cuda implies --collective\nnccl unless one is given"},
+    {"require", "cuda|mpi", 0, CLI_RUN, set_require,
+     "a cell that is skipped because this is missing, or too\nfew cards are, is an error; may be "
+     "repeated"},
     {"ranks-per-gpu", "N", 0, LOADS, set_ranks_per_gpu, "ranks that share a card (default 1)"},
     {"set", "KEY=VALUE", 0, LOADS, set_key, "override a scenario's key, e.g. job.ranks=4"},
     {"collective", "NAME", 0, LOADS, set_collective, "same as --set job.collective=NAME"},

@@ -19,6 +19,8 @@
 #define TASK_SECONDS_MAX 600
 /* An interrupted worker that is not gone after this is killed; its ranks die with it. */
 #define END_GRACE_NS (5 * DDP_NS_PER_S)
+/* A cell that takes this long is named in the progress line. */
+#define SLOW_NS (3 * DDP_NS_PER_S)
 
 struct pool {
     struct cli_task *tasks;
@@ -138,11 +140,13 @@ static void finish(struct cli_task *task, int wait_status)
     task->pid = 0;
 }
 
-/* The signal that asks us to end, or 0; sleeps until it or SIGCHLD comes if is_waiting. */
+/* The signal that asks us to end, or 0; sleeps until it or SIGCHLD comes if is_waiting, a second at
+ * most. */
 static int take_interrupt(const struct pool *pool, bool is_waiting)
 {
     const struct timespec now = {0, 0};
-    int got = is_waiting ? sigwaitinfo(&pool->awaited, NULL)
+    const struct timespec second = {1, 0};
+    int got = is_waiting ? sigtimedwait(&pool->awaited, NULL, &second)
                          : sigtimedwait(&pool->interrupts, NULL, &now);
 
     return got > 0 && got != SIGCHLD ? got : 0;
@@ -161,6 +165,23 @@ static struct cli_task *reap(const struct pool *pool)
         }
     }
     return NULL;
+}
+
+static void tell_slow(const struct pool *pool, const struct cli_pool_events *events, void *context)
+{
+    uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
+    const struct cli_task *longest = NULL;
+
+    for (size_t i = 0; i < pool->task_count; i++) {
+        const struct cli_task *task = &pool->tasks[i];
+
+        if (task->pid > 0 && (longest == NULL || task->started_ns < longest->started_ns)) {
+            longest = task;
+        }
+    }
+    if (events->slow != NULL && longest != NULL && now_ns - longest->started_ns >= SLOW_NS) {
+        events->slow(context, longest, now_ns - longest->started_ns);
+    }
 }
 
 static void signal_workers(const struct pool *pool, int signal_number)
@@ -183,7 +204,10 @@ static void end_workers(const struct pool *pool, size_t running)
     (void)sigaddset(&child, SIGCHLD);
     signal_workers(pool, SIGTERM);
     while (running > 0) {
-        if (reap(pool) != NULL) {
+        struct cli_task *ended = reap(pool);
+
+        if (ended != NULL) {
+            ended->is_interrupted = true;
             running--;
             continue;
         }
@@ -194,8 +218,8 @@ static void end_workers(const struct pool *pool, size_t running)
     }
 }
 
-int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs, cli_task_done_fn *done,
-                 void *context)
+int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs,
+                 const struct cli_pool_events *events, void *context)
 {
     struct pool pool = {.tasks = tasks, .task_count = task_count};
     size_t next = 0;
@@ -217,10 +241,11 @@ int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs, cli_t
             running--;
         } else {
             interrupt = take_interrupt(&pool, true);
+            tell_slow(&pool, events, context);
         }
         interrupt = interrupt != 0 ? interrupt : take_interrupt(&pool, false);
         if (ended != NULL && interrupt == 0) {
-            done(context, ended);
+            events->done(context, ended);
         }
     }
     if (interrupt != 0) {

@@ -14,16 +14,22 @@ struct cli_task {
     char *run_dir;
     json_t *verdict; /* set once done, or before if there is nothing to run; owned by the task */
     bool is_printed; /* its scenario's line was */
+    bool is_interrupted; /* its worker was ended by an interrupt: its verdict says nothing */
     pid_t pid;
     uint64_t started_ns;
 };
 
-/* Called as tasks end, in the order in which they end. */
-typedef void(cli_task_done_fn)(void *context, struct cli_task *task);
+struct cli_pool_events {
+    /* Called as tasks end, in the order in which they end. */
+    void (*done)(void *context, struct cli_task *task);
+    /* Called about once a second with the task that runs for longest, once that is some seconds.
+     * NULL: nobody wants to know. */
+    void (*slow)(void *context, const struct cli_task *task, uint64_t elapsed_ns);
+};
 
 /* Run all tasks, `jobs` at a time. Returns 0, or the signal (SIGINT, SIGTERM, SIGHUP) that
  * interrupted it; workers and their ranks are gone by then. */
-int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs, cli_task_done_fn *done,
-                 void *context);
+int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs,
+                 const struct cli_pool_events *events, void *context);
 
 #endif

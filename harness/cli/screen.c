@@ -38,8 +38,17 @@ static void draw(const struct cli_screen *screen)
         (void)fprintf(stderr, ", %.1f/s, %.0f s left", rate,
                       (double)(screen->total_count - screen->done_count) / rate);
     }
+    (void)fputs(screen->slow, stderr);
     (void)fputs("\033[K", stderr);
     (void)fflush(stderr);
+}
+
+void cli_screen_slow(struct cli_screen *screen, const char *id, const char *driver,
+                     uint64_t elapsed_ns)
+{
+    (void)snprintf(screen->slow, sizeof screen->slow, "; %.200s.%s since %.0f s", id, driver,
+                   (double)elapsed_ns / (double)DDP_NS_PER_S);
+    draw(screen);
 }
 
 void cli_screen_clear(const struct cli_screen *screen)
@@ -53,6 +62,7 @@ void cli_screen_clear(const struct cli_screen *screen)
 void cli_screen_advance(struct cli_screen *screen)
 {
     screen->done_count++;
+    screen->slow[0] = '\0';
     if (screen->done_count == screen->total_count) {
         cli_screen_clear(screen);
     }

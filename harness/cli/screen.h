@@ -13,11 +13,15 @@ struct cli_screen {
     bool is_live;  /* stderr is a terminal */
     size_t done_count, total_count;
     uint64_t start_ns;
+    char slow[300]; /* the cell that takes long, or "" */
 };
 
 void cli_screen_init(struct cli_screen *screen, size_t total_count);
 /* One more cell has ended. */
 void cli_screen_advance(struct cli_screen *screen);
+/* A cell takes long: the progress line names it, until another one ends. */
+void cli_screen_slow(struct cli_screen *screen, const char *id, const char *driver,
+                     uint64_t elapsed_ns);
 /* Print a verdict's line. cells: how many it stands for. */
 void cli_screen_verdict(const struct cli_screen *screen, const json_t *verdict, unsigned cells);
 /* Erase the progress line. */

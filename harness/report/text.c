@@ -109,6 +109,9 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, s
         if (text_of(verdict, "text")[0] != '\0') {
             ddp_text_add(out, "    evidence: %s\n", text_of(verdict, "text"));
         }
+        if (outcome != HARNESS_OUTCOME_SKIP && text_of(verdict, "run_dir")[0] != '\0') {
+            ddp_text_add(out, "    record: %s\n", text_of(verdict, "run_dir"));
+        }
         if (text_of(verdict, "reproduce")[0] != '\0') {
             ddp_text_add(out, "    reproduce: %s\n", text_of(verdict, "reproduce"));
         }

@@ -14,6 +14,25 @@ static bool is_in_scenarios(const char *path, const char *folder)
            (before == size || folder[-(ptrdiff_t)size - 1] == '/');
 }
 
+/* An id names the folder of its runs, so it must not lead out of it, and tests by it. */
+static ddp_status check_id_letters(const struct harness_reader *reader,
+                                   const struct harness_yaml_node *node)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "_-.";
+    size_t size = strlen(node->text);
+
+    if (size == 0 || size > 200 || node->text[0] == '.' || node->text[0] == '-' ||
+        strspn(node->text, letters) != size) {
+        return harness_yaml_fail(
+            node, reader->err, DDP_E_INVALID,
+            "id \"%.100s\" must be 1 to 200 letters, digits, _ - and dots, and "
+            "begin with a letter, a digit or _",
+            node->text);
+    }
+    return DDP_OK;
+}
+
 /* id against the file's place: scenarios/crash/x.yaml holds crash.x. Elsewhere a file may be called
  * anything, as a plan.yaml in a run folder is. */
 static ddp_status check_id(const struct harness_reader *reader,
@@ -98,6 +117,7 @@ static ddp_status check_restore(const struct harness_reader *reader,
 ddp_status harness_scenario_check_top(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
+    DDP_TRY(check_id_letters(reader, harness_reader_node(map, HARNESS_ROW_TOP_id)));
     DDP_TRY(check_id(reader, harness_reader_node(map, HARNESS_ROW_TOP_id)));
     DDP_TRY(check_covers(reader, harness_reader_node(map, HARNESS_ROW_TOP_covers)));
     DDP_TRY(check_drivers(reader, harness_reader_node(map, HARNESS_ROW_TOP_drivers), kept));

@@ -243,6 +243,20 @@ static void take_shown(struct cli_job *job)
     }
 }
 
+bool cli_job_await_shown(struct cli_job *job, const char *text)
+{
+    uint64_t end_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), patience_ns);
+
+    while (ddp_clock_now_ns(ddp_clock_monotonic()) < end_ns) {
+        take_shown(job);
+        if (strstr(job->shown, text) != NULL) {
+            return true;
+        }
+        pause_shortly();
+    }
+    return false;
+}
+
 int cli_job_wait(struct cli_job *job)
 {
     uint64_t end_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), patience_ns);

@@ -35,6 +35,8 @@ size_t cli_job_descendants(const struct cli_job *job, struct cli_process *out);
 bool cli_job_await(const struct cli_job *job, const char *name, size_t count);
 /* Wait until `count` descendants are in this state. */
 bool cli_job_await_state(const struct cli_job *job, char state, size_t count);
+/* Wait until its terminal shows a text; false if it takes too long. */
+bool cli_job_await_shown(struct cli_job *job, const char *text);
 /* The first descendant of that name, or 0. */
 pid_t cli_job_find(const struct cli_job *job, const char *name);
 /* Wait for its end: exit code, or 128 + signal; -1 if it takes too long. */

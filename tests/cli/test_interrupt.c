@@ -72,6 +72,48 @@ CT_TEST(cli_interrupt, sigint)
     check_signal(SIGINT, 130);
 }
 
+/* What was done is reported, also after an interrupt. */
+CT_TEST(cli_interrupt, reports_are_written)
+{
+    static const char *const argv[] = {"ddprove",
+                                       "run",
+                                       SCENARIOS "/control/dummy_injection.yaml",
+                                       SCENARIOS "/hang/in_data.yaml",
+                                       "--driver",
+                                       "proc",
+                                       "-j",
+                                       "1",
+                                       "--out",
+                                       "@/out",
+                                       "--json",
+                                       "@/report.json",
+                                       "--junit",
+                                       "@/report.xml",
+                                       "--set",
+                                       "job.phase_budget_ms.data=60000",
+                                       "--set",
+                                       "faults.0.at.rank=1",
+                                       NULL};
+    static char report[65536];
+    struct cli_job job;
+
+    cli_job_init(&job);
+    cli_job_start(&job, argv, true, 0);
+    CT_CHECK(cli_job_await_shown(&job, "PASS"));
+    CT_CHECK(cli_job_await(&job, "ddprove-monitor", 1));
+    CT_CHECK(cli_job_await(&job, "ddprove", PROCESSES));
+    CT_CHECK(write(job.terminal_fd, "\003", 1) == 1);
+    CT_CHECK_EQ_I64(cli_job_wait(&job), 130);
+    CT_CHECK(strstr(job.shown, "1 of 2 cells done") != NULL);
+    CT_CHECK(strstr(job.shown, "1 passed, 0 failed") != NULL);
+    cli_job_read(&job, "report.json", report, sizeof report);
+    CT_CHECK(strstr(report, "interrupted by SIGINT") != NULL);
+    cli_job_read(&job, "report.xml", report, sizeof report);
+    CT_CHECK(strstr(report, "</testsuite") != NULL);
+    cli_job_check_gone(&job);
+    cli_job_fini(&job);
+}
+
 /* SIGTERM ends everything, and the exit code says so. */
 CT_TEST(cli_interrupt, sigterm)
 {

@@ -1,4 +1,5 @@
 /* On a terminal a run shows colours and how far it is; elsewhere neither. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,34 @@ CT_TEST(cli_terminal, colours_and_progress)
     CT_CHECK(strstr(job.shown, " cells, ") != NULL);
     CT_CHECK(strstr(job.shown, " s left" ESCAPE "[K\r" ESCAPE "[K" ESCAPE "[32mPASS") != NULL);
     CT_CHECK(strstr(job.shown, " passed, 0 failed\r\n") != NULL);
+    cli_job_fini(&job);
+}
+
+/* A cell that takes long is named, with its time. */
+CT_TEST(cli_terminal, long_cell)
+{
+    static const char *const slow[] = {"ddprove",
+                                       "run",
+                                       DDPROVE_SOURCE_DIR "/scenarios/hang/in_data.yaml",
+                                       "--driver",
+                                       "proc",
+                                       "--out",
+                                       "@/out",
+                                       "--set",
+                                       "job.phase_budget_ms.data=60000",
+                                       "--set",
+                                       "faults.0.at.rank=1",
+                                       NULL};
+    struct cli_job job;
+
+    CT_REQUIRE(setenv("TERM", "xterm", 1) == 0);
+    cli_job_init(&job);
+    cli_job_start(&job, slow, true, 0);
+    CT_CHECK(cli_job_await_shown(&job, "0/1 cells"));
+    CT_CHECK(cli_job_await_shown(&job, "; hang.in_data.proc since "));
+    CT_CHECK(kill(job.pid, SIGINT) == 0);
+    CT_CHECK_EQ_I64(cli_job_wait(&job), 130);
+    cli_job_check_gone(&job);
     cli_job_fini(&job);
 }
 

@@ -78,9 +78,17 @@ refused 'holds no *.yaml' run empty
 refused 'holds no *.yaml' lint empty
 refused 'name one scenario file' plan
 refused 'name a scenario file' lint
-refused 'name the folder' check
+refused 'holds no run' check
+refused 'holds no run' explain
 refused 'plan.yaml: No such file' check empty
-refused 'name the folder of one run' explain empty
+refused 'name the folder of a run' check missing
+refused 'name the folder of a run' explain empty
+refused 'did you mean explain' help explian
+refused 'known: cuda, mpi' run "$one" --require tpu
+for id in ../../x a/b .hidden -x "$(printf '%0201d' 1)"; do
+    printf '# Its folder would be elsewhere.\nid: "%s"\n%s\nexpect: {verdict: NONE}\n' "$id" "$job" >id.yaml
+    refused 'must be 1 to 200 letters' run id.yaml --driver sim --out o
+done
 refused 'own.fails/sim; give one another id' run fails.yaml same.yaml --driver sim
 refused 'takes nothing more' doctor now
 # Places that cannot be written.
@@ -132,6 +140,36 @@ ends 1 run 'with space/plan.yaml' --driver sim --out "$PWD/with space/out" --jso
 grep -qF "reproduce: ddprove run '$PWD/with space/out/own.fails/sim/plan.yaml'" out || fail "not quoted: $(cat out)"
 says 'ranks:' plan "$one" --set job.ranks=3
 test "$(grep -c '^---$' out)" -eq 1 || fail "plan: two cells are two documents"
+
+# Folders that cannot be read hide scenarios.
+mkdir -p locked/in && cp fails.yaml locked/in/ && cp simulated.yaml locked/
+if chmod 0 locked/in && ! ls locked/in >/dev/null 2>&1; then
+    refused 'locked/in: cannot be read' run locked --driver sim --out o
+fi
+chmod 755 locked/in
+
+# A collective that does not fit: of a folder's scenarios those are skipped, one that was named is an error.
+ends 77 run "$scenarios/control" --driver sim --collective nccl --out o
+grep -q 'why: .*needs device cuda' out || fail "no reason for the skip: $(cat out)"
+refused 'needs device cuda' run "$scenarios/control/no_fault.yaml" --driver sim --collective nccl --out o
+refused 'did you mean "ring"' run "$scenarios/control" --driver sim --collective rng --out o
+
+# Runs without --out: a folder each, also within one second; the latest is what check and explain take.
+rm -rf runs
+for i in 1 2 3; do
+    ends 1 run fails.yaml --driver sim
+    grep -q '^    record: runs/[0-9].*/own.fails/sim$' out || fail "the folder is not said: $(cat out)"
+done
+test "$(find runs -mindepth 1 -maxdepth 1 | wc -l)" -eq 3 || fail "runs share a folder: $(find runs -maxdepth 1)"
+ends 0 explain
+grep -q 'own.fails' out || fail "explain does not take the latest run: $(cat out)"
+ends 1 check
+ends 1 run "$scenarios/hang/in_data.yaml" fails.yaml simulated.yaml --driver sim --out several
+ends 0 explain several
+grep -q 'own.fails' out || fail "explain does not take a folder of runs: $(cat out)"
+grep -qE '^[0-9]+ of [0-9]+ passed' out || fail "explain does not count the others: $(cat out)"
+ends 1 check several
+grep -q '^[0-9]* passed, 1 failed' out || fail "check does not count: $(cat out)"
 
 # The other commands.
 for list in scenarios faults actions points models data collectives oracles verdicts keys schema; do
