@@ -73,20 +73,24 @@ static enum match match_gradient(const struct harness_emulation *e,
     return match_of(record);
 }
 
-/* The step that a collective belongs to. Under join a rank whose data ended takes part in the
- * others' collectives but still records its own last step; for it the program has the step. */
+/* The step that a collective belongs to: that in which the rank posted it, even if it looked for
+ * its end later. Under join a rank whose data ended takes part in the others' collectives but still
+ * records its own last step; for it the program has the step. */
 static uint32_t step_of(const struct harness_emulation *e, const struct harness_trace_event *event)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
+    const struct harness_trace_event *post =
+        harness_index_with_seq(&e->index, event->rank, DDP_EVENT_COLL_POST, event->entry.arg[0]);
+    const uint32_t posted_step = post != NULL ? post->entry.step : event->entry.step;
     uint32_t step;
 
     if (planned == NULL || planned->step < 0) {
-        return event->entry.step;
+        return posted_step;
     }
     step = (uint32_t)planned->step;
     if (step < e->start_step || step >= e->end_step ||
         e->expected.is_active[(step - e->start_step) * (size_t)e->world + event->rank]) {
-        return event->entry.step;
+        return posted_step;
     }
     return step;
 }

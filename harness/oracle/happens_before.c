@@ -1,6 +1,7 @@
 /* Purpose: find device work whose order no stream or event proves, on every rank that recorded any.
  * Idea: the same work in the same step of several ranks is one finding. What a collective did to
- * memory must have been recorded; otherwise its order is not proved. */
+ * memory must have been recorded; otherwise its order is not proved. Where all work is the host's,
+ * one order is left to prove: a reduced bucket is used after the rank has seen it completed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -141,12 +142,69 @@ static void check_unrecorded(const struct order_search *search, uint32_t rank)
     }
 }
 
+/* The rank used a gradient of the bucket in the step of `post`, after `post` and before `done`
+ * (NULL: never). grad.final: param. */
+static bool is_used_between(const struct order_search *search,
+                            const struct harness_trace_event *post,
+                            const struct harness_trace_event *done)
+{
+    const struct harness_emulation *e = search->e;
+    const uint32_t bucket = ddp_event_op_unpack(post->entry.arg[1]).index;
+    size_t count = 0;
+    const struct harness_trace_event *const *list = harness_index_in_step(
+        &e->index, post->rank, DDP_EVENT_GRAD_FINAL, post->entry.step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_event_entry *entry = &list[i]->entry;
+
+        if (entry->arg[0] < e->params.count && e->bucket_of[entry->arg[0]] == bucket &&
+            entry->index > post->entry.index &&
+            (done == NULL || entry->index < done->entry.index)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reduced buckets that a rank used without having waited for them. */
+static void check_waits(const struct order_search *search, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *posts =
+        harness_index_list(&search->e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_event_op op = ddp_event_op_unpack(posts[i]->entry.arg[1]);
+        const struct harness_trace_event *done = harness_index_with_seq(
+            &search->e->index, rank, DDP_EVENT_COLL_DONE, posts[i]->entry.arg[0]);
+        struct harness_disorder disorder = {.is_set = true,
+                                            .step = posts[i]->entry.step,
+                                            .micro = posts[i]->entry.micro,
+                                            .phase = posts[i]->entry.phase,
+                                            .bucket = (int32_t)op.index,
+                                            .param = -1,
+                                            .seq = posts[i]->entry.arg[0]};
+
+        if (op.role == DDP_ROLE_BUCKET && op.index < search->e->buckets.count &&
+            is_used_between(search, posts[i], done)) {
+            (void)snprintf(disorder.text, sizeof(disorder.text),
+                           "bucket %u was copied back before its all_reduce (seq %llu) was seen "
+                           "completed: nothing waited for it",
+                           op.index, (unsigned long long)disorder.seq);
+            add(search, rank, &disorder);
+        }
+    }
+}
+
 static ddp_status check_rank(const struct order_search *search, uint32_t rank, struct ddp_err *err)
 {
     struct harness_order_facts facts;
     size_t count = 0;
 
     (void)harness_index_list(&search->e->index, rank, DDP_EVENT_DEVICE_ACCESS, &count);
+    if (!harness_plan_is_cuda(search->e->input->plan)) {
+        check_waits(search, rank);
+    }
     if (count == 0) {
         check_unrecorded(search, rank);
         return DDP_OK;

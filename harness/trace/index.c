@@ -1,6 +1,10 @@
 /* Purpose: sort a trace's events by (rank, kind) with one counting pass.
- * Idea: a counting sort keeps each rank's own order. */
+ * Idea: a counting sort keeps each rank's own order. Completions have a second order, by sequence
+ * number: a rank that looks for an end late records it behind later ones. */
 #include "harness/trace/index.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static size_t cell_of(const struct harness_trace_event *event)
 {
@@ -12,6 +16,44 @@ static bool is_known(const struct harness_index *index, const struct harness_tra
     return event->rank < index->world_size && event->entry.event < DDP_EVENT_COUNT;
 }
 
+static uint64_t seq_of(const struct harness_trace_event *event)
+{
+    return event->entry.arg[0];
+}
+
+static int compare_seq(const void *a, const void *b)
+{
+    const struct harness_trace_event *const *left = a;
+    const struct harness_trace_event *const *right = b;
+
+    if (seq_of(*left) != seq_of(*right)) {
+        return seq_of(*left) < seq_of(*right) ? -1 : 1;
+    }
+    /* Events of one trace: of two with the same number, the one that was recorded first. */
+    return *left < *right ? -1 : *left > *right;
+}
+
+static bool is_about_collective(size_t event)
+{
+    return event == DDP_EVENT_COLL_POST || event == DDP_EVENT_COLL_DONE ||
+           event == DDP_EVENT_COLL_QUEUED || event == DDP_EVENT_COLL_WAITED;
+}
+
+static void order_by_seq(struct harness_index *index)
+{
+    const size_t cell_count = (size_t)index->world_size * DDP_EVENT_COUNT;
+
+    for (size_t cell = 0; cell < cell_count; cell++) {
+        const size_t first = index->first[cell];
+        const size_t count = index->first[cell + 1] - first;
+
+        if (count > 0 && is_about_collective(cell % DDP_EVENT_COUNT)) {
+            memcpy(index->by_seq + first, index->event + first, count * sizeof(*index->event));
+            qsort(index->by_seq + first, count, sizeof(*index->by_seq), compare_seq);
+        }
+    }
+}
+
 ddp_status harness_index_build(struct ddp_mem *mem, const struct harness_trace *trace,
                                struct harness_index *out)
 {
@@ -21,8 +63,9 @@ ddp_status harness_index_build(struct ddp_mem *mem, const struct harness_trace *
     *out = (struct harness_index){.mem = mem, .world_size = trace->world_size};
     out->first = ddp_mem_array(mem, cell_count + 1, sizeof(*out->first));
     out->event = ddp_mem_array(mem, trace->event_count, sizeof(*out->event));
+    out->by_seq = ddp_mem_array(mem, trace->event_count, sizeof(*out->by_seq));
     next = ddp_mem_array(mem, cell_count + 1, sizeof(*next));
-    if (out->first == NULL || out->event == NULL || next == NULL) {
+    if (out->first == NULL || out->event == NULL || out->by_seq == NULL || next == NULL) {
         ddp_mem_free(mem, next);
         harness_index_fini(out);
         return DDP_E_NOMEM;
@@ -43,6 +86,7 @@ ddp_status harness_index_build(struct ddp_mem *mem, const struct harness_trace *
     }
     DDP_ASSERT(cell_count == 0 || next[cell_count - 1] == out->first[cell_count]); /* all entered */
     ddp_mem_free(mem, next);
+    order_by_seq(out);
     return DDP_OK;
 }
 
@@ -50,8 +94,10 @@ void harness_index_fini(struct harness_index *index)
 {
     ddp_mem_free(index->mem, index->first);
     ddp_mem_free(index->mem, index->event);
+    ddp_mem_free(index->mem, index->by_seq);
     index->first = NULL;
     index->event = NULL;
+    index->by_seq = NULL;
 }
 
 const struct harness_trace_event *const *harness_index_list(const struct harness_index *index,
@@ -69,11 +115,6 @@ const struct harness_trace_event *const *harness_index_list(const struct harness
 static uint64_t step_of(const struct harness_trace_event *event)
 {
     return event->entry.step;
-}
-
-static uint64_t seq_of(const struct harness_trace_event *event)
-{
-    return event->entry.arg[0];
 }
 
 /* Number of the first event whose key, which never falls along the list, is at least `key`. */
@@ -111,10 +152,13 @@ const struct harness_trace_event *harness_index_with_seq(const struct harness_in
                                                          uint32_t rank, enum ddp_event event,
                                                          uint64_t seq)
 {
-    size_t count = 0;
-    const struct harness_trace_event *const *list = harness_index_list(index, rank, event, &count);
-    size_t first = find_first(list, count, seq_of, seq);
+    const size_t cell = (size_t)rank * DDP_EVENT_COUNT + event;
+    const size_t count = index->first[cell + 1] - index->first[cell];
+    const struct harness_trace_event *const *list = index->by_seq + index->first[cell];
+    size_t first;
 
+    DDP_ASSERT(rank < index->world_size && is_about_collective(event));
+    first = find_first(list, count, seq_of, seq);
     return first < count && seq_of(list[first]) == seq ? list[first] : NULL;
 }
 

@@ -15,6 +15,8 @@ struct harness_index {
      * in the rank's own order */
     size_t *first;
     const struct harness_trace_event **event;
+    /* the same cells, those about collectives in the order of their sequence numbers */
+    const struct harness_trace_event **by_seq;
 };
 
 /* Borrows the trace. */
@@ -28,8 +30,8 @@ const struct harness_trace_event *const *harness_index_list(const struct harness
 const struct harness_trace_event *const *harness_index_in_step(const struct harness_index *index,
                                                                uint32_t rank, enum ddp_event event,
                                                                uint32_t step, size_t *out_count);
-/* The event about collective number seq, or NULL. For kinds whose argument 0 is that number and
- * never falls from one event to the next. */
+/* The first event about collective number seq, or NULL, in whatever order they came. For kinds
+ * coll.*, whose argument 0 is that number. */
 const struct harness_trace_event *harness_index_with_seq(const struct harness_index *index,
                                                          uint32_t rank, enum ddp_event event,
                                                          uint64_t seq);
