@@ -110,7 +110,8 @@ struct ddp_page {
     uint64_t seq_done;     /* last collective completed */
     uint64_t posted_op;    /* ddp_event_op_pack of seq_posted */
     uint64_t posted_count; /* its element count */
-    uint64_t posted_step;  /* the step in which it was posted */
+    uint64_t posted_step;  /* the step and */
+    uint64_t posted_phase; /* the phase in which it was posted */
     uint64_t wait_kind;    /* enum ddp_wait_kind */
     uint64_t wait_seq;     /* the collective waited for */
     uint64_t wait_peer;    /* rank whose message is missing, + 1; 0 = unknown */

@@ -11,100 +11,6 @@
 #include "harness/monitor/position.h"
 #include "harness/monitor/rules.h"
 
-static enum harness_verdict mismatch_of(const struct harness_view *view, uint32_t rank)
-{
-    const struct ddp_page *page = &view->cut->pages[rank];
-    struct ddp_event_op op;
-
-    if (!view->cut->is_page_valid[rank] || page->seq_posted == 0) {
-        return HARNESS_VERDICT_NONE;
-    }
-    op = ddp_event_op_unpack(page->posted_op);
-    return harness_program_compare_step(view->program, page->seq_posted, (int32_t)page->posted_step,
-                                        &op, page->posted_count);
-}
-
-static bool is_same_post(const struct ddp_page *a, const struct ddp_page *b)
-{
-    return a->seq_posted == b->seq_posted && a->posted_op == b->posted_op &&
-           a->posted_count == b->posted_count;
-}
-
-static void add_mismatch(const struct harness_view *view, enum harness_verdict verdict,
-                         uint32_t rank, struct harness_findings *out)
-{
-    const struct harness_cut *cut = view->cut;
-    const struct harness_op *planned;
-    struct harness_finding finding;
-    struct harness_finding posted;
-
-    harness_draft_begin(view, verdict, HARNESS_MODE_PROVABLE, rank, &finding);
-    for (uint32_t r = rank + 1; r < cut->world_size; r++) {
-        if (mismatch_of(view, r) == verdict && is_same_post(&cut->pages[rank], &cut->pages[r])) {
-            harness_rank_set_add(&finding.culprits, r);
-        }
-    }
-    posted = finding;
-    harness_draft_set_posted(view, rank, &posted);
-    harness_draft_add_ranks(&finding, &finding.culprits);
-    harness_draft_add(&finding, " posted ");
-    harness_draft_add(&posted, "%s", finding.text);
-    harness_draft_add_op(view, &posted);
-    harness_draft_add_signature(&posted, ddp_event_op_unpack(cut->pages[rank].posted_op),
-                                cut->pages[rank].posted_count);
-    memcpy(finding.text, posted.text, sizeof(finding.text));
-    planned = harness_program_at(view->program, cut->pages[rank].seq_posted);
-    /* The finding is about the planned operation that is missing or differs, or about the extra
-     * one. */
-    if (planned == NULL || verdict == HARNESS_VERDICT_MISMATCH_EXTRA) {
-        finding.op = posted.op;
-        finding.params = posted.params;
-    } else {
-        harness_draft_set_planned(view, planned->seq, &finding);
-    }
-    /* The rank may have gone on since, or be ending because it was told of the mismatch. */
-    finding.step = planned != NULL && verdict != HARNESS_VERDICT_MISMATCH_EXTRA
-                       ? planned->step
-                       : (int32_t)cut->pages[rank].posted_step;
-    if (planned != NULL && finding.phase >= (int32_t)DDP_PHASE_TEARDOWN) {
-        finding.phase = (int32_t)planned->phase;
-    }
-    harness_draft_add_place(&finding);
-    if (planned == NULL) {
-        harness_draft_add(&finding, ", past the program's end");
-    } else {
-        posted = finding;
-        harness_draft_set_planned(view, planned->seq, &posted);
-        posted.text[0] = '\0';
-        harness_draft_add_op(view, &posted);
-        harness_draft_add(&finding, ", where the program has %s", posted.text);
-        harness_draft_add_signature(&finding,
-                                    (struct ddp_event_op){planned->kind, planned->redop,
-                                                          planned->dtype, planned->role,
-                                                          planned->index, planned->root},
-                                    planned->elem_count);
-    }
-    harness_findings_add(out, &finding);
-}
-
-static void find_mismatches(const struct harness_view *view, struct harness_findings *out)
-{
-    const struct harness_cut *cut = view->cut;
-
-    for (uint32_t r = 0; r < cut->world_size; r++) {
-        enum harness_verdict verdict = mismatch_of(view, r);
-        bool is_listed = false;
-
-        for (uint32_t q = 0; verdict != HARNESS_VERDICT_NONE && q < r && !is_listed; q++) {
-            is_listed =
-                mismatch_of(view, q) == verdict && is_same_post(&cut->pages[q], &cut->pages[r]);
-        }
-        if (verdict != HARNESS_VERDICT_NONE && !is_listed) {
-            add_mismatch(view, verdict, r, out);
-        }
-    }
-}
-
 static bool is_everybody_else_over(const struct harness_cut *cut, uint32_t rank)
 {
     for (uint32_t r = 0; r < cut->world_size; r++) {
@@ -420,7 +326,7 @@ void harness_monitor_analyse(const struct harness_plan *plan, const struct harne
     bool dying = is_dying(&view);
 
     harness_crash_find_all(&view, out);
-    find_mismatches(&view, out);
+    harness_mismatch_find_all(&view, out);
     find_stopped(&view, out);
     explained = out->count;
     harness_device_find(&view, dying || explained > start, out);

@@ -26,26 +26,16 @@ static bool is_waiting_beyond(const struct harness_cut *cut, uint32_t rank, uint
            (page->wait_kind != DDP_WAIT_COLLECTIVE || page->wait_seq > posted);
 }
 
-/* The last operation that the rank posted is not that of the program: how many it should have
- * posted is not known. */
-static bool is_off_program(const struct harness_view *view, uint32_t rank)
-{
-    const struct ddp_page *page = &view->cut->pages[rank];
-    struct ddp_event_op op = ddp_event_op_unpack(page->posted_op);
-
-    return page->seq_posted != 0 &&
-           harness_program_compare(view->program, page->seq_posted, &op, page->posted_count) !=
-               HARNESS_VERDICT_NONE;
-}
-
 /* The rank ended with DDP_OK before the program's end, while others had more to do: they posted
- * more, wait for more, or failed. (If all ranks end early, the oracles find it.) */
+ * more, wait for more, or failed. (If all ranks end early, the oracles find it.) If it posted an
+ * operation that is not the program's, how many it should have posted is not known. */
 static bool is_work_left(const struct harness_view *view, uint32_t rank)
 {
     const struct harness_cut *cut = view->cut;
     uint64_t posted = cut->pages[rank].seq_posted;
 
-    if (!is_end_ok(cut, rank) || posted >= view->program->op_count || is_off_program(view, rank)) {
+    if (!is_end_ok(cut, rank) || posted >= view->program->op_count ||
+        harness_mismatch_of(view, rank) != HARNESS_VERDICT_NONE) {
         return false;
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {

@@ -8,6 +8,7 @@
 #include "harness/monitor/graph.h"
 #include "harness/monitor/op_text.h"
 #include "harness/monitor/position.h"
+#include "harness/monitor/rules.h"
 
 enum { CYCLE_RANKS_MAX = 16 };
 
@@ -152,8 +153,7 @@ static void add_ops(const struct printer *printer, uint32_t rank)
         ddp_text_add(printer->out, "; %s ",
                      page->seq_done < page->seq_posted ? "posted" : "posted and done");
         harness_op_text_add(program, op, page->seq_posted, printer->out);
-        verdict = harness_program_compare_step(program, page->seq_posted,
-                                               (int32_t)page->posted_step, &op, page->posted_count);
+        verdict = harness_mismatch_of(&printer->view, rank);
         if (verdict != HARNESS_VERDICT_NONE) {
             ddp_text_add(printer->out, ", not the program's (%s)", harness_verdict_name(verdict));
         }

@@ -16,6 +16,11 @@ enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t 
 /* Add a finding for each way in which ranks ended before their work was done. */
 void harness_crash_find_all(const struct harness_view *view, struct harness_findings *out);
 
+/* How the last operation that a rank posted differs from the program, or NONE. */
+enum harness_verdict harness_mismatch_of(const struct harness_view *view, uint32_t rank);
+/* Add a finding for each way in which it does. */
+void harness_mismatch_find_all(const struct harness_view *view, struct harness_findings *out);
+
 /* Add a finding, at most one and by budget, if progress words of a stable cut show a device that
  * hangs. is_explained: a crash, a stop, a mismatch or the end of the job already explains why ranks
  * wait; then only a compute kernel that nothing else holds up is a finding. */

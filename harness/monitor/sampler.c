@@ -110,13 +110,16 @@ static void note_post(struct harness_sampler *sampler, uint32_t rank,
     struct harness_sampler_rank *self = &sampler->ranks[rank];
     struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
 
-    if (harness_program_compare_step(sampler->config.program, entry->arg[0], (int32_t)entry->step,
-                                     &op, entry->arg[2]) != HARNESS_VERDICT_NONE) {
+    int32_t step = harness_program_step_of(sampler->config.program, entry->phase, entry->step);
+
+    if (harness_program_compare_step(sampler->config.program, entry->arg[0], step, &op,
+                                     entry->arg[2]) != HARNESS_VERDICT_NONE) {
         self->deviation.is_set = true;
         self->deviation.seq = entry->arg[0];
         self->deviation.packed_op = entry->arg[1];
         self->deviation.elem_count = entry->arg[2];
         self->deviation.step = entry->step;
+        self->deviation.phase = entry->phase;
     }
 }
 
@@ -143,6 +146,7 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
         page->posted_op = self->deviation.packed_op;
         page->posted_count = self->deviation.elem_count;
         page->posted_step = self->deviation.step;
+        page->posted_phase = self->deviation.phase;
     }
 }
 

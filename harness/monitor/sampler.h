@@ -44,7 +44,7 @@ struct harness_sampler_rank {
      * the last post, and whatever is posted after the first wrong one follows from it. */
     struct {
         bool is_set;
-        uint64_t seq, packed_op, elem_count, step;
+        uint64_t seq, packed_op, elem_count, step, phase;
     } deviation;
     bool is_final; /* read after its process had ended: it is not read again */
 };

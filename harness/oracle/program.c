@@ -12,8 +12,17 @@ struct deviation {
     struct ddp_event_op got;
     uint64_t elem_count;
     int32_t step;
+    uint8_t phase;
     bool is_end; /* nothing was posted where something was planned */
 };
+
+/* The rank judged the other ranks' models without having asked for them. */
+static bool is_model_judged_unseen(const struct harness_emulation *e, uint32_t rank, uint64_t last)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+
+    return last == 0 && end != NULL && harness_index_status(end->entry.arg[0]) == DDP_E_MODEL;
+}
 
 static struct deviation first_deviation(const struct harness_emulation *e, uint32_t rank)
 {
@@ -33,7 +42,8 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         }
         out.seq = entry->arg[0];
         out.elem_count = entry->arg[2];
-        out.step = (int32_t)entry->step;
+        out.phase = entry->phase;
+        out.step = harness_program_step_of(program, entry->phase, entry->step);
         out.verdict =
             harness_program_compare_step(program, out.seq, out.step, &out.got, out.elem_count);
         if (out.verdict == HARNESS_VERDICT_NONE && out.seq != last + 1) {
@@ -45,7 +55,8 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         }
         last = out.seq;
     }
-    if (last < program->op_count && harness_index_is_ended_ok(&e->index, rank)) {
+    if (last < program->op_count &&
+        (harness_index_is_ended_ok(&e->index, rank) || is_model_judged_unseen(e, rank, last))) {
         out.is_set = true;
         out.is_end = true;
         out.verdict = HARNESS_VERDICT_MISMATCH_MISSING;
@@ -66,41 +77,47 @@ static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
            batches < ((uint64_t)planned->step + 1) * e->input->job->micro_batches;
 }
 
+static void set_op(const struct harness_emulation *e, enum ddp_coll_kind kind,
+                   enum ddp_coll_role role, uint32_t index, uint64_t elem_count,
+                   struct harness_finding *finding)
+{
+    finding->op = (struct harness_finding_op){
+        .is_set = true, .kind = kind, .role = role, .bucket = -1, .elem_count = elem_count};
+    if (role == DDP_ROLE_BUCKET) {
+        harness_subject_set_bucket(e, index, finding);
+    }
+}
+
+/* The finding is about the planned operation that is missing or differs, or about the extra one. */
 static void describe(const struct harness_emulation *e, uint32_t rank,
                      const struct deviation *deviation, struct harness_finding *finding)
 {
     const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
-    char expected[96] = "the end";
-    char got[96] = "nothing";
+    const struct ddp_event_op *got_op = &deviation->got;
+    char expected[128] = "the end";
+    char got[128] = "nothing";
 
     if (planned != NULL) {
-        (void)snprintf(expected, sizeof(expected), "%s %s/%u of %llu",
+        (void)snprintf(expected, sizeof(expected), "%s %s/%u of %llu in step %d",
                        ddp_coll_kind_name(planned->kind), ddp_coll_role_name(planned->role),
-                       planned->index, (unsigned long long)planned->elem_count);
+                       planned->index, (unsigned long long)planned->elem_count, planned->step);
+    }
+    if (planned != NULL && deviation->verdict != HARNESS_VERDICT_MISMATCH_EXTRA) {
         finding->step = planned->step;
         finding->phase = (int32_t)planned->phase;
-        finding->op.is_set = true;
-        finding->op.kind = planned->kind;
-        finding->op.role = planned->role;
-        finding->op.bucket = -1;
-        finding->op.elem_count = planned->elem_count;
-        if (planned->role == DDP_ROLE_BUCKET) {
-            harness_subject_set_bucket(e, planned->index, finding);
-        }
+        set_op(e, planned->kind, planned->role, planned->index, planned->elem_count, finding);
     } else {
         finding->step = deviation->step;
-        finding->op = (struct harness_finding_op){
-            true, deviation->seq,       deviation->got.kind, deviation->got.role,
-            -1,   deviation->elem_count};
+        finding->phase = deviation->phase;
+        set_op(e, got_op->kind, got_op->role, got_op->index, deviation->elem_count, finding);
     }
     finding->op.seq = deviation->seq;
     if (!deviation->is_end) {
         (void)snprintf(got, sizeof(got), "%s %s/%u of %llu (%s, %s, root %u) in step %d",
-                       ddp_coll_kind_name(deviation->got.kind),
-                       ddp_coll_role_name(deviation->got.role), deviation->got.index,
-                       (unsigned long long)deviation->elem_count,
-                       ddp_dtype_name(deviation->got.dtype), ddp_redop_name(deviation->got.redop),
-                       deviation->got.root, deviation->step);
+                       ddp_coll_kind_name(got_op->kind), ddp_coll_role_name(got_op->role),
+                       got_op->index, (unsigned long long)deviation->elem_count,
+                       ddp_dtype_name(got_op->dtype), ddp_redop_name(got_op->redop), got_op->root,
+                       deviation->step);
     }
     (void)snprintf(finding->text, sizeof(finding->text),
                    "rank %u: collective %llu should be %s, and was %s", rank,

@@ -50,24 +50,27 @@ static struct harness_op make_op(enum ddp_coll_kind kind, enum ddp_dtype dtype, 
     op.dtype = dtype;
     op.redop = DDP_REDOP_SUM;
     op.elem_count = elem_count;
-    op.is_count_known = true;
     op.is_root_known = true;
     return op;
 }
 
-/* Under both semantics ranks exchange a record whose layout is the core's own; under pytorch they
- * then compare their shapes with rank 0's. */
+/* Under strict, ranks exchange a hash of their model and options and two counts. Under pytorch they
+ * exchange how many parameters they have, and then compare sizes and strides with rank 0's. */
 static ddp_status emit_verify(struct emitter *emitter)
 {
-    struct harness_op op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, 0);
+    bool is_pytorch = emitter->job->semantics == HARNESS_SEMANTICS_PYTORCH;
+    struct harness_op op =
+        make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, (is_pytorch ? 1 : 3) * sizeof(uint64_t));
+    uint64_t dimension_count = 0;
 
-    op.is_count_known = false;
     DDP_TRY(emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op));
-    if (emitter->job->semantics != HARNESS_SEMANTICS_PYTORCH) {
+    if (!is_pytorch) {
         return DDP_OK;
     }
-    op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I64, 0);
-    op.is_count_known = false;
+    for (size_t i = 0; i < emitter->program->param_count; i++) {
+        dimension_count += emitter->program->params[i].ndim;
+    }
+    op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I64, 2 * dimension_count);
     op.index = 1;
     return emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op);
 }
@@ -302,7 +305,7 @@ static uint64_t hash_program(const struct harness_program *program)
                                       op->role, op->index, op->root};
 
         hash = ddp_hash_combine(hash, ddp_event_op_pack(&packed));
-        hash = ddp_hash_combine(hash, op->is_count_known ? op->elem_count : UINT64_MAX);
+        hash = ddp_hash_combine(hash, op->elem_count);
         hash = ddp_hash_combine(hash, (op->is_root_known ? 2u : 0u) | 1u);
     }
     for (size_t b = 0; b < program->bucket_count; b++) {

@@ -23,7 +23,6 @@ struct harness_op {
     uint32_t root;
     bool is_root_known; /* the last rank to join is known only at the end */
     uint64_t elem_count;
-    bool is_count_known; /* verification records are the core's own business */
 };
 
 struct harness_bucket {
@@ -60,13 +59,20 @@ const struct harness_op *harness_program_at(const struct harness_program *progra
  * of a later, or the previous, sequence number. seq past the end is EXTRA. */
 enum harness_verdict harness_program_compare(const struct harness_program *program, uint64_t seq,
                                              const struct ddp_event_op *op, uint64_t elem_count);
-/* The same with the step that the posting rank was in (-1 = unknown). It settles what one operation
- * alone cannot: after "bucket 1" and before "bucket 0" of the next step, a second "bucket 1" is
- * EXTRA in the old step and a MISSING "bucket 0" in the new one. */
+/* The same with the step that the posting rank was in. It settles what one operation alone cannot:
+ * after "bucket 1" and before "bucket 0" of the next step, a second "bucket 1" is EXTRA in the old
+ * step and a MISSING "bucket 0" in the new one. */
+#define HARNESS_STEP_UNKNOWN INT32_MIN
 enum harness_verdict harness_program_compare_step(const struct harness_program *program,
                                                   uint64_t seq, int32_t step,
                                                   const struct ddp_event_op *op,
                                                   uint64_t elem_count);
+/* A rank's step as the program counts it: -1 before the first step, harness_program_end after the
+ * last. phase, step: as the rank recorded them. */
+int32_t harness_program_step_of(const struct harness_program *program, uint64_t phase,
+                                uint64_t step);
+/* The step of the last operation, which no rank trains any more. */
+int32_t harness_program_end(const struct harness_program *program);
 /* program.txt: one line an operation, after the bucket table. */
 void harness_program_print(const struct harness_program *program, struct ddp_text *out);
 

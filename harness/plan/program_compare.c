@@ -1,15 +1,16 @@
 /* What a posted operation differs in. Rules, first match wins:
- *   1. it is the planned operation, or models differ and ranks  NONE
- *      exchange descriptions (reported by the ranks themselves)
+ *   1. an exchange in which verification explains a difference  NONE, the ranks report it
+ * themselves
  *   2. past the end of the program                              EXTRA
- *   3. a bucket's reduce, only the bucket number differs        BUCKET
- *   4. it is the previous operation again                       EXTRA    } where both hold, the
- *   5. it is one of the next 64 operations                      MISSING  } rank's step decides
- *   6. it is another operation of the same step                 ORDER
- *   7. the first differing field: kind or role, dtype, reduction, root, count */
+ *   3. it is the planned operation                              NONE, or what the rank's step says
+ *   4. it has the planned one's role and number                 its first other field that differs
+ *   5. it is the previous operation again                       EXTRA    } where both hold, the
+ *   6. it is one of the next 64 operations                      MISSING  } rank's step decides
+ *   7. it is another operation of the same step                 ORDER
+ *   8. the first differing field: kind or role, dtype, reduction, root, count, bucket */
 #include "harness/plan/program.h"
 
-enum { LOOK_AHEAD = 64, VERIFY_SEQ_MAX = 3 };
+enum { LOOK_AHEAD = 64, EXPLANATION_COUNT = 2 };
 
 /* First field in which a posted operation differs from a planned one. */
 static enum harness_verdict first_difference(const struct harness_op *planned,
@@ -29,8 +30,7 @@ static enum harness_verdict first_difference(const struct harness_op *planned,
     if (has_root && op->root != planned->root) {
         return HARNESS_VERDICT_MISMATCH_ROOT;
     }
-    if (planned->kind != DDP_COLL_BARRIER && planned->is_count_known &&
-        elem_count != planned->elem_count) {
+    if (planned->kind != DDP_COLL_BARRIER && elem_count != planned->elem_count) {
         return HARNESS_VERDICT_MISMATCH_COUNT;
     }
     if (op->index != planned->index) {
@@ -74,16 +74,46 @@ static bool is_in_same_step(const struct harness_program *program, uint64_t seq,
     return false;
 }
 
+/* Strict verification that found a difference takes two more exchanges to name it, numbers 1 and 2
+ * after number 0; training never starts then. */
+static bool is_explanation(const struct harness_program *program, uint64_t seq,
+                           const struct ddp_event_op *op)
+{
+    const struct harness_op *first = harness_program_at(program, 1);
+    const struct harness_op *planned = harness_program_at(program, seq);
+
+    return first != NULL && first->role == DDP_ROLE_VERIFY && op->role == DDP_ROLE_VERIFY &&
+           op->kind == DDP_COLL_ALL_GATHER && op->index >= 1 && op->index <= EXPLANATION_COUNT &&
+           seq == op->index + 1 && (planned == NULL || planned->role != DDP_ROLE_VERIFY);
+}
+
 /* Steps often post the same operations; then only the step in which a rank posted one shows whose
  * it is. A rank that is in a later step than planned left operations out, one in an earlier step
- * posted too many. Outside of training, and under join, a rank's step is not the program's. */
-static enum harness_verdict compare_place(const struct harness_op *planned, int32_t step)
+ * posted too many. When all inputs have ended under join, ranks are in different steps. */
+static enum harness_verdict compare_place(const struct harness_program *program,
+                                          const struct harness_op *planned, int32_t step)
 {
-    if (step < 0 || planned->phase <= DDP_PHASE_INIT || planned->phase >= DDP_PHASE_JOIN ||
-        planned->step == step) {
+    bool is_join_end =
+        planned->phase == DDP_PHASE_JOIN && planned->step == harness_program_end(program);
+
+    if (step == HARNESS_STEP_UNKNOWN || planned->step == step || is_join_end) {
         return HARNESS_VERDICT_NONE;
     }
     return step > planned->step ? HARNESS_VERDICT_MISMATCH_MISSING : HARNESS_VERDICT_MISMATCH_EXTRA;
+}
+
+int32_t harness_program_end(const struct harness_program *program)
+{
+    return program->op_count == 0 ? -1 : program->ops[program->op_count - 1].step;
+}
+
+int32_t harness_program_step_of(const struct harness_program *program, uint64_t phase,
+                                uint64_t step)
+{
+    if (phase <= DDP_PHASE_INIT) {
+        return -1;
+    }
+    return phase >= DDP_PHASE_TEARDOWN ? harness_program_end(program) : (int32_t)step;
 }
 
 enum harness_verdict harness_program_compare_step(const struct harness_program *program,
@@ -96,29 +126,25 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
     uint64_t later;
     bool is_repeated;
 
+    if (is_explanation(program, seq, op)) {
+        return HARNESS_VERDICT_NONE;
+    }
     if (planned == NULL) {
         return HARNESS_VERDICT_MISMATCH_EXTRA;
     }
-    /* Verification that found a difference takes up to two more exchanges to name it; training
-     * never starts then. */
-    if (op->role == DDP_ROLE_VERIFY && op->kind == DDP_COLL_ALL_GATHER &&
-        planned->role != DDP_ROLE_VERIFY && seq <= VERIFY_SEQ_MAX) {
-        return HARNESS_VERDICT_NONE;
-    }
     difference = first_difference(planned, op, elem_count);
     if (difference == HARNESS_VERDICT_NONE) {
-        return compare_place(planned, step);
+        return compare_place(program, planned, step);
     }
-    if (difference == HARNESS_VERDICT_MISMATCH_BUCKET) {
+    if (op->role == planned->role && op->index == planned->index) {
         return difference;
     }
-    /* Outside of training a rank's step is not the program's. */
-    if (planned->phase <= DDP_PHASE_INIT || planned->phase >= DDP_PHASE_TEARDOWN) {
-        step = -1;
+    if (is_explanation(program, seq + 1, op)) {
+        return HARNESS_VERDICT_MISMATCH_MISSING;
     }
     /* A rank that repeats an operation is still in that operation's step; one that left some out
      * is in the step of what it posts. Unknown: the step that the program is in. */
-    step = step < 0 ? planned->step : step;
+    step = step == HARNESS_STEP_UNKNOWN ? planned->step : step;
     later = find_later(program, seq, op, elem_count);
     is_repeated = is_planned_at(program, seq - 1, op, elem_count);
     if (is_repeated && later != 0 && harness_program_at(program, seq - 1)->step != step &&
@@ -148,5 +174,5 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
 enum harness_verdict harness_program_compare(const struct harness_program *program, uint64_t seq,
                                              const struct ddp_event_op *op, uint64_t elem_count)
 {
-    return harness_program_compare_step(program, seq, -1, op, elem_count);
+    return harness_program_compare_step(program, seq, HARNESS_STEP_UNKNOWN, op, elem_count);
 }

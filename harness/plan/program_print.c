@@ -19,11 +19,7 @@ static void print_op(const struct harness_op *op, struct ddp_text *out)
                  ddp_coll_role_name(op->role), op->index);
     if (op->kind != DDP_COLL_BARRIER) {
         ddp_text_add(out, " %s", ddp_dtype_name(op->dtype));
-        if (op->is_count_known) {
-            ddp_text_add(out, "[%llu]", (unsigned long long)op->elem_count);
-        } else {
-            ddp_text_add(out, "[?]");
-        }
+        ddp_text_add(out, "[%llu]", (unsigned long long)op->elem_count);
     }
     if (op->kind == DDP_COLL_ALL_REDUCE) {
         ddp_text_add(out, " %s", ddp_redop_name(op->redop));

@@ -30,8 +30,7 @@ static void fill_program(struct cut_job *job)
                                             .kind = DDP_COLL_BROADCAST,
                                             .role = DDP_ROLE_PARAM_SYNC,
                                             .is_root_known = true,
-                                            .elem_count = 46,
-                                            .is_count_known = true};
+                                            .elem_count = 46};
     for (int32_t step = 0; step < CUT_STEPS; step++) {
         for (uint32_t b = 0; b < CUT_BUCKETS; b++) {
             job->ops[count++] = (struct harness_op){.step = step,
@@ -40,16 +39,14 @@ static void fill_program(struct cut_job *job)
                                                     .role = DDP_ROLE_BUCKET,
                                                     .index = b,
                                                     .is_root_known = true,
-                                                    .elem_count = 100 + b,
-                                                    .is_count_known = true};
+                                                    .elem_count = 100 + b};
         }
     }
     job->ops[count++] = (struct harness_op){.step = CUT_STEPS,
                                             .phase = DDP_PHASE_TEARDOWN,
                                             .kind = DDP_COLL_BARRIER,
                                             .role = DDP_ROLE_BARRIER,
-                                            .is_root_known = true,
-                                            .is_count_known = true};
+                                            .is_root_known = true};
     for (size_t i = 0; i < count; i++) {
         job->ops[i].seq = i + 1;
     }
@@ -124,6 +121,7 @@ void cut_post(struct cut_job *job, uint32_t rank, uint64_t seq)
         page->posted_op = ddp_event_op_pack(&op);
         page->posted_count = planned->elem_count;
         page->posted_step = planned->step < 0 ? 0 : (uint64_t)planned->step;
+        page->posted_phase = planned->phase;
     }
 }
 

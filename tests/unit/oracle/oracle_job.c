@@ -99,6 +99,7 @@ void oracle_job_add_event(struct oracle_job *job, uint32_t rank, enum ddp_event 
     added->entry = (struct ddp_event_entry){.index = trace->event_count,
                                             .time_ns = trace->event_count,
                                             .step = step,
+                                            .phase = DDP_PHASE_BACKWARD,
                                             .event = (uint8_t)event};
     memcpy(added->entry.arg, arg, sizeof(added->entry.arg));
 }
@@ -181,6 +182,7 @@ static void record_collective(struct oracle_job *job, const struct harness_op *o
         const uint64_t done[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, DDP_OK, out};
 
         oracle_job_add_event(job, r, DDP_EVENT_COLL_POST, step, post);
+        job->trace.events[job->trace.event_count - 1].entry.phase = (uint8_t)op->phase;
         oracle_job_add_event(job, r, DDP_EVENT_COLL_DONE, step, done);
     }
 }

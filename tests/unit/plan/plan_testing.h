@@ -18,6 +18,7 @@ static inline void make_mlp(struct ddp_param params[MLP_PARAM_COUNT])
     for (size_t i = 0; i < MLP_PARAM_COUNT; i++) {
         params[i].name = names[i];
         params[i].elem_count = elem_counts[i];
+        params[i].ndim = i % 2 == 0 ? 2 : 1;
     }
 }
 

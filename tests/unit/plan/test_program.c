@@ -35,7 +35,7 @@ CT_TEST(program, of_a_plain_job)
                   "bucket 0 elems 10 fc1.bias@0\n"
                   "bucket 1 elems 352 fc1.weight@0 fc0.bias@320\n"
                   "bucket 2 elems 2048 fc0.weight@0\n"
-                  "1 step -1 init all_gather verify 0 u8[?]\n"
+                  "1 step -1 init all_gather verify 0 u8[24]\n"
                   "2 step -1 init broadcast param_sync 0 f32[2410] root 0\n"
                   "3 step 0 backward all_reduce bucket 0 f32[10] sum\n"
                   "4 step 0 backward all_reduce bucket 1 f32[352] sum\n"
@@ -56,7 +56,7 @@ CT_TEST(program, of_micro_batches_and_checkpoints)
     plan.job.find_unused_parameters = true;
     check_program(&plan, 5, NULL,
                   "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
-                  "1 step -1 init all_gather verify 0 u8[?]\n"
+                  "1 step -1 init all_gather verify 0 u8[24]\n"
                   "2 step -1 init broadcast param_sync 0 f32[2410] root 0\n"
                   "3 step -1 init broadcast buffer_sync 0 f32[5] root 0\n"
                   "4 step 0 buffer broadcast buffer_sync 0 f32[5] root 0\n"
@@ -77,8 +77,8 @@ CT_TEST(program, of_pytorch_semantics)
     plan.job.semantics = HARNESS_SEMANTICS_PYTORCH;
     check_program(&plan, 5, NULL,
                   "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
-                  "1 step -1 init all_gather verify 0 u8[?]\n"
-                  "2 step -1 init broadcast verify 1 i64[?] root 0\n"
+                  "1 step -1 init all_gather verify 0 u8[8]\n"
+                  "2 step -1 init broadcast verify 1 i64[12] root 0\n"
                   "3 step -1 init broadcast param_sync 0 f32[2410] root 0\n"
                   "4 step -1 init broadcast buffer_sync 0 f32[5] root 0\n"
                   "5 step 0 buffer broadcast buffer_sync 0 f32[5] root 0\n"
@@ -95,7 +95,7 @@ CT_TEST(program, of_uneven_inputs)
     plan.job.join.is_set = true;
     check_program(&plan, 3, batch_count,
                   "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
-                  "1 step -1 init all_gather verify 0 u8[?]\n"
+                  "1 step -1 init all_gather verify 0 u8[24]\n"
                   "2 step -1 init broadcast param_sync 0 f32[2410] root 0\n"
                   "3 step -1 init broadcast buffer_sync 0 f32[3] root 0\n"
                   "4 step 0 join all_reduce join_present 0 f32[1] sum\n"
@@ -125,7 +125,7 @@ CT_TEST(program, of_early_termination)
     plan.job.join.throw_on_early_termination = true;
     check_program(&plan, 0, batch_count,
                   "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
-                  "1 step -1 init all_gather verify 0 u8[?]\n"
+                  "1 step -1 init all_gather verify 0 u8[24]\n"
                   "2 step -1 init broadcast param_sync 0 f32[2410] root 0\n"
                   "3 step 0 join all_reduce join_present 0 f32[1] sum\n"
                   "4 step 0 join all_reduce join_present 1 f32[1] sum\n"
