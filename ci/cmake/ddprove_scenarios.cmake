@@ -1,30 +1,22 @@
-# ddprove_add_scenarios(<dir> [LABELS ...] [RESOURCES ...] [DRIVERS sim proc] [TIMEOUT s] [ARGS ...])
+# ddprove_add_scenarios(<dir> [LABELS ...] [RESOURCES ...] [DRIVERS sim proc] [REQUIRE cuda mpi]
+#                       [TIMEOUT s] [ARGS ...])
 #
-# Every *.yaml under dir becomes one test a driver, called <id>.<driver>: id is the file's own `id:`,
-# the drivers are those of DRIVERS (default both) that its `drivers:` line, if any, allows. LABELS are
-# added to "scenario" and the driver's name; RESOURCES are RESOURCE_GROUPS of CTest; ARGS are added to
-# `ddprove run`. Exit 77 is a skip. The run folder is <binary dir>/runs/<id>.<driver>.
+# Every *.yaml under dir becomes one test a driver, called <id>.<driver>: the file's own id, and those
+# of DRIVERS (default both) that the file allows. The build asks ddprove itself (`ddprove list tests`),
+# so a file that is not right fails the build. LABELS are added to "scenario" and the driver's name;
+# RESOURCES are RESOURCE_GROUPS of CTest; ARGS are added to `ddprove run`. Exit 77 is a skip; with
+# REQUIRE, a test that would be skipped for want of cards or MPI fails (the variable DDPROVE_REQUIRE
+# does the same for all). The run folder is <binary dir>/runs/<id>.<driver>.
 #
 # A scenario whose job says `device: cuda` also gets the label "gpu" and, unless RESOURCES says
-# otherwise, one slot of the resource "gpus": `ddprove list resources` writes the specification for
-# `ctest --resource-spec-file`, and the cards that CTest lends are the ones that ranks see.
-
-# Set <out> to the drivers that a scenario file allows.
-function(ddprove_scenario_drivers file drivers out)
-    file(STRINGS "${file}" line REGEX "^drivers:" LIMIT_COUNT 1)
-    if(line)
-        string(REGEX MATCHALL "sim|proc" allowed "${line}")
-        foreach(driver IN LISTS drivers)
-            if(NOT driver IN_LIST allowed)
-                list(REMOVE_ITEM drivers ${driver})
-            endif()
-        endforeach()
-    endif()
-    set(${out} "${drivers}" PARENT_SCOPE)
-endfunction()
+# otherwise, a slot of the resource "gpus" for each card that its ranks need: `ddprove list resources`
+# writes the specification for `ctest --resource-spec-file`, and the cards that CTest lends are the
+# ones that ranks see.
+set(DDPROVE_REQUIRE "" CACHE STRING "What scenarios' tests may not be skipped for: cuda, mpi")
+set(ddprove_write_tests "${CMAKE_CURRENT_LIST_DIR}/ddprove_write_tests.cmake")
 
 function(ddprove_add_scenarios dir)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;RESOURCES;DRIVERS;ARGS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;RESOURCES;DRIVERS;REQUIRE;ARGS")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "ddprove_add_scenarios: unknown argument: ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -34,39 +26,43 @@ function(ddprove_add_scenarios dir)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
     endif()
+    set(required ${arg_REQUIRE} ${DDPROVE_REQUIRE})
+    list(REMOVE_DUPLICATES required)
+    foreach(need IN LISTS required)
+        if(NOT need MATCHES "^(cuda|mpi)$")
+            message(FATAL_ERROR "ddprove_add_scenarios: REQUIRE is cuda or mpi, not ${need}")
+        endif()
+        list(APPEND arg_ARGS --require ${need})
+    endforeach()
+    foreach(driver IN LISTS arg_DRIVERS)
+        if(NOT driver MATCHES "^(sim|proc)$")
+            message(FATAL_ERROR "ddprove_add_scenarios: DRIVERS is sim or proc, not ${driver}")
+        endif()
+    endforeach()
     get_filename_component(dir "${dir}" ABSOLUTE)
     file(GLOB_RECURSE files CONFIGURE_DEPENDS "${dir}/*.yaml")
     if(NOT files)
         message(FATAL_ERROR "ddprove_add_scenarios: ${dir} holds no *.yaml")
     endif()
-    foreach(file IN LISTS files)
-        file(STRINGS "${file}" line REGEX "^id:" LIMIT_COUNT 1)
-        if(NOT line MATCHES "^id: *([A-Za-z0-9_.-]+)")
-            message(FATAL_ERROR "${file}: no line \"id: <family>.<name>\"")
-        endif()
-        set(id "${CMAKE_MATCH_1}")
-        ddprove_scenario_drivers("${file}" "${arg_DRIVERS}" drivers)
-        file(STRINGS "${file}" is_cuda REGEX "device: *cuda" LIMIT_COUNT 1)
-        foreach(driver IN LISTS drivers)
-            set(test "${id}.${driver}")
-            add_test(NAME ${test} COMMAND $<TARGET_FILE:ddprove::ddprove> run "${file}"
-                --driver ${driver} --out "${CMAKE_CURRENT_BINARY_DIR}/runs/${test}" ${arg_ARGS})
-            set_tests_properties(${test} PROPERTIES LABELS "scenario;${driver};${arg_LABELS}"
-                TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
-            if(driver STREQUAL "proc")
-                # Its ranks are processes: another test beside it would only disturb both.
-                set_tests_properties(${test} PROPERTIES PROCESSORS 2)
-            endif()
-            set(resources "${arg_RESOURCES}")
-            if(is_cuda)
-                set_property(TEST ${test} APPEND PROPERTY LABELS gpu)
-                if(NOT resources)
-                    set(resources "gpus:1")
-                endif()
-            endif()
-            if(resources)
-                set_tests_properties(${test} PROPERTIES RESOURCE_GROUPS "${resources}")
-            endif()
-        endforeach()
+
+    string(MD5 name "${dir}")
+    string(SUBSTRING "${name}" 0 8 name)
+    set(tests "${CMAKE_CURRENT_BINARY_DIR}/ddprove_tests_${name}.cmake")
+    set(settings "")
+    foreach(list IN ITEMS DRIVERS LABELS RESOURCES ARGS)
+        string(REPLACE ";" "|" text "${arg_${list}}")
+        list(APPEND settings "-D${list}=${text}")
     endforeach()
+    add_custom_command(OUTPUT "${tests}"
+        COMMAND "${CMAKE_COMMAND}" "-DDDPROVE=$<TARGET_FILE:ddprove::ddprove>" "-DDIR=${dir}"
+            "-DOUT=${tests}" "-DRUNS=${CMAKE_CURRENT_BINARY_DIR}/runs" "-DTIMEOUT=${arg_TIMEOUT}"
+            ${settings} -P "${ddprove_write_tests}"
+        DEPENDS ddprove::ddprove ${files} "${ddprove_write_tests}" VERBATIM
+        COMMENT "Tests of ${dir}")
+    add_custom_target(ddprove_tests_${name} ALL DEPENDS "${tests}")
+    # Before the first build there is only one test, which fails and says so.
+    set(include "${CMAKE_CURRENT_BINARY_DIR}/ddprove_include_${name}.cmake")
+    file(WRITE "${include}" "if(EXISTS [=[${tests}]=])\n    include([=[${tests}]=])\nelse()\n"
+        "    add_test([=[${dir}: build first]=] [=[${CMAKE_COMMAND}]=] -E false)\nendif()\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${include}")
 endfunction()

@@ -48,4 +48,5 @@ foreach(header IN LISTS package_headers)
 endforeach()
 install(FILES "${CMAKE_BINARY_DIR}/package/ddproveConfig.cmake"
     "${CMAKE_BINARY_DIR}/package/ddproveConfigVersion.cmake" ci/cmake/ddprove_scenarios.cmake
+    ci/cmake/ddprove_write_tests.cmake
     DESTINATION "${package_dir}")

@@ -1,4 +1,5 @@
 /* list: the tables. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +144,9 @@ static int list_oracles(const struct cli_options *options)
     return 0;
 }
 
-/* A resource specification for CTest: one slot a card that can be used. */
+/* A resource specification for CTest: one slot a card that can be used. Without any, so many of the
+ * card that is not there that every test is started, and skipped with the reason: CTest would call
+ * a test "not run" otherwise. */
 static int list_resources(const struct cli_options *options)
 {
     struct ddp_err err = {{0}};
@@ -156,6 +159,9 @@ static int list_resources(const struct cli_options *options)
     (void)printf("{\"version\": {\"major\": 1, \"minor\": 0}, \"local\": [{\"gpus\": [");
     for (uint32_t i = 0; cards.is_usable && i < cards.info.card_count; i++) {
         (void)printf("%s{\"id\": \"%u\", \"slots\": 1}", i == 0 ? "" : ", ", i);
+    }
+    if (!cards.is_usable) {
+        (void)printf("{\"id\": \"" HARNESS_CARD_ABSENT "\", \"slots\": %d}", HARNESS_JOB_RANKS_MAX);
     }
     (void)printf("]}]}\n");
     return 0;
@@ -247,18 +253,91 @@ static int list_scenarios(const struct cli_options *options)
     return 0;
 }
 
+/* Cards that the most demanding cell of a scenario needs. */
+static uint32_t count_cards(const struct harness_scenario *scenario)
+{
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < scenario->plan_count; i++) {
+        uint32_t cards = harness_cards_needed(&scenario->plans[i]);
+
+        most = cards > most ? cards : most;
+    }
+    return most;
+}
+
+/* What a build system has to know of a scenario file, as ddprove_write_tests.cmake reads it. */
+static json_t *describe_test(const char *path, const struct harness_scenario *scenario)
+{
+    const struct harness_plan *plan = &scenario->plans[0];
+    json_t *drivers = json_array();
+    char *file = realpath(path, NULL);
+    json_t *test;
+
+    for (unsigned d = 0; d < HARNESS_DRIVER_COUNT; d++) {
+        if (plan->is_driver[d]) {
+            (void)json_array_append_new(drivers,
+                                        json_string(harness_driver_name((enum harness_driver)d)));
+        }
+    }
+    test = json_pack("{s:s, s:s, s:o, s:I, s:I}", "id", plan->id, "file",
+                     file != NULL ? file : path, "drivers", drivers, "cells",
+                     (json_int_t)scenario->plan_count, "cards", (json_int_t)count_cards(scenario));
+    free(file);
+    return test;
+}
+
+/* Every file's test, as JSON. A file that is not right is an error, so that none is forgotten. */
+static int list_tests(const struct cli_options *options)
+{
+    json_t *tests = json_array();
+    struct cli_files files;
+    json_t *list;
+    int code = 0;
+
+    if (!collect_listed(options, &files)) {
+        json_decref(tests);
+        return CLI_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < files.count; i++) {
+        struct harness_scenario scenario;
+
+        if (!cli_scenario_load(files.path[i], options, &scenario)) {
+            code = CLI_EXIT_USAGE;
+            continue;
+        }
+        (void)json_array_append_new(tests, describe_test(files.path[i], &scenario));
+        harness_scenario_fini(&scenario);
+    }
+    cli_files_fini(&files);
+    list = json_pack("{s:s, s:o}", "schema", "ddprove.tests/1", "tests", tests);
+    if (code == 0) {
+        (void)json_dumpf(list, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        (void)printf("\n");
+    }
+    json_decref(list);
+    return code;
+}
+
 int cli_list(const struct cli_options *options)
 {
     static const struct {
         const char *name;
         int (*list)(const struct cli_options *options);
     } lists[] = {
-        {"scenarios", list_scenarios},     {"faults", list_faults},
-        {"actions", list_actions},         {"points", list_points},
-        {"models", list_models},           {"data", list_data},
-        {"collectives", list_collectives}, {"oracles", list_oracles},
-        {"verdicts", list_verdicts},       {"keys", list_keys},
-        {"schema", list_schema},           {"resources", list_resources},
+        {"scenarios", list_scenarios},
+        {"faults", list_faults},
+        {"actions", list_actions},
+        {"points", list_points},
+        {"models", list_models},
+        {"data", list_data},
+        {"collectives", list_collectives},
+        {"oracles", list_oracles},
+        {"verdicts", list_verdicts},
+        {"keys", list_keys},
+        {"schema", list_schema},
+        {"resources", list_resources},
+        {"tests", list_tests},
     };
 
     enum { COUNT = sizeof lists / sizeof lists[0] };
@@ -271,7 +350,7 @@ int cli_list(const struct cli_options *options)
             continue;
         }
         if (options->path_count > 1 && lists[i].list != list_scenarios &&
-            lists[i].list != list_faults) {
+            lists[i].list != list_faults && lists[i].list != list_tests) {
             return cli_usage_error("list %s: takes nothing more, but \"%s\" follows", lists[i].name,
                                    options->paths[1]);
         }
@@ -283,5 +362,5 @@ int cli_list(const struct cli_options *options)
                                nearest);
     }
     return cli_usage_error("list: name one of scenarios, faults, actions, points, models, data, "
-                           "collectives, oracles, verdicts, keys, schema");
+                           "collectives, oracles, verdicts, keys, schema, resources, tests");
 }

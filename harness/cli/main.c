@@ -23,7 +23,7 @@ static const struct command {
      "not pass"},
     {"list", "WHAT [DIR]", CLI_LIST, cli_list,
      "what ddprove knows; WHAT: scenarios, faults, actions, points, models,\n"
-     "data, collectives, oracles, verdicts, keys, schema, resources"},
+     "data, collectives, oracles, verdicts, keys, schema, resources,\ntests"},
     {"lint", "SCENARIO|DIR...", CLI_LINT, cli_lint, "check scenario files without running them"},
     {"doctor", "", CLI_DOCTOR, cli_doctor, "what this machine offers, and what will be skipped"},
     {"train", "SCENARIO", CLI_TRAIN, cli_train, "run without checks, for timing"},
@@ -32,13 +32,14 @@ static const struct command {
 
 static void print_command(const struct command *command, FILE *out)
 {
-    const char *rest = strchr(command->summary, '\n');
-    int size = (int)strcspn(command->summary, "\n");
+    const char *line = command->summary;
+    size_t size = strcspn(line, "\n");
 
-    (void)fprintf(out, "  %-8s %-18s %.*s\n", command->name, command->arguments, size,
-                  command->summary);
-    if (rest != NULL) {
-        (void)fprintf(out, "  %-27s %s\n", "", rest + 1);
+    (void)fprintf(out, "  %-8s %-18s %.*s\n", command->name, command->arguments, (int)size, line);
+    while (line[size] == '\n') {
+        line += size + 1;
+        size = strcspn(line, "\n");
+        (void)fprintf(out, "  %-27s %.*s\n", "", (int)size, line);
     }
 }
 

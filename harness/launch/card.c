@@ -64,6 +64,11 @@ static ddp_status read_group(const char *name, const char *text, const char *vis
             return ddp_err_set(err, DDP_E_PARSE, "%s=%s is not CTest's id:<card>,slots:<n>;...",
                                name, text);
         }
+        if (strncmp(at + 3, HARNESS_CARD_ABSENT, size) == 0) {
+            at += strcspn(at, ";");
+            at += *at == ';' ? 1 : 0;
+            continue;
+        }
         size = visible_card(visible, at + 3, size, &card);
         if (size == 0) {
             return ddp_err_set(err, DDP_E_PARSE,
@@ -214,11 +219,18 @@ ddp_status harness_cards_probe(struct harness_cards *out, struct ddp_err *err)
     return DDP_OK;
 }
 
+uint32_t harness_cards_needed(const struct harness_plan *plan)
+{
+    uint32_t sharing = plan->job.ranks_per_gpu == 0 ? 1 : plan->job.ranks_per_gpu;
+
+    return harness_plan_is_cuda(plan) ? (plan->job.ranks + sharing - 1) / sharing : 0;
+}
+
 bool harness_cards_refuse(const struct harness_cards *cards, const struct harness_plan *plan,
                           char *reason, size_t reason_size)
 {
     uint32_t sharing = plan->job.ranks_per_gpu == 0 ? 1 : plan->job.ranks_per_gpu;
-    uint32_t needed = (plan->job.ranks + sharing - 1) / sharing;
+    uint32_t needed = harness_cards_needed(plan);
 
     if (!cards->is_usable) {
         (void)snprintf(reason, reason_size, "%s", cards->reason);

@@ -15,6 +15,12 @@ extern "C" {
  * NULL. */
 const char *harness_card_cublas_path(void);
 
+/* The id that `ddprove list resources` gives to the card of a machine that has none. */
+#define HARNESS_CARD_ABSENT "absent"
+
+/* Cards that a plan's ranks need; 0: it runs on the CPU. */
+uint32_t harness_cards_needed(const struct harness_plan *plan);
+
 /* Show this process and its children only the cards that CTest has lent it (RESOURCE_GROUPS with
  * "gpus"), if it runs under CTest with a resource specification. Errors: E_PARSE, E_SYSTEM. */
 DDP_MUST_USE ddp_status harness_cards_from_ctest(struct ddp_err *err);

@@ -50,10 +50,10 @@ static int64_t last_rank(const struct harness_emulation *e)
         size_t count = 0;
         const struct harness_trace_event *const *list =
             harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
-        uint64_t pass = count == 0 ? 0
-                                   : (uint64_t)list[count - 1]->entry.step *
-                                             e->input->job->micro_batches +
-                                         list[count - 1]->entry.micro;
+        uint64_t pass = count == 0
+                            ? 0
+                            : (uint64_t)list[count - 1]->entry.step * e->input->job->micro_batches +
+                                  list[count - 1]->entry.micro;
 
         if (count > 0 && pass >= last_pass) {
             last_pass = pass;
@@ -89,8 +89,8 @@ static void report(const struct harness_emulation *e, uint32_t root, size_t tens
     }
     (void)snprintf(finding.text, sizeof(finding.text),
                    "after join %.90s is not as rank %u, the last with data, had it: %s",
-                   layout->items[tensor < e->params.count ? tensor : tensor - e->params.count].name, root,
-                   harness_subject_ranks_text(ranks, text, sizeof(text)));
+                   layout->items[tensor < e->params.count ? tensor : tensor - e->params.count].name,
+                   root, harness_subject_ranks_text(ranks, text, sizeof(text)));
     harness_findings_add(out, &finding);
 }
 

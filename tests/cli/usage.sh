@@ -172,9 +172,9 @@ ends 1 check several
 grep -q '^[0-9]* passed, 1 failed' out || fail "check does not count: $(cat out)"
 
 # The other commands.
-for list in scenarios faults actions points models data collectives oracles verdicts keys schema; do
+for list in scenarios faults actions points models data collectives oracles verdicts keys schema tests; do
     case $list in
-    scenarios | faults) ends 0 list $list "$scenarios/hang" ;;
+    scenarios | faults | tests) ends 0 list $list "$scenarios/hang" ;;
     *) ends 0 list $list ;;
     esac
     test "$(wc -l <out)" -ge 3 || fail "list $list: $(cat out)"

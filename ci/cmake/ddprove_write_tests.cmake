@@ -1,0 +1,71 @@
+# Writes the tests of a folder of scenarios as a file that CTest includes. A script, run by the build:
+# cmake -DDDPROVE=<program> -DDIR=<scenarios> -DOUT=<file> -DRUNS=<folder> -DDRIVERS=... -DLABELS=...
+#     -DRESOURCES=... -DTIMEOUT=... -DARGS=... -P ddprove_write_tests.cmake
+# Lists are separated by "|". `ddprove list tests` knows which tests there are.
+cmake_minimum_required(VERSION 3.22)
+foreach(name IN ITEMS DRIVERS LABELS RESOURCES ARGS)
+    string(REPLACE "|" ";" ${name} "${${name}}")
+endforeach()
+
+execute_process(COMMAND "${DDPROVE}" list tests "${DIR}" OUTPUT_VARIABLE listed ERROR_VARIABLE problems
+    RESULT_VARIABLE code)
+if(NOT code EQUAL 0)
+    # CMake breaks lines that are not indented.
+    string(REPLACE "\n" "\n  " problems "${problems}")
+    message(FATAL_ERROR "scenarios that are not right:\n  ${problems}")
+endif()
+
+# Append the test of one file and driver to `text`. allowed: the file's drivers.
+macro(add_scenario_test entry driver)
+    string(JSON id GET "${entry}" id)
+    string(JSON file GET "${entry}" file)
+    string(JSON cards GET "${entry}" cards)
+    set(test "${id}.${driver}")
+    set(command "[=[${DDPROVE}]=] run [=[${file}]=] --driver ${driver} --out [=[${RUNS}/${test}]=]")
+    foreach(arg IN LISTS ARGS)
+        string(APPEND command " [=[${arg}]=]")
+    endforeach()
+    set(labels scenario ${driver} ${LABELS})
+    set(resources "${RESOURCES}")
+    if(cards GREATER 0)
+        list(APPEND labels gpu)
+        if(NOT resources)
+            set(resources "${cards},gpus:1")
+        endif()
+    endif()
+    set(properties "LABELS [=[${labels}]=] TIMEOUT ${TIMEOUT} SKIP_RETURN_CODE 77")
+    if(driver STREQUAL "proc")
+        # Its ranks are processes: another test beside it would only disturb both.
+        string(APPEND properties " PROCESSORS 2")
+    endif()
+    if(resources)
+        string(APPEND properties " RESOURCE_GROUPS [=[${resources}]=]")
+    endif()
+    string(APPEND text "add_test([=[${test}]=] ${command})\n"
+        "set_tests_properties([=[${test}]=] PROPERTIES ${properties})\n")
+endmacro()
+
+string(JSON count LENGTH "${listed}" tests)
+math(EXPR last "${count} - 1")
+set(text "")
+foreach(i RANGE ${last})
+    string(JSON entry GET "${listed}" tests ${i})
+    string(JSON allowed_count LENGTH "${entry}" drivers)
+    math(EXPR allowed_last "${allowed_count} - 1")
+    set(allowed "")
+    foreach(k RANGE ${allowed_last})
+        string(JSON driver GET "${entry}" drivers ${k})
+        if(driver IN_LIST DRIVERS)
+            list(APPEND allowed ${driver})
+        endif()
+    endforeach()
+    if(NOT allowed)
+        # Of a file that no wanted driver takes, a test says so: it is skipped, with the reason.
+        list(GET DRIVERS 0 allowed)
+    endif()
+    foreach(driver IN LISTS allowed)
+        add_scenario_test("${entry}" ${driver})
+    endforeach()
+endforeach()
+file(WRITE "${OUT}.new" "${text}")
+file(RENAME "${OUT}.new" "${OUT}")
