@@ -7,41 +7,6 @@
 #include "harness/proc/proc.h"
 #include "harness/sim/sim.h"
 
-char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
-{
-    struct ddp_text text;
-
-    ddp_text_init(&text, mem);
-    ddp_text_add(&text, "%s/%s", dir, name);
-    DDP_ASSERT(!text.is_failed);
-    return text.data;
-}
-
-ddp_status harness_stage_read(struct ddp_mem *mem, const char *dir, const char *name, void **out,
-                              size_t *out_size_bytes, struct ddp_err *err)
-{
-    const char *path = harness_stage_path(mem, dir, name);
-
-    return ddp_files_system()->ops->read_all(ddp_files_system(), path, mem, out, out_size_bytes,
-                                             err);
-}
-
-ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,
-                               struct ddp_err *err)
-{
-    char path[4096];
-    int size = snprintf(path, sizeof path, "%s/%s", dir, name);
-
-    if (text->is_failed) {
-        return ddp_err_set(err, DDP_E_NOMEM, "out of memory while writing %s", name);
-    }
-    if (size < 0 || (size_t)size >= sizeof path) {
-        return ddp_err_set(err, DDP_E_INVALID, "path of %s is too long", name);
-    }
-    return ddp_files_write_atomic(ddp_files_system(), path, ddp_text_str(text), text->size_bytes,
-                                  err);
-}
-
 static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
 {
     struct ddp_files *system = ddp_files_system();
@@ -128,6 +93,7 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
     config.launcher = cell->config.launcher;
     config.plan_path = harness_stage_path(cell->mem, cell->run_dir, "plan.yaml");
     DDP_TRY(driver->run(cell->mem, &config, &cell->trace, err));
+    DDP_TRY(harness_stage_find_files(cell, cell->trace.files, err));
     return write_traces(cell, err);
 }
 

@@ -34,6 +34,11 @@ ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_ce
 void harness_stage_close(struct harness_cell *cell);
 /* Tables and program of a plan. Errors: unknown names. */
 ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err);
+/* The files of the run folder that the judge reads. out: [HARNESS_FILES_COUNT]. Errors: E_IO. */
+ddp_status harness_stage_find_files(const struct harness_cell *cell,
+                                    struct harness_trace_files *out, struct ddp_err *err);
+/* They are those that the trace was written with. Errors: E_CORRUPT, E_IO. */
+ddp_status harness_stage_check_files(const struct harness_cell *cell, struct ddp_err *err);
 /* Write plan.yaml and program.txt, launch, write the traces. */
 ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_rank_options *rank,
                                 struct ddp_err *err);

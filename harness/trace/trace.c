@@ -96,11 +96,8 @@ ddp_status harness_trace_add_diagnosis(struct harness_trace *trace, uint64_t tim
     return trace->diagnoses.is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
-static int compare_events(const void *left, const void *right)
+int harness_trace_compare(const struct harness_trace_event *a, const struct harness_trace_event *b)
 {
-    const struct harness_trace_event *a = left;
-    const struct harness_trace_event *b = right;
-
     if (a->entry.time_ns != b->entry.time_ns) {
         return a->entry.time_ns < b->entry.time_ns ? -1 : 1;
     }
@@ -110,10 +107,21 @@ static int compare_events(const void *left, const void *right)
     return a->entry.index < b->entry.index ? -1 : a->entry.index > b->entry.index;
 }
 
+static int compare_events(const void *left, const void *right)
+{
+    return harness_trace_compare(left, right);
+}
+
 void harness_trace_merge(struct harness_trace *trace)
 {
     if (trace->event_count > 0) {
         qsort(trace->events, trace->event_count, sizeof *trace->events, compare_events);
+    }
+    for (uint32_t rank = 0; rank < trace->world_size; rank++) {
+        trace->ends[rank].event_count = 0;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        trace->events[i].entry.index = ++trace->ends[trace->events[i].rank].event_count;
     }
 }
 

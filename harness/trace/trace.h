@@ -3,12 +3,17 @@
  *
  * Text form: lines that begin with # are comments. The header says how the run was made. Then one
  * line an event, sorted by time, then rank, then the rank's own order:
- *   ddprove-trace 1 driver=proc world=4 launcher=own seed=0
- *   <time_ns> r<rank> <step>.<micro> <phase> <event> <name>=<value> ...
- * Then the harness's observations, the finish line last:
- *   <time_ns> h end rank=1 how=signaled code=9 stopped=0
+ *   ddprove-trace 2 driver=proc world=4 launcher=own seed=0
+ *   <time_ns> r<rank>#<number> <step>.<micro> <phase> <event> <name>=<value> ...
+ * Then the harness's observations:
+ *   <time_ns> h end rank=1 how=signaled code=9 stopped=0 events=1208 digest=...
  *   <time_ns> h diagnosis verdict=CRASH.SIGNALED oracle=monitor mode=provable culprit=1 ...
- * text=... <time_ns> h finish start=... lost=0 leak_process=0 leak_shm=0 leak_fd=0 text=... */
+ * text=... <time_ns> h files name=schedules count=20 bytes=9480 digest=... <time_ns> h finish
+ * start=... lost=0 leak_process=0 leak_shm=0 leak_fd=0 text=... <time_ns> h seal digest=... So that
+ * no line can be missing, altered, doubled or moved unnoticed: a rank's events are numbered from 1,
+ * its end says how many there are and their digest, and the seal is that of all other lines. A
+ * digest is a chain over lines, ddp_hash_bytes(line without its newline, seed = digest so far);
+ * comments are in none. The files are what else the judge reads. */
 #ifndef HARNESS_TRACE_TRACE_H
 #define HARNESS_TRACE_TRACE_H
 
@@ -36,6 +41,21 @@ struct harness_rank_end {
     int code;
     uint64_t time_ns;
     bool is_stopped; /* it was stopped (SIGSTOP) when the harness ended it */
+    uint64_t event_count;
+};
+
+/* What the judge reads beside the trace. */
+enum harness_files {
+    HARNESS_FILES_PLAN,
+    HARNESS_FILES_PROGRAM,
+    HARNESS_FILES_SCHEDULES,
+    HARNESS_FILES_TREES,
+    HARNESS_FILES_CHECKPOINT,
+    HARNESS_FILES_COUNT
+};
+struct harness_trace_files {
+    uint64_t count, size_bytes; /* 0: there are none */
+    uint64_t digest;
 };
 
 struct harness_trace {
@@ -47,6 +67,7 @@ struct harness_trace {
     struct harness_trace_event *events;
     size_t event_count, event_capacity;
     struct harness_rank_end *ends; /* [world_size] */
+    struct harness_trace_files files[HARNESS_FILES_COUNT];
     /* The monitor's conclusions, in the order in which it came to them. */
     struct harness_findings diagnoses;
     uint64_t *diagnosis_time_ns; /* [diagnoses.count] */
@@ -70,9 +91,12 @@ DDP_MUST_USE ddp_status harness_trace_add_ring(struct harness_trace *trace, uint
                                                uint64_t ring_entry_count, uint64_t event_count);
 DDP_MUST_USE ddp_status harness_trace_add_diagnosis(struct harness_trace *trace, uint64_t time_ns,
                                                     const struct harness_finding *finding);
-/* Sort by time, rank, index: the merge. Call once after all rings were added. */
+/* The order of lines: by time, then rank, then index. */
+int harness_trace_compare(const struct harness_trace_event *a, const struct harness_trace_event *b);
+/* Sort, and number each rank's events from 1: the merge. Call once after all rings were added. */
 void harness_trace_merge(struct harness_trace *trace);
 void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out);
+const char *harness_files_name(enum harness_files files);
 /* Each rank's own events. out: struct ddp_text[world_size], initialised. */
 void harness_trace_print_ranks(const struct harness_trace *trace, struct ddp_text *out);
 /* One event's line. */
@@ -86,7 +110,8 @@ DDP_MUST_USE ddp_status harness_trace_parse_diagnosis(struct ddp_mem *mem, const
                                                       size_t size_bytes, uint64_t *out_time_ns,
                                                       struct harness_finding *out,
                                                       struct ddp_err *err);
-/* Strict reader of the text form (header facts included). Errors: E_PARSE with line and column. */
+/* Strict reader of the text form (header facts included). Errors: E_PARSE with line and column;
+ * E_CORRUPT: it can be read, and is not what was written. */
 DDP_MUST_USE ddp_status harness_trace_parse(struct ddp_mem *mem, const char *text,
                                             struct harness_trace *out, struct ddp_err *err);
 

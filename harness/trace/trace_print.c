@@ -2,11 +2,43 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ddpcore/base/hash.h"
 #include "harness/trace/event_format.h"
 #include "harness/trace/trace.h"
 
+const char *harness_files_name(enum harness_files files)
+{
+    static const char *const names[HARNESS_FILES_COUNT] = {"plan", "program", "schedules", "trees",
+                                                           "checkpoint"};
+
+    DDP_ASSERT((unsigned)files < HARNESS_FILES_COUNT);
+    return names[files];
+}
+
 const char *const harness_end_names[HARNESS_END_HOW_COUNT] = {"none", "exited", "signaled",
                                                               "reaped"};
+
+static size_t digit_count(uint64_t value)
+{
+    size_t count = 1;
+
+    for (; value >= 10; value /= 10) {
+        count++;
+    }
+    return count;
+}
+
+/* " r1#57  ": the rank, and which of its events this is. */
+static void print_number(const struct harness_trace_event *event, struct ddp_text *out)
+{
+    size_t width = digit_count(event->rank) + digit_count(event->entry.index);
+
+    ddp_text_add_str(out, " r", 0);
+    ddp_text_add_u64(out, event->rank, 0);
+    ddp_text_add_str(out, "#", 0);
+    ddp_text_add_u64(out, event->entry.index, 0);
+    ddp_text_add_str(out, " ", width < 6 ? 6 - width : 0);
+}
 
 void harness_trace_print_event(const struct harness_trace_event *event, struct ddp_text *out)
 {
@@ -14,9 +46,7 @@ void harness_trace_print_event(const struct harness_trace_event *event, struct d
     const enum ddp_event id = (enum ddp_event)entry->event;
 
     ddp_text_add_u64(out, entry->time_ns, 12);
-    ddp_text_add_str(out, " r", 0);
-    ddp_text_add_u64(out, event->rank, 0);
-    ddp_text_add_str(out, event->rank < 10 ? "   " : event->rank < 100 ? "  " : " ", 0);
+    print_number(event, out);
     ddp_text_add_u64(out, entry->step, 3);
     ddp_text_add_str(out, ".", 0);
     ddp_text_add_u64(out, entry->micro, 0);
@@ -71,34 +101,89 @@ void harness_trace_print_diagnosis(uint64_t time_ns, const struct harness_findin
     ddp_text_add(out, "\n");
 }
 
+/* The digest of what was printed since `from`, line by line, goes on. */
+static void seal(const struct ddp_text *out, size_t from, uint64_t *digest)
+{
+    while (from < out->size_bytes) {
+        const char *newline = memchr(out->data + from, '\n', out->size_bytes - from);
+        size_t size_bytes =
+            newline == NULL ? out->size_bytes - from : (size_t)(newline - (out->data + from));
+
+        if (size_bytes > 0 && out->data[from] != '#') {
+            *digest = ddp_hash_bytes(out->data + from, size_bytes, *digest);
+        }
+        from += size_bytes + 1;
+    }
+}
+
 static void print_header(const struct harness_trace *trace, struct ddp_text *out)
 {
-    ddp_text_add(out, "ddprove-trace 1 driver=%s world=%" PRIu32 " launcher=%s seed=%" PRIu64 "\n",
+    ddp_text_add(out, "ddprove-trace 2 driver=%s world=%" PRIu32 " launcher=%s seed=%" PRIu64 "\n",
                  trace->driver, trace->world_size, trace->launcher, trace->seed);
     ddp_text_add(out, "# time_ns rank step.micro phase event arguments\n");
 }
 
-void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out)
+static void print_ends(const struct harness_trace *trace, const uint64_t *digest,
+                       struct ddp_text *out)
 {
-    print_header(trace, out);
-    for (size_t i = 0; i < trace->event_count; i++) {
-        harness_trace_print_event(&trace->events[i], out);
-    }
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {
         const struct harness_rank_end *end = &trace->ends[rank];
 
-        ddp_text_add(out, "%12" PRIu64 " h end rank=%" PRIu32 " how=%s code=%d stopped=%d\n",
+        ddp_text_add(out,
+                     "%12" PRIu64 " h end rank=%" PRIu32
+                     " how=%s code=%d stopped=%d events=%" PRIu64 " digest=%016" PRIx64 "\n",
                      end->time_ns, rank, harness_end_names[end->how], end->code,
-                     end->is_stopped ? 1 : 0);
+                     end->is_stopped ? 1 : 0, end->event_count, digest[rank]);
     }
+}
+
+/* What the harness itself has to say: everything behind the ranks' events. */
+static void print_own(const struct harness_trace *trace, struct ddp_text *out)
+{
     for (size_t i = 0; i < trace->diagnoses.count; i++) {
         harness_trace_print_diagnosis(trace->diagnosis_time_ns[i], &trace->diagnoses.items[i], out);
+    }
+    for (unsigned i = 0; i < HARNESS_FILES_COUNT; i++) {
+        const struct harness_trace_files *files = &trace->files[i];
+
+        if (files->count > 0) {
+            ddp_text_add(out,
+                         "%12" PRIu64 " h files name=%s count=%" PRIu64 " bytes=%" PRIu64
+                         " digest=%016" PRIx64 "\n",
+                         trace->end_ns, harness_files_name((enum harness_files)i), files->count,
+                         files->size_bytes, files->digest);
+        }
     }
     ddp_text_add(out,
                  "%12" PRIu64 " h finish start=%" PRIu64 " lost=%" PRIu64
                  " leak_process=%d leak_shm=%d leak_fd=%d text=%s\n",
                  trace->end_ns, trace->start_ns, trace->lost_count, trace->leak_process ? 1 : 0,
                  trace->leak_shm ? 1 : 0, trace->leak_fd ? 1 : 0, trace->leak_text);
+}
+
+void harness_trace_print(const struct harness_trace *trace, struct ddp_text *out)
+{
+    uint64_t *digest = ddp_mem_array(out->mem, trace->world_size, sizeof *digest);
+    uint64_t own_digest = 0;
+    size_t from = out->size_bytes;
+
+    if (digest == NULL) {
+        out->is_failed = true;
+        return;
+    }
+    print_header(trace, out);
+    seal(out, from, &own_digest);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        from = out->size_bytes;
+        harness_trace_print_event(&trace->events[i], out);
+        seal(out, from, &digest[trace->events[i].rank]);
+    }
+    from = out->size_bytes;
+    print_ends(trace, digest, out);
+    print_own(trace, out);
+    seal(out, from, &own_digest);
+    ddp_text_add(out, "%12" PRIu64 " h seal digest=%016" PRIx64 "\n", trace->end_ns, own_digest);
+    ddp_mem_free(out->mem, digest);
 }
 
 void harness_trace_print_ranks(const struct harness_trace *trace, struct ddp_text *out)

@@ -74,7 +74,7 @@ def check_sights(name, sights, folder):
     code, text = run("explain", folder)
     saw, _, timeline = text.partition("    the last events of each rank before ")
     expect(code == 0 and "    what the monitor saw:\n" in saw, f"explain {name}: exit {code}: {text}")
-    expect(re.search(r"^ +\d+\.\d+ ms +\d+ r1 ", timeline, re.M), f"explain {name}: no timeline: {text}")
+    expect(re.search(r"^ +\d+\.\d+ ms +\d+ r1#\d+ ", timeline, re.M), f"explain {name}: no timeline: {text}")
     for line in read(folder, "graph.txt").splitlines():
         expect(f"        {line}\n" in saw, f"explain {name}: not said: {line}")
     for sight in sights:

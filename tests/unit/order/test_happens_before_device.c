@@ -155,6 +155,7 @@ static void read_trace(struct job *job)
     CT_CHECK_OK(
         harness_trace_add_ring(&recorded, 0, job->recorder.ring, RING_ENTRIES, page.event_count));
     CT_CHECK_EQ_U64(recorded.lost_count, 0);
+    harness_trace_merge(&recorded);
     ddp_text_init(&text, job->env.mem);
     harness_trace_print(&recorded, &text);
     if (harness_trace_parse(job->env.mem, text.data, &job->trace, &err) != DDP_OK) {

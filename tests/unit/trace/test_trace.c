@@ -168,8 +168,10 @@ CT_TEST(trace, every_event_round_trips)
                 entry.arg[i] = any_value(ddp_event_arg((enum ddp_event)event, i), number + i);
             }
             CT_CHECK_OK(harness_trace_add_ring(&trace, 0, &entry, 1, 1));
+            trace.events[trace.event_count - 1].entry.index = trace.event_count;
         }
     }
+    harness_trace_merge(&trace);
     text = print(&trace);
     if (harness_trace_parse(ddp_mem_system(), text, &again, &err) != DDP_OK) {
         CT_FAIL("%s in\n%s", err.text, text);
@@ -186,7 +188,7 @@ CT_TEST(trace, every_event_round_trips)
     harness_trace_fini(&trace);
 }
 
-/* A trace cut anywhere is refused: its finish line is missing or a line is malformed. */
+/* A trace cut anywhere is refused: its seal is missing or a line is malformed. */
 CT_TEST(trace, every_truncation_is_refused)
 {
     struct harness_trace trace;
@@ -198,8 +200,8 @@ CT_TEST(trace, every_truncation_is_refused)
     make_trace(&trace);
     text = print(&trace);
     size = strlen(text);
-    /* The last line's free text may lose its tail unnoticed; every cut before it may not. */
-    for (size_t cut = 0; cut < size - strlen(" text=descriptor 7\n"); cut++) {
+    /* The last newline is no loss. */
+    for (size_t cut = 0; cut + 1 < size; cut++) {
         char *copy = strndup(text, cut);
 
         if (harness_trace_parse(ddp_mem_system(), copy, &again, NULL) == DDP_OK) {
@@ -215,40 +217,169 @@ CT_TEST(trace, every_truncation_is_refused)
     harness_trace_fini(&trace);
 }
 
+/* The lines of a text: where each begins, and where the last one ends. */
+enum { LINES_MAX = 64 };
+static size_t find_lines(const char *text, const char *begin[LINES_MAX + 1])
+{
+    size_t count = 0;
+
+    begin[0] = text;
+    while (begin[count][0] != '\0') {
+        DDP_ASSERT(count < LINES_MAX);
+        begin[count + 1] = strchr(begin[count], '\n') + 1;
+        count++;
+    }
+    return count;
+}
+
+enum damage { DELETED, DOUBLED, SWAPPED, ALTERED, DAMAGE_COUNT };
+
+/* The text with line `at` damaged. */
+static char *damage_line(const char *const *begin, size_t count, size_t at, enum damage damage)
+{
+    size_t size = (size_t)(begin[count] - begin[0]);
+    size_t length = (size_t)(begin[at + 1] - begin[at]);
+    size_t before = (size_t)(begin[at] - begin[0]);
+    char *out = calloc(2 * size + 1, 1);
+
+    memcpy(out, begin[0], before);
+    switch (damage) {
+    case DELETED:
+        memcpy(out + before, begin[at + 1], size - before - length);
+        break;
+    case DOUBLED:
+        memcpy(out + before, begin[at], length);
+        memcpy(out + before + length, begin[at], size - before);
+        break;
+    case SWAPPED:
+        if (at + 1 < count) {
+            size_t next = (size_t)(begin[at + 2] - begin[at + 1]);
+
+            memcpy(out + before, begin[at + 1], next);
+            memcpy(out + before + next, begin[at], length);
+            memcpy(out + before + next + length, begin[at + 2], size - before - next - length);
+        }
+        break;
+    default: /* its last character is another one */
+        memcpy(out + before, begin[at], size - before);
+        out[before + length - 2] ^= 1;
+        break;
+    }
+    return out;
+}
+
+/* Whatever happens to whichever line: the trace is refused. */
+CT_TEST(trace, every_damaged_line_is_refused)
+{
+    const char *begin[LINES_MAX + 1];
+    struct harness_trace trace;
+    struct harness_trace again;
+    size_t count;
+    char *text;
+    char *line;
+
+    make_trace(&trace);
+    add_event(&trace, 1, 80, DDP_EVENT_LOSS, 1, 0);
+    add_event(&trace, 1, 90, DDP_EVENT_LOSS, 2, 0);
+    trace.files[HARNESS_FILES_PLAN] = (struct harness_trace_files){1, 10, 7};
+    harness_trace_merge(&trace);
+    text = print(&trace);
+    line = strstr(text, "# "); /* a comment may go */
+    CT_REQUIRE(line != NULL);
+    memmove(line, strchr(line, '\n') + 1, strlen(strchr(line, '\n')));
+    count = find_lines(text, begin);
+    CT_CHECK(count > 10);
+    for (size_t at = 0; at < count; at++) {
+        for (unsigned damage = 0; damage < DAMAGE_COUNT; damage++) {
+            char *copy = damage_line(begin, count, at, (enum damage)damage);
+            ddp_status status = harness_trace_parse(ddp_mem_system(), copy, &again, NULL);
+
+            if (status == DDP_OK) {
+                CT_FAIL("damage %u of line %zu was accepted:\n%s", damage, at + 1, copy);
+                harness_trace_fini(&again);
+            }
+            free(copy);
+        }
+    }
+    ddp_mem_free(ddp_mem_system(), text);
+    harness_trace_fini(&trace);
+}
+
+/* What is missing is said, by rank and number. */
+CT_TEST(trace, a_missing_event_is_named)
+{
+    struct harness_trace trace;
+    struct harness_trace again;
+    struct ddp_err err = {{0}};
+    char *text;
+    char *line;
+
+    make_trace(&trace);
+    text = print(&trace);
+    line = strstr(text, "          20 r1#1");
+    CT_REQUIRE(line != NULL);
+    memmove(line, strchr(line, '\n') + 1, strlen(strchr(line, '\n')));
+    CT_CHECK_STATUS(harness_trace_parse(ddp_mem_system(), text, &again, &err), DDP_E_CORRUPT);
+    CT_CHECK_STR(err.text, "line 3 is event 2 of rank 1 where event 1 is due: lines are missing, "
+                           "doubled or out of order");
+    ddp_mem_free(ddp_mem_system(), text);
+    harness_trace_fini(&trace);
+}
+
 /* Bad lines are refused with their place. */
 CT_TEST(trace, bad_lines_are_refused)
 {
     static const char *const bad[] = {
         "",
         "nonsense\n",
+        "ddprove-trace 1 driver=sim world=1 launcher=own seed=0\n",
+        "ddprove-trace 2 driver=sim world=0 launcher=own seed=0\n",
         "ddprove-trace 2 driver=sim world=1\n",
-        "ddprove-trace 1 driver=sim world=0\n",
-        "ddprove-trace 1 driver=guess world=1\n",
-        "ddprove-trace 1 driver=proc world=1 launcher=srun\n",
-        "ddprove-trace 1 driver=sim world=1 launcher=own seed=-1\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 r9 0.0 data loss bits=0000000000000000\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 r0 0 data loss bits=0000000000000000\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 lunch loss bits=0000000000000000\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data toss bits=0000000000000000\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data loss bits=12\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data device.name kind=nest index=0 "
+        "ddprove-trace 2 driver=guess world=1 launcher=own seed=0\n",
+        "ddprove-trace 2 driver=proc world=1 launcher=srun seed=0\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=-1\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r9#1 0.0 data loss "
+        "bits=0000000000000000\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r0#1 0 data loss "
+        "bits=0000000000000000\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r0#1 0.0 lunch loss "
+        "bits=0000000000000000\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r0#1 0.0 data toss "
+        "bits=0000000000000000\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r0#1 0.0 data loss bits=12\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r0#1 0.0 data device.name "
+        "kind=nest index=0 "
         "allocation=0 offset=0 bytes=4\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 r0 0.0 data device.access stream=0 allocation=0 "
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r0#1 0.0 data device.access "
+        "stream=0 allocation=0 "
         "offset=0 bytes=4 access=3\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h end rank=3 how=exited code=0 stopped=0\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h end rank=0 how=bored code=0 stopped=0\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=NO.SUCH oracle=monitor "
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 r0 0.0 data loss "
+        "bits=0000000000000000\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h end rank=0 how=exited code=0 "
+        "stopped=0\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h files name=letters count=1 "
+        "bytes=1 digest=0000000000000000\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h seal\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h end rank=3 how=exited code=0 "
+        "stopped=0\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h end rank=0 how=bored code=0 "
+        "stopped=0\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h diagnosis verdict=NO.SUCH "
+        "oracle=monitor "
         "mode=provable phase=-\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=SLOW.DATA oracle=monitor "
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h diagnosis verdict=SLOW.DATA "
+        "oracle=monitor "
         "mode=budget "
         "phase=-\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=HANG.HOST oracle=monitor "
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h diagnosis verdict=HANG.HOST "
+        "oracle=monitor "
         "mode=guess "
         "phase=-\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h diagnosis verdict=HANG.HOST oracle=guess "
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h diagnosis verdict=HANG.HOST "
+        "oracle=guess "
         "mode=budget "
         "phase=-\n",
-        "ddprove-trace 1 driver=sim world=1\n 1 h finish start=0 lost=0\n",
+        "ddprove-trace 2 driver=sim world=1 launcher=own seed=0\n 1 h finish start=0 lost=0\n",
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -1,0 +1,120 @@
+/* The files of a run folder: read, written, and checked to be what the run left. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/cell/stage.h"
+
+char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, mem);
+    ddp_text_add(&text, "%s/%s", dir, name);
+    DDP_ASSERT(!text.is_failed);
+    return text.data;
+}
+
+ddp_status harness_stage_read(struct ddp_mem *mem, const char *dir, const char *name, void **out,
+                              size_t *out_size_bytes, struct ddp_err *err)
+{
+    const char *path = harness_stage_path(mem, dir, name);
+
+    return ddp_files_system()->ops->read_all(ddp_files_system(), path, mem, out, out_size_bytes,
+                                             err);
+}
+
+ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,
+                               struct ddp_err *err)
+{
+    char path[4096];
+    int size = snprintf(path, sizeof path, "%s/%s", dir, name);
+
+    if (text->is_failed) {
+        return ddp_err_set(err, DDP_E_NOMEM, "out of memory while writing %s", name);
+    }
+    if (size < 0 || (size_t)size >= sizeof path) {
+        return ddp_err_set(err, DDP_E_INVALID, "path of %s is too long", name);
+    }
+    return ddp_files_write_atomic(ddp_files_system(), path, ddp_text_str(text), text->size_bytes,
+                                  err);
+}
+
+static void take(struct harness_trace_files *files, const void *data, size_t size_bytes)
+{
+    files->count++;
+    files->size_bytes += size_bytes;
+    files->digest = ddp_hash_bytes(data, size_bytes, files->digest);
+}
+
+static ddp_status take_text(void *context, const char *text, struct ddp_err *err)
+{
+    (void)err;
+    take(context, text, strlen(text));
+    return DDP_OK;
+}
+
+/* A file that does not exist is none. */
+static ddp_status take_file(const struct harness_cell *cell, const char *name,
+                            struct harness_trace_files *out, struct ddp_err *err)
+{
+    void *data = NULL;
+    size_t size_bytes = 0;
+    ddp_status status =
+        harness_stage_read(cell->mem, cell->run_dir, name, &data, &size_bytes, NULL);
+
+    if (status == DDP_OK) {
+        take(out, data, size_bytes);
+        ddp_mem_free(cell->mem, data);
+    }
+    return status == DDP_OK || status == DDP_E_NOT_FOUND
+               ? DDP_OK
+               : ddp_err_set(err, status, "%s/%s cannot be read", cell->run_dir, name);
+}
+
+ddp_status harness_stage_find_files(const struct harness_cell *cell,
+                                    struct harness_trace_files *out, struct ddp_err *err)
+{
+    const struct {
+        enum harness_files files;
+        const char *name;
+        bool is_folder;
+    } all[] = {{HARNESS_FILES_PLAN, "plan.yaml", false},
+               {HARNESS_FILES_PROGRAM, "program.txt", false},
+               {HARNESS_FILES_SCHEDULES, "schedules", true},
+               {HARNESS_FILES_TREES, "trees", true},
+               {HARNESS_FILES_CHECKPOINT, "checkpoint.safetensors", false}};
+
+    memset(out, 0, HARNESS_FILES_COUNT * sizeof *out);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct harness_trace_files *files = &out[all[i].files];
+
+        DDP_TRY(all[i].is_folder
+                    ? ddp_files_each_text(harness_stage_path(cell->mem, cell->run_dir, all[i].name),
+                                          ".txt", cell->mem, take_text, files, err)
+                    : take_file(cell, all[i].name, files, err));
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_stage_check_files(const struct harness_cell *cell, struct ddp_err *err)
+{
+    struct harness_trace_files found[HARNESS_FILES_COUNT];
+
+    DDP_TRY(harness_stage_find_files(cell, found, err));
+    for (unsigned i = 0; i < HARNESS_FILES_COUNT; i++) {
+        const struct harness_trace_files *recorded = &cell->trace.files[i];
+        const char *name = harness_files_name((enum harness_files)i);
+
+        if (found[i].count != recorded->count) {
+            return ddp_err_set(
+                err, DDP_E_CORRUPT, "%s: the run left %" PRIu64 " %s, and %" PRIu64 " are there",
+                name, recorded->count, recorded->count == 1 ? "file" : "files", found[i].count);
+        }
+        if (found[i].size_bytes != recorded->size_bytes || found[i].digest != recorded->digest) {
+            return ddp_err_set(err, DDP_E_CORRUPT, "%s: changed since the run", name);
+        }
+    }
+    return DDP_OK;
+}
