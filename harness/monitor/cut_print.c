@@ -6,9 +6,9 @@
 #include "ddpcore/base/clock.h"
 #include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
-#include "harness/monitor/op_text.h"
 #include "harness/monitor/position.h"
 #include "harness/monitor/rules.h"
+#include "harness/plan/op_text.h"
 
 enum { CYCLE_RANKS_MAX = 16 };
 

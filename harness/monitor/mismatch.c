@@ -1,4 +1,5 @@
-/* Posted operations that are not the program's. The sampler keeps a rank's first one in the page. */
+/* Posted operations that are not the program's. The sampler keeps a rank's first one in the page.
+ */
 #include <string.h>
 
 #include "harness/monitor/rules.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "harness/monitor/graph.h"
-#include "harness/monitor/op_text.h"
+#include "harness/plan/op_text.h"
 
 /* A mark holds a sequence number modulo 65536. The full number is the largest that fits and is not
  * above seq_posted. */

@@ -1,5 +1,5 @@
 /* Operations as text. A page may hold anything, so every index is checked. */
-#include "harness/monitor/op_text.h"
+#include "harness/plan/op_text.h"
 
 static void add_params(const struct harness_program *program, const struct harness_bucket *bucket,
                        struct ddp_text *out)

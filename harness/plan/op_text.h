@@ -1,6 +1,6 @@
-/* Operations as text, for printed cuts. Internal to harness/monitor. */
-#ifndef HARNESS_MONITOR_OP_TEXT_H
-#define HARNESS_MONITOR_OP_TEXT_H
+/* Operations as text, for printed cuts. */
+#ifndef HARNESS_PLAN_OP_TEXT_H
+#define HARNESS_PLAN_OP_TEXT_H
 
 #include "harness/plan/program.h"
 
