@@ -84,6 +84,11 @@ ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_
     for (size_t p = 0; *out_is_loaded && p < e->params.count; p++) {
         *out_is_loaded = load_param(e, &file, p);
     }
+    for (size_t b = 0; *out_is_loaded && b < e->buffers.count; b++) {
+        const struct harness_tensor target = harness_layout_at(&e->buffers, e->state.buffer, 0, b);
+
+        *out_is_loaded = load_tensor(&file, e->buffers.items[b].name, &target);
+    }
     e->state.steps_done = e->input->restored_step;
     harness_checkpoint_close(&file);
     return DDP_OK;

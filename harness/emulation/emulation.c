@@ -137,10 +137,7 @@ static ddp_status read_job(struct harness_emulation *e, const struct harness_tra
     DDP_TRY(allocate_values(e));
     /* The trainer was just made: what it holds are the initial values. */
     DDP_TRY(harness_trainer_read(e, first, e->state.param, e->state.buffer));
-    for (uint32_t r = 1; r < e->world; r++) {
-        memcpy((char *)e->state.buffer + r * e->buffers.size_bytes, e->state.buffer,
-               e->buffers.size_bytes);
-    }
+    harness_state_share_buffers(e, &e->state);
     return DDP_OK;
 }
 

@@ -15,6 +15,9 @@ extern "C" {
 void harness_state_create(struct harness_emulation *emulation, struct harness_state *out);
 void harness_state_copy(const struct harness_emulation *emulation, struct harness_state *target,
                         const struct harness_state *source);
+/* Rank 0's buffers on every rank, as after construction and after a checkpoint was loaded. */
+void harness_state_share_buffers(const struct harness_emulation *emulation,
+                                 struct harness_state *state);
 
 /* --- trainer.c -------------------------------------------------------------------------------- */
 

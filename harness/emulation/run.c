@@ -171,7 +171,12 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
     DDP_TRY(harness_emulation_compare_batches(e, &e->batch));
     keep_snapshot(e);
     for (uint32_t step = e->state.steps_done; step < e->end_step; step++) {
-        ddp_status status = harness_emulation_step(e, step, &predicted, err);
+        ddp_status status;
+
+        if (step == e->start_step && step > 0) {
+            harness_state_share_buffers(e, &e->state); /* the checkpoint held rank 0's */
+        }
+        status = harness_emulation_step(e, step, &predicted, err);
 
         if (status != DDP_OK) {
             return ddp_err_wrap(err, status, "the reference could not compute step %u", step);

@@ -31,6 +31,14 @@ void harness_state_create(struct harness_emulation *e, struct harness_state *out
     }
 }
 
+void harness_state_share_buffers(const struct harness_emulation *e, struct harness_state *state)
+{
+    for (uint32_t r = 1; r < e->world; r++) {
+        memcpy((char *)state->buffer + r * e->buffers.size_bytes, state->buffer,
+               e->buffers.size_bytes);
+    }
+}
+
 void harness_state_copy(const struct harness_emulation *e, struct harness_state *target,
                         const struct harness_state *source)
 {

@@ -73,7 +73,7 @@ static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
     uint64_t batches = harness_emulation_batch_count(e, rank);
 
     return !e->input->plan->job.join.is_set && batches != UINT64_MAX && planned != NULL &&
-           planned->step >= 0 &&
+           planned->step >= 0 && (uint64_t)planned->step < e->input->plan->job.steps &&
            batches < ((uint64_t)planned->step + 1) * e->input->job->micro_batches;
 }
 

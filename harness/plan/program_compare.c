@@ -87,16 +87,19 @@ static bool is_explanation(const struct harness_program *program, uint64_t seq,
            seq == op->index + 1 && (planned == NULL || planned->role != DDP_ROLE_VERIFY);
 }
 
+/* When all inputs have ended under join, ranks are in different steps. */
+static bool is_join_end(const struct harness_program *program, const struct harness_op *planned)
+{
+    return planned->phase == DDP_PHASE_JOIN && planned->step == harness_program_end(program);
+}
+
 /* Steps often post the same operations; then only the step in which a rank posted one shows whose
  * it is. A rank that is in a later step than planned left operations out, one in an earlier step
- * posted too many. When all inputs have ended under join, ranks are in different steps. */
+ * posted too many. */
 static enum harness_verdict compare_place(const struct harness_program *program,
                                           const struct harness_op *planned, int32_t step)
 {
-    bool is_join_end =
-        planned->phase == DDP_PHASE_JOIN && planned->step == harness_program_end(program);
-
-    if (step == HARNESS_STEP_UNKNOWN || planned->step == step || is_join_end) {
+    if (step == HARNESS_STEP_UNKNOWN || planned->step == step || is_join_end(program, planned)) {
         return HARNESS_VERDICT_NONE;
     }
     return step > planned->step ? HARNESS_VERDICT_MISMATCH_MISSING : HARNESS_VERDICT_MISMATCH_EXTRA;
@@ -155,8 +158,9 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
         return HARNESS_VERDICT_MISMATCH_EXTRA;
     }
     if (later != 0) {
-        int32_t later_step = harness_program_at(program, later)->step;
-        bool is_same_step = later_step == planned->step || later_step == step;
+        const struct harness_op *next = harness_program_at(program, later);
+        bool is_same_step =
+            next->step == planned->step || next->step == step || is_join_end(program, next);
 
         /* Planned earlier in this step and only again in a later one, which the rank is not in:
          * out of order, not missing. */
