@@ -1,8 +1,7 @@
 /* Files in memory, with the operating system's meaning of names and handles: a handle stays on its
  * file when the name moves or goes, creating an existing name truncates that file, renaming over a
- * name drops the old file once its last handle is closed. */
+ * name drops the old file once its last handle is closed. Nothing models loss of unsynced bytes. */
 #include <limits.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +14,6 @@ struct memory_file {
     unsigned char *data;
     size_t size_bytes;
     size_t capacity_bytes;
-    size_t synced_bytes; /* of the first ones, which a crash leaves */
-    bool is_renamed;     /* it did not have its name when it was made */
     unsigned open_count;
 };
 
@@ -149,8 +146,6 @@ static ddp_status memory_create(struct ddp_files *files, const char *path, int *
         return ddp_err_set(err, DDP_E_NOMEM, "cannot create %s: no memory", path);
     }
     file->size_bytes = 0;
-    file->synced_bytes = 0;
-    file->is_renamed = false;
     file->open_count++;
     memory->handles[handle] = file;
     *out_handle = handle;
@@ -188,10 +183,8 @@ static ddp_status memory_write(struct ddp_files *files, int handle, const void *
 
 static ddp_status memory_sync(struct ddp_files *files, int handle, struct ddp_err *err)
 {
-    struct memory_file *file = file_of((struct ddp_files_memory *)files, handle);
-
     (void)err;
-    file->synced_bytes = file->size_bytes;
+    (void)file_of((struct ddp_files_memory *)files, handle);
     return DDP_OK;
 }
 
@@ -234,7 +227,6 @@ static ddp_status memory_rename(struct ddp_files *files, const char *from, const
     }
     unlink_name(memory, file);
     link_name(memory, file, name);
-    file->is_renamed = true;
     return DDP_OK;
 }
 
@@ -313,18 +305,6 @@ void ddp_files_memory_destroy(struct ddp_files_memory *memory)
 struct ddp_files *ddp_files_memory_files(struct ddp_files_memory *memory)
 {
     return &memory->files;
-}
-
-void ddp_files_memory_crash(struct ddp_files_memory *memory)
-{
-    for (size_t i = 0; i < CHAIN_COUNT; i++) {
-        for (struct memory_file *file = memory->chains[i]; file != NULL; file = file->next) {
-            DDP_ASSERT(file->synced_bytes <= file->size_bytes);
-            if (file->is_renamed) {
-                file->size_bytes = file->synced_bytes;
-            }
-        }
-    }
 }
 
 /* Make the folders above a path. */

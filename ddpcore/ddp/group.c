@@ -153,7 +153,9 @@ static ddp_status post_numbered(struct ddp_group *group, struct ddp_coll_work *w
     work->seq = ++group->seq;
     work->status = DDP_PENDING;
     work->is_waited = false;
+    ddp_recorder_call(group->env->recorder, work->seq);
     status = group->coll->ops->post(group->coll, work);
+    ddp_recorder_call(group->env->recorder, 0);
     if (status < DDP_OK) {
         work->status = status;
         return fail_from(group, status, work->seq);
@@ -289,14 +291,10 @@ ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work)
     return status;
 }
 
-ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work)
+static ddp_status wait_between_points(struct ddp_group *group, struct ddp_coll_work *work)
 {
-    enum ddp_fault_action action;
+    enum ddp_fault_action action = pass_point(group, DDP_FAULT_POINT_COLLECTIVE_WAIT, work);
 
-    if (work->seq == 0 || group->failure.status != DDP_OK) {
-        return ddp_group_poll(group, work);
-    }
-    action = pass_point(group, DDP_FAULT_POINT_COLLECTIVE_WAIT, work);
     if (action == DDP_FAULT_FAIL) {
         return fail_from(group, DDP_E_INJECTED, work->seq);
     }
@@ -309,6 +307,19 @@ ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work)
         return fail_from(group, DDP_E_INJECTED, work->seq);
     }
     return DDP_OK;
+}
+
+ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    ddp_status status;
+
+    if (work->seq == 0 || group->failure.status != DDP_OK) {
+        return ddp_group_poll(group, work);
+    }
+    ddp_recorder_call(group->env->recorder, work->seq);
+    status = wait_between_points(group, work);
+    ddp_recorder_call(group->env->recorder, 0);
+    return status;
 }
 
 ddp_status ddp_group_run(struct ddp_group *group, const struct ddp_coll_args *args)

@@ -211,6 +211,16 @@ void ddp_recorder_collective_posted(struct ddp_recorder *recorder, uint64_t comm
     page_end(recorder->page);
 }
 
+void ddp_recorder_call(struct ddp_recorder *recorder, uint64_t seq)
+{
+    if (recorder == NULL) {
+        return;
+    }
+    page_begin(recorder->page);
+    put(&recorder->page->call_seq, seq);
+    page_end(recorder->page);
+}
+
 void ddp_recorder_collective_done(struct ddp_recorder *recorder, uint64_t seq)
 {
     if (recorder == NULL) {

@@ -112,6 +112,7 @@ struct ddp_page {
     uint64_t posted_count; /* its element count */
     uint64_t posted_step;  /* the step and */
     uint64_t posted_phase; /* the phase in which it was posted */
+    uint64_t call_seq;     /* the collective whose post or wait the host is inside of; 0 = none */
     uint64_t wait_kind;    /* enum ddp_wait_kind */
     uint64_t wait_seq;     /* the collective waited for */
     uint64_t wait_peer;    /* rank whose message is missing, + 1; 0 = unknown */
@@ -158,6 +159,8 @@ void ddp_recorder_phase(struct ddp_recorder *recorder, enum ddp_phase phase);
 void ddp_recorder_step(struct ddp_recorder *recorder, uint32_t step, uint32_t micro);
 void ddp_recorder_collective_posted(struct ddp_recorder *recorder, uint64_t comm, uint64_t seq,
                                     uint64_t packed_op, uint64_t elem_count);
+/* The host enters the post or the wait of a collective, or leaves it: 0. */
+void ddp_recorder_call(struct ddp_recorder *recorder, uint64_t seq);
 void ddp_recorder_collective_done(struct ddp_recorder *recorder, uint64_t seq);
 void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind kind, uint64_t seq);
 /* peer: rank whose message is missing, or -1. Cheap when unchanged. */

@@ -11,36 +11,48 @@
 #include "harness/monitor/position.h"
 #include "harness/monitor/rules.h"
 
-static bool is_everybody_else_over(const struct harness_cut *cut, uint32_t rank)
+/* No other rank can come to wait for this one: each has ended, waits, is stopped, or is silent for
+ * longer than its budget. */
+static bool is_nobody_coming(const struct harness_view *view, uint32_t rank)
 {
+    const struct harness_cut *cut = view->cut;
+
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (r != rank && !harness_graph_is_over(cut, r)) {
+        if (r != rank && !harness_graph_is_over(cut, r) && !harness_graph_is_waiting(cut, r) &&
+            cut->processes[r].state != HARNESS_PROCESS_STOPPED &&
+            harness_graph_silent_ns(cut, r) <=
+                harness_monitor_budget_ns(view->plan, harness_graph_phase(cut, r))) {
             return false;
         }
     }
     return true;
 }
 
-/* Stopped for long enough, and another rank waits for it, or all others have ended. */
-static bool is_stopped_culprit(const struct harness_cut *cut, uint32_t rank)
+/* Stopped for long enough, and another rank waits for it, or none can come any more. */
+static bool is_stopped_culprit(const struct harness_view *view, uint32_t rank)
 {
+    const struct harness_cut *cut = view->cut;
+
     return cut->processes[rank].state == HARNESS_PROCESS_STOPPED &&
            !cut->processes[rank].is_brief && harness_graph_is_live(cut, rank) &&
            harness_graph_age_ns(cut, cut->processes[rank].since_ns) >=
                HARNESS_MONITOR_STOP_HOLD_NS &&
-           (harness_graph_has_waiter(cut, rank) || is_everybody_else_over(cut, rank));
+           (harness_graph_has_waiter(cut, rank) || is_nobody_coming(view, rank));
 }
 
-/* The operation that this rank has not posted and others wait for, or the one that it has posted
- * and not completed. */
+/* The operation that this rank has not posted and others wait for, or the one that it is inside of,
+ * or the one that it has posted and not completed. */
 static void set_hang_op(const struct harness_view *view, uint32_t rank,
                         struct harness_finding *finding)
 {
     const struct harness_cut *cut = view->cut;
     uint64_t owed = harness_graph_seq_owed(cut, rank);
+    uint64_t inside = harness_graph_seq_inside(cut, rank);
 
     if (owed != 0) {
         harness_draft_set_planned(view, owed, finding);
+    } else if (inside != 0 && inside != cut->pages[rank].seq_posted) {
+        harness_draft_set_planned(view, inside, finding);
     } else if (cut->is_page_valid[rank] &&
                cut->pages[rank].seq_done < cut->pages[rank].seq_posted) {
         harness_draft_set_posted(view, rank, finding);
@@ -72,7 +84,7 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
     uint32_t first = cut->world_size;
 
     for (uint32_t r = 0; r < cut->world_size && cut->is_stable; r++) {
-        if (!is_stopped_culprit(cut, r)) {
+        if (!is_stopped_culprit(view, r)) {
             continue;
         }
         harness_rank_set_add(&culprits, r);
@@ -86,6 +98,7 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
     }
     harness_draft_begin(view, HARNESS_VERDICT_HANG_STOPPED, HARNESS_MODE_PROVABLE, first, &finding);
     finding.culprits = culprits;
+    finding.detect_ns = (int64_t)harness_graph_age_ns(cut, cut->processes[first].since_ns);
     add_hang(view, &finding, first, "stopped (SIGSTOP)", out);
 }
 
@@ -118,7 +131,7 @@ static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_
     *out_budget_ns = 0;
     for (uint32_t r = 0; r < cut->world_size; r++) {
         uint64_t alive_ns = harness_monitor_alive_ns(cut, r);
-        uint64_t budget_ns = harness_graph_budget_ns(view->plan, harness_graph_phase(cut, r));
+        uint64_t budget_ns = harness_monitor_budget_ns(view->plan, harness_graph_phase(cut, r));
 
         last_ns = alive_ns > last_ns ? alive_ns : last_ns;
         if (harness_graph_is_over(cut, r)) {
@@ -233,10 +246,11 @@ static bool is_anybody_coming(const struct harness_view *view, uint32_t rank)
         if (harness_graph_is_waiting(cut, r)) {
             return false;
         }
-        is_busy = is_busy || (r != rank && harness_graph_is_live(cut, r) &&
-                              cut->processes[r].state == HARNESS_PROCESS_RUNNING &&
-                              harness_graph_silent_ns(cut, r) <=
-                                  harness_graph_budget_ns(view->plan, harness_graph_phase(cut, r)));
+        is_busy =
+            is_busy || (r != rank && harness_graph_is_live(cut, r) &&
+                        cut->processes[r].state == HARNESS_PROCESS_RUNNING &&
+                        harness_graph_silent_ns(cut, r) <=
+                            harness_monitor_budget_ns(view->plan, harness_graph_phase(cut, r)));
     }
     return is_busy;
 }
@@ -249,7 +263,7 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
 
     if (cut->processes[rank].state != HARNESS_PROCESS_RUNNING ||
         harness_graph_is_waiting(cut, rank) ||
-        harness_graph_silent_ns(cut, rank) <= harness_graph_budget_ns(view->plan, phase)) {
+        harness_graph_silent_ns(cut, rank) <= harness_monitor_budget_ns(view->plan, phase)) {
         return HARNESS_VERDICT_NONE;
     }
     if (phase <= DDP_PHASE_INIT) {
@@ -303,11 +317,12 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
     }
     harness_draft_begin(view, verdict, HARNESS_MODE_BUDGET, first, &finding);
     finding.culprits = culprits;
-    harness_draft_add(
-        &finding, "silent in host code for %llu ms (budget %llu ms)",
-        (unsigned long long)(harness_graph_silent_ns(cut, first) / DDP_NS_PER_MS),
-        (unsigned long long)(harness_graph_budget_ns(view->plan, harness_graph_phase(cut, first)) /
-                             DDP_NS_PER_MS));
+    finding.detect_ns = (int64_t)harness_graph_age_ns(cut, harness_monitor_alive_ns(cut, first));
+    harness_draft_add(&finding, "silent in host code for %llu ms (budget %llu ms)",
+                      (unsigned long long)(harness_graph_silent_ns(cut, first) / DDP_NS_PER_MS),
+                      (unsigned long long)(harness_monitor_budget_ns(
+                                               view->plan, harness_graph_phase(cut, first)) /
+                                           DDP_NS_PER_MS));
     memcpy(what, finding.text, sizeof(what) - 1);
     what[sizeof(what) - 1] = '\0';
     finding.text[0] = '\0';

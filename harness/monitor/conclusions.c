@@ -54,6 +54,16 @@ static bool is_hang(enum harness_verdict verdict)
     return harness_verdict_family(verdict) == HARNESS_FAMILY_HANG;
 }
 
+/* A rank's host code is silent beyond its budget, for which it was watched. What devices show says
+ * more when it is seen again: their words move one by one. */
+static bool is_silence(const struct harness_finding *finding)
+{
+    return finding->mode == HARNESS_MODE_BUDGET &&
+           finding->verdict != HARNESS_VERDICT_HANG_DEVICE_COMPUTE &&
+           finding->verdict != HARNESS_VERDICT_HANG_DEVICE_COMM &&
+           finding->verdict != HARNESS_VERDICT_HANG_NOT_LAUNCHED;
+}
+
 /* A reported finding has this one in it: the same verdict about these ranks and perhaps others. Of
  * a hang, any verdict about them: what they do after they were named is a consequence. */
 static bool is_covered(const struct harness_conclusions *conclusions,
@@ -116,6 +126,20 @@ bool harness_conclusions_report(struct harness_conclusions *conclusions,
     return true;
 }
 
+bool harness_conclusions_is_named(const struct harness_conclusions *conclusions, uint32_t rank)
+{
+    for (size_t i = 0; i < conclusions->reported.count; i++) {
+        const struct harness_finding *finding = &conclusions->reported.items[i].finding;
+
+        if ((is_hang(finding->verdict) ||
+             harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH) &&
+            harness_rank_set_has(&finding->culprits, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static struct harness_conclusion *candidate_of(struct harness_conclusions *conclusions,
                                                const struct harness_finding *finding)
 {
@@ -135,7 +159,7 @@ static void note_hang(struct harness_conclusions *conclusions,
 {
     struct harness_conclusion *candidate = candidate_of(conclusions, finding);
 
-    DDP_ASSERT(is_hang(finding->verdict)); /* all else is reported at once */
+    DDP_ASSERT(is_hang(finding->verdict) && !is_silence(finding));
     if (candidate == NULL) {
         candidate = append(conclusions, &conclusions->candidates);
         if (candidate != NULL) {
@@ -163,7 +187,7 @@ void harness_conclusions_note(struct harness_conclusions *conclusions,
         if (is_covered(conclusions, &findings->items[i])) {
             continue;
         }
-        if (is_hang(findings->items[i].verdict)) {
+        if (is_hang(findings->items[i].verdict) && !is_silence(&findings->items[i])) {
             note_hang(conclusions, &findings->items[i], now_ns);
         } else {
             (void)harness_conclusions_report(conclusions, &findings->items[i], now_ns);

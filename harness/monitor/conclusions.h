@@ -1,7 +1,8 @@
 /* Conclusions over time: which findings of successive cuts are reported, and when. Crashes and
- * mismatches are reported at once. Hangs are reported once a second cut at least
- * HARNESS_CONCLUSIONS_SETTLE_NS later agrees, so that a cut that happens to be taken between two
- * steps of a healthy rank accuses no rank. */
+ * mismatches are reported at once, and so is host code that is silent beyond its budget, for which
+ * it was watched. Other hangs are reported once a second cut at least HARNESS_CONCLUSIONS_SETTLE_NS
+ * later agrees, so that a cut that happens to be taken between two steps of a healthy rank accuses
+ * no rank. */
 #ifndef HARNESS_MONITOR_CONCLUSIONS_H
 #define HARNESS_MONITOR_CONCLUSIONS_H
 
@@ -49,6 +50,9 @@ bool harness_conclusions_report(struct harness_conclusions *conclusions,
  * failed is replaced. */
 const struct harness_finding *
 harness_conclusions_decisive(const struct harness_conclusions *conclusions);
+
+/* A reported hang or crash has this rank among its culprits. */
+bool harness_conclusions_is_named(const struct harness_conclusions *conclusions, uint32_t rank);
 
 #ifdef __cplusplus
 }

@@ -185,7 +185,7 @@ static void add_doing(const struct printer *printer, uint32_t rank)
     } else if (cut->processes[rank].state == HARNESS_PROCESS_RUNNING) {
         ddp_text_add(printer->out, "; silent in host code for %.1f ms (budget %llu ms)",
                      (double)harness_graph_silent_ns(cut, rank) / (double)DDP_NS_PER_MS,
-                     (unsigned long long)(harness_graph_budget_ns(printer->view.plan, phase) /
+                     (unsigned long long)(harness_monitor_budget_ns(printer->view.plan, phase) /
                                           DDP_NS_PER_MS));
         if (harness_graph_starved_ns(cut, rank) >= DDP_NS_PER_MS) {
             ddp_text_add(printer->out, "; kept from a CPU for %.1f ms",

@@ -28,7 +28,7 @@ static bool is_still(const struct harness_view *view, uint32_t rank)
 
     return cut->pages[rank].wait_kind != DDP_WAIT_STORE &&
            harness_graph_silent_ns(cut, rank) >
-               harness_graph_budget_ns(view->plan, harness_graph_phase(cut, rank));
+               harness_monitor_budget_ns(view->plan, harness_graph_phase(cut, rank));
 }
 
 static bool is_inside(const struct harness_position *position)
@@ -217,7 +217,7 @@ static void finish(const struct harness_view *view, uint32_t rank, const char *o
     harness_draft_add(
         finding, "; no mark for %llu ms (budget %llu ms, host in %s)",
         (unsigned long long)(harness_graph_silent_ns(cut, rank) / DDP_NS_PER_MS),
-        (unsigned long long)(harness_graph_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
+        (unsigned long long)(harness_monitor_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
         ddp_phase_name(phase));
     harness_draft_add_victims(finding);
     if (finding->op.is_set) {

@@ -47,17 +47,21 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
     if (rank == other || !harness_graph_is_waiting(cut, rank)) {
         return false;
     }
-    if (page->wait_peer != 0) {
-        return page->wait_peer - 1 == other;
-    }
-    if (!cut->is_page_valid[other]) {
+    if (page->wait_peer != 0 && page->wait_peer - 1 == other) {
         return true;
     }
+    if (!cut->is_page_valid[other]) {
+        return page->wait_peer == 0 || page->wait_kind == DDP_WAIT_COLLECTIVE;
+    }
     if (page->wait_kind == DDP_WAIT_COLLECTIVE) {
-        /* Not posted; or posted, not completed, and not waiting inside it. */
+        /* Whoever has not done its part is needed, whichever neighbour's message is missing here:
+         * it has not posted; or posted, not completed, and does not wait inside it. */
         return cut->pages[other].seq_posted < page->wait_seq ||
                (cut->pages[other].seq_done < page->wait_seq &&
                 !harness_graph_is_waiting(cut, other));
+    }
+    if (page->wait_peer != 0) {
+        return false;
     }
     /* Ranks wait at the store for those that have not come there yet: neither for ranks in a later
      * phase, nor for one that waits at the store too. */
@@ -76,10 +80,20 @@ bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank)
     return false;
 }
 
+uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank)
+{
+    const struct ddp_page *page = &cut->pages[rank];
+
+    return cut->is_page_valid[rank] && page->call_seq <= page->seq_posted ? page->call_seq : 0;
+}
+
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
 {
-    uint64_t posted = cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
+    const uint64_t posted = cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
 
+    if (!harness_graph_is_waiting(cut, rank) && harness_graph_seq_inside(cut, rank) != 0) {
+        return 0;
+    }
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (r != rank && harness_graph_is_waiting(cut, r) &&
             (cut->pages[r].seq_posted > posted ||
@@ -101,6 +115,15 @@ void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_ran
 
 uint32_t harness_graph_next(const struct harness_cut *cut, uint32_t rank)
 {
+    const uint64_t peer = cut->pages[rank].wait_peer;
+
+    /* A circle is made of what each rank waits for now. */
+    if (harness_graph_is_waiting(cut, rank) && peer != 0 && peer <= cut->world_size) {
+        return harness_graph_is_waiting(cut, (uint32_t)peer - 1) &&
+                       harness_graph_has_edge(cut, rank, (uint32_t)peer - 1)
+                   ? (uint32_t)peer - 1
+                   : cut->world_size;
+    }
     for (uint32_t q = 0; q < cut->world_size; q++) {
         if (harness_graph_is_waiting(cut, q) && harness_graph_has_edge(cut, rank, q)) {
             return q;
@@ -175,7 +198,7 @@ uint64_t harness_graph_silent_ns(const struct harness_cut *cut, uint32_t rank)
     return age_ns > starved_ns ? age_ns - starved_ns : 0;
 }
 
-uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase)
+uint64_t harness_monitor_budget_ns(const struct harness_plan *plan, enum ddp_phase phase)
 {
     uint64_t budget_ms = plan->job.phase_budget_ms[phase];
 

@@ -16,15 +16,20 @@ bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank);
 bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank);
 /* Live, running, and inside a wait. */
 bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank);
-/* `rank` waits for `other`. */
+/* `rank` waits for `other`: its operation still needs it, or its transport waits for its message.
+ */
 bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other);
 /* Some rank waits for this one. */
 bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
-/* The first collective that this rank has not posted, if a waiting rank has; 0 = none. */
+/* The collective that this rank has posted, and in whose post or wait it is; 0 = none. */
+uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank);
+/* The first collective that this rank has not posted, if a waiting rank has, and this one is not
+ * inside an earlier one; 0 = none. */
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);
 /* Adds them. */
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out);
-/* The first waiting rank that `rank` waits for; world_size: none, or it does not wait. */
+/* The waiting rank whose message `rank` waits for; if that is not known, the first one that it
+ * waits for. world_size: none, or it does not wait. */
 uint32_t harness_graph_next(const struct harness_cut *cut, uint32_t rank);
 /* Both wait inside collectives, and `other` has posted the one that `rank` waits in. */
 bool harness_graph_is_inside(const struct harness_cut *cut, uint32_t rank, uint32_t other);
@@ -39,7 +44,6 @@ enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank)
 uint64_t harness_graph_silent_ns(const struct harness_cut *cut, uint32_t rank);
 /* For how much of that time it had no CPU. */
 uint64_t harness_graph_starved_ns(const struct harness_cut *cut, uint32_t rank);
-uint64_t harness_graph_budget_ns(const struct harness_plan *plan, enum ddp_phase phase);
 /* now - then, 0 if then is later. */
 uint64_t harness_graph_age_ns(const struct harness_cut *cut, uint64_t then_ns);
 

@@ -259,3 +259,20 @@ void harness_sampler_take(struct harness_sampler *sampler, uint64_t now_ns, bool
     DDP_ASSERT(cut.change_ns <= now_ns && (is_settled || !cut.is_stable));
     conclude(sampler, &cut);
 }
+
+bool harness_sampler_is_open(const struct harness_sampler *sampler)
+{
+    const struct harness_cut cut = {.world_size = sampler->config.world_size,
+                                    .now_ns = sampler->now_ns,
+                                    .pages = sampler->pages,
+                                    .processes = sampler->processes,
+                                    .is_page_valid = sampler->is_page_valid};
+
+    for (uint32_t r = 0; r < cut.world_size; r++) {
+        if (harness_graph_is_live(&cut, r) && !harness_graph_is_waiting(&cut, r) &&
+            !harness_conclusions_is_named(&sampler->conclusions, r)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -74,6 +74,10 @@ void harness_sampler_fini(struct harness_sampler *sampler);
  * pass true. Out of memory: conclusions.is_failed. */
 void harness_sampler_take(struct harness_sampler *sampler, uint64_t now_ns, bool is_settled);
 
+/* By the last cut, more may be concluded: a rank that no conclusion names has not ended, and does
+ * not wait for others either. It may be about to, or it hangs as well. */
+bool harness_sampler_is_open(const struct harness_sampler *sampler);
+
 #ifdef __cplusplus
 }
 #endif

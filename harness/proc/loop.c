@@ -223,19 +223,42 @@ static uint64_t linger_ns_of(const struct harness_proc_job *job,
                : linger_default_ns;
 }
 
-/* Survivors get some time to end by themselves after the first decisive conclusion. */
-static void start_linger(struct harness_proc_job *job, uint64_t now_ns)
-{
-    const struct harness_finding *finding = harness_conclusions_decisive(&job->conclusions);
-
-    if (job->linger_end_ns == DDP_DEADLINE_NEVER && finding != NULL) {
-        job->linger_end_ns = now_ns + linger_ns_of(job, finding);
-    }
-}
-
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+/* The longest silence that is not yet a hang. */
+static uint64_t longest_budget_ns(const struct harness_plan *plan)
+{
+    uint64_t longest_ns = 0;
+
+    for (unsigned phase = 0; phase < DDP_PHASE_COUNT; phase++) {
+        uint64_t budget_ns = harness_monitor_budget_ns(plan, (enum ddp_phase)phase);
+
+        longest_ns = budget_ns > longest_ns ? budget_ns : longest_ns;
+    }
+    return longest_ns;
+}
+
+/* Survivors get some time to end by themselves after the first decisive conclusion. After a hang
+ * they get more while one of them may turn out to hang too. */
+static void update_linger(struct harness_proc_job *job, uint64_t now_ns)
+{
+    const struct harness_finding *finding = harness_conclusions_decisive(&job->conclusions);
+    bool is_open = __atomic_load_n(&job->head->is_open, __ATOMIC_ACQUIRE) != 0;
+
+    if (finding == NULL) {
+        return;
+    }
+    if (job->linger_end_ns == DDP_DEADLINE_NEVER) {
+        job->linger_end_ns = now_ns + linger_ns_of(job, finding);
+        job->linger_limit_ns = job->linger_end_ns + longest_budget_ns(job->config->plan);
+    }
+    if (is_open && harness_verdict_family(finding->verdict) == HARNESS_FAMILY_HANG &&
+        job->config->linger_ns == 0) {
+        job->linger_end_ns = earlier(now_ns + linger_hang_ns, job->linger_limit_ns);
+    }
 }
 
 static void set_timer(struct harness_proc_job *job, uint64_t now_ns)
@@ -275,7 +298,7 @@ static ddp_status step(struct harness_proc_job *job)
     job->loop_ns = now_ns;
     harness_proc_monitor_sample(job);
     continue_stopped(job, now_ns);
-    start_linger(job, now_ns);
+    update_linger(job, now_ns);
     return DDP_OK;
 }
 

@@ -73,7 +73,8 @@ static void monitor_loop(struct harness_proc_sampler *sampler, struct ddp_clock 
         is_over = __atomic_load_n(&sampler->head->is_over, __ATOMIC_ACQUIRE) != 0;
         now_ns = ddp_clock_now_ns(clock);
         harness_sampler_take(&sampler->base, now_ns, true);
-        harness_proc_heartbeat_store(sampler->head, now_ns);
+        harness_proc_heartbeat_store(sampler->head, now_ns,
+                                     harness_sampler_is_open(&sampler->base));
     } while (!is_over);
 }
 
@@ -109,7 +110,7 @@ ddp_status harness_proc_monitor_start(struct harness_proc_job *job)
     if (job->wake_fd < 0 || pipe2(ends, O_CLOEXEC) != 0) {
         return ddp_err_set(job->err, DDP_E_SYSTEM, "pipe of the monitor: %s", strerror(errno));
     }
-    harness_proc_heartbeat_store(job->head, ddp_clock_now_ns(job->clock));
+    harness_proc_heartbeat_store(job->head, ddp_clock_now_ns(job->clock), true);
     job->monitor_pid = fork();
     if (job->monitor_pid == 0) {
         monitor_main(job, ends[1], launcher);
@@ -134,8 +135,12 @@ void harness_proc_monitor_wake(struct harness_proc_job *job)
 
 void harness_proc_monitor_sample(struct harness_proc_job *job)
 {
+    const uint64_t now_ns = ddp_clock_now_ns(job->clock);
+
     if (job->is_sampling) {
-        harness_sampler_take(&job->sampler.base, ddp_clock_now_ns(job->clock), true);
+        harness_sampler_take(&job->sampler.base, now_ns, true);
+        harness_proc_heartbeat_store(job->head, now_ns,
+                                     harness_sampler_is_open(&job->sampler.base));
     }
 }
 

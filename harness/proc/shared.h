@@ -32,6 +32,7 @@ struct harness_proc_head {
     uint64_t snapshot_offset_bytes;
     uint64_t is_over;              /* launcher: sample once more, then end */
     uint64_t monitor_heartbeat_ns; /* monitor: of its last sample */
+    uint64_t is_open;              /* by that sample, more may be concluded */
     struct harness_proc_state states[HARNESS_JOB_RANKS_MAX];
 };
 
@@ -58,8 +59,10 @@ static inline struct harness_process harness_proc_state_load(const struct harnes
 }
 
 /* The launcher takes over when the monitor's heartbeat stays away. */
-static inline void harness_proc_heartbeat_store(struct harness_proc_head *head, uint64_t now_ns)
+static inline void harness_proc_heartbeat_store(struct harness_proc_head *head, uint64_t now_ns,
+                                                bool is_open)
 {
+    __atomic_store_n(&head->is_open, is_open, __ATOMIC_RELEASE);
     __atomic_store_n(&head->monitor_heartbeat_ns, now_ns, __ATOMIC_RELEASE);
 }
 

@@ -71,6 +71,8 @@ DDP_MUST_USE ddp_status harness_sim_monitor_init(struct harness_sim *sim);
 void harness_sim_monitor_fini(struct harness_sim *sim);
 /* Sample all ranks now. is_settled: nothing can run and nothing is under way between ranks. */
 void harness_sim_monitor_sample(struct harness_sim *sim, bool is_settled);
+/* Nothing was concluded yet, or some rank may still be named beside those that are. */
+bool harness_sim_monitor_is_learning(const struct harness_sim *sim);
 /* The conclusions and their cuts, into the trace. */
 DDP_MUST_USE ddp_status harness_sim_monitor_record(struct harness_sim *sim);
 

@@ -59,6 +59,11 @@ void harness_sim_monitor_sample(struct harness_sim *sim, bool is_settled)
     monitor->is_decided = monitor->is_decided || harness_conclusions_decisive(conclusions) != NULL;
 }
 
+bool harness_sim_monitor_is_learning(const struct harness_sim *sim)
+{
+    return !sim->monitor.is_decided || harness_sampler_is_open(&sim->monitor.sampler);
+}
+
 ddp_status harness_sim_monitor_record(struct harness_sim *sim)
 {
     const struct harness_conclusion_list *reported = &sim->monitor.sampler.conclusions.reported;

@@ -13,6 +13,8 @@
 #define LATENCY_NS        UINT64_C(2000)
 #define LATENCY_JITTER_NS UINT64_C(3000)
 #define BYTES_PER_US      UINT64_C(10000)
+/* Ranks that do nothing for so long do not just wait for messages. */
+#define GAP_NS DDP_NS_PER_MS
 
 static ddp_status map_storage(struct harness_sim *sim)
 {
@@ -159,34 +161,39 @@ static void sim_close(struct harness_sim *sim)
 /* After a silence of this length the monitor has reported all that it can conclude from it. */
 static uint64_t patience_ns(const struct harness_sim *sim)
 {
-    uint64_t longest_ms = 0;
+    uint64_t longest_ns = 0;
 
     for (unsigned phase = 0; phase < DDP_PHASE_COUNT; phase++) {
-        uint64_t planned_ms = sim->config->plan->job.phase_budget_ms[phase];
-        uint64_t default_ms = ddp_phase_budget_ms((enum ddp_phase)phase);
+        uint64_t budget_ns = harness_monitor_budget_ns(sim->config->plan, (enum ddp_phase)phase);
 
-        longest_ms = planned_ms > longest_ms ? planned_ms : longest_ms;
-        longest_ms = default_ms > longest_ms ? default_ms : longest_ms;
+        longest_ns = budget_ns > longest_ns ? budget_ns : longest_ns;
     }
-    /* A hang is reported when a second cut shows it. */
-    return longest_ms * DDP_NS_PER_MS + HARNESS_CONCLUSIONS_SETTLE_NS + 3 * HARNESS_SIM_SAMPLE_NS;
+    /* A hang may be reported when a second cut shows it. */
+    return longest_ns + HARNESS_CONCLUSIONS_SETTLE_NS + 3 * HARNESS_SIM_SAMPLE_NS;
 }
 
-/* No rank can run before next_ns. The monitor takes samples while time passes; once it has
- * concluded something, or has nothing more to learn, the rest of the gap is skipped. */
+/* No rank can run before next_ns. The monitor takes samples while time passes, the last one just
+ * before next_ns, so that no budget runs out unseen; once it has nothing more to learn, the rest of
+ * the gap is skipped. */
 static void pass_gap(struct harness_sim *sim, uint64_t next_ns)
 {
     struct ddp_clock_virtual *clock = &sim->scheduler.clock;
-    uint64_t patient_until_ns = clock->time_ns + patience_ns(sim);
+    uint64_t start_ns = clock->time_ns;
+    uint64_t patient_until_ns = start_ns + patience_ns(sim);
     bool is_stable = harness_sim_scheduler_is_stable(&sim->scheduler);
 
     if (is_stable) {
         harness_sim_monitor_sample(sim, true);
     }
-    while (!sim->monitor.is_decided && sim->status == DDP_OK &&
+    while (harness_sim_monitor_is_learning(sim) && sim->status == DDP_OK &&
            sim->monitor.next_sample_ns < next_ns &&
            sim->monitor.next_sample_ns < patient_until_ns) {
         ddp_clock_virtual_advance_to(clock, sim->monitor.next_sample_ns);
+        harness_sim_monitor_sample(sim, is_stable);
+    }
+    if (harness_sim_monitor_is_learning(sim) && sim->status == DDP_OK &&
+        next_ns < patient_until_ns && next_ns - start_ns >= GAP_NS) {
+        ddp_clock_virtual_advance_to(clock, next_ns);
         harness_sim_monitor_sample(sim, is_stable);
     }
 }
@@ -222,16 +229,23 @@ static bool pass_to_next(struct harness_sim *sim, uint64_t reap_ns)
     return true;
 }
 
-/* Until every rank has ended, the linger after a verdict is over, or nothing can happen. */
+/* Until every rank has ended, the linger after a verdict is over and nothing more can be concluded,
+ * or nothing can happen. */
 static void run_ranks(struct harness_sim *sim)
 {
     struct harness_sim_scheduler *scheduler = &sim->scheduler;
     uint64_t linger_ns = sim->config->linger_ns == 0 ? LINGER_NS : sim->config->linger_ns;
     uint64_t reap_ns = DDP_DEADLINE_NEVER;
+    uint64_t limit_ns = DDP_DEADLINE_NEVER;
 
     while (scheduler->live_count > 0 && sim->status == DDP_OK && !scheduler->is_out_of_memory) {
         if (sim->monitor.is_decided && reap_ns == DDP_DEADLINE_NEVER) {
             reap_ns = scheduler->clock.time_ns + linger_ns;
+            limit_ns = reap_ns + patience_ns(sim);
+        }
+        if (scheduler->clock.time_ns >= reap_ns && reap_ns < limit_ns &&
+            harness_sim_monitor_is_learning(sim)) {
+            reap_ns = limit_ns;
         }
         if (scheduler->clock.time_ns >= reap_ns) {
             return;

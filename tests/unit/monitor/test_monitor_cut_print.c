@@ -75,6 +75,7 @@ CT_TEST(monitor_explain, shows_a_rank_in_host_code)
                 "; silent in host code for 2001.0 ms (budget 2000 ms)\n"
                 "r2 running, in step 1, backward; posted all_reduce seq 6 " BUCKET_1
                 ", done seq 5; waiting for 1.0 ms\n"
+                "r0 waits for r1: all_reduce seq 6 " BUCKET_1 "\n"
                 "r2 waits for r1: all_reduce seq 6 " BUCKET_1 "\n"
                 "r0 waits for r2: all_reduce seq 6 " BUCKET_1 "\n");
 }
@@ -94,11 +95,14 @@ CT_TEST(monitor_explain, shows_how_processes_are)
     cut_process(&job, 4, HARNESS_PROCESS_NOT_STARTED, 0, 0);
     cut_post(&job, 5, 0);
     cut_host(&job, 5, DDP_PHASE_RENDEZVOUS, 3);
-    check_has(&job, 0, "\nr1 stopped for 92.0 ms, in step 1, micro-batch 0, backward; posted ");
+    check_has(&job, 0,
+              "\nr1 (others wait for it) stopped for 92.0 ms, in step 1, micro-batch 0, backward; "
+              "posted ");
     check_has(&job, 4,
               "\nr2 (culprit) ended by signal 9 (SIGKILL), 3.0 ms ago, last seen in step 1");
-    check_has(&job, 0, "\nr3 exited with code 7, 4.0 ms ago, last seen in step 1");
-    check_has(&job, 0, "\nr4 not started, has recorded nothing yet\n");
+    check_has(&job, 0,
+              "\nr3 (others wait for it) exited with code 7, 4.0 ms ago, last seen in step 1");
+    check_has(&job, 0, "\nr4 (others wait for it) not started, has recorded nothing yet\n");
     check_has(&job, 0,
               "\nr5 (others wait for it) running, in rendezvous; nothing posted; has not posted "
               "all_gather seq 1 (verify); silent in host code for 3.0 ms (budget ");

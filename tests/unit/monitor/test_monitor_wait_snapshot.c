@@ -88,16 +88,32 @@ CT_TEST(monitor_wait_snapshot, waits_for_a_hang_to_settle)
     struct ddp_text text;
 
     taken_open(&taken);
-    cut_post(&taken.job, 1, cut_seq(1, 0));
-    cut_host(&taken.job, 1, DDP_PHASE_BACKWARD, 2001);
+    cut_process(&taken.job, 1, HARNESS_PROCESS_STOPPED, 0, 92);
     judge(&taken);
     CT_CHECK_STR(print(&taken, &text), "");
     ddp_text_fini(&text);
     taken.job.cut.now_ns += HARNESS_CONCLUSIONS_SETTLE_NS;
     judge(&taken);
-    CT_CHECK(strstr(print(&taken, &text), "HANG.NOT_JOINED (budget) 17.000 ms after the start: ") !=
+    CT_CHECK(strstr(print(&taken, &text), "HANG.STOPPED (provable) 17.000 ms after the start: ") !=
              NULL);
-    CT_CHECK(strstr(ddp_text_str(&text), "silent in host code for 2011.0 ms (budget 2000 ms)\n") !=
+    CT_CHECK(strstr(ddp_text_str(&text), "\nr1 (culprit) stopped for 102.0 ms, in step 1") != NULL);
+    ddp_text_fini(&text);
+    taken_close(&taken);
+}
+
+/* Silence was watched for all of its budget: it needs no second cut. */
+CT_TEST(monitor_wait_snapshot, takes_silence_beyond_a_budget_at_once)
+{
+    struct taken taken;
+    struct ddp_text text;
+
+    taken_open(&taken);
+    cut_post(&taken.job, 1, cut_seq(1, 0));
+    cut_host(&taken.job, 1, DDP_PHASE_BACKWARD, 2001);
+    judge(&taken);
+    CT_CHECK(strstr(print(&taken, &text), "HANG.NOT_JOINED (budget) 7.000 ms after the start: ") !=
+             NULL);
+    CT_CHECK(strstr(ddp_text_str(&text), "silent in host code for 2001.0 ms (budget 2000 ms)\n") !=
              NULL);
     ddp_text_fini(&text);
     taken_close(&taken);

@@ -92,7 +92,7 @@ static void *run_monitor(void *self)
 
     do {
         is_over = __atomic_load_n(&job->head->is_over, __ATOMIC_ACQUIRE) != 0;
-        harness_proc_heartbeat_store(job->head, ddp_clock_now_ns(ddp_clock_monotonic()));
+        harness_proc_heartbeat_store(job->head, ddp_clock_now_ns(ddp_clock_monotonic()), false);
         harness_sampler_take(&job->sampler.base, ddp_clock_now_ns(ddp_clock_monotonic()), true);
         job->wrong +=
             job->sampler.base.processes[1].since_ns < (uint64_t)job->sampler.base.processes[1].code;
