@@ -50,16 +50,8 @@ static ddp_status data_alloc(struct ref_data *data)
     return DDP_OK;
 }
 
-static ddp_status open_digits(const struct ref_data_config *config, struct ref_data *data,
-                              struct ddp_err *err)
+static ddp_status open_digits(struct ref_data *data)
 {
-    if (config->sample_count > REF_DIGITS_COUNT) {
-        return ddp_err_set(err, DDP_E_INVALID, "digits has %d samples, not %zu", REF_DIGITS_COUNT,
-                           config->sample_count);
-    }
-    data->sample_count = config->sample_count > 0 ? config->sample_count : REF_DIGITS_COUNT;
-    data->feature_count = REF_DIGITS_PIXELS;
-    data->class_count = 10;
     DDP_TRY(data_alloc(data));
     for (size_t s = 0; s < data->sample_count; s++) {
         for (size_t i = 0; i < REF_DIGITS_PIXELS; i++) {
@@ -83,9 +75,6 @@ static ddp_status open_dyadic(const struct ref_data_config *config, struct ref_d
     struct ddp_prng prng = ddp_prng_make(config->seed, "data/dyadic");
     float map[DYADIC_TARGETS][DYADIC_FEATURES];
 
-    data->sample_count = config->sample_count > 0 ? config->sample_count : DYADIC_SAMPLES;
-    data->feature_count = DYADIC_FEATURES;
-    data->target_count = DYADIC_TARGETS;
     DDP_TRY(data_alloc(data));
     for (size_t o = 0; o < DYADIC_TARGETS; o++) {
         for (size_t i = 0; i < DYADIC_FEATURES; i++) {
@@ -114,12 +103,9 @@ static ddp_status open_synthetic(const struct ref_data_config *config, struct re
 {
     struct ddp_prng centre_prng = ddp_prng_make(config->seed, "data/synthetic/centre");
     struct ddp_prng prng = ddp_prng_make(config->seed, "data/synthetic/sample");
-    size_t features = config->feature_count > 0 ? config->feature_count : SYNTHETIC_FEATURES;
+    size_t features = data->feature_count;
     float *centre;
 
-    data->sample_count = config->sample_count > 0 ? config->sample_count : SYNTHETIC_SAMPLES;
-    data->feature_count = features;
-    data->class_count = SYNTHETIC_CLASSES;
     DDP_TRY(data_alloc(data));
     centre = (float *)ddp_mem_array(data->mem, SYNTHETIC_CLASSES * features, sizeof(float));
     if (centre == NULL) {
@@ -142,26 +128,61 @@ static ddp_status open_synthetic(const struct ref_data_config *config, struct re
     return DDP_OK;
 }
 
+static ddp_status find_kind(const char *name, enum data_kind *out, struct ddp_err *err)
+{
+    const char *nearest;
+
+    for (unsigned kind = 0; kind < DATA_KIND_COUNT; kind++) {
+        if (strcmp(name, data_names[kind]) == 0) {
+            *out = (enum data_kind)kind;
+            return DDP_OK;
+        }
+    }
+    nearest = ddp_text_nearest(name, data_names, DATA_KIND_COUNT);
+    return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no dataset %s%s%s", name,
+                       nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "");
+}
+
+ddp_status ref_data_describe(const struct ref_data_config *config, struct ref_data_sizes *out,
+                             struct ddp_err *err)
+{
+    static const struct ref_data_sizes defaults[DATA_KIND_COUNT] = {
+        [DATA_DIGITS] = {REF_DIGITS_COUNT, REF_DIGITS_PIXELS, 10, 0},
+        [DATA_DYADIC] = {DYADIC_SAMPLES, DYADIC_FEATURES, 0, DYADIC_TARGETS},
+        [DATA_SYNTHETIC] = {SYNTHETIC_SAMPLES, SYNTHETIC_FEATURES, SYNTHETIC_CLASSES, 0},
+    };
+    enum data_kind kind = DATA_DIGITS;
+
+    DDP_TRY(find_kind(config->name, &kind, err));
+    *out = defaults[kind];
+    if (kind == DATA_DIGITS && config->sample_count > REF_DIGITS_COUNT) {
+        return ddp_err_set(err, DDP_E_INVALID, "digits has %d samples, not %zu", REF_DIGITS_COUNT,
+                           config->sample_count);
+    }
+    out->sample_count = config->sample_count > 0 ? config->sample_count : out->sample_count;
+    if (config->feature_count > 0 && kind == DATA_SYNTHETIC) {
+        out->feature_count = config->feature_count;
+    }
+    return DDP_OK;
+}
+
 ddp_status ref_data_open(struct ddp_mem *mem, const struct ref_data_config *config,
                          struct ref_data *out, struct ddp_err *err)
 {
-    size_t kind = 0;
-    const char *nearest;
+    struct ref_data_sizes sizes;
+    enum data_kind kind = DATA_DIGITS;
 
     *out = (struct ref_data){0};
-    while (kind < DATA_KIND_COUNT && strcmp(config->name, data_names[kind]) != 0) {
-        kind++;
-    }
-    if (kind == DATA_KIND_COUNT) {
-        nearest = ddp_text_nearest(config->name, data_names, DATA_KIND_COUNT);
-        return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no dataset %s%s%s", config->name,
-                           nearest != NULL ? "; did you mean " : "",
-                           nearest != NULL ? nearest : "");
-    }
+    DDP_TRY(find_kind(config->name, &kind, err));
+    DDP_TRY(ref_data_describe(config, &sizes, err));
     out->mem = mem;
     out->name = data_names[kind];
+    out->sample_count = sizes.sample_count;
+    out->feature_count = sizes.feature_count;
+    out->class_count = sizes.class_count;
+    out->target_count = sizes.target_count;
     if (kind == DATA_DIGITS) {
-        return open_digits(config, out, err);
+        return open_digits(out);
     }
     return kind == DATA_DYADIC ? open_dyadic(config, out) : open_synthetic(config, out);
 }

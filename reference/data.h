@@ -32,6 +32,14 @@ struct ref_data_config {
     uint64_t seed;        /* synthetic, dyadic */
 };
 const char *const *ref_data_names(void);
+/* How large a dataset is, without opening it. Errors: E_NOT_FOUND (no such dataset), E_INVALID (it
+ * has not so many samples). */
+struct ref_data_sizes {
+    size_t sample_count, feature_count;
+    size_t class_count, target_count; /* one of them is 0 */
+};
+DDP_MUST_USE ddp_status ref_data_describe(const struct ref_data_config *config,
+                                          struct ref_data_sizes *out, struct ddp_err *err);
 DDP_MUST_USE ddp_status ref_data_open(struct ddp_mem *mem, const struct ref_data_config *config,
                                       struct ref_data *out, struct ddp_err *err);
 void ref_data_close(struct ref_data *data);

@@ -53,6 +53,10 @@ struct ddp_files_memory;
 DDP_MUST_USE ddp_status ddp_files_memory_create(struct ddp_files_memory **out);
 void ddp_files_memory_destroy(struct ddp_files_memory *memory);
 struct ddp_files *ddp_files_memory_files(struct ddp_files_memory *memory);
+/* What a crash of the machine leaves: a file that was renamed has lost the bytes that were never
+ * synced, as with a file system that delays writing but not renaming. A file that still has the
+ * name under which it was made keeps them: who writes in place promises nothing. */
+void ddp_files_memory_crash(struct ddp_files_memory *memory);
 /* Copy every file to the operating system, path by path (missing folders are made). */
 DDP_MUST_USE ddp_status ddp_files_memory_export(struct ddp_files_memory *memory,
                                                 struct ddp_err *err);

@@ -1,7 +1,8 @@
 /* Files in memory, with the operating system's meaning of names and handles: a handle stays on its
  * file when the name moves or goes, creating an existing name truncates that file, renaming over a
- * name drops the old file once its last handle is closed. Nothing models loss of unsynced bytes. */
+ * name drops the old file once its last handle is closed. */
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@ struct memory_file {
     unsigned char *data;
     size_t size_bytes;
     size_t capacity_bytes;
+    size_t synced_bytes; /* of the first ones, which a crash leaves */
+    bool is_renamed;     /* it did not have its name when it was made */
     unsigned open_count;
 };
 
@@ -146,6 +149,8 @@ static ddp_status memory_create(struct ddp_files *files, const char *path, int *
         return ddp_err_set(err, DDP_E_NOMEM, "cannot create %s: no memory", path);
     }
     file->size_bytes = 0;
+    file->synced_bytes = 0;
+    file->is_renamed = false;
     file->open_count++;
     memory->handles[handle] = file;
     *out_handle = handle;
@@ -183,8 +188,10 @@ static ddp_status memory_write(struct ddp_files *files, int handle, const void *
 
 static ddp_status memory_sync(struct ddp_files *files, int handle, struct ddp_err *err)
 {
+    struct memory_file *file = file_of((struct ddp_files_memory *)files, handle);
+
     (void)err;
-    (void)file_of((struct ddp_files_memory *)files, handle);
+    file->synced_bytes = file->size_bytes;
     return DDP_OK;
 }
 
@@ -227,6 +234,7 @@ static ddp_status memory_rename(struct ddp_files *files, const char *from, const
     }
     unlink_name(memory, file);
     link_name(memory, file, name);
+    file->is_renamed = true;
     return DDP_OK;
 }
 
@@ -305,6 +313,18 @@ void ddp_files_memory_destroy(struct ddp_files_memory *memory)
 struct ddp_files *ddp_files_memory_files(struct ddp_files_memory *memory)
 {
     return &memory->files;
+}
+
+void ddp_files_memory_crash(struct ddp_files_memory *memory)
+{
+    for (size_t i = 0; i < CHAIN_COUNT; i++) {
+        for (struct memory_file *file = memory->chains[i]; file != NULL; file = file->next) {
+            DDP_ASSERT(file->synced_bytes <= file->size_bytes);
+            if (file->is_renamed) {
+                file->size_bytes = file->synced_bytes;
+            }
+        }
+    }
 }
 
 /* Make the folders above a path. */

@@ -7,11 +7,15 @@ struct point_row {
     const char *name;
     const char *description;
     enum ddp_fault_payload payload;
+    bool is_skippable;
 };
 
+#define IS_SKIP true
+#define IS_KEEP false
+
 static const struct point_row point_rows[DDP_FAULT_POINT_COUNT] = {
-#define X(id, name, payload, description) \
-    [DDP_FAULT_POINT_##id] = {name, description, DDP_FAULT_PAYLOAD_##payload},
+#define X(id, name, payload, skip, description) \
+    [DDP_FAULT_POINT_##id] = {name, description, DDP_FAULT_PAYLOAD_##payload, IS_##skip},
 #include "ddpcore/seam/fault_point.def"
 #undef X
 };
@@ -32,6 +36,11 @@ enum ddp_fault_payload ddp_fault_point_payload(enum ddp_fault_point point)
 {
     return (unsigned)point < DDP_FAULT_POINT_COUNT ? point_rows[point].payload
                                                    : DDP_FAULT_PAYLOAD_NONE;
+}
+
+bool ddp_fault_point_is_skippable(enum ddp_fault_point point)
+{
+    return (unsigned)point < DDP_FAULT_POINT_COUNT && point_rows[point].is_skippable;
 }
 
 ddp_status ddp_fault_point_parse(const char *name, enum ddp_fault_point *out)

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 enum ddp_fault_point {
-#define X(id, name, payload, description) DDP_FAULT_POINT_##id,
+#define X(id, name, payload, skip, description) DDP_FAULT_POINT_##id,
 #include "ddpcore/seam/fault_point.def"
 #undef X
     DDP_FAULT_POINT_COUNT
@@ -29,6 +29,8 @@ enum ddp_fault_payload { DDP_FAULT_PAYLOAD_NONE, DDP_FAULT_PAYLOAD_DATA, DDP_FAU
 const char *ddp_fault_point_name(enum ddp_fault_point point);
 const char *ddp_fault_point_description(enum ddp_fault_point point);
 enum ddp_fault_payload ddp_fault_point_payload(enum ddp_fault_point point);
+/* Whether what comes next can be left out. */
+bool ddp_fault_point_is_skippable(enum ddp_fault_point point);
 DDP_MUST_USE ddp_status ddp_fault_point_parse(const char *name, enum ddp_fault_point *out);
 
 struct ddp_coll_args;

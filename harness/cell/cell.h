@@ -45,6 +45,11 @@ json_t *harness_cell_unjudged(const struct harness_plan *plan,
 DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced,
                                            json_t **out_verdict, struct ddp_err *err);
 
+/* Try a plan in the simulator, without a folder and without judging: every fault must fire, and
+ * every name that the plan expects must be one of the job's. A plan that the simulator does not run
+ * is only asked for its names. Errors: E_INVALID, those of the job's tables, E_NOMEM. */
+DDP_MUST_USE ddp_status harness_cell_rehearse(const struct harness_plan *plan, struct ddp_err *err);
+
 /* Add what a recorded run looked like at its first diagnosis: faults that fired, what the monitor
  * saw (graph.txt), the last events before it. Without graph.txt, what trace.txt says of each rank:
  * its place, which ranks its open operation needs, its last events. */

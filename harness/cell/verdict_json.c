@@ -216,6 +216,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
                                                    .step = -1,
                                                    .micro = -1,
                                                    .phase = -1,
+                                                   .stage = -1,
                                                    .detect_ns = -1,
                                                    .attribute_ns = -1};
     const struct harness_finding *primary =

@@ -1,7 +1,26 @@
-/* lint: scenario files, read and checked but not run. */
+/* lint: scenario files, read, checked and rehearsed, but not judged. */
 #include <stdio.h>
 
+#include "harness/cell/cell.h"
 #include "harness/cli/cli.h"
+
+/* Every cell is tried in the simulator: what can't happen there is a mistake of the scenario. Only
+ * the first cell that is wrong is told. */
+static bool rehearse(const char *path, const struct harness_scenario *scenario)
+{
+    for (size_t i = 0; i < scenario->plan_count; i++) {
+        const struct harness_plan *plan = &scenario->plans[i];
+        struct ddp_err err = {{0}};
+
+        if (harness_cell_rehearse(plan, &err) != DDP_OK) {
+            (void)fprintf(stderr, "%s: %s%s%s%s\n", path, err.text,
+                          plan->cell[0] != '\0' ? " (cell " : "", plan->cell,
+                          plan->cell[0] != '\0' ? ")" : "");
+            return false;
+        }
+    }
+    return true;
+}
 
 int cli_lint(const struct cli_options *options)
 {
@@ -19,11 +38,12 @@ int cli_lint(const struct cli_options *options)
     for (size_t i = 0; i < files.count; i++) {
         struct harness_scenario scenario;
 
-        if (cli_scenario_load(files.path[i], options, &scenario)) {
-            harness_scenario_fini(&scenario);
-        } else {
+        if (!cli_scenario_load(files.path[i], options, &scenario)) {
             bad++;
+            continue;
         }
+        bad += rehearse(files.path[i], &scenario) ? 0 : 1;
+        harness_scenario_fini(&scenario);
     }
     (void)printf("%zu scenario files, %zu bad\n", files.count, bad);
     cli_files_fini(&files);

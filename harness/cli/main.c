@@ -24,7 +24,8 @@ static const struct command {
     {"list", "WHAT [DIR]", CLI_LIST, cli_list,
      "what ddprove knows; WHAT: scenarios, faults, actions, points, models,\n"
      "data, collectives, oracles, verdicts, keys, schema, resources,\ntests"},
-    {"lint", "SCENARIO|DIR...", CLI_LINT, cli_lint, "check scenario files without running them"},
+    {"lint", "SCENARIO|DIR...", CLI_LINT, cli_lint,
+     "check scenario files, and that their faults can occur"},
     {"doctor", "", CLI_DOCTOR, cli_doctor, "what this machine offers, and what will be skipped"},
     {"train", "SCENARIO", CLI_TRAIN, cli_train, "run without checks, for timing"},
 };

@@ -8,17 +8,6 @@
 extern "C" {
 #endif
 
-/* In the order of cause and effect within a step. */
-enum harness_stage {
-    HARNESS_STAGE_DATA,     /* the samples of a batch */
-    HARNESS_STAGE_GRADIENT, /* loss and local gradients */
-    HARNESS_STAGE_INPUT,    /* what went into a bucket's all-reduce */
-    HARNESS_STAGE_OUTPUT,   /* what came out */
-    HARNESS_STAGE_FINAL,    /* averaged gradients, copied back */
-    HARNESS_STAGE_UPDATE,   /* parameters and optimizer state */
-    HARNESS_STAGE_COUNT
-};
-
 /* Where ranks first differ from the emulation in one stage. */
 struct harness_difference {
     bool is_set;

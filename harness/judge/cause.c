@@ -1,75 +1,268 @@
 /* Cause and consequence between findings.
  *
- * One table of classes says which class may cause which. Within the value class the stages of a
- * step (oracle.def) give the order. A cause in a later step never explains a consequence in an
- * earlier one. */
+ * One row for each way in which one thing leads to another: what the cause is, what the consequence
+ * is, and the path that must lead from this cause to this consequence: ranks, operation, bucket or
+ * parameter, step, and what the trace shows between them. What no row explains is a cause of its
+ * own, and the verdict must account for it.
+ *
+ * Values that differ from the emulation do not explain each other: the emulation goes on from what
+ * was recorded before (emulation/compare.h), so each such finding is an error of its own. They do
+ * explain that replicas differ.
+ *
+ * Kinds are in the order of cause and effect: no row leads back, and within a kind the rows follow
+ * an order of their own (sequence number, then who found it; depth; stage), so there is no circle.
+ */
 #include "harness/judge/cause.h"
 
-enum finding_class {
-    CLASS_CRASH,
-    CLASS_STOPPED_WORK, /* a rank ended early or ran out of data */
-    CLASS_USAGE,
-    CLASS_UNORDERED, /* device work raced: its values may be wrong, its messages are right */
-    CLASS_MISMATCH,
-    CLASS_HANG,
-    CLASS_VALUE,
-    CLASS_CHECKPOINT,
-    CLASS_DATA,
-    CLASS_OTHER,
-    CLASS_COUNT
+enum kind {
+    KIND_DEATH,     /* a rank's process is gone */
+    KIND_HELD,      /* a rank does not go on by itself: stopped, or busy for too long */
+    KIND_MISUSE,    /* the core was used wrongly */
+    KIND_ENDED,     /* a rank ended early or ran out of data */
+    KIND_OPERATION, /* a rank posted something else than planned */
+    KIND_ALGORITHM, /* a collective's schedule or tree is wrong, whoever runs it */
+    KIND_SAMPLES,   /* a rank trained on other samples */
+    KIND_RACE,      /* device work without an order: values may be wrong, messages are right */
+    KIND_VALUE,     /* a value differs */
+    KIND_REPORT,    /* ranks reported that operations or models differ */
+    KIND_FAILURE,   /* a rank reported that something failed */
+    KIND_WAIT,      /* ranks wait for others */
+    KIND_FILE,      /* a checkpoint */
+    KIND_OTHER
 };
 
-static enum finding_class class_of(const struct harness_finding *finding)
+static enum kind kind_of_crash(const struct harness_finding *finding)
+{
+    if (finding->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY) {
+        return KIND_ENDED;
+    }
+    return finding->oracle == HARNESS_ORACLE_USAGE ? KIND_FAILURE : KIND_DEATH;
+}
+
+/* What the monitor calls a hang of a rank has its cause in that rank; a circle of waits, a
+ * collective that does not start or end, and what the oracles find later may come from others. */
+static enum kind kind_of_hang(const struct harness_finding *finding)
 {
     switch (finding->verdict) {
-    case HARNESS_VERDICT_CRASH_FINISHED_EARLY:
-    case HARNESS_VERDICT_DATA_UNEVEN:
-        return CLASS_STOPPED_WORK;
-    case HARNESS_VERDICT_USAGE_UNORDERED:
-        return CLASS_UNORDERED;
+    case HARNESS_VERDICT_HANG_CYCLE:
+    case HARNESS_VERDICT_HANG_NOT_LAUNCHED:
+    case HARNESS_VERDICT_HANG_DEVICE_COMM:
+    case HARNESS_VERDICT_HANG_RECOVERY:
+        return KIND_WAIT;
+    case HARNESS_VERDICT_HANG_NOT_JOINED:
+        return finding->oracle == HARNESS_ORACLE_MONITOR ? KIND_HELD : KIND_WAIT;
     default:
-        break;
+        return KIND_HELD;
+    }
+}
+
+static enum kind kind_of(const struct harness_finding *finding)
+{
+    if (finding->oracle == HARNESS_ORACLE_SCHEDULE || finding->oracle == HARNESS_ORACLE_TREE) {
+        return KIND_ALGORITHM;
     }
     switch (harness_verdict_family(finding->verdict)) {
     case HARNESS_FAMILY_CRASH:
-        return CLASS_CRASH;
-    case HARNESS_FAMILY_USAGE:
-        return CLASS_USAGE;
-    case HARNESS_FAMILY_MISMATCH:
-        return CLASS_MISMATCH;
+        return kind_of_crash(finding);
     case HARNESS_FAMILY_HANG:
-        return CLASS_HANG;
-    case HARNESS_FAMILY_VALUE:
-        return CLASS_VALUE;
-    case HARNESS_FAMILY_CHECKPOINT:
-        return CLASS_CHECKPOINT;
+        return kind_of_hang(finding);
+    case HARNESS_FAMILY_USAGE:
+        return finding->verdict == HARNESS_VERDICT_USAGE_UNORDERED ? KIND_RACE : KIND_MISUSE;
+    case HARNESS_FAMILY_MISMATCH:
+        return finding->mode == HARNESS_MODE_STATUS ? KIND_REPORT : KIND_OPERATION;
     case HARNESS_FAMILY_DATA:
-        return CLASS_DATA;
+        return finding->verdict == HARNESS_VERDICT_DATA_UNEVEN ? KIND_ENDED : KIND_SAMPLES;
+    case HARNESS_FAMILY_VALUE:
+        return KIND_VALUE;
+    case HARNESS_FAMILY_CHECKPOINT:
+        return KIND_FILE;
+    case HARNESS_FAMILY_RESOURCE:
+        return KIND_FAILURE;
     case HARNESS_FAMILY_NONE:
     case HARNESS_FAMILY_SLOW:
     case HARNESS_FAMILY_LAUNCH:
-    case HARNESS_FAMILY_RESOURCE:
         break;
     }
-    return CLASS_OTHER;
+    return KIND_OTHER;
 }
 
-/* causes[a][b]: a finding of class a may be the cause of one of class b. */
-static const bool causes[CLASS_COUNT][CLASS_COUNT] = {
-    [CLASS_CRASH] = {[CLASS_STOPPED_WORK] = true, [CLASS_HANG] = true},
-    [CLASS_STOPPED_WORK] = {[CLASS_MISMATCH] = true, [CLASS_HANG] = true, [CLASS_DATA] = true},
-    [CLASS_USAGE] = {[CLASS_STOPPED_WORK] = true,
-                     [CLASS_MISMATCH] = true,
-                     [CLASS_HANG] = true,
-                     [CLASS_VALUE] = true},
-    [CLASS_UNORDERED] = {[CLASS_VALUE] = true},
-    [CLASS_MISMATCH] = {[CLASS_HANG] = true, [CLASS_VALUE] = true},
-    [CLASS_DATA] = {[CLASS_VALUE] = true},
-};
+/* --- operations ------------------------------------------------------------------------------- */
 
-/* The order in which device hangs cause each other, from 1; 0: no hang of a device. Compute that
- * does not end keeps its rank's collectives from starting, a collective that does not start keeps
- * its peers inside it, and those keep hosts waiting. */
+/* The monitor and an oracle found the same: that a rank posted another operation. */
+static bool is_same_operation(const struct harness_paths *paths, const struct harness_finding *a,
+                              const struct harness_finding *b)
+{
+    (void)paths;
+    return a->oracle < b->oracle && a->verdict == b->verdict && a->op.seq != 0 &&
+           a->op.seq == b->op.seq && harness_path_is_of(b, a);
+}
+
+/* A rank that left the program goes on beside it. */
+static bool is_later_operation(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b)
+{
+    (void)paths;
+    return a->op.seq != 0 && b->op.seq > a->op.seq && harness_path_is_of(b, a);
+}
+
+static bool is_own_operation(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b)
+{
+    (void)paths;
+    return harness_path_is_of(b, a) &&
+           (a->op.seq == 0 || b->op.seq == 0 || a->op.seq <= b->op.seq) &&
+           harness_path_is_in_time(a, b);
+}
+
+/* A rank that posts nothing more for its bucket, or something else in its place. PyTorch says so
+ * one pass late. */
+static bool is_own_pass(const struct harness_paths *paths, const struct harness_finding *a,
+                        const struct harness_finding *b)
+{
+    (void)paths;
+    return harness_path_is_of(b, a) && (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
+}
+
+/* Ranks say that operations differ once they have met this one. */
+static bool is_met(const struct harness_paths *paths, const struct harness_finding *a,
+                   const struct harness_finding *b)
+{
+    (void)paths;
+    if (a->op.seq != 0 && b->op.seq != 0) {
+        return a->op.seq <= b->op.seq;
+    }
+    return harness_path_is_in_time(a, b);
+}
+
+/* A rank that recorded an operation without taking part in it meets the others' messages of that
+ * operation with those of its next one. */
+static bool is_left_out(const struct harness_paths *paths, const struct harness_finding *a,
+                        const struct harness_finding *b)
+{
+    (void)paths;
+    return a->stage == HARNESS_STAGE_OUTPUT && a->op.seq != 0 &&
+           (b->op.seq == a->op.seq || b->op.seq == a->op.seq + 1);
+}
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+/* What comes out of an operation whose messages met others, and all that is made of it. Before the
+ * sum only the rank's own buffer can be touched. */
+static bool is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
+                     const struct harness_finding *b)
+{
+    uint64_t seq = harness_path_seq(paths, b);
+
+    if (a->op.seq == 0 || !harness_path_is_in_time(a, b)) {
+        return false;
+    }
+    if (b->oracle == HARNESS_ORACLE_JOINED) {
+        return true; /* after everything */
+    }
+    if (b->stage == HARNESS_STAGE_GRADIENT || b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
+        return false;
+    }
+    if (b->stage == HARNESS_STAGE_INPUT && !harness_path_is_of(b, a)) {
+        return false;
+    }
+    return seq != 0 && seq >= a->op.seq;
+}
+
+/* A sum over a wrong schedule or tree. */
+static bool is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
+                         const struct harness_finding *b)
+{
+    bool is_after_sum = b->stage < 0 || b->stage >= HARNESS_STAGE_OUTPUT;
+
+    return is_after_sum && b->oracle != HARNESS_ORACLE_GLOBAL_BATCH &&
+           harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
+}
+
+/* An own rank's gradients and inputs, everybody's sums. Under join the number of ranks with data
+ * scales everybody's inputs. */
+static bool is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+
+    if (!harness_path_is_in_time(a, b) || b->oracle == HARNESS_ORACLE_REPLICAS) {
+        return false;
+    }
+    if (b->stage == HARNESS_STAGE_GRADIENT || (b->stage == HARNESS_STAGE_INPUT && !is_joining)) {
+        return harness_path_is_of(b, a);
+    }
+    return true;
+}
+
+/* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */
+static bool is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
+                         const struct harness_finding *b)
+{
+    bool is_before_sum = b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_INPUT;
+    bool is_placed = harness_path_bucket(paths, a) >= 0;
+
+    return harness_path_is_in_time(a, b) && (!is_before_sum || harness_path_is_of(b, a)) &&
+           (!is_placed || harness_path_is_same_tensor(paths, a, b));
+}
+
+/* Gradients that were not reduced are used as they are. PyTorch says so one pass late. */
+static bool is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
+                         const struct harness_finding *b)
+{
+    return (a->step < 0 || b->step == a->step || b->step + 1 == a->step) &&
+           harness_path_is_unfinished(paths, a, b);
+}
+
+/* Replicas differ where some of them hold another value than the emulation. What went wrong before
+ * the sum is in all of them alike. Optimizer state may show in a later step only. */
+static bool is_held_by_some(const struct harness_paths *paths, const struct harness_finding *a,
+                            const struct harness_finding *b)
+{
+    if (b->oracle != HARNESS_ORACLE_REPLICAS || a->stage < HARNESS_STAGE_OUTPUT ||
+        !harness_path_is_common(a, b) || !harness_path_is_same_tensor(paths, a, b)) {
+        return false;
+    }
+    return a->stage == HARNESS_STAGE_UPDATE ? a->step <= b->step : a->step == b->step;
+}
+
+/* A rank that received other tensors trains on them. */
+static bool is_received(const struct harness_paths *paths, const struct harness_finding *a,
+                        const struct harness_finding *b)
+{
+    bool is_param = a->op.role == DDP_ROLE_PARAM_SYNC;
+
+    (void)paths;
+    if (a->oracle != HARNESS_ORACLE_BROADCAST || b->oracle == HARNESS_ORACLE_BROADCAST ||
+        b->stage == HARNESS_STAGE_OUTPUT || !harness_path_is_in_time(a, b) ||
+        !harness_path_is_of(b, a)) {
+        return false;
+    }
+    return is_param || (b->stage < 0 && b->params.count == 0);
+}
+
+/* --- device work ------------------------------------------------------------------------------ */
+
+/* An extra collective works on a buffer while its rank goes on using it. */
+static bool is_extra_work(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && a->step == b->step &&
+           a->op.bucket == b->op.bucket && harness_path_is_of(b, a);
+}
+
+/* Gradients that were not reduced are used while buckets are being reduced. */
+static bool is_unfinished_pass(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b)
+{
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER && harness_path_is_common(a, b) &&
+           (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
+}
+
+/* The order in which hangs of devices cause each other, from 1; 0: none. Compute that does not end
+ * keeps its rank's collectives from starting, a collective that does not start keeps its peers
+ * inside it, and those keep hosts waiting. */
 static int device_depth(enum harness_verdict verdict)
 {
     switch (verdict) {
@@ -87,116 +280,151 @@ static int device_depth(enum harness_verdict verdict)
     }
 }
 
-/* The monitor's own findings of hangs: a device explains what it makes other ranks wait for. */
-static bool device_explains(const struct harness_finding *a, const struct harness_finding *b)
+/* The monitor saw both at once: a device, and what it makes other ranks wait for. */
+static bool is_held_up(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
 {
     int depth_a = device_depth(a->verdict);
     int depth_b = device_depth(b->verdict);
 
-    DDP_ASSERT(a->oracle == HARNESS_ORACLE_MONITOR && b->oracle == HARNESS_ORACLE_MONITOR);
-    return depth_a > 0 && depth_a < depth_b &&
-           !harness_rank_set_is_subset(&b->culprits, &a->culprits) &&
-           (a->step < 0 || b->step < 0 || a->step <= b->step);
+    (void)paths;
+    return a->oracle == HARNESS_ORACLE_MONITOR && b->oracle == HARNESS_ORACLE_MONITOR &&
+           depth_a > 0 && depth_a < depth_b && !harness_path_is_of(b, a) &&
+           harness_path_is_in_time(a, b);
 }
 
-/* Within one class: the earlier step, then the earlier stage or the more certain source. */
-static bool explains_within_class(const struct harness_finding *a, const struct harness_finding *b,
-                                  enum finding_class class)
+/* --- waits, failures, files ------------------------------------------------------------------- */
+
+/* Ranks that wait for one of these. RECOVERY: ranks that were told to end did not, which is their
+ * own affair. */
+static bool is_awaited(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
 {
-    int stage_a = harness_oracle_stage(a->oracle);
-    int stage_b = harness_oracle_stage(b->oracle);
-    bool is_monitor_a = a->oracle == HARNESS_ORACLE_MONITOR;
-    bool is_monitor_b = b->oracle == HARNESS_ORACLE_MONITOR;
-
-    DDP_ASSERT(class < CLASS_COUNT && class_of(a) == class && class_of(b) == class);
-    switch (class) {
-    case CLASS_VALUE:
-        if (a->step != b->step) {
-            return a->step >= 0 && (b->step < 0 || a->step < b->step);
-        }
-        DDP_ASSERT(stage_a >= 0 && stage_b >= 0);
-        return stage_a != 0 && stage_a < stage_b;
-    case CLASS_MISMATCH:
-        /* The comparison with the program names the difference; a rank's own status only says that
-         * there is one. What is posted after the first difference follows from it. */
-        if (a->mode == HARNESS_MODE_STATUS) {
-            return false;
-        }
-        return b->mode == HARNESS_MODE_STATUS || (a->op.seq != 0 && b->op.seq > a->op.seq) ||
-               (a->op.seq == b->op.seq && is_monitor_a && !is_monitor_b &&
-                a->verdict == b->verdict);
-    case CLASS_HANG:
-        if (is_monitor_a && is_monitor_b) {
-            return device_explains(a, b);
-        }
-        return is_monitor_a;
-    case CLASS_CRASH:
-    case CLASS_STOPPED_WORK:
-        return is_monitor_a && !is_monitor_b;
-    case CLASS_CHECKPOINT:
-        /* What a reader reports about the file explains what loading it led to. */
-        return a->mode == HARNESS_MODE_STATUS && b->mode != HARNESS_MODE_STATUS;
-    case CLASS_USAGE:
-    case CLASS_UNORDERED:
-    case CLASS_DATA:
-    case CLASS_OTHER:
-    case CLASS_COUNT:
-        break;
-    }
-    return false;
-}
-
-/* Ranks reported that operations differ, and no comparison shows which. A rank that recorded an
- * operation without taking part in it causes that, and its wrong values name it. */
-static bool is_self_reported(const struct harness_finding *finding, enum finding_class class)
-{
-    return class == CLASS_MISMATCH && finding->mode == HARNESS_MODE_STATUS;
-}
-
-/* An extra collective works on a buffer while its rank goes on using it. */
-static bool is_extra_work(const struct harness_finding *a, const struct harness_finding *b)
-{
-    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA &&
-           b->verdict == HARNESS_VERDICT_USAGE_UNORDERED && a->step == b->step &&
-           a->op.bucket == b->op.bucket && harness_rank_set_is_subset(&b->culprits, &a->culprits);
-}
-
-/* Gradients that were not reduced are used while buckets are being reduced. PyTorch reports that
- * one pass late. */
-static bool is_unfinished_pass(const struct harness_finding *a, const struct harness_finding *b)
-{
-    return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER &&
-           b->verdict == HARNESS_VERDICT_USAGE_UNORDERED &&
-           (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
-}
-
-static bool explains(const struct harness_finding *a, const struct harness_finding *b)
-{
-    enum finding_class class_a = class_of(a);
-    enum finding_class class_b = class_of(b);
-
-    if (is_unfinished_pass(a, b) || is_extra_work(a, b)) {
-        return true;
-    }
-    if (class_a == class_b) {
-        return explains_within_class(a, b, class_a);
-    }
-    if (is_self_reported(a, class_a) != is_self_reported(b, class_b) &&
-        (class_a == CLASS_VALUE || class_b == CLASS_VALUE)) {
-        return class_a == CLASS_VALUE && !harness_rank_set_is_empty(&a->culprits) &&
-               (a->step < 0 || b->step < 0 || a->step <= b->step);
-    }
-    if (!causes[class_a][class_b]) {
+    if (b->verdict == HARNESS_VERDICT_HANG_RECOVERY) {
         return false;
     }
-    return a->step < 0 || b->step < 0 || a->step <= b->step;
+    return harness_path_is_of(b, a) ||
+           (harness_path_is_open(paths, b) && harness_path_is_owed(paths, a, b));
 }
 
-bool harness_finding_explains(const struct harness_finding *a, const struct harness_finding *b)
+/* Ranks that wait in that operation or a later one, whose messages met others. */
+static bool is_blocked(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
 {
-    bool is_cause = a != b && explains(a, b);
+    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && a->op.seq != 0 &&
+           a->op.seq <= b->op.seq && (harness_path_is_of(b, a) || harness_path_is_open(paths, b));
+}
+
+/* Whoever runs the wrong schedule waits, or meets messages of another length. */
+static bool is_run_so(const struct harness_paths *paths, const struct harness_finding *a,
+                      const struct harness_finding *b)
+{
+    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && b->op.is_set &&
+           harness_path_is_same_shape(paths, a, b);
+}
+
+static bool is_seen_live(const struct harness_paths *paths, const struct harness_finding *a,
+                         const struct harness_finding *b)
+{
+    return a->oracle == HARNESS_ORACLE_MONITOR && b->oracle != HARNESS_ORACLE_MONITOR &&
+           (harness_path_is_of(b, a) || is_awaited(paths, a, b));
+}
+
+static bool is_of_that_rank(const struct harness_paths *paths, const struct harness_finding *a,
+                            const struct harness_finding *b)
+{
+    (void)paths;
+    return harness_path_is_of(b, a) && harness_path_is_in_time(a, b);
+}
+
+/* It failed for the same reason, or inside a collective with such a rank. */
+static bool is_failed_by(const struct harness_paths *paths, const struct harness_finding *a,
+                         const struct harness_finding *b)
+{
+    return is_of_that_rank(paths, a, b) || is_awaited(paths, a, b);
+}
+
+static bool is_failed_with(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b)
+{
+    return is_of_that_rank(paths, a, b) || is_blocked(paths, a, b);
+}
+
+/* What a reader reports about a file explains what loading it led to. */
+static bool is_file_reported(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b)
+{
+    (void)paths;
+    return a->mode == HARNESS_MODE_STATUS && b->mode != HARNESS_MODE_STATUS;
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+static const struct {
+    enum kind cause, consequence;
+    bool (*is_path)(const struct harness_paths *paths, const struct harness_finding *a,
+                    const struct harness_finding *b);
+    const char *words;
+} rules[] = {
+    {KIND_DEATH, KIND_WAIT, is_awaited, "they wait for that rank"},
+    {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
+    {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
+    {KIND_HELD, KIND_WAIT, is_awaited, "they wait for that rank"},
+    {KIND_MISUSE, KIND_ENDED, is_own_pass, "that rank ended for it"},
+    {KIND_MISUSE, KIND_OPERATION, is_own_pass, "that rank left its bucket unreduced"},
+    {KIND_MISUSE, KIND_RACE, is_unfinished_pass, "gradients were used while they were reduced"},
+    {KIND_MISUSE, KIND_VALUE, is_unreduced,
+     "that pass did not end, gradients were used as they were"},
+    {KIND_MISUSE, KIND_WAIT, is_awaited, "they wait for that rank's bucket"},
+    {KIND_ENDED, KIND_OPERATION, is_own_operation, "what it did not post any more"},
+    {KIND_ENDED, KIND_SAMPLES, is_of_that_rank, "what it did not train on any more"},
+    {KIND_ENDED, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
+    {KIND_ENDED, KIND_WAIT, is_awaited, "they wait for that rank"},
+    {KIND_OPERATION, KIND_OPERATION, is_same_operation, "the same operation"},
+    {KIND_OPERATION, KIND_OPERATION, is_later_operation, "what that rank posted afterwards"},
+    {KIND_OPERATION, KIND_OPERATION, harness_path_is_steered,
+     "it took wrong counts from that operation"},
+    {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
+    {KIND_OPERATION, KIND_VALUE, is_mixed, "it came out of mixed operations"},
+    {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
+    {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
+    {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
+    {KIND_ALGORITHM, KIND_VALUE, is_summed_so, "it was summed or sent so"},
+    {KIND_ALGORITHM, KIND_REPORT, is_run_so, "its messages do not meet"},
+    {KIND_ALGORITHM, KIND_WAIT, is_run_so, "its messages do not meet"},
+    {KIND_SAMPLES, KIND_VALUE, is_trained_so, "it was trained so"},
+    {KIND_RACE, KIND_VALUE, is_raced_for, "that memory was in use"},
+    {KIND_VALUE, KIND_VALUE, is_held_by_some, "those ranks hold it"},
+    {KIND_VALUE, KIND_VALUE, is_received, "that rank trained on what it received"},
+    {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
+    {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
+    {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
+    {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},
+    {KIND_FILE, KIND_FILE, is_file_reported, "the file was read so"},
+};
+
+static const char *find_path(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b)
+{
+    enum kind cause = kind_of(a);
+    enum kind consequence = kind_of(b);
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        DDP_ASSERT(rules[i].cause <= rules[i].consequence); /* else there might be a circle */
+        if (rules[i].cause == cause && rules[i].consequence == consequence &&
+            rules[i].is_path(paths, a, b)) {
+            return rules[i].words;
+        }
+    }
+    return NULL;
+}
+
+const char *harness_cause_of(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b)
+{
+    const char *words = a == b ? NULL : find_path(paths, a, b);
 
     DDP_ASSERT(a->verdict != HARNESS_VERDICT_NONE && b->verdict != HARNESS_VERDICT_NONE);
-    DDP_ASSERT(!is_cause || !explains(b, a)); /* else both would count as explained */
-    return is_cause;
+    DDP_ASSERT(words == NULL || find_path(paths, b, a) == NULL); /* else both would be explained */
+    return words;
 }

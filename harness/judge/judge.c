@@ -19,6 +19,7 @@ struct judge {
     const struct harness_findings *findings;
     const struct harness_judge_facts *facts;
     struct harness_judgement *out;
+    struct harness_paths paths;
 };
 
 static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
@@ -50,11 +51,13 @@ static struct harness_rank_set expected_culprits(const struct judge *judge)
     return harness_expect_culprits(judge->plan, &judge->plan->expect.culprit, judge->findings->mem);
 }
 
-static bool is_explained(const struct harness_findings *findings, size_t index)
+static bool is_explained(const struct judge *judge, size_t index)
 {
+    const struct harness_findings *findings = judge->findings;
+
     DDP_ASSERT(index < findings->count);
     for (size_t i = 0; i < findings->count; i++) {
-        if (harness_finding_explains(&findings->items[i], &findings->items[index])) {
+        if (harness_cause_of(&judge->paths, &findings->items[i], &findings->items[index]) != NULL) {
             return true;
         }
     }
@@ -92,7 +95,7 @@ static int64_t pick_primary(const struct judge *judge)
         bool is_best_expected =
             best >= 0 && findings->items[best].verdict == judge->plan->expect.verdict;
 
-        if (is_explained(findings, i)) {
+        if (is_explained(judge, i)) {
             continue;
         }
         if (best < 0 || (is_expected && !is_best_expected) ||
@@ -214,7 +217,7 @@ static void judge_others(struct judge *judge)
         const struct harness_finding *finding = &judge->findings->items[i];
         char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-        if ((int64_t)i == judge->out->primary || is_explained(judge->findings, i)) {
+        if ((int64_t)i == judge->out->primary || is_explained(judge, i)) {
             continue;
         }
         (void)harness_rank_set_text(&finding->culprits, ranks);
@@ -253,7 +256,7 @@ static void judge_findings(struct judge *judge)
         }
     }
     for (size_t i = 0; i < findings->count; i++) {
-        bool is_expected = is_explained(findings, i);
+        bool is_expected = is_explained(judge, i);
 
         for (size_t k = 0; k < expected->count && !is_expected; k++) {
             is_expected = harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
@@ -386,7 +389,9 @@ static void judge_canary(struct judge *judge)
 void harness_judge(const struct harness_plan *plan, const struct harness_findings *findings,
                    const struct harness_judge_facts *facts, struct harness_judgement *out)
 {
-    struct judge judge = {plan, findings, facts, out};
+    struct judge judge = {plan, findings, facts, out, {.trace = NULL}};
+    ddp_status status =
+        harness_paths_open(findings->mem, plan, facts->program, facts->trace, &judge.paths);
 
     DDP_ASSERT(plan->fault_count == 0 || facts->fired_count != NULL);
     DDP_ASSERT(facts->param_count == 0 || facts->param_names != NULL);
@@ -394,7 +399,7 @@ void harness_judge(const struct harness_plan *plan, const struct harness_finding
     memset(out, 0, sizeof *out);
     out->outcome = HARNESS_OUTCOME_PASS;
     out->primary = -1;
-    if (findings->is_failed) {
+    if (findings->is_failed || status != DDP_OK) {
         complain(&judge, HARNESS_OUTCOME_ERROR, "out of memory while checking");
     }
     if (findings->is_evidence_lost) {
@@ -406,6 +411,7 @@ void harness_judge(const struct harness_plan *plan, const struct harness_finding
     judge_survivors(&judge);
     judge_restore(&judge);
     judge_leaks(&judge);
+    harness_paths_close(&judge.paths);
     /* If a fault never fired, this is not the planned run: it can't FAIL, only be INCONCLUSIVE. */
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         if (facts->fired_count[i] == 0 && out->outcome == HARNESS_OUTCOME_FAIL) {

@@ -5,6 +5,7 @@
 #include "harness/verdict/verdict.h"
 
 struct harness_plan;
+struct harness_program;
 struct harness_trace;
 
 #ifdef __cplusplus
@@ -13,6 +14,9 @@ extern "C" {
 
 /* Facts about the run that expectations speak of, gathered by the caller from traces. */
 struct harness_judge_facts {
+    /* Where causes are looked up: without them hardly anything explains anything. May be NULL. */
+    const struct harness_program *program;
+    const struct harness_trace *trace;
     const char *const *param_names;
     uint32_t param_count;
     const uint32_t *fired_count; /* [plan fault_count]: how often each fault fired */

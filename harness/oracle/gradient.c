@@ -45,6 +45,7 @@ ddp_status harness_check_gradient(const struct harness_emulation *e, struct harn
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
                          HARNESS_ORACLE_GRADIENT, HARNESS_MODE_BITWISE);
+    finding.stage = HARNESS_STAGE_GRADIENT;
     harness_subject_set_difference(e, &difference, &finding);
     if (difference.is_loss) {
         describe_loss(&difference, &finding);

@@ -54,6 +54,7 @@ static void report(const struct harness_emulation *e, enum harness_stage stage, 
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
                          HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
+    finding.stage = (int32_t)stage;
     harness_subject_set_difference(e, &difference, &finding);
     (void)snprintf(finding.text, sizeof(finding.text), "%s of bucket %d in step %u (%s%s) on %s",
                    what, difference.bucket, difference.step,

@@ -21,6 +21,11 @@ extern "C" {
 #undef SOURCE
 #undef ORACLE
 
+/* usage_victims.c: the part of the usage oracle about ranks that ended because of others. After all
+ * findings that may say why. */
+void harness_usage_check_victims(const struct harness_emulation *emulation,
+                                 struct harness_findings *out);
+
 /* Step, ranks, operation and parameters of a difference, into a finding. */
 void harness_subject_set_difference(const struct harness_emulation *emulation,
                                     const struct harness_difference *difference,

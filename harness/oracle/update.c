@@ -29,6 +29,7 @@ ddp_status harness_check_update(const struct harness_emulation *e, struct harnes
                          is_everyone(e, &difference.ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
                                                            : HARNESS_VERDICT_VALUE_DIVERGED,
                          HARNESS_ORACLE_UPDATE, HARNESS_MODE_BITWISE);
+    finding.stage = HARNESS_STAGE_UPDATE;
     harness_subject_set_difference(e, &difference, &finding);
     if (difference.slot >= 0) {
         (void)snprintf(what, sizeof(what), "optimizer state %d of %.96s", difference.slot,

@@ -1,8 +1,8 @@
 /* Purpose: errors that ranks reported themselves: misuse, mismatches, refused checkpoints, failed
- * operations. Every error of a rank becomes a finding, or is explained by one.
+ * operations. Every error of a rank becomes a finding.
  * Idea: the rank that detected the error is to blame, not the ones that were told of it; the
- * parameters are those that it named. PEER_DIED and REVOKED only say that another rank failed: they
- * become a finding if nothing else does. */
+ * parameters are those that it named. PEER_DIED and REVOKED only say that another rank failed:
+ * usage_victims.c compares whom they name. What follows from other findings the judge decides. */
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +47,7 @@ struct reports {
     struct harness_rank_set reported; /* ranks that ended with it */
     int32_t step;                     /* the earliest in which it was reported */
     int32_t revoked_step;             /* the earliest that a revocation names; -1: none */
+    uint64_t seq;                     /* of the earliest collective in which it was met; 0: none */
 };
 
 static void note(struct reports *reports, uint32_t reported_by, int64_t raised_by, int32_t step)
@@ -69,6 +70,16 @@ static void note_revoked(struct reports *reports, int32_t step)
     }
 }
 
+/* A collective that failed says its number; other errors say other things there. */
+static void note_detail(struct reports *reports, ddp_status status, uint64_t detail)
+{
+    bool is_seq = status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT;
+
+    if (is_seq && detail != 0 && (reports->seq == 0 || detail < reports->seq)) {
+        reports->seq = detail;
+    }
+}
+
 /* rank.error: status, peer (who is to blame, or -1), cause, detail. revoke: rank, status, step,
  * detail. */
 static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_status status,
@@ -83,12 +94,14 @@ static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_st
         if (harness_index_status(list[i]->entry.arg[1]) == status) {
             note(reports, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
             note_revoked(reports, (int32_t)list[i]->entry.arg[2]);
+            note_detail(reports, status, list[i]->entry.arg[3]);
         }
     }
     list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
     for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[0]) == status) {
             note(reports, rank, (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
+            note_detail(reports, status, list[i]->entry.arg[3]);
         }
     }
     if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
@@ -174,16 +187,6 @@ static void describe_unused(const struct harness_emulation *e, struct harness_fi
     }
 }
 
-static bool has_finding(const struct harness_findings *out, enum harness_oracle_id oracle)
-{
-    for (size_t i = 0; i < out->count; i++) {
-        if (out->items[i].oracle == oracle) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A file that ends too early is torn, not corrupted. */
 static ddp_status refine_damage(const struct harness_emulation *e, struct harness_finding *finding,
                                 struct ddp_err *err)
@@ -220,16 +223,6 @@ static void blame_shortest(const struct harness_emulation *e, struct harness_ran
     }
 }
 
-/* Another finding or a diagnosis already says more. */
-static bool is_reported_better(const struct harness_emulation *e, ddp_status status,
-                               const struct harness_findings *out)
-{
-    if (status == DDP_E_MISMATCH) {
-        return has_finding(out, HARNESS_ORACLE_PROGRAM);
-    }
-    return status == DDP_E_TIMEOUT && e->input->trace->diagnoses.count > 0;
-}
-
 static bool is_checkpoint_status(ddp_status status)
 {
     return status == DDP_E_PREFIX || status == DDP_E_KEYS || status == DDP_E_SHAPE ||
@@ -242,25 +235,6 @@ static bool is_failure(enum harness_verdict verdict)
     return verdict == HARNESS_VERDICT_CRASH_EXITED || verdict == HARNESS_VERDICT_CRASH_DEVICE ||
            verdict == HARNESS_VERDICT_RESOURCE_HOST_MEMORY ||
            verdict == HARNESS_VERDICT_RESOURCE_DEVICE_MEMORY;
-}
-
-/* A failure is a finding unless another finding names its cause: a mismatch, a crash, or anything
- * but a wrong value with one of these ranks to blame. */
-static bool is_failure_explained(const struct harness_rank_set *ranks,
-                                 const struct harness_findings *out)
-{
-    for (size_t i = 0; i < out->count; i++) {
-        const struct harness_finding *other = &out->items[i];
-        enum harness_family family = harness_verdict_family(other->verdict);
-
-        if (family == HARNESS_FAMILY_MISMATCH || family == HARNESS_FAMILY_CRASH) {
-            return true;
-        }
-        if (family != HARNESS_FAMILY_VALUE && harness_rank_set_is_common(ranks, &other->culprits)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Step and phase in which the first of the blamed ranks failed. */
@@ -278,6 +252,63 @@ static void place_failure(const struct harness_emulation *e, ddp_status status,
                 finding->phase = list[i]->entry.phase;
                 return;
             }
+        }
+    }
+}
+
+static const struct harness_trace_event *find_post(const struct harness_emulation *e, uint32_t rank,
+                                                   uint64_t seq)
+{
+    return harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq);
+}
+
+/* The collective that the first of these ranks had posted last, unless it was completed; 0: none.
+ */
+static uint64_t open_seq(const struct harness_emulation *e, const struct harness_rank_set *ranks)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list;
+    const struct harness_trace_event *done;
+
+    if (harness_rank_set_is_empty(ranks) || harness_rank_set_at(ranks, 0) >= e->world) {
+        return 0;
+    }
+    list =
+        harness_index_list(&e->index, harness_rank_set_at(ranks, 0), DDP_EVENT_COLL_POST, &count);
+    if (count == 0) {
+        return 0;
+    }
+    done = harness_index_with_seq(&e->index, harness_rank_set_at(ranks, 0), DDP_EVENT_COLL_DONE,
+                                  list[count - 1]->entry.arg[0]);
+    return done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK
+               ? 0
+               : list[count - 1]->entry.arg[0];
+}
+
+/* The collective in which it was met, as a rank posted it. */
+static void set_op(const struct harness_emulation *e, uint64_t seq, struct harness_finding *finding)
+{
+    for (uint32_t r = 0; seq != 0 && !finding->op.is_set && r < e->world; r++) {
+        const struct harness_trace_event *post = find_post(e, r, seq);
+
+        if (post != NULL) {
+            struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
+
+            finding->op =
+                (struct harness_finding_op){true, seq, op.kind, op.role, -1, post->entry.arg[2]};
+            if (op.role == DDP_ROLE_BUCKET) {
+                harness_subject_set_bucket(e, op.index, finding);
+            }
+        }
+    }
+}
+
+/* Who gives up waiting is not to blame, whoever was waited for is: who had not posted it. */
+static void blame_awaited(const struct harness_emulation *e, struct harness_finding *finding)
+{
+    for (uint32_t r = 0; finding->op.is_set && r < e->world; r++) {
+        if (find_post(e, r, finding->op.seq) == NULL) {
+            harness_rank_set_add(&finding->culprits, r);
         }
     }
 }
@@ -305,10 +336,14 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         finding.step = -1;
     }
     if (is_failure(finding.verdict)) {
-        if (is_failure_explained(&finding.culprits, out)) {
-            return DDP_OK;
-        }
         place_failure(e, status, &finding);
+        set_op(e, open_seq(e, &finding.culprits), &finding);
+    } else {
+        set_op(e, reports->seq, &finding);
+    }
+    if (status == DDP_E_TIMEOUT) {
+        finding.victims = reports->reported;
+        blame_awaited(e, &finding);
     }
     if (status == DDP_E_UNUSED_PARAMETER || status == DDP_E_READY_TWICE) {
         add_params(e, status, &finding);
@@ -327,32 +362,6 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     return DDP_OK;
 }
 
-/* Ranks ended because of another rank, and no finding tells which. */
-static void check_victims(const struct harness_emulation *e, struct harness_findings *out)
-{
-    struct harness_rank_set victims = harness_rank_set_in(out->mem);
-    struct harness_finding finding;
-    char ranks[96];
-
-    for (uint32_t r = 0; r < e->world; r++) {
-        const struct harness_trace_event *end = harness_index_end(&e->index, r);
-
-        if (end != NULL && harness_index_status(end->entry.arg[0]) < DDP_OK) {
-            harness_rank_set_add(&victims, r);
-        }
-    }
-    if (out->count > 0 || harness_rank_set_is_empty(&victims)) {
-        return;
-    }
-    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CRASH_EXITED, HARNESS_ORACLE_USAGE,
-                         HARNESS_MODE_STATUS);
-    finding.victims = victims;
-    (void)snprintf(finding.text, sizeof(finding.text),
-                   "%s ended because of another rank, and no finding tells which and why",
-                   harness_subject_ranks_text(&victims, ranks, sizeof(ranks)));
-    harness_findings_add(out, &finding);
-}
-
 ddp_status harness_check_usage(const struct harness_emulation *e, struct harness_findings *out,
                                struct ddp_err *err)
 {
@@ -365,10 +374,10 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
         for (uint32_t r = 0; r < e->world; r++) {
             gather_rank(e, r, rules[i].status, &reports);
         }
-        if (reports.is_any && !is_reported_better(e, rules[i].status, out)) {
+        if (reports.is_any) {
             DDP_TRY(add(e, i, &reports, out, err));
         }
     }
-    check_victims(e, out);
+    harness_usage_check_victims(e, out);
     return DDP_OK;
 }

@@ -123,7 +123,9 @@ enum harness_arg_field { HARNESS_ARG_TABLE(HARNESS_KIND_ENUM) HARNESS_ARG_FIELD_
     X(HARNESS_PLACE_ARGS, "has no arguments to change; collective/pre has")                       \
     X(HARNESS_PLACE_STREAM, "has no stream for a kernel in this job; forward/layer, "             \
                             "optimizer/pre and collective/launch on device cuda have")            \
-    X(HARNESS_PLACE_COLLECTIVE, "cannot be done twice; collective/pre can")
+    X(HARNESS_PLACE_COLLECTIVE, "cannot be done twice; collective/pre can")                       \
+    X(HARNESS_PLACE_SKIPPABLE, "leaves nothing out when it is skipped; bucket/launch, "           \
+                               "optimizer/pre and others do")
 enum harness_action_place { HARNESS_PLACE_TABLE(HARNESS_KIND_ENUM) HARNESS_PLACE_COUNT };
 
 /* What a fault does: the rows ACTION and ACTION_PLAIN of key.def. */

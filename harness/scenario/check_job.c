@@ -23,17 +23,85 @@ ddp_status harness_scenario_check_optimizer(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+/* The dataset as it is, its samples and features. */
+static ddp_status check_data(const struct harness_reader *reader,
+                             const struct harness_yaml_node *map, const struct harness_job *job,
+                             struct ref_data_sizes *out)
+{
+    const struct ref_data_config config = {
+        .name = job->data, .sample_count = job->samples, .feature_count = job->features};
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_samples);
+    const struct harness_yaml_node *features = harness_reader_node(map, HARNESS_ROW_JOB_features);
+    struct ddp_err err = {{0}};
+
+    if (ref_data_describe(&config, out, &err) != DDP_OK) {
+        return harness_yaml_fail(node != NULL ? node : map, reader->err, DDP_E_INVALID, "%s",
+                                 err.text);
+    }
+    if (job->features != 0 && out->feature_count != job->features) {
+        return harness_yaml_fail(features, reader->err, DDP_E_INVALID,
+                                 "dataset %s has %zu features, not %zu; only synthetic has as many "
+                                 "as are asked for",
+                                 job->data, out->feature_count, job->features);
+    }
+    return DDP_OK;
+}
+
+/* The model's widths: as many as it takes, from the dataset's features to its classes. */
 static ddp_status check_widths(const struct harness_reader *reader,
-                               const struct harness_yaml_node *map, const struct harness_job *job)
+                               const struct harness_yaml_node *map, const struct harness_job *job,
+                               const struct ref_data_sizes *data)
 {
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_widths);
+    struct ref_model_config model = {.name = job->model, .width_count = job->widths.count};
+    size_t outputs = data->class_count > 0 ? data->class_count : data->target_count;
+    struct ref_model_tables tables = {0};
+    struct ddp_err err = {{0}};
+    ddp_status status;
 
-    if (node == NULL || (job->widths.count >= 2 && job->widths.count <= REF_LAYERS_MAX + 1)) {
+    node = node != NULL ? node : map;
+    if (job->widths.count > REF_LAYERS_MAX + 1 || job->widths.count == 1) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "widths wants from 2 to %d entries, input and output included",
+                                 REF_LAYERS_MAX + 1);
+    }
+    for (size_t i = 0; i < job->widths.count; i++) {
+        model.width[i] = job->widths.items[i];
+    }
+    ref_model_defaults(&model, data->feature_count, outputs);
+    status = ref_model_describe(ddp_mem_system(), &model, &tables, &err);
+    ddp_mem_free(ddp_mem_system(), tables.params);
+    if (status != DDP_OK) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
+    }
+    if (model.width[0] != data->feature_count || model.width[model.width_count - 1] != outputs) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "widths lead from %zu to %zu, but dataset %s has %zu features and "
+                                 "%zu %s",
+                                 model.width[0], model.width[model.width_count - 1], job->data,
+                                 data->feature_count, outputs,
+                                 data->class_count > 0 ? "classes" : "targets");
+    }
+    return DDP_OK;
+}
+
+/* Shards are cut from the dataset one behind the other. */
+static ddp_status check_shards(const struct harness_reader *reader,
+                               const struct harness_yaml_node *map, const struct harness_job *job,
+                               const struct ref_data_sizes *data)
+{
+    size_t total = 0;
+
+    for (uint32_t rank = 0; job->shard_sizes != NULL && rank < job->ranks; rank++) {
+        total += job->shard_sizes[rank];
+    }
+    if (total <= data->sample_count) {
         return DDP_OK;
     }
-    return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                             "widths wants from 2 to %d entries, input and output included",
-                             REF_LAYERS_MAX + 1);
+    return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_shard_sizes), reader->err,
+                             DDP_E_INVALID,
+                             "the shards of %u ranks hold %zu samples, the dataset only %zu",
+                             job->ranks, total, data->sample_count);
 }
 
 /* NCCL moves the memory of GPUs only, the core's schedules and MPI that of the host only. */
@@ -83,7 +151,11 @@ static ddp_status check_join(const struct harness_reader *reader,
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
-    DDP_TRY(check_widths(reader, map, kept));
+    struct ref_data_sizes data;
+
+    DDP_TRY(check_data(reader, map, kept, &data));
+    DDP_TRY(check_widths(reader, map, kept, &data));
+    DDP_TRY(check_shards(reader, map, kept, &data));
     DDP_TRY(check_device(reader, map, kept));
     return check_join(reader, map, kept);
 }

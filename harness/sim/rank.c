@@ -184,7 +184,10 @@ void harness_sim_rank_settle(struct harness_sim_rank *rank)
     if (rank->is_vanished || !rank->has_joined) {
         ddp_loop_net_kill(rank->sim->net, rank->rank);
     }
-    if (!rank->is_vanished) {
+    if (rank->is_vanished) {
+        /* Whatever killed the rank may have taken its machine along. */
+        ddp_files_memory_crash(rank->sim->files);
+    } else {
         harness_injector_destroy(rank->injector);
         rank->sim->stats.leaked_block_count += ddp_mem_pool_block_count(rank->pool);
     }

@@ -97,6 +97,17 @@ enum harness_mode {
 const char *harness_mode_name(enum harness_mode mode);
 DDP_MUST_USE ddp_status harness_mode_parse(const char *name, enum harness_mode *out);
 
+/* Where in a step a value was compared, in the order of cause and effect. */
+enum harness_stage {
+    HARNESS_STAGE_DATA,     /* the samples of a batch */
+    HARNESS_STAGE_GRADIENT, /* loss and local gradients */
+    HARNESS_STAGE_INPUT,    /* what went into a bucket's all-reduce */
+    HARNESS_STAGE_OUTPUT,   /* what came out */
+    HARNESS_STAGE_FINAL,    /* averaged gradients, copied back */
+    HARNESS_STAGE_UPDATE,   /* parameters and optimizer state */
+    HARNESS_STAGE_COUNT
+};
+
 /* Which operation a finding is about; fields that do not apply are unset. */
 struct harness_finding_op {
     bool is_set;
@@ -116,9 +127,10 @@ struct harness_finding {
     struct harness_list params; /* indices into the model's table, each once */
     int32_t step, micro;        /* -1 = none */
     int32_t phase;              /* enum ddp_phase or -1 */
-    int64_t detect_ns;          /* fault fired (or process ended) -> noticed; -1 = not measured */
-    int64_t attribute_ns;       /* fired -> culprit named; -1 = not measured */
-    char text[512];             /* one sentence with the evidence */
+    int32_t stage;        /* enum harness_stage of values compared with the emulation, or -1 */
+    int64_t detect_ns;    /* fault fired (or process ended) -> noticed; -1 = not measured */
+    int64_t attribute_ns; /* fired -> culprit named; -1 = not measured */
+    char text[512];       /* one sentence with the evidence */
 };
 /* mem: of its sets (set.h). Like them, a finding may be copied by assignment. */
 void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,

@@ -119,6 +119,50 @@ CT_TEST(file, memory_of_many_files)
     ddp_files_memory_destroy(memory);
 }
 
+static void write_renamed(struct ddp_files *files, const char *path, bool is_synced)
+{
+    size_t written = 0;
+    int handle = -1;
+
+    CT_REQUIRE_OK(files->ops->create(files, "x.tmp", &handle, NULL));
+    CT_REQUIRE_OK(files->ops->write(files, handle, "abc", 3, &written, NULL));
+    if (is_synced) {
+        CT_REQUIRE_OK(files->ops->sync(files, handle, NULL));
+    }
+    CT_REQUIRE_OK(files->ops->write(files, handle, "de", 2, &written, NULL));
+    CT_REQUIRE_OK(files->ops->close(files, handle, NULL));
+    CT_REQUIRE_OK(files->ops->rename(files, "x.tmp", path, NULL));
+}
+
+/* A crash takes what a renamed file never synced, and nothing else. */
+CT_TEST(file, memory_crash)
+{
+    static const struct {
+        const char *path;
+        size_t size_bytes;
+    } left[] = {{"synced", 3}, {"unsynced", 0}, {"in_place", 4}, {"atomic", 6}};
+    struct ddp_files_memory *memory;
+    struct ddp_files *files;
+
+    CT_REQUIRE_OK(ddp_files_memory_create(&memory));
+    files = ddp_files_memory_files(memory);
+    write_renamed(files, "synced", true);
+    write_renamed(files, "unsynced", false);
+    CT_REQUIRE_OK(ddp_files_write_whole(files, "in_place", "1234", 4, NULL));
+    CT_REQUIRE_OK(ddp_files_write_atomic(files, "atomic", "123456", 6, NULL));
+    ddp_files_memory_crash(memory);
+    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+        void *data = NULL;
+        size_t size_bytes = 99;
+
+        CT_REQUIRE_OK(
+            files->ops->read_all(files, left[i].path, ddp_mem_system(), &data, &size_bytes, NULL));
+        CT_CHECK_EQ_U64(size_bytes, left[i].size_bytes);
+        ddp_mem_free(ddp_mem_system(), data);
+    }
+    ddp_files_memory_destroy(memory);
+}
+
 /* A handle in memory stays on its file when the name goes, and destroy takes what is left open. */
 CT_TEST(file, memory_handle_outlives_name)
 {

@@ -64,6 +64,7 @@ static const struct special {
     {HARNESS_ROW_FINDING_oracle, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_mode, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_SURVIVORS_within_ms, NULL, "expect.survivors.status=TIMEOUT", NULL},
+    {HARNESS_ROW_JOB_features, NULL, "job.data=synthetic", NULL},
     {HARNESS_ROW_EXPECT_RESTORE_from_step, "4", NULL, NULL},
     {HARNESS_ROW_CANARY_outcome, "ERROR", NULL, NULL},
     {HARNESS_ROW_CANARY_verdict, NULL, "canary.outcome=FAIL", NULL},
@@ -81,7 +82,16 @@ static const struct special *special_of(enum harness_row row)
     return &none;
 }
 
-/* The last name of the row's list that is not its default. */
+/* A scenario can't expect what no run reports. */
+static bool is_planned(enum harness_names list, const char *name)
+{
+    enum harness_verdict verdict;
+
+    return list == HARNESS_NAMES_VERDICTS && harness_verdict_parse(name, &verdict) == DDP_OK &&
+           harness_verdict_is_planned(verdict);
+}
+
+/* The last name of the row's list that is not its default and may be used. */
 static const char *other_name(const struct harness_key *key)
 {
     enum harness_names list = (enum harness_names)key->of;
@@ -89,7 +99,8 @@ static const char *other_name(const struct harness_key *key)
     const char *name;
 
     for (size_t i = 0; (name = harness_names_at(list, i, NULL)) != NULL; i++) {
-        if (key->fallback == NULL || strcmp(name, key->fallback) != 0) {
+        if ((key->fallback == NULL || strcmp(name, key->fallback) != 0) &&
+            !is_planned(list, name)) {
             found = name;
         }
     }

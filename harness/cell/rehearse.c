@@ -1,0 +1,112 @@
+/* A plan is tried in the simulator without being judged: does each of its faults fire, and does the
+ * job have the parameters and tensors that the plan names? */
+#include <inttypes.h>
+#include <string.h>
+
+#include "harness/cell/stage.h"
+#include "harness/sim/sim.h"
+
+static bool is_param(const struct harness_cell *cell, const char *name)
+{
+    for (size_t i = 0; i < cell->param_count; i++) {
+        if (strcmp(cell->params[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ddp_status check_names(const struct harness_cell *cell, const struct harness_texts *names,
+                              struct ddp_err *err)
+{
+    const char *known[64];
+    size_t count = cell->param_count < 64 ? cell->param_count : 64;
+
+    for (size_t i = 0; i < count; i++) {
+        known[i] = cell->params[i].name;
+    }
+    for (size_t i = 0; i < names->count; i++) {
+        const char *nearest;
+
+        if (is_param(cell, names->items[i])) {
+            continue;
+        }
+        nearest = ddp_text_nearest(names->items[i], known, count);
+        return ddp_err_set(err, DDP_E_INVALID, "expect: the model has no parameter %s%s%s",
+                           names->items[i], nearest != NULL ? "; did you mean " : "",
+                           nearest != NULL ? nearest : "");
+    }
+    return DDP_OK;
+}
+
+static ddp_status check_expected_names(const struct harness_cell *cell, struct ddp_err *err)
+{
+    const struct harness_expect *expect = &cell->plan.expect;
+
+    DDP_TRY(check_names(cell, &expect->op.params, err));
+    for (size_t i = 0; i < expect->findings.count; i++) {
+        DDP_TRY(check_names(cell, &expect->findings.items[i].op.params, err));
+    }
+    return DDP_OK;
+}
+
+/* A restore run has faults of its own, and a rehearsal none. */
+static bool is_rehearsed(const struct harness_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        if (plan->faults[i].point == DDP_FAULT_POINT_CHECKPOINT_LOAD) {
+            return false;
+        }
+    }
+    return plan->fault_count > 0 && harness_plan_runs_on(plan, HARNESS_DRIVER_SIM) &&
+           !(plan->canary.is_set && plan->canary.outcome == HARNESS_OUTCOME_INCONCLUSIVE);
+}
+
+static ddp_status check_fired(const struct harness_cell *cell, struct ddp_err *err)
+{
+    for (uint32_t i = 0; i < cell->plan.fault_count; i++) {
+        const struct harness_fault *fault = &cell->plan.faults[i];
+        uint32_t count;
+
+        (void)harness_trace_fired_ns(&cell->trace, i, &count);
+        if (count == 0) {
+            return ddp_err_set(err, DDP_E_INVALID,
+                               "faults.%" PRIu32 " never fires: in this job, rank %" PRIu32
+                               " does not reach %s under all that `at` asks for",
+                               i, fault->at.rank, ddp_fault_point_name(fault->point));
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status rehearse(struct harness_cell *cell, struct ddp_err *err)
+{
+    struct harness_launch_config config;
+
+    DDP_TRY(harness_stage_prepare(cell, err));
+    DDP_TRY(check_expected_names(cell, err));
+    if (!is_rehearsed(&cell->plan)) {
+        return DDP_OK;
+    }
+    memset(&config, 0, sizeof config);
+    config.plan = &cell->plan;
+    config.program = &cell->program;
+    config.rank.payload_step = -1;
+    /* Without a folder: files are the simulator's own, and vanish with it. */
+    config.rank.checkpoint_path = "rehearsal/checkpoint.safetensors";
+    DDP_TRY(harness_sim_driver()->run(cell->mem, &config, &cell->trace, err));
+    return check_fired(cell, err);
+}
+
+ddp_status harness_cell_rehearse(const struct harness_plan *plan, struct ddp_err *err)
+{
+    const struct harness_cell_config config = {.driver = HARNESS_DRIVER_SIM};
+    struct harness_cell cell;
+    ddp_status status;
+
+    DDP_TRY(harness_stage_open(&cell, &config, err));
+    cell.plan = *plan;
+    status = rehearse(&cell, err);
+    harness_stage_close(&cell);
+    return status;
+}

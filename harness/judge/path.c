@@ -1,0 +1,268 @@
+/* Paths through the trace. */
+#include "harness/judge/path.h"
+
+ddp_status harness_paths_open(struct ddp_mem *mem, const struct harness_plan *plan,
+                              const struct harness_program *program,
+                              const struct harness_trace *trace, struct harness_paths *out)
+{
+    *out = (struct harness_paths){.plan = plan, .program = program};
+    if (trace != NULL) {
+        DDP_TRY(harness_index_build(mem, trace, &out->index));
+        out->trace = trace;
+    }
+    return DDP_OK;
+}
+
+void harness_paths_close(struct harness_paths *paths)
+{
+    if (paths->trace != NULL) {
+        harness_index_fini(&paths->index);
+    }
+    *paths = (struct harness_paths){.trace = NULL};
+}
+
+/* --- ranks ------------------------------------------------------------------------------------ */
+
+bool harness_path_is_of(const struct harness_finding *b, const struct harness_finding *a)
+{
+    return !harness_rank_set_is_empty(&b->culprits) &&
+           harness_rank_set_is_subset(&b->culprits, &a->culprits);
+}
+
+bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return harness_rank_set_is_common(&a->culprits, &b->culprits);
+}
+
+bool harness_path_is_in_time(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->step < 0 || b->step < 0 || a->step <= b->step;
+}
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+static bool is_known(const struct harness_paths *paths, uint32_t rank)
+{
+    return paths->trace != NULL && rank < paths->index.world_size;
+}
+
+static const struct harness_trace_event *find_post(const struct harness_paths *paths, uint32_t rank,
+                                                   uint64_t seq)
+{
+    return is_known(paths, rank)
+               ? harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_POST, seq)
+               : NULL;
+}
+
+static bool is_completed(const struct harness_paths *paths, uint32_t rank, uint64_t seq)
+{
+    const struct harness_trace_event *done =
+        is_known(paths, rank)
+            ? harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_DONE, seq)
+            : NULL;
+
+    return done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK;
+}
+
+/* Nobody that waits has posted a collective: the group never formed. */
+static bool is_without_group(const struct harness_paths *paths,
+                             const struct harness_rank_set *ranks)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(ranks); i++) {
+        uint32_t rank = harness_rank_set_at(ranks, i);
+        size_t count = 0;
+
+        if (!is_known(paths, rank)) {
+            return false;
+        }
+        (void)harness_index_list(&paths->index, rank, DDP_EVENT_COLL_POST, &count);
+        if (count > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b)
+{
+    const struct harness_rank_set *waiting =
+        harness_rank_set_is_empty(&b->culprits) ? &b->victims : &b->culprits;
+
+    if (!b->op.is_set || b->op.seq == 0) {
+        return !harness_rank_set_is_empty(waiting) && is_without_group(paths, waiting);
+    }
+    for (uint32_t i = 0; i < harness_rank_set_count(waiting); i++) {
+        uint32_t rank = harness_rank_set_at(waiting, i);
+
+        if (find_post(paths, rank, b->op.seq) == NULL || is_completed(paths, rank, b->op.seq)) {
+            return false;
+        }
+    }
+    return !harness_rank_set_is_empty(waiting);
+}
+
+bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(&a->culprits); i++) {
+        uint32_t rank = harness_rank_set_at(&a->culprits, i);
+
+        if (!b->op.is_set || b->op.seq == 0 || !is_completed(paths, rank, b->op.seq)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Values of such an operation decide what its members post next. */
+static bool is_steering(enum ddp_coll_role role)
+{
+    return role == DDP_ROLE_VERIFY || role == DDP_ROLE_USED_MAP || role == DDP_ROLE_JOIN_PRESENT ||
+           role == DDP_ROLE_JOIN_SYNC_FLAG || role == DDP_ROLE_JOIN_LAST;
+}
+
+static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_t from,
+                       uint64_t before)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list;
+
+    if (!is_known(paths, rank)) {
+        return false;
+    }
+    list = harness_index_list(&paths->index, rank, DDP_EVENT_COLL_DONE, &count);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+
+        if (arg[0] >= from && arg[0] < before && harness_index_status(arg[3]) == DDP_OK &&
+            is_steering(ddp_event_op_unpack(arg[1]).role)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool harness_path_is_steered(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b)
+{
+    uint32_t count = harness_rank_set_count(&b->culprits);
+
+    if (a->op.seq == 0 || b->op.seq <= a->op.seq) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_steered(paths, harness_rank_set_at(&b->culprits, i), a->op.seq, b->op.seq)) {
+            return false;
+        }
+    }
+    return count > 0;
+}
+
+/* The planned operation of a step with this role and, for a bucket, this number. */
+static uint64_t planned_seq(const struct harness_paths *paths, int32_t step,
+                            enum ddp_coll_role role, int64_t index)
+{
+    for (size_t i = 0; paths->program != NULL && i < paths->program->op_count; i++) {
+        const struct harness_op *op = &paths->program->ops[i];
+
+        if (op->step == step && op->role == role && (index < 0 || op->index == index)) {
+            return op->seq;
+        }
+    }
+    return 0;
+}
+
+uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b)
+{
+    int64_t bucket;
+
+    if (b->op.is_set && b->op.seq != 0) {
+        return b->op.seq;
+    }
+    bucket = harness_path_bucket(paths, b);
+    if (b->step < 0) {
+        return 0;
+    }
+    return bucket >= 0 ? planned_seq(paths, b->step, DDP_ROLE_BUCKET, bucket)
+                       : planned_seq(paths, b->step, DDP_ROLE_BUFFER_SYNC, -1);
+}
+
+/* --- tensors ---------------------------------------------------------------------------------- */
+
+static bool has_param(const struct harness_bucket *bucket, uint32_t param)
+{
+    for (uint32_t i = 0; i < bucket->param_count; i++) {
+        if (bucket->params[i] == param) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t harness_path_bucket(const struct harness_paths *paths, const struct harness_finding *b)
+{
+    if (b->op.is_set && b->op.bucket >= 0) {
+        return b->op.bucket;
+    }
+    for (size_t k = 0;
+         b->params.count > 0 && paths->program != NULL && k < paths->program->bucket_count; k++) {
+        if (has_param(&paths->program->buckets[k], harness_list_at(&b->params, 0))) {
+            return (int64_t)k;
+        }
+    }
+    return -1;
+}
+
+bool harness_path_is_same_tensor(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b)
+{
+    bool is_bucket = (a->op.is_set && a->op.bucket >= 0) || (b->op.is_set && b->op.bucket >= 0);
+
+    for (uint32_t i = 0; i < b->params.count; i++) {
+        if (harness_list_has(&a->params, harness_list_at(&b->params, i))) {
+            return true;
+        }
+    }
+    return is_bucket && harness_path_bucket(paths, a) >= 0 &&
+           harness_path_bucket(paths, a) == harness_path_bucket(paths, b);
+}
+
+bool harness_path_is_same_shape(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    int64_t bucket = harness_path_bucket(paths, b);
+
+    if (!a->op.is_set) {
+        return false;
+    }
+    if (b->op.is_set) {
+        return a->op.kind == b->op.kind && a->op.elem_count == b->op.elem_count;
+    }
+    return a->op.kind == DDP_COLL_ALL_REDUCE && bucket >= 0 &&
+           paths->program->buckets[bucket].elem_count == a->op.elem_count;
+}
+
+static bool is_finished(const struct harness_paths *paths, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+
+    if (!is_known(paths, rank)) {
+        return true;
+    }
+    (void)harness_index_in_step(&paths->index, rank, DDP_EVENT_GRAD_FINAL, step, &count);
+    return count > 0;
+}
+
+bool harness_path_is_unfinished(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    for (uint32_t i = 0; b->step >= 0 && i < harness_rank_set_count(&b->culprits); i++) {
+        uint32_t rank = harness_rank_set_at(&b->culprits, i);
+
+        if (harness_rank_set_has(&a->culprits, rank) &&
+            !is_finished(paths, rank, (uint32_t)b->step)) {
+            return true;
+        }
+    }
+    return false;
+}

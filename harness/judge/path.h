@@ -1,0 +1,71 @@
+/* Paths: how one thing that was found can have led to another, as the trace and the program show.
+ * Each predicate is one step of an argument; cause.c puts them together. Without a record there is
+ * no path. Internal to harness/judge. */
+#ifndef HARNESS_JUDGE_PATH_H
+#define HARNESS_JUDGE_PATH_H
+
+#include "harness/plan/program.h"
+#include "harness/trace/index.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is looked up. Borrows the plan, the program and the trace; each may be NULL: unknown. */
+struct harness_paths {
+    const struct harness_plan *plan;
+    const struct harness_program *program;
+    const struct harness_trace *trace;
+    struct harness_index index; /* of the trace, if there is one */
+};
+/* Errors: E_NOMEM; then there is nothing to release. */
+DDP_MUST_USE ddp_status harness_paths_open(struct ddp_mem *mem, const struct harness_plan *plan,
+                                           const struct harness_program *program,
+                                           const struct harness_trace *trace,
+                                           struct harness_paths *out);
+void harness_paths_close(struct harness_paths *paths);
+
+/* --- ranks ------------------------------------------------------------------------------------ */
+
+/* All whom b blames are blamed by a, too, and there are such. */
+bool harness_path_is_of(const struct harness_finding *b, const struct harness_finding *a);
+/* Some rank is blamed by both. */
+bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b);
+/* a is not after b, as far as their steps are known. */
+bool harness_path_is_in_time(const struct harness_finding *a, const struct harness_finding *b);
+
+/* --- operations ------------------------------------------------------------------------------- */
+
+/* Every rank that b names as waiting (its culprits, or its victims if it has no culprits) posted
+ * b's operation and did not complete it. If b has no operation: they never posted any. */
+bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b);
+/* A rank that a blames did not complete b's operation. */
+bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b);
+/* Every rank that b blames completed, from operation a on and before operation b, an operation
+ * whose values decide what is posted next: verification, used maps, join's counts. */
+bool harness_path_is_steered(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b);
+/* The operation from which b's value comes: its own, else that of its parameter's bucket, or of the
+ * buffers, in its step. 0: not known. */
+uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b);
+
+/* --- tensors ---------------------------------------------------------------------------------- */
+
+/* The bucket that b is about, or that holds its first parameter; -1: none. */
+int64_t harness_path_bucket(const struct harness_paths *paths, const struct harness_finding *b);
+/* They name the same bucket or a common parameter. */
+bool harness_path_is_same_tensor(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b);
+/* b's value was reduced or broadcast by an operation of a's kind and length. */
+bool harness_path_is_same_shape(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
+/* A rank that both blame did not finish the backward pass of b's step: its gradients were used as
+ * they were. */
+bool harness_path_is_unfinished(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,142 @@
+/* Purpose: ranks that ended because of another rank: whom they name must be a rank of which a
+ * finding says why, and a rank that they call dead must be dead. Idea: rank.error names the peer;
+ * how that peer ended was seen by the launcher. */
+#include <stdio.h>
+
+#include "harness/oracle/subject.h"
+
+/* Victims by what they say. */
+struct victims {
+    struct harness_rank_set ranks; /* all of them */
+    struct harness_rank_set named; /* whom they name */
+    bool is_nobody_named;          /* by one of them */
+};
+
+static bool is_blamed(const struct harness_findings *out, uint32_t rank)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        if (harness_verdict_family(out->items[i].verdict) != HARNESS_FAMILY_VALUE &&
+            harness_rank_set_has(&out->items[i].culprits, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A finding that may say why ranks end, whomever it blames: none of a value. */
+static bool is_any_end(const struct harness_findings *out)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        if (harness_verdict_family(out->items[i].verdict) != HARNESS_FAMILY_VALUE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_dead(const struct harness_emulation *e, uint32_t rank)
+{
+    enum harness_end_how how = e->input->trace->ends[rank].how;
+
+    return how != HARNESS_END_REAPED && harness_index_end(&e->index, rank) == NULL;
+}
+
+/* The rank ended with an error, of which other findings tell. */
+static bool is_failed(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+
+    return end != NULL && harness_index_status(end->entry.arg[0]) < DDP_OK;
+}
+
+/* A rank that ended with PEER_DIED or REVOKED, and the peer of its first error. */
+static void note_victim(const struct harness_emulation *e, uint32_t rank, struct victims *victims)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+    ddp_status status = end == NULL ? DDP_OK : harness_index_status(end->entry.arg[0]);
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
+    int64_t peer = count == 0 ? -1 : (int64_t)list[0]->entry.arg[1];
+
+    if (status != DDP_E_PEER_DIED && status != DDP_E_REVOKED) {
+        return;
+    }
+    harness_rank_set_add(&victims->ranks, rank);
+    if (peer >= 0 && peer < (int64_t)e->world) {
+        harness_rank_set_add(&victims->named, (uint32_t)peer);
+    } else {
+        victims->is_nobody_named = true;
+    }
+}
+
+static void begin(const struct victims *victims, struct harness_findings *out,
+                  struct harness_finding *finding)
+{
+    harness_finding_init(finding, out->mem, HARNESS_VERDICT_CRASH_EXITED, HARNESS_ORACLE_USAGE,
+                         HARNESS_MODE_STATUS);
+    finding->victims = victims->ranks;
+}
+
+/* Ranks that themselves saw this one dead; the others were told so. */
+static void blame_witnesses(const struct harness_emulation *e, uint32_t dead,
+                            struct harness_finding *finding)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_PEER_DIED, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            if (list[i]->entry.arg[0] == dead) {
+                harness_rank_set_add(&finding->culprits, r);
+                finding->step = (int32_t)list[i]->entry.step;
+                finding->phase = list[i]->entry.phase;
+            }
+        }
+    }
+}
+
+static void check_named(const struct harness_emulation *e, const struct victims *victims,
+                        uint32_t rank, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    char ranks[96];
+
+    if (is_dead(e, rank) ? is_blamed(out, rank) : is_failed(e, rank) || is_blamed(out, rank)) {
+        return;
+    }
+    begin(victims, out, &finding);
+    if (is_dead(e, rank)) {
+        harness_rank_set_add(&finding.culprits, rank);
+    } else {
+        blame_witnesses(e, rank, &finding);
+    }
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   is_dead(e, rank) ? "%s ended because of rank %u, and no finding says why it died"
+                                    : "%s ended because of rank %u, which neither died nor failed",
+                   harness_subject_ranks_text(&victims->ranks, ranks, sizeof(ranks)), rank);
+    harness_findings_add(out, &finding);
+}
+
+void harness_usage_check_victims(const struct harness_emulation *e, struct harness_findings *out)
+{
+    struct victims victims = {.ranks = harness_rank_set_in(out->mem),
+                              .named = harness_rank_set_in(out->mem)};
+    struct harness_finding finding;
+    char ranks[96];
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        note_victim(e, r, &victims);
+    }
+    for (uint32_t i = 0; i < harness_rank_set_count(&victims.named); i++) {
+        check_named(e, &victims, harness_rank_set_at(&victims.named, i), out);
+    }
+    if (victims.is_nobody_named && !is_any_end(out)) {
+        begin(&victims, out, &finding);
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "%s ended because of another rank, and no finding tells which and why",
+                       harness_subject_ranks_text(&victims.ranks, ranks, sizeof(ranks)));
+        harness_findings_add(out, &finding);
+    }
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# What can't be or can't happen is found before anything runs: one error with its place and a remedy.
+# Usage: lint.sh DDPROVE OUT
+set -u
+ddprove=$1
+failures=0
+rm -rf "$2"
+mkdir -p "$2" && cd "$2" || exit 1
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAIL $*"
+}
+
+# finds TEXT MODEL 'JOB KEYS' 'FAULTS' 'EXPECT': lint says TEXT in one line. EXPECT: default verdict: NONE.
+finds() {
+    text=$1
+    printf '# A scenario with a mistake.\nid: own.bad\njob: {ranks: 2, steps: 2, model: %s, batch_per_rank: 4, %s}\n%s\nexpect: {%s}\n' \
+        "$2" "$3" "$4" "${5:-verdict: NONE}" >bad.yaml
+    "$ddprove" lint bad.yaml >out 2>err
+    got=$?
+    test "$got" -eq 2 || fail "exit $got, not 2: $text: $(cat bad.yaml)"
+    test "$(wc -l <err)" -eq 1 || fail "not one line: $(cat err)"
+    grep -qF -e "$text" err || fail "\"$(cat err)\" does not say \"$text\""
+}
+
+# Models and data.
+finds 'bad.yaml:3:66: widths lead from 10 to 3, but dataset digits has 64 features and 10 classes' mlp 'widths: [10, 5, 3]' ''
+finds 'widths lead from 64 to 9' mlp 'widths: [64, 32, 9]' ''
+finds 'from 2 to 65 entries' mlp 'widths: [64]' ''
+finds 'bad.yaml:3:70: ' branchy 'widths: [64, 32, 16, 10]' ''
+finds 'bad.yaml:3:67: digits has 1797 samples, not 99999' mlp 'samples: 99999' ''
+finds 'only synthetic has as many' mlp 'data: digits, features: 12' ''
+finds 'hold 4000 samples, the dataset only 1797' mlp 'shard_sizes: [2000, 2000]' ''
+finds 'hold 16 samples, the dataset only 10' mlp 'samples: 10, shard_sizes: [8, 8]' ''
+# Faults that never fire, and actions that do nothing where they are.
+never='never fires: in this job, rank 0 does not reach'
+finds "faults.0 $never bucket/launch" mlp 'seed: 1' 'faults: [{at: {rank: 0, bucket: 77}, point: bucket/launch, do: {skip: true}}]'
+finds "$never backward/grad_ready" mlp 'seed: 1' 'faults: [{at: {rank: 0, param: 77}, point: backward/grad_ready, do: {fail: true}}]'
+finds "$never bucket/launch" mlp 'seed: 1' 'faults: [{at: {rank: 0, phase: optimizer}, point: bucket/launch, do: {kill: SIGKILL}}]'
+finds "$never checkpoint/write" mlp 'seed: 1' 'faults: [{at: {rank: 0}, point: checkpoint/write, do: {kill: SIGKILL}}]'
+finds "$never forward/layer" mlp 'seed: 1' 'faults: [{at: {rank: 0, layer: 9}, point: forward/layer, do: {hang: true}}]'
+finds "$never collective/enqueue" mlp 'seed: 1' 'faults: [{at: {rank: 0, seq: 4711}, point: collective/enqueue, do: {hang: true}}]'
+finds "$never data/next" mlp 'seed: 1' 'faults: [{at: {rank: 0, step: 0, hit: 2}, point: data/next, do: {hang: true}}]'
+finds 'leaves nothing out when it is skipped' mlp 'seed: 1' 'faults: [{at: {rank: 0}, point: forward/layer, do: {skip: true}}]'
+finds 'leaves nothing out when it is skipped' mlp 'seed: 1' 'faults: [{at: {rank: 0}, point: optimizer/updated, do: {skip: true}}]'
+# Expectations that can't be met.
+hang='faults: [{at: {rank: 0, bucket: 0}, point: bucket/launch, do: {hang: true}}]'
+finds 'the model has no parameter fc9.weight; did you mean fc0.weight' mlp 'seed: 1' "$hang" \
+    'verdict: HANG.NOT_JOINED, op: {params: [fc9.weight]}'
+finds 'step 9 cannot be named: the job has 2 steps' mlp 'seed: 1' "$hang" 'verdict: HANG.NOT_JOINED, step: 9'
+planned=$("$ddprove" list verdicts | sed -n 's/ .*(planned:.*//p' | head -n 1)
+test -z "$planned" || finds "$planned is planned: no run reports it yet" mlp 'seed: 1' '' "verdict: $planned, culprit: none"
+
+echo "$failures failures"
+test "$failures" -eq 0

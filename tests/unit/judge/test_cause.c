@@ -1,0 +1,234 @@
+/* Causes: rows of the table in harness/judge/cause.c on synthetic findings, once with the path and
+ * once with a path that breaks in one place: another rank, operation or step. */
+#include "tests/ct.h"
+#include "tests/unit/judge/cause_bench.h"
+
+static const struct cause_row waits_rows[] = {
+    {"death, wait",
+     CRASH_1,
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     "wait"},
+    {"death, wait of a rank that completed it",
+     CRASH_1,
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(3), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"death, wait in what it had completed",
+     CRASH_1,
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 3, BUCKET(10, 0)},
+     NULL},
+    {"death, stop of another", CRASH_1, STOP_2, NULL},
+    {"death, silence of another",
+     CRASH_1,
+     {MONITOR(HANG_HOST), .ranks = BIT(2), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"death, recovery",
+     CRASH_1,
+     {MONITOR(HANG_RECOVERY), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"death, time-out for that rank", CRASH_1, TIMEOUT_12, "wait"},
+    {"death, time-out for another",
+     CRASH_1,
+     {REPORTED(HANG_NOT_JOINED), .ranks = BIT(3), .victims = BIT(0), .step = 4, BUCKET(13, 1)},
+     NULL},
+    {"stop, time-out for it",
+     STOP_2,
+     {REPORTED(HANG_NOT_JOINED), .ranks = BIT(2), .victims = BIT(0), .step = 4, BUCKET(13, 1)},
+     "wait"},
+    {"stop, time-out for another", STOP_2, TIMEOUT_12, NULL},
+    {"ended, wait", EARLY_1, TIMEOUT_12, "wait"},
+    {"misuse, wait", UNUSED_1, TIMEOUT_12, "wait"},
+    {"failure, wait", {REPORTED(CRASH_EXITED), .ranks = BIT(1), .step = 3}, TIMEOUT_12, "wait"},
+    {"operation, wait",
+     MISSING_1,
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     "wait"},
+    {"later operation, wait",
+     {MONITOR(MISMATCH_OP), .ranks = BIT(3), .step = 4, BUCKET(13, 1)},
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"schedule, wait",
+     {FOUND(HANG_CYCLE, SCHEDULE), .step = 0, BUCKET(1, 0)},
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     "meet"},
+    {"schedule of another length, wait",
+     {FOUND(HANG_CYCLE, SCHEDULE), .step = 0, BUCKET(2, 1)},
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"a wait seen live and reported",
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     {REPORTED(HANG_NOT_JOINED), .victims = BIT(0), .step = 4, BUCKET(12, 0)},
+     "same wait"},
+};
+
+/* Who waits for a dead, stopped, ended or deviating rank; a stopped or busy rank waits for nobody.
+ */
+CT_TEST(cause, waits)
+{
+    CAUSE_CHECK_ROWS(waits_rows);
+}
+
+static const struct cause_row operations_rows[] = {
+    {"the same, seen twice",
+     MISSING_1,
+     {FOUND(MISMATCH_MISSING, PROGRAM), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
+     "same"},
+    {"seen twice as something else",
+     MISSING_1,
+     {FOUND(MISMATCH_EXTRA, PROGRAM), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
+     NULL},
+    {"seen twice of another rank",
+     MISSING_1,
+     {FOUND(MISMATCH_MISSING, PROGRAM), .ranks = BIT(2), .step = 3, BUCKET(11, 1)},
+     NULL},
+    {"afterwards",
+     MISSING_1,
+     {FOUND(MISMATCH_OP, PROGRAM), .ranks = BIT(1), .step = 4, BUCKET(12, 0)},
+     "afterwards"},
+    {"afterwards, another rank",
+     MISSING_1,
+     {FOUND(MISMATCH_OP, PROGRAM), .ranks = BIT(2), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"another rank, counts from it",
+     {MONITOR(MISMATCH_OP), .ranks = BIT(1), .step = 3, OTHER(8, JOIN_PRESENT)},
+     {FOUND(MISMATCH_OP, PROGRAM), .ranks = BIT(2), .step = 4, BUCKET(12, 0)},
+     "counts"},
+    {"out of data",
+     {FOUND(DATA_UNEVEN, PROGRAM), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
+     MISSING_1,
+     "any more"},
+    {"another out of data",
+     {FOUND(DATA_UNEVEN, PROGRAM), .ranks = BIT(2), .step = 3, BUCKET(11, 1)},
+     MISSING_1,
+     NULL},
+    {"ended early, samples",
+     EARLY_1,
+     {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(1), .step = 4},
+     "train"},
+    {"ended early, samples of another",
+     EARLY_1,
+     {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(2), .step = 4},
+     NULL},
+    {"misuse, operation", UNUSED_1, MISSING_1, "unreduced"},
+    {"misuse of another, operation",
+     {REPORTED(USAGE_UNUSED_PARAMETER), .ranks = BIT(2), .step = 3},
+     MISSING_1,
+     NULL},
+    {"misuse, ended", UNUSED_1, EARLY_1, "ended"},
+    {"operation, report", MISSING_1, {REPORTED(MISMATCH_OP), .step = 3, BUCKET(11, 1)}, "met"},
+    {"later operation, report", MISSING_1, {REPORTED(MISMATCH_OP), .step = 3, BUCKET(10, 0)}, NULL},
+    {"schedule, report",
+     {FOUND(MISMATCH_COUNT, SCHEDULE), .step = 0, BUCKET(1, 0)},
+     {REPORTED(MISMATCH_OP), .step = 3, BUCKET(10, 0)},
+     "meet"},
+    {"schedule of another length, report",
+     {FOUND(MISMATCH_COUNT, SCHEDULE), .step = 0, BUCKET(2, 1)},
+     {REPORTED(MISMATCH_OP), .step = 3, BUCKET(10, 0)},
+     NULL},
+    {"no part in it, report",
+     {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(2), .step = 3, BUCKET(10, 0),
+      .stage = HARNESS_STAGE_OUTPUT},
+     {REPORTED(MISMATCH_OP), .step = 3, BUCKET(11, 1)},
+     "no part"},
+    {"wrong input, report",
+     {FOUND(VALUE_LOST, REDUCTION), .ranks = BIT(2), .step = 3, BUCKET(10, 0),
+      .stage = HARNESS_STAGE_INPUT},
+     {REPORTED(MISMATCH_OP), .step = 3, BUCKET(11, 1)},
+     NULL},
+    {"no part long before, report",
+     {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(2), .step = 3, BUCKET(10, 0),
+      .stage = HARNESS_STAGE_OUTPUT},
+     {REPORTED(MISMATCH_OP), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"death, failure in its collective",
+     CRASH_1,
+     {REPORTED(CRASH_EXITED), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+     "failed"},
+    {"death, failure elsewhere",
+     CRASH_1,
+     {REPORTED(CRASH_EXITED), .ranks = BIT(3), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"death, failure before its group",
+     CRASH_1,
+     {REPORTED(CRASH_EXITED), .ranks = BIT(3), .step = 4},
+     NULL},
+    {"death, failure of the same rank",
+     CRASH_1,
+     {REPORTED(RESOURCE_HOST_MEMORY), .ranks = BIT(1), .step = 3},
+     "failed"},
+    {"ended, failure",
+     EARLY_1,
+     {REPORTED(CRASH_EXITED), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+     "failed"},
+    {"operation, failure",
+     MISSING_1,
+     {REPORTED(CRASH_EXITED), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+     "failed"},
+    {"later operation, failure",
+     {MONITOR(MISMATCH_OP), .ranks = BIT(3), .step = 4, BUCKET(13, 1)},
+     {REPORTED(CRASH_EXITED), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+     NULL},
+};
+
+/* What a rank posts after it left the program, and what others post on counts that it spoiled. */
+CT_TEST(cause, operations)
+{
+    CAUSE_CHECK_ROWS(operations_rows);
+}
+
+/* Without a record nothing is known of who waits where. */
+CT_TEST(cause, no_record_no_path)
+{
+    const struct cause_spec crash = CRASH_1;
+    const struct cause_spec waiting = {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4,
+                                       BUCKET(12, 0)};
+    struct harness_paths paths;
+    struct cause_bench f;
+    struct harness_finding a;
+    struct harness_finding b;
+
+    cause_bench_init(&f);
+    a = cause_bench_make(&f, &crash);
+    b = cause_bench_make(&f, &waiting);
+    CT_CHECK_OK(harness_paths_open(f.mem, NULL, NULL, NULL, &paths));
+    CT_CHECK(harness_cause_of(&paths, &a, &b) == NULL);
+    harness_paths_close(&paths);
+    cause_bench_fini(&f);
+}
+
+/* Compute that is stuck explains, on other ranks and from then on, what waits for it: collectives
+ * that do not start or end, and waits. Never the reverse, and not what a host does by itself. */
+CT_TEST(cause, devices_explain_what_waits_for_them)
+{
+    static const enum harness_verdict chain[] = {
+        HARNESS_VERDICT_HANG_DEVICE_COMPUTE, HARNESS_VERDICT_HANG_NOT_LAUNCHED,
+        HARNESS_VERDICT_HANG_DEVICE_COMM, HARNESS_VERDICT_HANG_CYCLE};
+    enum { CHAIN_COUNT = sizeof(chain) / sizeof(chain[0]) };
+    struct cause_bench f;
+
+    cause_bench_init(&f);
+    for (size_t cause = 0; cause < CHAIN_COUNT - 1; cause++) {
+        for (size_t other = 0; other < CHAIN_COUNT; other++) {
+            struct harness_finding a;
+            struct harness_finding b;
+
+            harness_finding_init(&a, f.mem, chain[cause], HARNESS_ORACLE_MONITOR,
+                                 HARNESS_MODE_BUDGET);
+            harness_finding_init(&b, f.mem, chain[other], HARNESS_ORACLE_MONITOR,
+                                 HARNESS_MODE_BUDGET);
+            harness_rank_set_add(&a.culprits, 1);
+            harness_rank_set_add(&b.culprits, 2);
+            CT_CHECK((harness_cause_of(&f.paths, &a, &b) != NULL) == (cause < other));
+            harness_rank_set_add(&b.culprits, 1);
+            CT_CHECK((harness_cause_of(&f.paths, &a, &b) != NULL) == (cause < other));
+            a.step = 4;
+            b.step = 3;
+            CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+            harness_finding_init(&b, f.mem, HARNESS_VERDICT_HANG_HOST, HARNESS_ORACLE_MONITOR,
+                                 HARNESS_MODE_BUDGET);
+            harness_rank_set_add(&b.culprits, 2);
+            CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+            CT_CHECK(harness_cause_of(&f.paths, &b, &a) == NULL);
+        }
+    }
+    cause_bench_fini(&f);
+}

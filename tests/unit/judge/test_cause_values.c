@@ -1,0 +1,234 @@
+/* Causes of wrong values: rows of the table in harness/judge/cause.c on synthetic findings, once
+ * with the path and once with a path that breaks in one place: another rank, bucket, step or stage.
+ */
+#include "tests/ct.h"
+#include "tests/unit/judge/cause_bench.h"
+
+#define LOST_INPUT                                                                           \
+    {                                                                                        \
+        FOUND(VALUE_LOST, REDUCTION), .ranks = BIT(1), .step = 3, .params = BIT(0) | BIT(1), \
+                                      BUCKET(11, 1), .stage = HARNESS_STAGE_INPUT            \
+    }
+#define WRONG_OUTPUT                                                                              \
+    {                                                                                             \
+        FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(1), .step = 3, .params = BIT(0) | BIT(1), \
+                                           BUCKET(11, 1), .stage = HARNESS_STAGE_OUTPUT           \
+    }
+#define SPLIT(r, p, s)                                                                \
+    {                                                                                 \
+        FOUND(VALUE_DIVERGED, REPLICAS), .ranks = BIT(r), .params = BIT(p), .step = s \
+    }
+#define GRADIENT(r, s)                                                                   \
+    {                                                                                    \
+        FOUND(VALUE_CORRUPTED, GRADIENT), .ranks = BIT(r), .params = BIT(0), .step = s,  \
+                                          BUCKET(11, 1), .stage = HARNESS_STAGE_GRADIENT \
+    }
+
+static const struct cause_row values_of_values_rows[] = {
+    {"output, replicas", WRONG_OUTPUT, SPLIT(1, 0, 3), "hold"},
+    {"input, replicas", LOST_INPUT, SPLIT(1, 0, 3), NULL},
+    {"output, replicas of another rank", WRONG_OUTPUT, SPLIT(2, 0, 3), NULL},
+    {"output, replicas of another bucket", WRONG_OUTPUT, SPLIT(1, 2, 3), NULL},
+    {"output, replicas later", WRONG_OUTPUT, SPLIT(1, 0, 4), NULL},
+    {"state, replicas later",
+     {FOUND(VALUE_DIVERGED, UPDATE), .ranks = BIT(1), .params = BIT(0), .step = 3,
+      .stage = HARNESS_STAGE_UPDATE},
+     SPLIT(1, 0, 4),
+     "hold"},
+    {"state of another parameter, replicas",
+     {FOUND(VALUE_DIVERGED, UPDATE), .ranks = BIT(1), .params = BIT(1), .step = 3,
+      .stage = HARNESS_STAGE_UPDATE},
+     SPLIT(1, 0, 4),
+     NULL},
+    {"state, replicas before",
+     {FOUND(VALUE_DIVERGED, UPDATE), .ranks = BIT(1), .params = BIT(0), .step = 4,
+      .stage = HARNESS_STAGE_UPDATE},
+     SPLIT(1, 0, 3),
+     NULL},
+    {"input, another input later",
+     LOST_INPUT,
+     {FOUND(VALUE_LOST, REDUCTION), .ranks = BIT(2), .step = 4, BUCKET(12, 0),
+      .stage = HARNESS_STAGE_INPUT},
+     NULL},
+    {"input, gradient later", LOST_INPUT, GRADIENT(1, 4), NULL},
+    {"crash, gradient", CRASH_1, GRADIENT(1, 3), NULL},
+    {"received parameters, gradient",
+     {FOUND(VALUE_CORRUPTED, BROADCAST), .ranks = BIT(1), .step = 3, OTHER(9, PARAM_SYNC)},
+     GRADIENT(1, 3),
+     "received"},
+    {"received parameters, gradient of another",
+     {FOUND(VALUE_CORRUPTED, BROADCAST), .ranks = BIT(1), .step = 3, OTHER(9, PARAM_SYNC)},
+     GRADIENT(2, 3),
+     NULL},
+    {"received buffers, gradient",
+     {FOUND(VALUE_CORRUPTED, BROADCAST), .ranks = BIT(1), .step = 3, OTHER(9, BUFFER_SYNC)},
+     GRADIENT(1, 3),
+     NULL},
+    {"received buffers, buffers",
+     {FOUND(VALUE_CORRUPTED, BROADCAST), .ranks = BIT(1), .step = 3, OTHER(9, BUFFER_SYNC)},
+     {FOUND(VALUE_DIVERGED, REPLICAS), .ranks = BIT(1), .step = 3},
+     "received"},
+};
+
+/* Replicas differ where some hold another value; nothing else follows from a wrong value. */
+CT_TEST(cause, values_of_values)
+{
+    CAUSE_CHECK_ROWS(values_of_values_rows);
+}
+
+static const struct cause_row values_of_other_things_rows[] = {
+    {"operation, output",
+     MISSING_1,
+     {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(0), .step = 3, BUCKET(11, 1),
+      .stage = HARNESS_STAGE_OUTPUT},
+     "mixed"},
+    {"operation, output before",
+     MISSING_1,
+     {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(0), .step = 3, BUCKET(10, 0),
+      .stage = HARNESS_STAGE_OUTPUT},
+     NULL},
+    {"operation, own input",
+     MISSING_1,
+     {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(1), .step = 3, BUCKET(11, 1),
+      .stage = HARNESS_STAGE_INPUT},
+     "mixed"},
+    {"operation, input of another",
+     MISSING_1,
+     {FOUND(VALUE_LOST, REDUCTION), .ranks = BIT(0), .step = 3, BUCKET(11, 1),
+      .stage = HARNESS_STAGE_INPUT},
+     NULL},
+    {"operation, gradient", MISSING_1, GRADIENT(1, 3), NULL},
+    {"operation, replicas", MISSING_1, SPLIT(1, 0, 3), "mixed"},
+    {"operation, replicas of the bucket before", MISSING_1, SPLIT(1, 2, 3), NULL},
+    {"operation, that bucket in the next step", MISSING_1, SPLIT(1, 2, 4), "mixed"},
+    {"operation, buffers before",
+     MISSING_1,
+     {FOUND(VALUE_DIVERGED, REPLICAS), .ranks = BIT(1), .step = 3},
+     NULL},
+    {"operation, after join",
+     MISSING_1,
+     {FOUND(VALUE_DIVERGED, JOINED), .ranks = BIT(2), .step = 4},
+     "mixed"},
+    {"schedule, output",
+     {FOUND(VALUE_DUPLICATED, SCHEDULE), .step = 0, BUCKET(2, 1)},
+     WRONG_OUTPUT,
+     "summed"},
+    {"schedule of another length, output",
+     {FOUND(VALUE_DUPLICATED, SCHEDULE), .step = 0, BUCKET(1, 0)},
+     WRONG_OUTPUT,
+     NULL},
+    {"schedule, input",
+     {FOUND(VALUE_DUPLICATED, SCHEDULE), .step = 0, BUCKET(2, 1)},
+     LOST_INPUT,
+     NULL},
+    {"schedule, replicas",
+     {FOUND(VALUE_DUPLICATED, SCHEDULE), .step = 0, BUCKET(2, 1)},
+     SPLIT(1, 0, 3),
+     "summed"},
+    {"schedule, replicas of another bucket",
+     {FOUND(VALUE_DUPLICATED, SCHEDULE), .step = 0, BUCKET(2, 1)},
+     SPLIT(1, 2, 3),
+     NULL},
+    {"schedule first used later, output",
+     {FOUND(VALUE_DUPLICATED, SCHEDULE), .step = 4, BUCKET(13, 1)},
+     WRONG_OUTPUT,
+     NULL},
+    {"reordered sum, schedule",
+     {FOUND(VALUE_REORDERED, REDUCTION), .ranks = BIT(1), .step = 0, BUCKET(2, 1),
+      .stage = HARNESS_STAGE_OUTPUT},
+     {FOUND(VALUE_CORRUPTED, SCHEDULE), .step = -1, BUCKET(2, 1)},
+     NULL},
+    {"a circle of waits, schedule",
+     {MONITOR(HANG_CYCLE), .ranks = BIT(0) | BIT(2), .step = 4, BUCKET(12, 0)},
+     {FOUND(HANG_CYCLE, SCHEDULE), .step = 0, BUCKET(1, 0)},
+     NULL},
+    {"samples, gradient",
+     {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(1), .step = 3},
+     GRADIENT(1, 3),
+     "trained"},
+    {"samples, gradient of another",
+     {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(1), .step = 3},
+     GRADIENT(2, 3),
+     NULL},
+    {"samples, input of another without join",
+     {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(2), .step = 3},
+     LOST_INPUT,
+     NULL},
+    {"samples, replicas",
+     {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(1), .step = 3},
+     SPLIT(1, 0, 3),
+     NULL},
+    {"race, that bucket",
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(2), .step = 3, BUCKET(11, 1)},
+     WRONG_OUTPUT,
+     "in use"},
+    {"race, another bucket",
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(2), .step = 3, BUCKET(10, 0)},
+     WRONG_OUTPUT,
+     NULL},
+    {"race, input of another rank",
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(2), .step = 3, BUCKET(11, 1)},
+     LOST_INPUT,
+     NULL},
+    {"race, before",
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(2), .step = 4, BUCKET(13, 1)},
+     WRONG_OUTPUT,
+     NULL},
+    {"unfinished pass, replicas", UNUSED_1, SPLIT(1, 0, 3), "did not end"},
+    {"unfinished pass said late, replicas",
+     {REPORTED(USAGE_UNUSED_PARAMETER), .ranks = BIT(1), .step = 4},
+     SPLIT(1, 0, 3),
+     "did not end"},
+    {"finished pass, replicas",
+     {REPORTED(USAGE_UNUSED_PARAMETER), .ranks = BIT(2), .step = 3},
+     SPLIT(2, 0, 3),
+     NULL},
+    {"unfinished pass, race",
+     UNUSED_1,
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(1), .step = 3, BUCKET(10, 0)},
+     "reduced"},
+    {"unfinished pass, race of another",
+     UNUSED_1,
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(2), .step = 3, BUCKET(10, 0)},
+     NULL},
+    {"extra work, race",
+     {MONITOR(MISMATCH_EXTRA), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
+     "extra"},
+    {"extra work, race for another bucket",
+     {MONITOR(MISMATCH_EXTRA), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
+     {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(1), .step = 3, BUCKET(10, 0)},
+     NULL},
+    {"file, state",
+     {REPORTED(CHECKPOINT_TORN), .step = -1},
+     {FOUND(CHECKPOINT_STATE, RESTORE), .ranks = BIT(1), .step = 4},
+     "file"},
+    {"state, file",
+     {FOUND(CHECKPOINT_STATE, RESTORE), .ranks = BIT(1), .step = 4},
+     {REPORTED(CHECKPOINT_TORN), .step = -1},
+     NULL},
+};
+
+/* What comes out of mixed operations, wrong schedules, races, other samples, unfinished passes. */
+CT_TEST(cause, values_of_other_things)
+{
+    CAUSE_CHECK_ROWS(values_of_other_things_rows);
+}
+
+/* Under join the number of ranks with data scales everybody's inputs. */
+CT_TEST(cause, samples_under_join)
+{
+    const struct cause_spec missing = {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(2), .step = 3};
+    const struct cause_spec input = LOST_INPUT;
+    struct cause_bench f;
+    struct harness_finding a;
+    struct harness_finding b;
+
+    cause_bench_init(&f);
+    a = cause_bench_make(&f, &missing);
+    b = cause_bench_make(&f, &input);
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+    f.plan.job.join.is_set = true;
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
+    cause_bench_fini(&f);
+}
