@@ -1,7 +1,8 @@
-/* The loop transport's table: one rank's endpoint in one group. A message is read where it lies in
- * its sender's memory. Messages, acknowledgements, deaths and revocations become visible to the
+/* The loop transport's table: one rank's endpoint in one group. Messages, acknowledgements, deaths and revocations become visible to the
  * other side when the virtual clock has reached their time. */
 #include "ddpcore/transport/loop.h"
+
+#include <string.h>
 
 #include "ddpcore/transport/loop_net.h"
 
@@ -60,11 +61,11 @@ static bool sees_revocation(const struct endpoint *endpoint, uint32_t member)
             ddp_loop_net_now_ns(endpoint->net) >= who->revoked_ns + latency_ns(endpoint));
 }
 
-/* A rank that knows of a failure no longer waits for acknowledgements: it may free memory that its
- * peers have not read yet. So the messages that nobody took are copied first. */
+/* A rank that knows of a failure no longer waits for acknowledgements: it may write to, or free,
+ * memory that its peers have not read yet. */
 static void recall_lent(const struct endpoint *endpoint)
 {
-    ddp_loop_group_detach(endpoint->net, endpoint->group, endpoint->base.member);
+    ddp_loop_group_detach(endpoint->group, endpoint->base.member);
 }
 
 static bool loop_is_revoked(struct ddp_transport *transport, struct ddp_revocation *out)
@@ -202,8 +203,16 @@ static ddp_status loop_send_post(struct ddp_transport *transport, uint32_t to,
         return DDP_PENDING;
     }
     entry = &stream->slot[stream->sent % DDP_LOOP_SLOT_COUNT];
-    DDP_ASSERT(entry->message.data == NULL && entry->copy == NULL); /* acknowledged, if used */
+    DDP_ASSERT(entry->lent == NULL && entry->copy == NULL); /* acknowledged, if used */
+    entry->copy =
+        endpoint->net->config.mem->alloc(endpoint->net->config.mem, message->size_bytes);
+    if (entry->copy == NULL) {
+        return DDP_E_NOMEM;
+    }
+    memcpy(entry->copy, message->data, message->size_bytes);
     entry->message = *message;
+    entry->message.data = entry->copy;
+    entry->lent = message->data;
     entry->deliver_ns = delivery_ns(endpoint, stream, message->size_bytes);
     *out_ticket = stream->sent++;
     wake_member(endpoint, to, entry->deliver_ns);
@@ -232,9 +241,9 @@ static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
                                  struct ddp_message *out)
 {
     struct endpoint *endpoint = endpoint_of(transport);
-    const struct ddp_loop_stream *stream =
+    struct ddp_loop_stream *stream =
         ddp_loop_group_stream(endpoint->net, endpoint->group, from, endpoint->base.member, false);
-    const struct ddp_loop_message *entry;
+    struct ddp_loop_message *entry;
 
     DDP_ASSERT(from < transport->member_count && from != transport->member);
     if (stream == NULL || stream->taken == stream->sent) {
@@ -248,7 +257,11 @@ static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
     if (entry->deliver_ns > ddp_loop_net_now_ns(endpoint->net)) {
         return DDP_PENDING;
     }
-    DDP_ASSERT(entry->message.data != NULL);
+    DDP_ASSERT(entry->copy != NULL);
+    if (entry->lent != NULL &&
+        memcmp(entry->lent, entry->copy, entry->message.size_bytes) != 0) {
+        memset(entry->copy, DDP_LOOP_POISON, entry->message.size_bytes);
+    }
     *out = entry->message;
     return DDP_OK;
 }
@@ -263,9 +276,9 @@ static void loop_recv_ack(struct ddp_transport *transport, uint32_t from)
     DDP_ASSERT(stream != NULL && stream->taken < stream->sent);
     entry = &stream->slot[stream->taken % DDP_LOOP_SLOT_COUNT];
     DDP_ASSERT(entry->deliver_ns <= ddp_loop_net_now_ns(endpoint->net)); /* it was seen */
-    ddp_mem_free(endpoint->net->config.mem, entry->copy);
+    ddp_loop_net_poison(endpoint->net, entry->copy, entry->message.size_bytes);
     entry->copy = NULL;
-    entry->message.data = NULL;
+    entry->lent = NULL;
     entry->ack_ns = ddp_loop_net_now_ns(endpoint->net) + latency_ns(endpoint);
     stream->taken++;
     if (!endpoint->group->members[from].is_departed) {

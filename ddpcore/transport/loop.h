@@ -31,7 +31,7 @@ struct ddp_loop_net;
 DDP_MUST_USE ddp_status ddp_loop_net_create(const struct ddp_loop_config *config,
                                             struct ddp_loop_net **out);
 void ddp_loop_net_destroy(struct ddp_loop_net *net);
-/* The rank has died. What it had sent is copied first and is still delivered; peers then see
+/* The rank has died. What it had sent is still delivered; peers then see
  * E_PEER_DIED after one latency. Call before its memory is released. */
 void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank);
 /* Endpoint of env->rank in the group called group_name. member_rank: global rank of each member,

@@ -103,6 +103,9 @@ void ddp_loop_net_destroy(struct ddp_loop_net *net)
             free_key(mem, gone);
         }
     }
+    for (uint32_t i = 0; i < DDP_LOOP_POISONED_COUNT; i++) {
+        ddp_mem_free(mem, net->poisoned[i]);
+    }
     ddp_mem_free(mem, net->ranks);
     ddp_mem_free(mem, net);
 }
@@ -237,35 +240,32 @@ struct ddp_loop_stream *ddp_loop_group_stream(struct ddp_loop_net *net,
     return stream;
 }
 
-/* Without memory for the copy the message is lost with its sender, as on a real wire. */
-static void detach_stream(struct ddp_mem *mem, struct ddp_loop_stream *stream)
+void ddp_loop_net_poison(struct ddp_loop_net *net, void *copy, size_t size_bytes)
+{
+    void **place = &net->poisoned[net->poisoned_next++ % DDP_LOOP_POISONED_COUNT];
+
+    memset(copy, DDP_LOOP_POISON, size_bytes);
+    ddp_mem_free(net->config.mem, *place);
+    *place = copy;
+}
+
+static void detach_stream(struct ddp_loop_stream *stream)
 {
     DDP_ASSERT(stream->taken <= stream->sent &&
                stream->sent - stream->taken <= DDP_LOOP_SLOT_COUNT);
     for (uint64_t i = stream->taken; i < stream->sent; i++) {
-        struct ddp_loop_message *entry = &stream->slot[i % DDP_LOOP_SLOT_COUNT];
-
-        if (entry->copy != NULL) {
-            continue;
-        }
-        entry->copy = mem->alloc(mem, entry->message.size_bytes);
-        if (entry->copy == NULL) {
-            stream->sent = i;
-            return;
-        }
-        memcpy(entry->copy, entry->message.data, entry->message.size_bytes);
-        entry->message.data = entry->copy;
+        stream->slot[i % DDP_LOOP_SLOT_COUNT].lent = NULL;
     }
 }
 
-void ddp_loop_group_detach(struct ddp_loop_net *net, struct ddp_loop_group *group, uint32_t member)
+void ddp_loop_group_detach(struct ddp_loop_group *group, uint32_t member)
 {
     struct ddp_loop_member *leaving = &group->members[member];
 
     DDP_ASSERT(member < group->member_count);
     for (uint32_t i = 0; i < leaving->stream_capacity; i++) {
         if (leaving->streams[i] != NULL) {
-            detach_stream(net->config.mem, leaving->streams[i]);
+            detach_stream(leaving->streams[i]);
         }
     }
 }
@@ -281,7 +281,7 @@ void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank)
     for (struct ddp_loop_group *group = net->groups; group != NULL; group = group->next) {
         for (uint32_t i = 0; i < group->member_count; i++) {
             if (group->member_rank[i] == rank && group->members[i].is_joined) {
-                ddp_loop_group_detach(net, group, i);
+                ddp_loop_group_detach(group, i);
             }
         }
     }

@@ -1,6 +1,9 @@
 /* The simulated network behind loop endpoints and loop stores. Internal. Everything here comes from
- * the net's own memory; nothing points into a rank's memory except the data of messages under way,
- * which is copied aside when its sender dies or departs. */
+ * the net's own memory; nothing points into a rank's memory except the ranges that senders lend.
+ *
+ * A receiver is handed a copy of the message and not the range itself, so that misuse which shared
+ * memory forgives when it is lucky always shows as wrong values: the copy is poisoned when it is
+ * acknowledged, and also if the sender has written to the range meanwhile. */
 #ifndef DDPCORE_TRANSPORT_LOOP_NET_H
 #define DDPCORE_TRANSPORT_LOOP_NET_H
 
@@ -8,10 +11,15 @@
 #include "ddpcore/transport/loop.h"
 
 #define DDP_LOOP_SLOT_COUNT 8u
+/* Every byte of what must not be read any more: NaN as a float, -1 as an integer. */
+#define DDP_LOOP_POISON 0xFF
+/* Copies that stay poisoned for a while before their memory is used again. */
+#define DDP_LOOP_POISONED_COUNT 16u
 
 struct ddp_loop_message {
-    struct ddp_message message;
-    void *copy;          /* of the data, once its sender is gone; else NULL */
+    struct ddp_message message; /* data: the copy */
+    void *copy;                 /* NULL once it is acknowledged */
+    const void *lent;           /* the sender's range; NULL once it is acknowledged or recalled */
     uint64_t deliver_ns; /* visible to the receiver from then on */
     uint64_t ack_ns;     /* acknowledgement visible to the sender from then on */
 };
@@ -71,6 +79,8 @@ struct ddp_loop_net {
     uint32_t dead_count;
     struct ddp_loop_group *groups;
     struct ddp_loop_key *keys[DDP_LOOP_KEY_CHAINS];
+    void *poisoned[DDP_LOOP_POISONED_COUNT]; /* acknowledged copies; the oldest is freed first */
+    uint32_t poisoned_next;
 };
 
 /* Tell the scheduler that the rank may go on at at_ns, unless it is dead. */
@@ -86,8 +96,10 @@ struct ddp_loop_group *ddp_loop_net_group(struct ddp_loop_net *net, const char *
 struct ddp_loop_stream *ddp_loop_group_stream(struct ddp_loop_net *net,
                                               struct ddp_loop_group *group, uint32_t from,
                                               uint32_t to, bool is_made);
-/* Copy the member's messages that nobody took yet, so that they no longer point to its memory. */
-void ddp_loop_group_detach(struct ddp_loop_net *net, struct ddp_loop_group *group, uint32_t member);
+/* Take over a copy that was acknowledged, and poison it. */
+void ddp_loop_net_poison(struct ddp_loop_net *net, void *copy, size_t size_bytes);
+/* The member's ranges are lent no longer: it may be gone, and its memory with it. */
+void ddp_loop_group_detach(struct ddp_loop_group *group, uint32_t member);
 /* The key of that name: found, or made without a value. The net's, until it is destroyed. NULL: out
  * of memory. */
 struct ddp_loop_key *ddp_loop_net_key(struct ddp_loop_net *net, const char *name);
