@@ -4,11 +4,13 @@
 #include "ddpcore/device/blas.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 
@@ -139,6 +141,23 @@ static ddp_status adopt_library(void *library, const char *core_type, struct ddp
     return DDP_OK;
 }
 
+/* OpenBLAS asks for its buffer at the first product, and asks for ever if there is no room. */
+static ddp_status check_buffer(struct ddp_err *err)
+{
+    const size_t size_bytes = (size_t)128 << 20;
+    void *buffer =
+        mmap(NULL, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (buffer == MAP_FAILED) {
+        return ddp_err_set(err, DDP_E_NOMEM,
+                           "OpenBLAS needs %zu MiB of address space: %s; raise the limit (ulimit "
+                           "-v)",
+                           size_bytes >> 20, strerror(errno));
+    }
+    (void)munmap(buffer, size_bytes);
+    return DDP_OK;
+}
+
 ddp_status ddp_blas_open(const char *core_type, struct ddp_err *err)
 {
     char tried[512] = "";
@@ -166,7 +185,10 @@ ddp_status ddp_blas_open(const char *core_type, struct ddp_err *err)
                            "no OpenBLAS; tried %s; on Debian: apt install libopenblas0-serial",
                            tried);
     }
-    status = adopt_library(library, core_type, err);
+    status = check_buffer(err);
+    if (status == DDP_OK) {
+        status = adopt_library(library, core_type, err);
+    }
     if (status != DDP_OK) {
         dlclose(library);
     }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "harness/launch/limit.h"
 #include "harness/launch/mpi.h"
 #include "harness/proc/job.h"
 
@@ -205,6 +206,7 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
     out->seed = config->seed;
     DDP_TRY(check_config(config, err));
     DDP_TRY(harness_mpi_check(config->plan, config->launcher, err));
+    DDP_TRY(harness_limits_prepare(config->plan, err));
     if (out->ends == NULL) {
         return DDP_E_NOMEM;
     }
