@@ -75,17 +75,26 @@ static json_t *op_json(const struct harness_cell *cell, const struct harness_fin
                      "bucket", number_or_null(finding->op.bucket), "params", params);
 }
 
+/* Which finding it follows from, counted from 0, and why. */
+static json_t *cause_json(const struct harness_finding *finding)
+{
+    return finding->cause < 0 ? json_null()
+                              : json_pack("{s:I, s:s}", "finding", (json_int_t)finding->cause,
+                                          "because", finding->cause_words);
+}
+
 static json_t *finding_json(const struct harness_cell *cell, const struct harness_finding *finding)
 {
     return json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict",
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict",
         harness_verdict_name(finding->verdict), "oracle", harness_oracle_name(finding->oracle),
         "mode", harness_mode_name(finding->mode), "culprit", ranks_json(&finding->culprits),
         "victims", ranks_json(&finding->victims), "op", op_json(cell, finding), "step",
         number_or_null(finding->step), "micro", number_or_null(finding->micro), "phase",
         text_or_null(finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : NULL),
         "detect_ms", ms_or_null(finding->detect_ns), "attribute_ms",
-        ms_or_null(finding->attribute_ns), "text", text_json(finding->text));
+        ms_or_null(finding->attribute_ns), "follows_from", cause_json(finding), "text",
+        text_json(finding->text));
 }
 
 static json_t *fired_json(const struct harness_cell *cell, const struct harness_judge_facts *facts)

@@ -33,6 +33,7 @@ enum kind {
 
 static enum kind kind_of_crash(const struct harness_finding *finding)
 {
+    DDP_ASSERT(harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH);
     if (finding->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY) {
         return KIND_ENDED;
     }
@@ -43,6 +44,7 @@ static enum kind kind_of_crash(const struct harness_finding *finding)
  * collective that does not start or end, and what the oracles find later may come from others. */
 static enum kind kind_of_hang(const struct harness_finding *finding)
 {
+    DDP_ASSERT(harness_verdict_family(finding->verdict) == HARNESS_FAMILY_HANG);
     switch (finding->verdict) {
     case HARNESS_VERDICT_HANG_CYCLE:
     case HARNESS_VERDICT_HANG_NOT_LAUNCHED:
@@ -218,6 +220,7 @@ static bool is_unreduced(const struct harness_paths *paths, const struct harness
 static bool is_held_by_some(const struct harness_paths *paths, const struct harness_finding *a,
                             const struct harness_finding *b)
 {
+    DDP_ASSERT(a->stage >= -1 && a->stage < HARNESS_STAGE_COUNT);
     if (b->oracle != HARNESS_ORACLE_REPLICAS || a->stage < HARNESS_STAGE_OUTPUT ||
         !harness_path_is_common(a, b) || !harness_path_is_same_tensor(paths, a, b)) {
         return false;
@@ -232,6 +235,7 @@ static bool is_received(const struct harness_paths *paths, const struct harness_
     bool is_param = a->op.role == DDP_ROLE_PARAM_SYNC;
 
     (void)paths;
+    DDP_ASSERT(a->oracle != HARNESS_ORACLE_BROADCAST || a->op.is_set);
     if (a->oracle != HARNESS_ORACLE_BROADCAST || b->oracle == HARNESS_ORACLE_BROADCAST ||
         b->stage == HARNESS_STAGE_OUTPUT || !harness_path_is_in_time(a, b) ||
         !harness_path_is_of(b, a)) {

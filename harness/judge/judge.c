@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/judge/cause.h"
 #include "harness/judge/expect.h"
+#include "harness/judge/order.h"
 #include "harness/plan/plan.h"
 
 struct judge {
@@ -19,7 +19,6 @@ struct judge {
     const struct harness_findings *findings;
     const struct harness_judge_facts *facts;
     struct harness_judgement *out;
-    struct harness_paths paths;
 };
 
 static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
@@ -53,15 +52,8 @@ static struct harness_rank_set expected_culprits(const struct judge *judge)
 
 static bool is_explained(const struct judge *judge, size_t index)
 {
-    const struct harness_findings *findings = judge->findings;
-
-    DDP_ASSERT(index < findings->count);
-    for (size_t i = 0; i < findings->count; i++) {
-        if (harness_cause_of(&judge->paths, &findings->items[i], &findings->items[index]) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    DDP_ASSERT(index < judge->findings->count);
+    return judge->findings->items[index].cause >= 0;
 }
 
 static bool is_also_allowed(const struct harness_expect *expect, enum harness_verdict verdict)
@@ -74,39 +66,24 @@ static bool is_also_allowed(const struct harness_expect *expect, enum harness_ve
     return false;
 }
 
-static bool is_earlier(const struct harness_finding *a, const struct harness_finding *b)
-{
-
-    if (a->step != b->step && a->step >= 0 && b->step >= 0) {
-        return a->step < b->step;
-    }
-    return a->mode == HARNESS_MODE_PROVABLE && b->mode != HARNESS_MODE_PROVABLE;
-}
-
-/* The primary finding: unexplained, the expected one if it is among them, else the earliest. */
+/* The primary finding: unexplained, the expected one if it is among them, else the first. */
 static int64_t pick_primary(const struct judge *judge)
 {
     const struct harness_findings *findings = judge->findings;
-    int64_t best = -1;
+    int64_t first = -1;
 
     for (size_t i = 0; i < findings->count; i++) {
-        const struct harness_finding *finding = &findings->items[i];
-        bool is_expected = finding->verdict == judge->plan->expect.verdict;
-        bool is_best_expected =
-            best >= 0 && findings->items[best].verdict == judge->plan->expect.verdict;
-
         if (is_explained(judge, i)) {
             continue;
         }
-        if (best < 0 || (is_expected && !is_best_expected) ||
-            (is_expected == is_best_expected && is_earlier(finding, &findings->items[best]))) {
-            best = (int64_t)i;
+        if (findings->items[i].verdict == judge->plan->expect.verdict) {
+            return (int64_t)i;
         }
+        first = first < 0 ? (int64_t)i : first;
     }
     /* Causes make no circle, so at least one finding is not explained by another. */
-    DDP_ASSERT(findings->count == 0 || best >= 0);
-    DDP_ASSERT(best < (int64_t)findings->count);
-    return best;
+    DDP_ASSERT(findings->count == 0 || first >= 0);
+    return first;
 }
 
 static void judge_faults(struct judge *judge)
@@ -386,12 +363,23 @@ static void judge_canary(struct judge *judge)
              harness_outcome_name(canary->outcome), harness_verdict_name(canary->verdict), inner);
 }
 
-void harness_judge(const struct harness_plan *plan, const struct harness_findings *findings,
+static ddp_status order(const struct harness_plan *plan, const struct harness_judge_facts *facts,
+                        struct harness_findings *findings)
+{
+    struct harness_paths paths;
+    ddp_status status;
+
+    DDP_TRY(harness_paths_open(findings->mem, plan, facts->program, facts->trace, &paths));
+    status = harness_findings_order(&paths, findings);
+    harness_paths_close(&paths);
+    return status;
+}
+
+void harness_judge(const struct harness_plan *plan, struct harness_findings *findings,
                    const struct harness_judge_facts *facts, struct harness_judgement *out)
 {
-    struct judge judge = {plan, findings, facts, out, {.trace = NULL}};
-    ddp_status status =
-        harness_paths_open(findings->mem, plan, facts->program, facts->trace, &judge.paths);
+    struct judge judge = {plan, findings, facts, out};
+    ddp_status status = order(plan, facts, findings);
 
     DDP_ASSERT(plan->fault_count == 0 || facts->fired_count != NULL);
     DDP_ASSERT(facts->param_count == 0 || facts->param_names != NULL);
@@ -411,7 +399,6 @@ void harness_judge(const struct harness_plan *plan, const struct harness_finding
     judge_survivors(&judge);
     judge_restore(&judge);
     judge_leaks(&judge);
-    harness_paths_close(&judge.paths);
     /* If a fault never fired, this is not the planned run: it can't FAIL, only be INCONCLUSIVE. */
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         if (facts->fired_count[i] == 0 && out->outcome == HARNESS_OUTCOME_FAIL) {

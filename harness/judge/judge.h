@@ -42,10 +42,11 @@ struct harness_judgement {
     char reason[1024];            /* why not PASS: expected versus got, one sentence each */
 };
 
-/* The primary finding is one that no other explains (cause.h): the expected one if it is among
- * them, else the earliest. Findings that another one explains (victims' timeouts after a crash,
- * divergence after a corrupted gradient) are no reason to fail. */
-void harness_judge(const struct harness_plan *plan, const struct harness_findings *findings,
+/* Sorts the findings, causes before what follows from them, and says of each what it follows from
+ * (cause.h). The primary finding is one that follows from no other: the expected one if it is among
+ * them, else the first. Findings that follow from another one (victims' time-outs after a crash)
+ * are no reason to fail. */
+void harness_judge(const struct harness_plan *plan, struct harness_findings *findings,
                    const struct harness_judge_facts *facts, struct harness_judgement *out);
 
 #ifdef __cplusplus

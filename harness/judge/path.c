@@ -5,6 +5,7 @@ ddp_status harness_paths_open(struct ddp_mem *mem, const struct harness_plan *pl
                               const struct harness_program *program,
                               const struct harness_trace *trace, struct harness_paths *out)
 {
+    DDP_ASSERT(trace == NULL || trace->event_count == 0 || trace->events != NULL);
     *out = (struct harness_paths){.plan = plan, .program = program};
     if (trace != NULL) {
         DDP_TRY(harness_index_build(mem, trace, &out->index));
@@ -49,6 +50,7 @@ static bool is_known(const struct harness_paths *paths, uint32_t rank)
 static const struct harness_trace_event *find_post(const struct harness_paths *paths, uint32_t rank,
                                                    uint64_t seq)
 {
+    DDP_ASSERT(seq != 0);
     return is_known(paths, rank)
                ? harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_POST, seq)
                : NULL;
@@ -127,6 +129,7 @@ static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_
     size_t count = 0;
     const struct harness_trace_event *const *list;
 
+    DDP_ASSERT(from != 0 && from < before);
     if (!is_known(paths, rank)) {
         return false;
     }
@@ -147,6 +150,7 @@ bool harness_path_is_steered(const struct harness_paths *paths, const struct har
 {
     uint32_t count = harness_rank_set_count(&b->culprits);
 
+    DDP_ASSERT(a != b);
     if (a->op.seq == 0 || b->op.seq <= a->op.seq) {
         return false;
     }
@@ -162,6 +166,7 @@ bool harness_path_is_steered(const struct harness_paths *paths, const struct har
 static uint64_t planned_seq(const struct harness_paths *paths, int32_t step,
                             enum ddp_coll_role role, int64_t index)
 {
+    DDP_ASSERT(step >= 0 && index >= -1);
     for (size_t i = 0; paths->program != NULL && i < paths->program->op_count; i++) {
         const struct harness_op *op = &paths->program->ops[i];
 
@@ -238,6 +243,7 @@ bool harness_path_is_same_shape(const struct harness_paths *paths, const struct 
     if (b->op.is_set) {
         return a->op.kind == b->op.kind && a->op.elem_count == b->op.elem_count;
     }
+    DDP_ASSERT(bucket < 0 || paths->program != NULL);
     return a->op.kind == DDP_COLL_ALL_REDUCE && bucket >= 0 &&
            paths->program->buckets[bucket].elem_count == a->op.elem_count;
 }

@@ -133,6 +133,15 @@ void harness_report_summary(const struct harness_report_counts *counts, struct d
     ddp_text_add(out, "\n");
 }
 
+static void add_cause(const json_t *cause, struct ddp_text *out)
+{
+    if (json_is_object(cause)) {
+        ddp_text_add(out, "        follows from finding %lld: %s\n",
+                     (long long)json_integer_value(json_object_get(cause, "finding")) + 1,
+                     text_of(cause, "because"));
+    }
+}
+
 void harness_report_findings(const json_t *verdict, struct ddp_text *out)
 {
     const json_t *findings = json_object_get(verdict, "findings");
@@ -147,5 +156,6 @@ void harness_report_findings(const json_t *verdict, struct ddp_text *out)
                      text_of(finding, "oracle"), text_of(finding, "mode"));
         add_place(out, finding);
         ddp_text_add(out, "\n        %s\n", text_of(finding, "text"));
+        add_cause(json_object_get(finding, "follows_from"), out);
     }
 }

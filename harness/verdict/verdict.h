@@ -131,6 +131,9 @@ struct harness_finding {
     int64_t detect_ns;    /* fault fired (or process ended) -> noticed; -1 = not measured */
     int64_t attribute_ns; /* fired -> culprit named; -1 = not measured */
     char text[512];       /* one sentence with the evidence */
+    /* The judge's: which other finding it follows from, as an index, and why; -1: from none. */
+    int64_t cause;
+    const char *cause_words;
 };
 /* mem: of its sets (set.h). Like them, a finding may be copied by assignment. */
 void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,

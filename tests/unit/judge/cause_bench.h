@@ -83,4 +83,24 @@ void cause_bench_check(const struct cause_row *rows, size_t count);
                                    BUCKET(12, 0)                                           \
     }
 
+#define LOST_INPUT                                                                           \
+    {                                                                                        \
+        FOUND(VALUE_LOST, REDUCTION), .ranks = BIT(1), .step = 3, .params = BIT(0) | BIT(1), \
+                                      BUCKET(11, 1), .stage = HARNESS_STAGE_INPUT            \
+    }
+#define WRONG_OUTPUT                                                                              \
+    {                                                                                             \
+        FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(1), .step = 3, .params = BIT(0) | BIT(1), \
+                                           BUCKET(11, 1), .stage = HARNESS_STAGE_OUTPUT           \
+    }
+#define SPLIT(r, p, s)                                                                \
+    {                                                                                 \
+        FOUND(VALUE_DIVERGED, REPLICAS), .ranks = BIT(r), .params = BIT(p), .step = s \
+    }
+#define GRADIENT(r, s)                                                                   \
+    {                                                                                    \
+        FOUND(VALUE_CORRUPTED, GRADIENT), .ranks = BIT(r), .params = BIT(0), .step = s,  \
+                                          BUCKET(11, 1), .stage = HARNESS_STAGE_GRADIENT \
+    }
+
 #endif

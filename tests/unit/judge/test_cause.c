@@ -1,5 +1,6 @@
 /* Causes: rows of the table in harness/judge/cause.c on synthetic findings, once with the path and
  * once with a path that breaks in one place: another rank, operation or step. */
+#include "harness/judge/order.h"
 #include "tests/ct.h"
 #include "tests/unit/judge/cause_bench.h"
 
@@ -229,6 +230,53 @@ CT_TEST(cause, devices_explain_what_waits_for_them)
             CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
             CT_CHECK(harness_cause_of(&f.paths, &b, &a) == NULL);
         }
+    }
+    cause_bench_fini(&f);
+}
+
+static void add_found(const struct cause_bench *f, struct harness_findings *findings,
+                      const struct cause_spec *spec)
+{
+    struct harness_finding finding = cause_bench_make(f, spec);
+
+    harness_findings_add(findings, &finding);
+}
+
+/* Roots by step, provable ones first, each followed by what it causes, whoever was found first. */
+CT_TEST(cause, causes_come_first)
+{
+    static const struct cause_spec specs[] = {
+        SPLIT(1, 0, 3),
+        WRONG_OUTPUT,
+        {FOUND(VALUE_LOST, REDUCTION), .ranks = BIT(2), .step = 2, BUCKET(7, 1),
+         .stage = HARNESS_STAGE_INPUT},
+        {FOUND(VALUE_DUPLICATED, SCHEDULE), .step = 0, BUCKET(2, 1)},
+        {FOUND(VALUE_DIVERGED, REPLICAS), .ranks = BIT(3), .params = BIT(2), .step = -1},
+        CRASH_1,
+    };
+    /* The schedule explains the output and, as that has a cause itself, the replicas too. */
+    static const struct {
+        enum harness_verdict verdict;
+        int64_t cause;
+    } expected[] = {
+        {HARNESS_VERDICT_VALUE_DUPLICATED, -1}, {HARNESS_VERDICT_VALUE_DIVERGED, 0},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 0},   {HARNESS_VERDICT_VALUE_LOST, -1},
+        {HARNESS_VERDICT_CRASH_SIGNALED, -1},   {HARNESS_VERDICT_VALUE_DIVERGED, -1},
+    };
+    struct harness_findings findings;
+    struct cause_bench f;
+
+    cause_bench_init(&f);
+    harness_findings_init(&findings, f.mem);
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        add_found(&f, &findings, &specs[i]);
+    }
+    CT_REQUIRE_OK(harness_findings_order(&f.paths, &findings));
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        CT_CHECK_STR(harness_verdict_name(findings.items[i].verdict),
+                     harness_verdict_name(expected[i].verdict));
+        CT_CHECK_EQ_I64(findings.items[i].cause, expected[i].cause);
+        CT_CHECK((findings.items[i].cause_words != NULL) == (expected[i].cause >= 0));
     }
     cause_bench_fini(&f);
 }

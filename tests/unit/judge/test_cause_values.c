@@ -4,26 +4,6 @@
 #include "tests/ct.h"
 #include "tests/unit/judge/cause_bench.h"
 
-#define LOST_INPUT                                                                           \
-    {                                                                                        \
-        FOUND(VALUE_LOST, REDUCTION), .ranks = BIT(1), .step = 3, .params = BIT(0) | BIT(1), \
-                                      BUCKET(11, 1), .stage = HARNESS_STAGE_INPUT            \
-    }
-#define WRONG_OUTPUT                                                                              \
-    {                                                                                             \
-        FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(1), .step = 3, .params = BIT(0) | BIT(1), \
-                                           BUCKET(11, 1), .stage = HARNESS_STAGE_OUTPUT           \
-    }
-#define SPLIT(r, p, s)                                                                \
-    {                                                                                 \
-        FOUND(VALUE_DIVERGED, REPLICAS), .ranks = BIT(r), .params = BIT(p), .step = s \
-    }
-#define GRADIENT(r, s)                                                                   \
-    {                                                                                    \
-        FOUND(VALUE_CORRUPTED, GRADIENT), .ranks = BIT(r), .params = BIT(0), .step = s,  \
-                                          BUCKET(11, 1), .stage = HARNESS_STAGE_GRADIENT \
-    }
-
 static const struct cause_row values_of_values_rows[] = {
     {"output, replicas", WRONG_OUTPUT, SPLIT(1, 0, 3), "hold"},
     {"input, replicas", LOST_INPUT, SPLIT(1, 0, 3), NULL},
