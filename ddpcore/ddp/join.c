@@ -224,12 +224,16 @@ ddp_status ddp_join_end(struct ddp *ddp)
     if (!ddp->is_joining || ddp->pass == DDP_PASS_BACKWARD) {
         return ddp_core_fail(ddp, DDP_E_STATE, 0);
     }
-    ddp_recorder_phase(recorder, DDP_PHASE_JOIN);
+    if (phase != DDP_PHASE_JOIN) {
+        ddp_recorder_phase(recorder, DDP_PHASE_JOIN);
+    }
     record(ddp, DDP_JOIN_EVENT_ENDED, 0);
     status = mirror_until_all_ended(ddp);
     ddp->is_joining = false;
     ddp->divisor = ddp->group->coll->member_count;
     ddp->pass = DDP_PASS_IDLE;
-    ddp_recorder_phase(recorder, phase);
+    if (phase != DDP_PHASE_JOIN) {
+        ddp_recorder_phase(recorder, phase);
+    }
     return status;
 }

@@ -39,6 +39,7 @@ static ddp_status check_restore(struct harness_cell *cell, struct harness_restor
     DDP_TRY(harness_stage_check(&second, cell, err));
     out->is_run = true;
     harness_stage_conclude(&second, out);
+    harness_stage_adopt_gap(cell, &second);
     return DDP_OK;
 }
 

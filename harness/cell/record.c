@@ -84,7 +84,8 @@ ddp_status harness_stage_find_files(const struct harness_cell *cell,
                {HARNESS_FILES_PROGRAM, "program.txt", false},
                {HARNESS_FILES_SCHEDULES, "schedules", true},
                {HARNESS_FILES_TREES, "trees", true},
-               {HARNESS_FILES_CHECKPOINT, "checkpoint.safetensors", false}};
+               {HARNESS_FILES_CHECKPOINT, "checkpoint.safetensors", false},
+               {HARNESS_FILES_GIVEN, "given.safetensors", false}};
 
     memset(out, 0, HARNESS_FILES_COUNT * sizeof *out);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -96,6 +97,24 @@ ddp_status harness_stage_find_files(const struct harness_cell *cell,
                     : take_file(cell, all[i].name, files, err));
     }
     return DDP_OK;
+}
+
+/* program.txt, which people read, says what the plan's program is. */
+static ddp_status check_program(const struct harness_cell *cell, struct ddp_err *err)
+{
+    struct ddp_text planned;
+    void *text;
+    size_t size_bytes;
+    bool is_same;
+
+    DDP_TRY(harness_stage_read(cell->mem, cell->run_dir, "program.txt", &text, &size_bytes, err));
+    ddp_text_init(&planned, cell->mem);
+    harness_program_print(&cell->program, &planned);
+    is_same = !planned.is_failed && size_bytes == planned.size_bytes &&
+              memcmp(text, ddp_text_str(&planned), size_bytes) == 0;
+    ddp_text_fini(&planned);
+    return is_same ? DDP_OK
+                   : ddp_err_set(err, DDP_E_CORRUPT, "program: it is not the one of plan.yaml");
 }
 
 ddp_status harness_stage_check_files(const struct harness_cell *cell, struct ddp_err *err)
@@ -116,5 +135,5 @@ ddp_status harness_stage_check_files(const struct harness_cell *cell, struct ddp
             return ddp_err_set(err, DDP_E_CORRUPT, "%s: changed since the run", name);
         }
     }
-    return DDP_OK;
+    return check_program(cell, err);
 }

@@ -197,6 +197,15 @@ void harness_stage_restored(const struct harness_cell *cell, struct harness_cell
     }
 }
 
+void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cell *second)
+{
+    if (second->findings.is_evidence_lost && !cell->findings.is_evidence_lost) {
+        cell->findings.is_evidence_lost = true;
+        (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text,
+                       "in the restore run: %.230s", second->findings.lost_text);
+    }
+}
+
 ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
                                  struct ddp_err *err)
 {
@@ -228,6 +237,7 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     DDP_TRY(harness_stage_check(&second, cell, err));
     out->is_run = true;
     harness_stage_conclude(&second, out);
+    harness_stage_adopt_gap(cell, &second);
     harness_trace_fini(&second.trace);
     return DDP_OK;
 }

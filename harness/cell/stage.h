@@ -66,6 +66,8 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
 void harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second);
 /* What a checked restore run showed. */
 void harness_stage_conclude(const struct harness_cell *second, struct harness_restore_result *out);
+/* Evidence that a restore run lacks is missing in the whole. */
+void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cell *second);
 
 /* When the first fault that does something fired; 0 = none did. */
 uint64_t harness_stage_first_fault_ns(const struct harness_cell *cell);

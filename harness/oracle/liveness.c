@@ -45,6 +45,27 @@ static enum harness_verdict hang_of(const struct harness_emulation *e, uint32_t 
     return posted > done ? HARNESS_VERDICT_HANG_NOT_JOINED : HARNESS_VERDICT_HANG_HOST;
 }
 
+/* A rank that recorded its end must then have left, and as it said. */
+static void check_left(const struct harness_emulation *e, uint32_t rank,
+                       struct harness_findings *out)
+{
+    const struct harness_rank_end *end = &e->input->trace->ends[rank];
+    char text[96];
+
+    if (end->how == HARNESS_END_EXITED && end->code != 0 && !is_blamed(e, rank) &&
+        harness_index_is_ended_ok(&e->index, rank)) {
+        (void)snprintf(text, sizeof(text), "recorded a good end and then exited with code %d",
+                       end->code);
+        add(rank, HARNESS_VERDICT_CRASH_EXITED, text, out);
+    } else if (end->how == HARNESS_END_SIGNALED && !is_blamed(e, rank)) {
+        (void)snprintf(text, sizeof(text), "recorded its end and was then ended by signal %d",
+                       end->code);
+        add(rank, HARNESS_VERDICT_CRASH_SIGNALED, text, out);
+    } else if (end->how == HARNESS_END_REAPED && !is_diagnosed(e)) {
+        add(rank, HARNESS_VERDICT_HANG_TEARDOWN, "recorded its end and then did not leave", out);
+    }
+}
+
 static void check_end(const struct harness_emulation *e, uint32_t rank,
                       struct harness_findings *out)
 {
@@ -52,6 +73,7 @@ static void check_end(const struct harness_emulation *e, uint32_t rank,
     char text[96];
 
     if (harness_index_end(&e->index, rank) != NULL) {
+        check_left(e, rank, out);
         return;
     }
     switch (end->how) {

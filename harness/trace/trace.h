@@ -51,6 +51,7 @@ enum harness_files {
     HARNESS_FILES_SCHEDULES,
     HARNESS_FILES_TREES,
     HARNESS_FILES_CHECKPOINT,
+    HARNESS_FILES_GIVEN, /* the checkpoint that a restore run went on from */
     HARNESS_FILES_COUNT
 };
 struct harness_trace_files {

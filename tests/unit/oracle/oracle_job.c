@@ -87,23 +87,6 @@ void oracle_job_close(struct oracle_job *job)
     ddp_mem_pool_destroy(job->pool);
 }
 
-void oracle_job_add_event(struct oracle_job *job, uint32_t rank, enum ddp_event event,
-                          uint32_t step, const uint64_t arg[5])
-{
-    struct harness_trace *trace = &job->trace;
-    struct harness_trace_event *added;
-
-    DDP_ASSERT(trace->event_count < trace->event_capacity);
-    added = &trace->events[trace->event_count++];
-    added->rank = rank;
-    added->entry = (struct ddp_event_entry){.index = trace->event_count,
-                                            .time_ns = trace->event_count,
-                                            .step = step,
-                                            .phase = DDP_PHASE_BACKWARD,
-                                            .event = (uint8_t)event};
-    memcpy(added->entry.arg, arg, sizeof(added->entry.arg));
-}
-
 static void record(struct oracle_job *job, uint32_t rank, enum ddp_event event, uint32_t step,
                    uint64_t a0, uint64_t a1)
 {
@@ -181,8 +164,8 @@ static void record_collective(struct oracle_job *job, const struct harness_op *o
         const uint64_t post[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, 0, in};
         const uint64_t done[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, DDP_OK, out};
 
+        oracle_job_enter(job, r, step, op->phase);
         oracle_job_add_event(job, r, DDP_EVENT_COLL_POST, step, post);
-        job->trace.events[job->trace.event_count - 1].entry.phase = (uint8_t)op->phase;
         oracle_job_add_event(job, r, DDP_EVENT_COLL_DONE, step, done);
     }
 }
@@ -280,6 +263,7 @@ static bool run_forward(struct oracle_job *job, struct replica *replica, uint32_
     for (size_t i = 0; i < batch.rows; i++) {
         record(job, rank, DDP_EVENT_DATA_SAMPLE, step, batch.samples[i], 0);
     }
+    oracle_job_enter(job, rank, step, DDP_PHASE_FORWARD);
     if (ref_trainer_local_gradient(replica->trainer, rank, step, &loss, &rows) != DDP_OK) {
         return false;
     }
@@ -341,6 +325,9 @@ static void post_others(struct oracle_job *job, int32_t step, bool is_before_buc
 
 static bool train(struct oracle_job *job, struct replica *replicas)
 {
+    for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
+        oracle_job_begin(job, r);
+    }
     post_others(job, -1, true);
     for (uint32_t step = 0; step < ORACLE_JOB_STEPS; step++) {
         post_others(job, (int32_t)step, true);
@@ -381,8 +368,8 @@ static bool prepare(struct oracle_job *job)
         return false;
     }
     harness_trace_init(&job->trace, job->mem, ORACLE_JOB_RANKS, "sim");
-    job->trace.event_capacity = 4096;
-    job->trace.events = ddp_mem_array(job->mem, 4096, sizeof(*job->trace.events));
+    job->trace.event_capacity = 8192;
+    job->trace.events = ddp_mem_array(job->mem, 8192, sizeof(*job->trace.events));
     if (job->trace.ends == NULL) {
         job->trace.ends = ddp_mem_array(job->mem, ORACLE_JOB_RANKS, sizeof(*job->trace.ends));
     }

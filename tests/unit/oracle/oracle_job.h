@@ -37,6 +37,7 @@ struct oracle_job {
     char run_dir[64];
     int64_t payload_step; /* -1: no payloads are kept */
     bool is_run_dir_made;
+    enum ddp_phase phase[ORACLE_JOB_RANKS]; /* in which the rank records */
 };
 
 /* adamw if is_adamw, else sgd with momentum. Change plan or job between open and run. */
@@ -54,6 +55,10 @@ struct ddp_event_entry *oracle_job_event(struct oracle_job *job, uint32_t rank,
 struct harness_finding *oracle_job_finding(struct oracle_job *job, enum harness_oracle_id oracle);
 void oracle_job_add_event(struct oracle_job *job, uint32_t rank, enum ddp_event event,
                           uint32_t step, const uint64_t arg[5]);
+/* Record the phase, unless the rank is in it. */
+void oracle_job_enter(struct oracle_job *job, uint32_t rank, uint32_t step, enum ddp_phase phase);
+/* The beginning, and where parameters lie. */
+void oracle_job_begin(struct oracle_job *job, uint32_t rank);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,279 @@
+/* Purpose: each whole step of each rank was recorded in full.
+ * Idea: a table says which events each checker reads, and how many a rank records in a step. A rank
+ * went through a whole step if it recorded something in a later one, or says so at its end. Steps
+ * on which a fault acted are left out: it may have kept the rank from something. */
+#include <string.h>
+
+#include "harness/evidence/internal.h"
+
+struct place {
+    const struct harness_emulation *e;
+    uint32_t rank, step;
+    size_t k; /* step, counted from the emulation's first */
+};
+
+/* How many events about a subject are right. */
+struct amount {
+    size_t least, most;
+};
+
+/* What the events of a row are about: argument 0 counts them, from 0. */
+enum about { ABOUT_NOTHING, ABOUT_PARAM, ABOUT_SLOT, ABOUT_BUFFER, ABOUT_PHASE, ABOUT_BUCKET };
+
+static size_t micro_count(const struct place *place)
+{
+    return place->e->input->job->micro_batches;
+}
+
+static struct amount once(const struct place *place, size_t subject)
+{
+    (void)place;
+    (void)subject;
+    return (struct amount){1, 1};
+}
+
+static struct amount each_micro(const struct place *place, size_t subject)
+{
+    (void)subject;
+    return (struct amount){micro_count(place), micro_count(place)};
+}
+
+/* As many as the recorded batches have rows. */
+static struct amount each_sample(const struct place *place, size_t subject)
+{
+    size_t count = 0;
+    size_t rows = 0;
+    const struct harness_trace_event *const *list = harness_index_in_step(
+        &place->e->index, place->rank, DDP_EVENT_DATA_BATCH, place->step, &count);
+
+    (void)subject;
+    for (size_t i = 0; i < count; i++) {
+        rows += list[i]->entry.arg[0];
+    }
+    return (struct amount){rows, rows};
+}
+
+/* Parameters that the reference gives a gradient. In other micro-batches others may be used. */
+static struct amount each_gradient(const struct place *place, size_t subject)
+{
+    const struct harness_emulation *e = place->e;
+    size_t cell = (place->k * e->world + place->rank) * e->params.count + subject;
+
+    return (struct amount){e->expected.has_grad[cell] ? 1 : 0, micro_count(place)};
+}
+
+static struct amount each_buffer(const struct place *place, size_t subject)
+{
+    (void)subject;
+    return (struct amount){place->e->input->plan->job.broadcast_buffers ? 1 : 0,
+                           micro_count(place) + 1};
+}
+
+static struct amount each_phase(const struct place *place, size_t subject)
+{
+    size_t least = subject == DDP_PHASE_FORWARD || subject == DDP_PHASE_LOSS ||
+                           subject == DDP_PHASE_BACKWARD || subject == DDP_PHASE_OPTIMIZER
+                       ? 1
+                       : 0;
+
+    (void)place;
+    return (struct amount){least, SIZE_MAX};
+}
+
+static struct amount each_save(const struct place *place, size_t subject)
+{
+    uint32_t every = place->e->input->plan->job.checkpoint_every;
+    bool is_due = every > 0 && (place->step + 1) % every == 0 && place->rank == 0;
+
+    (void)subject;
+    return (struct amount){is_due ? 1 : 0, is_due ? 1 : 0};
+}
+
+static const struct row {
+    enum ddp_event event;
+    enum harness_oracle_id oracle; /* that reads them */
+    enum about about;
+    int hash_arg; /* the argument that has to be a hash; -1: none */
+    struct amount (*amount)(const struct place *place, size_t subject);
+} rows[] = {
+    {DDP_EVENT_PHASE, HARNESS_ORACLE_LIVENESS, ABOUT_PHASE, -1, each_phase},
+    {DDP_EVENT_DATA_BATCH, HARNESS_ORACLE_LEDGER, ABOUT_NOTHING, 1, each_micro},
+    {DDP_EVENT_DATA_SAMPLE, HARNESS_ORACLE_LEDGER, ABOUT_NOTHING, -1, each_sample},
+    {DDP_EVENT_LOSS, HARNESS_ORACLE_GRADIENT, ABOUT_NOTHING, -1, each_micro},
+    {DDP_EVENT_GRAD_READY, HARNESS_ORACLE_GRADIENT, ABOUT_PARAM, 1, each_gradient},
+    {DDP_EVENT_COLL_POST, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, once},
+    {DDP_EVENT_COLL_DONE, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, once},
+    {DDP_EVENT_GRAD_FINAL, HARNESS_ORACLE_REDUCTION, ABOUT_PARAM, -1, once},
+    {DDP_EVENT_PARAM_UPDATED, HARNESS_ORACLE_UPDATE, ABOUT_PARAM, 1, once},
+    {DDP_EVENT_OPTIMIZER_STATE, HARNESS_ORACLE_UPDATE, ABOUT_SLOT, 1, once},
+    {DDP_EVENT_BUFFER_SYNCED, HARNESS_ORACLE_REPLICAS, ABOUT_BUFFER, 1, each_buffer},
+    {DDP_EVENT_CHECKPOINT_SAVED, HARNESS_ORACLE_CHECKPOINT, ABOUT_NOTHING, 1, each_save},
+};
+
+static size_t subject_count(const struct harness_emulation *e, enum about about)
+{
+    switch (about) {
+    case ABOUT_PARAM:
+        return e->params.count;
+    case ABOUT_SLOT:
+        return e->params.count * e->slot_count;
+    case ABOUT_BUFFER:
+        return e->buffers.count;
+    case ABOUT_PHASE:
+        return DDP_PHASE_COUNT;
+    case ABOUT_BUCKET:
+        return e->buckets.count;
+    case ABOUT_NOTHING:
+        break;
+    }
+    return 1;
+}
+
+/* The subject of an event, or SIZE_MAX: none of this row's. */
+static size_t subject_of(const struct harness_emulation *e, const struct row *row,
+                         const struct ddp_event_entry *entry)
+{
+    struct ddp_event_op op;
+
+    switch (row->about) {
+    case ABOUT_NOTHING:
+        return 0;
+    case ABOUT_SLOT:
+        return entry->arg[0] < e->params.count && entry->arg[2] < e->slot_count
+                   ? entry->arg[2] * e->params.count + entry->arg[0]
+                   : SIZE_MAX;
+    case ABOUT_BUCKET:
+        op = ddp_event_op_unpack(entry->arg[1]);
+        return op.role == DDP_ROLE_BUCKET ? op.index : SIZE_MAX;
+    default:
+        return entry->arg[0];
+    }
+}
+
+/* Count the row's events in a step by subject. False: one lacks its hash. Completions count in the
+ * step in which they were posted. */
+static bool tally(const struct place *place, const struct row *row, size_t *counts, size_t size)
+{
+    const struct harness_emulation *e = place->e;
+    const bool is_done = row->event == DDP_EVENT_COLL_DONE;
+    size_t count = 0;
+    const struct harness_trace_event *const *list = harness_index_in_step(
+        &e->index, place->rank, is_done ? DDP_EVENT_COLL_POST : row->event, place->step, &count);
+
+    memset(counts, 0, size * sizeof(*counts));
+    for (size_t i = 0; i < count; i++) {
+        const struct harness_trace_event *event =
+            is_done
+                ? harness_index_with_seq(&e->index, place->rank, row->event, list[i]->entry.arg[0])
+                : list[i];
+        size_t subject = event != NULL ? subject_of(e, row, &event->entry) : SIZE_MAX;
+
+        if (subject >= size) {
+            continue;
+        }
+        counts[subject]++;
+        if (row->hash_arg >= 0 && event->entry.arg[row->hash_arg] == 0 &&
+            event->entry.micro + 1u >= micro_count(place)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_row(const struct place *place, const struct row *row, size_t *counts,
+                      struct harness_gap *out)
+{
+    size_t size = subject_count(place->e, row->about);
+
+    if (!tally(place, row, counts, size)) {
+        harness_gap_set(out, "rank %u, step %u: %s without a value, which oracle %s needs",
+                        place->rank, place->step, ddp_event_name(row->event),
+                        harness_oracle_name(row->oracle));
+        return;
+    }
+    for (size_t s = 0; s < size && !out->is_set; s++) {
+        struct amount amount = row->amount(place, s);
+
+        if (counts[s] < amount.least || counts[s] > amount.most) {
+            harness_gap_set(
+                out, "rank %u, step %u: oracle %s needs %zu of %s %zu, and %zu %s there",
+                place->rank, place->step, harness_oracle_name(row->oracle),
+                counts[s] < amount.least ? amount.least : amount.most, ddp_event_name(row->event),
+                s, counts[s], counts[s] == 1 ? "is" : "are");
+        }
+    }
+}
+
+/* The last step in which the rank recorded anything, and how many it says it completed. */
+static bool is_whole(const struct place *place, uint32_t last_step)
+{
+    const struct harness_trace_event *end = harness_index_end(&place->e->index, place->rank);
+
+    return last_step > place->step || (end != NULL && end->entry.arg[1] > place->step);
+}
+
+/* A fault that does something acted on the rank in this step. */
+static bool is_disturbed(const struct place *place)
+{
+    const struct harness_plan *plan = place->e->input->plan;
+    size_t count = 0;
+    const struct harness_trace_event *const *list = harness_index_in_step(
+        &place->e->index, place->rank, DDP_EVENT_FAULT_FIRED, place->step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        uint64_t fault = list[i]->entry.arg[0];
+
+        if (fault >= plan->fault_count || plan->faults[fault].action.kind != HARNESS_ACTION_NONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t largest(const struct harness_emulation *e)
+{
+    size_t size = 1;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        size_t own = subject_count(e, rows[i].about);
+
+        size = own > size ? own : size;
+    }
+    return size;
+}
+
+static void check_step(const struct place *place, uint32_t last_step, size_t *counts,
+                       struct harness_gap *out)
+{
+    const struct harness_emulation *e = place->e;
+
+    if (e->expected.predicted[place->k] < HARNESS_PREDICTED_UPDATE ||
+        !e->expected.is_active[place->k * e->world + place->rank] || !is_whole(place, last_step) ||
+        is_disturbed(place)) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !out->is_set; i++) {
+        check_row(place, &rows[i], counts, out);
+    }
+}
+
+ddp_status harness_evidence_steps(const struct harness_emulation *e, struct harness_gap *out)
+{
+    const struct harness_trace *trace = e->input->trace;
+    uint32_t *last_step = ddp_mem_array(e->mem, e->world, sizeof(*last_step));
+    size_t *counts = ddp_mem_array(e->mem, largest(e), sizeof(*counts));
+
+    for (size_t i = 0; last_step != NULL && i < trace->event_count; i++) {
+        last_step[trace->events[i].rank] = trace->events[i].entry.step;
+    }
+    for (uint32_t r = 0; last_step != NULL && counts != NULL && r < e->world; r++) {
+        for (uint32_t step = e->start_step; step < e->end_step && !out->is_set; step++) {
+            struct place place = {e, r, step, step - e->start_step};
+
+            check_step(&place, last_step[r], counts, out);
+        }
+    }
+    ddp_mem_free(e->mem, counts);
+    ddp_mem_free(e->mem, last_step);
+    return last_step != NULL && counts != NULL ? DDP_OK : DDP_E_NOMEM;
+}
