@@ -1,5 +1,6 @@
-/* The loop transport's table: one rank's endpoint in one group. Messages, acknowledgements, deaths and revocations become visible to the
- * other side when the virtual clock has reached their time. */
+/* The loop transport's table: one rank's endpoint in one group. Messages, acknowledgements, deaths
+ * and revocations become visible to the other side when the virtual clock has reached their time.
+ */
 #include "ddpcore/transport/loop.h"
 
 #include <string.h>
@@ -204,8 +205,7 @@ static ddp_status loop_send_post(struct ddp_transport *transport, uint32_t to,
     }
     entry = &stream->slot[stream->sent % DDP_LOOP_SLOT_COUNT];
     DDP_ASSERT(entry->lent == NULL && entry->copy == NULL); /* acknowledged, if used */
-    entry->copy =
-        endpoint->net->config.mem->alloc(endpoint->net->config.mem, message->size_bytes);
+    entry->copy = endpoint->net->config.mem->alloc(endpoint->net->config.mem, message->size_bytes);
     if (entry->copy == NULL) {
         return DDP_E_NOMEM;
     }
@@ -258,8 +258,7 @@ static ddp_status loop_recv_peek(struct ddp_transport *transport, uint32_t from,
         return DDP_PENDING;
     }
     DDP_ASSERT(entry->copy != NULL);
-    if (entry->lent != NULL &&
-        memcmp(entry->lent, entry->copy, entry->message.size_bytes) != 0) {
+    if (entry->lent != NULL && memcmp(entry->lent, entry->copy, entry->message.size_bytes) != 0) {
         memset(entry->copy, DDP_LOOP_POISON, entry->message.size_bytes);
     }
     *out = entry->message;

@@ -20,8 +20,8 @@ struct ddp_loop_message {
     struct ddp_message message; /* data: the copy */
     void *copy;                 /* NULL once it is acknowledged */
     const void *lent;           /* the sender's range; NULL once it is acknowledged or recalled */
-    uint64_t deliver_ns; /* visible to the receiver from then on */
-    uint64_t ack_ns;     /* acknowledgement visible to the sender from then on */
+    uint64_t deliver_ns;        /* visible to the receiver from then on */
+    uint64_t ack_ns;            /* acknowledgement visible to the sender from then on */
 };
 
 /* The stream from one member to another. reclaimed <= taken <= sent <= reclaimed + SLOT_COUNT. */

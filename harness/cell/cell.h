@@ -50,11 +50,15 @@ DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, bool is_time_enf
  * is only asked for its names. Errors: E_INVALID, those of the job's tables, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_cell_rehearse(const struct harness_plan *plan, struct ddp_err *err);
 
-/* Add what a recorded run looked like at its first diagnosis: faults that fired, what the monitor
- * saw (graph.txt), the last events before it. Without graph.txt, what trace.txt says of each rank:
- * its place, which ranks its open operation needs, its last events. */
-DDP_MUST_USE ddp_status harness_cell_print_diagnosis(const char *run_dir, struct ddp_text *out,
-                                                     struct ddp_err *err);
+/* Add what a recorded run looked like at its first diagnosis, or at its end: a table of its ranks.
+ */
+struct harness_diagnosis_options {
+    const json_t *verdict; /* names culprits and victims */
+    bool has_events; /* also faults that fired, what the monitor saw (graph.txt), the last events */
+};
+DDP_MUST_USE ddp_status
+harness_cell_print_diagnosis(const char *run_dir, const struct harness_diagnosis_options *options,
+                             struct ddp_text *out, struct ddp_err *err);
 
 #ifdef __cplusplus
 }

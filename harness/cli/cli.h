@@ -50,6 +50,7 @@ struct cli_options {
     char *sets[CLI_SETS_MAX]; /* owned */
     size_t set_count;
     bool is_verbose, is_time_enforced, is_fast, is_help;
+    bool has_events; /* explain --events */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);

@@ -30,15 +30,23 @@ static json_t *load_verdict(const char *folder)
     return verdict;
 }
 
-static void print_explanation(const char *folder, const json_t *verdict)
+static void print_explanation(const char *folder, const json_t *verdict, bool has_events)
 {
+    const struct harness_diagnosis_options options = {verdict, has_events};
     struct ddp_err err = {{0}};
     struct ddp_text text;
 
     ddp_text_init(&text, ddp_mem_system());
-    harness_report_findings(verdict, &text);
-    if (harness_cell_print_diagnosis(folder, &text, &err) != DDP_OK) {
+    harness_report_headline(verdict, &text);
+    if (harness_cell_print_diagnosis(folder, &options, &text, &err) != DDP_OK) {
         ddp_text_add(&text, "    no record of the run: %s\n", err.text);
+    }
+    ddp_text_add(&text, "\n");
+    harness_report_findings(verdict, &text);
+    if (!has_events) {
+        ddp_text_add(&text,
+                     "    with --events: the faults that fired, what the monitor saw, and the "
+                     "last events of each rank\n");
     }
     (void)fputs(ddp_text_str(&text), stdout);
     ddp_text_fini(&text);
@@ -62,7 +70,7 @@ static bool is_good(const json_t *verdict)
 }
 
 /* Of several runs, those that did not pass are explained. Returns 0, or an exit code. */
-static int explain_all(const struct cli_files *records)
+static int explain_all(const struct cli_files *records, bool has_events)
 {
     size_t explained = 0;
     size_t good = 0;
@@ -77,7 +85,7 @@ static int explain_all(const struct cli_files *records)
             good++;
         } else if (explained < EXPLAINED_MAX) {
             explained++;
-            print_explanation(records->path[i], verdict);
+            print_explanation(records->path[i], verdict, has_events);
         } else {
             print_line(verdict);
         }
@@ -100,7 +108,7 @@ int cli_explain(const struct cli_options *options)
         cli_files_fini(&records);
         return cli_usage_error("explain: %s", err.text);
     }
-    code = explain_all(&records);
+    code = explain_all(&records, options->has_events);
     cli_files_fini(&records);
     return code;
 }

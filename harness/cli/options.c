@@ -150,6 +150,13 @@ static int set_time_enforced(struct cli_options *options, const char *text)
     return 0;
 }
 
+static int set_events(struct cli_options *options, const char *text)
+{
+    (void)text;
+    options->has_events = true;
+    return 0;
+}
+
 static int set_fast(struct cli_options *options, const char *text)
 {
     (void)text;
@@ -201,6 +208,8 @@ static const struct cli_option {
     {"junit", "FILE", 0, CLI_RUN, set_junit, "write all verdicts, as JUnit XML"},
     {"enforce-time", NULL, 0, CLI_RUN | CLI_CHECK, set_time_enforced,
      "judge within_ms on real time too"},
+    {"events", NULL, 0, CLI_EXPLAIN, set_events,
+     "also the faults that fired, what the monitor saw, and the last\nevents of each rank"},
     {"fast", NULL, 0, CLI_TRAIN, set_fast, "on cuda: TF32 and whatever kernels are fastest"},
     {NULL, NULL, 'v', CLI_RUN, set_verbose, "one line a cell"},
     {"help", NULL, 'h', CLI_EVERY_COMMAND, set_help, "show this"},

@@ -1,5 +1,5 @@
-/* Limits of this machine that would end a job of real processes, found before it starts: a rank that
- * gets no descriptor or no connection looks as one that hangs. */
+/* Limits of this machine that would end a job of real processes, found before it starts: a rank
+ * that gets no descriptor or no connection looks as one that hangs. */
 #ifndef HARNESS_LAUNCH_LIMIT_H
 #define HARNESS_LAUNCH_LIMIT_H
 
@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 /* Raise this process's limit of descriptors as far as the job needs and the system allows, and see
- * whether descriptors, address space and the loopback interface are enough for it. Errors: E_SYSTEM,
- * with what is missing and how to get it. */
+ * whether descriptors, address space and the loopback interface are enough for it. Errors:
+ * E_SYSTEM, with what is missing and how to get it. */
 DDP_MUST_USE ddp_status harness_limits_prepare(const struct harness_plan *plan,
                                                struct ddp_err *err);
 

@@ -26,7 +26,9 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color,
                          struct ddp_text *out);
 /* "24 passed, 0 failed, 1 skipped": and inconclusive, errors if any. */
 void harness_report_summary(const struct harness_report_counts *counts, struct ddp_text *out);
-/* The line of one cell, its purpose, and every finding with its evidence. */
+/* What happened, how that was judged, what to look at next, how to reproduce it. */
+void harness_report_headline(const json_t *verdict, struct ddp_text *out);
+/* Every finding, with its evidence. */
 void harness_report_findings(const json_t *verdict, struct ddp_text *out);
 
 /* {schema, counts, scenarios[]}; borrows the verdicts' references. Owned by the caller. */

@@ -148,8 +148,6 @@ void harness_report_findings(const json_t *verdict, struct ddp_text *out)
     const json_t *finding;
     size_t i;
 
-    harness_report_line(verdict, 1, false, out);
-    ddp_text_add(out, "    purpose: %s\n", text_of(verdict, "purpose"));
     json_array_foreach(findings, i, finding)
     {
         ddp_text_add(out, "    finding %zu: %s by %s (%s)", i + 1, text_of(finding, "verdict"),

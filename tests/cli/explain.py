@@ -71,7 +71,7 @@ def read(*path):
 
 def check_sights(name, sights, folder):
     """Everything that is to be seen is said, from graph.txt and before the timeline."""
-    code, text = run("explain", folder)
+    code, text = run("explain", folder, "--events")
     saw, _, timeline = text.partition("    the last events of each rank before ")
     expect(code == 0 and "    what the monitor saw:\n" in saw, f"explain {name}: exit {code}: {text}")
     expect(re.search(r"^ +\d+\.\d+ ms +\d+ r1#\d+ ", timeline, re.M), f"explain {name}: no timeline: {text}")
@@ -81,13 +81,41 @@ def check_sights(name, sights, folder):
         expect(re.search(sight, saw, re.M), f"explain {name}: nothing like {sight}: {text}")
 
 
+def check_order(name, folder):
+    """What happened, what to do, and the ranks come first; events only if asked for."""
+    code, text = run("explain", folder)
+    verdict = json.loads(read(folder, "verdict.json"))
+    lines = text.splitlines()
+    expect(code == 0 and lines[0] == f"{verdict['verdict']}: {verdict['text']}", f"explain {name}: no headline: {text}")
+    expect(any(line.startswith("    next: ") for line in lines[:6]), f"explain {name}: no next step: {text}")
+    expect(re.search(r"^    1 +culprit  ", text, re.M), f"explain {name}: no culprit in the table: {text}")
+    expect(len(re.findall(r"^    \d+ +(?:culprit|victim|-) ", text, re.M)) == 3, f"explain {name}: not 3 ranks: {text}")
+    expect("what the monitor saw:" not in text and "the last events" not in text.partition("with --events")[0],
+           f"explain {name}: events that nobody asked for: {text}")
+
+
+def check_grouped():
+    """Ranks that are alike share a line, beyond 8 of them."""
+    folder = record("hang/before_bucket", "grouped", "--driver", driver, "--set", "job.ranks=12",
+                    "--set", "faults.0.at.rank=5")
+    text = run("explain", folder)[1]
+    rows = re.findall(r"^    ([\d,-]+) +(culprit|victim|-) .*  ([\d,]+|-)$", text, re.M)
+    ranks = []
+    for row in rows:
+        for part in row[0].split(","):
+            first, _, last = part.partition("-")
+            ranks += range(int(first), int(last or first) + 1)
+    expect(sorted(ranks) == list(range(12)) and len(rows) < 12, f"12 ranks are not grouped: {text}")
+    expect(("5", "culprit", "-") in rows and any(row[2] == "5" for row in rows), f"who waits for 5 is not said: {text}")
+
+
 def check_without(name, folder):
     """A run folder without graph.txt is explained from its trace, and judged the same."""
     judged = run("check", folder)
     os.remove(os.path.join(folder, "graph.txt"))
     expect(run("check", folder) == judged, f"check {name}: needs graph.txt")
     code, text = run("explain", folder)
-    expect(code == 0 and "    at the first diagnosis, " in text and "what the monitor saw" not in text,
+    expect(code == 0 and "    the ranks at the first diagnosis, " in text and "what the monitor saw:" not in text,
            f"explain {name} without graph.txt: exit {code}: {text}")
 
 
@@ -118,10 +146,12 @@ if driver == "sim":  # real survivors hear of a death by themselves, and may be 
 for scenario, sights in SIGHTS.items():
     once = record(scenario, f"once/{scenario}", "--driver", driver, *SETTINGS)
     check_sights(scenario, sights, once)
+    check_order(scenario, once)
     if driver == "sim":
         again = record(scenario, f"again/{scenario}", "--driver", driver, *SETTINGS)
         expect(read(once, "graph.txt") == read(again, "graph.txt"), f"{scenario}: another graph.txt for the same seed")
     check_without(scenario, once)
+check_grouped()
 # A run in which nothing is found takes away what an earlier one left in its folder.
 healthy = record("control/no_fault", "healthy", "--driver", driver, "--set", "job.ranks=2")
 expect(not os.path.exists(os.path.join(healthy, "graph.txt")), "a graph of a healthy run")
