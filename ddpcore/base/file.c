@@ -203,11 +203,41 @@ static ddp_status system_remove(struct ddp_files *files, const char *path, struc
     return unlink(path) == 0 ? DDP_OK : fail_path(err, "cannot remove", path);
 }
 
+static ddp_status system_each(struct ddp_files *files, const char *folder,
+                              ddp_status (*take)(void *context, const char *path,
+                                                 struct ddp_err *err),
+                              void *context, struct ddp_err *err)
+{
+    struct dirent **entries = NULL;
+    int entry_count = scandir(folder, &entries, NULL, alphasort);
+    char path[PATH_MAX];
+    ddp_status status = DDP_OK;
+
+    (void)files;
+    if (entry_count < 0) {
+        return errno == ENOENT ? DDP_OK : fail_path(err, "cannot list", folder);
+    }
+    for (int i = 0; i < entry_count; i++) {
+        const char *name = entries[i]->d_name;
+
+        if (status == DDP_OK && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
+            int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+
+            status = length < 0 || (size_t)length >= sizeof(path)
+                         ? ddp_err_set(err, DDP_E_OVERFLOW, "path too long: %s", folder)
+                         : take(context, path, err);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
 struct ddp_files *ddp_files_system(void)
 {
     static const struct ddp_files_ops ops = {"system",        system_create, system_write,
                                              system_sync,     system_close,  system_rename,
-                                             system_read_all, system_remove};
+                                             system_read_all, system_remove, system_each};
     static struct ddp_files system_files = {&ops};
 
     return &system_files;
@@ -271,22 +301,14 @@ ddp_status ddp_files_write_atomic(struct ddp_files *files, const char *path, con
     return status;
 }
 
-static ddp_status take_text(const char *path, struct ddp_mem *mem,
-                            ddp_status (*take)(void *, const char *, struct ddp_err *),
-                            void *context, struct ddp_err *err)
-{
-    struct ddp_files *files = ddp_files_system();
-    void *text = NULL;
-    size_t size_bytes = 0;
-    ddp_status status;
-
-    DDP_TRY(files->ops->read_all(files, path, mem, &text, &size_bytes, err));
-    DDP_ASSERT(text != NULL && ((const char *)text)[size_bytes] == '\0');
-    status = strlen(text) == size_bytes ? take(context, text, err)
-                                        : ddp_err_set(err, DDP_E_PARSE, "a zero byte in a text");
-    ddp_mem_free(mem, text);
-    return status == DDP_OK ? DDP_OK : ddp_err_wrap(err, status, "%s", path);
-}
+/* What of a folder is wanted, and who gets it. */
+struct text_walk {
+    struct ddp_files *files;
+    const char *suffix;
+    struct ddp_mem *mem;
+    ddp_status (*take)(void *context, const char *text, struct ddp_err *err);
+    void *context;
+};
 
 static bool is_ending(const char *name, const char *suffix)
 {
@@ -296,31 +318,33 @@ static bool is_ending(const char *name, const char *suffix)
     return name_length >= length && strcmp(name + name_length - length, suffix) == 0;
 }
 
-ddp_status ddp_files_each_text(const char *folder, const char *suffix, struct ddp_mem *mem,
+static ddp_status take_path(void *context, const char *path, struct ddp_err *err)
+{
+    const struct text_walk *walk = context;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    if (!is_ending(path, walk->suffix)) {
+        return DDP_OK;
+    }
+    DDP_TRY(walk->files->ops->read_all(walk->files, path, walk->mem, &text, &size_bytes, err));
+    DDP_ASSERT(text != NULL && ((const char *)text)[size_bytes] == '\0');
+    status = strlen(text) == size_bytes ? walk->take(walk->context, text, err)
+                                        : ddp_err_set(err, DDP_E_PARSE, "a zero byte in a text");
+    ddp_mem_free(walk->mem, text);
+    return status == DDP_OK ? DDP_OK : ddp_err_wrap(err, status, "%s", path);
+}
+
+ddp_status ddp_files_each_text(struct ddp_files *files, const char *folder, const char *suffix,
+                               struct ddp_mem *mem,
                                ddp_status (*take)(void *context, const char *text,
                                                   struct ddp_err *err),
                                void *context, struct ddp_err *err)
 {
-    struct dirent **entries = NULL;
-    int entry_count = scandir(folder, &entries, NULL, alphasort);
-    char path[PATH_MAX];
-    ddp_status status = DDP_OK;
+    struct text_walk walk = {files, suffix, mem, take, context};
 
-    if (entry_count < 0) {
-        return errno == ENOENT ? DDP_OK : fail_path(err, "cannot list", folder);
-    }
-    for (int i = 0; i < entry_count; i++) {
-        if (status == DDP_OK && is_ending(entries[i]->d_name, suffix)) {
-            int length = snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name);
-
-            status = length < 0 || (size_t)length >= sizeof(path)
-                         ? ddp_err_set(err, DDP_E_OVERFLOW, "path too long: %s", folder)
-                         : take_text(path, mem, take, context, err);
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    return status;
+    return files->ops->each(files, folder, take_path, &walk, err);
 }
 
 /* One folder of a path; being there already is fine. */

@@ -38,6 +38,11 @@ struct ddp_files_ops {
                            void **out_data, size_t *out_size_bytes, struct ddp_err *err);
     /* Errors: E_NOT_FOUND, E_IO. */
     ddp_status (*remove)(struct ddp_files *files, const char *path, struct ddp_err *err);
+    /* Hand the path of everything that lies directly in a folder to `take`, in the order of names,
+     * until it fails. A folder that does not exist is empty. Errors: take's, E_IO, E_NOMEM. */
+    ddp_status (*each)(struct ddp_files *files, const char *folder,
+                       ddp_status (*take)(void *context, const char *path, struct ddp_err *err),
+                       void *context, struct ddp_err *err);
 };
 
 /* Base of every implementation; decorators add an inner pointer behind it. */
@@ -70,11 +75,11 @@ DDP_MUST_USE ddp_status ddp_files_write_atomic(struct ddp_files *files, const ch
 DDP_MUST_USE ddp_status ddp_files_write_whole(struct ddp_files *files, const char *path,
                                               const void *data, size_t size_bytes,
                                               struct ddp_err *err);
-/* Hand the text of every file of a folder of the operating system whose name ends with `suffix` to
- * `take`, in the order of their names, until one fails. A folder that does not exist is empty.
+/* Hand the text of every file of a folder whose name ends with `suffix` to `take`, in the order of
+ * their names, until one fails. A folder that does not exist is empty.
  * Errors: take's, behind the file's path; E_PARSE for a file with a zero byte; E_IO; E_NOMEM. */
-DDP_MUST_USE ddp_status ddp_files_each_text(const char *folder, const char *suffix,
-                                            struct ddp_mem *mem,
+DDP_MUST_USE ddp_status ddp_files_each_text(struct ddp_files *files, const char *folder,
+                                            const char *suffix, struct ddp_mem *mem,
                                             ddp_status (*take)(void *context, const char *text,
                                                                struct ddp_err *err),
                                             void *context, struct ddp_err *err);

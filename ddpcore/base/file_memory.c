@@ -271,11 +271,81 @@ static ddp_status memory_remove(struct ddp_files *files, const char *path, struc
     return DDP_OK;
 }
 
+/* Whether the file lies directly in the folder. */
+static bool is_in_folder(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+
+    return strncmp(path, folder, length) == 0 && path[length] == '/' &&
+           strchr(path + length + 1, '/') == NULL;
+}
+
+static int compare_paths(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Copies, since `take` may change what there is. *out_count of them even without memory. */
+static ddp_status list_folder(const struct ddp_files_memory *memory, const char *folder,
+                              char ***out_paths, size_t *out_count)
+{
+    size_t capacity = 0;
+
+    for (size_t i = 0; i < CHAIN_COUNT; i++) {
+        for (const struct memory_file *file = memory->chains[i]; file != NULL; file = file->next) {
+            if (!is_in_folder(file->path, folder)) {
+                continue;
+            }
+            if (*out_count == capacity) {
+                size_t wanted = capacity == 0 ? 32 : 2 * capacity;
+                char **grown = (char **)realloc((void *)*out_paths, wanted * sizeof(*grown));
+
+                if (grown == NULL) {
+                    return DDP_E_NOMEM;
+                }
+                *out_paths = grown;
+                capacity = wanted;
+            }
+            (*out_paths)[*out_count] = strdup(file->path);
+            if ((*out_paths)[*out_count] == NULL) {
+                return DDP_E_NOMEM;
+            }
+            (*out_count)++;
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status memory_each(struct ddp_files *files, const char *folder,
+                              ddp_status (*take)(void *context, const char *path,
+                                                 struct ddp_err *err),
+                              void *context, struct ddp_err *err)
+{
+    char **paths = NULL;
+    size_t count = 0;
+    ddp_status status = list_folder((struct ddp_files_memory *)files, folder, &paths, &count);
+
+    if (status != DDP_OK) {
+        status = ddp_err_set(err, status, "no memory to list %s", folder);
+    }
+    if (count > 1) {
+        qsort((void *)paths, count, sizeof(*paths), compare_paths);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (status == DDP_OK) {
+            status = take(context, paths[i], err);
+        }
+        free(paths[i]);
+    }
+    free((void *)paths);
+    return status;
+}
+
 ddp_status ddp_files_memory_create(struct ddp_files_memory **out)
 {
     static const struct ddp_files_ops ops = {"memory",        memory_create, memory_write,
                                              memory_sync,     memory_close,  memory_rename,
-                                             memory_read_all, memory_remove};
+                                             memory_read_all, memory_remove, memory_each};
     struct ddp_files_memory *memory = (struct ddp_files_memory *)calloc(1, sizeof(*memory));
 
     if (memory == NULL) {

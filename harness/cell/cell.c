@@ -6,7 +6,8 @@
 
 #include "harness/cell/stage.h"
 
-static ddp_status write_verdict(const char *run_dir, const json_t *verdict, struct ddp_err *err)
+static ddp_status write_verdict(const struct harness_cell_config *config, const json_t *verdict,
+                                struct ddp_err *err)
 {
     char *text = json_dumps(verdict, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     struct ddp_text out;
@@ -18,24 +19,24 @@ static ddp_status write_verdict(const char *run_dir, const json_t *verdict, stru
     ddp_text_init(&out, ddp_mem_system());
     ddp_text_add(&out, "%s\n", text);
     free(text);
-    status = ddp_files_make_dirs(run_dir, err);
+    status = ddp_files_make_dirs(config->run_dir, err);
     if (status == DDP_OK) {
-        status = harness_stage_write(run_dir, "verdict.json", &out, err);
+        status = harness_stage_write(config, config->run_dir, "verdict.json", &out, err);
     }
     ddp_text_fini(&out);
     return status;
 }
 
 /* The command that reproduces an ERROR needs plan.yaml, also if the run ended before writing it. */
-static void write_plan(const char *run_dir, const struct harness_plan *plan)
+static void write_plan(const struct harness_cell_config *config, const struct harness_plan *plan)
 {
     struct ddp_err ignored = {{0}};
     struct ddp_text text;
 
     ddp_text_init(&text, ddp_mem_system());
     harness_plan_print(plan, &text);
-    if (ddp_files_make_dirs(run_dir, &ignored) == DDP_OK) {
-        (void)!harness_stage_write(run_dir, "plan.yaml", &text, &ignored);
+    if (ddp_files_make_dirs(config->run_dir, &ignored) == DDP_OK) {
+        (void)!harness_stage_write(config, config->run_dir, "plan.yaml", &text, &ignored);
     }
     ddp_text_fini(&text);
 }
@@ -48,6 +49,17 @@ static ddp_status judge(struct harness_cell *cell, const struct harness_restore_
 
     DDP_TRY(harness_stage_facts(cell, restore, &facts));
     harness_judge(&cell->plan, &cell->findings, &facts, &judgement);
+    for (size_t i = 0;
+         judgement.outcome != HARNESS_OUTCOME_PASS && i < cell->config.alternative_count; i++) {
+        struct harness_judgement other;
+
+        cell->plan.expect = cell->config.alternatives[i];
+        DDP_TRY(harness_stage_facts(cell, restore, &facts));
+        harness_judge(&cell->plan, &cell->findings, &facts, &other);
+        if (other.outcome == HARNESS_OUTCOME_PASS) {
+            judgement = other;
+        }
+    }
     *out = harness_stage_verdict(cell, &facts, &judgement);
     return *out != NULL ? DDP_OK : DDP_E_NOMEM;
 }
@@ -106,15 +118,17 @@ ddp_status harness_cell_run(const struct harness_plan *plan,
         harness_stage_close(&cell);
     }
     if (status != DDP_OK) {
-        write_plan(config->run_dir, plan);
+        if (config->memory == NULL) {
+            write_plan(config, plan);
+        }
         json_decref(*out_verdict);
         *out_verdict =
             harness_cell_unjudged(plan, config, HARNESS_OUTCOME_ERROR,
                                   err->text[0] != '\0' ? err->text : ddp_status_text(status));
     }
-    if (*out_verdict != NULL) {
+    if (*out_verdict != NULL && config->memory == NULL) {
         struct ddp_err write_err = {{0}};
-        ddp_status written = write_verdict(config->run_dir, *out_verdict, &write_err);
+        ddp_status written = write_verdict(config, *out_verdict, &write_err);
 
         if (written != DDP_OK && status == DDP_OK) {
             status = ddp_err_set(err, written, "%s", write_err.text);

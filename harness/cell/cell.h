@@ -21,8 +21,15 @@ extern "C" {
 
 struct harness_cell_config {
     enum harness_driver driver;
-    uint64_t seed;                  /* of the simulator's scheduler */
-    const char *run_dir;            /* made if missing */
+    uint64_t seed;       /* of the simulator's scheduler */
+    const char *run_dir; /* made if missing */
+    /* sim: files of this run alone, in memory. Then only what its own stages read again is
+     * written, and no record is kept: no plan, program, trace or verdict. NULL: run_dir lies with
+     * the operating system. */
+    struct ddp_files_memory *memory;
+    /* What may be found instead of plan.expect: judged by the first of all these that passes. */
+    const struct harness_expect *alternatives;
+    size_t alternative_count;
     const char *self_path;          /* executable to start ranks from */
     enum harness_launcher launcher; /* proc: who starts them */
     bool is_time_enforced;          /* judge within_ms on real time too */

@@ -13,7 +13,7 @@ static ddp_status read_record(struct harness_cell *cell, struct ddp_err *err)
     size_t size_bytes;
     ddp_status status;
 
-    DDP_TRY(harness_stage_read(cell->mem, cell->run_dir, "trace.txt", &text, &size_bytes, err));
+    DDP_TRY(harness_stage_read(cell, cell->run_dir, "trace.txt", &text, &size_bytes, err));
     status = harness_trace_parse(cell->mem, text, &cell->trace, err);
     if (status != DDP_OK) {
         return ddp_err_wrap(err, status, "%s/trace.txt", cell->run_dir);
@@ -92,7 +92,7 @@ ddp_status harness_cell_check(const char *run_dir, bool is_time_enforced, json_t
     config.run_dir = run_dir;
     config.is_time_enforced = is_time_enforced;
     DDP_TRY(harness_stage_open(&cell, &config, err));
-    status = harness_stage_read(cell.mem, run_dir, "plan.yaml", &text, &size_bytes, err);
+    status = harness_stage_read(&cell, run_dir, "plan.yaml", &text, &size_bytes, err);
     if (status == DDP_OK) {
         status = harness_scenario_parse(text, size_bytes,
                                         harness_stage_path(cell.mem, run_dir, "plan.yaml"), NULL, 0,

@@ -126,13 +126,13 @@ ddp_status harness_cell_print_diagnosis(const char *run_dir,
     memset(&cell, 0, sizeof cell);
     DDP_TRY(ddp_mem_pool_create(&cell.pool));
     cell.mem = ddp_mem_pool_mem(cell.pool);
-    status = harness_stage_read(cell.mem, run_dir, "trace.txt", &text, &size_bytes, err);
+    status = harness_stage_read(&cell, run_dir, "trace.txt", &text, &size_bytes, err);
     if (status == DDP_OK) {
         status = harness_trace_parse(cell.mem, text, &cell.trace, err);
         status = status == DDP_OK ? status : ddp_err_wrap(err, status, "%s/trace.txt", run_dir);
     }
     if (status == DDP_OK) {
-        status = harness_stage_read(cell.mem, run_dir, "graph.txt", &graph, &size_bytes, err);
+        status = harness_stage_read(&cell, run_dir, "graph.txt", &graph, &size_bytes, err);
         status = status == DDP_E_NOT_FOUND ? DDP_OK : status;
     }
     status = status == DDP_OK ? print_trace(&cell, graph, options, out) : status;

@@ -16,17 +16,29 @@ char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
     return text.data;
 }
 
-ddp_status harness_stage_read(struct ddp_mem *mem, const char *dir, const char *name, void **out,
-                              size_t *out_size_bytes, struct ddp_err *err)
+struct ddp_files *harness_stage_files(const struct harness_cell_config *config)
 {
-    const char *path = harness_stage_path(mem, dir, name);
-
-    return ddp_files_system()->ops->read_all(ddp_files_system(), path, mem, out, out_size_bytes,
-                                             err);
+    return config->memory != NULL ? ddp_files_memory_files(config->memory) : ddp_files_system();
 }
 
-ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,
-                               struct ddp_err *err)
+ddp_status harness_stage_make_dirs(const struct harness_cell_config *config, const char *path,
+                                   struct ddp_err *err)
+{
+    return harness_stage_files(config) == ddp_files_system() ? ddp_files_make_dirs(path, err)
+                                                             : DDP_OK;
+}
+
+ddp_status harness_stage_read(const struct harness_cell *cell, const char *dir, const char *name,
+                              void **out, size_t *out_size_bytes, struct ddp_err *err)
+{
+    struct ddp_files *files = harness_stage_files(&cell->config);
+    const char *path = harness_stage_path(cell->mem, dir, name);
+
+    return files->ops->read_all(files, path, cell->mem, out, out_size_bytes, err);
+}
+
+ddp_status harness_stage_write(const struct harness_cell_config *config, const char *dir,
+                               const char *name, const struct ddp_text *text, struct ddp_err *err)
 {
     char path[4096];
     int size = snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -37,8 +49,8 @@ ddp_status harness_stage_write(const char *dir, const char *name, const struct d
     if (size < 0 || (size_t)size >= sizeof path) {
         return ddp_err_set(err, DDP_E_INVALID, "path of %s is too long", name);
     }
-    return ddp_files_write_atomic(ddp_files_system(), path, ddp_text_str(text), text->size_bytes,
-                                  err);
+    return ddp_files_write_atomic(harness_stage_files(config), path, ddp_text_str(text),
+                                  text->size_bytes, err);
 }
 
 static void take(struct harness_trace_files *files, const void *data, size_t size_bytes)
@@ -61,8 +73,7 @@ static ddp_status take_file(const struct harness_cell *cell, const char *name,
 {
     void *data = NULL;
     size_t size_bytes = 0;
-    ddp_status status =
-        harness_stage_read(cell->mem, cell->run_dir, name, &data, &size_bytes, NULL);
+    ddp_status status = harness_stage_read(cell, cell->run_dir, name, &data, &size_bytes, NULL);
 
     if (status == DDP_OK) {
         take(out, data, size_bytes);
@@ -92,7 +103,8 @@ ddp_status harness_stage_find_files(const struct harness_cell *cell,
         struct harness_trace_files *files = &out[all[i].files];
 
         DDP_TRY(all[i].is_folder
-                    ? ddp_files_each_text(harness_stage_path(cell->mem, cell->run_dir, all[i].name),
+                    ? ddp_files_each_text(harness_stage_files(&cell->config),
+                                          harness_stage_path(cell->mem, cell->run_dir, all[i].name),
                                           ".txt", cell->mem, take_text, files, err)
                     : take_file(cell, all[i].name, files, err));
     }

@@ -104,13 +104,14 @@ static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned
         DDP_TRY(status);
         data[offset] ^= 0x10;
     }
-    return ddp_files_write_atomic(ddp_files_system(), to, data, size_bytes, err);
+    return ddp_files_write_atomic(harness_stage_files(&cell->config), to, data, size_bytes, err);
 }
 
 /* Copy the checkpoint into the restore run's folder, edited. */
 static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, const char *to,
                                   struct ddp_err *err)
 {
+    struct ddp_files *files = harness_stage_files(&cell->config);
     struct ddp_state_dict dict;
     struct ddp_env env;
     struct ddp_idle_process idle;
@@ -118,14 +119,14 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     size_t size_bytes = 0;
     ddp_status status;
 
-    DDP_TRY(ddp_files_system()->ops->read_all(ddp_files_system(), from, cell->mem, &data,
-                                              &size_bytes, err));
+    DDP_TRY(files->ops->read_all(files, from, cell->mem, &data, &size_bytes, err));
     if (cell->plan.restore.edit == HARNESS_EDIT_NONE ||
         cell->plan.restore.edit == HARNESS_EDIT_TRUNCATE ||
         cell->plan.restore.edit == HARNESS_EDIT_FLIP_BYTE) {
         status = edit_bytes(cell, to, data, size_bytes, err);
     } else {
         ddp_env_init_process(&env, &idle, 0, 1);
+        env.files = files;
         ddp_state_dict_init(&dict, cell->mem);
         status = ddp_safetensors_parse(data, size_bytes, &dict, err);
         if (status == DDP_OK) {
@@ -148,7 +149,7 @@ static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
     uint64_t steps = 0;
 
     ddp_state_dict_init(&dict, cell->mem);
-    if (ddp_safetensors_load(ddp_files_system(), path, &dict, NULL) == DDP_OK) {
+    if (ddp_safetensors_load(harness_stage_files(&cell->config), path, &dict, NULL) == DDP_OK) {
         text = ddp_state_dict_meta(&dict, "steps_done");
         if (text == NULL || ddp_text_parse_u64(text, &steps) != DDP_OK) {
             steps = 0;
@@ -223,7 +224,7 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     second.run_dir = harness_stage_path(cell->mem, cell->run_dir, "restore");
     to = harness_stage_path(cell->mem, second.run_dir, "checkpoint.safetensors");
     given = harness_stage_path(cell->mem, second.run_dir, "given.safetensors");
-    DDP_TRY(ddp_files_make_dirs(second.run_dir, err));
+    DDP_TRY(harness_stage_make_dirs(&cell->config, second.run_dir, err));
     /* Twice: the run overwrites the file that it loads, and a later check needs what was loaded. */
     status = copy_checkpoint(cell, from, given, err);
     status = status == DDP_OK ? copy_checkpoint(cell, from, to, err) : status;

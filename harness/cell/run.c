@@ -9,22 +9,25 @@
 
 static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
 {
-    struct ddp_files *system = ddp_files_system();
+    struct ddp_files *files = harness_stage_files(&cell->config);
     struct ddp_text text;
     ddp_status status;
 
-    DDP_TRY(ddp_files_make_dirs(cell->run_dir, err));
+    if (cell->config.memory != NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_stage_make_dirs(&cell->config, cell->run_dir, err));
     /* Not every run writes one, and one that an earlier run left here must not stay. */
-    (void)!system->ops->remove(system, harness_stage_path(cell->mem, cell->run_dir, "graph.txt"),
-                               NULL);
+    (void)!files->ops->remove(files, harness_stage_path(cell->mem, cell->run_dir, "graph.txt"),
+                              NULL);
     ddp_text_init(&text, cell->mem);
     harness_plan_print(&cell->plan, &text);
-    status = harness_stage_write(cell->run_dir, "plan.yaml", &text, err);
+    status = harness_stage_write(&cell->config, cell->run_dir, "plan.yaml", &text, err);
     ddp_text_fini(&text);
     if (status == DDP_OK) {
         ddp_text_init(&text, cell->mem);
         harness_program_print(&cell->program, &text);
-        status = harness_stage_write(cell->run_dir, "program.txt", &text, err);
+        status = harness_stage_write(&cell->config, cell->run_dir, "program.txt", &text, err);
         ddp_text_fini(&text);
     }
     return status;
@@ -47,7 +50,7 @@ static ddp_status write_rank_traces(struct harness_cell *cell, struct ddp_err *e
     for (uint32_t rank = 0; rank < world_size; rank++) {
         if (status == DDP_OK) {
             (void)snprintf(name, sizeof name, "trace.rank%u.txt", rank);
-            status = harness_stage_write(cell->run_dir, name, &texts[rank], err);
+            status = harness_stage_write(&cell->config, cell->run_dir, name, &texts[rank], err);
         }
         ddp_text_fini(&texts[rank]);
     }
@@ -62,13 +65,14 @@ static ddp_status write_traces(struct harness_cell *cell, struct ddp_err *err)
 
     ddp_text_init(&text, cell->mem);
     harness_trace_print(&cell->trace, &text);
-    status = harness_stage_write(cell->run_dir, "trace.txt", &text, err);
+    status = harness_stage_write(&cell->config, cell->run_dir, "trace.txt", &text, err);
     ddp_text_fini(&text);
     if (status == DDP_OK) {
         status = write_rank_traces(cell, err);
     }
     if (status == DDP_OK && cell->trace.graph.size_bytes > 0) {
-        status = harness_stage_write(cell->run_dir, "graph.txt", &cell->trace.graph, err);
+        status =
+            harness_stage_write(&cell->config, cell->run_dir, "graph.txt", &cell->trace.graph, err);
     }
     return status;
 }
@@ -88,11 +92,15 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
     config.rank.run_dir = cell->run_dir;
     config.rank.checkpoint_path =
         harness_stage_path(cell->mem, cell->run_dir, "checkpoint.safetensors");
+    config.memory = cell->config.memory;
     config.seed = cell->config.seed;
     config.self_path = cell->config.self_path;
     config.launcher = cell->config.launcher;
     config.plan_path = harness_stage_path(cell->mem, cell->run_dir, "plan.yaml");
     DDP_TRY(driver->run(cell->mem, &config, &cell->trace, err));
+    if (cell->config.memory != NULL) {
+        return DDP_OK;
+    }
     DDP_TRY(harness_stage_find_files(cell, cell->trace.files, err));
     return write_traces(cell, err);
 }
@@ -153,6 +161,7 @@ static void oracle_input(const struct harness_cell *cell, const struct harness_c
     out->param_count = cell->param_count;
     out->device = cell->judge_device;
     out->run_dir = cell->run_dir;
+    out->files = harness_stage_files(&cell->config);
     out->first_trace = first != NULL ? &first->trace : NULL;
     out->restored_step = cell->restored_step;
     out->mem = cell->mem;

@@ -80,12 +80,18 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
                               const struct harness_judge_facts *facts,
                               const struct harness_judgement *judgement);
 
-/* A whole file of a run folder, in mem and followed by a NUL. Errors: E_NOT_FOUND, E_IO. */
-ddp_status harness_stage_read(struct ddp_mem *mem, const char *dir, const char *name, void **out,
-                              size_t *out_size_bytes, struct ddp_err *err);
+/* Where the cell's folder lies. */
+struct ddp_files *harness_stage_files(const struct harness_cell_config *config);
+/* Make a folder there. */
+ddp_status harness_stage_make_dirs(const struct harness_cell_config *config, const char *path,
+                                   struct ddp_err *err);
+/* A whole file of a run folder, in the cell's memory and followed by a NUL. Errors: E_NOT_FOUND,
+ * E_IO. */
+ddp_status harness_stage_read(const struct harness_cell *cell, const char *dir, const char *name,
+                              void **out, size_t *out_size_bytes, struct ddp_err *err);
 /* "<dir>/<name>" in mem. */
 char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name);
-ddp_status harness_stage_write(const char *dir, const char *name, const struct ddp_text *text,
-                               struct ddp_err *err);
+ddp_status harness_stage_write(const struct harness_cell_config *config, const char *dir,
+                               const char *name, const struct ddp_text *text, struct ddp_err *err);
 
 #endif

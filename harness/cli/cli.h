@@ -28,7 +28,8 @@ enum cli_command {
     CLI_LINT = 32,
     CLI_DOCTOR = 64,
     CLI_TRAIN = 128,
-    CLI_EVERY_COMMAND = 255
+    CLI_CAMPAIGN = 256,
+    CLI_EVERY_COMMAND = 511
 };
 
 /* What every option of the command line came to; a command reads those it knows. */
@@ -44,11 +45,17 @@ struct cli_options {
     bool has_collective;
     size_t collective_set; /* the override that --collective is, in sets */
     uint64_t seed;
+    bool has_seed;
     uint64_t seed_count; /* --seeds, sim only: seed to seed + seed_count - 1 */
     unsigned jobs;       /* 0 = choose */
     const char *out_dir, *junit, *json;
     char *sets[CLI_SETS_MAX]; /* owned */
     size_t set_count;
+    uint64_t case_count;         /* --cases; 0: the campaign's own */
+    uint64_t budget_s;           /* --budget; 0: none */
+    uint32_t shard, shard_count; /* --shard i/n; shard_count 0: not given */
+    bool is_on_both;             /* --driver both */
+    bool is_resumed;
     bool is_verbose, is_time_enforced, is_fast, is_help;
     bool has_events; /* explain --events */
 };
@@ -69,6 +76,7 @@ int cli_list(const struct cli_options *options);
 int cli_lint(const struct cli_options *options);
 int cli_doctor(const struct cli_options *options);
 int cli_train(const struct cli_options *options);
+int cli_campaign(const struct cli_options *options);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */
 struct cli_files {

@@ -27,6 +27,9 @@ static const struct command {
     {"lint", "SCENARIO|DIR...", CLI_LINT, cli_lint,
      "check scenario files, and that their faults can occur"},
     {"doctor", "", CLI_DOCTOR, cli_doctor, "what this machine offers, and what will be skipped"},
+    {"campaign", "FILE | merge DIR...", CLI_CAMPAIGN, cli_campaign,
+     "run random plans and compare what is found with what they should be found\n"
+     "to do; merge: put the results of shards together"},
     {"train", "SCENARIO", CLI_TRAIN, cli_train, "run without checks, for timing"},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -52,6 +52,10 @@ static int add_set(struct cli_options *options, const char *prefix, const char *
 
 static int set_driver(struct cli_options *options, const char *text)
 {
+    options->is_on_both = strcmp(text, "both") == 0;
+    if (options->is_on_both) {
+        return 0;
+    }
     options->has_driver = harness_driver_parse(text, &options->driver) == DDP_OK;
     if (options->has_driver) {
         return 0;
@@ -108,6 +112,7 @@ static int set_collective(struct cli_options *options, const char *text)
 
 static int set_seed(struct cli_options *options, const char *text)
 {
+    options->has_seed = true;
     return parse_number("--seed", text, 0, UINT64_MAX, &options->seed);
 }
 
@@ -123,6 +128,48 @@ static int set_jobs(struct cli_options *options, const char *text)
 
     options->jobs = (unsigned)number;
     return code;
+}
+
+static int set_cases(struct cli_options *options, const char *text)
+{
+    return parse_number("--cases", text, 1, 1000000000, &options->case_count);
+}
+
+/* Seconds, with or without the unit. */
+static int set_budget(struct cli_options *options, const char *text)
+{
+    char number[24];
+    size_t size = strlen(text);
+
+    size -= size > 0 && text[size - 1] == 's';
+    (void)snprintf(number, sizeof number, "%.*s", (int)(size < 23 ? size : 23), text);
+    return parse_number("--budget", number, 1, 1000000, &options->budget_s);
+}
+
+static int set_shard(struct cli_options *options, const char *text)
+{
+    const char *slash = strchr(text, '/');
+    char number[24];
+    uint64_t shard = 0;
+    uint64_t count = 0;
+    int code;
+
+    if (slash == NULL || slash - text > 20) {
+        return cli_usage_error("--shard: \"%s\" is not i/n, as in 0/4", text);
+    }
+    (void)snprintf(number, sizeof number, "%.*s", (int)(slash - text), text);
+    code = parse_number("--shard", slash + 1, 1, 1000000, &count);
+    code = code == 0 ? parse_number("--shard", number, 0, count - 1, &shard) : code;
+    options->shard = (uint32_t)shard;
+    options->shard_count = (uint32_t)count;
+    return code;
+}
+
+static int set_resumed(struct cli_options *options, const char *text)
+{
+    (void)text;
+    options->is_resumed = true;
+    return 0;
 }
 
 static int set_out(struct cli_options *options, const char *text)
@@ -189,7 +236,14 @@ static const struct cli_option {
     int (*set)(struct cli_options *options, const char *text); /* returns 0, or an exit code */
     const char *help; /* a line break starts a new line of help */
 } table[] = {
-    {"driver", "sim|proc", 0, RUNS, set_driver, "default: every driver a scenario allows"},
+    {"driver", "sim|proc", 0, RUNS | CLI_CAMPAIGN, set_driver,
+     "default: every driver a scenario allows; of a campaign:\nits own, or both"},
+    {"cases", "N", 0, CLI_CAMPAIGN, set_cases, "how many (default: the campaign's)"},
+    {"budget", "SECONDS", 0, CLI_CAMPAIGN, set_budget, "begin no case later than that"},
+    {"shard", "I/N", 0, CLI_CAMPAIGN, set_shard,
+     "the cases k with k mod N = I (default: as Slurm, Open MPI,\nKubernetes or GoogleTest say in "
+     "the environment, else 0/1)"},
+    {"resume", NULL, 0, CLI_CAMPAIGN, set_resumed, "go on with what --out has of this shard"},
     {"launcher", "own|mpirun", 0, RUNS, set_launcher,
      "who starts the processes of proc (implies --driver proc)"},
     {"device", "cpu|cuda", 0, LOADS, set_device,
@@ -200,10 +254,13 @@ static const struct cli_option {
     {"ranks-per-gpu", "N", 0, LOADS, set_ranks_per_gpu, "ranks that share a card (default 1)"},
     {"set", "KEY=VALUE", 0, LOADS, set_key, "override a scenario's key, e.g. job.ranks=4"},
     {"collective", "NAME", 0, LOADS, set_collective, "same as --set job.collective=NAME"},
-    {"seed", "N", 0, RUNS, set_seed, "of the simulator's scheduler (default 0)"},
+    {"seed", "N", 0, RUNS | CLI_CAMPAIGN, set_seed,
+     "of the simulator's scheduler (default 0), or of a campaign"},
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
-    {NULL, "N", 'j', CLI_RUN, set_jobs, "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS, set_out, "run folders (default: runs/<time>; train keeps none)"},
+    {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
+     "cells at a time (default: as many as cores)"},
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN, set_out,
+     "run folders (default: runs/<time>; train keeps none)"},
     {"json", "FILE", 0, CLI_RUN, set_json, "write all verdicts, as one JSON object"},
     {"junit", "FILE", 0, CLI_RUN, set_junit, "write all verdicts, as JUnit XML"},
     {"enforce-time", NULL, 0, CLI_RUN | CLI_CHECK, set_time_enforced,
@@ -312,6 +369,9 @@ static const struct cli_option *find(int number)
 /* What the options mean together. */
 static int settle(struct cli_options *options, unsigned command)
 {
+    if (options->is_on_both && command != CLI_CAMPAIGN) {
+        return cli_usage_error("--driver: both is for campaigns; leave it out to run on both");
+    }
     if (options->is_fast && command != CLI_TRAIN) {
         return cli_usage_error("--fast: its bits do not repeat, so only train takes it");
     }

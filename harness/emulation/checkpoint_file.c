@@ -201,10 +201,9 @@ ddp_status harness_checkpoint_parse(struct ddp_mem *mem, unsigned char *bytes, s
     return status;
 }
 
-ddp_status harness_checkpoint_open(struct ddp_mem *mem, const char *path,
+ddp_status harness_checkpoint_open(struct ddp_mem *mem, struct ddp_files *files, const char *path,
                                    struct harness_checkpoint *out, struct ddp_err *err)
 {
-    struct ddp_files *files = ddp_files_system();
     void *data = NULL;
     size_t size_bytes = 0;
     ddp_status status = files->ops->read_all(files, path, mem, &data, &size_bytes, err);

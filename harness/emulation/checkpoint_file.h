@@ -4,6 +4,7 @@
 #define HARNESS_EMULATION_CHECKPOINT_FILE_H
 
 #include "ddpcore/base/dtype.h"
+#include "ddpcore/base/file.h"
 #include "ddpcore/base/mem.h"
 #include "harness/verdict/verdict.h"
 
@@ -37,8 +38,8 @@ struct harness_checkpoint {
 };
 
 /* Read and check a file. A damaged one is no error: see out->damage. Errors: E_IO, E_NOMEM. */
-DDP_MUST_USE ddp_status harness_checkpoint_open(struct ddp_mem *mem, const char *path,
-                                                struct harness_checkpoint *out,
+DDP_MUST_USE ddp_status harness_checkpoint_open(struct ddp_mem *mem, struct ddp_files *files,
+                                                const char *path, struct harness_checkpoint *out,
                                                 struct ddp_err *err);
 /* The same from memory; takes over bytes (a block of mem). */
 DDP_MUST_USE ddp_status harness_checkpoint_parse(struct ddp_mem *mem, unsigned char *bytes,

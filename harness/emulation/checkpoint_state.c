@@ -79,7 +79,7 @@ ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_
     if (!harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
         return DDP_OK;
     }
-    DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
+    DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));
     *out_is_loaded = file.is_found && file.damage == HARNESS_VERDICT_NONE;
     for (size_t p = 0; *out_is_loaded && p < e->params.count; p++) {
         *out_is_loaded = load_param(e, &file, p);

@@ -77,10 +77,16 @@ static ddp_status allocate_values(struct harness_emulation *e)
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
+struct ddp_files *harness_emulation_files(const struct harness_emulation_input *input)
+{
+    return input->files != NULL ? input->files : ddp_files_system();
+}
+
 /* --- creation --------------------------------------------------------------------------------- */
 
 static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
 {
+    struct ddp_files *files = harness_emulation_files(e->input);
     char folder[4096];
 
     harness_schedules_init(&e->schedules, e->mem);
@@ -92,9 +98,9 @@ static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
         sizeof(folder)) {
         return ddp_err_set(err, DDP_E_OVERFLOW, "%s: path too long", e->input->run_dir);
     }
-    DDP_TRY(harness_schedules_load(&e->schedules, folder, err));
+    DDP_TRY(harness_schedules_load(&e->schedules, files, folder, err));
     (void)snprintf(folder, sizeof(folder), "%s/trees", e->input->run_dir);
-    return harness_trees_load(&e->trees, folder, e->world, err);
+    return harness_trees_load(&e->trees, files, folder, e->world, err);
 }
 
 /* The trainer's model must be the one that the tables describe. */

@@ -5,6 +5,7 @@
 #ifndef HARNESS_EMULATION_EMULATION_H
 #define HARNESS_EMULATION_EMULATION_H
 
+#include "ddpcore/base/file.h"
 #include "harness/emulation/layout.h"
 #include "harness/plan/program.h"
 #include "harness/sums/schedule_set.h"
@@ -28,11 +29,14 @@ struct harness_emulation_input {
     const struct ddp_param *params; /* the model's table */
     size_t param_count;
     struct ddp_device *device;
-    const char *run_dir; /* schedules/, payload/, checkpoint.safetensors; or NULL */
+    const char *run_dir;     /* schedules/, payload/, checkpoint.safetensors; or NULL */
+    struct ddp_files *files; /* where it lies; NULL: with the operating system */
     const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
     uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
     struct ddp_mem *mem;
 };
+
+struct ddp_files *harness_emulation_files(const struct harness_emulation_input *input);
 
 /* How much of a step is predicted. */
 enum harness_predicted {

@@ -30,6 +30,7 @@ struct harness_launch_config {
     const struct harness_plan *plan;
     const struct harness_program *program;
     struct harness_rank_options rank; /* run_dir must exist */
+    struct ddp_files_memory *memory;  /* sim: where it lies; NULL: with the operating system */
     uint64_t seed;                    /* of the simulator's scheduler and network */
     const char *self_path;            /* proc: executable to start ranks from */
     enum harness_launcher launcher;   /* proc */

@@ -263,7 +263,7 @@ ddp_status harness_check_checkpoint(const struct harness_emulation *e, struct ha
                        harness_rank_set_count(&writers));
         harness_findings_add(out, &finding);
     }
-    DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
+    DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));
     check_file(e, &file, saved, out);
     harness_checkpoint_close(&file);
     return DDP_OK;

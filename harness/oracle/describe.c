@@ -68,7 +68,7 @@ static const float *expected_out(const struct description *d, uint32_t rank)
 static ddp_status read_payload(const struct description *d, uint32_t rank, const char *suffix,
                                bool *out_is_read, struct ddp_err *err)
 {
-    struct ddp_files *files = ddp_files_system();
+    struct ddp_files *files = harness_emulation_files(d->e->input);
     struct harness_checkpoint_tensor file = {.dtype = item_of(d)->dtype};
     struct harness_tensor tensor = {file.dtype, d->bucket->elem_count, item_of(d)->size_bytes,
                                     d->elements};

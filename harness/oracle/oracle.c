@@ -41,7 +41,7 @@ static ddp_status want_checkpoint(struct harness_emulation *e, struct ddp_err *e
         !harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
         return DDP_OK;
     }
-    DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
+    DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));
     if (file.is_found && file.steps_done >= 0) {
         status = harness_emulation_want(e, (uint32_t)file.steps_done);
     }

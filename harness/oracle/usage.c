@@ -197,7 +197,7 @@ static ddp_status refine_damage(const struct harness_emulation *e, struct harnes
     if (!harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
         return DDP_OK;
     }
-    DDP_TRY(harness_checkpoint_open(e->mem, path, &file, err));
+    DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));
     if (file.is_found && file.damage == HARNESS_VERDICT_CHECKPOINT_TORN) {
         finding->verdict = HARNESS_VERDICT_CHECKPOINT_TORN;
     }

@@ -56,6 +56,17 @@ static ddp_status preload_checkpoint(struct harness_sim *sim, struct ddp_err *er
     return status;
 }
 
+/* Files of the ranks: those that the caller lends, else some that go with the simulator. */
+static ddp_status open_files(struct harness_sim *sim, struct ddp_err *err)
+{
+    sim->files = sim->config->memory;
+    if (sim->files != NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(ddp_files_memory_create(&sim->files));
+    return preload_checkpoint(sim, err);
+}
+
 static ddp_status open_data(struct harness_sim *sim, struct ddp_err *err)
 {
     struct ref_job job;
@@ -127,8 +138,7 @@ static ddp_status sim_open(struct harness_sim *sim, struct ddp_err *err)
     DDP_TRY(harness_inject_open(sim->config->plan, err));
     DDP_TRY(open_data(sim, err));
     DDP_TRY(map_storage(sim));
-    DDP_TRY(ddp_files_memory_create(&sim->files));
-    DDP_TRY(preload_checkpoint(sim, err));
+    DDP_TRY(open_files(sim, err));
     DDP_TRY(open_ranks(sim, err));
     return harness_sim_monitor_init(sim);
 }
@@ -146,7 +156,7 @@ static void sim_close(struct harness_sim *sim)
     harness_sim_scheduler_fini(&sim->scheduler);
     harness_sim_monitor_fini(sim);
     ddp_mem_free(sim->mem, sim->ranks);
-    if (sim->files != NULL) {
+    if (sim->files != sim->config->memory) {
         ddp_files_memory_destroy(sim->files);
     }
     if (sim->storage != NULL) {
@@ -291,7 +301,9 @@ static ddp_status sim_finish(struct harness_sim *sim, struct ddp_err *err)
         return DDP_E_NOMEM;
     }
     DDP_TRY(collect(sim));
-    return sim->options.run_dir == NULL ? DDP_OK : ddp_files_memory_export(sim->files, err);
+    return sim->options.run_dir == NULL || sim->config->memory != NULL
+               ? DDP_OK
+               : ddp_files_memory_export(sim->files, err);
 }
 
 ddp_status harness_sim_run(struct ddp_mem *mem, const struct harness_launch_config *config,

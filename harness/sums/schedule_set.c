@@ -125,10 +125,10 @@ static ddp_status take_text(void *context, const char *text, struct ddp_err *err
     return status;
 }
 
-ddp_status harness_schedules_load(struct harness_schedules *schedules, const char *folder,
-                                  struct ddp_err *err)
+ddp_status harness_schedules_load(struct harness_schedules *schedules, struct ddp_files *files,
+                                  const char *folder, struct ddp_err *err)
 {
-    DDP_TRY(ddp_files_each_text(folder, ".txt", schedules->mem, take_text, schedules, err));
+    DDP_TRY(ddp_files_each_text(files, folder, ".txt", schedules->mem, take_text, schedules, err));
     return harness_schedules_order(schedules);
 }
 

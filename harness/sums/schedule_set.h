@@ -3,6 +3,7 @@
 #ifndef HARNESS_SUMS_SCHEDULE_SET_H
 #define HARNESS_SUMS_SCHEDULE_SET_H
 
+#include "ddpcore/base/file.h"
 #include "harness/sums/schedule_text.h"
 #include "harness/verdict/verdict.h"
 
@@ -53,7 +54,8 @@ DDP_MUST_USE ddp_status harness_schedules_add(struct harness_schedules *schedule
 /* Read every file of a folder and put the sets in order. A missing folder is an empty one.
  * Errors: E_PARSE with the file, E_IO, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedules_load(struct harness_schedules *schedules,
-                                               const char *folder, struct ddp_err *err);
+                                               struct ddp_files *files, const char *folder,
+                                               struct ddp_err *err);
 /* Find the order of every complete set: needed before _run and _prove. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedules_order(struct harness_schedules *schedules);
 /* The set of an operation, borrowed: that of the named algorithm if there is one, else (or with

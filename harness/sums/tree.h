@@ -4,6 +4,7 @@
 #define HARNESS_SUMS_TREE_H
 
 #include "ddpcore/base/dtype.h"
+#include "ddpcore/base/file.h"
 #include "ddpcore/base/mem.h"
 #include "harness/verdict/verdict.h"
 
@@ -93,8 +94,9 @@ DDP_MUST_USE ddp_status harness_trees_add(struct harness_trees *trees,
                                           struct ddp_err *err);
 /* Read every .txt file of a folder. A missing folder is an empty one. Errors: E_PARSE, E_INVALID
  * with the file, E_IO, E_NOMEM. */
-DDP_MUST_USE ddp_status harness_trees_load(struct harness_trees *trees, const char *folder,
-                                           uint32_t member_count, struct ddp_err *err);
+DDP_MUST_USE ddp_status harness_trees_load(struct harness_trees *trees, struct ddp_files *files,
+                                           const char *folder, uint32_t member_count,
+                                           struct ddp_err *err);
 /* The map of a count, type and round (is_last); borrowed. NULL if there is none. */
 const struct harness_tree_map *harness_trees_find(const struct harness_trees *trees,
                                                   size_t elem_count, enum ddp_dtype dtype,

@@ -211,10 +211,10 @@ static ddp_status take_text(void *context, const char *text, struct ddp_err *err
     return status;
 }
 
-ddp_status harness_trees_load(struct harness_trees *trees, const char *folder,
-                              uint32_t member_count, struct ddp_err *err)
+ddp_status harness_trees_load(struct harness_trees *trees, struct ddp_files *files,
+                              const char *folder, uint32_t member_count, struct ddp_err *err)
 {
     struct tree_folder context = {trees, member_count};
 
-    return ddp_files_each_text(folder, ".txt", trees->mem, take_text, &context, err);
+    return ddp_files_each_text(files, folder, ".txt", trees->mem, take_text, &context, err);
 }

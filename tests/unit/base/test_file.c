@@ -245,10 +245,11 @@ CT_TEST(file, each_text)
         (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
         CT_REQUIRE_OK(ddp_files_write_whole(files, path, texts[i], strlen(texts[i]), NULL));
     }
-    CT_CHECK_OK(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err));
+    CT_CHECK_OK(ddp_files_each_text(files, folder, ".txt", mem, take_text, &seen, &err));
     CT_CHECK_STR(seen.all, "01end3");
     seen = (struct texts){"", DDP_E_KEYS};
-    CT_CHECK_STATUS(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err), DDP_E_KEYS);
+    CT_CHECK_STATUS(ddp_files_each_text(files, folder, ".txt", mem, take_text, &seen, &err),
+                    DDP_E_KEYS);
     CT_CHECK_STR(seen.all, "01end");
     CT_CHECK(strstr(err.text, "/b.txt") != NULL && strstr(err.text, "that is the end") != NULL);
     (void)snprintf(path, sizeof(path), "%s/a.txt", folder);
@@ -257,12 +258,39 @@ CT_TEST(file, each_text)
                                         "2",
                                         3, NULL));
     seen = (struct texts){"", DDP_OK};
-    CT_CHECK_STATUS(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err), DDP_E_PARSE);
+    CT_CHECK_STATUS(ddp_files_each_text(files, folder, ".txt", mem, take_text, &seen, &err),
+                    DDP_E_PARSE);
     CT_CHECK_STR(seen.all, "0");
-    CT_CHECK_STATUS(ddp_files_each_text(path, ".txt", mem, take_text, &seen, &err), DDP_E_IO);
+    CT_CHECK_STATUS(ddp_files_each_text(files, path, ".txt", mem, take_text, &seen, &err),
+                    DDP_E_IO);
     CT_CHECK_OK(ddp_files_remove_tree(folder, NULL));
-    CT_CHECK_OK(ddp_files_each_text(folder, ".txt", mem, take_text, &seen, &err));
+    CT_CHECK_OK(ddp_files_each_text(files, folder, ".txt", mem, take_text, &seen, &err));
     CT_CHECK_STR(seen.all, "0");
+}
+
+/* Files in memory are listed alike: those directly in the folder, by name. */
+CT_TEST(file, each_text_in_memory)
+{
+    static const char *const names[] = {"run/c.txt",    "run/a.txt",  "run/b.text", "run/b.txt",
+                                        "run/in/d.txt", "runs/e.txt", "run"};
+    static const char *const texts[] = {"3", "1", "no", "2", "no", "no", "no"};
+    struct ddp_files_memory *memory;
+    struct texts seen = {"", DDP_OK};
+    struct ddp_err err = {""};
+    struct ddp_files *files;
+
+    CT_REQUIRE_OK(ddp_files_memory_create(&memory));
+    files = ddp_files_memory_files(memory);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        CT_REQUIRE_OK(ddp_files_write_whole(files, names[i], texts[i], strlen(texts[i]), NULL));
+    }
+    CT_CHECK_OK(
+        ddp_files_each_text(files, "run", ".txt", ddp_mem_system(), take_text, &seen, &err));
+    CT_CHECK_STR(seen.all, "123");
+    CT_CHECK_OK(
+        ddp_files_each_text(files, "none", ".txt", ddp_mem_system(), take_text, &seen, &err));
+    CT_CHECK_STR(seen.all, "123");
+    ddp_files_memory_destroy(memory);
 }
 
 /* A table that fails its nth operation, writes one byte at a time, and forwards the rest. */

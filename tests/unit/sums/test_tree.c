@@ -429,7 +429,7 @@ CT_TEST(tree, foreign_files_are_refused)
     write_trees(&job, "first", 3, "((0 1) 2)");
     (void)snprintf(folder, sizeof(folder), "%s/trees", job.run_dir);
     harness_trees_init(&trees, job.mem);
-    CT_CHECK_STATUS(harness_trees_load(&trees, folder, 2, &err), DDP_E_INVALID);
+    CT_CHECK_STATUS(harness_trees_load(&trees, ddp_files_system(), folder, 2, &err), DDP_E_INVALID);
     CT_CHECK(strstr(err.text, "the trees are of 3 members, the run has 2") != NULL);
     harness_trees_fini(&trees);
     (void)snprintf(copy, sizeof(copy), "%s/copy.txt", folder);
@@ -438,9 +438,10 @@ CT_TEST(tree, foreign_files_are_refused)
     (void)fprintf(file, HEAD("f32", "%zu", "3", "first") "result unknown\n",
                   job.program.buckets[0].elem_count);
     (void)fclose(file);
-    CT_CHECK_STATUS(harness_trees_load(&trees, folder, 3, &err), DDP_E_INVALID);
+    CT_CHECK_STATUS(harness_trees_load(&trees, ddp_files_system(), folder, 3, &err), DDP_E_INVALID);
     CT_CHECK(strstr(err.text, "are there already") != NULL);
     harness_trees_fini(&trees);
-    CT_CHECK_OK(harness_trees_load(&trees, "/tmp/ddprove-no-such-folder", 3, &err));
+    CT_CHECK_OK(
+        harness_trees_load(&trees, ddp_files_system(), "/tmp/ddprove-no-such-folder", 3, &err));
     oracle_job_close(&job);
 }

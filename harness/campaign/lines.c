@@ -1,0 +1,196 @@
+/* Results files: printing, reading, sorting. */
+#include "harness/campaign/lines.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddpcore/base/file.h"
+#include "ddpcore/base/hash.h"
+
+void harness_campaign_head_of(const struct harness_campaign_config *config,
+                              struct harness_campaign_head *out)
+{
+    const struct harness_campaign *campaign = config->campaign;
+
+    memset(out, 0, sizeof *out);
+    (void)snprintf(out->name, sizeof out->name, "%s", campaign->name);
+    out->hash = campaign->hash;
+    out->seed = campaign->seed;
+    out->case_count = campaign->case_count;
+    out->shard = config->shard;
+    out->shard_count = config->shard_count;
+    for (unsigned driver = 0; driver < HARNESS_DRIVER_COUNT; driver++) {
+        size_t used = strlen(out->drivers);
+
+        if (campaign->is_driver[driver]) {
+            (void)snprintf(out->drivers + used, sizeof out->drivers - used, "%s%s",
+                           used > 0 ? "+" : "", harness_driver_name((enum harness_driver)driver));
+        }
+    }
+}
+
+bool harness_campaign_head_is_same(const struct harness_campaign_head *a,
+                                   const struct harness_campaign_head *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->hash == b->hash && a->seed == b->seed &&
+           a->case_count == b->case_count && strcmp(a->drivers, b->drivers) == 0;
+}
+
+unsigned harness_campaign_head_drivers(const struct harness_campaign_head *head)
+{
+    return strchr(head->drivers, '+') != NULL ? 2 : 1;
+}
+
+void harness_campaign_head_print(const struct harness_campaign_head *head, struct ddp_text *out)
+{
+    ddp_text_add(out,
+                 "# ddprove campaign 1 name %s file %016" PRIx64 " seed %" PRIu64 " cases %" PRIu64
+                 " drivers %s",
+                 head->name, head->hash, head->seed, head->case_count, head->drivers);
+    if (head->shard_count > 0) {
+        ddp_text_add(out, " shard %" PRIu32 "/%" PRIu32, head->shard, head->shard_count);
+    }
+    ddp_text_add(out, "\n");
+}
+
+static bool parse_head(const char *line, struct harness_campaign_head *out)
+{
+    int fields;
+
+    memset(out, 0, sizeof *out);
+    fields = sscanf(line,
+                    "# ddprove campaign 1 name %63s file %16" SCNx64 " seed %" SCNu64
+                    " cases %" SCNu64 " drivers %15s shard %" SCNu32 "/%" SCNu32,
+                    out->name, &out->hash, &out->seed, &out->case_count, out->drivers, &out->shard,
+                    &out->shard_count);
+    return fields == 7 && out->shard < out->shard_count;
+}
+
+void harness_campaign_line_print(const struct harness_campaign_result *result, struct ddp_text *out)
+{
+    char line[HARNESS_CAMPAIGN_LINE_MAX];
+    int size = snprintf(line, sizeof line, "%08" PRIu64 " %s %016" PRIx64 " %s %s", result->number,
+                        harness_driver_name(result->driver), result->plan_hash,
+                        harness_outcome_name(result->outcome), result->text);
+
+    DDP_ASSERT(size > 0 && (size_t)size < sizeof line && strchr(line, '\n') == NULL);
+    ddp_text_add(out, "%s #%08" PRIx64 "\n", line,
+                 ddp_hash_bytes(line, (size_t)size, 0) & UINT64_C(0xffffffff));
+}
+
+/* line: NUL-terminated, without its newline; it is cut at the checksum. */
+static bool parse_line(char *line, struct harness_campaign_result *out)
+{
+    char *mark = strrchr(line, '#');
+    char driver[8];
+    char outcome[16];
+    uint64_t sum = 0;
+    int used = 0;
+
+    memset(out, 0, sizeof *out);
+    if (mark == NULL || mark == line || mark[-1] != ' ' || strlen(mark) != 9 ||
+        sscanf(mark, "#%8" SCNx64, &sum) != 1) {
+        return false;
+    }
+    mark[-1] = '\0';
+    if ((ddp_hash_bytes(line, strlen(line), 0) & UINT64_C(0xffffffff)) != sum ||
+        sscanf(line, "%" SCNu64 " %7s %16" SCNx64 " %15s %n", &out->number, driver, &out->plan_hash,
+               outcome, &used) != 4 ||
+        used == 0 || strlen(line + used) >= sizeof out->text) {
+        return false;
+    }
+    (void)snprintf(out->text, sizeof out->text, "%s", line + used);
+    return harness_driver_parse(driver, &out->driver) == DDP_OK &&
+           harness_outcome_parse(outcome, &out->outcome) == DDP_OK;
+}
+
+static ddp_status keep(struct harness_campaign_lines *lines,
+                       const struct harness_campaign_result *result)
+{
+    struct harness_campaign_result *grown = ddp_mem_grow(lines->mem, lines->items, lines->count,
+                                                         &lines->capacity, sizeof *lines->items);
+
+    if (grown == NULL) {
+        return DDP_E_NOMEM;
+    }
+    lines->items = grown;
+    lines->items[lines->count++] = *result;
+    return DDP_OK;
+}
+
+ddp_status harness_campaign_lines_read(struct harness_campaign_lines *lines, const char *path,
+                                       struct harness_campaign_head *out_head,
+                                       size_t *out_good_bytes, struct ddp_err *err)
+{
+    struct ddp_files *files = ddp_files_system();
+    void *data = NULL;
+    size_t size_bytes = 0;
+    char *text;
+    char *end;
+
+    *out_good_bytes = 0;
+    DDP_TRY(files->ops->read_all(files, path, lines->mem, &data, &size_bytes, err));
+    text = data;
+    while ((end = strchr(text, '\n')) != NULL) {
+        struct harness_campaign_result result;
+        size_t at = (size_t)(text - (char *)data);
+
+        *end = '\0';
+        if (at == 0) {
+            if (!parse_head(text, out_head)) {
+                return ddp_err_set(err, DDP_E_PARSE, "%s:1: not a campaign's results", path);
+            }
+        } else if (!parse_line(text, &result)) {
+            return ddp_err_set(err, DDP_E_PARSE, "%s: byte %zu: the line is damaged", path, at);
+        } else {
+            DDP_TRY(keep(lines, &result));
+        }
+        text = end + 1;
+        *out_good_bytes = (size_t)(text - (char *)data);
+    }
+    return *out_good_bytes > 0
+               ? DDP_OK
+               : ddp_err_set(err, DDP_E_PARSE, "%s:1: not a campaign's results", path);
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct harness_campaign_result *a = left;
+    const struct harness_campaign_result *b = right;
+
+    if (a->number != b->number) {
+        return a->number < b->number ? -1 : 1;
+    }
+    return (int)a->driver - (int)b->driver;
+}
+
+static bool is_same_answer(const struct harness_campaign_result *a,
+                           const struct harness_campaign_result *b)
+{
+    return a->plan_hash == b->plan_hash && a->outcome == b->outcome &&
+           strcmp(a->text, b->text) == 0;
+}
+
+ddp_status harness_campaign_lines_sort(struct harness_campaign_lines *lines, struct ddp_err *err)
+{
+    size_t kept = 0;
+
+    if (lines->count == 0) {
+        return DDP_OK;
+    }
+    qsort(lines->items, lines->count, sizeof *lines->items, compare);
+    for (size_t i = 1; i < lines->count; i++) {
+        if (compare(&lines->items[kept], &lines->items[i]) != 0) {
+            lines->items[++kept] = lines->items[i];
+        } else if (!is_same_answer(&lines->items[kept], &lines->items[i])) {
+            return ddp_err_set(err, DDP_E_STATE,
+                               "case %" PRIu64 " on %s has two answers: \"%s\" and \"%s\"",
+                               lines->items[i].number, harness_driver_name(lines->items[i].driver),
+                               lines->items[kept].text, lines->items[i].text);
+        }
+    }
+    lines->count = kept + 1;
+    return DDP_OK;
+}

@@ -1,0 +1,325 @@
+/* Rows of the job: world, steps, model, data, collectives. */
+#include <string.h>
+
+#include "harness/grammar/draw.h"
+#include "reference/data.h"
+#include "reference/model.h"
+
+/* All samples that the smallest dataset has; a job with more of them in shards is not drawn. */
+enum { SAMPLES_MAX = 1000 };
+
+void grammar_JOB_seed(struct harness_draw *draw)
+{
+    draw->plan->job.seed = harness_draw_below(draw, 1000000);
+}
+
+/* Small worlds most, but every size up to 16. */
+void grammar_JOB_ranks(struct harness_draw *draw)
+{
+    static const unsigned weights[16] = {3, 24, 16, 18, 8, 6, 5, 6, 3, 2, 2, 2, 1, 1, 1, 2};
+    uint32_t most = draw->options->ranks_max;
+
+    most = most == 0 || most > 16 ? 16 : most;
+    draw->plan->job.ranks = 1 + (uint32_t)harness_draw_weighted(draw, weights, most);
+}
+
+void grammar_JOB_steps(struct harness_draw *draw)
+{
+    static const unsigned weights[8] = {10, 20, 20, 20, 10, 10, 5, 5};
+    uint32_t most = draw->options->steps_max;
+
+    most = most == 0 || most > 8 ? 8 : most;
+    draw->plan->job.steps = 1 + (uint32_t)harness_draw_weighted(draw, weights, most);
+}
+
+void grammar_JOB_micro_batches(struct harness_draw *draw)
+{
+    draw->plan->job.micro_batches = (uint32_t)harness_draw_between(draw, 1, 4);
+}
+
+void grammar_JOB_model(struct harness_draw *draw)
+{
+    const char *const *names = ref_model_names();
+    size_t count = 0;
+
+    while (names[count] != NULL) {
+        count++;
+    }
+    draw->plan->job.model = names[harness_draw_below(draw, count)];
+}
+
+static bool is_model(const struct harness_draw *draw, const char *name)
+{
+    return strcmp(draw->plan->job.model, name) == 0;
+}
+
+void grammar_JOB_branch(struct harness_draw *draw)
+{
+    if (is_model(draw, "branchy")) {
+        draw->plan->job.branch =
+            (enum ref_branch_rule)harness_draw_below(draw, REF_BRANCH_RULE_COUNT);
+    }
+}
+
+void grammar_JOB_skip_rank(struct harness_draw *draw)
+{
+    if (draw->plan->job.branch == REF_BRANCH_RANK_SKIPS) {
+        draw->plan->job.skip_rank = (uint32_t)harness_draw_below(draw, draw->plan->job.ranks);
+    }
+}
+
+/* What the model needs: exact_linear is a regression, the others classify. */
+void grammar_JOB_data(struct harness_draw *draw)
+{
+    static const char *const classes[] = {"digits", "synthetic"};
+
+    draw->plan->job.data =
+        is_model(draw, "exact_linear") ? "dyadic" : classes[harness_draw_below(draw, 2)];
+}
+
+void grammar_JOB_features(struct harness_draw *draw)
+{
+    if (strcmp(draw->plan->job.data, "synthetic") == 0) {
+        draw->plan->job.features = harness_draw_between(draw, 1, 12);
+    }
+}
+
+/* Features and classes of the data that were drawn, from a look at one sample. */
+static bool look_at_data(struct harness_draw *draw, struct ref_data *out)
+{
+    const struct harness_job *job = &draw->plan->job;
+    const struct ref_data_config config = {
+        .name = job->data, .sample_count = 1, .feature_count = job->features};
+
+    draw->status = ref_data_open(draw->mem, &config, out, NULL);
+    return draw->status == DDP_OK;
+}
+
+/* Narrow layers: what can go wrong does not depend on the width, and time does. */
+void grammar_JOB_widths(struct harness_draw *draw)
+{
+    struct harness_sizes *widths = &draw->plan->job.widths;
+    struct ref_data data;
+    size_t hidden = 1;
+
+    if (!look_at_data(draw, &data)) {
+        return;
+    }
+    if (is_model(draw, "exact_linear")) {
+        hidden = 0;
+    } else if (!is_model(draw, "branchy")) {
+        hidden = harness_draw_between(draw, 0, 3);
+    }
+    widths->items = harness_draw_array(draw, hidden + 2, sizeof *widths->items);
+    if (widths->items != NULL) {
+        widths->count = hidden + 2;
+        widths->items[0] = data.feature_count;
+        for (size_t i = 1; i <= hidden; i++) {
+            widths->items[i] = harness_draw_between(draw, 1, 12);
+        }
+        widths->items[hidden + 1] = data.labels != NULL ? data.class_count : data.target_count;
+    }
+    ref_data_close(&data);
+}
+
+void grammar_JOB_batch_per_rank(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+    bool is_equal = harness_draw_chance(draw, 60);
+
+    job->batch_per_rank = harness_draw_array(draw, job->ranks, sizeof *job->batch_per_rank);
+    for (uint32_t rank = 0; job->batch_per_rank != NULL && rank < job->ranks; rank++) {
+        job->batch_per_rank[rank] =
+            rank > 0 && is_equal ? job->batch_per_rank[0] : harness_draw_between(draw, 1, 6);
+    }
+}
+
+void grammar_JOB_join(struct harness_draw *draw)
+{
+    draw->plan->job.join.is_set = true;
+}
+
+void grammar_JOIN_divide_by_initial_world_size(struct harness_draw *draw)
+{
+    draw->plan->job.join.divide_by_initial_world_size = harness_draw_chance(draw, 50);
+}
+
+/* How many micro-batches each rank has, in the shapes that uneven data come in. */
+static uint64_t shard_passes(struct harness_draw *draw, unsigned shape, uint32_t rank,
+                             uint64_t passes)
+{
+    const struct harness_job *job = &draw->plan->job;
+
+    switch (shape) {
+    case 0: /* each as it comes */
+        return harness_draw_between(draw, 0, passes + 1);
+    case 1: /* one has more than all others */
+        return rank == job->seed % job->ranks ? passes : passes / 3;
+    case 2: /* one has less, or nothing */
+        return rank == job->seed % job->ranks ? harness_draw_below(draw, passes) : passes;
+    case 3: /* most have nothing */
+        return harness_draw_chance(draw, 30) ? harness_draw_between(draw, 1, passes) : 0;
+    case 4: /* all end inside a step, or all alike */
+        return passes / 2 + 1;
+    default: /* more than the job needs */
+        return passes + 1;
+    }
+}
+
+void grammar_JOB_shard_sizes(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+    uint64_t passes = (uint64_t)job->steps * job->micro_batches;
+    unsigned shape = (unsigned)harness_draw_below(draw, 6);
+    uint64_t total = 0;
+    size_t *sizes = harness_draw_array(draw, job->ranks, sizeof *sizes);
+
+    for (uint32_t rank = 0; sizes != NULL && rank < job->ranks; rank++) {
+        /* Without join the data of all ranks must suffice: too few are a fault. */
+        uint64_t own = job->join.is_set ? shard_passes(draw, shape, rank, passes) : passes;
+        uint64_t batch = job->batch_per_rank[rank];
+
+        /* The last batch may be smaller. */
+        sizes[rank] = own == 0 ? 0 : (own - 1) * batch + harness_draw_between(draw, 1, batch);
+        total += sizes[rank];
+    }
+    if (total > 0 && total <= SAMPLES_MAX) {
+        job->shard_sizes = sizes;
+    }
+}
+
+void grammar_JOB_samples(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+
+    if (job->shard_sizes == NULL) {
+        job->samples = harness_draw_between(draw, 1, harness_draw_chance(draw, 50) ? 40 : 400);
+        return;
+    }
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        job->samples += job->shard_sizes[rank];
+    }
+    job->samples += harness_draw_below(draw, 10);
+}
+
+/* Micro-batches of a rank in this job. */
+static uint64_t passes_of(const struct harness_job *job, uint32_t rank)
+{
+    uint64_t passes = (uint64_t)job->steps * job->micro_batches;
+    uint64_t batch = job->batch_per_rank[rank];
+    uint64_t own = job->shard_sizes == NULL ? passes : (job->shard_sizes[rank] + batch - 1) / batch;
+
+    return own < passes ? own : passes;
+}
+
+static bool is_even(const struct harness_job *job)
+{
+    for (uint32_t rank = 1; rank < job->ranks; rank++) {
+        if (passes_of(job, rank) != passes_of(job, 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void grammar_JOIN_throw_on_early_termination(struct harness_draw *draw)
+{
+    draw->plan->job.join.throw_on_early_termination =
+        is_even(&draw->plan->job) && harness_draw_chance(draw, 50);
+}
+
+void grammar_JOB_shuffle(struct harness_draw *draw)
+{
+    draw->plan->job.is_shuffled = harness_draw_chance(draw, 50);
+}
+
+/* From four bytes, where every element closes a bucket, to one bucket for all. */
+static size_t draw_cap(struct harness_draw *draw)
+{
+    return (size_t)HARNESS_DRAW_ONE_OF(draw, 4, 8, 40, 64, 128, 256, 400, 512, 1024, 2048, 4096,
+                                       65536);
+}
+
+void grammar_JOB_bucket_cap_kb(struct harness_draw *draw)
+{
+    draw->plan->job.bucket_cap_bytes = draw_cap(draw);
+}
+
+void grammar_JOB_first_bucket_cap_kb(struct harness_draw *draw)
+{
+    draw->plan->job.first_bucket_cap_bytes = draw_cap(draw);
+}
+
+void grammar_JOB_gradient_scale(struct harness_draw *draw)
+{
+    draw->plan->job.gradient_scale =
+        (enum harness_gradient_scale)harness_draw_below(draw, HARNESS_GRADIENT_SCALE_COUNT);
+}
+
+void grammar_JOB_semantics(struct harness_draw *draw)
+{
+    draw->plan->job.semantics =
+        (enum harness_semantics)harness_draw_below(draw, HARNESS_SEMANTICS_COUNT);
+}
+
+/* On where some rank leaves parameters unused: else that is a fault. */
+void grammar_JOB_find_unused_parameters(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+
+    job->find_unused_parameters = job->branch != REF_BRANCH_BOTH || harness_draw_chance(draw, 30);
+}
+
+void grammar_JOB_broadcast_buffers(struct harness_draw *draw)
+{
+    draw->plan->job.broadcast_buffers = harness_draw_chance(draw, 50);
+}
+
+/* Only where every rank trains to the end: one that has ended takes no part in a checkpoint. */
+void grammar_JOB_checkpoint_every(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        if (passes_of(job, rank) != (uint64_t)job->steps * job->micro_batches) {
+            return;
+        }
+    }
+    job->checkpoint_every = (uint32_t)harness_draw_between(draw, 1, job->steps);
+}
+
+void grammar_JOB_checkpoint_wrapped(struct harness_draw *draw)
+{
+    draw->plan->job.is_checkpoint_wrapped = harness_draw_chance(draw, 50);
+}
+
+/* The core's own schedules: what else there is needs a card or MPI. */
+void grammar_JOB_collective(struct harness_draw *draw)
+{
+    struct harness_collective schedules[64];
+    struct harness_collective collective;
+    const char *name;
+    size_t count = 0;
+
+    for (size_t i = 0; harness_collective_at(i, &collective, &name); i++) {
+        if (collective.engine == HARNESS_ENGINE_SCHEDULE) {
+            DDP_ASSERT(count < sizeof schedules / sizeof schedules[0]);
+            schedules[count++] = collective;
+        }
+    }
+    draw->plan->job.collective = schedules[harness_draw_below(draw, count)];
+}
+
+void grammar_JOB_timeout_ms(struct harness_draw *draw)
+{
+    draw->plan->job.timeout_ns =
+        (uint64_t)HARNESS_DRAW_ONE_OF(draw, 0, 5000, 20000, 60000) * DDP_NS_PER_MS;
+}
+
+/* Longer than the defaults: a shorter one may call a slow machine a hang. */
+void grammar_JOB_phase_budget_ms(struct harness_draw *draw)
+{
+    for (unsigned phase = 0; phase < DDP_PHASE_COUNT; phase++) {
+        draw->plan->job.phase_budget_ms[phase] *= harness_draw_between(draw, 1, 3);
+    }
+}

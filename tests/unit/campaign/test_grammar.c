@@ -1,0 +1,101 @@
+/* The grammar: the same number gives the same plan, every plan is one that the parser takes, and
+ * every key that has a row is really drawn. */
+#include <string.h>
+
+#include "harness/grammar/grammar.h"
+#include "harness/scenario/scenario.h"
+#include "tests/ct.h"
+
+enum { CASES = 1500 };
+
+static void draw(const struct harness_grammar_options *options, uint64_t number,
+                 struct ddp_text *out)
+{
+    struct ddp_err err = {""};
+
+    ddp_text_init(out, ddp_mem_system());
+    if (harness_grammar_draw(options, 3, number, out, &err) != DDP_OK) {
+        CT_FAIL("case %llu: %s", (unsigned long long)number, err.text);
+    }
+}
+
+CT_TEST(grammar, number_decides)
+{
+    struct harness_grammar_options options;
+    struct ddp_text first, again, other;
+
+    harness_grammar_init(&options, "x");
+    draw(&options, 7, &first);
+    draw(&options, 8, &other);
+    draw(&options, 7, &again);
+    CT_CHECK_STR(ddp_text_str(&first), ddp_text_str(&again));
+    CT_CHECK(strcmp(ddp_text_str(&first), ddp_text_str(&other)) != 0);
+    ddp_text_fini(&first);
+    ddp_text_fini(&again);
+    ddp_text_fini(&other);
+}
+
+/* The text parses to a plan that prints as the text. */
+CT_TEST(grammar, plans_resolve)
+{
+    struct harness_grammar_options options;
+
+    harness_grammar_init(&options, "x");
+    options.fault_max = 3;
+    for (uint64_t i = 0; i < CASES; i++) {
+        struct harness_scenario scenario;
+        struct ddp_text text, printed;
+        struct ddp_err err = {""};
+
+        draw(&options, i, &text);
+        if (harness_scenario_parse(ddp_text_str(&text), text.size_bytes, "plan.yaml", NULL, 0,
+                                   &scenario, &err) != DDP_OK) {
+            CT_FAIL("%s in\n%s", err.text, ddp_text_str(&text));
+            return;
+        }
+        CT_REQUIRE(scenario.plan_count == 1);
+        ddp_text_init(&printed, ddp_mem_system());
+        harness_plan_print(&scenario.plans[0], &printed);
+        if (strcmp(ddp_text_str(&printed), ddp_text_str(&text)) != 0) {
+            CT_FAIL("drawn:\n%s\nand parsed:\n%s", ddp_text_str(&text), ddp_text_str(&printed));
+            return;
+        }
+        ddp_text_fini(&printed);
+        ddp_text_fini(&text);
+        harness_scenario_fini(&scenario);
+    }
+}
+
+/* With a row's odds at 0 and at 100 the plans differ somewhere: the row draws something. */
+CT_TEST(grammar, rows_draw)
+{
+    struct harness_grammar_options options;
+
+    for (unsigned row = 0; row < HARNESS_ROW_COUNT; row++) {
+        bool is_different = false;
+
+        if (!harness_grammar_is_drawn((enum harness_row)row)) {
+            continue;
+        }
+        for (uint64_t i = 0; i < CASES && !is_different; i++) {
+            struct ddp_text with, without;
+
+            harness_grammar_init(&options, "x");
+            options.fault_min = options.fault_max = 1;
+            if (options.odds[row] == 100) {
+                is_different = true; /* plans need it; plans_resolve has seen it */
+                continue;
+            }
+            options.odds[row] = 100;
+            draw(&options, i, &with);
+            options.odds[row] = 0;
+            draw(&options, i, &without);
+            is_different = strcmp(ddp_text_str(&with), ddp_text_str(&without)) != 0;
+            ddp_text_fini(&with);
+            ddp_text_fini(&without);
+        }
+        if (!is_different) {
+            CT_FAIL("%s draws nothing", harness_key((enum harness_row)row)->key);
+        }
+    }
+}
