@@ -101,6 +101,9 @@ static void add(const struct harness_view *view, enum harness_verdict verdict, u
         finding.step = planned->step;
         finding.phase = (int32_t)planned->phase;
     }
+    if (finding.step == harness_program_end(view->program)) {
+        finding.step = (int32_t)page->posted_step; /* everybody counts what follows to the last */
+    }
     say(view, rank, planned, &finding);
     harness_findings_add(out, &finding);
 }

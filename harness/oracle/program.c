@@ -11,10 +11,55 @@ struct deviation {
     uint64_t seq;
     struct ddp_event_op got;
     uint64_t elem_count;
-    int32_t step;
+    int32_t step;     /* as the program counts it */
+    int32_t recorded; /* as the rank does */
     uint8_t phase;
     bool is_end; /* nothing was posted where something was planned */
 };
+
+static uint32_t posted_root(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
+{
+    const struct harness_trace_event *event =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq);
+
+    return event == NULL ? UINT32_MAX : ddp_event_op_unpack(event->entry.arg[1]).root;
+}
+
+/* The root of a broadcast whose root the ranks agree on: the planned one if a rank posted it, else
+ * the one that most posted. */
+static uint32_t agreed_root(const struct harness_emulation *e, const struct harness_op *planned)
+{
+    uint32_t best = planned->root;
+    uint32_t best_votes = 0;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (posted_root(e, r, planned->seq) == planned->root) {
+            return planned->root;
+        }
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        uint32_t root = posted_root(e, r, planned->seq);
+        uint32_t votes = 0;
+
+        for (uint32_t q = 0; root != UINT32_MAX && q < e->world; q++) {
+            votes += posted_root(e, q, planned->seq) == root;
+        }
+        if (votes > best_votes) {
+            best = root;
+            best_votes = votes;
+        }
+    }
+    return best;
+}
+
+/* A rank broadcasts from another root than the others agreed on. */
+static bool is_root_foreign(const struct harness_emulation *e, const struct deviation *posted)
+{
+    const struct harness_op *planned = harness_program_at(e->input->program, posted->seq);
+
+    return planned != NULL && planned->kind == DDP_COLL_BROADCAST && !planned->is_root_known &&
+           agreed_root(e, planned) != posted->got.root;
+}
 
 /* The rank judged the other ranks' models without having asked for them. */
 static bool is_model_judged_unseen(const struct harness_emulation *e, uint32_t rank, uint64_t last)
@@ -43,11 +88,15 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         out.seq = entry->arg[0];
         out.elem_count = entry->arg[2];
         out.phase = entry->phase;
+        out.recorded = entry->phase <= DDP_PHASE_INIT ? -1 : (int32_t)entry->step;
         out.step = harness_program_step_of(program, entry->phase, entry->step);
         out.verdict =
             harness_program_compare_step(program, out.seq, out.step, &out.got, out.elem_count);
         if (out.verdict == HARNESS_VERDICT_NONE && out.seq != last + 1) {
             out.verdict = HARNESS_VERDICT_MISMATCH_ORDER;
+        }
+        if (out.verdict == HARNESS_VERDICT_NONE && is_root_foreign(e, &out)) {
+            out.verdict = HARNESS_VERDICT_MISMATCH_ROOT;
         }
         if (out.verdict != HARNESS_VERDICT_NONE) {
             out.is_set = true;
@@ -59,6 +108,7 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         (harness_index_is_ended_ok(&e->index, rank) || is_model_judged_unseen(e, rank, last))) {
         out.is_set = true;
         out.is_end = true;
+        out.recorded = (int32_t)harness_index_end(&e->index, rank)->entry.step;
         out.verdict = HARNESS_VERDICT_MISMATCH_MISSING;
         out.seq = last + 1;
     }
@@ -110,6 +160,9 @@ static void describe(const struct harness_emulation *e, uint32_t rank,
         finding->step = deviation->step;
         finding->phase = deviation->phase;
         set_op(e, got_op->kind, got_op->role, got_op->index, deviation->elem_count, finding);
+    }
+    if (finding->step == harness_program_end(e->input->program)) {
+        finding->step = deviation->recorded; /* everybody counts what follows to the last step */
     }
     finding->op.seq = deviation->seq;
     if (!deviation->is_end) {

@@ -15,7 +15,9 @@ struct emitter {
     struct harness_program *program;
     const struct harness_job *job;
     size_t buffer_elem_count;
+    const uint64_t *batch_count; /* NULL: the job does not join */
     int32_t step;
+    uint32_t root;      /* of broadcasts: the last rank that has data, under join */
     bool is_buffer_due; /* the pass before was synchronised; true before the first */
 };
 
@@ -82,6 +84,7 @@ static ddp_status emit_chunk(struct emitter *emitter, enum ddp_phase phase, enum
     struct harness_op op = make_op(DDP_COLL_BROADCAST, dtype, elem_count);
 
     op.index = chunk;
+    op.root = emitter->root;
     op.is_root_known = !emitter->job->join.is_set || emitter->step < 0;
     return emit(emitter, phase, role, &op);
 }
@@ -244,6 +247,18 @@ static uint64_t count_passes(const struct harness_job *job, const uint64_t *batc
     return found;
 }
 
+/* The highest rank that has data in a pass. */
+static uint32_t last_active(const struct harness_job *job, const uint64_t *batch_count,
+                            uint64_t pass)
+{
+    uint32_t rank = job->ranks;
+
+    while (rank > 1 && batch_count[rank - 1] <= pass) {
+        rank--;
+    }
+    return rank - 1;
+}
+
 static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
@@ -254,6 +269,8 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
         uint64_t steps_done = pass / job->micro_batches + 1;
 
         emitter->step = (int32_t)(pass / job->micro_batches);
+        emitter->root =
+            emitter->batch_count == NULL ? 0 : last_active(job, emitter->batch_count, pass);
         DDP_TRY(emit_pass(emitter, micro));
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 &&
             steps_done % job->checkpoint_every == 0) {
@@ -273,9 +290,10 @@ static ddp_status emit_join_end(struct emitter *emitter)
     return emit_buffers(emitter, DDP_PHASE_JOIN);
 }
 
-static ddp_status emit_all(struct emitter *emitter, const uint64_t *batch_count)
+static ddp_status emit_all(struct emitter *emitter)
 {
     const struct harness_job *job = emitter->job;
+    const uint64_t *batch_count = emitter->batch_count;
     uint64_t passes = count_passes(job, batch_count, true);
     uint64_t first_end = count_passes(job, batch_count, false);
 
@@ -321,7 +339,7 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
                                  size_t buffer_elem_count, const uint64_t *batch_count,
                                  struct harness_program *out)
 {
-    struct emitter emitter = {out, &plan->job, buffer_elem_count, -1, true};
+    struct emitter emitter = {out, &plan->job, buffer_elem_count, batch_count, -1, 0, true};
     size_t first_cap_bytes;
     size_t cap_bytes;
     ddp_status status;
@@ -334,7 +352,7 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
     status = harness_bucket_assign(mem, params, param_count, first_cap_bytes, cap_bytes,
                                    &out->buckets, &out->bucket_count);
     if (status == DDP_OK) {
-        status = emit_all(&emitter, batch_count);
+        status = emit_all(&emitter);
     }
     if (status != DDP_OK) {
         harness_program_fini(out);

@@ -21,7 +21,8 @@ struct harness_op {
     enum ddp_dtype dtype;
     enum ddp_redop redop;
     uint32_t root;
-    bool is_root_known; /* the last rank to join is known only at the end */
+    bool
+        is_root_known; /* false: under join, the ranks agree on it; `root` if no fault intervenes */
     uint64_t elem_count;
 };
 
