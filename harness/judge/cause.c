@@ -52,6 +52,7 @@ static enum kind kind_of_hang(const struct harness_finding *finding)
     case HARNESS_VERDICT_HANG_RECOVERY:
         return KIND_WAIT;
     case HARNESS_VERDICT_HANG_NOT_JOINED:
+    case HARNESS_VERDICT_HANG_HOST:
         return finding->oracle == HARNESS_ORACLE_MONITOR ? KIND_HELD : KIND_WAIT;
     default:
         return KIND_HELD;

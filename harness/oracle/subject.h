@@ -21,8 +21,12 @@ extern "C" {
 #undef SOURCE
 #undef ORACLE
 
-/* usage_victims.c: the part of the usage oracle about ranks that ended because of others. After all
- * findings that may say why. */
+/* usage_victims.c: the part of the usage oracle about ranks that ended because of others.
+ * Of a time-out at time_ns: the culprits, and their place then. The finding has its operation and,
+ * as victims, the ranks that gave up. */
+void harness_usage_blame_awaited(const struct harness_emulation *emulation, uint64_t time_ns,
+                                 struct harness_finding *finding);
+/* After all findings that may say why ranks ended. */
 void harness_usage_check_victims(const struct harness_emulation *emulation,
                                  struct harness_findings *out);
 

@@ -24,7 +24,7 @@ static const struct {
     {DDP_E_KEYS, HARNESS_VERDICT_CHECKPOINT_KEYS, "the checkpoint's keys are not the model's"},
     {DDP_E_SHAPE, HARNESS_VERDICT_CHECKPOINT_DTYPE, "a stored tensor has another shape or type"},
     {DDP_E_CORRUPT, HARNESS_VERDICT_CHECKPOINT_CORRUPTED, "the checkpoint is damaged"},
-    {DDP_E_TIMEOUT, HARNESS_VERDICT_HANG_NOT_JOINED, "a wait timed out, and no diagnosis says why"},
+    {DDP_E_TIMEOUT, HARNESS_VERDICT_HANG_NOT_JOINED, "a wait ended by its time-out"},
     {DDP_E_INJECTED, HARNESS_VERDICT_CRASH_EXITED, "an operation failed"},
     {DDP_E_INVALID, HARNESS_VERDICT_CRASH_EXITED, "an argument was out of range"},
     {DDP_E_STATE, HARNESS_VERDICT_CRASH_EXITED, "a call came at the wrong time"},
@@ -48,10 +48,17 @@ struct reports {
     int32_t step;                     /* the earliest in which it was reported */
     int32_t revoked_step;             /* the earliest that a revocation names; -1: none */
     uint64_t seq;                     /* of the earliest collective in which it was met; 0: none */
+    uint64_t time_ns;                 /* of the earliest report */
 };
 
-static void note(struct reports *reports, uint32_t reported_by, int64_t raised_by, int32_t step)
+static void note(struct reports *reports, const struct harness_trace_event *event,
+                 int64_t raised_by, int32_t step)
 {
+    const uint32_t reported_by = event->rank;
+
+    if (!reports->is_any || event->entry.time_ns < reports->time_ns) {
+        reports->time_ns = event->entry.time_ns;
+    }
     reports->is_any = true;
     harness_rank_set_add(&reports->reported, reported_by);
     if (raised_by >= 0) {
@@ -92,7 +99,7 @@ static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_st
 
     for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[1]) == status) {
-            note(reports, rank, (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
+            note(reports, list[i], (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
             note_revoked(reports, (int32_t)list[i]->entry.arg[2]);
             note_detail(reports, status, list[i]->entry.arg[3]);
         }
@@ -100,12 +107,12 @@ static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_st
     list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
     for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[0]) == status) {
-            note(reports, rank, (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
+            note(reports, list[i], (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
             note_detail(reports, status, list[i]->entry.arg[3]);
         }
     }
     if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
-        note(reports, rank, -1, (int32_t)end->entry.step);
+        note(reports, end, -1, (int32_t)end->entry.step);
     }
 }
 
@@ -303,16 +310,6 @@ static void set_op(const struct harness_emulation *e, uint64_t seq, struct harne
     }
 }
 
-/* Who gives up waiting is not to blame, whoever was waited for is: who had not posted it. */
-static void blame_awaited(const struct harness_emulation *e, struct harness_finding *finding)
-{
-    for (uint32_t r = 0; finding->op.is_set && r < e->world; r++) {
-        if (find_post(e, r, finding->op.seq) == NULL) {
-            harness_rank_set_add(&finding->culprits, r);
-        }
-    }
-}
-
 static ddp_status add(const struct harness_emulation *e, size_t rule, const struct reports *reports,
                       struct harness_findings *out, struct ddp_err *err)
 {
@@ -341,16 +338,16 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     } else {
         set_op(e, reports->seq, &finding);
     }
-    if (status == DDP_E_TIMEOUT) {
-        finding.victims = reports->reported;
-        blame_awaited(e, &finding);
-    }
     if (status == DDP_E_UNUSED_PARAMETER || status == DDP_E_READY_TWICE) {
         add_params(e, status, &finding);
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s reported %s: %s",
                    harness_subject_ranks_text(&reports->reported, ranks, sizeof(ranks)),
                    ddp_status_name(status), rules[rule].what);
+    if (status == DDP_E_TIMEOUT) {
+        finding.victims = reports->reported;
+        harness_usage_blame_awaited(e, reports->time_ns, &finding);
+    }
     if (status == DDP_E_UNUSED_PARAMETER) {
         blame_unused(e, &finding);
         describe_unused(e, &finding);

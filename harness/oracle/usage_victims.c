@@ -1,7 +1,9 @@
-/* Purpose: ranks that ended because of another rank: whom they name must be a rank of which a
- * finding says why, and a rank that they call dead must be dead. Idea: rank.error names the peer;
- * how that peer ended was seen by the launcher. */
+/* Purpose: ranks that ended because of another rank. Whom they name must be a rank of which a
+ * finding says why, and a rank that they call dead must be dead. Who gives up waiting is not to
+ * blame, whoever was waited for is. Idea: rank.error names the peer; how that peer ended was seen
+ * by the launcher; whoever had not posted the collective when a wait in it ended was waited for. */
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/oracle/subject.h"
 
@@ -138,5 +140,81 @@ void harness_usage_check_victims(const struct harness_emulation *e, struct harne
                        "%s ended because of another rank, and no finding tells which and why",
                        harness_subject_ranks_text(&victims.ranks, ranks, sizeof(ranks)));
         harness_findings_add(out, &finding);
+    }
+}
+
+/* --- whoever was waited for ------------------------------------------------------------------- */
+
+/* The event about collective seq that the rank had recorded by then, or NULL. */
+static const struct harness_trace_event *by_then(const struct harness_emulation *e, uint32_t rank,
+                                                 enum ddp_event event, uint64_t seq,
+                                                 uint64_t time_ns)
+{
+    const struct harness_trace_event *found = harness_index_with_seq(&e->index, rank, event, seq);
+
+    return found != NULL && found->entry.time_ns <= time_ns ? found : NULL;
+}
+
+/* Where the rank was then. */
+static void set_place(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns,
+                      struct harness_finding *finding)
+{
+    const struct harness_trace *trace = e->input->trace;
+
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct harness_trace_event *event = &trace->events[i];
+
+        if (event->rank == rank && event->entry.time_ns <= time_ns) {
+            finding->phase = event->entry.phase;
+            finding->step = event->entry.phase > DDP_PHASE_INIT ? (int32_t)event->entry.step : -1;
+        }
+    }
+}
+
+static void say_awaited(const struct harness_emulation *e, uint64_t time_ns, const char *what,
+                        struct harness_finding *finding)
+{
+    const size_t used = strlen(finding->text);
+    char ranks[96];
+
+    set_place(e, harness_rank_set_at(&finding->culprits, 0), time_ns, finding);
+    (void)snprintf(finding->text + used, sizeof(finding->text) - used,
+                   "; %s %s collective %llu (%s) by then, in %s",
+                   harness_subject_ranks_text(&finding->culprits, ranks, sizeof(ranks)), what,
+                   (unsigned long long)finding->op.seq, ddp_coll_role_name(finding->op.role),
+                   ddp_phase_name((enum ddp_phase)finding->phase));
+}
+
+/* Who gives up first has waited since the earliest time, so whoever had not come by then was not
+ * held up by an earlier wait. */
+void harness_usage_blame_awaited(const struct harness_emulation *e, uint64_t time_ns,
+                                 struct harness_finding *finding)
+{
+    const uint64_t seq = finding->op.seq;
+    const struct harness_rank_set gave_up = finding->victims;
+    struct harness_rank_set stuck = harness_rank_set_in(finding->victims.ranks.mem);
+
+    DDP_ASSERT(harness_rank_set_is_empty(&finding->culprits));
+    for (uint32_t r = 0; finding->op.is_set && r < e->world; r++) {
+        if (by_then(e, r, DDP_EVENT_COLL_POST, seq, time_ns) == NULL) {
+            harness_rank_set_add(&finding->culprits, r);
+        } else if (by_then(e, r, DDP_EVENT_COLL_DONE, seq, time_ns) == NULL &&
+                   harness_index_end(&e->index, r) == NULL) {
+            harness_rank_set_add(&stuck, r);
+        }
+    }
+    if (!harness_rank_set_is_empty(&finding->culprits)) {
+        say_awaited(e, time_ns, "had not posted", finding);
+    } else if (!harness_rank_set_is_empty(&stuck)) {
+        /* It did not even give up. */
+        finding->verdict = HARNESS_VERDICT_HANG_HOST;
+        finding->culprits = stuck;
+        say_awaited(e, time_ns, "was still inside", finding);
+    }
+    finding->victims = harness_rank_set_in(gave_up.ranks.mem);
+    for (uint32_t i = 0; i < harness_rank_set_count(&gave_up); i++) {
+        if (!harness_rank_set_has(&finding->culprits, harness_rank_set_at(&gave_up, i))) {
+            harness_rank_set_add(&finding->victims, harness_rank_set_at(&gave_up, i));
+        }
     }
 }
