@@ -1,9 +1,20 @@
-# NCCL's adapter against a scripted NCCL: aborts run in threads of their own.
+# NCCL's adapter on the stand-in in turns; aborts run in threads of their own. Included where the
+# stand-in is defined.
+add_library(nccl_turns OBJECT "${CMAKE_CURRENT_LIST_DIR}/nccl/nccl_turns.c"
+    "${CMAKE_CURRENT_LIST_DIR}/nccl/nccl_device.c" "${CMAKE_CURRENT_LIST_DIR}/nccl/nccl_world.c")
+target_link_libraries(nccl_turns PUBLIC ddp_nccl ddp_collective ddp_transport ddp_device
+    ddp_nccl_standin harness_task)
+target_compile_definitions(nccl_turns PRIVATE NCCL_STANDIN="$<TARGET_FILE:ddp_nccl_standin>")
+ddprove_add_unit(NAME probe_nccl THREADS
+    SOURCES rank/test_probe_nccl.c rank/probe_sums.c
+    LIBS harness_sim harness_proc harness_oracle nccl_turns)
+ddprove_add_unit(NAME happens_before_core
+    SOURCES order/test_happens_before_core.c
+    LIBS harness_oracle ddp_ddp nccl_turns)
 ddprove_add_unit(NAME nccl THREADS
-    SOURCES nccl/nccl_fake.c nccl/nccl_device.c nccl/nccl_world.c nccl/test_nccl_coll.c
-        nccl/test_nccl_comm.c nccl/test_nccl_failure.c nccl/test_nccl_group.c nccl/test_nccl_plan.c
-        nccl/test_nccl_library.c
-    LIBS ddp_nccl ddp_collective ddp_device)
+    SOURCES nccl/nccl_bench.c nccl/test_nccl_coll.c nccl/test_nccl_comm.c nccl/test_nccl_failure.c
+        nccl/test_nccl_group.c nccl/test_nccl_library.c nccl/test_nccl_plan.c nccl/test_nccl_shrink.c
+    LIBS nccl_turns)
 if(NOT TARGET unit_nccl)
     return()
 endif()

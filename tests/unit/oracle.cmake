@@ -8,6 +8,3 @@ ddprove_add_unit(NAME happens_before
         order/test_happens_before_host.c order/test_happens_before_random.c
         oracle/test_oracle_order.c oracle/oracle_job.c oracle/oracle_record.c order/order_history.c
     LIBS harness_oracle ddp_device)
-ddprove_add_unit(NAME happens_before_core
-    SOURCES order/test_happens_before_core.c nccl/nccl_fake.c nccl/nccl_device.c
-    LIBS harness_oracle ddp_ddp ddp_nccl ddp_collective ddp_transport ddp_device)

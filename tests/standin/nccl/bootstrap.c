@@ -14,7 +14,7 @@ struct root {
     int listen_fd;
     uint64_t magic;
     atomic_int is_stopping, is_done;
-    pthread_t thread;
+    struct standin_thread thread;
     /* Connections stay open until the process ends: a rank that a root gave up on waits for ever,
      * as in NCCL. */
     int *fd;
@@ -136,7 +136,7 @@ static void *root_main(void *context)
 static void root_free(struct root *root)
 {
     atomic_store(&root->is_stopping, 1);
-    (void)pthread_join(root->thread, NULL);
+    standin_thread_join(&root->thread);
     for (int i = 0; root->fd != NULL && root->fd[i] != -2; i++) {
         standin_close(&root->fd[i]);
     }
@@ -163,7 +163,7 @@ static void roots_free(bool is_all)
 }
 
 /* The process or the library ends: roots that still wait for ranks end too. */
-__attribute__((destructor)) static void roots_stop(void)
+__attribute__((destructor)) void standin_roots_stop(void)
 {
     roots_free(true);
 }
@@ -171,6 +171,7 @@ __attribute__((destructor)) static void roots_stop(void)
 int ncclGetUniqueId(struct standin_id *id)
 {
     STANDIN_CHECK(standin_pointer_check(id, "GetUniqueId", "out"));
+    STANDIN_CHECK(standin_script_error("id", -1));
     roots_free(false);
     struct root *root = calloc(1, sizeof *root);
     struct id_content content;
@@ -184,7 +185,7 @@ int ncclGetUniqueId(struct standin_id *id)
         return result;
     }
     if (getrandom(&content.magic, sizeof content.magic, 0) != (ssize_t)sizeof content.magic ||
-        (root->magic = content.magic, pthread_create(&root->thread, NULL, root_main, root) != 0)) {
+        (root->magic = content.magic, standin_thread_start(&root->thread, root_main, root) != 0)) {
         standin_warn("Call to pthread_create failed: %s", strerror(errno));
         standin_close(&root->listen_fd);
         free(root);

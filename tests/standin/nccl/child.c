@@ -15,8 +15,10 @@ static void set_abort_flags(struct standin_comm *comm, int value)
 
 static int revoke_run(struct standin_job *job)
 {
+    struct standin_wait wait = {&job->comm->abort_flag, NULL};
     standin_work_wait(job->comm);
     set_abort_flags(job->comm, 0);
+    (void)standin_script_hold("revoke", 0, job->comm->rank, &wait);
     standin_comm_set_async(job->comm, STANDIN_SUCCESS);
     return STANDIN_SUCCESS;
 }
@@ -25,6 +27,10 @@ int ncclCommRevoke(struct standin_comm *comm, int flags)
 {
     if (comm == NULL) {
         return STANDIN_SUCCESS;
+    }
+    standin_log(comm, "ncclCommRevoke");
+    if (standin_script_hold("revoke_call", 0, comm->rank, NULL)) {
+        return STANDIN_SYSTEM_ERROR;
     }
     if (flags != 0 || atomic_load(&comm->is_destroying) || atomic_load(&comm->is_finalize_called) ||
         atomic_load(&comm->is_revoked)) {
@@ -177,6 +183,9 @@ static int child_run(struct standin_job *job)
     if (result == STANDIN_SUCCESS && job->child != NULL) {
         result = child_connect(job, &members);
     }
+    if (result == STANDIN_SUCCESS) {
+        result = standin_script_error("child", job->comm->rank);
+    }
     if (job->child != NULL) {
         job->child->abort_source = &job->child->abort_flag;
     }
@@ -269,6 +278,11 @@ int ncclCommShrink(struct standin_comm *comm, int *exclude, int exclude_count,
     memset(&job, 0, sizeof job);
     job.slot = child;
     job.exclude_count = exclude_count;
+    if (comm != NULL) {
+        standin_log(comm, "ncclCommShrink");
+        (void)standin_script_hold("shrink_call", 0, comm->rank, NULL);
+        STANDIN_CHECK(standin_script_error("shrink_call", comm->rank));
+    }
     STANDIN_CHECK(standin_group_start());
     if ((flags & STANDIN_SHRINK_ABORT) != 0) {
         set_abort_flags(comm, 1);

@@ -35,11 +35,15 @@ void standin_comm_set_async(struct standin_comm *comm, int result)
 
 int ncclCommGetAsyncError(struct standin_comm *comm, int *async_error)
 {
+    standin_log_question();
     STANDIN_CHECK(standin_comm_check(comm, "ncclGetAsyncError", "comm"));
     STANDIN_CHECK(standin_pointer_check(async_error, "ncclGetAsyncError", "asyncError"));
     int result = atomic_load(&comm->async_result);
     if (result == STANDIN_SUCCESS) {
         result = atomic_load(&comm->proxy_result);
+    }
+    if (result == STANDIN_SUCCESS) {
+        result = standin_script_error("async", comm->rank);
     }
     *async_error = result;
     if (result == STANDIN_SUCCESS) {
@@ -111,6 +115,7 @@ int standin_comm_create(const struct standin_config *config, struct standin_comm
         return STANDIN_SYSTEM_ERROR;
     }
     comm->magic = STANDIN_MAGIC;
+    comm->number = standin_log_number();
     comm->is_blocking = is_blocking;
     comm->abort_source = &comm->abort_flag;
     comm->channel_count = channel_count();
@@ -210,16 +215,11 @@ int standin_comm_agree(struct standin_comm *comm, const struct standin_peer *pee
 static int init_run(struct standin_job *job)
 {
     struct standin_comm *comm = job->comm;
-    struct standin_verdict verdict = standin_script_ask("init", 0, job->rank);
     struct standin_wait wait = {comm->abort_source, NULL};
-    if (verdict.action == STANDIN_ACT_HANG) {
-        standin_wait_park(&wait);
+    if (standin_script_hold("init", 0, job->rank, &wait) && standin_wait_is_over(&wait)) {
         return STANDIN_INTERNAL_ERROR;
     }
-    if (verdict.action == STANDIN_ACT_ERROR) {
-        standin_warn("stand-in script: init=%d", verdict.result);
-        return verdict.result;
-    }
+    STANDIN_CHECK(standin_script_error("init", job->rank));
     int listen_fd = -1;
     uint16_t port = 0;
     comm->hash = standin_hash(2, job->id.internal, sizeof job->id.internal);
@@ -250,6 +250,7 @@ static int init_rank(struct standin_comm **slot, int rank_count, const struct st
         standin_warn("Invalid rank requested : %d/%d", rank, rank_count);
         return STANDIN_INVALID_ARGUMENT;
     }
+    STANDIN_CHECK(standin_script_error("init_call", rank));
     struct standin_comm *comm = NULL;
     STANDIN_CHECK(standin_comm_create(config, &comm));
     struct standin_job *job = calloc(1, sizeof *job);
@@ -259,6 +260,7 @@ static int init_rank(struct standin_comm **slot, int rank_count, const struct st
     }
     *slot = comm;
     comm->rank = rank;
+    standin_log(comm, "ncclCommInitRankConfig %d %d", rank, rank_count);
     job->run = init_run;
     job->comm = comm;
     job->id = *id;
@@ -282,6 +284,9 @@ int ncclCommInitRankConfig(struct standin_comm **comm, int rank_count, struct st
 {
     STANDIN_CHECK(standin_group_start());
     int result = standin_group_error(init_rank(comm, rank_count, &id, rank, config));
+    if (result == STANDIN_SUCCESS) {
+        result = standin_group_error(standin_script_error("init_handle", rank));
+    }
     if (result != STANDIN_SUCCESS && comm != NULL && *comm != NULL && !(*comm)->is_blocking) {
         standin_comm_set_async(*comm, result);
     }
@@ -295,9 +300,7 @@ int ncclCommInitRankConfig(struct standin_comm **comm, int rank_count, struct st
 static int finalize_run(struct standin_job *job)
 {
     struct standin_wait wait = {job->comm->abort_source, NULL};
-    if (standin_script_ask("finalize", 0, job->comm->rank).action == STANDIN_ACT_HANG) {
-        standin_wait_park(&wait);
-    }
+    (void)standin_script_hold("finalize", 0, job->comm->rank, &wait);
     standin_work_wait(job->comm);
     return STANDIN_SUCCESS;
 }
@@ -307,7 +310,11 @@ int ncclCommFinalize(struct standin_comm *comm)
     int result = STANDIN_SUCCESS;
     STANDIN_CHECK(standin_group_start());
     if (comm != NULL) {
+        standin_log(comm, "ncclCommFinalize");
         result = standin_comm_ensure_ready(comm);
+        if (result == STANDIN_SUCCESS) {
+            result = standin_script_error("finalize", comm->rank);
+        }
         if (result == STANDIN_SUCCESS && atomic_exchange(&comm->is_finalize_called, true)) {
             result = STANDIN_INVALID_ARGUMENT;
         }
@@ -364,6 +371,7 @@ int ncclCommDestroy(struct standin_comm *comm)
     if (comm == NULL) {
         return STANDIN_SUCCESS;
     }
+    standin_log(comm, "ncclCommDestroy");
     STANDIN_CHECK(standin_group_start());
     atomic_store(&comm->is_destroying, true);
     STANDIN_CHECK(standin_comm_ensure_ready(comm));
@@ -375,8 +383,10 @@ int ncclCommAbort(struct standin_comm *comm)
     if (comm == NULL) {
         return STANDIN_SUCCESS;
     }
-    if (standin_script_ask("abort", 0, comm->rank).action == STANDIN_ACT_HANG) {
-        standin_wait_park(&(struct standin_wait){NULL, NULL});
+    standin_log(comm, "ncclCommAbort");
+    (void)standin_script_hold("abort", 0, comm->rank, NULL);
+    if (atomic_load(&comm->is_revoked)) {
+        (void)standin_script_hold("abort_after_revoke", 0, comm->rank, NULL);
     }
     STANDIN_CHECK(standin_group_start());
     atomic_store(&comm->child_abort_flag, 1);

@@ -93,6 +93,11 @@ static int append(struct standin_comm *comm, const struct standin_op *op)
     return STANDIN_SUCCESS;
 }
 
+static int logged_argument(const struct standin_op *op)
+{
+    return is_reduction(op) ? op->redop : op->func == STANDIN_ALL_GATHER ? op->dtype : op->root;
+}
+
 /* ncclEnqueueCheck */
 static int enqueue(struct standin_comm *comm, struct standin_op op)
 {
@@ -100,6 +105,7 @@ static int enqueue(struct standin_comm *comm, struct standin_op op)
     if (result != STANDIN_SUCCESS) {
         return standin_group_error(result);
     }
+    standin_log(comm, "nccl%s %zu %d", op.name, op.count, logged_argument(&op));
     if (atomic_load(&comm->is_revoked)) {
         standin_warn("%s: communicator was revoked", op.name);
         return standin_group_error(STANDIN_INVALID_USAGE);

@@ -11,7 +11,7 @@ struct standin_group {
     struct standin_comm *comms;
     struct standin_job *jobs;
     atomic_int is_aborted, is_joined, reference_count;
-    pthread_t thread;
+    struct standin_thread thread;
 };
 
 static _Thread_local int group_depth;
@@ -101,7 +101,7 @@ static bool jobs_join(struct standin_job *jobs, int *result)
     bool is_complete = true;
     for (struct standin_job *job = jobs; job != NULL; job = job->next) {
         if (!job->is_joined && atomic_load(&job->is_done) != 0) {
-            (void)pthread_join(job->thread, NULL);
+            standin_thread_join(&job->thread);
             job->is_joined = true;
             *result = *result == STANDIN_SUCCESS ? job->result : *result;
         }
@@ -121,18 +121,6 @@ static void jobs_abort(struct standin_job *jobs)
     }
 }
 
-static void wait_for_jobs(void)
-{
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += STANDIN_POLL_MS * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
-    (void)pthread_cond_timedwait(&jobs_changed, &jobs_lock, &until);
-}
-
 static int jobs_run(struct standin_job *jobs, const atomic_int *is_aborted)
 {
     int result = STANDIN_SUCCESS;
@@ -144,7 +132,7 @@ static int jobs_run(struct standin_job *jobs, const atomic_int *is_aborted)
         return jobs->run(jobs);
     }
     for (struct standin_job *job = jobs; job != NULL; job = job->next) {
-        if (pthread_create(&job->thread, NULL, job_main, job) != 0) {
+        if (standin_thread_start(&job->thread, job_main, job) != 0) {
             job->is_joined = true;
             result = STANDIN_SYSTEM_ERROR;
         }
@@ -154,7 +142,7 @@ static int jobs_run(struct standin_job *jobs, const atomic_int *is_aborted)
         if (result != STANDIN_SUCCESS || atomic_load(is_aborted) != 0) {
             jobs_abort(jobs);
         }
-        wait_for_jobs();
+        standin_cond_wait(&jobs_changed, &jobs_lock, STANDIN_POLL_MS);
     }
     pthread_mutex_unlock(&jobs_lock);
     return result;
@@ -212,8 +200,8 @@ static int prepare_run(struct standin_job *job)
     struct standin_comm *comm = job->comm;
     struct standin_wait wait = {comm->abort_source, NULL};
     struct standin_verdict verdict = standin_script_ask("launch", ++comm->launch_count, comm->rank);
-    if (verdict.action == STANDIN_ACT_HANG) {
-        standin_wait_park(&wait);
+    if (standin_script_hold("launch", comm->launch_count, comm->rank, &wait) &&
+        standin_wait_is_over(&wait)) {
         return STANDIN_INTERNAL_ERROR;
     }
     if (verdict.action == STANDIN_ACT_ERROR) {
@@ -338,7 +326,7 @@ static void group_release(struct standin_group *group, bool is_aborting)
         if (is_aborting) {
             atomic_store(&group->is_aborted, 1);
         }
-        (void)pthread_join(group->thread, NULL);
+        standin_thread_join(&group->thread);
     }
     if (atomic_fetch_sub(&group->reference_count, 1) == 1) {
         free(group);
@@ -389,7 +377,7 @@ static int group_launch_apart(struct standin_group *group)
     for (struct standin_comm *comm = group->comms; comm != NULL; comm = comm->group_next) {
         group_link(group, comm);
     }
-    if (pthread_create(&group->thread, NULL, group_main, group) != 0) {
+    if (standin_thread_start(&group->thread, group_main, group) != 0) {
         atomic_store(&group->is_joined, 1);
         group_leave(group, STANDIN_SYSTEM_ERROR);
         return STANDIN_SYSTEM_ERROR;

@@ -5,6 +5,7 @@
 #ifndef TESTS_STANDIN_NCCL_INTERNAL_H
 #define TESTS_STANDIN_NCCL_INTERNAL_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -32,15 +33,44 @@
 /* error.c: sets ncclGetLastError's text, as WARN does. */
 void standin_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* turns.c: threads that may be fibers. Calls that wait return early in turns: look again. */
+struct standin_turn;
+struct standin_thread {
+    pthread_t own;
+    struct standin_turn *turn;
+};
+bool standin_turns_are_on(void);
+int standin_thread_start(struct standin_thread *thread, void *(*run)(void *), void *context);
+void standin_thread_join(struct standin_thread *thread);
+/* In turns only: nobody joins it. */
+int standin_turn_start(void *(*run)(void *), void *context);
+void standin_cond_wait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                       int timeout_ms); /* -1: none */
+int standin_poll(struct pollfd *entries, nfds_t count, int timeout_ms);
+
+/* log.c */
+struct standin_comm;
+void standin_log(const struct standin_comm *comm, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void standin_log_question(void);
+void standin_log_clear(void);
+int standin_log_number(void);
+
 /* script.c */
 enum standin_action { STANDIN_ACT_NONE, STANDIN_ACT_ERROR, STANDIN_ACT_HANG, STANDIN_ACT_CORRUPT };
 struct standin_verdict {
     enum standin_action action;
     int result; /* of STANDIN_ACT_ERROR */
 };
-/* What the script says about event ("init", "op", "launch", "async_after_op", "corrupt_after_op",
- * "abort", "finalize") number (0 where events are not counted) on rank. */
+/* What the script says about event number (0 where events are not counted) on rank. */
 struct standin_verdict standin_script_ask(const char *event, uint64_t number, int rank);
+/* The error, with its text, that the script wants from an event that is not counted; or SUCCESS. */
+int standin_script_error(const char *event, int rank);
+/* If the script says that the event hangs: returns true once it does not, or the wait (may be NULL)
+ * is over. */
+struct standin_wait;
+bool standin_script_hold(const char *event, uint64_t number, int rank,
+                         const struct standin_wait *wait);
 bool standin_script_has(const char *directive); /* e.g. "connect=eager" */
 int standin_script_version(void);
 
@@ -112,6 +142,7 @@ int standin_control_send(struct standin_comm *comm, int peer, const struct stand
 int standin_control_recv(struct standin_comm *comm, int peer, uint32_t tag,
                          struct standin_frame *frame);
 uint64_t standin_host_hash(void);
+void standin_roots_stop(void);
 uint64_t standin_hash(uint64_t seed, const void *data, size_t size_bytes);
 
 enum standin_func {
@@ -144,6 +175,7 @@ struct standin_worker;
 struct standin_comm {
     uint64_t magic;
     int rank, rank_count, device, channel_count;
+    int number; /* in the log */
     bool is_blocking;
     uint64_t hash, bus_id, child_count;
     atomic_int async_result; /* comm->asyncResult */
@@ -195,7 +227,7 @@ struct standin_job {
     atomic_int is_done;
     bool is_joined;
     int result;
-    pthread_t thread;
+    struct standin_thread thread;
     struct standin_job *next;
     /* What run needs. */
     struct standin_id id;

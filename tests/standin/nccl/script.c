@@ -3,16 +3,25 @@
  * The script: directives separated by ';', each optionally behind "rank<R>:". Calls of collectives,
  * sends and receives are counted per communicator from 1, launched groups too.
  *
+ *     id=<error>                              of ncclGetUniqueId
  *     init=in_progress_for_ever | init=<error>
+ *     init_call=<error> | init_handle=<error> the call's own; without, or with a communicator
  *     op<N>=<error> | op<N>=hang
  *     launch<N>=<error> | launch<N>=hang      in the job that launches the group
+ *     async=<error>                           the proxy's error, at once
  *     async_after_op=<N>:<error>              the proxy's error, once the call's work has ended
  *     corrupt_after_op=<N>                    the last byte of its output is flipped
- *     abort=hang | finalize=hang
+ *     finalize=hang | finalize=<error>
+ *     revoke=hang                             the call returns, but it never comes to rest
+ *     child=<error>                           of shrink or split, once the child is connected
+ *     shrink_call=<error>
+ *     abort=hang | abort_after_revoke=hang | shrink_call=hang | revoke_call=hang
+ *                                             the calls; the last one does nothing then
  *     version=<N> | bus_id=unique | connect=eager | shrink_after_error=ok | strict_abort=1
  *
+ * What hangs goes on when the communicator is aborted, or when the script is replaced.
  * <error>: 1 to 6, or cuda_error, system_error, internal_error, invalid_argument, invalid_usage,
- * remote_error. */
+ * remote_error, unknown (a result that is none of NCCL's). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +30,7 @@
 #include "tests/standin/nccl/internal.h"
 
 #define DIRECTIVES_MAX 32
+#define UNKNOWN_RESULT 77
 
 struct directive {
     int rank; /* or -1: all */
@@ -45,6 +55,17 @@ static const char *const errors[] = {"",
                                      "invalid_usage",
                                      "remote_error"};
 
+static const struct {
+    const char *name;
+    bool is_counted, may_fail, may_hang;
+} events[] = {{"id", false, true, false},        {"init", false, true, true},
+              {"init_call", false, true, false}, {"init_handle", false, true, false},
+              {"op", true, true, true},          {"launch", true, true, true},
+              {"finalize", false, true, true},   {"abort", false, false, true},
+              {"revoke", false, false, true},    {"abort_after_revoke", false, false, true},
+              {"child", false, true, false},     {"revoke_call", false, false, true},
+              {"async", false, true, false},     {"shrink_call", false, true, true}};
+
 static bool parse_number(const char *text, uint64_t *out, const char **end)
 {
     char *stop = NULL;
@@ -63,6 +84,10 @@ static bool parse_verdict(const char *text, struct standin_verdict *out)
     out->action = STANDIN_ACT_ERROR;
     if (strcmp(text, "hang") == 0 || strcmp(text, "in_progress_for_ever") == 0) {
         out->action = STANDIN_ACT_HANG;
+        return true;
+    }
+    if (strcmp(text, "unknown") == 0) {
+        out->result = UNKNOWN_RESULT;
         return true;
     }
     for (int i = 1; i < STANDIN_IN_PROGRESS; i++) {
@@ -98,7 +123,6 @@ static bool split_event(const char *key, size_t length, struct directive *out)
 static bool parse_value(const char *value, struct directive *out)
 {
     const char *end = value;
-    bool is_counted = strcmp(out->event, "op") == 0 || strcmp(out->event, "launch") == 0;
     if (strcmp(out->event, "async_after_op") == 0) {
         return out->number == 0 && parse_number(value, &out->number, &end) && *end == ':' &&
                parse_verdict(end + 1, &out->verdict) && out->verdict.action == STANDIN_ACT_ERROR;
@@ -110,11 +134,15 @@ static bool parse_value(const char *value, struct directive *out)
     if (strcmp(out->event, "version") == 0) {
         return parse_number(value, &out->number, &end) && *end == '\0';
     }
-    if (strcmp(out->event, "abort") == 0 || strcmp(out->event, "finalize") == 0) {
-        return parse_verdict(value, &out->verdict) && out->verdict.action == STANDIN_ACT_HANG;
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
+        if (strcmp(out->event, events[i].name) == 0) {
+            return events[i].is_counted == (out->number > 0) &&
+                   parse_verdict(value, &out->verdict) &&
+                   (out->verdict.action == STANDIN_ACT_HANG ? events[i].may_hang
+                                                            : events[i].may_fail);
+        }
     }
-    return (is_counted ? out->number > 0 : strcmp(out->event, "init") == 0) &&
-           parse_verdict(value, &out->verdict);
+    return false;
 }
 
 static bool parse_directive(const char *text, struct directive *out)
@@ -196,6 +224,38 @@ struct standin_verdict standin_script_ask(const char *event, uint64_t number, in
     }
     pthread_mutex_unlock(&script_lock);
     return verdict;
+}
+
+int standin_script_error(const char *event, int rank)
+{
+    struct standin_verdict verdict = standin_script_ask(event, 0, rank);
+    if (verdict.action != STANDIN_ACT_ERROR) {
+        return STANDIN_SUCCESS;
+    }
+    standin_warn("stand-in script: %s=%d", event, verdict.result);
+    return verdict.result;
+}
+
+static atomic_uint_fast64_t hanging_count;
+
+bool standin_script_hold(const char *event, uint64_t number, int rank,
+                         const struct standin_wait *wait)
+{
+    if (standin_script_ask(event, number, rank).action != STANDIN_ACT_HANG) {
+        return false;
+    }
+    atomic_fetch_add(&hanging_count, 1);
+    while (standin_script_ask(event, number, rank).action == STANDIN_ACT_HANG &&
+           (wait == NULL || !standin_wait_is_over(wait))) {
+        (void)standin_poll(NULL, 0, STANDIN_POLL_MS);
+    }
+    atomic_fetch_sub(&hanging_count, 1);
+    return true;
+}
+
+uint64_t ddp_nccl_standin_hanging(void)
+{
+    return atomic_load(&hanging_count);
 }
 
 bool standin_script_has(const char *text)

@@ -7,9 +7,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/standin/nccl/internal.h"
@@ -24,7 +27,7 @@ bool standin_wait_is_over(const struct standin_wait *wait)
 void standin_wait_park(const struct standin_wait *wait)
 {
     while (!standin_wait_is_over(wait)) {
-        (void)poll(NULL, 0, STANDIN_POLL_MS);
+        (void)standin_poll(NULL, 0, STANDIN_POLL_MS);
     }
 }
 
@@ -33,7 +36,7 @@ void standin_wait_pause(int duration_ms, const struct standin_wait *wait)
     for (int done_ms = 0; done_ms < duration_ms && !standin_wait_is_over(wait);
          done_ms += STANDIN_POLL_MS) {
         int rest_ms = duration_ms - done_ms;
-        (void)poll(NULL, 0, rest_ms < STANDIN_POLL_MS ? rest_ms : STANDIN_POLL_MS);
+        (void)standin_poll(NULL, 0, rest_ms < STANDIN_POLL_MS ? rest_ms : STANDIN_POLL_MS);
     }
 }
 
@@ -45,13 +48,31 @@ void standin_close(int *fd)
     }
 }
 
-static struct sockaddr_in loopback(uint16_t port)
+struct address {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in inet;
+        struct sockaddr_un local;
+    };
+    socklen_t size;
+};
+
+/* In turns a name that nobody else has, of a socket that delivers at once what is sent. */
+static struct address address_of(uint16_t port)
 {
-    struct sockaddr_in address;
+    struct address address;
     memset(&address, 0, sizeof address);
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (standin_turns_are_on()) {
+        address.local.sun_family = AF_UNIX;
+        int length = snprintf(address.local.sun_path + 1, sizeof address.local.sun_path - 1,
+                              "ddp-nccl-standin-%ld-%u", (long)getpid(), port);
+        address.size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+        return address;
+    }
+    address.inet.sin_family = AF_INET;
+    address.inet.sin_port = htons(port);
+    address.inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.size = sizeof address.inet;
     return address;
 }
 
@@ -63,26 +84,30 @@ static int system_error(const char *call)
 
 int standin_listen(int *fd, uint16_t *port)
 {
-    struct sockaddr_in address = loopback(0);
-    socklen_t size = sizeof address;
-    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    static atomic_ushort turns_port;
+    *port = standin_turns_are_on() ? (uint16_t)(atomic_fetch_add(&turns_port, 1) + 1) : 0;
+    struct address address = address_of(*port);
+    *fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd < 0) {
         return system_error("socket");
     }
-    if (bind(*fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(*fd, 1024) != 0 ||
-        getsockname(*fd, (struct sockaddr *)&address, &size) != 0) {
+    if (bind(*fd, &address.any, address.size) != 0 || listen(*fd, 1024) != 0 ||
+        getsockname(*fd, &address.any, &address.size) != 0) {
         int result = system_error("bind");
         standin_close(fd);
         return result;
     }
-    *port = ntohs(address.sin_port);
+    if (*port == 0) {
+        *port = ntohs(address.inet.sin_port);
+    }
     return STANDIN_SUCCESS;
 }
 
 static int prepare(int fd)
 {
     int one = 1;
-    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0) {
+    if (!standin_turns_are_on() &&
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0) {
         return system_error("setsockopt");
     }
     return STANDIN_SUCCESS;
@@ -100,12 +125,12 @@ int standin_connect(uint16_t port, const struct standin_wait *wait, int *fd)
     int retry_count = environment_int("NCCL_SOCKET_RETRY_CNT", 34);
     int pause_ms = environment_int("NCCL_SOCKET_RETRY_SLEEP_MSEC", 100);
     for (int attempt = 1; !standin_wait_is_over(wait); attempt++) {
-        struct sockaddr_in address = loopback(port);
-        *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct address address = address_of(port);
+        *fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (*fd < 0) {
             return system_error("socket");
         }
-        if (connect(*fd, (struct sockaddr *)&address, sizeof address) == 0) {
+        if (connect(*fd, &address.any, address.size) == 0) {
             return prepare(*fd);
         }
         int reason = errno;
@@ -131,7 +156,7 @@ static bool wait_ready(int fd, short events, const struct standin_wait *wait)
 {
     while (!standin_wait_is_over(wait)) {
         struct pollfd entry = {.fd = fd, .events = events};
-        if (poll(&entry, 1, STANDIN_POLL_MS) > 0) {
+        if (standin_poll(&entry, 1, STANDIN_POLL_MS) > 0) {
             return true;
         }
     }
@@ -156,10 +181,9 @@ int standin_accept(int listen_fd, const struct standin_wait *wait, int *fd)
 
 static uint16_t peer_port(int fd)
 {
-    struct sockaddr_in address = loopback(0);
-    socklen_t size = sizeof address;
-    (void)getpeername(fd, (struct sockaddr *)&address, &size);
-    return ntohs(address.sin_port);
+    struct address address = address_of(0);
+    (void)getpeername(fd, &address.any, &address.size);
+    return address.any.sa_family == AF_INET ? ntohs(address.inet.sin_port) : 0;
 }
 
 static int closed(int fd)
@@ -303,7 +327,7 @@ int standin_messages_run(struct standin_message *messages, size_t count,
             result = STANDIN_INTERNAL_ERROR;
             break;
         }
-        (void)poll(entries, active, STANDIN_POLL_MS);
+        (void)standin_poll(entries, active, STANDIN_POLL_MS);
     }
     free(entries);
     return result;

@@ -156,9 +156,11 @@ CT_TEST(nccl_standin_scripts, scripted_ends)
 
 CT_TEST(nccl_standin_scripts, scripts_are_checked)
 {
-    static const char *const wrong[] = {"op=hang",          "op0=hang",   "op1=7",      "op1",
-                                        "launch=6",         "init=9",     "abort=6",    "version=x",
-                                        "async_after_op=3", "rank:op1=2", "bus_id=none"};
+    static const char *const wrong[] = {"op=hang",    "op0=hang",    "op1=7",
+                                        "op1",        "launch=6",    "init=9",
+                                        "abort=6",    "version=x",   "async_after_op=3",
+                                        "rank:op1=2", "bus_id=none", "id=hang",
+                                        "child2=1",   "revoke=1",    "finalize1=hang"};
     int version = 0;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         if (ddp_nccl_standin_script(wrong[i]) != STANDIN_INVALID_ARGUMENT) {

@@ -10,6 +10,8 @@
 #include "tests/standin/nccl/internal.h"
 
 struct work {
+    uint64_t number; /* of its device in turns; 0: not on it */
+    bool is_started;
     struct standin_comm *comm;
     struct standin_op *ops;
     uint64_t turn;
@@ -18,7 +20,7 @@ struct work {
 
 /* Runs works in order where there is no stream to run them. */
 struct standin_worker {
-    pthread_t thread;
+    struct standin_thread thread;
     struct work *head, **tail;
     bool is_stopping;
 };
@@ -29,6 +31,9 @@ typedef int enqueue_fn(void *stream, int (*run)(void *context, const volatile in
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work_changed = PTHREAD_COND_INITIALIZER;
 static struct standin_comm *live;
+static ddp_nccl_standin_enqueue_fn *turns_enqueue;
+static struct work *turns_works; /* on the device, not ended */
+static uint64_t turns_number;
 
 void standin_live_add(struct standin_comm *comm)
 {
@@ -73,7 +78,7 @@ void standin_work_wait(struct standin_comm *comm)
 {
     pthread_mutex_lock(&work_lock);
     while (comm->work_posted != comm->work_ended) {
-        (void)pthread_cond_wait(&work_changed, &work_lock);
+        standin_cond_wait(&work_changed, &work_lock, -1);
     }
     pthread_mutex_unlock(&work_lock);
 }
@@ -92,7 +97,7 @@ void standin_work_wait_all(void)
 {
     pthread_mutex_lock(&work_lock);
     while (!all_are_idle()) {
-        (void)pthread_cond_wait(&work_changed, &work_lock);
+        standin_cond_wait(&work_changed, &work_lock, -1);
     }
     pthread_mutex_unlock(&work_lock);
 }
@@ -121,6 +126,16 @@ static void ops_end(struct standin_comm *comm, const struct standin_op *ops)
     }
 }
 
+/* Takes it from the list of the device in turns; to be locked. */
+static void turns_forget(const struct work *work)
+{
+    struct work **link = &turns_works;
+    while (*link != work) {
+        link = &(*link)->next;
+    }
+    *link = work->next;
+}
+
 /* As a kernel: ends when done or when told to, never by itself because a peer is gone. */
 static int work_run(void *context, const volatile int *is_cancelled)
 {
@@ -144,6 +159,9 @@ static int work_run(void *context, const volatile int *is_cancelled)
     if (comm->work_turn <= work->turn) {
         comm->work_turn = work->turn + 1;
     }
+    if (work->number != 0) {
+        turns_forget(work);
+    }
     pthread_cond_broadcast(&work_changed);
     pthread_mutex_unlock(&work_lock);
     free(work);
@@ -158,7 +176,7 @@ static void *worker_main(void *context)
     while (!worker->is_stopping || worker->head != NULL) {
         struct work *work = worker->head;
         if (work == NULL) {
-            (void)pthread_cond_wait(&work_changed, &work_lock);
+            standin_cond_wait(&work_changed, &work_lock, -1);
             continue;
         }
         worker->head = work->next;
@@ -182,7 +200,7 @@ void standin_worker_stop(struct standin_comm *comm)
     comm->worker->is_stopping = true;
     pthread_cond_broadcast(&work_changed);
     pthread_mutex_unlock(&work_lock);
-    (void)pthread_join(comm->worker->thread, NULL);
+    standin_thread_join(&comm->worker->thread);
     free(comm->worker);
     comm->worker = NULL;
 }
@@ -195,7 +213,7 @@ static int worker_enqueue(struct standin_comm *comm, struct work *work)
             return STANDIN_SYSTEM_ERROR;
         }
         worker->tail = &worker->head;
-        if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
+        if (standin_thread_start(&worker->thread, worker_main, worker) != 0) {
             free(worker);
             return STANDIN_SYSTEM_ERROR;
         }
@@ -207,6 +225,44 @@ static int worker_enqueue(struct standin_comm *comm, struct work *work)
     pthread_cond_broadcast(&work_changed);
     pthread_mutex_unlock(&work_lock);
     return STANDIN_SUCCESS;
+}
+
+void ddp_nccl_standin_device(ddp_nccl_standin_enqueue_fn *enqueue)
+{
+    turns_enqueue = enqueue;
+}
+
+static void *turns_main(void *context)
+{
+    static const volatile int is_never_cancelled;
+    (void)work_run(context, &is_never_cancelled);
+    return NULL;
+}
+
+/* The stream has come to the work of this number; one that is not in the list has ended. */
+static bool turns_poll(void *number)
+{
+    pthread_mutex_lock(&work_lock);
+    struct work *work = turns_works;
+    while (work != NULL && work->number != (uintptr_t)number) {
+        work = work->next;
+    }
+    bool is_new = work != NULL && !work->is_started;
+    if (is_new) {
+        work->is_started = true;
+    }
+    pthread_mutex_unlock(&work_lock);
+    return work == NULL || (is_new && standin_turn_start(turns_main, work) != 0);
+}
+
+static void turns_launch(struct work *work, void *stream)
+{
+    pthread_mutex_lock(&work_lock);
+    work->number = ++turns_number;
+    work->next = turns_works;
+    turns_works = work;
+    pthread_mutex_unlock(&work_lock);
+    turns_enqueue(stream, turns_poll, (void *)(uintptr_t)work->number);
 }
 
 static pthread_once_t enqueue_once = PTHREAD_ONCE_INIT;
@@ -244,6 +300,10 @@ int standin_work_launch(struct standin_comm *comm)
     pthread_mutex_lock(&work_lock);
     work->turn = comm->work_posted++;
     pthread_mutex_unlock(&work_lock);
+    if (standin_turns_are_on() && turns_enqueue != NULL) {
+        turns_launch(work, stream);
+        return STANDIN_SUCCESS;
+    }
     (void)pthread_once(&enqueue_once, enqueue_find);
     int error = stream_enqueue != NULL ? stream_enqueue(stream, work_run, work) : 0;
     int result = STANDIN_SUCCESS;

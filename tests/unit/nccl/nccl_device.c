@@ -12,17 +12,6 @@ struct ddp_device_event {
     uint64_t recorded, reached; /* numbers of records */
 };
 
-struct op {
-    nccl_device_call *call;
-    void *context;
-    unsigned char arguments[NCCL_DEVICE_ARGUMENT_BYTES];
-};
-
-struct ddp_stream {
-    struct op ops[OPS_MAX];
-    size_t first, count;
-};
-
 struct arguments {
     void *target;
     const void *source;
@@ -31,6 +20,21 @@ struct arguments {
     enum ddp_redop redop;
     double factor;
     uint64_t value;
+};
+
+/* Returns whether it is done; false: called again later. */
+typedef bool op_call(void *context, const struct arguments *arguments);
+
+struct op {
+    op_call *call;
+    bool (*poll)(void *work); /* instead, for somebody else's work */
+    void *context;
+    struct arguments arguments;
+};
+
+struct ddp_stream {
+    struct op ops[OPS_MAX];
+    size_t first, count;
 };
 
 static struct nccl_device *of(struct ddp_device *device)
@@ -43,23 +47,25 @@ static struct ddp_stream *stream_of(struct ddp_device *device, struct ddp_stream
     return stream != NULL ? stream : of(device)->streams[0];
 }
 
-void nccl_device_enqueue(void *native_stream, nccl_device_call *call, void *context,
-                         const void *arguments, size_t size_bytes)
+static void push(struct ddp_stream *stream, const struct op *op)
 {
-    struct ddp_stream *stream = native_stream;
-    struct op *op;
-
-    DDP_ASSERT(stream->count < OPS_MAX && size_bytes <= NCCL_DEVICE_ARGUMENT_BYTES);
-    op = &stream->ops[(stream->first + stream->count++) % OPS_MAX];
-    op->call = call;
-    op->context = context;
-    memcpy(op->arguments, arguments, size_bytes);
+    DDP_ASSERT(stream->count < OPS_MAX);
+    stream->ops[(stream->first + stream->count++) % OPS_MAX] = *op;
 }
 
-static void enqueue(struct ddp_device *device, struct ddp_stream *stream, nccl_device_call *call,
+void nccl_device_enqueue(void *native_stream, bool (*poll)(void *work), void *work)
+{
+    const struct op op = {.poll = poll, .context = work};
+
+    push(native_stream, &op);
+}
+
+static void enqueue(struct ddp_device *device, struct ddp_stream *stream, op_call *call,
                     void *context, const struct arguments *arguments)
 {
-    nccl_device_enqueue(stream_of(device, stream), call, context, arguments, sizeof(*arguments));
+    const struct op op = {.call = call, .context = context, .arguments = *arguments};
+
+    push(stream_of(device, stream), &op);
 }
 
 bool nccl_device_run(struct nccl_device *device)
@@ -72,7 +78,8 @@ bool nccl_device_run(struct nccl_device *device)
         while (stream != NULL && !device->is_held[i] && stream->count > 0) {
             struct op *op = &stream->ops[stream->first];
 
-            if (!op->call(op->context, op->arguments)) {
+            if (op->poll != NULL ? !op->poll(op->context)
+                                 : !op->call(op->context, &op->arguments)) {
                 break;
             }
             stream->first = (stream->first + 1) % OPS_MAX;
@@ -100,6 +107,12 @@ static ddp_status device_alloc(struct ddp_device *device, size_t size_bytes, enu
     return DDP_OK;
 }
 
+static bool is_inside(const void *address, const char *data, size_t size_bytes)
+{
+    return (uintptr_t)address >= (uintptr_t)data &&
+           (uintptr_t)address < (uintptr_t)data + size_bytes;
+}
+
 /* Whether the arguments of waiting work hold an address inside the block. */
 static bool is_used(const struct nccl_device *device, const char *data, size_t size_bytes)
 {
@@ -109,13 +122,9 @@ static bool is_used(const struct nccl_device *device, const char *data, size_t s
         for (size_t j = 0; stream != NULL && j < stream->count; j++) {
             const struct op *op = &stream->ops[(stream->first + j) % OPS_MAX];
 
-            for (size_t k = 0; k < NCCL_DEVICE_ARGUMENT_BYTES; k += sizeof(uintptr_t)) {
-                uintptr_t word;
-
-                memcpy(&word, op->arguments + k, sizeof(word));
-                if (word >= (uintptr_t)data && word < (uintptr_t)data + size_bytes) {
-                    return true;
-                }
+            if (is_inside(op->arguments.target, data, size_bytes) ||
+                is_inside(op->arguments.source, data, size_bytes)) {
+                return true;
             }
         }
     }
@@ -138,9 +147,8 @@ static void device_free(struct ddp_device *device, enum ddp_space space, void *d
     of(device)->cpu->ops->free(of(device)->cpu, space, block);
 }
 
-static bool do_copy(void *context, const void *arguments)
+static bool do_copy(void *context, const struct arguments *a)
 {
-    const struct arguments *a = arguments;
     struct nccl_device *device = context;
 
     return device->cpu->ops->copy(device->cpu, NULL, a->target, a->source, a->count) == DDP_OK;
@@ -155,9 +163,8 @@ static ddp_status device_copy(struct ddp_device *device, struct ddp_stream *stre
     return DDP_OK;
 }
 
-static bool do_zero(void *context, const void *arguments)
+static bool do_zero(void *context, const struct arguments *a)
 {
-    const struct arguments *a = arguments;
     struct nccl_device *device = context;
 
     return device->cpu->ops->zero(device->cpu, NULL, a->target, a->count) == DDP_OK;
@@ -172,9 +179,8 @@ static ddp_status device_zero(struct ddp_device *device, struct ddp_stream *stre
     return DDP_OK;
 }
 
-static bool do_reduce(void *context, const void *arguments)
+static bool do_reduce(void *context, const struct arguments *a)
 {
-    const struct arguments *a = arguments;
     struct nccl_device *device = context;
 
     return device->cpu->ops->reduce(device->cpu, NULL, a->target, a->source, a->count, a->dtype,
@@ -192,9 +198,8 @@ static ddp_status device_reduce(struct ddp_device *device, struct ddp_stream *st
     return DDP_OK;
 }
 
-static bool do_scale(void *context, const void *arguments)
+static bool do_scale(void *context, const struct arguments *a)
 {
-    const struct arguments *a = arguments;
     struct nccl_device *device = context;
 
     return device->cpu->ops->scale(device->cpu, NULL, a->target, a->dtype, a->source,
@@ -257,9 +262,8 @@ static void device_event_destroy(struct ddp_device *device, struct ddp_device_ev
     ddp_mem_free(device->mem, event);
 }
 
-static bool do_record(void *context, const void *arguments)
+static bool do_record(void *context, const struct arguments *a)
 {
-    const struct arguments *a = arguments;
     struct ddp_device_event *event = context;
 
     event->reached = a->value;
@@ -283,9 +287,8 @@ static ddp_status device_event_query(struct ddp_device *device, struct ddp_devic
     return event->reached >= event->recorded ? DDP_OK : DDP_PENDING;
 }
 
-static bool do_wait(void *context, const void *arguments)
+static bool do_wait(void *context, const struct arguments *a)
 {
-    const struct arguments *a = arguments;
     const struct ddp_device_event *event = context;
 
     return event->reached >= a->value;
@@ -305,9 +308,8 @@ static void *device_native_stream(struct ddp_device *device, struct ddp_stream *
     return stream_of(device, stream);
 }
 
-static bool do_store(void *context, const void *arguments)
+static bool do_store(void *context, const struct arguments *a)
 {
-    const struct arguments *a = arguments;
     uint64_t *word = context;
 
     *word = a->value;

@@ -5,10 +5,6 @@
 
 #include "ddpcore/device/device.h"
 
-/* Somebody else's work on a stream. Returns whether it is done; false: asked again later. */
-typedef bool nccl_device_call(void *context, const void *arguments);
-#define NCCL_DEVICE_ARGUMENT_BYTES 96u
-
 struct nccl_device {
     struct ddp_device base;
     struct ddp_device_hint_ops hints; /* counts what collectives access */
@@ -28,7 +24,7 @@ bool nccl_device_open(struct nccl_device *device);
 void nccl_device_close(struct nccl_device *device);
 /* Run what can run on every stream that is not held. Returns whether anything moved. */
 bool nccl_device_run(struct nccl_device *device);
-void nccl_device_enqueue(void *native_stream, nccl_device_call *call, void *context,
-                         const void *arguments, size_t size_bytes);
+/* work goes on the stream; it is done when poll(work) says so. */
+void nccl_device_enqueue(void *native_stream, bool (*poll)(void *work), void *work);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "tests/ct.h"
 
+#define STACK_BYTES (1024u * 1024u)
+
 static void ignore_wake(void *context, uint32_t rank, uint64_t at_ns)
 {
     (void)context;
@@ -31,14 +33,24 @@ static void run_devices(struct nccl_world *world)
 static void pass(struct nccl_world *world)
 {
     run_devices(world);
-    nccl_world_advance(world, 1000);
-    (void)sched_yield();
+    ddp_nccl_standin_turn();
+    nccl_world_advance(world, world->options.pass_ns != 0 ? world->options.pass_ns : 1000);
+    if (world->pass_count++ % 16 == 0) { /* a yield is long on a busy machine */
+        (void)sched_yield();
+    }
 }
 
 static void idle_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint)
 {
+    struct nccl_world *world =
+        (struct nccl_world *)(void *)((char *)idle - offsetof(struct nccl_world, idle));
+
     (void)hint;
-    pass((struct nccl_world *)(void *)((char *)idle - offsetof(struct nccl_world, idle)));
+    if (world->running != NULL) {
+        harness_fiber_yield(world->running);
+    } else {
+        pass(world);
+    }
 }
 
 static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_point point,
@@ -69,7 +81,9 @@ void nccl_world_begin(struct nccl_world *world, uint32_t count,
     world->idle.ops = &idle_ops;
     world->options = *options;
     world->count = count;
-    nccl_fake_open(&world->fake, options->has_revoke);
+    world->library = nccl_turns_open(options->has_revoke);
+    ddp_nccl_standin_device(nccl_device_enqueue);
+    nccl_world_script(world, "");
     CT_CHECK_OK(ddp_loop_net_create(&config, &world->net));
     for (uint32_t i = 0; i < count; i++) {
         struct nccl_rank *rank = &world->ranks[i];
@@ -93,7 +107,7 @@ void nccl_world_begin(struct nccl_world *world, uint32_t count,
 ddp_status nccl_world_join(struct nccl_world *world, uint32_t number)
 {
     struct nccl_rank *rank = &world->ranks[number];
-    const struct ddp_coll_nccl_config config = {.library = &world->fake.library,
+    const struct ddp_coll_nccl_config config = {.library = world->library,
                                                 .store = rank->store,
                                                 .name = "world",
                                                 .comm = 42,
@@ -115,14 +129,66 @@ ddp_status nccl_world_join(struct nccl_world *world, uint32_t number)
     return rank->created;
 }
 
+void nccl_world_script(const struct nccl_world *world, const char *text)
+{
+    nccl_turns_script(world->options.is_lazy ? "" : "connect=eager", text);
+}
+
+struct part {
+    nccl_world_part *run;
+    struct nccl_world *world;
+    uint32_t rank;
+    void *context;
+};
+
+static void run_part(void *context)
+{
+    const struct part *part = context;
+
+    part->run(part->world, part->rank, part->context);
+}
+
+void nccl_world_together(struct nccl_world *world, uint32_t count, nccl_world_part *part,
+                         void *context)
+{
+    struct part parts[NCCL_MEMBERS_MAX];
+    struct harness_fiber *fibers[NCCL_MEMBERS_MAX];
+    uint32_t done_count = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        parts[i] = (struct part){part, world, i, context};
+        CT_REQUIRE_OK(harness_fiber_create(STACK_BYTES, run_part, &parts[i], &fibers[i]));
+    }
+    while (done_count < count) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (!harness_fiber_is_done(fibers[i])) {
+                world->running = fibers[i];
+                harness_fiber_resume(fibers[i]);
+                world->running = NULL;
+                done_count += harness_fiber_is_done(fibers[i]) ? 1 : 0;
+            }
+        }
+        pass(world);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        harness_fiber_destroy(fibers[i]);
+    }
+}
+
+static void join_part(struct nccl_world *world, uint32_t rank, void *context)
+{
+    (void)context;
+    CT_CHECK_OK(nccl_world_join(world, rank));
+}
+
 bool nccl_world_open(struct nccl_world *world, uint32_t count,
                      const struct nccl_world_options *options)
 {
     bool is_open = true;
 
     nccl_world_begin(world, count, options);
+    nccl_world_together(world, count, join_part, NULL);
     for (uint32_t i = 0; i < count; i++) {
-        CT_CHECK_OK(nccl_world_join(world, i));
         CT_CHECK_STR(world->ranks[i].err.text, "");
         is_open = is_open && world->ranks[i].coll != NULL;
     }
@@ -145,7 +211,7 @@ void nccl_world_close(struct nccl_world *world)
         ddp_mem_pool_destroy(rank->pool);
     }
     ddp_loop_net_destroy(world->net);
-    nccl_fake_close(&world->fake);
+    nccl_turns_close(world->library);
 }
 
 ddp_status nccl_world_post(struct nccl_world *world, uint32_t number,
@@ -211,9 +277,4 @@ void nccl_world_kill(struct nccl_world *world, uint32_t number)
     ddp_nccl_comm_destroy(((struct ddp_nccl_coll *)rank->coll)->comm);
     rank->coll = NULL;
     rank->device.is_killed = true;
-}
-
-struct ddp_nccl_comm_handle *nccl_world_handle(struct nccl_world *world, uint32_t rank)
-{
-    return &world->fake.comms[rank];
 }

@@ -1,4 +1,6 @@
-/* Collectives over a scripted NCCL: results, order, producers, words and notes. */
+/* Collectives over NCCL's stand-in: results, order, producers, words and notes. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +9,15 @@
 
 #define COUNT 37u
 
-static float input[FAKE_MEMBERS_MAX][COUNT], output[FAKE_MEMBERS_MAX][COUNT * FAKE_MEMBERS_MAX];
+static float input[NCCL_MEMBERS_MAX][COUNT], output[NCCL_MEMBERS_MAX][COUNT * NCCL_MEMBERS_MAX];
 
 static void fill(void)
 {
-    for (uint32_t rank = 0; rank < FAKE_MEMBERS_MAX; rank++) {
+    for (uint32_t rank = 0; rank < NCCL_MEMBERS_MAX; rank++) {
         for (uint32_t i = 0; i < COUNT; i++) {
             input[rank][i] = (float)(rank * 100 + i);
         }
-        for (uint32_t i = 0; i < COUNT * FAKE_MEMBERS_MAX; i++) {
+        for (uint32_t i = 0; i < COUNT * NCCL_MEMBERS_MAX; i++) {
             output[rank][i] = -1.0f;
         }
     }
@@ -53,6 +55,14 @@ static void check_ok(const struct nccl_world *world)
     }
 }
 
+static void check_count(uint32_t comm, const char *call, uint64_t count)
+{
+    char pattern[32];
+
+    (void)snprintf(pattern, sizeof(pattern), "%u: ncclComm%s", comm, call);
+    CT_CHECK_EQ_U64(nccl_turns_count(pattern), count);
+}
+
 static void check_kinds(uint32_t count, bool is_checked)
 {
     const struct nccl_world_options options = {.is_checked = is_checked, .has_revoke = true};
@@ -85,9 +95,9 @@ static void check_kinds(uint32_t count, bool is_checked)
     check_ok(&world);
     nccl_world_close(&world);
     for (uint32_t rank = 0; rank < count; rank++) {
-        CT_CHECK_EQ_I64(world.fake.comms[rank].finalizes, 1);
-        CT_CHECK_EQ_I64(world.fake.comms[rank].destroys, 1);
-        CT_CHECK_EQ_I64(world.fake.comms[rank].aborts, 0);
+        check_count(rank, "Finalize", 1);
+        check_count(rank, "Destroy", 1);
+        check_count(rank, "Abort", 0);
     }
 }
 
@@ -144,16 +154,17 @@ CT_TEST(nccl_coll, queued_works_keep_their_order)
     }
     nccl_world_run(&world);
     check_ok(&world);
-    CT_CHECK_EQ_U64(world.fake.log_count, 12);
-    for (size_t i = 0; i < world.fake.log_count; i++) {
-        const char *line = world.fake.log[i];
-        uint32_t rank = (uint32_t)(line[0] - '0');
-        const char *count = strrchr(line, ' ') - 1;
+    CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), 12);
+    for (size_t i = 0; i < 12; i++) {
+        const char *line = nccl_turns_line(NCCL_TURNS_DATA, i);
+        char name[32];
+        uint32_t rank;
+        uint64_t count;
 
-        CT_REQUIRE(rank < 2);
+        CT_REQUIRE(sscanf(line, "%u: %31s %" SCNu64, &rank, name, &count) == 3 && rank < 2);
         seen[rank]++;
-        CT_CHECK_EQ_U64((uint64_t)(*count - '0'), seen[rank]);
-        CT_CHECK(strstr(line, seen[rank] % 2 == 0 ? "all_reduce" : "broadcast") != NULL);
+        CT_CHECK_EQ_U64(count, seen[rank]);
+        CT_CHECK_STR(name, seen[rank] % 2 == 0 ? "ncclAllReduce" : "ncclBroadcast");
     }
     nccl_world_close(&world);
 }
@@ -167,7 +178,7 @@ CT_TEST(nccl_coll, unchecked_work_is_launched_by_post)
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
     CT_CHECK_OK(nccl_world_post(&world, 0, &args));
-    CT_CHECK_EQ_U64(world.fake.log_count, 1);
+    CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), 1);
     args = args_of(DDP_COLL_ALL_REDUCE, 1);
     CT_CHECK_OK(nccl_world_post(&world, 1, &args));
     nccl_world_run(&world);
@@ -240,7 +251,7 @@ CT_TEST(nccl_coll, zero_counts)
         }
         nccl_world_run(&world);
         check_ok(&world);
-        CT_CHECK_EQ_U64(world.fake.log_count, 0);
+        CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), 0);
         nccl_world_close(&world);
     }
 }
@@ -352,6 +363,6 @@ CT_TEST(nccl_coll, hint_is_blind_while_the_device_works)
     world.ranks[0].coll->ops->hint(world.ranks[0].coll, &hint);
     CT_CHECK(hint.doorbell == NULL && hint.fd == -1);
     nccl_world_close(&world);
-    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
     CT_CHECK_STATUS(world.ranks[0].works[0].status, DDP_E_STATE);
 }

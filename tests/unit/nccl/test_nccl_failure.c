@@ -1,5 +1,6 @@
-/* Groups over a scripted NCCL when something is wrong: mismatches, deaths, errors of NCCL and of
+/* Groups over NCCL's stand-in when something is wrong: mismatches, deaths, errors of NCCL and of
  * the device, revocation, injected faults, aborts that take their time. */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/ct.h"
@@ -7,7 +8,7 @@
 
 #define COUNT 8u
 
-static float data[FAKE_MEMBERS_MAX][COUNT];
+static float data[NCCL_MEMBERS_MAX][COUNT];
 
 static struct ddp_coll_args args_of(uint32_t rank)
 {
@@ -64,7 +65,7 @@ CT_TEST(nccl_failure, mismatch_is_found_before_nccl_is_called)
             CT_CHECK_STATUS(revocation.status, DDP_E_MISMATCH);
             CT_CHECK(nccl_world_post(&world, rank, &args) < 0);
         }
-        CT_CHECK_EQ_U64(world.fake.log_count, 0);
+        CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), 0);
         nccl_world_close(&world);
     }
 }
@@ -79,7 +80,7 @@ CT_TEST(nccl_failure, missing_member_keeps_nccl_from_being_called)
     post(&world, 2);
     nccl_world_settle(&world);
     CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
-    CT_CHECK_EQ_U64(world.fake.log_count, 0);
+    CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), 0);
     nccl_world_close(&world);
 }
 
@@ -128,11 +129,11 @@ static void check_death(bool is_checked, bool has_revoke)
         CT_CHECK_EQ_I64(coll->ops->dead_rank(coll), 1);
         CT_CHECK(!coll->ops->is_revoked(coll, &revocation));
     }
-    CT_CHECK_EQ_U64(world.fake.log_count, is_checked ? 0 : 2);
+    CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), is_checked ? 0 : 2);
     nccl_world_close(&world);
-    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
-    CT_CHECK_EQ_I64(world.fake.comms[0].revokes, 0);
-    CT_CHECK_EQ_I64(world.fake.comms[0].destroys, 0);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommRevoke"), 0);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommDestroy"), 0);
 }
 
 CT_TEST(nccl_failure, death_before_and_after_the_launch)
@@ -149,12 +150,11 @@ static void check_error(int result, ddp_status status, const char *text)
     const struct nccl_world_options options = {.is_checked = true, .has_revoke = true};
     struct ddp_revocation revocation;
     struct nccl_world world;
+    char script[32];
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
-    /* Its kernel does not get through either. */
-    memset(world.ranks[0].device.is_held, 1, sizeof(world.ranks[0].device.is_held));
-    world.fake.comms[0].after = result;
-    world.fake.last_error = "socket 7";
+    (void)snprintf(script, sizeof(script), "rank0:launch1=%d", result);
+    nccl_world_script(&world, script);
     post(&world, 0);
     post(&world, 1);
     if (result == DDP_NCCL_REMOTE_ERROR || status == DDP_E_SYSTEM) { /* a death might explain it */
@@ -172,21 +172,27 @@ static void check_error(int result, ddp_status status, const char *text)
     CT_CHECK_EQ_U64(revocation.detail, 1);
     CT_CHECK_STATUS(nccl_world_post(&world, 0, &world.ranks[0].works[0].args), status);
     nccl_world_close(&world);
-    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
-    CT_CHECK_EQ_I64(world.fake.comms[1].aborts, 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("1: ncclCommAbort"), 1);
 }
 
 CT_TEST(nccl_failure, background_errors_end_the_group_everywhere)
 {
     check_error(DDP_NCCL_REMOTE_ERROR, DDP_E_DEVICE,
-                "in the background: remote process exited or there was a network error (socket 7)");
-    check_error(DDP_NCCL_INVALID_USAGE, DDP_E_STATE, "in the background: invalid usage (socket 7)");
+                "in the background: remote process exited or there was a network error "
+                "(stand-in script: launch1=6)");
+    check_error(DDP_NCCL_INVALID_USAGE, DDP_E_STATE,
+                "in the background: invalid usage (run with NCCL_DEBUG=WARN for details) "
+                "(stand-in script: launch1=5)");
     check_error(DDP_NCCL_SYSTEM_ERROR, DDP_E_SYSTEM,
-                "in the background: unhandled system error (socket 7)");
+                "in the background: unhandled system error (run with NCCL_DEBUG=INFO for details) "
+                "(stand-in script: launch1=2)");
     check_error(DDP_NCCL_INTERNAL_ERROR, DDP_E_SYSTEM,
-                "in the background: internal error (socket 7)");
+                "in the background: internal error - please report this issue to the NCCL "
+                "developers (stand-in script: launch1=3)");
     check_error(DDP_NCCL_CUDA_ERROR, DDP_E_DEVICE,
-                "in the background: unhandled cuda error (socket 7)");
+                "in the background: unhandled cuda error (run with NCCL_DEBUG=INFO for details) "
+                "(stand-in script: launch1=1)");
 }
 
 /* An error that a death explains: everybody sees the death, nobody revokes. While members connect,
@@ -196,12 +202,14 @@ static void check_explained(int result)
     const struct nccl_world_options options = {.is_checked = false, .has_revoke = true};
     struct ddp_revocation revocation;
     struct nccl_world world;
+    char script[32];
 
     CT_REQUIRE(nccl_world_open(&world, 3, &options));
     post(&world, 0);
     post(&world, 2);
     nccl_world_settle(&world);
-    world.fake.comms[0].async = result;
+    (void)snprintf(script, sizeof(script), "rank0:async=%d", result);
+    nccl_world_script(&world, script);
     nccl_world_settle(&world);
     CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
     nccl_world_kill(&world, 1);
@@ -225,13 +233,15 @@ CT_TEST(nccl_failure, refused_call_ends_the_group)
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
-    world.fake.comms[1].next_result = DDP_NCCL_INVALID_ARGUMENT;
+    nccl_world_script(&world, "rank1:op1=invalid_argument");
     post(&world, 0);
     post(&world, 1);
     nccl_world_run(&world);
     CT_CHECK_STATUS(status_of(&world, 1), DDP_E_INVALID);
     CT_CHECK_STATUS(status_of(&world, 0), DDP_E_REVOKED);
-    CT_CHECK_STR(last_error(&world, 1), "ncclAllReduce: invalid argument");
+    CT_CHECK_STR(last_error(&world, 1),
+                 "ncclAllReduce: invalid argument (run with NCCL_DEBUG=WARN for details) "
+                 "(stand-in script: op1=4)");
     nccl_world_close(&world);
 }
 
@@ -243,7 +253,7 @@ CT_TEST(nccl_failure, call_in_progress_for_ever_can_be_revoked)
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
-    world.fake.comms[0].after = DDP_NCCL_IN_PROGRESS;
+    nccl_world_script(&world, "rank0:launch1=hang");
     post(&world, 0);
     post(&world, 1);
     post(&world, 0);
@@ -272,15 +282,15 @@ CT_TEST(nccl_failure, started_works_wait_for_the_abort)
         CT_REQUIRE(nccl_world_open(&world, 2, &options));
         post(&world, 0);
         nccl_world_settle(&world);
-        nccl_fake_hang(&world.fake, true);
+        nccl_world_script(&world, "abort=hang");
         world.ranks[0].coll->ops->revoke(world.ranks[0].coll, &revocation);
         nccl_world_settle(&world);
-        nccl_fake_await_hanging(&world.fake, 1);
+        nccl_turns_await_hanging(1);
         CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
         if (is_endless) {
             nccl_world_advance(&world, 100 * DDP_NS_PER_MS);
         } else {
-            nccl_fake_hang(&world.fake, false);
+            nccl_world_script(&world, "");
         }
         nccl_world_run(&world);
         CT_CHECK_STATUS(status_of(&world, 0), DDP_E_REVOKED);
@@ -288,7 +298,7 @@ CT_TEST(nccl_failure, started_works_wait_for_the_abort)
             /* The stream is left to the kernels that may still run on it. */
             world.ranks[0].device.is_killed = true;
             world.ranks[0].store->ops->destroy(world.ranks[0].store);
-            nccl_fake_hang(&world.fake, false);
+            nccl_world_script(&world, "");
         }
         nccl_world_close(&world);
     }
@@ -304,11 +314,11 @@ CT_TEST(nccl_failure, queued_works_end_at_once)
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
     post(&world, 0);
     nccl_world_settle(&world);
-    nccl_fake_hang(&world.fake, true);
+    nccl_world_script(&world, "abort=hang");
     world.ranks[0].coll->ops->revoke(world.ranks[0].coll, &revocation);
     CT_CHECK_STATUS(world.ranks[0].coll->ops->poll(world.ranks[0].coll, &world.ranks[0].works[0]),
                     DDP_E_REVOKED);
-    nccl_fake_hang(&world.fake, false);
+    nccl_world_script(&world, "");
     nccl_world_close(&world);
 }
 
@@ -340,16 +350,18 @@ CT_TEST(nccl_failure, ended_work_stays_good)
     post(&world, 0);
     post(&world, 1);
     /* Rank 0 launches all of it, but does not look whether it is done. */
+    ddp_nccl_standin_turn();
     CT_CHECK_STATUS(world.ranks[0].coll->ops->poll(world.ranks[0].coll, &world.ranks[0].works[0]),
                     DDP_PENDING);
     while (world.ranks[1].coll->ops->poll(world.ranks[1].coll, &world.ranks[1].works[0]) ==
            DDP_PENDING) {
         (void)nccl_device_run(&world.ranks[0].device);
         (void)nccl_device_run(&world.ranks[1].device);
+        ddp_nccl_standin_turn();
     }
     (void)nccl_device_run(&world.ranks[0].device);
     CT_CHECK_OK(status_of(&world, 1));
-    world.fake.comms[0].async = DDP_NCCL_INVALID_USAGE;
+    nccl_world_script(&world, "rank0:async=invalid_usage");
     nccl_world_run(&world);
     CT_CHECK_OK(status_of(&world, 0));
     CT_CHECK_STATUS(nccl_world_post(&world, 0, &world.ranks[0].works[0].args), DDP_E_STATE);
@@ -363,11 +375,11 @@ CT_TEST(nccl_failure, fault_points)
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
-    world.fake.comms[0].after = DDP_NCCL_IN_PROGRESS;
+    nccl_world_script(&world, "rank0:launch1=hang");
     post(&world, 0);
     post(&world, 1);
     nccl_world_settle(&world);
-    world.fake.comms[0].after = DDP_NCCL_SUCCESS;
+    nccl_world_script(&world, "");
     nccl_world_run(&world);
     for (uint32_t rank = 0; rank < 2; rank++) {
         /* Once each, however often NCCL was polled, and not again by the control channel. */
@@ -381,7 +393,7 @@ CT_TEST(nccl_failure, fault_points)
     world.ranks[0].action = DDP_FAULT_SKIP;
     CT_CHECK_OK(nccl_world_post(&world, 0, &args));
     CT_CHECK_OK(world.ranks[0].works[2].status);
-    CT_CHECK_EQ_U64(world.fake.log_count, 2);
+    CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), 2);
     nccl_world_close(&world);
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
@@ -412,7 +424,7 @@ CT_TEST(nccl_failure, launches_can_be_left_out_or_fail)
         post(&world, 1);
         nccl_world_settle(&world);
         CT_CHECK_STATUS(status_of(&world, 1), is_failing ? DDP_E_INJECTED : DDP_OK);
-        CT_CHECK(world.fake.log_count <= 1);
+        CT_CHECK(nccl_turns_count(NCCL_TURNS_DATA) <= 1);
         nccl_world_close(&world);
     }
 }
@@ -429,7 +441,7 @@ CT_TEST(nccl_failure, invalid_arguments)
     args = args_of(0);
     args.dtype = DDP_DTYPE_COUNT;
     CT_CHECK_STATUS(nccl_world_post(&world, 0, &args), DDP_E_INVALID);
-    CT_CHECK_EQ_U64(world.fake.log_count, 0);
+    CT_CHECK_EQ_U64(nccl_turns_count(NCCL_TURNS_DATA), 0);
     post(&world, 0);
     nccl_world_run(&world);
     CT_CHECK_OK(world.ranks[0].works[2].status);

@@ -17,11 +17,12 @@ CT_TEST(nccl_group, id_that_cannot_be_made_ends_all)
     struct nccl_world world;
 
     nccl_world_begin(&world, 3, &options);
-    world.fake.id_result = DDP_NCCL_SYSTEM_ERROR;
-    world.fake.last_error = "Call to socket failed";
+    nccl_world_script(&world, "id=system_error");
     CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_SYSTEM);
-    check_text(&world, 0,
-               "NCCL group world: ncclGetUniqueId: unhandled system error (Call to socket failed)");
+    check_text(
+        &world, 0,
+        "NCCL group world: ncclGetUniqueId: unhandled system error (run with NCCL_DEBUG=INFO "
+        "for details) (stand-in script: id=2)");
     /* Nobody would ever set the key, and there is no deadline. */
     CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_REVOKED);
     check_text(&world, 1, "while the id was shared");
@@ -40,11 +41,10 @@ CT_TEST(nccl_group, members_that_never_come)
     nccl_world_close(&world);
 
     nccl_world_begin(&world, 2, &options);
-    world.fake.init_after = DDP_NCCL_IN_PROGRESS;
     CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_TIMEOUT);
     check_text(&world, 0, "not all members have connected in time");
     nccl_world_close(&world);
-    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
 }
 
 CT_TEST(nccl_group, refusal_to_connect_ends_all)
@@ -53,18 +53,15 @@ CT_TEST(nccl_group, refusal_to_connect_ends_all)
     struct nccl_world world;
 
     nccl_world_begin(&world, 2, &options);
-    world.fake.is_init_null = true;
-    world.fake.init_result = DDP_NCCL_CUDA_ERROR;
-    world.fake.last_error = "no driver";
+    nccl_world_script(&world, "rank0:init_call=cuda_error");
     CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_DEVICE);
-    check_text(&world, 0, "ncclCommInitRankConfig: unhandled cuda error (no driver)");
-    world.fake.is_init_null = false;
-    world.fake.init_result = DDP_NCCL_IN_PROGRESS;
-    world.fake.init_after = DDP_NCCL_IN_PROGRESS;
+    check_text(&world, 0,
+               "ncclCommInitRankConfig: unhandled cuda error (run with NCCL_DEBUG=INFO for "
+               "details) (stand-in script: init_call=1)");
     CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_REVOKED);
     nccl_world_close(&world);
-    CT_CHECK_EQ_U64(world.fake.comm_count, 1);
-    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("*: ncclCommInitRankConfig *"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
 }
 
 CT_TEST(nccl_group, member_that_dies_while_others_connect)
@@ -75,11 +72,11 @@ CT_TEST(nccl_group, member_that_dies_while_others_connect)
     /* NCCL knows nothing of it, or has seen a connection break. */
     for (int i = 0; i < 2; i++) {
         nccl_world_begin(&world, 2, &options);
-        world.fake.init_after = i == 0 ? DDP_NCCL_IN_PROGRESS : DDP_NCCL_INTERNAL_ERROR;
+        nccl_world_script(&world, i == 0 ? "" : "init=internal_error");
         ddp_loop_net_kill(world.net, 1);
         CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_PEER_DIED);
         nccl_world_close(&world);
-        CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
+        CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
     }
 }
 
@@ -87,20 +84,19 @@ CT_TEST(nccl_group, member_that_dies_while_others_connect)
 CT_TEST(nccl_group, error_while_connecting_ends_all)
 {
     static const struct {
-        int result;
+        const char *script;
         ddp_status status;
-    } cases[] = {{DDP_NCCL_INTERNAL_ERROR, DDP_E_SYSTEM}, {DDP_NCCL_REMOTE_ERROR, DDP_E_DEVICE}};
-    const struct nccl_world_options options = {.is_checked = true};
+    } cases[] = {{"rank0:init=internal_error", DDP_E_SYSTEM},
+                 {"rank0:init=remote_error", DDP_E_DEVICE}};
+    const struct nccl_world_options options = {.is_checked = true, .pass_ns = 100000};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct nccl_world world;
 
         nccl_world_begin(&world, 2, &options);
-        world.fake.init_after = cases[i].result;
-        world.fake.last_error = "socket 7";
+        nccl_world_script(&world, cases[i].script);
         CT_CHECK_STATUS(nccl_world_join(&world, 0), cases[i].status);
         check_text(&world, 0, "while connecting: ");
-        world.fake.init_after = DDP_NCCL_IN_PROGRESS;
         CT_CHECK_STATUS(nccl_world_join(&world, 1), DDP_E_REVOKED);
         nccl_world_close(&world);
     }
@@ -115,7 +111,7 @@ CT_TEST(nccl_group, algorithm_of_another_kind)
     CT_CHECK_STATUS(nccl_world_join(&world, 0), DDP_E_NOT_FOUND);
     check_text(&world, 0, "ring_all_gather is no all_reduce algorithm");
     nccl_world_close(&world);
-    CT_CHECK_EQ_U64(world.fake.comm_count, 0);
+    CT_CHECK_EQ_U64(nccl_turns_count("*"), 0);
 }
 
 /* Wherever memory runs out, nothing is left behind. */
@@ -145,12 +141,12 @@ CT_TEST(nccl_group, finalize_ends_with_a_death)
     struct nccl_world world;
 
     CT_REQUIRE(nccl_world_open(&world, 2, &options));
-    world.fake.comms[0].after = DDP_NCCL_IN_PROGRESS;
+    nccl_world_script(&world, "rank0:finalize=hang");
     nccl_world_kill(&world, 1);
     nccl_world_close(&world);
-    CT_CHECK_EQ_I64(world.fake.comms[0].finalizes, 1);
-    CT_CHECK_EQ_I64(world.fake.comms[0].aborts, 1);
-    CT_CHECK_EQ_I64(world.fake.comms[0].destroys, 0);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommFinalize"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommDestroy"), 0);
 }
 
 struct rest {
@@ -163,7 +159,8 @@ struct rest {
 /* Ranks 0 and 1 wait for rank 2 in the middle of a collective. */
 static bool open_stuck(struct rest *rest, bool has_revoke, bool is_busy)
 {
-    const struct nccl_world_options options = {.has_revoke = has_revoke};
+    /* NCCL may wait for the missing member in the call, too. */
+    const struct nccl_world_options options = {.has_revoke = has_revoke, .is_lazy = is_busy};
 
     memset(rest->coll, 0, sizeof(rest->coll));
     if (!nccl_world_open(&rest->world, 3, &options)) {
@@ -176,9 +173,7 @@ static bool open_stuck(struct rest *rest, bool has_revoke, bool is_busy)
                                            .elem_count = 4};
 
         rest->data[rank][0] = (float)(rank + 1);
-        /* NCCL may wait for the missing member in the call, too. */
         if (rank < 2) {
-            rest->world.fake.comms[rank].after = is_busy ? DDP_NCCL_IN_PROGRESS : DDP_NCCL_SUCCESS;
             CT_CHECK_OK(nccl_world_post(&rest->world, rank, &args));
         }
     }
@@ -211,15 +206,22 @@ static void close_rest(struct rest *rest)
     nccl_world_close(&rest->world);
 }
 
-static void check_shrink(bool has_revoke, bool is_busy)
+static void shrink_part(struct nccl_world *world, uint32_t rank, void *context)
 {
     const uint32_t excluded[] = {2};
+
+    (void)world;
+    CT_CHECK_OK(shrink(context, rank, "rest", excluded, 1));
+}
+
+static void check_shrink(bool has_revoke, bool is_busy)
+{
     struct ddp_coll_work works[2] = {{.status = DDP_PENDING}, {.status = DDP_PENDING}};
     struct rest rest;
 
     CT_REQUIRE(open_stuck(&rest, has_revoke, is_busy));
+    nccl_world_together(&rest.world, 2, shrink_part, &rest);
     for (uint32_t rank = 0; rank < 2; rank++) {
-        CT_CHECK_OK(shrink(&rest, rank, "rest", excluded, 1));
         CT_REQUIRE(rest.coll[rank] != NULL);
         CT_CHECK_EQ_U64(rest.coll[rank]->member_count, 2);
         /* The parent is over. */
@@ -243,8 +245,9 @@ static void check_shrink(bool has_revoke, bool is_busy)
     CT_CHECK_OK(works[1].status);
     CT_CHECK(rest.data[0][0] == 3.0f && rest.data[1][0] == 3.0f);
     close_rest(&rest);
-    CT_CHECK_EQ_I64(rest.world.fake.comms[0].aborts, 1);
-    CT_CHECK_EQ_I64(rest.world.fake.comms[3].destroys, 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("3: ncclCommDestroy"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("4: ncclCommDestroy"), 1);
 }
 
 CT_TEST(nccl_group, shrinks_around_a_member_that_hangs)
@@ -267,22 +270,25 @@ CT_TEST(nccl_group, shrink_is_refused_where_it_cannot_work)
     CT_CHECK_STATUS(shrink(&rest, 0, "c", excluded + 2, 1), DDP_E_INVALID); /* itself */
     CT_CHECK_STATUS(shrink(&rest, 0, "d", excluded + 3, 1), DDP_E_INVALID); /* nobody */
     CT_CHECK_STATUS(rest.world.ranks[0].works[0].status, DDP_PENDING);
-    shrink_call = rest.world.fake.library.calls.shrink;
-    rest.world.fake.library.calls.shrink = NULL;
+    shrink_call = rest.world.library->calls.shrink;
+    rest.world.library->calls.shrink = NULL;
     CT_CHECK_STATUS(shrink(&rest, 0, "e", excluded, 1), DDP_E_UNSUPPORTED);
     nccl_world_abort(&rest.world, 1);
-    rest.world.fake.library.calls.shrink = shrink_call;
+    rest.world.library->calls.shrink = shrink_call;
     CT_CHECK_STATUS(shrink(&rest, 1, "f", excluded, 1), DDP_E_STATE);
     close_rest(&rest);
 
     /* NCCL's refusal ends the parent, too. */
     CT_REQUIRE(open_stuck(&rest, true, false));
-    rest.world.fake.shrink_result = DDP_NCCL_SYSTEM_ERROR;
+    nccl_world_script(&rest.world, "shrink_call=system_error");
     CT_CHECK_STATUS(shrink(&rest, 0, "g", excluded, 1), DDP_E_SYSTEM);
-    CT_CHECK_STR(rest.err.text, "NCCL group rest: ncclCommShrink: unhandled system error");
+    CT_CHECK_STR(
+        rest.err.text,
+        "NCCL group rest: ncclCommShrink: unhandled system error (run with NCCL_DEBUG=INFO for "
+        "details) (stand-in script: shrink_call=2)");
     close_rest(&rest);
-    CT_CHECK_EQ_I64(rest.world.fake.comms[0].aborts, 1);
-    CT_CHECK_EQ_I64(rest.world.fake.comms[0].revokes, 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommAbort"), 1);
+    CT_CHECK_EQ_U64(nccl_turns_count("0: ncclCommRevoke"), 1);
 
     /* Without revocation nothing gets NCCL out of a call. */
     CT_REQUIRE(open_stuck(&rest, false, true));

@@ -1,5 +1,5 @@
 /* The checker on the real thing: the DDP core over the NCCL adapter, on an observed device whose
- * streams hold work back, with a scripted NCCL underneath. A group of one, so that one thread plays
+ * streams hold work back, with NCCL's stand-in underneath. A group of one, so that one thread plays
  * it; what orders the streams is the same code as in any group. Everything is hashed, as in a run
  * that is judged bit by bit: the waits of the hashes must not hide a missing event. */
 #include <stdio.h>
@@ -11,8 +11,9 @@
 #include "ddpcore/transport/loop.h"
 #include "harness/order/order.h"
 #include "tests/ct.h"
+#include "tests/standin/nccl/hooks.h"
 #include "tests/unit/nccl/nccl_device.h"
-#include "tests/unit/nccl/nccl_fake.h"
+#include "tests/unit/nccl/nccl_turns.h"
 
 enum { STEPS = 3, PARAMS = 4, BUCKETS = 2, ELEMS = 8, RING_ENTRIES = 4096 };
 
@@ -31,7 +32,7 @@ struct job {
     struct ddp_device_ops ops;
     ddp_status (*event_query)(struct ddp_device *device, struct ddp_device_event *event);
     struct ddp_device *device;
-    struct nccl_fake fake;
+    struct ddp_nccl_library *library;
     struct ddp_loop_net *net;
     struct ddp_store *store;
     struct ddp_group group;
@@ -48,6 +49,7 @@ static void wait_idle(struct ddp_idle *idle, const struct ddp_idle_hint *hint)
 
     (void)hint;
     (void)nccl_device_run(&job->queued);
+    ddp_nccl_standin_turn();
     ddp_clock_virtual_advance_to(&job->clock, job->clock.time_ns + 1000);
 }
 
@@ -77,12 +79,20 @@ static void ignore_wake(void *context, uint32_t rank, uint64_t at_ns)
     (void)at_ns;
 }
 
+/* The work of NCCL where a stream stops is done after a turn. */
+static void run_dry(struct job *job)
+{
+    do {
+        (void)nccl_device_run(&job->queued);
+        ddp_nccl_standin_turn();
+    } while (nccl_device_run(&job->queued));
+}
+
 static ddp_status query_done(struct ddp_device *device, struct ddp_device_event *event)
 {
     struct job *job = (struct job *)(void *)((char *)device - offsetof(struct job, queued.base));
 
-    while (nccl_device_run(&job->queued)) {
-    }
+    run_dry(job);
     return job->event_query(device, event);
 }
 
@@ -118,11 +128,12 @@ static struct ddp_coll *open_coll(struct job *job)
     struct ddp_coll *observed = NULL;
     struct ddp_err err = {{0}};
 
-    nccl_fake_open(&job->fake, true);
+    job->library = nccl_turns_open(true);
+    ddp_nccl_standin_device(nccl_device_enqueue);
     CT_CHECK_OK(ddp_loop_net_create(&net_config, &job->net));
     CT_CHECK_OK(ddp_loop_store_create(job->net, &job->env, &job->store));
     CT_CHECK_OK(ddp_loop_create(job->net, &job->env, "control", 0, 1, NULL, &transport));
-    config.library = &job->fake.library;
+    config.library = job->library;
     config.store = job->store;
     CT_CHECK_OK(ddp_coll_nccl_create(&job->env, transport, job->device, &config, &coll, &err));
     CT_CHECK_OK(ddp_coll_observer_create(coll, true, &observed));
@@ -232,8 +243,7 @@ static void play(struct job *job)
     for (uint32_t step = 0; step < STEPS; step++) {
         run_step(job, step);
     }
-    while (nccl_device_run(&job->queued)) {
-    }
+    run_dry(job);
     for (size_t i = 0; i < PARAMS; i++) {
         const float *data = job->params[i].data;
 
@@ -249,7 +259,7 @@ static void play(struct job *job)
     ddp_recorder_end(&job->recorder, DDP_OK, STEPS);
     job->store->ops->destroy(job->store);
     ddp_loop_net_destroy(job->net);
-    nccl_fake_close(&job->fake);
+    nccl_turns_close(job->library);
     nccl_device_close(&job->queued);
     check(job);
     ddp_mem_pool_destroy(job->pool);

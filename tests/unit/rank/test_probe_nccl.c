@@ -1,4 +1,4 @@
-/* The prober on NCCL's adapter over a scripted NCCL, whose device holds its work back: what the
+/* The prober on NCCL's adapter over NCCL's stand-in, whose device holds its work back: what the
  * ranks of a GPU run do, in one thread. Nothing here is a GPU result. */
 #include <stdio.h>
 #include <string.h>
@@ -208,11 +208,12 @@ static void check_adapter(bool is_checked, enum ddp_algorithm_id algorithm, cons
     ddp_files_memory_destroy(files);
 }
 
-/* NCCL's own all-reduce, with and without agreement before each launch. */
+/* NCCL's own all-reduce, with and without agreement before each launch: the first chunk of its ring
+ * is folded from rank 1 round to rank 0. */
 CT_TEST(probe_nccl, order_is_measured)
 {
-    check_adapter(false, DDP_ALGORITHM_NONE, "(((0 1) 2) 3)");
-    check_adapter(true, DDP_ALGORITHM_NONE, "(((0 1) 2) 3)");
+    check_adapter(false, DDP_ALGORITHM_NONE, "(0 ((1 2) 3))");
+    check_adapter(true, DDP_ALGORITHM_NONE, "(0 ((1 2) 3))");
 }
 
 /* A schedule over NCCL's send and receive. */
