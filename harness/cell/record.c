@@ -119,7 +119,7 @@ static ddp_status check_program(const struct harness_cell *cell, struct ddp_err 
     size_t size_bytes;
     bool is_same;
 
-    DDP_TRY(harness_stage_read(cell->mem, cell->run_dir, "program.txt", &text, &size_bytes, err));
+    DDP_TRY(harness_stage_read(cell, cell->run_dir, "program.txt", &text, &size_bytes, err));
     ddp_text_init(&planned, cell->mem);
     harness_program_print(&cell->program, &planned);
     is_same = !planned.is_failed && size_bytes == planned.size_bytes &&
