@@ -19,11 +19,12 @@ static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
 
 /* The used map: each active rank counts where it has a gradient. In strict semantics an ended rank
  * sends zeros. In PyTorch it sends its map as the last reduction left it, so that a parameter that
- * no rank uses any more still looks used, and the optimizer updates it with a gradient of zero. */
+ * no rank uses any more still looks used, and the optimizer updates it with a gradient of zero. A
+ * run, and a restored one, begins with a map of zeros. */
 static void find_used(struct harness_emulation *e, uint32_t step)
 {
     bool is_stale = e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH &&
-                    e->input->plan->job.find_unused_parameters && step > e->start_step;
+                    e->input->plan->job.find_unused_parameters && step > 0 && step != e->start_step;
 
     for (size_t p = 0; p < e->params.count; p++) {
         uint32_t count = 0;

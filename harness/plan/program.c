@@ -272,7 +272,8 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
         emitter->root =
             emitter->batch_count == NULL ? 0 : last_active(job, emitter->batch_count, pass);
         DDP_TRY(emit_pass(emitter, micro));
-        if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 &&
+        /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
+        if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&
             steps_done % job->checkpoint_every == 0) {
             DDP_TRY(emit_barrier(emitter, DDP_PHASE_CHECKPOINT));
         }

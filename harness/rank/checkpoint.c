@@ -191,7 +191,8 @@ ddp_status harness_session_save(struct harness_session *session)
     if (session->env->rank == 0 && !is_skipped) {
         DDP_TRY(write_checkpoint(session));
     }
-    return ddp_group_barrier(&session->group);
+    /* Under join ranks whose data has ended would not pass it: they mirror DDP, not the script. */
+    return session->plan->job.join.is_set ? DDP_OK : ddp_group_barrier(&session->group);
 }
 
 /* --- loading -----------------------------------------------------------------------------------*/

@@ -100,7 +100,7 @@ void harness_session_close(struct harness_session *session);
 DDP_MUST_USE ddp_status harness_session_train(struct harness_session *session);
 
 /* checkpoint.c */
-/* Rank 0 writes; every rank passes a barrier. */
+/* Rank 0 writes; without join every rank passes a barrier. */
 DDP_MUST_USE ddp_status harness_session_save(struct harness_session *session);
 /* Read the options' checkpoint into model and optimizer and set first_step. */
 DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session);

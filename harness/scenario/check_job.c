@@ -120,34 +120,6 @@ static ddp_status check_device(const struct harness_reader *reader,
                              harness_collective_name(job->collective));
 }
 
-/* Micro-batches until a rank's own shard is used up, or the job's end if that comes first. */
-static uint64_t passes_of(const struct harness_job *job, uint32_t rank)
-{
-    uint64_t passes = (uint64_t)job->steps * job->micro_batches;
-    uint64_t own =
-        (job->shard_sizes[rank] + job->batch_per_rank[rank] - 1) / job->batch_per_rank[rank];
-
-    return own < passes ? own : passes;
-}
-
-/* A rank that ended under join mirrors reductions, not checkpoints. */
-static ddp_status check_join(const struct harness_reader *reader,
-                             const struct harness_yaml_node *map, const struct harness_job *job)
-{
-    if (!job->join.is_set || job->checkpoint_every == 0 || job->shard_sizes == NULL) {
-        return DDP_OK;
-    }
-    for (uint32_t rank = 1; rank < job->ranks; rank++) {
-        if (passes_of(job, rank) != passes_of(job, 0)) {
-            return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_join), reader->err,
-                                     DDP_E_INVALID,
-                                     "ranks end at different times, and an ended rank takes no "
-                                     "part in a checkpoint; remove checkpoint_every");
-        }
-    }
-    return DDP_OK;
-}
-
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
@@ -156,6 +128,5 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_data(reader, map, kept, &data));
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));
-    DDP_TRY(check_device(reader, map, kept));
-    return check_join(reader, map, kept);
+    return check_device(reader, map, kept);
 }
