@@ -1,8 +1,9 @@
 /* The hook of a rank, and the bridge to libfiu.
  *
- * libfiu's external callback gets no user data and runs under libfiu's lock, so it only hands back
- * a decision that the hook made before: the number of the fault that fires. The action follows
- * after fiu_fail has returned. A point that libfiu was never told of therefore fires nothing. */
+ * libfiu is the switch: the points of a plan are enabled there, and its external callback decides
+ * which fault of the plan fires. It gets no user data, so the hook leaves its question where the
+ * callback finds it; it runs under libfiu's lock, so the action follows after fiu_fail has
+ * returned. A point that is not enabled neither fires nor counts. */
 #define FIU_ENABLE 1
 #include "harness/inject/inject.h"
 
@@ -22,27 +23,51 @@ struct harness_injector {
     struct harness_scratch *scratch;
 };
 
-/* Fault number + 1 that libfiu is being asked about; 0 = none. The callback has no other way to
- * learn it. */
-static _Thread_local int pending_decision;
+/* Which of a rank's faults fires, as it passes a point. */
+struct question {
+    struct harness_injector *injector;
+    enum ddp_fault_point point;
+    struct harness_place place;
+    const struct ddp_fault_context *context;
+    uint32_t next; /* the faults before it have been asked about */
+};
+static _Thread_local struct question *asked; /* NULL: nobody asks */
+
+/* The next fault that fires: its number + 1; 0: none. */
+static int find_next(struct question *question)
+{
+    struct harness_injector *injector = question->injector;
+
+    while (question->next < injector->plan->fault_count) {
+        uint32_t i = question->next++;
+        const struct harness_fault *fault = &injector->plan->faults[i];
+
+        if (fault->point == question->point && fault->at.rank == injector->env->rank &&
+            harness_trigger_matches(&fault->at, &question->place, question->context) &&
+            harness_trigger_is_hit(&fault->at, ++injector->hits[i])) {
+            return (int)i + 1;
+        }
+    }
+    return 0;
+}
 
 static int decide(const char *name, int *failnum, void **failinfo, unsigned int *flags)
 {
     (void)name;
     (void)failinfo;
     (void)flags;
-    *failnum = pending_decision;
-    return pending_decision != 0;
+    *failnum = asked != NULL ? find_next(asked) : 0;
+    return *failnum != 0;
 }
 
-static bool is_confirmed(enum ddp_fault_point point, uint32_t fault)
+static int ask(struct question *question)
 {
     int answer;
 
-    pending_decision = (int)fault + 1;
-    answer = fiu_fail(ddp_fault_point_name(point));
-    pending_decision = 0;
-    return answer == (int)fault + 1;
+    asked = question;
+    answer = fiu_fail(ddp_fault_point_name(question->point));
+    asked = NULL; /* an action may let another rank of this thread go on */
+    return answer;
 }
 
 /* Faults of one point act in the plan's order; the first that asks for more than GO is answered,
@@ -52,27 +77,24 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
 {
     struct harness_injector *injector = (struct harness_injector *)hook;
     struct ddp_recorder *recorder = injector->env->recorder;
-    const struct harness_place place = {recorder->step, recorder->micro, recorder->phase};
     const struct harness_actor actor = {injector->env, injector->victim, &injector->scratch};
+    struct question question = {injector,
+                                point,
+                                {recorder->step, recorder->micro, recorder->phase},
+                                context,
+                                0};
     enum ddp_fault_action result = DDP_FAULT_GO;
+    int answer;
 
     ddp_recorder_point(recorder, (uint32_t)point);
-    for (uint32_t i = 0; i < injector->plan->fault_count; i++) {
-        const struct harness_fault *fault = &injector->plan->faults[i];
-        enum ddp_fault_action answer;
+    while ((answer = ask(&question)) != 0) {
+        uint32_t i = (uint32_t)answer - 1;
+        enum ddp_fault_action action;
 
-        if (fault->point != point || fault->at.rank != injector->env->rank ||
-            !harness_trigger_matches(&fault->at, &place, context)) {
-            continue;
-        }
-        injector->hits[i]++;
-        if (!harness_trigger_is_hit(&fault->at, injector->hits[i]) || !is_confirmed(point, i)) {
-            continue;
-        }
         ddp_recorder_event(recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point, injector->hits[i],
                            0, 0);
-        answer = harness_action_take(&actor, i, &fault->action, context);
-        result = result == DDP_FAULT_GO ? answer : result;
+        action = harness_action_take(&actor, i, &injector->plan->faults[i].action, context);
+        result = result == DDP_FAULT_GO ? action : result;
     }
     return result;
 }

@@ -1,8 +1,9 @@
 /* Injection: the plan's faults, armed in one rank.
  *
- * The hook counts matches of each fault's trigger, asks libfiu (a registered external callback, on
- * the point's concrete name) and takes the action after fiu_fail has returned. What an action does
- * to the process is the driver's: a real signal in proc, the end of a fiber in sim. */
+ * The hook asks libfiu, on the point's concrete name; libfiu's external callback counts matches of
+ * each fault's trigger and says which fault fires; the hook takes the action after fiu_fail has
+ * returned. What an action does to the process is the driver's: a real signal in proc, the end of a
+ * fiber in sim. */
 #ifndef HARNESS_INJECT_INJECT_H
 #define HARNESS_INJECT_INJECT_H
 

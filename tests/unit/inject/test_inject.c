@@ -244,6 +244,25 @@ CT_TEST(inject, closed_points_fire_nothing)
     fixture_fini(&f);
 }
 
+/* What passes while a point is closed is no match: it is libfiu's callback that counts. */
+CT_TEST(inject, closed_points_do_not_count)
+{
+    struct fixture f;
+
+    fixture_init(&f);
+    add_fault(&f, DDP_FAULT_POINT_STEP_BEGIN, HARNESS_ACTION_FAIL);
+    f.faults[0].at.hit = 2;
+    CT_REQUIRE_OK(harness_inject_open(&f.plan, NULL));
+    arm(&f);
+    CT_CHECK(pass(&f, DDP_FAULT_POINT_STEP_BEGIN) == DDP_FAULT_GO);
+    harness_inject_close();
+    CT_CHECK(pass(&f, DDP_FAULT_POINT_STEP_BEGIN) == DDP_FAULT_GO);
+    CT_REQUIRE_OK(harness_inject_open(&f.plan, NULL));
+    CT_CHECK(pass(&f, DDP_FAULT_POINT_STEP_BEGIN) == DDP_FAULT_FAIL);
+    CT_CHECK_EQ_U64(fired_count(&f), 1);
+    fixture_fini(&f);
+}
+
 /* Only this rank's faults are armed, only their points call the hook. */
 CT_TEST(inject, arms_only_its_own_points)
 {
