@@ -129,9 +129,10 @@ static void add_row(const struct harness_trace *trace, const struct harness_rank
         view->event_count > 0 ? view->last[(view->event_count - 1) % HARNESS_VIEW_EVENTS] : NULL;
     size_t start = 0;
 
-    ddp_text_add(out, "%s", is_listed(verdict, "culprit", rank)   ? "culprit"
-                            : is_listed(verdict, "victims", rank) ? "victim"
-                                                                  : "-");
+    ddp_text_add(out, "%s",
+                 is_listed(verdict, "culprit", rank)   ? "culprit"
+                 : is_listed(verdict, "victims", rank) ? "victim"
+                                                       : "-");
     pad(out, start, 7);
     start = out->size_bytes;
     add_state(&trace->ends[rank], view->is_gone, out);
@@ -186,8 +187,9 @@ static bool is_first_of_group(const struct ddp_text *rows, uint32_t rank)
 
 static void print_rows(const struct ddp_text *rows, uint32_t world_size, struct ddp_text *out)
 {
-    ddp_text_add(out, "    rank      part     state        step, phase     last posted              "
-                      "      done  waits for\n");
+    ddp_text_add(out,
+                 "    rank      part     state        step, phase     last posted              "
+                 "      done  waits for\n");
     for (uint32_t rank = 0; rank < world_size; rank++) {
         struct ddp_text numbers;
 

@@ -18,9 +18,9 @@ struct harness_rank_view {
 
 void harness_rank_view_init(struct harness_rank_view *view, const struct harness_trace *trace,
                             uint32_t rank, uint64_t moment_ns);
-/* A line a rank: its part in the verdict, its state, its place, what it posted and completed last, whom
- * its open operation needs. Beyond 8 ranks, those of the same line share one.
- * verdict: names culprits and victims. views: [world_size]. */
+/* A line a rank: its part in the verdict, its state, its place, what it posted and completed last,
+ * whom its open operation needs. Beyond 8 ranks, those of the same line share one. verdict: names
+ * culprits and victims. views: [world_size]. */
 DDP_MUST_USE ddp_status harness_rank_table_print(const struct harness_trace *trace,
                                                  const struct harness_rank_view *views,
                                                  const json_t *verdict, struct ddp_mem *mem,

@@ -43,8 +43,7 @@ static void find_causes(const struct harness_paths *paths, struct harness_findin
         find_cause(paths, findings, i, false);
     }
     for (size_t i = 0; i < findings->count; i++) {
-        if (findings->items[i].cause >= 0 &&
-            findings->items[findings->items[i].cause].cause >= 0) {
+        if (findings->items[i].cause >= 0 && findings->items[findings->items[i].cause].cause >= 0) {
             find_cause(paths, findings, i, true);
         }
     }

@@ -1,7 +1,9 @@
 /* Purpose: broadcasts give every member the root's tensors, and under join come from the right
- * root.
+ * root; and what ranks hold once join has ended is the model of the last rank that had data.
  * Idea: the root's input and every member's output have the same hash. Under join the root is
- * worked out from the batches that ranks took, not from what they agreed on. */
+ * worked out from the batches that ranks took, not from what they agreed on. After join that rank's
+ * parameters are those that it recorded after its last step, which other oracles judge; its buffers
+ * are the emulation's. What the others hold is compared with what it holds. */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
@@ -123,5 +125,144 @@ ddp_status harness_check_broadcast(const struct harness_emulation *e, struct har
             }
         }
     }
+    return DDP_OK;
+}
+
+/* --- after join --------------------------------------------------------------------------------
+ */
+
+/* The hash of a tensor that a rank recorded after join; 0: none. */
+static uint64_t joined_hash(const struct harness_emulation *e, uint32_t rank, size_t tensor)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_JOIN_TENSOR, &count);
+
+    return tensor < count && list[tensor]->entry.arg[0] == tensor ? list[tensor]->entry.arg[1] : 0;
+}
+
+/* The step in which a rank recorded it: -1: it did not. */
+static int32_t joined_step(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_JOIN_TENSOR, &count);
+
+    return count == 0 ? -1 : (int32_t)list[0]->entry.step;
+}
+
+/* The last hash of a parameter after a step; 0: none. */
+static uint64_t updated_hash(const struct harness_emulation *e, uint32_t rank, size_t param)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_UPDATED, &count);
+
+    for (size_t i = count; i-- > 0;) {
+        if (list[i]->entry.arg[0] == param) {
+            return list[i]->entry.arg[1];
+        }
+    }
+    return 0;
+}
+
+/* The highest rank that took the last micro-batch of all, as recorded; -1: no rank took one. */
+static int64_t last_rank(const struct harness_emulation *e)
+{
+    uint64_t last_pass = 0;
+    int64_t found = -1;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
+        uint64_t pass = count == 0
+                            ? 0
+                            : (uint64_t)list[count - 1]->entry.step * e->input->job->micro_batches +
+                                  list[count - 1]->entry.micro;
+
+        if (count > 0 && pass >= last_pass) {
+            last_pass = pass;
+            found = r;
+        }
+    }
+    return found;
+}
+
+static uint64_t expected_hash(const struct harness_emulation *e, uint32_t root, size_t tensor)
+{
+    if (tensor < e->params.count) {
+        return updated_hash(e, root, tensor);
+    }
+    return e->expected.is_joined ? e->expected.joined_hash[tensor - e->params.count]
+                                 : joined_hash(e, root, tensor);
+}
+
+static void report(const struct harness_emulation *e, uint32_t root, size_t tensor,
+                   const struct harness_rank_set *ranks, struct harness_findings *out)
+{
+    const struct harness_layout *layout = tensor < e->params.count ? &e->params : &e->buffers;
+    struct harness_finding finding;
+    char text[96];
+
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_DIVERGED, HARNESS_ORACLE_JOINED,
+                         HARNESS_MODE_BITWISE);
+    finding.culprits = *ranks;
+    finding.step = joined_step(e, harness_rank_set_at(ranks, 0));
+    finding.phase = DDP_PHASE_JOIN;
+    if (tensor < e->params.count) {
+        harness_finding_add_param(&finding, (uint32_t)tensor);
+    }
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "after join %.90s is not as rank %u, the last with data, had it: %s",
+                   layout->items[tensor < e->params.count ? tensor : tensor - e->params.count].name,
+                   root, harness_subject_ranks_text(ranks, text, sizeof(text)));
+    harness_findings_add(out, &finding);
+}
+
+/* Every rank that went through join, tensor by tensor; the first that differs is reported. */
+static void compare_all(const struct harness_emulation *e, uint32_t root,
+                        struct harness_findings *out)
+{
+    for (size_t t = 0; t < e->params.count + e->buffers.count; t++) {
+        uint64_t expected = expected_hash(e, root, t);
+        struct harness_rank_set ranks = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
+
+        for (uint32_t r = 0; r < e->world; r++) {
+            uint64_t got = joined_hash(e, r, t);
+
+            if (expected != 0 && got != 0 && got != expected) {
+                harness_rank_set_add(&ranks, r);
+            }
+        }
+        if (!harness_rank_set_is_empty(&ranks)) {
+            report(e, root, t, &ranks, out);
+            return;
+        }
+    }
+}
+
+ddp_status harness_check_joined(const struct harness_emulation *e, struct harness_findings *out,
+                                struct ddp_err *err)
+{
+    int64_t root = e->input->plan->job.join.is_set ? last_rank(e) : -1;
+
+    (void)err;
+    if (root < 0 || updated_hash(e, (uint32_t)root, 0) == 0) {
+        return DDP_OK; /* nobody trained, or values were not recorded */
+    }
+    for (uint32_t r = 0; r < e->world && !out->is_evidence_lost; r++) {
+        size_t count = 0;
+
+        (void)harness_index_list(&e->index, r, DDP_EVENT_JOIN_TENSOR, &count);
+        if (harness_index_is_ended_ok(&e->index, r) &&
+            count != e->params.count + e->buffers.count) {
+            out->is_evidence_lost = true;
+            (void)snprintf(out->lost_text, sizeof(out->lost_text),
+                           "rank %u went through join without recording %s", r,
+                           ddp_event_name(DDP_EVENT_JOIN_TENSOR));
+        }
+    }
+    compare_all(e, (uint32_t)root, out);
     return DDP_OK;
 }

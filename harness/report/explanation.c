@@ -1,5 +1,5 @@
-/* What `explain` says of a verdict before it shows any evidence: what happened, how it was judged, and
- * what to look at next. */
+/* What `explain` says of a verdict before it shows any evidence: what happened, how it was judged,
+ * and what to look at next. */
 #include <string.h>
 
 #include "harness/report/report.h"
@@ -11,18 +11,21 @@ static const struct {
     const char *nameless; /* if none is */
 } steps[] = {
     {HARNESS_FAMILY_CRASH,
-     "read its log, {folder}/rank{rank}.log; a SIGKILL that nobody sent is mostly the kernel's, for want of "
+     "read its log, {folder}/rank{rank}.log; a SIGKILL that nobody sent is mostly the kernel's, "
+     "for want of "
      "memory: see dmesg",
      "read the ranks' logs in {folder}"},
     {HARNESS_FAMILY_HANG,
-     "find what rank {rank} does there: its log is {folder}/rank{rank}.log; reproduce it, and take that "
+     "find what rank {rank} does there: its log is {folder}/rank{rank}.log; reproduce it, and take "
+     "that "
      "rank's stack while it hangs (gdb -p, py-spy dump)",
      "compare the ranks below: who has not posted what the others wait for?"},
     {HARNESS_FAMILY_SLOW,
      "profile rank {rank} in that phase, beside a rank that is as fast as the others",
      "compare the phases of the ranks in {folder}/trace.txt"},
     {HARNESS_FAMILY_MISMATCH,
-     "compare what rank {rank} called with {folder}/program.txt: which branch or setting of that rank "
+     "compare what rank {rank} called with {folder}/program.txt: which branch or setting of that "
+     "rank "
      "differs?",
      "compare the ranks' calls in {folder}/trace.txt with {folder}/program.txt"},
     {HARNESS_FAMILY_USAGE, "look at what rank {rank}'s program calls at that place",
@@ -33,11 +36,14 @@ static const struct {
     {HARNESS_FAMILY_DATA,
      "look at rank {rank}'s sampler: seed, epoch, rank, world size, shard and batch size",
      "look at the sampler that all ranks share: seed, epoch, world size"},
-    {HARNESS_FAMILY_CHECKPOINT, "look at what rank {rank} saves and loads: its keys and their prefix",
+    {HARNESS_FAMILY_CHECKPOINT,
+     "look at what rank {rank} saves and loads: its keys and their prefix",
      "look at the checkpoint's keys and their prefix: {folder}/restore"},
-    {HARNESS_FAMILY_LAUNCH, "look at how rank {rank} is started: its environment, its log in {folder}",
+    {HARNESS_FAMILY_LAUNCH,
+     "look at how rank {rank} is started: its environment, its log in {folder}",
      "look at how the ranks are started: their environment, their logs in {folder}"},
-    {HARNESS_FAMILY_RESOURCE, "look at what rank {rank} uses up: its log is {folder}/rank{rank}.log",
+    {HARNESS_FAMILY_RESOURCE,
+     "look at what rank {rank} uses up: its log is {folder}/rank{rank}.log",
      "look at what the ranks use up; ddprove doctor shows the machine's limits"},
 };
 
@@ -85,8 +91,8 @@ static void add_next_step(const json_t *verdict, struct ddp_text *out)
         if (steps[i].family == family) {
             ddp_text_add(out, "    next: ");
             add_filled(json_array_size(culprits) > 0 ? steps[i].culprit : steps[i].nameless,
-                       text_of(verdict, "run_dir"),
-                       json_integer_value(json_array_get(culprits, 0)), out);
+                       text_of(verdict, "run_dir"), json_integer_value(json_array_get(culprits, 0)),
+                       out);
             ddp_text_add(out, "\n");
         }
     }
