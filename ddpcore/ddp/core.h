@@ -105,8 +105,9 @@ void ddp_reducer_touch_used_map(const struct ddp *ddp, bool is_write);
 /* All-gather of size_bytes from every member, role VERIFY; all: uint8_t[members * size_bytes]. */
 DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
                                           size_t size_bytes, void *all);
-/* Every member has found out that the models differ, so no revocation is sent. `rank` differs. */
-ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank);
+/* Every member has found out that the models differ, so no revocation is sent. `rank` differs;
+ * -1: it is not known which. */
+ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank);
 
 /* verify_strict.c, verify_pytorch.c: errors as ddp_create's. */
 DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);

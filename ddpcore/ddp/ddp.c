@@ -52,9 +52,17 @@ static ddp_status create_storage(struct ddp *ddp)
 static void record_layout(const struct ddp *ddp)
 {
     for (size_t i = 0; i < ddp->param_count; i++) {
+        const struct ddp_param *param = &ddp->params[i];
+        uint64_t size[DDP_NDIM_MAX] = {0};
+
+        for (uint32_t k = 0; k < param->ndim; k++) {
+            size[k] = param->shape[k];
+        }
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_SHAPE, i, size[0], size[1],
+                           size[2], size[3]);
         ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUCKET_PARAM,
-                           ddp->layout.bucket_of[i], i, ddp->layout.offset_of[i],
-                           ddp->params[i].elem_count, 0);
+                           ddp->layout.bucket_of[i], i, ddp->layout.offset_of[i], param->elem_count,
+                           0);
     }
 }
 

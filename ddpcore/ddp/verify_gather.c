@@ -36,15 +36,15 @@ ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, s
     return status;
 }
 
-ddp_status ddp_verify_fail(struct ddp *ddp, uint32_t rank)
+ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank)
 {
     struct ddp_group *group = ddp->group;
 
-    DDP_ASSERT(rank < group->env->world_size && group->failure.status == DDP_OK);
+    DDP_ASSERT(rank < (int32_t)group->env->world_size && group->failure.status == DDP_OK);
     group->failure.status = DDP_E_MODEL;
-    group->failure.rank = (int32_t)rank;
+    group->failure.rank = rank;
     group->failure.step = group->step;
-    ddp_recorder_event(group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)DDP_E_MODEL, rank,
-                       (uint64_t)DDP_E_MODEL, 0, 0);
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)DDP_E_MODEL,
+                       (uint64_t)(int64_t)rank, (uint64_t)DDP_E_MODEL, 0, 0);
     return DDP_E_MODEL;
 }

@@ -75,7 +75,7 @@ static ddp_status compare_shapes(struct ddp *ddp, struct ddp_err *err)
 
         ddp->device->hints->host_access(ddp->device, block.data, count * sizeof(*own), false);
         if (param < ddp->param_count) {
-            status = ddp_verify_fail(ddp, ddp->group->env->rank);
+            status = ddp_verify_fail(ddp, (int32_t)ddp->group->env->rank);
             (void)ddp_err_set(err, status,
                               "parameter %zu \"%s\" of rank %u has another shape than on rank 0",
                               param, ddp->params[param].name, ddp->group->env->rank);
@@ -96,7 +96,7 @@ ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err)
 
     for (uint32_t r = 0; status == DDP_OK && r < rank_count; r++) {
         if (all[r] != own) {
-            status = ddp_verify_fail(ddp, r);
+            status = ddp_verify_fail(ddp, (int32_t)r);
             (void)ddp_err_set(err, status, "rank %u has %zu parameters, rank %u has %lld",
                               ddp->group->env->rank, ddp->param_count, r, (long long)all[r]);
         }

@@ -1,6 +1,7 @@
 /* Strict verification at construction. All ranks exchange fingerprints. Only if they differ, hashes
- * of each item are exchanged and give the first item that differs and the ranks that differ from
- * the majority; then descriptions of that item, so that every rank can print both sides.
+ * of each item are exchanged and give the first item that differs and the rank that differs from
+ * the majority, if there is one; then descriptions of that item, so that every rank can print both
+ * sides.
  *
  * Member numbers are used as rank numbers in texts: members are global ranks in order. */
 #include <inttypes.h>
@@ -142,18 +143,27 @@ static void describe_item(const struct item_table *table, size_t item, char *out
     }
 }
 
-/* The value most ranks hold (of equals the one seen first); item i of rank r is at r*stride + i. */
+/* How many ranks hold what a rank holds; item i of rank r is at r*stride + i. */
+static uint32_t camp_size(const uint64_t *hashes, size_t stride, size_t item, uint32_t rank_count,
+                          uint32_t rank)
+{
+    uint32_t count = 0;
+
+    for (uint32_t k = 0; k < rank_count; k++) {
+        count += hashes[k * stride + item] == hashes[rank * stride + item] ? 1 : 0;
+    }
+    return count;
+}
+
+/* The first rank that holds the value most ranks hold. */
 static uint32_t majority_rank(const uint64_t *hashes, size_t stride, size_t item,
                               uint32_t rank_count)
 {
     uint32_t best = 0, best_count = 0;
 
     for (uint32_t r = 0; r < rank_count; r++) {
-        uint32_t count = 0;
+        uint32_t count = camp_size(hashes, stride, item, rank_count, r);
 
-        for (uint32_t k = 0; k < rank_count; k++) {
-            count += hashes[k * stride + item] == hashes[r * stride + item] ? 1 : 0;
-        }
         if (count > best_count) {
             best = r;
             best_count = count;
@@ -163,9 +173,15 @@ static uint32_t majority_rank(const uint64_t *hashes, size_t stride, size_t item
     return best;
 }
 
-/* First item on which a rank differs from the majority, and the lowest such rank. */
+struct difference {
+    size_t item;
+    uint32_t rank, other; /* the lowest that differs from the majority, one of the majority */
+    bool is_tied;         /* there is none: as many hold what `rank` holds as what `other` does */
+};
+
+/* The first item that not all ranks hold alike. */
 static bool find_difference(const uint64_t *hashes, size_t count, uint32_t rank_count,
-                            size_t *out_item, uint32_t out_ranks[2])
+                            struct difference *out)
 {
     for (size_t item = 0; item < count; item++) {
         bool is_equal = true;
@@ -176,13 +192,17 @@ static bool find_difference(const uint64_t *hashes, size_t count, uint32_t rank_
         if (is_equal) {
             continue;
         }
-        *out_item = item;
-        out_ranks[1] = majority_rank(hashes, count, item, rank_count);
-        out_ranks[0] = 0;
-        while (hashes[out_ranks[0] * count + item] == hashes[out_ranks[1] * count + item]) {
-            out_ranks[0]++;
+        *out = (struct difference){.item = item};
+        out->other = majority_rank(hashes, count, item, rank_count);
+        for (uint32_t r = rank_count; r-- > 0;) {
+            if (hashes[r * count + item] != hashes[out->other * count + item]) {
+                out->rank = r;
+                out->is_tied =
+                    out->is_tied || camp_size(hashes, count, item, rank_count, r) ==
+                                        camp_size(hashes, count, item, rank_count, out->other);
+            }
         }
-        DDP_ASSERT(out_ranks[0] < rank_count && out_ranks[0] != out_ranks[1]);
+        DDP_ASSERT(out->rank != out->other);
         return true;
     }
     return false;
@@ -198,8 +218,7 @@ static ddp_status explain(struct ddp *ddp, struct item_table *table, struct ddp_
     uint64_t *all = ddp_mem_array(mem, count * rank_count, sizeof(*all));
     char *texts = ddp_mem_array(mem, rank_count, DDP_DESCRIPTION_BYTES);
     char text[DDP_DESCRIPTION_BYTES];
-    uint32_t ranks[2] = {0, 0}; /* who differs, who stands for the majority */
-    size_t item = 0;
+    struct difference found = {.item = 0};
     ddp_status status = own == NULL || all == NULL || texts == NULL ? DDP_E_NOMEM : DDP_OK;
 
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
@@ -208,22 +227,23 @@ static ddp_status explain(struct ddp *ddp, struct item_table *table, struct ddp_
     if (status == DDP_OK) {
         status = ddp_verify_gather(ddp, 1, own, count * sizeof(*own), all);
     }
-    if (status == DDP_OK && !find_difference(all, count, rank_count, &item, ranks)) {
+    if (status == DDP_OK && !find_difference(all, count, rank_count, &found)) {
         /* Fingerprints differ, but no item does: a message was damaged. */
         status = ddp_core_fail(ddp, DDP_E_MODEL, 0);
     } else if (status == DDP_OK) {
-        describe_item(table, item, text);
+        describe_item(table, found.item, text);
         status = ddp_verify_gather(ddp, 2, text, sizeof(text), texts);
     }
     if (status == DDP_OK) {
         /* Texts came from other ranks. */
-        texts[(ranks[0] + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
-        texts[(ranks[1] + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
-        status = ddp_verify_fail(ddp, ranks[0]);
+        texts[(found.rank + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
+        texts[(found.other + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
+        status = ddp_verify_fail(ddp, found.is_tied ? -1 : (int32_t)found.rank);
         (void)ddp_err_set(err, status,
-                          "ranks hold different models: rank %u has %s, rank %u has %s", ranks[0],
-                          texts + ranks[0] * (size_t)DDP_DESCRIPTION_BYTES, ranks[1],
-                          texts + ranks[1] * (size_t)DDP_DESCRIPTION_BYTES);
+                          "ranks hold different models%s: rank %u has %s, rank %u has %s",
+                          found.is_tied ? ", in camps of equal size" : "", found.rank,
+                          texts + found.rank * (size_t)DDP_DESCRIPTION_BYTES, found.other,
+                          texts + found.other * (size_t)DDP_DESCRIPTION_BYTES);
     }
     ddp_mem_free(mem, own);
     ddp_mem_free(mem, all);

@@ -60,12 +60,18 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
     const struct harness_program *program = e->input->program;
     size_t count = 0;
     size_t step_count = 0;
+    size_t shape_count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
 
     (void)harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
     if (step_count == 0) {
         return;
+    }
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &shape_count);
+    if (shape_count != e->params.count) {
+        harness_gap_set(out, "rank %u recorded the shapes of %zu of its %zu parameters", rank,
+                        shape_count, e->params.count);
     }
     if (count != e->params.count) {
         harness_gap_set(out, "rank %u put %zu of its %zu parameters into buckets", rank, count,

@@ -21,8 +21,7 @@ struct harness_op {
     enum ddp_dtype dtype;
     enum ddp_redop redop;
     uint32_t root;
-    bool
-        is_root_known; /* false: under join, the ranks agree on it; `root` if no fault intervenes */
+    bool is_root_known; /* false: under join, ranks agree on it; `root` is then the plan's */
     uint64_t elem_count;
 };
 

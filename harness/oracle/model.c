@@ -1,0 +1,151 @@
+/* Purpose: every rank wrapped the model of the plan.
+ * Idea: ranks can only compare models with each other, and two ranks that differ are both right in
+ * their own eyes. The plan says whose parameter has another shape. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/subject.h"
+
+/* The first parameter of a rank that the plan's model does not have so. */
+struct drift {
+    bool is_set;
+    uint32_t param;
+    const uint64_t *dims; /* [DDP_NDIM_MAX]; NULL: the rank does not have the parameter */
+};
+
+static bool is_planned(const struct harness_emulation *e, uint64_t param, const uint64_t *dims)
+{
+    const struct ddp_param *planned = param < e->params.count ? &e->input->params[param] : NULL;
+
+    for (uint32_t k = 0; planned != NULL && k < DDP_NDIM_MAX; k++) {
+        if (dims[k] != (k < planned->ndim ? planned->shape[k] : 0)) {
+            return false;
+        }
+    }
+    return planned != NULL;
+}
+
+/* Notes each parameter that differs in `finding`. */
+static struct drift find_drift(const struct harness_emulation *e, uint32_t rank,
+                               struct harness_finding *finding)
+{
+    struct drift out = {.is_set = false};
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+
+        if (is_planned(e, arg[0], &arg[1])) {
+            continue;
+        }
+        if (!out.is_set) {
+            out = (struct drift){true, (uint32_t)arg[0], &arg[1]};
+        }
+        if (arg[0] < e->params.count) {
+            harness_finding_add_param(finding, (uint32_t)arg[0]);
+        }
+    }
+    /* A rank without any died before it wrapped a model. */
+    if (!out.is_set && count > 0 && count < e->params.count) {
+        out = (struct drift){true, (uint32_t)count, NULL};
+        harness_finding_add_param(finding, out.param);
+    }
+    return out;
+}
+
+static bool is_same(const struct drift *a, const struct drift *b)
+{
+    return a->is_set && b->is_set && a->param == b->param &&
+           (a->dims == NULL) == (b->dims == NULL) &&
+           (a->dims == NULL || memcmp(a->dims, b->dims, DDP_NDIM_MAX * sizeof(*a->dims)) == 0);
+}
+
+/* "[32,64]". */
+static void say_shape(const uint64_t *dims, char *text, size_t size_bytes)
+{
+    size_t used = (size_t)snprintf(text, size_bytes, "[");
+
+    for (uint32_t k = 0; k < DDP_NDIM_MAX && dims[k] != 0 && used < size_bytes; k++) {
+        used += (size_t)snprintf(text + used, size_bytes - used, "%s%llu", k == 0 ? "" : ",",
+                                 (unsigned long long)dims[k]);
+    }
+    if (used < size_bytes) {
+        (void)snprintf(text + used, size_bytes - used, "]");
+    }
+}
+
+static void say_planned(const struct harness_emulation *e, uint32_t param, char *text,
+                        size_t size_bytes)
+{
+    uint64_t dims[DDP_NDIM_MAX] = {0};
+
+    if (param >= e->params.count) {
+        (void)snprintf(text, size_bytes, "no such parameter");
+        return;
+    }
+    for (uint32_t k = 0; k < e->input->params[param].ndim; k++) {
+        dims[k] = e->input->params[param].shape[k];
+    }
+    say_shape(dims, text, size_bytes);
+}
+
+static void describe(const struct harness_emulation *e, const struct drift *drift,
+                     struct harness_finding *finding)
+{
+    const struct harness_op *verify = harness_program_at(e->input->program, 1);
+    char ranks[96];
+    char own[96] = "no such parameter";
+    char planned[96];
+
+    finding->step = 0;
+    finding->phase = DDP_PHASE_INIT;
+    if (verify != NULL) {
+        finding->op = (struct harness_finding_op){true,         verify->seq, verify->kind,
+                                                  verify->role, -1,          verify->elem_count};
+    }
+    if (drift->dims != NULL) {
+        say_shape(drift->dims, own, sizeof(own));
+    }
+    say_planned(e, drift->param, planned, sizeof(planned));
+    (void)snprintf(finding->text, sizeof(finding->text),
+                   "%s: parameter %u (%s) is %s, and %s in the plan's model",
+                   harness_subject_ranks_text(&finding->culprits, ranks, sizeof(ranks)),
+                   drift->param, harness_subject_param_name(e, (int32_t)drift->param), own,
+                   planned);
+}
+
+/* Ranks that drifted alike are one finding. */
+ddp_status harness_check_model(const struct harness_emulation *e, struct harness_findings *out,
+                               struct ddp_err *err)
+{
+    struct harness_finding finding;
+    struct harness_finding other;
+
+    (void)err;
+    for (uint32_t r = 0; r < e->world; r++) {
+        struct drift drift;
+        bool is_listed = false;
+
+        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MODEL,
+                             HARNESS_ORACLE_MODEL, HARNESS_MODE_PROVABLE);
+        drift = find_drift(e, r, &finding);
+        for (uint32_t q = 0; drift.is_set && q < e->world; q++) {
+            struct drift same;
+
+            harness_finding_init(&other, out->mem, HARNESS_VERDICT_MISMATCH_MODEL,
+                                 HARNESS_ORACLE_MODEL, HARNESS_MODE_PROVABLE);
+            same = find_drift(e, q, &other);
+            if (is_same(&drift, &same)) {
+                is_listed = is_listed || q < r;
+                harness_rank_set_add(&finding.culprits, q);
+            }
+        }
+        if (drift.is_set && !is_listed) {
+            describe(e, &drift, &finding);
+            harness_findings_add(out, &finding);
+        }
+    }
+    return DDP_OK;
+}
