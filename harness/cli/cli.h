@@ -56,7 +56,7 @@ struct cli_options {
     uint32_t shard, shard_count; /* --shard i/n; shard_count 0: not given */
     bool is_on_both;             /* --driver both */
     bool is_resumed;
-    bool is_verbose, is_time_enforced, is_fast, is_help;
+    bool is_verbose, is_time_enforced, is_fast, is_help, is_fail_fast;
     bool has_events; /* explain --events */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */

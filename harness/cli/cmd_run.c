@@ -62,7 +62,15 @@ static void print_scenario(const struct run *run, const struct cli_task *task)
     }
 }
 
-static void task_done(void *context, struct cli_task *task)
+static bool is_good(const json_t *verdict)
+{
+    enum harness_outcome outcome = harness_report_outcome(verdict);
+
+    return outcome == HARNESS_OUTCOME_PASS || outcome == HARNESS_OUTCOME_SKIP;
+}
+
+/* Whether the run goes on. */
+static bool task_done(void *context, struct cli_task *task)
 {
     struct run *run = context;
 
@@ -73,6 +81,7 @@ static void task_done(void *context, struct cli_task *task)
         print_scenario(run, task);
     }
     cli_screen_advance(&run->screen);
+    return !run->options->is_fail_fast || is_good(task->verdict);
 }
 
 static void task_slow(void *context, const struct cli_task *task, uint64_t elapsed_ns)
@@ -195,15 +204,17 @@ static int remove_temporary(const char *path, const struct stat *info, int type,
     return 0;
 }
 
-/* Cells that a signal has kept from their end are skipped, and the folders of those that had begun
- * are tidied. Returns how many had ended. */
+/* Cells that a signal, or the first failure (signal_number 0), has kept from their end are skipped,
+ * and the folders of those that had begun are tidied. Returns how many had ended. */
 static size_t give_up_rest(struct run *run, int signal_number)
 {
     size_t done = 0;
-    char reason[128];
+    char reason[128] = "not run: another cell had failed, and --fail-fast was given";
 
-    (void)snprintf(reason, sizeof reason, "interrupted by SIG%s before it had ended",
-                   sigabbrev_np(signal_number));
+    if (signal_number != 0) {
+        (void)snprintf(reason, sizeof reason, "interrupted by SIG%s before it had ended",
+                       sigabbrev_np(signal_number));
+    }
     for (size_t i = 0; i < run->cells.task_count; i++) {
         struct cli_task *task = &run->cells.tasks[i];
 
@@ -217,6 +228,7 @@ static size_t give_up_rest(struct run *run, int signal_number)
         json_decref(task->verdict);
         task->verdict =
             harness_cell_unjudged(task->plan, &task->config, HARNESS_OUTCOME_SKIP, reason);
+        harness_report_count(&run->counts, task->verdict);
     }
     return done;
 }
@@ -301,6 +313,7 @@ static int run_cells(struct run *run)
 {
     struct ddp_text text;
     int signal_number;
+    size_t done;
     bool is_written;
 
     const struct cli_pool_events events = {task_done, task_slow};
@@ -308,9 +321,8 @@ static int run_cells(struct run *run)
     cli_screen_init(&run->screen, run->cells.task_count);
     signal_number = cli_pool_run(run->cells.tasks, run->cells.task_count, choose_jobs(run->options),
                                  &events, run);
+    done = give_up_rest(run, signal_number);
     if (signal_number != 0) {
-        size_t done = give_up_rest(run, signal_number);
-
         cli_screen_clear(&run->screen);
         (void)fprintf(stderr,
                       "ddprove: interrupted by SIG%s; %zu of %zu cells done, ranks and workers are "

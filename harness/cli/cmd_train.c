@@ -22,9 +22,10 @@ static int report_pace(const struct harness_plan *plan, const json_t *verdict)
     return 0;
 }
 
-static void train_done(void *context, struct cli_task *task)
+static bool train_done(void *context, struct cli_task *task)
 {
     *(int *)context = report_pace(task->plan, task->verdict);
+    return true;
 }
 
 /* In a worker process, as every cell: this process lives on and removes the folder. */

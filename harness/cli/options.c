@@ -204,6 +204,13 @@ static int set_events(struct cli_options *options, const char *text)
     return 0;
 }
 
+static int set_fail_fast(struct cli_options *options, const char *text)
+{
+    (void)text;
+    options->is_fail_fast = true;
+    return 0;
+}
+
 static int set_fast(struct cli_options *options, const char *text)
 {
     (void)text;
@@ -267,6 +274,7 @@ static const struct cli_option {
      "judge within_ms on real time too"},
     {"events", NULL, 0, CLI_EXPLAIN, set_events,
      "also the faults that fired, what the monitor saw, and the last\nevents of each rank"},
+    {"fail-fast", NULL, 0, CLI_RUN, set_fail_fast, "start no other cell once one has failed"},
     {"fast", NULL, 0, CLI_TRAIN, set_fast, "on cuda: TF32 and whatever kernels are fastest"},
     {NULL, NULL, 'v', CLI_RUN, set_verbose, "one line a cell"},
     {"help", NULL, 'h', CLI_EVERY_COMMAND, set_help, "show this"},

@@ -245,7 +245,8 @@ int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs,
         }
         interrupt = interrupt != 0 ? interrupt : take_interrupt(&pool, false);
         if (ended != NULL && interrupt == 0) {
-            events->done(context, ended);
+            /* What runs already goes on to its end. */
+            next = events->done(context, ended) ? next : task_count;
         }
     }
     if (interrupt != 0) {

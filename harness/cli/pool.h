@@ -20,8 +20,8 @@ struct cli_task {
 };
 
 struct cli_pool_events {
-    /* Called as tasks end, in the order in which they end. */
-    void (*done)(void *context, struct cli_task *task);
+    /* Called as tasks end, in the order in which they end. False: start no other. */
+    bool (*done)(void *context, struct cli_task *task);
     /* Called about once a second with the task that runs for longest, once that is some seconds.
      * NULL: nobody wants to know. */
     void (*slow)(void *context, const struct cli_task *task, uint64_t elapsed_ns);

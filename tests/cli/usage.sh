@@ -127,6 +127,11 @@ ends 0 --version
 "$ddprove" list points >/dev/full 2>err
 test $? -eq 3 || fail "a full disk passes for success"
 
+ends 1 run fails.yaml "$scenarios/hang" --driver sim --out o -j 1 --fail-fast --json o/first.json
+grep -q 'not run: another cell had failed' o/first.json || fail "--fail-fast does not say what it left out"
+grep -qE '^0 passed, 1 failed, [0-9]+ skipped$' out || fail "--fail-fast does not count the rest: $(cat out)"
+ends 0 run "$one" --driver sim --out o --fail-fast
+
 # Folders, matrices, seeds, paths.
 says '5 passed, 0 failed' run "$scenarios/hang/before_bucket.yaml" "$scenarios/hang/in_data.yaml" --driver sim --out o
 says '5 passed, 0 failed' run "$scenarios/hang/in_data.yaml" "$one" "$scenarios/hang/../hang/in_data.yaml" "$one" \

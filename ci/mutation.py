@@ -1,0 +1,319 @@
+"""Mechanical mutants of the core and of the judging side: which does a scenario notice?
+
+Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--table]
+
+Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
+compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
+the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
+this order: scenarios without a fault (sim), all scenarios (sim), a fixed campaign (sim), those scenarios on
+real processes that run nothing which sim has; the unit tests of its folder come last and are counted apart.
+Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on.
+"""
+import argparse
+import concurrent.futures
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(ROOT, "build/mutation")
+RESULTS = os.path.join(BUILD, "results.jsonl")
+SEED = 20261122
+# What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
+# folder's code can do wrong; a crash or a hang of the job is what it is. Never right: an ERROR of the harness,
+# evidence that is lost, or blame on the launcher.
+CORE = {"VALUE", "MISMATCH", "HANG", "CRASH", "USAGE"}
+FOLDERS = {
+    "ddpcore/ddp": CORE | {"DATA"}, "ddpcore/schedule": CORE, "ddpcore/collective": CORE, "ddpcore/transport": CORE,
+    "ddpcore/checkpoint": {"CHECKPOINT", "CRASH", "VALUE"}, "ddpcore/store": {"HANG", "CRASH", "LAUNCH"},
+    "harness/monitor": None, "harness/oracle": None, "harness/judge": None, "harness/emulation": None,
+    "harness/sums": None, "harness/trace": None, "harness/inject": None,
+}
+# Real processes are what these folders are about.
+ON_PROC = {"ddpcore/transport": "shm", "ddpcore/store": "", "harness/monitor": ""}
+CELL_SECONDS = 60
+CLEAN = ["equivalence", "control", "uneven", "unused"]
+
+
+def sources():
+    """The files that are mutated, by folder."""
+    for folder in FOLDERS:
+        for name in sorted(os.listdir(os.path.join(ROOT, folder))):
+            if name.endswith(".c"):
+                yield f"{folder}/{name}"
+
+
+def is_worth_it(line):
+    """Code, not a comment, a directive, a table's text or an assert (which only aborts earlier)."""
+    text = line.strip()
+    return not re.match(r"(\*|//|/\*|#|DDP_ASSERT|_Static_assert|\"|const char|static const char)", text)
+
+
+def mutants_of(path):
+    """[(line number, text of the new line)] by universalmutator."""
+    from universalmutator import mutator
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        source = file.readlines()
+    with contextlib.redirect_stdout(io.StringIO()):
+        found = mutator.mutants_regexp(source, ["universal.rules", "c_like.rules", "c.rules"], ignorePatterns=[],
+                                       ignoreStringOnly=True)
+    return source, [(number, text) for number, text, *_ in found if is_worth_it(source[number - 1])]
+
+
+def sample(count, only):
+    """[(path, source, line number, new line)]: so many of all, at least three a file."""
+    chosen = []
+    pools = {path: mutants_of(path) for path in sources() if path.startswith(only)}
+    total = sum(len(pool) for _, pool in pools.values())
+    for path, (source, pool) in pools.items():
+        rng = random.Random(f"{SEED} {path}")
+        wanted = max(3, round(count * len(pool) / max(1, total)))
+        # More than are wanted: some do not compile, some are equivalent.
+        rng.shuffle(pool)
+        chosen.append((path, source, pool, wanted))
+    return chosen
+
+
+class Builder:
+    """Compiles one file and links the program around it."""
+
+    def __init__(self):
+        os.makedirs(BUILD, exist_ok=True)
+        self.call(["cmake", "-S", ROOT, "-B", f"{BUILD}/tree", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                   "-DCMAKE_C_FLAGS_RELEASE=-O1", "-DDDPROVE_BUILD_TESTS=OFF", "-DDDPROVE_WITH_CUDA=OFF",
+                   "-DDDPROVE_WITH_NCCL=OFF", "-DDDPROVE_WITH_MPI=OFF"])
+        self.call(["cmake", "--build", f"{BUILD}/tree", "--target", "ddprove"])
+        with open(f"{BUILD}/tree/compile_commands.json", encoding="utf-8") as file:
+            self.compiles = {os.path.relpath(entry["file"], ROOT): entry["command"] for entry in json.load(file)}
+        commands = self.call(["ninja", "-C", f"{BUILD}/tree", "-t", "commands", "bin/ddprove"]).splitlines()
+        link = next(line for line in reversed(commands) if " -o bin/ddprove " in line)
+        self.link = next(part for part in link.split("&&") if " -o bin/ddprove " in part).strip()
+        self.originals = {}
+
+    @staticmethod
+    def call(command):
+        """Its output; its failure ends the program."""
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{shlex.join(command)}:\n{done.stdout[-2000:]}")
+        return done.stdout
+
+    def compile(self, path, text, folder):
+        """The object's file, or None if the compiler refuses it."""
+        source = os.path.join(folder, os.path.basename(path))
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        words = shlex.split(self.compiles[path])
+        words = [word for word in words if not word.startswith(("-MD", "-W", "-g"))]
+        words[words.index("-o") + 1] = source + ".o"
+        words[-1] = source
+        # Asserts print their line: every line is said to be in the original's place.
+        words += ["-w", f"-ffile-prefix-map={folder}=.", f"-I{os.path.join(ROOT, os.path.dirname(path))}"]
+        done = subprocess.run(words, cwd=f"{BUILD}/tree", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              check=False, timeout=120)
+        return source + ".o" if done.returncode == 0 else None
+
+    @staticmethod
+    def code_of(object_path):
+        """A digest of the object."""
+        with open(object_path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def original_code(self, path, folder):
+        """The digest of the file as it is."""
+        if path not in self.originals:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                self.originals[path] = self.code_of(self.compile(path, file.read(), folder))
+        return self.originals[path]
+
+    def build(self, object_path, program):
+        """Link; the mutated object comes ahead of the archives."""
+        command = self.link.replace(" -o bin/ddprove ", f" -o {program} {object_path} ", 1)
+        done = subprocess.run(command, shell=True, cwd=f"{BUILD}/tree", stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{command}:\n{done.stdout[-2000:]}")
+
+
+def run(program, folder, arguments, seconds):
+    """None if all is as expected, else (scenario, outcome, verdict)."""
+    report = os.path.join(folder, "report.json")
+    if os.path.exists(report):
+        os.remove(report)
+    command = [program, "run", *arguments, "-j", "1", "--fail-fast", "--out", os.path.join(folder, "runs"), "--json", report]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait()
+        return ("-", "TIMEOUT", "NONE")
+    finally:
+        shutil.rmtree(os.path.join(folder, "runs"), ignore_errors=True)
+    if code in (0, 77):
+        return None
+    try:
+        with open(report, encoding="utf-8") as file:
+            cells = json.load(file)["scenarios"]
+        bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
+        return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))
+    except (OSError, ValueError, KeyError, StopIteration):
+        return ("-", f"EXIT {code}", "NONE")
+
+
+def campaign(program, folder):
+    """A fixed campaign: None, or what it found."""
+    plan = os.path.join(ROOT, "ci/campaigns/mutation.yaml")
+    if not os.path.exists(plan):
+        return None
+    done = subprocess.run([program, "campaign", plan, "--out", os.path.join(folder, "campaign"), "-j", "1"],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, timeout=300)
+    shutil.rmtree(os.path.join(folder, "campaign"), ignore_errors=True)
+    if done.returncode == 0:
+        return None
+    verdict = re.search(r"(VALUE|MISMATCH|HANG|CRASH|USAGE|DATA|CHECKPOINT|LAUNCH|RESOURCE|SLOW)\.[A-Z_]+", done.stdout)
+    return ("campaign", "FAIL", verdict.group(0) if verdict else "NONE")
+
+
+def judge(path, program, folder):
+    """How a mutant ends: {"by", "scenario", "outcome", "verdict"}."""
+    scenarios = os.path.join(ROOT, "scenarios")
+    stages = [("scenario", [os.path.join(scenarios, name) for name in CLEAN] + ["--driver", "sim"]),
+              ("scenario", [scenarios, "--driver", "sim"])]
+    area = os.path.dirname(path)
+    if area in ON_PROC and ON_PROC[area] in path:
+        stages.append(("scenario", [os.path.join(scenarios, name) for name in ("equivalence", "control", "hang", "crash", "stop")]
+                       + ["--driver", "proc"]))
+    for by, arguments in stages:
+        found = run(program, folder, arguments, CELL_SECONDS * 3)
+        if found is not None:
+            return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
+    found = campaign(program, folder)
+    if found is not None:
+        return {"by": "campaign", "scenario": found[0], "outcome": found[1], "verdict": found[2]}
+    return {"by": "survived", "scenario": "", "outcome": "", "verdict": ""}
+
+
+def is_right(path, result):
+    """Whether the verdict's family is one that a mutant of this file should get."""
+    families = FOLDERS[os.path.dirname(path)]
+    if result["by"] not in ("scenario", "campaign"):
+        return False
+    if families is None:  # the judging side: noticed is enough
+        return True
+    return result["outcome"] == "FAIL" and result["verdict"].split(".")[0] in families
+
+
+class Session:
+    """Mutants one after the other, in a few threads; results are appended as they come."""
+
+    def __init__(self, builder, end):
+        self.builder = builder
+        self.end = end
+        self.lock = threading.Lock()
+        self.known = {}
+        if os.path.exists(RESULTS):
+            with open(RESULTS, encoding="utf-8") as file:
+                self.known = {entry["key"]: entry for entry in map(json.loads, file)}
+        self.done = []
+
+    def keep(self, entry):
+        """Remember a result."""
+        with self.lock:
+            self.done.append(entry)
+            if entry["key"] not in self.known:
+                self.known[entry["key"]] = entry
+                with open(RESULTS, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(entry) + "\n")
+
+    def file(self, path, source, pool, wanted):
+        """The wanted number of mutants of one file that are neither refused nor equivalent."""
+        folder = os.path.join(BUILD, "work", path.replace("/", "_"))
+        os.makedirs(folder, exist_ok=True)
+        seen = {self.builder.original_code(path, folder)}
+        count = 0
+        for number, line in pool:
+            if count == wanted or time.time() > self.end:
+                break
+            text = "".join(source[:number - 1] + [line] + source[number:])
+            key = hashlib.sha256((path + text).encode()).hexdigest()[:20]
+            entry = self.known.get(key)
+            if entry is None:
+                entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
+                         "new": line.strip(), **self.mutant(path, text, folder, seen)}
+            elif entry["by"] == "refused":
+                continue
+            self.keep(entry)
+            count += 1 if entry["by"] not in ("refused", "equivalent") else 0
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def mutant(self, path, text, folder, seen):
+        """The result of one mutant."""
+        built = self.builder.compile(path, text, folder)
+        if built is None:
+            return {"by": "refused", "scenario": "", "outcome": "", "verdict": ""}
+        code = self.builder.code_of(built)
+        if code in seen:
+            return {"by": "equivalent", "scenario": "", "outcome": "", "verdict": ""}
+        seen.add(code)
+        program = os.path.join(folder, "ddprove")
+        self.builder.build(built, program)
+        return judge(path, program, folder)
+
+
+def print_table(entries):
+    """A line a file, and the sums of both sides."""
+    print(f"{'file':44} {'mutants':>7} {'right':>6} {'other':>6} {'survived':>8}")
+    sums = {}
+    for path in sorted({entry["file"] for entry in entries}):
+        mine = [entry for entry in entries if entry["file"] == path and entry["by"] not in ("refused", "equivalent")]
+        killed = [entry for entry in mine if entry["by"] != "survived"]
+        right = sum(is_right(path, entry) for entry in killed)
+        row = (len(mine), right, len(killed) - right, len(mine) - len(killed))
+        print(f"{path:44} {row[0]:7} {row[1]:6} {row[2]:6} {row[3]:8}")
+        side = path.split("/")[0]
+        sums[side] = tuple(map(sum, zip(sums.get(side, (0, 0, 0, 0)), row)))
+    for side, (count, right, other, survived) in sums.items():
+        print(f"{side}: {count} mutants, {100 * (right + other) / max(1, count):.1f} % killed by scenarios and campaign, "
+              f"{100 * right / max(1, count):.1f} % with a right family, {survived} survived")
+
+
+def main():
+    """Sample, run, print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=1500)
+    parser.add_argument("--budget", type=float, default=3600)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--survivors", action="store_true", help="print those that nothing noticed")
+    options = parser.parse_args()
+    try:
+        import universalmutator  # noqa: F401  pylint: disable=unused-import
+    except ImportError:
+        print("universalmutator is not installed (pip install universalmutator)")
+        return 77
+    session = Session(Builder(), time.time() + options.budget)
+    files = sample(options.count, options.only)
+    random.Random(SEED).shuffle(files)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for future in [pool.submit(session.file, *file) for file in files]:
+            future.result()
+    print_table(session.done)
+    for entry in session.done if options.survivors else []:
+        if entry["by"] == "survived":
+            print(f"{entry['file']}:{entry['line']}: {entry['old']}  ->  {entry['new']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
