@@ -40,6 +40,11 @@ enum harness_gradient_scale {
     X(HARNESS_SEMANTICS_PYTORCH, "pytorch", "what PyTorch checks, when PyTorch checks it")
 enum harness_semantics { HARNESS_SEMANTICS_TABLE(HARNESS_KIND_ENUM) HARNESS_SEMANTICS_COUNT };
 
+#define HARNESS_INIT_TABLE(X)                                                                      \
+    X(HARNESS_INIT_PER_RANK, "per_rank", "each rank draws its own; those of rank 0 are broadcast") \
+    X(HARNESS_INIT_SAME, "same", "all ranks draw rank 0's: a broadcast that is lost goes unseen")
+enum harness_init { HARNESS_INIT_TABLE(HARNESS_KIND_ENUM) HARNESS_INIT_COUNT };
+
 #define HARNESS_DEVICE_TABLE(X)               \
     X(HARNESS_DEVICE_CPU, "cpu", "host code") \
     X(HARNESS_DEVICE_CUDA, "cuda", "GPUs; on the proc driver only")
@@ -174,6 +179,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)       \
     X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE) \
     X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                 \
+    X(INITS, "initialisation", HARNESS_INIT_TABLE)                     \
     X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                   \
     X(LEAKS, "leak", HARNESS_LEAK_TABLE)                               \
     X(DEVICES, "device", HARNESS_DEVICE_TABLE)                         \

@@ -115,9 +115,13 @@ static ddp_status pass_widths(struct harness_session *session)
 
 static ddp_status build_model(struct harness_session *session)
 {
-    const struct ref_job *job = &session->job;
+    struct ref_job *job = &session->job;
 
     DDP_TRY(pass_widths(session));
+    /* Rank 0 draws what the reference does: the others' parameters must not survive. */
+    if (session->plan->job.init == HARNESS_INIT_PER_RANK && session->env->rank > 0) {
+        job->model.seed = ddp_hash_combine(job->model.seed, session->env->rank);
+    }
     DDP_TRY(ref_model_create(session->device, &job->model,
                              job->shard.batch_rows[session->env->rank], &session->model,
                              session->err));
