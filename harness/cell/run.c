@@ -105,18 +105,70 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
     return write_traces(cell, err);
 }
 
-/* Latencies of a diagnosis, from the time when the first fault that did something fired. */
+/* When a fault that does something fired in one of these ranks, at time_ns at the latest: the first
+ * and the last one; 0 = none did. */
+static void faults_of(const struct harness_cell *cell, const struct harness_rank_set *ranks,
+                      uint64_t time_ns, uint64_t *out_first_ns, uint64_t *out_last_ns)
+{
+    const struct harness_trace_event *event;
+    size_t cursor = 0;
+
+    *out_first_ns = 0;
+    *out_last_ns = 0;
+    while ((event = harness_trace_next(&cell->trace, &cursor, -1, DDP_EVENT_FAULT_FIRED)) != NULL) {
+        const uint64_t fault = event->entry.arg[0];
+
+        if (fault < cell->plan.fault_count && event->entry.time_ns <= time_ns &&
+            cell->plan.faults[fault].action.kind != HARNESS_ACTION_NONE &&
+            harness_rank_set_has(ranks, event->rank)) {
+            *out_first_ns = *out_first_ns == 0 ? event->entry.time_ns : *out_first_ns;
+            *out_last_ns = event->entry.time_ns;
+        }
+    }
+}
+
+/* Latencies of a diagnosis: from the first fault of a culprit, and from the death, the stop or the
+ * last sign of life, which the monitor measured; else from the culprit's last fault. */
 static void measure(const struct harness_cell *cell, uint64_t time_ns,
                     struct harness_finding *finding)
 {
-    uint64_t fired_ns = harness_stage_first_fault_ns(cell);
+    uint64_t first_ns;
+    uint64_t last_ns;
 
-    if (fired_ns > 0 && time_ns >= fired_ns) {
-        finding->attribute_ns = (int64_t)(time_ns - fired_ns);
-        if (finding->detect_ns < 0) {
-            finding->detect_ns = finding->attribute_ns;
+    faults_of(cell, &finding->culprits, time_ns, &first_ns, &last_ns);
+    if (first_ns == 0) {
+        return;
+    }
+    finding->attribute_ns = (int64_t)(time_ns - first_ns);
+    if (finding->detect_ns < 0) {
+        finding->detect_ns = (int64_t)(time_ns - last_ns);
+    }
+}
+
+/* What crashes and hangs take along: the ranks that no diagnosis blames and that did not end well.
+ * When they were reported, not all of them had come to wait. */
+static struct harness_rank_set find_victims(const struct harness_cell *cell)
+{
+    const struct harness_findings *diagnoses = &cell->trace.diagnoses;
+    struct harness_rank_set spared = harness_rank_set_in(cell->mem);
+    struct harness_rank_set victims = harness_rank_set_in(cell->mem);
+    const struct harness_trace_event *end;
+    size_t cursor = 0;
+
+    while ((end = harness_trace_next(&cell->trace, &cursor, -1, DDP_EVENT_RANK_END)) != NULL) {
+        if (harness_index_status(end->entry.arg[0]) == DDP_OK) {
+            harness_rank_set_add(&spared, (uint32_t)end->rank);
         }
     }
+    for (size_t i = 0; i < diagnoses->count; i++) {
+        harness_rank_set_add_all(&spared, &diagnoses->items[i].culprits);
+    }
+    for (uint32_t rank = 0; rank < cell->trace.world_size; rank++) {
+        if (!harness_rank_set_has(&spared, rank)) {
+            harness_rank_set_add(&victims, rank);
+        }
+    }
+    return victims;
 }
 
 /* Ranks that die in the same way are one finding. The monitor reports the first death at once and
@@ -139,9 +191,15 @@ static bool joins_earlier_crash(struct harness_findings *findings,
 
 static void add_diagnoses(struct harness_cell *cell)
 {
+    const struct harness_rank_set victims = find_victims(cell);
+
     for (size_t i = 0; i < cell->trace.diagnoses.count; i++) {
         struct harness_finding finding = cell->trace.diagnoses.items[i];
+        enum harness_family family = harness_verdict_family(finding.verdict);
 
+        if (family == HARNESS_FAMILY_CRASH || family == HARNESS_FAMILY_HANG) {
+            finding.victims = victims;
+        }
         measure(cell, cell->trace.diagnosis_time_ns[i], &finding);
         if (!joins_earlier_crash(&cell->findings, &finding)) {
             harness_findings_add(&cell->findings, &finding);

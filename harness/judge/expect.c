@@ -62,6 +62,38 @@ static bool is_op_met(const struct harness_expect_op *op, const struct harness_j
                            are_params_met(&op->params, facts, finding));
 }
 
+bool harness_expect_is_victims_met(const struct harness_plan *plan,
+                                   const struct harness_culprit *victims,
+                                   const struct harness_culprit *culprit,
+                                   const struct harness_finding *finding, struct ddp_mem *mem)
+{
+    struct harness_rank_set expected = harness_rank_set_in(mem);
+    struct harness_rank_set culprits;
+
+    if (!victims->is_stated) {
+        return true;
+    }
+    if (!victims->is_others) {
+        return harness_rank_set_is_equal(&finding->victims, &victims->ranks);
+    }
+    culprits = harness_expect_culprits(plan, culprit, mem);
+    for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
+        if (!harness_rank_set_has(&culprits, rank)) {
+            harness_rank_set_add(&expected, rank);
+        }
+    }
+    return harness_rank_set_is_equal(&finding->victims, &expected);
+}
+
+bool harness_expect_is_time_met(uint64_t detect_within_ms, const struct harness_judge_facts *facts,
+                                const struct harness_finding *finding)
+{
+    DDP_ASSERT(finding->detect_ns >= -1);
+    return detect_within_ms == 0 || !facts->is_time_enforced ||
+           (finding->detect_ns >= 0 &&
+            (uint64_t)finding->detect_ns <= detect_within_ms * DDP_NS_PER_MS);
+}
+
 bool harness_expect_is_met(const struct harness_plan *plan, const struct harness_judge_facts *facts,
                            const struct harness_expect_finding *expected,
                            const struct harness_finding *finding, struct ddp_mem *mem)
@@ -74,6 +106,9 @@ bool harness_expect_is_met(const struct harness_plan *plan, const struct harness
            (expected->phase < 0 || expected->phase == finding->phase) &&
            (expected->oracle == HARNESS_ORACLE_NONE || expected->oracle == finding->oracle) &&
            (expected->mode == HARNESS_MODE_NONE || expected->mode == finding->mode) &&
+           harness_expect_is_victims_met(plan, &expected->victims, &expected->culprit, finding,
+                                         mem) &&
+           harness_expect_is_time_met(expected->detect_within_ms, facts, finding) &&
            is_op_met(&expected->op, facts, finding);
 }
 

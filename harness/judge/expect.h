@@ -15,6 +15,14 @@ extern "C" {
 struct harness_rank_set harness_expect_culprits(const struct harness_plan *plan,
                                                 const struct harness_culprit *culprit,
                                                 struct ddp_mem *mem);
+/* What a scenario says of a finding's victims and of the time until it was found, if it says it.
+ * Time is judged if facts->is_time_enforced. */
+bool harness_expect_is_victims_met(const struct harness_plan *plan,
+                                   const struct harness_culprit *victims,
+                                   const struct harness_culprit *culprit,
+                                   const struct harness_finding *finding, struct ddp_mem *mem);
+bool harness_expect_is_time_met(uint64_t detect_within_ms, const struct harness_judge_facts *facts,
+                                const struct harness_finding *finding);
 /* Whether a finding is one entry of expect.findings: everything that the entry states. */
 bool harness_expect_is_met(const struct harness_plan *plan, const struct harness_judge_facts *facts,
                            const struct harness_expect_finding *expected,

@@ -165,6 +165,15 @@ static void judge_attribution(struct judge *judge, const struct harness_finding 
                  harness_rank_set_text(&finding->culprits, got),
                  harness_rank_set_text(&culprits, want));
     }
+    if (!harness_expect_is_victims_met(judge->plan, &expect->victims, &expect->culprit, finding,
+                                       judge->findings->mem)) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "victims %s, which is not expected",
+                 harness_rank_set_text(&finding->victims, got));
+    }
+    if (!harness_expect_is_time_met(expect->detect_within_ms, judge->facts, finding)) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "found after %.1f ms, expected <= %" PRIu64 " ms",
+                 (double)finding->detect_ns / 1e6, expect->detect_within_ms);
+    }
     judge_op(judge, finding);
     if (expect->step >= 0 && finding->step != expect->step) {
         complain(judge, HARNESS_OUTCOME_FAIL, "step %" PRId32 ", expected %" PRId64, finding->step,

@@ -155,6 +155,29 @@ static const struct harness_trace_event *by_then(const struct harness_emulation 
     return found != NULL && found->entry.time_ns <= time_ns ? found : NULL;
 }
 
+/* The rank itself waited for another one then: of what it had posted, a collective was open that
+ * some rank had not posted. */
+static bool is_held_too(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *posts =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count && posts[i]->entry.time_ns <= time_ns; i++) {
+        const uint64_t seq = posts[i]->entry.arg[0];
+
+        if (by_then(e, rank, DDP_EVENT_COLL_DONE, seq, time_ns) != NULL) {
+            continue;
+        }
+        for (uint32_t r = 0; r < e->world; r++) {
+            if (by_then(e, r, DDP_EVENT_COLL_POST, seq, time_ns) == NULL) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* Where the rank was then. */
 static void set_place(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns,
                       struct harness_finding *finding)
@@ -185,8 +208,6 @@ static void say_awaited(const struct harness_emulation *e, uint64_t time_ns, con
                    ddp_phase_name((enum ddp_phase)finding->phase));
 }
 
-/* Who gives up first has waited since the earliest time, so whoever had not come by then was not
- * held up by an earlier wait. */
 void harness_usage_blame_awaited(const struct harness_emulation *e, uint64_t time_ns,
                                  struct harness_finding *finding)
 {
@@ -197,7 +218,9 @@ void harness_usage_blame_awaited(const struct harness_emulation *e, uint64_t tim
     DDP_ASSERT(harness_rank_set_is_empty(&finding->culprits));
     for (uint32_t r = 0; finding->op.is_set && r < e->world; r++) {
         if (by_then(e, r, DDP_EVENT_COLL_POST, seq, time_ns) == NULL) {
-            harness_rank_set_add(&finding->culprits, r);
+            if (!is_held_too(e, r, time_ns)) {
+                harness_rank_set_add(&finding->culprits, r);
+            }
         } else if (by_then(e, r, DDP_EVENT_COLL_DONE, seq, time_ns) == NULL &&
                    harness_index_end(&e->index, r) == NULL) {
             harness_rank_set_add(&stuck, r);

@@ -57,6 +57,7 @@ enum harness_section {
     X(SIZES, "a list of whole numbers")                                               \
     X(PER_RANK, "a whole number or a list of them")                                   \
     X(CULPRIT, "injected, all, none or a list of ranks")                              \
+    X(VICTIMS, "others, none or a list of ranks")                                     \
     X(BUDGETS, "a map of phases to ms")                                               \
     X(SECTION, "a map")                                                               \
     X(OPTION, "a map") /* a section that may be absent: its first member is is_set */ \

@@ -92,10 +92,12 @@ struct harness_restore {
 #include "harness/plan/key.def"
 };
 
+/* Ranks, as keys of the types CULPRIT and VICTIMS say them. */
 struct harness_culprit {
-    bool is_stated;   /* false: expect.findings state theirs */
+    bool is_stated;   /* false: expect.findings state theirs; of victims: they are not judged */
     bool is_injected; /* the ranks of all faults that do something */
     bool is_all;
+    bool is_others;                /* all but the culprits */
     struct harness_rank_set ranks; /* otherwise; empty = none */
 };
 

@@ -63,6 +63,7 @@ static bool is_stated(const struct harness_key *key, const void *member)
     case HARNESS_KEY_FINDINGS:
         return ((const struct harness_expect_findings *)member)->count > 0;
     case HARNESS_KEY_CULPRIT:
+    case HARNESS_KEY_VICTIMS:
         return ((const struct harness_culprit *)member)->is_stated;
     case HARNESS_KEY_OPTION:
         return *(const bool *)member;
@@ -128,10 +129,12 @@ static void print_set(const struct harness_key *key, const bool *is_in, struct d
 
 static void print_culprit(const struct harness_culprit *culprit, struct ddp_text *out)
 {
-    if (culprit->is_injected || culprit->is_all || harness_rank_set_is_empty(&culprit->ranks)) {
+    if (culprit->is_injected || culprit->is_all || culprit->is_others ||
+        harness_rank_set_is_empty(&culprit->ranks)) {
         ddp_text_add(out, "%s",
                      culprit->is_injected ? "injected"
                      : culprit->is_all    ? "all"
+                     : culprit->is_others ? "others"
                                           : "none");
         return;
     }
@@ -240,6 +243,7 @@ static void print_value_of(const struct harness_key *key, const void *kept, stru
         print_sizes(*(size_t *const *)member, ((const struct harness_job *)kept)->ranks, out);
         break;
     case HARNESS_KEY_CULPRIT:
+    case HARNESS_KEY_VICTIMS:
         print_culprit(member, out);
         break;
     case HARNESS_KEY_BUDGETS:

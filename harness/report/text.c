@@ -63,6 +63,23 @@ static void add_integer(struct ddp_text *out, const char *before, const json_t *
     }
 }
 
+/* From the death, the stop or the last sign of life, and from the fault that led there. */
+static void add_latency(const json_t *verdict, struct ddp_text *out)
+{
+    const json_t *detect = json_object_get(verdict, "detect_ms");
+    const json_t *attribute = json_object_get(verdict, "attribute_ms");
+    double detect_ms = json_number_value(detect);
+    double attribute_ms = json_number_value(attribute);
+
+    if (!json_is_number(detect)) {
+        return;
+    }
+    ddp_text_add(out, "  named in %.2f ms", detect_ms);
+    if (json_is_number(attribute) && attribute_ms - detect_ms >= 1.0) {
+        ddp_text_add(out, " (%.2f ms after the first fault there)", attribute_ms);
+    }
+}
+
 /* "rank 1 step 5 backward bucket 1 (fc1.bias fc1.weight)" */
 static void add_place(struct ddp_text *out, const json_t *verdict)
 {
@@ -78,10 +95,7 @@ static void add_place(struct ddp_text *out, const json_t *verdict)
         add_list(out, " (", json_object_get(op, "params"));
         ddp_text_add(out, ")");
     }
-    if (json_is_number(json_object_get(verdict, "attribute_ms"))) {
-        ddp_text_add(out, "  named in %.2f ms",
-                     json_number_value(json_object_get(verdict, "attribute_ms")));
-    }
+    add_latency(verdict, out);
 }
 
 void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, struct ddp_text *out)

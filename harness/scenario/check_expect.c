@@ -34,8 +34,10 @@ ddp_status harness_scenario_check_expect(const struct harness_reader *reader,
 {
     /* What each entry of `findings` says by itself. */
     static const enum harness_row single[] = {
-        HARNESS_ROW_EXPECT_also, HARNESS_ROW_EXPECT_culprit, HARNESS_ROW_EXPECT_op,
-        HARNESS_ROW_EXPECT_step, HARNESS_ROW_EXPECT_phase,   HARNESS_ROW_EXPECT_oracle,
+        HARNESS_ROW_EXPECT_also,    HARNESS_ROW_EXPECT_culprit,
+        HARNESS_ROW_EXPECT_victims, HARNESS_ROW_EXPECT_detect_within_ms,
+        HARNESS_ROW_EXPECT_op,      HARNESS_ROW_EXPECT_step,
+        HARNESS_ROW_EXPECT_phase,   HARNESS_ROW_EXPECT_oracle,
         HARNESS_ROW_EXPECT_mode,
     };
     struct harness_expect *expect = kept;

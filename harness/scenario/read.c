@@ -167,6 +167,7 @@ static harness_read_value *const read_value[HARNESS_KEY_TYPE_COUNT] = {
     [HARNESS_KEY_SIZES] = harness_read_sizes,
     [HARNESS_KEY_PER_RANK] = harness_read_per_rank,
     [HARNESS_KEY_CULPRIT] = harness_read_culprit,
+    [HARNESS_KEY_VICTIMS] = harness_read_culprit,
     [HARNESS_KEY_BUDGETS] = harness_read_budgets,
     [HARNESS_KEY_SECTION] = read_subsection,
     [HARNESS_KEY_OPTION] = read_subsection,

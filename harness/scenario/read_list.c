@@ -161,9 +161,13 @@ ddp_status harness_read_culprit(const struct harness_reader *reader, const struc
     if (node == NULL || harness_yaml_is(node, "none")) {
         return DDP_OK;
     }
-    culprit->is_injected = harness_yaml_is(node, "injected");
-    culprit->is_all = harness_yaml_is(node, "all");
-    if (culprit->is_injected || culprit->is_all) {
+    if (key->type == HARNESS_KEY_VICTIMS) {
+        culprit->is_others = harness_yaml_is(node, "others");
+    } else {
+        culprit->is_injected = harness_yaml_is(node, "injected");
+        culprit->is_all = harness_yaml_is(node, "all");
+    }
+    if (culprit->is_injected || culprit->is_all || culprit->is_others) {
         return DDP_OK;
     }
     DDP_TRY(check_list(reader, key, node));

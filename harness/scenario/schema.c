@@ -122,6 +122,9 @@ static void print_list_type(const struct harness_key *key, struct ddp_text *out)
     case HARNESS_KEY_CULPRIT:
         print_list_or(key, "{\"enum\": [\"injected\", \"all\", \"none\"]}", print_rank_type, out);
         break;
+    case HARNESS_KEY_VICTIMS:
+        print_list_or(key, "{\"enum\": [\"others\", \"none\"]}", print_rank_type, out);
+        break;
     case HARNESS_KEY_FAULTS:
     case HARNESS_KEY_FINDINGS:
         print_list(key, print_reference, out);

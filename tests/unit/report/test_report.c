@@ -7,12 +7,12 @@
 static json_t *make(const char *outcome, const char *reason)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:[i], s:i, s:s, "
-                     "s:{s:i, s:[s,s]}, s:f, s:f}",
+                     "s:{s:i, s:[s,s]}, s:f, s:f, s:f}",
                      "id", "crash.x", "cell", "a=<b>", "driver", "proc", "outcome", outcome,
                      "verdict", "CRASH.SIGNALED", "reason", reason, "reproduce",
                      "ddprove run \"x\" & more", "text", "rank 1 died", "culprit", 1, "step", 5,
                      "phase", "backward", "op", "bucket", 1, "params", "fc1.bias", "fc1.weight",
-                     "attribute_ms", 1.25, "wall_ms", 12.5);
+                     "detect_ms", 1.25, "attribute_ms", 152.0, "wall_ms", 12.5);
 }
 
 /* One line names verdict, rank, step, bucket, parameters and latency; PASS needs no more. */
@@ -25,7 +25,8 @@ CT_TEST(report, line)
     harness_report_line(verdict, 1, false, &text);
     CT_CHECK_STR(ddp_text_str(&text),
                  "PASS         proc crash.x [a=<b>]  CRASH.SIGNALED  rank 1  step 5 backward  "
-                 "bucket 1 (fc1.bias fc1.weight)  named in 1.25 ms\n");
+                 "bucket 1 (fc1.bias fc1.weight)  named in 1.25 ms (152.00 ms after "
+                 "the first fault there)\n");
     ddp_text_fini(&text);
     json_decref(verdict);
 }

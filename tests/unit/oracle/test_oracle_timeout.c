@@ -1,0 +1,98 @@
+/* Who is to blame when ranks give up waiting: hand-made records of when who posted what. */
+#include "harness/oracle/subject.h"
+#include "tests/ct.h"
+
+enum { RANKS = 3, GAVE_UP_NS = 1000 };
+
+struct waits {
+    struct ddp_mem_pool *pool;
+    struct harness_trace trace;
+    struct harness_emulation_input input;
+    struct harness_emulation e;
+    struct harness_finding finding;
+};
+
+static void waits_open(struct waits *waits)
+{
+    CT_REQUIRE_OK(ddp_mem_pool_create(&waits->pool));
+    harness_trace_init(&waits->trace, ddp_mem_pool_mem(waits->pool), RANKS, "sim");
+}
+
+static void record(struct waits *waits, uint32_t rank, enum ddp_event event, uint64_t seq,
+                   uint64_t time_ns)
+{
+    const struct ddp_event_entry ring[1] = {{.index = 1,
+                                             .time_ns = time_ns,
+                                             .step = 5,
+                                             .phase = DDP_PHASE_BACKWARD,
+                                             .event = (uint8_t)event,
+                                             .arg = {seq}}};
+
+    CT_REQUIRE_OK(harness_trace_add_ring(&waits->trace, rank, ring, 1, 1));
+}
+
+/* Rank 0 gave up waiting for collective 2. */
+static void blame(struct waits *waits)
+{
+    struct ddp_mem *mem = ddp_mem_pool_mem(waits->pool);
+
+    waits->input = (struct harness_emulation_input){.trace = &waits->trace};
+    waits->e = (struct harness_emulation){.input = &waits->input, .mem = mem, .world = RANKS};
+    CT_REQUIRE_OK(harness_index_build(mem, &waits->trace, &waits->e.index));
+    harness_finding_init(&waits->finding, mem, HARNESS_VERDICT_HANG_NOT_JOINED,
+                         HARNESS_ORACLE_USAGE, HARNESS_MODE_STATUS);
+    waits->finding.op.is_set = true;
+    waits->finding.op.seq = 2;
+    harness_rank_set_add(&waits->finding.victims, 0);
+    harness_usage_blame_awaited(&waits->e, GAVE_UP_NS, &waits->finding);
+}
+
+static void check_culprit(struct waits *waits, uint32_t rank, enum harness_verdict verdict)
+{
+    CT_CHECK_EQ_U64(waits->finding.verdict, verdict);
+    CT_CHECK(harness_rank_set_count(&waits->finding.culprits) == 1 &&
+             harness_rank_set_has(&waits->finding.culprits, rank));
+    ddp_mem_pool_destroy(waits->pool);
+}
+
+/* Whoever had not posted it by then, though it did later. */
+CT_TEST(oracle_timeout, blames_who_comes_late)
+{
+    struct waits waits;
+
+    waits_open(&waits);
+    record(&waits, 0, DDP_EVENT_COLL_POST, 2, 10);
+    record(&waits, 1, DDP_EVENT_COLL_POST, 2, 2000);
+    record(&waits, 2, DDP_EVENT_COLL_POST, 2, 20);
+    blame(&waits);
+    check_culprit(&waits, 1, HARNESS_VERDICT_HANG_NOT_JOINED);
+}
+
+/* Not a rank that has not come so far because it waits in an earlier one, for the same rank. */
+CT_TEST(oracle_timeout, spares_who_waits_before_it)
+{
+    struct waits waits;
+
+    waits_open(&waits);
+    record(&waits, 0, DDP_EVENT_COLL_POST, 1, 10);
+    record(&waits, 0, DDP_EVENT_COLL_DONE, 1, 11);
+    record(&waits, 0, DDP_EVENT_COLL_POST, 2, 12);
+    record(&waits, 1, DDP_EVENT_COLL_POST, 1, 20);
+    blame(&waits);
+    check_culprit(&waits, 2, HARNESS_VERDICT_HANG_NOT_JOINED);
+}
+
+/* If all had posted it: who was inside, and never even gave up. */
+CT_TEST(oracle_timeout, blames_who_never_came_out)
+{
+    struct waits waits;
+
+    waits_open(&waits);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        record(&waits, r, DDP_EVENT_COLL_POST, 2, 10 + r);
+    }
+    record(&waits, 0, DDP_EVENT_RANK_END, 0, 1001);
+    record(&waits, 2, DDP_EVENT_RANK_END, 0, 1002);
+    blame(&waits);
+    check_culprit(&waits, 1, HARNESS_VERDICT_HANG_HOST);
+}
