@@ -13,6 +13,7 @@ struct ref_trainer {
     struct ref_optimizer *optimizer;
     struct ref_shard_cursor cursor;
     size_t *batch_rows, *shard_size; /* the job's arrays, copied */
+    size_t rows_max;
     /* One batch of the largest size. */
     uint32_t *samples;
     float *features;
@@ -111,6 +112,7 @@ static ddp_status open_parts(struct ref_trainer *trainer, struct ddp_err *err)
             rows_max = trainer->batch_rows[r];
         }
     }
+    trainer->rows_max = rows_max;
     DDP_TRY(alloc_batch(trainer, rows_max));
     ref_model_defaults(&job->model, trainer->data.feature_count,
                        trainer->data.labels != NULL ? trainer->data.class_count
@@ -189,6 +191,18 @@ static uint64_t batch_index(const struct ref_trainer *trainer, uint32_t step, ui
     return (uint64_t)step * trainer->job.micro_batches + micro;
 }
 
+/* The batch of trainer->samples. */
+static void gather(struct ref_trainer *trainer, size_t rows, struct ref_batch *out)
+{
+    ref_data_gather(&trainer->data, trainer->samples, rows, trainer->features, trainer->labels,
+                    trainer->targets);
+    out->rows = rows;
+    out->samples = trainer->samples;
+    out->features = trainer->features;
+    out->labels = trainer->labels;
+    out->targets = trainer->targets;
+}
+
 ddp_status ref_trainer_batch(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
                              uint32_t micro, struct ref_batch *out)
 {
@@ -197,18 +211,31 @@ ddp_status ref_trainer_batch(struct ref_trainer *trainer, uint32_t rank, uint32_
     *out = (struct ref_batch){.rank = rank, .step = step, .micro = micro};
     DDP_TRY(ref_shard_cursor_batch(&trainer->cursor, rank, batch_index(trainer, step, micro),
                                    trainer->samples, &rows));
-    ref_data_gather(&trainer->data, trainer->samples, rows, trainer->features, trainer->labels,
-                    trainer->targets);
-    out->rows = rows;
-    out->samples = trainer->samples;
-    out->features = trainer->features;
-    out->labels = trainer->labels;
-    out->targets = trainer->targets;
+    gather(trainer, rows, out);
     return DDP_OK;
 }
 
-ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
-                                      float *out_loss, size_t *out_rows)
+/* given: NULL for the sampler's. */
+static ddp_status fetch(struct ref_trainer *trainer, uint32_t rank, uint32_t step, uint32_t micro,
+                        const struct ref_samples *given, struct ref_batch *out)
+{
+    if (given == NULL) {
+        return ref_trainer_batch(trainer, rank, step, micro, out);
+    }
+    *out = (struct ref_batch){.rank = rank, .step = step, .micro = micro};
+    for (size_t i = 0; i < given[micro].rows; i++) {
+        if (given[micro].rows > trainer->rows_max ||
+            given[micro].items[i] >= trainer->data.sample_count) {
+            return DDP_E_INVALID;
+        }
+        trainer->samples[i] = given[micro].items[i];
+    }
+    gather(trainer, given[micro].rows, out);
+    return DDP_OK;
+}
+
+static ddp_status local_gradient(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
+                                 const struct ref_samples *given, float *out_loss, size_t *out_rows)
 {
     float loss_scale = 1.0F / (float)trainer->job.micro_batches;
     double loss_sum = 0.0;
@@ -221,7 +248,7 @@ ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank
         struct ref_batch batch;
         float loss;
 
-        DDP_TRY(ref_trainer_batch(trainer, rank, step, micro, &batch));
+        DDP_TRY(fetch(trainer, rank, step, micro, given, &batch));
         if (batch.rows == 0) {
             break;
         }
@@ -235,6 +262,19 @@ ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank
         *out_loss = (float)(loss_sum / seen);
     }
     return DDP_OK;
+}
+
+ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
+                                      float *out_loss, size_t *out_rows)
+{
+    return local_gradient(trainer, rank, step, NULL, out_loss, out_rows);
+}
+
+ddp_status ref_trainer_gradient_of(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
+                                   const struct ref_samples *given, float *out_loss,
+                                   size_t *out_rows)
+{
+    return local_gradient(trainer, rank, step, given, out_loss, out_rows);
 }
 
 static size_t global_rows(const struct ref_trainer *trainer, uint32_t step)

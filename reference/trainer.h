@@ -41,6 +41,15 @@ DDP_MUST_USE ddp_status ref_trainer_batch(struct ref_trainer *trainer, uint32_t 
 DDP_MUST_USE ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank,
                                                    uint32_t step, float *out_loss,
                                                    size_t *out_rows);
+/* Samples of a micro-batch that are given, instead of the sampler's. */
+struct ref_samples {
+    const uint32_t *items;
+    size_t rows; /* at most the rows of the largest batch */
+};
+/* The local gradient that a rank would have with other batches: given[micro_batches]. */
+DDP_MUST_USE ddp_status ref_trainer_gradient_of(struct ref_trainer *trainer, uint32_t rank,
+                                                uint32_t step, const struct ref_samples *given,
+                                                float *out_loss, size_t *out_rows);
 /* One step on the global batch: the rows of all ranks' micro-batches as one mean (weighted by
  * rows), accumulated rank by rank in fp32, then one optimizer step. *out_loss: that mean. Errors:
  * E_STATE once no rank has data left. */

@@ -32,7 +32,7 @@ static ddp_status hash_of(struct observer *observer, const struct ddp_coll_args 
     }
     DDP_TRY(ddp_transfer_view(&observer->transfer, data, size_bytes, &seen));
     (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(args->role), args->index);
-    *out = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(salt), NULL);
+    *out = ddp_recorder_hash(observer->base.env->recorder, seen, size_bytes, ddp_hash_text(salt));
     return DDP_OK;
 }
 

@@ -93,7 +93,7 @@ ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const void *data, si
     const void *seen;
 
     DDP_TRY(ddp_transfer_view(&ddp->transfer, data, size_bytes, &seen));
-    *out = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(name), NULL);
+    *out = ddp_recorder_hash(ddp->group->env->recorder, seen, size_bytes, ddp_hash_text(name));
     return DDP_OK;
 }
 

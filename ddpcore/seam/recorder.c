@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ddpcore/base/hash.h"
+
 enum { RECORDER_ALIGN_BYTES = 4096, PAGE_READ_ATTEMPTS = 64 };
 /* struct ddp_page and the progress words have a memory page each, so that a device maps the words
  * alone. */
@@ -119,6 +121,7 @@ void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ri
     recorder->progress = (struct ddp_progress *)(void *)((char *)storage + PROGRESS_OFFSET_BYTES);
     recorder->ring = (struct ddp_event_entry *)(void *)((char *)storage + RING_OFFSET_BYTES);
     recorder->ring_entry_count = ring_entry_count;
+    recorder->witness = NULL;
     recorder->clock = clock;
     recorder->step = 0;
     recorder->micro = 0;
@@ -314,6 +317,17 @@ void ddp_recorder_point(struct ddp_recorder *recorder, uint32_t point)
     page_begin(recorder->page);
     put(&recorder->page->last_point, (uint64_t)point + 1);
     page_end(recorder->page);
+}
+
+uint64_t ddp_recorder_hash(const struct ddp_recorder *recorder, const void *data, size_t size_bytes,
+                           uint64_t salt)
+{
+    uint64_t hash = ddp_hash_tensor(data, size_bytes, salt, NULL);
+
+    if (recorder != NULL && recorder->witness != NULL) {
+        recorder->witness->see(recorder->witness->context, hash, data, size_bytes);
+    }
+    return hash;
 }
 
 void ddp_recorder_end(struct ddp_recorder *recorder, ddp_status status, uint64_t steps_done)

@@ -132,12 +132,19 @@ size_t ddp_recorder_size_bytes(uint64_t ring_entry_count);
 const struct ddp_event_entry *ddp_recorder_ring(const void *storage);
 const struct ddp_progress *ddp_recorder_progress_of(const void *storage);
 
+/* Sees every tensor whose hash the rank records. */
+struct ddp_witness {
+    void *context;
+    void (*see)(void *context, uint64_t hash, const void *data, size_t size_bytes);
+};
+
 struct ddp_recorder {
     struct ddp_page *page;
     struct ddp_progress *progress;
     struct ddp_event_entry *ring;
     uint64_t ring_entry_count;
     struct ddp_clock *clock;
+    const struct ddp_witness *witness; /* NULL: nobody */
     uint32_t step;
     uint16_t micro;
     uint8_t phase;
@@ -170,6 +177,9 @@ void ddp_recorder_message(struct ddp_recorder *recorder);
 void ddp_recorder_revoked(struct ddp_recorder *recorder, uint32_t rank, ddp_status status);
 /* The rank passes an armed fault point (enum ddp_fault_point): sets last_point. */
 void ddp_recorder_point(struct ddp_recorder *recorder, uint32_t point);
+/* ddp_hash_tensor of a tensor in host memory, which the witness sees. Works without a recorder. */
+uint64_t ddp_recorder_hash(const struct ddp_recorder *recorder, const void *data, size_t size_bytes,
+                           uint64_t salt);
 /* Record rank.end and set end_status. */
 void ddp_recorder_end(struct ddp_recorder *recorder, ddp_status status, uint64_t steps_done);
 

@@ -66,7 +66,7 @@ static ddp_status judge(struct harness_cell *cell, const struct harness_restore_
 
 static ddp_status run_stages(struct harness_cell *cell, json_t **out, struct ddp_err *err)
 {
-    struct harness_rank_options rank = {.is_hashing = !cell->config.is_bare, .payload_step = -1};
+    struct harness_rank_options rank = {.is_hashing = !cell->config.is_bare};
     struct harness_restore_result restore;
 
     memset(&restore, 0, sizeof restore);
@@ -90,6 +90,7 @@ ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_ce
     DDP_TRY(ddp_blas_open(NULL, err));
     DDP_TRY(ddp_mem_pool_create(&cell->pool));
     cell->mem = ddp_mem_pool_mem(cell->pool);
+    cell->wanted.mem = cell->mem;
     cell->config = *config;
     cell->run_dir = config->run_dir;
     return DDP_OK;

@@ -91,7 +91,6 @@ static ddp_status rehearse(struct harness_cell *cell, struct ddp_err *err)
     memset(&config, 0, sizeof config);
     config.plan = &cell->plan;
     config.program = &cell->program;
-    config.rank.payload_step = -1;
     /* Without a folder: files are the simulator's own, and vanish with it. */
     config.rank.checkpoint_path = "rehearsal/checkpoint.safetensors";
     DDP_TRY(harness_sim_driver()->run(cell->mem, &config, &cell->trace, err));

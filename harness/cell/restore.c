@@ -191,6 +191,8 @@ void harness_stage_restored(const struct harness_cell *cell, struct harness_cell
     second->restored_step = checkpoint_steps(
         second, harness_stage_path(cell->mem, second->run_dir, "given.safetensors"));
     second->plan.job.start_step = second->restored_step;
+    second->kept = NULL; /* what is at hand is of the first run */
+    second->wanted = (struct harness_hashes){.mem = second->mem};
     second->plan.faults = NULL;
     second->plan.fault_count = 0;
     if (cell->plan.restore.ranks != 0) {
@@ -210,8 +212,7 @@ void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cel
 ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
                                  struct ddp_err *err)
 {
-    const struct harness_rank_options rank = {
-        .is_hashing = true, .payload_step = -1, .is_restoring = true};
+    const struct harness_rank_options rank = {.is_hashing = true, .is_restoring = true};
     struct harness_cell second = *cell;
     const char *from = harness_stage_path(cell->mem, cell->run_dir, "checkpoint.safetensors");
     const char *given;

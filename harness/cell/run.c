@@ -7,6 +7,9 @@
 #include "harness/proc/proc.h"
 #include "harness/sim/sim.h"
 
+/* More are not needed but for faults that a repetition does not repeat. */
+enum { HARNESS_STAGE_REPLAYS_MAX = 5 };
+
 static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
 {
     struct ddp_files *files = harness_stage_files(&cell->config);
@@ -257,68 +260,75 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
     }
     add_diagnoses(cell);
     oracle_input(cell, first, &input);
-    status = harness_oracle_check_all(&input, &cell->findings, err);
-    return status;
+    input.kept = cell->kept;
+    status = harness_oracle_check_all(&input, &cell->findings, &cell->wanted, err);
+    return cell->wanted.is_failed && status == DDP_OK ? DDP_E_NOMEM : status;
 }
 
-/* The oracles that compare gradients on their way into and out of a bucket. */
-static bool is_first_difference(const struct harness_finding *finding, uint32_t step,
-                                uint32_t bucket)
+/* Judge again with the tensors that lie in replay/payload. *out_is_more: some that are wanted now
+ * were not asked for before. */
+static ddp_status check_again(struct harness_cell *cell, struct harness_hashes *asked,
+                              bool *out_is_more, struct ddp_err *err)
 {
-    bool is_gradient =
-        finding->oracle == HARNESS_ORACLE_GRADIENT || finding->oracle == HARNESS_ORACLE_REDUCTION;
+    const char *folder = harness_stage_path(cell->mem, cell->run_dir, "replay/payload");
 
-    return is_gradient && finding->step == (int32_t)step && finding->op.bucket == (int32_t)bucket;
-}
-
-/* Describe every finding about the first differing bucket from the payloads in replay->run_dir. */
-static ddp_status describe_from(struct harness_cell *cell, struct harness_cell *replay,
-                                uint32_t step, uint32_t bucket, struct ddp_err *err)
-{
-    struct harness_emulation_input input;
-    ddp_status status = DDP_OK;
-
-    oracle_input(replay, NULL, &input);
-    for (size_t i = 0; status == DDP_OK && i < cell->findings.count; i++) {
-        struct harness_finding *finding = &cell->findings.items[i];
-
-        if (is_first_difference(finding, step, bucket)) {
-            status = harness_oracle_describe(&input, finding, err);
-        }
+    harness_kept_destroy(cell->kept);
+    DDP_TRY(harness_kept_load(cell->mem, harness_stage_files(&cell->config), folder, asked,
+                              &cell->kept, err));
+    cell->wanted = (struct harness_hashes){.mem = cell->mem};
+    DDP_TRY(harness_stage_check(cell, NULL, err));
+    *out_is_more = false;
+    for (size_t i = 0; i < cell->wanted.count; i++) {
+        *out_is_more = *out_is_more || !harness_hashes_has(asked, cell->wanted.items[i]);
     }
+    return DDP_OK;
+}
+
+static ddp_status replay(struct harness_cell *cell, const struct harness_hashes *wanted,
+                         struct ddp_err *err)
+{
+    struct harness_rank_options rank = {
+        .is_hashing = true, .wanted = wanted->items, .wanted_count = wanted->count};
+    struct harness_cell again = *cell;
+    ddp_status status;
+
+    memset(&again.trace, 0, sizeof again.trace);
+    again.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
+    status = harness_stage_launch(&again, &rank, err);
+    harness_trace_fini(&again.trace);
     return status;
+}
+
+/* Each round finds out what is wanted next: a round for the first difference, whose replay also
+ * gives the models of all later steps; one for all later differences; and one for what only these
+ * led to. */
+static ddp_status describe(struct harness_cell *cell, bool is_replaying, struct ddp_err *err)
+{
+    struct harness_hashes asked = {.mem = cell->mem};
+    bool is_more = cell->wanted.count > 0;
+
+    for (int round = 0; is_more && round < HARNESS_STAGE_REPLAYS_MAX; round++) {
+        for (size_t i = 0; i < cell->wanted.count; i++) {
+            harness_hashes_add(&asked, cell->wanted.items[i]);
+        }
+        harness_hashes_sort(&asked);
+        if (asked.is_failed) {
+            return DDP_E_NOMEM;
+        }
+        if (is_replaying) {
+            DDP_TRY(replay(cell, &asked, err));
+        }
+        DDP_TRY(check_again(cell, &asked, &is_more, err));
+    }
+    return DDP_OK;
 }
 
 ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err)
 {
-    struct harness_rank_options rank = {.is_hashing = true};
-    struct harness_cell replay;
-    uint32_t step;
-    uint32_t bucket;
-    ddp_status status;
-
-    if (!harness_oracle_first_difference(&cell->findings, &step, &bucket)) {
-        return DDP_OK;
-    }
-    replay = *cell;
-    memset(&replay.trace, 0, sizeof replay.trace);
-    replay.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
-    rank.payload_step = step;
-    DDP_TRY(harness_stage_launch(&replay, &rank, err));
-    status = describe_from(cell, &replay, step, bucket, err);
-    harness_trace_fini(&replay.trace);
-    return status;
+    return describe(cell, true, err);
 }
 
 ddp_status harness_stage_describe_recorded(struct harness_cell *cell, struct ddp_err *err)
 {
-    struct harness_cell replay = *cell;
-    uint32_t step;
-    uint32_t bucket;
-
-    if (!harness_oracle_first_difference(&cell->findings, &step, &bucket)) {
-        return DDP_OK;
-    }
-    replay.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
-    return describe_from(cell, &replay, step, bucket, err);
+    return describe(cell, false, err);
 }

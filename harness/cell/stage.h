@@ -23,6 +23,8 @@ struct harness_cell {
     struct harness_program program;
     struct harness_trace trace;
     struct harness_findings findings;
+    struct harness_hashes wanted; /* tensors that would let the oracles judge or say more */
+    struct harness_kept *kept;    /* those at hand, from replays; or NULL */
     uint32_t restored_step;
     int64_t end_ns; /* monotonic */
     int64_t start_ns;
@@ -45,9 +47,9 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
 /* Findings of the monitor and of every oracle. first: the run before a restore run, or NULL. */
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
                                struct ddp_err *err);
-/* Replay with payloads and describe the first difference, if a bucket differs. */
+/* If something differs, repeat the run for its tensors, and judge again from there. */
 ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err);
-/* Describe it from the payloads that an earlier replay left in the run folder. */
+/* The same from what earlier repetitions left in the run folder. */
 ddp_status harness_stage_describe_recorded(struct harness_cell *cell, struct ddp_err *err);
 
 /* What the restore run showed. Zero-initialise. */

@@ -59,6 +59,14 @@ int64_t harness_emulation_last_active(const struct harness_emulation *e, uint64_
     return -1;
 }
 
+enum harness_took harness_emulation_took(const struct harness_emulation *e, uint32_t rank,
+                                         uint32_t step)
+{
+    return !e->is_judging || step < e->start_step || step >= e->end_step
+               ? HARNESS_TOOK_OWN
+               : (enum harness_took)e->took[(step - e->start_step) * (size_t)e->world + rank];
+}
+
 static void list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
                        struct expected_batch *expected)
 {
@@ -209,74 +217,155 @@ static void collect(const struct harness_trace_event *const *list, size_t count,
     }
 }
 
-static bool is_earlier(const struct harness_batch_difference *a, uint32_t step)
+/* Recorded batches of one rank, and how they are expected to go on. */
+struct walk {
+    uint32_t rank;
+    size_t rows_max;
+    struct observed seen;
+    struct expected_batch expected;
+    int64_t shift; /* batches that the rank left out (or took again) before */
+};
+
+static bool is_expected(const struct harness_emulation *e, struct walk *walk,
+                        const struct ddp_event_entry *entry, uint64_t index, bool is_listed)
 {
-    return a->is_set && a->step <= step;
+    struct expected_batch *expected = &walk->expected;
+
+    expect(&e->shard, walk->rank, index, expected);
+    return entry->arg[0] == expected->rows &&
+           entry->arg[1] ==
+               ddp_hash_bytes(expected->samples, expected->rows * sizeof(uint32_t), 0) &&
+           (!is_listed ||
+            is_same(expected->samples, expected->rows, walk->seen.samples, walk->seen.rows));
 }
 
-static void compare_rank(const struct harness_emulation *e, uint32_t rank, size_t rows_max,
-                         struct observed *seen, struct expected_batch *expected,
-                         struct harness_batch_difference *out)
+/* Where in the rank's own sequence the batch stands that was seen: places from `here` on; 0: it is
+ * not one of them. */
+static int64_t find_shift(const struct harness_emulation *e, struct walk *walk, uint64_t here)
+{
+    for (int64_t places = -2; places <= 2; places++) {
+        if (places == 0 || (places < 0 && here < (uint64_t)-places)) {
+            continue;
+        }
+        expect(&e->shard, walk->rank, here + (uint64_t)places, &walk->expected);
+        if (walk->seen.rows > 0 && is_same(walk->expected.samples, walk->expected.rows,
+                                           walk->seen.samples, walk->seen.rows)) {
+            return places;
+        }
+    }
+    return 0;
+}
+
+/* Adds it, unless it goes on with what was wrong with the rank's batch before. */
+static ddp_status note_batch(struct harness_emulation *e,
+                             const struct harness_batch_difference *new)
+{
+    struct harness_batch_difference *grown;
+    struct harness_batch_difference *last =
+        e->batch_count > 0 ? &e->batches[e->batch_count - 1] : NULL;
+
+    if (last != NULL && last->rank == new->rank &&
+        last->verdict == new->verdict &&new->step <= last->last_step + 1) {
+        last->last_step = new->step;
+        return DDP_OK;
+    }
+    grown =
+        ddp_mem_grow(e->mem, e->batches, e->batch_count, &e->batch_capacity, sizeof(*e->batches));
+    if (grown == NULL) {
+        return DDP_E_NOMEM;
+    }
+    e->batches = grown;
+    e->batches[e->batch_count++] = *new;
+    return DDP_OK;
+}
+
+/* What the rank took in this step was not the sampler's. */
+static void mark(struct harness_emulation *e, const struct walk *walk,
+                 const struct ddp_event_entry *entry)
+{
+    const struct observed *seen = &walk->seen;
+    bool is_listed =
+        seen->rows == entry->arg[0] && seen->rows < walk->rows_max &&
+        ddp_hash_bytes(seen->samples, seen->rows * sizeof(uint32_t), 0) == entry->arg[1];
+    uint8_t *took;
+
+    for (size_t i = 0; i < seen->rows; i++) {
+        is_listed = is_listed && seen->samples[i] < e->shard.sample_count;
+    }
+    if (entry->step < e->start_step || entry->step >= e->end_step) {
+        return;
+    }
+    took = &e->took[(entry->step - e->start_step) * (size_t)e->world + walk->rank];
+    if (*took != HARNESS_TOOK_UNKNOWN) {
+        *took = is_listed ? HARNESS_TOOK_OTHER : HARNESS_TOOK_UNKNOWN;
+    }
+}
+
+static ddp_status compare_rank(struct harness_emulation *e, struct walk *walk)
 {
     const struct ref_job *job = e->input->job;
     size_t count = 0;
     size_t sample_count = 0;
     size_t cursor = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_DATA_BATCH, &count);
+        harness_index_list(&e->index, walk->rank, DDP_EVENT_DATA_BATCH, &count);
     const struct harness_trace_event *const *samples =
-        harness_index_list(&e->index, rank, DDP_EVENT_DATA_SAMPLE, &sample_count);
+        harness_index_list(&e->index, walk->rank, DDP_EVENT_DATA_SAMPLE, &sample_count);
 
-    for (size_t i = 0; i < count && !is_earlier(out, list[i]->entry.step); i++) {
+    walk->shift = 0;
+    for (size_t i = 0; i < count; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
+        uint64_t here = (uint64_t)entry->step * job->micro_batches + entry->micro;
+        struct harness_batch_difference new = {.rank = walk->rank,
+                                               .step = entry->step,
+                                               .micro = entry->micro,
+                                               .last_step = entry->step};
 
-        seen->step = entry->step;
-        seen->micro = entry->micro;
-        collect(samples, sample_count, &cursor, seen, rows_max);
-        expect(&e->shard, rank, (uint64_t)entry->step * job->micro_batches + entry->micro,
-               expected);
-        if (entry->arg[0] == expected->rows &&
-            entry->arg[1] ==
-                ddp_hash_bytes(expected->samples, expected->rows * sizeof(uint32_t), 0) &&
-            (sample_count == 0 ||
-             is_same(expected->samples, expected->rows, seen->samples, seen->rows))) {
+        walk->seen.step = entry->step;
+        walk->seen.micro = entry->micro;
+        collect(samples, sample_count, &cursor, &walk->seen, walk->rows_max);
+        if (is_expected(e, walk, entry, here, sample_count > 0)) {
+            walk->shift = 0;
             continue;
         }
-        *out = (struct harness_batch_difference){
-            .is_set = true, .rank = rank, .step = entry->step, .micro = entry->micro};
-        if (sample_count == 0) {
-            set_text(out, HARNESS_VERDICT_DATA_ORDER, "other samples than the rank's own");
-        } else {
-            explain(e, seen, expected, out);
+        mark(e, walk, entry);
+        /* One batch that was left out moves all that follow. */
+        if (walk->shift != 0 && (walk->shift > 0 || here >= (uint64_t)-walk->shift) &&
+            is_expected(e, walk, entry, here + (uint64_t)walk->shift, sample_count > 0)) {
+            continue;
         }
-        return;
+        if (sample_count == 0) {
+            set_text(&new, HARNESS_VERDICT_DATA_ORDER, "other samples than the rank's own");
+        } else {
+            walk->shift = find_shift(e, walk, here);
+            explain(e, &walk->seen, &walk->expected, &new);
+        }
+        DDP_TRY(note_batch(e, &new));
     }
+    return DDP_OK;
 }
 
-ddp_status harness_emulation_compare_batches(const struct harness_emulation *e,
-                                             struct harness_batch_difference *out)
+ddp_status harness_emulation_compare_batches(struct harness_emulation *e)
 {
     const struct ref_shard_config *shard = &e->shard;
-    struct observed seen = {0};
-    struct expected_batch expected = {0};
-    size_t rows_max = 1;
+    struct walk walk = {.rows_max = 1};
     ddp_status status = DDP_E_NOMEM;
 
-    *out = (struct harness_batch_difference){.is_set = false};
     for (uint32_t r = 0; r < e->world; r++) {
-        rows_max = shard->batch_rows[r] >= rows_max ? shard->batch_rows[r] + 1 : rows_max;
+        walk.rows_max =
+            shard->batch_rows[r] >= walk.rows_max ? shard->batch_rows[r] + 1 : walk.rows_max;
     }
-    expected.list = ddp_mem_array(e->mem, shard->sample_count, sizeof(uint32_t));
-    expected.samples = ddp_mem_array(e->mem, rows_max, sizeof(uint32_t));
-    seen.samples = ddp_mem_array(e->mem, rows_max, sizeof(uint32_t));
-    if (expected.list != NULL && expected.samples != NULL && seen.samples != NULL) {
-        for (uint32_t r = 0; r < e->world; r++) {
-            compare_rank(e, r, rows_max, &seen, &expected, out);
-        }
+    walk.expected.list = ddp_mem_array(e->mem, shard->sample_count, sizeof(uint32_t));
+    walk.expected.samples = ddp_mem_array(e->mem, walk.rows_max, sizeof(uint32_t));
+    walk.seen.samples = ddp_mem_array(e->mem, walk.rows_max, sizeof(uint32_t));
+    if (walk.expected.list != NULL && walk.expected.samples != NULL && walk.seen.samples != NULL) {
         status = DDP_OK;
     }
-    ddp_mem_free(e->mem, expected.list);
-    ddp_mem_free(e->mem, expected.samples);
-    ddp_mem_free(e->mem, seen.samples);
+    for (walk.rank = 0; status == DDP_OK && walk.rank < e->world; walk.rank++) {
+        status = compare_rank(e, &walk);
+    }
+    ddp_mem_free(e->mem, walk.expected.list);
+    ddp_mem_free(e->mem, walk.expected.samples);
+    ddp_mem_free(e->mem, walk.seen.samples);
     return status;
 }

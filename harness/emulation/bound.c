@@ -73,7 +73,8 @@ static void read_block(const struct harness_tensor *tensor, size_t first, size_t
 static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, size_t at,
                         size_t count, const struct share *shares)
 {
-    struct harness_tensor tensor = harness_layout_at(&e->params, e->now.average, 0, p);
+    struct harness_tensor tensor =
+        harness_layout_at(&e->params, harness_emulation_camp(e, 0)->average, 0, p);
     /* Products may underflow: at most one spacing of subnormals each. */
     double underflow = precision_of(tensor.dtype).subnormal * (double)(e->world + 1);
     double mean[BLOCK] = {0};
@@ -104,6 +105,37 @@ static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, si
     }
 }
 
+static bool is_finite_at(const struct harness_emulation *e, uint32_t rank, size_t p, size_t elem)
+{
+    struct harness_tensor grad = harness_layout_at(&e->params, e->now.grad, rank, p);
+    double value;
+
+    read_block(&grad, elem, 1, &value);
+    return isfinite(value) && isfinite(e->now.loss[rank]);
+}
+
+/* Training itself led to a value that is not finite: on ranks whose own gradients are not, else in
+ * their sum. After an earlier error it is that error's. */
+static void name_nonfinite(struct harness_emulation *e)
+{
+    struct harness_excess *excess = &e->excess;
+
+    if (isfinite(excess->distance) && isfinite(excess->bound)) {
+        return;
+    }
+    excess->is_nonfinite = true;
+    excess->is_set = e->compare.count == 0 && e->batch_count == 0;
+    excess->ranks = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (e->now.rows[r] > 0 && !is_finite_at(e, r, excess->param, excess->elem)) {
+            harness_rank_set_add(&excess->ranks, r);
+        }
+    }
+    for (uint32_t r = 0; harness_rank_set_is_empty(&excess->ranks) && r < e->world; r++) {
+        harness_rank_set_add(&excess->ranks, r);
+    }
+}
+
 static void bound_param(struct harness_emulation *e, uint32_t step, size_t p, struct share *shares)
 {
     const struct harness_layout_item *param = &e->params.items[p];
@@ -124,16 +156,24 @@ static void bound_param(struct harness_emulation *e, uint32_t step, size_t p, st
     for (uint32_t r = 0; r < e->world && e->excess.is_set; r++) {
         e->excess.weight_gap += fabs(1.0 / e->now.divisor - shares[r].weight);
     }
+    if (e->excess.is_set) {
+        name_nonfinite(e);
+    }
 }
 
 ddp_status harness_emulation_bound(struct harness_emulation *e, uint32_t step)
 {
-    struct share *shares = ddp_mem_array(e->mem, e->world, sizeof(*shares));
+    struct share *shares;
 
+    /* What is known to be wrong is no matter of weights. */
+    if (harness_compare_has(e, HARNESS_STAGE_INPUT, step) || e->excess.is_nonfinite) {
+        return DDP_OK;
+    }
+    shares = ddp_mem_array(e->mem, e->world, sizeof(*shares));
     if (shares == NULL) {
         return DDP_E_NOMEM;
     }
-    for (size_t p = 0; p < e->params.count && !e->excess.is_set; p++) {
+    for (size_t p = 0; p < e->params.count && !e->excess.is_set && !e->excess.is_nonfinite; p++) {
         if (e->now.is_used[p]) {
             bound_param(e, step, p, shares);
         }

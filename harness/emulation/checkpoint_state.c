@@ -25,8 +25,9 @@ static bool load_tensor(const struct harness_checkpoint *file, const char *key,
 
 static bool load_param(struct harness_emulation *e, const struct harness_checkpoint *file, size_t p)
 {
+    const struct harness_state *state = &e->camps[0]->state;
     const char *name = e->params.items[p].name;
-    struct harness_tensor target = harness_layout_at(&e->params, e->state.param, 0, p);
+    struct harness_tensor target = harness_layout_at(&e->params, state->param, 0, p);
     const struct harness_checkpoint_tensor *steps;
     char key[512];
 
@@ -34,7 +35,7 @@ static bool load_param(struct harness_emulation *e, const struct harness_checkpo
         return false;
     }
     for (uint32_t s = 0; s < e->slot_count; s++) {
-        target = harness_layout_at(&e->params, e->state.slot[s], 0, p);
+        target = harness_layout_at(&e->params, state->slot[s], 0, p);
         (void)snprintf(key, sizeof(key), "optim.%s.%s", e->slot_name[s], name);
         if (!load_tensor(file, key, &target)) {
             return false;
@@ -45,7 +46,7 @@ static bool load_param(struct harness_emulation *e, const struct harness_checkpo
     if (steps == NULL || steps->dtype != DDP_DTYPE_I64 || steps->elem_count != 1) {
         return false;
     }
-    harness_checkpoint_read(steps, 0, &e->state.taken[p]);
+    harness_checkpoint_read(steps, 0, &state->taken[p]);
     return true;
 }
 
@@ -85,11 +86,11 @@ ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_
         *out_is_loaded = load_param(e, &file, p);
     }
     for (size_t b = 0; *out_is_loaded && b < e->buffers.count; b++) {
-        const struct harness_tensor target = harness_layout_at(&e->buffers, e->state.buffer, 0, b);
+        const struct harness_tensor target = harness_layout_at(&e->buffers, e->buffer, 0, b);
 
         *out_is_loaded = load_tensor(&file, e->buffers.items[b].name, &target);
     }
-    e->state.steps_done = e->input->restored_step;
+    e->steps_done = e->input->restored_step;
     harness_checkpoint_close(&file);
     return DDP_OK;
 }

@@ -2,8 +2,8 @@
 #ifndef HARNESS_EMULATION_CHECKPOINT_STATE_H
 #define HARNESS_EMULATION_CHECKPOINT_STATE_H
 
-#include "harness/emulation/checkpoint_file.h"
 #include "harness/emulation/emulation.h"
+#include "harness/tensor/checkpoint_file.h"
 
 #ifdef __cplusplus
 extern "C" {

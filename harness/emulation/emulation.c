@@ -69,11 +69,19 @@ static ddp_status allocate_values(struct harness_emulation *e)
     now->used_map = harness_emulation_alloc(e, e->params.count, sizeof(*now->used_map));
     now->bucket_in = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
     now->bucket_out = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
-    now->average = harness_emulation_alloc(e, 1, e->params.size_bytes);
+    now->expected_out = harness_emulation_alloc(e, 1, e->buckets.size_bytes);
     now->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     now->rows = harness_emulation_alloc(e, e->world, sizeof(*now->rows));
     now->loss = harness_emulation_alloc(e, e->world, sizeof(*now->loss));
-    harness_state_create(e, &e->state);
+    e->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
+    e->is_grad_known = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
+    e->is_in_known = harness_emulation_alloc(e, e->world * e->buckets.count, sizeof(bool));
+    e->is_out_known = harness_emulation_alloc(e, e->world * e->buckets.count, sizeof(bool));
+    if (e->input->kept != NULL) {
+        e->in_before = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
+    }
+    DDP_TRY(harness_recorded_create(e));
+    DDP_TRY(harness_camps_create(e));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
@@ -142,8 +150,8 @@ static ddp_status read_job(struct harness_emulation *e, const struct harness_tra
     DDP_TRY(make_bucket_tables(e));
     DDP_TRY(allocate_values(e));
     /* The trainer was just made: what it holds are the initial values. */
-    DDP_TRY(harness_trainer_read(e, first, e->state.param, e->state.buffer));
-    harness_state_share_buffers(e, &e->state);
+    DDP_TRY(harness_trainer_read(e, first, e->camps[0]->state.param, e->buffer));
+    harness_emulation_share_buffers(e);
     return DDP_OK;
 }
 
@@ -175,7 +183,8 @@ ddp_status harness_emulation_create(const struct harness_emulation_input *input,
     e->mem = input->mem;
     e->world = input->trace->world_size;
     e->slot_count = (uint32_t)harness_arith_slot_count(&input->job->optimizer);
-    e->split_step = -1;
+    e->unknown_from = -1;
+    e->wanted.mem = e->mem;
     e->index.mem = e->mem;
     e->schedules.mem = e->mem;
     e->trees.mem = e->mem;
@@ -206,6 +215,11 @@ void harness_emulation_destroy(struct harness_emulation *e)
         ddp_mem_free(mem, e->blocks[i]);
     }
     ddp_mem_free(mem, e->blocks);
+    ddp_mem_free(mem, e->camps);
+    ddp_mem_free(mem, e->batches);
+    ddp_mem_free(mem, e->compare.noted);
+    ddp_mem_free(mem, e->compare.items);
+    harness_hashes_fini(&e->wanted);
     harness_schedules_fini(&e->schedules);
     harness_trees_fini(&e->trees);
     harness_index_fini(&e->index);
@@ -217,9 +231,10 @@ ddp_status harness_emulation_want(struct harness_emulation *e, uint32_t steps_do
 {
     if (!e->snapshot.is_wanted) {
         harness_state_create(e, &e->snapshot.state);
+        e->snapshot.buffer = harness_emulation_alloc(e, 1, e->buffers.size_bytes);
     }
     e->snapshot.is_wanted = true;
-    e->snapshot.state.steps_done = steps_done;
+    e->snapshot.steps_done = steps_done;
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 

@@ -1,15 +1,19 @@
 /* The run as it should have been: every step recomputed with the reference's kernels for local
- * gradients and the judge's own arithmetic for the rest. Steps are emulated once; what ranks
- * recorded is compared by hash. Expected values never depend on what was observed; so the earliest
- * difference is the error, and later ones are its consequences. */
+ * gradients and the judge's own arithmetic for the rest; what ranks recorded is compared by hash.
+ *
+ * It is rebased: after a difference it goes on from what was recorded, if that tensor is at hand
+ * (kept.h), so what follows is judged by itself, and one error is one difference. If it is not at
+ * hand, what depends on it is not judged, and its hash is wanted. */
 #ifndef HARNESS_EMULATION_EMULATION_H
 #define HARNESS_EMULATION_EMULATION_H
 
 #include "ddpcore/base/file.h"
-#include "harness/emulation/layout.h"
+#include "harness/emulation/compare.h"
 #include "harness/plan/program.h"
 #include "harness/sums/schedule_set.h"
 #include "harness/sums/tree.h"
+#include "harness/tensor/kept.h"
+#include "harness/tensor/layout.h"
 #include "harness/trace/index.h"
 #include "reference/trainer.h"
 
@@ -33,6 +37,7 @@ struct harness_emulation_input {
     struct ddp_files *files; /* where it lies; NULL: with the operating system */
     const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
     uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
+    const struct harness_kept *kept;         /* tensors of this run that are at hand; or NULL */
     struct ddp_mem *mem;
 };
 
@@ -48,19 +53,19 @@ enum harness_predicted {
     HARNESS_PREDICTED_UPDATE    /* everything */
 };
 
-/* Model and optimizer state after `steps_done` steps; host memory. */
+/* Model and optimizer state; host memory. */
 struct harness_state {
-    uint32_t steps_done;
     void *param;     /* a block of `params` */
     void *slot[2];   /* blocks of `params`; NULL if the optimizer has no such slot */
     uint64_t *taken; /* [params.count] optimizer steps of each parameter */
-    void *buffer;    /* [world] blocks of `buffers`; a checkpoint holds rank 0's */
 };
 
-/* A state that is kept once the emulation passes it. */
+/* A state that a checkpoint holds, kept once the emulation passes it. */
 struct harness_snapshot {
     bool is_wanted, is_taken;
-    struct harness_state state;
+    uint32_t steps_done;
+    struct harness_state state; /* rank 0's */
+    void *buffer;               /* rank 0's: a block of `buffers` */
 };
 
 /* Values of the step that was emulated last. Blocks of all ranks lie one behind the other. */
@@ -71,30 +76,50 @@ struct harness_step_values {
     uint32_t
         *used_map;   /* [params.count] the reduced map; of the step before until it is worked out */
     void *bucket_in; /* [world] blocks of `buckets`: what goes into the all-reduces */
-    void *bucket_out; /* [world] blocks of `buckets`: what comes out */
-    void *average;    /* a block of `params` */
-    void *buffer;     /* [world] blocks of `buffers`, after the ranks' passes */
-    size_t *rows;     /* [world]; 0 = the rank is not active in this step */
-    float *loss;      /* [world] */
+    void *bucket_out;   /* [world] blocks of `buckets`: what comes out */
+    void *expected_out; /* a block of `buckets`: rank 0's outputs as they should be */
+    void *buffer;       /* [world] blocks of `buffers`, after the ranks' passes */
+    size_t *rows;       /* [world]; 0 = the rank is not active in this step */
+    float *loss;        /* [world] */
     uint32_t divisor;
 };
 
-/* What ranks should have recorded, for steps start_step <= s < end_step; index s - start_step,
- * called k. Tensors as hashes. */
+/* What the run should have been, for steps start_step <= s < end_step; index s - start_step, called
+ * k. Tensors as hashes. */
 struct harness_expected {
-    uint8_t *predicted;     /* [k] enum harness_predicted */
-    uint64_t *grad_hash;    /* [k][world][params.count] */
-    uint8_t *has_grad;      /* [k][world][params.count] */
-    uint32_t *loss_bits;    /* [k][world] */
-    uint8_t *is_active;     /* [k][world] as harness_emulation_is_active */
-    uint64_t *in_hash;      /* [k][world][buckets.count] */
-    uint64_t *out_hash;     /* [k][world][buckets.count] */
-    uint8_t *is_updated;    /* [k][params.count] an averaged gradient exists */
-    uint64_t *average_hash; /* [k][params.count] */
-    uint64_t *param_hash;   /* [k][params.count] */
-    uint64_t *slot_hash;    /* [k][slot_count][params.count] */
-    uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
-    bool is_joined;         /* the run was emulated until all data had been used up */
+    uint8_t *predicted;    /* [k] enum harness_predicted */
+    uint8_t *has_grad;     /* [k][world][params.count] */
+    uint8_t *is_active;    /* [k][world] as harness_emulation_is_active */
+    uint64_t *param_hash;  /* [k][params.count] of the ranks that never differed */
+    uint64_t *joined_hash; /* [buffers.count] of the rank whose buffers all have after join */
+    bool is_joined;        /* the run was emulated until all data had been used up */
+};
+
+/* What ranks recorded in the step that is judged; hashes, 0 = nothing. */
+struct harness_recorded {
+    uint64_t *grad;         /* [world][params.count] */
+    uint64_t *in, *out;     /* [world][buckets.count] of the first collective of a bucket */
+    uint64_t *left;         /* [world][buckets.count] what the last one left in the bucket */
+    uint64_t *seq;          /* [world][buckets.count] of the first one */
+    uint64_t *final;        /* [world][params.count] */
+    uint8_t *final_state;   /* [world][params.count] enum harness_final */
+    uint64_t *param, *slot; /* [world][params.count], [world][slot_count][params.count] */
+};
+enum harness_final { HARNESS_FINAL_NOTHING, HARNESS_FINAL_DEFINED, HARNESS_FINAL_NONE };
+
+/* Ranks whose models are the same. All are in one camp until something on a rank differs. */
+struct harness_camp {
+    struct harness_state state;
+    void *average;          /* a block of `params`: their averaged gradients */
+    uint64_t *average_hash; /* [params.count] */
+    bool *is_known;         /* [params.count] parameter and slots are what the ranks have */
+    bool *is_average_known; /* [params.count] */
+    uint64_t *hash;         /* [1 + slot_count][params.count] parameters and slots after the step */
+    uint64_t *hash_before;  /* the same, after the step before */
+    uint32_t rank_count, first; /* the lowest of them */
+    uint32_t number;            /* its index */
+    bool is_idle;               /* its ranks leave the present step\'s update out */
+    uint32_t parent, parting;   /* the camp that its ranks left, and in which parting */
 };
 
 /* The first sum whose order is not known. */
@@ -111,14 +136,24 @@ struct harness_excess {
     uint32_t step, param;
     size_t elem;
     double distance, bound, weight_gap; /* weight_gap: sum over ranks of |1/D - n_r/N| */
+    bool is_nonfinite;                  /* there is no distance */
+    struct harness_rank_set ranks;      /* whose gradients or losses are not finite */
 };
 
-/* First batch that is not the one that the sampler's rules give. */
+/* A batch that is not the one that the sampler's rules give, and those that directly follow it on
+ * the rank and are wrong in the same way. */
 struct harness_batch_difference {
-    bool is_set;
     uint32_t rank, step, micro;
+    uint32_t last_step; /* of those that follow */
     enum harness_verdict verdict;
     char text[256];
+};
+
+/* The batches that a rank took in a step. */
+enum harness_took {
+    HARNESS_TOOK_OWN,    /* the sampler's, or none was recorded */
+    HARNESS_TOOK_OTHER,  /* other ones, whose samples were recorded: its gradient is of those */
+    HARNESS_TOOK_UNKNOWN /* other ones, and which is not known: its gradient is not judged */
 };
 
 struct harness_emulation {
@@ -145,16 +180,36 @@ struct harness_emulation {
     struct harness_task_stacks *stacks;
     struct harness_trainer *trainers, *idle_trainers;
 
-    struct harness_state state; /* after the step that was emulated last */
+    /* After the step that was emulated last. */
+    uint32_t steps_done;
+    void *buffer;                /* [world] blocks of `buffers` */
+    struct harness_camp **camps; /* camps[0] is that of the ranks that never differed */
+    size_t camp_count, camp_capacity;
+    uint32_t *camp_of; /* [world] index in camps */
+    uint32_t parting;  /* counts the stages after which ranks part */
     struct harness_step_values now;
     uint32_t start_step, end_step;
     struct harness_expected expected;
     struct harness_snapshot snapshot;
 
-    int32_t split_step; /* first step after which ranks' outputs differ by schedule; -1 */
+    /* Judging. */
+    bool is_judging; /* the present step is compared with what was recorded */
+    bool is_hashed;  /* some rank recorded parameters */
+    bool is_lost;    /* a rank's model is not known, so what follows cannot be judged */
+    struct harness_recorded recorded;
+    bool *is_grad_known;              /* [world][params.count] of the present step's values */
+    bool *is_in_known, *is_out_known; /* [world][buckets.count] */
+    void *in_before;                  /* bucket_in of the step before, if something is kept */
+    bool is_in_before_set;
+    struct harness_compare compare;
+    struct harness_hashes wanted; /* tensors that would let more be judged */
+    int64_t unknown_from;         /* first step that could not be judged for lack of one; -1 */
+
     struct harness_unknown_sum unknown_sum;
     struct harness_excess excess;
-    struct harness_batch_difference batch; /* the first one that is wrong */
+    struct harness_batch_difference *batches; /* that are wrong: by rank, then step */
+    size_t batch_count, batch_capacity;
+    uint8_t *took; /* [k][world] enum harness_took */
 };
 
 /* Prepare: index the trace, load schedules, create the trainer. Nothing is emulated yet. */
@@ -193,6 +248,9 @@ bool harness_emulation_is_active(const struct harness_emulation *emulation, uint
                                  uint32_t step);
 /* The highest rank with data for a pass (step * micro_batches + micro); -1: there is none. */
 int64_t harness_emulation_last_active(const struct harness_emulation *emulation, uint64_t pass);
+/* The camp of a rank. */
+struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,
+                                            uint32_t rank);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 

@@ -16,8 +16,7 @@ void harness_state_create(struct harness_emulation *emulation, struct harness_st
 void harness_state_copy(const struct harness_emulation *emulation, struct harness_state *target,
                         const struct harness_state *source);
 /* Rank 0's buffers on every rank, as after construction and after a checkpoint was loaded. */
-void harness_state_share_buffers(const struct harness_emulation *emulation,
-                                 struct harness_state *state);
+void harness_emulation_share_buffers(struct harness_emulation *emulation);
 
 /* --- trainer.c -------------------------------------------------------------------------------- */
 
@@ -25,7 +24,7 @@ void harness_state_share_buffers(const struct harness_emulation *emulation,
 struct harness_trainer {
     struct harness_trainer *next, *next_idle;
     struct ref_trainer *trainer;
-    uint32_t steps_done; /* of the parameters that it holds */
+    uint32_t steps_done, camp; /* of the parameters that it holds */
     bool is_loaded;
 };
 
@@ -34,10 +33,11 @@ DDP_MUST_USE ddp_status harness_trainer_take(struct harness_emulation *emulation
                                              struct harness_trainer **out, struct ddp_err *err);
 void harness_trainer_give(struct harness_emulation *emulation, struct harness_trainer *trainer);
 void harness_trainers_destroy(struct harness_emulation *emulation);
-/* The state before the step into the trainer's model, with the buffers of `owner`. Passes change
- * buffers, never parameters. */
+/* The rank's state before the step into the trainer's model, with the buffers of `owner`. Passes
+ * change buffers, never parameters. */
 DDP_MUST_USE ddp_status harness_trainer_load(const struct harness_emulation *emulation,
-                                             struct harness_trainer *trainer, uint32_t owner);
+                                             struct harness_trainer *trainer, uint32_t rank,
+                                             uint32_t owner);
 /* Parameters and buffers of a trainer's model into a block of `params` and one of `buffers`. */
 DDP_MUST_USE ddp_status harness_trainer_read(const struct harness_emulation *emulation,
                                              const struct harness_trainer *trainer, void *param,
@@ -51,9 +51,11 @@ DDP_MUST_USE ddp_status harness_emulation_copy(const struct harness_emulation *e
 
 /* --- parts of a step -------------------------------------------------------------------------- */
 
-/* rank.c: all ranks' passes, each rank a task: gradients, losses and bucket inputs into `now`. */
+/* rank.c: all ranks' passes, each rank a task: gradients and losses into `now`. */
 DDP_MUST_USE ddp_status harness_emulation_run_ranks(struct harness_emulation *emulation,
                                                     uint32_t step, struct ddp_err *err);
+/* rank.c: what each rank puts into the buckets, into `now`. */
+DDP_MUST_USE ddp_status harness_emulation_fill_buckets(struct harness_emulation *emulation);
 /* sum.c: in the middle of a rank's step, the sum of all ranks' tensors, in the order in which the
  * group sums so many elements. output: as large as the input. */
 DDP_MUST_USE ddp_status harness_emulation_exchange_sum(const struct harness_emulation *emulation,
@@ -61,11 +63,54 @@ DDP_MUST_USE ddp_status harness_emulation_exchange_sum(const struct harness_emul
                                                        uint64_t tag,
                                                        const struct harness_tensor *input,
                                                        void *output);
-/* batch.c: the first recorded batch that breaks the sampler's rules. */
-DDP_MUST_USE ddp_status harness_emulation_compare_batches(const struct harness_emulation *emulation,
-                                                          struct harness_batch_difference *out);
+/* batch.c: recorded batches that break the sampler's rules, into emulation->batches and took. */
+DDP_MUST_USE ddp_status harness_emulation_compare_batches(struct harness_emulation *emulation);
+/* What a rank took in a step that is judged. */
+enum harness_took harness_emulation_took(const struct harness_emulation *emulation, uint32_t rank,
+                                         uint32_t step);
 /* bound.c: rounding and weighting bound, into emulation->excess if it is exceeded. */
 DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
+
+/* --- camp.c ----------------------------------------------------------------------------------- */
+
+/* All ranks in one camp. */
+DDP_MUST_USE ddp_status harness_camps_create(struct harness_emulation *emulation);
+/* The rank leaves its camp: alone, with a copy of all that the camp has, or with the ranks that
+ * left it in the same parting (emulation->parting) and are like it. *out_is_new: what distinguishes
+ * it must still be put into the camp. */
+DDP_MUST_USE ddp_status harness_camp_part(struct harness_emulation *emulation, uint32_t rank,
+                                          bool (*is_like)(const struct harness_emulation *emulation,
+                                                          uint32_t a, uint32_t b),
+                                          bool *out_is_new);
+
+/* --- recorded.c ------------------------------------------------------------------------------- */
+
+DDP_MUST_USE ddp_status harness_recorded_create(struct harness_emulation *emulation);
+/* What ranks recorded in a step, into emulation->recorded. */
+void harness_recorded_read(struct harness_emulation *emulation, uint32_t step);
+
+/* --- rebase.c, rebase_model.c ----------------------------------------------------------------- */
+
+/* For each camp: its average from the outputs, and its model's update. */
+DDP_MUST_USE ddp_status harness_emulation_take_average(struct harness_emulation *emulation,
+                                                       struct harness_camp *camp);
+DDP_MUST_USE ddp_status harness_emulation_take_averages(struct harness_emulation *emulation);
+DDP_MUST_USE ddp_status harness_emulation_update(struct harness_emulation *emulation,
+                                                 uint32_t step);
+/* Before the first step that is judged: the models that ranks start from. */
+void harness_rebase_begin(struct harness_emulation *emulation);
+/* Each compares one stage of the present step with what was recorded, notes what differs, and
+ * replaces it by what was recorded. Nothing unless is_judging. */
+DDP_MUST_USE ddp_status harness_rebase_gradients(struct harness_emulation *emulation,
+                                                 uint32_t step);
+DDP_MUST_USE ddp_status harness_rebase_inputs(struct harness_emulation *emulation, uint32_t step);
+DDP_MUST_USE ddp_status harness_rebase_outputs(struct harness_emulation *emulation, uint32_t step);
+/* Averages copied back, then parameters and optimizer state: by camps. */
+DDP_MUST_USE ddp_status harness_rebase_averages(struct harness_emulation *emulation, uint32_t step);
+DDP_MUST_USE ddp_status harness_rebase_states(struct harness_emulation *emulation, uint32_t step);
+/* The recorded tensor of that hash, if it is at hand; else it is wanted. */
+const void *harness_rebase_find(struct harness_emulation *emulation,
+                                const struct harness_layout *layout, size_t index, uint64_t hash);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* Purpose: one rank's part of a step as straight-line code: its micro-batches, its local gradient,
- * its input of the buckets.
+/* Purpose: one rank's part of a step as straight-line code: its micro-batches, its local gradient;
+ * and its input of the buckets.
  * Idea: ranks are tasks, so that this code may wait for the other ranks in the middle. */
 #include <string.h>
 
@@ -40,12 +40,46 @@ static uint32_t owner_of_buffers(const struct harness_emulation *e, uint32_t ran
     return job->join.is_set && last >= 0 ? (uint32_t)last : 0;
 }
 
+/* The gradient of the batches that a rank took instead of its own. */
+static ddp_status other_gradient(struct harness_emulation *e, struct harness_trainer *trainer,
+                                 uint32_t rank, uint32_t step)
+{
+    uint32_t micro_batches = e->input->job->micro_batches;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_DATA_SAMPLE, step, &count);
+    struct ref_samples *given = ddp_mem_array(e->mem, micro_batches, sizeof(*given));
+    uint32_t *samples = ddp_mem_array(e->mem, count, sizeof(*samples));
+    ddp_status status = DDP_E_NOMEM;
+
+    if (given != NULL && samples != NULL) {
+        for (size_t i = 0; i < count; i++) {
+            uint32_t micro = list[i]->entry.micro;
+
+            samples[i] = (uint32_t)list[i]->entry.arg[0];
+            if (micro < micro_batches) {
+                given[micro].items = given[micro].rows == 0 ? &samples[i] : given[micro].items;
+                given[micro].rows++;
+            }
+        }
+        status = ref_trainer_gradient_of(trainer->trainer, rank, step, given, &e->now.loss[rank],
+                                         &e->now.rows[rank]);
+    }
+    ddp_mem_free(e->mem, samples);
+    ddp_mem_free(e->mem, given);
+    return status;
+}
+
 static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer *trainer,
                              uint32_t rank, uint32_t step)
 {
-    DDP_TRY(harness_trainer_load(e, trainer, owner_of_buffers(e, rank, step)));
-    DDP_TRY(ref_trainer_local_gradient(trainer->trainer, rank, step, &e->now.loss[rank],
-                                       &e->now.rows[rank]));
+    DDP_TRY(harness_trainer_load(e, trainer, rank, owner_of_buffers(e, rank, step)));
+    if (harness_emulation_took(e, rank, step) == HARNESS_TOOK_OTHER) {
+        DDP_TRY(other_gradient(e, trainer, rank, step));
+    } else {
+        DDP_TRY(ref_trainer_local_gradient(trainer->trainer, rank, step, &e->now.loss[rank],
+                                           &e->now.rows[rank]));
+    }
     if (!harness_emulation_is_active(e, rank, step)) {
         e->now.rows[rank] = 0;
     }
@@ -54,7 +88,7 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
                                         (char *)e->now.buffer + rank * e->buffers.size_bytes);
 }
 
-static ddp_status fill_buckets(struct harness_emulation *e, uint32_t rank)
+static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
 {
     bool is_scaled = harness_emulation_is_scaled_before(e);
     float factor = is_scaled ? 1.0f / (float)e->now.divisor : 1.0f;
@@ -80,6 +114,14 @@ static ddp_status fill_buckets(struct harness_emulation *e, uint32_t rank)
     return DDP_OK;
 }
 
+ddp_status harness_emulation_fill_buckets(struct harness_emulation *e)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        DDP_TRY(fill_rank(e, r));
+    }
+    return DDP_OK;
+}
+
 struct rank_step {
     struct harness_emulation *e;
     uint32_t step;
@@ -97,9 +139,6 @@ static ddp_status run_rank(void *context, uint32_t rank, struct harness_task *ta
     DDP_TRY(harness_trainer_take(run->e, &trainer, run->err));
     status = run_passes(run->e, trainer, rank, run->step);
     harness_trainer_give(run->e, trainer);
-    if (status == DDP_OK) {
-        status = fill_buckets(run->e, rank);
-    }
     return status == DDP_OK
                ? DDP_OK
                : ddp_err_set(run->err, status, "rank %u: %s", rank, ddp_status_text(status));

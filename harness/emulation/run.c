@@ -1,5 +1,5 @@
-/* Purpose: emulate every step that any rank began and keep hashes of all that ranks record.
- * Idea: hashes of all steps are small; values are only ever those of the present step. */
+/* Purpose: emulate and judge every step that any rank began.
+ * Idea: values are only ever those of the present step; of earlier ones a few hashes are kept. */
 #include <string.h>
 
 #include "harness/emulation/internal.h"
@@ -33,16 +33,10 @@ static ddp_status allocate_expected(struct harness_emulation *e)
     size_t per_param = steps * e->params.count;
 
     expected->predicted = harness_emulation_alloc(e, steps, 1);
-    expected->grad_hash = harness_emulation_alloc(e, per_rank * e->params.count, sizeof(uint64_t));
     expected->has_grad = harness_emulation_alloc(e, per_rank * e->params.count, 1);
-    expected->loss_bits = harness_emulation_alloc(e, per_rank, sizeof(uint32_t));
     expected->is_active = harness_emulation_alloc(e, per_rank, 1);
-    expected->in_hash = harness_emulation_alloc(e, per_rank * e->buckets.count, sizeof(uint64_t));
-    expected->out_hash = harness_emulation_alloc(e, per_rank * e->buckets.count, sizeof(uint64_t));
-    expected->is_updated = harness_emulation_alloc(e, per_param, 1);
-    expected->average_hash = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
     expected->param_hash = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
-    expected->slot_hash = harness_emulation_alloc(e, e->slot_count * per_param, sizeof(uint64_t));
+    e->took = harness_emulation_alloc(e, per_rank, 1);
     expected->joined_hash = harness_emulation_alloc(e, e->buffers.count, sizeof(uint64_t));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
@@ -50,51 +44,10 @@ static ddp_status allocate_expected(struct harness_emulation *e)
 static void keep_gradients(struct harness_emulation *e, size_t k)
 {
     for (uint32_t r = 0; r < e->world; r++) {
-        size_t row = k * e->world + r;
-
-        e->expected.is_active[row] = e->now.rows[r] > 0;
-        memcpy(&e->expected.loss_bits[row], &e->now.loss[r], sizeof(uint32_t));
-        for (size_t p = 0; p < e->params.count; p++) {
-            if (e->now.has_grad[r * e->params.count + p]) {
-                e->expected.has_grad[row * e->params.count + p] = 1;
-                e->expected.grad_hash[row * e->params.count + p] =
-                    harness_layout_hash(&e->params, e->now.grad, r, p);
-            }
-        }
+        e->expected.is_active[k * e->world + r] = e->now.rows[r] > 0;
     }
-}
-
-static void keep_buckets(struct harness_emulation *e, size_t k, bool is_output_known)
-{
-    for (uint32_t r = 0; r < e->world; r++) {
-        size_t row = (k * e->world + r) * e->buckets.count;
-
-        for (size_t b = 0; b < e->buckets.count; b++) {
-            e->expected.in_hash[row + b] = harness_layout_hash(&e->buckets, e->now.bucket_in, r, b);
-            if (!is_output_known) {
-                continue;
-            }
-            /* Members of a right schedule end with the same bits: hash them once. */
-            e->expected.out_hash[row + b] =
-                r > 0 && e->split_step < 0
-                    ? e->expected.out_hash[k * e->world * e->buckets.count + b]
-                    : harness_layout_hash(&e->buckets, e->now.bucket_out, r, b);
-        }
-    }
-}
-
-static void keep_update(struct harness_emulation *e, size_t k)
-{
-    for (size_t p = 0; p < e->params.count; p++) {
-        size_t cell = k * e->params.count + p;
-
-        e->expected.is_updated[cell] = e->now.is_used[p];
-        e->expected.average_hash[cell] = harness_layout_hash(&e->params, e->now.average, 0, p);
-        e->expected.param_hash[cell] = harness_layout_hash(&e->params, e->state.param, 0, p);
-        for (uint32_t s = 0; s < e->slot_count; s++) {
-            e->expected.slot_hash[(k * e->slot_count + s) * e->params.count + p] =
-                harness_layout_hash(&e->params, e->state.slot[s], 0, p);
-        }
+    for (size_t i = 0; i < e->world * e->params.count; i++) {
+        e->expected.has_grad[k * e->world * e->params.count + i] = e->now.has_grad[i];
     }
 }
 
@@ -138,11 +91,9 @@ static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_p
         keep_gradients(e, k);
         keep_joined(e, step);
     }
-    if (predicted >= HARNESS_PREDICTED_INPUT) {
-        keep_buckets(e, k, predicted >= HARNESS_PREDICTED_UPDATE);
-    }
     if (predicted >= HARNESS_PREDICTED_UPDATE) {
-        keep_update(e, k);
+        memcpy(&e->expected.param_hash[k * e->params.count], e->camps[0]->hash,
+               e->params.count * sizeof(uint64_t));
     }
 }
 
@@ -150,11 +101,21 @@ static void keep_snapshot(struct harness_emulation *e)
 {
     struct harness_snapshot *snapshot = &e->snapshot;
 
-    if (snapshot->is_wanted && !snapshot->is_taken &&
-        snapshot->state.steps_done == e->state.steps_done) {
-        harness_state_copy(e, &snapshot->state, &e->state);
+    if (snapshot->is_wanted && !snapshot->is_taken && snapshot->steps_done == e->steps_done) {
+        harness_state_copy(e, &snapshot->state, &harness_emulation_camp(e, 0)->state);
+        memcpy(snapshot->buffer, e->buffer, e->buffers.size_bytes);
         snapshot->is_taken = true;
     }
+}
+
+static bool is_hashed(const struct harness_emulation *e)
+{
+    size_t count = 0;
+
+    for (uint32_t r = 0; r < e->world && count == 0; r++) {
+        (void)harness_index_list(&e->index, r, DDP_EVENT_PARAM_UPDATED, &count);
+    }
+    return count > 0;
 }
 
 ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *err)
@@ -168,23 +129,28 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
         e->end_step = e->start_step + e->input->job->steps; /* a recorded step number is too high */
     }
     DDP_TRY(allocate_expected(e));
-    DDP_TRY(harness_emulation_compare_batches(e, &e->batch));
+    DDP_TRY(harness_emulation_compare_batches(e));
     keep_snapshot(e);
-    for (uint32_t step = e->state.steps_done; step < e->end_step; step++) {
+    e->is_hashed = is_hashed(e);
+    for (uint32_t step = e->steps_done; step < e->end_step; step++) {
         ddp_status status;
 
         if (step == e->start_step && step > 0) {
-            harness_state_share_buffers(e, &e->state); /* the checkpoint held rank 0's */
+            harness_emulation_share_buffers(e); /* the checkpoint held rank 0's */
+        }
+
+        e->is_judging = step >= e->start_step;
+        if (step == e->start_step) {
+            harness_rebase_begin(e);
         }
         status = harness_emulation_step(e, step, &predicted, err);
-
         if (status != DDP_OK) {
             return ddp_err_wrap(err, status, "the reference could not compute step %u", step);
         }
         if (step >= e->start_step) {
             keep_step(e, step, predicted);
         }
-        if (predicted != HARNESS_PREDICTED_UPDATE) {
+        if (predicted != HARNESS_PREDICTED_UPDATE || e->is_lost) {
             break; /* nothing is known of what follows */
         }
         keep_snapshot(e);

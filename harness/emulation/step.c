@@ -1,7 +1,8 @@
 /* Purpose: one step as it should be: the ranks' passes, the sums in the order that is known of
  * them, averages, optimizer (own scalar arithmetic).
- * Idea: up to the bucket inputs each rank is a task; what follows is the same on all ranks and is
- * worked out once. */
+ * Idea: each rank's passes are a task; what follows the sums is the same on all ranks whose models
+ * are the same, and is worked out once for them. After each stage comes the comparison with what
+ * was recorded. */
 #include <string.h>
 
 #include "harness/emulation/internal.h"
@@ -59,18 +60,6 @@ static bool is_reducible(const struct harness_emulation *e, uint32_t active)
     return true;
 }
 
-static bool is_equal_everywhere(const struct harness_emulation *e)
-{
-    const char *first = e->now.bucket_out;
-
-    for (uint32_t r = 1; r < e->world; r++) {
-        if (memcmp(first, first + r * e->buckets.size_bytes, e->buckets.size_bytes) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* E_NOT_FOUND: the order of a bucket's sum is not known. */
 static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
 {
@@ -98,56 +87,35 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
         }
     }
     ddp_mem_free(e->mem, input);
-    if (status == DDP_OK && e->split_step < 0 && !is_equal_everywhere(e)) {
-        e->split_step = (int32_t)step;
-    }
     return status;
 }
 
-static ddp_status take_averages(struct harness_emulation *e)
+/* The inputs of this step become those of the step before. */
+static void keep_inputs(struct harness_emulation *e)
 {
-    bool is_scaled = harness_emulation_is_scaled_before(e);
-    float factor = is_scaled ? 1.0f : 1.0f / (float)e->now.divisor;
+    void *inputs = e->now.bucket_in;
 
-    for (size_t b = 0; b < e->buckets.count; b++) {
-        const struct harness_bucket *bucket = &e->input->program->buckets[b];
-        struct harness_tensor source = harness_layout_at(&e->buckets, e->now.bucket_out, 0, b);
-
-        for (uint32_t i = 0; i < bucket->param_count; i++) {
-            struct harness_tensor target =
-                harness_layout_at(&e->params, e->now.average, 0, bucket->params[i]);
-            const char *slice =
-                (const char *)source.data + bucket->offsets[i] * ddp_dtype_size_bytes(source.dtype);
-
-            if (!is_scaled || source.dtype != target.dtype) {
-                DDP_TRY(harness_arith_scale(target.data, target.dtype, slice, source.dtype,
-                                            target.elem_count, factor));
-            } else {
-                memcpy(target.data, slice, target.size_bytes);
-            }
-        }
+    if (e->in_before != NULL) {
+        e->now.bucket_in = e->in_before;
+        e->in_before = inputs;
+        e->is_in_before_set = true;
     }
-    return DDP_OK;
 }
 
-static ddp_status update_params(struct harness_emulation *e)
+/* From known sums to the models after the step. */
+static ddp_status finish(struct harness_emulation *e, uint32_t step)
 {
-    for (size_t p = 0; p < e->params.count; p++) {
-        struct harness_tensor param = harness_layout_at(&e->params, e->state.param, 0, p);
-        void *slots[2] = {NULL, NULL};
-
-        if (!e->now.is_used[p]) {
-            continue; /* no gradient anywhere: the optimizer leaves it alone */
-        }
-        for (uint32_t s = 0; s < e->slot_count; s++) {
-            slots[s] = harness_layout_at(&e->params, e->state.slot[s], 0, p).data;
-        }
-        DDP_TRY(harness_arith_update(
-            &e->input->job->optimizer, e->state.taken[p], param.dtype, param.data,
-            harness_layout_at(&e->params, e->now.average, 0, p).data, slots, param.elem_count));
-        e->state.taken[p]++;
-    }
-    return DDP_OK;
+    DDP_TRY(harness_emulation_take_average(e, harness_emulation_camp(e, 0)));
+    DDP_TRY(harness_emulation_bound(e, step)); /* of the sums as they should be */
+    DDP_TRY(harness_rebase_outputs(e, step));
+    DDP_TRY(harness_emulation_take_averages(e));
+    DDP_TRY(harness_rebase_averages(e, step));
+    DDP_TRY(harness_emulation_update(e, step));
+    DDP_TRY(harness_rebase_states(e, step));
+    memcpy(e->buffer, e->now.buffer, e->world * e->buffers.size_bytes);
+    keep_inputs(e);
+    e->steps_done = step + 1;
+    return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
 ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
@@ -164,23 +132,25 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
                          ? active
                          : e->world;
+    if (e->is_judging) {
+        harness_recorded_read(e, step);
+    }
     DDP_TRY(harness_emulation_run_ranks(e, step, err));
+    DDP_TRY(harness_rebase_gradients(e, step));
     find_used(e, step);
+    DDP_TRY(harness_emulation_fill_buckets(e));
     *out_predicted = HARNESS_PREDICTED_GRADIENT;
     if (!is_reducible(e, active)) {
         return DDP_OK;
     }
     *out_predicted = HARNESS_PREDICTED_INPUT;
+    DDP_TRY(harness_rebase_inputs(e, step));
     status = reduce_buckets(e, step);
     if (status == DDP_E_NOT_FOUND) {
         return DDP_OK;
     }
     DDP_TRY(status);
-    DDP_TRY(take_averages(e));
-    DDP_TRY(harness_emulation_bound(e, step));
-    DDP_TRY(update_params(e));
-    memcpy(e->state.buffer, e->now.buffer, e->world * e->buffers.size_bytes);
-    e->state.steps_done = step + 1;
+    DDP_TRY(finish(e, step));
     *out_predicted = HARNESS_PREDICTED_UPDATE;
     return DDP_OK;
 }

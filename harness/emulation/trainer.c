@@ -103,25 +103,28 @@ ddp_status harness_trainer_read(const struct harness_emulation *e,
 }
 
 ddp_status harness_trainer_load(const struct harness_emulation *e, struct harness_trainer *trainer,
-                                uint32_t owner)
+                                uint32_t rank, uint32_t owner)
 {
+    struct harness_camp *camp = harness_emulation_camp(e, rank);
     struct ref_model *model = ref_trainer_model(trainer->trainer);
     size_t count = 0;
     struct ddp_param *params = ref_model_params(model, &count);
     struct ddp_buffer *buffers;
 
-    if (!trainer->is_loaded || trainer->steps_done != e->state.steps_done) {
+    if (!trainer->is_loaded || trainer->steps_done != e->steps_done ||
+        trainer->camp != camp->number) {
         for (size_t p = 0; p < count; p++) {
-            struct harness_tensor source = harness_layout_at(&e->params, e->state.param, 0, p);
+            struct harness_tensor source = harness_layout_at(&e->params, camp->state.param, 0, p);
 
             DDP_TRY(harness_emulation_copy(e, params[p].data, source.data, source.size_bytes));
         }
         trainer->is_loaded = true;
-        trainer->steps_done = e->state.steps_done;
+        trainer->steps_done = e->steps_done;
+        trainer->camp = camp->number;
     }
     buffers = ref_model_buffers(model, &count);
     for (size_t b = 0; b < count; b++) {
-        struct harness_tensor source = harness_layout_at(&e->buffers, e->state.buffer, owner, b);
+        struct harness_tensor source = harness_layout_at(&e->buffers, e->buffer, owner, b);
 
         DDP_TRY(harness_emulation_copy(e, buffers[b].data, source.data, source.size_bytes));
     }

@@ -25,27 +25,23 @@ void harness_state_create(struct harness_emulation *e, struct harness_state *out
     *out = (struct harness_state){0};
     out->param = harness_emulation_alloc(e, 1, e->params.size_bytes);
     out->taken = harness_emulation_alloc(e, e->params.count, sizeof(*out->taken));
-    out->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     for (uint32_t s = 0; s < e->slot_count; s++) {
         out->slot[s] = harness_emulation_alloc(e, 1, e->params.size_bytes);
     }
 }
 
-void harness_state_share_buffers(const struct harness_emulation *e, struct harness_state *state)
+void harness_emulation_share_buffers(struct harness_emulation *e)
 {
     for (uint32_t r = 1; r < e->world; r++) {
-        memcpy((char *)state->buffer + r * e->buffers.size_bytes, state->buffer,
-               e->buffers.size_bytes);
+        memcpy((char *)e->buffer + r * e->buffers.size_bytes, e->buffer, e->buffers.size_bytes);
     }
 }
 
 void harness_state_copy(const struct harness_emulation *e, struct harness_state *target,
                         const struct harness_state *source)
 {
-    target->steps_done = source->steps_done;
     memcpy(target->param, source->param, e->params.size_bytes);
     memcpy(target->taken, source->taken, e->params.count * sizeof(*target->taken));
-    memcpy(target->buffer, source->buffer, e->world * e->buffers.size_bytes);
     for (uint32_t s = 0; s < e->slot_count; s++) {
         memcpy(target->slot[s], source->slot[s], e->params.size_bytes);
     }

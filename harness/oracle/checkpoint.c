@@ -74,7 +74,7 @@ static void expect(const struct harness_emulation *e, size_t i, struct expected 
         return;
     }
     set_model_key(e, e->buffers.items[i - buffers_begin].name, out);
-    out->tensor = harness_layout_at(&e->buffers, e->snapshot.state.buffer, 0, i - buffers_begin);
+    out->tensor = harness_layout_at(&e->buffers, e->snapshot.buffer, 0, i - buffers_begin);
 }
 
 static bool check_keys(const struct harness_emulation *e, const struct harness_checkpoint *file,
@@ -169,7 +169,7 @@ static void check_values(const struct harness_emulation *e, const struct harness
         bad = find_difference(&expected, tensor);
         if (bad != SIZE_MAX) {
             (void)snprintf(text, sizeof(text), "%.300s[%zu] is not the value after %u steps",
-                           expected.key, bad, e->snapshot.state.steps_done);
+                           expected.key, bad, e->snapshot.steps_done);
             add(HARNESS_VERDICT_CHECKPOINT_CORRUPTED, text, expected.param, out);
             return;
         }
@@ -197,7 +197,7 @@ static void check_file(const struct harness_emulation *e, const struct harness_c
         add(HARNESS_VERDICT_CHECKPOINT_STALE, text, -1, out);
         return;
     }
-    if (!e->snapshot.is_taken || (file->steps_done > 0 && !harness_compare_is_clean_until(
+    if (!e->snapshot.is_taken || (file->steps_done > 0 && !harness_compare_is_known_until(
                                                               e, (uint32_t)file->steps_done - 1))) {
         return;
     }
@@ -230,7 +230,7 @@ static void check_due(const struct harness_emulation *e, struct harness_findings
             next++;
         }
         if ((next < save_count && saves[next]->entry.arg[0] == due) ||
-            !harness_compare_is_clean_until(e, (uint32_t)due - 1)) {
+            !harness_compare_is_known_until(e, (uint32_t)due - 1)) {
             continue;
         }
         (void)snprintf(text, sizeof(text), "no checkpoint was written after %llu steps, when due",

@@ -9,6 +9,7 @@ ddp_status harness_check_global_batch(const struct harness_emulation *e,
                                       struct harness_findings *out, struct ddp_err *err)
 {
     struct harness_finding finding;
+    char ranks[96];
 
     (void)err;
     if (!e->excess.is_set) {
@@ -26,6 +27,16 @@ ddp_status harness_check_global_batch(const struct harness_emulation *e,
         "more than weighting (%g) and rounding allow: %g",
         harness_subject_param_name(e, (int32_t)e->excess.param), e->excess.elem, e->excess.step,
         e->excess.distance, e->excess.weight_gap, e->excess.bound);
+    if (e->excess.is_nonfinite) {
+        finding.verdict = HARNESS_VERDICT_VALUE_NONFINITE;
+        finding.culprits = e->excess.ranks;
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "training itself led to values that are not finite: the averaged gradient "
+                       "of %s[%zu] in step %u, from %s",
+                       harness_subject_param_name(e, (int32_t)e->excess.param), e->excess.elem,
+                       e->excess.step,
+                       harness_subject_ranks_text(&e->excess.ranks, ranks, sizeof(ranks)));
+    }
     harness_findings_add(out, &finding);
     return DDP_OK;
 }

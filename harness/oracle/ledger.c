@@ -1,8 +1,18 @@
 /* Purpose: every rank trained on the samples that the sampler's rules give it.
- * Idea: the first batch that breaks the rules was found while emulating (emulation/batch.c). */
+ * Idea: batches that break the rules were found while emulating (emulation/batch.c). */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
+
+static bool has_wrong_batch(const struct harness_emulation *e, uint32_t rank)
+{
+    for (size_t i = 0; i < e->batch_count; i++) {
+        if (e->batches[i].rank == rank) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Under join a rank that leaves a step out looks like one whose data ended: the others go on
  * without it. Only the sampler's rules tell that it had more data. */
@@ -40,26 +50,58 @@ static void check_ended(const struct harness_emulation *e, uint32_t rank,
     harness_findings_add(out, &finding);
 }
 
+static bool is_alike(const struct harness_batch_difference *a,
+                     const struct harness_batch_difference *b)
+{
+    return a->verdict == b->verdict && a->step == b->step && a->micro == b->micro &&
+           a->last_step == b->last_step;
+}
+
+/* A wrong batch, with those of all other ranks that are wrong in the same way at the same time. */
+static void report(const struct harness_emulation *e, size_t number, struct harness_findings *out)
+{
+    const struct harness_batch_difference *batch = &e->batches[number];
+    struct harness_finding finding;
+    char more[64] = "";
+    size_t used;
+
+    for (size_t i = 0; i < number; i++) {
+        if (is_alike(&e->batches[i], batch)) {
+            return; /* said with that one */
+        }
+    }
+    harness_finding_init(&finding, out->mem, batch->verdict, HARNESS_ORACLE_LEDGER,
+                         HARNESS_MODE_LEDGER);
+    for (size_t i = number; i < e->batch_count; i++) {
+        if (is_alike(&e->batches[i], batch)) {
+            harness_rank_set_add(&finding.culprits, e->batches[i].rank);
+        }
+    }
+    finding.step = (int32_t)batch->step;
+    finding.micro = (int32_t)batch->micro;
+    if (batch->last_step > batch->step) {
+        (void)snprintf(more, sizeof(more), ", and so on until step %u", batch->last_step);
+    }
+    used = (size_t)snprintf(finding.text, sizeof(finding.text), "%s%s", batch->text, more);
+    if (harness_rank_set_count(&finding.culprits) > 1 && used < sizeof(finding.text)) {
+        (void)snprintf(finding.text + used, sizeof(finding.text) - used,
+                       "; likewise on %u other ranks",
+                       harness_rank_set_count(&finding.culprits) - 1);
+    }
+    harness_findings_add(out, &finding);
+}
+
 ddp_status harness_check_ledger(const struct harness_emulation *e, struct harness_findings *out,
                                 struct ddp_err *err)
 {
-    struct harness_difference difference;
-    struct harness_finding finding;
-
     (void)err;
-    harness_compare_first(e, HARNESS_STAGE_DATA, &difference);
-    if (!difference.is_set) {
-        for (uint32_t r = 0; e->input->plan->job.join.is_set && r < e->world; r++) {
+    for (size_t i = 0; i < e->batch_count; i++) {
+        report(e, i, out);
+    }
+    for (uint32_t r = 0; e->input->plan->job.join.is_set && r < e->world; r++) {
+        if (!has_wrong_batch(e, r)) {
             check_ended(e, r, out);
         }
-        return DDP_OK;
     }
-    harness_finding_init(&finding, out->mem, e->batch.verdict, HARNESS_ORACLE_LEDGER,
-                         HARNESS_MODE_LEDGER);
-    harness_rank_set_add(&finding.culprits, e->batch.rank);
-    finding.step = (int32_t)e->batch.step;
-    finding.micro = (int32_t)e->batch.micro;
-    (void)snprintf(finding.text, sizeof(finding.text), "%s", e->batch.text);
-    harness_findings_add(out, &finding);
     return DDP_OK;
 }

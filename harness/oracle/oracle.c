@@ -1,5 +1,7 @@
 /* Purpose: run the oracles in the order of harness/verdict/oracle.def.
  * Idea: the emulation runs once; every oracle reads it and the trace. */
+#include <stdio.h>
+
 #include "harness/emulation/checkpoint_state.h"
 #include "harness/oracle/subject.h"
 
@@ -58,8 +60,25 @@ static ddp_status emulate(struct harness_emulation *e, struct ddp_err *err)
     return is_known ? harness_emulation_run(e, err) : DDP_OK;
 }
 
+/* What could not be judged for lack of a recorded tensor, or was not for there is too much. */
+static void report_unjudged(const struct harness_emulation *e, struct harness_findings *out)
+{
+    if (out->is_evidence_lost || harness_emulation_is_restore(e) ||
+        (e->unknown_from < 0 && !e->compare.is_cut_off)) {
+        return;
+    }
+    out->is_evidence_lost = true;
+    (void)snprintf(out->lost_text, sizeof(out->lost_text),
+                   e->unknown_from < 0
+                       ? "more than %zu differences: the rest was not judged"
+                       : "a tensor that differs was not found again by a replay, so not all that "
+                         "follows from it was judged (%zu differences)",
+                   e->compare.count);
+}
+
 ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
-                                    struct harness_findings *out, struct ddp_err *err)
+                                    struct harness_findings *out, struct harness_hashes *out_wanted,
+                                    struct ddp_err *err)
 {
     struct harness_emulation *emulation = NULL;
     ddp_status status = harness_emulation_create(input, &emulation, err);
@@ -71,28 +90,10 @@ ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
     for (size_t i = 0; status == DDP_OK && i < sizeof(checks) / sizeof(checks[0]); i++) {
         status = checks[i](emulation, out, err);
     }
+    report_unjudged(emulation, out);
+    for (size_t i = 0; out_wanted != NULL && i < emulation->wanted.count; i++) {
+        harness_hashes_add(out_wanted, emulation->wanted.items[i]);
+    }
     harness_emulation_destroy(emulation);
     return status == DDP_OK && out->is_failed ? DDP_E_NOMEM : status;
-}
-
-bool harness_oracle_first_difference(const struct harness_findings *findings, uint32_t *out_step,
-                                     uint32_t *out_bucket)
-{
-    bool is_found = false;
-
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct harness_finding *finding = &findings->items[i];
-
-        if ((finding->oracle != HARNESS_ORACLE_GRADIENT &&
-             finding->oracle != HARNESS_ORACLE_REDUCTION) ||
-            finding->step < 0 || !finding->op.is_set || finding->op.bucket < 0) {
-            continue;
-        }
-        if (!is_found || (uint32_t)finding->step < *out_step) {
-            *out_step = (uint32_t)finding->step;
-            *out_bucket = (uint32_t)finding->op.bucket;
-            is_found = true;
-        }
-    }
-    return is_found;
 }

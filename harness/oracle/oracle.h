@@ -9,21 +9,13 @@
 extern "C" {
 #endif
 
-/* Emulate the run and let every oracle judge it. */
+/* Emulate the run and let every oracle judge it. out_wanted (may be NULL; initialised): hashes of
+ * tensors that would let more be judged, or described; if one was missing so that a later step
+ * could not be judged, evidence counts as lost. */
 DDP_MUST_USE ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
-                                                 struct harness_findings *out, struct ddp_err *err);
-
-/* First (step, bucket) at which a rank's gradient or bucket differs from the emulation, for the
- * payload run; false if none differs. The findings meant are those of the oracles "gradient" and
- * "reduction" with that step and bucket. */
-bool harness_oracle_first_difference(const struct harness_findings *findings, uint32_t *out_step,
-                                     uint32_t *out_bucket);
-/* Describe a difference from payloads kept under run_dir/payload: replaces the verdict of the
- * finding (VALUE.CORRUPTED) by what it is (LOST, DUPLICATED, SCALED, SHIFTED, STALE, NONFINITE,
- * single flip), with the ranks, the parameter and the elements. */
-DDP_MUST_USE ddp_status harness_oracle_describe(const struct harness_emulation_input *input,
-                                                struct harness_finding *finding,
-                                                struct ddp_err *err);
+                                                 struct harness_findings *out,
+                                                 struct harness_hashes *out_wanted,
+                                                 struct ddp_err *err);
 
 #ifdef __cplusplus
 }

@@ -43,21 +43,34 @@ static uint64_t planned_seq(const struct harness_emulation *e, uint32_t step, in
     return 0;
 }
 
+enum harness_verdict harness_subject_verdict(const struct harness_difference *difference)
+{
+    enum harness_verdict verdict = difference->first.what.verdict;
+
+    return verdict == HARNESS_VERDICT_NONE ||
+                   (!difference->is_alike && verdict != HARNESS_VERDICT_VALUE_NONFINITE)
+               ? HARNESS_VERDICT_VALUE_CORRUPTED
+               : verdict;
+}
+
 void harness_subject_set_difference(const struct harness_emulation *e,
                                     const struct harness_difference *difference,
                                     struct harness_finding *finding)
 {
+    const struct harness_deviation *first = &difference->first;
+
     finding->step = (int32_t)difference->step;
     finding->culprits = difference->ranks;
-    if (difference->bucket >= 0) {
-        harness_subject_set_bucket(e, (uint32_t)difference->bucket, finding);
-        finding->op.seq = difference->seq != 0
-                              ? difference->seq
-                              : planned_seq(e, difference->step, difference->bucket);
+    if (first->bucket >= 0) {
+        harness_subject_set_bucket(e, (uint32_t)first->bucket, finding);
+        finding->op.seq =
+            first->seq != 0 ? first->seq : planned_seq(e, difference->step, first->bucket);
     }
-    if (difference->param >= 0) {
+    if (difference->params.count > 0) {
         harness_list_clear(&finding->params);
-        harness_finding_add_param(finding, (uint32_t)difference->param);
+    }
+    for (uint32_t i = 0; i < difference->params.count; i++) {
+        harness_finding_add_param(finding, harness_list_at(&difference->params, i));
     }
 }
 

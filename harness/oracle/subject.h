@@ -3,7 +3,6 @@
 #ifndef HARNESS_ORACLE_SUBJECT_H
 #define HARNESS_ORACLE_SUBJECT_H
 
-#include "harness/emulation/compare.h"
 #include "harness/oracle/oracle.h"
 
 #ifdef __cplusplus
@@ -30,6 +29,8 @@ void harness_usage_blame_awaited(const struct harness_emulation *emulation, uint
 void harness_usage_check_victims(const struct harness_emulation *emulation,
                                  struct harness_findings *out);
 
+/* What kind of difference it is, as far as its tensors are at hand; CORRUPTED otherwise. */
+enum harness_verdict harness_subject_verdict(const struct harness_difference *difference);
 /* Step, ranks, operation and parameters of a difference, into a finding. */
 void harness_subject_set_difference(const struct harness_emulation *emulation,
                                     const struct harness_difference *difference,

@@ -12,37 +12,51 @@ static bool is_everyone(const struct harness_emulation *e, const struct harness_
     return harness_rank_set_count(ranks) == e->world;
 }
 
-ddp_status harness_check_update(const struct harness_emulation *e, struct harness_findings *out,
-                                struct ddp_err *err)
+static enum harness_verdict verdict_of(const struct harness_emulation *e,
+                                       const struct harness_difference *difference)
 {
-    struct harness_difference difference;
+    if (difference->first.what.verdict == HARNESS_VERDICT_VALUE_NONFINITE) {
+        return HARNESS_VERDICT_VALUE_NONFINITE;
+    }
+    return is_everyone(e, &difference->ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
+                                              : HARNESS_VERDICT_VALUE_DIVERGED;
+}
+
+static void report_update(const struct harness_emulation *e,
+                          const struct harness_difference *difference, struct harness_findings *out)
+{
+    const struct harness_deviation *first = &difference->first;
     struct harness_finding finding;
     char ranks[96];
     char what[160];
 
-    (void)err;
-    harness_compare_first(e, HARNESS_STAGE_UPDATE, &difference);
-    if (!difference.is_set || harness_emulation_is_restore(e)) {
-        return DDP_OK;
-    }
-    harness_finding_init(&finding, out->mem,
-                         is_everyone(e, &difference.ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
-                                                           : HARNESS_VERDICT_VALUE_DIVERGED,
-                         HARNESS_ORACLE_UPDATE, HARNESS_MODE_BITWISE);
-    finding.stage = HARNESS_STAGE_UPDATE;
-    harness_subject_set_difference(e, &difference, &finding);
-    if (difference.slot >= 0) {
-        (void)snprintf(what, sizeof(what), "optimizer state %d of %.96s", difference.slot,
-                       harness_subject_param_name(e, difference.param));
-    } else {
-        (void)snprintf(what, sizeof(what), "%.128s",
-                       harness_subject_param_name(e, difference.param));
-    }
-    (void)snprintf(finding.text, sizeof(finding.text), "%s after step %u %s on %s", what,
-                   difference.step,
-                   difference.is_missing ? "was not updated" : "is not the optimizer's result",
-                   harness_subject_ranks_text(&difference.ranks, ranks, sizeof(ranks)));
+    harness_finding_init(&finding, out->mem, verdict_of(e, difference), HARNESS_ORACLE_UPDATE,
+                         HARNESS_MODE_BITWISE);
+    finding.stage = (int32_t)difference->stage;
+    harness_subject_set_difference(e, difference, &finding);
+    (void)snprintf(what, sizeof(what), first->slot >= 0 ? "optimizer state %d of " : "",
+                   first->slot);
+    (void)snprintf(what + strlen(what), sizeof(what) - strlen(what), "%.96s%s",
+                   harness_subject_param_name(e, first->param),
+                   difference->params.count > 1 ? ", ..." : "");
+    (void)snprintf(finding.text, sizeof(finding.text), "%s after step %u %s on %s%s%s", what,
+                   difference->step,
+                   first->is_missing ? "was not updated" : "is not the optimizer's result",
+                   harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks)),
+                   first->what.text == NULL || first->is_missing ? "" : ": ",
+                   first->what.text == NULL || first->is_missing ? "" : first->what.text);
     harness_findings_add(out, &finding);
+}
+
+ddp_status harness_check_update(const struct harness_emulation *e, struct harness_findings *out,
+                                struct ddp_err *err)
+{
+    (void)err;
+    for (size_t i = 0; i < e->compare.count && !harness_emulation_is_restore(e); i++) {
+        if (e->compare.items[i].stage == HARNESS_STAGE_UPDATE) {
+            report_update(e, &e->compare.items[i], out);
+        }
+    }
     return DDP_OK;
 }
 

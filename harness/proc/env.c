@@ -67,7 +67,9 @@ void harness_proc_env_add_job(struct harness_proc_env *env,
                          options->checkpoint_path != NULL ? options->checkpoint_path : "");
     harness_proc_env_add(env, "DDPROVE_HASHING=%d", options->is_hashing ? 1 : 0);
     harness_proc_env_add(env, "DDPROVE_RESTORING=%d", options->is_restoring ? 1 : 0);
-    harness_proc_env_add(env, "DDPROVE_PAYLOAD_STEP=%" PRId64, options->payload_step);
+    if (options->wanted_count > 0) {
+        harness_proc_env_add(env, "DDPROVE_WANTED=%s/payload/wanted", options->run_dir);
+    }
     harness_proc_env_add(env, "DDPROVE_PROGRAM_HASH=%" PRIu64, config->program->hash);
 }
 

@@ -68,9 +68,15 @@ static ddp_status open_folders(const struct harness_launch_config *config, struc
     ddp_text_add(&path, "%s/schedules", config->rank.run_dir);
     status = path.is_failed ? DDP_E_NOMEM : ddp_files_make_dirs(ddp_text_str(&path), err);
     ddp_text_fini(&path);
-    if (status == DDP_OK && config->rank.payload_step >= 0) {
+    if (status == DDP_OK && config->rank.wanted_count > 0) {
         ddp_text_add(&path, "%s/payload", config->rank.run_dir);
         status = path.is_failed ? DDP_E_NOMEM : ddp_files_make_dirs(ddp_text_str(&path), err);
+        ddp_text_add(&path, "/wanted");
+        if (status == DDP_OK) {
+            status = path.is_failed ? DDP_E_NOMEM
+                                    : harness_wanted_write(ddp_text_str(&path), config->rank.wanted,
+                                                           config->rank.wanted_count, mem, err);
+        }
         ddp_text_fini(&path);
     }
     return status;

@@ -23,6 +23,7 @@
 #include "harness/scenario/scenario.h"
 
 struct rank_process {
+    uint64_t *wanted;
     struct ddp_rendezvous rendezvous;
     struct ddp_env env;
     struct ddp_idle_process idle;
@@ -38,14 +39,6 @@ static uint64_t number_of(const char *name)
     uint64_t value = 0;
 
     return text != NULL && ddp_text_parse_u64(text, &value) == DDP_OK ? value : 0;
-}
-
-static int64_t signed_of(const char *name, int64_t otherwise)
-{
-    const char *text = getenv(name);
-    int64_t value = 0;
-
-    return text != NULL && ddp_text_parse_i64(text, &value) == DDP_OK ? value : otherwise;
 }
 
 /* End when the parent (launcher or guard) ends, even if that has happened already. */
@@ -170,8 +163,25 @@ static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
     return DDP_OK;
 }
 
+/* The tensors to keep, if this run is a replay. */
+static ddp_status read_wanted(struct rank_process *self, struct harness_rank_options *options,
+                              struct ddp_err *err)
+{
+    const char *path = getenv("DDPROVE_WANTED");
+
+    if (path == NULL || path[0] == '\0') {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_wanted_read(path, self->env.mem, &self->wanted, &options->wanted_count, err));
+    options->wanted = self->wanted;
+    return DDP_OK;
+}
+
 static void close_process(struct rank_process *self)
 {
+    if (self->wanted != NULL) {
+        ddp_mem_free(self->env.mem, self->wanted);
+    }
     if (self->injector != NULL) {
         harness_injector_destroy(self->injector);
     }
@@ -189,7 +199,6 @@ static int rank_main(void)
     const char *checkpoint = getenv("DDPROVE_CHECKPOINT");
     struct harness_rank_options options = {
         .is_hashing = number_of("DDPROVE_HASHING") != 0,
-        .payload_step = signed_of("DDPROVE_PAYLOAD_STEP", -1),
         .is_restoring = number_of("DDPROVE_RESTORING") != 0,
         .run_dir = getenv("DDPROVE_RUN_DIR"),
         .checkpoint_path = checkpoint != NULL && checkpoint[0] != '\0' ? checkpoint : NULL,
@@ -201,6 +210,9 @@ static int rank_main(void)
 
     if (status == DDP_OK) {
         status = harness_card_prepare(&self.scenario.plans[0], &self.rendezvous, &options, &err);
+    }
+    if (status == DDP_OK) {
+        status = read_wanted(&self, &options, &err);
     }
     if (status == DDP_OK) {
         options.mpi_path = harness_mpi_path();

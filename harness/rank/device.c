@@ -173,7 +173,7 @@ static ddp_status create_engine(struct harness_session *session, bool is_strict,
     return create_schedules(session, is_strict, transport, out);
 }
 
-/* The collective, then payload capture, then the observer: it sees what was really posted. */
+/* The collective behind its observer: it sees what was really posted. */
 ddp_status harness_session_open_collective(struct harness_session *session, bool is_strict,
                                            struct ddp_transport *transport, struct ddp_coll **out)
 {
@@ -186,15 +186,6 @@ ddp_status harness_session_open_collective(struct harness_session *session, bool
     }
     DDP_TRY(create_engine(session, is_strict, transport, &coll));
     session->engine = coll;
-    if (options->payload_step >= 0 && options->run_dir != NULL) {
-        status =
-            harness_payload_create(coll, options->run_dir, (uint32_t)options->payload_step, &outer);
-        if (status != DDP_OK) {
-            coll->ops->destroy(coll);
-            return status;
-        }
-        coll = outer;
-    }
     status = ddp_coll_observer_create(coll, options->is_hashing, &outer);
     if (status != DDP_OK) {
         coll->ops->destroy(coll);

@@ -22,6 +22,7 @@ static ddp_status leave_group(struct harness_session *session)
 
 static ddp_status run(struct harness_session *session, const struct harness_rank_wiring *wiring)
 {
+    DDP_TRY(harness_keeper_open(&session->keeper, session->env, session->options, session->err));
     DDP_TRY(harness_session_open(session, wiring));
     if (session->is_left_out) {
         return DDP_OK;
@@ -32,6 +33,9 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
     if (session->is_parted) {
         harness_session_finish_collective(session);
+    }
+    if (session->keeper.status != DDP_OK) {
+        return session->keeper.status;
     }
     if (session->dump.status != DDP_OK) {
         return ddp_err_set(session->err, session->dump.status, "%s/schedules could not be written",
@@ -72,6 +76,7 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
     }
     harness_session_phase(&session, DDP_PHASE_TEARDOWN);
     harness_session_close(&session);
+    harness_keeper_close(&session.keeper);
     harness_session_phase(&session, DDP_PHASE_END);
     ddp_recorder_end(env->recorder, status, session.steps_done);
     return status;

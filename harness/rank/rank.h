@@ -15,13 +15,14 @@
 extern "C" {
 #endif
 
-/* Payload capture: on a second run, bucket inputs and outputs of one step are kept as files
- * "<run_dir>/payload/r<rank>.step<step>.bucket<b>.{in,out}.<dtype>". */
+/* Payload capture: on a second run, the tensors whose hashes are recorded and wanted are kept as
+ * files "<run_dir>/payload/<hash>", 16 hexadecimal digits. */
 struct harness_rank_options {
-    bool is_hashing;      /* record hashes of gradients, buckets, parameters (judged runs) */
-    int64_t payload_step; /* -1 = none */
-    bool is_restoring;    /* start from the checkpoint in checkpoint_path */
-    const char *run_dir;  /* for schedules/ and payload/, which must exist; NULL: none kept */
+    bool is_hashing;        /* record hashes of gradients, buckets, parameters (judged runs) */
+    const uint64_t *wanted; /* [wanted_count], rising: hashes of the tensors to keep */
+    size_t wanted_count;
+    bool is_restoring;   /* start from the checkpoint in checkpoint_path */
+    const char *run_dir; /* for schedules/ and payload/, which must exist; NULL: none kept */
     const char *checkpoint_path; /* read when restoring; else written, NULL = in run_dir */
     uint64_t program_hash;       /* announced in rank.begin; 0 = unknown */
     bool is_fast;                /* cuda: the fastest kernels, whose bits need not repeat */
@@ -54,6 +55,12 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
  * E_NOT_FOUND with the known names. */
 DDP_MUST_USE ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out,
                                          struct ddp_err *err);
+
+/* The list of wanted hashes as a file, for ranks that are processes. read: a block of mem. */
+DDP_MUST_USE ddp_status harness_wanted_write(const char *path, const uint64_t *wanted, size_t count,
+                                             struct ddp_mem *mem, struct ddp_err *err);
+DDP_MUST_USE ddp_status harness_wanted_read(const char *path, struct ddp_mem *mem, uint64_t **out,
+                                            size_t *out_count, struct ddp_err *err);
 
 #ifdef __cplusplus
 }

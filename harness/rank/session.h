@@ -18,6 +18,16 @@ struct harness_schedule_dump {
     ddp_status status; /* first failure */
 };
 
+/* Keeps tensors as files. */
+struct harness_keeper {
+    struct ddp_witness witness; /* whose context is the keeper */
+    struct ddp_env *env;
+    const struct harness_rank_options *options;
+    struct ddp_err *err;
+    bool *is_kept;     /* [wanted_count]; NULL: nothing is wanted */
+    ddp_status status; /* first failure */
+};
+
 struct harness_session {
     struct ddp_env *env;
     const struct harness_plan *plan;
@@ -33,6 +43,7 @@ struct harness_session {
     struct ddp_group group;
     bool is_group;
     struct harness_schedule_dump dump;
+    struct harness_keeper keeper;
     struct ddp_device *device;
     struct ddp_transfer transfer;  /* of tensors that the host has to see */
     struct ddp_progress *progress; /* mapped for the device, or NULL */
@@ -109,10 +120,12 @@ DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session)
 void harness_schedule_dump_init(struct harness_schedule_dump *dump, struct ddp_env *env,
                                 const char *run_dir);
 
-/* payload.c: decorator that keeps bucket inputs and outputs of one step as files. Takes over inner
- * on success. */
-DDP_MUST_USE ddp_status harness_payload_create(struct ddp_coll *inner, const char *run_dir,
-                                               uint32_t step, struct ddp_coll **out);
+/* payload.c: keeps the tensors that the options want, from here to close. env->recorder's witness.
+ * close: also after a failure, with nothing open. */
+DDP_MUST_USE ddp_status harness_keeper_open(struct harness_keeper *keeper, struct ddp_env *env,
+                                            const struct harness_rank_options *options,
+                                            struct ddp_err *err);
+void harness_keeper_close(struct harness_keeper *keeper);
 
 /* file_out.c: whole file through env->files, not atomic. */
 DDP_MUST_USE ddp_status harness_file_write(struct ddp_env *env, const char *path, const void *data,

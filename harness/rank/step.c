@@ -171,9 +171,10 @@ static ddp_status record_tensor(struct harness_session *session, enum ddp_event 
     const void *seen;
 
     DDP_TRY(ddp_transfer_view(&session->transfer, data, size_bytes, &seen));
-    ddp_recorder_event(session->env->recorder, event, param,
-                       ddp_hash_tensor(seen, size_bytes, session->param_salt[param], NULL), slot, 0,
-                       0);
+    ddp_recorder_event(
+        session->env->recorder, event, param,
+        ddp_recorder_hash(session->env->recorder, seen, size_bytes, session->param_salt[param]),
+        slot, 0, 0);
     return DDP_OK;
 }
 

@@ -118,7 +118,6 @@ static ddp_status run_plan(struct bench *bench, const struct harness_plan *plan,
     config.program = &program;
     config.rank.run_dir = bench->dir;
     config.rank.is_hashing = true;
-    config.rank.payload_step = -1;
     if (status == DDP_OK) {
         status = harness_proc_driver()->run(bench->mem, &config, trace, &bench->err);
         harness_program_fini(&program);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ddpcore/base/file.h"
 #include "ddpcore/base/hash.h"
 #include "tests/ct.h"
 
@@ -17,7 +18,6 @@ bool oracle_job_open(struct oracle_job *job, bool is_adamw)
     struct harness_job *plan = &job->plan.job;
 
     memset(job, 0, sizeof(*job));
-    job->payload_step = -1;
     if (ddp_mem_pool_create(&job->pool) != DDP_OK) {
         return false;
     }
@@ -122,23 +122,26 @@ static void write_schedules(struct oracle_job *job, size_t count)
     }
 }
 
-static void write_payload(const struct oracle_job *job, uint32_t rank, uint32_t step, size_t bucket,
-                          const char *suffix, const float *data, size_t count)
+/* The hash of a tensor, which is kept under it. */
+static uint64_t hash_tensor(const struct oracle_job *job, const char *name, const float *data,
+                            size_t count)
 {
+    uint64_t hash = ddp_hash_tensor(data, count * sizeof(float), ddp_hash_text(name), NULL);
     char path[256];
     FILE *file;
 
-    if (job->payload_step != (int64_t)step) {
-        return;
+    if (!job->is_keeping) {
+        return hash;
     }
     (void)snprintf(path, sizeof(path), "%s/payload", job->run_dir);
     (void)mkdir(path, 0700);
-    (void)snprintf(path, sizeof(path), "%s/payload/r%u.step%u.bucket%zu.%s.f32", job->run_dir, rank,
-                   step, bucket, suffix);
+    (void)snprintf(path, sizeof(path), "%s/payload/%016llx", job->run_dir,
+                   (unsigned long long)hash);
     file = fopen(path, "wb");
     DDP_ASSERT(file != NULL);
     DDP_ASSERT(fwrite(data, sizeof(float), count, file) == count);
     (void)fclose(file);
+    return hash;
 }
 
 static uint64_t bucket_seq(const struct oracle_job *job, uint32_t step, size_t bucket)
@@ -183,12 +186,9 @@ static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint
     const struct harness_op *op = harness_program_at(&job->program, bucket_seq(job, step, b));
     const struct ddp_event_op packed = {op->kind, op->redop, op->dtype,
                                         op->role, op->index, op->root};
-    size_t bytes = bucket->elem_count * sizeof(float);
-    uint64_t salt;
     char name[32];
 
     (void)snprintf(name, sizeof(name), "bucket/%zu", b);
-    salt = ddp_hash_text(name);
     for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
         float *data = replicas[r].bucket;
 
@@ -205,11 +205,10 @@ static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint
         }
         {
             const uint64_t arg[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, 0,
-                                     ddp_hash_tensor(data, bytes, salt, NULL)};
+                                     hash_tensor(job, name, data, bucket->elem_count)};
 
             oracle_job_add_event(job, r, DDP_EVENT_COLL_POST, step, arg);
         }
-        write_payload(job, r, step, b, "in", data, bucket->elem_count);
     }
     for (size_t k = 0; k < bucket->elem_count; k++) {
         replicas[0].bucket[k] = replicas[0].bucket[k] + replicas[1].bucket[k];
@@ -223,11 +222,10 @@ static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint
         }
         {
             const uint64_t arg[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, DDP_OK,
-                                     ddp_hash_tensor(data, bytes, salt, NULL)};
+                                     hash_tensor(job, name, data, bucket->elem_count)};
 
             oracle_job_add_event(job, r, DDP_EVENT_COLL_DONE, step, arg);
         }
-        write_payload(job, r, step, b, "out", data, bucket->elem_count);
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             const struct ddp_param *param = &replicas[r].params[bucket->params[i]];
 
@@ -236,10 +234,10 @@ static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint
     }
 }
 
-static uint64_t hash_param(const struct ddp_param *param, const float *data)
+static uint64_t hash_param(const struct oracle_job *job, const struct ddp_param *param,
+                           const float *data)
 {
-    return ddp_hash_tensor(data, param->elem_count * sizeof(float), ddp_hash_text(param->name),
-                           NULL);
+    return hash_tensor(job, param->name, data, param->elem_count);
 }
 
 static bool run_forward(struct oracle_job *job, struct replica *replica, uint32_t rank,
@@ -271,7 +269,7 @@ static bool run_forward(struct oracle_job *job, struct replica *replica, uint32_
     record(job, rank, DDP_EVENT_LOSS, step, bits, 0);
     for (size_t p = 0; p < job->param_count; p++) {
         record(job, rank, DDP_EVENT_GRAD_READY, step, p,
-               hash_param(&replica->params[p], replica->params[p].grad));
+               hash_param(job, &replica->params[p], replica->params[p].grad));
     }
     return true;
 }
@@ -282,8 +280,8 @@ static bool run_update(struct oracle_job *job, struct replica *replica, uint32_t
     struct ref_optimizer *optimizer = ref_trainer_optimizer(replica->trainer);
 
     for (size_t p = 0; p < job->param_count; p++) {
-        const uint64_t arg[5] = {p, hash_param(&replica->params[p], replica->params[p].grad), 1, 0,
-                                 0};
+        const uint64_t arg[5] = {p, hash_param(job, &replica->params[p], replica->params[p].grad),
+                                 1, 0, 0};
 
         oracle_job_add_event(job, rank, DDP_EVENT_GRAD_FINAL, step, arg);
     }
@@ -296,10 +294,10 @@ static bool run_update(struct oracle_job *job, struct replica *replica, uint32_t
         if (job->hook.updated != NULL) {
             job->hook.updated(rank, step, p, param->data, param->elem_count);
         }
-        record(job, rank, DDP_EVENT_PARAM_UPDATED, step, p, hash_param(param, param->data));
+        record(job, rank, DDP_EVENT_PARAM_UPDATED, step, p, hash_param(job, param, param->data));
         for (size_t slot = 0; slot < ref_optimizer_slot_count(optimizer); slot++) {
-            const uint64_t arg[5] = {p, hash_param(param, ref_optimizer_slot(optimizer, slot, p)),
-                                     slot, 0, 0};
+            const uint64_t arg[5] = {
+                p, hash_param(job, param, ref_optimizer_slot(optimizer, slot, p)), slot, 0, 0};
 
             oracle_job_add_event(job, rank, DDP_EVENT_OPTIMIZER_STATE, step, arg);
         }
@@ -411,11 +409,33 @@ bool oracle_job_run(struct oracle_job *job)
     return is_right;
 }
 
+static ddp_status check(struct oracle_job *job, struct harness_hashes *wanted,
+                        struct harness_kept **kept, struct ddp_err *err)
+{
+    char folder[256];
+
+    (void)snprintf(folder, sizeof(folder), "%s/payload", job->run_dir);
+    harness_hashes_sort(wanted);
+    DDP_TRY(harness_kept_load(job->mem, ddp_files_system(), folder, wanted, kept, err));
+    job->input.kept = *kept;
+    job->findings.count = 0;
+    job->findings.is_evidence_lost = false;
+    return harness_oracle_check_all(&job->input, &job->findings, wanted, err);
+}
+
 bool oracle_job_check(struct oracle_job *job)
 {
+    struct harness_hashes wanted = {.mem = job->mem};
+    struct harness_kept *kept = NULL;
     struct ddp_err err = {""};
-    ddp_status status = harness_oracle_check_all(&job->input, &job->findings, &err);
+    ddp_status status = harness_oracle_check_all(&job->input, &job->findings, &wanted, &err);
 
+    for (int round = 0; job->is_keeping && status == DDP_OK && round < 4; round++) {
+        status = check(job, &wanted, &kept, &err);
+        job->input.kept = NULL;
+        harness_kept_destroy(kept);
+    }
+    harness_hashes_fini(&wanted);
     if (status != DDP_OK) {
         CT_FAIL("check_all: %s %s", ddp_status_name(status), err.text);
     }

@@ -35,16 +35,16 @@ struct oracle_job {
     struct harness_findings findings;
     struct oracle_job_hook hook;
     char run_dir[64];
-    int64_t payload_step; /* -1: no payloads are kept */
+    bool is_keeping; /* every tensor that is recorded can be found by its hash */
     bool is_run_dir_made;
     enum ddp_phase phase[ORACLE_JOB_RANKS]; /* in which the rank records */
 };
 
 /* adamw if is_adamw, else sgd with momentum. Change plan or job between open and run. */
 bool oracle_job_open(struct oracle_job *job, bool is_adamw);
-/* Train, record, write schedules (and payloads). */
+/* Train, record, write schedules (and tensors). */
 bool oracle_job_run(struct oracle_job *job);
-/* Findings of all oracles. */
+/* Findings of all oracles; if is_keeping, once all tensors are there that they want. */
 bool oracle_job_check(struct oracle_job *job);
 void oracle_job_close(struct oracle_job *job);
 /* First event of a kind in (rank, step) whose argument 0 (or bucket, for collectives) is subject.

@@ -76,26 +76,35 @@ CT_TEST(oracle, unequal_batches_stay_within_the_bound)
     oracle_job_close(&job);
 }
 
+static size_t bucket_of(const struct oracle_job *job, uint32_t param)
+{
+    for (size_t b = 0; b < job->program.bucket_count; b++) {
+        for (uint32_t i = 0; i < job->program.buckets[b].param_count; i++) {
+            if (job->program.buckets[b].params[i] == param) {
+                return b;
+            }
+        }
+    }
+    return SIZE_MAX;
+}
+
 /* A rank whose local gradient differs is named with the parameter; its bucket is no second error.
  */
 CT_TEST(oracle, wrong_gradient_names_rank_and_parameter)
 {
     struct oracle_job job;
     struct harness_finding *finding;
-    uint32_t step = 0;
-    uint32_t bucket = 0;
 
     OPEN_AND_RUN(job, false);
     oracle_job_event(&job, 1, DDP_EVENT_GRAD_READY, 2, 1)->arg[1] ^= 1;
-    oracle_job_event(&job, 1, DDP_EVENT_COLL_POST, 2, 0)->arg[4] ^= 1;
+    oracle_job_event(&job, 1, DDP_EVENT_COLL_POST, 2, bucket_of(&job, 1))->arg[4] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
     finding = check_finding(&job, HARNESS_ORACLE_GRADIENT, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(job.findings.count, 1);
     CT_CHECK_EQ_U64(finding->params.count, 1);
     CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 1);
-    CT_CHECK(harness_oracle_first_difference(&job.findings, &step, &bucket));
-    CT_CHECK_EQ_U64(step, 2);
+    CT_CHECK(job.findings.is_evidence_lost); /* no tensor has that hash */
     oracle_job_close(&job);
 }
 
@@ -151,21 +160,18 @@ CT_TEST(oracle, lost_contribution_is_found_and_described)
 {
     struct oracle_job job;
     struct harness_finding *finding;
-    struct ddp_err err;
 
     CT_REQUIRE(oracle_job_open(&job, true));
     job.hook.input = zero_input;
-    job.payload_step = 2;
+    job.is_keeping = true;
     CT_REQUIRE(oracle_job_run(&job));
     CT_REQUIRE(oracle_job_check(&job));
     CT_CHECK_EQ_U64(job.findings.count, 1);
-    finding = check_finding(&job, HARNESS_ORACLE_REDUCTION, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 2);
+    CT_CHECK(!job.findings.is_evidence_lost);
+    finding = check_finding(&job, HARNESS_ORACLE_REDUCTION, HARNESS_VERDICT_VALUE_LOST, 1, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_I64(finding->op.bucket, 1);
     CT_CHECK_EQ_U64(finding->params.count, job.program.buckets[1].param_count);
-    CT_CHECK_OK(harness_oracle_describe(&job.input, finding, &err));
-    CT_CHECK_STR(harness_verdict_name(finding->verdict), "VALUE.LOST");
-    CT_CHECK(harness_rank_set_has(&finding->culprits, 1));
     oracle_job_close(&job);
 }
 
@@ -174,18 +180,15 @@ CT_TEST(oracle, flipped_output_is_described_to_the_bit)
 {
     struct oracle_job job;
     struct harness_finding *finding;
-    struct ddp_err err;
 
     CT_REQUIRE(oracle_job_open(&job, false));
     job.hook.output = flip_output;
-    job.payload_step = 1;
+    job.is_keeping = true;
     CT_REQUIRE(oracle_job_run(&job));
     CT_REQUIRE(oracle_job_check(&job));
     finding = check_finding(&job, HARNESS_ORACLE_REDUCTION, HARNESS_VERDICT_VALUE_CORRUPTED, 1, 1);
     CT_REQUIRE(finding != NULL);
     CT_CHECK(oracle_job_finding(&job, HARNESS_ORACLE_UPDATE) == NULL);
-    CT_CHECK_OK(harness_oracle_describe(&job.input, finding, &err));
-    CT_CHECK_STR(harness_verdict_name(finding->verdict), "VALUE.CORRUPTED");
     CT_CHECK(strstr(finding->text, "bit 12 of element 3 flipped") != NULL);
     CT_CHECK_EQ_U64(finding->params.count, 1);
     oracle_job_close(&job);

@@ -1,7 +1,7 @@
 /* The judge's own safetensors reader, on hand-made bytes. */
 #include <string.h>
 
-#include "harness/emulation/checkpoint_file.h"
+#include "harness/tensor/checkpoint_file.h"
 #include "tests/ct.h"
 
 struct fixture {

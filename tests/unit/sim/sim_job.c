@@ -48,7 +48,6 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
     job->config.plan = &job->plan;
     job->config.program = &job->program;
     job->config.rank.is_hashing = true;
-    job->config.rank.payload_step = -1;
     job->config.seed = 1;
 }
 

@@ -1,5 +1,6 @@
 /* The simulator without faults: right ends, equal replicas, same seed same bytes. */
 #include <ftw.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,23 +161,36 @@ static bool is_file(const char *dir, const char *name)
     return access(path, R_OK) == 0;
 }
 
-/* Schedules, payloads and the checkpoint reach the run folder. */
+static const char *payload_name(uint64_t hash, char name[40])
+{
+    (void)snprintf(name, 40, "payload/%016" PRIx64, hash);
+    return name;
+}
+
+/* Schedules, wanted tensors and the checkpoint reach the run folder. */
 CT_TEST(sim, evidence_reaches_the_run_folder)
 {
     struct sim_job job;
+    uint64_t wanted, other;
+    char name[40];
     const char *dir;
 
     sim_job_init(&job, 2);
     dir = make_run_dir(&job);
-    job.config.rank.payload_step = 2;
     job.plan.job.checkpoint_every = 2;
+    CT_CHECK_OK(sim_job_run(&job));
+    wanted = sim_job_last(&job, 1, DDP_EVENT_COLL_DONE, 4) != 0
+                 ? sim_job_last(&job, 1, DDP_EVENT_COLL_DONE, 4)
+                 : sim_job_last(&job, 1, DDP_EVENT_GRAD_FINAL, 1);
+    other = sim_job_last(&job, 1, DDP_EVENT_PARAM_UPDATED, 1);
+    job.config.rank.wanted = &wanted;
+    job.config.rank.wanted_count = 1;
     CT_CHECK_OK(sim_job_run(&job));
     check_healthy(&job);
     CT_CHECK(is_file(dir, "checkpoint.safetensors"));
-    CT_CHECK(is_file(dir, "payload/r0.step2.bucket0.in.f32"));
-    CT_CHECK(is_file(dir, "payload/r1.step2.bucket1.out.f32"));
+    CT_CHECK(is_file(dir, payload_name(wanted, name)));
     CT_CHECK(is_file(dir, "schedules/all_reduce.ring.n170.f32.root0.r1.txt"));
-    CT_CHECK(!is_file(dir, "payload/r0.step1.bucket0.in.f32"));
+    CT_CHECK(!is_file(dir, payload_name(other, name)));
     CT_CHECK_EQ_U64(sim_job_count(&job, 0, DDP_EVENT_CHECKPOINT_SAVED), 2);
     CT_CHECK_EQ_U64(sim_job_count(&job, 1, DDP_EVENT_CHECKPOINT_SAVED), 0);
     remove_tree(dir);

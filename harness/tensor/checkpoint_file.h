@@ -1,7 +1,7 @@
 /* The judge's own safetensors reader: bytes are taken one by one, little-endian, so that a writer
  * and a reader that swap bytes alike do not deceive it. */
-#ifndef HARNESS_EMULATION_CHECKPOINT_FILE_H
-#define HARNESS_EMULATION_CHECKPOINT_FILE_H
+#ifndef HARNESS_TENSOR_CHECKPOINT_FILE_H
+#define HARNESS_TENSOR_CHECKPOINT_FILE_H
 
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/file.h"

@@ -2,7 +2,7 @@
  * object, tensor bytes without gaps or overlaps.
  * Idea: damage is a result, not an error; a file shorter than its header promises is torn, any
  * other contradiction is corruption. It compares nothing with a model. */
-#include "harness/emulation/checkpoint_file.h"
+#include "harness/tensor/checkpoint_file.h"
 
 #include <jansson.h>
 #include <stdio.h>

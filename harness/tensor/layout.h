@@ -1,6 +1,6 @@
 /* Tensors of one kind, one behind the other in a block of bytes; and views of them. */
-#ifndef HARNESS_EMULATION_LAYOUT_H
-#define HARNESS_EMULATION_LAYOUT_H
+#ifndef HARNESS_TENSOR_LAYOUT_H
+#define HARNESS_TENSOR_LAYOUT_H
 
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/mem.h"

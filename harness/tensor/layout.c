@@ -1,5 +1,5 @@
 /* Purpose: where each tensor lies in its block. It knows no values. */
-#include "harness/emulation/layout.h"
+#include "harness/tensor/layout.h"
 
 #include "ddpcore/base/hash.h"
 

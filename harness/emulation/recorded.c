@@ -1,0 +1,166 @@
+/* Purpose: what ranks recorded in one step, as tables beside the emulation's.
+ * Idea: each event kind has its place for each rank and tensor; 0 says that nothing was recorded.
+ */
+#include <string.h>
+
+#include "harness/emulation/internal.h"
+
+ddp_status harness_recorded_create(struct harness_emulation *e)
+{
+    struct harness_recorded *recorded = &e->recorded;
+    size_t per_param = (size_t)e->world * e->params.count;
+    size_t per_bucket = (size_t)e->world * e->buckets.count;
+
+    recorded->grad = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
+    recorded->final = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
+    recorded->final_state = harness_emulation_alloc(e, per_param, 1);
+    recorded->param = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
+    recorded->slot = harness_emulation_alloc(e, per_param * e->slot_count, sizeof(uint64_t));
+    recorded->in = harness_emulation_alloc(e, per_bucket, sizeof(uint64_t));
+    recorded->out = harness_emulation_alloc(e, per_bucket, sizeof(uint64_t));
+    recorded->left = harness_emulation_alloc(e, per_bucket, sizeof(uint64_t));
+    recorded->seq = harness_emulation_alloc(e, per_bucket, sizeof(uint64_t));
+    return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
+}
+
+static void clear(struct harness_emulation *e)
+{
+    struct harness_recorded *recorded = &e->recorded;
+    size_t per_param = (size_t)e->world * e->params.count;
+    size_t per_bucket = (size_t)e->world * e->buckets.count * sizeof(uint64_t);
+
+    memset(recorded->grad, 0, per_param * sizeof(uint64_t));
+    memset(recorded->final, 0, per_param * sizeof(uint64_t));
+    memset(recorded->final_state, 0, per_param);
+    memset(recorded->param, 0, per_param * sizeof(uint64_t));
+    memset(recorded->slot, 0, per_param * e->slot_count * sizeof(uint64_t));
+    memset(recorded->in, 0, per_bucket);
+    memset(recorded->out, 0, per_bucket);
+    memset(recorded->left, 0, per_bucket);
+    memset(recorded->seq, 0, per_bucket);
+}
+
+/* Place of an event's parameter in a table of [world][params.count]; SIZE_MAX: there is none. */
+static size_t cell_of(const struct harness_emulation *e, uint32_t rank,
+                      const struct ddp_event_entry *entry)
+{
+    return entry->arg[0] < e->params.count ? rank * e->params.count + entry->arg[0] : SIZE_MAX;
+}
+
+static void read_gradients(struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_GRAD_READY, step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_event_entry *entry = &list[i]->entry;
+        size_t cell = cell_of(e, rank, entry);
+
+        /* The last micro-batch's gradient holds all that was accumulated. */
+        if (cell != SIZE_MAX && entry->micro + 1u >= e->input->job->micro_batches) {
+            e->recorded.grad[cell] = entry->arg[1];
+        }
+    }
+    list = harness_index_in_step(&e->index, rank, DDP_EVENT_GRAD_FINAL, step, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_event_entry *entry = &list[i]->entry;
+        size_t cell = cell_of(e, rank, entry);
+
+        if (cell != SIZE_MAX) {
+            e->recorded.final[cell] = entry->arg[1];
+            e->recorded.final_state[cell] =
+                entry->arg[2] != 0 ? HARNESS_FINAL_DEFINED : HARNESS_FINAL_NONE;
+        }
+    }
+}
+
+static void read_state(struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_PARAM_UPDATED, step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        size_t cell = cell_of(e, rank, &list[i]->entry);
+
+        if (cell != SIZE_MAX) {
+            e->recorded.param[cell] = list[i]->entry.arg[1];
+        }
+    }
+    list = harness_index_in_step(&e->index, rank, DDP_EVENT_OPTIMIZER_STATE, step, &count);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+
+        if (arg[0] < e->params.count && arg[2] < e->slot_count) {
+            e->recorded.slot[(rank * e->slot_count + arg[2]) * e->params.count + arg[0]] = arg[1];
+        }
+    }
+}
+
+/* The step that a collective belongs to. Under join a rank whose data ended takes part in the
+ * others' collectives but still records its own last step; for it the program has the step. */
+static uint32_t step_of(const struct harness_emulation *e, const struct harness_trace_event *event)
+{
+    const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
+
+    return planned == NULL || planned->step < 0 ||
+                   harness_emulation_is_active(e, event->rank, (uint32_t)planned->step)
+               ? event->entry.step
+               : (uint32_t)planned->step;
+}
+
+/* The rank's collectives of a kind that may belong to the step. */
+static const struct harness_trace_event *const *collectives(const struct harness_emulation *e,
+                                                            uint32_t rank, enum ddp_event kind,
+                                                            uint32_t step, size_t *out_count)
+{
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, kind, out_count);
+
+    if (*out_count == 0 || harness_emulation_is_active(e, rank, step)) {
+        return harness_index_in_step(&e->index, rank, kind, step, out_count);
+    }
+    return harness_index_in_step(&e->index, rank, kind, list[*out_count - 1]->entry.step,
+                                 out_count);
+}
+
+static void read_buckets(struct harness_emulation *e, uint32_t rank, uint32_t step, bool is_done)
+{
+    struct harness_recorded *recorded = &e->recorded;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        collectives(e, rank, is_done ? DDP_EVENT_COLL_DONE : DDP_EVENT_COLL_POST, step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+        struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+        size_t cell = rank * e->buckets.count + op.index;
+
+        /* Another shape than the planned one is a finding of the program oracle. */
+        if (op.role != DDP_ROLE_BUCKET || op.index >= e->buckets.count ||
+            op.dtype != e->buckets.items[op.index].dtype ||
+            arg[2] != e->buckets.items[op.index].elem_count || arg[4] == 0 ||
+            step_of(e, list[i]) != step || (is_done && harness_index_status(arg[3]) != DDP_OK)) {
+            continue;
+        }
+        if (is_done) {
+            recorded->out[cell] = recorded->out[cell] == 0 ? arg[4] : recorded->out[cell];
+            recorded->left[cell] = arg[4];
+        } else if (recorded->in[cell] == 0) {
+            recorded->in[cell] = arg[4];
+            recorded->seq[cell] = arg[0];
+        }
+    }
+}
+
+void harness_recorded_read(struct harness_emulation *e, uint32_t step)
+{
+    clear(e);
+    for (uint32_t r = 0; r < e->world; r++) {
+        read_gradients(e, r, step);
+        read_state(e, r, step);
+        read_buckets(e, r, step, false);
+        read_buckets(e, r, step, true);
+    }
+}
