@@ -14,7 +14,7 @@ static void check_clean(struct oracle_job *job)
         CT_FAIL("%s %s: %s", harness_oracle_name(job->findings.items[i].oracle),
                 harness_verdict_name(job->findings.items[i].verdict), job->findings.items[i].text);
     }
-    CT_CHECK(!job->findings.is_evidence_lost);
+    CT_CHECK_STR(job->findings.is_evidence_lost ? job->findings.lost_text : "", "");
 }
 
 /* Verdict, one culprit and step of the only finding of an oracle. */
