@@ -334,6 +334,10 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     }
     if (is_failure(finding.verdict)) {
         place_failure(e, status, &finding);
+        if (finding.verdict == HARNESS_VERDICT_CRASH_EXITED &&
+            finding.phase == (int32_t)DDP_PHASE_RENDEZVOUS) {
+            finding.verdict = HARNESS_VERDICT_LAUNCH_CONNECT;
+        }
         set_op(e, open_seq(e, &finding.culprits), &finding);
     } else {
         set_op(e, reports->seq, &finding);
