@@ -59,6 +59,19 @@ static void set_hang_op(const struct harness_view *view, uint32_t rank,
     }
 }
 
+/* The number of that operation. Of several ranks the one that is behind is described: which of them
+ * stopped first is chance. */
+static uint64_t hang_seq(const struct harness_cut *cut, uint32_t rank)
+{
+    uint64_t owed = harness_graph_seq_owed(cut, rank);
+    uint64_t inside = harness_graph_seq_inside(cut, rank);
+
+    if (owed != 0 || inside != 0) {
+        return owed != 0 ? owed : inside;
+    }
+    return cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
+}
+
 static void add_hang(const struct harness_view *view, struct harness_finding *finding,
                      uint32_t rank, const char *what, struct harness_findings *out)
 {
@@ -88,8 +101,7 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
             continue;
         }
         harness_rank_set_add(&culprits, r);
-        if (first == cut->world_size ||
-            cut->processes[r].since_ns < cut->processes[first].since_ns) {
+        if (first == cut->world_size || hang_seq(cut, r) < hang_seq(cut, first)) {
             first = r;
         }
     }
