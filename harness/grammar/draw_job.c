@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "harness/grammar/draw.h"
+#include "harness/grammar/job.h"
 #include "reference/data.h"
 #include "reference/model.h"
 
@@ -183,9 +184,16 @@ void grammar_JOB_shard_sizes(struct harness_draw *draw)
         sizes[rank] = own == 0 ? 0 : (own - 1) * batch + harness_draw_between(draw, 1, batch);
         total += sizes[rank];
     }
-    if (total > 0 && total <= SAMPLES_MAX) {
+    if (total <= SAMPLES_MAX) {
         job->shard_sizes = sizes;
     }
+    /* Somebody must take a step: else nothing is proven. */
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        if (harness_grammar_full_steps(job, rank) > 0) {
+            return;
+        }
+    }
+    job->shard_sizes = NULL;
 }
 
 void grammar_JOB_samples(struct harness_draw *draw)
@@ -202,30 +210,10 @@ void grammar_JOB_samples(struct harness_draw *draw)
     job->samples += harness_draw_below(draw, 10);
 }
 
-/* Micro-batches of a rank in this job. */
-static uint64_t passes_of(const struct harness_job *job, uint32_t rank)
-{
-    uint64_t passes = (uint64_t)job->steps * job->micro_batches;
-    uint64_t batch = job->batch_per_rank[rank];
-    uint64_t own = job->shard_sizes == NULL ? passes : (job->shard_sizes[rank] + batch - 1) / batch;
-
-    return own < passes ? own : passes;
-}
-
-static bool is_even(const struct harness_job *job)
-{
-    for (uint32_t rank = 1; rank < job->ranks; rank++) {
-        if (passes_of(job, rank) != passes_of(job, 0)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 void grammar_JOIN_throw_on_early_termination(struct harness_draw *draw)
 {
     draw->plan->job.join.throw_on_early_termination =
-        is_even(&draw->plan->job) && harness_draw_chance(draw, 50);
+        harness_grammar_is_even(&draw->plan->job) && harness_draw_chance(draw, 50);
 }
 
 void grammar_JOB_shuffle(struct harness_draw *draw)
@@ -281,7 +269,7 @@ void grammar_JOB_checkpoint_every(struct harness_draw *draw)
     struct harness_job *job = &draw->plan->job;
 
     for (uint32_t rank = 0; rank < job->ranks; rank++) {
-        if (passes_of(job, rank) != (uint64_t)job->steps * job->micro_batches) {
+        if (harness_grammar_passes(job, rank) != (uint64_t)job->steps * job->micro_batches) {
             return;
         }
     }

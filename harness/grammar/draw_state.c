@@ -16,7 +16,9 @@ void grammar_OPTIMIZER_kind(struct harness_draw *draw)
 
 void grammar_OPTIMIZER_lr(struct harness_draw *draw)
 {
-    optimizer_of(draw)->lr = HARNESS_DRAW_ONE_OF(draw, 0, 1e-3, 0.01, 0.05);
+    /* A rate of 0 would hide faults. */
+    optimizer_of(draw)->lr = draw->is_healthy ? HARNESS_DRAW_ONE_OF(draw, 0, 1e-3, 0.01, 0.05)
+                                              : HARNESS_DRAW_ONE_OF(draw, 1e-3, 0.01, 0.05);
 }
 
 void grammar_OPTIMIZER_momentum(struct harness_draw *draw)
@@ -65,7 +67,11 @@ void grammar_OPTIMIZER_weight_decay(struct harness_draw *draw)
 
 void grammar_TOP_restore(struct harness_draw *draw)
 {
-    draw->plan->restore.is_set = draw->plan->job.checkpoint_every > 0;
+    const struct harness_job *job = &draw->plan->job;
+
+    /* A run from the last step's checkpoint would have nothing to show. */
+    draw->plan->restore.is_set =
+        draw->is_healthy && job->checkpoint_every > 0 && job->steps % job->checkpoint_every != 0;
 }
 
 void grammar_RESTORE_into(struct harness_draw *draw)

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "harness/grammar/answer.h"
+
 static struct harness_expect *add(struct harness_model *model, struct ddp_mem *mem,
                                   enum harness_verdict verdict)
 {
@@ -32,11 +34,116 @@ static void add_restore(const struct harness_plan *plan, struct harness_expect *
     answer->restore.equals_uninterrupted = true;
 }
 
+/* Name the rank, step and bucket that an answer has. */
+static void locate(struct harness_expect *answer, const struct harness_fault *fault,
+                   const struct harness_answer *right)
+{
+    if (right->verdict == HARNESS_VERDICT_NONE) {
+        return;
+    }
+    harness_rank_set_add(&answer->culprit.ranks, fault->at.rank);
+    answer->step = right->step;
+    if (right->bucket >= 0) {
+        answer->op = (struct harness_expect_op){.is_set = true, .bucket = right->bucket, .seq = -1};
+    }
+}
+
+static void locate_finding(struct harness_expect_finding *finding, struct ddp_mem *mem,
+                           const struct harness_fault *fault, const struct harness_answer *right)
+{
+    struct harness_expect whole = {.step = -1, .phase = -1};
+
+    whole.culprit.is_stated = true;
+    whole.culprit.ranks = harness_rank_set_in(mem);
+    locate(&whole, fault, right);
+    *finding = (struct harness_expect_finding){.verdict = right->verdict,
+                                               .culprit = whole.culprit,
+                                               .op = whole.op,
+                                               .step = whole.step,
+                                               .phase = -1};
+}
+
+/* The answers of several faults: of each one of its own, in all combinations. */
+struct combination {
+    const struct harness_plan *plan;
+    struct harness_answer answers[8][HARNESS_ANSWERS_MAX];
+    size_t counts[8], chosen[8];
+};
+
+/* The next combination; false behind the last. */
+static bool advance(struct combination *all)
+{
+    for (uint32_t i = 0; i < all->plan->fault_count; i++) {
+        if (++all->chosen[i] < all->counts[i]) {
+            return true;
+        }
+        all->chosen[i] = 0;
+    }
+    return false;
+}
+
+static ddp_status add_combination(const struct combination *all, struct ddp_mem *mem,
+                                  struct harness_model *out)
+{
+    const struct harness_answer *first = NULL;
+    struct harness_expect *answer;
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < all->plan->fault_count; i++) {
+        const struct harness_answer *right = &all->answers[i][all->chosen[i]];
+
+        if (right->verdict != HARNESS_VERDICT_NONE) {
+            first = first == NULL ? right : first;
+            count++;
+        }
+    }
+    answer = add(out, mem, first != NULL ? first->verdict : HARNESS_VERDICT_NONE);
+    if (count > 1) {
+        answer->culprit = (struct harness_culprit){.is_stated = false};
+        answer->findings.items = ddp_mem_array(mem, count, sizeof *answer->findings.items);
+        if (answer->findings.items == NULL) {
+            return DDP_E_NOMEM;
+        }
+    }
+    for (uint32_t i = 0; i < all->plan->fault_count; i++) {
+        const struct harness_answer *right = &all->answers[i][all->chosen[i]];
+
+        if (right->verdict == HARNESS_VERDICT_NONE) {
+            continue;
+        }
+        if (count == 1) {
+            locate(answer, &all->plan->faults[i], right);
+        } else {
+            locate_finding(&answer->findings.items[answer->findings.count++], mem,
+                           &all->plan->faults[i], right);
+        }
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_model_of(const struct harness_plan *plan, struct ddp_mem *mem,
                             struct harness_model *out, struct ddp_err *err)
 {
-    (void)err;
+    struct combination all = {.plan = plan};
+    struct harness_grammar_job job;
+
     memset(out, 0, sizeof *out);
-    add_restore(plan, add(out, mem, HARNESS_VERDICT_NONE));
+    if (plan->fault_count == 0) {
+        add_restore(plan, add(out, mem, HARNESS_VERDICT_NONE));
+        return DDP_OK;
+    }
+    if (plan->fault_count > sizeof all.counts / sizeof all.counts[0]) {
+        return ddp_err_set(err, DDP_E_UNSUPPORTED, "the model knows of at most 8 faults");
+    }
+    DDP_TRY(harness_grammar_job_open(mem, plan, &job, err));
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        all.counts[i] = harness_model_answers(&job, &plan->faults[i], all.answers[i]);
+        if (all.counts[i] == 0) {
+            return ddp_err_set(err, DDP_E_UNSUPPORTED, "the model has no answer to fault %u", i);
+        }
+    }
+    do {
+        DDP_TRY(add_combination(&all, mem, out));
+    } while (out->accepted_count < HARNESS_MODEL_ANSWERS_MAX && advance(&all));
     return DDP_OK;
 }

@@ -1,5 +1,6 @@
 /* The grammar: the same number gives the same plan, every plan is one that the parser takes, and
  * every key that has a row is really drawn. */
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/grammar/grammar.h"
@@ -41,6 +42,7 @@ CT_TEST(grammar, plans_resolve)
     struct harness_grammar_options options;
 
     harness_grammar_init(&options, "x");
+    options.fault_min = 1;
     options.fault_max = 3;
     for (uint64_t i = 0; i < CASES; i++) {
         struct harness_scenario scenario;
@@ -81,7 +83,6 @@ CT_TEST(grammar, rows_draw)
             struct ddp_text with, without;
 
             harness_grammar_init(&options, "x");
-            options.fault_min = options.fault_max = 1;
             if (options.odds[row] == 100) {
                 is_different = true; /* plans need it; plans_resolve has seen it */
                 continue;
@@ -97,5 +98,51 @@ CT_TEST(grammar, rows_draw)
         if (!is_different) {
             CT_FAIL("%s draws nothing", harness_key((enum harness_row)row)->key);
         }
+    }
+}
+
+/* Whether any of the plans with a fault contains a word. */
+static bool is_somewhere(const char *word)
+{
+    struct harness_grammar_options options;
+    bool is_found = false;
+
+    harness_grammar_init(&options, "x");
+    options.fault_min = options.fault_max = 1;
+    for (uint64_t i = 0; i < 4 * CASES && !is_found; i++) {
+        struct ddp_text text;
+        const char *faults;
+
+        draw(&options, i, &text);
+        faults = strstr(ddp_text_str(&text), "\nfaults:");
+        is_found = faults != NULL && strstr(faults, word) != NULL;
+        ddp_text_fini(&text);
+    }
+    return is_found;
+}
+
+/* Every key of a fault that is drawn with it occurs, and every corruption and argument. */
+CT_TEST(grammar, faults_have_all_keys)
+{
+    static const enum harness_row with[] = {
+#define WITH(section, key, row) HARNESS_ROW_##section##_##key,
+#include "harness/grammar/grammar.def"
+    };
+    char word[64];
+    const char *name;
+
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
+        (void)snprintf(word, sizeof word, "%s:", harness_key(with[i])->key);
+        if (!is_somewhere(word)) {
+            CT_FAIL("no fault has %s", word);
+        }
+    }
+    for (size_t i = 0; (name = harness_names_at(HARNESS_NAMES_CORRUPTS, i, NULL)) != NULL; i++) {
+        (void)snprintf(word, sizeof word, "corrupt: %s", name);
+        CT_CHECK(is_somewhere(word));
+    }
+    for (size_t i = 0; (name = harness_names_at(HARNESS_NAMES_ARGS, i, NULL)) != NULL; i++) {
+        (void)snprintf(word, sizeof word, "arg: %s", name);
+        CT_CHECK(strcmp(name, "root") == 0 || is_somewhere(word)); /* a reduction has no root */
     }
 }

@@ -1,0 +1,370 @@
+/* What a fault does to a job, from how data-parallel training works. */
+#include "harness/grammar/answer.h"
+
+#include <string.h>
+
+/* Answers in the making. */
+struct answers {
+    const struct harness_grammar_job *job;
+    const struct harness_fault *fault;
+    enum harness_grammar_place place;
+    int64_t step; /* in which the fault fires; -1: in none */
+    struct harness_answer *out;
+    size_t count;
+};
+
+static void add(struct answers *answers, enum harness_verdict verdict)
+{
+    DDP_ASSERT(answers->count < HARNESS_ANSWERS_MAX);
+    answers->out[answers->count++] =
+        (struct harness_answer){.verdict = verdict, .step = answers->step, .bucket = -1};
+}
+
+static void add_at(struct answers *answers, enum harness_verdict verdict, int64_t step,
+                   int64_t bucket)
+{
+    add(answers, verdict);
+    answers->out[answers->count - 1].step = step;
+    answers->out[answers->count - 1].bucket = bucket;
+}
+
+static const struct harness_bucket *bucket_of_param(const struct harness_program *program,
+                                                    int64_t param)
+{
+    for (size_t b = 0; b < program->bucket_count; b++) {
+        for (uint32_t i = 0; i < program->buckets[b].param_count; i++) {
+            if (program->buckets[b].params[i] == (uint32_t)param) {
+                return &program->buckets[b];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The gradient of the last layer's bias under cross-entropy is the softmax less the label's one: no
+ * element of it is zero, whatever the data. Elsewhere a whole gradient may be zero, and then what
+ * would scale or drop it does nothing. */
+static bool has_sure_gradient(const struct answers *answers, const struct harness_bucket *bucket)
+{
+    if (answers->job->job->data[0] == 'd' && answers->job->job->data[1] == 'y') {
+        return false; /* dyadic: a regression whose errors may be exactly zero */
+    }
+    for (uint32_t i = 0; i < bucket->param_count; i++) {
+        if (bucket->params[i] == answers->job->param_count - 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A bucket's contribution, before it is summed. */
+static void corrupt_contribution(struct answers *answers)
+{
+    const struct harness_action *action = &answers->fault->action;
+    const struct harness_program *program = &answers->job->program;
+    int64_t index = answers->fault->at.bucket;
+    const struct harness_bucket *bucket = &program->buckets[index];
+    enum harness_verdict verdict = HARNESS_VERDICT_NONE;
+    bool is_whole = true;
+
+    switch (action->corrupt) {
+    case HARNESS_CORRUPT_ZERO:
+        verdict = HARNESS_VERDICT_VALUE_LOST;
+        break;
+    case HARNESS_CORRUPT_DOUBLE:
+        verdict = HARNESS_VERDICT_VALUE_DUPLICATED;
+        break;
+    case HARNESS_CORRUPT_HALF:
+    case HARNESS_CORRUPT_SCALE:
+        verdict = HARNESS_VERDICT_VALUE_SCALED;
+        break;
+    case HARNESS_CORRUPT_SHIFT:
+        verdict = HARNESS_VERDICT_VALUE_SHIFTED;
+        break;
+    case HARNESS_CORRUPT_NAN:
+        verdict = HARNESS_VERDICT_VALUE_NONFINITE;
+        is_whole = false;
+        break;
+    case HARNESS_CORRUPT_FLIP:
+    case HARNESS_CORRUPT_SET:
+        verdict = HARNESS_VERDICT_VALUE_CORRUPTED;
+        is_whole = false;
+        break;
+    case HARNESS_CORRUPT_KIND_COUNT:
+        return;
+    }
+    /* Of few elements, any change of one is a factor, or a shift, of all. */
+    if (bucket->elem_count < 4 && verdict != HARNESS_VERDICT_VALUE_NONFINITE) {
+        return;
+    }
+    if (!is_whole || has_sure_gradient(answers, bucket)) {
+        add_at(answers, verdict, answers->step, index);
+    }
+}
+
+/* A parameter's gradient as it becomes ready. One micro-batch's may drown in those that follow. */
+static void corrupt_gradient(struct answers *answers)
+{
+    const struct harness_fault *fault = &answers->fault[0];
+    const struct harness_job *job = answers->job->job;
+    const struct harness_bucket *bucket = bucket_of_param(&answers->job->program, fault->at.param);
+    bool is_last = job->micro_batches == 1 || fault->at.micro == (int64_t)job->micro_batches - 1;
+
+    if (fault->action.corrupt == HARNESS_CORRUPT_NAN) {
+        add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
+    } else if (bucket != NULL && bucket->elem_count >= 4 && is_last &&
+               (fault->action.corrupt == HARNESS_CORRUPT_FLIP ||
+                fault->action.corrupt == HARNESS_CORRUPT_SET)) {
+        add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
+    }
+}
+
+/* One rank's copy of the sum. Parameters that no rank uses are not copied back. */
+static void corrupt_sum(struct answers *answers)
+{
+    enum harness_corrupt_kind kind = answers->fault->action.corrupt;
+
+    if (answers->job->job->branch != REF_BRANCH_BOTH) {
+        return;
+    }
+    if (kind == HARNESS_CORRUPT_NAN) {
+        add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
+    } else if ((kind == HARNESS_CORRUPT_FLIP || kind == HARNESS_CORRUPT_SET) &&
+               answers->job->program.buckets[answers->fault->at.bucket].elem_count >= 4) {
+        add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
+    }
+}
+
+/* A replica is another one than the others are; one alone is wrong, but differs from none. */
+static void add_diverged(struct answers *answers)
+{
+    add(answers, answers->job->job->ranks > 1 ? HARNESS_VERDICT_VALUE_DIVERGED
+                                              : HARNESS_VERDICT_VALUE_CORRUPTED);
+}
+
+/* A parameter after its update: the rank's replica is another one from then on. */
+static void corrupt_param(struct answers *answers)
+{
+    enum harness_corrupt_kind kind = answers->fault->action.corrupt;
+
+    if (kind == HARNESS_CORRUPT_NAN) {
+        add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
+        add_diverged(answers);
+    } else if (kind == HARNESS_CORRUPT_FLIP || kind == HARNESS_CORRUPT_SET) {
+        add_diverged(answers);
+    }
+}
+
+/* The state before the update: what is small may drown in it, and a factor of 0 forgets it. */
+static void corrupt_state(struct answers *answers)
+{
+    const struct harness_optimizer *optimizer = &answers->job->job->optimizer;
+    enum harness_corrupt_kind kind = answers->fault->action.corrupt;
+    bool is_sgd = optimizer->kind == HARNESS_OPTIMIZER_SGD;
+    bool is_kept = is_sgd || (optimizer->beta1 > 0 && optimizer->beta2 > 0);
+
+    if (is_sgd && answers->step == 0) {
+        return; /* the first update sets the momentum, whatever was there */
+    }
+    if (kind == HARNESS_CORRUPT_NAN || (kind == HARNESS_CORRUPT_SET && is_kept)) {
+        add_diverged(answers);
+    }
+    if (kind == HARNESS_CORRUPT_NAN) {
+        add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
+    }
+}
+
+static void corrupt(struct answers *answers)
+{
+    switch (answers->fault->point) {
+    case DDP_FAULT_POINT_MODEL_BUILD:
+        add(answers, HARNESS_VERDICT_MISMATCH_MODEL);
+        /* PyTorch's constructor compares sizes only as it hands out the parameters. */
+        if (answers->job->job->semantics == HARNESS_SEMANTICS_PYTORCH) {
+            add(answers, HARNESS_VERDICT_MISMATCH_COUNT);
+        }
+        break;
+    case DDP_FAULT_POINT_BUCKET_LAUNCH:
+        corrupt_contribution(answers);
+        break;
+    case DDP_FAULT_POINT_GRAD_READY:
+        corrupt_gradient(answers);
+        break;
+    case DDP_FAULT_POINT_COLLECTIVE_POST:
+    case DDP_FAULT_POINT_BUCKET_UNFLATTEN:
+        corrupt_sum(answers);
+        break;
+    case DDP_FAULT_POINT_PARAM_UPDATED:
+        corrupt_param(answers);
+        break;
+    case DDP_FAULT_POINT_OPTIMIZER_STATE:
+        corrupt_state(answers);
+        break;
+    default: /* carries no data that is drawn */
+        break;
+    }
+}
+
+/* Another argument than the others'. */
+static void argue(struct answers *answers)
+{
+    static const enum harness_verdict verdicts[HARNESS_ARG_FIELD_COUNT] = {
+        [HARNESS_ARG_KIND] = HARNESS_VERDICT_MISMATCH_OP,
+        [HARNESS_ARG_COUNT] = HARNESS_VERDICT_MISMATCH_COUNT,
+        [HARNESS_ARG_DTYPE] = HARNESS_VERDICT_MISMATCH_DTYPE,
+        [HARNESS_ARG_REDOP] = HARNESS_VERDICT_MISMATCH_REDUCTION,
+        [HARNESS_ARG_ROOT] = HARNESS_VERDICT_MISMATCH_ROOT,
+        [HARNESS_ARG_INDEX] = HARNESS_VERDICT_MISMATCH_BUCKET,
+    };
+
+    const struct harness_action *action = &answers->fault->action;
+    const struct harness_program *program = &answers->job->program;
+    int64_t bucket = answers->fault->at.bucket;
+
+    if (action->arg != HARNESS_ARG_INDEX) {
+        add_at(answers, verdicts[action->arg], answers->step, bucket);
+        return;
+    }
+    add(answers, HARNESS_VERDICT_MISMATCH_BUCKET);
+    /* The next bucket's turn, if they are of one size, looks as if this one were left out; whoever
+     * refuses it at once does not see that it comes again. */
+    if (program->buckets[bucket].elem_count == program->buckets[action->arg_value].elem_count) {
+        add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+    }
+}
+
+static void skip(struct answers *answers)
+{
+    const struct harness_job *job = answers->job->job;
+
+    switch (answers->fault->point) {
+    case DDP_FAULT_POINT_OPTIMIZER_PRE:
+        add_diverged(answers);
+        break;
+    case DDP_FAULT_POINT_STEP_BEGIN:
+        if (!job->join.is_set) {
+            add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+        } else if (answers->step + 1 ==
+                   (int64_t)((harness_grammar_passes(job, answers->fault->at.rank) +
+                              job->micro_batches - 1) /
+                             job->micro_batches)) {
+            /* Under join, the others take it for the end of the rank's data; but not if more data
+             * come after it. */
+            add(answers, HARNESS_VERDICT_DATA_MISSING);
+        }
+        break;
+    case DDP_FAULT_POINT_LOSS:
+        /* Only the last micro-batch reduces. */
+        if (!job->join.is_set && answers->fault->at.micro == (int64_t)job->micro_batches - 1) {
+            add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+        }
+        break;
+    case DDP_FAULT_POINT_BUCKET_LAUNCH:
+    case DDP_FAULT_POINT_COLLECTIVE_PRE:
+        add_at(answers, HARNESS_VERDICT_MISMATCH_MISSING, answers->step, answers->fault->at.bucket);
+        break;
+    case DDP_FAULT_POINT_BUFFER_SYNC:
+        add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Silence: whoever waits for the rank shows where it is missed. */
+static void hang(struct answers *answers)
+{
+    if (answers->place == HARNESS_GRAMMAR_AT_START) {
+        add(answers, HARNESS_VERDICT_HANG_INIT);
+        return;
+    }
+    if (answers->fault->point == DDP_FAULT_POINT_DATA_NEXT) {
+        add(answers, HARNESS_VERDICT_HANG_DATA);
+        return;
+    }
+    /* A step begins with its data. */
+    if (answers->fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
+        add(answers, HARNESS_VERDICT_HANG_DATA);
+        add(answers, HARNESS_VERDICT_HANG_NOT_JOINED);
+        return;
+    }
+    /* One rank alone keeps nobody waiting, and one that posted its part is only silent. */
+    if (answers->job->job->ranks > 1) {
+        add(answers, HARNESS_VERDICT_HANG_NOT_JOINED);
+    }
+    add(answers, HARNESS_VERDICT_HANG_HOST);
+    /* Behind the step's last operation it is the next one that the others miss. */
+    if (answers->job->job->ranks > 1) {
+        add_at(answers, HARNESS_VERDICT_HANG_NOT_JOINED, answers->step + 1, -1);
+        add_at(answers, HARNESS_VERDICT_HANG_TEARDOWN, -1, -1);
+    }
+}
+
+static void act(struct answers *answers)
+{
+    const struct harness_action *action = &answers->fault->action;
+
+    switch (action->kind) {
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_DELAY: /* shorter than any budget */
+        add_at(answers, HARNESS_VERDICT_NONE, -1, -1);
+        break;
+    case HARNESS_ACTION_KILL:
+    case HARNESS_ACTION_ABORT:
+        add(answers, HARNESS_VERDICT_CRASH_SIGNALED);
+        break;
+    case HARNESS_ACTION_EXIT:
+        add(answers, action->exit_code == 0 ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
+                                            : HARNESS_VERDICT_CRASH_EXITED);
+        break;
+    case HARNESS_ACTION_FAIL:
+        add(answers, HARNESS_VERDICT_CRASH_EXITED);
+        break;
+    case HARNESS_ACTION_STOP:
+        if (action->stop_ms > 0) {
+            add_at(answers, HARNESS_VERDICT_NONE, -1, -1);
+        } else {
+            add(answers, HARNESS_VERDICT_HANG_STOPPED);
+        }
+        break;
+    case HARNESS_ACTION_HANG:
+        hang(answers);
+        break;
+    case HARNESS_ACTION_SKIP:
+        skip(answers);
+        break;
+    case HARNESS_ACTION_DUP:
+        add(answers, HARNESS_VERDICT_MISMATCH_EXTRA);
+        break;
+    case HARNESS_ACTION_CORRUPT:
+        corrupt(answers);
+        break;
+    case HARNESS_ACTION_ARG:
+        argue(answers);
+        break;
+    case HARNESS_ACTION_SPIN: /* a card's */
+    case HARNESS_ACTION_TRAP:
+    case HARNESS_ACTION_KIND_COUNT:
+        break;
+    }
+}
+
+size_t harness_model_answers(const struct harness_grammar_job *job,
+                             const struct harness_fault *fault,
+                             struct harness_answer out[HARNESS_ANSWERS_MAX])
+{
+    struct answers answers = {.job = job,
+                              .fault = fault,
+                              .place = harness_grammar_place(job, fault->point),
+                              .step = fault->at.step,
+                              .out = out};
+
+    if (answers.place == HARNESS_GRAMMAR_NOWHERE) {
+        return 0;
+    }
+    if (answers.step < 0 && fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
+        answers.step = (int64_t)fault->at.hit - 1;
+    }
+    act(&answers);
+    return answers.count;
+}

@@ -1,0 +1,394 @@
+/* Faults. An action comes first, then a point where it can be taken, then the trigger. Several
+ * faults are drawn so that all of them fire: those that end the job come last, in one step and
+ * before anybody waits, and values are damaged in steps of their own before. */
+#include <signal.h>
+#include <string.h>
+
+#include "harness/grammar/answer.h"
+#include "harness/grammar/draw.h"
+#include "harness/grammar/job.h"
+
+enum { TRIES = 40 };
+
+/* A fault in the making. */
+struct site {
+    struct harness_draw *draw;
+    const struct harness_grammar_job *job;
+    struct harness_fault *fault;
+    enum harness_grammar_place place;
+    uint32_t first_step, last_step; /* where it may lie */
+    bool is_first;                  /* before it nothing is to fire */
+    bool is_last;                   /* may end the job */
+};
+
+/* Points where an action makes a difference that the model knows. */
+static bool is_offered(enum harness_action_kind action, enum ddp_fault_point point)
+{
+    bool is_data = ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA;
+
+    switch (action) {
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_DELAY:
+        return true;
+    case HARNESS_ACTION_KILL:
+    case HARNESS_ACTION_ABORT:
+    case HARNESS_ACTION_STOP:
+    case HARNESS_ACTION_FAIL:
+        return point != DDP_FAULT_POINT_MODEL_BUILD;
+    case HARNESS_ACTION_EXIT:
+    case HARNESS_ACTION_HANG:
+        return point != DDP_FAULT_POINT_MODEL_BUILD && point != DDP_FAULT_POINT_TEARDOWN;
+    case HARNESS_ACTION_SKIP:
+        return point == DDP_FAULT_POINT_STEP_BEGIN || point == DDP_FAULT_POINT_LOSS ||
+               point == DDP_FAULT_POINT_BUCKET_LAUNCH || point == DDP_FAULT_POINT_COLLECTIVE_PRE ||
+               point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_BUFFER_SYNC;
+    case HARNESS_ACTION_DUP:
+    case HARNESS_ACTION_ARG:
+        return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
+    case HARNESS_ACTION_CORRUPT:
+        return is_data;
+    case HARNESS_ACTION_SPIN: /* a card's */
+    case HARNESS_ACTION_TRAP:
+    case HARNESS_ACTION_KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* What a job goes on after: nothing but values are wrong, if that. */
+static bool is_survived(enum harness_action_kind action, enum ddp_fault_point point)
+{
+    return action == HARNESS_ACTION_NONE || action == HARNESS_ACTION_DELAY ||
+           (action == HARNESS_ACTION_CORRUPT && point != DDP_FAULT_POINT_MODEL_BUILD) ||
+           (action == HARNESS_ACTION_SKIP && point == DDP_FAULT_POINT_OPTIMIZER_PRE);
+}
+
+static enum harness_action_kind draw_action(struct site *site)
+{
+    static const struct {
+        enum harness_action_kind action;
+        unsigned weight;
+    } actions[] = {
+        {HARNESS_ACTION_NONE, 3},  {HARNESS_ACTION_KILL, 12}, {HARNESS_ACTION_EXIT, 8},
+        {HARNESS_ACTION_ABORT, 4}, {HARNESS_ACTION_STOP, 8},  {HARNESS_ACTION_DELAY, 4},
+        {HARNESS_ACTION_HANG, 8},  {HARNESS_ACTION_SKIP, 12}, {HARNESS_ACTION_DUP, 5},
+        {HARNESS_ACTION_FAIL, 6},  {HARNESS_ACTION_ARG, 14},  {HARNESS_ACTION_CORRUPT, 35},
+    };
+    unsigned weights[sizeof actions / sizeof actions[0]];
+    size_t count = sizeof actions / sizeof actions[0];
+
+    for (size_t i = 0; i < count; i++) {
+        weights[i] = actions[i].weight;
+    }
+    return actions[harness_draw_weighted(site->draw, weights, count)].action;
+}
+
+/* A point of the job that the action is for; false: there is none. */
+static bool draw_point(struct site *site)
+{
+    enum ddp_fault_point points[DDP_FAULT_POINT_COUNT];
+    enum harness_action_kind action = site->fault->action.kind;
+    size_t count = 0;
+
+    for (unsigned i = 0; i < DDP_FAULT_POINT_COUNT; i++) {
+        enum ddp_fault_point point = (enum ddp_fault_point)i;
+        enum harness_grammar_place place = harness_grammar_place(site->job, point);
+        bool is_right =
+            (is_survived(action, point) && (site->is_last || place != HARNESS_GRAMMAR_AT_END)) ||
+            (site->is_last && (site->is_first || place != HARNESS_GRAMMAR_AT_START));
+
+        if (is_right && is_offered(action, point) && place != HARNESS_GRAMMAR_NOWHERE) {
+            points[count++] = point;
+        }
+    }
+    if (count == 0) {
+        return false;
+    }
+    site->fault->point = points[harness_draw_below(site->draw, count)];
+    site->place = harness_grammar_place(site->job, site->fault->point);
+    return true;
+}
+
+/* A rank with data in some of the steps, and one of those. */
+static bool draw_rank_and_step(struct site *site)
+{
+    const struct harness_job *job = site->job->job;
+    struct harness_trigger *at = &site->fault->at;
+    uint32_t first = (uint32_t)harness_draw_below(site->draw, job->ranks);
+
+    if (site->place == HARNESS_GRAMMAR_AT_START || site->place == HARNESS_GRAMMAR_AT_END) {
+        at->rank = first;
+        return true;
+    }
+    for (uint32_t i = 0; i < job->ranks; i++) {
+        uint32_t rank = (first + i) % job->ranks;
+        uint32_t steps = harness_grammar_full_steps(job, rank);
+        uint32_t last = site->last_step + 1 < steps ? site->last_step + 1 : steps;
+
+        if (site->place == HARNESS_GRAMMAR_AT_CHECKPOINT && rank != 0) {
+            continue;
+        }
+        if (last > site->first_step) {
+            at->rank = rank;
+            at->step = (int64_t)harness_draw_between(site->draw, site->first_step, last - 1);
+            return site->place != HARNESS_GRAMMAR_AT_CHECKPOINT ||
+                   (at->step + 1) % job->checkpoint_every == 0;
+        }
+    }
+    return false;
+}
+
+/* The sequence number of a bucket's reduction. */
+static uint64_t seq_of(const struct site *site)
+{
+    const struct harness_program *program = &site->job->program;
+
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct harness_op *op = &program->ops[i];
+
+        if (op->step == site->fault->at.step && op->role == DDP_ROLE_BUCKET &&
+            op->index == (uint32_t)site->fault->at.bucket) {
+            return op->seq;
+        }
+    }
+    return 0;
+}
+
+/* The keys that a place has; those that it does not need are given now and then. */
+static bool draw_trigger(struct site *site)
+{
+    const struct harness_job *job = site->job->job;
+    struct harness_trigger *at = &site->fault->at;
+    struct harness_draw *draw = site->draw;
+
+    if (!draw_rank_and_step(site)) {
+        return false;
+    }
+    switch (site->place) {
+    case HARNESS_GRAMMAR_AT_LAYER:
+        at->layer = (int64_t)harness_draw_below(draw, site->job->layer_count);
+        /* fall through */
+    case HARNESS_GRAMMAR_AT_PASS:
+        if (harness_draw_chance(draw, 50)) {
+            at->micro = (int64_t)harness_draw_below(draw, job->micro_batches);
+        } else {
+            at->hit = (uint32_t)harness_draw_between(draw, 1, job->micro_batches);
+        }
+        break;
+    case HARNESS_GRAMMAR_AT_PARAM:
+        if (job->branch != REF_BRANCH_BOTH) {
+            return false; /* who uses it, and when, is another question */
+        }
+        at->param = (int64_t)harness_draw_below(draw, site->job->param_count);
+        if (site->fault->point == DDP_FAULT_POINT_GRAD_READY && harness_draw_chance(draw, 60)) {
+            at->micro = (int64_t)job->micro_batches - 1;
+        }
+        break;
+    case HARNESS_GRAMMAR_AT_BUCKET:
+        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.bucket_count);
+        if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && harness_draw_chance(draw, 30) &&
+            !job->join.is_set) {
+            at->seq = (int64_t)seq_of(site);
+        }
+        break;
+    case HARNESS_GRAMMAR_AT_STEP:
+        if (site->fault->point == DDP_FAULT_POINT_STEP_BEGIN && harness_draw_chance(draw, 30)) {
+            at->hit = (uint32_t)at->step + 1; /* the same moment, said otherwise */
+            at->step = -1;
+        }
+        break;
+    default:
+        break;
+    }
+    if (site->fault->point == DDP_FAULT_POINT_LOSS && harness_draw_chance(draw, 50)) {
+        at->phase = DDP_PHASE_LOSS;
+    }
+    return true;
+}
+
+/* Elements of the data at the point. */
+static size_t elems_of(const struct site *site)
+{
+    const struct harness_trigger *at = &site->fault->at;
+
+    if (site->place == HARNESS_GRAMMAR_AT_BUCKET) {
+        return site->job->program.buckets[at->bucket].elem_count;
+    }
+    return site->place == HARNESS_GRAMMAR_AT_PARAM ? site->job->params[at->param].elem_count : 1;
+}
+
+static bool draw_corruption(struct site *site)
+{
+    struct harness_action *action = &site->fault->action;
+    struct harness_draw *draw = site->draw;
+    size_t elems = elems_of(site);
+
+    action->corrupt =
+        (enum harness_corrupt_kind)harness_draw_below(draw, HARNESS_CORRUPT_KIND_COUNT);
+    action->bits = 1;
+    action->count = 1;
+    action->stride = 1;
+    if (site->fault->point == DDP_FAULT_POINT_MODEL_BUILD) {
+        action->corrupt = HARNESS_CORRUPT_SET;
+        action->value = 17;
+        return true;
+    }
+    switch (action->corrupt) {
+    case HARNESS_CORRUPT_ZERO:
+    case HARNESS_CORRUPT_DOUBLE:
+    case HARNESS_CORRUPT_HALF:
+        break;
+    case HARNESS_CORRUPT_SCALE:
+        action->value = HARNESS_DRAW_ONE_OF(draw, 0.2, 0.25, 3, 4, 0.3);
+        break;
+    case HARNESS_CORRUPT_SHIFT:
+        action->value = (double)harness_draw_between(draw, 1, 2);
+        break;
+    case HARNESS_CORRUPT_FLIP:
+        /* Of the mantissa, so that it stays finite, and not so low that scaling rounds it away. */
+        action->bit = harness_draw_between(draw, 5, 22);
+        action->bits = harness_draw_between(draw, 1, 23 - action->bit);
+        action->count = harness_draw_between(draw, 1, elems < 2 ? elems : 2);
+        action->stride = harness_draw_between(draw, 1, elems < 3 ? 1 : 2);
+        action->elem = harness_draw_below(draw, elems - (action->count - 1) * action->stride);
+        break;
+    case HARNESS_CORRUPT_SET:
+        action->value = HARNESS_DRAW_ONE_OF(draw, 3.5, -7, 1000);
+        action->elem = harness_draw_below(draw, elems);
+        break;
+    case HARNESS_CORRUPT_NAN:
+        action->elem = harness_draw_below(draw, elems);
+        break;
+    case HARNESS_CORRUPT_KIND_COUNT:
+        break;
+    }
+    return true;
+}
+
+/* Another argument than the right one. */
+static bool draw_argument(struct site *site)
+{
+    const struct harness_grammar_job *job = site->job;
+    struct harness_action *action = &site->fault->action;
+    struct harness_draw *draw = site->draw;
+    size_t elems = job->program.buckets[site->fault->at.bucket].elem_count;
+
+    action->arg = (enum harness_arg_field)harness_draw_below(draw, HARNESS_ARG_FIELD_COUNT);
+    switch (action->arg) {
+    case HARNESS_ARG_KIND:
+        action->arg_value = DDP_COLL_BROADCAST;
+        return true;
+    case HARNESS_ARG_COUNT:
+        action->arg_value = elems > 1 ? harness_draw_between(draw, 1, elems - 1) : 0;
+        return elems > 1;
+    case HARNESS_ARG_DTYPE:
+        action->arg_value = DDP_DTYPE_I32;
+        return true;
+    case HARNESS_ARG_REDOP:
+        action->arg_value = DDP_REDOP_MAX;
+        return true;
+    case HARNESS_ARG_INDEX:
+        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % job->program.bucket_count;
+        return job->program.bucket_count > 1;
+    case HARNESS_ARG_ROOT: /* a reduction for all has none */
+    case HARNESS_ARG_FIELD_COUNT:
+        break;
+    }
+    return false;
+}
+
+static bool draw_details(struct site *site)
+{
+    static const int signals[] = {SIGKILL, SIGSEGV, SIGTERM, SIGBUS, SIGABRT};
+    struct harness_action *action = &site->fault->action;
+    struct harness_draw *draw = site->draw;
+
+    switch (action->kind) {
+    case HARNESS_ACTION_KILL:
+        action->signal = signals[harness_draw_below(draw, sizeof signals / sizeof signals[0])];
+        return true;
+    case HARNESS_ACTION_EXIT:
+        action->exit_code = (int)HARNESS_DRAW_ONE_OF(draw, 0, 1, 3, 255);
+        return action->exit_code != 0 || site->place != HARNESS_GRAMMAR_AT_START;
+    case HARNESS_ACTION_STOP:
+        action->stop_ms = harness_draw_chance(draw, 25) ? harness_draw_between(draw, 1, 40) : 0;
+        return action->stop_ms > 0 || site->is_last;
+    case HARNESS_ACTION_DELAY:
+        action->delay_ms = harness_draw_between(draw, 1, 40);
+        site->fault->at.times = (uint32_t)harness_draw_between(draw, 1, 2);
+        return true;
+    case HARNESS_ACTION_CORRUPT:
+        return draw_corruption(site);
+    case HARNESS_ACTION_ARG:
+        return draw_argument(site);
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_ABORT:
+    case HARNESS_ACTION_HANG:
+    case HARNESS_ACTION_SKIP:
+    case HARNESS_ACTION_DUP:
+    case HARNESS_ACTION_FAIL:
+    case HARNESS_ACTION_SPIN:
+    case HARNESS_ACTION_TRAP:
+    case HARNESS_ACTION_KIND_COUNT:
+        break;
+    }
+    return true;
+}
+
+/* Draw until a fault can be placed, and the model has an answer to it. */
+static bool draw_fault(struct site *site)
+{
+    for (unsigned i = 0; i < TRIES; i++) {
+        struct harness_answer answers[HARNESS_ANSWERS_MAX];
+        struct harness_fault *fault = site->fault;
+
+        memset(fault, 0, sizeof *fault);
+        fault->at = (struct harness_trigger){.step = -1,
+                                             .micro = -1,
+                                             .phase = -1,
+                                             .bucket = -1,
+                                             .param = -1,
+                                             .layer = -1,
+                                             .seq = -1,
+                                             .hit = 1,
+                                             .times = 1};
+        fault->action.kind = draw_action(site);
+        if (draw_point(site) && draw_trigger(site) && draw_details(site) &&
+            harness_model_answers(site->job, fault, answers) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void grammar_TOP_faults(struct harness_draw *draw)
+{
+    struct harness_plan *plan = draw->plan;
+    const struct harness_grammar_options *options = draw->options;
+    uint32_t count = (uint32_t)harness_draw_between(draw, options->fault_min, options->fault_max);
+    struct harness_grammar_job job;
+    uint32_t next_step = 0;
+
+    if (count == 0) {
+        return;
+    }
+    plan->faults = harness_draw_array(draw, count, sizeof *plan->faults);
+    if (plan->faults != NULL) {
+        draw->status = harness_grammar_job_open(draw->mem, plan, &job, NULL);
+    }
+    for (uint32_t i = 0; draw->status == DDP_OK && i < count; i++) {
+        struct site site = {.draw = draw,
+                            .job = &job,
+                            .fault = &plan->faults[plan->fault_count],
+                            .first_step = next_step,
+                            .last_step = i + 1 < count ? next_step : plan->job.steps - 1,
+                            .is_first = plan->fault_count == 0,
+                            .is_last = i + 1 == count};
+
+        if (next_step < plan->job.steps && draw_fault(&site)) {
+            plan->fault_count++;
+            /* Ranks are at most a step apart: two steps on, it has fired. */
+            next_step = 2 + (site.fault->at.step > 0 ? (uint32_t)site.fault->at.step : next_step);
+        }
+    }
+}

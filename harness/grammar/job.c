@@ -1,0 +1,153 @@
+/* What a plan's job comes to. */
+#include "harness/grammar/job.h"
+
+#include <string.h>
+
+#include "reference/data.h"
+#include "reference/model.h"
+
+uint64_t harness_grammar_passes(const struct harness_job *job, uint32_t rank)
+{
+    uint64_t passes = (uint64_t)job->steps * job->micro_batches;
+    uint64_t batch = job->batch_per_rank[rank];
+    uint64_t own = job->shard_sizes == NULL ? passes : (job->shard_sizes[rank] + batch - 1) / batch;
+
+    return own < passes ? own : passes;
+}
+
+uint32_t harness_grammar_full_steps(const struct harness_job *job, uint32_t rank)
+{
+    return (uint32_t)(harness_grammar_passes(job, rank) / job->micro_batches);
+}
+
+bool harness_grammar_is_even(const struct harness_job *job)
+{
+    for (uint32_t rank = 1; rank < job->ranks; rank++) {
+        if (harness_grammar_passes(job, rank) != harness_grammar_passes(job, 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool harness_grammar_has_state(const struct harness_job *job)
+{
+    return job->optimizer.kind == HARNESS_OPTIMIZER_ADAMW || job->optimizer.momentum > 0;
+}
+
+/* Names and shapes of the plan's model. */
+static ddp_status describe(struct ddp_mem *mem, const struct harness_job *job,
+                           struct ref_model_tables *out, struct ddp_err *err)
+{
+    const struct ref_data_config data_config = {
+        .name = job->data, .sample_count = 1, .feature_count = job->features, .seed = job->seed};
+    struct ref_model_config config;
+    struct ref_data data;
+
+    memset(&config, 0, sizeof config);
+    config.name = job->model;
+    config.branch = job->branch;
+    config.skip_rank = job->skip_rank;
+    config.width_count = job->widths.count;
+    for (size_t i = 0; i < job->widths.count && i <= REF_LAYERS_MAX; i++) {
+        config.width[i] = job->widths.items[i];
+    }
+    DDP_TRY(ref_data_open(mem, &data_config, &data, err));
+    ref_model_defaults(&config, data.feature_count,
+                       data.labels != NULL ? data.class_count : data.target_count);
+    ref_data_close(&data);
+    return ref_model_describe(mem, &config, out, err);
+}
+
+ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_plan *plan,
+                                    struct harness_grammar_job *out, struct ddp_err *err)
+{
+    const struct harness_job *job = &plan->job;
+    struct ref_model_tables tables;
+    uint64_t *counts = NULL;
+    size_t buffer_elems = 0;
+
+    memset(out, 0, sizeof *out);
+    out->job = job;
+    DDP_TRY(describe(mem, job, &tables, err));
+    out->params = tables.params;
+    out->param_count = tables.param_count;
+    out->has_buffers = tables.buffer_count > 0;
+    for (size_t i = 0; i < tables.buffer_count; i++) {
+        buffer_elems += tables.buffers[i].elem_count;
+    }
+    /* A layer is a weight and a bias, in the models whose layers are all used. */
+    out->layer_count = out->has_buffers ? 1 : (uint32_t)(tables.param_count / 2);
+    if (job->join.is_set) {
+        counts = ddp_mem_array(mem, job->ranks, sizeof *counts);
+        if (counts == NULL) {
+            return DDP_E_NOMEM;
+        }
+        for (uint32_t rank = 0; rank < job->ranks; rank++) {
+            size_t batch = job->batch_per_rank[rank];
+
+            counts[rank] =
+                job->shard_sizes == NULL ? SIZE_MAX : (job->shard_sizes[rank] + batch - 1) / batch;
+        }
+    }
+    return harness_program_build(mem, plan, out->params, out->param_count, buffer_elems, counts,
+                                 &out->program);
+}
+
+enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
+                                                 enum ddp_fault_point point)
+{
+    switch (point) {
+    case DDP_FAULT_POINT_LAUNCH_SPAWN:
+    case DDP_FAULT_POINT_RENDEZVOUS_CONNECT:
+    case DDP_FAULT_POINT_COMM_INIT:
+        return HARNESS_GRAMMAR_AT_START;
+    case DDP_FAULT_POINT_MODEL_BUILD:
+        /* It offers hidden layers; whoever differs is plain from three ranks on. */
+        return job->layer_count > 1 && job->job->ranks > 2 ? HARNESS_GRAMMAR_AT_START
+                                                           : HARNESS_GRAMMAR_NOWHERE;
+    case DDP_FAULT_POINT_STEP_BEGIN:
+    case DDP_FAULT_POINT_OPTIMIZER_PRE:
+        return HARNESS_GRAMMAR_AT_STEP;
+    case DDP_FAULT_POINT_DATA_NEXT:
+    case DDP_FAULT_POINT_LOSS:
+        return HARNESS_GRAMMAR_AT_PASS;
+    case DDP_FAULT_POINT_FORWARD_LAYER:
+        return HARNESS_GRAMMAR_AT_LAYER;
+    case DDP_FAULT_POINT_GRAD_READY:
+    case DDP_FAULT_POINT_PARAM_UPDATED:
+        return HARNESS_GRAMMAR_AT_PARAM;
+    case DDP_FAULT_POINT_OPTIMIZER_STATE:
+        return harness_grammar_has_state(job->job) ? HARNESS_GRAMMAR_AT_PARAM
+                                                   : HARNESS_GRAMMAR_NOWHERE;
+    case DDP_FAULT_POINT_BUCKET_LAUNCH:
+    case DDP_FAULT_POINT_COLLECTIVE_PRE:
+    case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE:
+    case DDP_FAULT_POINT_COLLECTIVE_POST:
+    case DDP_FAULT_POINT_COLLECTIVE_WAIT:
+    case DDP_FAULT_POINT_BUCKET_UNFLATTEN:
+        return HARNESS_GRAMMAR_AT_BUCKET;
+    case DDP_FAULT_POINT_BUFFER_SYNC:
+        return job->has_buffers && job->job->broadcast_buffers ? HARNESS_GRAMMAR_AT_STEP
+                                                               : HARNESS_GRAMMAR_NOWHERE;
+    case DDP_FAULT_POINT_CHECKPOINT_WRITE:
+    case DDP_FAULT_POINT_CHECKPOINT_FSYNC:
+    case DDP_FAULT_POINT_CHECKPOINT_RENAME:
+    case DDP_FAULT_POINT_CHECKPOINT_KEY:
+        return job->job->checkpoint_every > 0 ? HARNESS_GRAMMAR_AT_CHECKPOINT
+                                              : HARNESS_GRAMMAR_NOWHERE;
+    case DDP_FAULT_POINT_TEARDOWN:
+        return HARNESS_GRAMMAR_AT_END;
+    /* Not drawn: */
+    case DDP_FAULT_POINT_BUCKET_FILL:       /* as backward/grad_ready, but not in every pass */
+    case DDP_FAULT_POINT_USED_MAP:          /* what follows depends on who uses what */
+    case DDP_FAULT_POINT_CHECKPOINT_LOAD:   /* in a restore run, which faults here do not have */
+    case DDP_FAULT_POINT_COLLECTIVE_LAUNCH: /* NCCL's and MPI's */
+    case DDP_FAULT_POINT_DEVICE_ALLOC:      /* a card's */
+    case DDP_FAULT_POINT_DEVICE_EVENT_WAIT:
+    case DDP_FAULT_POINT_NCCL_ASYNC_ERROR:
+    case DDP_FAULT_POINT_COUNT:
+        break;
+    }
+    return HARNESS_GRAMMAR_NOWHERE;
+}

@@ -1,0 +1,44 @@
+/* What a plan's job comes to, for those who place faults in it and say what follows: its program,
+ * its parameters, and which steps each rank trains in. Internal to harness/grammar. */
+#ifndef HARNESS_GRAMMAR_JOB_H
+#define HARNESS_GRAMMAR_JOB_H
+
+#include "harness/plan/program.h"
+
+struct harness_grammar_job {
+    const struct harness_job *job;
+    const struct ddp_param *params;
+    size_t param_count;
+    uint32_t layer_count;
+    bool has_buffers;
+    struct harness_program program;
+};
+/* Everything in mem, a pool. Errors: E_NOMEM; of the tables of a model or dataset. */
+DDP_MUST_USE ddp_status harness_grammar_job_open(struct ddp_mem *mem,
+                                                 const struct harness_plan *plan,
+                                                 struct harness_grammar_job *out,
+                                                 struct ddp_err *err);
+/* Micro-batches that a rank has in this job. */
+uint64_t harness_grammar_passes(const struct harness_job *job, uint32_t rank);
+/* Steps in which it has data for every micro-batch. */
+uint32_t harness_grammar_full_steps(const struct harness_job *job, uint32_t rank);
+/* Every rank has as many micro-batches. */
+bool harness_grammar_is_even(const struct harness_job *job);
+/* The optimizer keeps a state beside the parameters. */
+bool harness_grammar_has_state(const struct harness_job *job);
+
+/* Where in a job a fault point lies. */
+enum harness_grammar_place {
+    HARNESS_GRAMMAR_NOWHERE,       /* this job has no such point */
+    HARNESS_GRAMMAR_AT_START,      /* before the first step */
+    HARNESS_GRAMMAR_AT_STEP,       /* once in a step */
+    HARNESS_GRAMMAR_AT_PASS,       /* once in a micro-batch */
+    HARNESS_GRAMMAR_AT_LAYER,      /* once in a micro-batch and layer */
+    HARNESS_GRAMMAR_AT_PARAM,      /* once for a parameter */
+    HARNESS_GRAMMAR_AT_BUCKET,     /* once in a step for a bucket */
+    HARNESS_GRAMMAR_AT_CHECKPOINT, /* rank 0, in steps that end with a checkpoint */
+    HARNESS_GRAMMAR_AT_END,        /* behind the last step */
+};
+enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
+                                                 enum ddp_fault_point point);
+#endif
