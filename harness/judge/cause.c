@@ -59,9 +59,17 @@ static enum kind kind_of_hang(const struct harness_finding *finding)
     }
 }
 
+/* About a schedule or a tree itself: it blames no rank. What a rank made of a schedule does. */
+static bool is_proof(const struct harness_finding *finding)
+{
+    return finding->oracle == HARNESS_ORACLE_TREE ||
+           (finding->oracle == HARNESS_ORACLE_SCHEDULE &&
+            harness_rank_set_is_empty(&finding->culprits));
+}
+
 static enum kind kind_of(const struct harness_finding *finding)
 {
-    if (finding->oracle == HARNESS_ORACLE_SCHEDULE || finding->oracle == HARNESS_ORACLE_TREE) {
+    if (is_proof(finding)) {
         return KIND_ALGORITHM;
     }
     switch (harness_verdict_family(finding->verdict)) {
@@ -137,14 +145,38 @@ static bool is_met(const struct harness_paths *paths, const struct harness_findi
     return harness_path_is_in_time(a, b);
 }
 
+/* It is about what a rank had when it completed the operation. */
+static bool is_result(const struct harness_finding *finding)
+{
+    return finding->stage == HARNESS_STAGE_OUTPUT || finding->oracle == HARNESS_ORACLE_SCHEDULE ||
+           finding->oracle == HARNESS_ORACLE_BROADCAST;
+}
+
 /* A rank that recorded an operation without taking part in it meets the others' messages of that
  * operation with those of its next one. */
 static bool is_left_out(const struct harness_paths *paths, const struct harness_finding *a,
                         const struct harness_finding *b)
 {
     (void)paths;
-    return a->stage == HARNESS_STAGE_OUTPUT && a->op.seq != 0 &&
-           (b->op.seq == a->op.seq || b->op.seq == a->op.seq + 1);
+    return is_result(a) && a->op.seq != 0 && (b->op.seq == a->op.seq || b->op.seq == a->op.seq + 1);
+}
+
+/* The others wait in it. */
+static bool is_left_alone(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    return is_result(a) && a->op.seq != 0 && a->op.seq == b->op.seq &&
+           b->verdict != HARNESS_VERDICT_HANG_RECOVERY && harness_path_is_open(paths, b);
+}
+
+/* What a rank took for an operation's result shows that it completed the operation alone. */
+static bool is_not_waited(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    (void)paths;
+    return is_result(a) && a->oracle != HARNESS_ORACLE_SCHEDULE &&
+           b->oracle == HARNESS_ORACLE_SCHEDULE && a->op.seq != 0 && a->op.seq == b->op.seq &&
+           harness_path_is_of(b, a);
 }
 
 /* --- values ----------------------------------------------------------------------------------- */
@@ -156,7 +188,7 @@ static bool is_mixed(const struct harness_paths *paths, const struct harness_fin
 {
     uint64_t seq = harness_path_seq(paths, b);
 
-    if (a->op.seq == 0 || !harness_path_is_in_time(a, b)) {
+    if (a->op.seq == 0) {
         return false;
     }
     if (b->oracle == HARNESS_ORACLE_JOINED) {
@@ -177,8 +209,7 @@ static bool is_summed_so(const struct harness_paths *paths, const struct harness
 {
     bool is_after_sum = b->stage < 0 || b->stage >= HARNESS_STAGE_OUTPUT;
 
-    return is_after_sum && b->oracle != HARNESS_ORACLE_GLOBAL_BATCH &&
-           harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
+    return is_after_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
 }
 
 /* An own rank's gradients and inputs, everybody's sums. Under join the number of ranks with data
@@ -401,6 +432,9 @@ static const struct {
     {KIND_RACE, KIND_VALUE, is_raced_for, "that memory was in use"},
     {KIND_VALUE, KIND_VALUE, is_held_by_some, "those ranks hold it"},
     {KIND_VALUE, KIND_VALUE, is_received, "that rank trained on what it received"},
+    {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
+    {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
+    {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},

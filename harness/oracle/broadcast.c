@@ -53,18 +53,14 @@ static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
     return planned->step < 0 ? -1 : last_active(e, (uint32_t)planned->step, false);
 }
 
-static void begin(enum harness_verdict verdict, const struct ddp_event_entry *entry, uint32_t rank,
-                  struct harness_findings *out, struct harness_finding *finding)
+static void begin(const struct harness_emulation *e, enum harness_verdict verdict, uint32_t rank,
+                  const struct harness_trace_event *done, struct harness_findings *out,
+                  struct harness_finding *finding)
 {
-    struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
-
     harness_finding_init(finding, out->mem, verdict, HARNESS_ORACLE_BROADCAST,
                          HARNESS_MODE_BITWISE);
     harness_rank_set_add(&finding->culprits, rank);
-    finding->step = (int32_t)entry->step;
-    finding->phase = entry->phase;
-    finding->op =
-        (struct harness_finding_op){true, entry->arg[0], op.kind, op.role, -1, entry->arg[2]};
+    harness_subject_set_posted(e, done, finding);
 }
 
 /* What was received has another hash than what was sent. Another operation under that number is a
@@ -76,10 +72,11 @@ static bool is_value_different(const struct ddp_event_entry *sent,
            done->arg[4] != 0 && sent->arg[4] != done->arg[4];
 }
 
-/* A broadcast that the rank completed; true: something is wrong with it. */
-static bool check_one(const struct harness_emulation *e, const struct ddp_event_entry *done,
+/* A broadcast that the rank completed. */
+static void check_one(const struct harness_emulation *e, const struct harness_trace_event *event,
                       uint32_t rank, struct harness_findings *out)
 {
+    const struct ddp_event_entry *done = &event->entry;
     struct ddp_event_op op = ddp_event_op_unpack(done->arg[1]);
     const struct harness_trace_event *sent =
         op.root < e->world
@@ -89,22 +86,21 @@ static bool check_one(const struct harness_emulation *e, const struct ddp_event_
     struct harness_finding finding;
 
     if (root >= 0 && (uint32_t)root != op.root) {
-        begin(HARNESS_VERDICT_MISMATCH_ROOT, done, rank, out, &finding);
+        begin(e, HARNESS_VERDICT_MISMATCH_ROOT, rank, event, out, &finding);
         (void)snprintf(finding.text, sizeof(finding.text),
                        "rank %u took the %s broadcast from rank %u, but the root is rank %lld",
                        rank, ddp_coll_role_name(op.role), op.root, (long long)root);
-        harness_findings_add(out, &finding);
-        return true;
+        harness_subject_merge(&finding, out);
+        return;
     }
     if (sent == NULL || !is_value_different(&sent->entry, done)) {
-        return false;
+        return;
     }
-    begin(HARNESS_VERDICT_VALUE_CORRUPTED, done, rank, out, &finding);
+    begin(e, HARNESS_VERDICT_VALUE_CORRUPTED, rank, event, out, &finding);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "rank %u got other values from the %s broadcast %llu than rank %u sent", rank,
                    ddp_coll_role_name(op.role), (unsigned long long)done->arg[0], op.root);
-    harness_findings_add(out, &finding);
-    return true;
+    harness_subject_merge(&finding, out);
 }
 
 ddp_status harness_check_broadcast(const struct harness_emulation *e, struct harness_findings *out,
@@ -120,8 +116,8 @@ ddp_status harness_check_broadcast(const struct harness_emulation *e, struct har
             const struct ddp_event_entry *entry = &list[i]->entry;
 
             if (ddp_event_op_unpack(entry->arg[1]).kind == DDP_COLL_BROADCAST &&
-                harness_index_status(entry->arg[3]) == DDP_OK && check_one(e, entry, r, out)) {
-                break;
+                harness_index_status(entry->arg[3]) == DDP_OK) {
+                check_one(e, list[i], r, out);
             }
         }
     }

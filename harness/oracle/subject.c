@@ -89,3 +89,77 @@ const char *harness_subject_ranks_text(const struct harness_rank_set *ranks, cha
     }
     return text;
 }
+
+void harness_subject_merge(const struct harness_finding *finding, struct harness_findings *out)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        struct harness_finding *same = &out->items[i];
+
+        if (same->oracle == finding->oracle && same->verdict == finding->verdict &&
+            same->op.seq == finding->op.seq && !harness_rank_set_is_empty(&same->culprits)) {
+            harness_rank_set_add_all(&same->culprits, &finding->culprits);
+            return;
+        }
+    }
+    harness_findings_add(out, finding);
+}
+
+void harness_subject_set_posted(const struct harness_emulation *e,
+                                const struct harness_trace_event *event,
+                                struct harness_finding *finding)
+{
+    struct ddp_event_op op = ddp_event_op_unpack(event->entry.arg[1]);
+    const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
+
+    finding->step = planned != NULL ? planned->step : (int32_t)event->entry.step;
+    finding->phase = event->entry.phase;
+    if (op.role == DDP_ROLE_BUCKET) {
+        harness_subject_set_bucket(e, op.index, finding);
+    }
+    finding->op.is_set = true;
+    finding->op.seq = event->entry.arg[0];
+    finding->op.kind = op.kind;
+    finding->op.role = op.role;
+    finding->op.elem_count = event->entry.arg[2];
+}
+
+void harness_subject_set_op(const struct harness_emulation *e, uint64_t seq,
+                            struct harness_finding *finding)
+{
+    for (uint32_t r = 0; seq != 0 && r < e->world; r++) {
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, seq);
+
+        if (post != NULL) {
+            const int32_t step = finding->step;
+            const int32_t phase = finding->phase;
+
+            harness_subject_set_posted(e, post, finding);
+            finding->step = step;
+            finding->phase = phase;
+            return;
+        }
+    }
+}
+
+uint64_t harness_subject_open_seq(const struct harness_emulation *e,
+                                  const struct harness_rank_set *ranks)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list;
+    const struct harness_trace_event *done;
+    uint64_t seq;
+
+    if (harness_rank_set_is_empty(ranks) || harness_rank_set_at(ranks, 0) >= e->world) {
+        return 0;
+    }
+    list =
+        harness_index_list(&e->index, harness_rank_set_at(ranks, 0), DDP_EVENT_COLL_POST, &count);
+    if (count == 0) {
+        return 0;
+    }
+    seq = list[count - 1]->entry.arg[0];
+    done =
+        harness_index_with_seq(&e->index, harness_rank_set_at(ranks, 0), DDP_EVENT_COLL_DONE, seq);
+    return done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK ? 0 : seq;
+}

@@ -37,6 +37,21 @@ void harness_subject_set_difference(const struct harness_emulation *emulation,
                                     struct harness_finding *finding);
 void harness_subject_set_bucket(const struct harness_emulation *emulation, uint32_t bucket,
                                 struct harness_finding *finding);
+/* Adds a finding; ranks that did the same in one operation are one finding, in the first one's
+ * words. A finding that blames no rank stands alone. */
+void harness_subject_merge(const struct harness_finding *finding, struct harness_findings *out);
+/* The operation of a coll.post or coll.done, with its bucket, phase and planned step: outside of
+ * training, and under join, a rank's step is not the program's. */
+void harness_subject_set_posted(const struct harness_emulation *emulation,
+                                const struct harness_trace_event *event,
+                                struct harness_finding *finding);
+/* The same of an operation by number, as some rank posted it. Nothing if no rank did, or seq is 0.
+ */
+void harness_subject_set_op(const struct harness_emulation *emulation, uint64_t seq,
+                            struct harness_finding *finding);
+/* The collective that the first of these ranks posted last, unless it was completed; 0: none. */
+uint64_t harness_subject_open_seq(const struct harness_emulation *emulation,
+                                  const struct harness_rank_set *ranks);
 const char *harness_subject_param_name(const struct harness_emulation *emulation, int32_t param);
 /* "rank 1", "ranks 1, 2", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more". */
 const char *harness_subject_ranks_text(const struct harness_rank_set *ranks, char *text,

@@ -263,53 +263,6 @@ static void place_failure(const struct harness_emulation *e, ddp_status status,
     }
 }
 
-static const struct harness_trace_event *find_post(const struct harness_emulation *e, uint32_t rank,
-                                                   uint64_t seq)
-{
-    return harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq);
-}
-
-/* The collective that the first of these ranks had posted last, unless it was completed; 0: none.
- */
-static uint64_t open_seq(const struct harness_emulation *e, const struct harness_rank_set *ranks)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list;
-    const struct harness_trace_event *done;
-
-    if (harness_rank_set_is_empty(ranks) || harness_rank_set_at(ranks, 0) >= e->world) {
-        return 0;
-    }
-    list =
-        harness_index_list(&e->index, harness_rank_set_at(ranks, 0), DDP_EVENT_COLL_POST, &count);
-    if (count == 0) {
-        return 0;
-    }
-    done = harness_index_with_seq(&e->index, harness_rank_set_at(ranks, 0), DDP_EVENT_COLL_DONE,
-                                  list[count - 1]->entry.arg[0]);
-    return done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK
-               ? 0
-               : list[count - 1]->entry.arg[0];
-}
-
-/* The collective in which it was met, as a rank posted it. */
-static void set_op(const struct harness_emulation *e, uint64_t seq, struct harness_finding *finding)
-{
-    for (uint32_t r = 0; seq != 0 && !finding->op.is_set && r < e->world; r++) {
-        const struct harness_trace_event *post = find_post(e, r, seq);
-
-        if (post != NULL) {
-            struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
-
-            finding->op =
-                (struct harness_finding_op){true, seq, op.kind, op.role, -1, post->entry.arg[2]};
-            if (op.role == DDP_ROLE_BUCKET) {
-                harness_subject_set_bucket(e, op.index, finding);
-            }
-        }
-    }
-}
-
 static ddp_status add(const struct harness_emulation *e, size_t rule, const struct reports *reports,
                       struct harness_findings *out, struct ddp_err *err)
 {
@@ -338,9 +291,9 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
             finding.phase == (int32_t)DDP_PHASE_RENDEZVOUS) {
             finding.verdict = HARNESS_VERDICT_LAUNCH_CONNECT;
         }
-        set_op(e, open_seq(e, &finding.culprits), &finding);
+        harness_subject_set_op(e, harness_subject_open_seq(e, &finding.culprits), &finding);
     } else {
-        set_op(e, reports->seq, &finding);
+        harness_subject_set_op(e, reports->seq, &finding);
     }
     if (status == DDP_E_UNUSED_PARAMETER || status == DDP_E_READY_TWICE) {
         add_params(e, status, &finding);

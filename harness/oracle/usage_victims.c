@@ -11,6 +11,7 @@
 struct victims {
     struct harness_rank_set ranks; /* all of them */
     struct harness_rank_set named; /* whom they name */
+    struct harness_rank_set alive; /* of these, whom they called dead before it was */
     bool is_nobody_named;          /* by one of them */
 };
 
@@ -36,6 +37,7 @@ static bool is_any_end(const struct harness_findings *out)
     return false;
 }
 
+/* The rank's process ended without recording it. */
 static bool is_dead(const struct harness_emulation *e, uint32_t rank)
 {
     enum harness_end_how how = e->input->trace->ends[rank].how;
@@ -43,12 +45,12 @@ static bool is_dead(const struct harness_emulation *e, uint32_t rank)
     return how != HARNESS_END_REAPED && harness_index_end(&e->index, rank) == NULL;
 }
 
-/* The rank ended with an error, of which other findings tell. */
-static bool is_failed(const struct harness_emulation *e, uint32_t rank)
+/* The rank was dead, or had ended, at that time. */
+static bool is_over_at(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
 {
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
-    return end != NULL && harness_index_status(end->entry.arg[0]) < DDP_OK;
+    return end == NULL ? is_dead(e, rank) : end->entry.time_ns <= time_ns;
 }
 
 /* A rank that ended with PEER_DIED or REVOKED, and the peer of its first error. */
@@ -65,10 +67,13 @@ static void note_victim(const struct harness_emulation *e, uint32_t rank, struct
         return;
     }
     harness_rank_set_add(&victims->ranks, rank);
-    if (peer >= 0 && peer < (int64_t)e->world) {
-        harness_rank_set_add(&victims->named, (uint32_t)peer);
-    } else {
+    if (peer < 0 || peer >= (int64_t)e->world) {
         victims->is_nobody_named = true;
+        return;
+    }
+    harness_rank_set_add(&victims->named, (uint32_t)peer);
+    if (status == DDP_E_PEER_DIED && !is_over_at(e, (uint32_t)peer, list[0]->entry.time_ns)) {
+        harness_rank_set_add(&victims->alive, (uint32_t)peer);
     }
 }
 
@@ -102,21 +107,23 @@ static void blame_witnesses(const struct harness_emulation *e, uint32_t dead,
 static void check_named(const struct harness_emulation *e, const struct victims *victims,
                         uint32_t rank, struct harness_findings *out)
 {
+    bool is_alive = harness_rank_set_has(&victims->alive, rank);
     struct harness_finding finding;
     char ranks[96];
 
-    if (is_dead(e, rank) ? is_blamed(out, rank) : is_failed(e, rank) || is_blamed(out, rank)) {
+    /* A rank that recorded its end has a status of its own, of which other findings tell. */
+    if (!is_alive && (!is_dead(e, rank) || is_blamed(out, rank))) {
         return;
     }
     begin(victims, out, &finding);
-    if (is_dead(e, rank)) {
-        harness_rank_set_add(&finding.culprits, rank);
-    } else {
+    if (is_alive) {
         blame_witnesses(e, rank, &finding);
+    } else {
+        harness_rank_set_add(&finding.culprits, rank);
     }
     (void)snprintf(finding.text, sizeof(finding.text),
-                   is_dead(e, rank) ? "%s ended because of rank %u, and no finding says why it died"
-                                    : "%s ended because of rank %u, which neither died nor failed",
+                   is_alive ? "%s ended because rank %u had died, and it had not"
+                            : "%s ended because of rank %u, and no finding says why it died",
                    harness_subject_ranks_text(&victims->ranks, ranks, sizeof(ranks)), rank);
     harness_findings_add(out, &finding);
 }
@@ -124,7 +131,8 @@ static void check_named(const struct harness_emulation *e, const struct victims 
 void harness_usage_check_victims(const struct harness_emulation *e, struct harness_findings *out)
 {
     struct victims victims = {.ranks = harness_rank_set_in(out->mem),
-                              .named = harness_rank_set_in(out->mem)};
+                              .named = harness_rank_set_in(out->mem),
+                              .alive = harness_rank_set_in(out->mem)};
     struct harness_finding finding;
     char ranks[96];
 
@@ -136,6 +144,7 @@ void harness_usage_check_victims(const struct harness_emulation *e, struct harne
     }
     if (victims.is_nobody_named && !is_any_end(out)) {
         begin(&victims, out, &finding);
+        harness_subject_set_op(e, harness_subject_open_seq(e, &victims.ranks), &finding);
         (void)snprintf(finding.text, sizeof(finding.text),
                        "%s ended because of another rank, and no finding tells which and why",
                        harness_subject_ranks_text(&victims.ranks, ranks, sizeof(ranks)));

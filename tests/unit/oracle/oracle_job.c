@@ -163,12 +163,14 @@ static void record_collective(struct oracle_job *job, const struct harness_op *o
                                         op->role, op->index, op->root};
     uint32_t step = op->step < 0 ? 0 : (uint32_t)op->step;
 
-    for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
-        const uint64_t post[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, 0, in};
-        const uint64_t done[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, DDP_OK, out};
+    const uint64_t post[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, 0, in};
+    const uint64_t done[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, DDP_OK, out};
 
+    for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
         oracle_job_enter(job, r, step, op->phase);
         oracle_job_add_event(job, r, DDP_EVENT_COLL_POST, step, post);
+    }
+    for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
         oracle_job_add_event(job, r, DDP_EVENT_COLL_DONE, step, done);
     }
 }

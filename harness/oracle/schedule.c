@@ -1,0 +1,305 @@
+/* Purpose: the schedules that ran: each one proved by itself; the one of the operation that was
+ * posted; and run by all: nobody completes an operation before those on whom it depends posted it.
+ * Idea: a proof says what is wrong with an algorithm and blames no rank; the trace says which
+ * operation used it first. Who posted and completed what, and when, is in the trace, too. */
+#include <stdio.h>
+
+#include "harness/oracle/subject.h"
+
+/* --- proofs ----------------------------------------------------------------------------------- */
+
+static bool is_of_set(const struct harness_schedule *any, const struct ddp_event_op *op,
+                      uint64_t elem_count)
+{
+    return op->role != DDP_ROLE_PROBE && op->kind == any->kind && op->dtype == any->dtype &&
+           elem_count == any->elem_count &&
+           (any->kind != DDP_COLL_BROADCAST || op->root == any->root);
+}
+
+/* The first operation that a rank posted and this schedule serves; NULL: none. */
+static const struct harness_trace_event *first_use(const struct harness_emulation *e, uint32_t rank,
+                                                   const struct harness_schedule *any)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
+
+        if (is_of_set(any, &op, list[i]->entry.arg[2])) {
+            return list[i];
+        }
+    }
+    return NULL;
+}
+
+/* Where it was used first. */
+static void place(const struct harness_emulation *e, const struct harness_schedule *any,
+                  struct harness_finding *finding)
+{
+    const struct harness_trace_event *first = NULL;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_trace_event *use = first_use(e, r, any);
+
+        if (use != NULL && (first == NULL || use->entry.arg[0] < first->entry.arg[0])) {
+            first = use;
+        }
+    }
+    if (first != NULL) {
+        harness_subject_set_posted(e, first, finding);
+    }
+}
+
+static ddp_status prove_all(const struct harness_emulation *e, struct harness_findings *out)
+{
+    for (size_t s = 0; s < e->schedules.set_count; s++) {
+        const struct harness_schedule_set *set = &e->schedules.sets[s];
+        size_t before = out->count;
+
+        DDP_TRY(harness_schedule_set_prove(set, out));
+        for (size_t i = before; i < out->count; i++) {
+            place(e, set->any, &out->items[i]);
+        }
+    }
+    return DDP_OK;
+}
+
+static bool is_completed(const struct harness_emulation *e, uint32_t step, uint32_t bucket)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_COLL_DONE, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
+
+            if (op.role == DDP_ROLE_BUCKET && op.index == bucket && list[i]->entry.step == step &&
+                harness_index_status(list[i]->entry.arg[3]) == DDP_OK) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A rank is known to have posted something else by then: no wonder that no schedule is left. */
+static bool is_off_program(const struct harness_emulation *e, uint32_t step, uint32_t bucket,
+                           const struct harness_findings *out)
+{
+    const struct harness_program *program = e->input->program;
+    uint64_t seq = 0;
+
+    for (size_t i = 0; i < program->op_count && seq == 0; i++) {
+        const struct harness_op *op = &program->ops[i];
+        bool is_bucket = op->role == DDP_ROLE_BUCKET && op->index == bucket;
+
+        seq = is_bucket && op->step == (int32_t)step ? op->seq : 0;
+    }
+    for (size_t i = 0; i < out->count; i++) {
+        const struct harness_finding *finding = &out->items[i];
+
+        if (finding->oracle == HARNESS_ORACLE_PROGRAM && finding->op.seq <= seq) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- what ran --------------------------------------------------------------------------------- */
+
+static void begin(const struct harness_emulation *e, enum harness_verdict verdict, uint32_t rank,
+                  const struct harness_trace_event *event, struct harness_findings *out,
+                  struct harness_finding *finding)
+{
+    harness_finding_init(finding, out->mem, verdict, HARNESS_ORACLE_SCHEDULE,
+                         HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding->culprits, rank);
+    harness_subject_set_posted(e, event, finding);
+}
+
+/* The root of a schedule that the rank dumped for such a broadcast: the posted one if there is one,
+ * else any; -1: it dumped none. */
+static int64_t dumped_root(const struct harness_emulation *e, uint32_t rank,
+                           const struct ddp_event_op *op, uint64_t elem_count)
+{
+    int64_t found = -1;
+
+    for (size_t s = 0; s < e->schedules.set_count; s++) {
+        const struct harness_schedule_set *set = &e->schedules.sets[s];
+
+        if (rank >= set->size || set->member[rank] == NULL || set->any->kind != op->kind ||
+            set->any->dtype != op->dtype || set->any->elem_count != elem_count) {
+            continue;
+        }
+        if (set->any->root == op->root) {
+            return op->root;
+        }
+        found = set->any->root;
+    }
+    return found;
+}
+
+/* The first broadcast that a rank completed over another root's schedule. */
+static void check_roots(const struct harness_emulation *e, uint32_t rank,
+                        struct harness_findings *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+        struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+        struct harness_finding finding;
+        int64_t root;
+
+        if (op.kind != DDP_COLL_BROADCAST || harness_index_status(arg[3]) != DDP_OK) {
+            continue;
+        }
+        root = dumped_root(e, rank, &op, arg[2]);
+        if (root >= 0 && root != op.root) {
+            begin(e, HARNESS_VERDICT_MISMATCH_ROOT, rank, list[i], out, &finding);
+            (void)snprintf(finding.text, sizeof(finding.text),
+                           "rank %u posted broadcast %llu (%s) from root %u and ran the schedule "
+                           "of root %lld",
+                           rank, (unsigned long long)arg[0], ddp_coll_role_name(op.role), op.root,
+                           (long long)root);
+            harness_subject_merge(&finding, out);
+            return;
+        }
+    }
+}
+
+/* --- when ------------------------------------------------------------------------------------- */
+
+/* Posts of each operation: by how many ranks, and the last one of them. */
+struct posts {
+    const struct harness_emulation *e;
+    uint32_t *rank_count;                    /* [seq] */
+    const struct harness_trace_event **last; /* [seq] */
+    uint64_t seq_end;
+};
+
+static bool is_counted(const struct posts *posts, const struct harness_trace_event *event)
+{
+    return event->entry.arg[0] < posts->seq_end &&
+           ddp_event_op_unpack(event->entry.arg[1]).role != DDP_ROLE_PROBE;
+}
+
+static void count_posts(struct posts *posts, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&posts->e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        uint64_t seq = list[i]->entry.arg[0];
+
+        if (!is_counted(posts, list[i])) {
+            continue;
+        }
+        posts->rank_count[seq]++;
+        if (posts->last[seq] == NULL ||
+            list[i]->entry.time_ns > posts->last[seq]->entry.time_ns) {
+            posts->last[seq] = list[i];
+        }
+    }
+}
+
+/* A rank on which the completed operation depends and that had not posted it by then; -1: none. A
+ * broadcast depends on its root, all else on everybody. */
+static int64_t missing_rank(const struct posts *posts, const struct harness_trace_event *done)
+{
+    const struct harness_emulation *e = posts->e;
+    uint64_t seq = done->entry.arg[0];
+    struct ddp_event_op op = ddp_event_op_unpack(done->entry.arg[1]);
+    uint32_t first = op.kind == DDP_COLL_BROADCAST ? op.root : 0;
+    uint32_t end = op.kind == DDP_COLL_BROADCAST ? op.root + 1 : e->world;
+
+    if (posts->rank_count[seq] == e->world &&
+        posts->last[seq]->entry.time_ns <= done->entry.time_ns) {
+        return -1;
+    }
+    for (uint32_t r = first; r < end && r < e->world; r++) {
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, seq);
+
+        if (post == NULL || post->entry.time_ns > done->entry.time_ns) {
+            return r;
+        }
+    }
+    return -1;
+}
+
+/* The first operation that a rank completed alone. */
+static void check_order(const struct posts *posts, uint32_t rank, struct harness_findings *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&posts->e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+        struct harness_finding finding;
+        int64_t missing = -1;
+
+        if (is_counted(posts, list[i]) && harness_index_status(arg[3]) == DDP_OK) {
+            missing = missing_rank(posts, list[i]);
+        }
+        if (missing >= 0) {
+            begin(posts->e, HARNESS_VERDICT_VALUE_LOST, rank, list[i], out, &finding);
+            (void)snprintf(finding.text, sizeof(finding.text),
+                           "rank %u completed %s %llu (%s) before rank %lld had posted it", rank,
+                           ddp_coll_kind_name(ddp_event_op_unpack(arg[1]).kind),
+                           (unsigned long long)arg[0],
+                           ddp_coll_role_name(ddp_event_op_unpack(arg[1]).role),
+                           (long long)missing);
+            harness_subject_merge(&finding, out);
+            return;
+        }
+    }
+}
+
+static ddp_status check_orders(const struct harness_emulation *e, struct harness_findings *out)
+{
+    /* Ranks number their operations from 1 without gaps, and each leaves several events. */
+    struct posts posts = {.e = e, .seq_end = e->input->trace->event_count + 1};
+    ddp_status status = DDP_OK;
+
+    posts.rank_count = ddp_mem_array(e->mem, posts.seq_end, sizeof(*posts.rank_count));
+    posts.last = ddp_mem_array(e->mem, posts.seq_end, sizeof(*posts.last));
+    if (posts.rank_count == NULL || posts.last == NULL) {
+        status = DDP_E_NOMEM;
+    }
+    for (uint32_t r = 0; status == DDP_OK && r < e->world; r++) {
+        count_posts(&posts, r);
+    }
+    for (uint32_t r = 0; status == DDP_OK && r < e->world; r++) {
+        check_order(&posts, r, out);
+    }
+    ddp_mem_free(e->mem, posts.rank_count);
+    ddp_mem_free(e->mem, posts.last);
+    return status;
+}
+
+ddp_status harness_check_schedule(const struct harness_emulation *e, struct harness_findings *out,
+                                  struct ddp_err *err)
+{
+    (void)err;
+    DDP_TRY(prove_all(e, out));
+    if (e->unknown_sum.is_set && is_completed(e, e->unknown_sum.step, e->unknown_sum.bucket) &&
+        !is_off_program(e, e->unknown_sum.step, e->unknown_sum.bucket, out)) {
+        out->is_evidence_lost = true;
+        (void)snprintf(out->lost_text, sizeof(out->lost_text),
+                       "bucket %u was reduced in step %u, and its order is not known: %s",
+                       e->unknown_sum.bucket, e->unknown_sum.step, e->unknown_sum.why);
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        check_roots(e, r, out);
+    }
+    /* If events were lost, a post may be one of them; the run is inconclusive anyway. */
+    return e->input->trace->lost_count > 0 ? DDP_OK : check_orders(e, out);
+}
