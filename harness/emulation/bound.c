@@ -6,23 +6,6 @@
 #include "harness/emulation/internal.h"
 #include "harness/sums/arith.h"
 
-/* Unit roundoff and smallest subnormal of a type that gradients may have. */
-struct precision {
-    double unit, subnormal;
-};
-
-static struct precision precision_of(enum ddp_dtype dtype)
-{
-    switch (dtype) {
-    case DDP_DTYPE_F16:
-        return (struct precision){0x1p-11, 0x1p-24};
-    case DDP_DTYPE_BF16:
-        return (struct precision){0x1p-8, 0x1p-133};
-    default:
-        return (struct precision){0x1p-24, 0x1p-149};
-    }
-}
-
 /* gamma(k) = k u / (1 - k u): relative error of k roundings. */
 static double gamma_of(double unit, uint32_t k)
 {
@@ -76,7 +59,7 @@ static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, si
     struct harness_tensor tensor =
         harness_layout_at(&e->params, harness_emulation_camp(e, 0)->average, 0, p);
     /* Products may underflow: at most one spacing of subnormals each. */
-    double underflow = precision_of(tensor.dtype).subnormal * (double)(e->world + 1);
+    double underflow = harness_residual_precision(tensor.dtype).subnormal * (double)(e->world + 1);
     double mean[BLOCK] = {0};
     double bound[BLOCK] = {0};
     double values[BLOCK];
@@ -139,7 +122,7 @@ static void name_nonfinite(struct harness_emulation *e)
 static void bound_param(struct harness_emulation *e, uint32_t step, size_t p, struct share *shares)
 {
     const struct harness_layout_item *param = &e->params.items[p];
-    double unit = precision_of(param->dtype).unit;
+    double unit = harness_residual_precision(param->dtype).unit;
     double total = 0.0;
 
     for (uint32_t r = 0; r < e->world; r++) {

@@ -19,6 +19,7 @@ struct view {
     float *expected, *got;
     float *before, *raw; /* NULL: unknown */
     float scale;
+    enum ddp_dtype dtype;
     struct harness_description *out;
 };
 
@@ -192,7 +193,7 @@ static bool is_same_but_nan(const struct view *view)
 /* param: the one that is described, if it is not a bucket. */
 static void describe(struct view *view, size_t param, const char *before_name)
 {
-    struct harness_residual_input input = {.scale = view->scale};
+    struct harness_residual_input input = {.scale = view->scale, .dtype = view->dtype};
     struct harness_residual *residual = &view->out->residual;
     size_t first = 0;
     size_t at;
@@ -237,7 +238,11 @@ ddp_status harness_describe_param(struct harness_emulation *e, size_t param,
                                   const void *before, const char *before_name,
                                   struct harness_description *out)
 {
-    struct view view = {.e = e, .elem_count = expected->elem_count, .scale = 1.0f, .out = out};
+    struct view view = {.e = e,
+                        .elem_count = expected->elem_count,
+                        .scale = 1.0f,
+                        .dtype = expected->dtype,
+                        .out = out};
     struct harness_tensor got_tensor = with(expected, got);
     struct harness_tensor before_tensor = with(expected, before);
     ddp_status status = decode(e, expected, &view.expected);
@@ -264,6 +269,7 @@ static ddp_status open_bucket(struct view *view, struct harness_emulation *e, si
     view->e = e;
     view->bucket = &e->input->program->buckets[b];
     view->elem_count = expected->elem_count;
+    view->dtype = expected->dtype;
     DDP_TRY(decode(e, expected, &view->expected));
     return decode(e, &got_tensor, &view->got);
 }

@@ -78,11 +78,8 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
     struct harness_injector *injector = (struct harness_injector *)hook;
     struct ddp_recorder *recorder = injector->env->recorder;
     const struct harness_actor actor = {injector->env, injector->victim, &injector->scratch};
-    struct question question = {injector,
-                                point,
-                                {recorder->step, recorder->micro, recorder->phase},
-                                context,
-                                0};
+    struct question question = {
+        injector, point, {recorder->step, recorder->micro, recorder->phase}, context, 0};
     enum ddp_fault_action result = DDP_FAULT_GO;
     int answer;
 

@@ -1,6 +1,8 @@
 /* Purpose: name the structure of a difference: lost, doubled, scaled, shifted, stale, NaN, one bit.
  * Idea: each structure is a formula for what would have been seen; it is named only if every
- * element agrees bit for bit, so a NaN or a near miss never passes for one. */
+ * element agrees bit for bit, so a NaN or a near miss never passes for one. A factor is not known,
+ * and rounding hides it: each element leaves an interval for it, and all must have one in common.
+ */
 #include "harness/sums/residual.h"
 
 #include <math.h>
@@ -29,12 +31,6 @@ static float float_of(uint32_t bits)
 static bool is_bit_equal(float a, float b)
 {
     return harness_residual_bits(a) == harness_residual_bits(b);
-}
-
-/* Zeros of either sign are one value here: scaling may lose a sign. */
-static bool is_same_value(float a, float b)
-{
-    return is_bit_equal(a, b) || (fabsf(a) <= 0.0f && fabsf(b) <= 0.0f);
 }
 
 static void count_differences(const struct harness_residual_input *in, struct harness_residual *out)
@@ -70,53 +66,96 @@ static size_t count_nonzero(const float *values, size_t count)
     return nonzero;
 }
 
-/* got = expected * factor, wherever the factor came in: before or after the scale. */
-static bool is_scaled_by(const struct harness_residual_input *in, float factor)
+struct harness_precision harness_residual_precision(enum ddp_dtype dtype)
 {
-    bool is_after = true;
-    bool is_before = in->raw != NULL;
-
-    for (size_t i = 0; i < in->count && (is_after || is_before); i++) {
-        is_after = is_after && is_same_value(in->expected[i] * factor, in->got[i]);
-        is_before = is_before && is_same_value((in->raw[i] * factor) * in->scale, in->got[i]);
+    switch (dtype) {
+    case DDP_DTYPE_F16:
+        return (struct harness_precision){0x1p-11, 0x1p-24};
+    case DDP_DTYPE_BF16:
+        return (struct harness_precision){0x1p-8, 0x1p-133};
+    default:
+        return (struct harness_precision){0x1p-24, 0x1p-149};
     }
-    return is_after || is_before;
 }
 
-static size_t largest(const struct harness_residual_input *in)
-{
-    size_t at = 0;
+/* Factors that explain all elements seen so far. */
+struct interval {
+    double low, high;
+};
 
-    DDP_ASSERT(in->count > 0);
-    for (size_t i = 1; i < in->count; i++) {
-        at = fabsf(in->expected[i]) > fabsf(in->expected[at]) ? i : at;
+/* got = expected * factor after so many roundings:
+ *     |got - expected * factor| <= margin = rel * |got| + roundings * subnormal / 2
+ * with rel = k u / (1 - k u), so factor lies within (got -+ margin) / expected. */
+static bool narrow(struct interval *interval, double expected, double got, double rel, double least)
+{
+    double margin = rel * fabs(got) + least;
+    double a = (got - margin) / expected;
+    double b = (got + margin) / expected;
+
+    if (!(fabs(expected) > 0.0)) {
+        return !(fabs(got) > 0.0);
     }
-    return at;
+    interval->low = fmax(interval->low, fmin(a, b));
+    interval->high = fmin(interval->high, fmax(a, b));
+    return interval->low <= interval->high;
 }
 
-/* The quotient of the largest element is the factor up to rounding; a decimal of few digits is
- * tried too, because that is what people write. */
+static bool find_interval(const struct harness_residual_input *in, int roundings,
+                          struct interval *out)
+{
+    struct harness_precision precision = harness_residual_precision(in->dtype);
+    double error = roundings * precision.unit;
+    double rel = error / (1.0 - error) + 0x1p-50; /* and the arithmetic here */
+    double least = roundings * precision.subnormal / 2;
+
+    *out = (struct interval){-(double)INFINITY, (double)INFINITY};
+    for (size_t i = 0; i < in->count; i++) {
+        if (!narrow(out, (double)in->expected[i], (double)in->got[i], rel, least)) {
+            return false;
+        }
+    }
+    return isfinite(out->low) && isfinite(out->high);
+}
+
+/* A factor of few digits, or a reciprocal of a whole number: what people write and programs divide
+ * by. */
+static double simplest_in(const struct interval *interval)
+{
+    double middle = interval->low / 2 + interval->high / 2;
+    double reciprocal = 1.0 / round(1.0 / middle);
+    char text[40];
+
+    for (int digits = 1; digits <= 17; digits++) {
+        double value;
+
+        (void)snprintf(text, sizeof(text), "%.*g", digits, middle);
+        value = strtod(text, NULL);
+        if (value >= interval->low && value <= interval->high) {
+            return value;
+        }
+        if (digits == 4 && reciprocal >= interval->low && reciprocal <= interval->high) {
+            return reciprocal;
+        }
+    }
+    return middle;
+}
+
+/* The factor may have come in before the scale: then a value was rounded once more on its way, and
+ * the expected one, too. */
 static bool find_factor(const struct harness_residual_input *in, struct harness_residual *out)
 {
-    size_t at = largest(in);
-    float ratio = (float)((double)in->got[at] / (double)in->expected[at]);
-    float candidates[5];
-    char text[32];
+    int held = in->dtype == DDP_DTYPE_F64 ? 2 : 0; /* doubles were rounded to be held here */
 
-    if (count_nonzero(in->expected, in->count) < 2 || !isfinite(ratio)) {
+    if (count_nonzero(in->expected, in->count) < 2) {
         return false;
     }
-    (void)snprintf(text, sizeof(text), "%.5g", (double)ratio);
-    candidates[0] = ratio;
-    candidates[1] = strtof(text, NULL);
-    candidates[2] = nextafterf(ratio, INFINITY);
-    candidates[3] = nextafterf(ratio, -INFINITY);
-    candidates[4] = roundf(ratio);
-    for (size_t i = 0; i < 5; i++) {
-        bool is_one = !(candidates[i] < 1.0f) && !(candidates[i] > 1.0f);
+    for (int roundings = 1; roundings <= (in->raw != NULL ? 3 : 1); roundings += 2) {
+        double near = 4 * harness_residual_precision(in->dtype).unit; /* last bits are no factor */
+        struct interval interval;
 
-        if (!is_one && is_scaled_by(in, candidates[i])) {
-            out->factor = (double)candidates[i];
+        if (find_interval(in, roundings + held, &interval) &&
+            (interval.low > 1.0 + near || interval.high < 1.0 - near)) {
+            out->factor = simplest_in(&interval);
             return true;
         }
     }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ddpcore/base/dtype.h"
 #include "harness/verdict/verdict.h"
 
 #ifdef __cplusplus
@@ -18,6 +19,7 @@ struct harness_residual_input {
     const float *raw;            /* expected = raw * scale, or NULL: where a fault may have been */
     float scale;
     size_t count;
+    enum ddp_dtype dtype; /* in which the values were computed and rounded; held as fp32 here */
 };
 
 struct harness_residual {
@@ -31,7 +33,8 @@ struct harness_residual {
     int bit;             /* CORRUPTED by one flipped bit of one element; -1 otherwise */
 };
 
-/* Say what kind of difference it is. A kind is named only if it explains every element bit for bit.
+/* Say what kind of difference it is. A kind is named only if it explains every element bit for bit;
+ * SCALED if there is a factor, the same for all, that explains every element up to its rounding.
  * input is borrowed; out is filled. */
 void harness_residual_classify(const struct harness_residual_input *input,
                                struct harness_residual *out);
@@ -40,6 +43,11 @@ void harness_residual_classify(const struct harness_residual_input *input,
  * differs. inputs: float[count] of each of world ranks. */
 bool harness_residual_is_reordered(const float *const *inputs, uint32_t world,
                                    const float *expected, const float *got, size_t count);
+/* Unit roundoff and smallest subnormal of a floating point type. */
+struct harness_precision {
+    double unit, subnormal;
+};
+struct harness_precision harness_residual_precision(enum ddp_dtype dtype);
 /* Bits of a float. */
 uint32_t harness_residual_bits(float value);
 

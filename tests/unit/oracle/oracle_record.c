@@ -89,6 +89,14 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
     const uint64_t arg[5] = {0, ORACLE_JOB_RANKS, job->program.hash, 0, 0};
 
     oracle_job_add_event(job, rank, DDP_EVENT_RANK_BEGIN, 0, arg);
+    for (size_t p = 0; p < job->param_count; p++) {
+        uint64_t shape[5] = {p};
+
+        for (uint32_t k = 0; k < job->params[p].ndim && k < 4; k++) {
+            shape[k + 1] = job->params[p].shape[k];
+        }
+        oracle_job_add_event(job, rank, DDP_EVENT_PARAM_SHAPE, 0, shape);
+    }
     for (size_t b = 0; b < job->program.bucket_count; b++) {
         const struct harness_bucket *bucket = &job->program.buckets[b];
 

@@ -21,8 +21,8 @@ static void fill(struct fixture *f)
         f->expected[i] = f->raw[i] * (1.0f / 3.0f);
         f->got[i] = f->expected[i];
     }
-    f->input =
-        (struct harness_residual_input){f->expected, f->got, f->before, f->raw, 1.0f / 3.0f, COUNT};
+    f->input = (struct harness_residual_input){f->expected, f->got, f->before,    f->raw,
+                                               1.0f / 3.0f, COUNT,  DDP_DTYPE_F32};
 }
 
 static const char *classify(struct fixture *f)
@@ -79,6 +79,57 @@ CT_TEST(oracle_residual, factor_is_stated)
     }
     CT_CHECK_STR(classify(&f), "VALUE.SCALED");
     CT_CHECK(f.residual.factor >= 0.5 && f.residual.factor <= 0.5);
+}
+
+/* Factors that fp32 does not hold: rounding hides them differently in every element. */
+CT_TEST(oracle_residual, factor_is_found_through_its_rounding)
+{
+    static const double factors[] = {0.2, 0.3, 1.0 / 3.0, 1.0 / 7.0, -0.7, 1e-3, 1.000002, 12345.6};
+    struct fixture f;
+
+    for (size_t k = 0; k < sizeof(factors) / sizeof(factors[0]); k++) {
+        fill(&f);
+        for (int i = 0; i < COUNT; i++) {
+            f.got[i] = (float)((double)f.expected[i] * factors[k]);
+        }
+        CT_CHECK_STR(classify(&f), "VALUE.SCALED");
+        CT_CHECK(fabs(f.residual.factor / factors[k] - 1.0) < 1e-7);
+    }
+}
+
+/* One element off by two units in the last place, and there is no common factor; nor is there one
+ * if an element was zero. */
+CT_TEST(oracle_residual, one_element_off_the_factor_is_corrupted)
+{
+    struct fixture f;
+
+    fill(&f);
+    f.input.raw = NULL;
+    for (int i = 0; i < COUNT; i++) {
+        f.got[i] = (float)((double)f.expected[i] * 0.3);
+    }
+    f.got[6] = nextafterf(nextafterf(f.got[6], 9.0f), 9.0f);
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    fill(&f);
+    f.expected[3] = 0.0f;
+    for (int i = 0; i < COUNT; i++) {
+        f.got[i] = (float)((double)f.expected[i] * 0.3);
+    }
+    CT_CHECK_STR(classify(&f), "VALUE.SCALED");
+    f.got[3] = 1e-30f;
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+}
+
+/* Last bits that differ here and there are no factor: one would do for all elements. */
+CT_TEST(oracle_residual, last_bits_are_no_factor)
+{
+    struct fixture f;
+
+    fill(&f);
+    for (int i = 0; i < COUNT; i += 3) {
+        f.got[i] = nextafterf(f.expected[i], i % 2 == 0 ? 9.0f : -9.0f);
+    }
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
 }
 
 /* Elements that moved up or down are shifted by so many places. */
