@@ -282,9 +282,9 @@ static bool is_received(const struct harness_paths *paths, const struct harness_
 static bool is_extra_work(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
-    (void)paths;
     return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && a->step == b->step &&
-           a->op.bucket == b->op.bucket && harness_path_is_of(b, a);
+           harness_path_is_of(b, a) &&
+           (a->op.bucket == b->op.bucket || harness_path_is_same_tensor(paths, a, b));
 }
 
 /* Gradients that were not reduced are used while buckets are being reduced. */
@@ -421,6 +421,7 @@ static const struct {
     {KIND_OPERATION, KIND_OPERATION, harness_path_is_steered,
      "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
+    {KIND_OPERATION, KIND_VALUE, is_extra_work, "the extra operation works on that buffer"},
     {KIND_OPERATION, KIND_VALUE, is_mixed, "it came out of mixed operations"},
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},

@@ -202,8 +202,7 @@ static void count_posts(struct posts *posts, uint32_t rank)
             continue;
         }
         posts->rank_count[seq]++;
-        if (posts->last[seq] == NULL ||
-            list[i]->entry.time_ns > posts->last[seq]->entry.time_ns) {
+        if (posts->last[seq] == NULL || list[i]->entry.time_ns > posts->last[seq]->entry.time_ns) {
             posts->last[seq] = list[i];
         }
     }
@@ -251,12 +250,11 @@ static void check_order(const struct posts *posts, uint32_t rank, struct harness
         }
         if (missing >= 0) {
             begin(posts->e, HARNESS_VERDICT_VALUE_LOST, rank, list[i], out, &finding);
-            (void)snprintf(finding.text, sizeof(finding.text),
-                           "rank %u completed %s %llu (%s) before rank %lld had posted it", rank,
-                           ddp_coll_kind_name(ddp_event_op_unpack(arg[1]).kind),
-                           (unsigned long long)arg[0],
-                           ddp_coll_role_name(ddp_event_op_unpack(arg[1]).role),
-                           (long long)missing);
+            (void)snprintf(
+                finding.text, sizeof(finding.text),
+                "rank %u completed %s %llu (%s) before rank %lld had posted it", rank,
+                ddp_coll_kind_name(ddp_event_op_unpack(arg[1]).kind), (unsigned long long)arg[0],
+                ddp_coll_role_name(ddp_event_op_unpack(arg[1]).role), (long long)missing);
             harness_subject_merge(&finding, out);
             return;
         }
