@@ -32,13 +32,13 @@ static ddp_status check_restore(struct harness_cell *cell, struct harness_restor
         return DDP_OK;
     }
     second.run_dir = harness_stage_path(cell->mem, cell->run_dir, "restore");
-    harness_stage_restored(cell, &second);
+    DDP_TRY(harness_stage_restored(cell, &second));
     memset(&second.trace, 0, sizeof second.trace);
     DDP_TRY(harness_stage_prepare(&second, err));
     DDP_TRY(read_record(&second, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
     out->is_run = true;
-    harness_stage_conclude(&second, out);
+    DDP_TRY(harness_stage_conclude(&second, out));
     harness_stage_adopt_gap(cell, &second);
     return DDP_OK;
 }

@@ -27,7 +27,7 @@ static void survivors(struct harness_cell *cell, struct harness_judge_facts *out
     struct harness_rank_set injected = harness_rank_set_in(cell->mem);
     uint64_t fired_ns = harness_stage_first_fault_ns(cell);
 
-    harness_plan_injected(&cell->plan, &injected);
+    harness_plan_injected(&cell->plan, HARNESS_RUN_FIRST, &injected);
     out->is_survivor_status_met = true;
     out->survivor_latency_ns = -1;
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {
@@ -60,6 +60,7 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
                                struct harness_judge_facts *out)
 {
     uint32_t fault_count = cell->plan.fault_count;
+    uint32_t restore_fault = 0;
     uint32_t *fired = ddp_mem_array(cell->mem, fault_count, sizeof *fired);
     const char **names = ddp_mem_array(cell->mem, cell->param_count, sizeof *names);
 
@@ -68,7 +69,11 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
         return DDP_E_NOMEM;
     }
     for (uint32_t i = 0; i < fault_count; i++) {
-        (void)harness_trace_fired_ns(&cell->trace, i, &fired[i]);
+        if (harness_plan_run_of(&cell->plan.faults[i]) == HARNESS_RUN_FIRST) {
+            (void)harness_trace_fired_ns(&cell->trace, i, &fired[i]);
+        } else if (restore->is_run) {
+            fired[i] = restore->fired_count[restore_fault++];
+        }
     }
     for (size_t i = 0; i < cell->param_count; i++) {
         names[i] = cell->params[i].name;
@@ -90,5 +95,6 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
     out->is_restore_equal = restore->is_equal;
     out->restore_verdict = restore->verdict;
     out->restore_text = restore->text;
+    out->restore_culprits = restore->culprits;
     return DDP_OK;
 }

@@ -50,14 +50,8 @@ static ddp_status check_expected_names(const struct harness_cell *cell, struct d
     return DDP_OK;
 }
 
-/* A restore run has faults of its own, and a rehearsal none. */
 static bool is_rehearsed(const struct harness_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->fault_count; i++) {
-        if (plan->faults[i].point == DDP_FAULT_POINT_CHECKPOINT_LOAD) {
-            return false;
-        }
-    }
     return plan->fault_count > 0 && harness_plan_runs_on(plan, HARNESS_DRIVER_SIM) &&
            !(plan->canary.is_set && plan->canary.outcome == HARNESS_OUTCOME_INCONCLUSIVE);
 }
@@ -69,7 +63,8 @@ static ddp_status check_fired(const struct harness_cell *cell, struct ddp_err *e
         uint32_t count;
 
         (void)harness_trace_fired_ns(&cell->trace, i, &count);
-        if (count == 0) {
+        /* A rehearsal has no restore run. */
+        if (count == 0 && harness_plan_run_of(fault) == HARNESS_RUN_FIRST) {
             return ddp_err_set(err, DDP_E_INVALID,
                                "faults.%" PRIu32 " never fires: in this job, rank %" PRIu32
                                " does not reach %s under all that `at` asks for",

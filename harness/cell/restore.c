@@ -161,10 +161,20 @@ static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
 
 /* The first finding of the restore run, which says why it does not equal an uninterrupted one; one
  * about the checkpoint is preferred. */
-void harness_stage_conclude(const struct harness_cell *second, struct harness_restore_result *out)
+ddp_status harness_stage_conclude(const struct harness_cell *second,
+                                  struct harness_restore_result *out)
 {
     const struct harness_trace_event *loaded;
     size_t cursor = 0;
+
+    out->fired_count =
+        ddp_mem_array(second->mem, second->plan.fault_count, sizeof *out->fired_count);
+    if (out->fired_count == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t i = 0; i < second->plan.fault_count; i++) {
+        (void)harness_trace_fired_ns(&second->trace, i, &out->fired_count[i]);
+    }
 
     out->from_step = -1;
     loaded = harness_trace_next(&second->trace, &cursor, -1, DDP_EVENT_CHECKPOINT_LOADED);
@@ -178,26 +188,60 @@ void harness_stage_conclude(const struct harness_cell *second, struct harness_re
 
         if (out->verdict == HARNESS_VERDICT_NONE || (is_checkpoint && i > 0)) {
             out->verdict = finding->verdict;
+            out->culprits = finding->culprits;
             (void)snprintf(out->text, sizeof out->text, "%s", finding->text);
         }
         if (is_checkpoint) {
             break;
         }
     }
+    return DDP_OK;
 }
 
-void harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second)
+/* The faults of the restore run, as those of a plan of its own. */
+static ddp_status take_faults(const struct harness_cell *cell, struct harness_plan *plan)
+{
+    plan->fault_count = 0;
+    plan->faults = ddp_mem_array(cell->mem, cell->plan.fault_count, sizeof *plan->faults);
+    if (plan->faults == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t i = 0; i < cell->plan.fault_count; i++) {
+        if (harness_plan_run_of(&cell->plan.faults[i]) == HARNESS_RUN_RESTORE) {
+            plan->faults[plan->fault_count] = cell->plan.faults[i];
+            plan->faults[plan->fault_count++].at.run = HARNESS_RUN_FIRST;
+        }
+    }
+    return DDP_OK;
+}
+
+/* A number for each rank of a larger world: the parser sees to it that all are equal. */
+static ddp_status widen_batches(const struct harness_cell *cell, struct harness_job *job)
+{
+    const size_t *given = cell->plan.job.batch_per_rank;
+
+    job->batch_per_rank = ddp_mem_array(cell->mem, job->ranks, sizeof *job->batch_per_rank);
+    if (job->batch_per_rank == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        job->batch_per_rank[rank] = given[rank < cell->plan.job.ranks ? rank : 0];
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second)
 {
     second->restored_step = checkpoint_steps(
         second, harness_stage_path(cell->mem, second->run_dir, "given.safetensors"));
     second->plan.job.start_step = second->restored_step;
     second->kept = NULL; /* what is at hand is of the first run */
     second->wanted = (struct harness_hashes){.mem = second->mem};
-    second->plan.faults = NULL;
-    second->plan.fault_count = 0;
     if (cell->plan.restore.ranks != 0) {
         second->plan.job.ranks = cell->plan.restore.ranks;
+        DDP_TRY(widen_batches(cell, &second->plan.job));
     }
+    return take_faults(cell, &second->plan);
 }
 
 void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cell *second)
@@ -232,13 +276,13 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     if (status != DDP_OK) {
         return ddp_err_wrap(err, status, "restore run of %s", cell->plan.id);
     }
-    harness_stage_restored(cell, &second);
+    DDP_TRY(harness_stage_restored(cell, &second));
     memset(&second.trace, 0, sizeof second.trace);
     DDP_TRY(harness_stage_prepare(&second, err));
     DDP_TRY(harness_stage_launch(&second, &rank, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
     out->is_run = true;
-    harness_stage_conclude(&second, out);
+    DDP_TRY(harness_stage_conclude(&second, out));
     harness_stage_adopt_gap(cell, &second);
     harness_trace_fini(&second.trace);
     return DDP_OK;

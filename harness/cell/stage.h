@@ -58,16 +58,19 @@ struct harness_restore_result {
     int64_t from_step;
     bool is_equal;
     enum harness_verdict verdict;
+    struct harness_rank_set culprits;
     char text[512];
+    uint32_t *fired_count; /* of its own faults, in the plan's order */
 };
 /* Copy the checkpoint with the plan's edit, run from it, check. */
 ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
                                  struct ddp_err *err);
 
-/* Turn a copy of the first run's cell into that of its restore run. */
-void harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second);
+/* Turn a copy of the first run's cell into that of its restore run. Errors: E_NOMEM. */
+ddp_status harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second);
 /* What a checked restore run showed. */
-void harness_stage_conclude(const struct harness_cell *second, struct harness_restore_result *out);
+ddp_status harness_stage_conclude(const struct harness_cell *second,
+                                  struct harness_restore_result *out);
 /* Evidence that a restore run lacks is missing in the whole. */
 void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cell *second);
 

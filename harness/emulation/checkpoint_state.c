@@ -77,7 +77,9 @@ ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_
     char path[4096];
 
     *out_is_loaded = false;
-    if (!harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
+    /* As it was loaded: the run's own checkpoints take the other one's place. */
+    if (e->input->run_dir == NULL || (size_t)snprintf(path, sizeof(path), "%s/given.safetensors",
+                                                      e->input->run_dir) >= sizeof(path)) {
         return DDP_OK;
     }
     DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));

@@ -42,7 +42,8 @@ static int find_next(struct question *question)
         uint32_t i = question->next++;
         const struct harness_fault *fault = &injector->plan->faults[i];
 
-        if (fault->point == question->point && fault->at.rank == injector->env->rank &&
+        if (fault->at.run == HARNESS_RUN_FIRST && fault->point == question->point &&
+            fault->at.rank == injector->env->rank &&
             harness_trigger_matches(&fault->at, &question->place, question->context) &&
             harness_trigger_is_hit(&fault->at, ++injector->hits[i])) {
             return (int)i + 1;
@@ -119,7 +120,8 @@ ddp_status harness_injector_create(struct ddp_env *env, const struct harness_pla
     injector->plan = plan;
     injector->victim = victim;
     for (uint32_t i = 0; i < plan->fault_count; i++) {
-        if (plan->faults[i].at.rank == env->rank) {
+        /* The plan of a restore run has its own faults as its first ones (cell/restore.c). */
+        if (plan->faults[i].at.rank == env->rank && plan->faults[i].at.run == HARNESS_RUN_FIRST) {
             injector->hook.armed |= UINT64_C(1) << plan->faults[i].point;
         }
     }

@@ -14,7 +14,7 @@ struct harness_rank_set harness_expect_culprits(const struct harness_plan *plan,
     struct harness_rank_set culprits = harness_rank_set_in(mem);
 
     if (culprit->is_injected) {
-        harness_plan_injected(plan, &culprits);
+        harness_plan_injected(plan, HARNESS_RUN_FIRST, &culprits);
     } else if (culprit->is_all) {
         for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
             harness_rank_set_add(&culprits, rank);

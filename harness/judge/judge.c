@@ -279,6 +279,24 @@ static void judge_survivors(struct judge *judge)
     }
 }
 
+/* The ranks on which faults of the restore run act. A bad file is not blamed on a rank. */
+static void judge_restore_culprits(struct judge *judge)
+{
+    struct harness_rank_set injected = harness_rank_set_in(judge->findings->mem);
+    char got[HARNESS_RANKS_TEXT_BYTES];
+    char want[HARNESS_RANKS_TEXT_BYTES];
+
+    harness_plan_injected(judge->plan, HARNESS_RUN_RESTORE, &injected);
+    if (harness_rank_set_is_empty(&injected) ||
+        harness_verdict_family(judge->facts->restore_verdict) == HARNESS_FAMILY_CHECKPOINT ||
+        harness_rank_set_is_equal(&judge->facts->restore_culprits, &injected)) {
+        return;
+    }
+    complain(judge, HARNESS_OUTCOME_FAIL, "in the restore run: culprit %s, expected %s",
+             harness_rank_set_text(&judge->facts->restore_culprits, got),
+             harness_rank_set_text(&injected, want));
+}
+
 static void judge_restore(struct judge *judge)
 {
     const struct harness_expect *expect = &judge->plan->expect;
@@ -299,6 +317,7 @@ static void judge_restore(struct judge *judge)
         return;
     }
     if (expect->restore.refused != HARNESS_VERDICT_NONE) {
+        judge_restore_culprits(judge);
         return;
     }
     if (expect->restore.from_step >= 0 && facts->restored_from_step != expect->restore.from_step) {

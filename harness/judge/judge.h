@@ -33,6 +33,7 @@ struct harness_judge_facts {
     bool is_restore_equal;                /* it ended bitwise as an uninterrupted run */
     enum harness_verdict restore_verdict; /* NONE, or why it was refused */
     const char *restore_text;
+    struct harness_rank_set restore_culprits;
 };
 
 struct harness_judgement {

@@ -40,6 +40,11 @@ enum harness_gradient_scale {
     X(HARNESS_SEMANTICS_PYTORCH, "pytorch", "what PyTorch checks, when PyTorch checks it")
 enum harness_semantics { HARNESS_SEMANTICS_TABLE(HARNESS_KIND_ENUM) HARNESS_SEMANTICS_COUNT };
 
+#define HARNESS_RUN_TABLE(X)                                 \
+    X(HARNESS_RUN_FIRST, "first", "the run that the job is") \
+    X(HARNESS_RUN_RESTORE, "restore", "the second one, that starts from its checkpoint")
+enum harness_run { HARNESS_RUN_TABLE(HARNESS_KIND_ENUM) HARNESS_RUN_COUNT };
+
 #define HARNESS_INIT_TABLE(X)                                                                      \
     X(HARNESS_INIT_PER_RANK, "per_rank", "each rank draws its own; those of rank 0 are broadcast") \
     X(HARNESS_INIT_SAME, "same", "all ranks draw rank 0's: a broadcast that is lost goes unseen")
@@ -180,6 +185,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE) \
     X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                 \
     X(INITS, "initialisation", HARNESS_INIT_TABLE)                     \
+    X(RUNS, "run", HARNESS_RUN_TABLE)                                  \
     X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                   \
     X(LEAKS, "leak", HARNESS_LEAK_TABLE)                               \
     X(DEVICES, "device", HARNESS_DEVICE_TABLE)                         \

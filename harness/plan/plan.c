@@ -5,10 +5,17 @@
 
 #include "harness/plan/names.h"
 
-void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_set *out)
+enum harness_run harness_plan_run_of(const struct harness_fault *fault)
+{
+    return fault->point == DDP_FAULT_POINT_CHECKPOINT_LOAD ? HARNESS_RUN_RESTORE : fault->at.run;
+}
+
+void harness_plan_injected(const struct harness_plan *plan, enum harness_run run,
+                           struct harness_rank_set *out)
 {
     for (uint32_t i = 0; i < plan->fault_count; i++) {
-        if (plan->faults[i].action.kind != HARNESS_ACTION_NONE) {
+        if (plan->faults[i].action.kind != HARNESS_ACTION_NONE &&
+            harness_plan_run_of(&plan->faults[i]) == run) {
             harness_rank_set_add(out, plan->faults[i].at.rank);
         }
     }

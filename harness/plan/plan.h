@@ -155,8 +155,11 @@ struct harness_plan {
 };
 #undef MEMBER
 
-/* Adds the ranks of all faults whose action is not NONE. */
-void harness_plan_injected(const struct harness_plan *plan, struct harness_rank_set *out);
+/* The run that a fault is for: no first run passes the point checkpoint/load. */
+enum harness_run harness_plan_run_of(const struct harness_fault *fault);
+/* Adds the ranks of all faults of a run whose action is not NONE. */
+void harness_plan_injected(const struct harness_plan *plan, enum harness_run run,
+                           struct harness_rank_set *out);
 /* YAML in the scenario format; parses back to an equal plan (harness/scenario/scenario.h). */
 void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out);
 const char *harness_driver_name(enum harness_driver driver);

@@ -98,6 +98,42 @@ static ddp_status check_drivers(const struct harness_reader *reader,
                              "drivers names none; remove it to run on all");
 }
 
+/* A larger world has ranks that no list of the job names. */
+static ddp_status check_restore_ranks(const struct harness_reader *reader,
+                                      const struct harness_yaml_node *map,
+                                      const struct harness_plan *plan)
+{
+    const struct harness_job *job = &plan->job;
+    bool is_alike = job->shard_sizes == NULL;
+
+    for (uint32_t rank = 1; rank < job->ranks; rank++) {
+        is_alike = is_alike && job->batch_per_rank[rank] == job->batch_per_rank[0];
+    }
+    if (plan->restore.ranks <= job->ranks || is_alike) {
+        return DDP_OK;
+    }
+    return harness_yaml_fail(
+        harness_reader_node(map, HARNESS_ROW_RESTORE_ranks), reader->err, DDP_E_INVALID,
+        "a restore run of %u ranks: job.%s lists %u; at most %u can restore", plan->restore.ranks,
+        job->shard_sizes != NULL ? "shard_sizes" : "batch_per_rank", job->ranks, job->ranks);
+}
+
+static ddp_status check_restore_faults(const struct harness_reader *reader,
+                                       const struct harness_yaml_node *top,
+                                       const struct harness_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        if (harness_plan_run_of(&plan->faults[i]) == HARNESS_RUN_RESTORE) {
+            return harness_yaml_fail(harness_reader_node(top, HARNESS_ROW_TOP_faults), reader->err,
+                                     DDP_E_INVALID,
+                                     "faults.%u is of the restore run, and there is none; set "
+                                     "restore: {}",
+                                     i);
+        }
+    }
+    return DDP_OK;
+}
+
 /* A restore that is expected takes place, with defaults if nothing is said about it. */
 static ddp_status check_restore(const struct harness_reader *reader,
                                 const struct harness_yaml_node *top, struct harness_plan *plan)
@@ -107,8 +143,11 @@ static ddp_status check_restore(const struct harness_reader *reader,
         harness_reader_node(top, HARNESS_ROW_TOP_expect), HARNESS_ROW_EXPECT_restore);
 
     plan->restore.is_set = map != NULL || expected != NULL;
-    if (!plan->restore.is_set || plan->job.checkpoint_every > 0) {
-        return DDP_OK;
+    if (!plan->restore.is_set) {
+        return check_restore_faults(reader, top, plan);
+    }
+    if (plan->job.checkpoint_every > 0) {
+        return check_restore_ranks(reader, map, plan);
     }
     return harness_yaml_fail(map != NULL ? map : expected, reader->err, DDP_E_INVALID,
                              "there is no checkpoint to restore; set job.checkpoint_every");

@@ -25,7 +25,7 @@ CT_TEST(plan, injected_leaves_out_dummies)
     plan.fault_count = 3;
     CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
     set = harness_rank_set_in(ddp_mem_pool_mem(pool));
-    harness_plan_injected(&plan, &set);
+    harness_plan_injected(&plan, HARNESS_RUN_FIRST, &set);
     CT_CHECK_EQ_U64(harness_rank_set_count(&set), 2);
     CT_CHECK(harness_rank_set_has(&set, 1) && harness_rank_set_has(&set, 3));
     ddp_mem_pool_destroy(pool);

@@ -342,7 +342,7 @@ CT_TEST(scenario, fills_in_what_is_given)
     CT_CHECK(plan->forbid.accuse_others && plan->forbid.is_leak[HARNESS_LEAK_FD] &&
              !plan->forbid.is_leak[HARNESS_LEAK_SHM]);
     injected = harness_rank_set_in(ddp_mem_pool_mem(plan->pool));
-    harness_plan_injected(plan, &injected);
+    harness_plan_injected(plan, HARNESS_RUN_FIRST, &injected);
     CT_CHECK(harness_rank_set_has(&injected, 2));
     harness_scenario_fini(&scenario);
 }

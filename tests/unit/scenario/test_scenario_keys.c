@@ -50,6 +50,7 @@ static const struct special {
     {HARNESS_ROW_OPTIMIZER_beta2, NULL, "job.optimizer.kind=adamw", NULL},
     {HARNESS_ROW_OPTIMIZER_eps, NULL, "job.optimizer.kind=adamw", NULL},
     {HARNESS_ROW_AT_micro, NULL, "job.micro_batches=3", NULL},
+    {HARNESS_ROW_AT_run, NULL, "restore={}", NULL},
     {HARNESS_ROW_RESTORE_edit, "truncate", NULL, NULL},
     {HARNESS_ROW_RESTORE_key, NULL, NULL, "restore.edit=drop_key"},
     {HARNESS_ROW_EXPECT_op, "{seq: 4}", NULL, NULL},
