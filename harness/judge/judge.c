@@ -194,28 +194,36 @@ static void judge_attribution(struct judge *judge, const struct harness_finding 
     }
 }
 
+/* It is not where the scenario expects one of its verdict. */
+static bool is_elsewhere(const struct harness_expect *expect, const struct harness_finding *finding)
+{
+    return (expect->step >= 0 && finding->step != expect->step) ||
+           (expect->op.is_set && expect->op.bucket >= 0 && finding->op.bucket != expect->op.bucket);
+}
+
 /* Everything that neither is the primary finding nor follows from another one. */
 static void judge_others(struct judge *judge)
 {
+    const struct harness_expect *expect = &judge->plan->expect;
     struct harness_rank_set culprits = expected_culprits(judge);
 
     for (size_t i = 0; i < judge->findings->count; i++) {
         const struct harness_finding *finding = &judge->findings->items[i];
+        bool is_expected = finding->verdict == expect->verdict;
         char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-        if ((int64_t)i == judge->out->primary || is_explained(judge, i)) {
+        if ((int64_t)i == judge->out->primary || is_explained(judge, i) ||
+            is_also_allowed(expect, finding->verdict)) {
             continue;
         }
         (void)harness_rank_set_text(&finding->culprits, ranks);
-        if (finding->verdict != judge->plan->expect.verdict &&
-            !is_also_allowed(&judge->plan->expect, finding->verdict)) {
-            complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",
-                     harness_verdict_name(finding->verdict), ranks, finding->text);
-        } else if (judge->plan->forbid.accuse_others &&
-                   !is_also_allowed(&judge->plan->expect, finding->verdict) &&
-                   !harness_rank_set_is_subset(&finding->culprits, &culprits)) {
+        if (is_expected && judge->plan->forbid.accuse_others &&
+            !harness_rank_set_is_subset(&finding->culprits, &culprits)) {
             complain(judge, HARNESS_OUTCOME_FAIL, "rank %s was accused of %s", ranks,
                      harness_verdict_name(finding->verdict));
+        } else if (!is_expected || is_elsewhere(expect, finding)) {
+            complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",
+                     harness_verdict_name(finding->verdict), ranks, finding->text);
         }
     }
 }

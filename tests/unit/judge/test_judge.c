@@ -354,6 +354,21 @@ CT_TEST(judge, accusing_others_is_forbidden)
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "rank 3 was accused of CRASH.SIGNALED");
 }
 
+/* A second finding of the expected verdict and culprit stands where none is expected. */
+CT_TEST(judge, a_second_one_elsewhere_is_unexpected)
+{
+    struct fixture f;
+
+    setup(&f);
+    memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
+    add(&f, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE, 1, 5);
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+    setup(&f);
+    memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
+    add(&f, HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE, 1, 6);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found CRASH.SIGNALED (rank 1)");
+}
+
 /* Survivors: status, latency, and no latency measured at all. */
 CT_TEST(judge, survivors)
 {
