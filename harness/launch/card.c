@@ -64,7 +64,8 @@ static ddp_status read_group(const char *name, const char *text, const char *vis
             return ddp_err_set(err, DDP_E_PARSE, "%s=%s is not CTest's id:<card>,slots:<n>;...",
                                name, text);
         }
-        if (strncmp(at + 3, HARNESS_CARD_ABSENT, size) == 0) {
+        if (size == strlen(HARNESS_CARD_ABSENT) &&
+            strncmp(at + 3, HARNESS_CARD_ABSENT, size) == 0) {
             at += strcspn(at, ";");
             at += *at == ';' ? 1 : 0;
             continue;

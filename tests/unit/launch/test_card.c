@@ -39,6 +39,7 @@ CT_TEST(card, lent_cards_are_the_visible_ones)
     check_lent(NULL, "id:1,slots:1", NULL, "1");
     check_lent(NULL, "id:1,slots:1;id:3,slots:1", "id:0,slots:1", "1,3,0");
     check_lent(NULL, NULL, NULL, "not set");
+    check_lent(NULL, "id:absent,slots:1", "id:absent,slots:1", "not set"); /* there is no card */
 }
 
 /* The specification counts the cards that are visible, as CUDA does. */
