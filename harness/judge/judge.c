@@ -50,10 +50,23 @@ static struct harness_rank_set expected_culprits(const struct judge *judge)
     return harness_expect_culprits(judge->plan, &judge->plan->expect.culprit, judge->findings->mem);
 }
 
+/* That the monitor's process ended says nothing of the job: the launcher has watched in its place.
+ * If anything else was found, that counts. */
+static bool is_of_harness(const struct judge *judge, size_t index)
+{
+    bool is_alone = true;
+
+    for (size_t i = 0; i < judge->findings->count; i++) {
+        is_alone = is_alone && judge->findings->items[i].verdict == HARNESS_VERDICT_HANG_DETECTOR;
+    }
+    return !is_alone && judge->findings->items[index].verdict == HARNESS_VERDICT_HANG_DETECTOR;
+}
+
+/* It follows from another finding, or need not be accounted for. */
 static bool is_explained(const struct judge *judge, size_t index)
 {
     DDP_ASSERT(index < judge->findings->count);
-    return judge->findings->items[index].cause >= 0;
+    return judge->findings->items[index].cause >= 0 || is_of_harness(judge, index);
 }
 
 static bool is_also_allowed(const struct harness_expect *expect, enum harness_verdict verdict)

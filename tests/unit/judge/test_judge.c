@@ -345,6 +345,24 @@ CT_TEST(judge, also_allows_only_what_it_names)
 }
 
 /* A second finding of the same verdict that blames somebody else is an accusation. */
+/* The end of the monitor's process is ddprove's own affair, unless nothing else was found: then
+ * nobody knows what it missed. */
+CT_TEST(judge, the_monitors_end_counts_alone)
+{
+    struct harness_finding finding;
+    struct fixture f;
+
+    setup(&f);
+    harness_finding_init(&finding, f.findings.mem, HARNESS_VERDICT_HANG_DETECTOR,
+                         HARNESS_ORACLE_LAUNCHER, HARNESS_MODE_PROVABLE);
+    harness_findings_add(&f.findings, &finding);
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
+
+    setup(&f);
+    f.findings.items[0].verdict = HARNESS_VERDICT_HANG_DETECTOR;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "HANG.DETECTOR, expected CRASH.SIGNALED");
+}
+
 CT_TEST(judge, accusing_others_is_forbidden)
 {
     struct fixture f;
