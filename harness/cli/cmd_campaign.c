@@ -61,14 +61,14 @@ static void choose_shard(const struct cli_options *options, struct harness_campa
 struct show {
     bool is_live;
     uint64_t drawn_ns;
+    uint64_t ran; /* cases, in this process's time */
 };
 
-static void draw_progress(void *context, const struct harness_campaign_progress *progress)
+static void draw_live(struct show *show, const struct harness_campaign_progress *progress)
 {
-    struct show *show = context;
     uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     double seconds = (double)(now_ns - progress->started_ns) / (double)DDP_NS_PER_S;
-    double rate = seconds > 0 ? (double)(progress->done - progress->resumed) / seconds : 0;
+    double rate = seconds > 0 ? (double)show->ran / seconds : 0;
 
     if (!show->is_live || now_ns - show->drawn_ns < DDP_NS_PER_S / 10) {
         return;
@@ -79,6 +79,22 @@ static void draw_progress(void *context, const struct harness_campaign_progress 
                   (unsigned long long)progress->failed, rate,
                   rate > 0 ? (double)(progress->total - progress->done) / rate : 0);
     (void)fflush(stderr);
+}
+
+static void take_progress(void *context, const struct harness_campaign_progress *progress)
+{
+    struct show *show = context;
+
+    show->ran = progress->done - progress->resumed;
+    draw_live(show, progress);
+}
+
+static void print_rate(const struct show *show, uint64_t started_ns)
+{
+    double seconds =
+        (double)(ddp_clock_now_ns(ddp_clock_monotonic()) - started_ns) / (double)DDP_NS_PER_S;
+
+    (void)printf("%.1f s, %.0f cases/s\n", seconds, seconds > 0 ? (double)show->ran / seconds : 0);
 }
 
 static int load(const struct cli_options *options, struct harness_campaign *out)
@@ -163,7 +179,7 @@ static int run(const struct cli_options *options)
                                              .self_path = harness_launch_self_path(),
                                              .is_resumed = options->is_resumed,
                                              .context = &show,
-                                             .progress = draw_progress};
+                                             .progress = take_progress};
     uint64_t started_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     struct ddp_err err = {{0}};
     char out_dir[256];
@@ -188,8 +204,7 @@ static int run(const struct cli_options *options)
         (void)fputs("\r\033[K", stderr);
     }
     code = conclude(&config.out_dir, 1, config.out_dir);
-    (void)printf("%.1f s\n", (double)(ddp_clock_now_ns(ddp_clock_monotonic()) - started_ns) /
-                                 (double)DDP_NS_PER_S);
+    print_rate(&show, started_ns);
     return signal_number != 0 ? 128 + signal_number : code;
 }
 

@@ -100,6 +100,10 @@ static void corrupt_contribution(struct answers *answers)
     if (!is_whole || has_sure_gradient(answers, bucket)) {
         add_at(answers, verdict, answers->step, index);
     }
+    /* If all other elements are zero, one element's change is a factor of all. */
+    if (verdict == HARNESS_VERDICT_VALUE_CORRUPTED && !has_sure_gradient(answers, bucket)) {
+        add_at(answers, HARNESS_VERDICT_VALUE_SCALED, answers->step, index);
+    }
 }
 
 /* A parameter's gradient as it becomes ready. One micro-batch's may drown in those that follow. */
@@ -112,10 +116,14 @@ static void corrupt_gradient(struct answers *answers)
 
     if (fault->action.corrupt == HARNESS_CORRUPT_NAN) {
         add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
-    } else if (bucket != NULL && bucket->elem_count >= 4 && is_last &&
+    } else if (bucket != NULL && is_last && answers->job->params[fault->at.param].elem_count >= 4 &&
                (fault->action.corrupt == HARNESS_CORRUPT_FLIP ||
                 fault->action.corrupt == HARNESS_CORRUPT_SET)) {
         add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
+        if (fault->at.param + 1 < (int64_t)answers->job->param_count ||
+            !has_sure_gradient(answers, bucket)) {
+            add(answers, HARNESS_VERDICT_VALUE_SCALED); /* the others may be zero */
+        }
     }
 }
 
@@ -318,7 +326,9 @@ static void act(struct answers *answers)
                                             : HARNESS_VERDICT_CRASH_EXITED);
         break;
     case HARNESS_ACTION_FAIL:
-        add(answers, HARNESS_VERDICT_CRASH_EXITED);
+        add(answers, answers->fault->point == DDP_FAULT_POINT_RENDEZVOUS_CONNECT
+                         ? HARNESS_VERDICT_LAUNCH_CONNECT
+                         : HARNESS_VERDICT_CRASH_EXITED);
         break;
     case HARNESS_ACTION_STOP:
         if (action->stop_ms > 0) {

@@ -253,12 +253,13 @@ static bool draw_corruption(struct site *site)
         action->elem = harness_draw_below(draw, elems - (action->count - 1) * action->stride);
         break;
     case HARNESS_CORRUPT_SET:
-        action->value = HARNESS_DRAW_ONE_OF(draw, 3.5, -7, 1000);
+        action->value = HARNESS_DRAW_ONE_OF(draw, 777.5, -7777, 1000); /* no gradient's own */
         action->elem = harness_draw_below(draw, elems);
         break;
     case HARNESS_CORRUPT_NAN:
+        /* It spreads, and what changes a NaN is not seen. */
         action->elem = harness_draw_below(draw, elems);
-        break;
+        return site->is_last;
     case HARNESS_CORRUPT_KIND_COUNT:
         break;
     }

@@ -19,7 +19,6 @@ struct harness_grammar_options {
     uint32_t fault_min, fault_max;   /* how many faults a case has */
     uint32_t ranks_max, steps_max;   /* 0: the grammar's own */
     uint8_t odds[HARNESS_ROW_COUNT]; /* of each key, in percent; see harness_grammar_init */
-    bool is_short; /* for real processes: short budgets, nothing that takes long */
 };
 
 /* The grammar's own odds, no faults. */
