@@ -152,6 +152,15 @@ static bool is_result(const struct harness_finding *finding)
            finding->oracle == HARNESS_ORACLE_BROADCAST;
 }
 
+/* A rank that read another model than was sent asks, or says, what differs. */
+static bool is_misread(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    (void)paths;
+    return a->oracle == HARNESS_ORACLE_MODEL && (b->op.seq == 0 || b->op.seq <= a->op.seq + 1) &&
+           harness_path_is_in_time(a, b);
+}
+
 /* A rank that recorded an operation without taking part in it meets the others' messages of that
  * operation with those of its next one. */
 static bool is_left_out(const struct harness_paths *paths, const struct harness_finding *a,
@@ -436,6 +445,7 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
+    {KIND_VALUE, KIND_REPORT, is_misread, "it compared models so"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},

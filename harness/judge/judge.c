@@ -307,6 +307,7 @@ static void judge_restore_culprits(struct judge *judge)
     char got[HARNESS_RANKS_TEXT_BYTES];
     char want[HARNESS_RANKS_TEXT_BYTES];
 
+    DDP_ASSERT(judge->facts->restore_verdict != HARNESS_VERDICT_NONE);
     harness_plan_injected(judge->plan, HARNESS_RUN_RESTORE, &injected);
     if (harness_rank_set_is_empty(&injected) ||
         harness_verdict_family(judge->facts->restore_verdict) == HARNESS_FAMILY_CHECKPOINT ||

@@ -1,6 +1,7 @@
 /* Purpose: every rank wrapped the model of the plan.
  * Idea: ranks can only compare models with each other, and two ranks that differ are both right in
- * their own eyes. The plan says whose parameter has another shape. */
+ * their own eyes. The plan says whose parameter has another shape. If none has, and all described
+ * the same model, then a rank that still saw a difference compared something else than was sent. */
 #include <stdio.h>
 #include <string.h>
 
@@ -116,12 +117,95 @@ static void describe(const struct harness_emulation *e, const struct drift *drif
                    planned);
 }
 
+/* The first operation of every rank is its description of the model, and they are all alike. */
+static bool is_described_alike(const struct harness_emulation *e)
+{
+    const struct ddp_event_entry *first = NULL;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, 1);
+
+        if (post == NULL || ddp_event_op_unpack(post->entry.arg[1]).role != DDP_ROLE_VERIFY) {
+            return false;
+        }
+        first = first == NULL ? &post->entry : first;
+        if (post->entry.arg[1] != first->arg[1] || post->entry.arg[2] != first->arg[2] ||
+            post->entry.arg[4] != first->arg[4]) {
+            return false;
+        }
+    }
+    return first != NULL && first->arg[4] != 0; /* 0: values were not recorded */
+}
+
+/* The rank asked what differs, or said that something does. *out_seq: the exchange after which. */
+static bool is_difference_seen(const struct harness_emulation *e, uint32_t rank, uint64_t *out_seq)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+    bool is_seen = end != NULL && harness_index_status(end->entry.arg[0]) == DDP_E_MODEL;
+
+    *out_seq = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
+
+        if (op.role != DDP_ROLE_VERIFY) {
+            continue;
+        }
+        if (op.kind == DDP_COLL_ALL_GATHER && op.index > 0) {
+            is_seen = true;
+            continue;
+        }
+        *out_seq = list[i]->entry.arg[0];
+    }
+    return is_seen;
+}
+
+static void add_misread(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
+                        struct harness_findings *out)
+{
+    const struct harness_op *verify = harness_program_at(e->input->program, seq);
+    struct harness_finding finding;
+
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_MODEL,
+                         HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding.culprits, rank);
+    finding.step = 0;
+    finding.phase = DDP_PHASE_INIT;
+    if (verify != NULL) {
+        finding.op = (struct harness_finding_op){true,         verify->seq, verify->kind,
+                                                 verify->role, -1,          verify->elem_count};
+    }
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %u saw another model in the exchange %llu, and all ranks described the "
+                   "plan's: what it compared is not what was sent",
+                   rank, (unsigned long long)seq);
+    harness_findings_add(out, &finding);
+}
+
+static void check_comparison(const struct harness_emulation *e, struct harness_findings *out)
+{
+    if (!is_described_alike(e)) {
+        return;
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        uint64_t seq;
+
+        if (is_difference_seen(e, r, &seq)) {
+            add_misread(e, r, seq, out);
+        }
+    }
+}
+
 /* Ranks that drifted alike are one finding. */
 ddp_status harness_check_model(const struct harness_emulation *e, struct harness_findings *out,
                                struct ddp_err *err)
 {
     struct harness_finding finding;
     struct harness_finding other;
+    size_t before = out->count;
 
     (void)err;
     for (uint32_t r = 0; r < e->world; r++) {
@@ -146,6 +230,9 @@ ddp_status harness_check_model(const struct harness_emulation *e, struct harness
             describe(e, &drift, &finding);
             harness_findings_add(out, &finding);
         }
+    }
+    if (out->count == before) {
+        check_comparison(e, out);
     }
     return DDP_OK;
 }
