@@ -235,9 +235,30 @@ static bool is_always(const struct harness_probe_map *map, const int16_t *codes,
     return true;
 }
 
-/* Some probe gave a value that no sum of all contributions can give. Find out why. */
-static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t elem)
+/* Probes of pairs without this member left one unit: the member's own, since that of any other one
+ * is absent as well. A member that comes twice leaves more units in some pair, because the pair
+ * that meets first loses its own two alone; but for three members, where the only such pair may
+ * lose one of the two: a range that was not reduced is what it is called then. */
+static bool is_alone(const struct harness_probe_map *map, const int16_t *codes, uint32_t member)
 {
+    uint32_t n = map->member_count;
+
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = i + 1; j < n; j++) {
+            if (i != member && j != member && codes[pair_number(n, i, j)] != 1) {
+                return false;
+            }
+        }
+    }
+    return n > 2 && is_always(map, codes, member, true);
+}
+
+/* Some probe gave a value in elements [elem, elem + count) that no sum of all contributions can
+ * give. Find out why. */
+static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t elem, size_t count)
+{
+    uint64_t all = map->member_count >= 64 ? UINT64_MAX : (UINT64_C(1) << map->member_count) - 1;
+
     for (uint32_t pair = 0; pair < map->pair_count; pair++) {
         if (codes[pair] == CODE_NONFINITE) {
             fail(map, HARNESS_PROBE_NONFINITE, 0, "the sum in element %zu is not finite", elem);
@@ -249,7 +270,15 @@ static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t
                  "element %zu lacks the contribution of member %" PRIu32, elem, r);
         }
     }
-    /* Checked second: with two members, "one came twice" and "the other was lost" give the same
+    for (uint32_t r = 0; r < map->member_count; r++) {
+        if (is_alone(map, codes, r)) {
+            fail(map, HARNESS_PROBE_LOST, all & ~(UINT64_C(1) << r),
+                 "elements %zu to %zu were not reduced: they hold the contribution of member "
+                 "%" PRIu32 " alone",
+                 elem, elem + count - 1, r);
+        }
+    }
+    /* Checked last: with two members, "one came twice" and "the other was lost" give the same
      * values. */
     for (uint32_t r = 0; r < map->member_count; r++) {
         if (is_always(map, codes, r, true)) {
@@ -298,7 +327,7 @@ static ddp_status solve_range(struct harness_probe_map *map, const int16_t *code
             int16_t code = codes[pair_number(n, i, j)];
 
             if (code < 0) {
-                diagnose(map, codes, first);
+                diagnose(map, codes, first, elem_count);
                 return DDP_OK;
             }
             loss[i * n + j] = (uint8_t)((int32_t)n - code);

@@ -265,6 +265,15 @@ void probe_sum_scaled(struct probe_world *world, uint64_t call, const struct ddp
     }
 }
 
+void probe_sum_tail(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,
+                    void *const *input, void *const *output)
+{
+    probe_sum_chain(world, call, args, input, output);
+    for (size_t i = args->elem_count < 3 ? 0 : args->elem_count - 3; i < args->elem_count; i++) {
+        copy_to_all(world, args, i, load(args, input[1], i), output);
+    }
+}
+
 void probe_sum_dissenting(struct probe_world *world, uint64_t call,
                           const struct ddp_coll_args *args, void *const *input, void *const *output)
 {

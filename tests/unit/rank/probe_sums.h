@@ -44,6 +44,9 @@ void probe_sum_nan(struct probe_world *world, uint64_t call, const struct ddp_co
                    void *const *input, void *const *output);
 void probe_sum_scaled(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,
                       void *const *input, void *const *output);
+/* A chain but for the last three elements, which are member 1's alone. */
+void probe_sum_tail(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,
+                    void *const *input, void *const *output);
 void probe_sum_dissenting(struct probe_world *world, uint64_t call,
                           const struct ddp_coll_args *args, void *const *input,
                           void *const *output);

@@ -223,6 +223,21 @@ CT_TEST(probe, doubled_member_is_named)
     probe_world_close(&world);
 }
 
+/* A range that was never reduced lacks all but one: nobody came twice. */
+CT_TEST(probe, tail_that_was_not_reduced_is_lost)
+{
+    for (uint32_t count = 2; count <= 5; count++) {
+        uint64_t others = ((UINT64_C(1) << count) - 1) & ~UINT64_C(2);
+        struct probe_world world;
+        struct judged judged;
+
+        CT_REQUIRE(run_and_judge(&world, count, probe_sum_tail, &judged));
+        check_only_finding(&judged, HARNESS_VERDICT_VALUE_LOST, others);
+        CT_CHECK(count == 2 || strstr(judged.findings.items[0].text, "were not reduced") != NULL);
+        probe_world_close(&world);
+    }
+}
+
 /* A NaN in one element of one sum is no measurement. */
 CT_TEST(probe, nan_is_nonfinite)
 {
