@@ -100,6 +100,8 @@ bool harness_expect_is_met(const struct harness_plan *plan, const struct harness
 {
     const struct harness_rank_set culprits = harness_expect_culprits(plan, &expected->culprit, mem);
 
+    DDP_ASSERT(finding->verdict != HARNESS_VERDICT_NONE);
+    DDP_ASSERT(expected->step >= -1 && finding->step >= -1);
     return expected->verdict == finding->verdict &&
            harness_rank_set_is_equal(&finding->culprits, &culprits) &&
            (expected->step < 0 || expected->step == finding->step) &&

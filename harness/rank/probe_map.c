@@ -235,22 +235,20 @@ static bool is_always(const struct harness_probe_map *map, const int16_t *codes,
     return true;
 }
 
-/* Probes of pairs without this member left one unit: the member's own, since that of any other one
- * is absent as well. A member that comes twice leaves more units in some pair, because the pair
- * that meets first loses its own two alone; but for three members, where the only such pair may
- * lose one of the two: a range that was not reduced is what it is called then. */
+/* Probes of pairs without this member left one unit, its own. A member that comes twice leaves more
+ * in some pair, as the pair that meets first loses its own two alone; three members have only one
+ * such pair, which may lose a unit of it, and a range not reduced is what it is called then. */
 static bool is_alone(const struct harness_probe_map *map, const int16_t *codes, uint32_t member)
 {
     uint32_t n = map->member_count;
+    bool is_one = n > 2;
 
     for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t j = i + 1; j < n; j++) {
-            if (i != member && j != member && codes[pair_number(n, i, j)] != 1) {
-                return false;
-            }
+        for (uint32_t j = i + 1; i != member && j < n; j++) {
+            is_one = is_one && (j == member || codes[pair_number(n, i, j)] == 1);
         }
     }
-    return n > 2 && is_always(map, codes, member, true);
+    return is_one && is_always(map, codes, member, true);
 }
 
 /* Some probe gave a value in elements [elem, elem + count) that no sum of all contributions can
