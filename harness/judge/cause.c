@@ -190,61 +190,55 @@ static bool is_not_waited(const struct harness_paths *paths, const struct harnes
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-/* What comes out of an operation whose messages met others, and all that is made of it. Before the
- * sum only the rank's own buffer can be touched. */
+/* What comes out of an operation whose messages met others, from there on. All else is judged from
+ * what was recorded before it; only the rank itself may go on with another buffer, or leave out the
+ * rest of its step. */
 static bool is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
                      const struct harness_finding *b)
 {
     uint64_t seq = harness_path_seq(paths, b);
 
-    if (a->op.seq == 0) {
-        return false;
-    }
     if (b->oracle == HARNESS_ORACLE_JOINED) {
-        return true; /* after everything */
+        return a->op.seq != 0; /* after everything */
     }
-    if (b->stage == HARNESS_STAGE_GRADIENT || b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
+    if (a->op.seq == 0 || seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
+        b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
         return false;
     }
-    if (b->stage == HARNESS_STAGE_INPUT && !harness_path_is_of(b, a)) {
-        return false;
-    }
-    return seq != 0 && seq >= a->op.seq;
+    return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
+           (harness_path_is_of(b, a) && a->step == b->step);
 }
 
 /* A sum over a wrong schedule or tree. */
 static bool is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
 {
-    bool is_after_sum = b->stage < 0 || b->stage >= HARNESS_STAGE_OUTPUT;
+    bool is_sum = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
 
-    return is_after_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
+    return is_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
 }
 
-/* An own rank's gradients and inputs, everybody's sums. Under join the number of ranks with data
- * scales everybody's inputs. */
+/* Gradients are judged for the batches that were taken. But under join the number of ranks with
+ * data scales everybody's inputs of that step, and the mean over the global batch has other
+ * samples. */
 static bool is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
     bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
 
-    if (!harness_path_is_in_time(a, b) || b->oracle == HARNESS_ORACLE_REPLICAS) {
-        return false;
-    }
-    if (b->stage == HARNESS_STAGE_GRADIENT || (b->stage == HARNESS_STAGE_INPUT && !is_joining)) {
-        return harness_path_is_of(b, a);
-    }
-    return true;
+    return a->step >= 0 && a->step == b->step &&
+           (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
+            (is_joining && b->stage == HARNESS_STAGE_INPUT));
 }
 
 /* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */
 static bool is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
 {
-    bool is_before_sum = b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_INPUT;
+    bool is_shared = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
     bool is_placed = harness_path_bucket(paths, a) >= 0;
 
-    return harness_path_is_in_time(a, b) && (!is_before_sum || harness_path_is_of(b, a)) &&
+    return harness_path_is_in_time(a, b) && (is_shared || harness_path_is_of(b, a)) &&
            (!is_placed || harness_path_is_same_tensor(paths, a, b));
 }
 
@@ -269,20 +263,24 @@ static bool is_held_by_some(const struct harness_paths *paths, const struct harn
     return a->stage == HARNESS_STAGE_UPDATE ? a->step <= b->step : a->step == b->step;
 }
 
-/* A rank that received other tensors trains on them. */
+/* A rank that received other parameters takes its first step with them; other buffers, or a model
+ * at the end of join, it holds. */
 static bool is_received(const struct harness_paths *paths, const struct harness_finding *a,
                         const struct harness_finding *b)
 {
-    bool is_param = a->op.role == DDP_ROLE_PARAM_SYNC;
+    int64_t first_step = paths->plan != NULL ? (int64_t)paths->plan->job.start_step : 0;
 
-    (void)paths;
     DDP_ASSERT(a->oracle != HARNESS_ORACLE_BROADCAST || a->op.is_set);
-    if (a->oracle != HARNESS_ORACLE_BROADCAST || b->oracle == HARNESS_ORACLE_BROADCAST ||
-        b->stage == HARNESS_STAGE_OUTPUT || !harness_path_is_in_time(a, b) ||
-        !harness_path_is_of(b, a)) {
+    if (a->oracle != HARNESS_ORACLE_BROADCAST || !harness_path_is_of(b, a)) {
         return false;
     }
-    return is_param || (b->stage < 0 && b->params.count == 0);
+    if (b->oracle == HARNESS_ORACLE_JOINED ||
+        (b->oracle == HARNESS_ORACLE_REPLICAS && b->params.count == 0)) {
+        return harness_path_is_in_time(a, b);
+    }
+    return a->op.role == DDP_ROLE_PARAM_SYNC && a->step < 0 && b->step == first_step &&
+           (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_UPDATE ||
+            b->oracle == HARNESS_ORACLE_REPLICAS);
 }
 
 /* --- device work ------------------------------------------------------------------------------ */
