@@ -19,12 +19,13 @@ static void check_taken(const struct harness_emulation *e, struct harness_gap *o
 
     for (uint32_t r = 0; r < e->world; r++) {
         const struct harness_trace_event *end = harness_index_end(&e->index, r);
-        uint64_t due = due_steps(e, r);
+        uint64_t own = due_steps(e, r);
+        uint64_t due = own > e->input->restored_step ? own : e->input->restored_step;
 
         most = due > most ? due : most;
         if (end == NULL || !harness_index_is_ended_ok(&e->index, r)) {
             harness_gap_set(out, "nothing was found, and rank %u did not end well", r);
-        } else if (end->entry.arg[1] < due) {
+        } else if (end->entry.arg[1] != due) {
             harness_gap_set(out, "rank %u completed %llu of %llu steps", r,
                             (unsigned long long)end->entry.arg[1], (unsigned long long)due);
         }
@@ -60,14 +61,38 @@ static void check_predicted(const struct harness_emulation *e, struct harness_ga
     }
 }
 
+/* Up to which step no fault acted on any rank. Without one, what was found may concern any step. */
+static int32_t undisturbed_end(const struct harness_emulation *e)
+{
+    int32_t end = INT32_MAX;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_FAULT_FIRED, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            int32_t step = harness_program_step_of(e->input->program, list[i]->entry.phase,
+                                                   list[i]->entry.step);
+
+            end = step < end ? step : end;
+        }
+    }
+    return end == INT32_MAX ? INT32_MIN : end;
+}
+
 ddp_status harness_evidence_check(const struct harness_emulation *e, bool is_clean,
                                   struct harness_gap *out)
 {
     *out = (struct harness_gap){.is_set = false};
-    DDP_TRY(harness_evidence_ranks(e, is_clean, out));
+    DDP_TRY(harness_evidence_ranks(e, out));
     if (is_clean) {
         check_taken(e, out);
         check_predicted(e, out);
+        for (uint32_t r = 0; e->input->plan->job.join.is_set && r < e->world; r++) {
+            harness_evidence_join(e, r, out);
+        }
     }
-    return out->is_set ? DDP_OK : harness_evidence_steps(e, out);
+    harness_evidence_collectives(e, is_clean ? INT32_MAX : undisturbed_end(e), out);
+    return out->is_set ? DDP_OK : harness_evidence_steps(e, is_clean, out);
 }

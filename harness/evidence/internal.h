@@ -11,12 +11,21 @@ extern "C" {
 /* Keeps the first one. */
 void harness_gap_set(struct harness_gap *gap, const char *format, ...) DDP_PRINTF(2, 3);
 
+/* A fault that does something acted on the rank in this step. */
+bool harness_evidence_is_disturbed(const struct harness_emulation *e, uint32_t rank, uint32_t step);
+
 /* step.c: each whole step of each rank. */
-DDP_MUST_USE ddp_status harness_evidence_steps(const struct harness_emulation *e,
+DDP_MUST_USE ddp_status harness_evidence_steps(const struct harness_emulation *e, bool is_clean,
                                                struct harness_gap *out);
 /* rank.c: begin and end, phases, pairs of posted and completed collectives. */
-DDP_MUST_USE ddp_status harness_evidence_ranks(const struct harness_emulation *e, bool is_clean,
+DDP_MUST_USE ddp_status harness_evidence_ranks(const struct harness_emulation *e,
                                                struct harness_gap *out);
+/* collective.c: those of steps before end_step; join's events, of runs in which nothing was found
+ */
+void harness_evidence_collectives(const struct harness_emulation *e, int32_t end_step,
+                                  struct harness_gap *out);
+void harness_evidence_join(const struct harness_emulation *e, uint32_t rank,
+                           struct harness_gap *out);
 
 #ifdef __cplusplus
 }

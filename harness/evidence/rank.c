@@ -12,7 +12,11 @@ static ddp_status check_phases(const struct harness_emulation *e, struct harness
     const struct harness_trace *trace = e->input->trace;
     uint8_t *phase = ddp_mem_array(e->mem, e->world, sizeof(*phase)); /* all SPAWN */
 
-    if (phase == NULL) {
+    uint64_t *first = ddp_mem_array(e->mem, e->world, sizeof(*first)); /* sample, + 1 */
+
+    if (phase == NULL || first == NULL) {
+        ddp_mem_free(e->mem, phase);
+        ddp_mem_free(e->mem, first);
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < trace->event_count && !out->is_set; i++) {
@@ -24,8 +28,24 @@ static ddp_status check_phases(const struct harness_emulation *e, struct harness
             harness_gap_set(out, "rank %u entered phase %s twice, in step %u", event->rank,
                             ddp_phase_name((enum ddp_phase)entry->phase), entry->step);
         }
+        if (is_change && entry->arg[0] == DDP_PHASE_INIT && phase[event->rank] == DDP_PHASE_SPAWN) {
+            harness_gap_set(out, "rank %u was initialised and never entered phase %s", event->rank,
+                            ddp_phase_name(DDP_PHASE_RENDEZVOUS));
+        }
         if (is_change) {
             phase[event->rank] = (uint8_t)entry->arg[0];
+        }
+        if (entry->event == DDP_EVENT_DATA_SAMPLE && first[event->rank] != 0) {
+            if (entry->arg[0] + 1 != first[event->rank]) {
+                harness_gap_set(out,
+                                "rank %u, step %u: its batch begins with another sample than "
+                                "it says",
+                                event->rank, entry->step);
+            }
+            first[event->rank] = 0;
+        }
+        if (entry->event == DDP_EVENT_DATA_BATCH) {
+            first[event->rank] = entry->arg[2] + 1;
         }
         if (entry->phase != phase[event->rank]) {
             harness_gap_set(out, "rank %u recorded %s in phase %s, step %u, and never entered it",
@@ -34,6 +54,7 @@ static ddp_status check_phases(const struct harness_emulation *e, struct harness
         }
     }
     ddp_mem_free(e->mem, phase);
+    ddp_mem_free(e->mem, first);
     return DDP_OK;
 }
 
@@ -107,6 +128,11 @@ static void check_completions(const struct harness_emulation *e, uint32_t rank,
         const struct harness_trace_event *post =
             harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[0]);
 
+        if (post != NULL && post->entry.arg[3] != 0) {
+            harness_gap_set(out, "rank %u posted collective %llu in group %llu, which no plan has",
+                            rank, (unsigned long long)arg[0],
+                            (unsigned long long)post->entry.arg[3]);
+        }
         if (post == NULL || post->entry.arg[1] != arg[1] || post->entry.arg[2] != arg[2]) {
             harness_gap_set(out, "rank %u completed collective %llu, and did not post it so", rank,
                             (unsigned long long)arg[0]);
@@ -114,6 +140,53 @@ static void check_completions(const struct harness_emulation *e, uint32_t rank,
                    list[i]) {
             harness_gap_set(out, "rank %u completed collective %llu twice", rank,
                             (unsigned long long)arg[0]);
+        }
+    }
+}
+
+static bool is_made_to_exit(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_plan *plan = e->input->plan;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_FAULT_FIRED, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        uint64_t fault = list[i]->entry.arg[0];
+
+        if (fault < plan->fault_count && plan->faults[fault].action.kind == HARNESS_ACTION_EXIT) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every collective that went by a schedule left it. */
+static void check_schedules(const struct harness_emulation *e, uint32_t rank,
+                            struct harness_gap *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    if (e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE ||
+        e->input->run_dir == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < count && !out->is_set; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+        const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+        const struct harness_schedule_set *set =
+            harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
+
+        if (harness_index_status(arg[3]) == DDP_OK &&
+            !harness_evidence_is_disturbed(e, rank, list[i]->entry.step) &&
+            (set == NULL || rank >= set->size || set->member[rank] == NULL)) {
+            harness_gap_set(out,
+                            "rank %u completed collective %llu (%s of %llu %s), and left no "
+                            "schedule of it",
+                            rank, (unsigned long long)arg[0], ddp_coll_kind_name(op.kind),
+                            (unsigned long long)arg[2], ddp_dtype_name(op.dtype));
         }
     }
 }
@@ -134,6 +207,10 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
                         (unsigned long long)left->event_count);
     }
     if (end == NULL) {
+        if (left->how == HARNESS_END_EXITED && left->event_count > 0 && !is_made_to_exit(e, rank)) {
+            harness_gap_set(out, "rank %u exited with code %d and recorded no end", rank,
+                            left->code);
+        }
         return;
     }
     status = harness_index_status(end->entry.arg[0]);
@@ -142,9 +219,9 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
     } else if (status != DDP_OK && error_count == 0) {
         harness_gap_set(out, "rank %u ended with %s and recorded no error", rank,
                         ddp_status_name(status));
-    } else if (status != DDP_OK && left->how == HARNESS_END_EXITED && left->code == 0) {
-        harness_gap_set(out, "rank %u ended with %s and exited with code 0", rank,
-                        ddp_status_name(status));
+    } else if (status != DDP_OK && left->how == HARNESS_END_EXITED && left->code != 1) {
+        harness_gap_set(out, "rank %u ended with %s and exited with code %d, not 1", rank,
+                        ddp_status_name(status), left->code);
     }
 }
 
@@ -165,40 +242,81 @@ static void check_loaded(const struct harness_emulation *e, uint32_t rank, struc
     }
 }
 
-/* Each fault that leaves something out says so when it has fired. */
-static void check_skips(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+static size_t count_of(const struct harness_trace_event *const *list, size_t count, uint64_t fault)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        found += list[i]->entry.arg[0] == fault;
+    }
+    return found;
+}
+
+/* Faults fire where the plan has them, hit by hit; one that leaves something out says so. */
+static void check_faults(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
     const struct harness_plan *plan = e->input->plan;
     size_t fired_count = 0;
     size_t skip_count = 0;
-    size_t due = 0;
-    const struct harness_trace_event *const *list =
+    const struct harness_trace_event *const *fired =
         harness_index_list(&e->index, rank, DDP_EVENT_FAULT_FIRED, &fired_count);
+    const struct harness_trace_event *const *skips =
+        harness_index_list(&e->index, rank, DDP_EVENT_OP_SKIPPED, &skip_count);
+    size_t known = 0;
 
-    (void)harness_index_list(&e->index, rank, DDP_EVENT_OP_SKIPPED, &skip_count);
-    for (size_t i = 0; i < fired_count; i++) {
-        uint64_t fault = list[i]->entry.arg[0];
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        size_t count = count_of(fired, fired_count, i);
+        bool is_skip = plan->faults[i].action.kind == HARNESS_ACTION_SKIP;
+        uint64_t first = plan->faults[i].at.hit == 0 ? 1 : plan->faults[i].at.hit;
 
-        due += fault < plan->fault_count && plan->faults[fault].action.kind == HARNESS_ACTION_SKIP;
+        known += count;
+        if (count_of(skips, skip_count, i) != (is_skip ? count : 0)) {
+            harness_gap_set(out, "rank %u fired fault %u %zu times, and left out %zu things", rank,
+                            i, count, count_of(skips, skip_count, i));
+        }
+        for (size_t k = 0; k < fired_count; k++) {
+            const uint64_t *arg = fired[k]->entry.arg;
+
+            if (arg[0] == i &&
+                (arg[1] != plan->faults[i].point || arg[2] != first + count_of(fired, k, i) ||
+                 plan->faults[i].at.rank != rank)) {
+                harness_gap_set(out, "rank %u fired fault %u, but not where the plan has it", rank,
+                                i);
+            }
+        }
     }
-    if (skip_count != due) {
-        harness_gap_set(out, "rank %u was made to leave out %zu things, and recorded %zu", rank,
-                        due, skip_count);
+    if (known != fired_count) {
+        harness_gap_set(out, "rank %u fired a fault that the plan does not have", rank);
     }
 }
 
-ddp_status harness_evidence_ranks(const struct harness_emulation *e, bool is_clean,
-                                  struct harness_gap *out)
+/* The steps that a rank says it completed are those whose parameters it recorded. */
+static void check_count(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+    uint64_t steps = 0;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_UPDATED, &count);
+
+    steps = count > 0 ? list[count - 1]->entry.step + 1u : e->input->restored_step;
+    if (end != NULL && end->entry.arg[1] != steps && (count > 0 || end->entry.arg[1] != 0)) {
+        harness_gap_set(out, "rank %u says that it completed %llu steps, and recorded %llu", rank,
+                        (unsigned long long)end->entry.arg[1], (unsigned long long)steps);
+    }
+}
+
+ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harness_gap *out)
 {
     for (uint32_t r = 0; r < e->world; r++) {
         check_begin(e, r, out);
         check_completions(e, r, out);
+        check_schedules(e, r, out);
         check_end(e, r, out);
         check_loaded(e, r, out);
-        check_skips(e, r, out);
-        if (is_clean) {
-            check_layout(e, r, out);
-        }
+        check_faults(e, r, out);
+        check_count(e, r, out);
+        check_layout(e, r, out);
     }
     return out->is_set ? DDP_OK : check_phases(e, out);
 }

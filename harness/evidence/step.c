@@ -53,20 +53,40 @@ static struct amount each_sample(const struct place *place, size_t subject)
     return (struct amount){rows, rows};
 }
 
-/* Parameters that the reference gives a gradient. In other micro-batches others may be used. */
-static struct amount each_gradient(const struct place *place, size_t subject)
+static bool has_gradient(const struct place *place, size_t param)
 {
     const struct harness_emulation *e = place->e;
-    size_t cell = (place->k * e->world + place->rank) * e->params.count + subject;
 
-    return (struct amount){e->expected.has_grad[cell] ? 1 : 0, micro_count(place)};
+    return e->expected.has_grad[(place->k * e->world + place->rank) * e->params.count + param] != 0;
+}
+
+/* Parameters that the reference gives a gradient; where models branch, not in each micro-batch. */
+static struct amount each_gradient(const struct place *place, size_t subject)
+{
+    bool is_branching = place->e->input->plan->job.branch != REF_BRANCH_BOTH;
+    size_t most = has_gradient(place, subject) ? micro_count(place) : 0;
+
+    return (struct amount){is_branching && most > 0 ? 1 : most, most};
+}
+
+/* And those that it gives none, where DDP looks for them. */
+static struct amount each_unused(const struct place *place, size_t subject)
+{
+    bool is_due = place->e->input->plan->job.find_unused_parameters && micro_count(place) == 1;
+
+    if (!place->e->input->plan->job.find_unused_parameters) {
+        return (struct amount){0, 0};
+    }
+    return (struct amount){is_due && !has_gradient(place, subject) ? 1 : 0,
+                           is_due && has_gradient(place, subject) ? 0 : 1};
 }
 
 static struct amount each_buffer(const struct place *place, size_t subject)
 {
     (void)subject;
-    return (struct amount){place->e->input->plan->job.broadcast_buffers ? 1 : 0,
-                           micro_count(place) + 1};
+    bool is_due = place->e->input->plan->job.broadcast_buffers;
+
+    return (struct amount){is_due ? 1 : 0, is_due ? 1 : 0};
 }
 
 static struct amount each_phase(const struct place *place, size_t subject)
@@ -101,6 +121,7 @@ static const struct row {
     {DDP_EVENT_DATA_SAMPLE, HARNESS_ORACLE_LEDGER, ABOUT_NOTHING, -1, each_sample},
     {DDP_EVENT_LOSS, HARNESS_ORACLE_GRADIENT, ABOUT_NOTHING, -1, each_micro},
     {DDP_EVENT_GRAD_READY, HARNESS_ORACLE_GRADIENT, ABOUT_PARAM, 1, each_gradient},
+    {DDP_EVENT_PARAM_UNUSED, HARNESS_ORACLE_USAGE, ABOUT_PARAM, -1, each_unused},
     {DDP_EVENT_COLL_POST, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, once},
     {DDP_EVENT_COLL_DONE, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, once},
     {DDP_EVENT_GRAD_FINAL, HARNESS_ORACLE_REDUCTION, ABOUT_PARAM, -1, once},
@@ -150,6 +171,20 @@ static size_t subject_of(const struct harness_emulation *e, const struct row *ro
     }
 }
 
+/* An event that is there may still say nothing: a gradient that is defined has a hash, and what did
+ * not complete has no result. */
+static bool is_sound(const struct row *row, const struct ddp_event_entry *entry)
+{
+    switch (row->event) {
+    case DDP_EVENT_GRAD_FINAL:
+        return entry->arg[2] == 0 || entry->arg[1] != 0;
+    case DDP_EVENT_COLL_DONE:
+        return harness_index_status(entry->arg[3]) == DDP_OK;
+    default:
+        return true;
+    }
+}
+
 /* Count the row's events in a step by subject. False: one lacks its hash. Completions count in the
  * step in which they were posted. */
 static bool tally(const struct place *place, const struct row *row, size_t *counts, size_t size)
@@ -172,6 +207,9 @@ static bool tally(const struct place *place, const struct row *row, size_t *coun
             continue;
         }
         counts[subject]++;
+        if (!is_sound(row, &event->entry)) {
+            return false;
+        }
         if (row->hash_arg >= 0 && event->entry.arg[row->hash_arg] == 0 &&
             event->entry.micro + 1u >= micro_count(place)) {
             return false;
@@ -204,30 +242,60 @@ static void check_row(const struct place *place, const struct row *row, size_t *
     }
 }
 
+/* Whatever the rank posted in the step it also completed. */
+static void check_posts(const struct place *place, struct harness_gap *out)
+{
+    const struct harness_emulation *e = place->e;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, place->rank, DDP_EVENT_COLL_POST, place->step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct harness_trace_event *done = harness_index_with_seq(
+            &e->index, place->rank, DDP_EVENT_COLL_DONE, list[i]->entry.arg[0]);
+
+        if (done == NULL || harness_index_status(done->entry.arg[3]) != DDP_OK) {
+            harness_gap_set(out, "rank %u, step %u: collective %llu was not completed", place->rank,
+                            place->step, (unsigned long long)list[i]->entry.arg[0]);
+        }
+    }
+}
+
+static size_t count_in(const struct place *place, enum ddp_event event)
+{
+    size_t count = 0;
+
+    (void)harness_index_in_step(&place->e->index, place->rank, event, place->step, &count);
+    return count;
+}
+
+/* Also of a step that was cut short, or that the rank only mirrored for others: no loss without a
+ * batch, no gradient without a loss, and buffers are handed out once, in order and all. */
+static void check_begun(const struct place *place, bool is_clean, struct harness_gap *out)
+{
+    size_t losses = count_in(place, DDP_EVENT_LOSS);
+    size_t count = 0;
+    const struct harness_trace_event *const *list = harness_index_in_step(
+        &place->e->index, place->rank, DDP_EVENT_BUFFER_SYNCED, place->step, &count);
+    size_t due = place->e->input->plan->job.broadcast_buffers ? place->e->buffers.count : 0;
+    bool is_right = is_clean ? count == due : count <= due;
+
+    for (size_t i = 0; i < count; i++) {
+        is_right = is_right && list[i]->entry.arg[0] == i;
+    }
+    if (!is_right || count_in(place, DDP_EVENT_DATA_BATCH) < losses ||
+        (losses == 0 && count_in(place, DDP_EVENT_GRAD_READY) > 0)) {
+        harness_gap_set(out, "rank %u, step %u: what it recorded lacks its beginning", place->rank,
+                        place->step);
+    }
+}
+
 /* The last step in which the rank recorded anything, and how many it says it completed. */
 static bool is_whole(const struct place *place, uint32_t last_step)
 {
     const struct harness_trace_event *end = harness_index_end(&place->e->index, place->rank);
 
     return last_step > place->step || (end != NULL && end->entry.arg[1] > place->step);
-}
-
-/* A fault that does something acted on the rank in this step. */
-static bool is_disturbed(const struct place *place)
-{
-    const struct harness_plan *plan = place->e->input->plan;
-    size_t count = 0;
-    const struct harness_trace_event *const *list = harness_index_in_step(
-        &place->e->index, place->rank, DDP_EVENT_FAULT_FIRED, place->step, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        uint64_t fault = list[i]->entry.arg[0];
-
-        if (fault >= plan->fault_count || plan->faults[fault].action.kind != HARNESS_ACTION_NONE) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static size_t largest(const struct harness_emulation *e)
@@ -242,22 +310,30 @@ static size_t largest(const struct harness_emulation *e)
     return size;
 }
 
-static void check_step(const struct place *place, uint32_t last_step, size_t *counts,
+static void check_step(const struct place *place, uint32_t last_step, bool is_clean, size_t *counts,
                        struct harness_gap *out)
 {
     const struct harness_emulation *e = place->e;
 
     if (e->expected.predicted[place->k] < HARNESS_PREDICTED_UPDATE ||
-        !e->expected.is_active[place->k * e->world + place->rank] || !is_whole(place, last_step) ||
-        is_disturbed(place)) {
+        harness_evidence_is_disturbed(place->e, place->rank, place->step)) {
+        return;
+    }
+    check_begun(place, is_clean, out);
+    if (!e->expected.is_active[place->k * e->world + place->rank] || !is_whole(place, last_step)) {
         return;
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !out->is_set; i++) {
         check_row(place, &rows[i], counts, out);
     }
+    /* The end of a step is said before its checkpoint is saved, for which ranks wait. */
+    if (is_clean || last_step > place->step) {
+        check_posts(place, out);
+    }
 }
 
-ddp_status harness_evidence_steps(const struct harness_emulation *e, struct harness_gap *out)
+ddp_status harness_evidence_steps(const struct harness_emulation *e, bool is_clean,
+                                  struct harness_gap *out)
 {
     const struct harness_trace *trace = e->input->trace;
     uint32_t *last_step = ddp_mem_array(e->mem, e->world, sizeof(*last_step));
@@ -270,7 +346,7 @@ ddp_status harness_evidence_steps(const struct harness_emulation *e, struct harn
         for (uint32_t step = e->start_step; step < e->end_step && !out->is_set; step++) {
             struct place place = {e, r, step, step - e->start_step};
 
-            check_step(&place, last_step[r], counts, out);
+            check_step(&place, last_step[r], is_clean, counts, out);
         }
     }
     ddp_mem_free(e->mem, counts);

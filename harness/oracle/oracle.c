@@ -3,7 +3,26 @@
 #include <stdio.h>
 
 #include "harness/emulation/checkpoint_state.h"
+#include "harness/evidence/evidence.h"
 #include "harness/oracle/subject.h"
+
+/* What the other oracles rely on was recorded in full: they compare only what is there. */
+ddp_status harness_check_evidence(const struct harness_emulation *e, struct harness_findings *out,
+                                  struct ddp_err *err)
+{
+    bool is_clean = out->count == 0 && e->input->trace->diagnoses.count == 0;
+    struct harness_gap gap;
+    ddp_status status = harness_evidence_check(e, is_clean, &gap);
+
+    if (status != DDP_OK) {
+        return ddp_err_set(err, status, "no memory to check the evidence");
+    }
+    if (gap.is_set && !out->is_evidence_lost) {
+        out->is_evidence_lost = true;
+        (void)snprintf(out->lost_text, sizeof(out->lost_text), "%s", gap.text);
+    }
+    return DDP_OK;
+}
 
 /* harness_check_<name> of every oracle, in the order of oracle.def. */
 static ddp_status (*const checks[])(const struct harness_emulation *emulation,

@@ -3,7 +3,9 @@
  * Idea: a wrong input names its rank; a wrong output with right inputs names the ranks that hold
  * it. */
 #include <stdio.h>
+#include <string.h>
 
+#include "ddpcore/base/hash.h"
 #include "harness/oracle/subject.h"
 
 /* What is wrong with a tensor of each stage: while it is not at hand, and whose it is. */
@@ -43,6 +45,99 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
     harness_findings_add(out, &finding);
 }
 
+/* The hash of a used map, as the observer of collectives makes it. */
+static uint64_t map_hash(const struct harness_emulation *e, const int32_t *map)
+{
+    char salt[64];
+
+    (void)snprintf(salt, sizeof(salt), "%s/0", ddp_coll_role_name(DDP_ROLE_USED_MAP));
+    return ddp_hash_tensor(map, e->params.count * sizeof(*map), ddp_hash_text(salt), NULL);
+}
+
+/* The hash that a rank recorded of this map, going in or coming out; 0: none. */
+static uint64_t recorded_map(const struct harness_emulation *e, const struct harness_op *op,
+                             uint32_t rank, enum ddp_event event)
+{
+    const struct harness_trace_event *found =
+        harness_index_with_seq(&e->index, rank, event, op->seq);
+
+    return found != NULL && ddp_event_op_unpack(found->entry.arg[1]).role == DDP_ROLE_USED_MAP
+               ? found->entry.arg[4]
+               : 0;
+}
+
+/* Ranks whose used map in a step is not the reference's; if there are none, those that got another
+ * one out than the sum. map: int32[2][params.count] */
+static void compare_maps(const struct harness_emulation *e, const struct harness_op *op,
+                         int32_t *map, struct harness_rank_set *wrong)
+{
+    const size_t k = (size_t)op->step - e->start_step;
+    int32_t *total = map + e->params.count;
+    bool is_total_known = true;
+
+    memset(total, 0, e->params.count * sizeof(*total));
+    for (uint32_t r = 0; r < e->world; r++) {
+        const bool is_active = e->expected.is_active[k * e->world + r] != 0;
+        const uint64_t got = recorded_map(e, op, r, DDP_EVENT_COLL_POST);
+
+        for (size_t p = 0; p < e->params.count; p++) {
+            map[p] = is_active && e->expected.has_grad[(k * e->world + r) * e->params.count + p];
+            total[p] += map[p];
+        }
+        /* PyTorch's joined ranks send the map as the last reduction left it. */
+        if (!is_active && e->input->plan->job.semantics != HARNESS_SEMANTICS_STRICT) {
+            is_total_known = false;
+        } else if (got != 0 && got != map_hash(e, map)) {
+            harness_rank_set_add(wrong, r);
+            is_total_known = false;
+        }
+    }
+    for (uint32_t r = 0; is_total_known && r < e->world; r++) {
+        const uint64_t got = recorded_map(e, op, r, DDP_EVENT_COLL_DONE);
+
+        if (got != 0 && got != map_hash(e, total)) {
+            harness_rank_set_add(wrong, r);
+        }
+    }
+}
+
+/* What each rank says of the parameters that it used. A wrong map may change no value: the
+ * parameter of another rank's gradient is used anyway. */
+static ddp_status check_used_maps(const struct harness_emulation *e, struct harness_findings *out)
+{
+    int32_t *map = ddp_mem_array(e->mem, 2 * e->params.count, sizeof(*map));
+    bool is_found = false;
+
+    for (size_t i = 0; map != NULL && !is_found && i < e->input->program->op_count; i++) {
+        const struct harness_op *op = &e->input->program->ops[i];
+        struct harness_rank_set wrong = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
+        struct harness_finding finding;
+        char ranks[96];
+
+        if (op->role != DDP_ROLE_USED_MAP || op->step < (int32_t)e->start_step ||
+            op->step >= (int32_t)e->end_step ||
+            e->expected.predicted[(size_t)op->step - e->start_step] < HARNESS_PREDICTED_GRADIENT) {
+            continue;
+        }
+        compare_maps(e, op, map, &wrong);
+        is_found = !harness_rank_set_is_empty(&wrong);
+        if (is_found) {
+            harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
+                                 HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
+            finding.culprits = wrong;
+            finding.step = op->step;
+            finding.op =
+                (struct harness_finding_op){true, op->seq, op->kind, op->role, -1, op->elem_count};
+            (void)snprintf(finding.text, sizeof(finding.text),
+                           "the used map of step %d is not that of the reference's gradients on %s",
+                           op->step, harness_subject_ranks_text(&wrong, ranks, sizeof(ranks)));
+            harness_findings_add(out, &finding);
+        }
+    }
+    ddp_mem_free(e->mem, map);
+    return map != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
 ddp_status harness_check_reduction(const struct harness_emulation *e, struct harness_findings *out,
                                    struct ddp_err *err)
 {
@@ -52,5 +147,5 @@ ddp_status harness_check_reduction(const struct harness_emulation *e, struct har
             report(e, &e->compare.items[i], out);
         }
     }
-    return DDP_OK;
+    return harness_emulation_is_restore(e) ? DDP_OK : check_used_maps(e, out);
 }

@@ -156,17 +156,20 @@ static uint64_t bucket_seq(const struct oracle_job *job, uint32_t step, size_t b
     return 0;
 }
 
-static void record_collective(struct oracle_job *job, const struct harness_op *op, uint64_t in,
-                              uint64_t out)
+/* A collective that carries no gradients: all members get the same out of it. */
+static void record_collective(struct oracle_job *job, const struct harness_op *op)
 {
     const struct ddp_event_op packed = {op->kind, op->redop, op->dtype,
                                         op->role, op->index, op->root};
     uint32_t step = op->step < 0 ? 0 : (uint32_t)op->step;
+    uint64_t out = op->kind == DDP_COLL_BARRIER ? 0 : 7;
 
-    const uint64_t post[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, 0, in};
     const uint64_t done[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, DDP_OK, out};
 
     for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
+        const uint64_t in = op->kind == DDP_COLL_BROADCAST && r != op->root ? 0 : out;
+        const uint64_t post[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, 0, in};
+
         oracle_job_enter(job, r, step, op->phase);
         oracle_job_add_event(job, r, DDP_EVENT_COLL_POST, step, post);
     }
@@ -318,7 +321,7 @@ static void post_others(struct oracle_job *job, int32_t step, bool is_before_buc
 
         if (op->step == step && op->role != DDP_ROLE_BUCKET &&
             (op->seq < first) == is_before_buckets) {
-            record_collective(job, op, 0, 0);
+            record_collective(job, op);
         }
     }
 }
@@ -376,6 +379,9 @@ static bool prepare(struct oracle_job *job)
     harness_findings_init(&job->findings, job->mem);
     for (size_t b = 0; b < job->program.bucket_count; b++) {
         write_schedules(job, job->program.buckets[b].elem_count);
+    }
+    for (size_t i = 0; i < job->program.op_count; i++) {
+        oracle_job_write_schedule(job, &job->program.ops[i]);
     }
     job->input = (struct harness_emulation_input){.plan = &job->plan,
                                                   .program = &job->program,

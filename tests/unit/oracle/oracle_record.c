@@ -1,4 +1,5 @@
 /* What a rank records, with the phases that it enters. */
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/unit/oracle/oracle_job.h"
@@ -89,6 +90,7 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
     const uint64_t arg[5] = {0, ORACLE_JOB_RANKS, job->program.hash, 0, 0};
 
     oracle_job_add_event(job, rank, DDP_EVENT_RANK_BEGIN, 0, arg);
+    oracle_job_enter(job, rank, 0, DDP_PHASE_RENDEZVOUS);
     for (size_t p = 0; p < job->param_count; p++) {
         uint64_t shape[5] = {p};
 
@@ -106,5 +108,44 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
 
             oracle_job_add_event(job, rank, DDP_EVENT_BUCKET_PARAM, 0, place);
         }
+    }
+}
+
+void oracle_job_write_schedule(const struct oracle_job *job, const struct harness_op *op)
+{
+    const size_t count = op->elem_count;
+    char path[256];
+
+    for (unsigned r = 0; op->role != DDP_ROLE_BUCKET && r < ORACLE_JOB_RANKS; r++) {
+        FILE *file;
+
+        (void)snprintf(path, sizeof(path), "%s/schedules/%s.own.n%zu.%s.root%u.r%u.txt",
+                       job->run_dir, ddp_coll_kind_name(op->kind), count, ddp_dtype_name(op->dtype),
+                       op->root, r);
+        file = fopen(path, "w");
+        DDP_ASSERT(file != NULL);
+        (void)fprintf(file,
+                      "schedule 1 kind=%s algorithm=own rank=%u size=2 count=%zu dtype=%s root=%u "
+                      "in_place=%d\n",
+                      ddp_coll_kind_name(op->kind), r, count, ddp_dtype_name(op->dtype), op->root,
+                      op->kind != DDP_COLL_ALL_GATHER);
+        if (op->kind == DDP_COLL_ALL_GATHER) {
+            (void)fprintf(file,
+                          "0 round=0 copy dst=out:%zu+%zu src=in:0+%zu deps=\n"
+                          "1 round=0 send peer=%u src=in:0+%zu deps=\n"
+                          "2 round=0 recv peer=%u dst=out:%zu+%zu deps=\n",
+                          r * count, count, count, 1 - r, count, 1 - r, (1 - r) * count, count);
+        } else if (op->kind == DDP_COLL_BROADCAST) {
+            (void)fprintf(file, "0 round=0 %s peer=%u %s=out:0+%zu deps=\n",
+                          r == op->root ? "send" : "recv", 1 - r, r == op->root ? "src" : "dst",
+                          count);
+        } else {
+            (void)fprintf(file,
+                          "scratch 0 dtype=u8 count=1\nscratch 1 dtype=u8 count=32\n"
+                          "0 round=0 send peer=%u src=s0:0+1 deps=\n"
+                          "1 round=0 recv peer=%u dst=s1:0+1 deps=\n",
+                          1 - r, 1 - r);
+        }
+        (void)fclose(file);
     }
 }

@@ -304,7 +304,7 @@ static void write_trees(struct oracle_job *job, const char *round, unsigned memb
     }
 }
 
-/* A job of two ranks that left no schedules. */
+/* A job of two ranks whose library left no schedules. */
 static bool run_without_schedules(struct oracle_job *job)
 {
     char path[300];
@@ -313,6 +313,7 @@ static bool run_without_schedules(struct oracle_job *job)
     if (!oracle_job_open(job, false) || !oracle_job_run(job)) {
         return false;
     }
+    job->plan.job.collective.engine = HARNESS_ENGINE_MPI;
     (void)snprintf(path, sizeof(path), "%s/schedules", job->run_dir);
     (void)snprintf(moved, sizeof(moved), "%s/away", job->run_dir);
     return rename(path, moved) == 0;
