@@ -29,7 +29,8 @@ enum cli_command {
     CLI_DOCTOR = 64,
     CLI_TRAIN = 128,
     CLI_CAMPAIGN = 256,
-    CLI_EVERY_COMMAND = 511
+    CLI_SHRINK = 512,
+    CLI_EVERY_COMMAND = 1023
 };
 
 /* What every option of the command line came to; a command reads those it knows. */
@@ -77,6 +78,7 @@ int cli_lint(const struct cli_options *options);
 int cli_doctor(const struct cli_options *options);
 int cli_train(const struct cli_options *options);
 int cli_campaign(const struct cli_options *options);
+int cli_shrink(const struct cli_options *options);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */
 struct cli_files {

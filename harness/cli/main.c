@@ -30,6 +30,8 @@ static const struct command {
     {"campaign", "FILE | merge DIR...", CLI_CAMPAIGN, cli_campaign,
      "run random plans and compare what is found with what they should be found\n"
      "to do; merge: put the results of shards together"},
+    {"shrink", "RUN_DIR|PLAN", CLI_SHRINK, cli_shrink,
+     "the smallest scenario with the same failure, written into --out"},
     {"train", "SCENARIO", CLI_TRAIN, cli_train, "run without checks, for timing"},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

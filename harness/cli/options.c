@@ -243,7 +243,7 @@ static const struct cli_option {
     int (*set)(struct cli_options *options, const char *text); /* returns 0, or an exit code */
     const char *help; /* a line break starts a new line of help */
 } table[] = {
-    {"driver", "sim|proc", 0, RUNS | CLI_CAMPAIGN, set_driver,
+    {"driver", "sim|proc", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_driver,
      "default: every driver a scenario allows; of a campaign:\nits own, or both"},
     {"cases", "N", 0, CLI_CAMPAIGN, set_cases, "how many (default: the campaign's)"},
     {"budget", "SECONDS", 0, CLI_CAMPAIGN, set_budget, "begin no case later than that"},
@@ -261,12 +261,12 @@ static const struct cli_option {
     {"ranks-per-gpu", "N", 0, LOADS, set_ranks_per_gpu, "ranks that share a card (default 1)"},
     {"set", "KEY=VALUE", 0, LOADS, set_key, "override a scenario's key, e.g. job.ranks=4"},
     {"collective", "NAME", 0, LOADS, set_collective, "same as --set job.collective=NAME"},
-    {"seed", "N", 0, RUNS | CLI_CAMPAIGN, set_seed,
+    {"seed", "N", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_seed,
      "of the simulator's scheduler (default 0), or of a campaign"},
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN, set_out,
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_out,
      "run folders (default: runs/<time>; train keeps none)"},
     {"json", "FILE", 0, CLI_RUN, set_json, "write all verdicts, as one JSON object"},
     {"junit", "FILE", 0, CLI_RUN, set_junit, "write all verdicts, as JUnit XML"},
