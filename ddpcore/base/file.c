@@ -15,17 +15,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+ddp_status ddp_files_status(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return DDP_E_NO_SPACE;
+    case EMFILE:
+    case ENFILE:
+        return DDP_E_NO_FD;
+    case ENOENT:
+        return DDP_E_NOT_FOUND;
+    default:
+        return DDP_E_IO;
+    }
+}
+
 static ddp_status fail_path(struct ddp_err *err, const char *what, const char *path)
 {
     int code = errno;
-    ddp_status status = code == ENOENT ? DDP_E_NOT_FOUND : DDP_E_IO;
 
-    return ddp_err_set(err, status, "%s %s: %s", what, path, strerror(code));
+    return ddp_err_set(err, ddp_files_status(code), "%s %s: %s", what, path, strerror(code));
 }
 
 static ddp_status fail_handle(struct ddp_err *err, const char *what)
 {
-    return ddp_err_set(err, DDP_E_IO, "%s: %s", what, strerror(errno));
+    int code = errno;
+
+    return ddp_err_set(err, ddp_files_status(code), "%s: %s", what, strerror(code));
 }
 
 static ddp_status system_create(struct ddp_files *files, const char *path, int *out_handle,

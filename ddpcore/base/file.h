@@ -50,6 +50,9 @@ struct ddp_files {
     const struct ddp_files_ops *ops;
 };
 
+/* The status of a file's system call that failed with this errno: E_NO_SPACE, E_NO_FD, E_NOT_FOUND,
+ * else E_IO. */
+ddp_status ddp_files_status(int error);
 /* The operating system's files. Static storage. */
 struct ddp_files *ddp_files_system(void);
 

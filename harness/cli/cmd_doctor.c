@@ -104,8 +104,9 @@ int cli_doctor(const struct cli_options *options)
            "nothing runs: install libopenblas-serial-dev or libopenblas0");
     report("memfd", has_memfd(), "anonymous shared memory", "no proc driver");
     report("pidfd", has_pidfd(), "deaths of peers (Linux >= 5.3)", "no proc driver");
-    report("libfiu preload", has_program("/usr/bin/fiu-run"), "I/O faults in other libraries",
-           "scenarios that need it are SKIPPED: install fiu-utils");
+    report("libfiu preload", has_program("/usr/bin/fiu-run"),
+           "faults of files strike in front of the C library",
+           "faults of files strike in the ranks' own file layer: install fiu-utils");
     report_cards();
     report_mpirun();
     report_mpi();

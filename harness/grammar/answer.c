@@ -352,6 +352,7 @@ static void act(struct answers *answers)
     case HARNESS_ACTION_ARG:
         argue(answers);
         break;
+    case HARNESS_ACTION_IO:   /* of files, which the model does not know yet */
     case HARNESS_ACTION_SPIN: /* a card's */
     case HARNESS_ACTION_TRAP:
     case HARNESS_ACTION_KIND_COUNT:

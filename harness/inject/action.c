@@ -70,6 +70,9 @@ enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uin
         return launch_kernel(context, DDP_DEVICE_FAULT_SPIN, action->spin_ms);
     case HARNESS_ACTION_TRAP:
         return launch_kernel(context, DDP_DEVICE_FAULT_TRAP, 0);
+    case HARNESS_ACTION_IO:
+        harness_io_arm(actor->io, fault, actor->hit);
+        break;
     case HARNESS_ACTION_NONE:
     case HARNESS_ACTION_KIND_COUNT:
         break;

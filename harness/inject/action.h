@@ -5,6 +5,7 @@
 
 #include "ddpcore/collective/collective.h"
 #include "harness/inject/inject.h"
+#include "harness/inject/io.h"
 
 /* Change elem_count elements at data as the action says. NaN in an integer type is its largest
  * value; elem and bit wrap around; nothing to do for no elements. */
@@ -45,6 +46,8 @@ struct harness_actor {
     struct ddp_env *env;
     const struct harness_victim *victim;
     struct harness_scratch **scratch;
+    struct harness_io *io;
+    uint64_t hit;
 };
 /* Take the action of the plan's fault number `fault`; what the rank shall do at the point. */
 enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uint32_t fault,

@@ -10,8 +10,10 @@
 #include <fiu-control.h>
 #include <fiu.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/inject/action.h"
+#include "harness/inject/io.h"
 #include "harness/inject/rules.h"
 
 struct harness_injector {
@@ -21,6 +23,7 @@ struct harness_injector {
     const struct harness_victim *victim;
     uint64_t *hits; /* [fault_count] matches so far */
     struct harness_scratch *scratch;
+    struct harness_io *io;
 };
 
 /* Which of a rank's faults fires, as it passes a point. */
@@ -78,7 +81,8 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
 {
     struct harness_injector *injector = (struct harness_injector *)hook;
     struct ddp_recorder *recorder = injector->env->recorder;
-    const struct harness_actor actor = {injector->env, injector->victim, &injector->scratch};
+    struct harness_actor actor = {injector->env, injector->victim, &injector->scratch, injector->io,
+                                  0};
     struct question question = {
         injector, point, {recorder->step, recorder->micro, recorder->phase}, context, 0};
     enum ddp_fault_action result = DDP_FAULT_GO;
@@ -87,11 +91,15 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
     ddp_recorder_point(recorder, (uint32_t)point);
     while ((answer = ask(&question)) != 0) {
         uint32_t i = (uint32_t)answer - 1;
+        const struct harness_action *taken = &injector->plan->faults[i].action;
         enum ddp_fault_action action;
 
-        ddp_recorder_event(recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point, injector->hits[i],
-                           0, 0);
-        action = harness_action_take(&actor, i, &injector->plan->faults[i].action, context);
+        if (taken->kind != HARNESS_ACTION_IO) { /* else once a call fails */
+            ddp_recorder_event(recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point,
+                               injector->hits[i], 0, 0);
+        }
+        actor.hit = injector->hits[i];
+        action = harness_action_take(&actor, i, taken, context);
         result = result == DDP_FAULT_GO ? action : result;
     }
     return result;
@@ -115,6 +123,11 @@ ddp_status harness_injector_create(struct ddp_env *env, const struct harness_pla
         ddp_mem_free(env->mem, injector);
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for %u fault counters", plan->fault_count);
     }
+    if (harness_io_create(env, plan, &injector->io) != DDP_OK) {
+        ddp_mem_free(env->mem, injector->hits);
+        ddp_mem_free(env->mem, injector);
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory for %u faults of files", plan->fault_count);
+    }
     injector->hook.fire = fire;
     injector->env = env;
     injector->plan = plan;
@@ -137,6 +150,7 @@ void harness_injector_destroy(struct harness_injector *injector)
         return;
     }
     mem = injector->env->mem;
+    harness_io_destroy(injector->io);
     harness_scratch_free(injector->scratch, mem);
     ddp_mem_free(mem, injector->hits);
     ddp_mem_free(mem, injector);
@@ -145,6 +159,41 @@ void harness_injector_destroy(struct harness_injector *injector)
 struct ddp_fault_hook *harness_injector_hook(struct harness_injector *injector)
 {
     return &injector->hook;
+}
+
+struct ddp_files *harness_injector_files(struct harness_injector *injector, struct ddp_files *files)
+{
+    for (uint32_t i = 0; i < injector->plan->fault_count; i++) {
+        const struct harness_fault *fault = &injector->plan->faults[i];
+
+        if (fault->action.kind == HARNESS_ACTION_IO && fault->at.rank == injector->env->rank) {
+            return harness_io_files(injector->io, files);
+        }
+    }
+    return files;
+}
+
+const char *harness_inject_preload(const struct harness_plan *plan, uint32_t rank)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they want to be first */
+    static const char *const paths[] = {"/usr/lib/fiu/fiu_posix_preload.so",
+                                        "/usr/local/lib/fiu/fiu_posix_preload.so"};
+
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        if (plan->faults[i].action.kind != HARNESS_ACTION_IO || plan->faults[i].at.rank != rank) {
+            continue;
+        }
+        for (size_t k = 0; k < sizeof(paths) / sizeof(paths[0]); k++) {
+            if (access(paths[k], R_OK) == 0) {
+                return paths[k];
+            }
+        }
+    }
+#else
+    (void)plan;
+    (void)rank;
+#endif
+    return NULL;
 }
 
 /* Points that are registered now, so that closing disables exactly these. */
@@ -171,7 +220,7 @@ ddp_status harness_inject_open(const struct harness_plan *plan, struct ddp_err *
         }
         open_points |= UINT64_C(1) << point;
     }
-    return DDP_OK;
+    return harness_io_open(plan, err);
 }
 
 void harness_inject_close(void)
@@ -182,4 +231,5 @@ void harness_inject_close(void)
         }
     }
     open_points = 0;
+    harness_io_close();
 }

@@ -36,6 +36,15 @@ DDP_MUST_USE ddp_status harness_injector_create(struct ddp_env *env,
 void harness_injector_destroy(struct harness_injector *injector);
 struct ddp_fault_hook *harness_injector_hook(struct harness_injector *injector);
 
+/* The files that the rank is to use in place of these, which are borrowed: themselves, unless a
+ * fault of the plan strikes files of this rank. */
+struct ddp_files *harness_injector_files(struct harness_injector *injector,
+                                         struct ddp_files *files);
+/* The library to start the rank's process with, so that its system calls pass libfiu; NULL: the
+ * plan has no such fault for the rank, or the library is not installed, and the rank's files ask
+ * themselves. */
+const char *harness_inject_preload(const struct harness_plan *plan, uint32_t rank);
+
 /* Victim of a real process: kill(getpid()), _exit, raise(SIGSTOP), clock_nanosleep. A stopped
  * process is continued by its launcher: see harness_launch. Static storage. */
 const struct harness_victim *harness_victim_process(void);

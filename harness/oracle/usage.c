@@ -30,6 +30,8 @@ static const struct {
     {DDP_E_STATE, HARNESS_VERDICT_CRASH_EXITED, "a call came at the wrong time"},
     {DDP_E_NOMEM, HARNESS_VERDICT_RESOURCE_HOST_MEMORY, "memory could not be allocated"},
     {DDP_E_IO, HARNESS_VERDICT_CRASH_EXITED, "a file or socket operation failed"},
+    {DDP_E_NO_SPACE, HARNESS_VERDICT_RESOURCE_DISK, "the disk is full"},
+    {DDP_E_NO_FD, HARNESS_VERDICT_RESOURCE_FD, "no file descriptor is left"},
     {DDP_E_PARSE, HARNESS_VERDICT_CRASH_EXITED, "text could not be read"},
     {DDP_E_UNSUPPORTED, HARNESS_VERDICT_CRASH_EXITED, "an operation is not supported"},
     {DDP_E_NOT_FOUND, HARNESS_VERDICT_CRASH_EXITED, "something was not there"},
@@ -241,7 +243,8 @@ static bool is_failure(enum harness_verdict verdict)
 {
     return verdict == HARNESS_VERDICT_CRASH_EXITED || verdict == HARNESS_VERDICT_CRASH_DEVICE ||
            verdict == HARNESS_VERDICT_RESOURCE_HOST_MEMORY ||
-           verdict == HARNESS_VERDICT_RESOURCE_DEVICE_MEMORY;
+           verdict == HARNESS_VERDICT_RESOURCE_DEVICE_MEMORY ||
+           verdict == HARNESS_VERDICT_RESOURCE_DISK || verdict == HARNESS_VERDICT_RESOURCE_FD;
 }
 
 /* Step and phase in which the first of the blamed ranks failed. */

@@ -17,6 +17,7 @@ extern "C" {
     X(FAULT, "a fault", struct harness_fault)                          \
     X(AT, "at", struct harness_trigger)                                \
     X(DO, "do", struct harness_action)                                 \
+    X(IO, "do.io", struct harness_io_fault)                            \
     X(RESTORE, "restore", struct harness_restore)                      \
     X(EXPECT, "expect", struct harness_expect)                         \
     X(FINDING, "expect.findings", struct harness_expect_finding)       \

@@ -125,6 +125,27 @@ enum harness_arg_field { HARNESS_ARG_TABLE(HARNESS_KIND_ENUM) HARNESS_ARG_FIELD_
     X(SIGPIPE)                  \
     X(SIGTERM)
 
+/* Calls of a rank's files that a fault may strike.
+ * X(identifier, name, libfiu's point, what the rank's files use it for) */
+#define HARNESS_IO_CALL_TABLE(X)                                                                \
+    X(HARNESS_IO_OPEN, "open", "posix/io/oc/open", "make a file, read one, sync its folder")    \
+    X(HARNESS_IO_READ, "read", "posix/io/rw/read", "read a checkpoint")                         \
+    X(HARNESS_IO_WRITE, "write", "posix/io/rw/write", "write a part of a file")                 \
+    X(HARNESS_IO_FSYNC, "fsync", "posix/io/sync/fsync", "sync a file, and the folder it is in") \
+    X(HARNESS_IO_CLOSE, "close", "posix/io/oc/close", "close a file")
+enum harness_io_call { HARNESS_IO_CALL_TABLE(HARNESS_KIND_ENUM) HARNESS_IO_CALL_COUNT };
+
+/* What they may fail with. X(identifier): also its name. */
+#define HARNESS_ERRNO_TABLE(X) \
+    X(EACCES)                  \
+    X(EDQUOT)                  \
+    X(EINTR)                   \
+    X(EIO)                     \
+    X(EMFILE)                  \
+    X(ENFILE)                  \
+    X(ENOSPC)                  \
+    X(EROFS)
+
 /* Where an action may be used. X(identifier, what any other point is told) */
 #define HARNESS_PLACE_TABLE(X)                                                                    \
     X(HARNESS_PLACE_ANYWHERE, "")                                                                 \
@@ -179,6 +200,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(DRIVERS, "driver", HARNESS_DRIVER_TABLE)                         \
     X(CORRUPTS, "corruption", HARNESS_CORRUPT_TABLE)                   \
     X(ARGS, "argument", HARNESS_ARG_TABLE)                             \
+    X(IO_CALLS, "call", HARNESS_IO_CALL_TABLE)                         \
     X(EDITS, "edit", HARNESS_EDIT_TABLE)                               \
     X(OPTIMIZERS, "optimizer", HARNESS_OPTIMIZER_TABLE)                \
     X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)       \

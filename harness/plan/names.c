@@ -1,6 +1,7 @@
 /* The lists of names. Those of other layers come from the tables of their owners. */
 #include "harness/plan/names.h"
 
+#include <errno.h>
 #include <signal.h>
 
 #include "harness/plan/plan.h"
@@ -22,6 +23,7 @@ static const struct entry actions[] = {
 };
 #define ENTRY(id) {#id, id},
 static const struct entry signals[] = {HARNESS_SIGNAL_TABLE(ENTRY)};
+static const struct entry errnos[] = {HARNESS_ERRNO_TABLE(ENTRY)};
 #undef ENTRY
 #define ENTRY(id, value, name, meaning) {name, value},
 static const struct entry statuses[] = {DDP_STATUS_TABLE(ENTRY)};
@@ -184,8 +186,8 @@ const char *harness_names_at(enum harness_names list, size_t index, int *out_val
         size_t count;
     } own[HARNESS_NAMES_COUNT] = {
 #define OWN(id, array) [HARNESS_NAMES_##id] = {array, LENGTH(array)},
-        OWN(STATUSES, statuses) OWN(SIGNALS, signals) OWN(ACTIONS, actions) OWN(INTOS, intos)
-            OWN(EQUALS, equals) OWN(ACCUSE, accuse)
+        OWN(STATUSES, statuses) OWN(SIGNALS, signals) OWN(ERRNOS, errnos) OWN(ACTIONS, actions)
+            OWN(INTOS, intos) OWN(EQUALS, equals) OWN(ACCUSE, accuse)
 #define X(id, what, table) OWN(id, entries_##id)
                 HARNESS_KIND_NAMES_TABLE(X)
 #undef X

@@ -20,6 +20,7 @@ extern "C" {
     X(ORACLES, "oracle")         \
     X(MODES, "mode")             \
     X(SIGNALS, "signal")         \
+    X(ERRNOS, "errno")           \
     X(ACTIONS, "action")         \
     X(INTOS, "target")           \
     X(EQUALS, "comparison")      \

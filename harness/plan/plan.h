@@ -72,6 +72,13 @@ struct harness_trigger {
 #include "harness/plan/key.def"
 };
 
+/* Which calls of the rank's files fail, from the point on. */
+struct harness_io_fault {
+    bool is_set;
+#define IO MEMBER
+#include "harness/plan/key.def"
+};
+
 /* What it does; of the other members only those that the kind takes are used. */
 struct harness_action {
     enum harness_action_kind kind;

@@ -7,8 +7,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/inject/inject.h"
 #include "harness/proc/env.h"
 #include "harness/proc/job.h"
+
+/* In front of what this process was started with. */
+static void add_preload(struct harness_proc_env *env, const char *path)
+{
+    const char *inherited = harness_proc_env_lookup(NULL, "LD_PRELOAD");
+
+    if (path != NULL) {
+        harness_proc_env_add(env, "LD_PRELOAD=%s%s%s", path, inherited != NULL ? " " : "",
+                             inherited != NULL ? inherited : "");
+    }
+}
 
 /* The rank's environment: torchrun's variables, those that harness_proc_rank_main reads, and those
  * of this process. */
@@ -26,6 +38,7 @@ static ddp_status spawn_rank(struct harness_proc_job *job, uint32_t rank)
     harness_proc_env_add(&env, HARNESS_PROC_ENV_PARENT "=%ld", (long)getpid());
     harness_proc_env_add(&env, HARNESS_PROC_ENV_GUARD "=");
     harness_proc_env_add_job(&env, config, job->store_port);
+    add_preload(&env, harness_inject_preload(config->plan, rank));
     DDP_TRY(harness_proc_env_inherit(&env, NULL, job->err));
     error = harness_proc_rank_spawn(config->self_path, env.items, config->rank.run_dir, rank,
                                     job->job_fd, &job->ranks[rank].pid);

@@ -1,5 +1,5 @@
 /* Evidence files, written in place: a file that a killed rank left half written is recognised by
- * its size. */
+ * its size. What could not be written whole is removed: a part would be read as something else. */
 #include "harness/rank/session.h"
 
 ddp_status harness_file_write(struct ddp_env *env, const char *path, const void *data,
@@ -22,5 +22,11 @@ ddp_status harness_file_write(struct ddp_env *env, const char *path, const void 
         done += written;
     }
     close_status = files->ops->close(files, handle, status == DDP_OK ? err : NULL);
-    return status != DDP_OK ? status : close_status;
+    status = status != DDP_OK ? status : close_status;
+    if (status != DDP_OK) {
+        const ddp_status removed = files->ops->remove(files, path, NULL);
+
+        (void)removed; /* the first error is reported */
+    }
+    return status;
 }

@@ -1,5 +1,6 @@
 /* What keys of a fault mean together: where it fires, what it does, and whether that can be done
  * there. */
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -132,6 +133,30 @@ ddp_status harness_scenario_check_action(const struct harness_reader *reader,
     }
     return action->kind == HARNESS_ACTION_ARG ? read_argument(reader, map, value, action)
                                               : read_amount(reader, map, value, action);
+}
+
+ddp_status harness_scenario_check_io(const struct harness_reader *reader,
+                                     const struct harness_yaml_node *map, void *kept)
+{
+    const struct harness_io_fault *io = kept;
+    bool has_size = io->call == HARNESS_IO_READ || io->call == HARNESS_IO_WRITE;
+
+    if (!io->is_set) {
+        return DDP_OK;
+    }
+    if (io->is_short && !has_size) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_IO_short), reader->err,
+                                 DDP_E_INVALID, "only read and write can be short");
+    }
+    if (!io->is_short && io->error == 0) {
+        return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
+                                 "io needs errno, or short: true for a call that moves a part");
+    }
+    if (io->error == EINTR && io->times == 0) {
+        return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
+                                 "an interrupted call is repeated: EINTR needs times above 0");
+    }
+    return DDP_OK;
 }
 
 /* Points that tell the hook a device and a stream. */

@@ -237,6 +237,7 @@ ddp_status harness_read_section(const struct harness_reader *reader, enum harnes
         [HARNESS_SECTION_FAULT] = harness_scenario_check_fault,
         [HARNESS_SECTION_AT] = harness_scenario_check_trigger,
         [HARNESS_SECTION_DO] = harness_scenario_check_action,
+        [HARNESS_SECTION_IO] = harness_scenario_check_io,
         [HARNESS_SECTION_EXPECT] = harness_scenario_check_expect,
         [HARNESS_SECTION_OP] = harness_scenario_check_op,
         [HARNESS_SECTION_EXPECT_RESTORE] = harness_scenario_check_restore,

@@ -43,7 +43,7 @@ typedef ddp_status harness_scenario_check_section(const struct harness_reader *r
 harness_scenario_check_section harness_scenario_check_top, harness_scenario_check_job,
     harness_scenario_check_optimizer, harness_scenario_check_fault, harness_scenario_check_trigger,
     harness_scenario_check_action, harness_scenario_check_expect, harness_scenario_check_op,
-    harness_scenario_check_restore, harness_scenario_check_canary;
+    harness_scenario_check_restore, harness_scenario_check_canary, harness_scenario_check_io;
 
 /* The node of a key; NULL if it is absent. */
 const struct harness_yaml_node *harness_reader_node(const struct harness_yaml_node *map,

@@ -112,8 +112,10 @@ static void write_log(struct harness_sim_rank *rank, ddp_status status, const st
     ddp_text_add(&text, "rank %u: %s: %s\n", rank->rank, ddp_status_name(status),
                  err->text[0] == '\0' ? ddp_status_text(status) : err->text);
     if (!path.is_failed && !text.is_failed) {
-        ddp_status written = ddp_files_write_atomic(rank->env.files, ddp_text_str(&path),
-                                                    ddp_text_str(&text), text.size_bytes, NULL);
+        /* Not one of the rank's own files: a real one's is its standard error. */
+        ddp_status written =
+            ddp_files_write_atomic(ddp_files_memory_files(rank->sim->files), ddp_text_str(&path),
+                                   ddp_text_str(&text), text.size_bytes, NULL);
 
         rank->sim->status = rank->sim->status == DDP_OK ? written : rank->sim->status;
     }
@@ -164,6 +166,7 @@ ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t index, struct
         DDP_TRY(harness_injector_create(&rank->env, sim->config->plan, &rank->victim,
                                         &rank->injector, err));
         rank->env.faults = harness_injector_hook(rank->injector);
+        rank->env.files = harness_injector_files(rank->injector, rank->env.files);
     }
     return DDP_OK;
 }

@@ -1,3 +1,3 @@
 ddprove_add_unit(NAME inject
-    SOURCES inject/test_inject.c inject/test_inject_action.c
+    SOURCES inject/test_inject.c inject/test_inject_action.c inject/test_inject_io.c
     LIBS harness_inject)

@@ -23,6 +23,7 @@ static const char *const section_path[HARNESS_SECTION_COUNT] = {
     [HARNESS_SECTION_FAULT] = "faults.0.",
     [HARNESS_SECTION_AT] = "faults.0.at.",
     [HARNESS_SECTION_DO] = "faults.0.do.",
+    [HARNESS_SECTION_IO] = "faults.0.do.io.",
     [HARNESS_SECTION_RESTORE] = "restore.",
     [HARNESS_SECTION_EXPECT] = "expect.",
     [HARNESS_SECTION_FINDING] = "expect.findings.0.",
@@ -34,6 +35,7 @@ static const char *const section_path[HARNESS_SECTION_COUNT] = {
 };
 
 #define FINDINGS      "[{verdict: VALUE.LOST, culprit: none}]"
+#define WITH_IO       "faults.0.do={io: {call: write, errno: ENOSPC, short: true}}"
 #define WITH_FINDINGS "expect={verdict: VALUE.LOST, findings: " FINDINGS "}"
 
 /* What a key needs beside it. before: also set in the plan that it is compared with. */
@@ -51,6 +53,11 @@ static const struct special {
     {HARNESS_ROW_OPTIMIZER_eps, NULL, "job.optimizer.kind=adamw", NULL},
     {HARNESS_ROW_AT_micro, NULL, "job.micro_batches=3", NULL},
     {HARNESS_ROW_AT_run, NULL, "restore={}", NULL},
+    {HARNESS_ROW_IO_call, "read", WITH_IO, NULL},
+    {HARNESS_ROW_IO_errno, NULL, WITH_IO, NULL},
+    {HARNESS_ROW_IO_after, NULL, WITH_IO, NULL},
+    {HARNESS_ROW_IO_short, "false", WITH_IO, NULL},
+    {HARNESS_ROW_IO_times, NULL, WITH_IO, NULL},
     {HARNESS_ROW_RESTORE_edit, "truncate", NULL, NULL},
     {HARNESS_ROW_RESTORE_key, NULL, NULL, "restore.edit=drop_key"},
     {HARNESS_ROW_EXPECT_op, "{seq: 4}", NULL, NULL},
@@ -296,7 +303,9 @@ CT_TEST(keys, each_action_survives)
         char set[2 * SET_BYTES];
 
         CT_REQUIRE(key != NULL);
-        if (i != HARNESS_ACTION_CORRUPT) {
+        if (i == HARNESS_ACTION_IO) {
+            (void)snprintf(value, sizeof(value), "{call: open, errno: EMFILE}");
+        } else if (i != HARNESS_ACTION_CORRUPT) {
             other_value(key, value);
         }
         (void)snprintf(set, sizeof(set), "faults.0.do={%s: %s%s}", key->key, value,
