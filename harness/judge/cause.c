@@ -250,8 +250,18 @@ static bool is_unreduced(const struct harness_paths *paths, const struct harness
            harness_path_is_unfinished(paths, a, b);
 }
 
+/* The optimizer remembers gradients: what was wrong in one step may first show in a later one. */
+static bool is_remembered(const struct harness_paths *paths)
+{
+    const struct harness_optimizer *optimizer =
+        paths->plan != NULL ? &paths->plan->job.optimizer : NULL;
+
+    return optimizer != NULL &&
+           (optimizer->kind != HARNESS_OPTIMIZER_SGD || optimizer->momentum > 0);
+}
+
 /* Replicas differ where some of them hold another value than the emulation. What went wrong before
- * the sum is in all of them alike. Optimizer state may show in a later step only. */
+ * the sum is in all of them alike. */
 static bool is_held_by_some(const struct harness_paths *paths, const struct harness_finding *a,
                             const struct harness_finding *b)
 {
@@ -260,7 +270,7 @@ static bool is_held_by_some(const struct harness_paths *paths, const struct harn
         !harness_path_is_common(a, b) || !harness_path_is_same_tensor(paths, a, b)) {
         return false;
     }
-    return a->stage == HARNESS_STAGE_UPDATE ? a->step <= b->step : a->step == b->step;
+    return a->step == b->step || (is_remembered(paths) && a->step < b->step);
 }
 
 /* A rank that received other parameters takes its first step with them; other buffers, or a model

@@ -106,6 +106,7 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
+    DDP_ASSERT(a != b);
     for (uint32_t i = 0; i < harness_rank_set_count(&a->culprits); i++) {
         uint32_t rank = harness_rank_set_at(&a->culprits, i);
 
@@ -223,6 +224,7 @@ bool harness_path_is_same_tensor(const struct harness_paths *paths, const struct
 {
     bool is_bucket = (a->op.is_set && a->op.bucket >= 0) || (b->op.is_set && b->op.bucket >= 0);
 
+    DDP_ASSERT(a != b);
     for (uint32_t i = 0; i < b->params.count; i++) {
         if (harness_list_has(&a->params, harness_list_at(&b->params, i))) {
             return true;

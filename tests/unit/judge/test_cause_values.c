@@ -10,17 +10,7 @@ static const struct cause_row values_of_values_rows[] = {
     {"output, replicas of another rank", WRONG_OUTPUT, SPLIT(2, 0, 3), NULL},
     {"output, replicas of another bucket", WRONG_OUTPUT, SPLIT(1, 2, 3), NULL},
     {"output, replicas later", WRONG_OUTPUT, SPLIT(1, 0, 4), NULL},
-    {"state, replicas later",
-     {FOUND(VALUE_DIVERGED, UPDATE), .ranks = BIT(1), .params = BIT(0), .step = 3,
-      .stage = HARNESS_STAGE_UPDATE},
-     SPLIT(1, 0, 4),
-     "hold"},
-    {"state of another parameter, replicas",
-     {FOUND(VALUE_DIVERGED, UPDATE), .ranks = BIT(1), .params = BIT(1), .step = 3,
-      .stage = HARNESS_STAGE_UPDATE},
-     SPLIT(1, 0, 4),
-     NULL},
-    {"state, replicas before",
+    {"update, replicas before",
      {FOUND(VALUE_DIVERGED, UPDATE), .ranks = BIT(1), .params = BIT(0), .step = 4,
       .stage = HARNESS_STAGE_UPDATE},
      SPLIT(1, 0, 3),
@@ -232,6 +222,30 @@ static const struct cause_row values_of_other_things_rows[] = {
 CT_TEST(cause, values_of_other_things)
 {
     CAUSE_CHECK_ROWS(values_of_other_things_rows);
+}
+
+/* An optimizer with state may show later what was wrong in a gradient. */
+CT_TEST(cause, remembered_gradients)
+{
+    const struct cause_spec output = WRONG_OUTPUT;
+    const struct cause_spec other = SPLIT(1, 2, 4);
+    const struct cause_spec later = SPLIT(1, 0, 4);
+    struct cause_bench f;
+    struct harness_finding a;
+    struct harness_finding b;
+
+    cause_bench_init(&f);
+    a = cause_bench_make(&f, &output);
+    b = cause_bench_make(&f, &later);
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+    f.plan.job.optimizer.momentum = 0.9;
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
+    f.plan.job.optimizer.momentum = 0;
+    f.plan.job.optimizer.kind = HARNESS_OPTIMIZER_ADAMW;
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
+    b = cause_bench_make(&f, &other);
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+    cause_bench_fini(&f);
 }
 
 /* Under join the number of ranks with data scales everybody's inputs. */
