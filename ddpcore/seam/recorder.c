@@ -126,6 +126,10 @@ void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ri
     recorder->step = 0;
     recorder->micro = 0;
     recorder->phase = DDP_PHASE_SPAWN;
+    recorder->starved_ns = NULL;
+    recorder->waited_ns = 0;
+    recorder->starved_waits_ns = 0;
+    recorder->starved_before_ns = 0;
     page_begin(page);
     put(&page->pid, pid);
     put(&page->rank, rank);
@@ -160,9 +164,27 @@ void ddp_recorder_event(struct ddp_recorder *recorder, enum ddp_event event, uin
     page_end(page);
 }
 
+/* The time, and how long the rank has had no CPU by then. If it loses the CPU between the two, it
+ * looks again: else that time would count as its own here and be missing there. */
+static uint64_t now_and_starved_ns(struct ddp_recorder *recorder, uint64_t *out_starved_ns)
+{
+    enum { LOOKS = 16 };
+    uint64_t time_ns = now_ns(recorder);
+    uint64_t before_ns = 0;
+
+    *out_starved_ns = recorder->starved_ns != NULL ? recorder->starved_ns() : 0;
+    for (int i = 0; recorder->starved_ns != NULL && i < LOOKS && *out_starved_ns != before_ns;
+         i++) {
+        before_ns = *out_starved_ns;
+        time_ns = now_ns(recorder);
+        *out_starved_ns = recorder->starved_ns();
+    }
+    return time_ns;
+}
+
 void ddp_recorder_phase(struct ddp_recorder *recorder, enum ddp_phase phase)
 {
-    const uint64_t args[DDP_EVENT_ARG_COUNT] = {(uint64_t)phase, 0, 0, 0, 0};
+    uint64_t args[DDP_EVENT_ARG_COUNT] = {(uint64_t)phase, 0, 0, 0, 0};
     struct ddp_page *page;
     uint64_t time_ns;
     uint64_t index;
@@ -172,7 +194,9 @@ void ddp_recorder_phase(struct ddp_recorder *recorder, enum ddp_phase phase)
     }
     page = recorder->page;
     DDP_ASSERT((unsigned)phase < DDP_PHASE_COUNT);
-    time_ns = now_ns(recorder);
+    time_ns = now_and_starved_ns(recorder, &args[2]);
+    args[1] = recorder->waited_ns;
+    args[2] -= recorder->starved_waits_ns;
     recorder->phase = (uint8_t)phase;
     index = ring_append(recorder, time_ns, DDP_EVENT_PHASE, args);
     page_begin(page);
@@ -247,7 +271,7 @@ void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind k
     }
     DDP_ASSERT(kind != DDP_WAIT_NONE);
     DDP_ASSERT(own(&recorder->page->wait_kind) == DDP_WAIT_NONE); /* waits do not nest */
-    time_ns = now_ns(recorder);
+    time_ns = now_and_starved_ns(recorder, &recorder->starved_before_ns);
     page_begin(recorder->page);
     put(&recorder->page->wait_kind, (uint64_t)kind);
     put(&recorder->page->wait_seq, seq);
@@ -272,12 +296,17 @@ void ddp_recorder_wait_peer(struct ddp_recorder *recorder, int32_t peer)
 
 void ddp_recorder_wait_end(struct ddp_recorder *recorder)
 {
+    uint64_t starved_ns;
     uint64_t time_ns;
 
     if (recorder == NULL) {
         return;
     }
-    time_ns = now_ns(recorder);
+    time_ns = now_and_starved_ns(recorder, &starved_ns);
+    if (own(&recorder->page->wait_kind) != DDP_WAIT_NONE) {
+        recorder->waited_ns += time_ns - own(&recorder->page->wait_enter_ns);
+        recorder->starved_waits_ns += starved_ns - recorder->starved_before_ns;
+    }
     page_begin(recorder->page);
     put(&recorder->page->wait_kind, DDP_WAIT_NONE);
     put(&recorder->page->wait_seq, 0);

@@ -148,6 +148,12 @@ struct ddp_recorder {
     uint32_t step;
     uint16_t micro;
     uint8_t phase;
+    /* How long the rank was ready to run and had no CPU, since any time; NULL: not asked for. Set
+     * it after ddp_recorder_init. */
+    uint64_t (*starved_ns)(void);
+    uint64_t waited_ns;         /* in waits that have ended */
+    uint64_t starved_waits_ns;  /* starved_ns() that passed in them */
+    uint64_t starved_before_ns; /* starved_ns() when the present wait began */
 };
 
 /* storage: ddp_recorder_size_bytes(ring_entry_count) bytes, page-aligned, zeroed, borrowed until

@@ -360,6 +360,15 @@ static bool is_awaited(const struct harness_paths *paths, const struct harness_f
            (harness_path_is_open(paths, b) && harness_path_is_owed(paths, a, b));
 }
 
+/* What held the rank for too long also made it slow in that step. */
+static bool is_slow_so(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    (void)paths;
+    return harness_verdict_family(b->verdict) == HARNESS_FAMILY_SLOW && a->step == b->step &&
+           harness_path_is_of(b, a);
+}
+
 /* Ranks that wait in that operation or a later one, whose messages met others. */
 static bool is_blocked(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
@@ -423,6 +432,7 @@ static const struct {
     {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_HELD, KIND_WAIT, is_awaited, "they wait for that rank"},
+    {KIND_HELD, KIND_OTHER, is_slow_so, "that rank was held"},
     {KIND_MISUSE, KIND_ENDED, is_own_pass, "that rank ended for it"},
     {KIND_MISUSE, KIND_OPERATION, is_own_pass, "that rank left its bucket unreduced"},
     {KIND_MISUSE, KIND_RACE, is_unfinished_pass, "gradients were used while they were reduced"},

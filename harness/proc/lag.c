@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct reading {
     uint64_t ran_ns, delay_ns, slices;
@@ -121,4 +122,14 @@ uint64_t harness_proc_lag_read(struct harness_proc_lag *lag, pid_t pid, uint64_t
     /* When a wait ends that began before the first reading, the kernel adds all of it. */
     lag->starved_ns = waited_ns < age_ns ? waited_ns : age_ns;
     return lag->starved_ns;
+}
+
+uint64_t harness_proc_lag_self_ns(void)
+{
+    struct reading reading;
+    char line[128];
+
+    return read_line(getpid(), "schedstat", line, sizeof(line)) && parse_schedstat(line, &reading)
+               ? reading.delay_ns
+               : 0;
 }

@@ -33,6 +33,10 @@ struct harness_proc_lag {
 uint64_t harness_proc_lag_read(struct harness_proc_lag *lag, pid_t pid, uint64_t silent_ns,
                                uint64_t now_ns);
 
+/* How long the calling process's first thread was ready to run and had no CPU; 0 if the kernel does
+ * not say. */
+uint64_t harness_proc_lag_self_ns(void);
+
 #ifdef __cplusplus
 }
 #endif

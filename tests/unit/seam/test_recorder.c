@@ -79,6 +79,39 @@ CT_TEST(recorder, parts_do_not_share_a_page)
     fixture_fini(&f);
 }
 
+static uint64_t starved_now_ns;
+
+static uint64_t starved(void)
+{
+    return starved_now_ns;
+}
+
+/* A phase's event says how long the rank has waited, and how long it had no CPU outside its waits.
+ */
+CT_TEST(recorder, phases_tell_waits_and_starving_apart)
+{
+    struct fixture f;
+    struct ddp_event_entry entry;
+
+    fixture_init(&f);
+    f.recorder.starved_ns = starved;
+    starved_now_ns = 5;
+    ddp_clock_virtual_advance_to(&f.clock, 200);
+    ddp_recorder_wait_begin(&f.recorder, DDP_WAIT_COLLECTIVE, 1);
+    starved_now_ns = 45;
+    ddp_clock_virtual_advance_to(&f.clock, 270);
+    ddp_recorder_wait_end(&f.recorder);
+    starved_now_ns = 52;
+    ddp_recorder_phase(&f.recorder, DDP_PHASE_FORWARD);
+    fixture_read(&f);
+    CT_REQUIRE_OK(
+        ddp_ring_read(f.recorder.ring, f.recorder.ring_entry_count, f.page.event_count, &entry));
+    CT_CHECK(entry.event == DDP_EVENT_PHASE && entry.arg[0] == DDP_PHASE_FORWARD);
+    CT_CHECK_EQ_U64(entry.arg[1], 70);
+    CT_CHECK_EQ_U64(entry.arg[2], 5 + 7);
+    fixture_fini(&f);
+}
+
 /* The page follows the calls, field by field. */
 CT_TEST(recorder, page_shows_the_present)
 {
