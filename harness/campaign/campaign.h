@@ -16,6 +16,8 @@ struct harness_campaign {
     uint64_t case_count, seed;
     bool is_driver[HARNESS_DRIVER_COUNT];
     struct harness_grammar_options options;
+    char sets[16][96]; /* as --set takes them */
+    size_t set_count;
     uint64_t hash; /* of the file's text */
 };
 
@@ -27,6 +29,7 @@ struct harness_campaign {
  *   faults: [LEAST, MOST]   in each case ([0, 0])
  *   ranks_max, steps_max: N (the grammar's)
  *   odds: {job.join: 50}    percent of the cases that draw a key, instead of grammar.def's
+ *   set: [job.ranks=4]     keys that are no choice in this campaign
  * It begins with a comment that says what it is for. path: for messages. Errors: E_PARSE,
  * E_INVALID with "path:line:col: what", E_NOMEM. */
 DDP_MUST_USE ddp_status harness_campaign_parse(const char *text, size_t size_bytes,

@@ -49,18 +49,28 @@ static ddp_status run_plan(struct work *work, const struct harness_plan *plan,
 static ddp_status run(struct work *work, json_t **out_verdict, struct ddp_err *err)
 {
     const struct harness_campaign *campaign = work->campaign;
-    const struct harness_plan *plan;
+    const char *sets[sizeof campaign->sets / sizeof campaign->sets[0]];
+    struct harness_plan *plan;
     struct harness_model model;
+
+    for (size_t i = 0; i < campaign->set_count; i++) {
+        sets[i] = campaign->sets[i];
+    }
 
     DDP_TRY(harness_grammar_draw(&campaign->options, campaign->seed, work->result->number,
                                  &work->plan_text, err));
     work->result->plan_hash =
         ddp_hash_bytes(ddp_text_str(&work->plan_text), work->plan_text.size_bytes, 0);
     DDP_TRY(harness_scenario_parse(ddp_text_str(&work->plan_text), work->plan_text.size_bytes,
-                                   "plan.yaml", NULL, 0, &work->scenario, err));
+                                   "plan.yaml", sets, campaign->set_count, &work->scenario, err));
     DDP_ASSERT(work->scenario.plan_count == 1);
     plan = &work->scenario.plans[0];
     DDP_TRY(harness_model_of(plan, ddp_mem_pool_mem(work->pool), &model, err));
+    if (campaign->set_count > 0) {
+        work->plan_text.size_bytes = 0;
+        plan->expect = model.accepted[0];
+        harness_plan_print(plan, &work->plan_text);
+    }
     return run_plan(work, plan, &model, out_verdict, err);
 }
 

@@ -114,6 +114,28 @@ static ddp_status read_odds(const struct harness_yaml_node *node, struct harness
     return DDP_OK;
 }
 
+static ddp_status read_sets(const struct harness_yaml_node *node, struct harness_campaign *out,
+                            struct ddp_err *err)
+{
+    const size_t most = sizeof out->sets / sizeof out->sets[0];
+
+    if (node->kind != HARNESS_YAML_LIST || node->count > most) {
+        return harness_yaml_fail(node, err, DDP_E_INVALID,
+                                 "set wants a list of at most %zu, as in [job.ranks=4]", most);
+    }
+    for (size_t i = 0; i < node->count; i++) {
+        const struct harness_yaml_node *item = node->items[i];
+
+        if (item->kind != HARNESS_YAML_SCALAR || strchr(item->text, '=') == NULL ||
+            strlen(item->text) >= sizeof out->sets[i]) {
+            return harness_yaml_fail(item, err, DDP_E_INVALID, "set wants key=value");
+        }
+        (void)snprintf(out->sets[i], sizeof out->sets[i], "%s", item->text);
+    }
+    out->set_count = node->count;
+    return DDP_OK;
+}
+
 static ddp_status read_key(const char *key, const struct harness_yaml_node *node,
                            struct harness_campaign *out, struct ddp_err *err)
 {
@@ -141,9 +163,12 @@ static ddp_status read_key(const char *key, const struct harness_yaml_node *node
     if (strcmp(key, "odds") == 0) {
         return read_odds(node, out, err);
     }
+    if (strcmp(key, "set") == 0) {
+        return read_sets(node, out, err);
+    }
     return harness_yaml_fail(node, err, DDP_E_INVALID,
                              "unknown key \"%.60s\"; known: campaign, cases, seed, drivers, "
-                             "faults, ranks_max, steps_max, odds",
+                             "faults, ranks_max, steps_max, odds, set",
                              key);
 }
 
