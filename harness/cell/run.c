@@ -80,6 +80,22 @@ static ddp_status write_traces(struct harness_cell *cell, struct ddp_err *err)
     return status;
 }
 
+/* A verdict stands on a trace that anybody can check again: one that is not there is lost evidence,
+ * whatever the judge saw in memory. */
+static ddp_status keep_traces(struct harness_cell *cell, struct ddp_err *err)
+{
+    struct ddp_err why = {""};
+    ddp_status status = write_traces(cell, &why);
+
+    cell->unwritten[0] = '\0';
+    if (status == DDP_E_IO || status == DDP_E_NO_SPACE || status == DDP_E_NO_FD) {
+        (void)snprintf(cell->unwritten, sizeof cell->unwritten, "the trace was not written: %.220s",
+                       why.text);
+        return DDP_OK;
+    }
+    return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "%s", why.text);
+}
+
 ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_rank_options *rank,
                                 struct ddp_err *err)
 {
@@ -105,7 +121,7 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
         return DDP_OK;
     }
     DDP_TRY(harness_stage_find_files(cell, cell->trace.files, err));
-    return write_traces(cell, err);
+    return keep_traces(cell, err);
 }
 
 /* When a fault that does something fired in one of these ranks, at time_ns at the latest: the first
@@ -252,6 +268,11 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
 
     DDP_TRY(open_judge_device(cell, err));
     harness_findings_init(&cell->findings, cell->mem);
+    if (cell->unwritten[0] != '\0') {
+        cell->findings.is_evidence_lost = true;
+        (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text, "%s",
+                       cell->unwritten);
+    }
     if (cell->trace.lost_count > 0) {
         cell->findings.is_evidence_lost = true;
         (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text,

@@ -22,6 +22,7 @@ struct harness_cell {
     size_t param_count;
     struct harness_program program;
     struct harness_trace trace;
+    char unwritten[256]; /* why the trace is not in the run folder, or not all of it; else empty */
     struct harness_findings findings;
     struct harness_hashes wanted; /* tensors that would let the oracles judge or say more */
     struct harness_kept *kept;    /* those at hand, from replays; or NULL */
