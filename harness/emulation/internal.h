@@ -88,6 +88,8 @@ DDP_MUST_USE ddp_status harness_camp_part(struct harness_emulation *emulation, u
 DDP_MUST_USE ddp_status harness_recorded_create(struct harness_emulation *emulation);
 /* What ranks recorded in a step, into emulation->recorded. */
 void harness_recorded_read(struct harness_emulation *emulation, uint32_t step);
+/* Models that ranks recorded after later steps are wanted. */
+void harness_recorded_want(struct harness_emulation *emulation, uint32_t step);
 
 /* --- rebase.c, rebase_model.c ----------------------------------------------------------------- */
 

@@ -421,26 +421,6 @@ static void adopt_model(struct harness_emulation *e, struct harness_camp *camp, 
     }
 }
 
-/* The recorded models of later steps, so that a replay gives all that may be needed. */
-static void want_ahead(struct harness_emulation *e, uint32_t step)
-{
-    static const enum ddp_event kinds[] = {DDP_EVENT_PARAM_UPDATED, DDP_EVENT_OPTIMIZER_STATE};
-
-    for (uint32_t r = 0; r < e->world; r++) {
-        for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
-            size_t count = 0;
-            const struct harness_trace_event *const *list =
-                harness_index_list(&e->index, r, kinds[k], &count);
-
-            for (size_t i = count; i-- > 0 && list[i]->entry.step > step;) {
-                if (list[i]->entry.arg[1] != 0) {
-                    harness_hashes_add(&e->wanted, list[i]->entry.arg[1]);
-                }
-            }
-        }
-    }
-}
-
 static bool is_all_known(const struct harness_emulation *e)
 {
     for (size_t c = 0; c < e->camp_count; c++) {
@@ -477,7 +457,7 @@ ddp_status harness_rebase_states(struct harness_emulation *e, uint32_t step)
     }
     harness_compare_close(e, HARNESS_STAGE_UPDATE, step);
     if (e->is_judging && !is_all_known(e)) {
-        want_ahead(e, step);
+        harness_recorded_want(e, step);
         e->is_lost = true;
     }
     return DDP_OK;

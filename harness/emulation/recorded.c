@@ -5,6 +5,8 @@
 
 #include "harness/emulation/internal.h"
 
+#define AHEAD_BYTES_MAX ((size_t)256 << 20)
+
 ddp_status harness_recorded_create(struct harness_emulation *e)
 {
     struct harness_recorded *recorded = &e->recorded;
@@ -162,5 +164,52 @@ void harness_recorded_read(struct harness_emulation *e, uint32_t step)
         read_state(e, r, step);
         read_buckets(e, r, step, false);
         read_buckets(e, r, step, true);
+    }
+}
+
+/* The recorded model of a rank after a step; bytes of what `like` has not recorded alike. */
+static size_t want_model(struct harness_emulation *e, uint32_t rank, uint32_t like, uint32_t step)
+{
+    static const enum ddp_event kinds[] = {DDP_EVENT_PARAM_UPDATED, DDP_EVENT_OPTIMIZER_STATE};
+    size_t size_bytes = 0;
+
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        size_t count = 0;
+        size_t like_count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_in_step(&e->index, rank, kinds[k], step, &count);
+        const struct harness_trace_event *const *others =
+            harness_index_in_step(&e->index, like, kinds[k], step, &like_count);
+
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t *arg = list[i]->entry.arg;
+
+            if (arg[1] == 0 || arg[0] >= e->params.count ||
+                (rank != like && i < like_count && others[i]->entry.arg[1] == arg[1])) {
+                continue;
+            }
+            harness_hashes_add(&e->wanted, arg[1]);
+            size_bytes += e->params.items[arg[0]].size_bytes;
+        }
+    }
+    return size_bytes;
+}
+
+/* The recorded models of later steps, so that a replay gives all that may be needed; not more than
+ * a replay should keep at once. */
+void harness_recorded_want(struct harness_emulation *e, uint32_t step)
+{
+    size_t left_bytes = AHEAD_BYTES_MAX;
+
+    for (uint32_t next = step + 1; next < e->end_step; next++) {
+        size_t size_bytes = 0;
+
+        for (uint32_t r = 0; r < e->world; r++) {
+            size_bytes += want_model(e, r, 0, next);
+        }
+        if (size_bytes > left_bytes) {
+            return;
+        }
+        left_bytes -= size_bytes;
     }
 }

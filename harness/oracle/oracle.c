@@ -79,11 +79,22 @@ static ddp_status emulate(struct harness_emulation *e, struct ddp_err *err)
     return is_known ? harness_emulation_run(e, err) : DDP_OK;
 }
 
+/* Device work without an order: the values that it leads to need not be the same again. */
+static bool is_raced(const struct harness_findings *findings)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        if (findings->items[i].verdict == HARNESS_VERDICT_USAGE_UNORDERED) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What could not be judged for lack of a recorded tensor, or was not for there is too much. */
 static void report_unjudged(const struct harness_emulation *e, struct harness_findings *out)
 {
     if (out->is_evidence_lost || harness_emulation_is_restore(e) ||
-        (e->unknown_from < 0 && !e->compare.is_cut_off)) {
+        (e->unknown_from < 0 && !e->compare.is_cut_off) || is_raced(out)) {
         return;
     }
     out->is_evidence_lost = true;

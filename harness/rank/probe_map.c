@@ -276,8 +276,7 @@ static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t
                  elem, elem + count - 1, r);
         }
     }
-    /* Checked last: with two members, "one came twice" and "the other was lost" give the same
-     * values. */
+    /* Checked last: of two members, "one twice" and "the other lost" give the same values. */
     for (uint32_t r = 0; r < map->member_count; r++) {
         if (is_always(map, codes, r, true)) {
             fail(map, HARNESS_PROBE_DUPLICATED, UINT64_C(1) << r,
