@@ -14,14 +14,16 @@
  */
 #include "harness/judge/cause.h"
 
+#include "harness/judge/value.h"
+
 enum kind {
     KIND_DEATH,     /* a rank's process is gone */
     KIND_HELD,      /* a rank does not go on by itself: stopped, or busy for too long */
     KIND_MISUSE,    /* the core was used wrongly */
     KIND_ENDED,     /* a rank ended early or ran out of data */
+    KIND_SAMPLES,   /* a rank trained on other samples, or on too few */
     KIND_OPERATION, /* a rank posted something else than planned */
     KIND_ALGORITHM, /* a collective's schedule or tree is wrong, whoever runs it */
-    KIND_SAMPLES,   /* a rank trained on other samples */
     KIND_RACE,      /* device work without an order: values may be wrong, messages are right */
     KIND_VALUE,     /* a value differs */
     KIND_REPORT,    /* ranks reported that operations or models differ */
@@ -134,6 +136,26 @@ static bool is_own_pass(const struct harness_paths *paths, const struct harness_
     return harness_path_is_of(b, a) && (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
 }
 
+/* Under join a rank that leaves a step out looks like one whose data ended: it posts what such a
+ * rank posts, and the others go by its count. */
+static bool is_taken_for_ended(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b)
+{
+    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+
+    return is_joining && a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step >= 0 &&
+           b->step >= a->step &&
+           (harness_path_is_of(b, a) ||
+            harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b));
+}
+
+/* It took counts from that operation, or from later ones whose messages it mixed up. */
+static bool is_miscounted(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    return harness_path_is_steered(paths, a->op.seq, b);
+}
+
 /* Ranks say that operations differ once they have met this one. */
 static bool is_met(const struct harness_paths *paths, const struct harness_finding *a,
                    const struct harness_finding *b)
@@ -186,111 +208,6 @@ static bool is_not_waited(const struct harness_paths *paths, const struct harnes
     return is_result(a) && a->oracle != HARNESS_ORACLE_SCHEDULE &&
            b->oracle == HARNESS_ORACLE_SCHEDULE && a->op.seq != 0 && a->op.seq == b->op.seq &&
            harness_path_is_of(b, a);
-}
-
-/* --- values ----------------------------------------------------------------------------------- */
-
-/* What comes out of an operation whose messages met others, from there on. All else is judged from
- * what was recorded before it; only the rank itself may go on with another buffer, or leave out the
- * rest of its step. */
-static bool is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
-                     const struct harness_finding *b)
-{
-    uint64_t seq = harness_path_seq(paths, b);
-
-    if (b->oracle == HARNESS_ORACLE_JOINED) {
-        return a->op.seq != 0; /* after everything */
-    }
-    if (a->op.seq == 0 || seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
-        b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
-        return false;
-    }
-    return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
-           (harness_path_is_of(b, a) && a->step == b->step);
-}
-
-/* A sum over a wrong schedule or tree. */
-static bool is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
-                         const struct harness_finding *b)
-{
-    bool is_sum = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
-
-    return is_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
-}
-
-/* Gradients are judged for the batches that were taken. But under join the number of ranks with
- * data scales everybody's inputs of that step, and the mean over the global batch has other
- * samples. */
-static bool is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
-                          const struct harness_finding *b)
-{
-    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
-
-    return a->step >= 0 && a->step == b->step &&
-           (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
-            (is_joining && b->stage == HARNESS_STAGE_INPUT));
-}
-
-/* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */
-static bool is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
-                         const struct harness_finding *b)
-{
-    bool is_shared = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
-    bool is_placed = harness_path_bucket(paths, a) >= 0;
-
-    return harness_path_is_in_time(a, b) && (is_shared || harness_path_is_of(b, a)) &&
-           (!is_placed || harness_path_is_same_tensor(paths, a, b));
-}
-
-/* Gradients that were not reduced are used as they are. PyTorch says so one pass late. */
-static bool is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
-                         const struct harness_finding *b)
-{
-    return (a->step < 0 || b->step == a->step || b->step + 1 == a->step) &&
-           harness_path_is_unfinished(paths, a, b);
-}
-
-/* The optimizer remembers gradients: what was wrong in one step may first show in a later one. */
-static bool is_remembered(const struct harness_paths *paths)
-{
-    const struct harness_optimizer *optimizer =
-        paths->plan != NULL ? &paths->plan->job.optimizer : NULL;
-
-    return optimizer != NULL &&
-           (optimizer->kind != HARNESS_OPTIMIZER_SGD || optimizer->momentum > 0);
-}
-
-/* Replicas differ where some of them hold another value than the emulation. What went wrong before
- * the sum is in all of them alike. */
-static bool is_held_by_some(const struct harness_paths *paths, const struct harness_finding *a,
-                            const struct harness_finding *b)
-{
-    DDP_ASSERT(a->stage >= -1 && a->stage < HARNESS_STAGE_COUNT);
-    if (b->oracle != HARNESS_ORACLE_REPLICAS || a->stage < HARNESS_STAGE_OUTPUT ||
-        !harness_path_is_common(a, b) || !harness_path_is_same_tensor(paths, a, b)) {
-        return false;
-    }
-    return a->step == b->step || (is_remembered(paths) && a->step < b->step);
-}
-
-/* A rank that received other parameters takes its first step with them; other buffers, or a model
- * at the end of join, it holds. */
-static bool is_received(const struct harness_paths *paths, const struct harness_finding *a,
-                        const struct harness_finding *b)
-{
-    int64_t first_step = paths->plan != NULL ? (int64_t)paths->plan->job.start_step : 0;
-
-    DDP_ASSERT(a->oracle != HARNESS_ORACLE_BROADCAST || a->op.is_set);
-    if (a->oracle != HARNESS_ORACLE_BROADCAST || !harness_path_is_of(b, a)) {
-        return false;
-    }
-    if (b->oracle == HARNESS_ORACLE_JOINED ||
-        (b->oracle == HARNESS_ORACLE_REPLICAS && b->params.count == 0)) {
-        return harness_path_is_in_time(a, b);
-    }
-    return a->op.role == DDP_ROLE_PARAM_SYNC && a->step < 0 && b->step == first_step &&
-           (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_UPDATE ||
-            b->oracle == HARNESS_ORACLE_REPLICAS);
 }
 
 /* --- device work ------------------------------------------------------------------------------ */
@@ -412,6 +329,15 @@ static bool is_failed_with(const struct harness_paths *paths, const struct harne
     return is_of_that_rank(paths, a, b) || is_blocked(paths, a, b);
 }
 
+/* A rank that leaves out the rest of a step writes no checkpoint after it. */
+static bool is_not_reached(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b)
+{
+    (void)paths;
+    return b->verdict == HARNESS_VERDICT_CHECKPOINT_STALE && a->step >= 0 && a->step == b->step &&
+           harness_path_is_of(b, a);
+}
+
 /* What a reader reports about a file explains what loading it led to. */
 static bool is_file_reported(const struct harness_paths *paths, const struct harness_finding *a,
                              const struct harness_finding *b)
@@ -436,7 +362,7 @@ static const struct {
     {KIND_MISUSE, KIND_ENDED, is_own_pass, "that rank ended for it"},
     {KIND_MISUSE, KIND_OPERATION, is_own_pass, "that rank left its bucket unreduced"},
     {KIND_MISUSE, KIND_RACE, is_unfinished_pass, "gradients were used while they were reduced"},
-    {KIND_MISUSE, KIND_VALUE, is_unreduced,
+    {KIND_MISUSE, KIND_VALUE, harness_value_is_unreduced,
      "that pass did not end, gradients were used as they were"},
     {KIND_MISUSE, KIND_WAIT, is_awaited, "they wait for that rank's bucket"},
     {KIND_ENDED, KIND_OPERATION, is_own_operation, "what it did not post any more"},
@@ -445,21 +371,21 @@ static const struct {
     {KIND_ENDED, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_OPERATION, KIND_OPERATION, is_same_operation, "the same operation"},
     {KIND_OPERATION, KIND_OPERATION, is_later_operation, "what that rank posted afterwards"},
-    {KIND_OPERATION, KIND_OPERATION, harness_path_is_steered,
-     "it took wrong counts from that operation"},
+    {KIND_OPERATION, KIND_OPERATION, is_miscounted, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
     {KIND_OPERATION, KIND_VALUE, is_extra_work, "the extra operation works on that buffer"},
-    {KIND_OPERATION, KIND_VALUE, is_mixed, "it came out of mixed operations"},
+    {KIND_OPERATION, KIND_VALUE, harness_value_is_mixed, "it came out of mixed operations"},
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
-    {KIND_ALGORITHM, KIND_VALUE, is_summed_so, "it was summed or sent so"},
+    {KIND_ALGORITHM, KIND_VALUE, harness_value_is_summed_so, "it was summed or sent so"},
     {KIND_ALGORITHM, KIND_REPORT, is_run_so, "its messages do not meet"},
     {KIND_ALGORITHM, KIND_WAIT, is_run_so, "its messages do not meet"},
-    {KIND_SAMPLES, KIND_VALUE, is_trained_so, "it was trained so"},
-    {KIND_RACE, KIND_VALUE, is_raced_for, "that memory was in use"},
-    {KIND_VALUE, KIND_VALUE, is_held_by_some, "those ranks hold it"},
-    {KIND_VALUE, KIND_VALUE, is_received, "that rank trained on what it received"},
+    {KIND_SAMPLES, KIND_OPERATION, is_taken_for_ended, "it was taken for a rank whose data ended"},
+    {KIND_SAMPLES, KIND_VALUE, harness_value_is_trained_so, "it was trained so"},
+    {KIND_RACE, KIND_VALUE, harness_value_is_raced_for, "that memory was in use"},
+    {KIND_VALUE, KIND_VALUE, harness_value_is_held_by_some, "those ranks hold it"},
+    {KIND_VALUE, KIND_VALUE, harness_value_is_received, "that rank trained on what it received"},
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
@@ -468,6 +394,8 @@ static const struct {
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},
+    {KIND_SAMPLES, KIND_FILE, is_not_reached, "that rank left the step out"},
+    {KIND_OPERATION, KIND_FILE, is_not_reached, "that rank left the step out"},
     {KIND_FILE, KIND_FILE, is_file_reported, "the file was read so"},
 };
 

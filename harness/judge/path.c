@@ -146,21 +146,30 @@ static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_
     return false;
 }
 
-bool harness_path_is_steered(const struct harness_paths *paths, const struct harness_finding *a,
+bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
                              const struct harness_finding *b)
 {
     uint32_t count = harness_rank_set_count(&b->culprits);
 
-    DDP_ASSERT(a != b);
-    if (a->op.seq == 0 || b->op.seq <= a->op.seq) {
+    if (from == 0 || b->op.seq <= from) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (!is_steered(paths, harness_rank_set_at(&b->culprits, i), a->op.seq, b->op.seq)) {
+        if (!is_steered(paths, harness_rank_set_at(&b->culprits, i), from, b->op.seq)) {
             return false;
         }
     }
     return count > 0;
+}
+
+uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step)
+{
+    for (size_t i = 0; paths->program != NULL && i < paths->program->op_count; i++) {
+        if (paths->program->ops[i].step == step) {
+            return paths->program->ops[i].seq;
+        }
+    }
+    return 0;
 }
 
 /* The planned operation of a step with this role and, for a bucket, this number. */
@@ -176,6 +185,11 @@ static uint64_t planned_seq(const struct harness_paths *paths, int32_t step,
         }
     }
     return 0;
+}
+
+uint64_t harness_path_map_seq(const struct harness_paths *paths, int32_t step)
+{
+    return planned_seq(paths, step, DDP_ROLE_USED_MAP, -1);
 }
 
 uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b)

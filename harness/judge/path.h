@@ -42,10 +42,13 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b);
-/* Every rank that b blames completed, from operation a on and before operation b, an operation
- * whose values decide what is posted next: verification, used maps, join's counts. */
-bool harness_path_is_steered(const struct harness_paths *paths, const struct harness_finding *a,
+/* Every rank that b blames completed, from number `from` on and before b's operation, one whose
+ * values decide what is posted next: verification, used maps, join's counts. from 0: no. */
+bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
                              const struct harness_finding *b);
+/* The planned first operation of a step, and its used map; 0: there is none. */
+uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step);
+uint64_t harness_path_map_seq(const struct harness_paths *paths, int32_t step);
 /* The operation from which b's value comes: its own, else that of its parameter's bucket, or of the
  * buffers, in its step. 0: not known. */
 uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b);

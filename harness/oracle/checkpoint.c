@@ -236,6 +236,9 @@ static void check_due(const struct harness_emulation *e, struct harness_findings
         (void)snprintf(text, sizeof(text), "no checkpoint was written after %llu steps, when due",
                        (unsigned long long)due);
         add(HARNESS_VERDICT_CHECKPOINT_STALE, text, -1, out);
+        if (out->count > 0) {
+            out->items[out->count - 1].step = (int32_t)(due - 1);
+        }
         return;
     }
 }

@@ -248,20 +248,63 @@ CT_TEST(cause, remembered_gradients)
     cause_bench_fini(&f);
 }
 
-/* Under join the number of ranks with data scales everybody's inputs. */
+/* Under join the number of ranks with data scales everybody's inputs or averages, and a rank that
+ * leaves a step out is taken for one whose data ended: by itself, and by who counted it. */
 CT_TEST(cause, samples_under_join)
 {
-    const struct cause_spec missing = {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(2), .step = 3};
-    const struct cause_spec input = LOST_INPUT;
+    static const struct cause_spec missing = {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(2),
+                                              .step = 3};
+    static const struct cause_spec follow[] = {
+        LOST_INPUT,
+        {FOUND(VALUE_SCALED, REDUCTION), .ranks = BIT(1), .step = 3, BUCKET(11, 1),
+         .stage = HARNESS_STAGE_FINAL},
+        {MONITOR(MISMATCH_MISSING), .ranks = BIT(2), .step = 3, OTHER(8, JOIN_PRESENT)},
+        {MONITOR(MISMATCH_MISSING), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+    };
+    static const struct cause_spec stand_alone[] = {
+        WRONG_OUTPUT,
+        {MONITOR(MISMATCH_MISSING), .ranks = BIT(0), .step = 3, OTHER(8, JOIN_PRESENT)},
+    };
     struct cause_bench f;
     struct harness_finding a;
     struct harness_finding b;
 
     cause_bench_init(&f);
     a = cause_bench_make(&f, &missing);
-    b = cause_bench_make(&f, &input);
+    for (int join = 0; join < 2; join++) {
+        f.plan.job.join.is_set = join != 0;
+        for (size_t i = 0; i < sizeof follow / sizeof follow[0]; i++) {
+            b = cause_bench_make(&f, &follow[i]);
+            CT_CHECK((harness_cause_of(&f.paths, &a, &b) != NULL) == (join != 0));
+        }
+        for (size_t i = 0; i < sizeof stand_alone / sizeof stand_alone[0]; i++) {
+            b = cause_bench_make(&f, &stand_alone[i]);
+            CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+        }
+    }
+    cause_bench_fini(&f);
+}
+
+/* A used map that came out of mixed operations says to everybody what is copied back and updated.
+ */
+CT_TEST(cause, mixed_used_map)
+{
+    static const struct cause_spec mismatch = {MONITOR(MISMATCH_MISSING), .ranks = BIT(1),
+                                               .step = 3, BUCKET(11, 1)};
+    static const struct cause_spec update = {FOUND(VALUE_DIVERGED, UPDATE), .ranks = BIT(2),
+                                             .params = BIT(2), .step = 4,
+                                             .stage = HARNESS_STAGE_UPDATE};
+    struct cause_bench f;
+    struct harness_finding a;
+    struct harness_finding b;
+
+    cause_bench_init(&f);
+    a = cause_bench_make(&f, &mismatch);
+    b = cause_bench_make(&f, &update);
     CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
-    f.plan.job.join.is_set = true;
+    f.ops[OP_COUNT - 1].role = DDP_ROLE_USED_MAP; /* of step 4 */
     CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
+    b.step = 3;
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
     cause_bench_fini(&f);
 }

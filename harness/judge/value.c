@@ -1,0 +1,116 @@
+/* Paths from a cause to a value that differs. */
+#include "harness/judge/value.h"
+
+/* The used map of that step came out of mixed operations: it says which gradients are copied back
+ * and used. */
+static bool is_map_mixed(const struct harness_paths *paths, const struct harness_finding *a,
+                         int32_t step)
+{
+    uint64_t seq = step < 0 ? 0 : harness_path_map_seq(paths, step);
+
+    return seq != 0 && seq >= a->op.seq;
+}
+
+/* What comes out of an operation whose messages met others, from there on. All else is judged from
+ * what was recorded before it; only the rank itself may go on with another buffer, or leave out the
+ * rest of its step. */
+bool harness_value_is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
+                            const struct harness_finding *b)
+{
+    uint64_t seq = harness_path_seq(paths, b);
+
+    if (b->oracle == HARNESS_ORACLE_JOINED) {
+        return a->op.seq != 0; /* after everything */
+    }
+    if (a->op.seq == 0 || seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
+        b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
+        return false;
+    }
+    return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
+           (harness_path_is_of(b, a) && a->step == b->step) ||
+           (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b->step));
+}
+
+/* A sum over a wrong schedule or tree. */
+bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    bool is_sum = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
+
+    return is_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
+}
+
+/* Gradients are judged for the batches that were taken. But under join the number of ranks with
+ * data scales everybody's inputs of that step, and the mean over the global batch has other
+ * samples. */
+bool harness_value_is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b)
+{
+    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+
+    return a->step >= 0 && a->step == b->step &&
+           (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
+            (is_joining && (b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL)));
+}
+
+/* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */
+bool harness_value_is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    bool is_shared = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
+    bool is_placed = harness_path_bucket(paths, a) >= 0;
+
+    return harness_path_is_in_time(a, b) && (is_shared || harness_path_is_of(b, a)) &&
+           (!is_placed || harness_path_is_same_tensor(paths, a, b));
+}
+
+/* Gradients that were not reduced are used as they are. PyTorch says so one pass late. */
+bool harness_value_is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    return (a->step < 0 || b->step == a->step || b->step + 1 == a->step) &&
+           harness_path_is_unfinished(paths, a, b);
+}
+
+/* The optimizer remembers gradients: what was wrong in one step may first show in a later one. */
+static bool is_remembered(const struct harness_paths *paths)
+{
+    const struct harness_optimizer *optimizer =
+        paths->plan != NULL ? &paths->plan->job.optimizer : NULL;
+
+    return optimizer != NULL &&
+           (optimizer->kind != HARNESS_OPTIMIZER_SGD || optimizer->momentum > 0);
+}
+
+/* Replicas differ where some of them hold another value than the emulation. What went wrong before
+ * the sum is in all of them alike. */
+bool harness_value_is_held_by_some(const struct harness_paths *paths,
+                                   const struct harness_finding *a, const struct harness_finding *b)
+{
+    DDP_ASSERT(a->stage >= -1 && a->stage < HARNESS_STAGE_COUNT);
+    if (b->oracle != HARNESS_ORACLE_REPLICAS || a->stage < HARNESS_STAGE_OUTPUT ||
+        !harness_path_is_common(a, b) || !harness_path_is_same_tensor(paths, a, b)) {
+        return false;
+    }
+    return a->step == b->step || (is_remembered(paths) && a->step < b->step);
+}
+
+/* A rank that received other parameters takes its first step with them; other buffers, or a model
+ * at the end of join, it holds. */
+bool harness_value_is_received(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b)
+{
+    int64_t first_step = paths->plan != NULL ? (int64_t)paths->plan->job.start_step : 0;
+
+    DDP_ASSERT(a->oracle != HARNESS_ORACLE_BROADCAST || a->op.is_set);
+    if (a->oracle != HARNESS_ORACLE_BROADCAST || !harness_path_is_of(b, a)) {
+        return false;
+    }
+    if (b->oracle == HARNESS_ORACLE_JOINED ||
+        (b->oracle == HARNESS_ORACLE_REPLICAS && b->params.count == 0)) {
+        return harness_path_is_in_time(a, b);
+    }
+    return a->op.role == DDP_ROLE_PARAM_SYNC && a->step < 0 && b->step == first_step &&
+           (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_UPDATE ||
+            b->oracle == HARNESS_ORACLE_REPLICAS);
+}

@@ -1,0 +1,38 @@
+/* Paths from a cause a to a value b that differs, for the table of causes. Values are judged from
+ * what was recorded before them, so hardly anything explains more than one stage. Internal to
+ * harness/judge. */
+#ifndef HARNESS_JUDGE_VALUE_H
+#define HARNESS_JUDGE_VALUE_H
+
+#include "harness/judge/path.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* a: an operation that was not the planned one. */
+bool harness_value_is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
+                            const struct harness_finding *b);
+/* a: a wrong schedule or tree. */
+bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
+/* a: other samples than the sampler's. */
+bool harness_value_is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b);
+/* a: device work without an order. */
+bool harness_value_is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
+/* a: a use of the core that kept a pass from ending. */
+bool harness_value_is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
+/* a: another value that differs. */
+bool harness_value_is_held_by_some(const struct harness_paths *paths,
+                                   const struct harness_finding *a,
+                                   const struct harness_finding *b);
+bool harness_value_is_received(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
