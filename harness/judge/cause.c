@@ -309,6 +309,15 @@ static bool is_seen_live(const struct harness_paths *paths, const struct harness
            (harness_path_is_of(b, a) || is_awaited(paths, a, b));
 }
 
+/* The others had given up waiting for a rank that still ran when the job was ended for it. */
+static bool is_given_up(const struct harness_paths *paths, const struct harness_finding *a,
+                        const struct harness_finding *b)
+{
+    (void)paths;
+    return a->oracle == HARNESS_ORACLE_USAGE && b->oracle == HARNESS_ORACLE_LIVENESS &&
+           harness_path_is_of(b, a);
+}
+
 static bool is_of_that_rank(const struct harness_paths *paths, const struct harness_finding *a,
                             const struct harness_finding *b)
 {
@@ -394,6 +403,7 @@ static const struct {
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},
+    {KIND_WAIT, KIND_WAIT, is_given_up, "the others gave up waiting for it"},
     {KIND_SAMPLES, KIND_FILE, is_not_reached, "that rank left the step out"},
     {KIND_OPERATION, KIND_FILE, is_not_reached, "that rank left the step out"},
     {KIND_FILE, KIND_FILE, is_file_reported, "the file was read so"},

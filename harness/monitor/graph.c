@@ -87,6 +87,12 @@ uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank)
     return cut->is_page_valid[rank] && page->call_seq <= page->seq_posted ? page->call_seq : 0;
 }
 
+/* The rank ended with an error: it may have given up waiting. */
+static bool is_failed(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->is_page_valid[rank] && cut->pages[rank].end_status > 1;
+}
+
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
 {
     const uint64_t posted = cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
@@ -95,7 +101,7 @@ uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
         return 0;
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (r != rank && harness_graph_is_waiting(cut, r) &&
+        if (r != rank && (harness_graph_is_waiting(cut, r) || is_failed(cut, r)) &&
             (cut->pages[r].seq_posted > posted ||
              (cut->pages[r].wait_kind == DDP_WAIT_COLLECTIVE && cut->pages[r].wait_seq > posted))) {
             return posted + 1;
