@@ -54,8 +54,8 @@ static void time_rank(struct slow_search *search, uint32_t rank)
         const struct ddp_event_entry *from = &list[i]->entry;
         const struct ddp_event_entry *to = &list[i + 1]->entry;
         const uint64_t phase = from->arg[0];
-        uint64_t idle_ns = difference(to->arg[1], from->arg[1]) +
-                           difference(to->arg[2], from->arg[2]);
+        uint64_t idle_ns =
+            difference(to->arg[1], from->arg[1]) + difference(to->arg[2], from->arg[2]);
 
         if (phase > DDP_PHASE_INIT && phase < DDP_PHASE_JOIN && from->step < search->step_count) {
             size_t cell = cell_of(search, from->step, (uint32_t)phase, rank);
@@ -190,7 +190,8 @@ static void add_rank(const struct slow_search *search, uint32_t rank, struct har
                    "rank %u took up to %.1f ms longer than the median of the others (allowed %.0f "
                    "ms), in %u of %u steps, first in step %u, %s",
                    rank, (double)worst_ns / 1e6, (double)search->limit_ns / 1e6, count,
-                   search->step_count - search->e->start_step - 1, lapses[0].step, ddp_phase_name(lapses[0].phase));
+                   search->step_count - search->e->start_step - 1, lapses[0].step,
+                   ddp_phase_name(lapses[0].phase));
     harness_findings_add(out, &finding);
 }
 

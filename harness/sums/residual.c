@@ -236,7 +236,7 @@ void harness_residual_classify(const struct harness_residual_input *in,
         out->verdict = is_double ? HARNESS_VERDICT_VALUE_DUPLICATED : HARNESS_VERDICT_VALUE_SCALED;
     } else if (in->before != NULL && memcmp(in->before, in->got, in->count * sizeof(float)) == 0) {
         out->verdict = HARNESS_VERDICT_VALUE_STALE;
-    } else if (find_shift(in, out)) {
+    } else if (out->differ_count > 1 && find_shift(in, out)) { /* one element did not move */
         out->verdict = HARNESS_VERDICT_VALUE_SHIFTED;
     } else {
         (void)find_flip(in, out);

@@ -147,6 +147,21 @@ CT_TEST(oracle_residual, shift_is_counted)
     CT_CHECK_EQ_I64(f.residual.shift, -1);
 }
 
+/* One element that takes its neighbour's value, where all others are alike, did not move. */
+CT_TEST(oracle_residual, one_element_is_no_shift)
+{
+    struct fixture f;
+
+    fill(&f);
+    f.input.raw = NULL;
+    for (int i = 0; i < COUNT; i++) {
+        f.expected[i] = f.got[i] = i == 0 ? 0.5f : 2.0f;
+    }
+    f.got[0] = 2.0f;
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    CT_CHECK_EQ_U64(f.residual.differ_count, 1);
+}
+
 /* The step before's values are stale. */
 CT_TEST(oracle_residual, values_of_the_step_before_are_stale)
 {
