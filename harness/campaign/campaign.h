@@ -75,9 +75,10 @@ struct harness_campaign_config {
 DDP_MUST_USE ddp_status harness_campaign_run(const struct harness_campaign_config *config,
                                              int *out_signal, struct ddp_err *err);
 
-/* Put the results of shards together: every "shard.*.txt" of the folders, in order of cases, into
- * out_dir/results.txt, and the plans of failed cases into out_dir/failed. Doing it again changes
- * nothing. summary: counts, signatures with their first cases, missing shards and cases. */
+/* Put the results of shards together (out_dir NULL: only to count them): every "shard.*.txt" of the
+ * folders, in order of cases, into out_dir/results.txt, and the plans of failed cases into
+ * out_dir/failed. Doing it again changes nothing. summary: counts, signatures with their first
+ * cases, missing shards and cases. */
 struct harness_campaign_summary {
     uint64_t counts[HARNESS_OUTCOME_SKIP + 1];
     uint64_t case_count, missing_count;

@@ -205,14 +205,14 @@ static ddp_status conclude(struct merge *merge, const char *const *dirs, size_t 
 
         summary->counts[result->outcome]++;
         summary->outcome = harness_outcome_worse(summary->outcome, result->outcome);
-        if (result->outcome != HARNESS_OUTCOME_PASS) {
+        if (result->outcome != HARNESS_OUTCOME_PASS && out_dir != NULL) {
             DDP_TRY(copy_failed(merge, dirs, dir_count, out_dir, result, "plan.yaml", err));
             DDP_TRY(copy_failed(merge, dirs, dir_count, out_dir, result, "signature.txt", err));
         }
     }
     summary->case_count = merge->lines.count;
     print_missing(merge, summary, out);
-    DDP_TRY(print_failures(merge, out_dir, out));
+    DDP_TRY(print_failures(merge, out_dir != NULL ? out_dir : dirs[0], out));
     return out->is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
@@ -236,7 +236,9 @@ ddp_status harness_campaign_merge(const char *const *dirs, size_t dir_count, con
         status = ddp_err_set(err, DDP_E_NOT_FOUND, "%s has no shard of a campaign", dirs[0]);
     }
     status = status == DDP_OK ? harness_campaign_lines_sort(&merge.lines, err) : status;
-    status = status == DDP_OK ? write_results(&merge, out_dir, err) : status;
+    if (status == DDP_OK && out_dir != NULL) {
+        status = write_results(&merge, out_dir, err);
+    }
     if (status == DDP_OK) {
         status = conclude(&merge, dirs, dir_count, out_dir, out_summary, summary, err);
     }

@@ -148,11 +148,13 @@ static int conclude(const char *const *dirs, size_t dir_count, const char *out_d
         return cli_usage_error("%s", err.text);
     }
     (void)fputs(ddp_text_str(&text), stdout);
-    (void)printf("%llu passed, %llu failed, %llu inconclusive, %llu errors: %s/results.txt\n",
+    (void)printf("%llu passed, %llu failed, %llu inconclusive, %llu errors: %s%s\n",
                  (unsigned long long)summary.counts[HARNESS_OUTCOME_PASS],
                  (unsigned long long)summary.counts[HARNESS_OUTCOME_FAIL],
                  (unsigned long long)summary.counts[HARNESS_OUTCOME_INCONCLUSIVE],
-                 (unsigned long long)summary.counts[HARNESS_OUTCOME_ERROR], out_dir);
+                 (unsigned long long)summary.counts[HARNESS_OUTCOME_ERROR],
+                 out_dir != NULL ? out_dir : "ddprove campaign merge puts the shards together",
+                 out_dir != NULL ? "/results.txt" : "");
     code = harness_outcome_exit_code(summary.outcome);
     ddp_text_fini(&text);
     return code;
@@ -214,7 +216,8 @@ static int run(const struct cli_options *options)
     if (show.is_live) {
         (void)fputs("\r\033[K", stderr);
     }
-    code = conclude(&config.out_dir, 1, config.out_dir);
+    /* Other shards may be at work in the same folder: putting them together is merge's. */
+    code = conclude(&config.out_dir, 1, config.shard_count == 1 ? config.out_dir : NULL);
     print_rate(&show, started_ns);
     return signal_number != 0 ? 128 + signal_number : code;
 }
