@@ -250,6 +250,11 @@ void grammar_JOB_semantics(struct harness_draw *draw)
         (enum harness_semantics)harness_draw_below(draw, HARNESS_SEMANTICS_COUNT);
 }
 
+void grammar_JOB_init(struct harness_draw *draw)
+{
+    draw->plan->job.init = (enum harness_init)harness_draw_below(draw, HARNESS_INIT_COUNT);
+}
+
 /* On where some rank leaves parameters unused: else that is a fault. */
 void grammar_JOB_find_unused_parameters(struct harness_draw *draw)
 {
