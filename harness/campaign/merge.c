@@ -195,6 +195,23 @@ static void print_missing(const struct merge *merge, struct harness_campaign_sum
     }
 }
 
+/* A case that both drivers answer rightly must be answered alike. */
+static void compare_drivers(const struct merge *merge, struct harness_campaign_summary *summary,
+                            struct ddp_text *out)
+{
+    for (size_t i = 1; i < merge->lines.count; i++) {
+        const struct harness_campaign_result *a = &merge->lines.items[i - 1];
+        const struct harness_campaign_result *b = &merge->lines.items[i];
+
+        if (a->number == b->number && a->outcome == HARNESS_OUTCOME_PASS &&
+            b->outcome == HARNESS_OUTCOME_PASS && strcmp(a->text, b->text) != 0) {
+            ddp_text_add(out, "case %" PRIu64 " differs: %s on %s, %s on %s\n", a->number, a->text,
+                         harness_driver_name(a->driver), b->text, harness_driver_name(b->driver));
+            summary->outcome = harness_outcome_worse(summary->outcome, HARNESS_OUTCOME_FAIL);
+        }
+    }
+}
+
 static ddp_status conclude(struct merge *merge, const char *const *dirs, size_t dir_count,
                            const char *out_dir, struct harness_campaign_summary *summary,
                            struct ddp_text *out, struct ddp_err *err)
@@ -212,6 +229,7 @@ static ddp_status conclude(struct merge *merge, const char *const *dirs, size_t 
     }
     summary->case_count = merge->lines.count;
     print_missing(merge, summary, out);
+    compare_drivers(merge, summary, out);
     DDP_TRY(print_failures(merge, out_dir != NULL ? out_dir : dirs[0], out));
     return out->is_failed ? DDP_E_NOMEM : DDP_OK;
 }

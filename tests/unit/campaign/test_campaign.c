@@ -5,6 +5,7 @@
 
 #include "ddpcore/base/file.h"
 #include "harness/campaign/campaign.h"
+#include "harness/campaign/lines.h"
 #include "tests/ct.h"
 
 static const char small[] = "# Small jobs.\n"
@@ -172,6 +173,36 @@ CT_TEST(campaign, damage)
     ddp_text_init(&text, ddp_mem_system());
     CT_CHECK_STATUS(harness_campaign_merge(dirs, 1, dir, &summary, &text, &err), DDP_E_PARSE);
     CT_CHECK(strstr(err.text, "damaged") != NULL);
+    ddp_text_fini(&text);
+    CT_CHECK_OK(ddp_files_remove_tree(dir, NULL));
+}
+
+/* Two right answers to one case that are not the same: the drivers differ. */
+CT_TEST(campaign, drivers_differ)
+{
+    struct harness_campaign_head head = {
+        .name = "a", .case_count = 1, .drivers = "sim+proc", .shard_count = 1};
+    struct harness_campaign_result result = {.outcome = HARNESS_OUTCOME_PASS,
+                                             .text = "NONE ranks -"};
+    char dir[] = "ddprove_campaign_XXXXXX";
+    const char *const dirs[] = {dir};
+    struct harness_campaign_summary summary;
+    struct ddp_text text, summary_text;
+    struct ddp_err err = {""};
+
+    CT_REQUIRE(mkdtemp(dir) != NULL);
+    ddp_text_init(&text, ddp_mem_system());
+    ddp_text_init(&summary_text, ddp_mem_system());
+    harness_campaign_head_print(&head, &text);
+    harness_campaign_line_print(&result, &text);
+    result.driver = HARNESS_DRIVER_PROC;
+    (void)snprintf(result.text, sizeof result.text, "VALUE.LOST ranks 1");
+    harness_campaign_line_print(&result, &text);
+    write_text(dir, "shard.0of1.txt", ddp_text_str(&text), text.size_bytes);
+    CT_CHECK_OK(harness_campaign_merge(dirs, 1, NULL, &summary, &summary_text, &err));
+    CT_CHECK(summary.outcome == HARNESS_OUTCOME_FAIL);
+    CT_CHECK(strstr(ddp_text_str(&summary_text), "case 0 differs") != NULL);
+    ddp_text_fini(&summary_text);
     ddp_text_fini(&text);
     CT_CHECK_OK(ddp_files_remove_tree(dir, NULL));
 }
