@@ -42,6 +42,8 @@ def stable(line):
     line = re.sub(r"\d{8}-\d{6}", "<date>", line)
     line = re.sub(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?", "<date>", line)
     line = re.sub(r"\d+(\.\d+)? ?(ns|us|µs|ms|s|min)\b", "<time>", line)
+    # A second time is shown where it differs from the first one by a millisecond: that is chance here.
+    line = re.sub(r" \(<time> after the first fault there\)", "", line)
     line = re.sub(r"\d+(\.\d+)? (steps/s|cases/s)", "<rate>", line)
     return re.sub(r"\s+", " ", line).strip()
 

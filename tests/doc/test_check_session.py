@@ -9,6 +9,7 @@ import check_session  # noqa: E402
 CASES = [
     ("$ echo done in 3.2 ms\ndone in 99 ms", 0),
     ("$ echo one; echo two; echo three\none\n...", 0),
+    ("$ echo 'named in 1 ms (7.0 ms after the first fault there)'\nnamed in 0.03 ms", 0),
     ("$ echo 'a   b'\na b", 0),
     ("$ false\n[exit 1]", 0),
     ("$ printf 'a\\nb\\n' |\n> tail -n 1\nb", 0),
