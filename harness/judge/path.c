@@ -85,6 +85,22 @@ static bool is_without_group(const struct harness_paths *paths,
     return true;
 }
 
+/* It posted this operation or a later one, and did not complete it. */
+static bool is_inside(const struct harness_paths *paths, uint32_t rank, uint64_t seq)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list;
+    uint64_t last;
+
+    if (!is_known(paths, rank)) {
+        return false;
+    }
+    list = harness_index_list(&paths->index, rank, DDP_EVENT_COLL_POST, &count);
+    last = count == 0 ? 0 : list[count - 1]->entry.arg[0];
+    return (find_post(paths, rank, seq) != NULL && !is_completed(paths, rank, seq)) ||
+           (last > seq && !is_completed(paths, rank, last));
+}
+
 bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b)
 {
     const struct harness_rank_set *waiting =
@@ -96,7 +112,7 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
     for (uint32_t i = 0; i < harness_rank_set_count(waiting); i++) {
         uint32_t rank = harness_rank_set_at(waiting, i);
 
-        if (find_post(paths, rank, b->op.seq) == NULL || is_completed(paths, rank, b->op.seq)) {
+        if (!is_inside(paths, rank, b->op.seq)) {
             return false;
         }
     }

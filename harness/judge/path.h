@@ -37,7 +37,8 @@ bool harness_path_is_in_time(const struct harness_finding *a, const struct harne
 /* --- operations ------------------------------------------------------------------------------- */
 
 /* Every rank that b names as waiting (its culprits, or its victims if it has no culprits) posted
- * b's operation and did not complete it. If b has no operation: they never posted any. */
+ * b's operation, or a later one, and did not complete it. If b has no operation: they never posted
+ * any. */
 bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b);
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,

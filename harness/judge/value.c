@@ -41,16 +41,18 @@ bool harness_value_is_summed_so(const struct harness_paths *paths, const struct 
 }
 
 /* Gradients are judged for the batches that were taken. But under join the number of ranks with
- * data scales everybody's inputs of that step, and the mean over the global batch has other
- * samples. */
+ * data scales everybody's inputs or averages of that step, a rank whose data ended uses no
+ * parameter, and the mean over the global batch has other samples. */
 bool harness_value_is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
                                  const struct harness_finding *b)
 {
     bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+    bool is_map = b->op.is_set && b->op.role == DDP_ROLE_USED_MAP;
 
     return a->step >= 0 && a->step == b->step &&
            (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
-            (is_joining && (b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL)));
+            (is_joining &&
+             (b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL || is_map)));
 }
 
 /* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */

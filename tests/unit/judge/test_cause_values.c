@@ -258,6 +258,7 @@ CT_TEST(cause, samples_under_join)
         LOST_INPUT,
         {FOUND(VALUE_SCALED, REDUCTION), .ranks = BIT(1), .step = 3, BUCKET(11, 1),
          .stage = HARNESS_STAGE_FINAL},
+        {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(2), .step = 3, OTHER(11, USED_MAP)},
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(2), .step = 3, OTHER(8, JOIN_PRESENT)},
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
     };
