@@ -101,12 +101,15 @@ static enum kind kind_of(const struct harness_finding *finding)
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-/* The monitor and an oracle found the same: that a rank posted another operation. */
+/* The monitor and an oracle found the same: that a rank posted another operation. The oracle sees
+ * what followed, too, and may call it something else. */
 static bool is_same_operation(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b)
 {
+    bool is_corrected = a->oracle == HARNESS_ORACLE_PROGRAM && b->oracle == HARNESS_ORACLE_MONITOR;
+
     (void)paths;
-    return a->oracle < b->oracle && a->verdict == b->verdict && a->op.seq != 0 &&
+    return (a->verdict == b->verdict ? a->oracle < b->oracle : is_corrected) && a->op.seq != 0 &&
            a->op.seq == b->op.seq && harness_path_is_of(b, a);
 }
 
@@ -172,15 +175,6 @@ static bool is_result(const struct harness_finding *finding)
 {
     return finding->stage == HARNESS_STAGE_OUTPUT || finding->oracle == HARNESS_ORACLE_SCHEDULE ||
            finding->oracle == HARNESS_ORACLE_BROADCAST;
-}
-
-/* A rank that read another model than was sent asks, or says, what differs. */
-static bool is_misread(const struct harness_paths *paths, const struct harness_finding *a,
-                       const struct harness_finding *b)
-{
-    (void)paths;
-    return a->oracle == HARNESS_ORACLE_MODEL && (b->op.seq == 0 || b->op.seq <= a->op.seq + 1) &&
-           harness_path_is_in_time(a, b);
 }
 
 /* A rank that recorded an operation without taking part in it meets the others' messages of that
@@ -383,6 +377,8 @@ static const struct {
     {KIND_OPERATION, KIND_OPERATION, is_miscounted, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
     {KIND_OPERATION, KIND_VALUE, is_extra_work, "the extra operation works on that buffer"},
+    {KIND_OPERATION, KIND_VALUE, harness_path_is_not_received,
+     "it trained on what it had not received"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_mixed, "it came out of mixed operations"},
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
@@ -398,7 +394,7 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
-    {KIND_VALUE, KIND_REPORT, is_misread, "it compared models so"},
+    {KIND_VALUE, KIND_REPORT, harness_path_is_misread, "it compared models so"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},

@@ -208,6 +208,23 @@ uint64_t harness_path_map_seq(const struct harness_paths *paths, int32_t step)
     return planned_seq(paths, step, DDP_ROLE_USED_MAP, -1);
 }
 
+bool harness_path_is_not_received(const struct harness_paths *paths,
+                                  const struct harness_finding *a, const struct harness_finding *b)
+{
+    bool is_sync = a->op.role == DDP_ROLE_PARAM_SYNC || a->op.role == DDP_ROLE_BUFFER_SYNC;
+
+    (void)paths;
+    return is_sync && harness_path_is_of(b, a) && harness_path_is_in_time(a, b);
+}
+
+bool harness_path_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b)
+{
+    (void)paths;
+    return a->oracle == HARNESS_ORACLE_MODEL && (b->op.seq == 0 || b->op.seq <= a->op.seq + 1) &&
+           harness_path_is_in_time(a, b);
+}
+
 uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b)
 {
     int64_t bucket;

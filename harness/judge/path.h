@@ -50,6 +50,13 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
 /* The planned first operation of a step, and its used map; 0: there is none. */
 uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step);
 uint64_t harness_path_map_seq(const struct harness_paths *paths, int32_t step);
+/* A rank that left out a broadcast of parameters or buffers, or made it another one, trains on what
+ * it had: b is about its values. */
+bool harness_path_is_not_received(const struct harness_paths *paths,
+                                  const struct harness_finding *a, const struct harness_finding *b);
+/* A rank that read another model than was sent asks, or says, what differs: b is that report. */
+bool harness_path_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b);
 /* The operation from which b's value comes: its own, else that of its parameter's bucket, or of the
  * buffers, in its step. 0: not known. */
 uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b);

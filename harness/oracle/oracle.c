@@ -90,11 +90,29 @@ static bool is_raced(const struct harness_findings *findings)
     return false;
 }
 
+/* Strict ends a run in the step in which a rank left the program. How far its ranks get in that
+ * step differs from a run to its replay, and nothing follows. */
+static bool is_ended_by_mismatch(const struct harness_emulation *e,
+                                 const struct harness_findings *out)
+{
+    for (size_t i = 0; e->input->plan->job.semantics == HARNESS_SEMANTICS_STRICT && i < out->count;
+         i++) {
+        int64_t step = out->items[i].step < 0 ? 0 : out->items[i].step;
+
+        if (out->items[i].oracle == HARNESS_ORACLE_PROGRAM && e->unknown_from >= 0 &&
+            step <= e->unknown_from) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What could not be judged for lack of a recorded tensor, or was not for there is too much. */
 static void report_unjudged(const struct harness_emulation *e, struct harness_findings *out)
 {
     if (out->is_evidence_lost || harness_emulation_is_restore(e) ||
-        (e->unknown_from < 0 && !e->compare.is_cut_off) || is_raced(out)) {
+        (e->unknown_from < 0 && !e->compare.is_cut_off) || is_raced(out) ||
+        is_ended_by_mismatch(e, out)) {
         return;
     }
     out->is_evidence_lost = true;

@@ -69,6 +69,86 @@ static bool is_model_judged_unseen(const struct harness_emulation *e, uint32_t r
     return last == 0 && end != NULL && harness_index_status(end->entry.arg[0]) == DDP_E_MODEL;
 }
 
+/* All gradients of a bucket were ready in the pass of a post, before the entry `limit`. */
+static bool is_ready(const struct harness_emulation *e, uint32_t rank,
+                     const struct harness_bucket *bucket, const struct ddp_event_entry *post,
+                     uint64_t limit)
+{
+    static const enum ddp_event settles[] = {DDP_EVENT_GRAD_READY, DDP_EVENT_PARAM_UNUSED};
+
+    for (uint32_t p = 0; p < bucket->param_count; p++) {
+        bool is_found = false;
+
+        for (size_t k = 0; k < sizeof(settles) / sizeof(settles[0]); k++) {
+            size_t count = 0;
+            const struct harness_trace_event *const *list =
+                harness_index_in_step(&e->index, rank, settles[k], post->step, &count);
+
+            for (size_t i = 0; i < count && !is_found; i++) {
+                is_found = list[i]->entry.arg[0] == bucket->params[p] &&
+                           list[i]->entry.micro == post->micro && list[i]->entry.index < limit;
+            }
+        }
+        if (!is_found) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_post_planned_at(const struct harness_emulation *e,
+                               const struct ddp_event_entry *post, uint64_t seq)
+{
+    struct ddp_event_op op = ddp_event_op_unpack(post->arg[1]);
+
+    return harness_program_at(e->input->program, seq) != NULL &&
+           harness_program_compare(e->input->program, seq, &op, post->arg[2]) ==
+               HARNESS_VERDICT_NONE;
+}
+
+/* A bucket where another one of the same size is planned was left out, was posted twice, changed
+ * places, or has another one's number. post[0] cannot tell; what the rank posted next does, or
+ * which gradients it had: no rank reduces a bucket whose gradients are not ready. */
+static enum harness_verdict settle_bucket(const struct harness_emulation *e, uint32_t rank,
+                                          const struct deviation *deviation,
+                                          const struct harness_trace_event *const *post,
+                                          size_t post_count, bool is_first)
+{
+    const struct harness_program *program = e->input->program;
+    const struct harness_op *planned = harness_program_at(program, deviation->seq);
+    const struct ddp_event_entry *entry = &post[0]->entry;
+    uint64_t seq = deviation->seq;
+    bool is_missing = deviation->verdict == HARNESS_VERDICT_MISMATCH_MISSING;
+    bool is_extra = deviation->verdict == HARNESS_VERDICT_MISMATCH_EXTRA;
+
+    if (planned == NULL || planned->role != DDP_ROLE_BUCKET || (!is_missing && !is_extra) ||
+        deviation->got.role != DDP_ROLE_BUCKET || deviation->got.index == planned->index ||
+        deviation->got.index >= program->bucket_count ||
+        deviation->elem_count != planned->elem_count) {
+        return deviation->verdict;
+    }
+    if (post_count > 1 && is_missing && is_post_planned_at(e, entry, seq + 1) &&
+        is_post_planned_at(e, &post[1]->entry, seq)) {
+        return HARNESS_VERDICT_MISMATCH_ORDER;
+    }
+    if (post_count > 1) {
+        return is_post_planned_at(e, &post[1]->entry, seq + 1) ? HARNESS_VERDICT_MISMATCH_BUCKET
+                                                               : deviation->verdict;
+    }
+    if (!is_ready(e, rank, &program->buckets[planned->index], entry, entry->index)) {
+        return deviation->verdict;
+    }
+    return is_missing
+               ? (is_ready(e, rank, &program->buckets[deviation->got.index], entry, entry->index)
+                      ? deviation->verdict
+                      : HARNESS_VERDICT_MISMATCH_BUCKET)
+           /* Its gradients became ready after the operation before: they were its own. */
+           : !is_first && !is_ready(e, rank, &program->buckets[planned->index], entry,
+                                    post[-1]->entry.index)
+               ? HARNESS_VERDICT_MISMATCH_BUCKET
+               : deviation->verdict;
+}
+
 static struct deviation first_deviation(const struct harness_emulation *e, uint32_t rank)
 {
     const struct harness_program *program = e->input->program;
@@ -100,6 +180,7 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         }
         if (out.verdict != HARNESS_VERDICT_NONE) {
             out.is_set = true;
+            out.verdict = settle_bucket(e, rank, &out, &list[i], count - i, i == 0);
             return out;
         }
         last = out.seq;
