@@ -174,13 +174,35 @@ static bool explain_by_batch(const struct harness_emulation *e, const struct obs
     return false;
 }
 
+/* True if what was seen is the batch at the same place of an earlier epoch. */
+static bool explain_by_epoch(const struct harness_emulation *e, const struct observed *seen,
+                             struct expected_batch *expected, struct harness_batch_difference *out)
+{
+    uint64_t here = (uint64_t)seen->step * e->input->job->micro_batches + seen->micro;
+    uint64_t per_epoch = batches_of(&e->shard, out->rank);
+    char what[128];
+
+    for (uint64_t old = 1; per_epoch > 0 && old <= here / per_epoch; old++) {
+        expect(&e->shard, out->rank, here - old * per_epoch, expected);
+        if (is_same(expected->samples, expected->rows, seen->samples, seen->rows)) {
+            (void)snprintf(what, sizeof(what),
+                           "epoch %llu has the order of epoch %llu: the sampler was not told of it",
+                           (unsigned long long)(here / per_epoch),
+                           (unsigned long long)(here / per_epoch - old));
+            set_text(out, HARNESS_VERDICT_DATA_ORDER, what);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void explain(const struct harness_emulation *e, struct observed *seen,
                     struct expected_batch *expected, struct harness_batch_difference *out)
 {
     const struct ref_job *job = e->input->job;
     uint64_t here = (uint64_t)seen->step * job->micro_batches + seen->micro;
 
-    if (explain_by_batch(e, seen, expected, out)) {
+    if (explain_by_epoch(e, seen, expected, out) || explain_by_batch(e, seen, expected, out)) {
         return;
     }
     expect(&e->shard, out->rank, here, expected);

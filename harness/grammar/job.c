@@ -139,6 +139,7 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
     /* Not drawn: */
+    case DDP_FAULT_POINT_DATA_EPOCH:        /* only where data is used more than once */
     case DDP_FAULT_POINT_BUCKET_FILL:       /* as backward/grad_ready, but not in every pass */
     case DDP_FAULT_POINT_USED_MAP:          /* what follows depends on who uses what */
     case DDP_FAULT_POINT_CHECKPOINT_LOAD:   /* in a restore run, which faults here do not have */

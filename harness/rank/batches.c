@@ -34,11 +34,29 @@ void harness_batches_fini(struct harness_batches *batches)
     *batches = (struct harness_batches){0};
 }
 
+static size_t batches_per_epoch(const struct harness_batches *batches)
+{
+    return (batches->share_count + batches->row_count - 1) / batches->row_count;
+}
+
+bool harness_batches_begins_epoch(const struct harness_batches *batches, uint64_t index)
+{
+    size_t per_epoch = batches_per_epoch(batches);
+
+    return per_epoch > 0 && !batches->is_one_epoch && index / per_epoch != batches->epoch;
+}
+
+void harness_batches_keep_order(struct harness_batches *batches, uint64_t index)
+{
+    DDP_ASSERT(harness_batches_begins_epoch(batches, index) && batches->is_dealt);
+    batches->epoch = index / batches_per_epoch(batches);
+}
+
 ddp_status harness_batches_take(struct harness_batches *batches, uint64_t index,
                                 const uint32_t **out_samples, size_t *out_rows)
 {
     size_t rows = batches->row_count;
-    size_t per_epoch = (batches->share_count + rows - 1) / rows;
+    size_t per_epoch = batches_per_epoch(batches);
     size_t first;
 
     *out_samples = batches->share;

@@ -64,8 +64,14 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     harness_session_phase(session, DDP_PHASE_DATA);
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_DATA_NEXT, &is_skipped));
     session->batch_skipped += is_skipped ? 1 : 0;
-    DDP_TRY(
-        harness_batches_take(&session->batches, number + session->batch_skipped, &samples, &rows));
+    number += session->batch_skipped;
+    if (harness_batches_begins_epoch(&session->batches, number)) {
+        DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_DATA_EPOCH, &is_skipped));
+        if (is_skipped) {
+            harness_batches_keep_order(&session->batches, number);
+        }
+    }
+    DDP_TRY(harness_batches_take(&session->batches, number, &samples, &rows));
     *out = (struct ref_batch){.rank = env->rank,
                               .step = step,
                               .micro = micro,
