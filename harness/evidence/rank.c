@@ -5,6 +5,23 @@
 
 #include "harness/evidence/internal.h"
 
+/* Phases that are entered from certain others only. */
+static bool is_next(uint8_t from, uint64_t to)
+{
+    switch (to) {
+    case DDP_PHASE_INIT:
+        return from == DDP_PHASE_RENDEZVOUS || from == DDP_PHASE_CHECKPOINT;
+    case DDP_PHASE_BUFFER:
+        return from == DDP_PHASE_FORWARD || from == DDP_PHASE_JOIN;
+    case DDP_PHASE_LOSS:
+        return from == DDP_PHASE_FORWARD;
+    case DDP_PHASE_BACKWARD:
+        return from == DDP_PHASE_LOSS;
+    default:
+        return true;
+    }
+}
+
 /* One walk over all ranks' events: the phase that each event names is the one that was entered
  * last. */
 static ddp_status check_phases(const struct harness_emulation *e, struct harness_gap *out)
@@ -28,9 +45,10 @@ static ddp_status check_phases(const struct harness_emulation *e, struct harness
             harness_gap_set(out, "rank %u entered phase %s twice, in step %u", event->rank,
                             ddp_phase_name((enum ddp_phase)entry->phase), entry->step);
         }
-        if (is_change && entry->arg[0] == DDP_PHASE_INIT && phase[event->rank] == DDP_PHASE_SPAWN) {
-            harness_gap_set(out, "rank %u was initialised and never entered phase %s", event->rank,
-                            ddp_phase_name(DDP_PHASE_RENDEZVOUS));
+        if (is_change && !is_next(phase[event->rank], entry->arg[0])) {
+            harness_gap_set(out, "rank %u, step %u: phase %s cannot follow %s", event->rank,
+                            entry->step, ddp_phase_name((enum ddp_phase)entry->phase),
+                            ddp_phase_name((enum ddp_phase)phase[event->rank]));
         }
         if (is_change) {
             phase[event->rank] = (uint8_t)entry->arg[0];
@@ -197,11 +215,13 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
     const struct harness_rank_end *left = &e->input->trace->ends[rank];
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
     size_t error_count = 0;
+    size_t hold_count = 0;
     size_t end_count = 0;
     ddp_status status;
 
     (void)harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &error_count);
     (void)harness_index_list(&e->index, rank, DDP_EVENT_RANK_END, &end_count);
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_RANK_HOLDS, &hold_count);
     if (left->how == HARNESS_END_NONE && left->event_count > 0) {
         harness_gap_set(out, "rank %u never started, and recorded %llu events", rank,
                         (unsigned long long)left->event_count);
@@ -216,6 +236,9 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
     status = harness_index_status(end->entry.arg[0]);
     if (end_count != 1 || end->entry.index != left->event_count) {
         harness_gap_set(out, "rank %u recorded its end before something else", rank);
+    } else if (status == DDP_OK && hold_count != 2) {
+        harness_gap_set(out, "rank %u recorded %zu times what it holds, not at begin and end", rank,
+                        hold_count);
     } else if (status != DDP_OK && error_count == 0) {
         harness_gap_set(out, "rank %u ended with %s and recorded no error", rank,
                         ddp_status_name(status));

@@ -47,6 +47,8 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_CORRUPT:
         return is_data;
+    case HARNESS_ACTION_LEAK_MEMORY: /* not drawn */
+    case HARNESS_ACTION_LEAK_FILE:
     case HARNESS_ACTION_IO:   /* of files, which the model does not know yet */
     case HARNESS_ACTION_SPIN: /* a card's */
     case HARNESS_ACTION_TRAP:
@@ -329,6 +331,8 @@ static bool draw_details(struct site *site)
     case HARNESS_ACTION_SKIP:
     case HARNESS_ACTION_DUP:
     case HARNESS_ACTION_FAIL:
+    case HARNESS_ACTION_LEAK_MEMORY: /* not drawn */
+    case HARNESS_ACTION_LEAK_FILE:
     case HARNESS_ACTION_IO:
     case HARNESS_ACTION_SPIN:
     case HARNESS_ACTION_TRAP:

@@ -30,6 +30,16 @@ static enum ddp_fault_action launch_kernel(const struct ddp_fault_context *conte
                           : answer_of(device->ops->inject(device, context->stream, kernel, ms));
 }
 
+/* Nobody frees it; it can be reached, so that a sanitizer leaves the finding to the judge. */
+static void *volatile leaked;
+
+static ddp_status leak_file(struct ddp_files *files)
+{
+    int handle;
+
+    return files->ops->create(files, "/dev/null", &handle, NULL);
+}
+
 enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uint32_t fault,
                                           const struct harness_action *action,
                                           struct ddp_fault_context *context)
@@ -58,6 +68,11 @@ enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uin
     case HARNESS_ACTION_SKIP:
         ddp_recorder_event(actor->env->recorder, DDP_EVENT_OP_SKIPPED, fault, 0, 0, 0, 0);
         return DDP_FAULT_SKIP;
+    case HARNESS_ACTION_LEAK_MEMORY:
+        leaked = actor->env->mem->alloc(actor->env->mem, DDP_CACHE_LINE_BYTES);
+        break;
+    case HARNESS_ACTION_LEAK_FILE:
+        return answer_of(leak_file(actor->env->files));
     case HARNESS_ACTION_DUP:
         return DDP_FAULT_DUP;
     case HARNESS_ACTION_FAIL:

@@ -90,7 +90,7 @@ static enum kind kind_of(const struct harness_finding *finding)
     case HARNESS_FAMILY_CHECKPOINT:
         return KIND_FILE;
     case HARNESS_FAMILY_RESOURCE:
-        return KIND_FAILURE;
+        return finding->verdict == HARNESS_VERDICT_RESOURCE_LEAK ? KIND_OTHER : KIND_FAILURE;
     case HARNESS_FAMILY_NONE:
     case HARNESS_FAMILY_SLOW:
     case HARNESS_FAMILY_LAUNCH:

@@ -165,6 +165,34 @@ static void check_completed(const struct harness_emulation *e, uint32_t rank,
     }
 }
 
+/* A rank that ended well gave back what it took. After an error it may be in the middle of
+ * something, and the process ends anyway. */
+static void check_holds(const struct harness_emulation *e, uint32_t rank,
+                        struct harness_findings *out)
+{
+    static const char *const things[] = {"blocks of memory", "files", "descriptors"};
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_HOLDS, &count);
+    char text[96];
+
+    if (count != 2 || !harness_index_is_ended_ok(&e->index, rank)) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof(things) / sizeof(things[0]); i++) {
+        const uint64_t before = list[0]->entry.arg[i];
+        const uint64_t after = list[1]->entry.arg[i];
+
+        if (after != before) {
+            (void)snprintf(text, sizeof(text), "ended with %llu %s %s than it began with",
+                           (unsigned long long)(after > before ? after - before : before - after),
+                           after > before ? "more" : "fewer", things[i]);
+            add(rank, HARNESS_VERDICT_RESOURCE_LEAK, text, out);
+            return;
+        }
+    }
+}
+
 ddp_status harness_check_liveness(const struct harness_emulation *e, struct harness_findings *out,
                                   struct ddp_err *err)
 {
@@ -172,6 +200,7 @@ ddp_status harness_check_liveness(const struct harness_emulation *e, struct harn
     for (uint32_t r = 0; r < e->world; r++) {
         check_end(e, r, out);
         check_completed(e, r, out);
+        check_holds(e, r, out);
     }
     return DDP_OK;
 }

@@ -129,6 +129,8 @@ struct harness_proc_audit {
     int fd_count;
     struct ddp_text shm; /* names in /dev/shm, one a line */
 };
+/* Open descriptors of this process; 0: they cannot be listed. */
+uint64_t harness_proc_audit_descriptors(void);
 void harness_proc_audit_begin(struct harness_proc_audit *audit, struct ddp_mem *mem);
 /* Compare with the state at the beginning, and end processes that are left. */
 void harness_proc_audit_end(struct harness_proc_audit *audit, const struct harness_proc_rank *ranks,

@@ -18,6 +18,7 @@
 #include "harness/launch/mpi.h"
 #include "harness/proc/env.h"
 #include "harness/proc/guard.h"
+#include "harness/proc/job.h"
 #include "harness/proc/lag.h"
 #include "harness/proc/proc.h"
 #include "harness/proc/shared.h"
@@ -209,7 +210,8 @@ static int rank_main(void)
         .checkpoint_path = checkpoint != NULL && checkpoint[0] != '\0' ? checkpoint : NULL,
         .program_hash = number_of("DDPROVE_PROGRAM_HASH"),
         .is_fast = number_of("DDPROVE_FAST") != 0};
-    const struct harness_rank_wiring wiring = {&self, open_store, open_transport};
+    const struct harness_rank_wiring wiring = {&self, open_store, open_transport,
+                                               harness_proc_audit_descriptors};
     struct ddp_err err = {""};
     ddp_status status = open_process(&self, &err);
 

@@ -3,6 +3,7 @@
  * not only from a timeout. The last thing recorded is rank.end. */
 #include <string.h>
 
+#include "ddpcore/seam/counted.h"
 #include "harness/rank/session.h"
 
 /* The last barrier. A rank that leaves without it has left its group early. */
@@ -55,11 +56,48 @@ static void record_error(struct harness_session *session, ddp_status status)
                        is_group_failure ? failure->detail : 0, 0);
 }
 
+/* MPI, NCCL and CUDA keep descriptors of their own until the process ends. */
+static bool has_libraries(const struct harness_plan *plan)
+{
+    return plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE || harness_plan_is_cuda(plan);
+}
+
+/* What the rank took and has not given back, counted while it runs. */
+struct holds {
+    struct ddp_counted_mem mem;
+    struct ddp_counted_files files;
+    uint64_t (*count_descriptors)(void);
+};
+
+static void begin_counting(struct holds *holds, struct ddp_env *env,
+                           uint64_t (*count_descriptors)(void))
+{
+    ddp_counted_mem_init(&holds->mem, env->mem);
+    ddp_counted_files_init(&holds->files, env->files);
+    holds->count_descriptors = count_descriptors;
+    env->mem = &holds->mem.base;
+    env->files = &holds->files.base;
+}
+
+static void record_holds(const struct holds *holds, struct ddp_recorder *recorder)
+{
+    ddp_recorder_event(recorder, DDP_EVENT_RANK_HOLDS, ddp_counted_mem_blocks(&holds->mem),
+                       holds->files.open_count,
+                       holds->count_descriptors != NULL ? holds->count_descriptors() : 0, 0, 0);
+}
+
+static void end_counting(const struct holds *holds, struct ddp_env *env)
+{
+    env->mem = holds->mem.inner;
+    env->files = holds->files.inner;
+}
+
 ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan,
                             const struct harness_rank_options *options,
                             const struct harness_rank_wiring *wiring, struct ddp_err *err)
 {
     struct harness_session session;
+    struct holds holds;
     ddp_status status;
 
     memset(&session, 0, sizeof session);
@@ -70,6 +108,8 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
     ddp_recorder_event(env->recorder, DDP_EVENT_RANK_BEGIN,
                        env->recorder == NULL ? 0 : env->recorder->page->pid, env->world_size,
                        options->program_hash, 0, 0);
+    begin_counting(&holds, env, has_libraries(plan) ? NULL : wiring->count_descriptors);
+    record_holds(&holds, env->recorder);
     status = run(&session, wiring);
     if (status != DDP_OK) {
         record_error(&session, status);
@@ -78,6 +118,8 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
     harness_session_close(&session);
     harness_keeper_close(&session.keeper);
     harness_session_phase(&session, DDP_PHASE_END);
+    record_holds(&holds, env->recorder);
+    end_counting(&holds, env);
     ddp_recorder_end(env->recorder, status, session.steps_done);
     return status;
 }

@@ -42,6 +42,8 @@ struct harness_rank_wiring {
     /* Transport endpoint of the whole world; called once, after the store. */
     ddp_status (*transport)(void *context, struct ddp_env *env, struct ddp_store *store,
                             uint64_t deadline_ns, struct ddp_transport **out, struct ddp_err *err);
+    /* Open descriptors of the rank's process; NULL: it has none of its own. */
+    uint64_t (*count_descriptors)(void);
 };
 
 /* Run to the end. Records rank.end itself. Returns the status that ended the job on this rank; err

@@ -14,6 +14,8 @@ static const struct {
     const char *why;
 } harmless[] = {
     {DDP_EVENT_RANK_BEGIN, "altered", 0, "a process id is not printed"},
+    {DDP_EVENT_PHASE, "altered", 1, "a duration: these runs are not judged by time"},
+    {DDP_EVENT_PHASE, "altered", 2, "a duration: these runs are not judged by time"},
     {DDP_EVENT_GRAD_READY, "altered", 2, "the order is that of the lines"},
     {DDP_EVENT_CHECKPOINT_SAVED, "altered", 1, "the file has checksums of its own, and is sealed"},
     {DDP_EVENT_CHECKPOINT_SAVED, "altered", 2, "the file has checksums of its own, and is sealed"},
@@ -82,6 +84,16 @@ static void damage_events(struct harness_trace *trace, size_t at, enum way way, 
     }
 }
 
+/* What a rank holds after an error is not judged. */
+static bool is_ended_ok(const struct harness_trace *trace, uint32_t rank)
+{
+    size_t cursor = 0;
+    const struct harness_trace_event *end =
+        harness_trace_next(trace, &cursor, rank, DDP_EVENT_RANK_END);
+
+    return end != NULL && end->entry.arg[0] == (uint64_t)DDP_OK;
+}
+
 static void try_events(struct sweep *sweep, size_t at, enum way way, int argument)
 {
     struct harness_trace trace;
@@ -91,7 +103,9 @@ static void try_events(struct sweep *sweep, size_t at, enum way way, int argumen
 
     evidence_parse(sweep, &trace);
     event = (enum ddp_event)trace.events[at].entry.event;
-    is_skipped = is_harmless(&trace.events[at].entry, last_micro_of(&trace), way, argument);
+    is_skipped = event == DDP_EVENT_RANK_HOLDS && !is_ended_ok(&trace, trace.events[at].rank);
+    is_skipped =
+        is_skipped || is_harmless(&trace.events[at].entry, last_micro_of(&trace), way, argument);
     (void)snprintf(what, sizeof what, "event %s of rank %u, step %u, %s%s%s", ddp_event_name(event),
                    trace.events[at].rank, trace.events[at].entry.step, evidence_ways[way],
                    way == ALTER_ONE ? ", " : "",
