@@ -76,6 +76,23 @@ static bool expected_input(const struct walk *walk, uint32_t rank, uint64_t *out
     return true;
 }
 
+/* What a rank without data puts into a bucket's sum; 0 if there is no memory for it. */
+static uint64_t zero_hash(const struct walk *walk)
+{
+    size_t elem_bytes = ddp_dtype_size_bytes(walk->op->dtype);
+    void *zeros = ddp_mem_array(walk->e->mem, walk->op->elem_count, elem_bytes);
+    uint64_t hash = 0;
+    char salt[64];
+
+    (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(walk->op->role),
+                   walk->op->index);
+    if (zeros != NULL) {
+        hash = ddp_hash_tensor(zeros, walk->op->elem_count * elem_bytes, ddp_hash_text(salt), NULL);
+    }
+    ddp_mem_free(walk->e->mem, zeros);
+    return hash;
+}
+
 /* first_in, first_out: of the first member that recorded any. */
 static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first_in,
                          uint64_t *first_out)
@@ -103,6 +120,10 @@ static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first
         *first_out = is_judged ? done->arg[4] : *first_out;
         if (!is_judged && *first_out != 0 && done->arg[4] != *first_out) {
             harness_gap_set(walk->out, "rank %u mirrored collective %llu and got another value",
+                            rank, seq);
+        }
+        if (!is_judged && post->arg[4] != zero_hash(walk)) {
+            harness_gap_set(walk->out, "rank %u mirrored collective %llu with more than zeros",
                             rank, seq);
         }
         return;
