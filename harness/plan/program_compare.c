@@ -60,6 +60,19 @@ static uint64_t find_later(const struct harness_program *program, uint64_t seq,
     return 0;
 }
 
+/* One of the next places where the operation is planned is in this step. */
+static bool is_later_in_step(const struct harness_program *program, uint64_t seq, int32_t step,
+                             const struct ddp_event_op *op, uint64_t elem_count)
+{
+    for (uint64_t later = seq + 1; later <= seq + LOOK_AHEAD; later++) {
+        if (is_planned_at(program, later, op, elem_count) &&
+            harness_program_at(program, later)->step == step) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_in_same_step(const struct harness_program *program, uint64_t seq, int32_t step,
                             const struct ddp_event_op *op, uint64_t elem_count)
 {
@@ -150,8 +163,8 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
     step = step == HARNESS_STEP_UNKNOWN ? planned->step : step;
     later = find_later(program, seq, op, elem_count);
     is_repeated = is_planned_at(program, seq - 1, op, elem_count);
-    if (is_repeated && later != 0 && harness_program_at(program, seq - 1)->step != step &&
-        harness_program_at(program, later)->step == step) {
+    if (is_repeated && harness_program_at(program, seq - 1)->step != step &&
+        is_later_in_step(program, seq, step, op, elem_count)) {
         is_repeated = false;
     }
     if (is_repeated) {
