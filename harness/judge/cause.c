@@ -341,6 +341,18 @@ static bool is_not_reached(const struct harness_paths *paths, const struct harne
            harness_path_is_of(b, a);
 }
 
+/* A rank that left a step out saves the buffers of one step fewer. All else in the file is judged
+ * from what the rank recorded. */
+static bool is_saved_so(const struct harness_paths *paths, const struct harness_finding *a,
+                        const struct harness_finding *b)
+{
+    bool is_missing = a->verdict == HARNESS_VERDICT_MISMATCH_MISSING ||
+                      a->verdict == HARNESS_VERDICT_DATA_MISSING;
+
+    return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
+           b->params.count == 0 && harness_path_is_step_left_out(paths, a, b);
+}
+
 /* What a reader reports about a file explains what loading it led to. */
 static bool is_file_reported(const struct harness_paths *paths, const struct harness_finding *a,
                              const struct harness_finding *b)
@@ -402,6 +414,8 @@ static const struct {
     {KIND_WAIT, KIND_WAIT, is_given_up, "the others gave up waiting for it"},
     {KIND_SAMPLES, KIND_FILE, is_not_reached, "that rank left the step out"},
     {KIND_OPERATION, KIND_FILE, is_not_reached, "that rank left the step out"},
+    {KIND_SAMPLES, KIND_FILE, is_saved_so, "that rank left the step out"},
+    {KIND_OPERATION, KIND_FILE, is_saved_so, "that rank left the step out"},
     {KIND_FILE, KIND_FILE, is_file_reported, "the file was read so"},
 };
 

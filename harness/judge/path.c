@@ -321,3 +321,23 @@ bool harness_path_is_unfinished(const struct harness_paths *paths, const struct 
     }
     return false;
 }
+
+bool harness_path_is_step_left_out(const struct harness_paths *paths,
+                                   const struct harness_finding *a, const struct harness_finding *b)
+{
+    uint32_t rank_count = harness_rank_set_count(&b->culprits);
+
+    for (uint32_t i = 0; a->step >= 0 && i < rank_count; i++) {
+        uint32_t rank = harness_rank_set_at(&b->culprits, i);
+        size_t count = 0;
+
+        if (!harness_rank_set_has(&a->culprits, rank) || !is_known(paths, rank)) {
+            return false;
+        }
+        (void)harness_index_in_step(&paths->index, rank, DDP_EVENT_LOSS, (uint32_t)a->step, &count);
+        if (count > 0) {
+            return false;
+        }
+    }
+    return a->step >= 0 && rank_count > 0;
+}

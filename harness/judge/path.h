@@ -75,6 +75,10 @@ bool harness_path_is_same_shape(const struct harness_paths *paths, const struct 
  * they were. */
 bool harness_path_is_unfinished(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
+/* The ranks that b blames, and a too, took no loss in a's step: they left it out. */
+bool harness_path_is_step_left_out(const struct harness_paths *paths,
+                                   const struct harness_finding *a,
+                                   const struct harness_finding *b);
 
 #ifdef __cplusplus
 }

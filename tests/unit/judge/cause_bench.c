@@ -63,6 +63,7 @@ static void set_trace(struct cause_bench *f)
             }
         }
         if (r != 1) {
+            add_event(f, r, 3, DDP_EVENT_LOSS, 0, 0, 0);
             add_event(f, r, 3, DDP_EVENT_GRAD_FINAL, 0, 1, 1);
         }
     }

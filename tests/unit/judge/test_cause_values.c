@@ -261,9 +261,11 @@ CT_TEST(cause, samples_under_join)
         {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(2), .step = 3, OTHER(11, USED_MAP)},
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(2), .step = 3, OTHER(8, JOIN_PRESENT)},
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+        {FOUND(VALUE_DIVERGED, JOINED), .ranks = BIT(0) | BIT(1), .step = 5},
     };
     static const struct cause_spec stand_alone[] = {
         WRONG_OUTPUT,
+        {FOUND(VALUE_DIVERGED, JOINED), .ranks = BIT(0), .step = 5, .params = BIT(1)},
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(0), .step = 3, OTHER(8, JOIN_PRESENT)},
     };
     struct cause_bench f;
