@@ -162,18 +162,23 @@ static bool find_factor(const struct harness_residual_input *in, struct harness_
     return false;
 }
 
+/* Values that repeat themselves seem to have moved where they did not: the places that a shift
+ * fills from others must show it. */
 static bool is_shifted_by(const struct harness_residual_input *in, size_t places, bool is_up)
 {
     const float *target = is_up ? in->got + places : in->got;
     const float *source = is_up ? in->expected : in->expected + places;
+    const float *unmoved = is_up ? in->expected + places : in->expected;
+    size_t moved_count = 0;
 
     DDP_ASSERT(places > 0 && places < in->count);
     for (size_t i = 0; i + places < in->count; i++) {
         if (!is_bit_equal(target[i], source[i])) {
             return false;
         }
+        moved_count += !is_bit_equal(target[i], unmoved[i]);
     }
-    return count_nonzero(source, in->count - places) >= 2;
+    return moved_count >= 2 && count_nonzero(source, in->count - places) >= 2;
 }
 
 static bool find_shift(const struct harness_residual_input *in, struct harness_residual *out)

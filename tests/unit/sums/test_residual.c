@@ -162,6 +162,21 @@ CT_TEST(oracle_residual, one_element_is_no_shift)
     CT_CHECK_EQ_U64(f.residual.differ_count, 1);
 }
 
+/* Values that repeat themselves did not move because some differ where a shift says nothing. */
+CT_TEST(oracle_residual, repeated_values_are_no_shift)
+{
+    struct fixture f;
+
+    fill(&f);
+    f.input.raw = NULL;
+    for (int i = 0; i < COUNT; i++) {
+        f.expected[i] = f.got[i] = i % (COUNT / 2) == 1 ? 0.5f : i % (COUNT / 2) == 2 ? 2.0f : 0.0f;
+    }
+    f.got[3] = f.got[5] = 0x1p-130f;
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    CT_CHECK_EQ_U64(f.residual.differ_count, 2);
+}
+
 /* The step before's values are stale. */
 CT_TEST(oracle_residual, values_of_the_step_before_are_stale)
 {
