@@ -340,9 +340,9 @@ static bool is_model_like(const struct harness_emulation *e, uint32_t a, uint32_
                   e->slot_count * count * sizeof(uint64_t)) == 0;
 }
 
-/* The rank's parameter and slots are what they were before the step, where they should not be. */
-static bool is_left_out(const struct harness_emulation *e, const struct harness_camp *camp,
-                        uint32_t rank, size_t p)
+/* The rank's parameter and slots are what they were before the step, and are updated in it. */
+static bool is_unchanged(const struct harness_emulation *e, const struct harness_camp *camp,
+                         uint32_t rank, size_t p)
 {
     for (uint32_t t = 0; t <= e->slot_count; t++) {
         if (recorded_hash(e, rank, p, t) != camp->hash_before[t * e->params.count + p]) {
@@ -350,6 +350,37 @@ static bool is_left_out(const struct harness_emulation *e, const struct harness_
         }
     }
     return e->now.is_used[p];
+}
+
+/* The update changes something: not the one of a gradient of zeros. */
+static bool is_showing(const struct harness_emulation *e, const struct harness_camp *camp, size_t p)
+{
+    bool is_other = false;
+
+    for (size_t at = p; at < (1 + (size_t)e->slot_count) * e->params.count; at += e->params.count) {
+        is_other = is_other || camp->hash[at] != camp->hash_before[at];
+    }
+    return is_other && e->now.is_used[p];
+}
+
+static bool is_left_out(const struct harness_emulation *e, const struct harness_camp *camp,
+                        uint32_t rank, size_t p)
+{
+    return is_unchanged(e, camp, rank, p) && is_showing(e, camp, p);
+}
+
+/* The rank left out all updates that show. */
+static bool is_all_left_out(const struct harness_emulation *e, const struct harness_camp *camp,
+                            uint32_t rank)
+{
+    size_t left_out = 0;
+    size_t showing = 0;
+
+    for (size_t p = 0; p < e->params.count; p++) {
+        left_out += is_left_out(e, camp, rank, p);
+        showing += is_showing(e, camp, p);
+    }
+    return showing > 0 && left_out == showing;
 }
 
 static ddp_status compare_tensor(struct harness_emulation *e, const struct harness_camp *camp,
@@ -396,10 +427,12 @@ static ddp_status compare_model(struct harness_emulation *e, const struct harnes
 
 static void adopt_model(struct harness_emulation *e, struct harness_camp *camp, uint32_t rank)
 {
+    bool is_all = is_all_left_out(e, camp, rank); /* then the others, too */
+
     for (size_t p = 0; p < e->params.count; p++) {
         bool is_known = true;
 
-        if (is_left_out(e, camp, rank, p)) {
+        if (is_all ? is_unchanged(e, camp, rank, p) : is_left_out(e, camp, rank, p)) {
             camp->state.taken[p]--;
         }
         for (uint32_t t = 0; t <= e->slot_count; t++) {
