@@ -58,28 +58,45 @@ static ddp_status open_store(struct harness_proc_job *job)
     return harness_proc_loop_add(job, ddp_store_server_fd(job->store));
 }
 
-static ddp_status open_folders(const struct harness_launch_config *config, struct ddp_mem *mem,
-                               struct ddp_err *err)
+static ddp_status open_folder(const struct harness_launch_config *config, const char *name,
+                              struct ddp_mem *mem, struct ddp_err *err)
 {
     struct ddp_text path;
     ddp_status status;
 
     ddp_text_init(&path, mem);
-    ddp_text_add(&path, "%s/schedules", config->rank.run_dir);
+    ddp_text_add(&path, "%s/%s", config->rank.run_dir, name);
     status = path.is_failed ? DDP_E_NOMEM : ddp_files_make_dirs(ddp_text_str(&path), err);
     ddp_text_fini(&path);
-    if (status == DDP_OK && config->rank.wanted_count > 0) {
-        ddp_text_add(&path, "%s/payload", config->rank.run_dir);
-        status = path.is_failed ? DDP_E_NOMEM : ddp_files_make_dirs(ddp_text_str(&path), err);
-        ddp_text_add(&path, "/wanted");
-        if (status == DDP_OK) {
-            status = path.is_failed ? DDP_E_NOMEM
-                                    : harness_wanted_write(ddp_text_str(&path), config->rank.wanted,
-                                                           config->rank.wanted_count, mem, err);
-        }
-        ddp_text_fini(&path);
-    }
     return status;
+}
+
+/* Which tensors a replay is to keep. */
+static ddp_status write_wanted(const struct harness_launch_config *config, struct ddp_mem *mem,
+                               struct ddp_err *err)
+{
+    struct ddp_text path;
+    ddp_status status;
+
+    DDP_TRY(open_folder(config, "payload", mem, err));
+    ddp_text_init(&path, mem);
+    ddp_text_add(&path, "%s/payload/wanted", config->rank.run_dir);
+    status = path.is_failed ? DDP_E_NOMEM
+                            : harness_wanted_write(ddp_text_str(&path), config->rank.wanted,
+                                                   config->rank.wanted_count, mem, err);
+    ddp_text_fini(&path);
+    return status;
+}
+
+/* Where ranks write: their files' layer makes no folders. */
+static ddp_status open_folders(const struct harness_launch_config *config, struct ddp_mem *mem,
+                               struct ddp_err *err)
+{
+    DDP_TRY(open_folder(config, "schedules", mem, err));
+    if (harness_plan_is_cuda(config->plan) || harness_plan_is_mpi(config->plan)) {
+        DDP_TRY(open_folder(config, "trees", mem, err));
+    }
+    return config->rank.wanted_count > 0 ? write_wanted(config, mem, err) : DDP_OK;
 }
 
 /* Longer than a job can take without a finding: the budgets of all phases, in every step. */

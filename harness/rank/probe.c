@@ -284,25 +284,20 @@ static ddp_status write_file(const struct prober *prober, struct ddp_err *err)
 {
     const struct harness_probe *probe = prober->probe;
     struct ddp_files *files = probe->env->files;
-    struct ddp_text folder, path, text;
+    struct ddp_text path, text;
     ddp_status status = DDP_OK;
 
     if (probe->run_dir == NULL || probe->coll->member != 0) {
         return DDP_OK;
     }
-    ddp_text_init(&folder, probe->env->mem);
     ddp_text_init(&path, probe->env->mem);
     ddp_text_init(&text, probe->env->mem);
-    ddp_text_add(&folder, "%s/trees", probe->run_dir);
-    ddp_text_add(&path, "%s/%s.n%zu.%s.%s.txt", ddp_text_str(&folder),
+    ddp_text_add(&path, "%s/trees/%s.n%zu.%s.%s.txt", probe->run_dir,
                  ddp_coll_kind_name(DDP_COLL_ALL_REDUCE), prober->map.elem_count,
                  ddp_dtype_name(prober->map.dtype), round_name(probe->round));
     print_file(prober, &text);
-    if (folder.is_failed || path.is_failed || text.is_failed) {
+    if (path.is_failed || text.is_failed) {
         status = DDP_E_NOMEM;
-    }
-    if (status == DDP_OK && files == ddp_files_system()) {
-        status = ddp_files_make_dirs(ddp_text_str(&folder), err);
     }
     if (status == DDP_OK) {
         status = ddp_files_write_atomic(files, ddp_text_str(&path), ddp_text_str(&text),
@@ -310,7 +305,6 @@ static ddp_status write_file(const struct prober *prober, struct ddp_err *err)
     }
     ddp_text_fini(&text);
     ddp_text_fini(&path);
-    ddp_text_fini(&folder);
     return status;
 }
 
