@@ -28,14 +28,15 @@ static void report_update(const struct harness_emulation *e,
     const struct harness_deviation *first = &difference->first;
     struct harness_finding finding;
     char ranks[96];
-    char what[160];
+    char what[160] = "";
 
     harness_finding_init(&finding, out->mem, verdict_of(e, difference), HARNESS_ORACLE_UPDATE,
                          HARNESS_MODE_BITWISE);
     finding.stage = (int32_t)difference->stage;
     harness_subject_set_difference(e, difference, &finding);
-    (void)snprintf(what, sizeof(what), first->slot >= 0 ? "optimizer state %d of " : "",
-                   first->slot);
+    if (first->slot >= 0) {
+        (void)snprintf(what, sizeof(what), "optimizer state %d of ", first->slot);
+    }
     (void)snprintf(what + strlen(what), sizeof(what) - strlen(what), "%.96s%s",
                    harness_subject_param_name(e, first->param),
                    difference->params.count > 1 ? ", ..." : "");
