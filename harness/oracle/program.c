@@ -108,7 +108,8 @@ static bool is_post_planned_at(const struct harness_emulation *e,
 
 /* A bucket where another one of the same size is planned was left out, was posted twice, changed
  * places, or has another one's number. post[0] cannot tell; what the rank posted next does, or
- * which gradients it had: no rank reduces a bucket whose gradients are not ready. */
+ * which gradients it had: no rank reduces a bucket whose gradients are not ready. In another step
+ * there is no doubt. */
 static enum harness_verdict settle_bucket(const struct harness_emulation *e, uint32_t rank,
                                           const struct deviation *deviation,
                                           const struct harness_trace_event *const *post,
@@ -122,8 +123,8 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
     bool is_extra = deviation->verdict == HARNESS_VERDICT_MISMATCH_EXTRA;
 
     if (planned == NULL || planned->role != DDP_ROLE_BUCKET || (!is_missing && !is_extra) ||
-        deviation->got.role != DDP_ROLE_BUCKET || deviation->got.index == planned->index ||
-        deviation->got.index >= program->bucket_count ||
+        deviation->got.role != DDP_ROLE_BUCKET || deviation->step != planned->step ||
+        deviation->got.index == planned->index || deviation->got.index >= program->bucket_count ||
         deviation->elem_count != planned->elem_count) {
         return deviation->verdict;
     }
