@@ -341,16 +341,19 @@ static bool is_not_reached(const struct harness_paths *paths, const struct harne
            harness_path_is_of(b, a);
 }
 
-/* A rank that left a step out saves the buffers of one step fewer. All else in the file is judged
- * from what the rank recorded. */
+/* A rank that left a step out saves the buffers of one step fewer; under join all that go on have
+ * them from another rank than planned. All else in the file is judged from what was recorded. */
 static bool is_saved_so(const struct harness_paths *paths, const struct harness_finding *a,
                         const struct harness_finding *b)
 {
-    bool is_missing = a->verdict == HARNESS_VERDICT_MISMATCH_MISSING ||
-                      a->verdict == HARNESS_VERDICT_DATA_MISSING;
+    bool is_in_data = a->verdict == HARNESS_VERDICT_DATA_MISSING;
+    bool is_missing = a->verdict == HARNESS_VERDICT_MISMATCH_MISSING || is_in_data;
+    bool is_handed_on = is_in_data && paths->plan != NULL && paths->plan->job.join.is_set &&
+                        paths->plan->job.broadcast_buffers;
 
     return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
-           b->params.count == 0 && harness_path_is_step_left_out(paths, a, b);
+           !harness_rank_set_is_empty(&b->culprits) && b->params.count == 0 &&
+           (is_handed_on || harness_path_is_step_left_out(paths, a, b));
 }
 
 /* What a reader reports about a file explains what loading it led to. */

@@ -262,10 +262,12 @@ CT_TEST(cause, samples_under_join)
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(2), .step = 3, OTHER(8, JOIN_PRESENT)},
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
         {FOUND(VALUE_DIVERGED, JOINED), .ranks = BIT(0) | BIT(1), .step = 5},
+        {FOUND(CHECKPOINT_CORRUPTED, CHECKPOINT), .ranks = BIT(0), .step = -1},
     };
     static const struct cause_spec stand_alone[] = {
         WRONG_OUTPUT,
         {FOUND(VALUE_DIVERGED, JOINED), .ranks = BIT(0), .step = 5, .params = BIT(1)},
+        {FOUND(CHECKPOINT_CORRUPTED, CHECKPOINT), .ranks = BIT(0), .step = -1, .params = BIT(1)},
         {MONITOR(MISMATCH_MISSING), .ranks = BIT(0), .step = 3, OTHER(8, JOIN_PRESENT)},
     };
     struct cause_bench f;
@@ -273,6 +275,7 @@ CT_TEST(cause, samples_under_join)
     struct harness_finding b;
 
     cause_bench_init(&f);
+    f.plan.job.broadcast_buffers = true;
     a = cause_bench_make(&f, &missing);
     for (int join = 0; join < 2; join++) {
         f.plan.job.join.is_set = join != 0;
