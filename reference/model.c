@@ -234,6 +234,12 @@ static ddp_status create_tape(struct ref_model *model, size_t batch_rows_max)
     return ref_tape_allocate(&model->tape);
 }
 
+void ref_model_set_wait(struct ref_model *model, struct ddp_idle *idle, struct ddp_clock *clock,
+                        uint64_t timeout_ns)
+{
+    ddp_transfer_set_wait(&model->tape.transfer, idle, clock, timeout_ns);
+}
+
 ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_config *config,
                             size_t batch_rows_max, struct ref_model **out, struct ddp_err *err)
 {

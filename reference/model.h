@@ -11,6 +11,8 @@
 #ifndef REFERENCE_MODEL_H
 #define REFERENCE_MODEL_H
 
+#include "ddpcore/base/clock.h"
+#include "ddpcore/base/idle.h"
 #include "ddpcore/base/param.h"
 #include "ddpcore/device/device.h"
 #include "ddpcore/device/math.h"
@@ -58,6 +60,11 @@ DDP_MUST_USE ddp_status ref_model_create(struct ddp_device *device,
                                          size_t batch_rows_max, struct ref_model **out,
                                          struct ddp_err *err);
 void ref_model_destroy(struct ref_model *model);
+/* How the passes wait for the device from now on: in ddp_wait, for timeout_ns at most (0 = no
+ * limit), after which they end in E_TIMEOUT. Before this call they yield until it is done. Borrows
+ * both. */
+void ref_model_set_wait(struct ref_model *model, struct ddp_idle *idle, struct ddp_clock *clock,
+                        uint64_t timeout_ns);
 /* All parameters in registration order; one data block, one gradient block. */
 struct ddp_param *ref_model_params(struct ref_model *model, size_t *out_count);
 struct ddp_buffer *ref_model_buffers(struct ref_model *model, size_t *out_count);

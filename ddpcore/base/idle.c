@@ -67,6 +67,16 @@ static void sleep_on_fd(const struct ddp_idle_hint *hint, uint64_t slice_ns)
     (void)ppoll(&watched, hint->fd >= 0 ? 1 : 0, &timeout, NULL);
 }
 
+/* The beginning first: see struct ddp_idle_polls. */
+static void note_poll(struct ddp_idle_polls *polls, const struct ddp_idle_hint *hint,
+                      uint64_t now_ns)
+{
+    if (polls != NULL) {
+        __atomic_store_n(&polls->started_ns, hint->started_ns, __ATOMIC_RELEASE);
+        __atomic_store_n(&polls->polled_ns, now_ns, __ATOMIC_RELEASE);
+    }
+}
+
 static void process_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint)
 {
     struct ddp_idle_process *process = (struct ddp_idle_process *)idle;
@@ -76,6 +86,7 @@ static void process_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint
 
     DDP_ASSERT(now_ns >= hint->started_ns);
     DDP_ASSERT(hint->doorbell != NULL || hint->doorbell_sleep == NULL);
+    note_poll(process->polls, hint, now_ns);
     if (has_rung(hint) || now_ns >= hint->deadline_ns) {
         return;
     }
@@ -116,6 +127,7 @@ void ddp_idle_process_init(struct ddp_idle_process *idle, struct ddp_clock *cloc
     idle->base.ops = &ops;
     idle->clock = clock;
     idle->may_spin = may_spin;
+    idle->polls = NULL;
 }
 
 void ddp_doorbell_ring(uint32_t *doorbell, const uint32_t *doorbell_sleep)

@@ -38,12 +38,20 @@ struct ddp_idle {
     const struct ddp_idle_ops *ops;
 };
 
+/* A process's last wait: when it began, and when it last looked whether it may go on, which it
+ * could not. An observer in another process may read both at any time, polled_ns first: if
+ * started_ns is not later, the process has waited between the two by its own doing. */
+struct ddp_idle_polls {
+    uint64_t started_ns, polled_ns; /* 0: none */
+};
+
 /* Real processes: spin <= 2 us when spin is allowed (ranks <= cores), sched_yield <= 200 us, then
  * sleep on the doorbell (futex) or the descriptor (ppoll) in slices of <= 1 ms. */
 struct ddp_idle_process {
     struct ddp_idle base;
     struct ddp_clock *clock;
     bool may_spin;
+    struct ddp_idle_polls *polls; /* kept up to date; NULL, as after init: nobody looks */
 };
 void ddp_idle_process_init(struct ddp_idle_process *idle, struct ddp_clock *clock, bool may_spin);
 

@@ -8,9 +8,8 @@ ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *d
 {
     ddp_status status = DDP_OK;
 
-    *transfer = (struct ddp_transfer){
-        .device = device, .idle = idle, .clock = clock, .timeout_ns = timeout_ns};
-    DDP_ASSERT(idle == NULL || clock != NULL);
+    *transfer = (struct ddp_transfer){.device = device};
+    ddp_transfer_set_wait(transfer, idle, clock, timeout_ns);
     DDP_TRY(device->ops->event_create(device, &transfer->event));
     device->hints->hide_event(device, transfer->event);
     if (!device->ops->is_host_memory) {
@@ -21,6 +20,15 @@ ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct ddp_device *d
         ddp_transfer_fini(transfer);
     }
     return status;
+}
+
+void ddp_transfer_set_wait(struct ddp_transfer *transfer, struct ddp_idle *idle,
+                           struct ddp_clock *clock, uint64_t timeout_ns)
+{
+    DDP_ASSERT(idle == NULL || clock != NULL);
+    transfer->idle = idle;
+    transfer->clock = clock;
+    transfer->timeout_ns = timeout_ns;
 }
 
 void ddp_transfer_fini(struct ddp_transfer *transfer)

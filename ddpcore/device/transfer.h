@@ -38,6 +38,9 @@ DDP_MUST_USE ddp_status ddp_transfer_init(struct ddp_transfer *transfer, struct 
                                           struct ddp_idle *idle, struct ddp_clock *clock,
                                           uint64_t timeout_ns);
 void ddp_transfer_fini(struct ddp_transfer *transfer);
+/* Wait otherwise from now on; the same as in _init. */
+void ddp_transfer_set_wait(struct ddp_transfer *transfer, struct ddp_idle *idle,
+                           struct ddp_clock *clock, uint64_t timeout_ns);
 /* From or to the device's memory, after all work enqueued on the default stream, which is what
  * produces or last uses it. Errors: E_TIMEOUT, E_DEVICE; the target may have been written in
  * part, and the device's memory is still being used after E_TIMEOUT. */

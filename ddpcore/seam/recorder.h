@@ -18,6 +18,7 @@
 
 #include "ddpcore/base/clock.h"
 #include "ddpcore/base/dtype.h"
+#include "ddpcore/base/idle.h"
 #include "ddpcore/base/status.h"
 #include "ddpcore/seam/phase.h"
 #include "ddpcore/seam/progress.h"
@@ -124,6 +125,8 @@ struct ddp_page {
     uint64_t revoke_rank;   /* rank that this rank saw revoke the group, + 1; 0 = none */
     uint64_t revoke_status; /* (uint32_t)status of that revocation */
     uint64_t event_count;   /* entries written so far */
+    /* Outside of change: the process's last wait, written by its idle if it is given these. */
+    struct ddp_idle_polls polls;
 };
 
 /* Memory for one rank: page, progress words in a page of their own, ring; a multiple of 4096. */

@@ -304,6 +304,22 @@ static bool is_behind_device(const struct harness_cut *cut, uint32_t rank)
            (position.compute == HARNESS_COMPUTE_BUSY || position.comm != HARNESS_COMM_IDLE);
 }
 
+/* A finding about the devices of this cut names the rank: its host is blocked by that. */
+static bool is_device_named(const struct harness_findings *findings, uint32_t rank)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+
+        if ((finding->verdict == HARNESS_VERDICT_HANG_DEVICE_COMPUTE ||
+             finding->verdict == HARNESS_VERDICT_HANG_DEVICE_COMM ||
+             finding->verdict == HARNESS_VERDICT_HANG_NOT_LAUNCHED) &&
+            harness_rank_set_has(&finding->culprits, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* behind_device: only ranks whose host may be blocked by their device, or only the others. */
 static void find_silent(const struct harness_view *view, enum harness_verdict verdict,
                         bool behind_device, struct harness_findings *out)
@@ -315,7 +331,8 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
     char what[64] = "silent for 0 ms";
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (silence_of(view, r) != verdict || is_behind_device(cut, r) != behind_device) {
+        if (silence_of(view, r) != verdict || is_behind_device(cut, r) != behind_device ||
+            (behind_device && is_device_named(out, r))) {
             continue;
         }
         harness_rank_set_add(&culprits, r);

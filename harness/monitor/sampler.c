@@ -192,16 +192,64 @@ static void read_process(struct harness_sampler *sampler, uint32_t rank)
                sampler->processes[rank].state == HARNESS_PROCESS_SIGNALED);
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* For how much of its silence the rank is known to have waited by its own doing: from the beginning
+ * of its last wait to the last time it looked and could not go on. It had a CPU for that look, and
+ * would have had no use for one before. */
+static uint64_t own_wait_ns(const struct harness_sampler *sampler, uint32_t rank, uint64_t alive_ns)
+{
+    const struct ddp_idle_polls *polls = &sampler->pages[rank].polls;
+    uint64_t from_ns = polls->started_ns > alive_ns ? polls->started_ns : alive_ns;
+    uint64_t to_ns = smaller(polls->polled_ns, sampler->now_ns);
+
+    return sampler->is_page_valid[rank] && polls->started_ns != 0 && to_ns > from_ns
+               ? to_ns - from_ns
+               : 0;
+}
+
+/* For how much of this rank's silence nothing was sampled: then the machine stood still, for the
+ * rank as for the sampler, or the sampler had no CPU and the rank may not have had one either. */
+static uint64_t paused_ns_of(struct harness_sampler *sampler, uint32_t rank, uint64_t alive_ns,
+                             uint64_t age_ns)
+{
+    struct harness_sampler_rank *self = &sampler->ranks[rank];
+
+    if (self->alive_ns != alive_ns) {
+        self->alive_ns = alive_ns;
+        self->paused_before_ns = sampler->paused_ns - smaller(sampler->last_pause_ns, age_ns);
+    }
+    DDP_ASSERT(self->paused_before_ns <= sampler->paused_ns);
+    return sampler->paused_ns - self->paused_before_ns;
+}
+
 static void read_starved(struct harness_sampler *sampler, const struct harness_cut *cut,
                          uint32_t rank)
 {
     const struct harness_sampler_config *config = &sampler->config;
+    uint64_t alive_ns = harness_monitor_alive_ns(cut, rank);
+    uint64_t age_ns = harness_graph_age_ns(cut, alive_ns);
+    uint64_t starved_ns = 0;
 
+    if (sampler->processes[rank].state == HARNESS_PROCESS_RUNNING) {
+        starved_ns =
+            config->source->starved_ns(config->source_context, rank, alive_ns, cut->now_ns);
+        starved_ns = smaller(starved_ns, age_ns - own_wait_ns(sampler, rank, alive_ns));
+    }
     sampler->starved_ns[rank] =
-        sampler->processes[rank].state == HARNESS_PROCESS_RUNNING
-            ? config->source->starved_ns(config->source_context, rank,
-                                         harness_monitor_alive_ns(cut, rank), cut->now_ns)
-            : 0;
+        smaller(starved_ns + paused_ns_of(sampler, rank, alive_ns, age_ns), age_ns);
+}
+
+/* Samples are taken every few milliseconds, unless nothing could run. */
+static void note_pause(struct harness_sampler *sampler, uint64_t now_ns)
+{
+    uint64_t gap_ns = sampler->now_ns != 0 ? now_ns - sampler->now_ns : 0;
+
+    sampler->last_pause_ns = gap_ns >= HARNESS_SAMPLER_PAUSE_NS ? gap_ns : 0;
+    sampler->paused_ns += sampler->last_pause_ns;
 }
 
 static void conclude(struct harness_sampler *sampler, const struct harness_cut *cut)
@@ -241,6 +289,7 @@ void harness_sampler_take(struct harness_sampler *sampler, uint64_t now_ns, bool
                               .is_stable = is_settled};
 
     DDP_ASSERT(now_ns >= sampler->now_ns);
+    note_pause(sampler, now_ns);
     sampler->now_ns = now_ns;
     for (uint32_t r = 0; r < world_size; r++) {
         read_process(sampler, r);

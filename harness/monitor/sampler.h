@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* Where time is real, a longer gap between two samples is a pause in which nothing could run, or
+ * may not have run: it counts as silence of nobody. */
+#define HARNESS_SAMPLER_PAUSE_NS UINT64_C(250000000)
+
 /* How the ranks of one driver are reached. */
 struct harness_sampler_source {
     /* The rank's recorder memory, which starts with its page. The same address at each call; the
@@ -46,7 +50,9 @@ struct harness_sampler_rank {
         bool is_set;
         uint64_t seq, packed_op, elem_count, step, phase;
     } deviation;
-    bool is_final; /* read after its process had ended: it is not read again */
+    uint64_t alive_ns;         /* its last sign of life, */
+    uint64_t paused_before_ns; /* and the sampler's paused_ns up to that */
+    bool is_final;             /* read after its process had ended: it is not read again */
 };
 
 struct harness_sampler {
@@ -58,8 +64,10 @@ struct harness_sampler {
     uint64_t *progress_ns;
     uint64_t *starved_ns;
     struct harness_sampler_rank *ranks;
-    uint64_t now_ns;    /* of the last sample */
-    uint64_t change_ns; /* when a change counter or a word was last seen to differ */
+    uint64_t now_ns;        /* of the last sample */
+    uint64_t paused_ns;     /* sum of all pauses between two samples */
+    uint64_t last_pause_ns; /* the one before the last sample; 0 if there was none */
+    uint64_t change_ns;     /* when a change counter or a word was last seen to differ */
     struct harness_conclusions conclusions;
 };
 

@@ -84,6 +84,7 @@ static ddp_status open_recorder(struct rank_process *self, struct ddp_err *err)
     ddp_recorder_init(&self->recorder, storage, head->ring_entry_count, self->env.clock, id->rank,
                       id->world_size, (uint64_t)getpid());
     self->env.recorder = &self->recorder;
+    self->idle.polls = &self->recorder.page->polls;
     (void)munmap(head, sizeof(*head));
     (void)close(HARNESS_PROC_JOB_FD);
     return DDP_OK;

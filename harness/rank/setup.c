@@ -125,6 +125,8 @@ static ddp_status build_model(struct harness_session *session)
     DDP_TRY(ref_model_create(session->device, &job->model,
                              job->shard.batch_rows[session->env->rank], &session->model,
                              session->err));
+    ref_model_set_wait(session->model, session->env->idle, session->env->clock,
+                       session->plan->job.timeout_ns);
     session->params = ref_model_params(session->model, &session->param_count);
     DDP_TRY(ref_optimizer_create(session->device, session->params, session->param_count,
                                  &job->optimizer, &session->optimizer));

@@ -241,6 +241,28 @@ static void *write_late(void *argument)
     return NULL;
 }
 
+/* An observer sees when the last wait began, and when it last looked. */
+CT_TEST(idle, polls_are_noted)
+{
+    struct ddp_clock *clock = ddp_clock_monotonic();
+    struct ddp_pollable pollable = {pending_poll, NULL, NULL};
+    struct ddp_idle_polls polls = {0, 0};
+    struct ddp_idle_process idle;
+    uint64_t begin_ns = ddp_clock_now_ns(clock), first_ns;
+
+    ddp_idle_process_init(&idle, clock, false);
+    idle.polls = &polls;
+    for (int i = 0; i < 2; i++) {
+        first_ns = polls.started_ns;
+        CT_CHECK_EQ_I64(
+            ddp_wait(&idle.base, clock, &pollable, ddp_clock_deadline_ns(clock, 2 * DDP_NS_PER_MS)),
+            DDP_E_TIMEOUT);
+        CT_CHECK(polls.started_ns >= begin_ns && polls.started_ns > first_ns);
+        CT_CHECK(polls.polled_ns > polls.started_ns && polls.polled_ns <= ddp_clock_now_ns(clock));
+        begin_ns = polls.polled_ns;
+    }
+}
+
 /* A wait on a descriptor ends when it becomes readable. */
 CT_TEST(idle, descriptor_wakes)
 {

@@ -72,6 +72,25 @@ CT_TEST(monitor_device_healthy, tells_a_stuck_kernel_beside_a_death)
     cut_fini(&job);
 }
 
+/* A host that waits for its stuck kernel is no second finding, also when the others gave up first.
+ */
+CT_TEST(monitor_device_healthy, a_stuck_kernel_explains_its_host)
+{
+    struct cut_job job;
+
+    cut_open_device(&job, RANKS);
+    cut_process(&job, 1, HARNESS_PROCESS_SIGNALED, 9, LATE_MS);
+    cut_post(&job, 2, cut_seq(1, 0));
+    cut_comm(&job, 2, cut_seq(1, 0), CUT_COMM_ENDED);
+    cut_host(&job, 2, DDP_PHASE_LOSS, LATE_MS);
+    cut_compute(&job, 2, DDP_MARK_FORWARD, 2, 1);
+    cut_analyse(&job);
+    CT_REQUIRE(job.findings.count == 2);
+    CT_CHECK_EQ_U64(job.findings.items[1].verdict, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
+    cut_check_culprit(&job.findings.items[1], 2);
+    cut_fini(&job);
+}
+
 /* A host that stays in a call while the job ends is reported as without words. */
 CT_TEST(monitor_device_healthy, does_not_excuse_a_host_that_does_not_end)
 {

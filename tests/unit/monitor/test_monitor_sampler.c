@@ -204,6 +204,49 @@ CT_TEST(monitor_sampler, time_without_a_cpu_is_no_silence)
     }
 }
 
+/* A rank that looked whether it may go on, and could not, has lost no time before that. */
+CT_TEST(monitor_sampler, a_wait_is_silence_also_without_a_cpu)
+{
+    uint64_t budget_ns = ddp_phase_budget_ms(DDP_PHASE_BACKWARD) * CUT_MS;
+    struct played played;
+
+    for (int polls_late = 0; polls_late < 2; polls_late++) {
+        struct ddp_idle_polls *polls;
+
+        played_open(&played, &starving);
+        polls = &played.recorders[0].page->polls;
+        played.starved_ns = budget_ns;
+        ddp_recorder_wait_end(&played.recorders[0]);
+        polls->started_ns = CUT_NOW_NS + CUT_MS;
+        polls->polled_ns = CUT_NOW_NS + (polls_late ? budget_ns + 5 * CUT_MS : 2 * CUT_MS);
+        sample(&played, budget_ns + 10 * CUT_MS, true);
+        CT_CHECK_EQ_U64(reported(&played), polls_late ? 1 : 0);
+        played_close(&played);
+    }
+}
+
+/* If nothing was sampled for seconds, nothing ran: that is nobody's silence. */
+CT_TEST(monitor_sampler, a_pause_is_no_silence)
+{
+    uint64_t budget_ns = ddp_phase_budget_ms(DDP_PHASE_BACKWARD) * CUT_MS;
+    uint64_t now_ns = budget_ns + CUT_MS;
+    struct played played;
+
+    played_open(&played, &starving);
+    ddp_recorder_wait_end(&played.recorders[0]);
+    sample(&played, 0, true);
+    sample(&played, now_ns, true);
+    CT_CHECK_EQ_U64(reported(&played), 0);
+    for (uint64_t spent_ns = 0; spent_ns < budget_ns; spent_ns += HARNESS_SAMPLER_PAUSE_NS / 2) {
+        CT_CHECK_EQ_U64(reported(&played), 0);
+        now_ns += HARNESS_SAMPLER_PAUSE_NS / 2;
+        sample(&played, now_ns, true);
+    }
+    sample(&played, now_ns + CUT_MS, true);
+    CT_CHECK_EQ_U64(reported(&played), 1);
+    played_close(&played);
+}
+
 /* The first post that differs from the program stays, although the page shows a later one. */
 CT_TEST(monitor_sampler, first_wrong_post_stays)
 {
