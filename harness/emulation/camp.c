@@ -24,6 +24,7 @@ static struct harness_camp *allocate(struct harness_emulation *e)
     camp->average_hash = harness_emulation_alloc(e, e->params.count, sizeof(*camp->average_hash));
     camp->is_known = harness_emulation_alloc(e, e->params.count, sizeof(bool));
     camp->is_average_known = harness_emulation_alloc(e, e->params.count, sizeof(bool));
+    camp->is_used = harness_emulation_alloc(e, e->params.count, sizeof(bool));
     camp->hash = harness_emulation_alloc(e, hashes, sizeof(*camp->hash));
     camp->hash_before = harness_emulation_alloc(e, hashes, sizeof(*camp->hash_before));
     if (e->is_out_of_memory) {
@@ -76,6 +77,7 @@ static void copy(const struct harness_emulation *e, struct harness_camp *target,
            e->params.count * sizeof(*source->average_hash));
     memcpy(target->is_known, source->is_known, e->params.count * sizeof(bool));
     memcpy(target->is_average_known, source->is_average_known, e->params.count * sizeof(bool));
+    memcpy(target->is_used, source->is_used, e->params.count * sizeof(bool));
     memcpy(target->hash, source->hash, hashes);
     memcpy(target->hash_before, source->hash_before, hashes);
 }

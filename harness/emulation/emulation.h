@@ -114,6 +114,7 @@ struct harness_camp {
     uint64_t *average_hash; /* [params.count] */
     bool *is_known;         /* [params.count] parameter and slots are what the ranks have */
     bool *is_average_known; /* [params.count] */
+    bool *is_used;          /* [params.count] the optimizer takes a step with it */
     uint64_t *hash;         /* [1 + slot_count][params.count] parameters and slots after the step */
     uint64_t *hash_before;  /* the same, after the step before */
     uint32_t rank_count, first; /* the lowest of them */

@@ -58,6 +58,7 @@ ddp_status harness_emulation_take_average(struct harness_emulation *e, struct ha
     bool is_scaled = harness_emulation_is_scaled_before(e);
     float factor = is_scaled ? 1.0f : 1.0f / (float)e->now.divisor;
 
+    memcpy(camp->is_used, e->now.is_used, e->params.count * sizeof(bool));
     for (size_t b = 0; b < e->buckets.count; b++) {
         const struct harness_bucket *bucket = &e->input->program->buckets[b];
         struct harness_tensor source =
@@ -156,6 +157,8 @@ static ddp_status compare_average(struct harness_emulation *e, const struct harn
     return DDP_OK;
 }
 
+/* A rank whose used map was another one has other gradients defined, and its optimizer goes by
+ * those. */
 static void adopt_average(struct harness_emulation *e, struct harness_camp *camp, uint32_t rank)
 {
     for (size_t p = 0; p < e->params.count; p++) {
@@ -167,7 +170,8 @@ static void adopt_average(struct harness_emulation *e, struct harness_camp *camp
             (camp->is_average_known[p] && deviation.expected == deviation.got)) {
             continue;
         }
-        if (deviation.got != 0 && e->now.is_used[p]) {
+        camp->is_used[p] = deviation.got != 0;
+        if (deviation.got != 0) {
             found = harness_rebase_find(e, &e->params, p, deviation.got);
         }
         if (found != NULL) {
@@ -210,7 +214,7 @@ static ddp_status update(struct harness_emulation *e, struct harness_camp *camp)
         struct harness_tensor param = harness_layout_at(&e->params, camp->state.param, 0, p);
         void *slots[2] = {NULL, NULL};
 
-        if (!e->now.is_used[p]) {
+        if (!camp->is_used[p]) {
             continue; /* no gradient anywhere: the optimizer leaves it alone */
         }
         for (uint32_t s = 0; s < e->slot_count; s++) {
@@ -349,7 +353,7 @@ static bool is_unchanged(const struct harness_emulation *e, const struct harness
             return false;
         }
     }
-    return e->now.is_used[p];
+    return camp->is_used[p];
 }
 
 /* The update changes something: not the one of a gradient of zeros. */
@@ -360,7 +364,7 @@ static bool is_showing(const struct harness_emulation *e, const struct harness_c
     for (size_t at = p; at < (1 + (size_t)e->slot_count) * e->params.count; at += e->params.count) {
         is_other = is_other || camp->hash[at] != camp->hash_before[at];
     }
-    return is_other && e->now.is_used[p];
+    return is_other && camp->is_used[p];
 }
 
 static bool is_left_out(const struct harness_emulation *e, const struct harness_camp *camp,

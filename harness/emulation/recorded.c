@@ -106,7 +106,7 @@ static uint32_t step_of(const struct harness_emulation *e, const struct harness_
 {
     const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
 
-    return planned == NULL || planned->step < 0 ||
+    return event->entry.phase != DDP_PHASE_JOIN || planned == NULL || planned->step < 0 ||
                    harness_emulation_is_active(e, event->rank, (uint32_t)planned->step)
                ? event->entry.step
                : (uint32_t)planned->step;

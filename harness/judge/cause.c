@@ -149,14 +149,15 @@ static bool is_taken_for_ended(const struct harness_paths *paths, const struct h
     return is_joining && a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step >= 0 &&
            b->step >= a->step &&
            (harness_path_is_of(b, a) ||
-            harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b));
+            (b->op.seq != 0 &&
+             harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b)));
 }
 
 /* It took counts from that operation, or from later ones whose messages it mixed up. */
 static bool is_miscounted(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
-    return harness_path_is_steered(paths, a->op.seq, b);
+    return b->op.seq != 0 && harness_path_is_steered(paths, a->op.seq, b);
 }
 
 /* Ranks say that operations differ once they have met this one. */
@@ -326,6 +327,16 @@ static bool is_failed_by(const struct harness_paths *paths, const struct harness
     return is_of_that_rank(paths, a, b) || is_awaited(paths, a, b);
 }
 
+/* Under join, counts that cannot be end a rank. */
+static bool is_ended_by_count(const struct harness_paths *paths, const struct harness_finding *a,
+                              const struct harness_finding *b)
+{
+    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+
+    return is_joining && b->verdict == HARNESS_VERDICT_CRASH_EXITED &&
+           harness_path_is_in_time(a, b) && harness_path_is_steered(paths, a->op.seq, b);
+}
+
 static bool is_failed_with(const struct harness_paths *paths, const struct harness_finding *a,
                            const struct harness_finding *b)
 {
@@ -397,6 +408,7 @@ static const struct {
     {KIND_OPERATION, KIND_VALUE, harness_value_is_mixed, "it came out of mixed operations"},
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
+    {KIND_OPERATION, KIND_FAILURE, is_ended_by_count, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
     {KIND_ALGORITHM, KIND_VALUE, harness_value_is_summed_so, "it was summed or sent so"},
     {KIND_ALGORITHM, KIND_REPORT, is_run_so, "its messages do not meet"},

@@ -166,12 +166,13 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
                              const struct harness_finding *b)
 {
     uint32_t count = harness_rank_set_count(&b->culprits);
+    uint64_t before = b->op.seq != 0 ? b->op.seq : UINT64_MAX;
 
-    if (from == 0 || b->op.seq <= from) {
+    if (from == 0 || before <= from) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (!is_steered(paths, harness_rank_set_at(&b->culprits, i), from, b->op.seq)) {
+        if (!is_steered(paths, harness_rank_set_at(&b->culprits, i), from, before)) {
             return false;
         }
     }
