@@ -197,6 +197,14 @@ static void open_stuck(struct shared_job *job, struct ddp_clock_virtual *clock,
     }
 }
 
+/* A sample every 100 ms: nobody pauses. Not at to_ms itself. */
+static void watch(struct shared_job *job, uint64_t from_ms, uint64_t to_ms)
+{
+    for (uint64_t ms = from_ms; ms < to_ms; ms += 100) {
+        harness_sampler_take(&job->sampler.base, ms * CUT_MS, true);
+    }
+}
+
 static struct ddp_recorder *faulting; /* [RANKS] */
 
 /* The sampler has read rank 0's words and not yet rank 1's page: now rank 0's move. */
@@ -217,16 +225,16 @@ CT_TEST(proc_threads, sampler_reads_words_twice)
     struct ddp_clock_virtual clock;
 
     open_stuck(&job, &clock, recorders);
-    harness_sampler_take(&job.sampler.base, 2 * CUT_MS, true);
+    watch(&job, 2, 2000);
     faulting = recorders;
     CT_REQUIRE(sigaction(SIGSEGV, &action, &before) == 0);
     CT_REQUIRE(mprotect(recorders[1].page, 4096, PROT_NONE) == 0);
-    harness_sampler_take(&job.sampler.base, 2500 * CUT_MS, true);
+    harness_sampler_take(&job.sampler.base, 2100 * CUT_MS, true);
     CT_CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
     CT_CHECK_EQ_U64(job.sampler.base.conclusions.candidates.count, 0);
-    harness_sampler_take(&job.sampler.base, 2501 * CUT_MS, true);
+    harness_sampler_take(&job.sampler.base, 2101 * CUT_MS, true);
     CT_CHECK_EQ_U64(job.sampler.base.conclusions.candidates.count, 1);
-    CT_CHECK_EQ_U64(job.sampler.base.progress_ns[0], 2501 * CUT_MS);
+    CT_CHECK_EQ_U64(job.sampler.base.progress_ns[0], 2101 * CUT_MS);
     job_close(&job);
 }
 
@@ -245,11 +253,13 @@ CT_TEST(proc_threads, moving_words_are_a_sign_of_life)
     harness_sampler_take(&job.sampler.base, 2 * CUT_MS, true);
     CT_CHECK(job.sampler.base.progress_ns[1] == 2 * CUT_MS &&
              job.sampler.base.change_ns == 2 * CUT_MS);
+    watch(&job, 100, 1000);
     pass_mark(progress, DDP_PROGRESS_COMPUTE, DDP_MARK_FORWARD, 1);
     (void)ddp_progress_next(progress, DDP_PROGRESS_COMPUTE, DDP_MARK_IDLE, 0);
     harness_sampler_take(&job.sampler.base, 1000 * CUT_MS, true);
     CT_CHECK(job.sampler.base.progress_ns[1] == 1000 * CUT_MS &&
              job.sampler.base.change_ns == 1000 * CUT_MS);
+    watch(&job, 1100, BUDGET_MS + 10);
     for (uint64_t ms = BUDGET_MS + 10; ms <= BUDGET_MS + 1000; ms += 90) {
         harness_sampler_take(&job.sampler.base, ms * CUT_MS, true);
         CT_CHECK_EQ_U64(job.sampler.base.conclusions.reported.count, 0);
