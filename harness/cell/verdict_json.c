@@ -241,7 +241,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         (void)json_array_append_new(findings, finding_json(cell, &cell->findings.items[i]));
     }
     rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f}",
         "culprit", ranks_json(&primary->culprits), "victims", ranks_json(&primary->victims), "op",
         op_json(cell, primary), "step", number_or_null(primary->step), "micro",
         number_or_null(primary->micro), "phase",
@@ -252,9 +252,9 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
                                            : primary->mode)),
         "detect_ms", ms_or_null(primary->detect_ns), "attribute_ms",
         ms_or_null(primary->attribute_ns), "survivors_ms", ms_or_null(facts->survivor_latency_ns),
-        "fired", fired_json(cell, facts), "findings", findings, "text", text_json(primary->text),
-        "run_ms", (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms",
-        steps_ms(cell));
+        "fired", fired_json(cell, facts), "findings", findings, "unexpected",
+        number_or_null(judgement->unexpected), "text", text_json(primary->text), "run_ms",
+        (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms", steps_ms(cell));
     (void)json_object_update(object, rest);
     json_decref(rest);
     (void)json_object_set_new(json_object_get(object, "capsule"), "gpu", gpu_json(cell));
@@ -279,6 +279,7 @@ json_t *harness_cell_unjudged(const struct harness_plan *plan,
     judgement.outcome = outcome;
     judgement.verdict = HARNESS_VERDICT_NONE;
     judgement.primary = -1;
+    judgement.unexpected = -1;
     (void)snprintf(judgement.reason, sizeof judgement.reason, "%s", reason);
     return harness_stage_verdict(&cell, &facts, &judgement);
 }

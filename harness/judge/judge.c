@@ -214,6 +214,19 @@ static bool is_elsewhere(const struct harness_expect *expect, const struct harne
            (expect->op.is_set && expect->op.bucket >= 0 && finding->op.bucket != expect->op.bucket);
 }
 
+static void complain_of(struct judge *judge, size_t index)
+{
+    const struct harness_finding *finding = &judge->findings->items[index];
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    if (judge->out->unexpected < 0) {
+        judge->out->unexpected = (int64_t)index;
+    }
+    complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",
+             harness_verdict_name(finding->verdict),
+             harness_rank_set_text(&finding->culprits, ranks), finding->text);
+}
+
 /* Everything that neither is the primary finding nor follows from another one. */
 static void judge_others(struct judge *judge)
 {
@@ -235,8 +248,7 @@ static void judge_others(struct judge *judge)
             complain(judge, HARNESS_OUTCOME_FAIL, "rank %s was accused of %s", ranks,
                      harness_verdict_name(finding->verdict));
         } else if (!is_expected || is_elsewhere(expect, finding)) {
-            complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",
-                     harness_verdict_name(finding->verdict), ranks, finding->text);
+            complain_of(judge, i);
         }
     }
 }
@@ -270,10 +282,7 @@ static void judge_findings(struct judge *judge)
                                                 &findings->items[i], findings->mem);
         }
         if (!is_expected) {
-            complain(judge, HARNESS_OUTCOME_FAIL, "also found %s (rank %s): %s",
-                     harness_verdict_name(findings->items[i].verdict),
-                     harness_rank_set_text(&findings->items[i].culprits, text),
-                     findings->items[i].text);
+            complain_of(judge, i);
         }
     }
 }
@@ -437,6 +446,7 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
     memset(out, 0, sizeof *out);
     out->outcome = HARNESS_OUTCOME_PASS;
     out->primary = -1;
+    out->unexpected = -1;
     if (findings->is_failed || status != DDP_OK) {
         complain(&judge, HARNESS_OUTCOME_ERROR, "out of memory while checking");
     }

@@ -40,6 +40,8 @@ struct harness_judgement {
     enum harness_outcome outcome;
     enum harness_verdict verdict; /* of the primary finding; NONE if there is none */
     int64_t primary;              /* index into findings, -1 */
+    int64_t unexpected;           /* the first other one that follows from none and should not be
+                                   * there, -1 */
     char reason[1024];            /* why not PASS: expected versus got, one sentence each */
 };
 

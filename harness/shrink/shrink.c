@@ -339,6 +339,10 @@ static void tell(const struct shrinker *shrinker, const char *from, struct ddp_t
     if (shrinker->trial.signature.death_signal != 0) {
         ddp_text_add(out, "The harness itself ends by signal %d.",
                      shrinker->trial.signature.death_signal);
+    } else if (shrinker->trial.signature.also != HARNESS_VERDICT_NONE) {
+        ddp_text_add(out, "Found is %s, and %s, which does not follow from it.",
+                     harness_verdict_name(shrinker->trial.signature.verdict),
+                     harness_verdict_name(shrinker->trial.signature.also));
     } else if (shrinker->is_modelled) {
         ddp_text_add(out, "Found is %s, which is not what the fault does.",
                      harness_verdict_name(shrinker->trial.signature.verdict));

@@ -23,9 +23,11 @@ struct harness_shrink_signature {
     enum harness_verdict verdict;
     enum harness_oracle_id oracle;
     enum harness_shrink_named named;
-    bool is_one;      /* one rank was named */
-    bool has_op;      /* an operation was named, */
-    uint32_t op_role; /* enum ddp_coll_role: in this role */
+    bool is_one;               /* one rank was named */
+    bool has_op;               /* an operation was named, */
+    uint32_t op_role;          /* enum ddp_coll_role: in this role */
+    enum harness_verdict also; /* what should not be there beside it; NONE: nothing */
+    enum harness_oracle_id also_oracle;
     int death_signal; /* of the harness itself; 0: it lives */
 };
 

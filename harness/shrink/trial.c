@@ -65,6 +65,20 @@ static void read_op(const json_t *op, struct harness_shrink_trial *out)
     out->bucket = out->has_bucket ? json_integer_value(bucket) : -1;
 }
 
+static void read_also(const json_t *verdict, struct harness_shrink_trial *out)
+{
+    const json_t *index = json_object_get(verdict, "unexpected");
+    const json_t *finding = json_is_integer(index)
+                                ? json_array_get(json_object_get(verdict, "findings"),
+                                                 (size_t)json_integer_value(index))
+                                : NULL;
+
+    if (finding != NULL) {
+        (void)!harness_verdict_parse(text_of(finding, "verdict"), &out->signature.also);
+        (void)!harness_oracle_parse(text_of(finding, "oracle"), &out->signature.also_oracle);
+    }
+}
+
 static void read_verdict(const struct harness_plan *plan, const json_t *verdict,
                          struct harness_shrink_trial *out)
 {
@@ -76,6 +90,7 @@ static void read_verdict(const struct harness_plan *plan, const json_t *verdict,
     out->step = json_is_integer(step) ? json_integer_value(step) : -1;
     read_culprits(plan, json_object_get(verdict, "culprit"), out);
     read_op(json_object_get(verdict, "op"), out);
+    read_also(verdict, out);
 }
 
 static ddp_status run(const struct harness_plan *plan, const struct harness_shrink_config *config,
@@ -181,5 +196,6 @@ bool harness_shrink_is_same(const struct harness_shrink_signature *a,
 {
     return a->outcome == b->outcome && a->verdict == b->verdict && a->oracle == b->oracle &&
            a->named == b->named && a->is_one == b->is_one && a->has_op == b->has_op &&
-           a->op_role == b->op_role && a->death_signal == b->death_signal;
+           a->op_role == b->op_role && a->also == b->also && a->also_oracle == b->also_oracle &&
+           a->death_signal == b->death_signal;
 }
