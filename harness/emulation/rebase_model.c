@@ -157,8 +157,7 @@ static ddp_status compare_average(struct harness_emulation *e, const struct harn
     return DDP_OK;
 }
 
-/* A rank whose used map was another one has other gradients defined, and its optimizer goes by
- * those. */
+/* With another used map other gradients are defined, and the optimizer goes by those. */
 static void adopt_average(struct harness_emulation *e, struct harness_camp *camp, uint32_t rank)
 {
     for (size_t p = 0; p < e->params.count; p++) {
