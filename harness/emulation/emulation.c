@@ -242,3 +242,16 @@ bool harness_emulation_is_restore(const struct harness_emulation *e)
 {
     return e->input->first_trace != NULL || e->input->restored_step > 0;
 }
+
+bool harness_emulation_has_shape(const struct harness_emulation *e, uint64_t param,
+                                 const uint64_t *dims)
+{
+    const struct ddp_param *planned = param < e->params.count ? &e->input->params[param] : NULL;
+
+    for (uint32_t k = 0; planned != NULL && k < DDP_NDIM_MAX; k++) {
+        if (dims[k] != (k < planned->ndim ? planned->shape[k] : 0)) {
+            return false;
+        }
+    }
+    return planned != NULL;
+}

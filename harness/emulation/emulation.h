@@ -239,6 +239,10 @@ DDP_MUST_USE ddp_status harness_emulation_run(struct harness_emulation *emulatio
 /* Keep the state after steps_done steps in emulation->snapshot. Call before _run. */
 DDP_MUST_USE ddp_status harness_emulation_want(struct harness_emulation *emulation,
                                                uint32_t steps_done);
+/* The plan's model has parameter `param` with these sizes, dims[DDP_NDIM_MAX], 0 behind the last.
+ */
+bool harness_emulation_has_shape(const struct harness_emulation *emulation, uint64_t param,
+                                 const uint64_t *dims);
 /* Local gradients are divided before the sum, not after it. */
 bool harness_emulation_is_scaled_before(const struct harness_emulation *emulation);
 /* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */

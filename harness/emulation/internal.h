@@ -82,6 +82,9 @@ DDP_MUST_USE ddp_status harness_camp_part(struct harness_emulation *emulation, u
                                           bool (*is_like)(const struct harness_emulation *emulation,
                                                           uint32_t a, uint32_t b),
                                           bool *out_is_new);
+/* Ranks whose models are, after this step, the first camp's again go back there: what differed did
+ * not show. Hashes are those after the step. */
+void harness_camps_rejoin(struct harness_emulation *emulation);
 
 /* --- recorded.c ------------------------------------------------------------------------------- */
 

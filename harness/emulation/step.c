@@ -112,6 +112,7 @@ static ddp_status finish(struct harness_emulation *e, uint32_t step)
     DDP_TRY(harness_rebase_averages(e, step));
     DDP_TRY(harness_emulation_update(e, step));
     DDP_TRY(harness_rebase_states(e, step));
+    harness_camps_rejoin(e);
     memcpy(e->buffer, e->now.buffer, e->world * e->buffers.size_bytes);
     keep_inputs(e);
     e->steps_done = step + 1;

@@ -93,6 +93,22 @@ static void check_begin(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
+/* The rank recorded the plan's model. If not, its parameters lie elsewhere, and the model oracle
+ * says so. */
+static bool is_planned_model(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (!harness_emulation_has_shape(e, list[i]->entry.arg[0], &list[i]->entry.arg[1])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Where each parameter lies: of a rank that reduced a bucket, the table is complete. */
 static void check_layout(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
@@ -116,7 +132,7 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
         harness_gap_set(out, "rank %u put %zu of its %zu parameters into buckets", rank, count,
                         e->params.count);
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && is_planned_model(e, rank); i++) {
         const uint64_t *arg = list[i]->entry.arg;
         const struct harness_bucket *bucket =
             arg[0] < program->bucket_count ? &program->buckets[arg[0]] : NULL;

@@ -14,18 +14,6 @@ struct drift {
     const uint64_t *dims; /* [DDP_NDIM_MAX]; NULL: the rank does not have the parameter */
 };
 
-static bool is_planned(const struct harness_emulation *e, uint64_t param, const uint64_t *dims)
-{
-    const struct ddp_param *planned = param < e->params.count ? &e->input->params[param] : NULL;
-
-    for (uint32_t k = 0; planned != NULL && k < DDP_NDIM_MAX; k++) {
-        if (dims[k] != (k < planned->ndim ? planned->shape[k] : 0)) {
-            return false;
-        }
-    }
-    return planned != NULL;
-}
-
 /* Notes each parameter that differs in `finding`. */
 static struct drift find_drift(const struct harness_emulation *e, uint32_t rank,
                                struct harness_finding *finding)
@@ -38,7 +26,7 @@ static struct drift find_drift(const struct harness_emulation *e, uint32_t rank,
     for (size_t i = 0; i < count; i++) {
         const uint64_t *arg = list[i]->entry.arg;
 
-        if (is_planned(e, arg[0], &arg[1])) {
+        if (harness_emulation_has_shape(e, arg[0], &arg[1])) {
             continue;
         }
         if (!out.is_set) {
