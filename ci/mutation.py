@@ -5,8 +5,8 @@ Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--table]
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
-this order: scenarios without a fault (sim), all scenarios (sim), a fixed campaign (sim), those scenarios on
-real processes that run nothing which sim has; the unit tests of its folder come last and are counted apart.
+this order: a fixed campaign (sim), scenarios without a fault (sim), all scenarios (sim), and on real processes
+those scenarios that reach what sim has not.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on.
 """
 import argparse
@@ -174,15 +174,21 @@ def run(program, folder, arguments, seconds):
 def campaign(program, folder):
     """A fixed campaign: None, or what it found."""
     plan = os.path.join(ROOT, "ci/campaigns/mutation.yaml")
-    if not os.path.exists(plan):
-        return None
-    done = subprocess.run([program, "campaign", plan, "--out", os.path.join(folder, "campaign"), "-j", "1"],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, timeout=300)
+    command = [program, "campaign", plan, "--out", os.path.join(folder, "campaign"), "-j", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        output, _ = process.communicate(timeout=CELL_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.communicate()
+        return ("campaign", "TIMEOUT", "NONE")
     shutil.rmtree(os.path.join(folder, "campaign"), ignore_errors=True)
-    if done.returncode == 0:
+    if process.returncode == 0:
         return None
-    verdict = re.search(r"(VALUE|MISMATCH|HANG|CRASH|USAGE|DATA|CHECKPOINT|LAUNCH|RESOURCE|SLOW)\.[A-Z_]+", done.stdout)
-    return ("campaign", "FAIL", verdict.group(0) if verdict else "NONE")
+    # What was found without a fault says most; then what was found beside a fault.
+    verdict = next((found for pattern in (r"no fault: ", r"also found ", r"(?:FAIL|INCONCLUSIVE): .*: ")
+                    if (found := re.search(pattern + r"([A-Z]+\.[A-Z_]+)", output))), None)
+    return ("campaign", "FAIL", verdict.group(1) if verdict else "NONE")
 
 
 def judge(path, program, folder):
@@ -194,13 +200,13 @@ def judge(path, program, folder):
     if area in ON_PROC and ON_PROC[area] in path:
         stages.append(("scenario", [os.path.join(scenarios, name) for name in ("equivalence", "control", "hang", "crash", "stop")]
                        + ["--driver", "proc"]))
+    found = campaign(program, folder)
+    if found is not None:
+        return {"by": "campaign", "scenario": found[0], "outcome": found[1], "verdict": found[2]}
     for by, arguments in stages:
         found = run(program, folder, arguments, CELL_SECONDS * 3)
         if found is not None:
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
-    found = campaign(program, folder)
-    if found is not None:
-        return {"by": "campaign", "scenario": found[0], "outcome": found[1], "verdict": found[2]}
     return {"by": "survived", "scenario": "", "outcome": "", "verdict": ""}
 
 
