@@ -255,3 +255,18 @@ bool harness_emulation_has_shape(const struct harness_emulation *e, uint64_t par
     }
     return planned != NULL;
 }
+
+bool harness_emulation_has_model(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &count);
+
+    DDP_ASSERT(rank < e->world);
+    for (size_t i = 0; i < count; i++) {
+        if (!harness_emulation_has_shape(e, list[i]->entry.arg[0], &list[i]->entry.arg[1])) {
+            return false;
+        }
+    }
+    return true;
+}

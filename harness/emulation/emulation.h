@@ -243,6 +243,9 @@ DDP_MUST_USE ddp_status harness_emulation_want(struct harness_emulation *emulati
  */
 bool harness_emulation_has_shape(const struct harness_emulation *emulation, uint64_t param,
                                  const uint64_t *dims);
+/* Every shape that the rank recorded is the plan's. If not, its tensors cannot be compared, and the
+ * model oracle names it. */
+bool harness_emulation_has_model(const struct harness_emulation *emulation, uint32_t rank);
 /* Local gradients are divided before the sum, not after it. */
 bool harness_emulation_is_scaled_before(const struct harness_emulation *emulation);
 /* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */

@@ -236,16 +236,15 @@ static bool is_past(const struct harness_emulation *e, uint32_t rank, uint32_t s
         harness_index_list(&e->index, rank, DDP_EVENT_GRAD_READY, &count);
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
-    if (count > 0 && list[count - 1]->entry.step > step) {
-        return true;
-    }
-    return harness_index_is_ended_ok(&e->index, rank) && end->entry.arg[1] > step;
+    return (count > 0 && list[count - 1]->entry.step > step) ||
+           (harness_index_is_ended_ok(&e->index, rank) && end->entry.arg[1] > step);
 }
 
 /* A rank that went on without recording any parameter after this step: it left the update out. */
 static bool is_missing(const struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
-    if (!e->is_judging || !e->is_hashed || e->now.rows[rank] == 0) {
+    if (!e->is_judging || !e->is_hashed || e->now.rows[rank] == 0 ||
+        !harness_emulation_has_model(e, rank)) {
         return false;
     }
     for (size_t p = 0; p < e->params.count; p++) {

@@ -160,6 +160,9 @@ void harness_recorded_read(struct harness_emulation *e, uint32_t step)
 {
     clear(e);
     for (uint32_t r = 0; r < e->world; r++) {
+        if (!harness_emulation_has_model(e, r)) {
+            continue;
+        }
         read_gradients(e, r, step);
         read_state(e, r, step);
         read_buckets(e, r, step, false);

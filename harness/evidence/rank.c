@@ -22,57 +22,70 @@ static bool is_next(uint8_t from, uint64_t to)
     }
 }
 
+/* What is remembered of a rank while its events are walked over. */
+struct walk {
+    uint8_t phase;  /* the one entered last; zeroed: SPAWN */
+    uint64_t first; /* the sample that its batch begins with, + 1; 0: no batch was announced */
+};
+
+static void check_change(const struct walk *walk, const struct harness_trace_event *event,
+                         struct harness_gap *out)
+{
+    const struct ddp_event_entry *entry = &event->entry;
+
+    if (entry->arg[0] == walk->phase) {
+        harness_gap_set(out, "rank %u entered phase %s twice, in step %u", event->rank,
+                        ddp_phase_name((enum ddp_phase)entry->phase), entry->step);
+    }
+    if (!is_next(walk->phase, entry->arg[0])) {
+        harness_gap_set(out, "rank %u, step %u: phase %s cannot follow %s", event->rank,
+                        entry->step, ddp_phase_name((enum ddp_phase)entry->phase),
+                        ddp_phase_name((enum ddp_phase)walk->phase));
+    }
+}
+
+static void check_event(struct walk *walk, const struct harness_trace_event *event,
+                        struct harness_gap *out)
+{
+    const struct ddp_event_entry *entry = &event->entry;
+
+    if (entry->event == DDP_EVENT_PHASE) {
+        check_change(walk, event, out);
+        walk->phase = (uint8_t)entry->arg[0];
+    }
+    if (entry->event == DDP_EVENT_DATA_SAMPLE && walk->first != 0) {
+        if (entry->arg[0] + 1 != walk->first) {
+            harness_gap_set(out,
+                            "rank %u, step %u: its batch begins with another sample than "
+                            "it says",
+                            event->rank, entry->step);
+        }
+        walk->first = 0;
+    }
+    if (entry->event == DDP_EVENT_DATA_BATCH) {
+        walk->first = entry->arg[2] + 1;
+    }
+    if (entry->phase != walk->phase) {
+        harness_gap_set(out, "rank %u recorded %s in phase %s, step %u, and never entered it",
+                        event->rank, ddp_event_name((enum ddp_event)entry->event),
+                        ddp_phase_name((enum ddp_phase)entry->phase), entry->step);
+    }
+}
+
 /* One walk over all ranks' events: the phase that each event names is the one that was entered
  * last. */
 static ddp_status check_phases(const struct harness_emulation *e, struct harness_gap *out)
 {
     const struct harness_trace *trace = e->input->trace;
-    uint8_t *phase = ddp_mem_array(e->mem, e->world, sizeof(*phase)); /* all SPAWN */
+    struct walk *walks = ddp_mem_array(e->mem, e->world, sizeof(*walks));
 
-    uint64_t *first = ddp_mem_array(e->mem, e->world, sizeof(*first)); /* sample, + 1 */
-
-    if (phase == NULL || first == NULL) {
-        ddp_mem_free(e->mem, phase);
-        ddp_mem_free(e->mem, first);
+    if (walks == NULL) {
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < trace->event_count && !out->is_set; i++) {
-        const struct harness_trace_event *event = &trace->events[i];
-        const struct ddp_event_entry *entry = &event->entry;
-        bool is_change = entry->event == DDP_EVENT_PHASE;
-
-        if (is_change && entry->arg[0] == phase[event->rank]) {
-            harness_gap_set(out, "rank %u entered phase %s twice, in step %u", event->rank,
-                            ddp_phase_name((enum ddp_phase)entry->phase), entry->step);
-        }
-        if (is_change && !is_next(phase[event->rank], entry->arg[0])) {
-            harness_gap_set(out, "rank %u, step %u: phase %s cannot follow %s", event->rank,
-                            entry->step, ddp_phase_name((enum ddp_phase)entry->phase),
-                            ddp_phase_name((enum ddp_phase)phase[event->rank]));
-        }
-        if (is_change) {
-            phase[event->rank] = (uint8_t)entry->arg[0];
-        }
-        if (entry->event == DDP_EVENT_DATA_SAMPLE && first[event->rank] != 0) {
-            if (entry->arg[0] + 1 != first[event->rank]) {
-                harness_gap_set(out,
-                                "rank %u, step %u: its batch begins with another sample than "
-                                "it says",
-                                event->rank, entry->step);
-            }
-            first[event->rank] = 0;
-        }
-        if (entry->event == DDP_EVENT_DATA_BATCH) {
-            first[event->rank] = entry->arg[2] + 1;
-        }
-        if (entry->phase != phase[event->rank]) {
-            harness_gap_set(out, "rank %u recorded %s in phase %s, step %u, and never entered it",
-                            event->rank, ddp_event_name((enum ddp_event)entry->event),
-                            ddp_phase_name((enum ddp_phase)entry->phase), entry->step);
-        }
+        check_event(&walks[trace->events[i].rank], &trace->events[i], out);
     }
-    ddp_mem_free(e->mem, phase);
-    ddp_mem_free(e->mem, first);
+    ddp_mem_free(e->mem, walks);
     return DDP_OK;
 }
 
@@ -93,23 +106,8 @@ static void check_begin(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
-/* The rank recorded the plan's model. If not, its parameters lie elsewhere, and the model oracle
- * says so. */
-static bool is_planned_model(const struct harness_emulation *e, uint32_t rank)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        if (!harness_emulation_has_shape(e, list[i]->entry.arg[0], &list[i]->entry.arg[1])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Where each parameter lies: of a rank that reduced a bucket, the table is complete. */
+/* Where each parameter lies: of a rank that reduced a bucket, the table is complete. Another model
+ * lies elsewhere. */
 static void check_layout(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
     const struct harness_program *program = e->input->program;
@@ -132,7 +130,7 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
         harness_gap_set(out, "rank %u put %zu of its %zu parameters into buckets", rank, count,
                         e->params.count);
     }
-    for (size_t i = 0; i < count && is_planned_model(e, rank); i++) {
+    for (size_t i = 0; i < count && harness_emulation_has_model(e, rank); i++) {
         const uint64_t *arg = list[i]->entry.arg;
         const struct harness_bucket *bucket =
             arg[0] < program->bucket_count ? &program->buckets[arg[0]] : NULL;

@@ -219,6 +219,7 @@ static void complain_of(struct judge *judge, size_t index)
     const struct harness_finding *finding = &judge->findings->items[index];
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
+    DDP_ASSERT(index < judge->findings->count);
     if (judge->out->unexpected < 0) {
         judge->out->unexpected = (int64_t)index;
     }

@@ -168,6 +168,7 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
     uint32_t count = harness_rank_set_count(&b->culprits);
     uint64_t before = b->op.seq != 0 ? b->op.seq : UINT64_MAX;
 
+    DDP_ASSERT(b->verdict != HARNESS_VERDICT_NONE);
     if (from == 0 || before <= from) {
         return false;
     }
