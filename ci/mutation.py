@@ -39,8 +39,8 @@ FOLDERS = {
     "harness/monitor": None, "harness/oracle": None, "harness/judge": None, "harness/emulation": None,
     "harness/sums": None, "harness/trace": None, "harness/inject": None,
 }
-# Real processes are what these folders are about.
-ON_PROC = {"ddpcore/transport": "shm", "ddpcore/store": "", "harness/monitor": ""}
+# What real processes alone reach: traces, for one, are files only there.
+ON_PROC = {"ddpcore/transport": "shm", "ddpcore/store": "", "harness/monitor": "", "harness/trace": ""}
 CELL_SECONDS = 60
 CLEAN = ["equivalence", "control", "uneven", "unused"]
 
