@@ -213,6 +213,16 @@ ddp_status ddp_text_parse_i64(const char *text, int64_t *out)
     return DDP_OK;
 }
 
+ddp_status ddp_text_parse_hex(const char *text, size_t digit_count, uint64_t *out)
+{
+    DDP_ASSERT(digit_count >= 1 && digit_count <= 16);
+    if (strlen(text) != digit_count || strspn(text, "0123456789abcdef") != digit_count) {
+        return DDP_E_PARSE;
+    }
+    *out = strtoull(text, NULL, 16);
+    return DDP_OK;
+}
+
 ddp_status ddp_text_parse_f64(const char *text, double *out)
 {
     const char *digits = *text == '-' ? text + 1 : text;

@@ -40,6 +40,8 @@ const char *ddp_text_str(const struct ddp_text *text);
 DDP_MUST_USE ddp_status ddp_text_parse_u64(const char *text, uint64_t *out);
 DDP_MUST_USE ddp_status ddp_text_parse_i64(const char *text, int64_t *out);
 DDP_MUST_USE ddp_status ddp_text_parse_f64(const char *text, double *out);
+/* Exactly `digit_count` (1 to 16) digits of 0-9 and a-f, as "%0*x" prints them. */
+DDP_MUST_USE ddp_status ddp_text_parse_hex(const char *text, size_t digit_count, uint64_t *out);
 
 /* The entry of names[count] nearest to `name` by edit distance, or NULL when none is within a
  * third of its length (so that nonsense gets no suggestion). */

@@ -55,17 +55,64 @@ void harness_campaign_head_print(const struct harness_campaign_head *head, struc
     ddp_text_add(out, "\n");
 }
 
-static bool parse_head(const char *line, struct harness_campaign_head *out)
+/* The word behind the label that *rest begins with; *rest goes on behind it, NULL at the line's
+ * end. NULL: there is no such label. */
+static char *word_after(char **rest, const char *label)
 {
-    int fields;
+    size_t size = strlen(label);
 
+    if (*rest == NULL || strncmp(*rest, label, size) != 0) {
+        return NULL;
+    }
+    *rest += size;
+    return strsep(rest, " ");
+}
+
+static bool parse_word(const char *word, char *out, size_t size_bytes)
+{
+    if (word == NULL || *word == '\0' || strlen(word) >= size_bytes) {
+        return false;
+    }
+    (void)snprintf(out, size_bytes, "%s", word);
+    return true;
+}
+
+static bool parse_u64(const char *word, uint64_t *out)
+{
+    return word != NULL && ddp_text_parse_u64(word, out) == DDP_OK;
+}
+
+static bool parse_hash(const char *word, uint64_t *out)
+{
+    return word != NULL && ddp_text_parse_hex(word, 16, out) == DDP_OK;
+}
+
+/* word: "1/4", or NULL. It is cut at the slash. */
+static bool parse_shard(char *word, struct harness_campaign_head *out)
+{
+    uint64_t shard = 0;
+    uint64_t count = 0;
+
+    if (!parse_u64(strsep(&word, "/"), &shard) || !parse_u64(word, &count) || count > UINT32_MAX ||
+        shard >= count) {
+        return false;
+    }
+    out->shard = (uint32_t)shard;
+    out->shard_count = (uint32_t)count;
+    return true;
+}
+
+/* line: NUL-terminated, without its newline; it is cut into words. */
+static bool parse_head(char *line, struct harness_campaign_head *out)
+{
     memset(out, 0, sizeof *out);
-    fields = sscanf(line,
-                    "# ddprove campaign 1 name %63s file %16" SCNx64 " seed %" SCNu64
-                    " cases %" SCNu64 " drivers %15s shard %" SCNu32 "/%" SCNu32,
-                    out->name, &out->hash, &out->seed, &out->case_count, out->drivers, &out->shard,
-                    &out->shard_count);
-    return fields == 7 && out->shard < out->shard_count;
+    return parse_word(word_after(&line, "# ddprove campaign 1 name "), out->name,
+                      sizeof out->name) &&
+           parse_hash(word_after(&line, "file "), &out->hash) &&
+           parse_u64(word_after(&line, "seed "), &out->seed) &&
+           parse_u64(word_after(&line, "cases "), &out->case_count) &&
+           parse_word(word_after(&line, "drivers "), out->drivers, sizeof out->drivers) &&
+           parse_shard(word_after(&line, "shard "), out) && line == NULL;
 }
 
 void harness_campaign_line_print(const struct harness_campaign_result *result, struct ddp_text *out)
@@ -80,28 +127,39 @@ void harness_campaign_line_print(const struct harness_campaign_result *result, s
                  ddp_hash_bytes(line, (size_t)size, 0) & UINT64_C(0xffffffff));
 }
 
-/* line: NUL-terminated, without its newline; it is cut at the checksum. */
-static bool parse_line(char *line, struct harness_campaign_result *out)
+/* Cut the checksum off a line. False: it is not the line's. */
+static bool take_checksum(char *line)
 {
     char *mark = strrchr(line, '#');
-    char driver[8];
-    char outcome[16];
     uint64_t sum = 0;
-    int used = 0;
 
-    memset(out, 0, sizeof *out);
-    if (mark == NULL || mark == line || mark[-1] != ' ' || strlen(mark) != 9 ||
-        sscanf(mark, "#%8" SCNx64, &sum) != 1) {
+    if (mark == NULL || mark == line || mark[-1] != ' ' ||
+        ddp_text_parse_hex(mark + 1, 8, &sum) != DDP_OK) {
         return false;
     }
     mark[-1] = '\0';
-    if ((ddp_hash_bytes(line, strlen(line), 0) & UINT64_C(0xffffffff)) != sum ||
-        sscanf(line, "%" SCNu64 " %7s %16" SCNx64 " %15s %n", &out->number, driver, &out->plan_hash,
-               outcome, &used) != 4 ||
-        used == 0 || strlen(line + used) >= sizeof out->text) {
+    return (ddp_hash_bytes(line, strlen(line), 0) & UINT64_C(0xffffffff)) == sum;
+}
+
+/* line: as parse_head's. Its text, behind the last of the words, may be empty. */
+static bool parse_line(char *line, struct harness_campaign_result *out)
+{
+    const char *driver;
+    const char *outcome;
+
+    memset(out, 0, sizeof *out);
+    if (!take_checksum(line) || !parse_u64(strsep(&line, " "), &out->number)) {
         return false;
     }
-    (void)snprintf(out->text, sizeof out->text, "%s", line + used);
+    driver = strsep(&line, " ");
+    if (driver == NULL || !parse_hash(strsep(&line, " "), &out->plan_hash)) {
+        return false;
+    }
+    outcome = strsep(&line, " ");
+    if (outcome == NULL || line == NULL || strlen(line) >= sizeof out->text) {
+        return false;
+    }
+    (void)snprintf(out->text, sizeof out->text, "%s", line);
     return harness_driver_parse(driver, &out->driver) == DDP_OK &&
            harness_outcome_parse(outcome, &out->outcome) == DDP_OK;
 }

@@ -2,7 +2,6 @@
 #include "harness/trace/event_format.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ddpcore/seam/access.h"
@@ -93,17 +92,6 @@ static ddp_status parse_op(const char *text, uint64_t *out)
     return DDP_OK;
 }
 
-static ddp_status parse_hex(const char *text, uint64_t *out)
-{
-    char *end = NULL;
-
-    if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
-        return DDP_E_PARSE;
-    }
-    *out = strtoull(text, &end, 16);
-    return DDP_OK;
-}
-
 ddp_status harness_event_arg_parse(const char *format, const char *value, uint64_t *out)
 {
     enum ddp_fault_point point;
@@ -114,7 +102,7 @@ ddp_status harness_event_arg_parse(const char *format, const char *value, uint64
 
     switch (format[0]) {
     case 'x':
-        return parse_hex(value, out);
+        return ddp_text_parse_hex(value, 16, out);
     case 'i':
         DDP_TRY(ddp_text_parse_i64(value, &number));
         *out = (uint64_t)number;

@@ -90,6 +90,22 @@ CT_TEST(text, parses_integers_strictly)
     }
 }
 
+/* Hexadecimal: as many digits as were printed, nothing else. */
+CT_TEST(text, parses_hex_strictly)
+{
+    static const char *const wrong[] = {"",         "0123456",  "012345678", "0123456g", "0123456F",
+                                        "0x123456", " 1234567", "-1234567",  "1234567 "};
+    uint64_t u;
+
+    CT_CHECK_OK(ddp_text_parse_hex("0000beef", 8, &u));
+    CT_CHECK_EQ_U64(u, 0xbeef);
+    CT_CHECK_OK(ddp_text_parse_hex("ffffffffffffffff", 16, &u));
+    CT_CHECK_EQ_U64(u, UINT64_MAX);
+    for (size_t k = 0; k < sizeof(wrong) / sizeof(wrong[0]); k++) {
+        CT_CHECK_STATUS(ddp_text_parse_hex(wrong[k], 8, &u), DDP_E_PARSE);
+    }
+}
+
 /* Numbers: decimal and hexadecimal floats, no names, no spaces, no overflow. */
 CT_TEST(text, parses_numbers_strictly)
 {

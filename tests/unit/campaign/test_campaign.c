@@ -177,6 +177,44 @@ CT_TEST(campaign, damage)
     CT_CHECK_OK(ddp_files_remove_tree(dir, NULL));
 }
 
+/* A file whose head is not whole, or whose numbers are none, is nobody's results. */
+CT_TEST(campaign, bad_heads)
+{
+#define HEAD "# ddprove campaign 1 name small file "
+    static const char *const wrong[] = {
+        "",
+        HEAD "00000000000000ff seed 7 cases 3 drivers sim",
+        HEAD "00000000000000ff seed 7 cases 3 drivers sim shard 0",
+        HEAD "00000000000000ff seed 7 cases 3 drivers sim shard 1/1",
+        HEAD "00000000000000ff seed 7 cases 3 drivers sim shard 0/4294967296",
+        HEAD "00000000000000ff seed 7 cases 3 drivers sim shard 0/1 more",
+        HEAD "00000000000000ff seed -7 cases 3 drivers sim shard 0/1",
+        HEAD "00000000000000ff seed 7 cases 18446744073709551616 drivers sim shard 0/1",
+        HEAD "00000000000000ff seed 7 drivers sim shard 0/1",
+        HEAD "ff seed 7 cases 3 drivers sim shard 0/1",
+        HEAD "00000000000000ff seed 7 cases 3 drivers a_list_of_drivers shard 0/1",
+        "# ddprove campaign 2 name small file 00000000000000ff seed 7 cases 3 drivers sim shard "
+        "0/1"};
+#undef HEAD
+    char dir[] = "ddprove_campaign_XXXXXX";
+    const char *const dirs[] = {dir};
+    struct harness_campaign_summary summary;
+    struct ddp_text text;
+    struct ddp_err err = {""};
+    char line[256];
+
+    CT_REQUIRE(mkdtemp(dir) != NULL);
+    ddp_text_init(&text, ddp_mem_system());
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        (void)snprintf(line, sizeof line, "%s\n", wrong[i]);
+        write_text(dir, "shard.0of1.txt", line, strlen(line));
+        CT_CHECK_STATUS(harness_campaign_merge(dirs, 1, dir, &summary, &text, &err), DDP_E_PARSE);
+        CT_CHECK(strstr(err.text, "not a campaign's results") != NULL);
+    }
+    ddp_text_fini(&text);
+    CT_CHECK_OK(ddp_files_remove_tree(dir, NULL));
+}
+
 /* Two right answers to one case that are not the same: the drivers differ. */
 CT_TEST(campaign, drivers_differ)
 {
