@@ -88,15 +88,15 @@ ddp_status harness_stage_find_files(const struct harness_cell *cell,
                                     struct harness_trace_files *out, struct ddp_err *err)
 {
     const struct {
-        enum harness_files files;
         const char *name;
+        enum harness_files files;
         bool is_folder;
-    } all[] = {{HARNESS_FILES_PLAN, "plan.yaml", false},
-               {HARNESS_FILES_PROGRAM, "program.txt", false},
-               {HARNESS_FILES_SCHEDULES, "schedules", true},
-               {HARNESS_FILES_TREES, "trees", true},
-               {HARNESS_FILES_CHECKPOINT, "checkpoint.safetensors", false},
-               {HARNESS_FILES_GIVEN, "given.safetensors", false}};
+    } all[] = {{"plan.yaml", HARNESS_FILES_PLAN, false},
+               {"program.txt", HARNESS_FILES_PROGRAM, false},
+               {"schedules", HARNESS_FILES_SCHEDULES, true},
+               {"trees", HARNESS_FILES_TREES, true},
+               {"checkpoint.safetensors", HARNESS_FILES_CHECKPOINT, false},
+               {"given.safetensors", HARNESS_FILES_GIVEN, false}};
 
     memset(out, 0, HARNESS_FILES_COUNT * sizeof *out);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

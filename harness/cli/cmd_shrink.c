@@ -62,7 +62,7 @@ int cli_shrink(const struct cli_options *options)
     struct harness_shrink_result result;
     struct ddp_text text;
     struct ddp_err err = {{0}};
-    char path[4096], work_dir[4096], name[128];
+    char path[4096], work_dir[4096];
     void *plan = NULL;
     size_t size_bytes = 0;
     ddp_status status;
@@ -75,11 +75,11 @@ int cli_shrink(const struct cli_options *options)
     ddp_text_init(&text, ddp_mem_system());
     status = read_plan(options->paths[0], path, sizeof path, &plan, &size_bytes, &err);
     if (status == DDP_OK) {
-        status = harness_shrink(plan, size_bytes, path, &config, family_of(out_dir), &text, name,
-                                sizeof name, &result, &err);
+        status = harness_shrink(plan, size_bytes, path, &config, family_of(out_dir), &text, &result,
+                                &err);
     }
     if (status == DDP_OK) {
-        status = write_scenario(out_dir, name, &text, path, sizeof path, &err);
+        status = write_scenario(out_dir, result.name, &text, path, sizeof path, &err);
     }
     ddp_text_fini(&text);
     ddp_mem_free(ddp_mem_system(), plan);

@@ -25,6 +25,9 @@
 struct pool {
     struct cli_task *tasks;
     size_t task_count;
+    size_t next; /* the first task that was not begun; task_count: begin no more */
+    size_t running;
+    unsigned jobs;
     sigset_t interrupts;
     sigset_t awaited; /* those and SIGCHLD; blocked outside of waits */
     sigset_t old_mask;
@@ -194,7 +197,7 @@ static void signal_workers(const struct pool *pool, int signal_number)
 }
 
 /* Ask the workers to end (their drivers end the ranks), and wait for them. */
-static void end_workers(const struct pool *pool, size_t running)
+static void end_workers(struct pool *pool)
 {
     const struct timespec slice = {0, 50 * (long)DDP_NS_PER_MS};
     uint64_t end_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), END_GRACE_NS);
@@ -203,12 +206,12 @@ static void end_workers(const struct pool *pool, size_t running)
     (void)sigemptyset(&child);
     (void)sigaddset(&child, SIGCHLD);
     signal_workers(pool, SIGTERM);
-    while (running > 0) {
+    while (pool->running > 0) {
         struct cli_task *ended = reap(pool);
 
         if (ended != NULL) {
             ended->is_interrupted = true;
-            running--;
+            pool->running--;
             continue;
         }
         if (ddp_clock_now_ns(ddp_clock_monotonic()) >= end_ns) {
@@ -218,39 +221,51 @@ static void end_workers(const struct pool *pool, size_t running)
     }
 }
 
+/* Begin a task if there is room for it, else take one whose worker has ended. NULL: no task has its
+ * verdict now; *out_is_idle: nor was one begun. */
+static struct cli_task *advance(struct pool *pool, bool *out_is_idle)
+{
+    struct cli_task *task;
+
+    *out_is_idle = false;
+    if (pool->next < pool->task_count && pool->running < pool->jobs) {
+        task = &pool->tasks[pool->next++];
+        if (!start(pool, task)) {
+            return task;
+        }
+        pool->running++;
+        return NULL;
+    }
+    task = reap(pool);
+    if (task != NULL) {
+        pool->running--;
+    }
+    *out_is_idle = task == NULL;
+    return task;
+}
+
 int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs,
                  const struct cli_pool_events *events, void *context)
 {
-    struct pool pool = {.tasks = tasks, .task_count = task_count};
-    size_t next = 0;
-    size_t running = 0;
+    struct pool pool = {.tasks = tasks, .task_count = task_count, .jobs = jobs};
     int interrupt = 0;
 
     open_signals(&pool);
-    while (interrupt == 0 && (next < task_count || running > 0)) {
-        struct cli_task *ended = NULL;
+    while (interrupt == 0 && (pool.next < task_count || pool.running > 0)) {
+        bool is_idle;
+        struct cli_task *ended = advance(&pool, &is_idle);
 
-        if (next < task_count && running < jobs) {
-            if (start(&pool, &tasks[next])) {
-                running++;
-            } else {
-                ended = &tasks[next];
-            }
-            next++;
-        } else if ((ended = reap(&pool)) != NULL) {
-            running--;
-        } else {
+        if (is_idle) {
             interrupt = take_interrupt(&pool, true);
             tell_slow(&pool, events, context);
         }
         interrupt = interrupt != 0 ? interrupt : take_interrupt(&pool, false);
-        if (ended != NULL && interrupt == 0) {
-            /* What runs already goes on to its end. */
-            next = events->done(context, ended) ? next : task_count;
+        if (ended != NULL && interrupt == 0 && !events->done(context, ended)) {
+            pool.next = task_count; /* what runs already goes on to its end */
         }
     }
     if (interrupt != 0) {
-        end_workers(&pool, running);
+        end_workers(&pool);
     }
     (void)sigprocmask(SIG_SETMASK, &pool.old_mask, NULL);
     return interrupt;

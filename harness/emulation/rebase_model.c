@@ -337,8 +337,8 @@ static bool is_model_like(const struct harness_emulation *e, uint32_t a, uint32_
 
     return memcmp(&e->recorded.param[a * count], &e->recorded.param[b * count],
                   count * sizeof(uint64_t)) == 0 &&
-           memcmp(&e->recorded.slot[a * e->slot_count * count],
-                  &e->recorded.slot[b * e->slot_count * count],
+           memcmp(&e->recorded.slot[(size_t)a * e->slot_count * count],
+                  &e->recorded.slot[(size_t)b * e->slot_count * count],
                   e->slot_count * count * sizeof(uint64_t)) == 0;
 }
 

@@ -95,7 +95,9 @@ static void read_state(struct harness_emulation *e, uint32_t rank, uint32_t step
         const uint64_t *arg = list[i]->entry.arg;
 
         if (arg[0] < e->params.count && arg[2] < e->slot_count) {
-            e->recorded.slot[(rank * e->slot_count + arg[2]) * e->params.count + arg[0]] = arg[1];
+            size_t slot = (size_t)rank * e->slot_count + arg[2];
+
+            e->recorded.slot[slot * e->params.count + arg[0]] = arg[1];
         }
     }
 }

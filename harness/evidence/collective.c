@@ -93,47 +93,44 @@ static uint64_t zero_hash(const struct walk *walk)
     return hash;
 }
 
-/* first_in, first_out: of the first member that recorded any. */
-static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first_in,
-                         uint64_t *first_out)
+/* Oracle reduction knows the values of a bucket, but of ranks that only mirror the step. first_out:
+ * what a rank with data got. */
+static void check_bucket(const struct walk *walk, uint32_t rank, const struct ddp_event_entry *post,
+                         const struct ddp_event_entry *done, uint64_t *first_out)
 {
-    const struct ddp_event_entry *post = entry_of(walk, rank, DDP_EVENT_COLL_POST);
-    const struct ddp_event_entry *done = entry_of(walk, rank, DDP_EVENT_COLL_DONE);
+    size_t k = (size_t)(walk->op->step - (int32_t)walk->e->start_step);
+    unsigned long long seq = walk->op->seq;
+
+    if (walk->op->step >= (int32_t)walk->e->end_step ||
+        walk->e->expected.is_active[k * walk->e->world + rank]) {
+        *first_out = done->arg[4];
+        return;
+    }
+    if (*first_out != 0 && done->arg[4] != *first_out) {
+        harness_gap_set(walk->out, "rank %u mirrored collective %llu and got another value", rank,
+                        seq);
+    }
+    if (post->arg[4] != zero_hash(walk)) {
+        harness_gap_set(walk->out, "rank %u mirrored collective %llu with more than zeros", rank,
+                        seq);
+    }
+}
+
+/* first_in: of the first member that recorded any. */
+static void check_input(const struct walk *walk, uint32_t rank, const struct ddp_event_entry *post,
+                        const struct ddp_event_entry *done, uint64_t *first_in)
+{
+    bool is_broadcast = walk->op->kind == DDP_COLL_BROADCAST;
     const char *role = ddp_coll_role_name(walk->op->role);
     unsigned long long seq = walk->op->seq;
     uint64_t expected = 0;
 
-    if (post == NULL || done == NULL || harness_index_status(done->arg[3]) != DDP_OK) {
-        if (!walk->is_clean) {
-            return; /* the rank may be behind the one on which the fault acted */
-        }
-        harness_gap_set(walk->out, "rank %u did not complete collective %llu (%s)", rank, seq,
-                        role);
-        return;
-    }
-    if (walk->op->role == DDP_ROLE_BUCKET) {
-        /* Oracle reduction knows the values, but of ranks that only mirror the step. */
-        size_t k = (size_t)(walk->op->step - (int32_t)walk->e->start_step);
-        bool is_judged = walk->op->step >= (int32_t)walk->e->end_step ||
-                         walk->e->expected.is_active[k * walk->e->world + rank];
-
-        *first_out = is_judged ? done->arg[4] : *first_out;
-        if (!is_judged && *first_out != 0 && done->arg[4] != *first_out) {
-            harness_gap_set(walk->out, "rank %u mirrored collective %llu and got another value",
-                            rank, seq);
-        }
-        if (!is_judged && post->arg[4] != zero_hash(walk)) {
-            harness_gap_set(walk->out, "rank %u mirrored collective %llu with more than zeros",
-                            rank, seq);
-        }
-        return;
-    }
     if (expected_input(walk, rank, &expected) && post->arg[4] != expected) {
         harness_gap_set(walk->out,
                         "rank %u put another value into collective %llu (%s) than it has", rank,
                         seq, role);
     }
-    if (walk->op->kind == DDP_COLL_BROADCAST &&
+    if (is_broadcast &&
         post->arg[4] != (ddp_event_op_unpack(post->arg[1]).root == rank ? done->arg[4] : 0)) {
         harness_gap_set(walk->out,
                         "rank %u put another value into collective %llu (%s) than came "
@@ -141,18 +138,48 @@ static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first
                         rank, seq, role);
     }
     *first_in = *first_in == 0 ? post->arg[4] : *first_in;
-    if (walk->op->role == DDP_ROLE_VERIFY && walk->op->kind != DDP_COLL_BROADCAST &&
-        post->arg[4] != *first_in) {
+    if (walk->op->role == DDP_ROLE_VERIFY && !is_broadcast && post->arg[4] != *first_in) {
         harness_gap_set(walk->out, "rank %u had another model verified in collective %llu", rank,
                         seq);
     }
+}
+
+/* first_out: of the first member that recorded any. */
+static void check_output(const struct walk *walk, uint32_t rank, const struct ddp_event_entry *done,
+                         uint64_t *first_out)
+{
+    unsigned long long seq = walk->op->seq;
+
     *first_out = *first_out == 0 ? done->arg[4] : *first_out;
     if (done->arg[4] != *first_out || (done->arg[4] == 0) != (walk->op->role == DDP_ROLE_BARRIER)) {
         harness_gap_set(walk->out,
                         "rank %u got another value out of collective %llu (%s) than "
                         "the others",
-                        rank, seq, role);
+                        rank, seq, ddp_coll_role_name(walk->op->role));
     }
+}
+
+static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first_in,
+                         uint64_t *first_out)
+{
+    const struct ddp_event_entry *post = entry_of(walk, rank, DDP_EVENT_COLL_POST);
+    const struct ddp_event_entry *done = entry_of(walk, rank, DDP_EVENT_COLL_DONE);
+    unsigned long long seq = walk->op->seq;
+
+    if (post == NULL || done == NULL || harness_index_status(done->arg[3]) != DDP_OK) {
+        if (!walk->is_clean) {
+            return; /* the rank may be behind the one on which the fault acted */
+        }
+        harness_gap_set(walk->out, "rank %u did not complete collective %llu (%s)", rank, seq,
+                        ddp_coll_role_name(walk->op->role));
+        return;
+    }
+    if (walk->op->role == DDP_ROLE_BUCKET) {
+        check_bucket(walk, rank, post, done, first_out);
+        return;
+    }
+    check_input(walk, rank, post, done, first_in);
+    check_output(walk, rank, done, first_out);
 }
 
 void harness_evidence_collectives(const struct harness_emulation *e, int32_t end_step,
@@ -181,11 +208,20 @@ void harness_evidence_collectives(const struct harness_emulation *e, int32_t end
     }
 }
 
-/* Each kind of join's events as often as the rank's data says, about as many ranks. */
-void harness_evidence_join(const struct harness_emulation *e, uint32_t rank,
-                           struct harness_gap *out)
+static uint32_t count_active(const struct walk *walk, uint64_t pass)
 {
-    const struct walk walk = {e, NULL, 0, true, out};
+    uint32_t count = 0;
+
+    for (uint32_t r = 0; r < walk->e->world; r++) {
+        count += is_active(walk, r, pass);
+    }
+    return count;
+}
+
+/* Returns the pass behind the last one that the rank recorded. */
+static uint64_t check_join_events(const struct walk *walk, uint32_t rank)
+{
+    const struct harness_emulation *e = walk->e;
     const uint64_t first = (uint64_t)e->input->restored_step * e->input->job->micro_batches;
     const bool is_initial = e->input->plan->job.join.divide_by_initial_world_size;
     uint64_t pass = first;
@@ -198,34 +234,50 @@ void harness_evidence_join(const struct harness_emulation *e, uint32_t rank,
     for (size_t i = 0; i < count; i++) {
         const uint64_t *arg = list[i]->entry.arg;
         bool is_pass = arg[0] == 0 || arg[0] == 2;
-        uint32_t active = 0;
+        uint32_t active = count_active(walk, pass);
 
-        for (uint32_t r = 0; r < e->world; r++) {
-            active += is_active(&walk, r, pass);
-        }
         divisor = is_pass && !is_initial ? active : divisor;
-        if ((is_pass && (arg[1] != active || is_active(&walk, rank, pass) != (arg[0] == 0))) ||
+        if ((is_pass && (arg[1] != active || is_active(walk, rank, pass) != (arg[0] == 0))) ||
             arg[2] != divisor || (!is_pass && arg[0] != (i + 1 == count ? 4 : 1))) {
-            harness_gap_set(out, "rank %u recorded another pass under join than number %llu", rank,
-                            (unsigned long long)pass);
+            harness_gap_set(walk->out, "rank %u recorded another pass under join than number %llu",
+                            rank, (unsigned long long)pass);
         }
         pass += is_pass ? 1 : 0;
     }
     if (count != (size_t)(pass - first) + 2) {
-        harness_gap_set(out, "rank %u recorded %zu events of join for %llu passes", rank, count,
-                        (unsigned long long)(pass - first));
+        harness_gap_set(walk->out, "rank %u recorded %zu events of join for %llu passes", rank,
+                        count, (unsigned long long)(pass - first));
     }
+    return pass;
+}
+
+/* The tensors that are handed out behind join: each once, in their order. */
+static void check_join_tensors(const struct walk *walk, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&walk->e->index, rank, DDP_EVENT_JOIN_TENSOR, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (list[i]->entry.arg[0] != i) {
+            harness_gap_set(walk->out, "rank %u recorded tensor %llu after join where %zu is due",
+                            rank, (unsigned long long)list[i]->entry.arg[0], i);
+        }
+    }
+}
+
+/* Each kind of join's events as often as the rank's data says, about as many ranks. */
+void harness_evidence_join(const struct harness_emulation *e, uint32_t rank,
+                           struct harness_gap *out)
+{
+    const struct walk walk = {e, NULL, 0, true, out};
+    uint64_t pass = check_join_events(&walk, rank);
+
     for (uint32_t r = 0; r < e->world; r++) {
         if (is_active(&walk, r, pass)) {
             harness_gap_set(out, "rank %u recorded no pass %llu, for which rank %u has data", rank,
                             (unsigned long long)pass, r);
         }
     }
-    list = harness_index_list(&e->index, rank, DDP_EVENT_JOIN_TENSOR, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (list[i]->entry.arg[0] != i) {
-            harness_gap_set(out, "rank %u recorded tensor %llu after join where %zu is due", rank,
-                            (unsigned long long)list[i]->entry.arg[0], i);
-        }
-    }
+    check_join_tensors(&walk, rank);
 }

@@ -380,9 +380,10 @@ void grammar_TOP_faults(struct harness_draw *draw)
         return;
     }
     plan->faults = harness_draw_array(draw, count, sizeof *plan->faults);
-    if (plan->faults != NULL) {
-        draw->status = harness_grammar_job_open(draw->mem, plan, &job, NULL);
+    if (plan->faults == NULL) {
+        return; /* draw->status says so */
     }
+    draw->status = harness_grammar_job_open(draw->mem, plan, &job, NULL);
     for (uint32_t i = 0; draw->status == DDP_OK && i < count; i++) {
         struct site site = {.draw = draw,
                             .job = &job,

@@ -13,7 +13,7 @@
  * connection, its shared memory). The monitor keeps its own above 64. */
 enum { DESCRIPTORS_BASE = 80, DESCRIPTORS_A_RANK = 3 };
 /* OpenBLAS's buffers, stacks and the shared memory of small jobs. */
-static const uint64_t address_space_bytes = 1024u * 1024u * 1024u;
+static const uint64_t address_space_bytes = UINT64_C(1024) * 1024 * 1024;
 
 static ddp_status check_descriptors(const struct harness_plan *plan, struct ddp_err *err)
 {

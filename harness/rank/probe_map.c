@@ -251,21 +251,21 @@ static bool is_alone(const struct harness_probe_map *map, const int16_t *codes, 
     return is_one && is_always(map, codes, member, true);
 }
 
-/* Some probe gave a value in elements [elem, elem + count) that no sum of all contributions can
- * give. Find out why. */
-static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t elem, size_t count)
+/* Find out why a value in elements [first, first + elem_count) is no sum of all contributions. */
+static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t first,
+                     size_t elem_count)
 {
     uint64_t all = map->member_count >= 64 ? UINT64_MAX : (UINT64_C(1) << map->member_count) - 1;
 
     for (uint32_t pair = 0; pair < map->pair_count; pair++) {
         if (codes[pair] == CODE_NONFINITE) {
-            fail(map, HARNESS_PROBE_NONFINITE, 0, "the sum in element %zu is not finite", elem);
+            fail(map, HARNESS_PROBE_NONFINITE, 0, "the sum in element %zu is not finite", first);
         }
     }
     for (uint32_t r = 0; r < map->member_count; r++) {
         if (is_always(map, codes, r, false)) {
             fail(map, HARNESS_PROBE_LOST, UINT64_C(1) << r,
-                 "element %zu lacks the contribution of member %" PRIu32, elem, r);
+                 "element %zu lacks the contribution of member %" PRIu32, first, r);
         }
     }
     for (uint32_t r = 0; r < map->member_count; r++) {
@@ -273,17 +273,17 @@ static void diagnose(struct harness_probe_map *map, const int16_t *codes, size_t
             fail(map, HARNESS_PROBE_LOST, all & ~(UINT64_C(1) << r),
                  "elements %zu to %zu were not reduced: they hold the contribution of member "
                  "%" PRIu32 " alone",
-                 elem, elem + count - 1, r);
+                 first, first + elem_count - 1, r);
         }
     }
     /* Checked last: of two members, "one twice" and "the other lost" give the same values. */
     for (uint32_t r = 0; r < map->member_count; r++) {
         if (is_always(map, codes, r, true)) {
             fail(map, HARNESS_PROBE_DUPLICATED, UINT64_C(1) << r,
-                 "element %zu holds the contribution of member %" PRIu32 " twice", elem, r);
+                 "element %zu holds the contribution of member %" PRIu32 " twice", first, r);
         }
     }
-    fail(map, HARNESS_PROBE_VALUE, 0, "element %zu is no sum of all contributions", elem);
+    fail(map, HARNESS_PROBE_VALUE, 0, "element %zu is no sum of all contributions", first);
 }
 
 static ddp_status add_range(struct harness_probe_map *map, size_t first, size_t elem_count,

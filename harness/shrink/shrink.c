@@ -305,6 +305,18 @@ static void shrink_model(struct shrinker *shrinker)
     (void)attempt(shrinker, &plan, NULL, 0);
 }
 
+/* A name is of small letters, with '_' for what separates words. */
+static char name_char(char character)
+{
+    if (character >= 'A' && character <= 'Z') {
+        return (char)(character - 'A' + 'a');
+    }
+    if (character == '.' || character == '/' || character == '-') {
+        return '_';
+    }
+    return character;
+}
+
 /* "value_lost_at_bucket_launch", from the verdict and the first fault. */
 static void name_it(const struct shrinker *shrinker, char *out, size_t size_bytes)
 {
@@ -317,10 +329,7 @@ static void name_it(const struct shrinker *shrinker, char *out, size_t size_byte
                    plan->fault_count > 0 ? ddp_fault_point_name(plan->faults[0].point) : "");
     size = strlen(out);
     for (size_t i = 0; i < size; i++) {
-        bool is_upper = out[i] >= 'A' && out[i] <= 'Z';
-
-        out[i] = is_upper ? (char)(out[i] - 'A' + 'a')
-                          : (out[i] == '.' || out[i] == '/' || out[i] == '-' ? '_' : out[i]);
+        out[i] = name_char(out[i]);
     }
 }
 
@@ -422,8 +431,8 @@ static void shrink_all(struct shrinker *shrinker)
 
 ddp_status harness_shrink(const char *text, size_t size_bytes, const char *path,
                           const struct harness_shrink_config *config, const char *family,
-                          struct ddp_text *out_scenario, char *out_name, size_t name_bytes,
-                          struct harness_shrink_result *out, struct ddp_err *err)
+                          struct ddp_text *out_scenario, struct harness_shrink_result *out,
+                          struct ddp_err *err)
 {
     struct shrinker shrinker = {.config = config, .err = err};
     struct ddp_mem_pool *pool;
@@ -442,15 +451,15 @@ ddp_status harness_shrink(const char *text, size_t size_bytes, const char *path,
         const char *from = ddp_mem_strdup(shrinker.mem, best(&shrinker)->id);
 
         shrink_all(&shrinker);
-        name_it(&shrinker, out_name, name_bytes);
-        print_result(&shrinker, from != NULL ? from : "", family, out_name, out_scenario);
-        status = out_scenario->is_failed ? DDP_E_NOMEM : shrinker.status;
         *out = (struct harness_shrink_result){.signature = shrinker.trial.signature,
                                               .is_wrong = shrinker.is_modelled,
                                               .runs = shrinker.runs,
                                               .faults = best(&shrinker)->fault_count,
                                               .ranks = best(&shrinker)->job.ranks,
                                               .steps = best(&shrinker)->job.steps};
+        name_it(&shrinker, out->name, sizeof out->name);
+        print_result(&shrinker, from != NULL ? from : "", family, out->name, out_scenario);
+        status = out_scenario->is_failed ? DDP_E_NOMEM : shrinker.status;
     }
     harness_scenario_fini(&shrinker.best);
     ddp_mem_pool_destroy(pool);

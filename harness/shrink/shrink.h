@@ -48,6 +48,7 @@ struct harness_shrink_result {
                     * of the plan now */
     unsigned runs;
     uint32_t faults, ranks, steps;
+    char name[128]; /* of the scenario: what was found, and where its first fault is */
 };
 
 /* Shrink the plan of a text (the scenario format, one cell) and print what is left, as a scenario
@@ -56,7 +57,6 @@ struct harness_shrink_result {
 DDP_MUST_USE ddp_status harness_shrink(const char *text, size_t size_bytes, const char *path,
                                        const struct harness_shrink_config *config,
                                        const char *family, struct ddp_text *out_scenario,
-                                       char *out_name, size_t name_bytes,
                                        struct harness_shrink_result *out, struct ddp_err *err);
 
 #ifdef __cplusplus

@@ -108,7 +108,8 @@ ddp_status harness_kept_load(struct ddp_mem *mem, struct ddp_files *files, const
     kept->mem = mem;
     kept->tensors = ddp_mem_array(mem, hashes->count, sizeof(*kept->tensors));
     if (kept->tensors == NULL) {
-        status = DDP_E_NOMEM;
+        ddp_mem_free(mem, kept);
+        return DDP_E_NOMEM;
     }
     for (size_t i = 0; status == DDP_OK && i < hashes->count; i++) {
         DDP_ASSERT(i == 0 || hashes->items[i - 1] < hashes->items[i]);

@@ -24,15 +24,14 @@ static const char six_faults[] =
     "  - {at: {rank: 7, step: 28, micro: 1}, point: data/next, do: {none: true}}\n"
     "expect: {verdict: NONE}\n";
 
-static ddp_status shrink(const char *text, struct ddp_text *out, char *name, size_t name_bytes,
+static ddp_status shrink(const char *text, struct ddp_text *out,
                          struct harness_shrink_result *result, struct ddp_err *err)
 {
     const struct harness_shrink_config config = {
         .self_path = "", .work_dir = "ddprove_shrink_none", .runs_max = 60};
 
     ddp_text_init(out, ddp_mem_system());
-    return harness_shrink(text, strlen(text), "plan.yaml", &config, "regress", out, name,
-                          name_bytes, result, err);
+    return harness_shrink(text, strlen(text), "plan.yaml", &config, "regress", out, result, err);
 }
 
 CT_TEST(shrink, six_faults_of_eight_ranks)
@@ -41,16 +40,15 @@ CT_TEST(shrink, six_faults_of_eight_ranks)
     struct harness_scenario scenario;
     struct ddp_err err = {""};
     struct ddp_text text;
-    char name[128];
 
-    if (shrink(six_faults, &text, name, sizeof name, &result, &err) != DDP_OK) {
+    if (shrink(six_faults, &text, &result, &err) != DDP_OK) {
         CT_FAIL("%s", err.text);
         return;
     }
     CT_CHECK(result.signature.verdict == HARNESS_VERDICT_VALUE_LOST);
     CT_CHECK(result.faults == 1);
     CT_CHECK(result.ranks <= 3 && result.steps <= 2 && result.runs <= 60);
-    CT_CHECK_STR(name, "value_lost_at_bucket_launch");
+    CT_CHECK_STR(result.name, "value_lost_at_bucket_launch");
     CT_CHECK(strstr(ddp_text_str(&text), "# reproduce: ddprove run ") != NULL);
     CT_CHECK(strstr(ddp_text_str(&text), "Shrunk from shrinking.six_faults") != NULL);
     CT_REQUIRE_OK(harness_scenario_parse(ddp_text_str(&text), text.size_bytes, "x.yaml", NULL, 0,
@@ -74,9 +72,8 @@ CT_TEST(shrink, what_is_kept_needs_both)
     struct harness_shrink_result result;
     struct ddp_err err = {""};
     struct ddp_text text;
-    char name[128];
 
-    CT_CHECK_OK(shrink(plan, &text, name, sizeof name, &result, &err));
+    CT_CHECK_OK(shrink(plan, &text, &result, &err));
     CT_CHECK(result.signature.verdict == HARNESS_VERDICT_CRASH_SIGNALED);
     CT_CHECK(!result.signature.is_one);
     CT_CHECK_EQ_U64(result.faults, 2);
@@ -95,9 +92,8 @@ CT_TEST(shrink, nothing_found)
     struct harness_shrink_result result;
     struct ddp_err err = {""};
     struct ddp_text text;
-    char name[128];
 
-    CT_CHECK_STATUS(shrink(plan, &text, name, sizeof name, &result, &err), DDP_E_INVALID);
+    CT_CHECK_STATUS(shrink(plan, &text, &result, &err), DDP_E_INVALID);
     CT_CHECK(strstr(err.text, "nothing to keep") != NULL);
     ddp_text_fini(&text);
 }
