@@ -242,31 +242,3 @@ bool harness_emulation_is_restore(const struct harness_emulation *e)
 {
     return e->input->first_trace != NULL || e->input->restored_step > 0;
 }
-
-bool harness_emulation_has_shape(const struct harness_emulation *e, uint64_t param,
-                                 const uint64_t *dims)
-{
-    const struct ddp_param *planned = param < e->params.count ? &e->input->params[param] : NULL;
-
-    for (uint32_t k = 0; planned != NULL && k < DDP_NDIM_MAX; k++) {
-        if (dims[k] != (k < planned->ndim ? planned->shape[k] : 0)) {
-            return false;
-        }
-    }
-    return planned != NULL;
-}
-
-bool harness_emulation_has_model(const struct harness_emulation *e, uint32_t rank)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &count);
-
-    DDP_ASSERT(rank < e->world);
-    for (size_t i = 0; i < count; i++) {
-        if (!harness_emulation_has_shape(e, list[i]->entry.arg[0], &list[i]->entry.arg[1])) {
-            return false;
-        }
-    }
-    return true;
-}

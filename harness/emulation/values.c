@@ -1,4 +1,5 @@
-/* Purpose: storage that lives as long as the emulation, and copies of states in it. */
+/* Purpose: storage that lives as long as the emulation, copies of states in it, and whose tensors
+ * have the shapes that are stored. */
 #include <string.h>
 
 #include "harness/emulation/internal.h"
@@ -45,4 +46,32 @@ void harness_state_copy(const struct harness_emulation *e, struct harness_state 
     for (uint32_t s = 0; s < e->slot_count; s++) {
         memcpy(target->slot[s], source->slot[s], e->params.size_bytes);
     }
+}
+
+bool harness_emulation_has_shape(const struct harness_emulation *e, uint64_t param,
+                                 const uint64_t *dims)
+{
+    const struct ddp_param *planned = param < e->params.count ? &e->input->params[param] : NULL;
+
+    for (uint32_t k = 0; planned != NULL && k < DDP_NDIM_MAX; k++) {
+        if (dims[k] != (k < planned->ndim ? planned->shape[k] : 0)) {
+            return false;
+        }
+    }
+    return planned != NULL;
+}
+
+bool harness_emulation_has_model(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &count);
+
+    DDP_ASSERT(rank < e->world);
+    for (size_t i = 0; i < count; i++) {
+        if (!harness_emulation_has_shape(e, list[i]->entry.arg[0], &list[i]->entry.arg[1])) {
+            return false;
+        }
+    }
+    return true;
 }
