@@ -1,0 +1,86 @@
+#!/bin/sh
+# The commands campaign and shrink: what they print and write, whose shard is run, and errors of one line.
+# Usage: campaign.sh DDPROVE CAMPAIGN OUT
+set -u
+ddprove=$1
+file=$2
+failures=0
+rm -rf "$3"
+mkdir -p "$3" && cd "$3" || exit 1
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAIL $*"
+}
+
+# ends CODE ARGUMENT...: ddprove ends with this code; out and err are kept.
+ends() {
+    code=$1
+    shift
+    "$ddprove" "$@" >out 2>err </dev/null
+    got=$?
+    test "$got" -eq "$code" || fail "ddprove $*: exit $got, not $code: $(cat out err)"
+}
+
+# refused TEXT ARGUMENT...: a usage error, one line that holds TEXT.
+refused() {
+    text=$1
+    shift
+    ends 2 "$@"
+    test "$(wc -l <err)" -eq 1 || fail "ddprove $*: $(wc -l <err) lines: $(cat err)"
+    grep -qF -e "$text" err || fail "ddprove $*: \"$(cat err)\" does not say \"$text\""
+}
+
+# says TEXT ARGUMENT...: exit 0, and stdout holds TEXT.
+says() {
+    text=$1
+    shift
+    ends 0 "$@"
+    grep -qF -e "$text" out || fail "ddprove $*: \"$(head -n 5 out)\" does not say \"$text\""
+}
+
+refused 'absent.yaml' campaign absent.yaml
+printf '# Mine.\ncampaign: own\ncases: 10\nshape: round\n' >bad.yaml
+refused 'bad.yaml:4' campaign bad.yaml
+refused 'name the folders of the shards' campaign merge
+refused 'nowhere' campaign merge nowhere
+refused 'is not a number from 0 to 1' campaign "$file" --shard 3/2
+
+says '6 passed, 0 failed, 0 inconclusive, 0 errors: six/results.txt' campaign "$file" --cases 6 --driver sim --out six
+says '6 passed, 0 failed' campaign merge six --out merged
+cmp six/results.txt merged/results.txt || fail "a merge of one shard differs"
+says '6 passed, 0 failed' campaign "$file" --cases 6 --driver sim --out six --resume
+says 'cases/s of one core' campaign "$file" --cases 3 --driver sim --seed 9 --budget 60 --out three
+
+# Whoever starts several copies says which of them this is: two of three cases, or one.
+shard() {
+    text=$1
+    shift
+    env "$@" "$ddprove" campaign "$file" --cases 3 --driver sim -j 1 --out shards >out 2>err
+    grep -qF -e "$text" shards/*/* shards/* 2>/dev/null || fail "$*: no \"$text\": $(cat out err; ls shards)"
+    rm -rf shards
+}
+shard 'shard 1/2' SLURM_PROCID=1 SLURM_NTASKS=2
+shard 'shard 0/3' OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=3
+shard 'shard 2/3' JOB_COMPLETION_INDEX=2 JOB_COMPLETION_COUNT=3
+shard 'shard 1/3' GTEST_SHARD_INDEX=1 GTEST_TOTAL_SHARDS=3
+shard 'shard 0/2' SLURM_ARRAY_TASK_ID=4 SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=4
+
+job='job: {ranks: 4, steps: 6, model: mlp, data: digits, batch_per_rank: 4, optimizer: {kind: sgd, lr: 0.1}}'
+kill='  - {at: {rank: 2, step: 3}, point: data/next, do: {kill: SIGKILL}}'
+wait='  - {at: {rank: 1, step: 1}, point: data/next, do: {delay: 5}}'
+printf '# A rank dies.\nid: own.dies\n%s\nfaults:\n%s\n%s\nexpect: {verdict: NONE}\n' "$job" "$kill" "$wait" >dies.yaml
+printf '# Nothing happens.\nid: own.fine\n%s\nexpect: {verdict: NONE}\n' "$job" >fine.yaml
+refused 'absent.yaml' shrink absent.yaml
+refused 'name one run folder or plan' shrink dies.yaml fine.yaml
+refused 'nothing' shrink fine.yaml
+for driver in sim proc; do
+    says 'CRASH.SIGNALED, 1 faults' shrink dies.yaml --driver $driver --out "scenarios/$driver"
+    grep -q "^id: $driver\\." scenarios/$driver/*.yaml || fail "the family is not that of the folder: $(cat scenarios/$driver/*.yaml)"
+    ls -a scenarios/$driver | grep -q '^\.shrink' && fail "shrink leaves a folder behind"
+    says '1 passed, 0 failed' run scenarios/$driver --driver $driver --out again.$driver
+done
+ends 1 run dies.yaml --driver sim --out dies
+says 'CRASH.SIGNALED' shrink dies/own.dies/sim --out from_run
+
+test "$failures" -eq 0
