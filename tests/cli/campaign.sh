@@ -2,42 +2,12 @@
 # The commands campaign and shrink: what they print and write, whose shard is run, and errors of one line.
 # Usage: campaign.sh DDPROVE CAMPAIGN OUT
 set -u
+# shellcheck source=tests/cli/checks.sh
+. "$(cd "$(dirname "$0")" && pwd)/checks.sh"
 ddprove=$1
 file=$2
-failures=0
 rm -rf "$3"
 mkdir -p "$3" && cd "$3" || exit 1
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAIL $*"
-}
-
-# ends CODE ARGUMENT...: ddprove ends with this code; out and err are kept.
-ends() {
-    code=$1
-    shift
-    "$ddprove" "$@" >out 2>err </dev/null
-    got=$?
-    test "$got" -eq "$code" || fail "ddprove $*: exit $got, not $code: $(cat out err)"
-}
-
-# refused TEXT ARGUMENT...: a usage error, one line that holds TEXT.
-refused() {
-    text=$1
-    shift
-    ends 2 "$@"
-    test "$(wc -l <err)" -eq 1 || fail "ddprove $*: $(wc -l <err) lines: $(cat err)"
-    grep -qF -e "$text" err || fail "ddprove $*: \"$(cat err)\" does not say \"$text\""
-}
-
-# says TEXT ARGUMENT...: exit 0, and stdout holds TEXT.
-says() {
-    text=$1
-    shift
-    ends 0 "$@"
-    grep -qF -e "$text" out || fail "ddprove $*: \"$(head -n 5 out)\" does not say \"$text\""
-}
 
 refused 'absent.yaml' campaign absent.yaml
 printf '# Mine.\ncampaign: own\ncases: 10\nshape: round\n' >bad.yaml

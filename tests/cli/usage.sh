@@ -2,43 +2,12 @@
 # Exit codes, and errors that are one line with a remedy.
 # Usage: usage.sh DDPROVE SCENARIOS OUT
 set -u
+# shellcheck source=tests/cli/checks.sh
+. "$(cd "$(dirname "$0")" && pwd)/checks.sh"
 ddprove=$1
 scenarios=$2
-failures=0
 rm -rf "$3"
 mkdir -p "$3" && cd "$3" || exit 1
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAIL $*"
-}
-
-# ends CODE ARGUMENT...: ddprove ends with this code; out and err are kept.
-ends() {
-    code=$1
-    shift
-    "$ddprove" "$@" >out 2>err </dev/null
-    got=$?
-    test "$got" -eq "$code" || fail "ddprove $*: exit $got, not $code: $(cat out err)"
-}
-
-# refused TEXT ARGUMENT...: a usage error, one line that holds TEXT, nothing on stdout.
-refused() {
-    text=$1
-    shift
-    ends 2 "$@"
-    test "$(wc -l <err)" -eq 1 || fail "ddprove $*: $(wc -l <err) lines: $(cat err)"
-    test ! -s out || fail "ddprove $*: prints $(head -n 1 out)"
-    grep -qF -e "$text" err || fail "ddprove $*: \"$(cat err)\" does not say \"$text\""
-}
-
-# says TEXT ARGUMENT...: exit 0, and stdout holds TEXT.
-says() {
-    text=$1
-    shift
-    ends 0 "$@"
-    grep -qF -e "$text" out || fail "ddprove $*: \"$(head -n 5 out)\" does not say \"$text\""
-}
 
 one=$scenarios/hang/before_bucket.yaml
 mkdir -p empty 'with space/deep'
