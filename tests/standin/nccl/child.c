@@ -54,7 +54,7 @@ int ncclCommRevoke(struct standin_comm *comm, int flags)
     (void)standin_group_error(result);
     STANDIN_CHECK(standin_group_end());
     if (!comm->is_blocking) {
-        STANDIN_CHECK(ncclCommGetAsyncError(comm, &result));
+        STANDIN_CHECK(standin_comm_async(comm, &result));
     }
     return result;
 }

@@ -33,9 +33,8 @@ void standin_comm_set_async(struct standin_comm *comm, int result)
     atomic_store(&comm->async_result, result);
 }
 
-int ncclCommGetAsyncError(struct standin_comm *comm, int *async_error)
+int standin_comm_async(struct standin_comm *comm, int *async_error)
 {
-    standin_log_question();
     STANDIN_CHECK(standin_comm_check(comm, "ncclGetAsyncError", "comm"));
     STANDIN_CHECK(standin_pointer_check(async_error, "ncclGetAsyncError", "asyncError"));
     int result = atomic_load(&comm->async_result);
@@ -52,6 +51,12 @@ int ncclCommGetAsyncError(struct standin_comm *comm, int *async_error)
     return STANDIN_SUCCESS;
 }
 
+int ncclCommGetAsyncError(struct standin_comm *comm, int *async_error)
+{
+    standin_log_question();
+    return standin_comm_async(comm, async_error);
+}
+
 int standin_comm_ensure_ready(struct standin_comm *comm)
 {
     int result = STANDIN_SUCCESS;
@@ -59,7 +64,7 @@ int standin_comm_ensure_ready(struct standin_comm *comm)
         standin_group_abort(comm);
         return STANDIN_SUCCESS;
     }
-    STANDIN_CHECK(ncclCommGetAsyncError(comm, &result));
+    STANDIN_CHECK(standin_comm_async(comm, &result));
     if (result == STANDIN_IN_PROGRESS) {
         standin_warn(
             "Attempt to use communicator before the previous operation returned ncclSuccess");
@@ -292,7 +297,7 @@ int ncclCommInitRankConfig(struct standin_comm **comm, int rank_count, struct st
     }
     STANDIN_CHECK(standin_group_end());
     if (comm != NULL && *comm != NULL && !(*comm)->is_blocking) {
-        (void)ncclCommGetAsyncError(*comm, &result);
+        (void)standin_comm_async(*comm, &result);
     }
     return result;
 }
@@ -333,7 +338,7 @@ int ncclCommFinalize(struct standin_comm *comm)
     (void)standin_group_error(result);
     STANDIN_CHECK(standin_group_end());
     if (comm != NULL && !comm->is_blocking) {
-        STANDIN_CHECK(ncclCommGetAsyncError(comm, &result));
+        STANDIN_CHECK(standin_comm_async(comm, &result));
     }
     return result;
 }

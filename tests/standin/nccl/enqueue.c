@@ -127,7 +127,7 @@ static int enqueue(struct standin_comm *comm, struct standin_op op)
     (void)standin_group_error(result);
     STANDIN_CHECK(standin_group_end());
     if (!comm->is_blocking) {
-        STANDIN_CHECK(ncclCommGetAsyncError(comm, &result));
+        STANDIN_CHECK(standin_comm_async(comm, &result));
     }
     return result;
 }

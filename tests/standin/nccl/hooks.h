@@ -37,7 +37,8 @@ __attribute__((visibility("default"))) void
 ddp_nccl_standin_device(ddp_nccl_standin_enqueue_fn *enqueue);
 /* Line `index` of the log of calls since turns were last switched on, or NULL: "<n>: <function>",
  * for collectives and messages with the count and the reduction, root, type or peer. Communicators
- * are numbered from 0 as they are made. ncclCommGetAsyncError is only counted. */
+ * are numbered from 0 as they are made. The caller's ncclCommGetAsyncError are only
+ * counted. */
 __attribute__((visibility("default"))) const char *ddp_nccl_standin_call(uint64_t index);
 __attribute__((visibility("default"))) uint64_t ddp_nccl_standin_asked(void);
 

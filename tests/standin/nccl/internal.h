@@ -212,6 +212,8 @@ int standin_comm_ensure_ready(struct standin_comm *comm);
 int standin_device_get(void);
 void standin_device_set(int device);
 void standin_comm_set_async(struct standin_comm *comm, int result);
+/* ncclCommGetAsyncError for the library's own use: it is not counted among the caller's. */
+int standin_comm_async(struct standin_comm *comm, int *async_error);
 int standin_comm_create(const struct standin_config *config, struct standin_comm **out);
 int standin_comm_size(struct standin_comm *comm, int rank_count);
 void standin_comm_free(struct standin_comm *comm);
