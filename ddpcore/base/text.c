@@ -164,10 +164,11 @@ void ddp_text_add_str(struct ddp_text *text, const char *str, size_t width)
 {
     size_t length = strlen(str);
     size_t padding = width > length ? width - length : 0;
+    char *out = extend(text, length + padding);
 
-    if (reserve(text, length + padding)) { /* both or neither */
-        ddp_text_add_bytes(text, str, length);
-        memset(extend(text, padding), ' ', padding);
+    if (out != NULL) {
+        memcpy(out, str, length);
+        memset(out + length, ' ', padding);
     }
 }
 

@@ -145,34 +145,45 @@ static const char *step_name(enum ddp_step_kind kind)
     return names[kind];
 }
 
-static void print_range(struct ddp_text *out, const char *label, const struct ddp_range *range)
+static void print_number(struct ddp_text *out, const char *label, uint64_t value)
 {
-    ddp_text_add(out, " %s=", label);
-    if (range->buffer == DDP_BUFFER_SCRATCH) {
-        ddp_text_add(out, "s%u", range->scratch);
-    } else {
-        ddp_text_add(out, "%s", range->buffer == DDP_BUFFER_INPUT ? "in" : "out");
-    }
-    ddp_text_add(out, ":%zu+%zu", range->first, range->elem_count);
+    ddp_text_add_str(out, label, 0);
+    ddp_text_add_u64(out, value, 0);
 }
 
+static void print_range(struct ddp_text *out, const char *label, const struct ddp_range *range)
+{
+    ddp_text_add_str(out, label, 0);
+    if (range->buffer == DDP_BUFFER_SCRATCH) {
+        print_number(out, "s", range->scratch);
+    } else {
+        ddp_text_add_str(out, range->buffer == DDP_BUFFER_INPUT ? "in" : "out", 0);
+    }
+    print_number(out, ":", range->first);
+    print_number(out, "+", range->elem_count);
+}
+
+/* Without printf: a ring of 1,024 ranks has two million steps. */
 static void print_step(struct ddp_text *out, size_t index, const struct ddp_step *step)
 {
-    ddp_text_add(out, "%zu round=%u %s", index, step->round, step_name(step->kind));
+    print_number(out, "", index);
+    print_number(out, " round=", step->round);
+    ddp_text_add_str(out, " ", 0);
+    ddp_text_add_str(out, step_name(step->kind), 0);
     if (has_peer(step->kind)) {
-        ddp_text_add(out, " peer=%u", step->peer);
+        print_number(out, " peer=", step->peer);
     }
     if (has_dst(step->kind)) {
-        print_range(out, "dst", &step->dst);
+        print_range(out, " dst=", &step->dst);
     }
     if (has_src(step->kind)) {
-        print_range(out, "src", &step->src);
+        print_range(out, " src=", &step->src);
     }
-    ddp_text_add(out, " deps=");
+    ddp_text_add_str(out, " deps=", 0);
     for (uint32_t i = 0; i < step->dep_count; i++) {
-        ddp_text_add(out, "%s%u", i == 0 ? "" : ",", step->dep[i]);
+        print_number(out, i == 0 ? "" : ",", step->dep[i]);
     }
-    ddp_text_add(out, "\n");
+    ddp_text_add_str(out, "\n", 0);
 }
 
 void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *out)
