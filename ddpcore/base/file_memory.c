@@ -397,32 +397,37 @@ void ddp_files_memory_crash(struct ddp_files_memory *memory)
     }
 }
 
-/* Make the folders above a path. */
-static ddp_status make_parents(const char *path, struct ddp_err *err)
+/* Make the folders above a path, unless they are `made`, those of the path before. */
+static ddp_status make_parents(const char *path, char made[PATH_MAX], struct ddp_err *err)
 {
-    char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
     size_t size_bytes = slash == NULL ? 0 : (size_t)(slash - path);
 
-    if (size_bytes >= sizeof(folder)) {
+    if (size_bytes >= PATH_MAX) {
         return ddp_err_set(err, DDP_E_OVERFLOW, "path too long: %s", path);
     }
-    memcpy(folder, path, size_bytes);
-    folder[size_bytes] = '\0';
-    return ddp_files_make_dirs(folder, err);
+    if (strlen(made) == size_bytes && memcmp(made, path, size_bytes) == 0) {
+        return DDP_OK;
+    }
+    memcpy(made, path, size_bytes);
+    made[size_bytes] = '\0';
+    return ddp_files_make_dirs(made, err);
 }
 
-static ddp_status export_file(const struct memory_file *file, struct ddp_err *err)
+static ddp_status export_file(const struct memory_file *file, char made[PATH_MAX],
+                              struct ddp_err *err)
 {
-    DDP_TRY(make_parents(file->path, err));
+    DDP_TRY(make_parents(file->path, made, err));
     return ddp_files_write_whole(ddp_files_system(), file->path, file->data, file->size_bytes, err);
 }
 
 ddp_status ddp_files_memory_export(struct ddp_files_memory *memory, struct ddp_err *err)
 {
+    char made[PATH_MAX] = "";
+
     for (size_t i = 0; i < CHAIN_COUNT; i++) {
         for (const struct memory_file *file = memory->chains[i]; file != NULL; file = file->next) {
-            DDP_TRY(export_file(file, err));
+            DDP_TRY(export_file(file, made, err));
         }
     }
     return DDP_OK;

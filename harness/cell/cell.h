@@ -22,7 +22,7 @@ extern "C" {
 struct harness_cell_config {
     enum harness_driver driver;
     uint64_t seed;       /* of the simulator's scheduler */
-    const char *run_dir; /* made if missing */
+    const char *run_dir; /* made if missing; holds nothing of an earlier run */
     /* sim: files of this run alone, in memory. Then only what its own stages read again is
      * written, and no record is kept: no plan, program, trace or verdict. NULL: run_dir lies with
      * the operating system. */
@@ -35,6 +35,10 @@ struct harness_cell_config {
     bool is_time_enforced;          /* judge within_ms on real time too */
     bool is_bare;                   /* no hashing, no oracles: `ddprove train`, for timing */
 };
+
+/* Remove what an earlier run left in a folder, and nothing else: none of it may be taken for the
+ * next run's. A folder that does not exist is fine. Errors: E_IO, E_NOMEM. */
+DDP_MUST_USE ddp_status harness_cell_clear(const char *run_dir, struct ddp_err *err);
 
 /* Run and judge. *out_verdict: the verdict.json object, owned by the caller; also written to
  * run_dir. Errors are the harness's own (outcome ERROR); the object is made even then. */

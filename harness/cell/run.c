@@ -12,7 +12,6 @@ enum { HARNESS_STAGE_REPLAYS_MAX = 5 };
 
 static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
 {
-    struct ddp_files *files = harness_stage_files(&cell->config);
     struct ddp_text text;
     ddp_status status;
 
@@ -20,9 +19,6 @@ static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
         return DDP_OK;
     }
     DDP_TRY(harness_stage_make_dirs(&cell->config, cell->run_dir, err));
-    /* Not every run writes one, and one that an earlier run left here must not stay. */
-    (void)!files->ops->remove(files, harness_stage_path(cell->mem, cell->run_dir, "graph.txt"),
-                              NULL);
     ddp_text_init(&text, cell->mem);
     harness_plan_print(&cell->plan, &text);
     status = harness_stage_write(&cell->config, cell->run_dir, "plan.yaml", &text, err);

@@ -305,7 +305,11 @@ static int open_run(struct run *run)
     code = code == 0 ? check_report("--json", run->options->json) : code;
     code = code == 0 ? check_report("--junit", run->options->junit) : code;
     code = code == 0 ? open_out_dir(run) : code;
-    return code == 0 ? cli_cells_plan(&run->cells, run->out_dir) : code;
+    code = code == 0 ? cli_cells_plan(&run->cells, run->out_dir) : code;
+    if (code == 0 && cli_pool_clear(run->cells.tasks, run->cells.task_count, &err) != DDP_OK) {
+        return cli_usage_error("%s; name another --out", err.text);
+    }
+    return code;
 }
 
 /* Returns the exit code. */

@@ -32,6 +32,7 @@ static bool train_done(void *context, struct cli_task *task)
 static int train(const struct cli_options *options, const struct harness_plan *plan, char *run_dir)
 {
     static const struct cli_pool_events events = {train_done, NULL};
+    struct ddp_err err = {{0}};
     struct cli_task task;
     int code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     int signal_number;
@@ -45,6 +46,9 @@ static int train(const struct cli_options *options, const struct harness_plan *p
     task.config.is_bare = true;
     task.config.launcher = options->launcher;
     task.config.run_dir = run_dir;
+    if (cli_pool_clear(&task, 1, &err) != DDP_OK) {
+        return cli_usage_error("train: %s; name another --out", err.text);
+    }
     signal_number = cli_pool_run(&task, 1, 1, &events, &code);
     json_decref(task.verdict);
     return signal_number != 0 ? 128 + signal_number : code;

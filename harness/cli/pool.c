@@ -95,16 +95,10 @@ static char *verdict_path(const struct cli_task *task, struct ddp_text *out)
 static bool start(const struct pool *pool, struct cli_task *task)
 {
     pid_t parent = getpid();
-    struct ddp_text path;
 
     if (task->verdict != NULL) {
         return false;
     }
-    /* An old verdict must not be taken for this run's. */
-    if (verdict_path(task, &path) != NULL) {
-        (void)unlink(path.data);
-    }
-    ddp_text_fini(&path);
     (void)fflush(NULL);
     task->started_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     task->pid = fork();
@@ -242,6 +236,16 @@ static struct cli_task *advance(struct pool *pool, bool *out_is_idle)
     }
     *out_is_idle = task == NULL;
     return task;
+}
+
+ddp_status cli_pool_clear(const struct cli_task *tasks, size_t task_count, struct ddp_err *err)
+{
+    for (size_t i = 0; i < task_count; i++) {
+        if (tasks[i].verdict == NULL) {
+            DDP_TRY(harness_cell_clear(tasks[i].run_dir, err));
+        }
+    }
+    return DDP_OK;
 }
 
 int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs,

@@ -27,8 +27,11 @@ struct cli_pool_events {
     void (*slow)(void *context, const struct cli_task *task, uint64_t elapsed_ns);
 };
 
-/* Run all tasks, `jobs` at a time. Returns 0, or the signal (SIGINT, SIGTERM, SIGHUP) that
- * interrupted it; workers and their ranks are gone by then. */
+/* Empty the tasks' folders of what earlier runs left there. Errors: those of harness_cell_clear. */
+DDP_MUST_USE ddp_status cli_pool_clear(const struct cli_task *tasks, size_t task_count,
+                                       struct ddp_err *err);
+/* Run all tasks, `jobs` at a time; their folders are clear. Returns 0, or the signal (SIGINT,
+ * SIGTERM, SIGHUP) that interrupted it; workers and their ranks are gone by then. */
 int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs,
                  const struct cli_pool_events *events, void *context);
 

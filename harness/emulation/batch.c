@@ -11,11 +11,19 @@
 #include "ddpcore/base/prng.h"
 #include "harness/emulation/internal.h"
 
-/* The batch that was worked out last. */
-struct expected_batch {
-    uint32_t *list; /* [sample_count] the epoch's samples in order */
+enum { EPOCHS_KEPT = 4 };
+
+/* The samples of an epoch in order. */
+struct epoch_list {
+    uint32_t *samples; /* [sample_count] */
     uint64_t epoch;
-    bool is_listed;    /* list is that of `epoch` */
+    bool is_listed; /* samples are those of `epoch` */
+};
+
+/* The batch that was worked out last. Ranks go through the same epochs one after the other, so
+ * a few lists are kept. */
+struct expected_batch {
+    struct epoch_list epochs[EPOCHS_KEPT];
     uint32_t *samples; /* [rows_max] */
     size_t rows;
 };
@@ -67,22 +75,24 @@ enum harness_took harness_emulation_took(const struct harness_emulation *e, uint
                : (enum harness_took)e->took[(step - e->start_step) * (size_t)e->world + rank];
 }
 
-static void list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
-                       struct expected_batch *expected)
+static const uint32_t *list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
+                                  struct expected_batch *expected)
 {
     struct ddp_prng prng = ddp_prng_make(shard->seed + epoch, "sampler");
+    struct epoch_list *list = &expected->epochs[epoch % EPOCHS_KEPT];
 
-    if (expected->is_listed && expected->epoch == epoch) {
-        return;
+    if (list->is_listed && list->epoch == epoch) {
+        return list->samples;
     }
     for (size_t i = 0; i < shard->sample_count; i++) {
-        expected->list[i] = (uint32_t)i;
+        list->samples[i] = (uint32_t)i;
     }
     if (shard->is_shuffled) {
-        ddp_prng_permutation(&prng, expected->list, (uint32_t)shard->sample_count);
+        ddp_prng_permutation(&prng, list->samples, (uint32_t)shard->sample_count);
     }
-    expected->epoch = epoch;
-    expected->is_listed = true;
+    list->epoch = epoch;
+    list->is_listed = true;
+    return list->samples;
 }
 
 /* Batch number `index` of a rank; rows 0 once the data has ended. */
@@ -90,6 +100,7 @@ static void expect(const struct ref_shard_config *shard, uint32_t rank, uint64_t
                    struct expected_batch *expected)
 {
     uint64_t per_epoch = batches_of(shard, rank);
+    const uint32_t *list;
     uint64_t first;
     uint64_t start = 0;
 
@@ -97,7 +108,7 @@ static void expect(const struct ref_shard_config *shard, uint32_t rank, uint64_t
     if (per_epoch == 0 || (shard->is_one_epoch && index >= per_epoch)) {
         return;
     }
-    list_epoch(shard, index / per_epoch, expected);
+    list = list_epoch(shard, index / per_epoch, expected);
     for (uint32_t r = 0; shard->shard_size != NULL && r < rank; r++) {
         start += shard->shard_size[r];
     }
@@ -108,7 +119,7 @@ static void expect(const struct ref_shard_config *shard, uint32_t rank, uint64_t
                           ? start + i
                           : (i * shard->world_size + rank) % shard->sample_count;
 
-        expected->samples[expected->rows++] = expected->list[at];
+        expected->samples[expected->rows++] = list[at];
     }
 }
 
@@ -371,22 +382,25 @@ ddp_status harness_emulation_compare_batches(struct harness_emulation *e)
 {
     const struct ref_shard_config *shard = &e->shard;
     struct walk walk = {.rows_max = 1};
+    uint32_t *lists = ddp_mem_array(e->mem, shard->sample_count, EPOCHS_KEPT * sizeof(uint32_t));
     ddp_status status = DDP_E_NOMEM;
 
     for (uint32_t r = 0; r < e->world; r++) {
         walk.rows_max =
             shard->batch_rows[r] >= walk.rows_max ? shard->batch_rows[r] + 1 : walk.rows_max;
     }
-    walk.expected.list = ddp_mem_array(e->mem, shard->sample_count, sizeof(uint32_t));
     walk.expected.samples = ddp_mem_array(e->mem, walk.rows_max, sizeof(uint32_t));
     walk.seen.samples = ddp_mem_array(e->mem, walk.rows_max, sizeof(uint32_t));
-    if (walk.expected.list != NULL && walk.expected.samples != NULL && walk.seen.samples != NULL) {
+    if (lists != NULL && walk.expected.samples != NULL && walk.seen.samples != NULL) {
         status = DDP_OK;
+    }
+    for (size_t i = 0; status == DDP_OK && i < EPOCHS_KEPT; i++) {
+        walk.expected.epochs[i].samples = lists + i * shard->sample_count;
     }
     for (walk.rank = 0; status == DDP_OK && walk.rank < e->world; walk.rank++) {
         status = compare_rank(e, &walk);
     }
-    ddp_mem_free(e->mem, walk.expected.list);
+    ddp_mem_free(e->mem, lists);
     ddp_mem_free(e->mem, walk.expected.samples);
     ddp_mem_free(e->mem, walk.seen.samples);
     return status;

@@ -145,6 +145,14 @@ grep -qE '^[0-9]+ of [0-9]+ passed' out || fail "explain does not count the othe
 ends 1 check several
 grep -q '^[0-9]* passed, 1 failed' out || fail "check does not count: $(cat out)"
 
+# A folder that is used again holds nothing of the run before, and keeps what is not a run's.
+ends 0 run simulated.yaml --set job.ranks=3 --out again
+echo mine >again/own.simulated/sim/notes
+ends 0 run simulated.yaml --out again
+left=$(find again -name '*rank2*' -o -name '*.r2.txt')
+test -z "$left" || fail "an earlier run's files are left: $left"
+test -e again/own.simulated/sim/notes || fail "a file that is no run's was removed"
+
 # The other commands.
 for list in scenarios faults actions points models data collectives oracles verdicts keys schema tests; do
     case $list in
