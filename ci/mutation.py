@@ -18,10 +18,13 @@ import json
 import os
 import random
 import re
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -42,6 +45,8 @@ FOLDERS = {
 # What real processes alone reach: traces, for one, are files only there.
 ON_PROC = {"ddpcore/transport": "shm", "ddpcore/store": "", "harness/monitor": "", "harness/trace": ""}
 CELL_SECONDS = 60
+MEMORY_BYTES = 4 << 30
+FILE_BYTES = 1 << 30
 CLEAN = ["equivalence", "control", "uneven", "unused"]
 
 
@@ -73,9 +78,11 @@ def mutants_of(path):
 def sample(count, only):
     """[(path, source, line number, new line)]: so many of all, at least three a file."""
     chosen = []
-    pools = {path: mutants_of(path) for path in sources() if path.startswith(only)}
+    pools = {path: mutants_of(path) for path in sources()}
     total = sum(len(pool) for _, pool in pools.values())
     for path, (source, pool) in pools.items():
+        if not path.startswith(only):
+            continue
         rng = random.Random(f"{SEED} {path}")
         wanted = max(3, round(count * len(pool) / max(1, total)))
         # More than are wanted: some do not compile, some are equivalent.
@@ -145,21 +152,40 @@ class Builder:
             sys.exit(f"{command}:\n{done.stdout[-2000:]}")
 
 
+def limit():
+    """In a child: a mutant may allocate or write without end."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+
+
+def call(command, folder, seconds):
+    """(exit code, output), or (None, output) if it took too long; then all that it started is ended."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                          cwd=folder, text=True, errors="replace", preexec_fn=limit,
+                          start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=seconds)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+            return None, ""
+
+
 def run(program, folder, arguments, seconds):
     """None if all is as expected, else (scenario, outcome, verdict)."""
     report = os.path.join(folder, "report.json")
     if os.path.exists(report):
         os.remove(report)
-    command = [program, "run", *arguments, "-j", "1", "--fail-fast", "--out", os.path.join(folder, "runs"), "--json", report]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
-    try:
-        code = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        process.wait()
+    command = [program, "run", *arguments, "--fail-fast", "--out", os.path.join(folder, "runs"), "--json", report]
+    code, _ = call(command, folder, seconds)
+    shutil.rmtree(os.path.join(folder, "runs"), ignore_errors=True)
+    if code is None:
         return ("-", "TIMEOUT", "NONE")
-    finally:
-        shutil.rmtree(os.path.join(folder, "runs"), ignore_errors=True)
     if code in (0, 77):
         return None
     try:
@@ -174,16 +200,12 @@ def run(program, folder, arguments, seconds):
 def campaign(program, folder):
     """A fixed campaign: None, or what it found."""
     plan = os.path.join(ROOT, "ci/campaigns/mutation.yaml")
-    command = [program, "campaign", plan, "--out", os.path.join(folder, "campaign"), "-j", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        output, _ = process.communicate(timeout=CELL_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        process.communicate()
-        return ("campaign", "TIMEOUT", "NONE")
+    command = [program, "campaign", plan, "--out", os.path.join(folder, "campaign"), "-j", "1", "--fail-fast"]
+    code, output = call(command, folder, CELL_SECONDS)
     shutil.rmtree(os.path.join(folder, "campaign"), ignore_errors=True)
-    if process.returncode == 0:
+    if code is None:
+        return ("campaign", "TIMEOUT", "NONE")
+    if code == 0:
         return None
     # What was found without a fault says most; then what was found beside a fault.
     verdict = next((found for pattern in (r"no fault: ", r"also found ", r"(?:FAIL|INCONCLUSIVE): .*: ")
@@ -194,12 +216,12 @@ def campaign(program, folder):
 def judge(path, program, folder):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}."""
     scenarios = os.path.join(ROOT, "scenarios")
-    stages = [("scenario", [os.path.join(scenarios, name) for name in CLEAN] + ["--driver", "sim"]),
-              ("scenario", [scenarios, "--driver", "sim"])]
+    stages = [("scenario", [os.path.join(scenarios, name) for name in CLEAN] + ["--driver", "sim", "-j", "1"]),
+              ("scenario", [scenarios, "--driver", "sim", "-j", "1"])]
     area = os.path.dirname(path)
     if area in ON_PROC and ON_PROC[area] in path:
         stages.append(("scenario", [os.path.join(scenarios, name) for name in ("equivalence", "control", "hang", "crash", "stop")]
-                       + ["--driver", "proc"]))
+                       + ["--driver", "proc", "-j", "4"]))
     found = campaign(program, folder)
     if found is not None:
         return {"by": "campaign", "scenario": found[0], "outcome": found[1], "verdict": found[2]}
@@ -244,8 +266,7 @@ class Session:
 
     def file(self, path, source, pool, wanted):
         """The wanted number of mutants of one file that are neither refused nor equivalent."""
-        folder = os.path.join(BUILD, "work", path.replace("/", "_"))
-        os.makedirs(folder, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix="mutation-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         seen = {self.builder.original_code(path, folder)}
         count = 0
         for number, line in pool:
@@ -310,7 +331,7 @@ def main():
         return 77
     session = Session(Builder(), time.time() + options.budget)
     files = sample(options.count, options.only)
-    random.Random(SEED).shuffle(files)
+    files.sort(key=lambda file: -file[3])  # the longest first
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for future in [pool.submit(session.file, *file) for file in files]:
             future.result()

@@ -65,7 +65,8 @@ struct harness_campaign_config {
     uint32_t shard, shard_count;
     unsigned jobs;
     const char *out_dir, *self_path;
-    bool is_resumed; /* go on with what out_dir has; else it must have nothing of this shard */
+    bool is_fail_fast; /* begin no other case once one was wrong */
+    bool is_resumed;   /* go on with what out_dir has; else it must have nothing of this shard */
     void *context;
     void (*progress)(void *context, const struct harness_campaign_progress *progress);
 };

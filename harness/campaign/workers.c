@@ -38,6 +38,7 @@ struct workers {
     pid_t pid[WORKERS_MAX]; /* 0: none */
     int pipe[2];
     unsigned live_count;
+    sigset_t old_mask; /* in which SIGCHLD is not blocked */
 };
 
 static volatile sig_atomic_t ending_signal;
@@ -45,6 +46,12 @@ static volatile sig_atomic_t ending_signal;
 static void on_signal(int signal_number)
 {
     ending_signal = signal_number;
+}
+
+/* A worker's end interrupts the wait for answers. */
+static void on_child(int signal_number)
+{
+    (void)signal_number;
 }
 
 /* Everything until the counter is past the end. */
@@ -94,6 +101,8 @@ static ddp_status start(struct workers *workers, unsigned slot, struct ddp_err *
         (void)signal(SIGINT, SIG_IGN); /* the parent's business */
         (void)signal(SIGTERM, SIG_DFL);
         (void)signal(SIGHUP, SIG_IGN);
+        (void)signal(SIGCHLD, SIG_DFL);
+        (void)sigprocmask(SIG_SETMASK, &workers->old_mask, NULL);
         (void)close(workers->pipe[0]);
         work(workers, slot);
         (void)fflush(NULL);
@@ -124,22 +133,31 @@ static void answer_for(const struct workers *workers, unsigned slot, int wait_st
     harness_campaign_signature_error(text, out);
 }
 
-/* Read every answer that is there. */
+static void note_end(const struct workers *workers, const struct harness_campaign_result *result)
+{
+    if (workers->config->is_fail_fast && result->outcome != HARNESS_OUTCOME_PASS) {
+        workers->board->is_over = true;
+    }
+}
+
+/* Read every answer that is there. wait_ms: below a second. */
 static ddp_status read_answers(struct workers *workers,
                                ddp_status (*take)(void *, const struct harness_campaign_result *,
                                                   struct ddp_err *),
                                void *context, int wait_ms, struct ddp_err *err)
 {
     struct pollfd poll_fd = {.fd = workers->pipe[0], .events = POLLIN};
+    struct timespec wait = {0, (long)wait_ms * 1000000};
 
-    while (poll(&poll_fd, 1, wait_ms) > 0 && (poll_fd.revents & POLLIN) != 0) {
+    while (ppoll(&poll_fd, 1, &wait, &workers->old_mask) > 0 && (poll_fd.revents & POLLIN) != 0) {
         struct harness_campaign_result result;
 
         if (read(workers->pipe[0], &result, sizeof result) != (ssize_t)sizeof result) {
             return ddp_err_set(err, DDP_E_IO, "a worker's answer was cut short");
         }
         DDP_TRY(take(context, &result, err));
-        wait_ms = 0;
+        note_end(workers, &result);
+        wait.tv_nsec = 0;
     }
     return DDP_OK;
 }
@@ -187,6 +205,7 @@ static ddp_status reap(struct workers *workers,
         answer_for(workers, slot, wait_status, &result);
         keep_plan(workers, &result);
         DDP_TRY(take(context, &result, err));
+        note_end(workers, &result);
         DDP_TRY(start(workers, slot, err));
     }
     return DDP_OK;
@@ -233,6 +252,9 @@ ddp_status harness_campaign_work(const struct harness_campaign_config *config,
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction old[sizeof signals / sizeof signals[0]];
     struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction child_action = {.sa_handler = on_child};
+    struct sigaction old_child;
+    sigset_t child;
     struct workers workers = {.config = config, .tasks = tasks, .task_count = task_count};
     ddp_status status;
 
@@ -245,6 +267,11 @@ ddp_status harness_campaign_work(const struct harness_campaign_config *config,
         (void)munmap(workers.board, sizeof *workers.board);
         return ddp_err_set(err, DDP_E_IO, "no pipe for workers: %s", strerror(errno));
     }
+    (void)sigemptyset(&child);
+    (void)sigaddset(&child, SIGCHLD);
+    (void)sigaction(SIGCHLD, &child_action, &old_child);
+    (void)sigprocmask(SIG_BLOCK, &child, &workers.old_mask);
+    (void)sigdelset(&workers.old_mask, SIGCHLD);
     ending_signal = 0;
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         (void)sigaction(signals[i], NULL, &old[i]);
@@ -259,6 +286,8 @@ ddp_status harness_campaign_work(const struct harness_campaign_config *config,
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         (void)sigaction(signals[i], &old[i], NULL);
     }
+    (void)sigprocmask(SIG_SETMASK, &workers.old_mask, NULL);
+    (void)sigaction(SIGCHLD, &old_child, NULL);
     (void)close(workers.pipe[0]);
     (void)close(workers.pipe[1]);
     (void)munmap(workers.board, sizeof *workers.board);

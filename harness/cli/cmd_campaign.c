@@ -203,6 +203,7 @@ static int run(const struct cli_options *options)
         return code;
     }
     name_folder(&campaign, out_dir, sizeof out_dir);
+    config.is_fail_fast = options->is_fail_fast;
     config.out_dir = options->out_dir != NULL ? options->out_dir : out_dir;
     if (config.jobs == 0) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -22,6 +22,11 @@ cmp six/results.txt merged/results.txt || fail "a merge of one shard differs"
 says '6 passed, 0 failed' campaign "$file" --cases 6 --driver sim --out six --resume
 says 'cases/s of one core' campaign "$file" --cases 3 --driver sim --seed 9 --budget 60 --out three
 
+# With --fail-fast the first wrong answer ends it.
+(ulimit -v 60000 && exec "$ddprove" campaign "$file" --driver sim --fail-fast -j 1 --out broken) >out 2>err
+grep -q '^0 passed, 0 failed, 0 inconclusive, [12] errors' out || fail "--fail-fast goes on: $(cat out err)"
+grep -q 'answers are missing; --resume goes on' out || fail "--fail-fast does not say what is left: $(cat out err)"
+
 # Whoever starts several copies says which of them this is: two of three cases, or one.
 shard() {
     text=$1
