@@ -5,8 +5,9 @@ Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--table]
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
-this order: a fixed campaign (sim), scenarios without a fault (sim), all scenarios (sim), and on real processes
-those scenarios that reach what sim has not.
+this order: a fixed campaign (sim), scenarios without a fault (sim), all scenarios (sim), recorded runs judged
+again, and on real processes those scenarios that reach what sim has not. A mutant in a line that no scenario runs
+in sim (gcov) only gets the campaign, and what comes after the scenarios in sim.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on.
 """
 import argparse
@@ -35,6 +36,7 @@ SEED = 20261122
 # What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
 # folder's code can do wrong; a crash or a hang of the job is what it is. Never right: an ERROR of the harness,
 # evidence that is lost, or blame on the launcher.
+PROC = ["equivalence", "control", "hang", "crash", "stop", "launch"]
 CORE = {"VALUE", "MISMATCH", "HANG", "CRASH", "USAGE"}
 FOLDERS = {
     "ddpcore/ddp": CORE | {"DATA"}, "ddpcore/schedule": CORE, "ddpcore/collective": CORE, "ddpcore/transport": CORE,
@@ -42,8 +44,11 @@ FOLDERS = {
     "harness/monitor": None, "harness/oracle": None, "harness/judge": None, "harness/emulation": None,
     "harness/sums": None, "harness/trace": None, "harness/inject": None,
 }
-# What real processes alone reach: traces, for one, are files only there.
-ON_PROC = {"ddpcore/transport": "shm", "ddpcore/store": "", "harness/monitor": "", "harness/trace": ""}
+# What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
+ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
+           ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"])]
+# What only a recorded run's judgement reaches.
+ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor"]
 CELL_SECONDS = 60
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
@@ -96,16 +101,58 @@ class Builder:
 
     def __init__(self):
         os.makedirs(BUILD, exist_ok=True)
-        self.call(["cmake", "-S", ROOT, "-B", f"{BUILD}/tree", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                   "-DCMAKE_C_FLAGS_RELEASE=-O1", "-DDDPROVE_BUILD_TESTS=OFF", "-DDDPROVE_WITH_CUDA=OFF",
-                   "-DDDPROVE_WITH_NCCL=OFF", "-DDDPROVE_WITH_MPI=OFF"])
-        self.call(["cmake", "--build", f"{BUILD}/tree", "--target", "ddprove"])
+        self.configure(f"{BUILD}/tree", "-O1")
+        os.environ["DDPROVE_MPI"] = f"{BUILD}/tree/lib/libddp_mpi.so"
         with open(f"{BUILD}/tree/compile_commands.json", encoding="utf-8") as file:
             self.compiles = {os.path.relpath(entry["file"], ROOT): entry["command"] for entry in json.load(file)}
         commands = self.call(["ninja", "-C", f"{BUILD}/tree", "-t", "commands", "bin/ddprove"]).splitlines()
         link = next(line for line in reversed(commands) if " -o bin/ddprove " in line)
         self.link = next(part for part in link.split("&&") if " -o bin/ddprove " in part).strip()
         self.originals = {}
+
+    def unreached(self):
+        """Per file, the lines that no scenario runs in sim, by gcov. Lines that gcov does not count are left out."""
+        tree = f"{BUILD}/coverage"
+        self.configure(tree, "-O0 --coverage")
+        for folder, _, names in os.walk(tree):
+            for name in names:
+                if name.endswith(".gcda"):
+                    os.remove(os.path.join(folder, name))
+        subprocess.run([f"{tree}/bin/ddprove", "run", os.path.join(ROOT, "scenarios"), "--driver", "sim",
+                        "--out", f"{tree}/runs"], stdout=subprocess.DEVNULL, check=False)
+        shutil.rmtree(f"{tree}/runs", ignore_errors=True)
+        missed = {}
+        for path in sources():
+            data = next(entry for entry in self.objects(tree, path))
+            if not os.path.exists(data):
+                continue
+            text = self.call(["gcov", "--json-format", "--stdout", data])
+            for file in json.loads(text)["files"]:
+                if os.path.relpath(os.path.join(tree, file["file"]), ROOT) == path:
+                    counts = {}
+                    for line in file["lines"]:
+                        number = line["line_number"]
+                        counts[number] = counts.get(number, 0) + line["count"]
+                    missed[path] = {number for number, count in counts.items() if count == 0}
+        return missed
+
+    @staticmethod
+    def objects(tree, path):
+        """Where gcov's data of a source lie."""
+        with open(f"{tree}/compile_commands.json", encoding="utf-8") as file:
+            for entry in json.load(file):
+                if os.path.relpath(entry["file"], ROOT) == path:
+                    words = shlex.split(entry["command"])
+                    yield os.path.join(tree, words[words.index("-o") + 1])[:-2] + ".gcda"
+
+    def configure(self, tree, flags):
+        """Build ddprove, and what it is linked from, in a tree of its own."""
+        self.call(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
+                   f"-DCMAKE_C_FLAGS={flags}", "-DDDPROVE_BUILD_TESTS=OFF", "-DDDPROVE_WITH_CUDA=OFF",
+                   "-DDDPROVE_WITH_NCCL=OFF"])
+        self.call(["cmake", "--build", tree, "--target", "ddprove"])
+        subprocess.run(["cmake", "--build", tree, "--target", "ddp_mpi_module"], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, check=False)  # there may be no MPI
 
     @staticmethod
     def call(command):
@@ -213,23 +260,37 @@ def campaign(program, folder):
     return ("campaign", "FAIL", verdict.group(1) if verdict else "NONE")
 
 
-def judge(path, program, folder):
-    """How a mutant ends: {"by", "scenario", "outcome", "verdict"}."""
+def check(program, folder):
+    """Judge recorded runs again, from their files: None, or what was found."""
+    runs = os.path.join(folder, "recorded")
+    scenarios = [os.path.join(ROOT, "scenarios", name) for name in ("canary", "value", "mismatch", "crash", "checkpoint")]
+    code, _ = call([program, "run", *scenarios, "--driver", "sim", "-j", "1", "--out", runs], folder, CELL_SECONDS * 3)
+    if code in (0, 77):
+        code, _ = call([program, "check", runs], folder, CELL_SECONDS * 3)
+    shutil.rmtree(runs, ignore_errors=True)
+    return None if code in (0, 77) else ("check", "TIMEOUT" if code is None else f"EXIT {code}", "NONE")
+
+
+def judge(path, program, folder, is_reached):
+    """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. is_reached: some scenario runs its line in sim."""
     scenarios = os.path.join(ROOT, "scenarios")
-    stages = [("scenario", [os.path.join(scenarios, name) for name in CLEAN] + ["--driver", "sim", "-j", "1"]),
-              ("scenario", [scenarios, "--driver", "sim", "-j", "1"])]
-    area = os.path.dirname(path)
-    if area in ON_PROC and ON_PROC[area] in path:
-        stages.append(("scenario", [os.path.join(scenarios, name) for name in ("equivalence", "control", "hang", "crash", "stop")]
-                       + ["--driver", "proc", "-j", "4"]))
-    found = campaign(program, folder)
-    if found is not None:
-        return {"by": "campaign", "scenario": found[0], "outcome": found[1], "verdict": found[2]}
-    for by, arguments in stages:
-        found = run(program, folder, arguments, CELL_SECONDS * 3)
+    area, name = os.path.split(path)
+    stages = [("campaign", lambda: campaign(program, folder))]
+    if is_reached:
+        for names in ([os.path.join(scenarios, clean) for clean in CLEAN], [scenarios]):
+            arguments = names + ["--driver", "sim", "-j", "1"]
+            stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+    if area in ON_CHECK:
+        stages.append(("scenario", lambda: check(program, folder)))
+    for place, part, names in ON_PROC:
+        if area == place and part in name:
+            arguments = [os.path.join(scenarios, one) for one in names] + ["--driver", "proc", "-j", "4"]
+            stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+    for by, stage in stages:
+        found = stage()
         if found is not None:
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
-    return {"by": "survived", "scenario": "", "outcome": "", "verdict": ""}
+    return {"by": "survived" if is_reached else "unreached", "scenario": "", "outcome": "", "verdict": ""}
 
 
 def is_right(path, result):
@@ -247,6 +308,7 @@ class Session:
 
     def __init__(self, builder, end):
         self.builder = builder
+        self.missed = builder.unreached()
         self.end = end
         self.lock = threading.Lock()
         self.known = {}
@@ -277,14 +339,14 @@ class Session:
             entry = self.known.get(key)
             if entry is None:
                 entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
-                         "new": line.strip(), **self.mutant(path, text, folder, seen)}
+                         "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
             elif entry["by"] == "refused":
                 continue
             self.keep(entry)
             count += 1 if entry["by"] not in ("refused", "equivalent") else 0
         shutil.rmtree(folder, ignore_errors=True)
 
-    def mutant(self, path, text, folder, seen):
+    def mutant(self, path, number, text, folder, seen):
         """The result of one mutant."""
         built = self.builder.compile(path, text, folder)
         if built is None:
@@ -295,24 +357,26 @@ class Session:
         seen.add(code)
         program = os.path.join(folder, "ddprove")
         self.builder.build(built, program)
-        return judge(path, program, folder)
+        return judge(path, program, folder, number not in self.missed.get(path, ()))
 
 
 def print_table(entries):
     """A line a file, and the sums of both sides."""
-    print(f"{'file':44} {'mutants':>7} {'right':>6} {'other':>6} {'survived':>8}")
+    print(f"{'file':44} {'mutants':>7} {'right':>6} {'other':>6} {'survived':>8} {'unreached':>9}")
     sums = {}
     for path in sorted({entry["file"] for entry in entries}):
         mine = [entry for entry in entries if entry["file"] == path and entry["by"] not in ("refused", "equivalent")]
-        killed = [entry for entry in mine if entry["by"] != "survived"]
+        unreached = sum(entry["by"] == "unreached" for entry in mine)
+        killed = [entry for entry in mine if entry["by"] not in ("survived", "unreached")]
         right = sum(is_right(path, entry) for entry in killed)
-        row = (len(mine), right, len(killed) - right, len(mine) - len(killed))
-        print(f"{path:44} {row[0]:7} {row[1]:6} {row[2]:6} {row[3]:8}")
+        row = (len(mine), right, len(killed) - right, len(mine) - len(killed) - unreached, unreached)
+        print(f"{path:44} {row[0]:7} {row[1]:6} {row[2]:6} {row[3]:8} {row[4]:9}")
         side = path.split("/")[0]
-        sums[side] = tuple(map(sum, zip(sums.get(side, (0, 0, 0, 0)), row)))
-    for side, (count, right, other, survived) in sums.items():
+        sums[side] = tuple(map(sum, zip(sums.get(side, (0,) * 5), row)))
+    for side, (count, right, other, survived, unreached) in sums.items():
         print(f"{side}: {count} mutants, {100 * (right + other) / max(1, count):.1f} % killed by scenarios and campaign, "
-              f"{100 * right / max(1, count):.1f} % with a right family, {survived} survived")
+              f"{100 * right / max(1, count):.1f} % with a right family, {survived} survived, {unreached} in lines that no "
+              "scenario runs in sim")
 
 
 def main():
@@ -337,8 +401,8 @@ def main():
             future.result()
     print_table(session.done)
     for entry in session.done if options.survivors else []:
-        if entry["by"] == "survived":
-            print(f"{entry['file']}:{entry['line']}: {entry['old']}  ->  {entry['new']}")
+        if entry["by"] in ("survived", "unreached"):
+            print(f"{entry['by']}: {entry['file']}:{entry['line']}: {entry['old']}  ->  {entry['new']}")
     return 0
 
 
