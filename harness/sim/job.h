@@ -2,6 +2,8 @@
 #ifndef HARNESS_SIM_JOB_H
 #define HARNESS_SIM_JOB_H
 
+#include <signal.h>
+
 #include "ddpcore/transport/loop.h"
 #include "harness/inject/inject.h"
 #include "harness/monitor/sampler.h"
@@ -36,6 +38,17 @@ struct harness_sim_monitor {
     bool is_decided; /* something was concluded that will not go away */
 };
 
+#define HARNESS_SIM_CRASH_SIGNALS 5
+/* Crashes and endless loops of rank code. */
+struct harness_sim_watch {
+    struct harness_sim *outer; /* the simulation that this thread was in before; or NULL */
+    struct sigaction old_crash[HARNESS_SIM_CRASH_SIGNALS], old_second;
+    stack_t old_stack;
+    uint64_t switch_count; /* of the scheduler, a second of CPU time ago */
+    unsigned second_count; /* since then, in the same run of a rank */
+    bool is_open;
+};
+
 struct harness_sim {
     struct ddp_mem *mem;
     const struct harness_launch_config *config;
@@ -51,6 +64,7 @@ struct harness_sim {
     size_t storage_bytes, storage_bytes_per_rank;
     uint64_t ring_entry_count;
     struct harness_sim_monitor monitor;
+    struct harness_sim_watch watch;
     struct harness_trace *trace;
     struct harness_sim_stats stats;
     ddp_status status; /* the harness's own first failure */
@@ -65,6 +79,16 @@ DDP_MUST_USE ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t 
 void harness_sim_rank_settle(struct harness_sim_rank *rank);
 /* End a rank that still runs. */
 void harness_sim_rank_reap(struct harness_sim_rank *rank);
+
+/* From a signal handler, on behalf of the rank that runs: its code has crashed, or it loops. Do not
+ * return. */
+void harness_sim_rank_crash(struct harness_sim_rank *rank, int signal_number)
+    __attribute__((noreturn));
+void harness_sim_rank_leave(struct harness_sim_rank *rank) __attribute__((noreturn));
+
+/* crash.c */
+void harness_sim_watch_open(struct harness_sim *sim);
+void harness_sim_watch_close(struct harness_sim *sim);
 
 /* monitor.c */
 DDP_MUST_USE ddp_status harness_sim_monitor_init(struct harness_sim *sim);

@@ -39,6 +39,17 @@ static void vanish(struct harness_sim_rank *rank, enum harness_process_state sta
     harness_sim_actor_halt(actor_of(rank));
 }
 
+void harness_sim_rank_crash(struct harness_sim_rank *rank, int signal_number)
+{
+    vanish(rank, HARNESS_PROCESS_SIGNALED, HARNESS_END_SIGNALED, signal_number);
+    __builtin_unreachable();
+}
+
+void harness_sim_rank_leave(struct harness_sim_rank *rank)
+{
+    harness_sim_actor_halt(actor_of(rank));
+}
+
 static void victim_kill(void *context, int signal_number)
 {
     vanish(context, HARNESS_PROCESS_SIGNALED, HARNESS_END_SIGNALED, signal_number);

@@ -191,7 +191,9 @@ uint32_t harness_sim_scheduler_run_one(struct harness_sim_scheduler *scheduler)
     DDP_ASSERT(actor->state == HARNESS_SIM_ACTOR_READY);
     scheduler->clock.time_ns += RUN_NS_MIN + ddp_prng_below(&scheduler->prng, RUN_NS_SPAN);
     scheduler->switch_count++;
+    scheduler->running = actor;
     harness_fiber_resume(actor->fiber);
+    scheduler->running = NULL;
     return index;
 }
 

@@ -55,7 +55,8 @@ struct harness_sim_scheduler {
     size_t message_event_count; /* entries of heap that are not timers */
     uint64_t event_order;
     uint64_t switch_count;
-    bool is_out_of_memory; /* an event was lost: the run is not valid */
+    struct harness_sim_actor *running; /* whose fiber runs; NULL: the scheduler's side */
+    bool is_out_of_memory;             /* an event was lost: the run is not valid */
 };
 
 /* Fibers run entry(contexts[i]); context_bytes apart. All actors start READY. */

@@ -1,6 +1,5 @@
 /* The simulator: all ranks as fibers of one thread, a virtual clock, a simulated network, files in
- * memory. Every choice comes from the seed, so the same configuration gives the same bytes. A rank
- * that loops in host code without ever waiting hangs the simulator too: use proc for those. */
+ * memory. Every choice comes from the seed, so the same configuration gives the same bytes. */
 #include "harness/sim/sim.h"
 
 #include <string.h>
@@ -327,7 +326,9 @@ ddp_status harness_sim_run(struct ddp_mem *mem, const struct harness_launch_conf
     }
     status = sim_open(&sim, err);
     if (status == DDP_OK) {
+        harness_sim_watch_open(&sim);
         run_ranks(&sim);
+        harness_sim_watch_close(&sim);
         status = sim_finish(&sim, err);
     }
     sim_close(&sim);
