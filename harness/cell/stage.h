@@ -81,6 +81,10 @@ uint64_t harness_stage_first_fault_ns(const struct harness_cell *cell);
 ddp_status harness_stage_facts(struct harness_cell *cell,
                                const struct harness_restore_result *restore,
                                struct harness_judge_facts *out);
+/* The last line in the log of the first of these ranks that said anything, else of the first rank
+ * that did; in cell->mem. NULL: nobody did. */
+char *harness_stage_said(const struct harness_cell *cell, const char *run_dir, uint32_t world_size,
+                         const struct harness_rank_set *first, uint32_t *out_rank);
 /* verdict.json. */
 json_t *harness_stage_verdict(const struct harness_cell *cell,
                               const struct harness_judge_facts *facts,

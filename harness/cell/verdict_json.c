@@ -126,6 +126,38 @@ static json_t *capsule_json(void)
                      ddp_blas_describe(), "blas_core", ddp_blas_core_type());
 }
 
+/* What the culprits said last, or the first rank that said anything; null: nobody did. */
+static json_t *said_json(const struct harness_cell *cell, const char *run_dir, uint32_t world_size,
+                         const struct harness_rank_set *culprits)
+{
+    uint32_t rank = 0;
+    const char *line = harness_stage_said(cell, run_dir, world_size, culprits, &rank);
+
+    return line == NULL ? json_null()
+                        : json_pack("{s:i, s:o}", "rank", (int)rank, "text", text_json(line));
+}
+
+/* What the second run did: what it loaded, or why it did not; null if there was none. */
+static json_t *restore_json(const struct harness_cell *cell,
+                            const struct harness_judge_facts *facts)
+{
+    const struct harness_plan *plan = &cell->plan;
+    bool is_good = facts->restore_verdict == HARNESS_VERDICT_NONE;
+
+    if (!facts->is_restore_run) {
+        return json_null();
+    }
+    return json_pack(
+        "{s:o, s:b, s:s, s:o, s:o, s:o}", "from_step", number_or_null(facts->restored_from_step),
+        "equals", facts->is_restore_equal, "verdict", harness_verdict_name(facts->restore_verdict),
+        "culprit", ranks_json(&facts->restore_culprits), "text",
+        text_json(facts->restore_text != NULL ? facts->restore_text : ""), "said",
+        is_good ? json_null()
+                : said_json(cell, harness_stage_path(cell->mem, cell->run_dir, "restore"),
+                            plan->restore.ranks > 0 ? plan->restore.ranks : plan->job.ranks,
+                            &facts->restore_culprits));
+}
+
 /* The card on which the gradients were computed again. */
 static json_t *gpu_json(const struct harness_cell *cell)
 {
@@ -241,7 +273,8 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         (void)json_array_append_new(findings, finding_json(cell, &cell->findings.items[i]));
     }
     rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:f, s:f}",
         "culprit", ranks_json(&primary->culprits), "victims", ranks_json(&primary->victims), "op",
         op_json(cell, primary), "step", number_or_null(primary->step), "micro",
         number_or_null(primary->micro), "phase",
@@ -253,8 +286,13 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         "detect_ms", ms_or_null(primary->detect_ns), "attribute_ms",
         ms_or_null(primary->attribute_ns), "survivors_ms", ms_or_null(facts->survivor_latency_ns),
         "fired", fired_json(cell, facts), "findings", findings, "unexpected",
-        number_or_null(judgement->unexpected), "text", text_json(primary->text), "run_ms",
-        (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms", steps_ms(cell));
+        number_or_null(judgement->unexpected), "restore", restore_json(cell, facts), "text",
+        text_json(primary->text), "said",
+        judgement->primary < 0
+            ? json_null()
+            : said_json(cell, cell->run_dir, cell->plan.job.ranks, &primary->culprits),
+        "run_ms", (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms",
+        steps_ms(cell));
     (void)json_object_update(object, rest);
     json_decref(rest);
     (void)json_object_set_new(json_object_get(object, "capsule"), "gpu", gpu_json(cell));

@@ -230,7 +230,8 @@ static int rank_main(void)
         ddp_recorder_end(self.env.recorder, status, 0);
     }
     if (status != DDP_OK) {
-        (void)fprintf(stderr, "rank: %s: %s\n", ddp_status_name(status), err.text);
+        (void)fprintf(stderr, "rank %u: %s: %s\n", self.env.rank, ddp_status_name(status),
+                      err.text[0] != '\0' ? err.text : ddp_status_text(status));
     }
     close_process(&self);
     return status == DDP_OK ? 0 : 1;

@@ -98,6 +98,14 @@ static void add_place(struct ddp_text *out, const json_t *verdict)
     add_latency(verdict, out);
 }
 
+static void add_said(struct ddp_text *out, const json_t *said)
+{
+    if (json_is_object(said)) {
+        ddp_text_add(out, "    rank %d said: %s\n",
+                     (int)json_integer_value(json_object_get(said, "rank")), text_of(said, "text"));
+    }
+}
+
 void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, struct ddp_text *out)
 {
     enum harness_outcome outcome = harness_report_outcome(verdict);
@@ -123,6 +131,8 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, s
         if (text_of(verdict, "text")[0] != '\0') {
             ddp_text_add(out, "    evidence: %s\n", text_of(verdict, "text"));
         }
+        add_said(out, json_object_get(verdict, "said"));
+        add_said(out, json_object_get(json_object_get(verdict, "restore"), "said"));
         if (outcome != HARNESS_OUTCOME_SKIP && text_of(verdict, "run_dir")[0] != '\0') {
             ddp_text_add(out, "    record: %s\n", text_of(verdict, "run_dir"));
         }

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 SETTINGS = ["--set", "job.ranks=3", "--set", "faults.0.at.rank=1"]
-WAIT = r"^ *r[02] waits for r1: all_reduce seq \d+ \(bucket \d+: fc\d\.bias, fc\d\.weight\)$"
+WAIT = r"^ *r[02] waits for r[012]: all_reduce seq \d+ \(bucket \d+: fc\d\.bias, fc\d\.weight\)$"
 # What explain says about r1, and of those who wait for it.
 SIGHTS = {
     "hang/before_bucket": [r"^ *r1 \(culprit\) running, in step 2, backward; .*; has not posted all_reduce seq \d+ \(bucket 1: "

@@ -1,0 +1,93 @@
+"""What ddprove says of every scenario in the simulator is what tests/data/said.txt has: outcome, every finding with
+all that it names, and its words. Numbers that depend on a processor's floating-point kernels are left out.
+
+Usage: said.py DDPROVE SCENARIOS OUT SAID [--write]
+  --write: take what it says now; the difference is for whoever reviews the change.
+"""
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+
+BITS = re.compile(r"\b[0-9a-f]{8}\b|\b[0-9a-f]{16}\b")
+REAL = re.compile(r"[-+]?\b\d+\.\d+(e[-+]?\d+)?|\b\d+e[-+]?\d+")
+
+
+def plain(text):
+    """Words without bit patterns and real numbers."""
+    return REAL.sub("~", BITS.sub("~", text))
+
+
+def ranks(values):
+    """A list of ranks, short."""
+    return ",".join(map(str, values or [])) or "-"
+
+
+def finding(entry):
+    """One line of what a finding names, and its text."""
+    op = entry["op"] or {}
+    cause = entry["follows_from"]
+    fields = [entry["verdict"], entry["oracle"], entry["mode"], "culprits " + ranks(entry["culprit"]),
+              "victims " + ranks(entry["victims"]), f"step {entry['step']}", f"micro {entry['micro']}", str(entry["phase"]),
+              f"{op.get('kind')} {op.get('role')} {op.get('seq')}", f"bucket {op.get('bucket')}", ranks(op.get("params")),
+              "first" if cause is None else f"after {cause['finding']}: {cause['because']}"]
+    return "    " + plain(" | ".join(map(str, fields)) + "\n        " + entry["text"])
+
+
+def said(entry, out):
+    """What a rank said, without the folder."""
+    words = entry["said"]
+    return "" if words is None else f" rank {words['rank']} said: {words['text'].replace(out, 'OUT')}"
+
+
+def lines_of(ddprove, scenarios, out):
+    """Every cell's lines, in the order of ids and cells."""
+    report = os.path.join(out, "sim.json")
+    done = subprocess.run([ddprove, "run", scenarios, "--driver", "sim", "-j", str(os.cpu_count() or 1), "--json", report,
+                           "--out", os.path.join(out, "runs")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True, check=False)
+    if done.returncode not in (0, 1, 3, 4):
+        sys.exit(f"{ddprove} run: exit {done.returncode}: {done.stderr}")
+    with open(report, encoding="utf-8") as file:
+        cells = json.load(file)["scenarios"]
+    lines = ["# OpenBLAS core: " + next(cell["capsule"]["blas_core"] for cell in cells)]
+    for cell in sorted(cells, key=lambda cell: (cell["id"], cell["cell"])):
+        if cell["outcome"] == "SKIP":
+            continue
+        lines.append(plain(f"{cell['id']} [{cell['cell']}] {cell['outcome']} {cell['verdict']} unexpected "
+                           f"{cell['unexpected']}{'' if cell['reason'] == '' else ' | ' + cell['reason']}"))
+        restore = cell["restore"]
+        if restore is not None:
+            lines.append(plain(f"    restore: from {restore['from_step']}, equals {restore['equals']}, {restore['verdict']} of "
+                               f"{ranks(restore['culprit'])}: {restore['text']}{said(restore, out)}"))
+        if cell["said"] is not None:
+            lines.append(plain("   " + said(cell, out)))
+        lines.extend(finding(entry) for entry in cell["findings"])
+    return lines
+
+
+def main():
+    """Compare, or write."""
+    ddprove, scenarios, out, said = sys.argv[1:5]
+    os.makedirs(out, exist_ok=True)
+    now = "\n".join(lines_of(ddprove, scenarios, out)).splitlines()
+    if "--write" in sys.argv:
+        with open(said, "w", encoding="utf-8") as file:
+            file.write("\n".join(now) + "\n")
+        return 0
+    with open(said, encoding="utf-8") as file:
+        before = file.read().splitlines()
+    if now[0] != before[0]:
+        print(f"said.txt was written with another {before[0][2:]}: numbers are not compared")
+        now, before = ([re.sub(r"\d+", "#", line) for line in lines] for lines in (now, before))
+    different = list(difflib.unified_diff(before, now, "said.txt", "now", n=1, lineterm=""))
+    print("\n".join(different[:200]))
+    print(f"{len(now)} lines, {sum(line[0] in '+-' for line in different)} differ; if they should, "
+          "tests/suite/said.py --write takes them")
+    return 1 if different or not now else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
