@@ -30,7 +30,10 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests/suite"))
+import said  # noqa: E402  pylint: disable=wrong-import-position
 BUILD = os.path.join(ROOT, "build/mutation")
+SAID = os.path.join(ROOT, "tests/data/said.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
 SEED = 20261122
 # What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
@@ -223,8 +226,8 @@ def call(command, folder, seconds):
             return None, ""
 
 
-def run(program, folder, arguments, seconds):
-    """None if all is as expected, else (scenario, outcome, verdict)."""
+def run(program, folder, arguments, seconds, is_said=False):
+    """None if all is as expected, else (scenario, outcome, verdict). is_said: every word is expected, too."""
     report = os.path.join(folder, "report.json")
     if os.path.exists(report):
         os.remove(report)
@@ -233,11 +236,14 @@ def run(program, folder, arguments, seconds):
     shutil.rmtree(os.path.join(folder, "runs"), ignore_errors=True)
     if code is None:
         return ("-", "TIMEOUT", "NONE")
-    if code in (0, 77):
+    if code in (0, 77) and not is_said:
         return None
     try:
         with open(report, encoding="utf-8") as file:
             cells = json.load(file)["scenarios"]
+        if code in (0, 77):
+            different = said.difference(SAID, said.lines_of(cells, folder))
+            return ("words", "WORDS", different[-1][:120]) if different else None
         bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
         return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))
     except (OSError, ValueError, KeyError, StopIteration):
@@ -277,9 +283,10 @@ def judge(path, program, folder, is_reached):
     area, name = os.path.split(path)
     stages = [("campaign", lambda: campaign(program, folder))]
     if is_reached:
-        for names in ([os.path.join(scenarios, clean) for clean in CLEAN], [scenarios]):
-            arguments = names + ["--driver", "sim", "-j", "1"]
-            stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+        clean = [os.path.join(scenarios, name) for name in CLEAN] + ["--driver", "sim", "-j", "1"]
+        whole = [scenarios, "--driver", "sim", "-j", "1"]
+        stages.append(("scenario", lambda: run(program, folder, clean, CELL_SECONDS * 3)))
+        stages.append(("scenario", lambda: run(program, folder, whole, CELL_SECONDS * 3, is_said=True)))
     if area in ON_CHECK:
         stages.append(("scenario", lambda: check(program, folder)))
     for place, part, names in ON_PROC:

@@ -42,8 +42,8 @@ def said(entry, out):
     return "" if words is None else f" rank {words['rank']} said: {words['text'].replace(out, 'OUT')}"
 
 
-def lines_of(ddprove, scenarios, out):
-    """Every cell's lines, in the order of ids and cells."""
+def report_of(ddprove, scenarios, out):
+    """The cells of a run in the simulator."""
     report = os.path.join(out, "sim.json")
     done = subprocess.run([ddprove, "run", scenarios, "--driver", "sim", "-j", str(os.cpu_count() or 1), "--json", report,
                            "--out", os.path.join(out, "runs")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -51,7 +51,11 @@ def lines_of(ddprove, scenarios, out):
     if done.returncode not in (0, 1, 3, 4):
         sys.exit(f"{ddprove} run: exit {done.returncode}: {done.stderr}")
     with open(report, encoding="utf-8") as file:
-        cells = json.load(file)["scenarios"]
+        return json.load(file)["scenarios"]
+
+
+def lines_of(cells, out):
+    """Every cell's lines, in the order of ids and cells. out: the folder, which may be in what is said."""
     lines = ["# OpenBLAS core: " + next(cell["capsule"]["blas_core"] for cell in cells)]
     for cell in sorted(cells, key=lambda cell: (cell["id"], cell["cell"])):
         if cell["outcome"] == "SKIP":
@@ -65,24 +69,29 @@ def lines_of(ddprove, scenarios, out):
         if cell["said"] is not None:
             lines.append(plain("   " + said(cell, out)))
         lines.extend(finding(entry) for entry in cell["findings"])
-    return lines
+    return "\n".join(lines).splitlines()
+
+
+def difference(said, now):
+    """Lines of a unified diff."""
+    with open(said, encoding="utf-8") as file:
+        before = file.read().splitlines()
+    if now[0] != before[0]:
+        print(f"said.txt was written with another {before[0][2:]}: numbers are not compared")
+        now, before = ([re.sub(r"\d+", "#", line) for line in lines] for lines in (now, before))
+    return list(difflib.unified_diff(before, now, "said.txt", "now", n=1, lineterm=""))
 
 
 def main():
     """Compare, or write."""
     ddprove, scenarios, out, said = sys.argv[1:5]
     os.makedirs(out, exist_ok=True)
-    now = "\n".join(lines_of(ddprove, scenarios, out)).splitlines()
+    now = lines_of(report_of(ddprove, scenarios, out), out)
     if "--write" in sys.argv:
         with open(said, "w", encoding="utf-8") as file:
             file.write("\n".join(now) + "\n")
         return 0
-    with open(said, encoding="utf-8") as file:
-        before = file.read().splitlines()
-    if now[0] != before[0]:
-        print(f"said.txt was written with another {before[0][2:]}: numbers are not compared")
-        now, before = ([re.sub(r"\d+", "#", line) for line in lines] for lines in (now, before))
-    different = list(difflib.unified_diff(before, now, "said.txt", "now", n=1, lineterm=""))
+    different = difference(said, now)
     print("\n".join(different[:200]))
     print(f"{len(now)} lines, {sum(line[0] in '+-' for line in different)} differ; if they should, "
           "tests/suite/said.py --write takes them")
