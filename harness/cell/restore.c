@@ -64,6 +64,9 @@ static ddp_status edit_dict(const struct harness_restore *restore, struct ddp_st
     case HARNESS_EDIT_NONE:
     case HARNESS_EDIT_TRUNCATE:
     case HARNESS_EDIT_FLIP_BYTE:
+    case HARNESS_EDIT_HEAD:
+    case HARNESS_EDIT_HEADER_SIZE:
+    case HARNESS_EDIT_HEADER:
     case HARNESS_EDIT_KIND_COUNT:
         break;
     }
@@ -84,25 +87,98 @@ static ddp_status tensor_offset(const unsigned char *file, const struct ddp_stat
     return DDP_OK;
 }
 
-static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned char *data,
-                             size_t size_bytes, struct ddp_err *err)
+static ddp_status flip_byte(struct harness_cell *cell, unsigned char *data, size_t size_bytes,
+                            struct ddp_err *err)
 {
-    const struct harness_restore *restore = &cell->plan.restore;
     struct ddp_state_dict dict;
     size_t offset = 0;
     ddp_status status;
 
+    ddp_state_dict_init(&dict, cell->mem);
+    status = ddp_safetensors_parse(data, size_bytes, &dict, err);
+    if (status == DDP_OK) {
+        status = tensor_offset(data, &dict, cell->plan.restore.key, &offset, err);
+    }
+    ddp_state_dict_fini(&dict);
+    DDP_TRY(status);
+    data[offset] ^= 0x10;
+    return DDP_OK;
+}
+
+/* A safetensors file begins with the length of its header: 8 bytes, the lowest first. */
+static void put_header_size(unsigned char *data, uint64_t header_size_bytes)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        data[i] = (unsigned char)(header_size_bytes >> (8 * i));
+    }
+}
+
+static uint64_t header_size(const unsigned char *data)
+{
+    uint64_t size_bytes = 0;
+
+    for (unsigned i = 0; i < 8; i++) {
+        size_bytes |= (uint64_t)data[i] << (8 * i);
+    }
+    return size_bytes;
+}
+
+/* *data becomes a new block if the header changes its length. */
+static ddp_status edit_header(struct harness_cell *cell, unsigned char **data, size_t *size_bytes,
+                              struct ddp_err *err)
+{
+    const struct harness_restore *restore = &cell->plan.restore;
+    const size_t find_bytes = strlen(restore->find);
+    const size_t put_bytes = strlen(restore->put);
+    const uint64_t header_bytes = header_size(*data);
+    unsigned char *found = memmem(*data + 8, (size_t)header_bytes, restore->find, find_bytes);
+    const size_t before = found == NULL ? 0 : (size_t)(found - *data);
+    const size_t after = *size_bytes - before - find_bytes;
+    unsigned char *edited;
+
+    if (found == NULL) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "restore.find: the header has no \"%s\"",
+                           restore->find);
+    }
+    edited = ddp_mem_array(cell->mem, before + put_bytes + after, 1);
+    if (edited == NULL) {
+        return DDP_E_NOMEM;
+    }
+    memcpy(edited, *data, before);
+    memcpy(edited + before, restore->put, put_bytes);
+    memcpy(edited + before + put_bytes, found + find_bytes, after);
+    put_header_size(edited, header_bytes + put_bytes - find_bytes);
+    *data = edited;
+    *size_bytes = before + put_bytes + after;
+    return DDP_OK;
+}
+
+/* Edits of the file as it is, not of the tensors in it; and no edit. */
+static bool is_of_bytes(enum harness_edit_kind edit)
+{
+    return edit == HARNESS_EDIT_NONE || edit == HARNESS_EDIT_TRUNCATE ||
+           edit == HARNESS_EDIT_FLIP_BYTE || edit == HARNESS_EDIT_HEAD ||
+           edit == HARNESS_EDIT_HEADER_SIZE || edit == HARNESS_EDIT_HEADER;
+}
+
+static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned char *data,
+                             size_t size_bytes, struct ddp_err *err)
+{
+    const struct harness_restore *restore = &cell->plan.restore;
+
+    if (size_bytes < 8) {
+        return ddp_err_set(err, DDP_E_INVALID, "the checkpoint is too short to be edited");
+    }
     if (restore->edit == HARNESS_EDIT_TRUNCATE) {
         size_bytes -= size_bytes < 64 ? size_bytes / 2 : 64;
+    } else if (restore->edit == HARNESS_EDIT_HEAD) {
+        size_bytes = restore->edit_bytes < size_bytes ? (size_t)restore->edit_bytes : size_bytes;
+    } else if (restore->edit == HARNESS_EDIT_HEADER_SIZE) {
+        put_header_size(data, restore->edit_bytes);
     } else if (restore->edit == HARNESS_EDIT_FLIP_BYTE) {
-        ddp_state_dict_init(&dict, cell->mem);
-        status = ddp_safetensors_parse(data, size_bytes, &dict, err);
-        if (status == DDP_OK) {
-            status = tensor_offset(data, &dict, restore->key, &offset, err);
-        }
-        ddp_state_dict_fini(&dict);
-        DDP_TRY(status);
-        data[offset] ^= 0x10;
+        DDP_TRY(flip_byte(cell, data, size_bytes, err));
+    } else if (restore->edit == HARNESS_EDIT_HEADER) {
+        DDP_TRY(edit_header(cell, &data, &size_bytes, err));
     }
     return ddp_files_write_atomic(harness_stage_files(&cell->config), to, data, size_bytes, err);
 }
@@ -120,9 +196,7 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     ddp_status status;
 
     DDP_TRY(files->ops->read_all(files, from, cell->mem, &data, &size_bytes, err));
-    if (cell->plan.restore.edit == HARNESS_EDIT_NONE ||
-        cell->plan.restore.edit == HARNESS_EDIT_TRUNCATE ||
-        cell->plan.restore.edit == HARNESS_EDIT_FLIP_BYTE) {
+    if (is_of_bytes(cell->plan.restore.edit)) {
         status = edit_bytes(cell, to, data, size_bytes, err);
     } else {
         ddp_env_init_process(&env, &idle, 0, 1);

@@ -88,15 +88,19 @@ enum harness_corrupt_kind { HARNESS_CORRUPT_TABLE(HARNESS_KIND_ENUM) HARNESS_COR
 
 /* Damage done to a checkpoint before it is loaded.
  * X(identifier, name, keys of `restore` that it takes, meaning) */
-#define HARNESS_EDIT_TABLE(X)                                                           \
-    X(HARNESS_EDIT_NONE, "none", "", "the checkpoint is loaded as it was written")      \
-    X(HARNESS_EDIT_ADD_PREFIX, "add_prefix", "", "one more module. on every key")       \
-    X(HARNESS_EDIT_DOUBLE_PREFIX, "double_prefix", "", "two more module. on every key") \
-    X(HARNESS_EDIT_MIXED_PREFIX, "mixed_prefix", "", "module. on every second key")     \
-    X(HARNESS_EDIT_DROP_KEY, "drop_key", "key", "the key `key` is removed")             \
-    X(HARNESS_EDIT_EXTRA_KEY, "extra_key", "key", "a key `key` is added")               \
-    X(HARNESS_EDIT_TRUNCATE, "truncate", "", "the file loses its last bytes")           \
-    X(HARNESS_EDIT_FLIP_BYTE, "flip_byte", "key", "one byte of the tensor `key` changes")
+#define HARNESS_EDIT_TABLE(X)                                                             \
+    X(HARNESS_EDIT_NONE, "none", "", "the checkpoint is loaded as it was written")        \
+    X(HARNESS_EDIT_ADD_PREFIX, "add_prefix", "", "one more module. on every key")         \
+    X(HARNESS_EDIT_DOUBLE_PREFIX, "double_prefix", "", "two more module. on every key")   \
+    X(HARNESS_EDIT_MIXED_PREFIX, "mixed_prefix", "", "module. on every second key")       \
+    X(HARNESS_EDIT_DROP_KEY, "drop_key", "key", "the key `key` is removed")               \
+    X(HARNESS_EDIT_EXTRA_KEY, "extra_key", "key", "a key `key` is added")                 \
+    X(HARNESS_EDIT_TRUNCATE, "truncate", "", "the file loses its last bytes")             \
+    X(HARNESS_EDIT_FLIP_BYTE, "flip_byte", "key", "one byte of the tensor `key` changes") \
+    X(HARNESS_EDIT_HEAD, "head", "bytes", "only the first `bytes` bytes are left")        \
+    X(HARNESS_EDIT_HEADER_SIZE, "header_size", "bytes",                                   \
+      "the file claims a header of `bytes` bytes")                                        \
+    X(HARNESS_EDIT_HEADER, "header", "find put", "in the header, the first `find` becomes `put`")
 enum harness_edit_kind { HARNESS_EDIT_TABLE(HARNESS_KIND_ENUM) HARNESS_EDIT_KIND_COUNT };
 
 /* Fields of a collective's arguments. X(identifier, name, list of names that its values have) */
