@@ -291,6 +291,7 @@ def judge(path, program, folder, is_reached):
         stages.append(("scenario", lambda: check(program, folder)))
     for place, part, names in ON_PROC:
         if area == place and part in name:
+            is_reached = True
             arguments = [os.path.join(scenarios, one) for one in names] + ["--driver", "proc", "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
     for by, stage in stages:
