@@ -166,8 +166,9 @@ static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned
 {
     const struct harness_restore *restore = &cell->plan.restore;
 
-    if (size_bytes < 8) {
-        return ddp_err_set(err, DDP_E_INVALID, "the checkpoint is too short to be edited");
+    if (size_bytes < 8 &&
+        (restore->edit == HARNESS_EDIT_HEADER || restore->edit == HARNESS_EDIT_HEADER_SIZE)) {
+        return ddp_err_set(err, DDP_E_INVALID, "the checkpoint has no header to edit");
     }
     if (restore->edit == HARNESS_EDIT_TRUNCATE) {
         size_bytes -= size_bytes < 64 ? size_bytes / 2 : 64;
