@@ -31,6 +31,10 @@ void *harness_draw_array(struct harness_draw *draw, size_t count, size_t elem_by
     harness_draw_one_of((draw), (const double[]){__VA_ARGS__}, \
                         sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
+/* Whether a key is a bool or a name of the job, and a draw of one: any value is as likely. */
+bool harness_draw_is_choice(const struct harness_key *key);
+void harness_draw_choice(struct harness_draw *draw, const struct harness_key *key);
+
 /* A function for each row that is drawn. */
 #define DRAWN(section, key, odds) void grammar_##section##_##key(struct harness_draw *draw);
 #include "harness/grammar/grammar.def"

@@ -47,15 +47,9 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_CORRUPT:
         return is_data;
-    case HARNESS_ACTION_LEAK_MEMORY: /* not drawn */
-    case HARNESS_ACTION_LEAK_FILE:
-    case HARNESS_ACTION_IO:   /* of files, which the model does not know yet */
-    case HARNESS_ACTION_SPIN: /* a card's */
-    case HARNESS_ACTION_TRAP:
-    case HARNESS_ACTION_KIND_COUNT:
-        break;
+    default: /* not drawn: draw_action does not list it */
+        return false;
     }
-    return false;
 }
 
 /* What a job goes on after: nothing but values are wrong, if that. */
@@ -325,21 +319,9 @@ static bool draw_details(struct site *site)
         return draw_corruption(site);
     case HARNESS_ACTION_ARG:
         return draw_argument(site);
-    case HARNESS_ACTION_NONE:
-    case HARNESS_ACTION_ABORT:
-    case HARNESS_ACTION_HANG:
-    case HARNESS_ACTION_SKIP:
-    case HARNESS_ACTION_DUP:
-    case HARNESS_ACTION_FAIL:
-    case HARNESS_ACTION_LEAK_MEMORY: /* not drawn */
-    case HARNESS_ACTION_LEAK_FILE:
-    case HARNESS_ACTION_IO:
-    case HARNESS_ACTION_SPIN:
-    case HARNESS_ACTION_TRAP:
-    case HARNESS_ACTION_KIND_COUNT:
-        break;
+    default: /* it takes nothing */
+        return true;
     }
-    return true;
 }
 
 /* Draw until a fault can be placed, and the model has an answer to it. */

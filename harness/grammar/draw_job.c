@@ -140,11 +140,6 @@ void grammar_JOB_join(struct harness_draw *draw)
     draw->plan->job.join.is_set = true;
 }
 
-void grammar_JOIN_divide_by_initial_world_size(struct harness_draw *draw)
-{
-    draw->plan->job.join.divide_by_initial_world_size = harness_draw_chance(draw, 50);
-}
-
 /* How many micro-batches each rank has, in the shapes that uneven data come in. */
 static uint64_t shard_passes(struct harness_draw *draw, unsigned shape, uint32_t rank,
                              uint64_t passes)
@@ -216,11 +211,6 @@ void grammar_JOIN_throw_on_early_termination(struct harness_draw *draw)
         harness_grammar_is_even(&draw->plan->job) && harness_draw_chance(draw, 50);
 }
 
-void grammar_JOB_shuffle(struct harness_draw *draw)
-{
-    draw->plan->job.is_shuffled = harness_draw_chance(draw, 50);
-}
-
 /* From four bytes, where every element closes a bucket, to one bucket for all. */
 static size_t draw_cap(struct harness_draw *draw)
 {
@@ -238,34 +228,12 @@ void grammar_JOB_first_bucket_cap_kb(struct harness_draw *draw)
     draw->plan->job.first_bucket_cap_bytes = draw_cap(draw);
 }
 
-void grammar_JOB_gradient_scale(struct harness_draw *draw)
-{
-    draw->plan->job.gradient_scale =
-        (enum harness_gradient_scale)harness_draw_below(draw, HARNESS_GRADIENT_SCALE_COUNT);
-}
-
-void grammar_JOB_semantics(struct harness_draw *draw)
-{
-    draw->plan->job.semantics =
-        (enum harness_semantics)harness_draw_below(draw, HARNESS_SEMANTICS_COUNT);
-}
-
-void grammar_JOB_init(struct harness_draw *draw)
-{
-    draw->plan->job.init = (enum harness_init)harness_draw_below(draw, HARNESS_INIT_COUNT);
-}
-
 /* On where some rank leaves parameters unused: else that is a fault. */
 void grammar_JOB_find_unused_parameters(struct harness_draw *draw)
 {
     struct harness_job *job = &draw->plan->job;
 
     job->find_unused_parameters = job->branch != REF_BRANCH_BOTH || harness_draw_chance(draw, 30);
-}
-
-void grammar_JOB_broadcast_buffers(struct harness_draw *draw)
-{
-    draw->plan->job.broadcast_buffers = harness_draw_chance(draw, 50);
 }
 
 /* Only where every rank trains to the end: one that has ended takes no part in a checkpoint. */
@@ -279,11 +247,6 @@ void grammar_JOB_checkpoint_every(struct harness_draw *draw)
         }
     }
     job->checkpoint_every = (uint32_t)harness_draw_between(draw, 1, job->steps);
-}
-
-void grammar_JOB_checkpoint_wrapped(struct harness_draw *draw)
-{
-    draw->plan->job.is_checkpoint_wrapped = harness_draw_chance(draw, 50);
 }
 
 /* The core's own schedules: what else there is needs a card or MPI. */

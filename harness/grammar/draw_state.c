@@ -8,12 +8,6 @@ static struct harness_optimizer *optimizer_of(struct harness_draw *draw)
     return &draw->plan->job.optimizer;
 }
 
-void grammar_OPTIMIZER_kind(struct harness_draw *draw)
-{
-    optimizer_of(draw)->kind =
-        (enum harness_optimizer_kind)harness_draw_below(draw, HARNESS_OPTIMIZER_COUNT);
-}
-
 void grammar_OPTIMIZER_lr(struct harness_draw *draw)
 {
     /* A rate of 0 would hide faults. */
@@ -72,11 +66,6 @@ void grammar_TOP_restore(struct harness_draw *draw)
     /* A run from the last step's checkpoint would have nothing to show. */
     draw->plan->restore.is_set =
         draw->is_healthy && job->checkpoint_every > 0 && job->steps % job->checkpoint_every != 0;
-}
-
-void grammar_RESTORE_into(struct harness_draw *draw)
-{
-    draw->plan->restore.is_wrapped = harness_draw_chance(draw, 50);
 }
 
 /* Rules under which the file's keys fit the model. The model `module_child` has names that begin

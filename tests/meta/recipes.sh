@@ -1,8 +1,9 @@
 #!/bin/sh
-# Follows CONTRIBUTING's recipe for an all-reduce algorithm to the letter, in a copy of the tree: one
-# file, one row, one line. Then the new algorithm must be listed, proven by the unit test, checked by
-# the benchmark and run bit-exact in a scenario.
-# usage: recipe_algorithm.sh SOURCE_DIR WORK_DIR CMAKE GENERATOR C_COMPILER CXX_COMPILER [LAUNCHER]
+# Follows CONTRIBUTING's recipes for an all-reduce algorithm, a key of the job and a fault action to
+# the letter, in a copy of the tree: three files each. Then the algorithm must be listed, proven by
+# the unit test, checked by the benchmark and run bit-exact in a scenario; campaigns must draw the
+# key; and the scenario with the action must pass.
+# usage: recipes.sh SOURCE_DIR WORK_DIR CMAKE GENERATOR C_COMPILER CXX_COMPILER [LAUNCHER]
 set -eu
 source_dir=$1
 work_dir=$2
@@ -31,7 +32,7 @@ for part in CMakeLists.txt CMakePresets.json ci ddpcore harness reference scenar
 done
 cd "$work_dir"
 
-# 1. Its own file, with one pure emit function.
+# An algorithm. 1. Its own file, with one pure emit function.
 cat >ddpcore/schedule/linear.c <<'END'
 /* Linear all-reduce: rank 0 adds the others' data in the order of their ranks, then sends the sum
  * to each of them. Segments travel independently. */
@@ -97,12 +98,51 @@ END
 sed -i 's/^    emit\.c$/&\n    linear.c/' ddpcore/schedule/CMakeLists.txt
 grep -q '^    linear\.c$' ddpcore/schedule/CMakeLists.txt || fail "the list of sources has no emit.c"
 
+# put FILE BEFORE: a block of lines from standard input, before the only line that begins so.
+put() {
+    [ "$(grep -c "^$2" "$1")" = 1 ] || fail "$1 has not one line that begins with $2"
+    block=$(cat)
+    awk -v before="$2" -v block="$block" 'index($0, before) == 1 { print block } { print }' "$1" >put.tmp
+    cat put.tmp >"$1"
+    rm put.tmp
+}
+
+# A key of the job. 1. Its row.
+put harness/plan/key.def 'JOB(checkpoint_every, ' <<'END'
+JOB(zero_after, bool, zeroes_after, BOOL, NONE, 0, 0, "false", "gradients are zeroed after a step as well as before")
+END
+# 2. The code that uses it.
+put harness/rank/step.c '    session->steps_done = step + 1;' <<'END'
+    if (session->plan->job.zeroes_after) {
+        ref_model_zero_grad(session->model);
+    }
+END
+
+# A fault action. 1. Its row. 2. Its case.
+put harness/plan/key.def 'ACTION_PLAIN(HANG, ' <<'END'
+ACTION_PLAIN(SEGFAULT, "", ANYWHERE, segfault, "what a write to address 0 does")
+END
+put harness/inject/action.c '    case HARNESS_ACTION_DELAY:' <<'END'
+    case HARNESS_ACTION_SEGFAULT:
+        victim->kill(victim->context, SIGSEGV);
+        break;
+END
+
+# 3. The scenario of both.
+cat >scenarios/crash/recipe.yaml <<'END'
+# A write to address 0 ends a rank.
+id: crash.recipe
+job: {ranks: 3, steps: 3, model: mlp, batch_per_rank: 4, zero_after: true}
+faults: [{at: {rank: 1, step: 1}, point: backward/grad_ready, do: {segfault: true}}]
+expect: {verdict: CRASH.SIGNALED, culprit: injected, step: 1}
+END
+
 "$cmake" -S . -B build -G "$generator" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 \
     -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_C_COMPILER="$c_compiler" \
     -DCMAKE_CXX_COMPILER="$cxx_compiler" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DDDPROVE_WITH_CUDA=OFF -DDDPROVE_WITH_NCCL=OFF \
     -DDDPROVE_WITH_MPI=OFF >configure.log 2>&1 || { cat configure.log; fail "cannot be configured"; }
-"$cmake" --build build --target unit_schedule bench_allreduce ddprove >build.log 2>&1 ||
+"$cmake" --build build --target unit_schedule unit_scenario bench_allreduce ddprove >build.log 2>&1 ||
     { cat build.log; fail "cannot be built"; }
 
 build/bin/ddprove list collectives >list.log
@@ -121,5 +161,12 @@ for driver in sim proc; do
     grep -q '^PASS ' run.log || { cat run.log; fail "the scenario does not pass on $driver"; }
     grep -rq 'algorithm=linear' runs/$driver || fail "the scenario on $driver ran another algorithm"
 done
-echo "linear: three files, listed, proven, bit-exact on sim and proc"
+
+build/bin/unit_scenario --gtest_filter='keys.*' >keys.log || { cat keys.log; fail "keys"; }
+build/bin/ddprove run scenarios/crash/recipe.yaml --out runs/recipe >run.log ||
+    { cat run.log; fail "the scenario of key and action fails"; }
+printf '# With the key.\ncampaign: recipe\ncases: 100\nodds: {job.zero_after: 100}\n' >recipe.yaml
+build/bin/ddprove campaign recipe.yaml --driver sim --out runs/campaign >campaign.log ||
+    { cat campaign.log; fail "the campaign with the key fails"; }
+echo "an algorithm, a key and an action: three files each, proven and run on sim and proc"
 rm -rf "$work_dir"
