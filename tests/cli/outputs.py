@@ -1,11 +1,12 @@
 """What a run prints and writes is true and can be used again.
 
-Usage: outputs.py DDPROVE SCENARIOS OUT sim|proc [FAMILY...]
+Usage: outputs.py RUN SCENARIOS OUT sim|proc [FAMILY...]
 
-Runs the scenarios (all, or some families), then holds together: the JSON report and verdict.json,
-JUnit, `check` of every run folder, the command that reproduces, `plan` fed back to `run`.
+RUN: the folder of tests/suite/run.py. Holds together: the JSON report and verdict.json, JUnit, `check` of every run
+folder, and for each scenario (of the families, or all) the command that reproduces, and `plan` fed back to `run`.
 """
 import json
+import multiprocessing.pool
 import os
 import re
 import shutil
@@ -21,7 +22,8 @@ PROPERTIES = ["driver", "seed", "verdict", "culprit", "victims", "reproduce"]
 FOUND_PROPERTIES = ["oracle", "mode", "step"]
 EXIT_CODES = {"PASS": 0, "FAIL": 1, "ERROR": 3, "INCONCLUSIVE": 4, "SKIP": 77}
 
-ddprove, scenarios, out, driver = (os.path.abspath(arg) if at < 3 else arg for at, arg in enumerate(sys.argv[1:5]))
+the_run, scenarios, out, driver = (os.path.abspath(arg) if at < 3 else arg for at, arg in enumerate(sys.argv[1:5]))
+ddprove = os.path.join(the_run, "bin", "ddprove")
 families = sys.argv[5:]
 failures = 0
 
@@ -109,9 +111,10 @@ def check_again(report):
 
 def check_reproduce(verdict):
     """The printed command, typed into a shell, comes to the same."""
-    folder = os.path.dirname(os.path.abspath(os.path.join("bin", "ddprove")))
+    folder = os.path.dirname(ddprove)
     done = subprocess.run(["/bin/sh", "-c", verdict["reproduce"]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+                          text=True, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+                          check=False)
     expect(done.returncode == EXIT_CODES[verdict["outcome"]] and verdicts_of(done.stdout) == [pair(verdict)],
            f"{verdict['reproduce']}: exit {done.returncode}, not {pair(verdict)}: {done.stdout}")
 
@@ -120,26 +123,33 @@ def check_plan(path, verdicts):
     """The first plan that `plan` prints, given to `run`, comes to what its cell came to."""
     code, text = run("plan", path)
     expect(code == 0, f"plan {path}: exit {code}")
-    with open("fed back.yaml", "w") as file:
+    fed_back = os.path.join(out, "fed back " + os.path.basename(os.path.dirname(path)) + "." + os.path.basename(path))
+    with open(fed_back, "w") as file:
         file.write(text.split("\n---\n")[0] + "\n")
     expect(len(text.split("\n---\n")) == len(verdicts), f"plan {path}: one plan a cell")
-    _, text = run("run", "fed back.yaml", "--driver", driver, "--out", "fed back")
+    _, text = run("run", fed_back, "--driver", driver, "--out", fed_back + ".runs")
     expect(verdicts_of(text) == [pair(verdicts[0])], f"plan {path} fed back: {text} not {pair(verdicts[0])}")
 
 
+def check_file(path, verdicts):
+    """What is checked of each scenario; nothing of one that was skipped can be run again."""
+    if verdicts[-1]["outcome"] != "SKIP":
+        check_reproduce(verdicts[-1])
+    check_plan(path, verdicts)
+
+
 shutil.rmtree(out, ignore_errors=True)
-os.makedirs(os.path.join(out, "bin"))
-os.chdir(out)
-os.symlink(ddprove, os.path.join("bin", "ddprove"))
-operands = [os.path.join(scenarios, family) for family in families] or [scenarios]
-exit_code, log = run("run", *operands, "--driver", driver, "--out", "a b/runs", "--json", "r.json", "--junit", "r.xml")
+os.makedirs(out)
+os.chdir(the_run)
+with open("code") as code_file:
+    exit_code = int(code_file.read())
 with open("r.json") as report_file:
     result = json.load(report_file)
 counts = result["counts"]
 expect(result["schema"] == "ddprove.report/1", "schema")
 expect(counts["total"] == len(result["scenarios"]) > 0, "counts.total")
 expect(sum(counts[key] for key in ("pass", "fail", "inconclusive", "error", "skip")) == counts["total"], "counts")
-expect(exit_code == EXIT_CODES[result["outcome"]], f"exit {exit_code}, outcome {result['outcome']}: {log[-500:]}")
+expect(exit_code == EXIT_CODES[result["outcome"]], f"exit {exit_code}, outcome {result['outcome']}")
 by_file = {}
 for cell in result["scenarios"]:
     check_json(cell)
@@ -147,9 +157,9 @@ for cell in result["scenarios"]:
     by_file.setdefault(os.path.join(scenarios, family_name, file_name + ".yaml"), []).append(cell)
 check_junit("r.xml", result)
 check_again(result)
-for scenario, cells_of_file in by_file.items():
-    if cells_of_file[-1]["outcome"] != "SKIP":
-        check_reproduce(cells_of_file[-1])
-    check_plan(scenario, cells_of_file)
-print(f"{counts['total']} cells of {len(by_file)} scenarios, {failures} failures")
+wanted = [(path, cells) for path, cells in by_file.items()
+          if not families or os.path.basename(os.path.dirname(path)) in families]
+with multiprocessing.pool.ThreadPool(os.cpu_count()) as pool:
+    pool.starmap(check_file, wanted, chunksize=1)
+print(f"{counts['total']} cells of {len(by_file)} scenarios, {len(wanted)} of them run again, {failures} failures")
 sys.exit(failures > 0)

@@ -1,8 +1,9 @@
 """What ddprove says of every scenario in the simulator is what tests/data/said.txt has: outcome, every finding with
 all that it names, and its words. Numbers that depend on a processor's floating-point kernels are left out.
 
-Usage: said.py DDPROVE SCENARIOS OUT SAID [--write]
-  --write: take what it says now; the difference is for whoever reviews the change.
+Usage: said.py SIM SAID: compare; SIM: the folder of run.py
+       said.py DDPROVE SCENARIOS OUT SAID --write: run, and take what it says now; the difference is for whoever
+         reviews the change
 """
 import difflib
 import json
@@ -36,26 +37,20 @@ def finding(entry):
     return "    " + plain(" | ".join(map(str, fields)) + "\n        " + entry["text"])
 
 
-def said(entry, out):
-    """What a rank said, without the folder."""
+def said(entry):
+    """What a rank said, with another name for run.py's folder."""
     words = entry["said"]
-    return "" if words is None else f" rank {words['rank']} said: {words['text'].replace(out, 'OUT')}"
+    return "" if words is None else f" rank {words['rank']} said: {words['text'].replace('a b/runs', 'OUT/runs')}"
 
 
-def report_of(ddprove, scenarios, out):
-    """The cells of a run in the simulator."""
-    report = os.path.join(out, "sim.json")
-    done = subprocess.run([ddprove, "run", scenarios, "--driver", "sim", "-j", str(os.cpu_count() or 1), "--json", report,
-                           "--out", os.path.join(out, "runs")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          text=True, check=False)
-    if done.returncode not in (0, 1, 3, 4):
-        sys.exit(f"{ddprove} run: exit {done.returncode}: {done.stderr}")
-    with open(report, encoding="utf-8") as file:
+def report_of(out):
+    """The cells of the run."""
+    with open(os.path.join(out, "r.json"), encoding="utf-8") as file:
         return json.load(file)["scenarios"]
 
 
-def lines_of(cells, out):
-    """Every cell's lines, in the order of ids and cells. out: the folder, which may be in what is said."""
+def lines_of(cells):
+    """Every cell's lines, in the order of ids and cells."""
     lines = ["# OpenBLAS core: " + next(cell["capsule"]["blas_core"] for cell in cells)]
     for cell in sorted(cells, key=lambda cell: (cell["id"], cell["cell"])):
         if cell["outcome"] == "SKIP":
@@ -65,9 +60,9 @@ def lines_of(cells, out):
         restore = cell["restore"]
         if restore is not None:
             lines.append(plain(f"    restore: from {restore['from_step']}, equals {restore['equals']}, {restore['verdict']} of "
-                               f"{ranks(restore['culprit'])}: {restore['text']}{said(restore, out)}"))
+                               f"{ranks(restore['culprit'])}: {restore['text']}{said(restore)}"))
         if cell["said"] is not None:
-            lines.append(plain("   " + said(cell, out)))
+            lines.append(plain("   " + said(cell)))
         lines.extend(finding(entry) for entry in cell["findings"])
     return "\n".join(lines).splitlines()
 
@@ -84,15 +79,18 @@ def difference(said, now):
 
 def main():
     """Compare, or write."""
-    ddprove, scenarios, out, said = sys.argv[1:5]
-    os.makedirs(out, exist_ok=True)
-    cells = report_of(ddprove, scenarios, out)
+    is_written = sys.argv[-1] == "--write"
+    out, said = sys.argv[3:5] if is_written else sys.argv[1:3]
+    if is_written:
+        subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "run.py"), *sys.argv[1:4], "sim"],
+                       check=True)
+    cells = report_of(out)
     bad = [cell["id"] for cell in cells if cell["outcome"] not in ("PASS", "SKIP")]
-    now = lines_of(cells, out)
+    now = lines_of(cells)
     if bad:
         print("not as expected, so its words do not count: " + ", ".join(sorted(set(bad))))
         return 1
-    if "--write" in sys.argv:
+    if is_written:
         with open(said, "w", encoding="utf-8") as file:
             file.write("\n".join(now) + "\n")
         return 0

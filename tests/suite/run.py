@@ -1,0 +1,24 @@
+"""Runs every scenario on one driver, for the tests of the suite that look at what came of it.
+
+Usage: run.py DDPROVE SCENARIOS OUT sim|proc
+
+In OUT: "a b/runs" (a folder with a space), r.json, r.xml, log, code (the exit code), bin/ddprove.
+"""
+import os
+import shutil
+import subprocess
+import sys
+
+ddprove, scenarios, out, driver = (os.path.abspath(arg) if at < 3 else arg for at, arg in enumerate(sys.argv[1:]))
+shutil.rmtree(out, ignore_errors=True)
+os.makedirs(os.path.join(out, "bin"))
+os.chdir(out)
+os.symlink(ddprove, os.path.join("bin", "ddprove"))
+with open("log", "w", encoding="utf-8") as log:
+    code = subprocess.run([ddprove, "run", scenarios, "--driver", driver, "-j", str(os.cpu_count() or 1), "--out",
+                           "a b/runs", "--json", "r.json", "--junit", "r.xml"], stdout=log, stderr=log,
+                          check=False).returncode
+with open("code", "w", encoding="utf-8") as file:
+    file.write(str(code))
+print(f"exit {code}")
+sys.exit(code not in (0, 1, 3, 4))
