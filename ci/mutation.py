@@ -231,9 +231,10 @@ def run(program, folder, arguments, seconds, is_said=False):
     report = os.path.join(folder, "report.json")
     if os.path.exists(report):
         os.remove(report)
-    command = [program, "run", *arguments, "--fail-fast", "--out", os.path.join(folder, "runs"), "--json", report]
+    # said.py knows the folder by this name.
+    command = [program, "run", *arguments, "--fail-fast", "--out", "a b/runs", "--json", report]
     code, _ = call(command, folder, seconds)
-    shutil.rmtree(os.path.join(folder, "runs"), ignore_errors=True)
+    shutil.rmtree(os.path.join(folder, "a b"), ignore_errors=True)
     if code is None:
         return ("-", "TIMEOUT", "NONE")
     if code in (0, 77) and not is_said:
@@ -242,7 +243,7 @@ def run(program, folder, arguments, seconds, is_said=False):
         with open(report, encoding="utf-8") as file:
             cells = json.load(file)["scenarios"]
         if code in (0, 77):
-            different = said.difference(SAID, said.lines_of(cells, folder))
+            different = said.difference(SAID, said.lines_of(cells))
             return ("words", "WORDS", different[-1][:120]) if different else None
         bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
         return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))

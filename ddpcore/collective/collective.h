@@ -89,9 +89,10 @@ struct ddp_coll {
 uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args);
 
 struct ddp_schedule;
-/* Receives each schedule the first time it is used; borrowed until return. */
+/* Receives each schedule the first time it is to be used, before it is; borrowed until return. With
+ * a failure the collective does not start and ends with that status. */
 struct ddp_schedule_observer {
-    void (*used)(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule);
+    ddp_status (*used)(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule);
 };
 
 struct ddp_coll_schedule_config {

@@ -285,7 +285,12 @@ static ddp_status create_cached(struct ddp_cache *cache, const struct ddp_schedu
 
     DDP_TRY(ddp_nccl_plan_create(cache->mem, cache->algorithm[params->kind], params, &plan, err));
     if (cache->observer != NULL) {
-        cache->observer->used(cache->observer, &plan->schedule);
+        ddp_status status = cache->observer->used(cache->observer, &plan->schedule);
+
+        if (status != DDP_OK) {
+            ddp_nccl_plan_destroy(cache->mem, plan);
+            return status;
+        }
     }
     *out = &plan->cached;
     return DDP_OK;

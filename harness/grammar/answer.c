@@ -346,6 +346,9 @@ static void act(struct answers *answers)
     case HARNESS_ACTION_DUP:
         add(answers, HARNESS_VERDICT_MISMATCH_EXTRA);
         break;
+    case HARNESS_ACTION_NO_MEMORY: /* as soon as the rank needs some, whatever it is at then */
+        add_at(answers, HARNESS_VERDICT_RESOURCE_HOST_MEMORY, -1, -1);
+        break;
     case HARNESS_ACTION_CORRUPT:
         corrupt(answers);
         break;

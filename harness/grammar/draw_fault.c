@@ -47,6 +47,8 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_CORRUPT:
         return is_data;
+    case HARNESS_ACTION_NO_MEMORY: /* where every job allocates next */
+        return point == DDP_FAULT_POINT_MODEL_BUILD || point == DDP_FAULT_POINT_CHECKPOINT_KEY;
     default: /* not drawn: draw_action does not list it */
         return false;
     }
@@ -70,6 +72,7 @@ static enum harness_action_kind draw_action(struct site *site)
         {HARNESS_ACTION_ABORT, 4}, {HARNESS_ACTION_STOP, 8},  {HARNESS_ACTION_DELAY, 4},
         {HARNESS_ACTION_HANG, 8},  {HARNESS_ACTION_SKIP, 12}, {HARNESS_ACTION_DUP, 5},
         {HARNESS_ACTION_FAIL, 6},  {HARNESS_ACTION_ARG, 14},  {HARNESS_ACTION_CORRUPT, 35},
+        {HARNESS_ACTION_NO_MEMORY, 6},
     };
     unsigned weights[sizeof actions / sizeof actions[0]];
     size_t count = sizeof actions / sizeof actions[0];
@@ -317,6 +320,10 @@ static bool draw_details(struct site *site)
         return true;
     case HARNESS_ACTION_CORRUPT:
         return draw_corruption(site);
+    case HARNESS_ACTION_NO_MEMORY: /* no job allocates less */
+        action->memory_after =
+            harness_draw_below(draw, site->place == HARNESS_GRAMMAR_AT_START ? 100 : 12);
+        return true;
     case HARNESS_ACTION_ARG:
         return draw_argument(site);
     default: /* it takes nothing */

@@ -68,6 +68,9 @@ enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uin
     case HARNESS_ACTION_SKIP:
         ddp_recorder_event(actor->env->recorder, DDP_EVENT_OP_SKIPPED, fault, 0, 0, 0, 0);
         return DDP_FAULT_SKIP;
+    case HARNESS_ACTION_NO_MEMORY:
+        harness_memory_arm(actor->memory, fault, actor->hit);
+        break;
     case HARNESS_ACTION_LEAK_MEMORY:
         leaked = actor->env->mem->alloc(actor->env->mem, DDP_CACHE_LINE_BYTES);
         break;

@@ -6,6 +6,7 @@
 #include "ddpcore/collective/collective.h"
 #include "harness/inject/inject.h"
 #include "harness/inject/io.h"
+#include "harness/inject/memory.h"
 
 /* Change elem_count elements at data as the action says. NaN in an integer type is its largest
  * value; elem and bit wrap around; nothing to do for no elements. */
@@ -47,6 +48,7 @@ struct harness_actor {
     const struct harness_victim *victim;
     struct harness_scratch **scratch;
     struct harness_io *io;
+    struct harness_memory *memory;
     uint64_t hit;
 };
 /* Take the action of the plan's fault number `fault`; what the rank shall do at the point. */

@@ -14,16 +14,19 @@
 
 #include "harness/inject/action.h"
 #include "harness/inject/io.h"
+#include "harness/inject/memory.h"
 #include "harness/inject/rules.h"
 
 struct harness_injector {
     struct ddp_fault_hook hook; /* first: the hook's pointer is the injector's */
     struct ddp_env *env;
+    struct ddp_mem *mem; /* the environment's, before ours took its place */
     const struct harness_plan *plan;
     const struct harness_victim *victim;
     uint64_t *hits; /* [fault_count] matches so far */
     struct harness_scratch *scratch;
     struct harness_io *io;
+    struct harness_memory *memory;
 };
 
 /* Which of a rank's faults fires, as it passes a point. */
@@ -81,8 +84,8 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
 {
     struct harness_injector *injector = (struct harness_injector *)hook;
     struct ddp_recorder *recorder = injector->env->recorder;
-    struct harness_actor actor = {injector->env, injector->victim, &injector->scratch, injector->io,
-                                  0};
+    struct harness_actor actor = {injector->env, injector->victim, &injector->scratch,
+                                  injector->io,  injector->memory, 0};
     struct question question = {
         injector, point, {recorder->step, recorder->micro, recorder->phase}, context, 0};
     enum ddp_fault_action result = DDP_FAULT_GO;
@@ -94,7 +97,8 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
         const struct harness_action *taken = &injector->plan->faults[i].action;
         enum ddp_fault_action action;
 
-        if (taken->kind != HARNESS_ACTION_IO) { /* else once a call fails */
+        /* else once a call or an allocation fails */
+        if (taken->kind != HARNESS_ACTION_IO && taken->kind != HARNESS_ACTION_NO_MEMORY) {
             ddp_recorder_event(recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point,
                                injector->hits[i], 0, 0);
         }
@@ -123,13 +127,17 @@ ddp_status harness_injector_create(struct ddp_env *env, const struct harness_pla
         ddp_mem_free(env->mem, injector);
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for %u fault counters", plan->fault_count);
     }
-    if (harness_io_create(env, plan, &injector->io) != DDP_OK) {
+    if (harness_io_create(env, plan, &injector->io) != DDP_OK ||
+        harness_memory_create(env, plan, &injector->memory) != DDP_OK) {
+        harness_io_destroy(injector->io);
         ddp_mem_free(env->mem, injector->hits);
         ddp_mem_free(env->mem, injector);
-        return ddp_err_set(err, DDP_E_NOMEM, "no memory for %u faults of files", plan->fault_count);
+        return ddp_err_set(err, DDP_E_NOMEM, "no memory for the state of %u faults",
+                           plan->fault_count);
     }
     injector->hook.fire = fire;
     injector->env = env;
+    injector->mem = env->mem;
     injector->plan = plan;
     injector->victim = victim;
     for (uint32_t i = 0; i < plan->fault_count; i++) {
@@ -149,8 +157,9 @@ void harness_injector_destroy(struct harness_injector *injector)
     if (injector == NULL) {
         return;
     }
-    mem = injector->env->mem;
+    mem = injector->mem;
     harness_io_destroy(injector->io);
+    harness_memory_destroy(injector->memory);
     harness_scratch_free(injector->scratch, mem);
     ddp_mem_free(mem, injector->hits);
     ddp_mem_free(mem, injector);
@@ -171,6 +180,11 @@ struct ddp_files *harness_injector_files(struct harness_injector *injector, stru
         }
     }
     return files;
+}
+
+struct ddp_mem *harness_injector_mem(struct harness_injector *injector)
+{
+    return harness_memory_mem(injector->memory);
 }
 
 const char *harness_inject_preload(const struct harness_plan *plan, uint32_t rank)
@@ -220,7 +234,8 @@ ddp_status harness_inject_open(const struct harness_plan *plan, struct ddp_err *
         }
         open_points |= UINT64_C(1) << point;
     }
-    return harness_io_open(plan, err);
+    DDP_TRY(harness_io_open(plan, err));
+    return harness_memory_open(plan, err);
 }
 
 void harness_inject_close(void)
@@ -232,4 +247,5 @@ void harness_inject_close(void)
     }
     open_points = 0;
     harness_io_close();
+    harness_memory_close();
 }

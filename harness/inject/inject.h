@@ -40,6 +40,9 @@ struct ddp_fault_hook *harness_injector_hook(struct harness_injector *injector);
  * fault of the plan strikes files of this rank. */
 struct ddp_files *harness_injector_files(struct harness_injector *injector,
                                          struct ddp_files *files);
+/* The memory that the rank is to use, in place of its environment's when the injector was created.
+ */
+struct ddp_mem *harness_injector_mem(struct harness_injector *injector);
 /* The library to start the rank's process with, so that its system calls pass libfiu; NULL: the
  * plan has no such fault for the rank, or the library is not installed, and the rank's files ask
  * themselves. */

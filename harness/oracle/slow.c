@@ -3,7 +3,9 @@
  * events, less its waits and the time in which it had no CPU. A rank is slow in a step if that
  * exceeds the median of the other ranks by more than the job allows. A single phase is enough: what
  * a rank loses in one, it does not win back before the next collective. The first step is left out:
- * it touches everything for the first time, and writes the schedules down.
+ * it touches everything for the first time, and writes the schedules down. A step in which the rank
+ * had no CPU for longer than that shows nothing: kernels also count sleep as a wait for a CPU now
+ * and then (a sleeper that stays on the run queue: delayed dequeue, since Linux 6.12).
  * It judges only if the job says what slow is (slow_after_ms). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,7 @@ struct slow_search {
     uint32_t step_count;
     uint64_t *own_ns;     /* [step][phase][rank] */
     bool *is_timed;       /* the same: the rank was in that phase of that step */
+    bool *is_unknown;     /* [rank][step]: the rank had no CPU for longer than the limit */
     uint64_t *others_ns;  /* [world], for a median */
     struct lapse *lapses; /* [rank][step], the first lapse_count[rank] are set */
     uint32_t *lapse_count;
@@ -54,14 +57,17 @@ static void time_rank(struct slow_search *search, uint32_t rank)
         const struct ddp_event_entry *from = &list[i]->entry;
         const struct ddp_event_entry *to = &list[i + 1]->entry;
         const uint64_t phase = from->arg[0];
-        uint64_t idle_ns =
-            difference(to->arg[1], from->arg[1]) + difference(to->arg[2], from->arg[2]);
+        const uint64_t starved_ns = difference(to->arg[2], from->arg[2]);
+        uint64_t idle_ns = difference(to->arg[1], from->arg[1]) + starved_ns;
 
         if (phase > DDP_PHASE_INIT && phase < DDP_PHASE_JOIN && from->step < search->step_count) {
             size_t cell = cell_of(search, from->step, (uint32_t)phase, rank);
 
             search->own_ns[cell] += difference(difference(to->time_ns, from->time_ns), idle_ns);
             search->is_timed[cell] = true;
+            if (starved_ns > search->limit_ns) {
+                search->is_unknown[(size_t)rank * search->step_count + from->step] = true;
+            }
         }
     }
 }
@@ -143,7 +149,24 @@ static bool is_growing(const struct lapse *lapses, uint32_t count)
     return count >= DRIFT_STEPS && lapses[count - 1].excess_ns >= lapses[0].excess_ns / 2 * 3;
 }
 
-static enum harness_verdict verdict_of(const struct lapse *lapses, uint32_t count)
+/* Slow in every step from the first such one to the last, as far as can be known. */
+static bool is_persistent(const struct lapse *lapses, uint32_t count, const bool *is_unknown)
+{
+    uint32_t at = 0;
+
+    for (uint32_t step = lapses[0].step; step <= lapses[count - 1].step; step++) {
+        if (lapses[at].step == step) {
+            at++;
+        } else if (!is_unknown[step]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* is_unknown: [step]. */
+static enum harness_verdict verdict_of(const struct lapse *lapses, uint32_t count,
+                                       const bool *is_unknown)
 {
     const uint32_t gap = count > 1 ? lapses[1].step - lapses[0].step : 1;
     bool is_one_phase = true;
@@ -160,10 +183,10 @@ static enum harness_verdict verdict_of(const struct lapse *lapses, uint32_t coun
     if (is_growing(lapses, count)) {
         return HARNESS_VERDICT_SLOW_DRIFT;
     }
-    if (is_even) {
-        return gap == 1 ? verdict_of_phase(lapses[0].phase) : HARNESS_VERDICT_SLOW_PERIODIC;
+    if (is_persistent(lapses, count, is_unknown)) {
+        return verdict_of_phase(lapses[0].phase);
     }
-    return HARNESS_VERDICT_SLOW_JITTER;
+    return is_even ? HARNESS_VERDICT_SLOW_PERIODIC : HARNESS_VERDICT_SLOW_JITTER;
 }
 
 static void begin(enum harness_verdict verdict, const struct lapse *first,
@@ -184,7 +207,8 @@ static void add_rank(const struct slow_search *search, uint32_t rank, struct har
     for (uint32_t i = 0; i < count; i++) {
         worst_ns = lapses[i].excess_ns > worst_ns ? lapses[i].excess_ns : worst_ns;
     }
-    begin(verdict_of(lapses, count), &lapses[0], out, &finding);
+    begin(verdict_of(lapses, count, &search->is_unknown[(size_t)rank * search->step_count]),
+          &lapses[0], out, &finding);
     harness_rank_set_add(&finding.culprits, rank);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "rank %u took up to %.1f ms longer than the median of the others (allowed %.0f "
@@ -285,18 +309,21 @@ ddp_status harness_check_slow(const struct harness_emulation *e, struct harness_
     }
     search.own_ns = ddp_mem_array(e->mem, cells, sizeof(*search.own_ns));
     search.is_timed = ddp_mem_array(e->mem, cells, sizeof(*search.is_timed));
+    search.is_unknown =
+        ddp_mem_array(e->mem, (size_t)search.step_count * e->world, sizeof(*search.is_unknown));
     search.others_ns = ddp_mem_array(e->mem, e->world, sizeof(*search.others_ns));
     search.lapses =
         ddp_mem_array(e->mem, (size_t)search.step_count * e->world, sizeof(*search.lapses));
     search.lapse_count = ddp_mem_array(e->mem, e->world, sizeof(*search.lapse_count));
-    if (search.own_ns == NULL || search.is_timed == NULL || search.others_ns == NULL ||
-        search.lapses == NULL || search.lapse_count == NULL) {
+    if (search.own_ns == NULL || search.is_timed == NULL || search.is_unknown == NULL ||
+        search.others_ns == NULL || search.lapses == NULL || search.lapse_count == NULL) {
         status = ddp_err_set(err, DDP_E_NOMEM, "no memory to time %u ranks", e->world);
     } else {
         search_all(&search, out);
     }
     ddp_mem_free(e->mem, search.own_ns);
     ddp_mem_free(e->mem, search.is_timed);
+    ddp_mem_free(e->mem, search.is_unknown);
     ddp_mem_free(e->mem, search.others_ns);
     ddp_mem_free(e->mem, search.lapses);
     ddp_mem_free(e->mem, search.lapse_count);

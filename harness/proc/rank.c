@@ -167,6 +167,7 @@ static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
         harness_injector_create(&self->env, plan, harness_victim_process(), &self->injector, err));
     self->env.faults = harness_injector_hook(self->injector);
     self->env.files = harness_injector_files(self->injector, self->env.files);
+    self->env.mem = harness_injector_mem(self->injector);
     return DDP_OK;
 }
 

@@ -35,14 +35,7 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     if (session->is_parted) {
         harness_session_finish_collective(session);
     }
-    if (session->keeper.status != DDP_OK) {
-        return session->keeper.status;
-    }
-    if (session->dump.status != DDP_OK) {
-        return ddp_err_set(session->err, session->dump.status, "%s/schedules could not be written",
-                           session->options->run_dir);
-    }
-    return DDP_OK;
+    return session->keeper.status;
 }
 
 static void record_error(struct harness_session *session, ddp_status status)
@@ -112,6 +105,10 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
     record_holds(&holds, env->recorder);
     status = run(&session, wiring);
     if (status != DDP_OK) {
+        if (session.dump.status == status) {
+            status =
+                ddp_err_set(err, status, "%s/schedules could not be written", options->run_dir);
+        }
         record_error(&session, status);
     }
     harness_session_phase(&session, DDP_PHASE_TEARDOWN);

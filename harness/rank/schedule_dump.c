@@ -1,10 +1,10 @@
 /* Every schedule that is used is written into the run folder, where the judge reads reduction trees
- * from it. The observer cannot fail a collective, so the first failure is kept and fails the run at
- * its end. */
+ * from it. What can't be written does not run: nothing could be said of what it did. */
 #include "ddpcore/schedule/schedule.h"
 #include "harness/rank/session.h"
 
-static void dump_used(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule)
+static ddp_status dump_used(struct ddp_schedule_observer *observer,
+                            const struct ddp_schedule *schedule)
 {
     struct harness_schedule_dump *dump = (struct harness_schedule_dump *)observer;
     const struct ddp_schedule_params *params = &schedule->params;
@@ -23,9 +23,12 @@ static void dump_used(struct ddp_schedule_observer *observer, const struct ddp_s
         status = harness_file_write(dump->env, ddp_text_str(&path), ddp_text_str(&text),
                                     text.size_bytes, NULL);
     }
-    dump->status = dump->status == DDP_OK ? status : dump->status;
     ddp_text_fini(&text);
     ddp_text_fini(&path);
+    if (status != DDP_OK) {
+        dump->status = status;
+    }
+    return status;
 }
 
 void harness_schedule_dump_init(struct harness_schedule_dump *dump, struct ddp_env *env,

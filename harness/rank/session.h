@@ -15,7 +15,7 @@ struct harness_schedule_dump {
     struct ddp_schedule_observer observer; /* first: the observer's pointer is the dump's */
     struct ddp_env *env;
     const char *run_dir;
-    ddp_status status; /* first failure */
+    ddp_status status; /* a schedule could not be written, and its collective did not start */
 };
 
 /* Keeps tensors as files. */

@@ -117,8 +117,9 @@ static void write_log(struct harness_sim_rank *rank, ddp_status status, const st
     if (status == DDP_OK || run_dir == NULL) {
         return;
     }
-    ddp_text_init(&path, rank->env.mem);
-    ddp_text_init(&text, rank->env.mem);
+    /* Nor its memory, which a fault may have exhausted. */
+    ddp_text_init(&path, ddp_mem_pool_mem(rank->pool));
+    ddp_text_init(&text, ddp_mem_pool_mem(rank->pool));
     ddp_text_add(&path, "%s/rank%u.log", run_dir, rank->rank);
     ddp_text_add(&text, "rank %u: %s: %s\n", rank->rank, ddp_status_name(status),
                  err->text[0] == '\0' ? ddp_status_text(status) : err->text);
@@ -178,6 +179,7 @@ ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t index, struct
                                         &rank->injector, err));
         rank->env.faults = harness_injector_hook(rank->injector);
         rank->env.files = harness_injector_files(rank->injector, rank->env.files);
+        rank->env.mem = harness_injector_mem(rank->injector);
     }
     return DDP_OK;
 }

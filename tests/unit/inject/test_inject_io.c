@@ -186,3 +186,34 @@ CT_TEST(inject_io, other_ranks_keep_their_files)
     CT_CHECK(harness_inject_preload(&f.plan, 0) == NULL);
     close_fixture(&f);
 }
+
+/* Allocations before the point, and so many behind it, succeed; then none does, and the fault has
+ * fired once the first of them has failed. What was given can be given back. */
+CT_TEST(inject_memory, allocations_fail_for_good)
+{
+    const struct harness_io_fault none = {.call = HARNESS_IO_WRITE};
+    struct fixture f;
+    struct ddp_mem *mem;
+    void *first, *second;
+    uint64_t before;
+
+    open_fixture(&f, &none);
+    f.fault.action.kind = HARNESS_ACTION_NO_MEMORY;
+    f.fault.action.memory_after = 1;
+    harness_inject_close();
+    CT_REQUIRE_OK(harness_inject_open(&f.plan, &f.err));
+    mem = harness_injector_mem(f.injector);
+    first = ddp_mem_array(mem, 4, 1);
+    CT_CHECK(first != NULL);
+    reach(&f);
+    before = events(&f);
+    second = ddp_mem_array(mem, 4, 1);
+    CT_CHECK(second != NULL && events(&f) == before);
+    CT_CHECK(ddp_mem_array(mem, 4, 1) == NULL);
+    CT_CHECK_EQ_U64(events(&f), before + 1);
+    ddp_mem_free(mem, first);
+    ddp_mem_free(mem, second);
+    CT_CHECK(ddp_mem_array(mem, 4, 1) == NULL);
+    CT_CHECK_EQ_U64(events(&f), before + 1);
+    close_fixture(&f);
+}

@@ -156,10 +156,11 @@ struct noting {
     uint32_t count;
 };
 
-static void note_used(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule)
+static ddp_status note_used(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule)
 {
     ((struct noting *)observer)->count++;
     CT_CHECK_STR(schedule->algorithm, "ring");
+    return DDP_OK;
 }
 
 CT_TEST(nccl_plan, cache_is_bounded_and_tells_of_new_schedules)
