@@ -68,10 +68,10 @@ static enum harness_action_kind draw_action(struct site *site)
         enum harness_action_kind action;
         unsigned weight;
     } actions[] = {
-        {HARNESS_ACTION_NONE, 3},  {HARNESS_ACTION_KILL, 12}, {HARNESS_ACTION_EXIT, 8},
-        {HARNESS_ACTION_ABORT, 4}, {HARNESS_ACTION_STOP, 8},  {HARNESS_ACTION_DELAY, 4},
-        {HARNESS_ACTION_HANG, 8},  {HARNESS_ACTION_SKIP, 12}, {HARNESS_ACTION_DUP, 5},
-        {HARNESS_ACTION_FAIL, 6},  {HARNESS_ACTION_ARG, 14},  {HARNESS_ACTION_CORRUPT, 35},
+        {HARNESS_ACTION_NONE, 3},      {HARNESS_ACTION_KILL, 12}, {HARNESS_ACTION_EXIT, 8},
+        {HARNESS_ACTION_ABORT, 4},     {HARNESS_ACTION_STOP, 8},  {HARNESS_ACTION_DELAY, 4},
+        {HARNESS_ACTION_HANG, 8},      {HARNESS_ACTION_SKIP, 12}, {HARNESS_ACTION_DUP, 5},
+        {HARNESS_ACTION_FAIL, 6},      {HARNESS_ACTION_ARG, 14},  {HARNESS_ACTION_CORRUPT, 35},
         {HARNESS_ACTION_NO_MEMORY, 6},
     };
     unsigned weights[sizeof actions / sizeof actions[0]];

@@ -326,3 +326,31 @@ CT_TEST(collective_failure, waiting_rank_names_its_peer)
     CT_CHECK_EQ_U64(page.wait_peer, 2 + 1);
     coll_world_close(&world);
 }
+
+/* A schedule that the observer refuses is not run. */
+static ddp_status refuse(struct ddp_schedule_observer *observer,
+                         const struct ddp_schedule *schedule)
+{
+    (void)observer;
+    (void)schedule;
+    return DDP_E_NO_SPACE;
+}
+
+CT_TEST(collective, observer_refuses_a_schedule)
+{
+    struct ddp_schedule_observer observer = {refuse};
+    struct coll_world_options options = {.algorithm = DDP_ALGORITHM_RING, .observer = &observer};
+    struct coll_world world;
+    float values[2][8] = {{0}};
+
+    CT_REQUIRE(coll_world_open(&world, 2, &options));
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct coll_rank *who = &world.ranks[rank];
+
+        who->work.args.elem_count = 8;
+        who->work.args.input = values[rank];
+        who->work.args.output = values[rank];
+        CT_CHECK_EQ_I64(coll_world_post(&world, rank), DDP_E_NO_SPACE);
+    }
+    coll_world_close(&world);
+}

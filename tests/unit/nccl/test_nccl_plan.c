@@ -156,7 +156,8 @@ struct noting {
     uint32_t count;
 };
 
-static ddp_status note_used(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule)
+static ddp_status note_used(struct ddp_schedule_observer *observer,
+                            const struct ddp_schedule *schedule)
 {
     ((struct noting *)observer)->count++;
     CT_CHECK_STR(schedule->algorithm, "ring");
