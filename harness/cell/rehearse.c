@@ -77,6 +77,7 @@ static ddp_status check_fired(const struct harness_cell *cell, struct ddp_err *e
 static ddp_status rehearse(struct harness_cell *cell, struct ddp_err *err)
 {
     struct harness_launch_config config;
+    ddp_status status;
 
     DDP_TRY(harness_stage_prepare(cell, err));
     DDP_TRY(check_expected_names(cell, err));
@@ -86,10 +87,11 @@ static ddp_status rehearse(struct harness_cell *cell, struct ddp_err *err)
     memset(&config, 0, sizeof config);
     config.plan = &cell->plan;
     config.program = &cell->program;
-    /* Without a folder: files are the simulator's own, and vanish with it. */
-    config.rank.checkpoint_path = "rehearsal/checkpoint.safetensors";
-    DDP_TRY(harness_sim_driver()->run(cell->mem, &config, &cell->trace, err));
-    return check_fired(cell, err);
+    config.rank.run_dir = "rehearsal"; /* in memory: nothing is left */
+    DDP_TRY(ddp_files_memory_create(&config.memory));
+    status = harness_sim_driver()->run(cell->mem, &config, &cell->trace, err);
+    ddp_files_memory_destroy(config.memory);
+    return status != DDP_OK ? status : check_fired(cell, err);
 }
 
 ddp_status harness_cell_rehearse(const struct harness_plan *plan, struct ddp_err *err)
