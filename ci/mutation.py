@@ -1,6 +1,6 @@
 """Mechanical mutants of the core and of the judging side: which does a scenario notice?
 
-Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--table]
+Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--again] [--survivors]
 
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
@@ -8,7 +8,9 @@ the original, or of an earlier mutant, is left out. It is killed by the first ru
 this order: a fixed campaign (sim), scenarios without a fault (sim), all scenarios (sim), recorded runs judged
 again, and on real processes those scenarios that reach what sim has not. A mutant in a line that no scenario runs
 in sim (gcov) only gets the campaign, and what comes after the scenarios in sim.
-Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on.
+Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on; --again judges
+those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
+in ci/equivalent_mutants.txt, and are left out.
 """
 import argparse
 import concurrent.futures
@@ -35,6 +37,7 @@ import said  # noqa: E402  pylint: disable=wrong-import-position
 BUILD = os.path.join(ROOT, "build/mutation")
 SAID = os.path.join(ROOT, "tests/data/said.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
+ARGUED = os.path.join(ROOT, "ci/equivalent_mutants.txt")
 SEED = 20261122
 # What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
 # folder's code can do wrong; a crash or a hang of the job is what it is. Never right: an ERROR of the harness,
@@ -64,6 +67,20 @@ def sources():
         for name in sorted(os.listdir(os.path.join(ROOT, folder))):
             if name.endswith(".c"):
                 yield f"{folder}/{name}"
+
+
+def argued():
+    """{(path, old line, new line)} of the list of equivalent mutants; every entry has an argument."""
+    found = set()
+    with open(ARGUED, encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("#") or not line.strip():
+                continue
+            if line.startswith("    "):  # the argument of the entries above it
+                continue
+            path, old, new = (part.strip() for part in re.fullmatch(r"(\S+): (.*?)  ->  (.*)", line.rstrip("\n")).groups())
+            found.add((path, old, new))
+    return found
 
 
 def is_worth_it(line):
@@ -315,15 +332,17 @@ def is_right(path, result):
 class Session:
     """Mutants one after the other, in a few threads; results are appended as they come."""
 
-    def __init__(self, builder, end):
+    def __init__(self, builder, end, is_again):
         self.builder = builder
+        self.argued = argued()
         self.missed = builder.unreached()
         self.end = end
         self.lock = threading.Lock()
         self.known = {}
         if os.path.exists(RESULTS):
             with open(RESULTS, encoding="utf-8") as file:
-                self.known = {entry["key"]: entry for entry in map(json.loads, file)}
+                self.known = {entry["key"]: entry for entry in map(json.loads, file)
+                              if not (is_again and entry["by"] in ("survived", "unreached"))}
         self.done = []
 
     def keep(self, entry):
@@ -346,6 +365,9 @@ class Session:
             text = "".join(source[:number - 1] + [line] + source[number:])
             key = hashlib.sha256((path + text).encode()).hexdigest()[:20]
             entry = self.known.get(key)
+            if (path, source[number - 1].strip(), " ".join(line.split())) in self.argued:
+                entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
+                         "new": line.strip(), "by": "equivalent", "scenario": "", "outcome": "", "verdict": ""}
             if entry is None:
                 entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
                          "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
@@ -395,6 +417,7 @@ def main():
     parser.add_argument("--budget", type=float, default=3600)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--again", action="store_true", help="judge those again that nothing noticed")
     parser.add_argument("--survivors", action="store_true", help="print those that nothing noticed")
     options = parser.parse_args()
     try:
@@ -402,7 +425,7 @@ def main():
     except ImportError:
         print("universalmutator is not installed (pip install universalmutator)")
         return 77
-    session = Session(Builder(), time.time() + options.budget)
+    session = Session(Builder(), time.time() + options.budget, options.again)
     files = sample(options.count, options.only)
     files.sort(key=lambda file: -file[3])  # the longest first
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -411,7 +434,7 @@ def main():
     print_table(session.done)
     for entry in session.done if options.survivors else []:
         if entry["by"] in ("survived", "unreached"):
-            print(f"{entry['by']}: {entry['file']}:{entry['line']}: {entry['old']}  ->  {entry['new']}")
+            print(f"{entry['by']} {entry['line']}: {entry['file']}: {entry['old']}  ->  {' '.join(entry['new'].split())}")
     return 0
 
 

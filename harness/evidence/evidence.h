@@ -22,6 +22,20 @@ struct harness_gap {
 DDP_MUST_USE ddp_status harness_evidence_check(const struct harness_emulation *emulation,
                                                bool is_clean, struct harness_gap *out);
 
+/* How a rank that has the plan's model laid its parameters out in buckets. */
+enum harness_placement {
+    HARNESS_PLACEMENT_PLANNED,
+    HARNESS_PLACEMENT_OTHER, /* another one, whole: each parameter has one place, places have no
+                              * gaps
+                              */
+    HARNESS_PLACEMENT_BROKEN /* none */
+};
+/* out_entry: of PLANNED and a rank that recorded nothing NULL, else the first event bucket.param
+ * that is not the plan's. */
+enum harness_placement harness_evidence_placement(const struct harness_emulation *emulation,
+                                                  uint32_t rank,
+                                                  const struct ddp_event_entry **out_entry);
+
 #ifdef __cplusplus
 }
 #endif

@@ -106,17 +106,16 @@ static void check_begin(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
-/* Where each parameter lies: of a rank that reduced a bucket, the table is complete. Another model
- * lies elsewhere. */
+/* Where each parameter lies: of a rank that reduced a bucket, the table is complete. Another model,
+ * or configuration, lies elsewhere (harness/oracle/model.c). */
 static void check_layout(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
-    const struct harness_program *program = e->input->program;
+    const struct ddp_event_entry *entry;
     size_t count = 0;
     size_t step_count = 0;
     size_t shape_count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
 
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
     (void)harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
     if (step_count == 0) {
         return;
@@ -130,20 +129,10 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
         harness_gap_set(out, "rank %u put %zu of its %zu parameters into buckets", rank, count,
                         e->params.count);
     }
-    for (size_t i = 0; i < count && harness_emulation_has_model(e, rank); i++) {
-        const uint64_t *arg = list[i]->entry.arg;
-        const struct harness_bucket *bucket =
-            arg[0] < program->bucket_count ? &program->buckets[arg[0]] : NULL;
-        bool is_found = false;
-
-        for (uint32_t p = 0; bucket != NULL && p < bucket->param_count; p++) {
-            is_found = is_found || (bucket->params[p] == arg[1] && bucket->offsets[p] == arg[2] &&
-                                    program->params[arg[1]].elem_count == arg[3]);
-        }
-        if (!is_found) {
-            harness_gap_set(out, "rank %u put parameter %llu where the program does not have it",
-                            rank, (unsigned long long)arg[1]);
-        }
+    if (harness_emulation_has_model(e, rank) &&
+        harness_evidence_placement(e, rank, &entry) == HARNESS_PLACEMENT_BROKEN) {
+        harness_gap_set(out, "rank %u put parameter %llu where the program does not have it", rank,
+                        (unsigned long long)entry->arg[1]);
     }
 }
 

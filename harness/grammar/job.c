@@ -138,16 +138,11 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
                                               : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
-    /* Not drawn: */
-    case DDP_FAULT_POINT_DATA_EPOCH:        /* only where data is used more than once */
-    case DDP_FAULT_POINT_BUCKET_FILL:       /* as backward/grad_ready, but not in every pass */
-    case DDP_FAULT_POINT_USED_MAP:          /* what follows depends on who uses what */
-    case DDP_FAULT_POINT_CHECKPOINT_LOAD:   /* in a restore run, which faults here do not have */
-    case DDP_FAULT_POINT_COLLECTIVE_LAUNCH: /* NCCL's and MPI's */
-    case DDP_FAULT_POINT_DEVICE_ALLOC:      /* a card's */
-    case DDP_FAULT_POINT_DEVICE_EVENT_WAIT:
-    case DDP_FAULT_POINT_NCCL_ASYNC_ERROR:
-    case DDP_FAULT_POINT_COUNT:
+    /* Not drawn: data/epoch (only where data is used more than once), bucket/fill (as grad_ready,
+     * but not in every pass), used_map (what follows depends on who uses what), checkpoint/load (in
+     * a restore run, which faults here do not have), ddp/config, and those of NCCL, MPI and cards.
+     */
+    default:
         break;
     }
     return HARNESS_GRAMMAR_NOWHERE;

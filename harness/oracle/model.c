@@ -1,10 +1,11 @@
-/* Purpose: every rank wrapped the model of the plan.
+/* Purpose: every rank wrapped the model of the plan, and laid its parameters out as planned.
  * Idea: ranks can only compare models with each other, and two ranks that differ are both right in
  * their own eyes. The plan says whose parameter has another shape. If none has, and all described
  * the same model, then a rank that still saw a difference compared something else than was sent. */
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/evidence/evidence.h"
 #include "harness/oracle/subject.h"
 
 /* The first parameter of a rank that the plan's model does not have so. */
@@ -80,13 +81,11 @@ static void say_planned(const struct harness_emulation *e, uint32_t param, char 
     say_shape(dims, text, size_bytes);
 }
 
-static void describe(const struct harness_emulation *e, const struct drift *drift,
-                     struct harness_finding *finding)
+/* Where ranks wrap their models: models and configurations are compared there, if they are. */
+static void place_at_wrapping(const struct harness_emulation *e, uint64_t seq,
+                              struct harness_finding *finding)
 {
-    const struct harness_op *verify = harness_program_at(e->input->program, 1);
-    char ranks[96];
-    char own[96] = "no such parameter";
-    char planned[96];
+    const struct harness_op *verify = harness_program_at(e->input->program, seq);
 
     finding->step = 0;
     finding->phase = DDP_PHASE_INIT;
@@ -94,6 +93,16 @@ static void describe(const struct harness_emulation *e, const struct drift *drif
         finding->op = (struct harness_finding_op){true,         verify->seq, verify->kind,
                                                   verify->role, -1,          verify->elem_count};
     }
+}
+
+static void describe(const struct harness_emulation *e, const struct drift *drift,
+                     struct harness_finding *finding)
+{
+    char ranks[96];
+    char own[96] = "no such parameter";
+    char planned[96];
+
+    place_at_wrapping(e, 1, finding);
     if (drift->dims != NULL) {
         say_shape(drift->dims, own, sizeof(own));
     }
@@ -154,18 +163,12 @@ static bool is_difference_seen(const struct harness_emulation *e, uint32_t rank,
 static void add_misread(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
                         struct harness_findings *out)
 {
-    const struct harness_op *verify = harness_program_at(e->input->program, seq);
     struct harness_finding finding;
 
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_MODEL,
                          HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, rank);
-    finding.step = 0;
-    finding.phase = DDP_PHASE_INIT;
-    if (verify != NULL) {
-        finding.op = (struct harness_finding_op){true,         verify->seq, verify->kind,
-                                                 verify->role, -1,          verify->elem_count};
-    }
+    place_at_wrapping(e, seq, &finding);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "rank %u saw another model in the exchange %llu, and all ranks described the "
                    "plan's: what it compared is not what was sent",
@@ -184,6 +187,56 @@ static void check_comparison(const struct harness_emulation *e, struct harness_f
         if (is_difference_seen(e, r, &seq)) {
             add_misread(e, r, seq, out);
         }
+    }
+}
+
+static bool is_same_place(const struct ddp_event_entry *a, const struct ddp_event_entry *b)
+{
+    return a != NULL && b != NULL && memcmp(a->arg, b->arg, sizeof(a->arg)) == 0;
+}
+
+/* The first parameter of a rank that lies in another place than planned; NULL: none does, or the
+ * rank has another model. */
+static const struct ddp_event_entry *find_moved(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct ddp_event_entry *entry = NULL;
+
+    return harness_emulation_has_model(e, rank) &&
+                   harness_evidence_placement(e, rank, &entry) == HARNESS_PLACEMENT_OTHER
+               ? entry
+               : NULL;
+}
+
+/* Ranks with another layout of buckets are configured otherwise. Alike ones are one finding. */
+static void check_layouts(const struct harness_emulation *e, struct harness_findings *out)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct ddp_event_entry *moved = find_moved(e, r);
+        struct harness_finding finding;
+        char ranks[96];
+        bool is_listed = false;
+
+        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MODEL,
+                             HARNESS_ORACLE_MODEL, HARNESS_MODE_PROVABLE);
+        for (uint32_t q = 0; moved != NULL && q < e->world; q++) {
+            if (is_same_place(moved, find_moved(e, q))) {
+                is_listed = is_listed || q < r;
+                harness_rank_set_add(&finding.culprits, q);
+            }
+        }
+        if (moved == NULL || is_listed) {
+            continue;
+        }
+        place_at_wrapping(e, 1, &finding);
+        harness_finding_add_param(&finding, (uint32_t)moved->arg[1]);
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "%s: parameter %llu (%s) lies in bucket %llu at %llu, where the plan's "
+                       "configuration does not put it",
+                       harness_subject_ranks_text(&finding.culprits, ranks, sizeof(ranks)),
+                       (unsigned long long)moved->arg[1],
+                       harness_subject_param_name(e, (int32_t)moved->arg[1]),
+                       (unsigned long long)moved->arg[0], (unsigned long long)moved->arg[2]);
+        harness_findings_add(out, &finding);
     }
 }
 
@@ -219,6 +272,7 @@ ddp_status harness_check_model(const struct harness_emulation *e, struct harness
             harness_findings_add(out, &finding);
         }
     }
+    check_layouts(e, out);
     if (out->count == before) {
         check_comparison(e, out);
     }

@@ -150,22 +150,48 @@ static ddp_status open_group(struct harness_session *session,
     return DDP_OK;
 }
 
+/* Point ddp/config: a fault may alter what this rank alone is configured with. */
+static ddp_status pass_config(struct harness_session *session, struct ddp_config *config)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    int64_t options[] = {(int64_t)config->bucket_cap_bytes, (int64_t)config->first_bucket_cap_bytes,
+                         (int64_t)config->gradient_scale,   config->find_unused_parameters,
+                         config->broadcast_buffers,         config->is_init_sync_skipped,
+                         (int64_t)config->build_id};
+
+    place.data = options;
+    place.elem_count = sizeof options / sizeof options[0];
+    place.dtype = DDP_DTYPE_I64;
+    if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_CONFIG, &place) == DDP_FAULT_FAIL) {
+        return ddp_err_set(session->err, DDP_E_INJECTED, "DDP could not be configured");
+    }
+    config->bucket_cap_bytes = (size_t)options[0];
+    config->first_bucket_cap_bytes = (size_t)options[1];
+    config->gradient_scale =
+        options[2] == DDP_GRADIENT_SCALE_POST ? DDP_GRADIENT_SCALE_POST : DDP_GRADIENT_SCALE_PRE;
+    config->find_unused_parameters = options[3] != 0;
+    config->broadcast_buffers = options[4] != 0;
+    config->is_init_sync_skipped = options[5] != 0;
+    config->build_id = (uint64_t)options[6];
+    return DDP_OK;
+}
+
 static ddp_status wrap_model(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
-    const struct ddp_config config = {.bucket_cap_bytes = job->bucket_cap_bytes,
-                                      .first_bucket_cap_bytes = job->first_bucket_cap_bytes,
-                                      .bucket_order = DDP_BUCKET_ORDER_REVERSE,
-                                      .gradient_scale =
-                                          job->gradient_scale == HARNESS_GRADIENT_SCALE_POST
-                                              ? DDP_GRADIENT_SCALE_POST
-                                              : DDP_GRADIENT_SCALE_PRE,
-                                      .find_unused_parameters = job->find_unused_parameters,
-                                      .broadcast_buffers = job->broadcast_buffers,
-                                      .is_hashing = session->options->is_hashing};
+    struct ddp_config config = {.bucket_cap_bytes = job->bucket_cap_bytes,
+                                .first_bucket_cap_bytes = job->first_bucket_cap_bytes,
+                                .bucket_order = DDP_BUCKET_ORDER_REVERSE,
+                                .gradient_scale = job->gradient_scale == HARNESS_GRADIENT_SCALE_POST
+                                                      ? DDP_GRADIENT_SCALE_POST
+                                                      : DDP_GRADIENT_SCALE_PRE,
+                                .find_unused_parameters = job->find_unused_parameters,
+                                .broadcast_buffers = job->broadcast_buffers,
+                                .is_hashing = session->options->is_hashing};
     struct ddp_model model = {.params = session->params, .param_count = session->param_count};
 
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
+    DDP_TRY(pass_config(session, &config));
     return ddp_create(&session->group, session->device, &model, &config, &session->ddp,
                       session->err);
 }
