@@ -43,7 +43,7 @@ SEED = 20261122
 # folder's code can do wrong; a crash or a hang of the job is what it is. Never right: an ERROR of the harness,
 # evidence that is lost, or blame on the launcher.
 PROC = ["equivalence", "control", "hang", "crash", "stop", "launch"]
-CORE = {"VALUE", "MISMATCH", "HANG", "CRASH", "USAGE"}
+CORE = {"VALUE", "MISMATCH", "HANG", "CRASH", "USAGE", "RESOURCE"}
 FOLDERS = {
     "ddpcore/ddp": CORE | {"DATA"}, "ddpcore/schedule": CORE, "ddpcore/collective": CORE, "ddpcore/transport": CORE,
     "ddpcore/checkpoint": {"CHECKPOINT", "CRASH", "VALUE"}, "ddpcore/store": {"HANG", "CRASH", "LAUNCH"},
