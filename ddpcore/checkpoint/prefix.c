@@ -310,8 +310,8 @@ ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict, const char *const
         break;
     case DDP_PREFIX_MIXED:
         return ddp_err_set(err, DDP_E_PREFIX,
-                           "%zu of %zu keys start with \"" DDP_PREFIX_MODULE
-                           "\" where the model expects it of all or none; save the dict from "
+                           "keys carry \"" DDP_PREFIX_MODULE
+                           "\" unequally often (%zu of %zu start with it); save the dict from "
                            "one model",
                            finding.with_prefix_count, dict->entry_count);
     case DDP_PREFIX_AMBIGUOUS:

@@ -123,22 +123,23 @@ static uint64_t header_size(const unsigned char *data)
     return size_bytes;
 }
 
-/* *data becomes a new block if the header changes its length. */
-static ddp_status edit_header(struct harness_cell *cell, unsigned char **data, size_t *size_bytes,
-                              struct ddp_err *err)
+/* The first `find` from byte *at on becomes `put`, and *at what follows it; *data becomes a new block.
+ * Errors: E_NOT_FOUND, E_NOMEM. */
+static ddp_status replace_next(struct harness_cell *cell, unsigned char **data, size_t *size_bytes,
+                               size_t *at)
 {
     const struct harness_restore *restore = &cell->plan.restore;
     const size_t find_bytes = strlen(restore->find);
     const size_t put_bytes = strlen(restore->put);
     const uint64_t header_bytes = header_size(*data);
-    unsigned char *found = memmem(*data + 8, (size_t)header_bytes, restore->find, find_bytes);
+    const unsigned char *found =
+        memmem(*data + *at, (size_t)header_bytes + 8 - *at, restore->find, find_bytes);
     const size_t before = found == NULL ? 0 : (size_t)(found - *data);
     const size_t after = *size_bytes - before - find_bytes;
     unsigned char *edited;
 
     if (found == NULL) {
-        return ddp_err_set(err, DDP_E_NOT_FOUND, "restore.find: the header has no \"%s\"",
-                           restore->find);
+        return DDP_E_NOT_FOUND;
     }
     edited = ddp_mem_array(cell->mem, before + put_bytes + after, 1);
     if (edited == NULL) {
@@ -150,7 +151,24 @@ static ddp_status edit_header(struct harness_cell *cell, unsigned char **data, s
     put_header_size(edited, header_bytes + put_bytes - find_bytes);
     *data = edited;
     *size_bytes = before + put_bytes + after;
+    *at = before + put_bytes;
     return DDP_OK;
+}
+
+static ddp_status edit_header(struct harness_cell *cell, unsigned char **data, size_t *size_bytes,
+                              struct ddp_err *err)
+{
+    const struct harness_restore *restore = &cell->plan.restore;
+    size_t at = 8;
+    ddp_status status = replace_next(cell, data, size_bytes, &at);
+
+    if (status == DDP_E_NOT_FOUND) {
+        return ddp_err_set(err, status, "restore.find: the header has no \"%s\"", restore->find);
+    }
+    while (status == DDP_OK && restore->is_everywhere) {
+        status = replace_next(cell, data, size_bytes, &at);
+    }
+    return status == DDP_E_NOT_FOUND ? DDP_OK : status;
 }
 
 /* Edits of the file as it is, not of the tensors in it; and no edit. */

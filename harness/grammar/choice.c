@@ -35,7 +35,8 @@ bool harness_draw_is_choice(const struct harness_key *key)
 {
     struct harness_plan plan;
 
-    if (kept_of(&plan, key->section) == NULL) {
+    /* What means something beside one choice alone is drawn with that choice, if at all. */
+    if (kept_of(&plan, key->section) == NULL || harness_key_is_chosen(key)) {
         return false;
     }
     return key->type == HARNESS_KEY_BOOL ||

@@ -100,7 +100,7 @@ enum harness_corrupt_kind { HARNESS_CORRUPT_TABLE(HARNESS_KIND_ENUM) HARNESS_COR
     X(HARNESS_EDIT_HEAD, "head", "bytes", "only the first `bytes` bytes are left")        \
     X(HARNESS_EDIT_HEADER_SIZE, "header_size", "bytes",                                   \
       "the file claims a header of `bytes` bytes")                                        \
-    X(HARNESS_EDIT_HEADER, "header", "find put", "in the header, the first `find` becomes `put`")
+    X(HARNESS_EDIT_HEADER, "header", "find put everywhere", "in the header, `find` becomes `put`")
 enum harness_edit_kind { HARNESS_EDIT_TABLE(HARNESS_KIND_ENUM) HARNESS_EDIT_KIND_COUNT };
 
 /* Fields of a collective's arguments. X(identifier, name, list of names that its values have) */

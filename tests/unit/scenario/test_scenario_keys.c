@@ -63,6 +63,7 @@ static const struct special {
     {HARNESS_ROW_RESTORE_bytes, "7", "restore.edit=head", NULL},
     {HARNESS_ROW_RESTORE_find, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_RESTORE_put, NULL, "restore={edit: header, find: a, put: b}", NULL},
+    {HARNESS_ROW_RESTORE_everywhere, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_EXPECT_op, "{seq: 4}", NULL, NULL},
     {HARNESS_ROW_EXPECT_survivors, "{status: TIMEOUT}", NULL, NULL},
     {HARNESS_ROW_TOP_canary, "{outcome: FAIL}", NULL, NULL},
