@@ -123,8 +123,8 @@ static uint64_t header_size(const unsigned char *data)
     return size_bytes;
 }
 
-/* The first `find` from byte *at on becomes `put`, and *at what follows it; *data becomes a new block.
- * Errors: E_NOT_FOUND, E_NOMEM. */
+/* The first `find` from byte *at on becomes `put`, and *at what follows it; *data becomes a new
+ * block. Errors: E_NOT_FOUND, E_NOMEM. */
 static ddp_status replace_next(struct harness_cell *cell, unsigned char **data, size_t *size_bytes,
                                size_t *at)
 {

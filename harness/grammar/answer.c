@@ -1,6 +1,7 @@
 /* What a fault does to a job, from how data-parallel training works. */
 #include "harness/grammar/answer.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Answers in the making. */
@@ -192,6 +193,9 @@ static void corrupt(struct answers *answers)
             add(answers, HARNESS_VERDICT_MISMATCH_COUNT);
         }
         break;
+    case DDP_FAULT_POINT_CONFIG: /* under strict semantics */
+        add(answers, HARNESS_VERDICT_MISMATCH_MODEL);
+        break;
     case DDP_FAULT_POINT_BUCKET_LAUNCH:
         corrupt_contribution(answers);
         break;
@@ -308,6 +312,21 @@ static void hang(struct answers *answers)
     }
 }
 
+/* What a call of files failed with says which resource ran out, if one did. */
+static enum harness_verdict verdict_of_errno(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return HARNESS_VERDICT_RESOURCE_DISK;
+    case EMFILE:
+    case ENFILE:
+        return HARNESS_VERDICT_RESOURCE_FD;
+    default:
+        return HARNESS_VERDICT_CRASH_EXITED;
+    }
+}
+
 static void act(struct answers *answers)
 {
     const struct harness_action *action = &answers->fault->action;
@@ -345,6 +364,13 @@ static void act(struct answers *answers)
         break;
     case HARNESS_ACTION_DUP:
         add(answers, HARNESS_VERDICT_MISMATCH_EXTRA);
+        break;
+    case HARNESS_ACTION_IO:
+        add(answers, verdict_of_errno(action->io.error));
+        break;
+    case HARNESS_ACTION_LEAK_MEMORY:
+    case HARNESS_ACTION_LEAK_FILE:
+        add_at(answers, HARNESS_VERDICT_RESOURCE_LEAK, -1, -1);
         break;
     case HARNESS_ACTION_NO_MEMORY: /* as soon as the rank needs some, whatever it is at then */
         add_at(answers, HARNESS_VERDICT_RESOURCE_HOST_MEMORY, -1, -1);

@@ -1,6 +1,7 @@
 /* Faults. An action comes first, then a point where it can be taken, then the trigger. Several
  * faults are drawn so that all of them fire: those that end the job come last, in one step and
  * before anybody waits, and values are damaged in steps of their own before. */
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
@@ -26,6 +27,9 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
 {
     bool is_data = ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA;
 
+    if (point == DDP_FAULT_POINT_CONFIG) {
+        return action == HARNESS_ACTION_CORRUPT;
+    }
     switch (action) {
     case HARNESS_ACTION_NONE:
     case HARNESS_ACTION_DELAY:
@@ -47,6 +51,12 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_CORRUPT:
         return is_data;
+    case HARNESS_ACTION_LEAK_MEMORY:
+    case HARNESS_ACTION_LEAK_FILE:
+        return point == DDP_FAULT_POINT_STEP_BEGIN || point == DDP_FAULT_POINT_LOSS ||
+               point == DDP_FAULT_POINT_OPTIMIZER_PRE;
+    case HARNESS_ACTION_IO:
+        return point == DDP_FAULT_POINT_CHECKPOINT_KEY;
     case HARNESS_ACTION_NO_MEMORY: /* where every job allocates next */
         return point == DDP_FAULT_POINT_MODEL_BUILD || point == DDP_FAULT_POINT_CHECKPOINT_KEY;
     default: /* not drawn: draw_action does not list it */
@@ -58,7 +68,9 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
 static bool is_survived(enum harness_action_kind action, enum ddp_fault_point point)
 {
     return action == HARNESS_ACTION_NONE || action == HARNESS_ACTION_DELAY ||
-           (action == HARNESS_ACTION_CORRUPT && point != DDP_FAULT_POINT_MODEL_BUILD) ||
+           action == HARNESS_ACTION_LEAK_MEMORY || action == HARNESS_ACTION_LEAK_FILE ||
+           (action == HARNESS_ACTION_CORRUPT && point != DDP_FAULT_POINT_MODEL_BUILD &&
+            point != DDP_FAULT_POINT_CONFIG) ||
            (action == HARNESS_ACTION_SKIP && point == DDP_FAULT_POINT_OPTIMIZER_PRE);
 }
 
@@ -72,7 +84,8 @@ static enum harness_action_kind draw_action(struct site *site)
         {HARNESS_ACTION_ABORT, 4},     {HARNESS_ACTION_STOP, 8},  {HARNESS_ACTION_DELAY, 4},
         {HARNESS_ACTION_HANG, 8},      {HARNESS_ACTION_SKIP, 12}, {HARNESS_ACTION_DUP, 5},
         {HARNESS_ACTION_FAIL, 6},      {HARNESS_ACTION_ARG, 14},  {HARNESS_ACTION_CORRUPT, 35},
-        {HARNESS_ACTION_NO_MEMORY, 6},
+        {HARNESS_ACTION_NO_MEMORY, 6}, {HARNESS_ACTION_IO, 6},    {HARNESS_ACTION_LEAK_MEMORY, 2},
+        {HARNESS_ACTION_LEAK_FILE, 2},
     };
     unsigned weights[sizeof actions / sizeof actions[0]];
     size_t count = sizeof actions / sizeof actions[0];
@@ -217,6 +230,24 @@ static size_t elems_of(const struct site *site)
     return site->place == HARNESS_GRAMMAR_AT_PARAM ? site->job->params[at->param].elem_count : 1;
 }
 
+/* One of the options of ddp/config, to what the job does not have. */
+static void draw_option(struct site *site)
+{
+    const struct harness_job *job = site->job->job;
+    const double other[] = {12344,
+                            23456,
+                            job->gradient_scale == HARNESS_GRADIENT_SCALE_PRE ? 1 : 0,
+                            job->find_unused_parameters ? 0 : 1,
+                            job->broadcast_buffers ? 0 : 1,
+                            1,
+                            7};
+    struct harness_action *action = &site->fault->action;
+
+    action->corrupt = HARNESS_CORRUPT_SET;
+    action->elem = harness_draw_below(site->draw, sizeof other / sizeof other[0]);
+    action->value = other[action->elem];
+}
+
 static bool draw_corruption(struct site *site)
 {
     struct harness_action *action = &site->fault->action;
@@ -231,6 +262,10 @@ static bool draw_corruption(struct site *site)
     if (site->fault->point == DDP_FAULT_POINT_MODEL_BUILD) {
         action->corrupt = HARNESS_CORRUPT_SET;
         action->value = 17;
+        return true;
+    }
+    if (site->fault->point == DDP_FAULT_POINT_CONFIG) {
+        draw_option(site);
         return true;
     }
     switch (action->corrupt) {
@@ -298,6 +333,21 @@ static bool draw_argument(struct site *site)
     return false;
 }
 
+/* A call that saving makes at least once. */
+static void draw_call(struct site *site)
+{
+    static const enum harness_io_call calls[] = {HARNESS_IO_OPEN, HARNESS_IO_WRITE,
+                                                 HARNESS_IO_FSYNC, HARNESS_IO_CLOSE};
+    static const int errors[] = {EACCES, EDQUOT, EIO, EMFILE, ENFILE, ENOSPC, EROFS};
+    struct harness_io_fault *io = &site->fault->action.io;
+    struct harness_draw *draw = site->draw;
+
+    io->is_set = true;
+    io->call = calls[harness_draw_below(draw, sizeof calls / sizeof calls[0])];
+    io->error = errors[harness_draw_below(draw, sizeof errors / sizeof errors[0])];
+    io->times = harness_draw_below(draw, 2);
+}
+
 static bool draw_details(struct site *site)
 {
     static const int signals[] = {SIGKILL, SIGSEGV, SIGTERM, SIGBUS, SIGABRT};
@@ -320,6 +370,12 @@ static bool draw_details(struct site *site)
         return true;
     case HARNESS_ACTION_CORRUPT:
         return draw_corruption(site);
+    case HARNESS_ACTION_IO:
+        draw_call(site);
+        return true;
+    case HARNESS_ACTION_LEAK_MEMORY: /* seen at the end of a job that ends well */
+    case HARNESS_ACTION_LEAK_FILE:
+        return site->is_first && site->is_last;
     case HARNESS_ACTION_NO_MEMORY: /* no job allocates less */
         action->memory_after =
             harness_draw_below(draw, site->place == HARNESS_GRAMMAR_AT_START ? 100 : 12);

@@ -106,6 +106,11 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         /* It offers hidden layers; whoever differs is plain from three ranks on. */
         return job->layer_count > 1 && job->job->ranks > 2 ? HARNESS_GRAMMAR_AT_START
                                                            : HARNESS_GRAMMAR_NOWHERE;
+    case DDP_FAULT_POINT_CONFIG:
+        /* Strict semantics compare configurations; whoever differs is plain from three ranks on. */
+        return job->job->semantics == HARNESS_SEMANTICS_STRICT && job->job->ranks > 2
+                   ? HARNESS_GRAMMAR_AT_START
+                   : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_STEP_BEGIN:
     case DDP_FAULT_POINT_OPTIMIZER_PRE:
         return HARNESS_GRAMMAR_AT_STEP;
@@ -140,7 +145,7 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         return HARNESS_GRAMMAR_AT_END;
     /* Not drawn: data/epoch (only where data is used more than once), bucket/fill (as grad_ready,
      * but not in every pass), used_map (what follows depends on who uses what), checkpoint/load (in
-     * a restore run, which faults here do not have), ddp/config, and those of NCCL, MPI and cards.
+     * a restore run, which faults here do not have), and those of NCCL, MPI and cards.
      */
     default:
         break;
