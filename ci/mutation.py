@@ -5,9 +5,9 @@ Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--again] [--s
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
-this order: a fixed campaign (sim), scenarios without a fault (sim), all scenarios (sim), recorded runs judged
-again, and on real processes those scenarios that reach what sim has not. A mutant in a line that no scenario runs
-in sim (gcov) only gets the campaign, and what comes after the scenarios in sim.
+this order: a fixed campaign (sim); of the scenarios that run the mutant's line in sim (gcov) those without a fault,
+then all, with every word, and their runs judged again from their files; and on real processes those scenarios that
+reach what sim has not.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
 in ci/equivalent_mutants.txt, and are left out.
@@ -32,9 +32,11 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "tests/suite"))
+sys.path[:0] = [os.path.join(ROOT, "tests/suite"), os.path.join(ROOT, "ci")]
+import reach  # noqa: E402  pylint: disable=wrong-import-position
 import said  # noqa: E402  pylint: disable=wrong-import-position
 BUILD = os.path.join(ROOT, "build/mutation")
+SCENARIOS = os.path.join(ROOT, "scenarios")
 SAID = os.path.join(ROOT, "tests/data/said.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
 ARGUED = os.path.join(ROOT, "ci/equivalent_mutants.txt")
@@ -52,9 +54,10 @@ FOLDERS = {
 }
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
-           ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"])]
-# What only a recorded run's judgement reaches.
-ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor"]
+           ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
+           ("ddpcore/collective", "queue", ["mpi"])]
+# What judging a recorded run runs otherwise.
+ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
 CELL_SECONDS = 60
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
@@ -130,40 +133,23 @@ class Builder:
         self.link = next(part for part in link.split("&&") if " -o bin/ddprove " in part).strip()
         self.originals = {}
 
-    def unreached(self):
-        """Per file, the lines that no scenario runs in sim, by gcov. Lines that gcov does not count are left out."""
+    def reach(self):
+        """Which scenarios run which line."""
         tree = f"{BUILD}/coverage"
         self.configure(tree, "-O0 --coverage")
-        for folder, _, names in os.walk(tree):
-            for name in names:
-                if name.endswith(".gcda"):
-                    os.remove(os.path.join(folder, name))
-        subprocess.run([f"{tree}/bin/ddprove", "run", os.path.join(ROOT, "scenarios"), "--driver", "sim",
-                        "--out", f"{tree}/runs"], stdout=subprocess.DEVNULL, check=False)
-        shutil.rmtree(f"{tree}/runs", ignore_errors=True)
-        missed = {}
-        for path in sources():
-            data = next(entry for entry in self.objects(tree, path))
-            if not os.path.exists(data):
-                continue
-            text = self.call(["gcov", "--json-format", "--stdout", data])
-            for file in json.loads(text)["files"]:
-                if os.path.relpath(os.path.join(tree, file["file"]), ROOT) == path:
-                    counts = {}
-                    for line in file["lines"]:
-                        number = line["line_number"]
-                        counts[number] = counts.get(number, 0) + line["count"]
-                    missed[path] = {number for number, count in counts.items() if count == 0}
-        return missed
+        return reach.Reach(ROOT, tree, self.objects(tree))
 
     @staticmethod
-    def objects(tree, path):
-        """Where gcov's data of a source lie."""
+    def objects(tree):
+        """Where gcov's data of every source lie."""
+        found = {}
         with open(f"{tree}/compile_commands.json", encoding="utf-8") as file:
             for entry in json.load(file):
-                if os.path.relpath(entry["file"], ROOT) == path:
-                    words = shlex.split(entry["command"])
-                    yield os.path.join(tree, words[words.index("-o") + 1])[:-2] + ".gcda"
+                words = shlex.split(entry["command"])
+                path = os.path.relpath(entry["file"], ROOT)
+                found.setdefault(path, os.path.join(tree, words[words.index("-o") + 1])[:-2] + ".gcda")
+        wanted = set(sources())
+        return {path: data for path, data in found.items() if path in wanted}
 
     def configure(self, tree, flags):
         """Build ddprove, and what it is linked from, in a tree of its own."""
@@ -243,29 +229,36 @@ def call(command, folder, seconds):
             return None, ""
 
 
-def run(program, folder, arguments, seconds, is_said=False):
-    """None if all is as expected, else (scenario, outcome, verdict). is_said: every word is expected, too."""
+def run(program, folder, arguments, seconds, follow=""):
+    """None if all is as expected, else (scenario, outcome, verdict). follow: what else is asked: "said", that every
+    word is the expected one; "check", that, and that the runs are judged the same from their files."""
     report = os.path.join(folder, "report.json")
     if os.path.exists(report):
         os.remove(report)
     # said.py knows the folder by this name.
-    command = [program, "run", *arguments, "--fail-fast", "--out", "a b/runs", "--json", report]
-    code, _ = call(command, folder, seconds)
-    shutil.rmtree(os.path.join(folder, "a b"), ignore_errors=True)
-    if code is None:
-        return ("-", "TIMEOUT", "NONE")
-    if code in (0, 77) and not is_said:
-        return None
+    code, _ = call([program, "run", *arguments, "--fail-fast", "--out", "a b/runs", "--json", report], folder, seconds)
     try:
+        if code is None:
+            return ("-", "TIMEOUT", "NONE")
+        if code in (0, 77) and not follow:
+            return None
         with open(report, encoding="utf-8") as file:
             cells = json.load(file)["scenarios"]
-        if code in (0, 77):
-            different = said.difference(SAID, said.lines_of(cells))
-            return ("words", "WORDS", different[-1][:120]) if different else None
-        bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
-        return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))
+        if code not in (0, 77):
+            bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
+            return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))
+        cells = [cell for cell in cells if cell["outcome"] != "SKIP"]
+        different = said.difference_of(SAID, cells) if cells else None
+        if different:
+            return ("words", "WORDS", different[-1][:120])
+        code = 0
+        if follow == "check" and cells:
+            code, _ = call([program, "check", "a b/runs"], folder, seconds)
+        return None if code in (0, 77) else ("check", "TIMEOUT" if code is None else f"EXIT {code}", "NONE")
     except (OSError, ValueError, KeyError, StopIteration):
         return ("-", f"EXIT {code}", "NONE")
+    finally:
+        shutil.rmtree(os.path.join(folder, "a b"), ignore_errors=True)
 
 
 def campaign(program, folder):
@@ -284,34 +277,25 @@ def campaign(program, folder):
     return ("campaign", "FAIL", verdict.group(1) if verdict else "NONE")
 
 
-def check(program, folder):
-    """Judge recorded runs again, from their files: None, or what was found."""
-    runs = os.path.join(folder, "recorded")
-    scenarios = [os.path.join(ROOT, "scenarios", name) for name in ("canary", "value", "mismatch", "crash", "checkpoint")]
-    code, _ = call([program, "run", *scenarios, "--driver", "sim", "-j", "1", "--out", runs], folder, CELL_SECONDS * 3)
-    if code in (0, 77):
-        code, _ = call([program, "check", runs], folder, CELL_SECONDS * 3)
-    shutil.rmtree(runs, ignore_errors=True)
-    return None if code in (0, 77) else ("check", "TIMEOUT" if code is None else f"EXIT {code}", "NONE")
-
-
-def judge(path, program, folder, is_reached):
-    """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. is_reached: some scenario runs its line in sim."""
-    scenarios = os.path.join(ROOT, "scenarios")
+def judge(path, program, folder, scenarios):
+    """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim."""
     area, name = os.path.split(path)
     stages = [("campaign", lambda: campaign(program, folder))]
-    if is_reached:
-        clean = [os.path.join(scenarios, name) for name in CLEAN] + ["--driver", "sim", "-j", "1"]
-        whole = [scenarios, "--driver", "sim", "-j", "1"]
-        stages.append(("scenario", lambda: run(program, folder, clean, CELL_SECONDS * 3)))
-        stages.append(("scenario", lambda: run(program, folder, whole, CELL_SECONDS * 3, is_said=True)))
-    if area in ON_CHECK:
-        stages.append(("scenario", lambda: check(program, folder)))
+    # A healthy job says best what a mutant of the core does.
+    clean = [one for one in scenarios if os.path.relpath(one, SCENARIOS).split("/")[0] in CLEAN]
+    words = ["--driver", "sim", "-j", "1"]
+    if clean:
+        stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
+    if scenarios:
+        follow = "check" if area in ON_CHECK else "said"
+        stages.append(("scenario", lambda: run(program, folder, scenarios + words, CELL_SECONDS * 3, follow)))
+    is_reached = len(scenarios) > 0
     for place, part, names in ON_PROC:
         if area == place and part in name:
             is_reached = True
-            arguments = [os.path.join(scenarios, one) for one in names] + ["--driver", "proc", "-j", "4"]
+            arguments = [os.path.join(SCENARIOS, one) for one in names] + ["--driver", "proc", "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+            break
     for by, stage in stages:
         found = stage()
         if found is not None:
@@ -335,7 +319,7 @@ class Session:
     def __init__(self, builder, end, is_again):
         self.builder = builder
         self.argued = argued()
-        self.missed = builder.unreached()
+        self.reach = builder.reach()
         self.end = end
         self.lock = threading.Lock()
         self.known = {}
@@ -388,7 +372,7 @@ class Session:
         seen.add(code)
         program = os.path.join(folder, "ddprove")
         self.builder.build(built, program)
-        return judge(path, program, folder, number not in self.missed.get(path, ()))
+        return judge(path, program, folder, self.reach.of_line(path, number))
 
 
 def print_table(entries):

@@ -68,13 +68,31 @@ def lines_of(cells):
 
 
 def difference(said, now):
-    """Lines of a unified diff."""
+    """Lines of a unified diff with the file of what is said."""
     with open(said, encoding="utf-8") as file:
-        before = file.read().splitlines()
+        return changes(file.read().splitlines(), now)
+
+
+def changes(before, now):
+    """Lines of a unified diff of what was said before and is now."""
     if now[0] != before[0]:
         print(f"said.txt was written with another {before[0][2:]}: numbers are not compared")
         now, before = ([re.sub(r"\d+", "#", line) for line in lines] for lines in (now, before))
     return list(difflib.unified_diff(before, now, "said.txt", "now", n=1, lineterm=""))
+
+
+def difference_of(said, cells):
+    """The same for some cells of the suite."""
+    names = {(cell["id"], str(cell["cell"])) for cell in cells}
+    now = lines_of(cells)
+    with open(said, encoding="utf-8") as file:
+        before = file.read().splitlines()
+    kept, is_kept = before[:1], False
+    for line in before[1:]:
+        head = re.match(r"(\S+) \[(.*?)\]", line)
+        is_kept = head.groups() in names if head else is_kept
+        kept += [line] if is_kept else []
+    return changes(kept, now)
 
 
 def main():
