@@ -43,7 +43,8 @@ extern "C" {
     X(DDP_E_DEVICE, -23, "DEVICE", "the device, its driver or its library reported an error")    \
     X(DDP_E_DEVICE_MEMORY, -24, "DEVICE_MEMORY", "memory of the device could not be allocated")  \
     X(DDP_E_NO_SPACE, -25, "NO_SPACE", "no space is left on the disk")                           \
-    X(DDP_E_NO_FD, -26, "NO_FD", "no file descriptor is left")
+    X(DDP_E_NO_FD, -26, "NO_FD", "no file descriptor is left")                                   \
+    X(DDP_E_MEMBER, -27, "MEMBER", "ranks disagree about who is which member of a group")
 
 typedef enum ddp_status {
 #define X(id, value, name, meaning) id = value,

@@ -112,3 +112,39 @@ ddp_status ddp_store_barrier(struct ddp_env *env, struct ddp_store *store, const
     DDP_TRY(count_up(env, store, name, leaving, count, deadline_ns));
     return store->is_host ? wait_flag(env, store, name, leaving[1], deadline_ns) : DDP_OK;
 }
+
+ddp_status ddp_store_enroll(struct ddp_env *env, struct ddp_store *store, const char *group,
+                            uint32_t member, uint32_t count, uint64_t deadline_ns,
+                            struct ddp_err *err)
+{
+    char key[DDP_STORE_KEY_BYTES_MAX + 1];
+    struct call call = {.store = store, .key = key};
+    uint8_t told[DDP_STORE_VALUE_BYTES_MAX];
+    size_t told_bytes;
+
+    DDP_ASSERT(member < count);
+    if (strlen(group) + 24 > DDP_STORE_KEY_BYTES_MAX) {
+        return ddp_err_set(err, DDP_E_INVALID, "the name of group %.32s... is too long", group);
+    }
+    (void)snprintf(key, sizeof(key), "%s/member/%u", group, member);
+    call.amount = 1;
+    DDP_TRY(wait_call(env, &call, add_poll, deadline_ns));
+    if (call.sum != 1) {
+        return ddp_err_set(err, DDP_E_MEMBER, "another process is rank %u of group %s, too", member,
+                           group);
+    }
+    (void)snprintf(key, sizeof(key), "%s/members", group);
+    if (member == 0) {
+        DDP_TRY(ddp_store_set(env, store, key, &count, sizeof(count), deadline_ns));
+    }
+    DDP_TRY(ddp_store_get(env, store, key, told, &told_bytes, deadline_ns));
+    if (told_bytes != sizeof(count) || memcmp(told, &count, sizeof(count)) != 0) {
+        uint32_t others = 0;
+
+        memcpy(&others, told, told_bytes < sizeof(others) ? told_bytes : sizeof(others));
+        return ddp_err_set(err, DDP_E_MEMBER,
+                           "group %s has %u ranks for rank 0, and %u for rank %u", group, others,
+                           count, member);
+    }
+    return DDP_OK;
+}

@@ -55,6 +55,13 @@ DDP_MUST_USE ddp_status ddp_store_get(struct ddp_env *env, struct ddp_store *sto
 DDP_MUST_USE ddp_status ddp_store_barrier(struct ddp_env *env, struct ddp_store *store,
                                           const char *name, uint32_t count, uint64_t deadline_ns);
 
+/* Member `member` of `count` comes to a group. OK: no other one came under its number, and member 0
+ * was told of as many members; returns once member 0 has come. err says which differs. Errors:
+ * E_MEMBER, those of get. */
+DDP_MUST_USE ddp_status ddp_store_enroll(struct ddp_env *env, struct ddp_store *store,
+                                         const char *group, uint32_t member, uint32_t count,
+                                         uint64_t deadline_ns, struct ddp_err *err);
+
 /* TCP server: an event loop pumped by its owner, never a thread. listen_fd is taken over on OK. */
 struct ddp_store_server;
 DDP_MUST_USE ddp_status ddp_store_server_create(struct ddp_mem *mem, int listen_fd,

@@ -88,27 +88,36 @@ static uint32_t slot_count_of(const struct ddp_shm_config *config)
     return count;
 }
 
-static ddp_status make_segment(struct attach *attach)
+/* How large a segment the members need. */
+static ddp_status size_segment(struct attach *attach)
 {
     const struct ddp_shm_config *config = attach->config;
     struct place *place = &attach->place;
     size_t heap_bytes = config->heap_bytes == 0 ? HEAP_BYTES_DEFAULT : config->heap_bytes;
-    size_t size_bytes;
-    char key[DDP_STORE_KEY_BYTES_MAX];
 
-    DDP_ASSERT(config->member == 0);
-    place->pid = (uint64_t)getpid();
     place->member_count = config->member_count;
     place->slot_count = slot_count_of(config);
     place->heap_bytes = (heap_bytes + 4095) & ~(size_t)4095;
-    size_bytes =
-        ddp_shm_segment_size_bytes(place->member_count, place->slot_count, place->heap_bytes);
-    if (size_bytes == 0) {
+    if (ddp_shm_segment_size_bytes(place->member_count, place->slot_count, place->heap_bytes) ==
+        0) {
         return ddp_err_set(attach->err, DDP_E_INVALID,
                            "shared segment of %s: %u members, %u slots, %zu heap bytes: too much",
                            config->group_name, config->member_count, config->slot_count,
                            heap_bytes);
     }
+    return DDP_OK;
+}
+
+static ddp_status make_segment(struct attach *attach)
+{
+    const struct ddp_shm_config *config = attach->config;
+    struct place *place = &attach->place;
+    size_t size_bytes =
+        ddp_shm_segment_size_bytes(place->member_count, place->slot_count, place->heap_bytes);
+    char key[DDP_STORE_KEY_BYTES_MAX];
+
+    DDP_ASSERT(config->member == 0 && size_bytes > 0);
+    place->pid = (uint64_t)getpid();
     if (getrandom(&place->nonce, sizeof(place->nonce), 0) != sizeof(place->nonce)) {
         return system_error(attach, "getrandom");
     }
@@ -169,11 +178,7 @@ static ddp_status open_segment(struct attach *attach)
                            value_bytes, sizeof(attach->place));
     }
     memcpy(&attach->place, value, sizeof(attach->place));
-    if (attach->place.member_count != attach->config->member_count) {
-        return ddp_err_set(attach->err, DDP_E_SYSTEM, "group %s has %u members, not %u",
-                           attach->config->group_name, attach->place.member_count,
-                           attach->config->member_count);
-    }
+    DDP_ASSERT(attach->place.member_count == attach->config->member_count); /* enrolled */
     (void)snprintf(path, sizeof(path), "/proc/%" PRIu64 "/fd/%d", attach->place.pid,
                    attach->place.fd);
     attach->fd = open(path, O_RDWR | O_CLOEXEC);
@@ -279,6 +284,10 @@ ddp_status ddp_shm_create(struct ddp_env *env, struct ddp_store *store,
         return ddp_err_set(err, DDP_E_INVALID, "group %s: member %u of %u", config->group_name,
                            config->member, config->member_count);
     }
+    /* Before anything is sized by a count that may be wrong. */
+    DDP_TRY(ddp_store_enroll(env, store, config->group_name, config->member, config->member_count,
+                             deadline_ns, err));
+    DDP_TRY(size_segment(&attach));
     endpoint = ddp_mem_array(env->mem, 1, sizeof(*endpoint));
     if (endpoint == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a shared segment");

@@ -106,6 +106,24 @@ static void check_begin(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
+/* A rank that has a group was told who it is, once. */
+static void check_told(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t count = 0;
+    size_t phase_count = 0;
+    const struct harness_trace_event *const *phases =
+        harness_index_list(&e->index, rank, DDP_EVENT_PHASE, &phase_count);
+    bool is_past = false;
+
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_RANK_TOLD, &count);
+    for (size_t i = 0; i < phase_count; i++) {
+        is_past = is_past || phases[i]->entry.arg[0] == DDP_PHASE_INIT;
+    }
+    if (count > 1 || (count == 0 && is_past)) {
+        harness_gap_set(out, "rank %u was told %zu times who it is", rank, count);
+    }
+}
+
 /* Where each parameter lies: of a rank that reduced a bucket, the table is complete. Another model,
  * or configuration, lies elsewhere (harness/oracle/model.c). */
 static void check_layout(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
@@ -336,6 +354,7 @@ ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harn
 {
     for (uint32_t r = 0; r < e->world; r++) {
         check_begin(e, r, out);
+        check_told(e, r, out);
         check_completions(e, r, out);
         check_schedules(e, r, out);
         check_end(e, r, out);

@@ -374,6 +374,9 @@ static void act(struct answers *answers)
     case HARNESS_ACTION_DUP:
         add(answers, HARNESS_VERDICT_MISMATCH_EXTRA);
         break;
+    case HARNESS_ACTION_ENV: /* none that is drawn fits */
+        add_at(answers, HARNESS_VERDICT_LAUNCH_ENVIRONMENT, -1, -1);
+        break;
     case HARNESS_ACTION_IO:
         add(answers, verdict_of_errno(action->io.error));
         break;

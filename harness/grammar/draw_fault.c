@@ -57,6 +57,8 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
                point == DDP_FAULT_POINT_OPTIMIZER_PRE;
     case HARNESS_ACTION_IO:
         return point == DDP_FAULT_POINT_CHECKPOINT_KEY;
+    case HARNESS_ACTION_ENV:
+        return point == DDP_FAULT_POINT_LAUNCH_SPAWN;
     case HARNESS_ACTION_NO_MEMORY: /* where every job allocates next */
         return point == DDP_FAULT_POINT_MODEL_BUILD || point == DDP_FAULT_POINT_CHECKPOINT_KEY;
     default: /* not drawn: draw_action does not list it */
@@ -85,7 +87,7 @@ static enum harness_action_kind draw_action(struct site *site)
         {HARNESS_ACTION_HANG, 8},      {HARNESS_ACTION_SKIP, 12}, {HARNESS_ACTION_DUP, 5},
         {HARNESS_ACTION_FAIL, 6},      {HARNESS_ACTION_ARG, 14},  {HARNESS_ACTION_CORRUPT, 35},
         {HARNESS_ACTION_NO_MEMORY, 6}, {HARNESS_ACTION_IO, 6},    {HARNESS_ACTION_LEAK_MEMORY, 2},
-        {HARNESS_ACTION_LEAK_FILE, 2},
+        {HARNESS_ACTION_LEAK_FILE, 2}, {HARNESS_ACTION_ENV, 4},
     };
     unsigned weights[sizeof actions / sizeof actions[0]];
     size_t count = sizeof actions / sizeof actions[0];
@@ -348,6 +350,31 @@ static void draw_call(struct site *site)
     io->times = harness_draw_below(draw, 2);
 }
 
+/* Another rank or world size, or nothing that says who the rank is. */
+static void draw_variable(struct site *site)
+{
+    static const char *const numbers[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    static const enum harness_variable needed[] = {
+        HARNESS_VARIABLE_RANK, HARNESS_VARIABLE_WORLD_SIZE, HARNESS_VARIABLE_MASTER_ADDR,
+        HARNESS_VARIABLE_MASTER_PORT};
+    struct harness_action *action = &site->fault->action;
+    const uint32_t ranks = site->job->job->ranks;
+    uint32_t number = 0;
+
+    action->env = needed[harness_draw_below(site->draw, sizeof needed / sizeof needed[0])];
+    action->env_value = "unset";
+    if (action->env == HARNESS_VARIABLE_RANK) {
+        number = (site->fault->at.rank + 1) % (ranks + 1);
+    } else if (action->env == HARNESS_VARIABLE_WORLD_SIZE) {
+        number = harness_draw_chance(site->draw, 50) ? ranks - 1 : ranks + 1;
+    } else {
+        return;
+    }
+    if (number < sizeof numbers / sizeof numbers[0] && harness_draw_chance(site->draw, 70)) {
+        action->env_value = numbers[number];
+    }
+}
+
 static bool draw_details(struct site *site)
 {
     static const int signals[] = {SIGKILL, SIGSEGV, SIGTERM, SIGBUS, SIGABRT};
@@ -372,6 +399,9 @@ static bool draw_details(struct site *site)
         return draw_corruption(site);
     case HARNESS_ACTION_IO:
         draw_call(site);
+        return true;
+    case HARNESS_ACTION_ENV:
+        draw_variable(site);
         return true;
     case HARNESS_ACTION_LEAK_MEMORY: /* seen at the end of a job that ends well */
     case HARNESS_ACTION_LEAK_FILE:

@@ -71,6 +71,9 @@ enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uin
     case HARNESS_ACTION_NO_MEMORY:
         harness_memory_arm(actor->memory, fault, actor->hit);
         break;
+    case HARNESS_ACTION_ENV:
+        actor->variables->fault[action->env] = fault + 1;
+        break;
     case HARNESS_ACTION_LEAK_MEMORY:
         leaked = actor->env->mem->alloc(actor->env->mem, DDP_CACHE_LINE_BYTES);
         break;

@@ -42,6 +42,11 @@ DDP_MUST_USE ddp_status harness_action_edit_args(const struct harness_action *ac
                                                  struct ddp_coll_args *args,
                                                  const struct harness_edit_place *place);
 
+/* The last fault that changed a variable, + 1; 0: none did. */
+struct harness_variables {
+    uint32_t fault[HARNESS_VARIABLE_COUNT];
+};
+
 /* Who is at the point, and what an action may use there. */
 struct harness_actor {
     struct ddp_env *env;
@@ -49,6 +54,7 @@ struct harness_actor {
     struct harness_scratch **scratch;
     struct harness_io *io;
     struct harness_memory *memory;
+    struct harness_variables *variables;
     uint64_t hit;
 };
 /* Take the action of the plan's fault number `fault`; what the rank shall do at the point. */

@@ -16,6 +16,7 @@
 #include "harness/inject/io.h"
 #include "harness/inject/memory.h"
 #include "harness/inject/rules.h"
+#include "harness/plan/names.h"
 
 struct harness_injector {
     struct ddp_fault_hook hook; /* first: the hook's pointer is the injector's */
@@ -27,6 +28,7 @@ struct harness_injector {
     struct harness_scratch *scratch;
     struct harness_io *io;
     struct harness_memory *memory;
+    struct harness_variables variables;
 };
 
 /* Which of a rank's faults fires, as it passes a point. */
@@ -84,8 +86,13 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
 {
     struct harness_injector *injector = (struct harness_injector *)hook;
     struct ddp_recorder *recorder = injector->env->recorder;
-    struct harness_actor actor = {injector->env, injector->victim, &injector->scratch,
-                                  injector->io,  injector->memory, 0};
+    struct harness_actor actor = {injector->env,
+                                  injector->victim,
+                                  &injector->scratch,
+                                  injector->io,
+                                  injector->memory,
+                                  &injector->variables,
+                                  0};
     struct question question = {
         injector, point, {recorder->step, recorder->micro, recorder->phase}, context, 0};
     enum ddp_fault_action result = DDP_FAULT_GO;
@@ -185,6 +192,20 @@ struct ddp_files *harness_injector_files(struct harness_injector *injector, stru
 struct ddp_mem *harness_injector_mem(struct harness_injector *injector)
 {
     return harness_memory_mem(injector->memory);
+}
+
+const char *harness_injector_variable(const struct harness_injector *injector, const char *name,
+                                      const char *value)
+{
+    for (int i = 0; injector != NULL && i < HARNESS_VARIABLE_COUNT; i++) {
+        uint32_t fault = injector->variables.fault[i];
+
+        if (fault > 0 && strcmp(name, harness_names_of(HARNESS_NAMES_VARIABLES, i)) == 0) {
+            value = injector->plan->faults[fault - 1].action.env_value;
+            return strcmp(value, "unset") != 0 ? value : NULL;
+        }
+    }
+    return value;
 }
 
 const char *harness_inject_preload(const struct harness_plan *plan, uint32_t rank)

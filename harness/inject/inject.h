@@ -8,6 +8,7 @@
 #define HARNESS_INJECT_INJECT_H
 
 #include "ddpcore/seam/env.h"
+#include "ddpcore/store/store.h"
 #include "harness/plan/plan.h"
 
 #ifdef __cplusplus
@@ -43,6 +44,16 @@ struct ddp_files *harness_injector_files(struct harness_injector *injector,
 /* The memory that the rank is to use, in place of its environment's when the injector was created.
  */
 struct ddp_mem *harness_injector_mem(struct harness_injector *injector);
+/* Who the rank is, from the variables that lookup gives, as faults changed them; records it.
+ * Errors: those of ddp_rendezvous_parse. injector may be NULL. */
+DDP_MUST_USE ddp_status
+harness_injector_identify(const struct harness_injector *injector, struct ddp_env *env,
+                          const char *(*lookup)(void *context, const char *name), void *context,
+                          struct ddp_rendezvous *out, struct ddp_err *err);
+/* What the variable is for this rank: `value`, unless a fault of the plan that has fired changed
+ * it. NULL: it is not set. */
+const char *harness_injector_variable(const struct harness_injector *injector, const char *name,
+                                      const char *value);
 /* The library to start the rank's process with, so that its system calls pass libfiu; NULL: the
  * plan has no such fault for the rank, or the library is not installed, and the rank's files ask
  * themselves. */

@@ -17,6 +17,7 @@
 #include "harness/judge/value.h"
 
 enum kind {
+    KIND_IDENTITY,  /* a rank was told to be somebody else, or nobody */
     KIND_DEATH,     /* a rank's process is gone */
     KIND_HELD,      /* a rank does not go on by itself: stopped, or busy for too long */
     KIND_MISUSE,    /* the core was used wrongly */
@@ -91,9 +92,13 @@ static enum kind kind_of(const struct harness_finding *finding)
         return KIND_FILE;
     case HARNESS_FAMILY_RESOURCE:
         return finding->verdict == HARNESS_VERDICT_RESOURCE_LEAK ? KIND_OTHER : KIND_FAILURE;
+    case HARNESS_FAMILY_LAUNCH:
+        if (finding->verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT) {
+            return harness_rank_set_is_empty(&finding->culprits) ? KIND_REPORT : KIND_IDENTITY;
+        }
+        break;
     case HARNESS_FAMILY_NONE:
     case HARNESS_FAMILY_SLOW:
-    case HARNESS_FAMILY_LAUNCH:
         break;
     }
     return KIND_OTHER;
@@ -375,6 +380,24 @@ static bool is_file_reported(const struct harness_paths *paths, const struct har
     return a->mode == HARNESS_MODE_STATUS && b->mode != HARNESS_MODE_STATUS;
 }
 
+/* Ranks that wait for a group that is not whole. */
+static bool is_ungrouped(const struct harness_paths *paths, const struct harness_finding *a,
+                         const struct harness_finding *b)
+{
+    (void)paths;
+    (void)a;
+    return b->op.seq == 0 && b->phase <= (int32_t)DDP_PHASE_INIT;
+}
+
+/* Ranks that disagree about who is who. */
+static bool is_told_so(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    (void)paths;
+    (void)a;
+    return b->verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT;
+}
+
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -383,6 +406,10 @@ static const struct {
                     const struct harness_finding *b);
     const char *words;
 } rules[] = {
+    {KIND_IDENTITY, KIND_REPORT, is_told_so, "ranks met that one in the group"},
+    {KIND_IDENTITY, KIND_HELD, is_of_that_rank, "that rank could not come"},
+    {KIND_IDENTITY, KIND_WAIT, is_ungrouped, "the group never formed"},
+    {KIND_IDENTITY, KIND_FAILURE, is_of_that_rank, "that rank could not come"},
     {KIND_DEATH, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},

@@ -21,6 +21,7 @@ static const struct {
     {DDP_E_READY_TWICE, HARNESS_VERDICT_USAGE_READY_TWICE, "a gradient was ready twice"},
     {DDP_E_MISMATCH, HARNESS_VERDICT_MISMATCH_OP, "ranks posted different operations"},
     {DDP_E_MODEL, HARNESS_VERDICT_MISMATCH_MODEL, "another model or configuration"},
+    {DDP_E_MEMBER, HARNESS_VERDICT_LAUNCH_ENVIRONMENT, "who is which rank, or of how many"},
     {DDP_E_EARLY_TERMINATION, HARNESS_VERDICT_DATA_UNEVEN, "a rank ran out of data inside join"},
     {DDP_E_PREFIX, HARNESS_VERDICT_CHECKPOINT_PREFIX, "the checkpoint's keys have another prefix"},
     {DDP_E_KEYS, HARNESS_VERDICT_CHECKPOINT_KEYS, "the checkpoint's keys are not the model's"},
@@ -342,7 +343,8 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     if (status == DDP_E_EARLY_TERMINATION) {
         refine_ended(e, &finding);
     }
-    if (status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT || is_checkpoint_status(status)) {
+    if (status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT || status == DDP_E_MEMBER ||
+        is_checkpoint_status(status)) {
         /* Who noticed it did not cause it; a bad file is not blamed on a rank. */
         harness_rank_set_clear(&finding.culprits);
     }
@@ -353,7 +355,9 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         place_failure(e, status, &finding);
         if (finding.verdict == HARNESS_VERDICT_CRASH_EXITED &&
             finding.phase == (int32_t)DDP_PHASE_RENDEZVOUS) {
-            finding.verdict = HARNESS_VERDICT_LAUNCH_CONNECT;
+            finding.verdict = status == DDP_E_NOT_FOUND || status == DDP_E_PARSE
+                                  ? HARNESS_VERDICT_LAUNCH_ENVIRONMENT
+                                  : HARNESS_VERDICT_LAUNCH_CONNECT;
         }
         harness_subject_set_op(e, harness_subject_open_seq(e, &finding.culprits), &finding);
     } else {

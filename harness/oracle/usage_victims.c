@@ -218,6 +218,50 @@ static void say_awaited(const struct harness_emulation *e, uint64_t time_ns, con
                    ddp_phase_name((enum ddp_phase)finding->phase));
 }
 
+/* Where the rank was then, or had failed; SPAWN if it had recorded nothing. */
+static int32_t phase_at(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
+{
+    struct harness_finding place = {.phase = DDP_PHASE_SPAWN};
+    size_t count = 0;
+    const struct harness_trace_event *const *errors =
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
+
+    if (count > 0 && errors[0]->entry.time_ns <= time_ns) {
+        return errors[0]->entry.phase;
+    }
+    set_place(e, rank, time_ns, &place);
+    return place.phase;
+}
+
+/* Outside of collectives ranks wait for those that have not come. Whoever tried to come, and gave
+ * up, too, did not get through. */
+static void blame_missing(const struct harness_emulation *e, uint64_t time_ns,
+                          struct harness_finding *finding)
+{
+    bool is_tried = true;
+    char ranks[96];
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (phase_at(e, r, time_ns) <= DDP_PHASE_RENDEZVOUS) {
+            harness_rank_set_add(&finding->culprits, r);
+            is_tried = is_tried && harness_rank_set_has(&finding->victims, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&finding->culprits)) {
+        return;
+    }
+    if (is_tried) {
+        const size_t used = strlen(finding->text);
+
+        finding->verdict = HARNESS_VERDICT_LAUNCH_CONNECT;
+        (void)snprintf(finding->text + used, sizeof(finding->text) - used,
+                       "; %s never reached the store",
+                       harness_subject_ranks_text(&finding->culprits, ranks, sizeof(ranks)));
+    }
+    finding->phase = phase_at(e, harness_rank_set_at(&finding->culprits, 0), time_ns);
+    finding->step = -1;
+}
+
 void harness_usage_blame_awaited(const struct harness_emulation *e, uint64_t time_ns,
                                  struct harness_finding *finding)
 {
@@ -236,7 +280,9 @@ void harness_usage_blame_awaited(const struct harness_emulation *e, uint64_t tim
             harness_rank_set_add(&stuck, r);
         }
     }
-    if (!harness_rank_set_is_empty(&finding->culprits)) {
+    if (!finding->op.is_set) {
+        blame_missing(e, time_ns, finding);
+    } else if (!harness_rank_set_is_empty(&finding->culprits)) {
         say_awaited(e, time_ns, "had not posted", finding);
     } else if (!harness_rank_set_is_empty(&stuck)) {
         /* It did not even give up. */

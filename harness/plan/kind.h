@@ -150,6 +150,35 @@ enum harness_io_call { HARNESS_IO_CALL_TABLE(HARNESS_KIND_ENUM) HARNESS_IO_CALL_
     X(ENOSPC)                  \
     X(EROFS)
 
+/* Variables by which launchers tell a rank who it is (ddpcore/store/store.h).
+ * X(identifier, name, meaning) */
+#define HARNESS_VARIABLE_TABLE(X)                                                              \
+    X(HARNESS_VARIABLE_RANK, "RANK", "torchrun: number of the rank")                           \
+    X(HARNESS_VARIABLE_WORLD_SIZE, "WORLD_SIZE", "torchrun: number of ranks")                  \
+    X(HARNESS_VARIABLE_LOCAL_RANK, "LOCAL_RANK", "torchrun: number of the rank on its host")   \
+    X(HARNESS_VARIABLE_MASTER_ADDR, "MASTER_ADDR", "where the store is")                       \
+    X(HARNESS_VARIABLE_MASTER_PORT, "MASTER_PORT", "and at which port")                        \
+    X(HARNESS_VARIABLE_AGENT_STORE, "TORCHELASTIC_USE_AGENT_STORE",                            \
+      "the launcher hosts the store, not rank 0")                                              \
+    X(HARNESS_VARIABLE_OMPI_RANK, "OMPI_COMM_WORLD_RANK", "Open MPI: number of the rank")      \
+    X(HARNESS_VARIABLE_OMPI_SIZE, "OMPI_COMM_WORLD_SIZE", "Open MPI: number of ranks")         \
+    X(HARNESS_VARIABLE_OMPI_LOCAL_RANK, "OMPI_COMM_WORLD_LOCAL_RANK", "Open MPI: on its host") \
+    X(HARNESS_VARIABLE_OMPI_LOCAL_SIZE, "OMPI_COMM_WORLD_LOCAL_SIZE",                          \
+      "Open MPI: ranks on its host")                                                           \
+    X(HARNESS_VARIABLE_OMPI_JOB, "PMIX_NAMESPACE", "Open MPI: the job")                        \
+    X(HARNESS_VARIABLE_SLURM_RANK, "SLURM_PROCID", "Slurm: number of the rank")                \
+    X(HARNESS_VARIABLE_SLURM_SIZE, "SLURM_NTASKS", "Slurm: number of ranks")                   \
+    X(HARNESS_VARIABLE_SLURM_LOCAL_RANK, "SLURM_LOCALID", "Slurm: on its host")                \
+    X(HARNESS_VARIABLE_SLURM_STEP_NODES, "SLURM_STEP_NODELIST", "Slurm: hosts of the step")    \
+    X(HARNESS_VARIABLE_SLURM_NODES, "SLURM_JOB_NODELIST", "Slurm: hosts of the job")           \
+    X(HARNESS_VARIABLE_SLURM_JOB, "SLURM_JOB_ID", "Slurm: the job")                            \
+    X(HARNESS_VARIABLE_PMI_RANK, "PMI_RANK", "PMI: number of the rank")                        \
+    X(HARNESS_VARIABLE_PMI_SIZE, "PMI_SIZE", "PMI: number of ranks")                           \
+    X(HARNESS_VARIABLE_PMI_LOCAL_RANK, "MPI_LOCALRANKID", "PMI: on its host")                  \
+    X(HARNESS_VARIABLE_PMI_LOCAL_SIZE, "MPI_LOCALNRANKS", "PMI: ranks on its host")            \
+    X(HARNESS_VARIABLE_PMI_JOB, "PMI_JOBID", "PMI: the job")
+enum harness_variable { HARNESS_VARIABLE_TABLE(HARNESS_KIND_ENUM) HARNESS_VARIABLE_COUNT };
+
 /* Where an action may be used. X(identifier, what any other point is told) */
 #define HARNESS_PLACE_TABLE(X)                                                                    \
     X(HARNESS_PLACE_ANYWHERE, "")                                                                 \
@@ -160,7 +189,8 @@ enum harness_io_call { HARNESS_IO_CALL_TABLE(HARNESS_KIND_ENUM) HARNESS_IO_CALL_
                             "optimizer/pre and collective/launch on device cuda have")            \
     X(HARNESS_PLACE_COLLECTIVE, "cannot be done twice; collective/pre can")                       \
     X(HARNESS_PLACE_SKIPPABLE, "leaves nothing out when it is skipped; bucket/launch, "           \
-                               "optimizer/pre and others do")
+                               "optimizer/pre and others do")                                     \
+    X(HARNESS_PLACE_LAUNCH, "comes too late for it; launch/spawn does not")
 enum harness_action_place { HARNESS_PLACE_TABLE(HARNESS_KIND_ENUM) HARNESS_PLACE_COUNT };
 
 /* What a fault does: the rows ACTION and ACTION_PLAIN of key.def. */
@@ -205,6 +235,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(CORRUPTS, "corruption", HARNESS_CORRUPT_TABLE)                   \
     X(ARGS, "argument", HARNESS_ARG_TABLE)                             \
     X(IO_CALLS, "call", HARNESS_IO_CALL_TABLE)                         \
+    X(VARIABLES, "variable", HARNESS_VARIABLE_TABLE)                   \
     X(EDITS, "edit", HARNESS_EDIT_TABLE)                               \
     X(OPTIMIZERS, "optimizer", HARNESS_OPTIMIZER_TABLE)                \
     X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)       \

@@ -116,9 +116,11 @@ static ddp_status read_plan(struct rank_process *self, struct ddp_err *err)
 static ddp_status open_store(void *context, struct ddp_env *env, uint64_t deadline_ns,
                              struct ddp_store **out, struct ddp_err *err)
 {
-    const struct rank_process *self = context;
+    struct rank_process *self = context;
     ddp_status status;
 
+    DDP_TRY(harness_injector_identify(self->injector, env, harness_proc_env_lookup, NULL,
+                                      &self->rendezvous, err));
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
     status = ddp_rendezvous_store(env, &self->rendezvous, deadline_ns, out, err);
     ddp_recorder_wait_end(env->recorder);
@@ -129,12 +131,12 @@ static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_
                                  uint64_t deadline_ns, struct ddp_transport **out,
                                  struct ddp_err *err)
 {
-    const struct ddp_shm_config config = {
-        .group_name = "world", .member = env->rank, .member_count = env->world_size};
-
+    const struct rank_process *self = context;
+    const struct ddp_shm_config config = {.group_name = "world",
+                                          .member = self->rendezvous.rank,
+                                          .member_count = self->rendezvous.world_size};
     ddp_status status;
 
-    (void)context;
     /* Returns once all ranks have attached: a rank in here waits for those that are not. */
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
     status = ddp_shm_create(env, store, &config, deadline_ns, out, err);

@@ -178,6 +178,8 @@ static bool is_usable(enum harness_action_place place, enum ddp_fault_point poin
         return is_kernel_point(point) && job->device == HARNESS_DEVICE_CUDA;
     case HARNESS_PLACE_COLLECTIVE:
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
+    case HARNESS_PLACE_LAUNCH:
+        return point == DDP_FAULT_POINT_LAUNCH_SPAWN;
     case HARNESS_PLACE_SKIPPABLE:
         return ddp_fault_point_is_skippable(point);
     default:

@@ -218,7 +218,7 @@ static ddp_status check_choice(const struct harness_reader *reader, enum harness
                                      "the %s %s does not take the key \"%s\"; remove it",
                                      harness_names_what(list), variant->name, key->key);
         }
-        if (node == NULL && is_taken && key->type == HARNESS_KEY_TEXT) {
+        if (node == NULL && is_taken && key->type == HARNESS_KEY_TEXT && key->fallback[0] == '\0') {
             return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
                                      "the %s %s needs the key \"%s\": %s", harness_names_what(list),
                                      variant->name, key->key, key->doc);

@@ -24,6 +24,8 @@ struct harness_sim_rank {
     void *storage; /* page and ring, in sim->storage */
     struct harness_victim victim;
     struct harness_injector *injector;
+    char rank_text[12], size_text[12]; /* variables of its launcher */
+    struct ddp_rendezvous told;        /* who they say that it is */
     struct harness_process process;
     struct harness_rank_end end;
     bool is_vanished; /* killed, or exited in the middle of an operation: never resumed */

@@ -2,9 +2,15 @@
  * resumed; its end of the network is closed while its memory still exists, then the memory is
  * freed. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/sim/job.h"
+
+/* Where ranks are told that the store is. */
+#define MASTER_ADDR      "127.0.0.1"
+#define MASTER_PORT      19500
+#define MASTER_PORT_TEXT "19500"
 
 static struct harness_sim_actor *actor_of(struct harness_sim_rank *rank)
 {
@@ -76,13 +82,58 @@ static void victim_delay(void *context, uint64_t ms)
     harness_sim_actor_sleep(actor_of(rank), after_ms(rank, ms));
 }
 
+/* The variables of the simulated launcher, which are torchrun's. */
+static const char *lookup(void *context, const char *name)
+{
+    struct harness_sim_rank *rank = context;
+
+    if (strcmp(name, "RANK") == 0 || strcmp(name, "LOCAL_RANK") == 0) {
+        return rank->rank_text;
+    }
+    if (strcmp(name, "WORLD_SIZE") == 0) {
+        return rank->size_text;
+    }
+    if (strcmp(name, "MASTER_ADDR") == 0) {
+        return MASTER_ADDR;
+    }
+    if (strcmp(name, "MASTER_PORT") == 0) {
+        return MASTER_PORT_TEXT;
+    }
+    return strcmp(name, "TORCHELASTIC_USE_AGENT_STORE") == 0 ? "True" : NULL;
+}
+
+/* Only the launcher's store can be reached. A rank that is to host one finds its port taken, or
+ * nobody comes; any other one tries until its time is up. */
+static ddp_status reach_store(struct harness_sim_rank *rank, uint64_t deadline_ns,
+                              struct ddp_err *err)
+{
+    const struct ddp_rendezvous *told = &rank->told;
+    bool is_there = strcmp(told->master_addr, MASTER_ADDR) == 0 && told->master_port == MASTER_PORT;
+
+    if (is_there && told->rank == 0 && !told->is_agent_store) {
+        return ddp_err_set(err, DDP_E_IO, "port %u of %s is taken", told->master_port,
+                           told->master_addr);
+    }
+    if (!is_there) {
+        harness_sim_actor_sleep(actor_of(rank), deadline_ns);
+        return ddp_err_set(err, DDP_E_TIMEOUT, "no store at %s:%u", told->master_addr,
+                           told->master_port);
+    }
+    return DDP_OK;
+}
+
 static ddp_status wire_store(void *context, struct ddp_env *env, uint64_t deadline_ns,
                              struct ddp_store **out, struct ddp_err *err)
 {
     struct harness_sim_rank *rank = context;
-    ddp_status status = ddp_loop_store_create(rank->sim->net, env, out);
+    ddp_status status;
 
-    (void)deadline_ns;
+    DDP_TRY(harness_injector_identify(rank->injector, env, lookup, rank, &rank->told, err));
+    ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
+    status = reach_store(rank, deadline_ns, err);
+    ddp_recorder_wait_end(env->recorder);
+    DDP_TRY(status);
+    status = ddp_loop_store_create(rank->sim->net, env, out);
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no store on the simulated net");
 }
 
@@ -97,11 +148,18 @@ static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_
 
     /* Returns once all ranks have come: a rank in here waits for those that are not. */
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
-    status = ddp_store_barrier(env, store, "world", env->world_size, deadline_ns);
+    status = ddp_store_enroll(env, store, "world", rank->told.rank, rank->told.world_size,
+                              deadline_ns, err);
+    if (status == DDP_OK) {
+        status = ddp_store_barrier(env, store, "world", rank->told.world_size, deadline_ns);
+    }
     ddp_recorder_wait_end(env->recorder);
+    if (status == DDP_E_MEMBER) {
+        return status;
+    }
     if (status != DDP_OK) {
-        return ddp_err_set(err, status, "rank %u: not all of %u ranks came", env->rank,
-                           env->world_size);
+        return ddp_err_set(err, status, "rank %u: not all of %u ranks came", rank->told.rank,
+                           rank->told.world_size);
     }
     status = ddp_loop_create(rank->sim->net, env, "world", env->rank, env->world_size, NULL, out);
     rank->has_joined = status == DDP_OK;
@@ -161,6 +219,8 @@ ddp_status harness_sim_rank_init(struct harness_sim *sim, uint32_t index, struct
     /* The process id is in the trace, so it must be the same in every run. */
     ddp_recorder_init(&rank->recorder, rank->storage, sim->ring_entry_count,
                       &sim->scheduler.clock.base, index, sim->world_size, index + 1);
+    (void)snprintf(rank->rank_text, sizeof(rank->rank_text), "%u", index);
+    (void)snprintf(rank->size_text, sizeof(rank->size_text), "%u", sim->world_size);
     rank->env = (struct ddp_env){.rank = index,
                                  .world_size = sim->world_size,
                                  .mem = ddp_mem_pool_mem(rank->pool),
