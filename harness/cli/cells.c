@@ -224,6 +224,7 @@ static bool add_task(struct cli_cells *cells, const struct harness_plan *plan,
     task->config.driver = driver;
     task->config.seed = seed;
     task->config.run_dir = task->run_dir;
+    task->is_kept_failed = cells->options->is_kept_failed;
     task->config.self_path = harness_launch_self_path();
     task->config.is_time_enforced = cells->options->is_time_enforced;
     task->config.launcher = cells->options->launcher;

@@ -58,7 +58,8 @@ struct cli_options {
     bool is_on_both;             /* --driver both */
     bool is_resumed;
     bool is_verbose, is_time_enforced, is_fast, is_help, is_fail_fast;
-    bool has_events; /* explain --events */
+    bool has_events;     /* explain --events */
+    bool is_kept_failed; /* --keep failed */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);

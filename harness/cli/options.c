@@ -211,6 +211,15 @@ static int set_fail_fast(struct cli_options *options, const char *text)
     return 0;
 }
 
+static int set_keep(struct cli_options *options, const char *text)
+{
+    if (strcmp(text, "all") != 0 && strcmp(text, "failed") != 0) {
+        return cli_usage_error("--keep is all or failed, not \"%s\"", text);
+    }
+    options->is_kept_failed = strcmp(text, "failed") == 0;
+    return 0;
+}
+
 static int set_fast(struct cli_options *options, const char *text)
 {
     (void)text;
@@ -268,6 +277,8 @@ static const struct cli_option {
      "cells at a time (default: as many as cores)"},
     {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_out,
      "run folders (default: runs/<time>; train keeps none)"},
+    {"keep", "all|failed", 0, CLI_RUN, set_keep,
+     "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
     {"json", "FILE", 0, CLI_RUN, set_json, "write all verdicts, as one JSON object"},
     {"junit", "FILE", 0, CLI_RUN, set_junit, "write all verdicts, as JUnit XML"},
     {"enforce-time", NULL, 0, CLI_RUN | CLI_CHECK, set_time_enforced,

@@ -13,7 +13,8 @@ struct cli_task {
     struct harness_cell_config config; /* run_dir is owned by the task */
     char *run_dir;
     json_t *verdict; /* set once done, or before if there is nothing to run; owned by the task */
-    bool is_printed; /* its scenario's line was */
+    bool is_kept_failed; /* the folder is wanted only if it fails */
+    bool is_printed;     /* its scenario's line was */
     bool is_interrupted; /* its worker was ended by an interrupt: its verdict says nothing */
     pid_t pid;
     uint64_t started_ns;
