@@ -5,6 +5,8 @@
  * lookups compare names, so a stale slot only makes a probe longer until the next rebuild. */
 #include "ddpcore/checkpoint/state_dict.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/checkpoint/names.h"
@@ -61,9 +63,7 @@ ddp_status ddp_state_dict_reserve(struct ddp_state_dict *dict, size_t count)
     size_t slot_count = 16;
     uint32_t *slots = NULL;
 
-    if (count > UINT32_MAX / 4 || dict->entry_count > UINT32_MAX / 4) {
-        return DDP_E_OVERFLOW;
-    }
+    DDP_ASSERT(count <= UINT32_MAX / 4 && dict->entry_count <= UINT32_MAX / 4);
     /* At most half full, so that probes stay short. */
     while (slot_count < 2 * (dict->entry_count + count)) {
         slot_count *= 2;
@@ -246,4 +246,20 @@ const char *ddp_state_dict_meta(const struct ddp_state_dict *dict, const char *k
     const struct ddp_meta_entry *present = meta_find(dict, key);
 
     return present != NULL ? present->value : NULL;
+}
+
+const char *ddp_shape_text(enum ddp_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                           char text[DDP_SHAPE_TEXT_BYTES])
+{
+    const char *separator = "";
+    int used = snprintf(text, DDP_SHAPE_TEXT_BYTES, "%s [", ddp_dtype_name(dtype));
+
+    DDP_ASSERT(ndim <= DDP_TENSOR_NDIM_MAX);
+    for (uint32_t i = 0; i < ndim; i++) {
+        used += snprintf(text + used, DDP_SHAPE_TEXT_BYTES - (size_t)used, "%s%" PRIu64, separator,
+                         shape[i]);
+        separator = ",";
+    }
+    (void)snprintf(text + used, DDP_SHAPE_TEXT_BYTES - (size_t)used, "]");
+    return text;
 }
