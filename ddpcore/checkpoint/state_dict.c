@@ -6,9 +6,9 @@
 #include "ddpcore/checkpoint/state_dict.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "ddpcore/base/text.h"
 #include "ddpcore/checkpoint/names.h"
 
 #define DDP_NAME_HASH_START  UINT64_C(0xcbf29ce484222325)
@@ -248,18 +248,36 @@ const char *ddp_state_dict_meta(const struct ddp_state_dict *dict, const char *k
     return present != NULL ? present->value : NULL;
 }
 
-const char *ddp_shape_text(enum ddp_dtype dtype, uint32_t ndim, const uint64_t *shape,
-                           char text[DDP_SHAPE_TEXT_BYTES])
+/* `f32 [32,64]` */
+static void say_shape(struct ddp_text *text, enum ddp_dtype dtype, uint32_t ndim,
+                      const uint64_t *shape)
 {
-    const char *separator = "";
-    int used = snprintf(text, DDP_SHAPE_TEXT_BYTES, "%s [", ddp_dtype_name(dtype));
-
-    DDP_ASSERT(ndim <= DDP_TENSOR_NDIM_MAX);
+    ddp_text_add(text, "%s [", ddp_dtype_name(dtype));
     for (uint32_t i = 0; i < ndim; i++) {
-        used += snprintf(text + used, DDP_SHAPE_TEXT_BYTES - (size_t)used, "%s%" PRIu64, separator,
-                         shape[i]);
-        separator = ",";
+        ddp_text_add(text, "%s%" PRIu64, i == 0 ? "" : ",", shape[i]);
     }
-    (void)snprintf(text + used, DDP_SHAPE_TEXT_BYTES - (size_t)used, "]");
-    return text;
+    ddp_text_add(text, "]");
+}
+
+ddp_status ddp_tensor_entry_check(const struct ddp_tensor_entry *entry, enum ddp_dtype dtype,
+                                  uint32_t ndim, const uint64_t *shape, struct ddp_mem *mem,
+                                  struct ddp_err *err)
+{
+    bool is_same = entry->dtype == dtype && entry->ndim == ndim;
+    struct ddp_text text;
+
+    for (uint32_t i = 0; is_same && i < ndim; i++) {
+        is_same = entry->shape[i] == shape[i];
+    }
+    if (is_same) {
+        return DDP_OK;
+    }
+    ddp_text_init(&text, mem);
+    ddp_text_add(&text, "tensor \"%s\" is ", entry->name);
+    say_shape(&text, entry->dtype, entry->ndim, entry->shape);
+    ddp_text_add(&text, " in the checkpoint, and must be ");
+    say_shape(&text, dtype, ndim, shape);
+    (void)ddp_err_set(err, DDP_E_SHAPE, "%s", ddp_text_str(&text));
+    ddp_text_fini(&text);
+    return DDP_E_SHAPE;
 }

@@ -274,19 +274,13 @@ static ddp_status check_shape(const struct harness_session *session,
                               const struct ddp_tensor_entry *entry, const struct ddp_param *param,
                               enum ddp_dtype dtype)
 {
-    bool is_same = entry->dtype == dtype && entry->ndim == param->ndim;
     uint64_t shape[DDP_NDIM_MAX];
-    char stored[DDP_SHAPE_TEXT_BYTES], wanted[DDP_SHAPE_TEXT_BYTES];
 
     for (uint32_t i = 0; i < param->ndim; i++) {
         shape[i] = param->shape[i];
-        is_same = is_same && entry->shape[i] == shape[i];
     }
-    return is_same ? DDP_OK
-                   : ddp_err_set(session->err, DDP_E_SHAPE,
-                                 "tensor %s is %s in the checkpoint, not %s", entry->name,
-                                 ddp_shape_text(entry->dtype, entry->ndim, entry->shape, stored),
-                                 ddp_shape_text(dtype, param->ndim, shape, wanted));
+    return ddp_tensor_entry_check(entry, dtype, param->ndim, shape, session->env->mem,
+                                  session->err);
 }
 
 /* Tensors of one kind, as the file's names[0..count) fill them: the model's, or a slot of the
