@@ -205,7 +205,7 @@ static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned
     return ddp_files_write_atomic(harness_stage_files(&cell->config), to, data, size_bytes, err);
 }
 
-/* Copy the checkpoint into the restore run's folder, edited. */
+/* Copy the checkpoint into the restore run's folder, edited, if there is one. */
 static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, const char *to,
                                   struct ddp_err *err)
 {
@@ -217,7 +217,11 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     size_t size_bytes = 0;
     ddp_status status;
 
-    DDP_TRY(files->ops->read_all(files, from, cell->mem, &data, &size_bytes, err));
+    status = files->ops->read_all(files, from, cell->mem, &data, &size_bytes, err);
+    if (status == DDP_E_NOT_FOUND && cell->plan.restore.edit == HARNESS_EDIT_NONE) {
+        return DDP_OK; /* The first run ended too early: the second one says that there is none. */
+    }
+    DDP_TRY(status);
     if (is_of_bytes(cell->plan.restore.edit)) {
         status = edit_bytes(cell, to, data, size_bytes, err);
     } else {
