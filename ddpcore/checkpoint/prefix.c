@@ -246,6 +246,14 @@ ddp_status ddp_state_dict_add_prefix(struct ddp_state_dict *dict, const char *pr
     return rename_all(dict, 0, prefix, 1);
 }
 
+/* How the keys were read: `stripping "module." 2 times`. */
+static void say_reading(struct ddp_text *text, const struct ddp_prefix_finding *finding)
+{
+    ddp_text_add(text, "%s \"" DDP_PREFIX_MODULE "\" %u time%s",
+                 finding->best_shift > 0 ? "stripping" : "adding", finding->depth,
+                 finding->depth == 1 ? "" : "s");
+}
+
 /* ` "a", "b", ...`: the first few keys of one kind. */
 static void name_keys(struct ddp_text *text, size_t *named_count, size_t total, const char *name)
 {
@@ -257,6 +265,19 @@ static void name_keys(struct ddp_text *text, size_t *named_count, size_t total, 
     (*named_count)++;
 }
 
+static ddp_status refuse_prefix(const struct ddp_state_dict *dict, size_t expected_count,
+                                const struct ddp_prefix_finding *finding, struct ddp_err *err)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, dict->mem);
+    say_reading(&text, finding);
+    (void)ddp_err_set(err, DDP_E_PREFIX, "keys differ by a prefix: %s would match %zu/%zu",
+                      ddp_text_str(&text), finding->matched_count, expected_count);
+    ddp_text_fini(&text);
+    return DDP_E_PREFIX;
+}
+
 static ddp_status refuse_keys(const struct ddp_state_dict *dict, const char *const *expected,
                               size_t expected_count, const struct ddp_prefix_finding *finding,
                               struct ddp_err *err)
@@ -266,9 +287,8 @@ static ddp_status refuse_keys(const struct ddp_state_dict *dict, const char *con
 
     ddp_text_init(&text, dict->mem);
     if (finding->best_shift != 0) {
-        ddp_text_add(&text, " (read with \"" DDP_PREFIX_MODULE "\" %s %u time%s)",
-                     finding->best_shift > 0 ? "stripped" : "added", finding->depth,
-                     finding->depth == 1 ? "" : "s");
+        ddp_text_add(&text, " after ");
+        say_reading(&text, finding);
     }
     ddp_text_add(&text, ": %zu missing", finding->missing_count);
     for (size_t i = 0; i < expected_count; i++) {
@@ -322,11 +342,7 @@ ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict, const char *const
         return refuse_keys(dict, expected, expected_count, &finding, err);
     }
     if (policy == DDP_PREFIX_POLICY_EXACT) {
-        return ddp_err_set(err, DDP_E_PREFIX,
-                           "keys differ by a prefix: %s \"" DDP_PREFIX_MODULE
-                           "\" %u time%s would match %zu/%zu",
-                           finding.best_shift > 0 ? "stripping" : "adding", finding.depth,
-                           finding.depth == 1 ? "" : "s", finding.matched_count, expected_count);
+        return refuse_prefix(dict, expected_count, &finding, err);
     }
     if (finding.best_shift > 0) {
         return rename_all(dict, finding.depth * module_length(), "", 0);

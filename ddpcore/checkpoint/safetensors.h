@@ -23,7 +23,7 @@ DDP_MUST_USE ddp_status ddp_safetensors_save(struct ddp_env *env, const char *pa
                                              struct ddp_err *err);
 /* Read a whole file into dict (initialised, empty). Errors: E_NOT_FOUND; E_CORRUPT with the name
  * and place of the damage (header length, JSON line:column, tensor name, offsets, checksum);
- * E_UNSUPPORTED (a dtype or number of dimensions that ddprove lacks). On error dict is empty. */
+ * E_SHAPE (a dtype or number of dimensions that ddprove lacks). On error dict is empty. */
 DDP_MUST_USE ddp_status ddp_safetensors_load(struct ddp_files *files, const char *path,
                                              struct ddp_state_dict *dict, struct ddp_err *err);
 /* Same from memory, for the fuzzer; data is borrowed while dict is used. */

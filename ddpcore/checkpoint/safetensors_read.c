@@ -56,7 +56,7 @@ static ddp_status parse_shape(const json_t *shape, const char *name, struct clai
         return ddp_err_set(err, DDP_E_CORRUPT, "header: tensor \"%s\": no shape array", name);
     }
     if (json_array_size(shape) > DDP_TENSOR_NDIM_MAX) {
-        return ddp_err_set(err, DDP_E_UNSUPPORTED,
+        return ddp_err_set(err, DDP_E_SHAPE,
                            "header: tensor \"%s\": %zu dimensions, at most %d are supported", name,
                            json_array_size(shape), DDP_TENSOR_NDIM_MAX);
     }
@@ -85,7 +85,7 @@ static ddp_status parse_claim(const json_t *object, const char *name, struct cla
         return ddp_err_set(err, DDP_E_CORRUPT, "header: tensor \"%s\": no dtype string", name);
     }
     if (!parse_dtype(json_string_value(dtype), &out->dtype)) {
-        return ddp_err_set(err, DDP_E_UNSUPPORTED,
+        return ddp_err_set(err, DDP_E_SHAPE,
                            "header: tensor \"%s\": dtype \"%.32s\" is not supported", name,
                            json_string_value(dtype));
     }

@@ -5,8 +5,10 @@
  * lookups compare names, so a stale slot only makes a probe longer until the next rebuild. */
 #include "ddpcore/checkpoint/state_dict.h"
 
+#include <inttypes.h>
 #include <string.h>
 
+#include "ddpcore/base/text.h"
 #include "ddpcore/checkpoint/names.h"
 
 #define DDP_NAME_HASH_START  UINT64_C(0xcbf29ce484222325)
@@ -61,9 +63,7 @@ ddp_status ddp_state_dict_reserve(struct ddp_state_dict *dict, size_t count)
     size_t slot_count = 16;
     uint32_t *slots = NULL;
 
-    if (count > UINT32_MAX / 4 || dict->entry_count > UINT32_MAX / 4) {
-        return DDP_E_OVERFLOW;
-    }
+    DDP_ASSERT(count <= UINT32_MAX / 4 && dict->entry_count <= UINT32_MAX / 4);
     /* At most half full, so that probes stay short. */
     while (slot_count < 2 * (dict->entry_count + count)) {
         slot_count *= 2;
@@ -246,4 +246,38 @@ const char *ddp_state_dict_meta(const struct ddp_state_dict *dict, const char *k
     const struct ddp_meta_entry *present = meta_find(dict, key);
 
     return present != NULL ? present->value : NULL;
+}
+
+/* `f32 [32,64]` */
+static void say_shape(struct ddp_text *text, enum ddp_dtype dtype, uint32_t ndim,
+                      const uint64_t *shape)
+{
+    ddp_text_add(text, "%s [", ddp_dtype_name(dtype));
+    for (uint32_t i = 0; i < ndim; i++) {
+        ddp_text_add(text, "%s%" PRIu64, i == 0 ? "" : ",", shape[i]);
+    }
+    ddp_text_add(text, "]");
+}
+
+ddp_status ddp_tensor_entry_check(const struct ddp_tensor_entry *entry, enum ddp_dtype dtype,
+                                  uint32_t ndim, const uint64_t *shape, struct ddp_mem *mem,
+                                  struct ddp_err *err)
+{
+    bool is_same = entry->dtype == dtype && entry->ndim == ndim;
+    struct ddp_text text;
+
+    for (uint32_t i = 0; is_same && i < ndim; i++) {
+        is_same = entry->shape[i] == shape[i];
+    }
+    if (is_same) {
+        return DDP_OK;
+    }
+    ddp_text_init(&text, mem);
+    ddp_text_add(&text, "tensor \"%s\" is ", entry->name);
+    say_shape(&text, entry->dtype, entry->ndim, entry->shape);
+    ddp_text_add(&text, " in the checkpoint, and must be ");
+    say_shape(&text, dtype, ndim, shape);
+    (void)ddp_err_set(err, DDP_E_SHAPE, "%s", ddp_text_str(&text));
+    ddp_text_fini(&text);
+    return DDP_E_SHAPE;
 }

@@ -58,6 +58,12 @@ const char *ddp_state_dict_meta(const struct ddp_state_dict *dict, const char *k
 const struct ddp_tensor_entry *ddp_state_dict_find(const struct ddp_state_dict *dict,
                                                    const char *name);
 
+/* Is the entry of this type and shape? Errors: E_SHAPE, with both. mem: for the words. */
+DDP_MUST_USE ddp_status ddp_tensor_entry_check(const struct ddp_tensor_entry *entry,
+                                               enum ddp_dtype dtype, uint32_t ndim,
+                                               const uint64_t *shape, struct ddp_mem *mem,
+                                               struct ddp_err *err);
+
 /* Put prefix before every name ("module." makes the keys of a wrapped model). */
 DDP_MUST_USE ddp_status ddp_state_dict_add_prefix(struct ddp_state_dict *dict, const char *prefix);
 

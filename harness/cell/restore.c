@@ -8,17 +8,15 @@
 #include "ddpcore/checkpoint/safetensors.h"
 #include "harness/cell/stage.h"
 
-/* Rebuild dict with `prefix` before the names that `is_chosen` selects. */
-static ddp_status rename_entries(struct ddp_state_dict *dict, const char *prefix, bool every_second)
+/* Put "module." before every second name. The dict's table of names is not kept up: the dict is
+ * only written. */
+static ddp_status mix_prefix(struct ddp_state_dict *dict)
 {
-    for (size_t i = 0; i < dict->entry_count; i++) {
+    for (size_t i = 0; i < dict->entry_count; i += 2) {
         struct ddp_text text;
 
-        if (every_second && i % 2 == 1) {
-            continue;
-        }
         ddp_text_init(&text, dict->mem);
-        ddp_text_add(&text, "%s%s", prefix, dict->entries[i].name);
+        ddp_text_add(&text, "module.%s", dict->entries[i].name);
         if (text.is_failed) {
             ddp_text_fini(&text);
             return DDP_E_NOMEM;
@@ -52,14 +50,19 @@ static ddp_status edit_dict(const struct harness_restore *restore, struct ddp_st
 
     switch (restore->edit) {
     case HARNESS_EDIT_ADD_PREFIX:
-        return rename_entries(dict, "module.", false);
+        return ddp_state_dict_add_prefix(dict, "module.");
     case HARNESS_EDIT_DOUBLE_PREFIX:
-        return rename_entries(dict, "module.module.", false);
+        return ddp_state_dict_add_prefix(dict, "module.module.");
     case HARNESS_EDIT_MIXED_PREFIX:
-        return rename_entries(dict, "module.", true);
+        return mix_prefix(dict);
     case HARNESS_EDIT_DROP_KEY:
         return drop_entry(dict, restore->key, err);
     case HARNESS_EDIT_EXTRA_KEY:
+        if (ddp_state_dict_find(dict, restore->key) != NULL) {
+            return ddp_err_set(err, DDP_E_KEYS,
+                               "restore.key: the checkpoint has a tensor \"%s\" already",
+                               restore->key);
+        }
         return ddp_state_dict_add(dict, restore->key, DDP_DTYPE_F32, 1, extra_shape, extra);
     case HARNESS_EDIT_NONE:
     case HARNESS_EDIT_TRUNCATE:
@@ -202,7 +205,7 @@ static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned
     return ddp_files_write_atomic(harness_stage_files(&cell->config), to, data, size_bytes, err);
 }
 
-/* Copy the checkpoint into the restore run's folder, edited. */
+/* Copy the checkpoint into the restore run's folder, edited, if there is one. */
 static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, const char *to,
                                   struct ddp_err *err)
 {
@@ -214,7 +217,11 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     size_t size_bytes = 0;
     ddp_status status;
 
-    DDP_TRY(files->ops->read_all(files, from, cell->mem, &data, &size_bytes, err));
+    status = files->ops->read_all(files, from, cell->mem, &data, &size_bytes, err);
+    if (status == DDP_E_NOT_FOUND && cell->plan.restore.edit == HARNESS_EDIT_NONE) {
+        return DDP_OK; /* The first run ended too early: the second one says that there is none. */
+    }
+    DDP_TRY(status);
     if (is_of_bytes(cell->plan.restore.edit)) {
         status = edit_bytes(cell, to, data, size_bytes, err);
     } else {
@@ -244,7 +251,7 @@ static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
     ddp_state_dict_init(&dict, cell->mem);
     if (ddp_safetensors_load(harness_stage_files(&cell->config), path, &dict, NULL) == DDP_OK) {
         text = ddp_state_dict_meta(&dict, "steps_done");
-        if (text == NULL || ddp_text_parse_u64(text, &steps) != DDP_OK) {
+        if (text == NULL || ddp_text_parse_u64(text, &steps) != DDP_OK || steps > INT32_MAX) {
             steps = 0;
         }
     }

@@ -1,4 +1,5 @@
-/* What one fault must be found to do in a job. Internal to harness/grammar. */
+/* What one fault must be found to do in a job, and an edited checkpoint in a run that loads it.
+ * Internal to harness/grammar. */
 #ifndef HARNESS_GRAMMAR_ANSWER_H
 #define HARNESS_GRAMMAR_ANSWER_H
 
@@ -17,5 +18,7 @@ struct harness_answer {
 size_t harness_model_answers(const struct harness_grammar_job *job,
                              const struct harness_fault *fault,
                              struct harness_answer out[HARNESS_ANSWERS_MAX]);
+/* With what the plan's restore run must refuse the checkpoint; NONE: it must load. */
+enum harness_verdict harness_model_refusal(const struct harness_plan *plan);
 
 #endif

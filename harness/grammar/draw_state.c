@@ -1,7 +1,9 @@
 /* Rows of what the job keeps: the optimizer, checkpoints and the run that starts from one. */
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/grammar/draw.h"
+#include "harness/grammar/job.h"
 
 static struct harness_optimizer *optimizer_of(struct harness_draw *draw)
 {
@@ -68,23 +70,51 @@ void grammar_TOP_restore(struct harness_draw *draw)
         draw->is_healthy && job->checkpoint_every > 0 && job->steps % job->checkpoint_every != 0;
 }
 
-/* Rules under which the file's keys fit the model. The model `module_child` has names that begin
- * with the prefix, so PyTorch's rule strips what belongs to it. */
 void grammar_RESTORE_prefix(struct harness_draw *draw)
 {
-    struct harness_plan *plan = draw->plan;
-    bool is_as_saved = plan->job.is_checkpoint_wrapped == plan->restore.is_wrapped;
-    enum harness_prefix drawn = (enum harness_prefix)harness_draw_below(draw, HARNESS_PREFIX_COUNT);
-    bool is_stripped = !plan->restore.is_wrapped && plan->job.is_checkpoint_wrapped;
-    bool is_own = strcmp(plan->job.model, "module_child") == 0 && !plan->restore.is_wrapped;
+    draw->plan->restore.prefix =
+        (enum harness_prefix)harness_draw_below(draw, HARNESS_PREFIX_COUNT);
+}
 
-    if (drawn == HARNESS_PREFIX_EXACT && !is_as_saved) {
+/* A tensor of the file: a parameter, or the number of its updates. */
+static const char *draw_key(struct harness_draw *draw, const struct harness_grammar_job *job)
+{
+    const char *param = job->params[harness_draw_below(draw, job->param_count)].name;
+    const char *prefix = harness_draw_chance(draw, 50)           ? "optim.step."
+                         : draw->plan->job.is_checkpoint_wrapped ? "module."
+                                                                 : "";
+    size_t size_bytes = strlen(prefix) + strlen(param) + 1;
+    char *key = harness_draw_array(draw, size_bytes, 1);
+
+    if (key != NULL) {
+        (void)snprintf(key, size_bytes, "%s%s", prefix, param);
+    }
+    return key;
+}
+
+/* Any but those that need to know the file's bytes. */
+void grammar_RESTORE_edit(struct harness_draw *draw)
+{
+    static const enum harness_edit_kind kinds[] = {
+        HARNESS_EDIT_ADD_PREFIX, HARNESS_EDIT_DOUBLE_PREFIX, HARNESS_EDIT_MIXED_PREFIX,
+        HARNESS_EDIT_DROP_KEY,   HARNESS_EDIT_EXTRA_KEY,     HARNESS_EDIT_TRUNCATE,
+        HARNESS_EDIT_FLIP_BYTE,  HARNESS_EDIT_HEAD,
+    };
+    struct harness_restore *restore = &draw->plan->restore;
+    struct harness_grammar_job job;
+
+    if (!restore->is_set) {
         return;
     }
-    if (drawn == HARNESS_PREFIX_PYTORCH && !is_stripped && (!is_as_saved || is_own)) {
-        return;
+    restore->edit = kinds[harness_draw_below(draw, sizeof kinds / sizeof kinds[0])];
+    if (restore->edit == HARNESS_EDIT_HEAD) {
+        restore->edit_bytes = harness_draw_below(draw, 100); /* less than any header */
+    } else if (restore->edit == HARNESS_EDIT_EXTRA_KEY) {
+        restore->key = harness_draw_chance(draw, 50) ? "fc9.weight" : "optim.exp_avg.fc9.weight";
+    } else if (restore->edit == HARNESS_EDIT_DROP_KEY || restore->edit == HARNESS_EDIT_FLIP_BYTE) {
+        draw->status = harness_grammar_job_open(draw->mem, draw->plan, &job, NULL);
+        restore->key = draw->status == DDP_OK ? draw_key(draw, &job) : restore->key;
     }
-    plan->restore.prefix = drawn;
 }
 
 void grammar_RESTORE_ranks(struct harness_draw *draw)

@@ -21,7 +21,8 @@ static struct harness_expect *add(struct harness_model *model, struct ddp_mem *m
     return answer;
 }
 
-/* A restore run goes on from the last checkpoint, and ends as a run that was never interrupted. */
+/* A restore run goes on from the last checkpoint, and ends as a run that was never interrupted,
+ * unless it must refuse what it is given. */
 static void add_restore(const struct harness_plan *plan, struct harness_expect *answer)
 {
     const struct harness_job *job = &plan->job;
@@ -30,6 +31,11 @@ static void add_restore(const struct harness_plan *plan, struct harness_expect *
         return;
     }
     answer->restore.is_set = true;
+    answer->restore.refused = harness_model_refusal(plan);
+    if (answer->restore.refused != HARNESS_VERDICT_NONE) {
+        answer->restore.from_step = -1;
+        return;
+    }
     answer->restore.from_step = job->steps - job->steps % job->checkpoint_every;
     answer->restore.equals_uninterrupted = true;
 }

@@ -294,10 +294,16 @@ static void refine_ended(const struct harness_emulation *e, struct harness_findi
     }
 }
 
-static bool is_checkpoint_status(ddp_status status)
+/* A restore run that finds no file: the run before wrote none. */
+static bool is_without_checkpoint(const struct harness_emulation *e, ddp_status status)
 {
-    return status == DDP_E_PREFIX || status == DDP_E_KEYS || status == DDP_E_SHAPE ||
-           status == DDP_E_CORRUPT;
+    return status == DDP_E_NOT_FOUND && harness_emulation_is_restore(e);
+}
+
+static bool is_checkpoint_status(const struct harness_emulation *e, ddp_status status)
+{
+    return is_without_checkpoint(e, status) || status == DDP_E_PREFIX || status == DDP_E_KEYS ||
+           status == DDP_E_SHAPE || status == DDP_E_CORRUPT;
 }
 
 /* Verdicts of a status that says that something failed, but not why. */
@@ -332,6 +338,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
                       struct harness_findings *out, struct ddp_err *err)
 {
     ddp_status status = rules[rule].status;
+    const char *what = rules[rule].what;
     struct harness_finding finding;
     char ranks[96];
 
@@ -344,12 +351,16 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         refine_ended(e, &finding);
     }
     if (status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT || status == DDP_E_MEMBER ||
-        is_checkpoint_status(status)) {
+        is_checkpoint_status(e, status)) {
         /* Who noticed it did not cause it; a bad file is not blamed on a rank. */
         harness_rank_set_clear(&finding.culprits);
     }
-    if (is_checkpoint_status(status)) {
+    if (is_checkpoint_status(e, status)) {
         finding.step = -1;
+    }
+    if (is_without_checkpoint(e, status)) {
+        finding.verdict = HARNESS_VERDICT_CHECKPOINT_TORN;
+        what = "there is no checkpoint to restore";
     }
     if (is_failure(finding.verdict)) {
         place_failure(e, status, &finding);
@@ -368,7 +379,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     }
     (void)snprintf(finding.text, sizeof(finding.text), "%s reported %s: %s",
                    harness_subject_ranks_text(&reports->reported, ranks, sizeof(ranks)),
-                   ddp_status_name(status), rules[rule].what);
+                   ddp_status_name(status), what);
     if (status == DDP_E_TIMEOUT) {
         finding.victims = reports->reported;
         harness_usage_blame_awaited(e, reports->time_ns, &finding);

@@ -134,8 +134,10 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
         const void *data = tensor->data;
 
         DDP_TRY(stage_take(stage, ddp_param_size_bytes(tensor), &data));
-        DDP_TRY(add_tensor(dict, job->is_checkpoint_wrapped ? MODULE_PREFIX : "", "", tensor,
-                           tensor->dtype, data));
+        DDP_TRY(add_tensor(dict, "", "", tensor, tensor->dtype, data));
+    }
+    if (job->is_checkpoint_wrapped) {
+        DDP_TRY(ddp_state_dict_add_prefix(dict, MODULE_PREFIX));
     }
     for (size_t slot = 0; slot < slot_count; slot++) {
         for (size_t i = 0; i < session->param_count; i++) {
@@ -272,14 +274,13 @@ static ddp_status check_shape(const struct harness_session *session,
                               const struct ddp_tensor_entry *entry, const struct ddp_param *param,
                               enum ddp_dtype dtype)
 {
-    bool is_same = entry->dtype == dtype && entry->ndim == param->ndim;
+    uint64_t shape[DDP_NDIM_MAX];
 
-    for (uint32_t i = 0; is_same && i < param->ndim; i++) {
-        is_same = entry->shape[i] == param->shape[i];
+    for (uint32_t i = 0; i < param->ndim; i++) {
+        shape[i] = param->shape[i];
     }
-    return is_same ? DDP_OK
-                   : ddp_err_set(session->err, DDP_E_SHAPE, "tensor %s is not shaped like %s",
-                                 entry->name, param->name);
+    return ddp_tensor_entry_check(entry, dtype, param->ndim, shape, session->env->mem,
+                                  session->err);
 }
 
 /* Tensors of one kind, as the file's names[0..count) fill them: the model's, or a slot of the
@@ -429,11 +430,17 @@ out:
 static ddp_status read_progress(struct harness_session *session, const struct ddp_state_dict *file)
 {
     const char *text = ddp_state_dict_meta(file, "steps_done");
+    uint64_t steps_done = 0;
 
-    if (text == NULL || ddp_text_parse_u64(text, &session->first_step) != DDP_OK) {
+    if (text == NULL) {
         return ddp_err_set(session->err, DDP_E_CORRUPT,
                            "the checkpoint does not say how many steps were done");
     }
+    if (ddp_text_parse_u64(text, &steps_done) != DDP_OK || steps_done > INT32_MAX) {
+        return ddp_err_set(session->err, DDP_E_CORRUPT,
+                           "steps_done of the checkpoint is \"%.40s\", no number of steps", text);
+    }
+    session->first_step = steps_done;
     return DDP_OK;
 }
 
