@@ -133,11 +133,10 @@ bool harness_path_is_owed(const struct harness_paths *paths, const struct harnes
     return false;
 }
 
-/* Values of such an operation decide what its members post next. */
-static bool is_steering(enum ddp_coll_role role)
+bool harness_path_is_steering(enum ddp_coll_role role)
 {
-    return role == DDP_ROLE_VERIFY || role == DDP_ROLE_USED_MAP || role == DDP_ROLE_JOIN_PRESENT ||
-           role == DDP_ROLE_JOIN_SYNC_FLAG || role == DDP_ROLE_JOIN_LAST;
+    return role == DDP_ROLE_JOIN_PRESENT || role == DDP_ROLE_JOIN_SYNC_FLAG ||
+           role == DDP_ROLE_JOIN_LAST;
 }
 
 static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_t from,
@@ -155,7 +154,7 @@ static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_
         const uint64_t *arg = list[i]->entry.arg;
 
         if (arg[0] >= from && arg[0] < before && harness_index_status(arg[3]) == DDP_OK &&
-            is_steering(ddp_event_op_unpack(arg[1]).role)) {
+            harness_path_is_steering(ddp_event_op_unpack(arg[1]).role)) {
             return true;
         }
     }

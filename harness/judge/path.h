@@ -43,8 +43,10 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b);
-/* Every rank that b blames completed, from number `from` on and before b's operation, one whose
- * values decide what is posted next: verification, used maps, join's counts. from 0: no. */
+/* Values of an operation of this role decide what its members post next: join's counts. */
+bool harness_path_is_steering(enum ddp_coll_role role);
+/* Every rank that b blames completed such an operation, from number `from` on and before b's. from
+ * 0: no. */
 bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
                              const struct harness_finding *b);
 /* The planned first operation of a step, and its used map; 0: there is none. */
