@@ -156,7 +156,7 @@ static bool is_count_wrong(const struct harness_finding *a)
 static bool is_taken_for_ended(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
 {
-    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+    bool is_joining = paths->plan->job.join.is_set;
 
     return is_joining && a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step >= 0 &&
            b->step >= a->step && is_decided_by_count(b) &&
@@ -369,8 +369,8 @@ static bool is_saved_so(const struct harness_paths *paths, const struct harness_
 {
     bool is_in_data = a->verdict == HARNESS_VERDICT_DATA_MISSING;
     bool is_missing = a->verdict == HARNESS_VERDICT_MISMATCH_MISSING || is_in_data;
-    bool is_handed_on = is_in_data && paths->plan != NULL && paths->plan->job.join.is_set &&
-                        paths->plan->job.broadcast_buffers;
+    bool is_handed_on =
+        is_in_data && paths->plan->job.join.is_set && paths->plan->job.broadcast_buffers;
 
     return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
            !harness_rank_set_is_empty(&b->culprits) && b->params.count == 0 &&

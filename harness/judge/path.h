@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* What is looked up. Borrows the plan, the program and the trace; each may be NULL: unknown. */
+/* What is looked up. Borrows the plan, the program and the trace; these two may be NULL: unknown.
+ */
 struct harness_paths {
     const struct harness_plan *plan;
     const struct harness_program *program;
@@ -31,7 +32,7 @@ void harness_paths_close(struct harness_paths *paths);
 bool harness_path_is_of(const struct harness_finding *b, const struct harness_finding *a);
 /* Some rank is blamed by both. */
 bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b);
-/* a is not after b, as far as their steps are known. */
+/* a is not after b. A step that is not known comes before all. */
 bool harness_path_is_in_time(const struct harness_finding *a, const struct harness_finding *b);
 
 /* --- operations ------------------------------------------------------------------------------- */

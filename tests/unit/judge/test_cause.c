@@ -270,7 +270,7 @@ CT_TEST(cause, no_record_no_path)
     cause_bench_init(&f);
     a = cause_bench_make(&f, &crash);
     b = cause_bench_make(&f, &waiting);
-    CT_CHECK_OK(harness_paths_open(f.mem, NULL, NULL, NULL, &paths));
+    CT_CHECK_OK(harness_paths_open(f.mem, &f.plan, NULL, NULL, &paths));
     CT_CHECK(harness_cause_of(&paths, &a, &b) == NULL);
     harness_paths_close(&paths);
     cause_bench_fini(&f);
