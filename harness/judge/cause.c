@@ -125,9 +125,7 @@ static bool is_own_operation(const struct harness_paths *paths, const struct har
                              const struct harness_finding *b)
 {
     (void)paths;
-    return harness_path_is_of(b, a) &&
-           (a->op.seq == 0 || b->op.seq == 0 || a->op.seq <= b->op.seq) &&
-           harness_path_is_in_time(a, b);
+    return harness_path_is_of(b, a) && a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
 }
 
 /* Wrong counts make a rank post too much, too little, something else, or from another root. They
@@ -217,8 +215,7 @@ static bool is_extra_work(const struct harness_paths *paths, const struct harnes
                           const struct harness_finding *b)
 {
     return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && a->step == b->step &&
-           harness_path_is_of(b, a) &&
-           (a->op.bucket == b->op.bucket || harness_path_is_same_tensor(paths, a, b));
+           harness_path_is_of(b, a) && harness_path_is_same_tensor(paths, a, b);
 }
 
 /* Gradients that were not reduced are used while buckets are being reduced. */
@@ -227,7 +224,7 @@ static bool is_unfinished_pass(const struct harness_paths *paths, const struct h
 {
     (void)paths;
     return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER && harness_path_is_common(a, b) &&
-           (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
+           a->step <= b->step + 1;
 }
 
 /* The order in which hangs of devices cause each other, from 1; 0: none. Compute that does not end
