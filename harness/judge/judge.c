@@ -254,8 +254,8 @@ static void judge_others(struct judge *judge)
     }
 }
 
-/* With expect.findings: every entry was found, and what follows from nothing else is an entry. An
- * entry may be found several times, such as a fault of every step. */
+/* With expect.findings: every entry was found and follows from nothing else, and whatever does is an
+ * entry. An entry may be found several times, such as a fault of every step. */
 static void judge_findings(struct judge *judge)
 {
     const struct harness_expect_findings *expected = &judge->plan->expect.findings;
@@ -266,7 +266,8 @@ static void judge_findings(struct judge *judge)
         bool is_found = false;
 
         for (size_t i = 0; i < findings->count && !is_found; i++) {
-            is_found = harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
+            is_found = !is_explained(judge, i) &&
+                       harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
                                              &findings->items[i], findings->mem);
         }
         if (!is_found) {
