@@ -256,11 +256,11 @@ static void wait_hint(void *self, struct ddp_idle_hint *hint)
     wait->group->coll->ops->hint(wait->group->coll, hint);
 }
 
-/* The judge of device order takes only this event as proof that the host waited; a poll that found
- * the work done proves nothing. Not needed on a CPU, whose work is done when its call returns. */
+/* The judge of order takes only this event as proof that the host waited; a poll that found the
+ * work done proves nothing. */
 static void record_waited(struct ddp_group *group, struct ddp_coll_work *work)
 {
-    if (!work->is_waited && work->seq != 0 && !group->coll->device->ops->is_host_memory) {
+    if (!work->is_waited && work->seq != 0) {
         work->is_waited = true;
         ddp_recorder_event(group->env->recorder, DDP_EVENT_COLL_WAITED, work->seq, 0, 0, 0, 0);
     }

@@ -130,18 +130,28 @@ static bool is_own_operation(const struct harness_paths *paths, const struct har
                              const struct harness_finding *b)
 {
     (void)paths;
-    return harness_path_is_of(b, a) &&
-           (a->op.seq == 0 || b->op.seq == 0 || a->op.seq <= b->op.seq) &&
-           harness_path_is_in_time(a, b);
+    return harness_path_is_of(b, a) && a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
 }
 
-/* A rank that posts nothing more for its bucket, or something else in its place. PyTorch says so
- * one pass late. */
-static bool is_own_pass(const struct harness_paths *paths, const struct harness_finding *a,
-                        const struct harness_finding *b)
+/* Wrong counts make a rank post too much, too little, something else, or from another root. They
+ * change neither what it adds up nor how many elements it sends. */
+static bool is_decided_by_count(const struct harness_finding *b)
 {
-    (void)paths;
-    return harness_path_is_of(b, a) && (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
+    return b->verdict == HARNESS_VERDICT_MISMATCH_MISSING ||
+           b->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ||
+           b->verdict == HARNESS_VERDICT_MISMATCH_OP ||
+           b->verdict == HARNESS_VERDICT_MISMATCH_ORDER ||
+           b->verdict == HARNESS_VERDICT_MISMATCH_ROOT;
+}
+
+/* Messages of other operations are taken for those that count. If the messages still meet, only
+ * what this operation itself counts is wrong. */
+static bool is_count_wrong(const struct harness_finding *a)
+{
+    bool is_met_so = a->verdict == HARNESS_VERDICT_MISMATCH_REDUCTION ||
+                     a->verdict == HARNESS_VERDICT_MISMATCH_BUCKET;
+
+    return !is_met_so || harness_path_is_steering(a->op.role);
 }
 
 /* Under join a rank that leaves a step out looks like one whose data ended: it posts what such a
@@ -149,20 +159,13 @@ static bool is_own_pass(const struct harness_paths *paths, const struct harness_
 static bool is_taken_for_ended(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
 {
-    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+    bool is_joining = paths->plan->job.join.is_set;
 
     return is_joining && a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step >= 0 &&
-           b->step >= a->step &&
+           b->step >= a->step && is_decided_by_count(b) &&
            (harness_path_is_of(b, a) ||
             (b->op.seq != 0 &&
              harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b)));
-}
-
-/* It took counts from that operation, or from later ones whose messages it mixed up. */
-static bool is_miscounted(const struct harness_paths *paths, const struct harness_finding *a,
-                          const struct harness_finding *b)
-{
-    return b->op.seq != 0 && harness_path_is_steered(paths, a->op.seq, b);
 }
 
 /* Ranks say that operations differ once they have met this one. */
@@ -217,8 +220,7 @@ static bool is_extra_work(const struct harness_paths *paths, const struct harnes
                           const struct harness_finding *b)
 {
     return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && a->step == b->step &&
-           harness_path_is_of(b, a) &&
-           (a->op.bucket == b->op.bucket || harness_path_is_same_tensor(paths, a, b));
+           harness_path_is_of(b, a) && harness_path_is_same_tensor(paths, a, b);
 }
 
 /* Gradients that were not reduced are used while buckets are being reduced. */
@@ -227,7 +229,7 @@ static bool is_unfinished_pass(const struct harness_paths *paths, const struct h
 {
     (void)paths;
     return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER && harness_path_is_common(a, b) &&
-           (a->step < 0 || b->step < 0 || a->step <= b->step + 1);
+           a->step <= b->step + 1;
 }
 
 /* The order in which hangs of devices cause each other, from 1; 0: none. Compute that does not end
@@ -325,27 +327,32 @@ static bool is_of_that_rank(const struct harness_paths *paths, const struct harn
     return harness_path_is_of(b, a) && harness_path_is_in_time(a, b);
 }
 
+/* It failed for want of something, or in its own work: nothing that others send makes it so. */
+static bool is_own_failure(const struct harness_finding *b)
+{
+    return harness_verdict_family(b->verdict) == HARNESS_FAMILY_RESOURCE ||
+           b->status == DDP_E_INJECTED;
+}
+
 /* It failed for the same reason, or inside a collective with such a rank. */
 static bool is_failed_by(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
 {
-    return is_of_that_rank(paths, a, b) || is_awaited(paths, a, b);
+    return is_of_that_rank(paths, a, b) || (!is_own_failure(b) && is_awaited(paths, a, b));
 }
 
 /* Under join, counts that cannot be end a rank. */
 static bool is_ended_by_count(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b)
 {
-    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
-
-    return is_joining && b->verdict == HARNESS_VERDICT_CRASH_EXITED &&
-           harness_path_is_in_time(a, b) && harness_path_is_steered(paths, a->op.seq, b);
+    return b->status == DDP_E_STATE && is_count_wrong(a) &&
+           harness_path_is_steered(paths, a->op.seq, b);
 }
 
 static bool is_failed_with(const struct harness_paths *paths, const struct harness_finding *a,
                            const struct harness_finding *b)
 {
-    return is_of_that_rank(paths, a, b) || is_blocked(paths, a, b);
+    return !is_own_failure(b) && (is_of_that_rank(paths, a, b) || is_blocked(paths, a, b));
 }
 
 /* A rank that leaves out the rest of a step writes no checkpoint after it. */
@@ -364,8 +371,8 @@ static bool is_saved_so(const struct harness_paths *paths, const struct harness_
 {
     bool is_in_data = a->verdict == HARNESS_VERDICT_DATA_MISSING;
     bool is_missing = a->verdict == HARNESS_VERDICT_MISMATCH_MISSING || is_in_data;
-    bool is_handed_on = is_in_data && paths->plan != NULL && paths->plan->job.join.is_set &&
-                        paths->plan->job.broadcast_buffers;
+    bool is_handed_on =
+        is_in_data && paths->plan->job.join.is_set && paths->plan->job.broadcast_buffers;
 
     return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
            !harness_rank_set_is_empty(&b->culprits) && b->params.count == 0 &&
@@ -415,8 +422,6 @@ static const struct {
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_HELD, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_HELD, KIND_OTHER, is_slow_so, "that rank was held"},
-    {KIND_MISUSE, KIND_ENDED, is_own_pass, "that rank ended for it"},
-    {KIND_MISUSE, KIND_OPERATION, is_own_pass, "that rank left its bucket unreduced"},
     {KIND_MISUSE, KIND_RACE, is_unfinished_pass, "gradients were used while they were reduced"},
     {KIND_MISUSE, KIND_VALUE, harness_value_is_unreduced,
      "that pass did not end, gradients were used as they were"},
@@ -427,7 +432,6 @@ static const struct {
     {KIND_ENDED, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_OPERATION, KIND_OPERATION, is_same_operation, "the same operation"},
     {KIND_OPERATION, KIND_OPERATION, is_later_operation, "what that rank posted afterwards"},
-    {KIND_OPERATION, KIND_OPERATION, is_miscounted, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
     {KIND_OPERATION, KIND_VALUE, is_extra_work, "the extra operation works on that buffer"},
     {KIND_OPERATION, KIND_VALUE, harness_path_is_not_received,

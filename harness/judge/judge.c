@@ -254,8 +254,8 @@ static void judge_others(struct judge *judge)
     }
 }
 
-/* With expect.findings: every entry was found, and what follows from nothing else is an entry. An
- * entry may be found several times, such as a fault of every step. */
+/* With expect.findings: every entry was found and follows from nothing else, and whatever does is an
+ * entry. An entry may be found several times, such as a fault of every step. */
 static void judge_findings(struct judge *judge)
 {
     const struct harness_expect_findings *expected = &judge->plan->expect.findings;
@@ -266,7 +266,8 @@ static void judge_findings(struct judge *judge)
         bool is_found = false;
 
         for (size_t i = 0; i < findings->count && !is_found; i++) {
-            is_found = harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
+            is_found = !is_explained(judge, i) &&
+                       harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
                                              &findings->items[i], findings->mem);
         }
         if (!is_found) {
@@ -384,10 +385,10 @@ static void judge_verdict(struct judge *judge)
     out->verdict =
         out->primary >= 0 ? judge->findings->items[out->primary].verdict : HARNESS_VERDICT_NONE;
     if (out->verdict != expect->verdict) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "verdict %s, expected %s%s%s",
+        complain(judge, HARNESS_OUTCOME_FAIL, "verdict %s, expected %s: %s",
                  harness_verdict_name(out->verdict), harness_verdict_name(expect->verdict),
-                 out->primary >= 0 ? ": " : "",
-                 out->primary >= 0 ? judge->findings->items[out->primary].text : "");
+                 out->primary >= 0 ? judge->findings->items[out->primary].text
+                                   : "nothing was found");
     } else if (out->primary >= 0 && expect->findings.count == 0) {
         judge_attribution(judge, &judge->findings->items[out->primary]);
     }
@@ -405,22 +406,22 @@ static void judge_canary(struct judge *judge)
 {
     const struct harness_canary *canary = &judge->plan->canary;
     struct harness_judgement *out = judge->out;
+    enum harness_outcome got = out->outcome;
     char inner[sizeof out->reason];
 
-    if (out->outcome == canary->outcome &&
-        (canary->verdict == HARNESS_VERDICT_NONE || canary->verdict == out->verdict)) {
-        out->outcome = HARNESS_OUTCOME_PASS;
-        out->reason[0] = '\0';
-        return;
-    }
     memcpy(inner, out->reason, sizeof inner);
     out->reason[0] = '\0';
-    if (out->outcome != HARNESS_OUTCOME_ERROR) {
-        out->outcome = HARNESS_OUTCOME_FAIL;
+    if (got == canary->outcome &&
+        (canary->verdict == HARNESS_VERDICT_NONE || canary->verdict == out->verdict) &&
+        (canary->reason == NULL || strstr(inner, canary->reason) != NULL)) {
+        out->outcome = HARNESS_OUTCOME_PASS;
+        return;
     }
-    complain(judge, out->outcome, "canary returned %s %s, stated %s %s (%.700s)",
-             inner[0] == '\0' ? "PASS" : "another result", harness_verdict_name(out->verdict),
-             harness_outcome_name(canary->outcome), harness_verdict_name(canary->verdict), inner);
+    out->outcome = got == HARNESS_OUTCOME_ERROR ? HARNESS_OUTCOME_ERROR : HARNESS_OUTCOME_FAIL;
+    complain(judge, out->outcome, "canary returned %s %s (%.700s), stated %s %s (%s)",
+             harness_outcome_name(got), harness_verdict_name(out->verdict), inner,
+             harness_outcome_name(canary->outcome), harness_verdict_name(canary->verdict),
+             canary->reason != NULL ? canary->reason : "");
 }
 
 static ddp_status order(const struct harness_plan *plan, const struct harness_judge_facts *facts,

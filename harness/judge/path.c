@@ -5,8 +5,11 @@ ddp_status harness_paths_open(struct ddp_mem *mem, const struct harness_plan *pl
                               const struct harness_program *program,
                               const struct harness_trace *trace, struct harness_paths *out)
 {
+    static const struct harness_program no_program;
+
+    DDP_ASSERT(plan != NULL);
     DDP_ASSERT(trace == NULL || trace->event_count == 0 || trace->events != NULL);
-    *out = (struct harness_paths){.plan = plan, .program = program};
+    *out = (struct harness_paths){.plan = plan, .program = program != NULL ? program : &no_program};
     if (trace != NULL) {
         DDP_TRY(harness_index_build(mem, trace, &out->index));
         out->trace = trace;
@@ -37,7 +40,7 @@ bool harness_path_is_common(const struct harness_finding *a, const struct harnes
 
 bool harness_path_is_in_time(const struct harness_finding *a, const struct harness_finding *b)
 {
-    return a->step < 0 || b->step < 0 || a->step <= b->step;
+    return a->step <= b->step;
 }
 
 /* --- operations ------------------------------------------------------------------------------- */
@@ -133,11 +136,10 @@ bool harness_path_is_owed(const struct harness_paths *paths, const struct harnes
     return false;
 }
 
-/* Values of such an operation decide what its members post next. */
-static bool is_steering(enum ddp_coll_role role)
+bool harness_path_is_steering(enum ddp_coll_role role)
 {
-    return role == DDP_ROLE_VERIFY || role == DDP_ROLE_USED_MAP || role == DDP_ROLE_JOIN_PRESENT ||
-           role == DDP_ROLE_JOIN_SYNC_FLAG || role == DDP_ROLE_JOIN_LAST;
+    return role == DDP_ROLE_JOIN_PRESENT || role == DDP_ROLE_JOIN_SYNC_FLAG ||
+           role == DDP_ROLE_JOIN_LAST;
 }
 
 static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_t from,
@@ -155,7 +157,7 @@ static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_
         const uint64_t *arg = list[i]->entry.arg;
 
         if (arg[0] >= from && arg[0] < before && harness_index_status(arg[3]) == DDP_OK &&
-            is_steering(ddp_event_op_unpack(arg[1]).role)) {
+            harness_path_is_steering(ddp_event_op_unpack(arg[1]).role)) {
             return true;
         }
     }
@@ -182,7 +184,7 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
 
 uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step)
 {
-    for (size_t i = 0; paths->program != NULL && i < paths->program->op_count; i++) {
+    for (size_t i = 0; i < paths->program->op_count; i++) {
         if (paths->program->ops[i].step == step) {
             return paths->program->ops[i].seq;
         }
@@ -195,7 +197,7 @@ static uint64_t planned_seq(const struct harness_paths *paths, int32_t step,
                             enum ddp_coll_role role, int64_t index)
 {
     DDP_ASSERT(step >= 0 && index >= -1);
-    for (size_t i = 0; paths->program != NULL && i < paths->program->op_count; i++) {
+    for (size_t i = 0; i < paths->program->op_count; i++) {
         const struct harness_op *op = &paths->program->ops[i];
 
         if (op->step == step && op->role == role && (index < 0 || op->index == index)) {
@@ -224,7 +226,7 @@ static uint64_t next_joint_seq(const struct harness_paths *paths, uint64_t seq)
 {
     uint64_t found = UINT64_MAX;
 
-    for (size_t i = 0; paths->program != NULL && i < paths->program->op_count; i++) {
+    for (size_t i = 0; i < paths->program->op_count; i++) {
         const struct harness_op *op = &paths->program->ops[i];
 
         if (op->seq > seq && op->seq < found && op->kind != DDP_COLL_BROADCAST) {
@@ -274,8 +276,7 @@ int64_t harness_path_bucket(const struct harness_paths *paths, const struct harn
     if (b->op.is_set && b->op.bucket >= 0) {
         return b->op.bucket;
     }
-    for (size_t k = 0;
-         b->params.count > 0 && paths->program != NULL && k < paths->program->bucket_count; k++) {
+    for (size_t k = 0; b->params.count > 0 && k < paths->program->bucket_count; k++) {
         if (has_param(&paths->program->buckets[k], harness_list_at(&b->params, 0))) {
             return (int64_t)k;
         }
@@ -309,7 +310,6 @@ bool harness_path_is_same_shape(const struct harness_paths *paths, const struct 
     if (b->op.is_set) {
         return a->op.kind == b->op.kind && a->op.elem_count == b->op.elem_count;
     }
-    DDP_ASSERT(bucket < 0 || paths->program != NULL);
     return a->op.kind == DDP_COLL_ALL_REDUCE && bucket >= 0 &&
            paths->program->buckets[bucket].elem_count == a->op.elem_count;
 }

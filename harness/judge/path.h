@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* What is looked up. Borrows the plan, the program and the trace; each may be NULL: unknown. */
+/* What is looked up. Borrows the plan, the program and the trace; these two may be NULL: unknown.
+ */
 struct harness_paths {
     const struct harness_plan *plan;
     const struct harness_program *program;
@@ -31,7 +32,7 @@ void harness_paths_close(struct harness_paths *paths);
 bool harness_path_is_of(const struct harness_finding *b, const struct harness_finding *a);
 /* Some rank is blamed by both. */
 bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b);
-/* a is not after b, as far as their steps are known. */
+/* a is not after b. A step that is not known comes before all. */
 bool harness_path_is_in_time(const struct harness_finding *a, const struct harness_finding *b);
 
 /* --- operations ------------------------------------------------------------------------------- */
@@ -43,8 +44,10 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b);
-/* Every rank that b blames completed, from number `from` on and before b's operation, one whose
- * values decide what is posted next: verification, used maps, join's counts. from 0: no. */
+/* Values of an operation of this role decide what its members post next: join's counts. */
+bool harness_path_is_steering(enum ddp_coll_role role);
+/* Every rank that b blames completed such an operation, from number `from` on and before b's. from
+ * 0: no. */
 bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
                              const struct harness_finding *b);
 /* The planned first operation of a step, and its used map; 0: there is none. */

@@ -54,7 +54,7 @@ static bool is_joined_so(const struct harness_finding *a, const struct harness_f
 bool harness_value_is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
                                  const struct harness_finding *b)
 {
-    bool is_joining = paths->plan != NULL && paths->plan->job.join.is_set;
+    bool is_joining = paths->plan->job.join.is_set;
     bool is_map = b->op.is_set && b->op.role == DDP_ROLE_USED_MAP;
 
     if (is_joining && a->step >= 0 && is_joined_so(a, b)) {
@@ -81,18 +81,16 @@ bool harness_value_is_raced_for(const struct harness_paths *paths, const struct 
 bool harness_value_is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
-    return (a->step < 0 || b->step == a->step || b->step + 1 == a->step) &&
+    return (b->step == a->step || b->step + 1 == a->step) &&
            harness_path_is_unfinished(paths, a, b);
 }
 
 /* The optimizer remembers gradients: what was wrong in one step may first show in a later one. */
 static bool is_remembered(const struct harness_paths *paths)
 {
-    const struct harness_optimizer *optimizer =
-        paths->plan != NULL ? &paths->plan->job.optimizer : NULL;
+    const struct harness_optimizer *optimizer = &paths->plan->job.optimizer;
 
-    return optimizer != NULL &&
-           (optimizer->kind != HARNESS_OPTIMIZER_SGD || optimizer->momentum > 0);
+    return optimizer->kind != HARNESS_OPTIMIZER_SGD || optimizer->momentum > 0;
 }
 
 /* Replicas differ where some of them hold another value than the emulation. What went wrong before
@@ -113,7 +111,7 @@ bool harness_value_is_held_by_some(const struct harness_paths *paths,
 bool harness_value_is_received(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
 {
-    int64_t first_step = paths->plan != NULL ? (int64_t)paths->plan->job.start_step : 0;
+    int64_t first_step = (int64_t)paths->plan->job.start_step;
 
     DDP_ASSERT(a->oracle != HARNESS_ORACLE_BROADCAST || a->op.is_set);
     if (a->oracle != HARNESS_ORACLE_BROADCAST || !harness_path_is_of(b, a)) {

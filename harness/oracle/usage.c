@@ -344,6 +344,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
 
     harness_finding_init(&finding, out->mem, rules[rule].verdict, HARNESS_ORACLE_USAGE,
                          HARNESS_MODE_STATUS);
+    finding.status = status;
     finding.step = reports->revoked_step >= 0 ? reports->revoked_step : reports->step;
     finding.culprits =
         harness_rank_set_is_empty(&reports->raised) ? reports->reported : reports->raised;

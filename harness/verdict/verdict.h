@@ -122,6 +122,7 @@ struct harness_finding {
     enum harness_verdict verdict;
     enum harness_oracle_id oracle;
     enum harness_mode mode;
+    ddp_status status; /* what ranks reported, if that is what was found; else DDP_OK */
     struct harness_rank_set culprits, victims;
     struct harness_finding_op op;
     struct harness_list params; /* indices into the model's table, each once */

@@ -102,6 +102,7 @@ struct harness_finding cause_bench_make(const struct cause_bench *f, const struc
         }
     }
     finding.step = spec->step;
+    finding.status = spec->status;
     if (spec->op.is_set) {
         finding.op = spec->op;
     }

@@ -32,6 +32,7 @@ struct cause_spec {
     int32_t step;
     struct harness_finding_op op;
     enum harness_stage stage; /* DATA: none */
+    ddp_status status;
 };
 
 #define BIT(n) (1u << (n))

@@ -113,10 +113,10 @@ static const struct cause_row operations_rows[] = {
      MISSING_1,
      {FOUND(MISMATCH_OP, PROGRAM), .ranks = BIT(2), .step = 4, BUCKET(12, 0)},
      NULL},
-    {"another rank, counts from it",
+    {"another rank that counted from it",
      {MONITOR(MISMATCH_OP), .ranks = BIT(1), .step = 3, OTHER(8, JOIN_PRESENT)},
      {FOUND(MISMATCH_OP, PROGRAM), .ranks = BIT(2), .step = 4, BUCKET(12, 0)},
-     "counts"},
+     NULL},
     {"out of data",
      {FOUND(DATA_UNEVEN, PROGRAM), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
      MISSING_1,
@@ -165,12 +165,8 @@ static const struct cause_row operations_rows[] = {
      {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(1), .step = 3},
      MISSING_1,
      NULL},
-    {"misuse, operation", UNUSED_1, MISSING_1, "unreduced"},
-    {"misuse of another, operation",
-     {REPORTED(USAGE_UNUSED_PARAMETER), .ranks = BIT(2), .step = 3},
-     MISSING_1,
-     NULL},
-    {"misuse, ended", UNUSED_1, EARLY_1, "ended"},
+    {"misuse, operation", UNUSED_1, MISSING_1, NULL},
+    {"misuse, ended", UNUSED_1, EARLY_1, NULL},
     {"operation, report", MISSING_1, {REPORTED(MISMATCH_OP), .step = 3, BUCKET(11, 1)}, "met"},
     {"later operation, report", MISSING_1, {REPORTED(MISMATCH_OP), .step = 3, BUCKET(10, 0)}, NULL},
     {"misread models, report where all ranks meet again",
@@ -228,6 +224,26 @@ static const struct cause_row operations_rows[] = {
      MISSING_1,
      {REPORTED(CRASH_EXITED), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
      "failed"},
+    {"operation, failure of its own",
+     MISSING_1,
+     {REPORTED(CRASH_EXITED), .ranks = BIT(0), .step = 4, BUCKET(12, 0), .status = DDP_E_INJECTED},
+     NULL},
+    {"operation, no memory",
+     MISSING_1,
+     {REPORTED(RESOURCE_HOST_MEMORY), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"death, no memory",
+     CRASH_1,
+     {REPORTED(RESOURCE_HOST_MEMORY), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
+     NULL},
+    {"wrong count, a rank that ended for it",
+     {MONITOR(MISMATCH_OP), .ranks = BIT(1), .step = 3, OTHER(8, JOIN_PRESENT)},
+     {REPORTED(CRASH_EXITED), .ranks = BIT(2), .step = 4, .status = DDP_E_STATE},
+     "counts"},
+    {"wrong count, a rank that ended for something else",
+     {MONITOR(MISMATCH_OP), .ranks = BIT(1), .step = 3, OTHER(8, JOIN_PRESENT)},
+     {REPORTED(CRASH_EXITED), .ranks = BIT(2), .step = 4, .status = DDP_E_OVERFLOW},
+     NULL},
     {"later operation, failure",
      {MONITOR(MISMATCH_OP), .ranks = BIT(3), .step = 4, BUCKET(13, 1)},
      {REPORTED(CRASH_EXITED), .ranks = BIT(0), .step = 4, BUCKET(12, 0)},
@@ -254,7 +270,7 @@ CT_TEST(cause, no_record_no_path)
     cause_bench_init(&f);
     a = cause_bench_make(&f, &crash);
     b = cause_bench_make(&f, &waiting);
-    CT_CHECK_OK(harness_paths_open(f.mem, NULL, NULL, NULL, &paths));
+    CT_CHECK_OK(harness_paths_open(f.mem, &f.plan, NULL, NULL, &paths));
     CT_CHECK(harness_cause_of(&paths, &a, &b) == NULL);
     harness_paths_close(&paths);
     cause_bench_fini(&f);

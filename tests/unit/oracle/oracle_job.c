@@ -228,8 +228,10 @@ static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint
         {
             const uint64_t arg[5] = {op->seq, ddp_event_op_pack(&packed), op->elem_count, DDP_OK,
                                      hash_tensor(job, name, data, bucket->elem_count)};
+            const uint64_t waited[5] = {op->seq};
 
             oracle_job_add_event(job, r, DDP_EVENT_COLL_DONE, step, arg);
+            oracle_job_add_event(job, r, DDP_EVENT_COLL_WAITED, step, waited);
         }
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             const struct ddp_param *param = &replicas[r].params[bucket->params[i]];
