@@ -293,7 +293,8 @@ def judge(path, program, folder, scenarios):
     for place, part, names in ON_PROC:
         if area == place and part in name:
             is_reached = True
-            arguments = [os.path.join(SCENARIOS, one) for one in names] + ["--driver", "proc", "-j", "4"]
+            launcher = ["--launcher", "mpirun"] if names == ["mpi"] else ["--driver", "proc"]
+            arguments = [os.path.join(SCENARIOS, one) for one in names] + [*launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             break
     for by, stage in stages:

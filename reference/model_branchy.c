@@ -25,6 +25,12 @@ static ddp_status describe_branchy(const struct ref_model_config *config,
     if (config->width_count != 3 || width[0] == 0 || width[1] == 0 || width[2] == 0) {
         return ddp_err_set(err, DDP_E_INVALID, "branchy needs 3 widths: input, trunk, output");
     }
+    if (config->branch == REF_BRANCH_RANK_USES_NONE && width[0] < width[2]) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "branch rank_uses_none takes the %zu outputs from the inputs, of which "
+                           "there are %zu",
+                           width[2], width[0]);
+    }
     ref_spec_add_linear(spec, "trunk", width[1], width[0], REF_INIT_UNIFORM);
     ref_spec_add_vector(spec, "trunk.scale", width[1], 1);
     ref_spec_add_linear(spec, "branch_a", width[1], width[1], REF_INIT_UNIFORM);
@@ -56,6 +62,7 @@ static struct branches pick_branches(const struct ref_model_config *config,
         return batch->step % 2 == 0 ? only_a : only_b;
     case REF_BRANCH_BY_DATA:
         return batch->labels[0] % 2 == 0 ? only_a : only_b;
+    case REF_BRANCH_RANK_USES_NONE:
     case REF_BRANCH_BOTH:
     case REF_BRANCH_RULE_COUNT:
         break;
@@ -89,6 +96,16 @@ static ddp_status forward_branch(struct ref_tape *tape, size_t h, enum branchy_l
     return ref_tape_scale(tape, *out, TRUNK_SCALE, out);
 }
 
+/* As a rank whose batch has nothing to learn from: its loss is of numbers that no parameter gave.
+ */
+static ddp_status forward_none(struct ref_model *model, const struct ref_batch *batch)
+{
+    size_t x;
+
+    DDP_TRY(ref_tape_input(&model->tape, batch->features, model->config.width[2], &x));
+    return ref_tape_cross_entropy(&model->tape, x, batch->labels);
+}
+
 static ddp_status forward_branchy(struct ref_model *model, const struct ref_batch *batch)
 {
     struct ref_tape *tape = &model->tape;
@@ -98,6 +115,10 @@ static ddp_status forward_branchy(struct ref_model *model, const struct ref_batc
     size_t b = REF_NONE;
     size_t x;
 
+    if (!tape->is_dry && model->config.branch == REF_BRANCH_RANK_USES_NONE &&
+        batch->rank == model->config.skip_rank) {
+        return forward_none(model, batch);
+    }
     if (!tape->is_dry) {
         picked = pick_branches(&model->config, batch);
     }

@@ -208,6 +208,19 @@ static bool find_difference(const uint64_t *hashes, size_t count, uint32_t rank_
     return false;
 }
 
+/* What a rank described. It came from there, so it may be anything: it is ended, and no control
+ * character of it reaches a terminal. */
+static const char *readable(char *texts, uint32_t rank)
+{
+    char *text = texts + rank * (size_t)DDP_DESCRIPTION_BYTES;
+
+    text[DDP_DESCRIPTION_BYTES - 1] = '\0';
+    for (char *c = text; *c != '\0'; c++) {
+        *c = (unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c;
+    }
+    return text;
+}
+
 /* Exchange item hashes and name the first difference. Every rank comes to the same result. */
 static ddp_status explain(struct ddp *ddp, struct item_table *table, struct ddp_err *err)
 {
@@ -235,15 +248,11 @@ static ddp_status explain(struct ddp *ddp, struct item_table *table, struct ddp_
         status = ddp_verify_gather(ddp, 2, text, sizeof(text), texts);
     }
     if (status == DDP_OK) {
-        /* Texts came from other ranks. */
-        texts[(found.rank + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
-        texts[(found.other + 1) * (size_t)DDP_DESCRIPTION_BYTES - 1] = '\0';
         status = ddp_verify_fail(ddp, found.is_tied ? -1 : (int32_t)found.rank);
         (void)ddp_err_set(err, status,
                           "ranks hold different models%s: rank %u has %s, rank %u has %s",
                           found.is_tied ? ", in camps of equal size" : "", found.rank,
-                          texts + found.rank * (size_t)DDP_DESCRIPTION_BYTES, found.other,
-                          texts + found.other * (size_t)DDP_DESCRIPTION_BYTES);
+                          readable(texts, found.rank), found.other, readable(texts, found.other));
     }
     ddp_mem_free(mem, own);
     ddp_mem_free(mem, all);

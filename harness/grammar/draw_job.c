@@ -59,6 +59,9 @@ void grammar_JOB_branch(struct harness_draw *draw)
     if (is_model(draw, "branchy")) {
         draw->plan->job.branch =
             (enum ref_branch_rule)harness_draw_below(draw, REF_BRANCH_RULE_COUNT);
+        if (draw->plan->job.branch == REF_BRANCH_RANK_USES_NONE) {
+            draw->plan->job.branch = REF_BRANCH_BOTH; /* faults at layers would not fire there */
+        }
     }
 }
 

@@ -25,6 +25,14 @@ struct harness_memory {
 
 static _Thread_local struct harness_memory *asked; /* NULL: whoever allocates is no rank */
 
+/* before: allocations since the fault was armed. */
+static bool fails(const struct harness_action *action, uint64_t before)
+{
+    return before >= action->memory_after &&
+           (action->memory_failures == 0 ||
+            before - action->memory_after < action->memory_failures);
+}
+
 /* Counts an allocation for every armed fault. Whether it fails. */
 static bool is_exhausted(struct harness_memory *memory)
 {
@@ -32,9 +40,9 @@ static bool is_exhausted(struct harness_memory *memory)
 
     for (uint32_t i = 0; i < memory->plan->fault_count; i++) {
         struct armed *armed = &memory->armed[i];
+        const struct harness_action *action = &memory->plan->faults[i].action;
 
-        if (armed->is_armed &&
-            armed->allocations++ >= memory->plan->faults[i].action.memory_after) {
+        if (armed->is_armed && fails(action, armed->allocations++)) {
             is_failing = true;
             if (!armed->is_recorded) {
                 armed->is_recorded = true;

@@ -217,3 +217,31 @@ CT_TEST(inject_memory, allocations_fail_for_good)
     CT_CHECK_EQ_U64(events(&f), before + 1);
     close_fixture(&f);
 }
+
+/* So many fail, and those behind them do not. */
+CT_TEST(inject_memory, some_allocations_fail)
+{
+    const struct harness_io_fault none = {.call = HARNESS_IO_WRITE};
+    const bool is_given[] = {true, false, false, true, true};
+    struct fixture f;
+    struct ddp_mem *mem;
+    uint64_t before;
+
+    open_fixture(&f, &none);
+    f.fault.action.kind = HARNESS_ACTION_NO_MEMORY;
+    f.fault.action.memory_after = 1;
+    f.fault.action.memory_failures = 2;
+    harness_inject_close();
+    CT_REQUIRE_OK(harness_inject_open(&f.plan, &f.err));
+    mem = harness_injector_mem(f.injector);
+    reach(&f);
+    before = events(&f);
+    for (size_t i = 0; i < sizeof is_given / sizeof is_given[0]; i++) {
+        void *data = ddp_mem_array(mem, 4, 1);
+
+        CT_CHECK((data != NULL) == is_given[i]);
+        ddp_mem_free(mem, data);
+    }
+    CT_CHECK_EQ_U64(events(&f), before + 1);
+    close_fixture(&f);
+}

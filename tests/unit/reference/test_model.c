@@ -164,6 +164,7 @@ static void check_used(enum ref_branch_rule rule, uint32_t rank, uint32_t step, 
     static struct fixture f;
     struct ref_model_config config = branchy;
     bool is_used[PARAMS_MAX];
+    bool has_any = has_a || has_b;
     float loss;
 
     config.branch = rule;
@@ -179,7 +180,8 @@ static void check_used(enum ref_branch_rule rule, uint32_t rank, uint32_t step, 
     for (size_t p = 0; p < f.param_count; p++) {
         bool is_a = p == 3 || p == 4;
         bool is_b = p == 5 || p == 6;
-        CT_CHECK(is_used[p] == ((is_a && has_a) || (is_b && has_b) || (!is_a && !is_b)));
+        CT_CHECK(is_used[p] ==
+                 (has_any && ((is_a && has_a) || (is_b && has_b) || (!is_a && !is_b))));
         CT_CHECK(is_used[p] == f.params[p].is_grad_defined);
     }
     fixture_close(&f);
@@ -193,6 +195,8 @@ CT_TEST(model, used_sets_follow_the_branch_rule)
     check_used(REF_BRANCH_ONLY_A, 1, 1, true, false);
     check_used(REF_BRANCH_RANK_SKIPS, 0, 0, true, true);
     check_used(REF_BRANCH_RANK_SKIPS, 1, 0, true, false);
+    check_used(REF_BRANCH_RANK_USES_NONE, 0, 0, true, true);
+    check_used(REF_BRANCH_RANK_USES_NONE, 1, 0, false, false);
     check_used(REF_BRANCH_BY_RANK, 2, 1, true, false);
     check_used(REF_BRANCH_BY_RANK, 3, 0, false, true);
     check_used(REF_BRANCH_BY_STEP, 1, 4, true, false);
