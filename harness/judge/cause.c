@@ -195,7 +195,7 @@ static bool is_left_alone(const struct harness_paths *paths, const struct harnes
                           const struct harness_finding *b)
 {
     return is_result(a) && a->op.seq != 0 && a->op.seq == b->op.seq &&
-           b->verdict != HARNESS_VERDICT_HANG_RECOVERY && harness_path_is_open(paths, b);
+           b->verdict != HARNESS_VERDICT_HANG_RECOVERY && harness_path_is_open(paths, b, b->op.seq);
 }
 
 /* What a rank took for an operation's result shows that it completed the operation alone. */
@@ -223,8 +223,7 @@ static bool is_unfinished_pass(const struct harness_paths *paths, const struct h
                                const struct harness_finding *b)
 {
     (void)paths;
-    return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER && harness_path_is_common(a, b) &&
-           a->step <= b->step + 1;
+    return harness_path_is_common(a, b) && a->step <= b->step + 1;
 }
 
 /* The order in which hangs of devices cause each other, from 1; 0: none. Compute that does not end
@@ -271,7 +270,7 @@ static bool is_awaited(const struct harness_paths *paths, const struct harness_f
         return false;
     }
     return harness_path_is_of(b, a) ||
-           (harness_path_is_open(paths, b) && harness_path_is_owed(paths, a, b));
+           (harness_path_is_open(paths, b, b->op.seq) && harness_path_is_owed(paths, a, b));
 }
 
 /* What held the rank for too long also made it slow in that step. */
@@ -288,7 +287,8 @@ static bool is_blocked(const struct harness_paths *paths, const struct harness_f
                        const struct harness_finding *b)
 {
     return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && a->op.seq != 0 &&
-           a->op.seq <= b->op.seq && (harness_path_is_of(b, a) || harness_path_is_open(paths, b));
+           a->op.seq <= b->op.seq &&
+           (harness_path_is_of(b, a) || harness_path_is_open(paths, b, a->op.seq));
 }
 
 /* Whoever runs the wrong schedule waits, or meets messages of another length. */
