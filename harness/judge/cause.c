@@ -200,7 +200,7 @@ static bool is_left_alone(const struct harness_paths *paths, const struct harnes
                           const struct harness_finding *b)
 {
     return is_result(a) && a->op.seq != 0 && a->op.seq == b->op.seq &&
-           b->verdict != HARNESS_VERDICT_HANG_RECOVERY && harness_path_is_open(paths, b);
+           b->verdict != HARNESS_VERDICT_HANG_RECOVERY && harness_path_is_open(paths, b, b->op.seq);
 }
 
 /* What a rank took for an operation's result shows that it completed the operation alone. */
@@ -228,8 +228,7 @@ static bool is_unfinished_pass(const struct harness_paths *paths, const struct h
                                const struct harness_finding *b)
 {
     (void)paths;
-    return a->verdict == HARNESS_VERDICT_USAGE_UNUSED_PARAMETER && harness_path_is_common(a, b) &&
-           a->step <= b->step + 1;
+    return harness_path_is_common(a, b) && a->step <= b->step + 1;
 }
 
 /* The order in which hangs of devices cause each other, from 1; 0: none. Compute that does not end
@@ -276,7 +275,7 @@ static bool is_awaited(const struct harness_paths *paths, const struct harness_f
         return false;
     }
     return harness_path_is_of(b, a) ||
-           (harness_path_is_open(paths, b) && harness_path_is_owed(paths, a, b));
+           (harness_path_is_open(paths, b, b->op.seq) && harness_path_is_owed(paths, a, b));
 }
 
 /* What held the rank for too long also made it slow in that step. */
@@ -293,7 +292,8 @@ static bool is_blocked(const struct harness_paths *paths, const struct harness_f
                        const struct harness_finding *b)
 {
     return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && a->op.seq != 0 &&
-           a->op.seq <= b->op.seq && (harness_path_is_of(b, a) || harness_path_is_open(paths, b));
+           a->op.seq <= b->op.seq &&
+           (harness_path_is_of(b, a) || harness_path_is_open(paths, b, a->op.seq));
 }
 
 /* Whoever runs the wrong schedule waits, or meets messages of another length. */

@@ -254,8 +254,8 @@ static void judge_others(struct judge *judge)
     }
 }
 
-/* With expect.findings: every entry was found and follows from nothing else, and whatever does is an
- * entry. An entry may be found several times, such as a fault of every step. */
+/* With expect.findings: every entry was found and follows from nothing else, and whatever does is
+ * an entry. An entry may be found several times, such as a fault of every step. */
 static void judge_findings(struct judge *judge)
 {
     const struct harness_expect_findings *expected = &judge->plan->expect.findings;

@@ -104,7 +104,8 @@ static bool is_inside(const struct harness_paths *paths, uint32_t rank, uint64_t
            (last > seq && !is_completed(paths, rank, last));
 }
 
-bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b)
+bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b,
+                          uint64_t seq)
 {
     const struct harness_rank_set *waiting =
         harness_rank_set_is_empty(&b->culprits) ? &b->victims : &b->culprits;
@@ -115,7 +116,7 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
     for (uint32_t i = 0; i < harness_rank_set_count(waiting); i++) {
         uint32_t rank = harness_rank_set_at(waiting, i);
 
-        if (!is_inside(paths, rank, b->op.seq)) {
+        if (!is_inside(paths, rank, seq)) {
             return false;
         }
     }

@@ -38,9 +38,10 @@ bool harness_path_is_in_time(const struct harness_finding *a, const struct harne
 /* --- operations ------------------------------------------------------------------------------- */
 
 /* Every rank that b names as waiting (its culprits, or its victims if it has no culprits) posted
- * b's operation, or a later one, and did not complete it. If b has no operation: they never posted
+ * operation seq, or a later one, and did not complete it. If b has no operation: they never posted
  * any. */
-bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b);
+bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b,
+                          uint64_t seq);
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b);

@@ -82,6 +82,7 @@ static const struct special {
     {HARNESS_ROW_EXPECT_RESTORE_from_step, "4", NULL, NULL},
     {HARNESS_ROW_CANARY_outcome, "ERROR", NULL, NULL},
     {HARNESS_ROW_CANARY_verdict, NULL, "canary.outcome=FAIL", NULL},
+    {HARNESS_ROW_CANARY_reason, NULL, "canary.outcome=FAIL", NULL},
 };
 
 static const struct special *special_of(enum harness_row row)
