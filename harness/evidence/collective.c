@@ -166,13 +166,20 @@ static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first
     const struct ddp_event_entry *done = entry_of(walk, rank, DDP_EVENT_COLL_DONE);
     unsigned long long seq = walk->op->seq;
 
-    if (post == NULL || done == NULL || harness_index_status(done->arg[3]) != DDP_OK) {
-        if (!walk->is_clean) {
-            return; /* the rank may be behind the one on which the fault acted */
+    const bool is_waited = entry_of(walk, rank, DDP_EVENT_COLL_WAITED) != NULL;
+    const bool is_done =
+        post != NULL && done != NULL && harness_index_status(done->arg[3]) == DDP_OK;
+
+    if (!is_done) {
+        if (walk->is_clean) { /* else the rank may be behind the one on which the fault acted */
+            harness_gap_set(walk->out, "rank %u did not complete collective %llu (%s)", rank, seq,
+                            ddp_coll_role_name(walk->op->role));
         }
-        harness_gap_set(walk->out, "rank %u did not complete collective %llu (%s)", rank, seq,
-                        ddp_coll_role_name(walk->op->role));
         return;
+    }
+    if (!is_waited && !harness_evidence_is_disturbed(walk->e, rank, post->step)) {
+        harness_gap_set(walk->out, "rank %u did not wait for collective %llu (%s)", rank, seq,
+                        ddp_coll_role_name(walk->op->role));
     }
     if (walk->op->role == DDP_ROLE_BUCKET) {
         check_bucket(walk, rank, post, done, first_out);
@@ -238,7 +245,8 @@ static uint64_t check_join_events(const struct walk *walk, uint32_t rank)
 
         divisor = is_pass && !is_initial ? active : divisor;
         if ((is_pass && (arg[1] != active || is_active(walk, rank, pass) != (arg[0] == 0))) ||
-            arg[2] != divisor || (!is_pass && arg[0] != (i + 1 == count ? 4 : 1))) {
+            arg[2] != divisor || (!is_pass && arg[0] != (i + 1 == count ? 4 : 1)) ||
+            (arg[0] == 1 && arg[1] != 0)) {
             harness_gap_set(walk->out, "rank %u recorded another pass under join than number %llu",
                             rank, (unsigned long long)pass);
         }

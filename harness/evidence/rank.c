@@ -5,8 +5,8 @@
 
 #include "harness/evidence/internal.h"
 
-/* Phases that are entered from certain others only. */
-static bool is_next(uint8_t from, uint64_t to)
+/* Phases that are entered from certain others only. is_same: in the same step. */
+static bool is_next(uint8_t from, uint64_t to, bool is_same)
 {
     switch (to) {
     case DDP_PHASE_INIT:
@@ -17,6 +17,8 @@ static bool is_next(uint8_t from, uint64_t to)
         return from == DDP_PHASE_FORWARD;
     case DDP_PHASE_BACKWARD:
         return from == DDP_PHASE_LOSS;
+    case DDP_PHASE_JOIN:
+        return from == DDP_PHASE_DATA || from == DDP_PHASE_BUFFER || is_same;
     default:
         return true;
     }
@@ -25,6 +27,7 @@ static bool is_next(uint8_t from, uint64_t to)
 /* What is remembered of a rank while its events are walked over. */
 struct walk {
     uint8_t phase;  /* the one entered last; zeroed: SPAWN */
+    uint32_t step;  /* in which it was entered */
     uint64_t first; /* the sample that its batch begins with, + 1; 0: no batch was announced */
 };
 
@@ -37,7 +40,7 @@ static void check_change(const struct walk *walk, const struct harness_trace_eve
         harness_gap_set(out, "rank %u entered phase %s twice, in step %u", event->rank,
                         ddp_phase_name((enum ddp_phase)entry->phase), entry->step);
     }
-    if (!is_next(walk->phase, entry->arg[0])) {
+    if (!is_next(walk->phase, entry->arg[0], entry->step == walk->step)) {
         harness_gap_set(out, "rank %u, step %u: phase %s cannot follow %s", event->rank,
                         entry->step, ddp_phase_name((enum ddp_phase)entry->phase),
                         ddp_phase_name((enum ddp_phase)walk->phase));
@@ -52,6 +55,7 @@ static void check_event(struct walk *walk, const struct harness_trace_event *eve
     if (entry->event == DDP_EVENT_PHASE) {
         check_change(walk, event, out);
         walk->phase = (uint8_t)entry->arg[0];
+        walk->step = entry->step;
     }
     if (entry->event == DDP_EVENT_DATA_SAMPLE && walk->first != 0) {
         if (entry->arg[0] + 1 != walk->first) {
@@ -179,6 +183,24 @@ static void check_completions(const struct harness_emulation *e, uint32_t rank,
                    list[i]) {
             harness_gap_set(out, "rank %u completed collective %llu twice", rank,
                             (unsigned long long)arg[0]);
+        }
+    }
+}
+
+/* The host waited for what it posted, once for each. */
+static void check_waits(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_WAITED, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t seq = list[i]->entry.arg[0];
+
+        if (harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq) == NULL ||
+            harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_WAITED, seq) != list[i]) {
+            harness_gap_set(out, "rank %u waited for collective %llu twice, or never posted it",
+                            rank, (unsigned long long)seq);
         }
     }
 }
@@ -356,6 +378,7 @@ ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harn
         check_begin(e, r, out);
         check_told(e, r, out);
         check_completions(e, r, out);
+        check_waits(e, r, out);
         check_schedules(e, r, out);
         check_end(e, r, out);
         check_loaded(e, r, out);
