@@ -174,7 +174,10 @@ static void record_collective(struct oracle_job *job, const struct harness_op *o
         oracle_job_add_event(job, r, DDP_EVENT_COLL_POST, step, post);
     }
     for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
+        const uint64_t waited[5] = {op->seq};
+
         oracle_job_add_event(job, r, DDP_EVENT_COLL_DONE, step, done);
+        oracle_job_add_event(job, r, DDP_EVENT_COLL_WAITED, step, waited);
     }
 }
 

@@ -89,11 +89,13 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
 {
     const uint64_t arg[5] = {0, ORACLE_JOB_RANKS, job->program.hash, 0, 0};
 
+    const uint64_t told[5] = {rank, ORACLE_JOB_RANKS, 0, 0, 0};
     const uint64_t nothing[5] = {0};
 
     oracle_job_add_event(job, rank, DDP_EVENT_RANK_BEGIN, 0, arg);
     oracle_job_add_event(job, rank, DDP_EVENT_RANK_HOLDS, 0, nothing);
     oracle_job_enter(job, rank, 0, DDP_PHASE_RENDEZVOUS);
+    oracle_job_add_event(job, rank, DDP_EVENT_RANK_TOLD, 0, told);
     for (size_t p = 0; p < job->param_count; p++) {
         uint64_t shape[5] = {p};
 

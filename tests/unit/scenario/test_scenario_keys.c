@@ -275,6 +275,9 @@ static size_t place_sets(enum harness_action_place place, const char **sets)
         sets[1] = "job={ranks: 4, steps: 8, model: mlp, batch_per_rank: 8, device: cuda, "
                   "collective: nccl}";
         return 2;
+    case HARNESS_PLACE_LAUNCH:
+        sets[0] = "faults.0={at: {rank: 1}, point: launch/spawn, do: {hang: true}}";
+        return 1;
     default:
         return 0;
     }
