@@ -72,8 +72,7 @@ static void check_gradients(const struct ref_model_config *config, bool has_a, b
 {
     static struct fixture f;
     static struct fp64_params params;
-    const double h = 1e-5;
-    const double bound = 3e-5;
+    const double h = 1e-5, bound = 3e-5;
     float loss;
 
     if (!fixture_open(&f, config)) {
@@ -164,7 +163,6 @@ static void check_used(enum ref_branch_rule rule, uint32_t rank, uint32_t step, 
     static struct fixture f;
     struct ref_model_config config = branchy;
     bool is_used[PARAMS_MAX];
-    bool has_any = has_a || has_b;
     float loss;
 
     config.branch = rule;
@@ -178,10 +176,8 @@ static void check_used(enum ref_branch_rule rule, uint32_t rank, uint32_t step, 
     ref_model_used(f.model, is_used);
     CT_CHECK_OK(ref_model_backward(f.model, 1.0F, NULL));
     for (size_t p = 0; p < f.param_count; p++) {
-        bool is_a = p == 3 || p == 4;
-        bool is_b = p == 5 || p == 6;
-        CT_CHECK(is_used[p] ==
-                 (has_any && ((is_a && has_a) || (is_b && has_b) || (!is_a && !is_b))));
+        bool is_a = p == 3 || p == 4, is_b = p == 5 || p == 6;
+        CT_CHECK(is_used[p] == (is_a ? has_a : is_b ? has_b : has_a || has_b));
         CT_CHECK(is_used[p] == f.params[p].is_grad_defined);
     }
     fixture_close(&f);
