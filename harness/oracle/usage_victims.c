@@ -73,7 +73,8 @@ static void note_victim(const struct harness_emulation *e, uint32_t rank, struct
         return;
     }
     harness_rank_set_add(&victims->named, (uint32_t)peer);
-    if (status == DDP_E_PEER_DIED && !is_over_at(e, (uint32_t)peer, list[0]->entry.time_ns)) {
+    if (status == DDP_E_PEER_DIED &&
+        (peer == (int64_t)rank || !is_over_at(e, (uint32_t)peer, list[0]->entry.time_ns))) {
         harness_rank_set_add(&victims->alive, (uint32_t)peer);
     }
 }
