@@ -6,8 +6,8 @@ Mutants come from universalmutator's rules for C, sampled by file in proportion 
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
 this order: a fixed campaign (sim); of the scenarios that run the mutant's line in sim (gcov) those without a fault,
-then all, with every word, and their runs judged again from their files; and on real processes those scenarios that
-reach what sim has not.
+then all, with every word, and their runs judged again from their files; on real processes those scenarios that
+reach what sim has not; and those in sim once more in a program built with AddressSanitizer and UBSan.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
 in ci/equivalent_mutants.txt, and are left out.
@@ -19,7 +19,6 @@ import hashlib
 import io
 import json
 import os
-import random
 import re
 import resource
 import shlex
@@ -111,10 +110,11 @@ def sample(count, only):
     for path, (source, pool) in pools.items():
         if not path.startswith(only):
             continue
-        rng = random.Random(f"{SEED} {path}")
         wanted = max(3, round(count * len(pool) / max(1, total)))
-        # More than are wanted: some do not compile, some are equivalent.
-        rng.shuffle(pool)
+        # More than are wanted: some do not compile, some are equivalent. A mutant's place does not depend on other
+        # lines of its file, so that an edit elsewhere changes the sample little.
+        pool.sort(key=lambda one, where=path, lines=source: hashlib.sha256(
+            f"{SEED} {where} {lines[one[0] - 1]} {one[1]}".encode()).digest())
         chosen.append((path, source, pool, wanted))
     return chosen
 
@@ -122,13 +122,13 @@ def sample(count, only):
 class Builder:
     """Compiles one file and links the program around it."""
 
-    def __init__(self):
+    def __init__(self, tree, *options):
         os.makedirs(BUILD, exist_ok=True)
-        self.configure(f"{BUILD}/tree", "-O1")
-        os.environ["DDPROVE_MPI"] = f"{BUILD}/tree/lib/libddp_mpi.so"
-        with open(f"{BUILD}/tree/compile_commands.json", encoding="utf-8") as file:
+        self.tree = os.path.join(BUILD, tree)
+        self.configure(self.tree, "-O1", *options)
+        with open(f"{self.tree}/compile_commands.json", encoding="utf-8") as file:
             self.compiles = {os.path.relpath(entry["file"], ROOT): entry["command"] for entry in json.load(file)}
-        commands = self.call(["ninja", "-C", f"{BUILD}/tree", "-t", "commands", "bin/ddprove"]).splitlines()
+        commands = self.call(["ninja", "-C", self.tree, "-t", "commands", "bin/ddprove"]).splitlines()
         link = next(line for line in reversed(commands) if " -o bin/ddprove " in line)
         self.link = next(part for part in link.split("&&") if " -o bin/ddprove " in part).strip()
         self.originals = {}
@@ -151,11 +151,11 @@ class Builder:
         wanted = set(sources())
         return {path: data for path, data in found.items() if path in wanted}
 
-    def configure(self, tree, flags):
+    def configure(self, tree, flags, *options):
         """Build ddprove, and what it is linked from, in a tree of its own."""
         self.call(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
                    f"-DCMAKE_C_FLAGS={flags}", "-DDDPROVE_BUILD_TESTS=OFF", "-DDDPROVE_WITH_CUDA=OFF",
-                   "-DDDPROVE_WITH_NCCL=OFF"])
+                   "-DDDPROVE_WITH_NCCL=OFF", *options])
         self.call(["cmake", "--build", tree, "--target", "ddprove"])
         subprocess.run(["cmake", "--build", tree, "--target", "ddp_mpi_module"], stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, check=False)  # there may be no MPI
@@ -179,7 +179,7 @@ class Builder:
         words[-1] = source
         # Asserts print their line: every line is said to be in the original's place.
         words += ["-w", f"-ffile-prefix-map={folder}=.", f"-I{os.path.join(ROOT, os.path.dirname(path))}"]
-        done = subprocess.run(words, cwd=f"{BUILD}/tree", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        done = subprocess.run(words, cwd=self.tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               check=False, timeout=120)
         return source + ".o" if done.returncode == 0 else None
 
@@ -197,24 +197,29 @@ class Builder:
         return self.originals[path]
 
     def build(self, object_path, program):
-        """Link; the mutated object comes ahead of the archives."""
+        """Link; the mutated object comes ahead of the archives. False: the linker refuses it."""
         command = self.link.replace(" -o bin/ddprove ", f" -o {program} {object_path} ", 1)
-        done = subprocess.run(command, shell=True, cwd=f"{BUILD}/tree", stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{command}:\n{done.stdout[-2000:]}")
+        done = subprocess.run(command, shell=True, cwd=self.tree, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, check=False)
+        return done.returncode == 0
 
 
 def limit():
     """In a child: a mutant may allocate or write without end."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    limit_files()
+
+
+def limit_files():
+    """Of a program with a sanitizer, which reserves address space by terabytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
 
 
 def call(command, folder, seconds):
     """(exit code, output), or (None, output) if it took too long; then all that it started is ended."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                          cwd=folder, text=True, errors="replace", preexec_fn=limit,
+                          cwd=folder, text=True, errors="replace",
+                          preexec_fn=limit_files if command[0].endswith("_sanitized") else limit,
                           start_new_session=True) as process:
         try:
             output, _ = process.communicate(timeout=seconds)
@@ -277,8 +282,21 @@ def campaign(program, folder):
     return ("campaign", "FAIL", verdict.group(1) if verdict else "NONE")
 
 
-def judge(path, program, folder, scenarios):
-    """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim."""
+def sanitized(program, folder, arguments, build):
+    """As run(), under AddressSanitizer and UBSan. build(program) links the mutant so."""
+    program += "_sanitized"
+    try:
+        if not build(program):
+            return None
+        return run(program, folder, arguments, CELL_SECONDS * 5)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(program)
+
+
+def judge(path, program, folder, scenarios, sanitize):
+    """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
+    see sanitized()."""
     area, name = os.path.split(path)
     stages = [("campaign", lambda: campaign(program, folder))]
     # A healthy job says best what a mutant of the core does.
@@ -297,6 +315,8 @@ def judge(path, program, folder, scenarios):
             arguments = [os.path.join(SCENARIOS, one) for one in names] + [*launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             break
+    if scenarios:
+        stages.append(("scenario", lambda: sanitized(program, folder, scenarios + words, sanitize)))
     for by, stage in stages:
         found = stage()
         if found is not None:
@@ -317,8 +337,10 @@ def is_right(path, result):
 class Session:
     """Mutants one after the other, in a few threads; results are appended as they come."""
 
-    def __init__(self, builder, end, is_again):
-        self.builder = builder
+    def __init__(self, end, is_again):
+        self.builder = builder = Builder("tree")
+        self.sanitizing = Builder("sanitized", "-DDDPROVE_SANITIZE=address;undefined")
+        os.environ["DDPROVE_MPI"] = f"{builder.tree}/lib/libddp_mpi.so"
         self.argued = argued()
         self.reach = builder.reach()
         self.end = end
@@ -372,8 +394,13 @@ class Session:
             return {"by": "equivalent", "scenario": "", "outcome": "", "verdict": ""}
         seen.add(code)
         program = os.path.join(folder, "ddprove")
-        self.builder.build(built, program)
-        return judge(path, program, folder, self.reach.of_line(path, number))
+        if not self.builder.build(built, program):
+            return {"by": "refused", "scenario": "", "outcome": "", "verdict": ""}
+
+        def sanitize(name):
+            sanitized_object = self.sanitizing.compile(path, text, folder)
+            return sanitized_object is not None and self.sanitizing.build(sanitized_object, name)
+        return judge(path, program, folder, self.reach.of_line(path, number), sanitize)
 
 
 def print_table(entries):
@@ -410,7 +437,7 @@ def main():
     except ImportError:
         print("universalmutator is not installed (pip install universalmutator)")
         return 77
-    session = Session(Builder(), time.time() + options.budget, options.again)
+    session = Session(time.time() + options.budget, options.again)
     files = sample(options.count, options.only)
     files.sort(key=lambda file: -file[3])  # the longest first
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
