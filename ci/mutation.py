@@ -75,17 +75,31 @@ def sources():
 
 
 def argued():
-    """{(path, old line, new line)} of the list of equivalent mutants; every entry has an argument."""
+    """{(path, old line, new line)} of the list of equivalent mutants, and its rules, [(pattern of an old line, what
+    becomes of it)]; every entry has an argument."""
     found = set()
+    rules = []
     with open(ARGUED, encoding="utf-8") as file:
         for line in file:
             if line.startswith("#") or not line.strip():
                 continue
             if line.startswith("    "):  # the argument of the entries above it
                 continue
-            path, old, new = (part.strip() for part in re.fullmatch(r"(\S+): (.*?)  ->  (.*)", line.rstrip("\n")).groups())
-            found.add((path, old, new))
-    return found
+            where, rest = line.rstrip("\n").split(" ", 1)
+            old, new = (part.strip() for part in rest.split("  ->  "))
+            if where == "~":
+                rules.append((re.compile(old), new))
+            else:
+                found.add((where.rstrip(":"), old, new))
+    return found, rules
+
+
+def is_argued(entries, path, old, new):
+    """Whether the list has the mutant, or a rule for it."""
+    found, rules = entries
+    if (path, old, new) in found:
+        return True
+    return any((match := pattern.fullmatch(old)) and match.expand(becomes) == new for pattern, becomes in rules)
 
 
 def is_worth_it(line):
@@ -383,7 +397,7 @@ class Session:
             text = "".join(source[:number - 1] + [line] + source[number:])
             key = hashlib.sha256((path + text).encode()).hexdigest()[:20]
             entry = self.known.get(key)
-            if (path, source[number - 1].strip(), " ".join(line.split())) in self.argued:
+            if is_argued(self.argued, path, source[number - 1].strip(), " ".join(line.split())):
                 entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
                          "new": line.strip(), "by": "equivalent", "scenario": "", "outcome": "", "verdict": ""}
             if entry is None:
