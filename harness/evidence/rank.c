@@ -291,16 +291,18 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
     }
 }
 
-/* A run that goes on from a checkpoint says what it loaded. */
+/* A run that goes on from a checkpoint says what it loaded; one that begins anew is found by it. */
 static void check_loaded(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
     size_t step_count = 0;
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_CHECKPOINT_LOADED, &count);
+    const struct harness_trace_event *const *losses =
+        harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
 
-    (void)harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
     if (harness_emulation_is_restore(e) && step_count > 0 &&
+        losses[0]->entry.step >= e->input->restored_step &&
         (count != 1 || harness_index_status(list[0]->entry.arg[3]) != DDP_OK ||
          list[0]->entry.arg[0] != e->input->restored_step)) {
         harness_gap_set(out, "rank %u did not record that it loaded the checkpoint of step %u",

@@ -1,9 +1,43 @@
 /* Purpose: a run from a checkpoint goes on as the uninterrupted one would have.
  * Idea: the emulation starts from step 0 whatever the run did, so any difference after the restart
- * is state that was not restored. */
+ * is state that was not restored. A rank that loaded nothing says so by its first step. */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
+
+/* Ranks that trained from the start: they loaded nothing. */
+static void find_unloaded(const struct harness_emulation *e, struct harness_rank_set *out)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
+
+        if (count > 0 && list[0]->entry.step < e->input->restored_step) {
+            harness_rank_set_add(out, r);
+        }
+    }
+}
+
+/* They add gradients of other samples than the others at other parameters, so all else follows. */
+static bool report_unloaded(const struct harness_emulation *e, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    char ranks[96];
+
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CHECKPOINT_STATE,
+                         HARNESS_ORACLE_RESTORE, HARNESS_MODE_PROVABLE);
+    find_unloaded(e, &finding.culprits);
+    if (harness_rank_set_is_empty(&finding.culprits)) {
+        return false;
+    }
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "%s began with step 0: the checkpoint of %u steps was not loaded there",
+                   harness_subject_ranks_text(&finding.culprits, ranks, sizeof(ranks)),
+                   e->input->restored_step);
+    harness_findings_add(out, &finding);
+    return true;
+}
 
 ddp_status harness_check_restore(const struct harness_emulation *e, struct harness_findings *out,
                                  struct ddp_err *err)
@@ -15,7 +49,7 @@ ddp_status harness_check_restore(const struct harness_emulation *e, struct harne
     (void)err;
     /* Differences are in the order of steps and stages: the first one tells what was not restored.
      */
-    if (!harness_emulation_is_restore(e) || e->compare.count == 0) {
+    if (!harness_emulation_is_restore(e) || report_unloaded(e, out) || e->compare.count == 0) {
         return DDP_OK;
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CHECKPOINT_STATE,
