@@ -5,7 +5,7 @@ Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--again] [--s
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
-this order: a fixed campaign (sim); of the scenarios that run the mutant's line in sim (gcov) those without a fault,
+this order: a fixed campaign (sim), all of whose findings are known; of the scenarios that run the mutant's line in sim (gcov) those without a fault,
 then all, with every word, and their runs judged again from their files; on real processes those scenarios that
 reach what sim has not; and some in sim once more in a program built with AddressSanitizer and UBSan.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on; --again judges
@@ -33,10 +33,12 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "tests/suite"), os.path.join(ROOT, "ci")]
 import reach  # noqa: E402  pylint: disable=wrong-import-position
+import campaign_said  # noqa: E402  pylint: disable=wrong-import-position
 import said  # noqa: E402  pylint: disable=wrong-import-position
 BUILD = os.path.join(ROOT, "build/mutation")
 SCENARIOS = os.path.join(ROOT, "scenarios")
 SAID = os.path.join(ROOT, "tests/data/said.txt")
+CAMPAIGN_SAID = os.path.join(ROOT, "tests/data/campaign.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
 ARGUED = os.path.join(ROOT, "ci/equivalent_mutants.txt")
 SEED = 20261122
@@ -286,15 +288,16 @@ def run(program, folder, arguments, seconds, follow=""):
 
 
 def campaign(program, folder):
-    """A fixed campaign: None, or what it found."""
+    """A fixed campaign: None, or what it found. All that it finds is what a file says."""
     plan = os.path.join(ROOT, "ci/campaigns/mutation.yaml")
     command = [program, "campaign", plan, "--out", os.path.join(folder, "campaign"), "-j", "1", "--fail-fast"]
-    code, output = call(command, folder, CELL_SECONDS)
     shutil.rmtree(os.path.join(folder, "campaign"), ignore_errors=True)
+    code, output = call(command, folder, CELL_SECONDS)
     if code is None:
         return ("campaign", "TIMEOUT", "NONE")
     if code == 0:
-        return None
+        different = campaign_said.difference_of(CAMPAIGN_SAID, os.path.join(folder, "campaign/results.txt"))
+        return ("words", "WORDS", different[-1][:120]) if different else None
     # What was found without a fault says most; then what was found beside a fault.
     verdict = next((found for pattern in (r"no fault: ", r"also found ", r"(?:FAIL|INCONCLUSIVE): .*: ")
                     if (found := re.search(pattern + r"([A-Z]+\.[A-Z_]+)", output))), None)

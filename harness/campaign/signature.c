@@ -2,7 +2,13 @@
 #include "harness/campaign/signature.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "ddpcore/base/hash.h"
+
+enum { FINDINGS_SHOWN = 5 };
 
 static const char *text_of(const json_t *verdict, const char *key)
 {
@@ -49,7 +55,7 @@ static void add_ranks(struct ddp_text *out, const json_t *list)
     ddp_text_add(out, "%s", json_array_size(list) == 0 ? "-" : "");
 }
 
-/* Verdict, culprits, step, bucket. */
+/* Verdict, culprits, step, bucket: of a verdict or of one of its findings. */
 static void add_found(struct ddp_text *out, const json_t *verdict)
 {
     const json_t *step = json_object_get(verdict, "step");
@@ -62,6 +68,46 @@ static void add_found(struct ddp_text *out, const json_t *verdict)
     }
     if (json_is_integer(bucket)) {
         ddp_text_add(out, " bucket %lld", (long long)json_integer_value(bucket));
+    }
+}
+
+/* A hash of whatever a run of the simulator found, but not of its words, which say values that
+ * depend on the BLAS. */
+static uint64_t hash_findings(const json_t *findings)
+{
+    static const char *const keys[] = {"verdict", "oracle", "mode",  "culprit",   "victims",     "op",
+                                       "step",    "micro",  "phase", "detect_ms", "follows_from"};
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < json_array_size(findings); i++) {
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+            char *text = json_dumps(json_object_get(json_array_get(findings, i), keys[k]),
+                                    JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+
+            hash = ddp_hash_combine(hash, ddp_hash_text(text == NULL ? "" : text));
+            free(text);
+        }
+    }
+    return hash;
+}
+
+/* How much was found, a hash of all of it, and, as far as there is room, what followed from what. */
+static void add_others(struct ddp_text *out, const json_t *verdict)
+{
+    const json_t *findings = json_object_get(verdict, "findings");
+
+    ddp_text_add(out, ", of %zu %08" PRIx64, json_array_size(findings),
+                 hash_findings(findings) & UINT64_C(0xffffffff));
+    for (size_t i = 1; i < json_array_size(findings) && i < FINDINGS_SHOWN; i++) {
+        const json_t *finding = json_array_get(findings, i);
+        const json_t *cause = json_object_get(finding, "follows_from");
+
+        ddp_text_add(out, ", ");
+        add_found(out, finding);
+        if (!json_is_null(cause)) {
+            ddp_text_add(out, " after %lld",
+                         (long long)json_integer_value(json_object_get(cause, "finding")));
+        }
     }
 }
 
@@ -129,6 +175,9 @@ void harness_campaign_signature(const struct harness_plan *plan, const json_t *v
     ddp_text_init_fixed(&line, out->text, sizeof out->text);
     if (out->outcome == HARNESS_OUTCOME_PASS) {
         add_found(&line, verdict);
+        if (out->driver == HARNESS_DRIVER_SIM) { /* real processes have times of their own */
+            add_others(&line, verdict);
+        }
         return;
     }
     ddp_text_add(&line, "%s:", harness_outcome_name(out->outcome));
