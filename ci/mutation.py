@@ -5,9 +5,10 @@ Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--again] [--s
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
-this order: a fixed campaign (sim), all of whose findings are known; of the scenarios that run the mutant's line in sim (gcov) those without a fault,
-then all, with every word, and their runs judged again from their files; on real processes those scenarios that
-reach what sim has not; and some in sim once more in a program built with AddressSanitizer and UBSan.
+this order: a fixed campaign (sim), all of whose findings are known; of the scenarios that run the mutant's line in
+sim (gcov) those without a fault, then all, with every word, and their runs judged again from their files; on real
+processes those scenarios that reach what sim has not; and some in sim once more in a program built with
+AddressSanitizer and UBSan.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
 in ci/equivalent_mutants.txt, and are left out.

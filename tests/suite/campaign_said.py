@@ -16,7 +16,7 @@ SHOWN = 30  # lines of a difference
 def lines_of(path):
     """The answers, without the head, which has a hash of the campaign's file, and without checksums."""
     with open(path, encoding="utf-8") as file:
-        return [line.rsplit(" #", 1)[0] for line in file if not line.startswith("#")]
+        return [line.rstrip("\n").rsplit(" #", 1)[0] for line in file if not line.startswith("#")]
 
 
 def difference_of(expected_path, results_path):
