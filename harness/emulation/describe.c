@@ -108,21 +108,19 @@ static bool find_swap(const struct view *view, uint32_t *out_a, uint32_t *out_b)
 static void choose_range(const struct view *view, size_t *out_first, size_t *out_count)
 {
     uint32_t different = 0;
+    size_t first = 0;
+    size_t count = 0;
 
-    *out_first = 0;
-    *out_count = view->elem_count;
     for (uint32_t i = 0; view->bucket != NULL && i < view->bucket->param_count; i++) {
         if (is_slice_different(view, i)) {
             harness_list_add(&view->out->params, view->bucket->params[i]);
             different++;
-            *out_first = view->bucket->offsets[i];
-            *out_count = slice_count(view, i);
+            first = view->bucket->offsets[i];
+            count = slice_count(view, i);
         }
     }
-    if (different != 1) {
-        *out_first = 0;
-        *out_count = view->elem_count;
-    }
+    *out_first = different == 1 ? first : 0;
+    *out_count = different == 1 ? count : view->elem_count;
 }
 
 /* The parameter that holds an element, and its number there. */

@@ -223,7 +223,8 @@ static ddp_status update(struct harness_emulation *e, struct harness_camp *camp)
             &e->input->job->optimizer, camp->state.taken[p], param.dtype, param.data,
             harness_layout_at(&e->params, camp->average, 0, p).data, slots, param.elem_count));
         camp->state.taken[p]++;
-        camp->is_known[p] = camp->is_known[p] && camp->is_average_known[p];
+        DDP_ASSERT(camp->is_known[p]); /* else the step before was the last */
+        camp->is_known[p] = camp->is_average_known[p];
     }
     return DDP_OK;
 }
@@ -479,9 +480,6 @@ ddp_status harness_rebase_states(struct harness_emulation *e, uint32_t step)
         }
     }
     for (uint32_t r = 0; e->is_judging && r < e->world; r++) {
-        if (e->now.rows[r] == 0) {
-            continue;
-        }
         DDP_TRY(compare_model(e, harness_emulation_camp(e, r), r, &is_other));
         if (is_other) {
             DDP_TRY(harness_camp_part(e, r, is_model_like, &is_new));
