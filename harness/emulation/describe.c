@@ -294,12 +294,12 @@ static ddp_status describe_input(struct view *view, uint32_t rank, size_t b, con
     DDP_TRY(open_bucket(view, e, b, &expected, got));
     DDP_TRY(fill_raw(view, rank));
     view->scale = harness_emulation_is_scaled_before(e) ? 1.0f / (float)e->now.divisor : 1.0f;
-    if (e->is_in_before_set) {
-        struct harness_tensor before = harness_layout_at(&e->buckets, e->in_before, rank, b);
+    if (e->steps_done > e->start_step) {
+        struct harness_tensor before = harness_layout_at(&e->buckets, e->now.bucket_out, rank, b);
 
         DDP_TRY(decode(e, &before, &view->before));
     }
-    describe(view, 0, "that of the step before");
+    describe(view, 0, "what the all-reduce of the step before left there: nothing was copied in");
     return DDP_OK;
 }
 

@@ -90,18 +90,6 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
     return status;
 }
 
-/* The inputs of this step become those of the step before. */
-static void keep_inputs(struct harness_emulation *e)
-{
-    void *inputs = e->now.bucket_in;
-
-    if (e->in_before != NULL) {
-        e->now.bucket_in = e->in_before;
-        e->in_before = inputs;
-        e->is_in_before_set = true;
-    }
-}
-
 /* From known sums to the models after the step. */
 static ddp_status finish(struct harness_emulation *e, uint32_t step)
 {
@@ -114,7 +102,6 @@ static ddp_status finish(struct harness_emulation *e, uint32_t step)
     DDP_TRY(harness_rebase_states(e, step));
     harness_camps_rejoin(e);
     memcpy(e->buffer, e->now.buffer, e->world * e->buffers.size_bytes);
-    keep_inputs(e);
     e->steps_done = step + 1;
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
