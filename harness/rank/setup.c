@@ -5,8 +5,9 @@
 #include "ddpcore/base/hash.h"
 #include "harness/rank/session.h"
 
-/* As wide as a scenario may ask for (job.widths): products of two widths stay far from overflow. */
-enum { WIDTH_MAX = 1048576 };
+/* As wide as a scenario may ask for (job.widths): products of two widths stay far from overflow;
+ * and as many rows (job.batch_per_rank). */
+enum { WIDTH_MAX = 1048576, ROWS_MAX = 1000000 };
 
 /* Set-up ends by this time even if a rank never comes and no monitor runs. */
 static uint64_t setup_deadline_ns(const struct harness_session *session)
@@ -73,7 +74,7 @@ static ddp_status configure_sampler(struct harness_session *session)
         return ddp_err_set(session->err, DDP_E_INJECTED, "the sampler could not be configured");
     }
     if (options[0] < 0 || options[0] >= options[1] || options[1] > most || options[4] < 1 ||
-        (uint64_t)options[4] > shard->sample_count) {
+        options[4] > ROWS_MAX) {
         return ddp_err_set(session->err, DDP_E_INVALID,
                            "a fault made the sampler one of rank %lld of %lld, %lld rows at a time",
                            (long long)options[0], (long long)options[1], (long long)options[4]);
