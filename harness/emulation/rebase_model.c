@@ -334,13 +334,14 @@ void harness_rebase_begin(struct harness_emulation *e)
 
 static bool is_model_like(const struct harness_emulation *e, uint32_t a, uint32_t b)
 {
-    size_t count = e->params.count;
-
-    return memcmp(&e->recorded.param[a * count], &e->recorded.param[b * count],
-                  count * sizeof(uint64_t)) == 0 &&
-           memcmp(&e->recorded.slot[(size_t)a * e->slot_count * count],
-                  &e->recorded.slot[(size_t)b * e->slot_count * count],
-                  e->slot_count * count * sizeof(uint64_t)) == 0;
+    for (size_t p = 0; p < e->params.count; p++) {
+        for (uint32_t t = 0; t <= e->slot_count; t++) {
+            if (recorded_hash(e, a, p, t) != recorded_hash(e, b, p, t)) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 /* The rank's parameter and slots are what they were before the step, and are updated in it. */
