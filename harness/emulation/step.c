@@ -18,27 +18,25 @@ static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
     return active;
 }
 
-/* The rank took batches that were not its own. One that it left out is another thing: what follows
- * of that is known (harness/judge/cause.c). */
-static bool has_others_batch(const struct harness_emulation *e, uint32_t rank)
+static bool has_wrong_batch(const struct harness_emulation *e, uint32_t rank)
 {
     for (size_t i = 0; i < e->batch_count; i++) {
-        if (e->batches[i].rank == rank && e->batches[i].verdict != HARNESS_VERDICT_DATA_MISSING) {
+        if (e->batches[i].rank == rank) {
             return true;
         }
     }
     return false;
 }
 
-/* Whoever takes others' batches may take more of them than of its own, or fewer. Then others take
- * part in the step than should, and nothing is known of what comes of it. */
+/* Whoever takes other batches than its own may take more of them, or fewer. Then others take part
+ * in the step than should, and nothing is known of what comes of it. */
 static bool is_of_others(const struct harness_emulation *e, uint32_t step)
 {
     for (uint32_t r = 0; r < e->world; r++) {
         size_t count = 0;
 
         (void)harness_index_in_step(&e->index, r, DDP_EVENT_DATA_BATCH, step, &count);
-        if (has_others_batch(e, r) &&
+        if (has_wrong_batch(e, r) &&
             (count >= e->input->job->micro_batches) != harness_emulation_is_active(e, r, step)) {
             return true;
         }
