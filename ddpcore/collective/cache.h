@@ -38,6 +38,7 @@ struct ddp_cache_ops {
 /* Zero-filled; its owner sets the fields above `chain`. */
 struct ddp_cache {
     const struct ddp_cache_ops *ops;
+    struct ddp_env *env; /* whose faults alter schedules; NULL: none do */
     struct ddp_mem *mem;
     uint32_t member, member_count;
     size_t segment_bytes;                                       /* 0 = the algorithm's default */

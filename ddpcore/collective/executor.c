@@ -157,6 +157,53 @@ static const struct ddp_engine executor_engine = {
     .destroy = executor_destroy,
 };
 
+/* A step of the same operands may be of the other kind. */
+static bool is_exchangeable(int64_t a, int64_t b)
+{
+    return a == b || (a == DDP_STEP_RECV && b == DDP_STEP_RECV_REDUCE) ||
+           (a == DDP_STEP_RECV_REDUCE && b == DDP_STEP_RECV);
+}
+
+/* Point collective/schedule: an algorithm with a mistake. */
+static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedule *schedule)
+{
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    ddp_status status = DDP_OK;
+    int64_t *words;
+
+    if (!ddp_fault_point_is_armed(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE)) {
+        return DDP_OK;
+    }
+    words = ddp_mem_array(cache->mem, 2 * schedule->step_count, sizeof(*words));
+    if (words == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        words[2 * i] = schedule->steps[i].kind;
+        words[2 * i + 1] = schedule->steps[i].dep_count;
+    }
+    context.data = words;
+    context.elem_count = 2 * schedule->step_count;
+    context.dtype = DDP_DTYPE_I64;
+    if (ddp_fault_point(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE, &context) ==
+        DDP_FAULT_FAIL) {
+        status = DDP_E_INJECTED;
+    }
+    for (size_t i = 0; status == DDP_OK && i < schedule->step_count; i++) {
+        struct ddp_step *step = &schedule->steps[i];
+
+        if (!is_exchangeable(words[2 * i], step->kind) || words[2 * i + 1] < 0 ||
+            words[2 * i + 1] > step->dep_count) {
+            status = DDP_E_INVALID;
+        } else {
+            step->kind = (enum ddp_step_kind)words[2 * i];
+            step->dep_count = (uint32_t)words[2 * i + 1];
+        }
+    }
+    ddp_mem_free(cache->mem, words);
+    return status;
+}
+
 static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_schedule_params *params,
                                   struct ddp_cached **out, struct ddp_err *err)
 {
@@ -169,6 +216,9 @@ static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_sche
     ddp_schedule_init(&schedule, cache->mem, algorithm->name, params);
     algorithm->emit(&schedule);
     status = schedule.status;
+    if (status == DDP_OK) {
+        status = pass_schedule(cache, &schedule);
+    }
     if (status == DDP_OK) {
         status = ddp_compiled_create(cache->mem, &schedule, &compiled);
     }
@@ -232,6 +282,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     executor->is_agreement = config->is_agreement;
     executor->cache.ops = &compiled_ops;
     executor->cache.mem = env->mem;
+    executor->cache.env = env;
     executor->cache.member = transport->member;
     executor->cache.member_count = transport->member_count;
     executor->cache.segment_bytes = config->segment_bytes;

@@ -184,10 +184,13 @@ static ddp_status mark_ready(struct ddp *ddp, size_t param)
     DDP_TRY(ddp_reducer_settle(ddp, &target->work));
     context.bucket = (int32_t)bucket;
     context.param = (int32_t)param;
+    DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_COPY, &context, &is_skipped));
     context.data = slice_of(ddp, param);
     context.elem_count = ddp->params[param].elem_count;
     context.dtype = target->dtype;
-    DDP_TRY(fill_slice(ddp, param, context.data));
+    if (!is_skipped) {
+        DDP_TRY(fill_slice(ddp, param, context.data));
+    }
     DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_FILL, &context, &is_skipped));
     if (is_skipped) {
         return DDP_OK;

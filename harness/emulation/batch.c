@@ -40,15 +40,13 @@ static uint64_t batches_of(const struct ref_shard_config *shard, uint32_t rank)
 {
     uint64_t rows = shard->batch_rows[rank];
 
-    return rows == 0 ? 0 : (entries_of(shard, rank) + rows - 1) / rows;
+    DDP_ASSERT(rows > 0);
+    return (entries_of(shard, rank) + rows - 1) / rows;
 }
 
 uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32_t rank)
 {
-    const struct ref_shard_config *shard = &e->shard;
-
-    return shard->is_one_epoch || batches_of(shard, rank) == 0 ? batches_of(shard, rank)
-                                                               : UINT64_MAX;
+    return e->shard.is_one_epoch ? batches_of(&e->shard, rank) : UINT64_MAX;
 }
 
 bool harness_emulation_is_active(const struct harness_emulation *e, uint32_t rank, uint32_t step)
@@ -105,9 +103,10 @@ static void expect(const struct ref_shard_config *shard, uint32_t rank, uint64_t
     uint64_t start = 0;
 
     expected->rows = 0;
-    if (per_epoch == 0 || (shard->is_one_epoch && index >= per_epoch)) {
+    if (shard->is_one_epoch && index >= per_epoch) {
         return;
     }
+    DDP_ASSERT(per_epoch > 0); /* only shards of given sizes may be empty */
     list = list_epoch(shard, index / per_epoch, expected);
     for (uint32_t r = 0; shard->shard_size != NULL && r < rank; r++) {
         start += shard->shard_size[r];
@@ -289,7 +288,8 @@ static int64_t find_shift(const struct harness_emulation *e, struct walk *walk, 
     return 0;
 }
 
-/* Adds it, unless it goes on with what was wrong with the rank's batch before. */
+/* Adds it, unless it goes on with what was wrong with the rank's batch before: batches of another
+ * size move all that follow, whatever their own size is. */
 static ddp_status note_batch(struct harness_emulation *e,
                              const struct harness_batch_difference *new)
 {
@@ -298,7 +298,8 @@ static ddp_status note_batch(struct harness_emulation *e,
         e->batch_count > 0 ? &e->batches[e->batch_count - 1] : NULL;
 
     if (last != NULL && last->rank == new->rank &&
-        last->verdict == new->verdict &&new->step <= last->last_step + 1) {
+        (last->verdict == new->verdict || last->verdict == HARNESS_VERDICT_DATA_BATCH) &&
+        new->step <= last->last_step + 1) {
         last->last_step = new->step;
         return DDP_OK;
     }

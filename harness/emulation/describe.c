@@ -108,21 +108,19 @@ static bool find_swap(const struct view *view, uint32_t *out_a, uint32_t *out_b)
 static void choose_range(const struct view *view, size_t *out_first, size_t *out_count)
 {
     uint32_t different = 0;
+    size_t first = 0;
+    size_t count = 0;
 
-    *out_first = 0;
-    *out_count = view->elem_count;
     for (uint32_t i = 0; view->bucket != NULL && i < view->bucket->param_count; i++) {
         if (is_slice_different(view, i)) {
             harness_list_add(&view->out->params, view->bucket->params[i]);
             different++;
-            *out_first = view->bucket->offsets[i];
-            *out_count = slice_count(view, i);
+            first = view->bucket->offsets[i];
+            count = slice_count(view, i);
         }
     }
-    if (different != 1) {
-        *out_first = 0;
-        *out_count = view->elem_count;
-    }
+    *out_first = different == 1 ? first : 0;
+    *out_count = different == 1 ? count : view->elem_count;
 }
 
 /* The parameter that holds an element, and its number there. */
@@ -296,12 +294,12 @@ static ddp_status describe_input(struct view *view, uint32_t rank, size_t b, con
     DDP_TRY(open_bucket(view, e, b, &expected, got));
     DDP_TRY(fill_raw(view, rank));
     view->scale = harness_emulation_is_scaled_before(e) ? 1.0f / (float)e->now.divisor : 1.0f;
-    if (e->is_in_before_set) {
-        struct harness_tensor before = harness_layout_at(&e->buckets, e->in_before, rank, b);
+    if (e->steps_done > e->start_step) {
+        struct harness_tensor before = harness_layout_at(&e->buckets, e->now.bucket_out, rank, b);
 
         DDP_TRY(decode(e, &before, &view->before));
     }
-    describe(view, 0, "that of the step before");
+    describe(view, 0, "what the all-reduce of the step before left there: nothing was copied in");
     return DDP_OK;
 }
 

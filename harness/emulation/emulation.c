@@ -77,9 +77,6 @@ static ddp_status allocate_values(struct harness_emulation *e)
     e->is_grad_known = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
     e->is_in_known = harness_emulation_alloc(e, e->world * e->buckets.count, sizeof(bool));
     e->is_out_known = harness_emulation_alloc(e, e->world * e->buckets.count, sizeof(bool));
-    if (e->input->kept != NULL) {
-        e->in_before = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
-    }
     DDP_TRY(harness_recorded_create(e));
     DDP_TRY(harness_camps_create(e));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;

@@ -200,8 +200,6 @@ struct harness_emulation {
     struct harness_recorded recorded;
     bool *is_grad_known;              /* [world][params.count] of the present step's values */
     bool *is_in_known, *is_out_known; /* [world][buckets.count] */
-    void *in_before;                  /* bucket_in of the step before, if something is kept */
-    bool is_in_before_set;
     struct harness_compare compare;
     struct harness_hashes wanted; /* tensors that would let more be judged */
     int64_t unknown_from;         /* first step that could not be judged for lack of one; -1 */

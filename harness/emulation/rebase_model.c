@@ -223,7 +223,8 @@ static ddp_status update(struct harness_emulation *e, struct harness_camp *camp)
             &e->input->job->optimizer, camp->state.taken[p], param.dtype, param.data,
             harness_layout_at(&e->params, camp->average, 0, p).data, slots, param.elem_count));
         camp->state.taken[p]++;
-        camp->is_known[p] = camp->is_known[p] && camp->is_average_known[p];
+        DDP_ASSERT(camp->is_known[p]); /* else the step before was the last */
+        camp->is_known[p] = camp->is_average_known[p];
     }
     return DDP_OK;
 }
@@ -333,13 +334,14 @@ void harness_rebase_begin(struct harness_emulation *e)
 
 static bool is_model_like(const struct harness_emulation *e, uint32_t a, uint32_t b)
 {
-    size_t count = e->params.count;
-
-    return memcmp(&e->recorded.param[a * count], &e->recorded.param[b * count],
-                  count * sizeof(uint64_t)) == 0 &&
-           memcmp(&e->recorded.slot[(size_t)a * e->slot_count * count],
-                  &e->recorded.slot[(size_t)b * e->slot_count * count],
-                  e->slot_count * count * sizeof(uint64_t)) == 0;
+    for (size_t p = 0; p < e->params.count; p++) {
+        for (uint32_t t = 0; t <= e->slot_count; t++) {
+            if (recorded_hash(e, a, p, t) != recorded_hash(e, b, p, t)) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 /* The rank's parameter and slots are what they were before the step, and are updated in it. */
@@ -479,9 +481,6 @@ ddp_status harness_rebase_states(struct harness_emulation *e, uint32_t step)
         }
     }
     for (uint32_t r = 0; e->is_judging && r < e->world; r++) {
-        if (e->now.rows[r] == 0) {
-            continue;
-        }
         DDP_TRY(compare_model(e, harness_emulation_camp(e, r), r, &is_other));
         if (is_other) {
             DDP_TRY(harness_camp_part(e, r, is_model_like, &is_new));

@@ -18,6 +18,32 @@ static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
     return active;
 }
 
+static bool has_wrong_batch(const struct harness_emulation *e, uint32_t rank)
+{
+    for (size_t i = 0; i < e->batch_count; i++) {
+        if (e->batches[i].rank == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whoever takes other batches than its own may take more of them, or fewer. Then others take part
+ * in the step than should, and nothing is known of what comes of it. */
+static bool is_of_others(const struct harness_emulation *e, uint32_t step)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+
+        (void)harness_index_in_step(&e->index, r, DDP_EVENT_DATA_BATCH, step, &count);
+        if (has_wrong_batch(e, r) &&
+            (count >= e->input->job->micro_batches) != harness_emulation_is_active(e, r, step)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The used map: each active rank counts where it has a gradient. In strict semantics an ended rank
  * sends zeros. In PyTorch it sends its map as the last reduction left it, so that a parameter that
  * no rank uses any more still looks used, and the optimizer updates it with a gradient of zero. A
@@ -90,18 +116,6 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
     return status;
 }
 
-/* The inputs of this step become those of the step before. */
-static void keep_inputs(struct harness_emulation *e)
-{
-    void *inputs = e->now.bucket_in;
-
-    if (e->in_before != NULL) {
-        e->now.bucket_in = e->in_before;
-        e->in_before = inputs;
-        e->is_in_before_set = true;
-    }
-}
-
 /* From known sums to the models after the step. */
 static ddp_status finish(struct harness_emulation *e, uint32_t step)
 {
@@ -114,7 +128,6 @@ static ddp_status finish(struct harness_emulation *e, uint32_t step)
     DDP_TRY(harness_rebase_states(e, step));
     harness_camps_rejoin(e);
     memcpy(e->buffer, e->now.buffer, e->world * e->buffers.size_bytes);
-    keep_inputs(e);
     e->steps_done = step + 1;
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
@@ -133,6 +146,9 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
                          ? active
                          : e->world;
+    if (e->is_judging && is_of_others(e, step)) {
+        return DDP_OK;
+    }
     if (e->is_judging) {
         harness_recorded_read(e, step);
     }

@@ -22,7 +22,7 @@ ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dty
         return harness_tree_run(tree, input, output);
     }
     if (set != NULL && set->is_ordered && set->size == e->world) {
-        return harness_schedule_set_run(set, DDP_REDOP_SUM, input, output);
+        return harness_schedule_set_run(set, input, output);
     }
     if (tree == NULL && why != NULL) {
         (void)snprintf(why, why_bytes, "no complete schedule of it was left");

@@ -15,6 +15,7 @@
 struct prober {
     const struct harness_probe *probe;
     struct ddp_recorder *recorder; /* the rank's; env->recorder is NULL while probes run */
+    struct ddp_fault_hook *faults; /* likewise */
     struct ddp_transfer transfer;
     struct ddp_coll_work work;
     uint64_t count; /* of probes so far */
@@ -23,8 +24,7 @@ struct prober {
     size_t size_bytes;
     bool is_coll_buffer;
     uint64_t digest;      /* of everything that came out for a request */
-    ddp_status unwritten; /* first failure of writing a file; reported at the end, when no member
-                           * waits for this one any more */
+    ddp_status unwritten; /* first failed file; told at the end, when no member waits any more */
     struct harness_probe_map map;
 };
 
@@ -63,6 +63,22 @@ static ddp_status wait_work(struct prober *prober)
                     deadline_ns(prober));
 }
 
+/* Point probe/sum: a fault may alter what this member got. */
+static ddp_status pass_sum(const struct prober *prober)
+{
+    struct ddp_env *env = prober->probe->env;
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    enum ddp_fault_action action;
+
+    place.data = prober->staging;
+    place.elem_count = prober->map.elem_count;
+    place.dtype = prober->map.dtype;
+    env->recorder = prober->recorder; /* that a fault fired is recorded */
+    action = ddp_fault_point(prober->faults, DDP_FAULT_POINT_PROBE_SUM, &place);
+    env->recorder = NULL;
+    return action == DDP_FAULT_FAIL ? DDP_E_INJECTED : DDP_OK;
+}
+
 /* Sum what is in staging over all members, back into staging. */
 static ddp_status reduce(struct prober *prober)
 {
@@ -80,13 +96,14 @@ static ddp_status reduce(struct prober *prober)
     prober->work.args.input = prober->buffer;
     prober->work.args.output = prober->buffer;
     prober->work.args.elem_count = map->elem_count;
-    prober->work.seq = prober->count << 16; /* the low 16 bits stand in a device's marks: 0 means no
-                                             * collective */
+    /* The low 16 bits stand in a device's marks: 0 means no collective. */
+    prober->work.seq = prober->count << 16;
     DDP_TRY(probe->coll->ops->post(probe->coll, &prober->work));
     DDP_TRY(wait_work(prober));
     ddp_recorder_wait_end(prober->recorder); /* a sign of life; no event */
     DDP_TRY(ddp_transfer_to_host(&prober->transfer, prober->staging, prober->buffer,
                                  prober->size_bytes));
+    DDP_TRY(pass_sum(prober));
     prober->digest = ddp_hash_bytes(prober->staging, prober->size_bytes, prober->digest);
     return DDP_OK;
 }
@@ -257,9 +274,8 @@ static ddp_status measure(struct prober *prober, size_t request)
     if (prober->map.result == HARNESS_PROBE_MEASURED) {
         DDP_TRY(harness_probe_map_solve(&prober->map));
     }
-    if (prober->map.result != HARNESS_PROBE_MEASURED) {
-        return DDP_OK; /* on all members alike, because the result follows from digests that all of
-                        * them compared */
+    if (prober->map.result != HARNESS_PROBE_MEASURED) { /* on all alike: they compared digests */
+        return DDP_OK;
     }
     DDP_TRY(measure_widths(prober));
     DDP_TRY(agree(prober, request, "widths"));
@@ -462,6 +478,7 @@ ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *
     }
     prober->probe = probe;
     prober->recorder = probe->env->recorder;
+    prober->faults = probe->env->faults;
     own = hide(probe->env);
     coll = hide(probe->coll->env);
     status = run_all(prober, err);

@@ -51,7 +51,7 @@ struct harness_probe {
  *
  * Errors: those of the collective, the device, the store and the files, with which the collective
  * is revoked and the events of that recorded; E_TIMEOUT. A revocation's own status on all the
- * others. env->faults and env->recorder are NULL meanwhile. */
+ * others. env->faults and env->recorder are NULL meanwhile, except at point probe/sum. */
 DDP_MUST_USE ddp_status harness_probe_run(const struct harness_probe *probe, struct ddp_err *err);
 
 #ifdef __cplusplus

@@ -10,18 +10,26 @@ void harness_session_phase(struct harness_session *session, enum ddp_phase phase
     }
 }
 
+ddp_status harness_session_ask(struct harness_session *session, enum ddp_fault_point point,
+                               enum ddp_fault_action *out)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+    place.device = session->device;
+    *out = ddp_fault_point(session->env->faults, point, &place);
+    return *out == DDP_FAULT_FAIL
+               ? ddp_err_set(session->err, DDP_E_INJECTED, "%s", ddp_fault_point_name(point))
+               : DDP_OK;
+}
+
 ddp_status harness_session_point(struct harness_session *session, enum ddp_fault_point point,
                                  bool *out_skip)
 {
-    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
     enum ddp_fault_action action;
+    ddp_status status = harness_session_ask(session, point, &action);
 
-    place.device = session->device;
-    action = ddp_fault_point(session->env->faults, point, &place);
     if (out_skip != NULL) {
         *out_skip = action == DDP_FAULT_SKIP;
     }
-    return action == DDP_FAULT_FAIL
-               ? ddp_err_set(session->err, DDP_E_INJECTED, "%s", ddp_fault_point_name(point))
-               : DDP_OK;
+    return status;
 }

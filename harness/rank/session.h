@@ -37,6 +37,8 @@ struct harness_session {
     struct ref_job job;
     struct ref_data own_data;    /* unless the options share one */
     const struct ref_data *data; /* NULL until open */
+    struct ddp_sampler_config sampler;
+    size_t batch_rows; /* of this rank */
     struct harness_batches batches;
 
     struct ddp_store *store;
@@ -64,11 +66,11 @@ struct harness_session {
     int32_t *labels;
     float *targets;
 
-    uint64_t first_step;    /* steps that the restored checkpoint had completed */
-    uint64_t steps_done;    /* completed in all */
-    uint64_t batch_skipped; /* batches that a fault skipped: this rank takes the next one instead */
-    bool is_parted;         /* this rank has passed the last barrier */
-    bool is_left_out;       /* a SKIP before the group existed: the rank leaves at once */
+    uint64_t first_step; /* steps that the restored checkpoint had completed */
+    uint64_t steps_done; /* completed in all */
+    int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
+    bool is_parted;      /* this rank has passed the last barrier */
+    bool is_left_out;    /* a SKIP before the group existed: the rank leaves at once */
 };
 
 /* Calls go down this list of files and never up: rank.c; setup.c, step.c; device.c, checkpoint.c;
@@ -77,8 +79,11 @@ struct harness_session {
 /* session.c */
 /* Enter a phase unless the rank is in it. */
 void harness_session_phase(struct harness_session *session, enum ddp_phase phase);
-/* Pass a fault point without payload: OK, or E_INJECTED. *out_skip (may be NULL): what follows is
- * to be left out. */
+/* Pass a fault point without payload: OK, or E_INJECTED. *out: what a fault makes of what follows.
+ */
+DDP_MUST_USE ddp_status harness_session_ask(struct harness_session *session,
+                                            enum ddp_fault_point point, enum ddp_fault_action *out);
+/* The same. *out_skip (may be NULL): what follows is to be left out. */
 DDP_MUST_USE ddp_status harness_session_point(struct harness_session *session,
                                               enum ddp_fault_point point, bool *out_skip);
 

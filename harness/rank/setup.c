@@ -5,8 +5,9 @@
 #include "ddpcore/base/hash.h"
 #include "harness/rank/session.h"
 
-/* As wide as a scenario may ask for (job.widths): products of two widths stay far from overflow. */
-enum { WIDTH_MAX = 1048576 };
+/* As wide as a scenario may ask for (job.widths): products of two widths stay far from overflow;
+ * and as many rows (job.batch_per_rank). */
+enum { WIDTH_MAX = 1048576, ROWS_MAX = 1000000 };
 
 /* Set-up ends by this time even if a rank never comes and no monitor runs. */
 static uint64_t setup_deadline_ns(const struct harness_session *session)
@@ -55,17 +56,43 @@ static ddp_status list_tensors(struct harness_session *session)
     return DDP_OK;
 }
 
-static ddp_status open_batches(struct harness_session *session)
+/* Point data/sampler: a fault may alter which shard this rank takes, and how many rows of it at a
+ * time. */
+static ddp_status configure_sampler(struct harness_session *session)
 {
     const struct ref_shard_config *shard = &session->job.shard;
-    const struct ddp_sampler_config sampler = {.sample_count = shard->sample_count,
-                                               .rank = session->env->rank,
-                                               .world_size = shard->world_size,
-                                               .is_shuffled = shard->is_shuffled,
-                                               .seed = shard->seed,
-                                               .shard_size = shard->shard_size};
+    int64_t options[] = {session->env->rank, shard->world_size, (int64_t)shard->seed,
+                         shard->is_shuffled, (int64_t)shard->batch_rows[session->env->rank]};
+    int64_t most = shard->shard_size != NULL ? shard->world_size : HARNESS_WORLD_MAX;
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+    place.data = options;
+    place.elem_count = sizeof options / sizeof options[0];
+    place.dtype = DDP_DTYPE_I64;
+    if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_DATA_SAMPLER, &place) ==
+        DDP_FAULT_FAIL) {
+        return ddp_err_set(session->err, DDP_E_INJECTED, "the sampler could not be configured");
+    }
+    if (options[0] < 0 || options[0] >= options[1] || options[1] > most || options[4] < 1 ||
+        options[4] > ROWS_MAX) {
+        return ddp_err_set(session->err, DDP_E_INVALID,
+                           "a fault made the sampler one of rank %lld of %lld, %lld rows at a time",
+                           (long long)options[0], (long long)options[1], (long long)options[4]);
+    }
+    session->sampler = (struct ddp_sampler_config){.sample_count = shard->sample_count,
+                                                   .rank = (uint32_t)options[0],
+                                                   .world_size = (uint32_t)options[1],
+                                                   .is_shuffled = options[3] != 0,
+                                                   .seed = (uint64_t)options[2],
+                                                   .shard_size = shard->shard_size};
+    session->batch_rows = (size_t)options[4];
+    return DDP_OK;
+}
+
+static ddp_status open_batches(struct harness_session *session)
+{
     struct ddp_mem *mem = session->env->mem;
-    size_t rows = shard->batch_rows[session->env->rank];
+    size_t rows = session->batch_rows;
 
     session->param_salt = ddp_mem_array(mem, session->param_count, sizeof session->param_salt[0]);
     session->is_used = ddp_mem_array(mem, session->param_count, sizeof session->is_used[0]);
@@ -81,7 +108,8 @@ static ddp_status open_batches(struct harness_session *session)
     for (size_t i = 0; i < session->param_count; i++) {
         session->param_salt[i] = ddp_hash_text(session->params[i].name);
     }
-    return harness_batches_init(&session->batches, mem, &sampler, rows, shard->is_one_epoch);
+    return harness_batches_init(&session->batches, mem, &session->sampler, rows,
+                                session->job.shard.is_one_epoch);
 }
 
 /* Point model/build: a fault may alter the widths of this rank's hidden layers; those of inputs and
@@ -122,8 +150,7 @@ static ddp_status build_model(struct harness_session *session)
     if (session->plan->job.init == HARNESS_INIT_PER_RANK && session->env->rank > 0) {
         job->model.seed = ddp_hash_combine(job->model.seed, session->env->rank);
     }
-    DDP_TRY(ref_model_create(session->device, &job->model,
-                             job->shard.batch_rows[session->env->rank], &session->model,
+    DDP_TRY(ref_model_create(session->device, &job->model, session->batch_rows, &session->model,
                              session->err));
     ref_model_set_wait(session->model, session->env->idle, session->env->clock,
                        session->plan->job.timeout_ns);
@@ -215,6 +242,7 @@ ddp_status harness_session_open(struct harness_session *session,
     harness_session_phase(session, DDP_PHASE_INIT);
     DDP_TRY(harness_session_open_device(session));
     DDP_TRY(open_data(session));
+    DDP_TRY(configure_sampler(session));
     DDP_TRY(build_model(session));
     DDP_TRY(open_batches(session));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_COMM_INIT, &session->is_left_out));

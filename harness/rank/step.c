@@ -58,13 +58,15 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     struct ddp_env *env = session->env;
     uint64_t number = (uint64_t)step * session->job.micro_batches + micro;
     const uint32_t *samples;
+    enum ddp_fault_action action;
     bool is_skipped;
     size_t rows;
 
     harness_session_phase(session, DDP_PHASE_DATA);
-    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_DATA_NEXT, &is_skipped));
-    session->batch_skipped += is_skipped ? 1 : 0;
-    number += session->batch_skipped;
+    DDP_TRY(harness_session_ask(session, DDP_FAULT_POINT_DATA_NEXT, &action));
+    session->batch_shift += action == DDP_FAULT_SKIP ? 1 : 0;
+    number += (uint64_t)session->batch_shift;
+    session->batch_shift -= action == DDP_FAULT_DUP ? 1 : 0;
     if (harness_batches_begins_epoch(&session->batches, number)) {
         DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_DATA_EPOCH, &is_skipped));
         if (is_skipped) {

@@ -176,8 +176,8 @@ static bool is_usable(enum harness_action_place place, enum ddp_fault_point poin
         return ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_ARGS;
     case HARNESS_PLACE_STREAM:
         return is_kernel_point(point) && job->device == HARNESS_DEVICE_CUDA;
-    case HARNESS_PLACE_COLLECTIVE:
-        return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
+    case HARNESS_PLACE_TWICE:
+        return point == DDP_FAULT_POINT_COLLECTIVE_PRE || point == DDP_FAULT_POINT_DATA_NEXT;
     case HARNESS_PLACE_LAUNCH:
         return point == DDP_FAULT_POINT_LAUNCH_SPAWN;
     case HARNESS_PLACE_SKIPPABLE:

@@ -1,4 +1,4 @@
-/* Purpose: reductions, scaling and optimizer steps as plain loops, the judge's yardstick.
+/* Purpose: sums, scaling and optimizer steps as plain loops, the judge's yardstick.
  * Idea: 16-bit floats are decoded to fp32, where sum and product of two are exact enough that one
  * rounding back is the correctly rounded result (24 >= 2*11 + 2 and 2*8 + 2 bits).
  * It does not know buckets, ranks or schedules. */
@@ -94,139 +94,33 @@ uint16_t harness_arith_bf16_encode(float value)
     return (uint16_t)kept;
 }
 
-static float combine_f32(float a, float b, enum ddp_redop op)
-{
-    switch (op) {
-    case DDP_REDOP_SUM:
-        return a + b;
-    case DDP_REDOP_PROD:
-        return a * b;
-    case DDP_REDOP_MAX:
-        return fmaxf(a, b);
-    case DDP_REDOP_MIN:
-        return fminf(a, b);
-    case DDP_REDOP_COUNT:
-        break;
-    }
-    return NAN;
-}
-
-static double combine_f64(double a, double b, enum ddp_redop op)
-{
-    switch (op) {
-    case DDP_REDOP_SUM:
-        return a + b;
-    case DDP_REDOP_PROD:
-        return a * b;
-    case DDP_REDOP_MAX:
-        return fmax(a, b);
-    case DDP_REDOP_MIN:
-        return fmin(a, b);
-    case DDP_REDOP_COUNT:
-        break;
-    }
-    return (double)NAN;
-}
-
-/* Integers wrap: unsigned arithmetic of the same width, compared as signed where they are. */
-static uint64_t combine_integer(uint64_t a, uint64_t b, enum ddp_redop op, bool is_b_greater)
-{
-    switch (op) {
-    case DDP_REDOP_SUM:
-        return a + b;
-    case DDP_REDOP_PROD:
-        return a * b;
-    case DDP_REDOP_MAX:
-        return is_b_greater ? b : a;
-    case DDP_REDOP_MIN:
-        return is_b_greater ? a : b;
-    case DDP_REDOP_COUNT:
-        break;
-    }
-    return 0;
-}
-
-static void reduce_integers(void *target, const void *source, size_t elem_count,
-                            enum ddp_dtype dtype, enum ddp_redop op)
-{
-    DDP_ASSERT(dtype == DDP_DTYPE_U8 || dtype == DDP_DTYPE_I32 || dtype == DDP_DTYPE_I64);
-    for (size_t i = 0; i < elem_count; i++) {
-        if (dtype == DDP_DTYPE_U8) {
-            uint8_t *a = (uint8_t *)target + i;
-            uint8_t b = ((const uint8_t *)source)[i];
-
-            *a = (uint8_t)combine_integer(*a, b, op, b > *a);
-        } else if (dtype == DDP_DTYPE_I32) {
-            int32_t *a = (int32_t *)target + i;
-            int32_t b = ((const int32_t *)source)[i];
-
-            *a = (int32_t)(uint32_t)combine_integer((uint64_t)*a, (uint64_t)b, op, b > *a);
-        } else {
-            int64_t *a = (int64_t *)target + i;
-            int64_t b = ((const int64_t *)source)[i];
-
-            *a = (int64_t)combine_integer((uint64_t)*a, (uint64_t)b, op, b > *a);
-        }
-    }
-}
-
-static void reduce_halves(uint16_t *target, const uint16_t *source, size_t elem_count,
-                          bool is_brain, enum ddp_redop op)
+static void add_halves(uint16_t *target, const uint16_t *source, size_t elem_count, bool is_brain)
 {
     for (size_t i = 0; i < elem_count; i++) {
         float a =
             is_brain ? harness_arith_bf16_decode(target[i]) : harness_arith_f16_decode(target[i]);
         float b =
             is_brain ? harness_arith_bf16_decode(source[i]) : harness_arith_f16_decode(source[i]);
-        float sum = combine_f32(a, b, op);
 
-        target[i] = is_brain ? harness_arith_bf16_encode(sum) : harness_arith_f16_encode(sum);
+        target[i] = is_brain ? harness_arith_bf16_encode(a + b) : harness_arith_f16_encode(a + b);
     }
 }
 
-static void reduce_floats(float *target, const float *source, size_t elem_count, enum ddp_redop op)
-{
-    if (op == DDP_REDOP_SUM) { /* the one that training uses, kept free of the switch */
-        for (size_t i = 0; i < elem_count; i++) {
-            target[i] += source[i];
-        }
-        return;
-    }
-    for (size_t i = 0; i < elem_count; i++) {
-        target[i] = combine_f32(target[i], source[i], op);
-    }
-}
-
-ddp_status harness_arith_reduce(void *target, const void *source, size_t elem_count,
-                                enum ddp_dtype dtype, enum ddp_redop op)
+ddp_status harness_arith_add(void *target, const void *source, size_t elem_count,
+                             enum ddp_dtype dtype)
 {
     DDP_ASSERT(elem_count == 0 || (target != NULL && source != NULL));
-    if (op >= DDP_REDOP_COUNT) {
+    if (dtype == DDP_DTYPE_F16 || dtype == DDP_DTYPE_BF16) {
+        add_halves(target, source, elem_count, dtype == DDP_DTYPE_BF16);
+        return DDP_OK;
+    }
+    if (dtype != DDP_DTYPE_F32) {
         return DDP_E_UNSUPPORTED;
     }
-    switch (dtype) {
-    case DDP_DTYPE_F32:
-        reduce_floats(target, source, elem_count, op);
-        return DDP_OK;
-    case DDP_DTYPE_F64:
-        for (size_t i = 0; i < elem_count; i++) {
-            ((double *)target)[i] =
-                combine_f64(((double *)target)[i], ((const double *)source)[i], op);
-        }
-        return DDP_OK;
-    case DDP_DTYPE_F16:
-    case DDP_DTYPE_BF16:
-        reduce_halves(target, source, elem_count, dtype == DDP_DTYPE_BF16, op);
-        return DDP_OK;
-    case DDP_DTYPE_U8:
-    case DDP_DTYPE_I32:
-    case DDP_DTYPE_I64:
-        reduce_integers(target, source, elem_count, dtype, op);
-        return DDP_OK;
-    case DDP_DTYPE_COUNT:
-        break;
+    for (size_t i = 0; i < elem_count; i++) {
+        ((float *)target)[i] += ((const float *)source)[i];
     }
-    return DDP_E_UNSUPPORTED;
+    return DDP_OK;
 }
 
 static bool is_scalable(enum ddp_dtype dtype)
@@ -270,10 +164,9 @@ void harness_arith_widen(double *target, const void *source, enum ddp_dtype dtyp
                          size_t elem_count)
 {
     const float *floats = source;
-    const double *doubles = source;
     const uint16_t *halves = source;
 
-    DDP_ASSERT(is_scalable(dtype) || dtype == DDP_DTYPE_F64);
+    DDP_ASSERT(is_scalable(dtype));
     if (dtype == DDP_DTYPE_F32) {
         for (size_t i = 0; i < elem_count; i++) {
             target[i] = (double)floats[i];
@@ -281,9 +174,8 @@ void harness_arith_widen(double *target, const void *source, enum ddp_dtype dtyp
         return;
     }
     for (size_t i = 0; i < elem_count; i++) {
-        target[i] = dtype == DDP_DTYPE_F64    ? doubles[i]
-                    : dtype == DDP_DTYPE_BF16 ? (double)harness_arith_bf16_decode(halves[i])
-                                              : (double)harness_arith_f16_decode(halves[i]);
+        target[i] = dtype == DDP_DTYPE_BF16 ? (double)harness_arith_bf16_decode(halves[i])
+                                            : (double)harness_arith_f16_decode(halves[i]);
     }
 }
 

@@ -10,9 +10,10 @@
 extern "C" {
 #endif
 
-/* target[i] = op(target[i], source[i]), rounded once to dtype. Errors: E_UNSUPPORTED. */
-DDP_MUST_USE ddp_status harness_arith_reduce(void *target, const void *source, size_t elem_count,
-                                             enum ddp_dtype dtype, enum ddp_redop op);
+/* target[i] += source[i], rounded once to dtype: fp32 or a float of 16 bits. Errors: E_UNSUPPORTED.
+ */
+DDP_MUST_USE ddp_status harness_arith_add(void *target, const void *source, size_t elem_count,
+                                          enum ddp_dtype dtype);
 /* target[i] = (target dtype)(fp32(source[i]) * factor). Errors: E_UNSUPPORTED. */
 DDP_MUST_USE ddp_status harness_arith_scale(void *target, enum ddp_dtype target_dtype,
                                             const void *source, enum ddp_dtype source_dtype,
@@ -23,7 +24,7 @@ uint16_t harness_arith_f16_encode(float value);
 float harness_arith_bf16_decode(uint16_t bits);
 uint16_t harness_arith_bf16_encode(float value);
 
-/* target[i] = source[i], exactly. Floating point types only. */
+/* target[i] = source[i], exactly: fp32 or a float of 16 bits. */
 void harness_arith_widen(double *target, const void *source, enum ddp_dtype dtype,
                          size_t elem_count);
 

@@ -50,7 +50,7 @@ static ddp_status allocate_buffers(struct harness_schedule_set *set)
 /* source elements of type source_dtype become, or are combined into, the step's target. */
 static ddp_status apply(const struct harness_schedule_set *set,
                         const struct harness_schedule_event *event, const void *source,
-                        enum ddp_dtype source_dtype, enum ddp_redop op)
+                        enum ddp_dtype source_dtype)
 {
     const struct harness_schedule_step *step = &set->member[event->rank]->steps[event->step];
     void *target = place(set, event->rank, &step->dst);
@@ -68,7 +68,7 @@ static ddp_status apply(const struct harness_schedule_set *set,
         return DDP_OK;
     case HARNESS_STEP_RECV_REDUCE:
     case HARNESS_STEP_REDUCE:
-        return source_dtype == dtype ? harness_arith_reduce(target, source, elem_count, dtype, op)
+        return source_dtype == dtype ? harness_arith_add(target, source, elem_count, dtype)
                                      : DDP_E_UNSUPPORTED;
     case HARNESS_STEP_CONVERT:
         return harness_arith_scale(target, dtype, source, source_dtype, elem_count, 1.0f);
@@ -79,8 +79,8 @@ static ddp_status apply(const struct harness_schedule_set *set,
     return DDP_E_INVALID;
 }
 
-ddp_status harness_schedule_set_run(struct harness_schedule_set *set, enum ddp_redop op,
-                                    void *const *input, void *const *output)
+ddp_status harness_schedule_set_run(struct harness_schedule_set *set, void *const *input,
+                                    void *const *output)
 {
     if (!set->is_ordered) {
         return DDP_E_STATE;
@@ -110,8 +110,8 @@ ddp_status harness_schedule_set_run(struct harness_schedule_set *set, enum ddp_r
         if (source->src.elem_count != target->dst.elem_count) {
             return DDP_E_INVALID;
         }
-        DDP_TRY(apply(set, event, place(set, from, &source->src), dtype_of(set, from, &source->src),
-                      op));
+        DDP_TRY(
+            apply(set, event, place(set, from, &source->src), dtype_of(set, from, &source->src)));
     }
     return DDP_OK;
 }

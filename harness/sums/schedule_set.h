@@ -69,8 +69,7 @@ struct harness_schedule_set *harness_schedules_find(const struct harness_schedul
  * given twice if the schedules are in place (if not, outputs must be apart).
  * Errors: E_STATE (not ordered), E_UNSUPPORTED (dtype), E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_set_run(struct harness_schedule_set *set,
-                                                 enum ddp_redop op, void *const *input,
-                                                 void *const *output);
+                                                 void *const *input, void *const *output);
 
 /* Prove a complete set without values. Nobody waits for ever, even if a message moves only when
  * both ends are ready (HANG.CYCLE); messages agree in length and type (MISMATCH.COUNT, .DTYPE); no

@@ -23,7 +23,7 @@ static void check_run(struct harness_schedule_set *set, bool is_proven)
         output[i] = calloc(ELEMS_MAX * MEMBERS_MAX, sizeof(double));
         DDP_ASSERT(input[i] != NULL && output[i] != NULL);
     }
-    status = harness_schedule_set_run(set, DDP_REDOP_SUM, input, output);
+    status = harness_schedule_set_run(set, input, output);
     /* Types that cannot be converted are only found by running. */
     DDP_ASSERT(!is_proven || status == DDP_OK || status == DDP_E_UNSUPPORTED);
     for (uint32_t i = 0; i < set->size; i++) {

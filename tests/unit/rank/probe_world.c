@@ -313,7 +313,7 @@ static bool open_rank(struct probe_world *world, uint32_t number)
     ddp_recorder_init(&rank->recorder, rank->page, PROBE_RING_COUNT, &world->scheduler.clock.base,
                       number, world->config.count, 1);
     rank->hook.fire = fire;
-    rank->hook.armed = UINT64_MAX;
+    rank->hook.armed = ~(UINT64_C(1) << DDP_FAULT_POINT_PROBE_SUM); /* the probes' own */
     rank->env = (struct ddp_env){.rank = number,
                                  .world_size = world->config.count,
                                  .mem = ddp_mem_pool_mem(rank->pool),

@@ -78,7 +78,7 @@ CT_TEST(oracle_schedule, ring_of_two_is_right)
 
     CHECK_VERDICT(bodies, 2, "NONE");
     CT_REQUIRE(open_fixture(&f, bodies, 2, HEADER));
-    CT_CHECK_OK(harness_schedule_set_run(&f.schedules.sets[0], DDP_REDOP_SUM, buffers, buffers));
+    CT_CHECK_OK(harness_schedule_set_run(&f.schedules.sets[0], buffers, buffers));
     CT_CHECK_BYTES(data[0], sum, sizeof(sum));
     CT_CHECK_BYTES(data[1], sum, sizeof(sum));
     ddp_mem_pool_destroy(f.pool);
@@ -250,13 +250,12 @@ CT_TEST(oracle_arith, sixteen_bit_floats_round_like_the_cores)
     }
 }
 
-/* Any floating point type as fp64, exactly; an update of another type than fp32 is refused. */
+/* Floats of 16 and 32 bits as fp64, exactly; an update of another type than fp32 is refused. */
 CT_TEST(oracle_arith, widening_is_exact)
 {
     const uint16_t brain[2] = {0x3f81, 0xc000}; /* 1 + 2^-7, -2 */
     const uint16_t half[2] = {0x3c01, 0x0001};  /* 1 + 2^-10, 2^-24 */
     const float single[2] = {0x1.000002p0f, -0x1p-149f};
-    const double wide[2] = {0x1.0000000000001p0, -3.0};
     const struct ref_optimizer_config config = {.kind = REF_OPTIMIZER_SGD, .lr = 1.0f};
     void *const slots[2] = {NULL, NULL};
     uint16_t param[2] = {0x3f80, 0x3f80};
@@ -268,8 +267,6 @@ CT_TEST(oracle_arith, widening_is_exact)
     CT_CHECK(out[0] == 1.0 + 0x1p-10 && out[1] == 0x1p-24);
     harness_arith_widen(out, single, DDP_DTYPE_F32, 2);
     CT_CHECK(out[0] == 1.0 + 0x1p-23 && out[1] == -0x1p-149);
-    harness_arith_widen(out, wide, DDP_DTYPE_F64, 2);
-    CT_CHECK(out[0] == wide[0] && out[1] == -3.0);
     CT_CHECK_STATUS(harness_arith_update(&config, 0, DDP_DTYPE_BF16, param, brain, slots, 2),
                     DDP_E_UNSUPPORTED);
     CT_CHECK_EQ_U64(param[0], 0x3f80);
@@ -281,7 +278,7 @@ CT_TEST(oracle_arith, bf16_sum_rounds_to_even)
     uint16_t a[2] = {0x3f80, 0x3f81};       /* 1, 1 + 2^-7 */
     const uint16_t b[2] = {0x3b80, 0x3b80}; /* 2^-8: half a spacing */
 
-    CT_CHECK_OK(harness_arith_reduce(a, b, 2, DDP_DTYPE_BF16, DDP_REDOP_SUM));
+    CT_CHECK_OK(harness_arith_add(a, b, 2, DDP_DTYPE_BF16));
     CT_CHECK_EQ_U64(a[0], 0x3f80);
     CT_CHECK_EQ_U64(a[1], 0x3f82);
 }
