@@ -239,11 +239,11 @@ def call(command, folder, seconds):
 
 def run(program, folder, arguments, seconds, follow=""):
     """None if all is as expected, else (scenario, outcome, verdict). follow: what else is asked: "said", that every
-    word is the expected one; "check", that the runs are judged the same from their files."""
+    word is the expected one; "seen", and what the monitor saw; "check", that the runs are judged the same from their files."""
     report = os.path.join(folder, "report.json")
     if os.path.exists(report):
         os.remove(report)
-    keep = [] if follow == "check" else ["--keep", "failed"]
+    keep = [] if follow in ("seen", "check") else ["--keep", "failed"]
     # said.py knows the folder by this name.
     code, _ = call([program, "run", *arguments, *keep, "--fail-fast", "--out", "a b/runs", "--json", report], folder,
                    seconds)
@@ -258,7 +258,9 @@ def run(program, folder, arguments, seconds, follow=""):
             bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
             return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))
         cells = [cell for cell in cells if cell["outcome"] != "SKIP"]
-        different = said.difference_of(SAID, cells) if cells and follow == "said" else None
+        different = []
+        if cells and follow in ("said", "seen"):
+            different = said.difference_of(SAID, cells, folder if follow == "seen" else None)
         if different:
             return ("words", "WORDS", different[-1][:120])
         code = 0
@@ -315,7 +317,8 @@ def judge(path, program, folder, scenarios, sanitize):
     if clean:
         stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
     if scenarios:
-        stages.append(("scenario", lambda: run(program, folder, scenarios + words, CELL_SECONDS * 3, "said")))
+        follow = "seen" if area == "harness/monitor" else "said"
+        stages.append(("scenario", lambda: run(program, folder, scenarios + words, CELL_SECONDS * 3, follow)))
     if scenarios and area in ON_CHECK:
         stages.append(("scenario", lambda: run(program, folder, some(scenarios, CHECKED) + words, CELL_SECONDS * 3, "check")))
     is_reached = len(scenarios) > 0
