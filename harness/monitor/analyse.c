@@ -269,8 +269,7 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
     if (phase <= DDP_PHASE_INIT) {
         return HARNESS_VERDICT_HANG_INIT;
     }
-    /* A rank that recorded rank.end has only to exit. */
-    if (phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END || harness_crash_has_end(cut, rank)) {
+    if (phase >= DDP_PHASE_TEARDOWN) {
         return HARNESS_VERDICT_HANG_TEARDOWN;
     }
     if (phase == DDP_PHASE_DATA) {
