@@ -7,8 +7,8 @@ compiled and linked ahead of the archives, as those of tests/mutants. A mutant w
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
 this order: a fixed campaign (sim), all of whose findings are known; of the scenarios that run the mutant's line in
 sim (gcov) those without a fault, then all, with every word, and their runs judged again from their files; on real
-processes those scenarios that reach what sim has not; and some in sim once more in a program built with
-AddressSanitizer and UBSan.
+processes those scenarios that reach what sim has not; what only a card shows, on the stand-ins of one; and some in sim
+once more in a program built with AddressSanitizer and UBSan.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
 in ci/equivalent_mutants.txt, and are left out.
@@ -58,6 +58,9 @@ FOLDERS = {
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
            ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
            ("ddpcore/collective", "queue", ["mpi"])]
+# What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure.
+ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c"]
+STANDIN = ["spin_in_forward", "spin_in_comm", "host_hang_after_launch", "async_error", "sigkill_after_launch", "slow_kernel"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
 # At most so many scenarios are judged again from their files, and run under sanitizers.
@@ -142,16 +145,28 @@ def sample(count, only):
 class Builder:
     """Compiles one file and links the program around it."""
 
-    def __init__(self, tree, *options):
+    def __init__(self, tree, *options, program="ddprove"):
         os.makedirs(BUILD, exist_ok=True)
+        self.program = program
         self.tree = os.path.join(BUILD, tree)
         self.configure(self.tree, "-O1", *options)
         with open(f"{self.tree}/compile_commands.json", encoding="utf-8") as file:
             self.compiles = {os.path.relpath(entry["file"], ROOT): entry["command"] for entry in json.load(file)}
-        commands = self.call(["ninja", "-C", self.tree, "-t", "commands", "bin/ddprove"]).splitlines()
-        link = next(line for line in reversed(commands) if " -o bin/ddprove " in line)
-        self.link = next(part for part in link.split("&&") if " -o bin/ddprove " in part).strip()
+        commands = self.call(["ninja", "-C", self.tree, "-t", "commands", f"bin/{program}"]).splitlines()
+        link = next(line for line in reversed(commands) if f" -o bin/{program} " in line)
+        self.link = next(part for part in link.split("&&") if f" -o bin/{program} " in part).strip()
         self.originals = {}
+
+    @classmethod
+    def on_standins(cls):
+        """Of the program on the stand-ins of a card; None where it cannot be built."""
+        with contextlib.suppress(SystemExit):
+            builder = cls("standin", "-DDDPROVE_BUILD_TESTS=ON", "-DDDPROVE_WITH_CUDA=AUTO", "-DDDPROVE_WITH_NCCL=AUTO",
+                          program="ddprove_standin")
+            for name in ("cublas", "nccl"):
+                os.environ[f"DDPROVE_{name.upper()}"] = f"{builder.tree}/lib/libddp_{name}_standin.so"
+            return builder
+        return None
 
     def reach(self):
         """Which scenarios run which line."""
@@ -176,7 +191,7 @@ class Builder:
         self.call(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
                    f"-DCMAKE_C_FLAGS={flags}", "-DDDPROVE_BUILD_TESTS=OFF", "-DDDPROVE_WITH_CUDA=OFF",
                    "-DDDPROVE_WITH_NCCL=OFF", *options])
-        self.call(["cmake", "--build", tree, "--target", "ddprove"])
+        self.call(["cmake", "--build", tree, "--target", self.program])
         subprocess.run(["cmake", "--build", tree, "--target", "ddp_mpi_module"], stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, check=False)  # there may be no MPI
 
@@ -218,7 +233,7 @@ class Builder:
 
     def build(self, object_path, program):
         """Link; the mutated object comes ahead of the archives. False: the linker refuses it."""
-        command = self.link.replace(" -o bin/ddprove ", f" -o {program} {object_path} ", 1)
+        command = self.link.replace(f" -o bin/{self.program} ", f" -o {program} {object_path} ", 1)
         done = subprocess.run(command, shell=True, cwd=self.tree, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, check=False)
         return done.returncode == 0
@@ -256,11 +271,11 @@ def call(command, folder, seconds):
 
 def run(program, folder, arguments, seconds, follow=""):
     """None if all is as expected, else (scenario, outcome, verdict). follow: what else is asked: "said", that every
-    word is the expected one; "check", that the runs are judged the same from their files."""
+    word is the expected one; "seen", and what the monitor saw; "check", that the runs are judged the same from their files."""
     report = os.path.join(folder, "report.json")
     if os.path.exists(report):
         os.remove(report)
-    keep = [] if follow == "check" else ["--keep", "failed"]
+    keep = [] if follow in ("seen", "check") else ["--keep", "failed"]
     # said.py knows the folder by this name.
     code, _ = call([program, "run", *arguments, *keep, "--fail-fast", "--out", "a b/runs", "--json", report], folder,
                    seconds)
@@ -275,7 +290,9 @@ def run(program, folder, arguments, seconds, follow=""):
             bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
             return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))
         cells = [cell for cell in cells if cell["outcome"] != "SKIP"]
-        different = said.difference_of(SAID, cells) if cells and follow == "said" else None
+        different = []
+        if cells and follow in ("said", "seen"):
+            different = said.difference_of(SAID, cells, folder if follow == "seen" else None)
         if different:
             return ("words", "WORDS", different[-1][:120])
         code = 0
@@ -317,14 +334,23 @@ def sanitized(program, folder, arguments, build):
             os.remove(program)
 
 
+def on_standin(program, folder, build):
+    """As run(), of scenarios/device on stand-ins. build(program) links the mutant so."""
+    program += "_standin"
+    if not build(program):
+        return None
+    names = [os.path.join(SCENARIOS, "device", f"{name}.yaml") for name in STANDIN]
+    return run(program, folder, [*names, "--driver", "proc", "-j", "8"], CELL_SECONDS * 3)
+
+
 def some(scenarios, count):
     """So many of them, always the same, of all families."""
     return sorted(scenarios, key=lambda one: hashlib.sha256(os.path.basename(one).encode()).digest())[:count]
 
 
-def judge(path, program, folder, scenarios, sanitize):
+def judge(path, program, folder, scenarios, sanitize, standin):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
-    see sanitized()."""
+    see sanitized(); standin: see on_standin(), None: there are none."""
     area, name = os.path.split(path)
     stages = [("campaign", lambda: campaign(program, folder))]
     # A healthy job says best what a mutant of the core does.
@@ -333,7 +359,8 @@ def judge(path, program, folder, scenarios, sanitize):
     if clean:
         stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
     if scenarios:
-        stages.append(("scenario", lambda: run(program, folder, scenarios + words, CELL_SECONDS * 3, "said")))
+        follow = "seen" if area == "harness/monitor" else "said"
+        stages.append(("scenario", lambda: run(program, folder, scenarios + words, CELL_SECONDS * 3, follow)))
     if scenarios and area in ON_CHECK:
         stages.append(("scenario", lambda: run(program, folder, some(scenarios, CHECKED) + words, CELL_SECONDS * 3, "check")))
     is_reached = len(scenarios) > 0
@@ -344,6 +371,9 @@ def judge(path, program, folder, scenarios, sanitize):
             arguments = [os.path.join(SCENARIOS, one) for one in names] + [*launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             break
+    if path in ON_STANDIN and standin is not None:
+        is_reached = True
+        stages.append(("scenario", lambda: on_standin(program, folder, standin)))
     if scenarios:
         stages.append(("scenario", lambda: sanitized(program, folder, some(scenarios, SANITIZED) + words, sanitize)))
     for by, stage in stages:
@@ -369,6 +399,7 @@ class Session:
     def __init__(self, end, is_again):
         self.builder = builder = Builder("tree")
         self.sanitizing = Builder("sanitized", "-DDDPROVE_SANITIZE=address;undefined")
+        self.standins = Builder.on_standins()
         os.environ["DDPROVE_MPI"] = f"{builder.tree}/lib/libddp_mpi.so"
         self.argued = argued()
         self.reach = builder.reach()
@@ -426,10 +457,13 @@ class Session:
         if not self.builder.build(built, program):
             return {"by": "refused", "scenario": "", "outcome": "", "verdict": ""}
 
-        def sanitize(name):
-            sanitized_object = self.sanitizing.compile(path, text, folder)
-            return sanitized_object is not None and self.sanitizing.build(sanitized_object, name)
-        return judge(path, program, folder, self.reach.of_line(path, number), sanitize)
+        def link_by(builder):
+            def link(name):
+                other = builder.compile(path, text, folder)
+                return other is not None and builder.build(other, name)
+            return link if builder is not None else None
+        return judge(path, program, folder, self.reach.of_line(path, number), link_by(self.sanitizing),
+                     link_by(self.standins))
 
 
 def print_table(entries):

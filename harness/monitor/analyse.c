@@ -34,7 +34,7 @@ static bool is_stopped_culprit(const struct harness_view *view, uint32_t rank)
     const struct harness_cut *cut = view->cut;
 
     return cut->processes[rank].state == HARNESS_PROCESS_STOPPED &&
-           !cut->processes[rank].is_brief && harness_graph_is_live(cut, rank) &&
+           !cut->processes[rank].is_brief &&
            harness_graph_age_ns(cut, cut->processes[rank].since_ns) >=
                HARNESS_MONITOR_STOP_HOLD_NS &&
            (harness_graph_has_waiter(cut, rank) || is_nobody_coming(view, rank));
@@ -57,19 +57,6 @@ static void set_hang_op(const struct harness_view *view, uint32_t rank,
                cut->pages[rank].seq_done < cut->pages[rank].seq_posted) {
         harness_draft_set_posted(view, rank, finding);
     }
-}
-
-/* The number of that operation. Of several ranks the one that is behind is described: which of them
- * stopped first is chance. */
-static uint64_t hang_seq(const struct harness_cut *cut, uint32_t rank)
-{
-    uint64_t owed = harness_graph_seq_owed(cut, rank);
-    uint64_t inside = harness_graph_seq_inside(cut, rank);
-
-    if (owed != 0 || inside != 0) {
-        return owed != 0 ? owed : inside;
-    }
-    return cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
 }
 
 static void add_hang(const struct harness_view *view, struct harness_finding *finding,
@@ -101,7 +88,8 @@ static void find_stopped(const struct harness_view *view, struct harness_finding
             continue;
         }
         harness_rank_set_add(&culprits, r);
-        if (first == cut->world_size || hang_seq(cut, r) < hang_seq(cut, first)) {
+        /* The one that is behind is described: which of them stopped first is chance. */
+        if (first == cut->world_size || cut->pages[r].seq_posted < cut->pages[first].seq_posted) {
             first = r;
         }
     }
@@ -166,7 +154,7 @@ static bool is_all_waiting(const struct harness_view *view, uint64_t *out_quiet_
 /* Some rank's device has work whose end may end a wait. */
 static bool is_device_working(const struct harness_cut *cut)
 {
-    for (uint32_t r = 0; r < cut->world_size && cut->progress != NULL; r++) {
+    for (uint32_t r = 0; r < cut->world_size; r++) {
         const struct harness_position position = harness_position_of(cut, r);
 
         if (harness_position_is_working(&position)) {
@@ -281,8 +269,7 @@ static enum harness_verdict silence_of(const struct harness_view *view, uint32_t
     if (phase <= DDP_PHASE_INIT) {
         return HARNESS_VERDICT_HANG_INIT;
     }
-    /* A rank that recorded rank.end has only to exit. */
-    if (phase == DDP_PHASE_TEARDOWN || phase == DDP_PHASE_END || harness_crash_has_end(cut, rank)) {
+    if (phase >= DDP_PHASE_TEARDOWN) {
         return HARNESS_VERDICT_HANG_TEARDOWN;
     }
     if (phase == DDP_PHASE_DATA) {

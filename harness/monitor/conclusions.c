@@ -131,9 +131,7 @@ bool harness_conclusions_is_named(const struct harness_conclusions *conclusions,
     for (size_t i = 0; i < conclusions->reported.count; i++) {
         const struct harness_finding *finding = &conclusions->reported.items[i].finding;
 
-        if ((is_hang(finding->verdict) ||
-             harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH) &&
-            harness_rank_set_has(&finding->culprits, rank)) {
+        if (is_hang(finding->verdict) && harness_rank_set_has(&finding->culprits, rank)) {
             return true;
         }
     }

@@ -51,7 +51,7 @@ bool harness_conclusions_report(struct harness_conclusions *conclusions,
 const struct harness_finding *
 harness_conclusions_decisive(const struct harness_conclusions *conclusions);
 
-/* A reported hang or crash has this rank among its culprits. */
+/* A reported hang has this rank among its culprits. */
 bool harness_conclusions_is_named(const struct harness_conclusions *conclusions, uint32_t rank);
 
 #ifdef __cplusplus

@@ -199,16 +199,14 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 /* For how much of its silence the rank is known to have waited by its own doing: from the beginning
  * of its last wait to the last time it looked and could not go on. It had a CPU for that look, and
- * would have had no use for one before. */
+ * would have had no use for one before. Of a rank that never waited both times are 0. */
 static uint64_t own_wait_ns(const struct harness_sampler *sampler, uint32_t rank, uint64_t alive_ns)
 {
     const struct ddp_idle_polls *polls = &sampler->pages[rank].polls;
     uint64_t from_ns = polls->started_ns > alive_ns ? polls->started_ns : alive_ns;
     uint64_t to_ns = smaller(polls->polled_ns, sampler->now_ns);
 
-    return sampler->is_page_valid[rank] && polls->started_ns != 0 && to_ns > from_ns
-               ? to_ns - from_ns
-               : 0;
+    return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
 /* For how much of this rank's silence nothing was sampled: then the machine stood still, for the

@@ -40,14 +40,7 @@ static int64_t expected_root(const struct harness_emulation *e, uint64_t seq)
         return -1;
     }
     if (planned->phase == DDP_PHASE_JOIN) {
-        for (uint32_t step = e->end_step; step > e->start_step; step--) {
-            int64_t root = last_active(e, step - 1, true);
-
-            if (root >= 0) {
-                return root;
-            }
-        }
-        return -1;
+        return e->end_step > e->start_step ? last_active(e, e->end_step - 1, true) : -1;
     }
     /* Buffers are due in a step's first pass: only there does the pass before have reduced. */
     return planned->step < 0 ? -1 : last_active(e, (uint32_t)planned->step, false);

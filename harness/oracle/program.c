@@ -120,9 +120,10 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
     const struct ddp_event_entry *entry = &post[0]->entry;
     uint64_t seq = deviation->seq;
     bool is_missing = deviation->verdict == HARNESS_VERDICT_MISMATCH_MISSING;
-    bool is_extra = deviation->verdict == HARNESS_VERDICT_MISMATCH_EXTRA;
+    bool is_again = deviation->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ||
+                    deviation->verdict == HARNESS_VERDICT_MISMATCH_ORDER;
 
-    if (planned == NULL || planned->role != DDP_ROLE_BUCKET || (!is_missing && !is_extra) ||
+    if (planned == NULL || planned->role != DDP_ROLE_BUCKET || (!is_missing && !is_again) ||
         deviation->got.role != DDP_ROLE_BUCKET || deviation->step != planned->step ||
         deviation->got.index == planned->index || deviation->got.index >= program->bucket_count ||
         deviation->elem_count != planned->elem_count) {

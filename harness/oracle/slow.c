@@ -109,7 +109,7 @@ static void find_lapses(struct slow_search *search, uint32_t rank)
     for (uint32_t step = search->e->start_step + 1; step < search->step_count; step++) {
         struct lapse worst = {.step = step};
 
-        for (uint32_t phase = DDP_PHASE_INIT + 1; phase < DDP_PHASE_JOIN; phase++) {
+        for (uint32_t phase = 0; phase < DDP_PHASE_COUNT; phase++) {
             uint64_t excess_ns = excess_of(search, step, phase, rank);
 
             if (excess_ns > worst.excess_ns) {
@@ -211,7 +211,7 @@ static void add_rank(const struct slow_search *search, uint32_t rank, struct har
           &lapses[0], out, &finding);
     harness_rank_set_add(&finding.culprits, rank);
     (void)snprintf(finding.text, sizeof(finding.text),
-                   "rank %u took up to %.1f ms longer than the median of the others (allowed %.0f "
+                   "rank %u took up to %.0f ms longer than the median of the others (allowed %.0f "
                    "ms), in %u of %u steps, first in step %u, %s",
                    rank, (double)worst_ns / 1e6, (double)search->limit_ns / 1e6, count,
                    search->step_count - search->e->start_step - 1, lapses[0].step,
@@ -219,25 +219,24 @@ static void add_rank(const struct slow_search *search, uint32_t rank, struct har
     harness_findings_add(out, &finding);
 }
 
-/* The only rank that was slow in a step; world: none, or several. */
-static uint32_t slow_rank_in(const struct slow_search *search, uint32_t step,
-                             const struct lapse **out_lapse, uint32_t *out_count)
+/* How many ranks were slow in a step; *out_rank and *out_lapse are the last one's. */
+static uint32_t count_slow_in(const struct slow_search *search, uint32_t step, uint32_t *out_rank,
+                              const struct lapse **out_lapse)
 {
-    uint32_t found = search->e->world;
+    uint32_t count = 0;
 
-    *out_count = 0;
     for (uint32_t r = 0; r < search->e->world; r++) {
         for (uint32_t i = 0; i < search->lapse_count[r]; i++) {
             const struct lapse *lapse = &search->lapses[(size_t)r * search->step_count + i];
 
             if (lapse->step == step) {
-                found = r;
+                *out_rank = r;
                 *out_lapse = lapse;
-                (*out_count)++;
+                count++;
             }
         }
     }
-    return *out_count == 1 ? found : search->e->world;
+    return count;
 }
 
 /* One rank is slow in each of some steps in a row, each time another one than before. */
@@ -250,8 +249,8 @@ static bool add_rotating(const struct slow_search *search, struct harness_findin
     struct harness_finding finding;
 
     for (uint32_t step = 0; step < search->step_count; step++) {
-        uint32_t count;
-        uint32_t rank = slow_rank_in(search, step, &lapse, &count);
+        uint32_t rank = last_rank;
+        uint32_t count = count_slow_in(search, step, &rank, &lapse);
 
         if (count == 0) {
             continue;

@@ -50,7 +50,7 @@ struct reports {
     bool is_any;
     struct harness_rank_set raised;   /* ranks that detected the error, or that it names */
     struct harness_rank_set reported; /* ranks that ended with it */
-    int32_t step;                     /* the earliest in which it was reported */
+    int32_t step;                     /* of the earliest report */
     int32_t revoked_step;             /* the earliest that a revocation names; -1: none */
     uint64_t seq;                     /* of the earliest collective in which it was met; 0: none */
     uint64_t time_ns;                 /* of the earliest report */
@@ -63,14 +63,12 @@ static void note(struct reports *reports, const struct harness_trace_event *even
 
     if (!reports->is_any || event->entry.time_ns < reports->time_ns) {
         reports->time_ns = event->entry.time_ns;
+        reports->step = step;
     }
     reports->is_any = true;
     harness_rank_set_add(&reports->reported, reported_by);
     if (raised_by >= 0) {
         harness_rank_set_add(&reports->raised, (uint32_t)raised_by);
-    }
-    if (reports->step < 0 || (step >= 0 && step < reports->step)) {
-        reports->step = step;
     }
 }
 
@@ -140,21 +138,20 @@ static void add_params(const struct harness_emulation *e, ddp_status status,
 }
 
 /* Whether the reference's model leaves the parameter without a gradient in a step. With `pytorch`
- * semantics it is reported one pass late: if the step is not predicted, the one before is meant. */
+ * semantics it is reported one pass late: if the step was not reached, or is not predicted since
+ * the one before did not succeed, the one before is meant. */
 static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank, int32_t step,
                                uint32_t param)
 {
-    size_t k;
+    const uint32_t count = e->end_step - e->start_step;
+    uint32_t k = (uint32_t)step - e->start_step;
 
-    if (step < (int32_t)e->start_step || step >= (int32_t)e->end_step) {
-        return false;
-    }
-    k = (uint32_t)step - e->start_step;
-    if (k > 0 && e->expected.predicted[k] == HARNESS_PREDICTED_NOTHING) {
+    if (k > 0 && k <= count &&
+        (k == count || e->expected.predicted[k] == HARNESS_PREDICTED_NOTHING)) {
         k--;
     }
-    return e->expected.predicted[k] >= HARNESS_PREDICTED_GRADIENT &&
-           !e->expected.has_grad[(k * e->world + rank) * e->params.count + param];
+    return k < count && e->expected.predicted[k] >= HARNESS_PREDICTED_GRADIENT &&
+           !e->expected.has_grad[((size_t)k * e->world + rank) * e->params.count + param];
 }
 
 /* Every rank whose model left a reported parameter without a gradient is to blame, not only the

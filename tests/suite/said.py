@@ -1,5 +1,6 @@
 """What ddprove says of every scenario in the simulator is what tests/data/said.txt has: outcome, every finding with
-all that it names, and its words. Numbers that depend on a processor's floating-point kernels are left out.
+all that it names, and its words; and of every scenario, what the monitor saw when it first concluded something (graph.txt
+of the first cell that has one). Numbers that depend on a processor's floating-point kernels are left out.
 
 Usage: said.py SIM SAID: compare; SIM: the folder of run.py
        said.py DDPROVE SCENARIOS OUT SAID --write: run, and take what it says now; the difference is for whoever
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 
+SEEN = "    saw: "  # begins a line of what the monitor saw
 BITS = re.compile(r"\b[0-9a-f]{8}\b|\b[0-9a-f]{16}\b")
 REAL = re.compile(r"[-+]?\b\d+\.\d+(e[-+]?\d+)?|\b\d+e[-+]?\d+")
 
@@ -49,8 +51,18 @@ def report_of(out):
         return json.load(file)["scenarios"]
 
 
-def lines_of(cells):
-    """Every cell's lines, in the order of ids and cells."""
+def seen(out, cell):
+    """The lines of what the monitor saw."""
+    try:
+        with open(os.path.join(out, cell["run_dir"], "graph.txt"), encoding="utf-8") as file:
+            return [SEEN + plain(line) for line in file.read().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def lines_of(cells, out=None):
+    """Every cell's lines, in the order of ids and cells. out: of a run whose folders were kept."""
+    has_graph = set()
     lines = ["# OpenBLAS core: " + next(cell["capsule"]["blas_core"] for cell in cells)]
     for cell in sorted(cells, key=lambda cell: (cell["id"], cell["cell"])):
         if cell["outcome"] == "SKIP":
@@ -64,6 +76,10 @@ def lines_of(cells):
         if cell["said"] is not None:
             lines.append(plain("   " + said(cell)))
         lines.extend(finding(entry) for entry in cell["findings"])
+        if out is not None and cell["id"] not in has_graph:
+            graph = seen(out, cell)
+            has_graph.update([cell["id"]] if graph else [])
+            lines.extend(graph)
     return "\n".join(lines).splitlines()
 
 
@@ -81,12 +97,12 @@ def changes(before, now):
     return list(difflib.unified_diff(before, now, "said.txt", "now", n=1, lineterm=""))
 
 
-def difference_of(said, cells):
-    """The same for some cells of the suite."""
+def difference_of(said, cells, out=None):
+    """The same for some cells of the suite; without out, what the monitor saw is not compared."""
     heads = tuple(plain(f"{cell['id']} [{cell['cell']}] ") for cell in cells)  # a cell's name may hold brackets, and numbers
-    now = lines_of(cells)
+    now = lines_of(cells, out)
     with open(said, encoding="utf-8") as file:
-        before = file.read().splitlines()
+        before = [line for line in file.read().splitlines() if out is not None or not line.startswith(SEEN)]
     kept, is_kept = before[:1], False
     for line in before[1:]:
         is_kept = is_kept if line.startswith("    ") else line.startswith(heads)
@@ -103,7 +119,7 @@ def main():
                        check=True)
     cells = report_of(out)
     bad = [cell["id"] for cell in cells if cell["outcome"] not in ("PASS", "SKIP")]
-    now = lines_of(cells)
+    now = lines_of(cells, out)
     if bad:
         print("not as expected, so its words do not count: " + ", ".join(sorted(set(bad))))
         return 1
