@@ -20,9 +20,9 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     uint64_t seq = harness_path_seq(paths, b);
 
     if (b->oracle == HARNESS_ORACLE_JOINED) {
-        return a->op.seq != 0; /* after everything */
+        return true; /* after everything */
     }
-    if (a->op.seq == 0 || seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
+    if (seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
         b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
         return false;
     }
@@ -55,7 +55,7 @@ bool harness_value_is_trained_so(const struct harness_paths *paths, const struct
                                  const struct harness_finding *b)
 {
     bool is_joining = paths->plan->job.join.is_set;
-    bool is_map = b->op.is_set && b->op.role == DDP_ROLE_USED_MAP;
+    bool is_map = b->op.role == DDP_ROLE_USED_MAP;
 
     if (is_joining && a->step >= 0 && is_joined_so(a, b)) {
         return true; /* after everything */
