@@ -133,14 +133,11 @@ static bool is_own_operation(const struct harness_paths *paths, const struct har
     return harness_path_is_of(b, a) && a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
 }
 
-/* Wrong counts make a rank post too much, too little, something else, or from another root. They
- * change neither what it adds up nor how many elements it sends. */
+/* Wrong counts make a rank leave operations out, or post from another root. They change neither
+ * what it adds up nor how many elements it sends. */
 static bool is_decided_by_count(const struct harness_finding *b)
 {
     return b->verdict == HARNESS_VERDICT_MISMATCH_MISSING ||
-           b->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ||
-           b->verdict == HARNESS_VERDICT_MISMATCH_OP ||
-           b->verdict == HARNESS_VERDICT_MISMATCH_ORDER ||
            b->verdict == HARNESS_VERDICT_MISMATCH_ROOT;
 }
 
@@ -311,11 +308,12 @@ static bool is_run_so(const struct harness_paths *paths, const struct harness_fi
            harness_path_is_same_shape(paths, a, b);
 }
 
+/* Whoever was waited for in vain was itself waiting when the monitor saw this. */
 static bool is_seen_live(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
 {
     return a->oracle == HARNESS_ORACLE_MONITOR && b->oracle != HARNESS_ORACLE_MONITOR &&
-           (harness_path_is_of(b, a) || is_awaited(paths, a, b));
+           (harness_path_is_beset(b, a) || is_awaited(paths, a, b));
 }
 
 /* The others had given up waiting for a rank that still ran when the job was ended for it. */

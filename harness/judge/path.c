@@ -33,6 +33,20 @@ bool harness_path_is_of(const struct harness_finding *b, const struct harness_fi
            harness_rank_set_is_subset(&b->culprits, &a->culprits);
 }
 
+bool harness_path_is_beset(const struct harness_finding *b, const struct harness_finding *a)
+{
+    uint32_t count = harness_rank_set_count(&b->culprits);
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t rank = harness_rank_set_at(&b->culprits, i);
+
+        if (!harness_rank_set_has(&a->culprits, rank) && !harness_rank_set_has(&a->victims, rank)) {
+            return false;
+        }
+    }
+    return count > 0;
+}
+
 bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b)
 {
     return harness_rank_set_is_common(&a->culprits, &b->culprits);

@@ -30,6 +30,8 @@ void harness_paths_close(struct harness_paths *paths);
 
 /* All whom b blames are blamed by a, too, and there are such. */
 bool harness_path_is_of(const struct harness_finding *b, const struct harness_finding *a);
+/* Each of them is blamed by a or one of its victims. */
+bool harness_path_is_beset(const struct harness_finding *b, const struct harness_finding *a);
 /* Some rank is blamed by both. */
 bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b);
 /* a is not after b. A step that is not known comes before all. */

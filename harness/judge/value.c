@@ -48,6 +48,19 @@ static bool is_joined_so(const struct harness_finding *a, const struct harness_f
            b->params.count == 0;
 }
 
+/* The rank is a step ahead of the others from then on, and its data ends a step earlier. So counts
+ * of ranks with data are those of other steps, for all of them, where these divide averages. */
+static bool is_counted_so(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    bool is_average = b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL;
+    bool is_factor = b->verdict == HARNESS_VERDICT_VALUE_SCALED ||
+                     b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED;
+
+    return !paths->plan->job.join.divide_by_initial_world_size && a->step < b->step && is_average &&
+           is_factor;
+}
+
 /* Gradients are judged for the batches that were taken. But under join the number of ranks with
  * data scales everybody's inputs or averages of that step, a rank whose data ended uses no
  * parameter, and the mean over the global batch has other samples. */
@@ -59,6 +72,9 @@ bool harness_value_is_trained_so(const struct harness_paths *paths, const struct
 
     if (is_joining && a->step >= 0 && is_joined_so(a, b)) {
         return true; /* after everything */
+    }
+    if (is_joining && a->step >= 0 && is_counted_so(paths, a, b)) {
+        return true;
     }
     return a->step >= 0 && a->step == b->step &&
            (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
