@@ -126,11 +126,13 @@ static bool is_later_operation(const struct harness_paths *paths, const struct h
     return b->op.seq > a->op.seq && harness_path_is_of(b, a);
 }
 
-static bool is_own_operation(const struct harness_paths *paths, const struct harness_finding *a,
+/* A rank that ends leaves operations out. It posts none twice, or another one. */
+static bool is_left_out_then(const struct harness_paths *paths, const struct harness_finding *a,
                              const struct harness_finding *b)
 {
     (void)paths;
-    return harness_path_is_of(b, a) && a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
+    return b->verdict == HARNESS_VERDICT_MISMATCH_MISSING && harness_path_is_of(b, a) &&
+           a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
 }
 
 /* Wrong counts make a rank leave operations out, or post from another root. They change neither
@@ -431,8 +433,7 @@ static const struct {
     {KIND_MISUSE, KIND_VALUE, harness_value_is_unreduced,
      "that pass did not end, gradients were used as they were"},
     {KIND_MISUSE, KIND_WAIT, is_awaited, "they wait for that rank's bucket"},
-    {KIND_ENDED, KIND_OPERATION, is_own_operation, "what it did not post any more"},
-    {KIND_ENDED, KIND_SAMPLES, is_of_that_rank, "what it did not train on any more"},
+    {KIND_ENDED, KIND_OPERATION, is_left_out_then, "what it did not post any more"},
     {KIND_ENDED, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
     {KIND_ENDED, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_OPERATION, KIND_OPERATION, is_same_operation, "the same operation"},
