@@ -143,8 +143,8 @@ static bool is_decided_by_count(const struct harness_finding *b)
            b->verdict == HARNESS_VERDICT_MISMATCH_ROOT;
 }
 
-/* Messages of other operations are taken for those that count. If the messages still meet, only
- * what this operation itself counts is wrong. */
+/* Messages of other operations are taken for those that count. If the messages still meet, nobody
+ * waits for that, and only what this operation itself counts is wrong. */
 static bool is_count_wrong(const struct harness_finding *a)
 {
     bool is_met_so = a->verdict == HARNESS_VERDICT_MISMATCH_REDUCTION ||
@@ -298,7 +298,8 @@ static bool is_slow_so(const struct harness_paths *paths, const struct harness_f
 static bool is_blocked(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
 {
-    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && a->op.seq <= b->op.seq &&
+    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && is_count_wrong(a) &&
+           a->op.seq <= b->op.seq &&
            (harness_path_is_of(b, a) || harness_path_is_open(paths, b, a->op.seq));
 }
 
