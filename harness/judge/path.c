@@ -37,6 +37,7 @@ bool harness_path_is_beset(const struct harness_finding *b, const struct harness
 {
     uint32_t count = harness_rank_set_count(&b->culprits);
 
+    DDP_ASSERT(a != b);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t rank = harness_rank_set_at(&b->culprits, i);
 
@@ -194,6 +195,7 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
 
 uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step)
 {
+    DDP_ASSERT(step >= 0);
     for (size_t i = 0; i < paths->program->op_count; i++) {
         if (paths->program->ops[i].step == step) {
             return paths->program->ops[i].seq;

@@ -19,6 +19,7 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
 {
     uint64_t seq = harness_path_seq(paths, b);
 
+    DDP_ASSERT(a != b);
     if (b->oracle == HARNESS_ORACLE_JOINED) {
         return true; /* after everything */
     }
@@ -57,8 +58,9 @@ static bool is_counted_so(const struct harness_paths *paths, const struct harnes
     bool is_factor = b->verdict == HARNESS_VERDICT_VALUE_SCALED ||
                      b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED;
 
-    return !paths->plan->job.join.divide_by_initial_world_size && a->step < b->step && is_average &&
-           is_factor;
+    DDP_ASSERT(a->step >= 0 && a != b);
+    return a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step < b->step &&
+           !paths->plan->job.join.divide_by_initial_world_size && is_average && is_factor;
 }
 
 /* Gradients are judged for the batches that were taken. But under join the number of ranks with
