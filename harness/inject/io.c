@@ -153,7 +153,7 @@ static bool is_preloaded(void)
     Dl_info info;
 
     return function != NULL && ask == (void *)(uintptr_t)fiu_fail && dladdr(function, &info) != 0 &&
-           info.dli_fname != NULL && strstr(info.dli_fname, "fiu_posix_preload") != NULL;
+           strstr(info.dli_fname, "fiu_posix_preload") != NULL;
 }
 
 /* --- files ------------------------------------------------------------------------------------ */

@@ -114,7 +114,7 @@ static bool is_same_operation(const struct harness_paths *paths, const struct ha
     bool is_corrected = a->oracle == HARNESS_ORACLE_PROGRAM && b->oracle == HARNESS_ORACLE_MONITOR;
 
     (void)paths;
-    return (a->verdict == b->verdict ? a->oracle < b->oracle : is_corrected) && a->op.seq != 0 &&
+    return (a->verdict == b->verdict ? a->oracle < b->oracle : is_corrected) &&
            a->op.seq == b->op.seq && harness_path_is_of(b, a);
 }
 
@@ -123,29 +123,28 @@ static bool is_later_operation(const struct harness_paths *paths, const struct h
                                const struct harness_finding *b)
 {
     (void)paths;
-    return a->op.seq != 0 && b->op.seq > a->op.seq && harness_path_is_of(b, a);
+    return b->op.seq > a->op.seq && harness_path_is_of(b, a);
 }
 
-static bool is_own_operation(const struct harness_paths *paths, const struct harness_finding *a,
+/* A rank that ends leaves operations out. It posts none twice, or another one. */
+static bool is_left_out_then(const struct harness_paths *paths, const struct harness_finding *a,
                              const struct harness_finding *b)
 {
     (void)paths;
-    return harness_path_is_of(b, a) && a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
+    return b->verdict == HARNESS_VERDICT_MISMATCH_MISSING && harness_path_is_of(b, a) &&
+           a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
 }
 
-/* Wrong counts make a rank post too much, too little, something else, or from another root. They
- * change neither what it adds up nor how many elements it sends. */
+/* Wrong counts make a rank leave operations out, or post from another root. They change neither
+ * what it adds up nor how many elements it sends. */
 static bool is_decided_by_count(const struct harness_finding *b)
 {
     return b->verdict == HARNESS_VERDICT_MISMATCH_MISSING ||
-           b->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ||
-           b->verdict == HARNESS_VERDICT_MISMATCH_OP ||
-           b->verdict == HARNESS_VERDICT_MISMATCH_ORDER ||
            b->verdict == HARNESS_VERDICT_MISMATCH_ROOT;
 }
 
-/* Messages of other operations are taken for those that count. If the messages still meet, only
- * what this operation itself counts is wrong. */
+/* Messages of other operations are taken for those that count. If the messages still meet, nobody
+ * waits for that, and only what this operation itself counts is wrong. */
 static bool is_count_wrong(const struct harness_finding *a)
 {
     bool is_met_so = a->verdict == HARNESS_VERDICT_MISMATCH_REDUCTION ||
@@ -164,8 +163,7 @@ static bool is_taken_for_ended(const struct harness_paths *paths, const struct h
     return is_joining && a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step >= 0 &&
            b->step >= a->step && is_decided_by_count(b) &&
            (harness_path_is_of(b, a) ||
-            (b->op.seq != 0 &&
-             harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b)));
+            harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b));
 }
 
 /* Ranks say that operations differ once they have met this one. */
@@ -173,17 +171,26 @@ static bool is_met(const struct harness_paths *paths, const struct harness_findi
                    const struct harness_finding *b)
 {
     (void)paths;
-    if (a->op.seq != 0 && b->op.seq != 0) {
+    if (b->op.seq != 0) {
         return a->op.seq <= b->op.seq;
     }
     return harness_path_is_in_time(a, b);
 }
 
-/* It is about what a rank had when it completed the operation. */
+/* It is about what a rank had when it completed the operation, which is always named. */
 static bool is_result(const struct harness_finding *finding)
 {
     return finding->stage == HARNESS_STAGE_OUTPUT || finding->oracle == HARNESS_ORACLE_SCHEDULE ||
            finding->oracle == HARNESS_ORACLE_BROADCAST;
+}
+
+/* A rank that read another model than was sent asks, or says, what differs, and so the job ends. */
+static bool is_misread(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    (void)paths;
+    (void)b;
+    return a->oracle == HARNESS_ORACLE_MODEL;
 }
 
 /* A rank that recorded an operation without taking part in it meets the others' messages of that
@@ -192,15 +199,15 @@ static bool is_left_out(const struct harness_paths *paths, const struct harness_
                         const struct harness_finding *b)
 {
     (void)paths;
-    return is_result(a) && a->op.seq != 0 && (b->op.seq == a->op.seq || b->op.seq == a->op.seq + 1);
+    return is_result(a) && (b->op.seq == a->op.seq || b->op.seq == a->op.seq + 1);
 }
 
 /* The others wait in it. */
 static bool is_left_alone(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
-    return is_result(a) && a->op.seq != 0 && a->op.seq == b->op.seq &&
-           b->verdict != HARNESS_VERDICT_HANG_RECOVERY && harness_path_is_open(paths, b, b->op.seq);
+    return is_result(a) && a->op.seq == b->op.seq && b->verdict != HARNESS_VERDICT_HANG_RECOVERY &&
+           harness_path_is_open(paths, b, b->op.seq);
 }
 
 /* What a rank took for an operation's result shows that it completed the operation alone. */
@@ -209,7 +216,7 @@ static bool is_not_waited(const struct harness_paths *paths, const struct harnes
 {
     (void)paths;
     return is_result(a) && a->oracle != HARNESS_ORACLE_SCHEDULE &&
-           b->oracle == HARNESS_ORACLE_SCHEDULE && a->op.seq != 0 && a->op.seq == b->op.seq &&
+           b->oracle == HARNESS_ORACLE_SCHEDULE && a->op.seq == b->op.seq &&
            harness_path_is_of(b, a);
 }
 
@@ -291,7 +298,7 @@ static bool is_slow_so(const struct harness_paths *paths, const struct harness_f
 static bool is_blocked(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
 {
-    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && a->op.seq != 0 &&
+    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && is_count_wrong(a) &&
            a->op.seq <= b->op.seq &&
            (harness_path_is_of(b, a) || harness_path_is_open(paths, b, a->op.seq));
 }
@@ -304,11 +311,12 @@ static bool is_run_so(const struct harness_paths *paths, const struct harness_fi
            harness_path_is_same_shape(paths, a, b);
 }
 
+/* Whoever was waited for in vain was itself waiting when the monitor saw this. */
 static bool is_seen_live(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
 {
     return a->oracle == HARNESS_ORACLE_MONITOR && b->oracle != HARNESS_ORACLE_MONITOR &&
-           (harness_path_is_of(b, a) || is_awaited(paths, a, b));
+           (harness_path_is_beset(b, a) || is_awaited(paths, a, b));
 }
 
 /* The others had given up waiting for a rank that still ran when the job was ended for it. */
@@ -426,8 +434,7 @@ static const struct {
     {KIND_MISUSE, KIND_VALUE, harness_value_is_unreduced,
      "that pass did not end, gradients were used as they were"},
     {KIND_MISUSE, KIND_WAIT, is_awaited, "they wait for that rank's bucket"},
-    {KIND_ENDED, KIND_OPERATION, is_own_operation, "what it did not post any more"},
-    {KIND_ENDED, KIND_SAMPLES, is_of_that_rank, "what it did not train on any more"},
+    {KIND_ENDED, KIND_OPERATION, is_left_out_then, "what it did not post any more"},
     {KIND_ENDED, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
     {KIND_ENDED, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_OPERATION, KIND_OPERATION, is_same_operation, "the same operation"},
@@ -452,7 +459,7 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
-    {KIND_VALUE, KIND_REPORT, harness_path_is_misread, "it compared models so"},
+    {KIND_VALUE, KIND_REPORT, is_misread, "it compared models so"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},

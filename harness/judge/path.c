@@ -33,6 +33,21 @@ bool harness_path_is_of(const struct harness_finding *b, const struct harness_fi
            harness_rank_set_is_subset(&b->culprits, &a->culprits);
 }
 
+bool harness_path_is_beset(const struct harness_finding *b, const struct harness_finding *a)
+{
+    uint32_t count = harness_rank_set_count(&b->culprits);
+
+    DDP_ASSERT(a != b);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t rank = harness_rank_set_at(&b->culprits, i);
+
+        if (!harness_rank_set_has(&a->culprits, rank) && !harness_rank_set_has(&a->victims, rank)) {
+            return false;
+        }
+    }
+    return count > 0;
+}
+
 bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b)
 {
     return harness_rank_set_is_common(&a->culprits, &b->culprits);
@@ -47,13 +62,12 @@ bool harness_path_is_in_time(const struct harness_finding *a, const struct harne
 
 static bool is_known(const struct harness_paths *paths, uint32_t rank)
 {
-    return paths->trace != NULL && rank < paths->index.world_size;
+    return rank < paths->index.world_size; /* 0 without a trace */
 }
 
 static const struct harness_trace_event *find_post(const struct harness_paths *paths, uint32_t rank,
                                                    uint64_t seq)
 {
-    DDP_ASSERT(seq != 0);
     return is_known(paths, rank)
                ? harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_POST, seq)
                : NULL;
@@ -110,7 +124,7 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
     const struct harness_rank_set *waiting =
         harness_rank_set_is_empty(&b->culprits) ? &b->victims : &b->culprits;
 
-    if (!b->op.is_set || b->op.seq == 0) {
+    if (b->op.seq == 0) {
         return !harness_rank_set_is_empty(waiting) && is_without_group(paths, waiting);
     }
     for (uint32_t i = 0; i < harness_rank_set_count(waiting); i++) {
@@ -130,7 +144,7 @@ bool harness_path_is_owed(const struct harness_paths *paths, const struct harnes
     for (uint32_t i = 0; i < harness_rank_set_count(&a->culprits); i++) {
         uint32_t rank = harness_rank_set_at(&a->culprits, i);
 
-        if (!b->op.is_set || b->op.seq == 0 || !is_completed(paths, rank, b->op.seq)) {
+        if (!is_completed(paths, rank, b->op.seq)) {
             return true;
         }
     }
@@ -149,7 +163,6 @@ static bool is_steered(const struct harness_paths *paths, uint32_t rank, uint64_
     size_t count = 0;
     const struct harness_trace_event *const *list;
 
-    DDP_ASSERT(from != 0 && from < before);
     if (!is_known(paths, rank)) {
         return false;
     }
@@ -172,9 +185,6 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
     uint64_t before = b->op.seq != 0 ? b->op.seq : UINT64_MAX;
 
     DDP_ASSERT(b->verdict != HARNESS_VERDICT_NONE);
-    if (from == 0 || before <= from) {
-        return false;
-    }
     for (uint32_t i = 0; i < count; i++) {
         if (!is_steered(paths, harness_rank_set_at(&b->culprits, i), from, before)) {
             return false;
@@ -185,6 +195,7 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
 
 uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step)
 {
+    DDP_ASSERT(step >= 0);
     for (size_t i = 0; i < paths->program->op_count; i++) {
         if (paths->program->ops[i].step == step) {
             return paths->program->ops[i].seq;
@@ -222,34 +233,11 @@ bool harness_path_is_not_received(const struct harness_paths *paths,
     return is_sync && harness_path_is_of(b, a) && harness_path_is_in_time(a, b);
 }
 
-/* The first operation after seq that no rank completes without all the others. */
-static uint64_t next_joint_seq(const struct harness_paths *paths, uint64_t seq)
-{
-    uint64_t found = UINT64_MAX;
-
-    for (size_t i = 0; i < paths->program->op_count; i++) {
-        const struct harness_op *op = &paths->program->ops[i];
-
-        if (op->seq > seq && op->seq < found && op->kind != DDP_COLL_BROADCAST) {
-            found = op->seq;
-        }
-    }
-    return found == UINT64_MAX ? seq + 1 : found;
-}
-
-bool harness_path_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
-                             const struct harness_finding *b)
-{
-    return a->oracle == HARNESS_ORACLE_MODEL &&
-           (b->op.seq == 0 || b->op.seq <= next_joint_seq(paths, a->op.seq)) &&
-           harness_path_is_in_time(a, b);
-}
-
 uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b)
 {
     int64_t bucket;
 
-    if (b->op.is_set && b->op.seq != 0) {
+    if (b->op.seq != 0) {
         return b->op.seq;
     }
     bucket = harness_path_bucket(paths, b);
@@ -274,7 +262,7 @@ static bool has_param(const struct harness_bucket *bucket, uint32_t param)
 
 int64_t harness_path_bucket(const struct harness_paths *paths, const struct harness_finding *b)
 {
-    if (b->op.is_set && b->op.bucket >= 0) {
+    if (b->op.bucket >= 0) {
         return b->op.bucket;
     }
     for (size_t k = 0; b->params.count > 0 && k < paths->program->bucket_count; k++) {
@@ -288,7 +276,7 @@ int64_t harness_path_bucket(const struct harness_paths *paths, const struct harn
 bool harness_path_is_same_tensor(const struct harness_paths *paths, const struct harness_finding *a,
                                  const struct harness_finding *b)
 {
-    bool is_bucket = (a->op.is_set && a->op.bucket >= 0) || (b->op.is_set && b->op.bucket >= 0);
+    bool is_bucket = a->op.bucket >= 0 || b->op.bucket >= 0;
 
     DDP_ASSERT(a != b);
     for (uint32_t i = 0; i < b->params.count; i++) {

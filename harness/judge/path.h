@@ -30,6 +30,8 @@ void harness_paths_close(struct harness_paths *paths);
 
 /* All whom b blames are blamed by a, too, and there are such. */
 bool harness_path_is_of(const struct harness_finding *b, const struct harness_finding *a);
+/* Each of them is blamed by a or one of its victims. */
+bool harness_path_is_beset(const struct harness_finding *b, const struct harness_finding *a);
 /* Some rank is blamed by both. */
 bool harness_path_is_common(const struct harness_finding *a, const struct harness_finding *b);
 /* a is not after b. A step that is not known comes before all. */
@@ -47,8 +49,7 @@ bool harness_path_is_owed(const struct harness_paths *paths, const struct harnes
                           const struct harness_finding *b);
 /* Values of an operation of this role decide what its members post next: join's counts. */
 bool harness_path_is_steering(enum ddp_coll_role role);
-/* Every rank that b blames completed such an operation, from number `from` on and before b's. from
- * 0: no. */
+/* Every rank that b blames completed such an operation, from number `from` on and before b's. */
 bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
                              const struct harness_finding *b);
 /* The planned first operation of a step, and its used map; 0: there is none. */
@@ -58,9 +59,6 @@ uint64_t harness_path_map_seq(const struct harness_paths *paths, int32_t step);
  * it had: b is about its values. */
 bool harness_path_is_not_received(const struct harness_paths *paths,
                                   const struct harness_finding *a, const struct harness_finding *b);
-/* A rank that read another model than was sent asks, or says, what differs: b is that report. */
-bool harness_path_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
-                             const struct harness_finding *b);
 /* The operation from which b's value comes: its own, else that of its parameter's bucket, or of the
  * buffers, in its step. 0: not known. */
 uint64_t harness_path_seq(const struct harness_paths *paths, const struct harness_finding *b);

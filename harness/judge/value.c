@@ -19,10 +19,11 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
 {
     uint64_t seq = harness_path_seq(paths, b);
 
+    DDP_ASSERT(a != b);
     if (b->oracle == HARNESS_ORACLE_JOINED) {
-        return a->op.seq != 0; /* after everything */
+        return true; /* after everything */
     }
-    if (a->op.seq == 0 || seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
+    if (seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
         b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
         return false;
     }
@@ -48,6 +49,20 @@ static bool is_joined_so(const struct harness_finding *a, const struct harness_f
            b->params.count == 0;
 }
 
+/* The rank is a step ahead of the others from then on, and its data ends a step earlier. So counts
+ * of ranks with data are those of other steps, for all of them, where these divide averages. */
+static bool is_counted_so(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    bool is_average = b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL;
+    bool is_factor = b->verdict == HARNESS_VERDICT_VALUE_SCALED ||
+                     b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED;
+
+    DDP_ASSERT(a->step >= 0 && a != b);
+    return a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step < b->step &&
+           !paths->plan->job.join.divide_by_initial_world_size && is_average && is_factor;
+}
+
 /* Gradients are judged for the batches that were taken. But under join the number of ranks with
  * data scales everybody's inputs or averages of that step, a rank whose data ended uses no
  * parameter, and the mean over the global batch has other samples. */
@@ -55,10 +70,13 @@ bool harness_value_is_trained_so(const struct harness_paths *paths, const struct
                                  const struct harness_finding *b)
 {
     bool is_joining = paths->plan->job.join.is_set;
-    bool is_map = b->op.is_set && b->op.role == DDP_ROLE_USED_MAP;
+    bool is_map = b->op.role == DDP_ROLE_USED_MAP;
 
     if (is_joining && a->step >= 0 && is_joined_so(a, b)) {
         return true; /* after everything */
+    }
+    if (is_joining && a->step >= 0 && is_counted_so(paths, a, b)) {
+        return true;
     }
     return a->step >= 0 && a->step == b->step &&
            (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||

@@ -15,6 +15,7 @@ import sys
 
 SEEN = "    saw: "  # begins a line of what the monitor saw
 BITS = re.compile(r"\b[0-9a-f]{8}\b|\b[0-9a-f]{16}\b")
+FOLDER = re.compile(r"(?:a b|OUT)/runs/.*?/sim/")
 REAL = re.compile(r"[-+]?\b\d+\.\d+(e[-+]?\d+)?|\b\d+e[-+]?\d+")
 
 
@@ -40,9 +41,15 @@ def finding(entry):
 
 
 def said(entry):
-    """What a rank said, with another name for run.py's folder."""
+    """What a rank said. A run's folder is run/, as it is called until it is known whether it is kept."""
     words = entry["said"]
-    return "" if words is None else f" rank {words['rank']} said: {words['text'].replace('a b/runs', 'OUT/runs')}"
+    return "" if words is None else f" rank {words['rank']} said: {FOLDER.sub('run/', words['text'])}"
+
+
+def file_of(said):
+    """Lines of the file of what is said."""
+    with open(said, encoding="utf-8") as file:
+        return [FOLDER.sub("run/", line) for line in file.read().splitlines()]
 
 
 def report_of(out):
@@ -85,8 +92,7 @@ def lines_of(cells, out=None):
 
 def difference(said, now):
     """Lines of a unified diff with the file of what is said."""
-    with open(said, encoding="utf-8") as file:
-        return changes(file.read().splitlines(), now)
+    return changes(file_of(said), now)
 
 
 def changes(before, now):
@@ -101,8 +107,7 @@ def difference_of(said, cells, out=None):
     """The same for some cells of the suite; without out, what the monitor saw is not compared."""
     heads = tuple(plain(f"{cell['id']} [{cell['cell']}] ") for cell in cells)  # a cell's name may hold brackets, and numbers
     now = lines_of(cells, out)
-    with open(said, encoding="utf-8") as file:
-        before = [line for line in file.read().splitlines() if out is not None or not line.startswith(SEEN)]
+    before = [line for line in file_of(said) if out is not None or not line.startswith(SEEN)]
     kept, is_kept = before[:1], False
     for line in before[1:]:
         is_kept = is_kept if line.startswith("    ") else line.startswith(heads)
