@@ -75,8 +75,9 @@ static void add_found(struct ddp_text *out, const json_t *verdict)
  * depend on the BLAS. */
 static uint64_t hash_findings(const json_t *findings)
 {
-    static const char *const keys[] = {"verdict", "oracle", "mode",  "culprit",   "victims",     "op",
-                                       "step",    "micro",  "phase", "detect_ms", "follows_from"};
+    static const char *const keys[] = {"verdict", "oracle",    "mode",        "culprit",
+                                       "victims", "op",        "step",        "micro",
+                                       "phase",   "detect_ms", "follows_from"};
     uint64_t hash = 0;
 
     for (size_t i = 0; i < json_array_size(findings); i++) {
@@ -91,7 +92,8 @@ static uint64_t hash_findings(const json_t *findings)
     return hash;
 }
 
-/* How much was found, a hash of all of it, and, as far as there is room, what followed from what. */
+/* How much was found, a hash of all of it, and, as far as there is room, what followed from what.
+ */
 static void add_others(struct ddp_text *out, const json_t *verdict)
 {
     const json_t *findings = json_object_get(verdict, "findings");
