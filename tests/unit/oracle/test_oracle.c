@@ -366,6 +366,21 @@ CT_TEST(oracle, victims_statuses_are_no_findings)
     oracle_job_close(&job);
 }
 
+/* As of a run that began there. */
+static void drop_batches_before(struct harness_trace *trace, uint32_t step)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct ddp_event_entry *entry = &trace->events[i].entry;
+
+        if (entry->event != DDP_EVENT_DATA_BATCH || entry->step >= step) {
+            trace->events[kept++] = trace->events[i];
+        }
+    }
+    trace->event_count = kept;
+}
+
 /* A difference after a restart is state that was not restored, and only that. */
 CT_TEST(oracle, difference_after_restart_is_checkpoint_state)
 {
@@ -375,6 +390,7 @@ CT_TEST(oracle, difference_after_restart_is_checkpoint_state)
     OPEN_AND_RUN(job, true);
     job.input.restored_step = 2;
     job.input.first_trace = &job.trace;
+    drop_batches_before(&job.trace, 2);
     oracle_job_event(&job, 0, DDP_EVENT_OPTIMIZER_STATE, 2, 1)->arg[1] ^= 1;
     oracle_job_event(&job, 1, DDP_EVENT_OPTIMIZER_STATE, 2, 1)->arg[1] ^= 1;
     CT_REQUIRE(oracle_job_check(&job));
