@@ -374,7 +374,8 @@ static void drop_batches_before(struct harness_trace *trace, uint32_t step)
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct ddp_event_entry *entry = &trace->events[i].entry;
 
-        if (entry->event != DDP_EVENT_DATA_BATCH || entry->step >= step) {
+        if ((entry->event != DDP_EVENT_DATA_BATCH && entry->event != DDP_EVENT_DATA_SAMPLE) ||
+            entry->step >= step) {
             trace->events[kept++] = trace->events[i];
         }
     }
@@ -390,6 +391,7 @@ CT_TEST(oracle, difference_after_restart_is_checkpoint_state)
     OPEN_AND_RUN(job, true);
     job.input.restored_step = 2;
     job.input.first_trace = &job.trace;
+    job.plan.job.start_step = 2;
     drop_batches_before(&job.trace, 2);
     oracle_job_event(&job, 0, DDP_EVENT_OPTIMIZER_STATE, 2, 1)->arg[1] ^= 1;
     oracle_job_event(&job, 1, DDP_EVENT_OPTIMIZER_STATE, 2, 1)->arg[1] ^= 1;
