@@ -122,7 +122,9 @@ def mutants_of(path):
     with contextlib.redirect_stdout(io.StringIO()):
         found = mutator.mutants_regexp(source, ["universal.rules", "c_like.rules", "c.rules"], ignorePatterns=[],
                                        ignoreStringOnly=True)
-    return source, [(number, text) for number, text, *_ in found if is_worth_it(source[number - 1])]
+    # A mutant keeps the number of lines: asserts and traces say theirs, and equal code shall be found equal.
+    return source, [(number, " ".join(text.splitlines()) + "\n") for number, text, *_ in found
+                    if is_worth_it(source[number - 1])]
 
 
 def sample(count, only):
