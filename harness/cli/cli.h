@@ -30,7 +30,8 @@ enum cli_command {
     CLI_TRAIN = 128,
     CLI_CAMPAIGN = 256,
     CLI_SHRINK = 512,
-    CLI_EVERY_COMMAND = 1023
+    CLI_EXEC = 1024,
+    CLI_EVERY_COMMAND = 2047
 };
 
 /* What every option of the command line came to; a command reads those it knows. */
@@ -60,6 +61,10 @@ struct cli_options {
     bool is_verbose, is_time_enforced, is_fast, is_help, is_fail_fast;
     bool has_events;     /* explain --events */
     bool is_kept_failed; /* --keep failed */
+    char **command;      /* exec: what is behind "--", ends with NULL; NULL: nothing */
+    uint64_t ranks;      /* --ranks; 0: not given */
+    uint64_t limit_s;    /* --limit; 0: not given */
+    bool is_left;        /* --on-failure leave */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
@@ -80,6 +85,7 @@ int cli_doctor(const struct cli_options *options);
 int cli_train(const struct cli_options *options);
 int cli_campaign(const struct cli_options *options);
 int cli_shrink(const struct cli_options *options);
+int cli_exec(const struct cli_options *options);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */
 struct cli_files {

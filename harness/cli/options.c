@@ -135,6 +135,25 @@ static int set_cases(struct cli_options *options, const char *text)
     return parse_number("--cases", text, 1, 1000000000, &options->case_count);
 }
 
+static int set_ranks(struct cli_options *options, const char *text)
+{
+    return parse_number("--ranks", text, 1, 1024, &options->ranks);
+}
+
+static int set_limit(struct cli_options *options, const char *text)
+{
+    return parse_number("--limit", text, 1, 1000000, &options->limit_s);
+}
+
+static int set_on_failure(struct cli_options *options, const char *text)
+{
+    options->is_left = strcmp(text, "leave") == 0;
+    if (options->is_left || strcmp(text, "end") == 0) {
+        return 0;
+    }
+    return cli_usage_error("--on-failure is end or leave, not \"%s\"", text);
+}
+
 /* Seconds, with or without the unit. */
 static int set_budget(struct cli_options *options, const char *text)
 {
@@ -260,6 +279,13 @@ static const struct cli_option {
      "the cases k with k mod N = I (default: as Slurm, Open MPI,\nKubernetes or GoogleTest say in "
      "the environment, else 0/1)"},
     {"resume", NULL, 0, CLI_CAMPAIGN, set_resumed, "go on with what --out has of this shard"},
+    {"ranks", "N", 0, CLI_EXEC, set_ranks,
+     "start N copies, each told who it is as torchrun would\n(default: one, which starts the "
+     "ranks)"},
+    {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
+     "what becomes of the job once something is wrong (default: end)"},
+    {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
+     "ranks may wait so long for one that is in code of its own\n(default: 60)"},
     {"launcher", "own|mpirun", 0, RUNS, set_launcher,
      "who starts the processes of proc (implies --driver proc)"},
     {"device", "cpu|cuda", 0, LOADS, set_device,
@@ -408,6 +434,18 @@ static int settle(struct cli_options *options, unsigned command)
                : 0;
 }
 
+/* What is behind "--" is somebody else's command. Returns how many words are before it. */
+static int cut_command(int argc, char **argv, struct cli_options *options)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            options->command = argv + i + 1;
+            return i;
+        }
+    }
+    return argc;
+}
+
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options)
 {
     struct option long_options[TABLE_COUNT + 1];
@@ -415,6 +453,9 @@ int cli_options_parse(int argc, char **argv, unsigned command, struct cli_option
     int number;
 
     memset(options, 0, sizeof *options);
+    if (command == CLI_EXEC) {
+        argc = cut_command(argc, argv, options);
+    }
     options->seed_count = 1;
     opterr = 0;
     describe(long_options, letters);

@@ -1,0 +1,78 @@
+/* exec: somebody else's program, watched. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/clock.h"
+#include "harness/cli/cli.h"
+#include "harness/exec/exec.h"
+
+enum { LIMIT_DEFAULT_S = 60 };
+
+/* One line, at once: what is wrong, and whose fault it is. */
+static void print_finding(void *context, const struct harness_finding *finding)
+{
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    (void)context;
+    (void)fprintf(stderr, "ddprove: %s, rank %s: %s", harness_verdict_name(finding->verdict),
+                  harness_rank_set_text(&finding->culprits, ranks), finding->text);
+    if (finding->detect_ns >= 0) {
+        (void)fprintf(stderr, " [after %.1f ms]", (double)finding->detect_ns / 1e6);
+    }
+    (void)fputc('\n', stderr);
+}
+
+static int exit_code_of(const struct harness_exec_result *result)
+{
+    if (result->interrupt != 0) {
+        return 128 + result->interrupt;
+    }
+    if (result->findings.count > 0) {
+        return harness_outcome_exit_code(HARNESS_OUTCOME_FAIL);
+    }
+    return result->exit_code;
+}
+
+int cli_exec(const struct cli_options *options)
+{
+    const uint64_t limit_ns =
+        (options->limit_s != 0 ? options->limit_s : LIMIT_DEFAULT_S) * DDP_NS_PER_S;
+    struct harness_exec_config config = {.command = options->command,
+                                         .ranks = (uint32_t)options->ranks,
+                                         .is_left = options->is_left,
+                                         .limits = {limit_ns, limit_ns},
+                                         .on_finding = print_finding};
+    struct harness_exec_result result;
+    struct ddp_err err = {{0}};
+    struct ddp_mem_pool *pool;
+    ddp_status status;
+    int code;
+
+    if (options->command == NULL || options->command[0] == NULL) {
+        return cli_usage_error(
+            "exec: no command; write it behind \"--\": ddprove exec --ranks 4 -- ./train");
+    }
+    if (options->path_count > 0) {
+        return cli_usage_error("exec: \"%s\" is in front of \"--\"; the command comes behind it",
+                               options->paths[0]);
+    }
+    if (ddp_mem_pool_create(&pool) != DDP_OK) {
+        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    }
+    config.mem = ddp_mem_pool_mem(pool);
+    status = harness_exec_run(&config, &result, &err);
+    if (status != DDP_OK) {
+        (void)fprintf(stderr, "ddprove: %s\n",
+                      err.text[0] != '\0' ? err.text : ddp_status_text(status));
+        code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    } else {
+        code = exit_code_of(&result);
+        if (result.seen_count == 0) {
+            (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
+                                  "guest library, or an "
+                                  "adapter that does; nothing was judged\n");
+        }
+    }
+    ddp_mem_pool_destroy(pool);
+    return code;
+}

@@ -1,0 +1,46 @@
+/* A job in progress. Internal to harness/exec. */
+#ifndef HARNESS_EXEC_JOB_H
+#define HARNESS_EXEC_JOB_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "harness/exec/exec.h"
+#include "harness/watch/arena.h"
+
+/* A process that this one has started. */
+struct exec_child {
+    pid_t pid; /* 0: ended */
+    int exit_code;
+};
+
+/* A rank's process, however it was started. */
+struct exec_rank {
+    pid_t pid;  /* 0: none is known */
+    int pid_fd; /* of one that is no child of ours; -1 */
+};
+
+struct exec_job {
+    const struct harness_exec_config *config;
+    struct harness_watch_arena arena;
+    struct harness_watch watch;
+    struct harness_findings *findings;
+    struct exec_child *children;
+    uint32_t child_count, alive_count;
+    struct exec_rank *ranks; /* [watch.world_size] */
+    sigset_t old_mask;
+    bool is_mask_set;
+    int signal_fd, timer_fd;
+    uint64_t end_ns; /* when what is left is killed; UINT64_MAX: it is not being ended */
+    int interrupt;
+};
+
+/* Start the command's processes, each as leader of a process group. Errors: E_NOT_FOUND, E_SYSTEM.
+ */
+ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err);
+/* Learn what became of the processes, and tell the watch. */
+void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
+/* A signal for all that is left. */
+void harness_exec_signal(const struct exec_job *job, int signal_number);
+
+#endif

@@ -1,0 +1,271 @@
+/* Processes: starting them, and their ends and stops. A rank is a child of ours, or of a launcher
+ * that is; then the kernel tells its end through a pidfd, and its stop is read from /proc. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/exec/job.h"
+
+/* A port that is free now, for the program's own rendezvous. */
+static uint16_t free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t port = 29500;
+
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
+        port = ntohs(address.sin_port);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return port;
+}
+
+static void set_number(const char *name, uint64_t value)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof text, "%" PRIu64, value);
+    (void)setenv(name, text, 1);
+}
+
+/* In the child. Reports errno through the pipe if the command cannot be executed. */
+__attribute__((noreturn)) static void become(const struct exec_job *job, uint32_t rank,
+                                             uint16_t port, pid_t parent, int error_fd)
+{
+    const uint32_t ranks = job->config->ranks;
+    int error;
+
+    (void)setpgid(0, 0);
+    if (!job->config->is_left) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    }
+    (void)sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+    (void)setenv(GUEST_ARENA_VARIABLE, job->arena.where, 1);
+    if (ranks > 0) {
+        set_number("RANK", rank);
+        set_number("LOCAL_RANK", rank);
+        set_number("WORLD_SIZE", ranks);
+        set_number("LOCAL_WORLD_SIZE", ranks);
+        (void)setenv("MASTER_ADDR", "127.0.0.1", 1);
+        set_number("MASTER_PORT", port);
+    }
+    if (getppid() == parent) {
+        (void)execvp(job->config->command[0], job->config->command);
+    }
+    error = errno;
+    (void)!write(error_fd, &error, sizeof error);
+    _exit(127);
+}
+
+static ddp_status start_one(struct exec_job *job, uint32_t index, uint16_t port,
+                            struct ddp_err *err)
+{
+    const pid_t parent = getpid();
+    int ends[2];
+    int error = 0;
+    pid_t pid;
+    ssize_t size;
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return ddp_err_set(err, DDP_E_SYSTEM, "pipe: %s", strerror(errno));
+    }
+    pid = fork();
+    if (pid == 0) {
+        become(job, index, port, parent, ends[1]);
+    }
+    (void)close(ends[1]);
+    if (pid < 0) {
+        (void)close(ends[0]);
+        return ddp_err_set(err, DDP_E_SYSTEM, "fork: %s", strerror(errno));
+    }
+    job->children[index].pid = pid;
+    job->alive_count++;
+    do {
+        size = read(ends[0], &error, sizeof error);
+    } while (size < 0 && errno == EINTR);
+    (void)close(ends[0]);
+    if (size == (ssize_t)sizeof error) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "%s cannot be started: %s",
+                           job->config->command[0], strerror(error));
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err)
+{
+    const uint16_t port = free_port();
+
+    (void)fflush(NULL);
+    for (uint32_t i = 0; i < job->child_count; i++) {
+        DDP_TRY(start_one(job, i, port, err));
+    }
+    return DDP_OK;
+}
+
+static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_state state, int code,
+                      uint64_t now_ns)
+{
+    struct harness_watch_rank *self = &job->watch.ranks[rank];
+
+    if (self->state != state || self->code != code) {
+        self->state = state;
+        self->code = code;
+        self->since_ns = now_ns;
+        job->watch.change_ns = now_ns;
+    }
+}
+
+/* The rank whose process this is, if it has shown itself; else the one it was started as.
+ * world_size: none. */
+static uint32_t rank_of(const struct exec_job *job, uint32_t child)
+{
+    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+        if (job->ranks[r].pid == job->children[child].pid) {
+            return r;
+        }
+    }
+    return job->config->ranks > 0 && job->ranks[child].pid == 0 ? child : job->watch.world_size;
+}
+
+static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
+{
+    struct exec_child *child = &job->children[index];
+
+    while (child->pid != 0) {
+        const uint32_t rank = rank_of(job, index);
+        enum harness_watch_state state = HARNESS_WATCH_RUNNING;
+        siginfo_t info;
+
+        memset(&info, 0, sizeof info);
+        if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WSTOPPED | WCONTINUED | WNOHANG) !=
+                0 ||
+            info.si_pid == 0) {
+            return;
+        }
+        if (info.si_code == CLD_EXITED) {
+            state = HARNESS_WATCH_EXITED;
+        } else if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
+            state = HARNESS_WATCH_SIGNALED;
+        } else if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
+            state = HARNESS_WATCH_STOPPED;
+        }
+        if (state == HARNESS_WATCH_EXITED || state == HARNESS_WATCH_SIGNALED) {
+            child->exit_code =
+                state == HARNESS_WATCH_EXITED ? info.si_status : 128 + info.si_status;
+            child->pid = 0;
+            job->alive_count--;
+        }
+        if (rank < job->watch.world_size) {
+            set_state(job, rank, state, state == HARNESS_WATCH_RUNNING ? 0 : info.si_status,
+                      now_ns);
+        }
+    }
+}
+
+/* The letter behind the name in /proc/PID/stat; 0: there is no such process. */
+static char letter_of(pid_t pid)
+{
+    char path[32];
+    char text[512];
+    const char *end;
+    FILE *file;
+    size_t size;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return 0;
+    }
+    size = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[size] = '\0';
+    end = strrchr(text, ')'); /* a name may hold anything */
+    return end != NULL && end[1] == ' ' ? end[2] : 0;
+}
+
+/* A rank that is no child of ours. How it ended only its parent knows. */
+static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
+{
+    struct exec_rank *self = &job->ranks[rank];
+    struct pollfd end = {.fd = self->pid_fd, .events = POLLIN};
+    const char letter = letter_of(self->pid);
+
+    if (letter == 0 || poll(&end, 1, 0) > 0) {
+        set_state(job, rank, HARNESS_WATCH_EXITED, job->watch.ranks[rank].is_detached ? 0 : -1,
+                  now_ns);
+        (void)close(self->pid_fd);
+        self->pid_fd = -1;
+    } else {
+        set_state(job, rank,
+                  letter == 'T' || letter == 't' ? HARNESS_WATCH_STOPPED : HARNESS_WATCH_RUNNING, 0,
+                  now_ns);
+    }
+}
+
+static bool is_child(const struct exec_job *job, pid_t pid)
+{
+    for (uint32_t i = 0; i < job->child_count; i++) {
+        if (job->children[i].pid == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rank has shown itself: from now on its process is known. */
+static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
+{
+    struct exec_rank *self = &job->ranks[rank];
+
+    self->pid = (pid_t)job->watch.ranks[rank].pid;
+    set_state(job, rank, HARNESS_WATCH_RUNNING, 0, now_ns);
+    if (!is_child(job, self->pid)) {
+        self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
+        if (self->pid_fd < 0) {
+            set_state(job, rank, HARNESS_WATCH_EXITED, job->watch.ranks[rank].is_detached ? 0 : -1,
+                      now_ns);
+        }
+    }
+}
+
+void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
+{
+    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+        if (job->ranks[r].pid == 0 && job->watch.ranks[r].pid != 0) {
+            meet(job, r, now_ns);
+        }
+    }
+    for (uint32_t i = 0; i < job->child_count; i++) {
+        follow_child(job, i, now_ns);
+    }
+    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+        if (job->ranks[r].pid_fd >= 0) {
+            follow_other(job, r, now_ns);
+        }
+    }
+}
+
+void harness_exec_signal(const struct exec_job *job, int signal_number)
+{
+    for (uint32_t i = 0; i < job->child_count; i++) {
+        if (job->children[i].pid > 0) {
+            (void)kill(-job->children[i].pid, signal_number);
+            (void)kill(-job->children[i].pid,
+                       SIGCONT); /* a stopped process takes no signal but this and SIGKILL */
+        }
+    }
+}

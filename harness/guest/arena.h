@@ -1,0 +1,134 @@
+/* The arena: memory that `ddprove exec` shares with the ranks of a guest. ddprove makes it, a
+ * memfd, and hands down where it is in the variable DDPROVE_ARENA as "/proc/PID/fd/N:NONCE", so
+ * that it has no name and passes through any launcher. Each rank has a slot: a page that shows its
+ * present state, and a ring, its history.
+ *
+ * The layout is an interface between a library that a program has loaded and a ddprove that may be
+ * newer: fixed-size integers only, and a version that changes with any of it.
+ *
+ * Nobody holds a lock, so a process that is killed anywhere harms nobody. A rank's threads write to
+ * the rank's slot alone; readers write nothing there. Of a communicator's and a thread's record,
+ * `change` is odd while it is being written. A ring entry writes its index last. */
+#ifndef HARNESS_GUEST_ARENA_H
+#define HARNESS_GUEST_ARENA_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
+#define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
+#define GUEST_ARENA_VERSION  1u
+
+enum { GUEST_COMMS_MAX = 64, GUEST_THREADS_MAX = 32, GUEST_NAME_BYTES = 32, GUEST_ARG_COUNT = 5 };
+
+/* What a rank reports, X(identifier, arg0, ..., arg4). */
+#define GUEST_EVENT_TABLE(X)                        \
+    X(ATTACH, "pid", "world", "", "", "")           \
+    X(DETACH, "", "", "", "", "")                   \
+    X(STEP, "", "", "", "", "")                     \
+    X(PHASE, "phase", "", "", "", "")               \
+    X(COMM, "comm", "key", "rank", "size", "")      \
+    X(COMM_FREE, "comm", "key", "", "", "")         \
+    X(POST, "comm", "seq", "op", "count", "bucket") \
+    X(DONE, "comm", "seq", "", "", "")
+enum guest_event {
+#define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
+    GUEST_EVENT_TABLE(X)
+#undef X
+        GUEST_EVENT_COUNT
+};
+
+struct guest_entry {
+    uint64_t index; /* from 1; written last */
+    uint64_t time_ns;
+    uint64_t place;  /* step | micro << 32 | phase << 48 | enum guest_event << 56 */
+    uint64_t thread; /* its place in guest_page.threads */
+    uint64_t arg[GUEST_ARG_COUNT];
+};
+
+/* kind | dtype << 8 | redop << 16 | root << 32 */
+static inline uint64_t guest_op_pack(uint32_t kind, uint32_t dtype, uint32_t redop, uint32_t root)
+{
+    return (uint64_t)(kind & 0xff) | (uint64_t)(dtype & 0xff) << 8 |
+           (uint64_t)(redop & 0xff) << 16 | (uint64_t)root << 32;
+}
+static inline uint32_t guest_op_kind(uint64_t op)
+{
+    return (uint32_t)(op & 0xff);
+}
+static inline uint32_t guest_op_dtype(uint64_t op)
+{
+    return (uint32_t)(op >> 8 & 0xff);
+}
+static inline uint32_t guest_op_redop(uint64_t op)
+{
+    return (uint32_t)(op >> 16 & 0xff);
+}
+static inline uint32_t guest_op_root(uint64_t op)
+{
+    return (uint32_t)(op >> 32);
+}
+
+/* A communicator of a rank. */
+struct guest_comm {
+    uint64_t is_taken; /* a communicator lives here, or is about to */
+    uint64_t change;
+    uint64_t handle; /* in this process; 0: there is none */
+    uint64_t key, rank, size;
+    uint64_t posted;   /* calls posted so far: the seq of the last one */
+    uint64_t done;     /* calls that have ended */
+    uint64_t children; /* communicators made from this one */
+    uint64_t name[GUEST_NAME_BYTES / 8];
+};
+
+/* A thread of a rank that has made a call. */
+struct guest_thread {
+    uint64_t change;
+    uint64_t tid;      /* of the system; 0: the place is free */
+    uint64_t comm;     /* the handle of the communicator it waits in; 0: it waits for nothing */
+    uint64_t seq;      /* and the call */
+    uint64_t enter_ns; /* since when */
+};
+
+struct guest_page {
+    uint64_t pid;        /* of the rank; 0: not attached. Written last */
+    uint64_t is_ended;   /* it has detached */
+    uint64_t world_size; /* as the rank was told */
+    uint64_t step, micro, phase;
+    uint64_t alive_ns;    /* last time it reported anything */
+    uint64_t entry_count; /* of the ring, taken so far */
+    uint64_t lost_comms;  /* communicators for which there was no place */
+    uint64_t comm_next;   /* made so far */
+    struct guest_comm comms[GUEST_COMMS_MAX];
+    struct guest_thread threads[GUEST_THREADS_MAX];
+};
+
+struct guest_arena {
+    uint64_t magic;
+    uint64_t version;
+    uint64_t size_bytes;
+    uint64_t nonce;
+    uint64_t world_size;
+    uint64_t ring_entry_count; /* a power of two */
+    uint64_t slot_offset_bytes;
+    uint64_t slot_stride_bytes;
+    uint64_t ring_offset_bytes; /* within a slot */
+};
+
+static inline struct guest_page *guest_arena_page(const struct guest_arena *arena, uint32_t rank)
+{
+    return (struct guest_page *)((char *)(uintptr_t)arena + arena->slot_offset_bytes +
+                                 rank * arena->slot_stride_bytes);
+}
+static inline struct guest_entry *guest_arena_ring(const struct guest_arena *arena, uint32_t rank)
+{
+    return (struct guest_entry *)((char *)guest_arena_page(arena, rank) + arena->ring_offset_bytes);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

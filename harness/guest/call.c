@@ -1,0 +1,84 @@
+/* A call of a collective: posted, waited for, done. */
+#include "harness/guest/call.h"
+
+#include "harness/guest/ddprove_guest.h"
+
+int ddprove_guest_call_post(struct ddprove_guest_call *call)
+{
+    struct guest_page *page = guest_self_page();
+    struct guest_comm *comm = page != NULL ? guest_comm_of(page, call->comm) : NULL;
+
+    call->seq = 0;
+    if (comm == NULL) {
+        return 1;
+    }
+    call->seq = __atomic_add_fetch(&comm->posted, 1, __ATOMIC_ACQ_REL);
+    guest_self_record(page, GUEST_EVENT_POST,
+                      (const uint64_t[GUEST_ARG_COUNT]){
+                          call->comm, call->seq,
+                          guest_op_pack(call->kind, call->dtype, call->redop, call->root),
+                          call->elem_count, call->bucket});
+    return 1;
+}
+
+void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call)
+{
+    struct guest_page *page = guest_self_page();
+    const uint32_t place =
+        page != NULL && call->seq != 0 ? guest_self_thread(page) : GUEST_THREADS_MAX;
+    struct guest_thread *thread;
+
+    if (place == GUEST_THREADS_MAX) {
+        return;
+    }
+    thread = &page->threads[place];
+    guest_change_begin(&thread->change);
+    guest_store(&thread->comm, call->comm);
+    guest_store(&thread->seq, call->seq);
+    guest_store(&thread->enter_ns, guest_self_now_ns());
+    guest_change_end(&thread->change);
+}
+
+void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call)
+{
+    struct guest_page *page = guest_self_page();
+    const uint32_t place =
+        page != NULL && call->seq != 0 ? guest_self_thread(page) : GUEST_THREADS_MAX;
+    struct guest_thread *thread;
+
+    if (place == GUEST_THREADS_MAX) {
+        return;
+    }
+    thread = &page->threads[place];
+    guest_change_begin(&thread->change);
+    guest_store(&thread->comm, 0);
+    guest_store(&thread->seq, 0);
+    guest_change_end(&thread->change);
+}
+
+void ddprove_guest_call_done(struct ddprove_guest_call *call)
+{
+    struct guest_page *page = guest_self_page();
+    struct guest_comm *comm =
+        page != NULL && call->seq != 0 ? guest_comm_of(page, call->comm) : NULL;
+
+    if (comm != NULL) {
+        (void)__atomic_add_fetch(&comm->done, 1, __ATOMIC_RELAXED);
+        guest_self_record(page, GUEST_EVENT_DONE,
+                          (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});
+    }
+}
+
+int ddprove_guest_call_begin(struct ddprove_guest_call *call)
+{
+    const int count = ddprove_guest_call_post(call);
+
+    ddprove_guest_call_wait_begin(call);
+    return count;
+}
+
+void ddprove_guest_call_end(struct ddprove_guest_call *call)
+{
+    ddprove_guest_call_wait_end(call);
+    ddprove_guest_call_done(call);
+}

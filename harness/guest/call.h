@@ -1,0 +1,17 @@
+/* Communicators and calls of the guest library. Internal to it. */
+#ifndef HARNESS_GUEST_CALL_H
+#define HARNESS_GUEST_CALL_H
+
+#include "harness/guest/self.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The record of a handle; NULL: there is none (any more). */
+struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,105 @@
+/* The rank's communicators. */
+#include <string.h>
+
+#include "harness/guest/call.h"
+#include "harness/guest/ddprove_guest.h"
+
+/* A handle is 1 + place + GUEST_COMMS_MAX * (how many were made before): its record is found
+ * without a search, and a handle that was freed is not taken for the next one in its place. */
+static uint32_t handle_of(uint32_t place, uint64_t made_before)
+{
+    return 1 + place + GUEST_COMMS_MAX * (uint32_t)(made_before % (UINT32_MAX / GUEST_COMMS_MAX));
+}
+
+struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm)
+{
+    struct guest_comm *record;
+
+    if (comm == 0) {
+        return NULL;
+    }
+    record = &page->comms[(comm - 1) % GUEST_COMMS_MAX];
+    return guest_load(&record->handle) == comm ? record : NULL;
+}
+
+/* Well mixed, so that keys made from keys hardly ever meet. The finalizer of splitmix64. */
+static uint64_t mix(uint64_t value)
+{
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
+}
+
+uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name)
+{
+    struct guest_page *page = guest_self_page();
+    struct guest_comm *record = NULL;
+    uint32_t place = 0;
+    uint32_t handle;
+    uint64_t words[GUEST_NAME_BYTES / 8] = {0};
+
+    if (page == NULL) {
+        return 0;
+    }
+    for (; place < GUEST_COMMS_MAX && record == NULL; place++) {
+        uint64_t is_free = 0;
+
+        if (__atomic_compare_exchange_n(&page->comms[place].is_taken, &is_free, 1, 0,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+            record = &page->comms[place];
+        }
+    }
+    if (record == NULL) {
+        (void)__atomic_add_fetch(&page->lost_comms, 1, __ATOMIC_RELAXED);
+        return 0;
+    }
+    handle = handle_of(place - 1, __atomic_fetch_add(&page->comm_next, 1, __ATOMIC_RELAXED));
+    if (name != NULL) {
+        strncpy((char *)words, name, sizeof words - 1);
+    }
+    guest_change_begin(&record->change);
+    guest_store(&record->handle, handle);
+    guest_store(&record->key, key);
+    guest_store(&record->rank, rank);
+    guest_store(&record->size, size);
+    guest_store(&record->posted, 0);
+    guest_store(&record->done, 0);
+    guest_store(&record->children, 0);
+    for (unsigned i = 0; i < GUEST_NAME_BYTES / 8; i++) {
+        guest_store(&record->name[i], words[i]);
+    }
+    guest_change_end(&record->change);
+    guest_self_record(page, GUEST_EVENT_COMM,
+                      (const uint64_t[GUEST_ARG_COUNT]){handle, key, rank, size});
+    return handle;
+}
+
+void ddprove_guest_comm_free(uint32_t comm)
+{
+    struct guest_page *page = guest_self_page();
+    struct guest_comm *record = page != NULL ? guest_comm_of(page, comm) : NULL;
+
+    if (record == NULL) {
+        return;
+    }
+    guest_self_record(page, GUEST_EVENT_COMM_FREE,
+                      (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key)});
+    guest_change_begin(&record->change);
+    guest_store(&record->handle, 0);
+    guest_store(&record->key, 0);
+    guest_change_end(&record->change);
+    __atomic_store_n(&record->is_taken, 0, __ATOMIC_RELEASE);
+}
+
+uint64_t ddprove_guest_comm_child_key(uint32_t parent, uint64_t color)
+{
+    struct guest_page *page = guest_self_page();
+    struct guest_comm *record = page != NULL ? guest_comm_of(page, parent) : NULL;
+    uint64_t number;
+
+    if (record == NULL) {
+        return 0;
+    }
+    number = __atomic_add_fetch(&record->children, 1, __ATOMIC_RELAXED);
+    return mix(mix(guest_load(&record->key) + number) ^ mix(color + UINT64_C(0x9e3779b97f4a7c15)));
+}

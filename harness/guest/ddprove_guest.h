@@ -1,0 +1,186 @@
+/* The guest library: what a training program that ddprove did not write shows to `ddprove exec`,
+ * and where faults are let into it. Plain C, no dependencies beyond the C library and threads.
+ *
+ * Every function may be called from any thread, at any time, from before `main` until the end.
+ * Without `ddprove exec` around it a call does nothing and takes about 2 ns; nothing is printed, no
+ * signal handler is installed, no thread is started. A process that was forked by a watched one is
+ * not watched.
+ *
+ * The smallest use, around an all-reduce of one's own:
+ *
+ *     ddprove_guest_attach(rank, world_size);
+ *     uint32_t comm = ddprove_guest_comm_create(1, rank, world_size, "world");
+ *     ...
+ *     struct ddprove_guest_call call = {.size_bytes = sizeof call, .comm = comm, .kind =
+ * DDPROVE_GUEST_ALL_REDUCE, .dtype = DDPROVE_GUEST_F32, .redop = DDPROVE_GUEST_SUM, .elem_count =
+ * n, .in = gradient, .out = gradient}; for (int go = ddprove_guest_call_begin(&call); go > 0; go--)
+ * { my_all_reduce(call.in, call.out, call.elem_count);
+ *     }
+ *     ddprove_guest_call_end(&call);
+ */
+#ifndef DDPROVE_GUEST_H
+#define DDPROVE_GUEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DDPROVE_GUEST_API __attribute__((visibility("default")))
+
+/* Of this header. A library serves programs that were built with an older one. */
+#define DDPROVE_GUEST_VERSION 1
+
+/* What a call moves. X(identifier, name) */
+#define DDPROVE_GUEST_KIND_TABLE(X)     \
+    X(ALL_REDUCE, "all_reduce")         \
+    X(BROADCAST, "broadcast")           \
+    X(ALL_GATHER, "all_gather")         \
+    X(BARRIER, "barrier")               \
+    X(REDUCE, "reduce")                 \
+    X(REDUCE_SCATTER, "reduce_scatter") \
+    X(GATHER, "gather")                 \
+    X(SCATTER, "scatter")               \
+    X(ALL_TO_ALL, "all_to_all")         \
+    X(SCAN, "scan")                     \
+    X(SEND, "send")                     \
+    X(RECV, "recv")                     \
+    X(COMM_CREATE, "comm_create")       \
+    X(OTHER, "other")
+enum ddprove_guest_kind {
+#define X(id, name) DDPROVE_GUEST_##id,
+    DDPROVE_GUEST_KIND_TABLE(X)
+#undef X
+        DDPROVE_GUEST_KIND_COUNT
+};
+
+/* What an element is. X(identifier, name, bytes); of BYTES, an element is whatever the caller
+ * counts. */
+#define DDPROVE_GUEST_DTYPE_TABLE(X) \
+    X(BYTES, "bytes", 1)             \
+    X(U8, "u8", 1)                   \
+    X(I8, "i8", 1)                   \
+    X(I16, "i16", 2)                 \
+    X(U16, "u16", 2)                 \
+    X(I32, "i32", 4)                 \
+    X(U32, "u32", 4)                 \
+    X(I64, "i64", 8)                 \
+    X(U64, "u64", 8)                 \
+    X(F16, "f16", 2)                 \
+    X(BF16, "bf16", 2)               \
+    X(F32, "f32", 4)                 \
+    X(F64, "f64", 8)
+enum ddprove_guest_dtype {
+#define X(id, name, size_bytes) DDPROVE_GUEST_##id,
+    DDPROVE_GUEST_DTYPE_TABLE(X)
+#undef X
+        DDPROVE_GUEST_DTYPE_COUNT
+};
+
+/* How contributions are combined. X(identifier, name); USER: a function of the program's own. */
+#define DDPROVE_GUEST_REDOP_TABLE(X) \
+    X(NO_REDOP, "none")              \
+    X(SUM, "sum")                    \
+    X(AVG, "avg")                    \
+    X(PROD, "prod")                  \
+    X(MIN, "min")                    \
+    X(MAX, "max")                    \
+    X(LAND, "land")                  \
+    X(LOR, "lor")                    \
+    X(BAND, "band")                  \
+    X(BOR, "bor")                    \
+    X(BXOR, "bxor")                  \
+    X(USER, "user")
+enum ddprove_guest_redop {
+#define X(id, name) DDPROVE_GUEST_##id,
+    DDPROVE_GUEST_REDOP_TABLE(X)
+#undef X
+        DDPROVE_GUEST_REDOP_COUNT
+};
+
+/* What the program is doing. The numbers are those of ddprove's own phases (ddpcore/seam/phase.h).
+ */
+enum ddprove_guest_phase {
+    DDPROVE_GUEST_PHASE_INIT = 2,
+    DDPROVE_GUEST_PHASE_DATA = 3,
+    DDPROVE_GUEST_PHASE_FORWARD = 4,
+    DDPROVE_GUEST_PHASE_LOSS = 5,
+    DDPROVE_GUEST_PHASE_BACKWARD = 6,
+    DDPROVE_GUEST_PHASE_REDUCE = 7,
+    DDPROVE_GUEST_PHASE_OPTIMIZER = 8,
+    DDPROVE_GUEST_PHASE_BUFFER = 9,
+    DDPROVE_GUEST_PHASE_CHECKPOINT = 10,
+    DDPROVE_GUEST_PHASE_TEARDOWN = 13
+};
+
+/* Show this process to ddprove as a rank of the job. rank, world_size: -1 if the program does not
+ * know them; then the variables of its launcher say them (RANK and WORLD_SIZE, OMPI_COMM_WORLD_*,
+ * PMI_*, SLURM_PROCID and SLURM_NTASKS). Returns 1 if the process is watched from now on, else 0:
+ * nobody watches, the rank is not one of the job's, or another living process is this rank. A
+ * second call changes nothing. */
+DDPROVE_GUEST_API int ddprove_guest_attach(int rank, int world_size);
+/* The program has come to its good end: whatever follows is not waited for. */
+DDPROVE_GUEST_API void ddprove_guest_detach(void);
+/* Whether the process is watched. An adapter that must do work of its own for a call asks first. */
+DDPROVE_GUEST_API int ddprove_guest_is_watched(void);
+
+/* Where the program is. Steps and micro-batches count from 0. */
+DDPROVE_GUEST_API void ddprove_guest_step(uint64_t step);
+DDPROVE_GUEST_API void ddprove_guest_micro(uint32_t micro);
+DDPROVE_GUEST_API void ddprove_guest_phase(enum ddprove_guest_phase phase);
+
+/* A communicator: an ordered group of ranks whose collectives match in order. key: the same number
+ * on all its members and on no other communicator of the job that lives at the same time. rank,
+ * size: within it. name: of up to 31 bytes, for reports; may be NULL. Returns its handle in this
+ * process, 0 if nobody watches or more than 64 live at once (then its calls are not seen). */
+DDPROVE_GUEST_API uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size,
+                                                     const char *name);
+/* It is used no more. */
+DDPROVE_GUEST_API void ddprove_guest_comm_free(uint32_t comm);
+/* A key for a communicator made from another one by all of its members in the same order, the n-th
+ * in this process (split, duplicate); color tells the parts of a split apart. */
+DDPROVE_GUEST_API uint64_t ddprove_guest_comm_child_key(uint32_t parent, uint64_t color);
+
+/* One call of a collective, from its post to its end. The caller sets the first part; ddprove may
+ * change what the call is about (a fault), so the caller uses the struct's values, not its own.
+ * Zero-initialise. */
+struct ddprove_guest_call {
+    uint32_t size_bytes; /* sizeof(struct ddprove_guest_call) */
+    uint32_t comm;       /* handle */
+    uint32_t kind;       /* enum ddprove_guest_kind */
+    uint32_t dtype;      /* enum ddprove_guest_dtype */
+    uint32_t redop;      /* enum ddprove_guest_redop; NO_REDOP where nothing is reduced */
+    uint32_t root; /* its rank within the communicator, or of a send or receive the other one's;
+                      else 0 */
+    uint64_t elem_count; /* as the call of this kind counts: of one rank's contribution */
+    const void
+        *in; /* this rank's contribution in host memory, NULL: none, or not readable by the host */
+    void *out;          /* the result likewise, readable once the call has ended */
+    uint64_t out_count; /* elements of out; 0: elem_count */
+    uint32_t bucket;    /* 1 + number of the gradient bucket; 0: none, or not known */
+    const char *name;   /* of the buffer, for reports; NULL: none. Copied, up to 31 bytes */
+
+    /* The library's; read only. */
+    uint64_t seq;      /* number of the call in its communicator, from 1; 0: not watched */
+    uint64_t state[6]; /* private */
+};
+
+/* A blocking call begins. Returns how often the program is to make it: 1, or by a fault 0 or 2. */
+DDPROVE_GUEST_API int ddprove_guest_call_begin(struct ddprove_guest_call *call);
+/* It has ended, the result is in call->out. */
+DDPROVE_GUEST_API void ddprove_guest_call_end(struct ddprove_guest_call *call);
+
+/* The same in parts, for a call that does not block: post it (returns as call_begin), wait for it
+ * once or several times, and say that it is done. The struct lives from the post until it is done.
+ */
+DDPROVE_GUEST_API int ddprove_guest_call_post(struct ddprove_guest_call *call);
+DDPROVE_GUEST_API void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call);
+DDPROVE_GUEST_API void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call);
+DDPROVE_GUEST_API void ddprove_guest_call_done(struct ddprove_guest_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

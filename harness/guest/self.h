@@ -1,0 +1,48 @@
+/* This process as a rank of the arena. Internal to the guest library. */
+#ifndef HARNESS_GUEST_SELF_H
+#define HARNESS_GUEST_SELF_H
+
+#include "harness/guest/arena.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where this rank's state lies, NULL if nobody watches. */
+struct guest_page *guest_self_page(void);
+
+static inline uint64_t guest_load(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+static inline void guest_store(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+/* The writer of a record begins and ends: readers see all of its words as they were at one moment,
+ * or know that they do not. One writer at a time. */
+static inline void guest_change_begin(uint64_t *change)
+{
+    guest_store(change, guest_load(change) + 1);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+static inline void guest_change_end(uint64_t *change)
+{
+    __atomic_store_n(change, guest_load(change) + 1, __ATOMIC_RELEASE);
+}
+
+/* Where the arena's ring for this page lies; before the page is shown to any thread. */
+void guest_self_open(const struct guest_arena *arena, struct guest_page *page);
+/* CLOCK_MONOTONIC. */
+uint64_t guest_self_now_ns(void);
+/* The place of the calling thread in page->threads; GUEST_THREADS_MAX: all are taken. */
+uint32_t guest_self_thread(struct guest_page *page);
+/* Write an entry into the ring. Any thread. */
+void guest_self_record(struct guest_page *page, enum guest_event event,
+                       const uint64_t arg[GUEST_ARG_COUNT]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

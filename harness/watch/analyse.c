@@ -1,0 +1,284 @@
+/* Rules in order of certainty. What they say is named in analyse.h. */
+#include "harness/watch/analyse.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "ddpcore/base/clock.h"
+
+static void begin(const struct harness_watch *watch, enum harness_verdict verdict,
+                  enum harness_mode mode, uint32_t rank, struct harness_findings *out,
+                  struct harness_finding *finding)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    harness_finding_init(finding, out->mem, verdict, HARNESS_ORACLE_MONITOR, mode);
+    harness_rank_set_add(&finding->culprits, rank);
+    if (self->is_attached) {
+        finding->step = (int32_t)self->step;
+        finding->micro = (int32_t)self->micro;
+        finding->phase = (int32_t)self->phase;
+    }
+}
+
+/* Everybody that is left and waits, other than the culprits, is a victim. */
+static void add_victims(const struct harness_watch *watch, struct harness_finding *finding)
+{
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (harness_watch_is_waiting(watch, r) && !harness_rank_set_has(&finding->culprits, r)) {
+            harness_rank_set_add(&finding->victims, r);
+        }
+    }
+    if (!harness_rank_set_is_empty(&finding->victims)) {
+        harness_watch_say(finding, "; rank %s waits",
+                          harness_rank_set_text(&finding->victims, ranks));
+    }
+}
+
+/* The call that others wait for, or the one that the rank itself is in. */
+static void say_where(const struct harness_watch *watch, uint32_t rank,
+                      struct harness_finding *finding)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+    struct harness_watch_wait wait;
+    const bool is_owed = harness_watch_is_needed(watch, rank, &wait);
+    const struct harness_watch_group *group;
+    const struct harness_watch_call *call;
+    struct ddp_text text;
+
+    if (self->is_attached) {
+        harness_watch_say(finding, ", step %llu", (unsigned long long)self->step);
+    }
+    if (!is_owed && self->wait_count == 0) {
+        return;
+    }
+    wait = is_owed ? wait : self->waits[0];
+    group = &watch->groups[wait.group];
+    call = harness_watch_any_call(watch, group, wait.seq);
+    ddp_text_init(&text, watch->mem);
+    harness_watch_print_call(group, wait.seq, call, &text);
+    harness_watch_say(finding, "%s%s", is_owed ? ", before posting " : ", inside ",
+                      ddp_text_str(&text));
+    ddp_text_fini(&text);
+    harness_watch_set_op(group, wait.seq, call, finding);
+}
+
+/* --- ranks that are gone
+ * ------------------------------------------------------------------------------------------ */
+
+/* A rank that detached, or that nobody waits for, may end with 0. */
+static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (self->state == HARNESS_WATCH_SIGNALED) {
+        return HARNESS_VERDICT_CRASH_SIGNALED;
+    }
+    if (self->state == HARNESS_WATCH_EXITED && self->code != 0) {
+        return HARNESS_VERDICT_CRASH_EXITED;
+    }
+    if (self->state == HARNESS_WATCH_EXITED && !self->is_attached) {
+        return harness_watch_is_needed(watch, rank, NULL) ? HARNESS_VERDICT_LAUNCH_MISSING_RANK
+                                                          : HARNESS_VERDICT_NONE;
+    }
+    return (self->state == HARNESS_WATCH_EXITED || self->is_detached) &&
+                   harness_watch_is_needed(watch, rank, NULL)
+               ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
+               : HARNESS_VERDICT_NONE;
+}
+
+/* It ended by an error of its own inside a call that another rank, which is gone too, had not come
+ * to, or came to no more: such as a connection that was reset. A process closes its connections
+ * before its end can be seen, so the order of ends does not tell. */
+static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (self->state != HARNESS_WATCH_EXITED || self->wait_count == 0) {
+        return false;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *other = &watch->ranks[r];
+
+        if (r != rank && crash_of(watch, r) != HARNESS_VERDICT_NONE &&
+            (other->wait_count == 0 || other->state == HARNESS_WATCH_SIGNALED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void find_gone(const struct harness_watch *watch, struct harness_findings *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+        const enum harness_verdict verdict = crash_of(watch, r);
+        struct harness_finding finding;
+
+        if (verdict == HARNESS_VERDICT_NONE || is_taken_along(watch, r)) {
+            continue;
+        }
+        begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);
+        finding.detect_ns = self->since_ns != 0 ? (int64_t)(watch->now_ns - self->since_ns) : -1;
+        if (self->state == HARNESS_WATCH_SIGNALED) {
+            harness_watch_say(&finding, "rank %u was ended by SIG%s", r, sigabbrev_np(self->code));
+        } else if (verdict == HARNESS_VERDICT_CRASH_EXITED) {
+            harness_watch_say(&finding, "rank %u exited with code %d", r, self->code);
+        } else if (verdict == HARNESS_VERDICT_LAUNCH_MISSING_RANK) {
+            harness_watch_say(&finding, "rank %u ended and never showed itself", r);
+        } else {
+            harness_watch_say(&finding, "rank %u %s while others wait for it", r,
+                              self->state == HARNESS_WATCH_EXITED ? "ended"
+                                                                  : "said that it was done");
+        }
+        say_where(watch, r, &finding);
+        add_victims(watch, &finding);
+        harness_findings_add(out, &finding);
+    }
+}
+
+/* --- ranks that do not go on
+ * -------------------------------------------------------------------------------------- */
+
+/* Somebody waits for the rank, or inside a call that it has posted and not seen done. */
+static bool is_held_up(const struct harness_watch *watch, uint32_t rank)
+{
+    if (harness_watch_is_needed(watch, rank, NULL)) {
+        return true;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        for (uint32_t i = 0;
+             r != rank && harness_watch_is_waiting(watch, r) && i < watch->ranks[r].wait_count;
+             i++) {
+            const struct harness_watch_wait *wait = &watch->ranks[r].waits[i];
+            const struct harness_watch_member *member = &watch->groups[wait->group].members[rank];
+            const struct harness_watch_call *call = harness_watch_call_at(member, wait->seq);
+
+            if (member->is_there && call != NULL && !call->is_done) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void find_stopped(const struct harness_watch *watch, struct harness_findings *out)
+{
+    struct harness_rank_set culprits = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+
+        if (self->state == HARNESS_WATCH_STOPPED &&
+            watch->now_ns - self->since_ns >= HARNESS_WATCH_STOP_HOLD_NS && is_held_up(watch, r)) {
+            harness_rank_set_add(&culprits, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&culprits)) {
+        return;
+    }
+    begin(watch, HARNESS_VERDICT_HANG_STOPPED, HARNESS_MODE_PROVABLE,
+          harness_rank_set_at(&culprits, 0), out, &finding);
+    finding.culprits = culprits;
+    finding.detect_ns =
+        (int64_t)(watch->now_ns - watch->ranks[harness_rank_set_at(&culprits, 0)].since_ns);
+    harness_watch_say(&finding, "rank %s is stopped (SIGSTOP)",
+                      harness_rank_set_text(&culprits, ranks));
+    say_where(watch, harness_rank_set_at(&culprits, 0), &finding);
+    add_victims(watch, &finding);
+    harness_findings_add(out, &finding);
+}
+
+static void find_cycle(const struct harness_watch *watch, struct harness_findings *out)
+{
+    struct harness_rank_set stuck = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    if (watch->now_ns - watch->change_ns < HARNESS_WATCH_CYCLE_HOLD_NS) {
+        return;
+    }
+    harness_watch_find_stuck(watch, &stuck);
+    if (harness_rank_set_is_empty(&stuck)) {
+        return;
+    }
+    begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_PROVABLE, harness_rank_set_at(&stuck, 0),
+          out, &finding);
+    finding.culprits = stuck;
+    harness_watch_say(&finding, "rank %s wait for each other in a circle",
+                      harness_rank_set_text(&stuck, ranks));
+    for (uint32_t i = 0; i < harness_rank_set_count(&stuck) && i < HARNESS_NAMED_MAX; i++) {
+        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(&stuck, i)];
+        const struct harness_watch_group *group = &watch->groups[self->waits[0].group];
+        struct ddp_text text;
+
+        ddp_text_init(&text, watch->mem);
+        harness_watch_print_call(group, self->waits[0].seq,
+                                 harness_watch_any_call(watch, group, self->waits[0].seq), &text);
+        harness_watch_say(&finding, "; rank %u in %s", harness_rank_set_at(&stuck, i),
+                          ddp_text_str(&text));
+        ddp_text_fini(&text);
+    }
+    harness_findings_add(out, &finding);
+}
+
+/* --- limits of time
+ * -----------------------------------------------------------------------------------------------
+ */
+
+/* The longest that anybody has waited for this rank. */
+static uint64_t waited_for_ns(const struct harness_watch *watch, uint32_t rank)
+{
+    uint64_t longest_ns = 0;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        struct harness_watch_wait wait;
+
+        if (!harness_watch_is_gone(watch, r) && harness_watch_needs(watch, r, rank, &wait) &&
+            watch->now_ns > wait.enter_ns && watch->now_ns - wait.enter_ns > longest_ns) {
+            longest_ns = watch->now_ns - wait.enter_ns;
+        }
+    }
+    return longest_ns;
+}
+
+static void find_overdue(const struct harness_watch *watch,
+                         const struct harness_watch_limits *limits, struct harness_findings *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+        const uint64_t limit_ns = self->is_attached ? limits->silent_ns : limits->attach_ns;
+        const uint64_t waited_ns = waited_for_ns(watch, r);
+        struct harness_finding finding;
+
+        if (harness_watch_is_gone(watch, r) || harness_watch_is_waiting(watch, r) ||
+            waited_ns <= limit_ns) {
+            continue;
+        }
+        begin(watch,
+              self->is_attached ? HARNESS_VERDICT_HANG_NOT_JOINED
+                                : HARNESS_VERDICT_LAUNCH_MISSING_RANK,
+              HARNESS_MODE_BUDGET, r, out, &finding);
+        harness_watch_say(&finding, "rank %u %s for %.1f s", r,
+                          self->is_attached ? "is in code of its own, and was waited for"
+                                            : "was waited for without a sign",
+                          (double)waited_ns / 1e9);
+        say_where(watch, r, &finding);
+        add_victims(watch, &finding);
+        harness_findings_add(out, &finding);
+    }
+}
+
+void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
+                           struct harness_findings *out)
+{
+    harness_watch_find_differences(watch, out);
+    find_gone(watch, out);
+    find_stopped(watch, out);
+    find_cycle(watch, out);
+    find_overdue(watch, limits, out);
+}

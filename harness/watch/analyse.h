@@ -1,0 +1,68 @@
+/* From what ranks of a guest show to findings. */
+#ifndef HARNESS_WATCH_ANALYSE_H
+#define HARNESS_WATCH_ANALYSE_H
+
+#include "harness/watch/watch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A stop counts after this long: one that ends by itself is no hang. */
+#define HARNESS_WATCH_STOP_HOLD_NS UINT64_C(80000000)
+/* What a group's members posted differs: the others of them get so long to post theirs, so that it
+ * is known who differs from the rest. */
+#define HARNESS_WATCH_DIFFER_HOLD_NS UINT64_C(2000000)
+/* Waits without a way out count after this long: a thread that has made no call yet might come. */
+#define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)
+
+struct harness_watch_limits {
+    uint64_t silent_ns; /* others may wait this long for a rank that is in code of its own */
+    uint64_t attach_ns; /* a rank may take this long to show itself after the first one has */
+};
+
+/* Add what is wrong now; nothing in a healthy job. In order of certainty: differences between what
+ * members of a group posted, ranks that are gone, stopped ranks, waits without a way out; by a
+ * limit of time: a rank that others wait for, one that never showed itself. out->mem: a pool. */
+void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
+                           struct harness_findings *out);
+
+/* differ.c */
+/* Compare what members posted, up to the last call that all of them have posted. */
+void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
+
+/* blocked.c */
+/* Some thread of the rank waits. */
+bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank);
+/* `rank` waits for a call that `other` is a member of and has not posted; with out != NULL, for
+ * which. */
+bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
+                         struct harness_watch_wait *out);
+/* Some rank that is not gone waits for this one. */
+bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_watch_wait *out);
+/* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
+ * these. */
+void harness_watch_find_stuck(const struct harness_watch *watch, struct harness_rank_set *out);
+/* The process has ended. */
+bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
+
+/* words.c */
+/* "all_reduce 7 of world (1,024 f32, sum, bucket 2)" */
+void harness_watch_print_call(const struct harness_watch_group *group, uint64_t seq,
+                              const struct harness_watch_call *call, struct ddp_text *out);
+/* What a finding about a call needs: the operation, the step and the phase. call: NULL if nobody
+ * has posted it. */
+void harness_watch_set_op(const struct harness_watch_group *group, uint64_t seq,
+                          const struct harness_watch_call *call, struct harness_finding *finding);
+/* Append to a finding's sentence. */
+void harness_watch_say(struct harness_finding *finding, const char *format, ...) DDP_PRINTF(2, 3);
+/* A member's call with this number, whoever posted it first; NULL: nobody has. */
+const struct harness_watch_call *harness_watch_any_call(const struct harness_watch *watch,
+                                                        const struct harness_watch_group *group,
+                                                        uint64_t seq);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

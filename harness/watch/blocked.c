@@ -1,0 +1,116 @@
+/* Who waits for whom, across communicators and threads. */
+#include <string.h>
+
+#include "harness/watch/analyse.h"
+
+bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank)
+{
+    return watch->ranks[rank].state == HARNESS_WATCH_EXITED ||
+           watch->ranks[rank].state == HARNESS_WATCH_SIGNALED;
+}
+
+bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank)
+{
+    return !harness_watch_is_gone(watch, rank) && watch->ranks[rank].wait_count > 0;
+}
+
+/* Whether a call waits for this rank to post it. Members that are not known yet, because they have
+ * not made the communicator, are any rank that lacks it. */
+static bool is_missing_from(const struct harness_watch *watch,
+                            const struct harness_watch_wait *wait, uint32_t other)
+{
+    const struct harness_watch_group *group = &watch->groups[wait->group];
+    const struct harness_watch_member *member = &group->members[other];
+    uint64_t known = 0;
+
+    if (member->is_there) {
+        return member->posted < wait->seq;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        known += group->members[r].is_there;
+    }
+    /* Which ranks these are is certain only if everybody who lacks it is one. */
+    return known < group->size && watch->world_size - known == group->size - known;
+}
+
+bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
+                         struct harness_watch_wait *out)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    for (uint32_t i = 0; i < self->wait_count && rank != other; i++) {
+        if (is_missing_from(watch, &self->waits[i], other)) {
+            if (out != NULL) {
+                *out = self->waits[i];
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_watch_wait *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (!harness_watch_is_gone(watch, r) && harness_watch_needs(watch, r, rank, out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The wait ends if all ranks that it is for can come. */
+static bool is_hopeless(const struct harness_watch *watch, const struct harness_watch_wait *wait,
+                        const bool *is_stuck)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (is_stuck[r] && is_missing_from(watch, wait, r)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every thread that has made a call waits, and no wait can end. */
+static bool is_held(const struct harness_watch *watch, uint32_t rank, const bool *is_stuck)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (!harness_watch_is_waiting(watch, rank) || self->wait_count < self->thread_count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < self->wait_count; i++) {
+        if (!is_hopeless(watch, &self->waits[i], is_stuck)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The greatest set of ranks that hold each other: start with all, and take out whoever may go on,
+ * until nobody may. */
+void harness_watch_find_stuck(const struct harness_watch *watch, struct harness_rank_set *out)
+{
+    bool *is_stuck = ddp_mem_array(watch->mem, watch->world_size, sizeof *is_stuck);
+    bool has_changed = is_stuck != NULL;
+
+    for (uint32_t r = 0; is_stuck != NULL && r < watch->world_size; r++) {
+        is_stuck[r] = !harness_watch_is_gone(watch, r);
+    }
+    while (has_changed) {
+        has_changed = false;
+        for (uint32_t r = 0; r < watch->world_size; r++) {
+            if (is_stuck[r] && !is_held(watch, r, is_stuck)) {
+                is_stuck[r] = false;
+                has_changed = true;
+            }
+        }
+    }
+    for (uint32_t r = 0; is_stuck != NULL && r < watch->world_size; r++) {
+        if (is_stuck[r]) {
+            harness_rank_set_add(out, r);
+        }
+    }
+    ddp_mem_free(watch->mem, is_stuck);
+}

@@ -1,0 +1,279 @@
+/* Purpose: find the first call of a communicator that its members did not all post alike, and say
+ * who is wrong. Idea: members that posted the same are a camp. Most of them are right; of two equal
+ * camps, the one that did what the communicator did before. What the others did next tells a call
+ * left out from one too many. */
+#include "harness/watch/analyse.h"
+
+static bool is_same(const struct harness_watch_call *a, const struct harness_watch_call *b)
+{
+    return a->op == b->op && a->elem_count == b->elem_count && a->bucket == b->bucket &&
+           a->step == b->step;
+}
+
+/* The same call, in whatever step. */
+static bool is_alike(const struct harness_watch_call *a, const struct harness_watch_call *b)
+{
+    return a->op == b->op && a->elem_count == b->elem_count && a->bucket == b->bucket;
+}
+
+struct camp {
+    const struct harness_watch_call *call;
+    uint32_t rank; /* its first member */
+    uint32_t count;
+};
+
+/* The members' camps at a call. out: [world_size]. *out_posted: how many have posted it. */
+static uint32_t find_camps(const struct harness_watch *watch,
+                           const struct harness_watch_group *group, uint64_t seq, struct camp *out,
+                           uint64_t *out_posted)
+{
+    uint32_t count = 0;
+
+    *out_posted = 0;
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
+        uint32_t c = 0;
+
+        if (call == NULL) {
+            continue;
+        }
+        (*out_posted)++;
+        while (c < count && !is_same(out[c].call, call)) {
+            c++;
+        }
+        if (c == count) {
+            out[count++] = (struct camp){.call = call, .rank = r};
+        }
+        out[c].count++;
+    }
+    return count;
+}
+
+/* What followed when the communicator was last where it is before `seq`; NULL: it never was. */
+static const struct harness_watch_call *expected_at(const struct harness_watch *watch,
+                                                    const struct harness_watch_group *group,
+                                                    uint64_t seq)
+{
+    const struct harness_watch_call *before =
+        seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
+
+    for (uint64_t s = seq - 1; before != NULL && s > 1; s--) {
+        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 1);
+
+        if (earlier == NULL) {
+            break;
+        }
+        if (is_alike(earlier, before)) {
+            return harness_watch_any_call(watch, group, s);
+        }
+    }
+    return NULL;
+}
+
+/* What followed this call when it was last posted; NULL: nothing is known. */
+static const struct harness_watch_call *next_after(const struct harness_watch *watch,
+                                                   const struct harness_watch_group *group,
+                                                   uint64_t seq,
+                                                   const struct harness_watch_call *call)
+{
+    for (uint64_t s = seq; s > 1; s--) {
+        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 1);
+
+        if (earlier == NULL) {
+            break;
+        }
+        if (is_alike(earlier, call)) {
+            return s < seq ? harness_watch_any_call(watch, group, s) : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Index of the right camp; count: nobody can say. */
+static uint32_t pick_right(const struct harness_watch *watch,
+                           const struct harness_watch_group *group, uint64_t seq,
+                           const struct camp *camps, uint32_t count)
+{
+    const struct harness_watch_call *expected = expected_at(watch, group, seq);
+    uint32_t largest = 0;
+    uint32_t rivals = 0;
+    uint32_t fitting = count;
+
+    for (uint32_t c = 1; c < count; c++) {
+        largest = camps[c].count > camps[largest].count ? c : largest;
+    }
+    for (uint32_t c = 0; c < count; c++) {
+        rivals += camps[c].count == camps[largest].count;
+    }
+    if (rivals == 1) {
+        return largest;
+    }
+    for (uint32_t c = 0; expected != NULL && c < count; c++) {
+        if (is_alike(camps[c].call, expected)) {
+            if (fitting != count) {
+                return count;
+            }
+            fitting = c;
+        }
+    }
+    return fitting;
+}
+
+/* The first thing in which two calls differ. */
+static enum harness_verdict difference_of(const struct harness_watch_call *wrong,
+                                          const struct harness_watch_call *right)
+{
+    if (guest_op_kind(wrong->op) != guest_op_kind(right->op)) {
+        return HARNESS_VERDICT_MISMATCH_OP;
+    }
+    if (guest_op_dtype(wrong->op) != guest_op_dtype(right->op)) {
+        return HARNESS_VERDICT_MISMATCH_DTYPE;
+    }
+    if (guest_op_redop(wrong->op) != guest_op_redop(right->op)) {
+        return HARNESS_VERDICT_MISMATCH_REDUCTION;
+    }
+    if (guest_op_root(wrong->op) != guest_op_root(right->op)) {
+        return HARNESS_VERDICT_MISMATCH_ROOT;
+    }
+    if (wrong->bucket != right->bucket) {
+        return HARNESS_VERDICT_MISMATCH_BUCKET;
+    }
+    if (wrong->elem_count != right->elem_count) {
+        return HARNESS_VERDICT_MISMATCH_COUNT;
+    }
+    return wrong->step > right->step ? HARNESS_VERDICT_MISMATCH_MISSING
+                                     : HARNESS_VERDICT_MISMATCH_EXTRA;
+}
+
+static enum harness_verdict verdict_of(const struct harness_watch *watch,
+                                       const struct harness_watch_group *group, uint64_t seq,
+                                       const struct harness_watch_call *wrong,
+                                       const struct harness_watch_call *right)
+{
+    const struct harness_watch_call *before =
+        seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
+    const struct harness_watch_call *next = next_after(watch, group, seq, right);
+
+    if (next != NULL && is_alike(wrong, next) && !is_alike(wrong, right)) {
+        return HARNESS_VERDICT_MISMATCH_MISSING;
+    }
+    if (before != NULL && is_alike(wrong, before) && !is_alike(wrong, right)) {
+        return HARNESS_VERDICT_MISMATCH_EXTRA;
+    }
+    return difference_of(wrong, right);
+}
+
+static void say_call(const struct harness_watch *watch, const struct harness_watch_group *group,
+                     uint64_t seq, const struct harness_watch_call *call,
+                     struct harness_finding *finding)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, watch->mem);
+    harness_watch_print_call(group, seq, call, &text);
+    harness_watch_say(finding, "%s", ddp_text_str(&text));
+    ddp_text_fini(&text);
+}
+
+static void add(const struct harness_watch *watch, const struct harness_watch_group *group,
+                uint64_t seq, const struct camp *wrong, const struct camp *right,
+                struct harness_findings *out)
+{
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    harness_finding_init(&finding, out->mem,
+                         verdict_of(watch, group, seq, wrong->call, right->call),
+                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
+
+        if (call != NULL && is_same(call, wrong->call)) {
+            harness_rank_set_add(&finding.culprits, r);
+        }
+    }
+    harness_watch_set_op(group, seq, right->call, &finding);
+    finding.step =
+        (int32_t)(wrong->call->step < right->call->step ? wrong->call->step : right->call->step);
+    finding.detect_ns = (int64_t)(watch->now_ns - wrong->call->time_ns);
+    harness_watch_say(&finding, "rank %s posted ", harness_rank_set_text(&finding.culprits, ranks));
+    say_call(watch, group, seq, wrong->call, &finding);
+    harness_watch_say(&finding, " in step %u, where %s posted ", wrong->call->step,
+                      right->count == 1 ? "the other rank" : "the others");
+    say_call(watch, group, seq, right->call, &finding);
+    if (wrong->call->step != right->call->step) {
+        harness_watch_say(&finding, " in step %u", right->call->step);
+    }
+    harness_findings_add(out, &finding);
+}
+
+/* Judge one call. False: wait for more members. */
+static bool compare(struct harness_watch *watch, struct harness_watch_group *group, uint64_t seq,
+                    struct camp *camps, struct harness_findings *out)
+{
+    uint64_t posted;
+    const uint32_t count = find_camps(watch, group, seq, camps, &posted);
+    uint32_t right;
+
+    if (count < 2) {
+        group->differs_ns = 0;
+        return posted == group->size;
+    }
+    group->differs_ns = group->differs_ns == 0 ? watch->now_ns : group->differs_ns;
+    if (posted < group->size && watch->now_ns - group->differs_ns < HARNESS_WATCH_DIFFER_HOLD_NS) {
+        return false;
+    }
+    right = pick_right(watch, group, seq, camps, count);
+    for (uint32_t c = 0; c < count; c++) {
+        if (c != right) {
+            add(watch, group, seq, &camps[c], &camps[right < count ? right : c == 0 ? 1 : 0], out);
+        }
+    }
+    group->is_wrong = true;
+    return true;
+}
+
+/* Calls that nobody needs any more: all members have posted them, and their successors say what
+ * followed. */
+enum { KEPT_CALLS = 4096 };
+
+static void forget(struct harness_watch *watch, struct harness_watch_group *group)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        struct harness_watch_member *member = &group->members[r];
+        size_t count = 0;
+
+        while (count < member->call_count &&
+               member->kept_seq + count + KEPT_CALLS <= group->checked_seq) {
+            count++;
+        }
+        if (count >= KEPT_CALLS) { /* seldom, so that moving the rest is cheap */
+            for (size_t i = count; i < member->call_count; i++) {
+                member->calls[i - count] = member->calls[i];
+            }
+            member->call_count -= count;
+            member->kept_seq += count;
+        }
+    }
+}
+
+void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out)
+{
+    struct camp *camps = ddp_mem_array(watch->mem, watch->world_size, sizeof *camps);
+
+    if (camps == NULL) {
+        watch->is_failed = true;
+        return;
+    }
+    for (size_t g = 0; g < watch->group_count; g++) {
+        struct harness_watch_group *group = &watch->groups[g];
+
+        while (!group->is_wrong &&
+               harness_watch_any_call(watch, group, group->checked_seq + 1) != NULL &&
+               compare(watch, group, group->checked_seq + 1, camps, out)) {
+            group->checked_seq++;
+        }
+        forget(watch, group);
+    }
+    ddp_mem_free(watch->mem, camps);
+}
