@@ -125,7 +125,9 @@ static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_st
         self->state = state;
         self->code = code;
         self->since_ns = now_ns;
+        self->is_ending = false;
         job->watch.change_ns = now_ns;
+        job->has_end = job->has_end || harness_watch_is_gone(&job->watch, rank);
     }
 }
 
@@ -176,8 +178,8 @@ static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
     }
 }
 
-/* The letter behind the name in /proc/PID/stat; 0: there is no such process. */
-static char letter_of(pid_t pid)
+/* State and flags of a process, from /proc/PID/stat. False: there is no such process. */
+static bool read_stat(pid_t pid, char *out_letter, unsigned *out_flags)
 {
     char path[32];
     char text[512];
@@ -188,13 +190,30 @@ static char letter_of(pid_t pid)
     (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     file = fopen(path, "re");
     if (file == NULL) {
-        return 0;
+        return false;
     }
     size = fread(text, 1, sizeof text - 1, file);
     (void)fclose(file);
     text[size] = '\0';
     end = strrchr(text, ')'); /* a name may hold anything */
-    return end != NULL && end[1] == ' ' ? end[2] : 0;
+    return end != NULL && sscanf(end, ") %c %*d %*d %*d %*d %*d %u", out_letter, out_flags) == 2;
+}
+
+/* PF_EXITING: the kernel sets it before it closes what the process has open. */
+enum { FLAG_EXITING = 4 };
+
+/* Another rank has ended: whose end had begun before? */
+static void look_for_endings(struct exec_job *job)
+{
+    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+        struct harness_watch_rank *self = &job->watch.ranks[r];
+        unsigned flags = 0;
+        char letter = 0;
+
+        self->is_ending = job->ranks[r].pid > 0 && !harness_watch_is_gone(&job->watch, r) &&
+                          read_stat(job->ranks[r].pid, &letter, &flags) &&
+                          ((flags & FLAG_EXITING) != 0 || letter == 'Z' || letter == 'X');
+    }
 }
 
 /* A rank that is no child of ours. How it ended only its parent knows. */
@@ -202,9 +221,10 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
     struct exec_rank *self = &job->ranks[rank];
     struct pollfd end = {.fd = self->pid_fd, .events = POLLIN};
-    const char letter = letter_of(self->pid);
+    unsigned flags = 0;
+    char letter = 0;
 
-    if (letter == 0 || poll(&end, 1, 0) > 0) {
+    if (!read_stat(self->pid, &letter, &flags) || poll(&end, 1, 0) > 0) {
         set_state(job, rank, HARNESS_WATCH_EXITED, job->watch.ranks[rank].is_detached ? 0 : -1,
                   now_ns);
         (void)close(self->pid_fd);
@@ -256,6 +276,9 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
         if (job->ranks[r].pid_fd >= 0) {
             follow_other(job, r, now_ns);
         }
+    }
+    if (job->has_end) {
+        look_for_endings(job);
     }
 }
 

@@ -89,9 +89,9 @@ static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t
                : HARNESS_VERDICT_NONE;
 }
 
-/* It ended by an error of its own inside a call that another rank, which is gone too, had not come
- * to, or came to no more: such as a connection that was reset. A process closes its connections
- * before its end can be seen, so the order of ends does not tell. */
+/* It ended by an error of its own inside a call that another rank, which is gone too or about to
+ * be, had not come to, or came to no more: such as a connection that was reset. A process closes
+ * its connections before its end can be seen, so the order of ends does not tell. */
 static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
@@ -102,8 +102,9 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *other = &watch->ranks[r];
 
-        if (r != rank && crash_of(watch, r) != HARNESS_VERDICT_NONE &&
-            (other->wait_count == 0 || other->state == HARNESS_WATCH_SIGNALED)) {
+        if (r != rank && (other->is_ending ||
+                          (crash_of(watch, r) != HARNESS_VERDICT_NONE &&
+                           (other->wait_count == 0 || other->state == HARNESS_WATCH_SIGNALED)))) {
             return true;
         }
     }
