@@ -70,20 +70,23 @@ static const struct harness_watch_call *expected_at(const struct harness_watch *
     return NULL;
 }
 
-/* What followed this call when it was last posted; NULL: nothing is known. */
-static const struct harness_watch_call *next_after(const struct harness_watch *watch,
-                                                   const struct harness_watch_group *group,
-                                                   uint64_t seq,
-                                                   const struct harness_watch_call *call)
+/* What followed this call when it was last posted; NULL: nothing is known. *out_steps: how many
+ * steps later. */
+static const struct harness_watch_call *
+next_after(const struct harness_watch *watch, const struct harness_watch_group *group, uint64_t seq,
+           const struct harness_watch_call *call, uint32_t *out_steps)
 {
     for (uint64_t s = seq; s > 1; s--) {
         const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 1);
+        const struct harness_watch_call *later =
+            s < seq ? harness_watch_any_call(watch, group, s) : NULL;
 
         if (earlier == NULL) {
             break;
         }
         if (is_alike(earlier, call)) {
-            return s < seq ? harness_watch_any_call(watch, group, s) : NULL;
+            *out_steps = later != NULL ? later->step - earlier->step : 0;
+            return later;
         }
     }
     return NULL;
@@ -152,9 +155,11 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
 {
     const struct harness_watch_call *before =
         seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
-    const struct harness_watch_call *next = next_after(watch, group, seq, right);
+    uint32_t steps = 0;
+    const struct harness_watch_call *next = next_after(watch, group, seq, right, &steps);
 
-    if (next != NULL && is_alike(wrong, next) && !is_alike(wrong, right)) {
+    if (next != NULL && is_alike(wrong, next) && !is_alike(wrong, right) &&
+        wrong->step == right->step + steps) {
         return HARNESS_VERDICT_MISMATCH_MISSING;
     }
     if (before != NULL && is_alike(wrong, before) && !is_alike(wrong, right)) {

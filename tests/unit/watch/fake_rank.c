@@ -1,0 +1,135 @@
+#include "tests/unit/watch/fake_rank.h"
+
+#include <string.h>
+
+#include "tests/ct.h"
+
+void fake_job_open(struct fake_job *job, uint32_t world_size, uint64_t ring_entry_count)
+{
+    struct ddp_err err = {{0}};
+
+    memset(job, 0, sizeof *job);
+    CT_REQUIRE(ddp_mem_pool_create(&job->pool) == DDP_OK);
+    CT_REQUIRE(harness_watch_arena_create(world_size, ring_entry_count, &job->arena, &err) ==
+               DDP_OK);
+    CT_REQUIRE(harness_watch_init(&job->watch, ddp_mem_pool_mem(job->pool), job->arena.head) ==
+               DDP_OK);
+    harness_findings_init(&job->findings, ddp_mem_pool_mem(job->pool));
+    job->limits = (struct harness_watch_limits){.silent_ns = UINT64_C(10000000000),
+                                                .attach_ns = UINT64_C(20000000000)};
+    job->now_ns = 1000;
+}
+
+void fake_job_close(struct fake_job *job)
+{
+    harness_watch_fini(&job->watch);
+    harness_watch_arena_destroy(&job->arena);
+    ddp_mem_pool_destroy(job->pool);
+}
+
+void fake_job_begin(struct fake_job *job, uint32_t world_size)
+{
+    fake_job_open(job, world_size, 1024);
+    for (uint32_t r = 0; r < world_size; r++) {
+        fake_attach(job, r);
+        fake_comm(job, r, 0, 1, r, world_size);
+    }
+}
+
+static void record(struct fake_job *job, uint32_t rank, enum guest_event event,
+                   const uint64_t arg[GUEST_ARG_COUNT])
+{
+    struct guest_page *page = guest_arena_page(job->arena.head, rank);
+    struct guest_entry *ring = guest_arena_ring(job->arena.head, rank);
+    const uint64_t index = ++page->entry_count;
+    struct guest_entry *entry = &ring[(index - 1) & (job->arena.head->ring_entry_count - 1)];
+
+    entry->time_ns = job->now_ns;
+    entry->place = page->step | (uint64_t)event << 56;
+    memcpy(entry->arg, arg, sizeof entry->arg);
+    entry->index = index;
+    page->alive_ns = job->now_ns;
+}
+
+void fake_attach(struct fake_job *job, uint32_t rank)
+{
+    struct guest_page *page = guest_arena_page(job->arena.head, rank);
+
+    page->pid = 1000 + rank;
+    page->threads[0].tid = 1000 + rank;
+    fake_state(job, rank, HARNESS_WATCH_RUNNING, 0);
+}
+
+void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
+               uint32_t comm_rank, uint32_t size)
+{
+    struct guest_page *page = guest_arena_page(job->arena.head, rank);
+    struct guest_comm *comm = &page->comms[place];
+
+    *comm = (struct guest_comm){
+        .is_taken = 1, .handle = place + 1, .key = key, .rank = comm_rank, .size = size};
+    memcpy(comm->name, key == 1 ? "world" : "group", 6);
+    record(job, rank, GUEST_EVENT_COMM,
+           (const uint64_t[GUEST_ARG_COUNT]){place + 1, key, comm_rank, size});
+}
+
+void fake_step(struct fake_job *job, uint32_t rank, uint32_t step)
+{
+    guest_arena_page(job->arena.head, rank)->step = step;
+}
+
+uint64_t fake_post_op(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t op,
+                      uint64_t elem_count, uint64_t bucket)
+{
+    struct guest_comm *comm = &guest_arena_page(job->arena.head, rank)->comms[place];
+
+    comm->posted++;
+    record(job, rank, GUEST_EVENT_POST,
+           (const uint64_t[GUEST_ARG_COUNT]){place + 1, comm->posted, op, elem_count, bucket});
+    return comm->posted;
+}
+
+uint64_t fake_post(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t elem_count,
+                   uint64_t bucket)
+{
+    return fake_post_op(
+        job, rank, place,
+        guest_op_pack(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_F32, DDPROVE_GUEST_SUM, 0),
+        elem_count, bucket);
+}
+
+void fake_done(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq)
+{
+    record(job, rank, GUEST_EVENT_DONE, (const uint64_t[GUEST_ARG_COUNT]){place + 1, seq});
+}
+
+void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq)
+{
+    struct guest_thread *waiter = &guest_arena_page(job->arena.head, rank)->threads[thread];
+
+    waiter->tid = 1000 + rank + 100 * (uint64_t)thread;
+    waiter->comm = seq != 0 ? place + 1 : 0;
+    waiter->seq = seq;
+    waiter->enter_ns = job->now_ns;
+}
+
+void fake_detach(struct fake_job *job, uint32_t rank)
+{
+    guest_arena_page(job->arena.head, rank)->is_ended = 1;
+}
+
+void fake_state(struct fake_job *job, uint32_t rank, enum harness_watch_state state, int code)
+{
+    job->watch.ranks[rank].state = state;
+    job->watch.ranks[rank].code = code;
+    job->watch.ranks[rank].since_ns = job->now_ns;
+}
+
+size_t fake_look(struct fake_job *job, uint64_t later_ns)
+{
+    job->now_ns += later_ns;
+    harness_watch_read(&job->watch, job->now_ns);
+    harness_watch_analyse(&job->watch, &job->limits, &job->findings);
+    CT_CHECK(!job->watch.is_failed);
+    return job->findings.count;
+}

@@ -1,0 +1,43 @@
+/* Ranks of a guest for tests of who reads them: they write the arena as the guest library does, but
+ * entry by entry. */
+#ifndef TESTS_UNIT_WATCH_FAKE_RANK_H
+#define TESTS_UNIT_WATCH_FAKE_RANK_H
+
+#include "ddpcore/base/mem.h"
+#include "harness/guest/ddprove_guest.h"
+#include "harness/watch/analyse.h"
+#include "harness/watch/arena.h"
+
+struct fake_job {
+    struct ddp_mem_pool *pool;
+    struct harness_watch_arena arena;
+    struct harness_watch watch;
+    struct harness_findings findings;
+    struct harness_watch_limits limits;
+    uint64_t now_ns;
+};
+
+void fake_job_open(struct fake_job *job, uint32_t world_size, uint64_t ring_entry_count);
+void fake_job_close(struct fake_job *job);
+/* All ranks attach, run, and make the communicator 1, "world". */
+void fake_job_begin(struct fake_job *job, uint32_t world_size);
+
+void fake_attach(struct fake_job *job, uint32_t rank);
+/* place: of the communicator in the rank's page; its handle is place + 1. */
+void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
+               uint32_t comm_rank, uint32_t size);
+void fake_step(struct fake_job *job, uint32_t rank, uint32_t step);
+/* Of a sum of f32: the next call of the communicator. Returns its number. */
+uint64_t fake_post(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t elem_count,
+                   uint64_t bucket);
+uint64_t fake_post_op(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t op,
+                      uint64_t elem_count, uint64_t bucket);
+void fake_done(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq);
+/* A thread waits in a call; seq 0: it waits no more. */
+void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq);
+void fake_detach(struct fake_job *job, uint32_t rank);
+void fake_state(struct fake_job *job, uint32_t rank, enum harness_watch_state state, int code);
+/* Time passes, then everything is read and judged. Returns how many findings there are. */
+size_t fake_look(struct fake_job *job, uint64_t later_ns);
+
+#endif

@@ -1,0 +1,211 @@
+/* Calls that members of a communicator did not all post alike. */
+#include "tests/ct.h"
+#include "tests/unit/watch/fake_rank.h"
+
+enum { MS = 1000000 };
+
+static const struct harness_finding *only(const struct fake_job *job, enum harness_verdict verdict,
+                                          uint32_t culprit)
+{
+    static const struct harness_finding none;
+
+    if (job->findings.count != 1) {
+        CT_FAIL("%zu findings", job->findings.count);
+        return &none;
+    }
+    CT_CHECK_STR(harness_verdict_name(job->findings.items[0].verdict),
+                 harness_verdict_name(verdict));
+    CT_CHECK(harness_rank_set_count(&job->findings.items[0].culprits) == 1 &&
+             harness_rank_set_has(&job->findings.items[0].culprits, culprit));
+    return &job->findings.items[0];
+}
+
+/* A step of two buckets of different sizes. */
+static void right_step(struct fake_job *job, uint32_t rank, uint32_t step)
+{
+    fake_step(job, rank, step);
+    fake_done(job, rank, 0, fake_post(job, rank, 0, 100, 1));
+    fake_done(job, rank, 0, fake_post(job, rank, 0, 50, 2));
+}
+
+static void begin_with_steps(struct fake_job *job, uint32_t world_size, uint32_t steps)
+{
+    fake_job_begin(job, world_size);
+    for (uint32_t s = 0; s < steps; s++) {
+        for (uint32_t r = 0; r < world_size; r++) {
+            right_step(job, r, s);
+        }
+    }
+}
+
+CT_TEST(differ, healthy)
+{
+    struct fake_job job;
+
+    begin_with_steps(&job, 3, 5);
+    right_step(&job, 1, 5); /* one is ahead */
+    CT_CHECK_EQ_U64(fake_look(&job, 500 * MS), 0);
+    fake_job_close(&job);
+}
+
+CT_TEST(differ, each_argument)
+{
+    static const struct {
+        uint64_t op, elem_count, bucket;
+        enum harness_verdict verdict;
+    } wrong[] = {
+        {DDPROVE_GUEST_BROADCAST | DDPROVE_GUEST_F32 << 8 | DDPROVE_GUEST_SUM << 16, 100, 1,
+         HARNESS_VERDICT_MISMATCH_OP},
+        {DDPROVE_GUEST_ALL_REDUCE | DDPROVE_GUEST_F64 << 8 | DDPROVE_GUEST_SUM << 16, 100, 1,
+         HARNESS_VERDICT_MISMATCH_DTYPE},
+        {DDPROVE_GUEST_ALL_REDUCE | DDPROVE_GUEST_F32 << 8 | DDPROVE_GUEST_MAX << 16, 100, 1,
+         HARNESS_VERDICT_MISMATCH_REDUCTION},
+        {DDPROVE_GUEST_ALL_REDUCE | DDPROVE_GUEST_F32 << 8 | DDPROVE_GUEST_SUM << 16 |
+             UINT64_C(2) << 32,
+         100, 1, HARNESS_VERDICT_MISMATCH_ROOT},
+        {DDPROVE_GUEST_ALL_REDUCE | DDPROVE_GUEST_F32 << 8 | DDPROVE_GUEST_SUM << 16, 99, 1,
+         HARNESS_VERDICT_MISMATCH_COUNT},
+        {DDPROVE_GUEST_ALL_REDUCE | DDPROVE_GUEST_F32 << 8 | DDPROVE_GUEST_SUM << 16, 100, 7,
+         HARNESS_VERDICT_MISMATCH_BUCKET},
+    };
+
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const struct harness_finding *finding;
+        struct fake_job job;
+
+        fake_job_begin(&job, 3);
+        fake_post(&job, 0, 0, 100, 1);
+        fake_post_op(&job, 1, 0, wrong[i].op, wrong[i].elem_count, wrong[i].bucket);
+        fake_post(&job, 2, 0, 100, 1);
+        fake_look(&job, 0);
+        finding = only(&job, wrong[i].verdict, 1);
+        CT_CHECK_EQ_U64(finding->op.seq, 1);
+        CT_CHECK_EQ_U64(finding->op.elem_count, 100);
+        CT_CHECK_EQ_U64(fake_look(&job, MS),
+                        1); /* what follows in the communicator is not compared */
+        fake_job_close(&job);
+    }
+}
+
+/* Two ranks and no history: nobody can say who is wrong, so both are named. */
+CT_TEST(differ, two_camps)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    fake_post(&job, 0, 0, 100, 1);
+    fake_post(&job, 1, 0, 90, 1);
+    CT_CHECK_EQ_U64(fake_look(&job, 0), 2);
+    CT_CHECK(harness_rank_set_has(&job.findings.items[0].culprits, 0));
+    CT_CHECK(harness_rank_set_has(&job.findings.items[1].culprits, 1));
+    fake_job_close(&job);
+}
+
+/* Two ranks: what the communicator did before says who is right. */
+CT_TEST(differ, two_ranks_with_a_history)
+{
+    struct fake_job job;
+
+    begin_with_steps(&job, 2, 3);
+    fake_step(&job, 0, 3);
+    fake_step(&job, 1, 3);
+    fake_post(&job, 0, 0, 100, 1);
+    fake_post(&job, 1, 0, 100, 1);
+    fake_post(&job, 0, 0, 51, 2);
+    fake_post(&job, 1, 0, 50, 2);
+    fake_look(&job, 0);
+    only(&job, HARNESS_VERDICT_MISMATCH_COUNT, 0);
+    fake_job_close(&job);
+}
+
+CT_TEST(differ, left_out)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    begin_with_steps(&job, 4, 3);
+    for (uint32_t r = 0; r < 4; r++) {
+        fake_step(&job, r, 3);
+        if (r != 2) {
+            fake_post(&job, r, 0, 100, 1);
+        }
+    }
+    fake_post(&job, 2, 0, 50, 2);
+    fake_look(&job, 0);
+    finding = only(&job, HARNESS_VERDICT_MISMATCH_MISSING, 2);
+    CT_CHECK_EQ_I64(finding->step, 3);
+    CT_CHECK_EQ_I64(finding->op.bucket, 0);
+    fake_job_close(&job);
+}
+
+/* The last call of a step: only the step tells, as the next one is the same on all. */
+CT_TEST(differ, left_out_at_the_end)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t s = 0; s < 4; s++) {
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_step(&job, r, s);
+            for (uint32_t call = 0; call < 2; call++) {
+                if (r != 1 || s != 2 || call != 1) {
+                    fake_post(&job, r, 0, 10, 0);
+                }
+            }
+        }
+    }
+    fake_look(&job, 0);
+    finding = only(&job, HARNESS_VERDICT_MISMATCH_MISSING, 1);
+    CT_CHECK_EQ_I64(finding->step, 2);
+    fake_job_close(&job);
+}
+
+CT_TEST(differ, one_too_many)
+{
+    struct fake_job job;
+
+    begin_with_steps(&job, 3, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_step(&job, r, 3);
+        fake_post(&job, r, 0, 100, 1);
+        fake_post(&job, r, 0, r == 0 ? 100 : 50, r == 0 ? 1 : 2);
+    }
+    fake_look(&job, 0);
+    only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, 0);
+    fake_job_close(&job);
+}
+
+/* The others get a moment to come; if they cannot, because the wrong call blocks them, it is said
+ * without them. */
+CT_TEST(differ, before_all_have_come)
+{
+    struct fake_job job;
+
+    begin_with_steps(&job, 3, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_step(&job, r, 2);
+        fake_post(&job, r, 0, r == 0 ? 100 : 7, 1);
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_look(&job, HARNESS_WATCH_DIFFER_HOLD_NS);
+    only(&job, HARNESS_VERDICT_MISMATCH_COUNT, 1);
+    fake_job_close(&job);
+}
+
+/* A long job keeps a bounded history. */
+CT_TEST(differ, history_is_bounded)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (uint32_t s = 0; s < 20000; s++) {
+        right_step(&job, 0, s);
+        right_step(&job, 1, s);
+        CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    }
+    CT_CHECK_EQ_U64(job.watch.groups[0].members[0].posted, 40000);
+    CT_CHECK(job.watch.groups[0].members[0].call_count < 3 * 4096);
+    CT_CHECK_EQ_U64(job.watch.ranks[0].lost_count, 0);
+    fake_job_close(&job);
+}
