@@ -1,0 +1,149 @@
+/* The guest library in this process, and who reads what it writes. One test, because a process
+ * attaches once. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/guest/ddprove_guest.h"
+#include "harness/watch/analyse.h"
+#include "harness/watch/arena.h"
+#include "tests/ct.h"
+
+enum { THREADS = 8, CALLS = 2000, RANKS = 3, RANK = 1 };
+
+static uint32_t comms[THREADS];
+
+/* Calls of one communicator, in turns of those that block and those that do not. */
+static void *post_many(void *argument)
+{
+    const uint32_t comm = *(const uint32_t *)argument;
+
+    for (uint64_t i = 0; i < CALLS; i++) {
+        struct ddprove_guest_call call = {.size_bytes = sizeof call,
+                                          .comm = comm,
+                                          .kind = DDPROVE_GUEST_BARRIER,
+                                          .elem_count = i};
+
+        if (i % 2 == 0) {
+            CT_CHECK_EQ_I64(ddprove_guest_call_begin(&call), 1);
+            ddprove_guest_call_end(&call);
+        } else {
+            CT_CHECK_EQ_I64(ddprove_guest_call_post(&call), 1);
+            ddprove_guest_call_done(&call);
+        }
+        CT_CHECK_EQ_U64(call.seq, i + 1);
+        ddprove_guest_step(i);
+    }
+    return NULL;
+}
+
+/* Before anybody watches, and in a process that is not a rank. */
+static void check_nothing_happens(void)
+{
+    struct ddprove_guest_call call = {
+        .size_bytes = sizeof call, .comm = 1, .kind = DDPROVE_GUEST_BARRIER};
+
+    CT_CHECK_EQ_I64(ddprove_guest_is_watched(), 0);
+    CT_CHECK_EQ_U64(ddprove_guest_comm_create(1, 0, 1, "x"), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_call_begin(&call), 1);
+    ddprove_guest_call_end(&call);
+    CT_CHECK_EQ_U64(call.seq, 0);
+    ddprove_guest_step(1);
+    ddprove_guest_detach();
+}
+
+/* A forked child is not watched, and cannot take its parent's place. */
+static void check_child(void)
+{
+    int status = 0;
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        _exit(ddprove_guest_is_watched() == 0 && ddprove_guest_attach(RANK, RANKS) == 0 ? 0 : 1);
+    }
+    CT_CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void check_refusals(const struct harness_watch_arena *arena)
+{
+    char wrong[HARNESS_WATCH_WHERE_BYTES + 8];
+
+    CT_CHECK_EQ_I64(ddprove_guest_attach(RANK, RANKS), 0); /* no variable */
+    (void)snprintf(wrong, sizeof wrong, "%.*s:1", (int)(strrchr(arena->where, ':') - arena->where),
+                   arena->where);
+    (void)setenv(GUEST_ARENA_VARIABLE, wrong, 1);
+    CT_CHECK_EQ_I64(ddprove_guest_attach(RANK, RANKS), 0); /* another job's number */
+    (void)setenv(GUEST_ARENA_VARIABLE, "/dev/null:1", 1);
+    CT_CHECK_EQ_I64(ddprove_guest_attach(RANK, RANKS), 0);
+    (void)setenv(GUEST_ARENA_VARIABLE, arena->where, 1);
+    CT_CHECK_EQ_I64(ddprove_guest_attach(RANKS, RANKS), 0); /* no such rank */
+    CT_CHECK_EQ_I64(ddprove_guest_attach(-1, -1), 0);       /* nobody says which rank it is */
+}
+
+static void read_all(struct harness_watch *watch, pthread_t *threads)
+{
+    uint64_t now_ns = 1;
+
+    for (int i = 0; i < THREADS; i++) {
+        CT_CHECK(pthread_create(&threads[i], NULL, post_many, &comms[i]) == 0);
+    }
+    for (bool is_over = false; !is_over; now_ns++) {
+        is_over = true;
+        harness_watch_read(watch, now_ns);
+        for (size_t g = 0; g < watch->group_count; g++) {
+            is_over = is_over && watch->groups[g].members[RANK].posted == CALLS;
+        }
+        is_over = is_over && watch->group_count == THREADS;
+    }
+    for (int i = 0; i < THREADS; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    harness_watch_read(watch, now_ns);
+}
+
+CT_TEST(guest, threads_are_read_while_they_write)
+{
+    struct harness_watch_arena arena;
+    struct harness_watch watch;
+    struct ddp_err err = {{0}};
+    pthread_t threads[THREADS];
+
+    (void)unsetenv(GUEST_ARENA_VARIABLE);
+    (void)unsetenv("RANK");
+    CT_REQUIRE(harness_watch_arena_create(RANKS, 1 << 18, &arena, &err) == DDP_OK);
+    CT_REQUIRE(harness_watch_init(&watch, ddp_mem_system(), arena.head) == DDP_OK);
+    check_nothing_happens();
+    check_refusals(&arena);
+    CT_REQUIRE(ddprove_guest_attach(RANK, RANKS) == 1);
+    CT_CHECK_EQ_I64(ddprove_guest_attach(0, RANKS), 1); /* it stays what it is */
+    CT_CHECK_EQ_U64(guest_arena_page(arena.head, 0)->pid, 0);
+    check_child();
+    for (uint32_t i = 0; i < THREADS; i++) {
+        comms[i] =
+            ddprove_guest_comm_create(100 + i, 0, 1, "a name that is longer than thirty-one bytes");
+        CT_CHECK(comms[i] != 0);
+    }
+    read_all(&watch, threads);
+    CT_CHECK_EQ_U64(watch.ranks[RANK].lost_count, 0);
+    for (size_t g = 0; g < watch.group_count; g++) {
+        const struct harness_watch_member *member = &watch.groups[g].members[RANK];
+
+        CT_CHECK_STR(watch.groups[g].name, "a name that is longer than thir");
+        for (uint64_t seq = 1; seq <= CALLS; seq++) {
+            const struct harness_watch_call *call = harness_watch_call_at(member, seq);
+
+            CT_CHECK(call != NULL && call->elem_count == seq - 1 && call->is_done);
+        }
+    }
+    CT_CHECK_EQ_U64(watch.ranks[RANK].wait_count, 0);
+    CT_CHECK_EQ_U64(watch.ranks[RANK].thread_count,
+                    1); /* those that ended gave their places back */
+    for (uint32_t i = 0; i < THREADS; i++) {
+        ddprove_guest_comm_free(comms[i]);
+    }
+    harness_watch_fini(&watch);
+    harness_watch_arena_destroy(&arena);
+}
