@@ -84,7 +84,6 @@ void guest_self_record(struct guest_page *page, enum guest_event event,
                            (guest_load(&page->phase) & 0xff) << 48 | (uint64_t)event << 56;
 
     guest_store(&entry->index, 0);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
     guest_store(&entry->time_ns, now_ns);
     guest_store(&entry->place, place);
     guest_store(&entry->thread, guest_self_thread(page));

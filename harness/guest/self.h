@@ -11,13 +11,14 @@ extern "C" {
 /* Where this rank's state lies, NULL if nobody watches. */
 struct guest_page *guest_self_page(void);
 
+/* No word is written before, or read after, one that is written or read earlier in the code. */
 static inline uint64_t guest_load(const uint64_t *word)
 {
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 static inline void guest_store(uint64_t *word, uint64_t value)
 {
-    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 /* The writer of a record begins and ends: readers see all of its words as they were at one moment,
@@ -25,7 +26,6 @@ static inline void guest_store(uint64_t *word, uint64_t value)
 static inline void guest_change_begin(uint64_t *change)
 {
     guest_store(change, guest_load(change) + 1);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
 }
 static inline void guest_change_end(uint64_t *change)
 {

@@ -31,7 +31,7 @@ void harness_watch_fini(struct harness_watch *watch)
 
 static uint64_t load(const uint64_t *word)
 {
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 const struct harness_watch_call *harness_watch_call_at(const struct harness_watch_member *member,
@@ -228,7 +228,6 @@ static bool read_entry(const struct guest_entry *ring, uint64_t mask, uint64_t i
     for (unsigned i = 0; i < GUEST_ARG_COUNT; i++) {
         out->arg[i] = load(&entry->arg[i]);
     }
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return load(&entry->index) == index;
 }
 
@@ -274,7 +273,6 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
 
         out->seq = load(&thread->seq);
         out->enter_ns = load(&thread->enter_ns);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (change % 2 == 0 && load(&thread->change) == change) {
             return member_of(watch, rank, handle, &out->group) != NULL;
         }
