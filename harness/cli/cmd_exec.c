@@ -1,6 +1,8 @@
 /* exec: somebody else's program, watched. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ddpcore/base/clock.h"
 #include "harness/cli/cli.h"
@@ -20,6 +22,28 @@ static void print_finding(void *context, const struct harness_finding *finding)
         (void)fprintf(stderr, " [after %.1f ms]", (double)finding->detect_ns / 1e6);
     }
     (void)fputc('\n', stderr);
+}
+
+/* Beside the program: ../lib, where the build and an installation have it. Returns 0, or an exit
+ * code. */
+static int find_adapter(char *path, size_t size_bytes)
+{
+    ssize_t size = readlink("/proc/self/exe", path, size_bytes - 1);
+    char *slash = NULL;
+
+    path[size > 0 ? size : 0] = '\0';
+    for (int i = 0; i < 2 && (slash = strrchr(path, '/')) != NULL; i++) {
+        *slash = '\0';
+    }
+    if (strlen(path) + sizeof "/lib/libddprove_guest_mpi.so" > size_bytes) {
+        return cli_usage_error("--adapter mpi: the path of this program is too long");
+    }
+    (void)strcat(path, "/lib/libddprove_guest_mpi.so");
+    if (access(path, R_OK) != 0) {
+        return cli_usage_error("--adapter mpi: %s: %s; it is built where an mpi.h is found", path,
+                               strerror(errno));
+    }
+    return 0;
 }
 
 static int exit_code_of(const struct harness_exec_result *result)
@@ -45,6 +69,7 @@ int cli_exec(const struct cli_options *options)
     struct harness_exec_result result;
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
+    char adapter[4096];
     ddp_status status;
     int code;
 
@@ -55,6 +80,13 @@ int cli_exec(const struct cli_options *options)
     if (options->path_count > 0) {
         return cli_usage_error("exec: \"%s\" is in front of \"--\"; the command comes behind it",
                                options->paths[0]);
+    }
+    if (options->is_mpi) {
+        code = find_adapter(adapter, sizeof adapter);
+        if (code != 0) {
+            return code;
+        }
+        config.preload = adapter;
     }
     if (ddp_mem_pool_create(&pool) != DDP_OK) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);

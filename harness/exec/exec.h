@@ -17,6 +17,7 @@ struct harness_exec_config {
     char *const *command; /* ends with NULL */
     uint32_t ranks;       /* copies to start, each told who it is by torchrun's variables; 0: one, a
                              launcher */
+    const char *preload;  /* a library to load into every process of the job; NULL: none */
     bool is_left;         /* after a failure the job goes on; else it is ended */
     struct harness_watch_limits limits;
     /* What was found, as soon as it was; each culprit of a kind of error once. */

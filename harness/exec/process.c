@@ -42,6 +42,17 @@ static void set_number(const char *name, uint64_t value)
     (void)setenv(name, text, 1);
 }
 
+/* In front of what the job would load anyway. */
+static void add_preload(const char *path)
+{
+    const char *inherited = getenv("LD_PRELOAD");
+    char text[4096];
+
+    (void)snprintf(text, sizeof text, "%s%s%s", path, inherited != NULL ? ":" : "",
+                   inherited != NULL ? inherited : "");
+    (void)setenv("LD_PRELOAD", text, 1);
+}
+
 /* In the child. Reports errno through the pipe if the command cannot be executed. */
 __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_t rank,
                                              uint16_t port, pid_t parent, int error_fd)
@@ -55,6 +66,9 @@ __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_
     }
     (void)sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     (void)setenv(GUEST_ARENA_VARIABLE, job->arena.where, 1);
+    if (job->config->preload != NULL) {
+        add_preload(job->config->preload);
+    }
     if (ranks > 0) {
         set_number("RANK", rank);
         set_number("LOCAL_RANK", rank);

@@ -45,6 +45,7 @@ extern "C" {
     X(SCATTER, "scatter")               \
     X(ALL_TO_ALL, "all_to_all")         \
     X(SCAN, "scan")                     \
+    X(EXSCAN, "exscan")                 \
     X(SEND, "send")                     \
     X(RECV, "recv")                     \
     X(COMM_CREATE, "comm_create")       \

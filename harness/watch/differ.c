@@ -2,18 +2,48 @@
  * who is wrong. Idea: members that posted the same are a camp. Most of them are right; of two equal
  * camps, the one that did what the communicator did before. What the others did next tells a call
  * left out from one too many. */
+#include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
-static bool is_same(const struct harness_watch_call *a, const struct harness_watch_call *b)
+/* Bytes of the elements, if their type is known. */
+static uint64_t size_bytes_of(const struct harness_watch_call *call)
 {
-    return a->op == b->op && a->elem_count == b->elem_count && a->bucket == b->bucket &&
-           a->step == b->step;
+    static const uint8_t sizes[DDPROVE_GUEST_DTYPE_COUNT] = {
+#define X(id, name, size_bytes) [DDPROVE_GUEST_##id] = size_bytes,
+        DDPROVE_GUEST_DTYPE_TABLE(X)
+#undef X
+    };
+    const uint32_t dtype = guest_op_dtype(call->op);
+
+    return dtype < DDPROVE_GUEST_DTYPE_COUNT ? call->elem_count * sizes[dtype] : 0;
+}
+
+/* What is moved. MPI lets ranks describe the same data by types of their own making, whose elements
+ * are bytes here. */
+static bool is_same_data(const struct harness_watch_call *a, const struct harness_watch_call *b)
+{
+    const uint32_t type_a = guest_op_dtype(a->op);
+    const uint32_t type_b = guest_op_dtype(b->op);
+
+    if (type_a == type_b) {
+        return a->elem_count == b->elem_count;
+    }
+    return (type_a == DDPROVE_GUEST_BYTES || type_b == DDPROVE_GUEST_BYTES) &&
+           size_bytes_of(a) == size_bytes_of(b);
 }
 
 /* The same call, in whatever step. */
 static bool is_alike(const struct harness_watch_call *a, const struct harness_watch_call *b)
 {
-    return a->op == b->op && a->elem_count == b->elem_count && a->bucket == b->bucket;
+    return guest_op_kind(a->op) == guest_op_kind(b->op) &&
+           guest_op_redop(a->op) == guest_op_redop(b->op) &&
+           guest_op_root(a->op) == guest_op_root(b->op) && a->bucket == b->bucket &&
+           is_same_data(a, b);
+}
+
+static bool is_same(const struct harness_watch_call *a, const struct harness_watch_call *b)
+{
+    return is_alike(a, b) && a->step == b->step;
 }
 
 struct camp {
@@ -129,7 +159,9 @@ static enum harness_verdict difference_of(const struct harness_watch_call *wrong
     if (guest_op_kind(wrong->op) != guest_op_kind(right->op)) {
         return HARNESS_VERDICT_MISMATCH_OP;
     }
-    if (guest_op_dtype(wrong->op) != guest_op_dtype(right->op)) {
+    if (guest_op_dtype(wrong->op) != guest_op_dtype(right->op) && !is_same_data(wrong, right) &&
+        guest_op_dtype(wrong->op) != DDPROVE_GUEST_BYTES &&
+        guest_op_dtype(right->op) != DDPROVE_GUEST_BYTES) {
         return HARNESS_VERDICT_MISMATCH_DTYPE;
     }
     if (guest_op_redop(wrong->op) != guest_op_redop(right->op)) {
@@ -141,7 +173,7 @@ static enum harness_verdict difference_of(const struct harness_watch_call *wrong
     if (wrong->bucket != right->bucket) {
         return HARNESS_VERDICT_MISMATCH_BUCKET;
     }
-    if (wrong->elem_count != right->elem_count) {
+    if (!is_same_data(wrong, right)) {
         return HARNESS_VERDICT_MISMATCH_COUNT;
     }
     return wrong->step > right->step ? HARNESS_VERDICT_MISMATCH_MISSING

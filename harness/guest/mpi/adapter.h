@@ -1,0 +1,67 @@
+/* The MPI adapter: shows an MPI program's collectives to ddprove. It is preloaded, so its MPI_
+ * functions come before those of the program's MPI, which it finds by their second names (PMPI_).
+ * It is compiled against that MPI's mpi.h and linked with nothing of it: it is loaded into
+ * launchers and shells too, which have no MPI.
+ *
+ * Not seen: point-to-point messages, one-sided communication, files; calls from Fortran where MPI's
+ * own wrappers go to PMPI_ at once (Open MPI); communicators between two groups. */
+#ifndef HARNESS_GUEST_MPI_ADAPTER_H
+#define HARNESS_GUEST_MPI_ADAPTER_H
+
+#include <mpi.h>
+
+#include "harness/guest/ddprove_guest.h"
+
+/* Every function of MPI that the adapter calls. */
+#define GUEST_MPI_TABLE(X)                                                                      \
+    X(Init)                                                                                     \
+    X(Init_thread)                                                                              \
+    X(Finalize) X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_group)                      \
+        X(Group_translate_ranks) X(Group_free) X(Comm_create_keyval) X(Comm_set_attr)           \
+            X(Comm_get_attr) X(Comm_get_name) X(Type_size) X(Comm_dup) X(Comm_dup_with_info)    \
+                X(Comm_split) X(Comm_split_type) X(Comm_create) X(Comm_create_group)            \
+                    X(Cart_create) X(Cart_sub) X(Barrier) X(Bcast) X(Reduce) X(Allreduce)       \
+                        X(Gather) X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) X(Allgatherv)  \
+                            X(Alltoall) X(Alltoallv) X(Alltoallw) X(Reduce_scatter)             \
+                                X(Reduce_scatter_block) X(Scan) X(Exscan) X(Ibarrier) X(Ibcast) \
+                                    X(Ireduce) X(Iallreduce) X(Igather) X(Igatherv) X(Iscatter) \
+                                        X(Iscatterv) X(Iallgather) X(Iallgatherv) X(Ialltoall)  \
+                                            X(Ialltoallv) X(Ialltoallw) X(Ireduce_scatter)      \
+                                                X(Ireduce_scatter_block) X(Iscan) X(Iexscan)    \
+                                                    X(Wait) X(Waitall) X(Waitany) X(Waitsome)   \
+                                                        X(Test) X(Testall) X(Testany) X(Testsome)
+struct guest_mpi {
+#define X(name) __typeof__(&PMPI_##name) name;
+    GUEST_MPI_TABLE(X)
+#undef X
+};
+/* The program's MPI. Ends the process if it has none, as then nobody could have called. */
+const struct guest_mpi *guest_mpi(void);
+/* The address of one of its data symbols; NULL: there is none of that name. */
+void *guest_mpi_symbol(const char *name);
+
+/* In Open MPI the names of its objects are addresses of data, which a library that is not linked
+ * with it cannot use. */
+#ifdef OPEN_MPI
+#define GUEST_MPI_OBJECT(type, mpi_name, symbol) ((type)guest_mpi_symbol(symbol))
+#else
+#define GUEST_MPI_OBJECT(type, mpi_name, symbol) (mpi_name)
+#endif
+
+/* objects.c */
+/* enum ddprove_guest_redop of an operation. */
+uint32_t guest_mpi_redop(MPI_Op op);
+/* enum ddprove_guest_dtype of a type; of one that is made of others, BYTES, and count elements of
+ * it are *out_elem_count bytes. */
+uint32_t guest_mpi_dtype(MPI_Datatype type, uint64_t count, uint64_t *out_elem_count);
+
+/* comm.c */
+/* The handle of a communicator; 0: it is not watched. */
+uint32_t guest_mpi_comm(MPI_Comm comm);
+
+/* call.c */
+/* Fill in what a call is about. in, out: NULL where this rank has none. */
+struct ddprove_guest_call guest_mpi_call(MPI_Comm comm, uint32_t kind, uint64_t count,
+                                         MPI_Datatype type);
+
+#endif

@@ -1,0 +1,198 @@
+/* Calls that return when their part is done. What a fault makes of a call (once, not at all, twice)
+ * is in the count that its beginning returns. */
+#include "harness/guest/mpi/adapter.h"
+
+struct ddprove_guest_call guest_mpi_call(MPI_Comm comm, uint32_t kind, uint64_t count,
+                                         MPI_Datatype type)
+{
+    struct ddprove_guest_call call = {
+        .size_bytes = sizeof call, .comm = guest_mpi_comm(comm), .kind = kind};
+
+    if (call.comm != 0) {
+        call.dtype = guest_mpi_dtype(type, count, &call.elem_count);
+    }
+    return call;
+}
+
+/* Of the variants in which each rank has counts of its own, only the kind and the root are the same
+ * on all. */
+static struct ddprove_guest_call varying(MPI_Comm comm, uint32_t kind)
+{
+    return (struct ddprove_guest_call){.size_bytes = sizeof(struct ddprove_guest_call),
+                                       .comm = guest_mpi_comm(comm),
+                                       .kind = kind};
+}
+
+#define MAKE(call, function_call)                                     \
+    do {                                                              \
+        int result = 0;                                               \
+        for (int n = ddprove_guest_call_begin(&(call)); n > 0; n--) { \
+            result = guest_mpi()->function_call;                      \
+        }                                                             \
+        ddprove_guest_call_end(&(call));                              \
+        return result;                                                \
+    } while (0)
+
+int MPI_Barrier(MPI_Comm comm)
+{
+    struct ddprove_guest_call call = varying(comm, DDPROVE_GUEST_BARRIER);
+
+    MAKE(call, Barrier(comm));
+}
+
+int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_BROADCAST, (uint64_t)count, type);
+
+    call.root = (uint32_t)root;
+    MAKE(call, Bcast(data, count, type, root, comm));
+}
+
+int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
+               MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_REDUCE, (uint64_t)count, type);
+
+    call.redop = guest_mpi_redop(op);
+    call.root = (uint32_t)root;
+    MAKE(call, Reduce(in, out, count, type, op, root, comm));
+}
+
+int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_ALL_REDUCE, (uint64_t)count, type);
+
+    call.redop = guest_mpi_redop(op);
+    MAKE(call, Allreduce(in, out, count, type, op, comm));
+}
+
+int MPI_Scan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_SCAN, (uint64_t)count, type);
+
+    call.redop = guest_mpi_redop(op);
+    MAKE(call, Scan(in, out, count, type, op, comm));
+}
+
+int MPI_Exscan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_EXSCAN, (uint64_t)count, type);
+
+    call.redop = guest_mpi_redop(op);
+    MAKE(call, Exscan(in, out, count, type, op, comm));
+}
+
+int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_REDUCE_SCATTER, (uint64_t)count, type);
+
+    call.redop = guest_mpi_redop(op);
+    MAKE(call, Reduce_scatter_block(in, out, count, type, op, comm));
+}
+
+int MPI_Reduce_scatter(const void *in, void *out, const int counts[], MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm)
+{
+    struct ddprove_guest_call call = varying(comm, DDPROVE_GUEST_REDUCE_SCATTER);
+
+    call.redop = guest_mpi_redop(op);
+    MAKE(call, Reduce_scatter(in, out, counts, type, op, comm));
+}
+
+int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
+                  MPI_Datatype out_type, MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_ALL_GATHER, (uint64_t)out_count, out_type);
+
+    MAKE(call, Allgather(in, in_count, in_type, out, out_count, out_type, comm));
+}
+
+int MPI_Alltoall(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
+                 MPI_Datatype out_type, MPI_Comm comm)
+{
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_ALL_TO_ALL, (uint64_t)out_count, out_type);
+
+    MAKE(call, Alltoall(in, in_count, in_type, out, out_count, out_type, comm));
+}
+
+/* The root alone says what it receives; each rank what it sends, but a root that keeps its part
+ * where it is. */
+int MPI_Gather(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
+               MPI_Datatype out_type, int root, MPI_Comm comm)
+{
+    const int is_in_place = in == MPI_IN_PLACE;
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_GATHER, (uint64_t)(is_in_place ? out_count : in_count),
+                       is_in_place ? out_type : in_type);
+
+    call.root = (uint32_t)root;
+    MAKE(call, Gather(in, in_count, in_type, out, out_count, out_type, root, comm));
+}
+
+int MPI_Scatter(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
+                MPI_Datatype out_type, int root, MPI_Comm comm)
+{
+    const int is_in_place = out == MPI_IN_PLACE;
+    struct ddprove_guest_call call =
+        guest_mpi_call(comm, DDPROVE_GUEST_SCATTER, (uint64_t)(is_in_place ? in_count : out_count),
+                       is_in_place ? in_type : out_type);
+
+    call.root = (uint32_t)root;
+    MAKE(call, Scatter(in, in_count, in_type, out, out_count, out_type, root, comm));
+}
+
+int MPI_Gatherv(const void *in, int in_count, MPI_Datatype in_type, void *out,
+                const int out_counts[], const int places[], MPI_Datatype out_type, int root,
+                MPI_Comm comm)
+{
+    struct ddprove_guest_call call = varying(comm, DDPROVE_GUEST_GATHER);
+
+    call.root = (uint32_t)root;
+    MAKE(call, Gatherv(in, in_count, in_type, out, out_counts, places, out_type, root, comm));
+}
+
+int MPI_Scatterv(const void *in, const int in_counts[], const int places[], MPI_Datatype in_type,
+                 void *out, int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
+{
+    struct ddprove_guest_call call = varying(comm, DDPROVE_GUEST_SCATTER);
+
+    call.root = (uint32_t)root;
+    MAKE(call, Scatterv(in, in_counts, places, in_type, out, out_count, out_type, root, comm));
+}
+
+int MPI_Allgatherv(const void *in, int in_count, MPI_Datatype in_type, void *out,
+                   const int out_counts[], const int places[], MPI_Datatype out_type, MPI_Comm comm)
+{
+    struct ddprove_guest_call call = varying(comm, DDPROVE_GUEST_ALL_GATHER);
+
+    MAKE(call, Allgatherv(in, in_count, in_type, out, out_counts, places, out_type, comm));
+}
+
+int MPI_Alltoallv(const void *in, const int in_counts[], const int in_places[],
+                  MPI_Datatype in_type, void *out, const int out_counts[], const int out_places[],
+                  MPI_Datatype out_type, MPI_Comm comm)
+{
+    struct ddprove_guest_call call = varying(comm, DDPROVE_GUEST_ALL_TO_ALL);
+
+    MAKE(call,
+         Alltoallv(in, in_counts, in_places, in_type, out, out_counts, out_places, out_type, comm));
+}
+
+int MPI_Alltoallw(const void *in, const int in_counts[], const int in_places[],
+                  const MPI_Datatype in_types[], void *out, const int out_counts[],
+                  const int out_places[], const MPI_Datatype out_types[], MPI_Comm comm)
+{
+    struct ddprove_guest_call call = varying(comm, DDPROVE_GUEST_ALL_TO_ALL);
+
+    MAKE(call, Alltoallw(in, in_counts, in_places, in_types, out, out_counts, out_places, out_types,
+                         comm));
+}
