@@ -32,7 +32,9 @@ static void add_victims(const struct harness_watch *watch, struct harness_findin
         }
     }
     if (!harness_rank_set_is_empty(&finding->victims)) {
-        harness_watch_say(finding, "; rank %s waits",
+        const bool is_one = harness_rank_set_count(&finding->victims) == 1;
+
+        harness_watch_say(finding, is_one ? "; rank %s waits" : "; ranks %s wait",
                           harness_rank_set_text(&finding->victims, ranks));
     }
 }

@@ -1,6 +1,7 @@
-/* A training program with an all-reduce of its own over sockets, shown to ddprove by the guest library: linear
- * regression on data that every rank makes for itself. It is the example of how to instrument a program, and the test
- * of `ddprove exec`: what goes wrong in it is asked for on the command line.
+/* A training program with an all-reduce of its own over sockets, shown to ddprove by the guest
+ * library: linear regression on data that every rank makes for itself. It is the example of how to
+ * instrument a program, and the test of `ddprove exec`: what goes wrong in it is asked for on the
+ * command line.
  *
  * Usage: trainer [STEPS [FAULT RANK STEP]], with torchrun's variables. */
 #include <arpa/inet.h>
@@ -66,7 +67,8 @@ static void connect_all(void)
     }
     listener = socket(AF_INET, SOCK_STREAM, 0);
     (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, RANKS_MAX) != 0) {
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(listener, RANKS_MAX) != 0) {
         fail("listen");
     }
     for (int i = 1; i < world_size; i++) {
@@ -159,8 +161,9 @@ int main(int argc, char **argv)
                                               .comm = comm,
                                               .kind = DDPROVE_GUEST_ALL_REDUCE,
                                               .dtype = DDPROVE_GUEST_F32,
-                                              .redop = is_faulty && strcmp(fault, "max") == 0 ? DDPROVE_GUEST_MAX
-                                                                                              : DDPROVE_GUEST_SUM,
+                                              .redop = is_faulty && strcmp(fault, "max") == 0
+                                                           ? DDPROVE_GUEST_MAX
+                                                           : DDPROVE_GUEST_SUM,
                                               .elem_count = FEATURES / BUCKETS,
                                               .bucket = b + 1,
                                               .in = part,
