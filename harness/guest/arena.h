@@ -22,7 +22,66 @@ extern "C" {
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
 #define GUEST_ARENA_VERSION  1u
 
-enum { GUEST_COMMS_MAX = 64, GUEST_THREADS_MAX = 32, GUEST_NAME_BYTES = 32, GUEST_ARG_COUNT = 5 };
+enum {
+    GUEST_FAULTS_MAX = 16,
+    GUEST_COMMS_MAX = 64,
+    GUEST_THREADS_MAX = 32,
+    GUEST_NAME_BYTES = 32,
+    GUEST_ARG_COUNT = 5
+};
+
+/* Where a fault may act. */
+enum guest_point {
+    GUEST_POINT_STEP, /* a step begins */
+    GUEST_POINT_POST, /* a call is about to be posted */
+    GUEST_POINT_DONE, /* its result is there */
+    GUEST_POINT_COUNT
+};
+
+/* What a fault does. X(identifier, name, what `value` is) */
+#define GUEST_ACTION_TABLE(X)                                      \
+    X(NOTHING, "none", "")                                         \
+    X(KILL, "kill", "signal")                                      \
+    X(EXIT, "exit", "code")                                        \
+    X(ABORT, "abort", "")                                          \
+    X(STOP, "stop", "")                                            \
+    X(HANG, "hang", "")                                            \
+    X(DELAY, "delay", "nanoseconds")                               \
+    X(SKIP, "skip", "")                                            \
+    X(TWICE, "dup", "")                                            \
+    X(ELEMS, "count", "elements")                                  \
+    X(REDOP, "redop", "enum ddprove_guest_redop")                  \
+    X(ROOT, "root", "rank within the communicator")                \
+    X(ZERO, "zero", "")                                            \
+    X(SCALE, "scale", "the factor's bits, of a double")            \
+    X(SHIFT, "shift", "elements")                                  \
+    X(FLIP, "flip", "bit of the element")                          \
+    X(SET, "set", "the element's new value, the bits of a double") \
+    X(NAN_VALUE, "nan", "")
+enum guest_action {
+#define X(id, name, value) GUEST_ACTION_##id,
+    GUEST_ACTION_TABLE(X)
+#undef X
+        GUEST_ACTION_COUNT
+};
+
+/* A fault, armed before any rank attaches and never changed. Of the keys of its trigger, 0 is any.
+ */
+struct guest_fault {
+    uint64_t point;
+    uint64_t rank; /* + 1 */
+    uint64_t step; /* + 1 */
+    uint64_t comm; /* the communicator's key */
+    uint64_t kind; /* + 1 */
+    uint64_t seq;
+    uint64_t bucket;     /* + 1 */
+    uint64_t elem_count; /* + 1 */
+    uint64_t hit;        /* the match of the other keys at which it begins, from 1 */
+    uint64_t times;      /* for so many matches */
+    uint64_t action;     /* enum guest_action */
+    uint64_t value;
+    uint64_t elem; /* which element, of those that change one */
+};
 
 /* What a rank reports, X(identifier, arg0, ..., arg4). */
 #define GUEST_EVENT_TABLE(X)                        \
@@ -33,7 +92,8 @@ enum { GUEST_COMMS_MAX = 64, GUEST_THREADS_MAX = 32, GUEST_NAME_BYTES = 32, GUES
     X(COMM, "comm", "key", "rank", "size", "")      \
     X(COMM_FREE, "comm", "key", "", "", "")         \
     X(POST, "comm", "seq", "op", "count", "bucket") \
-    X(DONE, "comm", "seq", "", "", "")
+    X(DONE, "comm", "seq", "", "", "")              \
+    X(FAULT, "fault", "hit", "comm", "seq", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
     GUEST_EVENT_TABLE(X)
@@ -98,10 +158,11 @@ struct guest_page {
     uint64_t is_ended;   /* it has detached */
     uint64_t world_size; /* as the rank was told */
     uint64_t step, micro, phase;
-    uint64_t alive_ns;    /* last time it reported anything */
-    uint64_t entry_count; /* of the ring, taken so far */
-    uint64_t lost_comms;  /* communicators for which there was no place */
-    uint64_t comm_next;   /* made so far */
+    uint64_t alive_ns;                     /* last time it reported anything */
+    uint64_t entry_count;                  /* of the ring, taken so far */
+    uint64_t lost_comms;                   /* communicators for which there was no place */
+    uint64_t comm_next;                    /* made so far */
+    uint64_t fault_hits[GUEST_FAULTS_MAX]; /* matches so far */
     struct guest_comm comms[GUEST_COMMS_MAX];
     struct guest_thread threads[GUEST_THREADS_MAX];
 };
@@ -116,6 +177,8 @@ struct guest_arena {
     uint64_t slot_offset_bytes;
     uint64_t slot_stride_bytes;
     uint64_t ring_offset_bytes; /* within a slot */
+    uint64_t fault_count;
+    struct guest_fault faults[GUEST_FAULTS_MAX];
 };
 
 static inline struct guest_page *guest_arena_page(const struct guest_arena *arena, uint32_t rank)

@@ -2,23 +2,40 @@
 #include "harness/guest/call.h"
 
 #include "harness/guest/ddprove_guest.h"
+#include "harness/guest/fault.h"
 
-int ddprove_guest_call_post(struct ddprove_guest_call *call)
+static void post(struct guest_page *page, struct guest_comm *comm, struct ddprove_guest_call *call)
 {
-    struct guest_page *page = guest_self_page();
-    struct guest_comm *comm = page != NULL ? guest_comm_of(page, call->comm) : NULL;
-
-    call->seq = 0;
-    if (comm == NULL) {
-        return 1;
-    }
     call->seq = __atomic_add_fetch(&comm->posted, 1, __ATOMIC_ACQ_REL);
     guest_self_record(page, GUEST_EVENT_POST,
                       (const uint64_t[GUEST_ARG_COUNT]){
                           call->comm, call->seq,
                           guest_op_pack(call->kind, call->dtype, call->redop, call->root),
                           call->elem_count, call->bucket});
-    return 1;
+}
+
+int ddprove_guest_call_post(struct ddprove_guest_call *call)
+{
+    struct guest_page *page = guest_self_page();
+    struct guest_comm *comm = page != NULL ? guest_comm_of(page, call->comm) : NULL;
+    int times;
+
+    call->seq = 0;
+    if (comm == NULL) {
+        return 1;
+    }
+    call->seq =
+        guest_load(&comm->posted) + 1; /* for faults; threads that post at once may see the same */
+    times = guest_fault_pass(page, GUEST_POINT_POST, call);
+    call->seq = 0;
+    if (times == 0) {
+        return 0; /* as if the program had not come here */
+    }
+    for (int i = 1; i < times; i++) {
+        post(page, comm, call);
+    }
+    post(page, comm, call);
+    return times;
 }
 
 void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call)
@@ -62,7 +79,9 @@ void ddprove_guest_call_done(struct ddprove_guest_call *call)
     struct guest_comm *comm =
         page != NULL && call->seq != 0 ? guest_comm_of(page, call->comm) : NULL;
 
+    guest_fault_release(call);
     if (comm != NULL) {
+        (void)guest_fault_pass(page, GUEST_POINT_DONE, call);
         (void)__atomic_add_fetch(&comm->done, 1, __ATOMIC_RELAXED);
         guest_self_record(page, GUEST_EVENT_DONE,
                           (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});

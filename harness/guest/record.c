@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "harness/guest/ddprove_guest.h"
+#include "harness/guest/fault.h"
 #include "harness/guest/self.h"
 
+static const struct guest_arena *self_arena;
 static struct guest_entry *self_ring;
 static uint64_t self_ring_mask;
 
@@ -19,8 +21,14 @@ static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 
 void guest_self_open(const struct guest_arena *arena, struct guest_page *page)
 {
+    self_arena = arena;
     self_ring = (struct guest_entry *)((char *)page + arena->ring_offset_bytes);
     self_ring_mask = arena->ring_entry_count - 1;
+}
+
+const struct guest_arena *guest_self_arena(void)
+{
+    return self_arena;
 }
 
 uint64_t guest_self_now_ns(void)
@@ -103,6 +111,7 @@ void ddprove_guest_step(uint64_t step)
         guest_store(&page->step, step);
         guest_store(&page->micro, 0);
         guest_self_record(page, GUEST_EVENT_STEP, arg);
+        (void)guest_fault_pass(page, GUEST_POINT_STEP, NULL);
     }
 }
 

@@ -34,6 +34,8 @@ static inline void guest_change_end(uint64_t *change)
 
 /* Where the arena's ring for this page lies; before the page is shown to any thread. */
 void guest_self_open(const struct guest_arena *arena, struct guest_page *page);
+/* The arena that the page lies in. */
+const struct guest_arena *guest_self_arena(void);
 /* CLOCK_MONOTONIC. */
 uint64_t guest_self_now_ns(void);
 /* The place of the calling thread in page->threads; GUEST_THREADS_MAX: all are taken. */

@@ -1,0 +1,95 @@
+/* Damage to data, element by element. */
+#include <math.h>
+#include <string.h>
+
+#include "harness/guest/fault.h"
+
+uint64_t guest_dtype_size_bytes(uint32_t dtype)
+{
+    static const uint8_t sizes[DDPROVE_GUEST_DTYPE_COUNT] = {
+#define X(id, name, size_bytes) [DDPROVE_GUEST_##id] = size_bytes,
+        DDPROVE_GUEST_DTYPE_TABLE(X)
+#undef X
+    };
+
+    return dtype < DDPROVE_GUEST_DTYPE_COUNT ? sizes[dtype] : 0;
+}
+
+static double double_of(uint64_t bits)
+{
+    double value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static int scale(void *data, uint64_t elem_count, uint32_t dtype, double factor)
+{
+    for (uint64_t i = 0; i < elem_count; i++) {
+        if (dtype == DDPROVE_GUEST_F32) {
+            ((float *)data)[i] *= (float)factor;
+        } else if (dtype == DDPROVE_GUEST_F64) {
+            ((double *)data)[i] *= factor;
+        } else {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int set(void *data, uint32_t dtype, uint64_t elem, double value)
+{
+    switch ((enum ddprove_guest_dtype)dtype) {
+    case DDPROVE_GUEST_F32:
+        ((float *)data)[elem] = (float)value;
+        return 1;
+    case DDPROVE_GUEST_F64:
+        ((double *)data)[elem] = value;
+        return 1;
+    case DDPROVE_GUEST_I32:
+        ((int32_t *)data)[elem] = (int32_t)value;
+        return !isnan(value);
+    case DDPROVE_GUEST_I64:
+        ((int64_t *)data)[elem] = (int64_t)value;
+        return !isnan(value);
+    case DDPROVE_GUEST_F16:
+    case DDPROVE_GUEST_BF16: /* all exponent bits and one of the mantissa */
+        ((uint16_t *)data)[elem] = 0x7fff;
+        return isnan(value);
+    default:
+        return 0;
+    }
+}
+
+int guest_corrupt(void *data, uint64_t elem_count, uint32_t dtype, const struct guest_fault *fault)
+{
+    const uint64_t elem_bytes = guest_dtype_size_bytes(dtype);
+    const uint64_t shift = fault->value < elem_count ? fault->value : elem_count;
+
+    if (elem_bytes == 0 || fault->elem >= elem_count) {
+        return 0;
+    }
+    switch ((enum guest_action)fault->action) {
+    case GUEST_ACTION_ZERO:
+        memset(data, 0, elem_count * elem_bytes);
+        return 1;
+    case GUEST_ACTION_SCALE:
+        return scale(data, elem_count, dtype, double_of(fault->value));
+    case GUEST_ACTION_SHIFT: /* the first ones are repeated at the end of what moved */
+        memmove((char *)data + shift * elem_bytes, data, (elem_count - shift) * elem_bytes);
+        return 1;
+    case GUEST_ACTION_FLIP:
+        if (fault->value >= 8 * elem_bytes) {
+            return 0;
+        }
+        ((uint8_t *)data)[fault->elem * elem_bytes + fault->value / 8] ^=
+            (uint8_t)(1u << fault->value % 8);
+        return 1;
+    case GUEST_ACTION_SET:
+        return set(data, dtype, fault->elem, double_of(fault->value));
+    case GUEST_ACTION_NAN_VALUE:
+        return set(data, dtype, fault->elem, (double)NAN);
+    default:
+        return 0;
+    }
+}

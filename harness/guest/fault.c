@@ -1,0 +1,176 @@
+/* Which faults match, and what those do that need no data. */
+#include "harness/guest/fault.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* In call->state: the copy that the changed contribution is in. */
+enum { STATE_COPY };
+
+static bool is_match(const struct guest_fault *fault, const struct guest_page *page,
+                     const struct guest_arena *arena, enum guest_point point,
+                     const struct ddprove_guest_call *call)
+{
+    const struct guest_comm *comm =
+        call != NULL ? &page->comms[(call->comm - 1) % GUEST_COMMS_MAX] : NULL;
+
+    if (fault->point != (uint64_t)point ||
+        (fault->rank != 0 && guest_arena_page(arena, (uint32_t)(fault->rank - 1)) != page) ||
+        (fault->step != 0 && fault->step - 1 != guest_load(&page->step))) {
+        return false;
+    }
+    if (call == NULL) {
+        return fault->comm == 0 && fault->kind == 0 && fault->seq == 0 && fault->bucket == 0 &&
+               fault->elem_count == 0;
+    }
+    return (fault->comm == 0 || fault->comm == guest_load(&comm->key)) &&
+           (fault->kind == 0 || fault->kind - 1 == call->kind) &&
+           (fault->seq == 0 || fault->seq == call->seq) &&
+           (fault->bucket == 0 || fault->bucket == call->bucket) &&
+           (fault->elem_count == 0 || fault->elem_count - 1 == call->elem_count);
+}
+
+static void sleep_ns(uint64_t ns)
+{
+    struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
+__attribute__((noreturn)) static void hang(void)
+{
+    for (;;) {
+        sleep_ns(UINT64_C(1000000000000));
+    }
+}
+
+/* A contribution that the program only reads is changed in a copy. Without memory for it nothing is
+ * changed, and the fault does not count as fired. */
+static bool corrupt_call(const struct guest_fault *fault, enum guest_point point,
+                         struct ddprove_guest_call *call)
+{
+    const uint64_t count =
+        point == GUEST_POINT_DONE && call->out_count != 0 ? call->out_count : call->elem_count;
+    const uint64_t size_bytes = count * guest_dtype_size_bytes(call->dtype);
+    void *copy;
+
+    if (point == GUEST_POINT_DONE || call->in == call->out) {
+        return call->out != NULL && guest_corrupt(call->out, count, call->dtype, fault);
+    }
+    if (call->in == NULL || call->state[STATE_COPY] != 0) {
+        return false;
+    }
+    copy = malloc(size_bytes > 0 ? size_bytes : 1);
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, call->in, size_bytes);
+    if (!guest_corrupt(copy, count, call->dtype, fault)) {
+        free(copy);
+        return false;
+    }
+    call->in = copy;
+    call->state[STATE_COPY] = (uint64_t)(uintptr_t)copy;
+    return true;
+}
+
+void guest_fault_release(struct ddprove_guest_call *call)
+{
+    free((void *)(uintptr_t)call->state[STATE_COPY]);
+    call->state[STATE_COPY] = 0;
+}
+
+/* What ends the process, or holds it, does not return. */
+static void act_on_process(const struct guest_fault *fault)
+{
+    switch ((enum guest_action)fault->action) {
+    case GUEST_ACTION_KILL:
+        (void)kill(getpid(), (int)fault->value);
+        break;
+    case GUEST_ACTION_EXIT:
+        _exit((int)fault->value);
+    case GUEST_ACTION_ABORT:
+        abort();
+    case GUEST_ACTION_STOP:
+        (void)kill(getpid(), SIGSTOP);
+        break;
+    case GUEST_ACTION_HANG:
+        hang();
+    case GUEST_ACTION_DELAY:
+        sleep_ns(fault->value);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Returns whether it could be done here. */
+static bool act(const struct guest_fault *fault, enum guest_point point,
+                struct ddprove_guest_call *call, int *times)
+{
+    const bool is_posting = point == GUEST_POINT_POST;
+
+    switch ((enum guest_action)fault->action) {
+    case GUEST_ACTION_SKIP:
+        *times = is_posting ? 0 : *times;
+        return is_posting;
+    case GUEST_ACTION_TWICE:
+        *times = is_posting ? 2 : *times;
+        return is_posting;
+    case GUEST_ACTION_ELEMS:
+        if (is_posting && fault->value <= call->elem_count) {
+            call->elem_count = fault->value;
+            return true;
+        }
+        return false;
+    case GUEST_ACTION_REDOP:
+        call->redop = is_posting ? (uint32_t)fault->value : call->redop;
+        return is_posting;
+    case GUEST_ACTION_ROOT:
+        call->root = is_posting ? (uint32_t)fault->value : call->root;
+        return is_posting;
+    case GUEST_ACTION_ZERO:
+    case GUEST_ACTION_SCALE:
+    case GUEST_ACTION_SHIFT:
+    case GUEST_ACTION_FLIP:
+    case GUEST_ACTION_SET:
+    case GUEST_ACTION_NAN_VALUE:
+        return corrupt_call(fault, point, call);
+    default:
+        return true;
+    }
+}
+
+int guest_fault_pass(struct guest_page *page, enum guest_point point,
+                     struct ddprove_guest_call *call)
+{
+    const struct guest_arena *arena = guest_self_arena();
+    int times = 1;
+
+    for (uint64_t i = 0; i < arena->fault_count; i++) {
+        const struct guest_fault *fault = &arena->faults[i];
+        uint64_t hit;
+
+        if (!is_match(fault, page, arena, point, call)) {
+            continue;
+        }
+        hit = __atomic_add_fetch(&page->fault_hits[i], 1, __ATOMIC_RELAXED);
+        if (hit < fault->hit || hit - fault->hit >= fault->times) {
+            continue;
+        }
+        if (call == NULL || act(fault, point, call, &times)) {
+            guest_self_record(page, GUEST_EVENT_FAULT,
+                              (const uint64_t[GUEST_ARG_COUNT]){i, hit,
+                                                                call != NULL ? call->comm : 0,
+                                                                call != NULL ? call->seq : 0});
+        }
+        act_on_process(fault);
+    }
+    return times;
+}

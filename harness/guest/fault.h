@@ -1,0 +1,28 @@
+/* Faults that ddprove has armed. Internal to the guest library. */
+#ifndef HARNESS_GUEST_FAULT_H
+#define HARNESS_GUEST_FAULT_H
+
+#include "harness/guest/ddprove_guest.h"
+#include "harness/guest/self.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The rank passes a point; call: NULL if it is not about one. Takes the actions of the faults that
+ * match. Returns how often the program is to make the call. */
+int guest_fault_pass(struct guest_page *page, enum guest_point point,
+                     struct ddprove_guest_call *call);
+/* Give back what a changed contribution was kept in. */
+void guest_fault_release(struct ddprove_guest_call *call);
+
+/* corrupt.c */
+/* Change data in place; false: not with elements of this type. */
+int guest_corrupt(void *data, uint64_t elem_count, uint32_t dtype, const struct guest_fault *fault);
+/* Bytes of an element. */
+uint64_t guest_dtype_size_bytes(uint32_t dtype);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
