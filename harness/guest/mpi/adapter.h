@@ -13,23 +13,24 @@
 #include "harness/guest/ddprove_guest.h"
 
 /* Every function of MPI that the adapter calls. */
-#define GUEST_MPI_TABLE(X)                                                                      \
-    X(Init)                                                                                     \
-    X(Init_thread)                                                                              \
-    X(Finalize) X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_group)                      \
-        X(Group_translate_ranks) X(Group_free) X(Comm_create_keyval) X(Comm_set_attr)           \
-            X(Comm_get_attr) X(Comm_get_name) X(Type_size) X(Comm_dup) X(Comm_dup_with_info)    \
-                X(Comm_split) X(Comm_split_type) X(Comm_create) X(Comm_create_group)            \
-                    X(Cart_create) X(Cart_sub) X(Barrier) X(Bcast) X(Reduce) X(Allreduce)       \
-                        X(Gather) X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) X(Allgatherv)  \
-                            X(Alltoall) X(Alltoallv) X(Alltoallw) X(Reduce_scatter)             \
-                                X(Reduce_scatter_block) X(Scan) X(Exscan) X(Ibarrier) X(Ibcast) \
-                                    X(Ireduce) X(Iallreduce) X(Igather) X(Igatherv) X(Iscatter) \
-                                        X(Iscatterv) X(Iallgather) X(Iallgatherv) X(Ialltoall)  \
-                                            X(Ialltoallv) X(Ialltoallw) X(Ireduce_scatter)      \
-                                                X(Ireduce_scatter_block) X(Iscan) X(Iexscan)    \
-                                                    X(Wait) X(Waitall) X(Waitany) X(Waitsome)   \
-                                                        X(Test) X(Testall) X(Testany) X(Testsome)
+#define GUEST_MPI_TABLE(X)                                                                         \
+    X(Init)                                                                                        \
+    X(Init_thread)                                                                                 \
+    X(Finalize)                                                                                    \
+    X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_group) X(Group_translate_ranks)            \
+        X(Group_free) X(Comm_create_keyval) X(Comm_set_attr) X(Comm_get_attr) X(Comm_get_name)     \
+            X(Type_size) X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)        \
+                X(Comm_create) X(Comm_create_group) X(Cart_create) X(Cart_sub) X(Barrier) X(Bcast) \
+                    X(Reduce) X(Allreduce) X(Gather) X(Gatherv) X(Scatter) X(Scatterv)             \
+                        X(Allgather) X(Allgatherv) X(Alltoall) X(Alltoallv) X(Alltoallw)           \
+                            X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) X(Exscan)            \
+                                X(Ibarrier) X(Ibcast) X(Ireduce) X(Iallreduce) X(Igather)          \
+                                    X(Igatherv) X(Iscatter) X(Iscatterv) X(Iallgather)             \
+                                        X(Iallgatherv) X(Ialltoall) X(Ialltoallv) X(Ialltoallw)    \
+                                            X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iscan)   \
+                                                X(Iexscan) X(Wait) X(Waitall) X(Waitany)           \
+                                                    X(Waitsome) X(Test) X(Testall) X(Testany)      \
+                                                        X(Testsome)
 struct guest_mpi {
 #define X(name) __typeof__(&PMPI_##name) name;
     GUEST_MPI_TABLE(X)
@@ -59,9 +60,19 @@ uint32_t guest_mpi_dtype(MPI_Datatype type, uint64_t count, uint64_t *out_elem_c
 /* The handle of a communicator; 0: it is not watched. */
 uint32_t guest_mpi_comm(MPI_Comm comm);
 
-/* call.c */
-/* Fill in what a call is about. in, out: NULL where this rank has none. */
+/* The operation that a fault asks for; op: what the program asked for, if MPI has no name for it.
+ */
+MPI_Op guest_mpi_op_of(uint32_t redop, MPI_Op op);
+
+/* blocking.c */
+/* What a call is about. */
 struct ddprove_guest_call guest_mpi_call(MPI_Comm comm, uint32_t kind, uint64_t count,
                                          MPI_Datatype type);
+/* Where its data are, if they lie in memory as elements of a type that has a name. */
+void guest_mpi_data(struct ddprove_guest_call *call, const void *in, void *out);
+/* After its beginning: what the program is to pass on in place of its own arguments. */
+const void *guest_mpi_in(const struct ddprove_guest_call *call, const void *in);
+int guest_mpi_count(const struct ddprove_guest_call *call, int count);
+MPI_Op guest_mpi_op(const struct ddprove_guest_call *call, MPI_Op op);
 
 #endif

@@ -14,6 +14,29 @@ struct ddprove_guest_call guest_mpi_call(MPI_Comm comm, uint32_t kind, uint64_t 
     return call;
 }
 
+void guest_mpi_data(struct ddprove_guest_call *call, const void *in, void *out)
+{
+    if (call->comm != 0 && call->dtype != DDPROVE_GUEST_BYTES) {
+        call->in = in == MPI_IN_PLACE ? out : in;
+        call->out = out;
+    }
+}
+
+const void *guest_mpi_in(const struct ddprove_guest_call *call, const void *in)
+{
+    return in == MPI_IN_PLACE || call->in == NULL ? in : call->in;
+}
+
+int guest_mpi_count(const struct ddprove_guest_call *call, int count)
+{
+    return call->comm != 0 && call->dtype != DDPROVE_GUEST_BYTES ? (int)call->elem_count : count;
+}
+
+MPI_Op guest_mpi_op(const struct ddprove_guest_call *call, MPI_Op op)
+{
+    return call->comm != 0 ? guest_mpi_op_of(call->redop, op) : op;
+}
+
 /* Of the variants in which each rank has counts of its own, only the kind and the root are the same
  * on all. */
 static struct ddprove_guest_call varying(MPI_Comm comm, uint32_t kind)
@@ -46,7 +69,8 @@ int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm)
         guest_mpi_call(comm, DDPROVE_GUEST_BROADCAST, (uint64_t)count, type);
 
     call.root = (uint32_t)root;
-    MAKE(call, Bcast(data, count, type, root, comm));
+    guest_mpi_data(&call, data, data);
+    MAKE(call, Bcast(data, guest_mpi_count(&call, count), type, (int)call.root, comm));
 }
 
 int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
@@ -57,7 +81,9 @@ int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op o
 
     call.redop = guest_mpi_redop(op);
     call.root = (uint32_t)root;
-    MAKE(call, Reduce(in, out, count, type, op, root, comm));
+    guest_mpi_data(&call, in, out);
+    MAKE(call, Reduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
+                      guest_mpi_op(&call, op), (int)call.root, comm));
 }
 
 int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
@@ -66,7 +92,9 @@ int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_O
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_REDUCE, (uint64_t)count, type);
 
     call.redop = guest_mpi_redop(op);
-    MAKE(call, Allreduce(in, out, count, type, op, comm));
+    guest_mpi_data(&call, in, out);
+    MAKE(call, Allreduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
+                         guest_mpi_op(&call, op), comm));
 }
 
 int MPI_Scan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
@@ -75,7 +103,9 @@ int MPI_Scan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
         guest_mpi_call(comm, DDPROVE_GUEST_SCAN, (uint64_t)count, type);
 
     call.redop = guest_mpi_redop(op);
-    MAKE(call, Scan(in, out, count, type, op, comm));
+    guest_mpi_data(&call, in, out);
+    MAKE(call, Scan(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
+                    guest_mpi_op(&call, op), comm));
 }
 
 int MPI_Exscan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
@@ -84,7 +114,9 @@ int MPI_Exscan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op o
         guest_mpi_call(comm, DDPROVE_GUEST_EXSCAN, (uint64_t)count, type);
 
     call.redop = guest_mpi_redop(op);
-    MAKE(call, Exscan(in, out, count, type, op, comm));
+    guest_mpi_data(&call, in, out);
+    MAKE(call, Exscan(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
+                      guest_mpi_op(&call, op), comm));
 }
 
 int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
@@ -94,7 +126,9 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
         guest_mpi_call(comm, DDPROVE_GUEST_REDUCE_SCATTER, (uint64_t)count, type);
 
     call.redop = guest_mpi_redop(op);
-    MAKE(call, Reduce_scatter_block(in, out, count, type, op, comm));
+    guest_mpi_data(&call, in, out);
+    MAKE(call, Reduce_scatter_block(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count),
+                                    type, guest_mpi_op(&call, op), comm));
 }
 
 int MPI_Reduce_scatter(const void *in, void *out, const int counts[], MPI_Datatype type, MPI_Op op,
@@ -135,7 +169,7 @@ int MPI_Gather(const void *in, int in_count, MPI_Datatype in_type, void *out, in
                        is_in_place ? out_type : in_type);
 
     call.root = (uint32_t)root;
-    MAKE(call, Gather(in, in_count, in_type, out, out_count, out_type, root, comm));
+    MAKE(call, Gather(in, in_count, in_type, out, out_count, out_type, (int)call.root, comm));
 }
 
 int MPI_Scatter(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
@@ -147,7 +181,7 @@ int MPI_Scatter(const void *in, int in_count, MPI_Datatype in_type, void *out, i
                        is_in_place ? in_type : out_type);
 
     call.root = (uint32_t)root;
-    MAKE(call, Scatter(in, in_count, in_type, out, out_count, out_type, root, comm));
+    MAKE(call, Scatter(in, in_count, in_type, out, out_count, out_type, (int)call.root, comm));
 }
 
 int MPI_Gatherv(const void *in, int in_count, MPI_Datatype in_type, void *out,

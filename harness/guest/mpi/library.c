@@ -27,8 +27,8 @@ static void find_library(void)
     }
 }
 
-/* A program may hold a copy of its own of the library's data (a copy relocation), which the library uses too: so the
- * global scope comes first. */
+/* A program may hold a copy of its own of the library's data (a copy relocation), which the library
+ * uses too: so the global scope comes first. */
 void *guest_mpi_symbol(const char *name)
 {
     void *address = dlsym(RTLD_DEFAULT, name);

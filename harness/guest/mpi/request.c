@@ -92,7 +92,9 @@ int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm
         guest_mpi_call(comm, DDPROVE_GUEST_BROADCAST, (uint64_t)count, type);
 
     call.root = (uint32_t)root;
-    POST(call, request, Ibcast(data, count, type, root, comm, request));
+    guest_mpi_data(&call, data, data);
+    POST(call, request,
+         Ibcast(data, guest_mpi_count(&call, count), type, (int)call.root, comm, request));
 }
 
 int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
@@ -103,7 +105,10 @@ int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op 
 
     call.redop = guest_mpi_redop(op);
     call.root = (uint32_t)root;
-    POST(call, request, Ireduce(in, out, count, type, op, root, comm, request));
+    guest_mpi_data(&call, in, out);
+    POST(call, request,
+         Ireduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
+                 guest_mpi_op(&call, op), (int)call.root, comm, request));
 }
 
 int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
@@ -113,7 +118,10 @@ int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_REDUCE, (uint64_t)count, type);
 
     call.redop = guest_mpi_redop(op);
-    POST(call, request, Iallreduce(in, out, count, type, op, comm, request));
+    guest_mpi_data(&call, in, out);
+    POST(call, request,
+         Iallreduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
+                    guest_mpi_op(&call, op), comm, request));
 }
 
 int MPI_Iallgather(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
