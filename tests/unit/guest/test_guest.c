@@ -104,6 +104,138 @@ static void read_all(struct harness_watch *watch, pthread_t *threads)
     harness_watch_read(watch, now_ns);
 }
 
+/* --- faults
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+enum { FAULTY = 999 }; /* key of the communicator that the faults are for */
+
+static void arm(struct guest_arena *arena, struct guest_fault fault)
+{
+    fault.comm = FAULTY;
+    fault.hit = fault.hit == 0 ? 1 : fault.hit;
+    fault.times = fault.times == 0 ? 1 : fault.times;
+    arena->faults[arena->fault_count++] = fault;
+}
+
+static void arm_all(struct guest_arena *arena)
+{
+    const double factor = 0.5;
+    uint64_t factor_bits;
+
+    memcpy(&factor_bits, &factor, sizeof factor_bits);
+    arm(arena,
+        (struct guest_fault){.point = GUEST_POINT_POST, .seq = 2, .action = GUEST_ACTION_SKIP});
+    arm(arena, (struct guest_fault){.point = GUEST_POINT_POST,
+                                    .rank = RANK + 1,
+                                    .bucket = 7,
+                                    .hit = 2,
+                                    .action = GUEST_ACTION_TWICE});
+    arm(arena, (struct guest_fault){
+                   .point = GUEST_POINT_POST, .rank = RANK + 2, .action = GUEST_ACTION_SKIP});
+    arm(arena, (struct guest_fault){.point = GUEST_POINT_POST,
+                                    .elem_count = 100 + 1,
+                                    .action = GUEST_ACTION_ELEMS,
+                                    .value = 60});
+    arm(arena, (struct guest_fault){.point = GUEST_POINT_POST,
+                                    .kind = DDPROVE_GUEST_BROADCAST + 1,
+                                    .action = GUEST_ACTION_ROOT,
+                                    .value = 2});
+    arm(arena, (struct guest_fault){.point = GUEST_POINT_POST,
+                                    .step = 50 + 1,
+                                    .action = GUEST_ACTION_FLIP,
+                                    .elem = 1,
+                                    .value = 31});
+    arm(arena, (struct guest_fault){.point = GUEST_POINT_DONE,
+                                    .step = 51 + 1,
+                                    .action = GUEST_ACTION_SCALE,
+                                    .value = factor_bits});
+    arm(arena, (struct guest_fault){.point = GUEST_POINT_POST,
+                                    .step = 52 + 1,
+                                    .action = GUEST_ACTION_REDOP,
+                                    .value = DDPROVE_GUEST_MAX});
+}
+
+static struct ddprove_guest_call call_of(uint32_t comm, uint64_t elem_count)
+{
+    return (struct ddprove_guest_call){.size_bytes = sizeof(struct ddprove_guest_call),
+                                       .comm = comm,
+                                       .kind = DDPROVE_GUEST_ALL_REDUCE,
+                                       .dtype = DDPROVE_GUEST_F32,
+                                       .redop = DDPROVE_GUEST_SUM,
+                                       .elem_count = elem_count};
+}
+
+/* How often the program is told to make the call. */
+static int make(struct ddprove_guest_call *call)
+{
+    const int times = ddprove_guest_call_begin(call);
+
+    ddprove_guest_call_end(call);
+    return times;
+}
+
+static void check_arguments(uint32_t comm)
+{
+    struct ddprove_guest_call call = call_of(comm, 10);
+
+    CT_CHECK_EQ_I64(make(&call), 1);
+    CT_CHECK_EQ_I64(make(&call), 0); /* number 2 is left out, and so is its number */
+    CT_CHECK_EQ_U64(call.seq, 0);
+    call.bucket = 7;
+    CT_CHECK_EQ_I64(make(&call), 1);
+    CT_CHECK_EQ_U64(call.seq, 2);
+    CT_CHECK_EQ_I64(make(&call), 2);
+    CT_CHECK_EQ_U64(call.seq, 4); /* both have a number */
+    CT_CHECK_EQ_I64(make(&call), 1);
+    call = call_of(comm, 100);
+    CT_CHECK_EQ_I64(make(&call), 1);
+    CT_CHECK_EQ_U64(call.elem_count, 60);
+    call = call_of(comm, 10);
+    call.kind = DDPROVE_GUEST_BROADCAST;
+    CT_CHECK_EQ_I64(make(&call), 1);
+    CT_CHECK_EQ_U64(call.root, 2);
+}
+
+/* What the program only reads stays as it is; the call gets a changed copy. */
+static void check_values(uint32_t comm)
+{
+    const float in[2] = {1, 2};
+    float out[2] = {8, 16};
+    struct ddprove_guest_call call = call_of(comm, 2);
+
+    call.in = in;
+    call.out = out;
+    ddprove_guest_step(50);
+    CT_CHECK_EQ_I64(ddprove_guest_call_begin(&call), 1);
+    CT_CHECK(call.in != in && ((const float *)call.in)[0] == 1 &&
+             ((const float *)call.in)[1] == -2 && in[1] == 2);
+    ddprove_guest_call_end(&call);
+    ddprove_guest_step(51);
+    call = call_of(comm, 2);
+    call.out = out;
+    CT_CHECK_EQ_I64(make(&call), 1);
+    CT_CHECK(out[0] == 4 && out[1] == 8);
+    ddprove_guest_step(52);
+    CT_CHECK_EQ_I64(make(&call), 1);
+    CT_CHECK_EQ_U64(call.redop, DDPROVE_GUEST_MAX);
+    CT_CHECK(out[0] == 4);
+}
+
+static void check_faults(const struct harness_watch_arena *arena)
+{
+    const uint32_t comm = ddprove_guest_comm_create(FAULTY, 0, 1, "faulty");
+    const struct guest_page *page = guest_arena_page(arena->head, RANK);
+
+    check_arguments(comm);
+    check_values(comm);
+    CT_CHECK_EQ_U64(page->fault_hits[2], 0); /* another rank's */
+    for (uint64_t i = 0; i < arena->head->fault_count; i++) {
+        CT_CHECK((page->fault_hits[i] > 0) == (i != 2));
+    }
+    ddprove_guest_comm_free(comm);
+}
+
 CT_TEST(guest, threads_are_read_while_they_write)
 {
     struct harness_watch_arena arena;
@@ -115,6 +247,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
     (void)unsetenv("RANK");
     CT_REQUIRE(harness_watch_arena_create(RANKS, 1 << 18, &arena, &err) == DDP_OK);
     CT_REQUIRE(harness_watch_init(&watch, ddp_mem_system(), arena.head) == DDP_OK);
+    arm_all(arena.head);
     check_nothing_happens();
     check_refusals(&arena);
     CT_REQUIRE(ddprove_guest_attach(RANK, RANKS) == 1);
@@ -138,6 +271,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
             CT_CHECK(call != NULL && call->elem_count == seq - 1 && call->is_done);
         }
     }
+    check_faults(&arena);
     CT_CHECK_EQ_U64(watch.ranks[RANK].wait_count, 0);
     CT_CHECK_EQ_U64(watch.ranks[RANK].thread_count,
                     1); /* those that ended gave their places back */
