@@ -196,9 +196,29 @@ static void find_stopped(const struct harness_watch *watch, struct harness_findi
     harness_findings_add(out, &finding);
 }
 
+/* What each of them waits in. */
+static void say_waits(const struct harness_watch *watch, const struct harness_rank_set *ranks,
+                      struct harness_finding *finding)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(ranks) && i < HARNESS_NAMED_MAX; i++) {
+        const uint32_t rank = harness_rank_set_at(ranks, i);
+        const struct harness_watch_wait *wait = &watch->ranks[rank].waits[0];
+        const struct harness_watch_group *group = &watch->groups[wait->group];
+        struct ddp_text text;
+
+        ddp_text_init(&text, watch->mem);
+        harness_watch_print_call(group, wait->seq, harness_watch_any_call(watch, group, wait->seq),
+                                 &text);
+        harness_watch_say(finding, "; rank %u in %s", rank, ddp_text_str(&text));
+        ddp_text_fini(&text);
+    }
+}
+
 static void find_cycle(const struct harness_watch *watch, struct harness_findings *out)
 {
     struct harness_rank_set stuck = harness_rank_set_in(out->mem);
+    struct harness_rank_set strays = harness_rank_set_in(out->mem);
+    struct harness_watch_wait missed = {0};
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
@@ -209,23 +229,30 @@ static void find_cycle(const struct harness_watch *watch, struct harness_finding
     if (harness_rank_set_is_empty(&stuck)) {
         return;
     }
+    harness_watch_find_strays(watch, &stuck, &strays, &missed);
     begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_PROVABLE, harness_rank_set_at(&stuck, 0),
           out, &finding);
-    finding.culprits = stuck;
-    harness_watch_say(&finding, "rank %s wait for each other in a circle",
+    finding.culprits = harness_rank_set_is_empty(&strays) ? stuck : strays;
+    harness_watch_say(&finding, "ranks %s wait for each other in a circle",
                       harness_rank_set_text(&stuck, ranks));
-    for (uint32_t i = 0; i < harness_rank_set_count(&stuck) && i < HARNESS_NAMED_MAX; i++) {
-        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(&stuck, i)];
-        const struct harness_watch_group *group = &watch->groups[self->waits[0].group];
+    if (!harness_rank_set_is_empty(&strays)) {
+        const struct harness_watch_group *group = &watch->groups[missed.group];
+        const struct harness_watch_call *call = harness_watch_any_call(watch, group, missed.seq);
         struct ddp_text text;
 
         ddp_text_init(&text, watch->mem);
-        harness_watch_print_call(group, self->waits[0].seq,
-                                 harness_watch_any_call(watch, group, self->waits[0].seq), &text);
-        harness_watch_say(&finding, "; rank %u in %s", harness_rank_set_at(&stuck, i),
-                          ddp_text_str(&text));
+        harness_watch_print_call(group, missed.seq, call, &text);
+        harness_watch_say(&finding, ", as rank %s has not come to %s",
+                          harness_rank_set_text(&strays, ranks), ddp_text_str(&text));
         ddp_text_fini(&text);
+        harness_watch_set_op(group, missed.seq, call, &finding);
+        for (uint32_t i = 0; i < harness_rank_set_count(&stuck); i++) {
+            if (!harness_rank_set_has(&strays, harness_rank_set_at(&stuck, i))) {
+                harness_rank_set_add(&finding.victims, harness_rank_set_at(&stuck, i));
+            }
+        }
     }
+    say_waits(watch, &stuck, &finding);
     harness_findings_add(out, &finding);
 }
 

@@ -44,6 +44,11 @@ bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
 /* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
  * these. */
 void harness_watch_find_stuck(const struct harness_watch *watch, struct harness_rank_set *out);
+/* Of ranks that hold each other: those that lack a call in which more than half of them wait.
+ * Nothing is added if there is no such call. *out: the call. */
+void harness_watch_find_strays(const struct harness_watch *watch,
+                               const struct harness_rank_set *stuck,
+                               struct harness_rank_set *strays, struct harness_watch_wait *out);
 /* The process has ended. */
 bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
 

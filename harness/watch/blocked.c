@@ -114,3 +114,43 @@ void harness_watch_find_stuck(const struct harness_watch *watch, struct harness_
     }
     ddp_mem_free(watch->mem, is_stuck);
 }
+
+/* How many of the ranks wait in this call. */
+static uint32_t count_waiters(const struct harness_watch *watch,
+                              const struct harness_rank_set *ranks,
+                              const struct harness_watch_wait *wait)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < harness_rank_set_count(ranks); i++) {
+        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(ranks, i)];
+        bool is_in = false;
+
+        for (uint32_t w = 0; w < self->wait_count; w++) {
+            is_in =
+                is_in || (self->waits[w].group == wait->group && self->waits[w].seq == wait->seq);
+        }
+        count += is_in;
+    }
+    return count;
+}
+
+void harness_watch_find_strays(const struct harness_watch *watch,
+                               const struct harness_rank_set *stuck,
+                               struct harness_rank_set *strays, struct harness_watch_wait *out)
+{
+    const uint32_t count = harness_rank_set_count(stuck);
+
+    for (uint32_t i = 0; i < count && harness_rank_set_is_empty(strays); i++) {
+        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(stuck, i)];
+
+        for (uint32_t w = 0; w < self->wait_count && harness_rank_set_is_empty(strays); w++) {
+            *out = self->waits[w];
+            for (uint32_t k = 0; k < count && 2 * count_waiters(watch, stuck, out) > count; k++) {
+                if (is_missing_from(watch, out, harness_rank_set_at(stuck, k))) {
+                    harness_rank_set_add(strays, harness_rank_set_at(stuck, k));
+                }
+            }
+        }
+    }
+}

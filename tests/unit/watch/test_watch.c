@@ -160,6 +160,28 @@ CT_TEST(watch, circle_across_communicators)
     fake_job_close(&job);
 }
 
+/* Four ranks with two communicators: one leaves out a call of the first, and waits in the second.
+ */
+CT_TEST(watch, a_stray_in_a_circle)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 4);
+    for (uint32_t r = 0; r < 4; r++) {
+        fake_comm(&job, r, 1, 2, r, 4);
+        fake_done(&job, r, 0, fake_post(&job, r, 0, 10, 0));
+        fake_done(&job, r, 1, fake_post(&job, r, 1, 20, 0));
+        fake_wait(&job, r, 0, r == 2, fake_post(&job, r, r == 2, r == 2 ? 20 : 10, 0));
+    }
+    fake_look(&job, MS);
+    fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
+    check_only(&job, HARNESS_VERDICT_HANG_CYCLE, 2);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&job.findings.items[0].culprits), 1);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&job.findings.items[0].victims), 3);
+    CT_CHECK_EQ_U64(job.findings.items[0].op.elem_count, 10);
+    fake_job_close(&job);
+}
+
 /* Another thread of rank 1 is free, and may post what rank 0 waits for. */
 CT_TEST(watch, a_free_thread_is_no_circle)
 {
