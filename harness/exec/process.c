@@ -138,7 +138,7 @@ static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_st
     if (self->state != state || self->code != code) {
         self->state = state;
         self->code = code;
-        self->since_ns = now_ns;
+        self->since_ns = self->is_ending ? self->ending_ns : now_ns;
         self->is_ending = false;
         job->watch.change_ns = now_ns;
         job->has_end = job->has_end || harness_watch_is_gone(&job->watch, rank);
@@ -217,13 +217,14 @@ static bool read_stat(pid_t pid, char *out_letter, unsigned *out_flags)
 enum { FLAG_EXITING = 4 };
 
 /* Another rank has ended: whose end had begun before? */
-static void look_for_endings(struct exec_job *job)
+static void look_for_endings(struct exec_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->watch.world_size; r++) {
         struct harness_watch_rank *self = &job->watch.ranks[r];
         unsigned flags = 0;
         char letter = 0;
 
+        self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
         self->is_ending = job->ranks[r].pid > 0 && !harness_watch_is_gone(&job->watch, r) &&
                           read_stat(job->ranks[r].pid, &letter, &flags) &&
                           ((flags & FLAG_EXITING) != 0 || letter == 'Z' || letter == 'X');
@@ -292,7 +293,7 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
         }
     }
     if (job->has_end) {
-        look_for_endings(job);
+        look_for_endings(job, now_ns);
     }
 }
 

@@ -38,7 +38,7 @@ bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank);
  * which. */
 bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
                          struct harness_watch_wait *out);
-/* Some rank that is not gone waits for this one. */
+/* Some rank waits for this one, or did when it ended, which was not before this one's own end. */
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out);
 /* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of

@@ -52,8 +52,14 @@ bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint3
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out)
 {
+    const bool is_gone = harness_watch_is_gone(watch, rank);
+
     for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (!harness_watch_is_gone(watch, r) && harness_watch_needs(watch, r, rank, out)) {
+        /* What has ended since may have failed for want of this one. */
+        bool counts = !harness_watch_is_gone(watch, r) ||
+                      (is_gone && watch->ranks[r].since_ns >= watch->ranks[rank].since_ns);
+
+        if (counts && harness_watch_needs(watch, r, rank, out)) {
             return true;
         }
     }

@@ -66,8 +66,9 @@ struct harness_watch_wait {
 struct harness_watch_rank {
     enum harness_watch_state state; /* the driver's */
     int code;
-    uint64_t since_ns; /* when the state was first seen */
-    bool is_ending;    /* it is not gone yet, but its end has begun: the driver's, set when another
+    uint64_t since_ns;  /* when the state was first seen */
+    uint64_t ending_ns; /* when is_ending was set */
+    bool is_ending;     /* it is not gone yet, but its end has begun: the driver's, set when another
                           rank ended */
     bool is_attached, is_detached;
     uint64_t pid, world_size;

@@ -89,6 +89,37 @@ CT_TEST(watch, taken_along)
     fake_job_close(&job);
 }
 
+/* Rank 1 ended well, and too early: whoever came to the next call has failed there before anything
+ * was seen. */
+CT_TEST(watch, ended_before_those_who_failed)
+{
+    struct fake_job job;
+
+    begin_waiting(&job, 3, 1);
+    fake_wait(&job, 2, 0, 0, 0);
+    fake_detach(&job, 1);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    job.now_ns += MS;
+    fake_state(&job, 0, HARNESS_WATCH_EXITED, 1);
+    fake_look(&job, MS);
+    check_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, 1);
+    fake_job_close(&job);
+}
+
+/* A rank that leaves because another one died is not to blame. */
+CT_TEST(watch, leaves_after_a_death)
+{
+    struct fake_job job;
+
+    begin_waiting(&job, 2, 1);
+    fake_state(&job, 0, HARNESS_WATCH_SIGNALED, SIGKILL);
+    job.now_ns += MS;
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    fake_look(&job, MS);
+    check_only(&job, HARNESS_VERDICT_CRASH_SIGNALED, 0);
+    fake_job_close(&job);
+}
+
 /* It fails by itself inside a call: nobody else is gone. */
 CT_TEST(watch, fails_inside_a_call)
 {
