@@ -63,9 +63,11 @@ ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c"]
 STANDIN = ["spin_in_forward", "spin_in_comm", "host_hang_after_launch", "async_error", "sigkill_after_launch", "slow_kernel"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
-# At most so many scenarios are judged again from their files, and run under sanitizers.
+# At most so many scenarios are judged again from their files, run under sanitizers, and, for the judging side, run on
+# real processes.
 CHECKED = 60
 SANITIZED = 16
+ON_PROC_TOO = 24
 # Scenarios are run so many at a time: what differs is often seen in the first ones.
 AT_A_TIME = 100
 CELL_SECONDS = 60
@@ -379,7 +381,11 @@ def judge(path, program, folder, scenarios, sanitize, standin):
         if area == place and part in name:
             is_reached = True
             launcher = ["--launcher", "mpirun"] if names == ["mpi"] else ["--driver", "proc"]
-            arguments = [os.path.join(SCENARIOS, one) for one in names] + [*launcher, "-j", "4"]
+            files = [os.path.join(where, file) for one in names for where, _, found in os.walk(os.path.join(SCENARIOS, one))
+                     for file in found if file.endswith(".yaml")]
+            # Of the judging side, sim has run most of it already.
+            files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
+            arguments = [*files, *launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             break
     if path in ON_STANDIN and standin is not None:
