@@ -114,13 +114,14 @@ static void host_store(struct rank *rank)
         RANK_CHECK(context, ddp_store_server_create(env->mem, fd, &server, &err) == DDP_OK);
         RANK_CHECK(context, ddp_store_set(env, context->store, "port", &port, sizeof(port),
                                           deadline_ns) == DDP_OK);
+        RANK_CHECK(context, ddp_store_host_create(env, server, &rank->hosted) == DDP_OK);
     } else {
         RANK_CHECK(context, ddp_store_get(env, context->store, "port", value, &size_bytes,
                                           deadline_ns) == DDP_OK);
         memcpy(&port, value, sizeof(port));
+        RANK_CHECK(context, ddp_store_tcp_create(env, "127.0.0.1", port, deadline_ns, &rank->hosted,
+                                                 &err) == DDP_OK);
     }
-    RANK_CHECK(context, ddp_store_tcp_create(env, "127.0.0.1", port, server, deadline_ns,
-                                             &rank->hosted, &err) == DDP_OK);
 }
 
 static bool await_all(struct rank_context *context, const char *name)
