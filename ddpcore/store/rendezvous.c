@@ -272,6 +272,6 @@ ddp_status ddp_rendezvous_store(struct ddp_env *env, const struct ddp_rendezvous
     if (rendezvous->rank == 0 && !rendezvous->is_agent_store) {
         return host_store(env, rendezvous, out, err);
     }
-    return ddp_store_tcp_create(env, rendezvous->master_addr, rendezvous->master_port, deadline_ns,
-                                out, err);
+    return ddp_store_tcp_create(env, rendezvous->master_addr, rendezvous->master_port,
+                                rendezvous->is_agent_store ? -1 : 0, deadline_ns, out, err);
 }

@@ -23,13 +23,15 @@ extern "C" {
 #define DDP_STORE_VALUE_BYTES_MAX 4096u
 
 struct ddp_store;
+/* Errors of all calls: E_NOMEM, E_INVALID (a key or a value that is too long), and of the client,
+ * when the server is gone: E_PEER_DIED (a rank had it: store->dead_rank), else E_IO. */
 struct ddp_store_ops {
     /* Set a key. Re-call with the same arguments until not PENDING. */
     ddp_status (*set)(struct ddp_store *store, const char *key, const void *value,
                       size_t size_bytes);
     /* Value of a key, PENDING until somebody set it. Re-call with the same key until not PENDING.
-     * value: uint8_t[DDP_STORE_VALUE_BYTES_MAX]. Errors: E_IO (server gone), E_PEER_DIED (the
-     * launcher reported that a rank ended before rendezvous finished: store->dead_rank). */
+     * value: uint8_t[DDP_STORE_VALUE_BYTES_MAX]. Errors: E_PEER_DIED (the launcher reported that a
+     * rank ended before rendezvous finished: store->dead_rank). */
     ddp_status (*get)(struct ddp_store *store, const char *key, void *value,
                       size_t *out_size_bytes);
     /* Add to a counter key (created as 0) and return the sum. Re-call until not PENDING. Counters
@@ -78,10 +80,10 @@ void ddp_store_server_destroy(struct ddp_store_server *server);
 DDP_MUST_USE ddp_status ddp_store_listen(const char *address, uint16_t port, int *out_fd,
                                          uint16_t *out_port, struct ddp_err *err);
 
-/* TCP client. Connecting is retried until deadline_ns (a refused connection is a rank that is
- * early, not an error). */
+/* TCP client. host_rank: the rank whose process has the server, -1: none. Connecting is retried
+ * until deadline_ns (a refused connection is a rank that is early, not an error). */
 DDP_MUST_USE ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *address,
-                                             uint16_t port, uint64_t deadline_ns,
+                                             uint16_t port, int32_t host_rank, uint64_t deadline_ns,
                                              struct ddp_store **out, struct ddp_err *err);
 /* The store of the process that has the server (rank 0 as host): calls pump it, so the others are
  * served while this process waits. server is taken over on OK, and no death is reported to it.

@@ -22,7 +22,8 @@ struct address {
 struct tcp_store {
     struct ddp_store base;
     struct ddp_env *env;
-    int fd; /* -1: none */
+    int32_t host_rank; /* -1: none */
+    int fd;            /* -1: none */
     struct address addresses[ADDRESSES_MAX];
     uint32_t address_count, address_next;
 
@@ -188,6 +189,13 @@ static ddp_status decode(struct tcp_store *store, uint8_t error, const uint8_t *
     }
 }
 
+/* With the rank that had it, if one had. */
+static ddp_status server_is_gone(struct tcp_store *store)
+{
+    store->base.dead_rank = store->host_rank;
+    return store->host_rank >= 0 ? DDP_E_PEER_DIED : DDP_E_IO;
+}
+
 /* out: uint8_t[DDP_STORE_VALUE_BYTES_MAX] for the response's payload. */
 static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *key,
                       const void *payload, size_t payload_bytes, uint8_t *out, size_t *out_bytes)
@@ -203,8 +211,12 @@ static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *
     (void)flush(store);
     status = take_response(store, &error, out, out_bytes);
     while (status == DDP_PENDING) {
-        DDP_TRY(ddp_store_fill(store->fd, store->response, sizeof(store->response),
-                               &store->response_bytes));
+        status = ddp_store_fill(store->fd, store->response, sizeof(store->response),
+                                &store->response_bytes);
+        if (status == DDP_E_IO) {
+            return server_is_gone(store);
+        }
+        DDP_TRY(status);
         status = take_response(store, &error, out, out_bytes);
     }
     DDP_TRY(status);
@@ -277,7 +289,8 @@ static ddp_status resolve(struct tcp_store *store, const char *address, uint16_t
 }
 
 ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *address, uint16_t port,
-                                uint64_t deadline_ns, struct ddp_store **out, struct ddp_err *err)
+                                int32_t host_rank, uint64_t deadline_ns, struct ddp_store **out,
+                                struct ddp_err *err)
 {
     static const struct ddp_store_ops ops = {tcp_set, tcp_get, tcp_add, tcp_hint, tcp_destroy};
     struct tcp_store *store = ddp_mem_array(env->mem, 1, sizeof(*store));
@@ -290,6 +303,7 @@ ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *address, uint16
     store->base.ops = &ops;
     store->base.dead_rank = -1;
     store->env = env;
+    store->host_rank = host_rank;
     store->fd = -1;
     status = resolve(store, address, port, err);
     if (status == DDP_OK) {

@@ -197,7 +197,7 @@ static void open_rank(struct rank *rank, int listen_fd, uint16_t port)
     } else {
         (void)close(listen_fd);
         status =
-            ddp_store_tcp_create(&rank->env, "127.0.0.1", port, deadline_ns, &rank->store, &err);
+            ddp_store_tcp_create(&rank->env, "127.0.0.1", port, 0, deadline_ns, &rank->store, &err);
     }
     shm.member = rank->env.rank;
     shm.heap_bytes = 3 * options->max_bytes + (1 << 20);

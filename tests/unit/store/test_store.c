@@ -39,7 +39,7 @@ static bool rig_open(struct rig *rig)
     CT_CHECK_OK(ddp_store_listen("127.0.0.1", 0, &listen_fd, &rig->port, &err));
     CT_CHECK_OK(ddp_store_server_create(rig->env.mem, listen_fd, &rig->server, &err));
     for (int i = 0; i < 2; i++) {
-        CT_CHECK_OK(ddp_store_tcp_create(&rig->env, "127.0.0.1", rig->port, soon(rig),
+        CT_CHECK_OK(ddp_store_tcp_create(&rig->env, "127.0.0.1", rig->port, -1, soon(rig),
                                          &rig->client[i], &err));
     }
     CT_CHECK_STR(err.text, "");
