@@ -120,8 +120,7 @@ static ddp_status place_request(struct tcp_store *store, const struct ddp_store_
     memcpy(frame + DDP_STORE_REQUEST_HEAD, request->key, request->key_bytes);
     memcpy(frame + DDP_STORE_REQUEST_HEAD + request->key_bytes, request->payload,
            request->payload_bytes);
-    if (store->has_request && size_bytes == store->request_bytes &&
-        memcmp(frame, store->request, size_bytes) == 0) {
+    if (store->has_request && memcmp(frame, store->request, size_bytes) == 0) {
         return DDP_OK;
     }
     if (store->has_request && !flush(store)) {
@@ -135,58 +134,43 @@ static ddp_status place_request(struct tcp_store *store, const struct ddp_store_
     return DDP_OK;
 }
 
-/* Take one whole response out of the buffer, if there is one. Responses to older requests are
+static ddp_status decode(struct tcp_store *store, const uint8_t *payload, size_t payload_bytes)
+{
+    ddp_status status = (ddp_status)(0 - store->response[8]);
+
+    if (status == DDP_E_PEER_DIED && payload_bytes == 4) {
+        store->base.dead_rank = (int32_t)ddp_store_get_u32(payload);
+    }
+    return status;
+}
+
+/* What the response says; PENDING: the buffer does not hold it yet. Responses to older requests are
  * dropped. */
-static ddp_status take_response(struct tcp_store *store, uint8_t *out_error, void *payload,
+static ddp_status take_response(struct tcp_store *store, uint8_t *payload,
                                 size_t *out_payload_bytes)
 {
-    while (store->response_bytes >= 4) {
+    ddp_status status = DDP_PENDING;
+
+    while (status == DDP_PENDING && store->response_bytes >= 4) {
         size_t size_bytes = (size_t)ddp_store_get_u32(store->response) + 4;
-        bool is_ours;
 
         if (size_bytes < DDP_STORE_RESPONSE_HEAD || size_bytes > DDP_STORE_RESPONSE_MAX) {
             return DDP_E_IO;
         }
         if (store->response_bytes < size_bytes) {
-            return DDP_PENDING;
+            break;
         }
         DDP_ASSERT(store->response_bytes <= sizeof(store->response));
-        is_ours = ddp_store_get_u32(store->response + 4) == store->id;
-        if (is_ours) {
-            *out_error = store->response[8];
+        if (ddp_store_get_u32(store->response + 4) == store->id) {
             *out_payload_bytes = size_bytes - DDP_STORE_RESPONSE_HEAD;
             memcpy(payload, store->response + DDP_STORE_RESPONSE_HEAD, *out_payload_bytes);
+            store->has_request = false;
+            status = decode(store, payload, *out_payload_bytes);
         }
         store->response_bytes -= size_bytes;
         memmove(store->response, store->response + size_bytes, store->response_bytes);
-        if (is_ours) {
-            store->has_request = false;
-            return DDP_OK;
-        }
     }
-    return DDP_PENDING;
-}
-
-static ddp_status decode(struct tcp_store *store, uint8_t error, const uint8_t *payload,
-                         size_t payload_bytes)
-{
-    ddp_status status = (ddp_status)(0 - error);
-
-    switch (status) {
-    case DDP_E_PEER_DIED:
-        if (payload_bytes != 4) {
-            return DDP_E_IO;
-        }
-        store->base.dead_rank = (int32_t)ddp_store_get_u32(payload);
-        return status;
-    case DDP_OK:
-    case DDP_E_STATE:
-    case DDP_E_OVERFLOW:
-    case DDP_E_NOMEM:
-        return status;
-    default:
-        return DDP_E_IO;
-    }
+    return status;
 }
 
 /* With the rank that had it, if one had. */
@@ -202,25 +186,22 @@ static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *
 {
     struct tcp_store *store = (struct tcp_store *)base;
     struct ddp_store_request request;
-    uint8_t error = 0;
     ddp_status status;
 
     DDP_TRY(ddp_store_request_init(&request, op, key, payload, payload_bytes));
     DDP_TRY(place_request(store, &request));
     DDP_ASSERT(store->has_request && store->fd >= 0);
     (void)flush(store);
-    status = take_response(store, &error, out, out_bytes);
-    while (status == DDP_PENDING) {
+    do {
         status = ddp_store_fill(store->fd, store->response, sizeof(store->response),
                                 &store->response_bytes);
         if (status == DDP_E_IO) {
             return server_is_gone(store);
         }
         DDP_TRY(status);
-        status = take_response(store, &error, out, out_bytes);
-    }
-    DDP_TRY(status);
-    return decode(store, error, out, *out_bytes);
+        status = take_response(store, out, out_bytes);
+    } while (status == DDP_PENDING);
+    return status;
 }
 
 static ddp_status tcp_set(struct ddp_store *store, const char *key, const void *value,
@@ -288,31 +269,35 @@ static ddp_status resolve(struct tcp_store *store, const char *address, uint16_t
     return DDP_OK;
 }
 
+static ddp_status open_connection(struct tcp_store *store, const char *address, uint16_t port,
+                                  uint64_t deadline_ns, struct ddp_err *err)
+{
+    const struct ddp_pollable connecting = {connect_poll, connect_hint, store};
+    ddp_status status;
+
+    DDP_TRY(resolve(store, address, port, err));
+    status = ddp_wait(store->env->idle, store->env->clock, &connecting, deadline_ns);
+    return status == DDP_OK ? DDP_OK
+                            : ddp_err_set(err, status, "connecting to the store at %s:%u: %s",
+                                          address, port, ddp_status_text(status));
+}
+
 ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *address, uint16_t port,
                                 int32_t host_rank, uint64_t deadline_ns, struct ddp_store **out,
                                 struct ddp_err *err)
 {
     static const struct ddp_store_ops ops = {tcp_set, tcp_get, tcp_add, tcp_hint, tcp_destroy};
     struct tcp_store *store = ddp_mem_array(env->mem, 1, sizeof(*store));
-    struct ddp_pollable connecting = {connect_poll, connect_hint, store};
     ddp_status status;
 
     if (store == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a store client");
     }
-    store->base.ops = &ops;
-    store->base.dead_rank = -1;
+    store->base = (struct ddp_store){.ops = &ops, .dead_rank = -1};
     store->env = env;
     store->host_rank = host_rank;
     store->fd = -1;
-    status = resolve(store, address, port, err);
-    if (status == DDP_OK) {
-        status = ddp_wait(env->idle, env->clock, &connecting, deadline_ns);
-        if (status != DDP_OK) {
-            (void)ddp_err_set(err, status, "connecting to the store at %s:%u: %s", address, port,
-                              ddp_status_text(status));
-        }
-    }
+    status = open_connection(store, address, port, deadline_ns, err);
     if (status != DDP_OK) {
         tcp_destroy(&store->base);
         return status;
