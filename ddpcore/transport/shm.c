@@ -164,10 +164,8 @@ static ddp_status shm_send_poll(struct ddp_transport *transport, uint32_t to, ui
     struct ddp_shm_peer *peer = &endpoint->peers[to];
 
     DDP_ASSERT(ticket < peer->sender.sent);
-    /* Older than the slots in use: acknowledged long ago; its slot's is_copied is a later
-     * message's. */
-    if (ticket + peer->sender.slot_mask < peer->sender.sent - 1 ||
-        peer->is_copied[ticket & peer->sender.slot_mask] ||
+    /* One that is older than the slots in use is taken, whatever a later message's slot says. */
+    if (peer->is_copied[ticket & peer->sender.slot_mask] ||
         ddp_shm_sender_is_taken(&peer->sender, ticket)) {
         return DDP_OK;
     }
