@@ -78,7 +78,7 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
     for (size_t i = 0; i < cell->param_count; i++) {
         names[i] = cell->params[i].name;
     }
-    out->program = &cell->program;
+    out->program = &cell->bound;
     out->trace = &cell->trace;
     out->param_names = names;
     out->param_count = (uint32_t)cell->param_count;

@@ -227,7 +227,7 @@ static void oracle_input(const struct harness_cell *cell, const struct harness_c
 {
     memset(out, 0, sizeof *out);
     out->plan = &cell->plan;
-    out->program = &cell->program;
+    out->program = &cell->bound;
     out->trace = &cell->trace;
     out->job = &cell->job;
     out->params = cell->params;
@@ -276,6 +276,7 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
                        (unsigned long long)cell->trace.lost_count);
     }
     add_diagnoses(cell);
+    DDP_TRY(harness_stage_bind(cell));
     oracle_input(cell, first, &input);
     input.kept = cell->kept;
     status = harness_oracle_check_all(&input, &cell->findings, &cell->wanted, err);

@@ -10,6 +10,7 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/prng.h"
 #include "harness/emulation/internal.h"
+#include "harness/trace/taken.h"
 
 enum { EPOCHS_KEPT = 4 };
 
@@ -49,16 +50,43 @@ uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32
     return e->shard.is_one_epoch ? batches_of(&e->shard, rank) : UINT64_MAX;
 }
 
+uint64_t harness_emulation_due(const struct harness_emulation *e, uint32_t rank)
+{
+    uint64_t planned = (uint64_t)e->input->plan->job.steps * e->input->job->micro_batches;
+    uint64_t own = harness_emulation_batch_count(e, rank);
+
+    return own < planned ? own : planned;
+}
+
+ddp_status harness_emulation_count_batches(struct harness_emulation *e)
+{
+    uint64_t micro_batches = e->input->job->micro_batches;
+
+    e->taken = harness_emulation_alloc(e, e->world, sizeof(*e->taken));
+    for (uint32_t r = 0; e->taken != NULL && r < e->world; r++) {
+        e->taken[r] = harness_taken_count(&e->index, r, e->input->restored_step * micro_batches,
+                                          micro_batches, harness_emulation_due(e, r));
+    }
+    return e->taken != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+bool harness_emulation_has_batch(const struct harness_emulation *e, uint32_t rank, uint64_t pass)
+{
+    uint64_t first = (uint64_t)e->input->restored_step * e->input->job->micro_batches;
+
+    return pass < (pass < first ? harness_emulation_due(e, rank) : e->taken[rank]);
+}
+
 bool harness_emulation_is_active(const struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
-    return ((uint64_t)step + 1) * e->input->job->micro_batches <=
-           harness_emulation_batch_count(e, rank);
+    return harness_emulation_has_batch(e, rank,
+                                       ((uint64_t)step + 1) * e->input->job->micro_batches - 1);
 }
 
 int64_t harness_emulation_last_active(const struct harness_emulation *e, uint64_t pass)
 {
     for (uint32_t r = e->world; r-- > 0;) {
-        if (pass < harness_emulation_batch_count(e, r)) {
+        if (harness_emulation_has_batch(e, r, pass)) {
             return r;
         }
     }
@@ -68,9 +96,17 @@ int64_t harness_emulation_last_active(const struct harness_emulation *e, uint64_
 enum harness_took harness_emulation_took(const struct harness_emulation *e, uint32_t rank,
                                          uint32_t step)
 {
-    return !e->is_judging || step < e->start_step || step >= e->end_step
-               ? HARNESS_TOOK_OWN
-               : (enum harness_took)e->took[(step - e->start_step) * (size_t)e->world + rank];
+    uint64_t end = ((uint64_t)step + 1) * e->input->job->micro_batches;
+    enum harness_took took;
+
+    if (!e->is_judging || step < e->start_step || step >= e->end_step) {
+        return HARNESS_TOOK_OWN;
+    }
+    took = (enum harness_took)e->took[(step - e->start_step) * (size_t)e->world + rank];
+    return took == HARNESS_TOOK_OWN && e->taken[rank] < end &&
+                   e->taken[rank] < harness_emulation_due(e, rank)
+               ? HARNESS_TOOK_OTHER /* fewer */
+               : took;
 }
 
 static const uint32_t *list_epoch(const struct ref_shard_config *shard, uint64_t epoch,

@@ -41,49 +41,6 @@ bool harness_value_is_summed_so(const struct harness_paths *paths, const struct 
     return is_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
 }
 
-/* What follows a step left out under join: which rank is the last with data, whose buffers all have
- * in the end. */
-static bool is_joined_so(const struct harness_finding *a, const struct harness_finding *b)
-{
-    return a->verdict == HARNESS_VERDICT_DATA_MISSING && b->oracle == HARNESS_ORACLE_JOINED &&
-           b->params.count == 0;
-}
-
-/* The rank is a step ahead of the others from then on, and its data ends a step earlier. So counts
- * of ranks with data are those of other steps, for all of them, where these divide averages. */
-static bool is_counted_so(const struct harness_paths *paths, const struct harness_finding *a,
-                          const struct harness_finding *b)
-{
-    bool is_average = b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL;
-    bool is_factor = b->verdict == HARNESS_VERDICT_VALUE_SCALED ||
-                     b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED;
-
-    DDP_ASSERT(a->step >= 0 && a != b);
-    return a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step < b->step &&
-           !paths->plan->job.join.divide_by_initial_world_size && is_average && is_factor;
-}
-
-/* Gradients are judged for the batches that were taken. But under join the number of ranks with
- * data scales everybody's inputs or averages of that step, a rank whose data ended uses no
- * parameter, and the mean over the global batch has other samples. */
-bool harness_value_is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
-                                 const struct harness_finding *b)
-{
-    bool is_joining = paths->plan->job.join.is_set;
-    bool is_map = b->op.role == DDP_ROLE_USED_MAP;
-
-    if (is_joining && a->step >= 0 && is_joined_so(a, b)) {
-        return true; /* after everything */
-    }
-    if (is_joining && a->step >= 0 && is_counted_so(paths, a, b)) {
-        return true;
-    }
-    return a->step >= 0 && a->step == b->step &&
-           (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
-            (is_joining &&
-             (b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL || is_map)));
-}
-
 /* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */
 bool harness_value_is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)

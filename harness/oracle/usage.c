@@ -8,8 +8,7 @@
 
 #include "harness/emulation/checkpoint_state.h"
 #include "harness/oracle/subject.h"
-
-enum { JOIN_ENDED = 1 }; /* as the core records it: enum ddp_join_event */
+#include "harness/trace/taken.h"
 
 static const struct {
     ddp_status status;
@@ -214,77 +213,31 @@ static ddp_status refine_damage(const struct harness_emulation *e, struct harnes
     return DDP_OK;
 }
 
-/* Ranks that ran out first, by the sampler's rules. */
-static void blame_shortest(const struct harness_emulation *e, struct harness_rank_set *out)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (uint32_t r = 0; r < e->world; r++) {
-        uint64_t count = harness_emulation_batch_count(e, r);
-
-        least = count < least ? count : least;
-    }
-    harness_rank_set_clear(out);
-    for (uint32_t r = 0; least != UINT64_MAX && r < e->world; r++) {
-        if (harness_emulation_batch_count(e, r) == least) {
-            harness_rank_set_add(out, r);
-        }
-    }
-}
-
-/* The rank said that its data had ended. join: kind (enum ddp_join_event), active, divisor. */
-static bool is_called_ended(const struct harness_emulation *e, uint32_t rank)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_JOIN, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        if (list[i]->entry.arg[0] == JOIN_ENDED) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The first step of which the rank, which took so many batches, took none. */
-static int32_t first_step_without(const struct harness_trace_event *const *batches, size_t count,
-                                  uint64_t first, uint64_t micro_batches)
-{
-    uint64_t got = 0;
-
-    while (got < count &&
-           batches[got]->entry.step * micro_batches + batches[got]->entry.micro == first + got) {
-        got++;
-    }
-    return (int32_t)((first + got) / micro_batches);
-}
-
-/* Early termination that data do not explain: ranks that called theirs ended had more, and each of
- * them left a step out. */
+/* Ranks whose data had ended are to blame. Who said so and had more, left batches out. */
 static void refine_ended(const struct harness_emulation *e, struct harness_finding *finding)
 {
     const uint64_t micro_batches = e->input->job->micro_batches;
     const uint64_t first = e->input->restored_step * micro_batches;
-    const uint64_t last = e->input->plan->job.steps * micro_batches;
     struct harness_rank_set early = harness_rank_set_in(finding->culprits.ranks.mem);
     int32_t step = finding->step;
 
-    blame_shortest(e, &finding->culprits);
+    harness_rank_set_clear(&finding->culprits);
     for (uint32_t r = 0; r < e->world; r++) {
-        const uint64_t due = harness_emulation_batch_count(e, r);
         size_t count = 0;
-        const struct harness_trace_event *const *batches =
-            harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
 
-        if (is_called_ended(e, r) && first + count < (due < last ? due : last)) {
-            int32_t left_out = first_step_without(batches, count, first, micro_batches);
+        (void)harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
+        if (harness_taken_ended(&e->index, r) != NULL &&
+            first + count < harness_emulation_due(e, r)) {
+            uint64_t missing = harness_taken_in_turn(&e->index, r, first, micro_batches);
+            int32_t left_out = (int32_t)(missing / micro_batches);
 
             harness_rank_set_add(&early, r);
             step = step < 0 || left_out < step ? left_out : step;
+        } else if (harness_taken_ended(&e->index, r) != NULL) {
+            harness_rank_set_add(&finding->culprits, r);
         }
     }
-    if (!harness_rank_set_is_empty(&early)) {
+    if (harness_rank_set_is_empty(&finding->culprits)) {
         finding->verdict = HARNESS_VERDICT_DATA_MISSING;
         finding->culprits = early;
         finding->step = step;
