@@ -41,14 +41,18 @@ bool harness_value_is_summed_so(const struct harness_paths *paths, const struct 
     return is_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
 }
 
-/* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */
+/* The memory that is used without an order: on that rank, and in everybody's sums. Of races between
+ * host and collective each one is named, and the bucket's next use waits for what still runs; of a
+ * device's work only the first, which others may follow. */
 bool harness_value_is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
     bool is_shared = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
     bool is_placed = harness_path_bucket(paths, a) >= 0;
+    bool is_in_time =
+        harness_plan_is_cuda(paths->plan) ? harness_path_is_in_time(a, b) : a->step == b->step;
 
-    return harness_path_is_in_time(a, b) && (is_shared || harness_path_is_of(b, a)) &&
+    return is_in_time && (is_shared || harness_path_is_of(b, a)) &&
            (!is_placed || harness_path_is_same_tensor(paths, a, b));
 }
 

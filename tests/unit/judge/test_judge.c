@@ -234,21 +234,27 @@ CT_TEST(judge, consequences_are_explained)
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED");
 }
 
-/* Device work without an order explains wrong values from its step on, on whatever rank; a hang
- * or a mismatch needs a cause of its own. */
+/* Work without an order explains wrong values of its step, on whatever rank, and a device's those
+ * of later ones; a hang or a mismatch needs a cause of its own. */
 CT_TEST(judge, a_race_explains_values_only)
 {
     static const struct {
         enum harness_verdict verdict;
         int32_t step;
+        enum harness_device device;
         enum harness_outcome outcome;
         const char *reason;
     } cases[] = {
-        {HARNESS_VERDICT_VALUE_DIVERGED, 3, HARNESS_OUTCOME_PASS, ""},
-        {HARNESS_VERDICT_VALUE_CORRUPTED, 4, HARNESS_OUTCOME_PASS, ""},
-        {HARNESS_VERDICT_VALUE_CORRUPTED, 2, HARNESS_OUTCOME_FAIL, "also found VALUE.CORRUPTED"},
-        {HARNESS_VERDICT_HANG_NOT_JOINED, 3, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED"},
-        {HARNESS_VERDICT_MISMATCH_COUNT, 3, HARNESS_OUTCOME_FAIL, "also found MISMATCH.COUNT"},
+        {HARNESS_VERDICT_VALUE_DIVERGED, 3, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_PASS, ""},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 4, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_FAIL,
+         "also found VALUE.CORRUPTED"},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 4, HARNESS_DEVICE_CUDA, HARNESS_OUTCOME_PASS, ""},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 2, HARNESS_DEVICE_CUDA, HARNESS_OUTCOME_FAIL,
+         "also found VALUE.CORRUPTED"},
+        {HARNESS_VERDICT_HANG_NOT_JOINED, 3, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_FAIL,
+         "also found HANG.NOT_JOINED"},
+        {HARNESS_VERDICT_MISMATCH_COUNT, 3, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_FAIL,
+         "also found MISMATCH.COUNT"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -256,6 +262,7 @@ CT_TEST(judge, a_race_explains_values_only)
 
         setup(&f);
         f.findings.count = 0;
+        f.plan.job.device = cases[i].device;
         f.plan.expect.verdict = HARNESS_VERDICT_USAGE_UNORDERED;
         memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
         f.plan.expect.step = 3;
