@@ -208,8 +208,10 @@ struct harness_emulation {
     struct harness_excess excess;
     struct harness_batch_difference *batches; /* that are wrong: by rank, then step */
     size_t batch_count, batch_capacity;
-    uint8_t *took;   /* [k][world] enum harness_took */
-    uint64_t *taken; /* [world] micro-batches that each rank takes in all */
+    uint8_t *took;      /* [k][world] enum harness_took */
+    uint64_t *taken;    /* [world] micro-batches that each rank takes in all */
+    uint64_t *next_own; /* [world] the batch of its own that comes after the last one that it took;
+                         * UINT64_MAX: that one was not its own */
 };
 
 /* Prepare: index the trace, load schedules, create the trainer. Nothing is emulated yet. */

@@ -5,16 +5,6 @@
 #include "harness/oracle/subject.h"
 #include "harness/trace/taken.h"
 
-static bool has_wrong_batch(const struct harness_emulation *e, uint32_t rank)
-{
-    for (size_t i = 0; i < e->batch_count; i++) {
-        if (e->batches[i].rank == rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Under join a rank that leaves a step out looks like one whose data ended: the others go on
  * without it. Only the sampler's rules tell that it had more: a batch comes out of its turn, or
  * none does where there were more. */
@@ -24,13 +14,14 @@ static void check_left_out(const struct harness_emulation *e, uint32_t rank,
     const uint64_t micro_batches = e->input->job->micro_batches;
     const uint64_t first = (uint64_t)e->input->restored_step * micro_batches;
     const uint64_t due = harness_emulation_due(e, rank);
+    const uint64_t planned = e->input->plan->job.steps * micro_batches;
     const uint64_t missing = harness_taken_in_turn(&e->index, rank, first, micro_batches);
     struct harness_finding finding;
     size_t count = 0;
     bool is_ended = harness_taken_ended(&e->index, rank) != NULL;
 
     (void)harness_index_list(&e->index, rank, DDP_EVENT_DATA_BATCH, &count);
-    if (first + count == missing && (!is_ended || missing >= due)) {
+    if (first + count == missing && (!is_ended || e->next_own[rank] >= due || missing >= planned)) {
         return;
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_DATA_MISSING, HARNESS_ORACLE_LEDGER,
@@ -94,9 +85,7 @@ ddp_status harness_check_ledger(const struct harness_emulation *e, struct harnes
         report(e, i, out);
     }
     for (uint32_t r = 0; e->input->plan->job.join.is_set && r < e->world; r++) {
-        if (!has_wrong_batch(e, r)) {
-            check_left_out(e, r, out);
-        }
+        check_left_out(e, r, out);
     }
     return DDP_OK;
 }
