@@ -213,34 +213,52 @@ static ddp_status refine_damage(const struct harness_emulation *e, struct harnes
     return DDP_OK;
 }
 
-/* Ranks whose data had ended are to blame. Who said so and had more, left batches out. */
+/* The first step of which one of the ranks, which took too few batches, left one out. */
+static int32_t first_missing(const struct harness_emulation *e,
+                             const struct harness_rank_set *ranks)
+{
+    const uint64_t micro_batches = e->input->job->micro_batches;
+    const uint64_t first = e->input->restored_step * micro_batches;
+    uint64_t missing = UINT64_MAX;
+
+    for (uint32_t i = 0; i < harness_rank_set_count(ranks); i++) {
+        uint64_t own =
+            harness_taken_in_turn(&e->index, harness_rank_set_at(ranks, i), first, micro_batches);
+
+        missing = own < missing ? own : missing;
+    }
+    return missing == UINT64_MAX ? -1 : (int32_t)(missing / micro_batches);
+}
+
+/* Of two ranks, one's data ended before the other's. To blame are those whose data had ended; but
+ * who said so and had more, left batches out, and who goes on with more than it has, took some
+ * again. */
 static void refine_ended(const struct harness_emulation *e, struct harness_finding *finding)
 {
     const uint64_t micro_batches = e->input->job->micro_batches;
     const uint64_t first = e->input->restored_step * micro_batches;
     struct harness_rank_set early = harness_rank_set_in(finding->culprits.ranks.mem);
-    int32_t step = finding->step;
+    struct harness_rank_set late = harness_rank_set_in(finding->culprits.ranks.mem);
+    bool is_more = false; /* some rank goes on with what it has */
 
     harness_rank_set_clear(&finding->culprits);
     for (uint32_t r = 0; r < e->world; r++) {
+        const uint64_t due = harness_emulation_due(e, r);
+        const bool is_ended = harness_taken_ended(&e->index, r) != NULL;
         size_t count = 0;
 
         (void)harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
-        if (harness_taken_ended(&e->index, r) != NULL &&
-            first + count < harness_emulation_due(e, r)) {
-            uint64_t missing = harness_taken_in_turn(&e->index, r, first, micro_batches);
-            int32_t left_out = (int32_t)(missing / micro_batches);
-
-            harness_rank_set_add(&early, r);
-            step = step < 0 || left_out < step ? left_out : step;
-        } else if (harness_taken_ended(&e->index, r) != NULL) {
-            harness_rank_set_add(&finding->culprits, r);
-        }
+        is_more = is_more || (!is_ended && first + count <= due);
+        harness_rank_set_add(is_ended ? first + count < due ? &early : &finding->culprits : &late,
+                             r);
     }
     if (harness_rank_set_is_empty(&finding->culprits)) {
         finding->verdict = HARNESS_VERDICT_DATA_MISSING;
         finding->culprits = early;
-        finding->step = step;
+        finding->step = first_missing(e, &early);
+    } else if (!is_more) {
+        finding->verdict = HARNESS_VERDICT_DATA_DUPLICATED;
+        finding->culprits = late;
     }
 }
 
