@@ -144,6 +144,15 @@ static uint64_t hash_of(const struct harness_emulation *e, const struct harness_
                : arg[4];
 }
 
+/* A rank that left a step out may be in its last step while others have one more: what it mirrors
+ * for them is recorded in its own last one. */
+static bool is_for_others(const struct harness_emulation *e,
+                          const struct harness_trace_event *event, uint32_t step)
+{
+    return event->entry.phase == DDP_PHASE_JOIN &&
+           harness_emulation_is_active(e, event->rank, step);
+}
+
 /* A collective belongs to the step in which it was posted: one that nobody waited for completes
  * later. */
 static void read_buckets(struct harness_emulation *e, uint32_t rank, uint32_t step)
@@ -162,7 +171,8 @@ static void read_buckets(struct harness_emulation *e, uint32_t rank, uint32_t st
                                  : 0;
         size_t cell;
 
-        if ((in == 0 && out == 0) || step_of(e, posts[i]) != step) {
+        if ((in == 0 && out == 0) || step_of(e, posts[i]) != step ||
+            is_for_others(e, posts[i], step)) {
             continue;
         }
         cell = rank * e->buckets.count + ddp_event_op_unpack(posts[i]->entry.arg[1]).index;
