@@ -195,33 +195,6 @@ bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
     return count > 0;
 }
 
-static bool is_as_taken(const struct harness_paths *paths, uint32_t rank, uint64_t seq)
-{
-    const struct harness_trace_event *post = find_post(paths, rank, seq);
-    struct ddp_event_op op;
-    int32_t step;
-
-    if (post == NULL) {
-        return false;
-    }
-    op = ddp_event_op_unpack(post->entry.arg[1]);
-    step = harness_program_step_of(paths->program, post->entry.phase, post->entry.step);
-    return harness_program_compare_step(paths->program, seq, step, &op, post->entry.arg[2]) ==
-           HARNESS_VERDICT_NONE;
-}
-
-bool harness_path_is_as_taken(const struct harness_paths *paths, const struct harness_finding *b)
-{
-    uint32_t count = harness_rank_set_count(&b->culprits);
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_as_taken(paths, harness_rank_set_at(&b->culprits, i), b->op.seq)) {
-            return false;
-        }
-    }
-    return count > 0;
-}
-
 uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step)
 {
     DDP_ASSERT(step >= 0);

@@ -52,8 +52,6 @@ bool harness_path_is_steering(enum ddp_coll_role role);
 /* Every rank that b blames completed such an operation, from number `from` on and before b's. */
 bool harness_path_is_steered(const struct harness_paths *paths, uint64_t from,
                              const struct harness_finding *b);
-/* Every rank that b blames posted in b's place what the program has there. */
-bool harness_path_is_as_taken(const struct harness_paths *paths, const struct harness_finding *b);
 /* The planned first operation of a step, and its used map; 0: there is none. */
 uint64_t harness_path_first_seq(const struct harness_paths *paths, int32_t step);
 uint64_t harness_path_map_seq(const struct harness_paths *paths, int32_t step);

@@ -9,16 +9,6 @@ static bool is_decided_by_count(const struct harness_finding *b)
            b->verdict == HARNESS_VERDICT_MISMATCH_ROOT;
 }
 
-/* Under join the monitor expects as many passes as should be. For the batches that ranks took the
- * operation was right, as the record shows. */
-bool harness_samples_is_for_other_count(const struct harness_paths *paths,
-                                        const struct harness_finding *a,
-                                        const struct harness_finding *b)
-{
-    return paths->plan->job.join.is_set && b->oracle == HARNESS_ORACLE_MONITOR &&
-           harness_path_is_in_time(a, b) && harness_path_is_as_taken(paths, b);
-}
-
 /* A rank that leaves a step out under join, and goes on, is a step ahead of the others from then
  * on. The others go by its count. */
 bool harness_samples_is_step_ahead(const struct harness_paths *paths,
@@ -30,6 +20,43 @@ bool harness_samples_is_step_ahead(const struct harness_paths *paths,
                 ? harness_path_is_ahead(paths, a, false)
                 : harness_path_is_ahead(paths, a, true) &&
                       harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b));
+}
+
+/* The rank took all of its shard but one batch, and not all that the step needs. */
+static bool is_used_up(const struct harness_paths *paths, uint32_t rank, int32_t step)
+{
+    const struct harness_job *job = &paths->plan->job;
+    size_t count = 0;
+    size_t in_step = 0;
+
+    if (job->shard_sizes == NULL || step < 0 || rank >= paths->index.world_size) {
+        return false;
+    }
+    (void)harness_index_list(&paths->index, rank, DDP_EVENT_DATA_BATCH, &count);
+    (void)harness_index_in_step(&paths->index, rank, DDP_EVENT_DATA_BATCH, (uint32_t)step,
+                                &in_step);
+    return in_step < job->micro_batches &&
+           (uint64_t)(count + 1) * job->batch_per_rank[rank] >= job->shard_sizes[rank];
+}
+
+/* Without join a rank whose data ends posts nothing more: one that left a batch out, a batch early.
+ */
+bool harness_samples_is_used_up(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    bool is_missing = a->verdict == HARNESS_VERDICT_DATA_MISSING &&
+                      b->verdict == HARNESS_VERDICT_MISMATCH_MISSING;
+
+    if (paths->plan->job.join.is_set || !is_missing || !harness_path_is_of(b, a) ||
+        !harness_path_is_in_time(a, b)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < harness_rank_set_count(&b->culprits); i++) {
+        if (!is_used_up(paths, harness_rank_set_at(&b->culprits, i), b->step)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* All ranks say that one's data ended; what it took instead of its data ended so early. */

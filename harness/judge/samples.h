@@ -10,14 +10,13 @@
 extern "C" {
 #endif
 
-/* b: an operation that the monitor did not expect. */
-bool harness_samples_is_for_other_count(const struct harness_paths *paths,
-                                        const struct harness_finding *a,
-                                        const struct harness_finding *b);
 /* b: an operation that was not the planned one. */
 bool harness_samples_is_step_ahead(const struct harness_paths *paths,
                                    const struct harness_finding *a,
                                    const struct harness_finding *b);
+/* b: an operation that the rank left out. */
+bool harness_samples_is_used_up(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
 /* b: data that ended early. */
 bool harness_samples_is_ended_so(const struct harness_paths *paths, const struct harness_finding *a,
                                  const struct harness_finding *b);
