@@ -27,24 +27,21 @@ struct judge {
 static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
     DDP_PRINTF(3, 4);
 
-/* Lower the outcome and append a sentence to the reason. */
+/* Lower the outcome and append a sentence to the reason, of which only so much is kept. */
 static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
 {
     size_t used = strlen(judge->out->reason);
-    size_t room = sizeof judge->out->reason - used;
+    char sentence[sizeof judge->out->reason - 128];
     va_list args;
 
     DDP_ASSERT(used < sizeof judge->out->reason);
     DDP_ASSERT(outcome != HARNESS_OUTCOME_PASS && outcome != HARNESS_OUTCOME_SKIP);
     judge->out->outcome = harness_outcome_worse(judge->out->outcome, outcome);
-    if (used > 0 && room > 3) {
-        memcpy(judge->out->reason + used, "; ", 3);
-        used += 2;
-        room -= 2;
-    }
     va_start(args, format);
-    (void)vsnprintf(judge->out->reason + used, room, format, args);
+    (void)vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
+    (void)snprintf(judge->out->reason + used, sizeof judge->out->reason - used, "%s%s",
+                   used > 0 ? "; " : "", sentence);
     DDP_ASSERT(judge->out->outcome != HARNESS_OUTCOME_PASS);
 }
 
@@ -101,13 +98,17 @@ static int64_t pick_primary(const struct judge *judge)
     return first;
 }
 
-static void judge_faults(struct judge *judge)
+/* Whether every fault fired. */
+static bool judge_faults(struct judge *judge)
 {
+    bool is_all = true;
+
     for (uint32_t i = 0; i < judge->plan->fault_count; i++) {
         const struct harness_fault *fault = &judge->plan->faults[i];
         uint32_t fired = judge->facts->fired_count[i];
 
         if (fired == 0) {
+            is_all = false;
             complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
                      "fault %" PRIu32 " (%s on rank %" PRIu32
                      ") never fired: its trigger was not reached",
@@ -118,6 +119,7 @@ static void judge_faults(struct judge *judge)
                      fault->at.times);
         }
     }
+    return is_all;
 }
 
 /* Whether the finding is that one. If not, `data` says where it differs. */
@@ -416,6 +418,7 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
                    const struct harness_judge_facts *facts, struct harness_judgement *out)
 {
     struct judge judge = {plan, findings, facts, out};
+    bool is_all_fired;
     ddp_status status = harness_judge_order(plan, facts->program, facts->trace, findings);
 
     DDP_ASSERT(plan->fault_count == 0 || facts->fired_count != NULL);
@@ -431,16 +434,14 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
         complain(&judge, HARNESS_OUTCOME_INCONCLUSIVE, "evidence was lost: %s",
                  findings->lost_text);
     }
-    judge_faults(&judge);
+    is_all_fired = judge_faults(&judge);
     judge_verdict(&judge);
     judge_survivors(&judge);
     judge_restore(&judge);
     judge_leaks(&judge);
     /* If a fault never fired, this is not the planned run: it can't FAIL, only be INCONCLUSIVE. */
-    for (uint32_t i = 0; i < plan->fault_count; i++) {
-        if (facts->fired_count[i] == 0 && out->outcome == HARNESS_OUTCOME_FAIL) {
-            out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
-        }
+    if (!is_all_fired && out->outcome == HARNESS_OUTCOME_FAIL) {
+        out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
     }
     if (plan->canary.is_set) {
         judge_canary(&judge);
