@@ -56,16 +56,14 @@ struct reports {
 };
 
 static void note(struct reports *reports, const struct harness_trace_event *event,
-                 int64_t raised_by, int32_t step)
+                 int64_t raised_by)
 {
-    const uint32_t reported_by = event->rank;
-
     if (!reports->is_any || event->entry.time_ns < reports->time_ns) {
         reports->time_ns = event->entry.time_ns;
-        reports->step = step;
+        reports->step = (int32_t)event->entry.step;
     }
     reports->is_any = true;
-    harness_rank_set_add(&reports->reported, reported_by);
+    harness_rank_set_add(&reports->reported, event->rank);
     if (raised_by >= 0) {
         harness_rank_set_add(&reports->raised, (uint32_t)raised_by);
     }
@@ -81,31 +79,24 @@ static void note_detail(struct reports *reports, ddp_status status, uint64_t det
     }
 }
 
-/* rank.error: status, peer (who is to blame, or -1), cause, detail. revoke: rank, status, step,
- * detail; ranks that receive it may still be in an earlier step than it names. */
+/* rank.error: status, peer (who is to blame, or -1), cause, detail. What was revoked, whoever was
+ * told so reports, too, and after the rank that revoked it. */
 static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_status status,
                         struct reports *reports)
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_REVOKE, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
     for (size_t i = 0; i < count; i++) {
-        if (harness_index_status(list[i]->entry.arg[1]) == status) {
-            note(reports, list[i], (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
-            note_detail(reports, status, list[i]->entry.arg[3]);
-        }
-    }
-    list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
-    for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[0]) == status) {
-            note(reports, list[i], (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
+            note(reports, list[i], (int64_t)list[i]->entry.arg[1]);
             note_detail(reports, status, list[i]->entry.arg[3]);
         }
     }
     if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
-        note(reports, end, -1, (int32_t)end->entry.step);
+        note(reports, end, -1);
     }
 }
 
