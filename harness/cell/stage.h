@@ -67,6 +67,8 @@ struct harness_restore_result {
     enum harness_verdict verdict;
     struct harness_rank_set culprits;
     char text[512];
+    enum harness_verdict other; /* NONE, or the first of what else must be accounted for */
+    char other_text[512];
     uint32_t *fired_count; /* of its own faults, in the plan's order */
 };
 /* Copy the checkpoint with the plan's edit, run from it, check. */
@@ -75,9 +77,8 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
 
 /* Turn a copy of the first run's cell into that of its restore run. Errors: E_NOMEM. */
 ddp_status harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second);
-/* What a checked restore run showed. */
-ddp_status harness_stage_conclude(const struct harness_cell *second,
-                                  struct harness_restore_result *out);
+/* What a checked restore run showed. Sorts its findings. */
+ddp_status harness_stage_conclude(struct harness_cell *second, struct harness_restore_result *out);
 /* Evidence that a restore run lacks is missing in the whole. */
 void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cell *second);
 

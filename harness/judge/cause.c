@@ -367,14 +367,6 @@ static bool is_saved_so(const struct harness_paths *paths, const struct harness_
            (is_handed_on || harness_path_is_step_left_out(paths, a, b));
 }
 
-/* What a reader reports about a file explains what loading it led to. */
-static bool is_file_reported(const struct harness_paths *paths, const struct harness_finding *a,
-                             const struct harness_finding *b)
-{
-    (void)paths;
-    return a->mode == HARNESS_MODE_STATUS && b->mode != HARNESS_MODE_STATUS;
-}
-
 /* Ranks that wait for a group that is not whole. */
 static bool is_ungrouped(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
@@ -452,7 +444,6 @@ static const struct {
     {KIND_OPERATION, KIND_FILE, is_not_reached, "that rank left the step out"},
     {KIND_SAMPLES, KIND_FILE, is_saved_so, "that rank left the step out"},
     {KIND_OPERATION, KIND_FILE, is_saved_so, "that rank left the step out"},
-    {KIND_FILE, KIND_FILE, is_file_reported, "the file was read so"},
 };
 
 static const char *find_path(const struct harness_paths *paths, const struct harness_finding *a,

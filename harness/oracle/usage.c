@@ -50,32 +50,21 @@ struct reports {
     struct harness_rank_set raised;   /* ranks that detected the error, or that it names */
     struct harness_rank_set reported; /* ranks that ended with it */
     int32_t step;                     /* of the earliest report */
-    int32_t revoked_step;             /* the earliest that a revocation names; -1: none */
     uint64_t seq;                     /* of the earliest collective in which it was met; 0: none */
     uint64_t time_ns;                 /* of the earliest report */
 };
 
 static void note(struct reports *reports, const struct harness_trace_event *event,
-                 int64_t raised_by, int32_t step)
+                 int64_t raised_by)
 {
-    const uint32_t reported_by = event->rank;
-
     if (!reports->is_any || event->entry.time_ns < reports->time_ns) {
         reports->time_ns = event->entry.time_ns;
-        reports->step = step;
+        reports->step = (int32_t)event->entry.step;
     }
     reports->is_any = true;
-    harness_rank_set_add(&reports->reported, reported_by);
+    harness_rank_set_add(&reports->reported, event->rank);
     if (raised_by >= 0) {
         harness_rank_set_add(&reports->raised, (uint32_t)raised_by);
-    }
-}
-
-/* A revocation names its step; ranks that receive it may still be in an earlier one. */
-static void note_revoked(struct reports *reports, int32_t step)
-{
-    if (reports->revoked_step < 0 || step < reports->revoked_step) {
-        reports->revoked_step = step;
     }
 }
 
@@ -89,32 +78,24 @@ static void note_detail(struct reports *reports, ddp_status status, uint64_t det
     }
 }
 
-/* rank.error: status, peer (who is to blame, or -1), cause, detail. revoke: rank, status, step,
- * detail. */
+/* rank.error: status, peer (who is to blame, or -1), cause, detail. What was revoked, whoever was
+ * told so reports, too, and after the rank that revoked it. */
 static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_status status,
                         struct reports *reports)
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_REVOKE, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
     for (size_t i = 0; i < count; i++) {
-        if (harness_index_status(list[i]->entry.arg[1]) == status) {
-            note(reports, list[i], (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
-            note_revoked(reports, (int32_t)list[i]->entry.arg[2]);
-            note_detail(reports, status, list[i]->entry.arg[3]);
-        }
-    }
-    list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
-    for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[0]) == status) {
-            note(reports, list[i], (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
+            note(reports, list[i], (int64_t)list[i]->entry.arg[1]);
             note_detail(reports, status, list[i]->entry.arg[3]);
         }
     }
     if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
-        note(reports, end, -1, (int32_t)end->entry.step);
+        note(reports, end, -1);
     }
 }
 
@@ -313,7 +294,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     harness_finding_init(&finding, out->mem, rules[rule].verdict, HARNESS_ORACLE_USAGE,
                          HARNESS_MODE_STATUS);
     finding.status = status;
-    finding.step = reports->revoked_step >= 0 ? reports->revoked_step : reports->step;
+    finding.step = reports->step;
     finding.culprits =
         harness_rank_set_is_empty(&reports->raised) ? reports->reported : reports->raised;
     if (status == DDP_E_EARLY_TERMINATION) {
@@ -370,8 +351,7 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         struct reports reports = {.raised = harness_rank_set_in(out->mem),
                                   .reported = harness_rank_set_in(out->mem),
-                                  .step = -1,
-                                  .revoked_step = -1};
+                                  .step = -1};
 
         for (uint32_t r = 0; r < e->world; r++) {
             gather_rank(e, r, rules[i].status, &reports);

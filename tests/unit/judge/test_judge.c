@@ -83,6 +83,7 @@ static void setup(struct fixture *f)
     f->facts.is_restore_run = true;
     f->facts.restored_from_step = 4;
     f->facts.is_restore_equal = true;
+    f->facts.restore_text = "";
     CT_CHECK_OK(ddp_mem_pool_create(&f->pool));
     harness_findings_init(&f->findings, ddp_mem_pool_mem(f->pool));
     make_crash(f->findings.mem, &finding);
@@ -394,7 +395,7 @@ CT_TEST(judge, a_second_one_elsewhere_is_unexpected)
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found CRASH.SIGNALED (rank 1)");
 }
 
-/* Survivors: status, latency, and no latency measured at all. */
+/* Survivors: status, latency; who ended before the fault is in time. */
 CT_TEST(judge, survivors)
 {
     struct fixture f;
@@ -403,13 +404,19 @@ CT_TEST(judge, survivors)
     f.facts.is_survivor_status_met = false;
     f.facts.survivor_status = DDP_E_TIMEOUT;
     f.facts.survivor_rank = 2;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "survivor rank 2 did not end, expected PEER_DIED");
+    setup(&f);
+    f.facts.is_survivor_status_met = false;
+    f.facts.is_survivor_ended = true;
+    f.facts.survivor_status = DDP_E_TIMEOUT;
+    f.facts.survivor_rank = 2;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "survivor rank 2 ended with TIMEOUT");
     setup(&f);
     f.facts.survivor_latency_ns = 251000000;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "slowest survivor");
     setup(&f);
     f.facts.survivor_latency_ns = -1;
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "slowest survivor");
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
     setup(&f);
     f.facts.survivor_latency_ns = 251000000;
     f.facts.is_time_enforced = false;
@@ -436,6 +443,12 @@ CT_TEST(judge, restore)
     setup(&f);
     f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "expected CHECKPOINT.KEYS");
+    setup(&f);
+    f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
+    f.facts.restore_verdict = HARNESS_VERDICT_CHECKPOINT_KEYS;
+    f.facts.restore_other = HARNESS_VERDICT_CRASH_SIGNALED;
+    f.facts.restore_other_text = "rank 2 ended";
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found CRASH.SIGNALED: rank 2 ended");
 }
 
 /* Each kind of leak fails a run that forbids it. */
