@@ -119,12 +119,13 @@ static bool is_same_operation(const struct harness_paths *paths, const struct ha
            a->op.seq == b->op.seq && harness_path_is_of(b, a);
 }
 
-/* A rank that left the program goes on beside it. */
+/* A rank that left the program goes on beside it. Another way of combining leaves it nowhere. */
 static bool is_later_operation(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
 {
     (void)paths;
-    return b->op.seq > a->op.seq && harness_path_is_of(b, a);
+    return a->verdict != HARNESS_VERDICT_MISMATCH_REDUCTION && b->op.seq > a->op.seq &&
+           harness_path_is_of(b, a);
 }
 
 /* A rank that ends leaves operations out. It posts none twice, or another one. */

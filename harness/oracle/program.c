@@ -1,6 +1,6 @@
 /* Purpose: what each rank really posted, against the program, by sequence number.
- * Idea: only a rank's first deviation counts; what it posts afterwards follows from it. Ranks that
- * deviate alike are one finding. */
+ * Idea: what a rank posts after a deviation follows from it, unless only the way of combining was
+ * another one. Ranks that deviate alike are one finding. */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
@@ -151,16 +151,18 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
                : deviation->verdict;
 }
 
-static struct deviation first_deviation(const struct harness_emulation *e, uint32_t rank)
+/* The first one from the post `first` on, which is then where to go on. */
+static struct deviation next_deviation(const struct harness_emulation *e, uint32_t rank,
+                                       size_t *first)
 {
     const struct harness_program *program = e->input->program;
     struct deviation out = {.is_set = false};
-    uint64_t last = 0;
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+    uint64_t last = *first > 0 ? list[*first - 1]->entry.arg[0] : 0;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = *first; i < count; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
 
         out.got = ddp_event_op_unpack(entry->arg[1]);
@@ -183,6 +185,7 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         if (out.verdict != HARNESS_VERDICT_NONE) {
             out.is_set = true;
             out.verdict = settle_bucket(e, rank, &out, &list[i], count - i, i == 0);
+            *first = i + 1;
             return out;
         }
         last = out.seq;
@@ -288,11 +291,15 @@ ddp_status harness_check_program(const struct harness_emulation *e, struct harne
 {
     (void)err;
     for (uint32_t r = 0; r < e->world; r++) {
-        struct deviation deviation = first_deviation(e, r);
+        struct deviation deviation;
+        size_t first = 0;
 
-        if (deviation.is_set) {
-            add(e, r, &deviation, out);
-        }
+        do {
+            deviation = next_deviation(e, r, &first);
+            if (deviation.is_set) {
+                add(e, r, &deviation, out);
+            }
+        } while (deviation.is_set && deviation.verdict == HARNESS_VERDICT_MISMATCH_REDUCTION);
     }
     return DDP_OK;
 }
