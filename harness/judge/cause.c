@@ -97,7 +97,7 @@ static enum kind kind_of(const struct harness_finding *finding)
         if (finding->verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT) {
             return harness_rank_set_is_empty(&finding->culprits) ? KIND_REPORT : KIND_IDENTITY;
         }
-        break;
+        return finding->verdict == HARNESS_VERDICT_LAUNCH_CONNECT ? KIND_FAILURE : KIND_OTHER;
     case HARNESS_FAMILY_NONE:
     case HARNESS_FAMILY_SLOW:
         break;
