@@ -57,7 +57,7 @@ FOLDERS = {
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
            ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
-           ("ddpcore/collective", "queue", ["mpi"])]
+           ("ddpcore/collective", "queue", ["mpi"]), ("harness/inject", "", PROC + ["io", "slow"])]
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure.
 ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c"]
 STANDIN = ["spin_in_forward", "spin_in_comm", "host_hang_after_launch", "async_error", "sigkill_after_launch", "slow_kernel"]

@@ -238,5 +238,5 @@ ddp_status harness_emulation_want(struct harness_emulation *e, uint32_t steps_do
 
 bool harness_emulation_is_restore(const struct harness_emulation *e)
 {
-    return e->input->first_trace != NULL || e->input->restored_step > 0;
+    return e->input->first_trace != NULL;
 }

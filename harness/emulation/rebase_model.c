@@ -25,7 +25,7 @@ static bool is_output_like(const struct harness_emulation *e, uint32_t a, uint32
  * the camp; its first rank if there is none. */
 static uint32_t find_right_output(const struct harness_emulation *e)
 {
-    for (uint32_t r = 0; e->is_judging && r < e->world; r++) {
+    for (uint32_t r = e->camps[0]->first; e->is_judging && r < e->world; r++) {
         if (e->camp_of[r] == 0 &&
             memcmp((const char *)e->now.bucket_out + r * e->buckets.size_bytes, e->now.expected_out,
                    e->buckets.size_bytes) == 0) {

@@ -24,8 +24,8 @@ static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
  * run, and a restored one, begins with a map of zeros. */
 static void find_used(struct harness_emulation *e, uint32_t step)
 {
-    bool is_stale = e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH &&
-                    e->input->plan->job.find_unused_parameters && step > 0 && step != e->start_step;
+    bool is_stale =
+        e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH && step != e->start_step;
 
     for (size_t p = 0; p < e->params.count; p++) {
         uint32_t count = 0;

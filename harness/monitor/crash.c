@@ -10,12 +10,12 @@
 /* The rank recorded rank.end with DDP_OK. */
 static bool is_end_ok(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->is_page_valid[rank] && cut->pages[rank].end_status == 1;
+    return cut->pages[rank].end_status == 1;
 }
 
 bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
+    return cut->pages[rank].end_status != 0;
 }
 
 /* `rank` waits for a collective after `posted`, or at the store for its group to form. */
@@ -40,9 +40,8 @@ static bool is_work_left(const struct harness_view *view, uint32_t rank)
         return false;
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (r != rank && cut->is_page_valid[r] &&
-            (is_waiting_beyond(cut, r, posted) || cut->pages[r].seq_posted > posted ||
-             cut->pages[r].end_status > 1)) {
+        if (r != rank && (is_waiting_beyond(cut, r, posted) || cut->pages[r].seq_posted > posted ||
+                          cut->pages[r].end_status > 1)) {
             return true;
         }
     }
@@ -96,9 +95,7 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
         harness_draft_add(finding,
                           " ended in good order before the work was done, with %llu of "
                           "%zu collectives posted",
-                          (unsigned long long)(view->cut->is_page_valid[rank]
-                                                   ? view->cut->pages[rank].seq_posted
-                                                   : 0),
+                          (unsigned long long)view->cut->pages[rank].seq_posted,
                           view->program->op_count);
         break;
     }

@@ -9,7 +9,7 @@
 
 int32_t harness_draft_step(const struct harness_cut *cut, uint32_t rank)
 {
-    bool is_begun = cut->is_page_valid[rank] && harness_graph_phase(cut, rank) > DDP_PHASE_INIT;
+    bool is_begun = harness_graph_phase(cut, rank) > DDP_PHASE_INIT;
 
     DDP_ASSERT(rank < cut->world_size);
     return is_begun ? (int32_t)cut->pages[rank].step : -1;
@@ -71,7 +71,7 @@ void harness_draft_set_posted(const struct harness_view *view, uint32_t rank,
     const struct ddp_page *page = &view->cut->pages[rank];
     struct ddp_event_op op;
 
-    if (!view->cut->is_page_valid[rank] || page->seq_posted == 0) {
+    if (page->seq_posted == 0) {
         return;
     }
     op = ddp_event_op_unpack(page->posted_op);

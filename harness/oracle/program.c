@@ -2,6 +2,7 @@
  * Idea: what a rank posts after a deviation follows from it, unless only the way of combining was
  * another one. Ranks that deviate alike are one finding. */
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/oracle/subject.h"
 
@@ -263,26 +264,30 @@ static void describe(const struct harness_emulation *e, uint32_t rank,
                    (unsigned long long)deviation->seq, expected, got);
 }
 
+/* Ranks that did the same are one finding: what is said of them differs in the rank alone. */
+static bool is_said_alike(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->verdict == b->verdict && a->oracle == b->oracle &&
+           strcmp(strchr(a->text, ':'), strchr(b->text, ':')) == 0;
+}
+
 static void add(const struct harness_emulation *e, uint32_t rank, const struct deviation *deviation,
                 struct harness_findings *out)
 {
-    enum harness_verdict verdict =
-        is_out_of_data(e, rank, deviation) ? HARNESS_VERDICT_DATA_UNEVEN : deviation->verdict;
     struct harness_finding finding;
 
+    harness_finding_init(&finding, out->mem,
+                         is_out_of_data(e, rank, deviation) ? HARNESS_VERDICT_DATA_UNEVEN
+                                                            : deviation->verdict,
+                         HARNESS_ORACLE_PROGRAM, HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding.culprits, rank);
+    describe(e, rank, deviation, &finding);
     for (size_t i = 0; i < out->count; i++) {
-        struct harness_finding *same = &out->items[i];
-
-        if (same->verdict == verdict && same->op.seq == deviation->seq &&
-            same->oracle == HARNESS_ORACLE_PROGRAM) {
-            harness_rank_set_add(&same->culprits, rank);
+        if (is_said_alike(&out->items[i], &finding)) {
+            harness_rank_set_add(&out->items[i].culprits, rank);
             return;
         }
     }
-    harness_finding_init(&finding, out->mem, verdict, HARNESS_ORACLE_PROGRAM,
-                         HARNESS_MODE_PROVABLE);
-    harness_rank_set_add(&finding.culprits, rank);
-    describe(e, rank, deviation, &finding);
     harness_findings_add(out, &finding);
 }
 
