@@ -47,6 +47,7 @@ bool harness_samples_is_used_up(const struct harness_paths *paths, const struct 
     bool is_missing = a->verdict == HARNESS_VERDICT_DATA_MISSING &&
                       b->verdict == HARNESS_VERDICT_MISMATCH_MISSING;
 
+    DDP_ASSERT(a != b);
     if (paths->plan->job.join.is_set || !is_missing || !harness_path_is_of(b, a) ||
         !harness_path_is_in_time(a, b)) {
         return false;
@@ -64,6 +65,7 @@ bool harness_samples_is_ended_so(const struct harness_paths *paths, const struct
                                  const struct harness_finding *b)
 {
     (void)paths;
+    DDP_ASSERT(harness_verdict_family(a->verdict) == HARNESS_FAMILY_DATA);
     return a->oracle == HARNESS_ORACLE_LEDGER && b->oracle == HARNESS_ORACLE_USAGE &&
            harness_path_is_of(b, a) && harness_path_is_in_time(a, b);
 }

@@ -64,6 +64,7 @@ bool harness_value_is_raced_for(const struct harness_paths *paths, const struct 
 bool harness_value_is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
+    DDP_ASSERT(harness_verdict_family(a->verdict) == HARNESS_FAMILY_USAGE);
     return (b->step == a->step || b->step + 1 == a->step) &&
            harness_path_is_unfinished(paths, a, b);
 }
