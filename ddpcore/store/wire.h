@@ -60,7 +60,11 @@ static inline ddp_status ddp_store_request_init(struct ddp_store_request *out, e
                                                 const char *key, const void *payload,
                                                 size_t payload_bytes)
 {
-    *out = (struct ddp_store_request){op, key, strlen(key), payload, payload_bytes};
+    out->op = op;
+    out->key = key;
+    out->key_bytes = strlen(key);
+    out->payload = payload;
+    out->payload_bytes = payload_bytes;
     return out->key_bytes == 0 || out->key_bytes > DDP_STORE_KEY_BYTES_MAX ||
                    payload_bytes > DDP_STORE_VALUE_BYTES_MAX
                ? DDP_E_INVALID
