@@ -377,6 +377,15 @@ static bool is_ungrouped(const struct harness_paths *paths, const struct harness
     return b->op.seq == 0 && b->phase <= (int32_t)DDP_PHASE_INIT;
 }
 
+/* Two are told to be rank 0, which hosts the store: one of them finds its port in use. */
+static bool is_second_host(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b)
+{
+    (void)a;
+    return paths->plan->job.store == HARNESS_STORE_RANK_0 &&
+           b->verdict == HARNESS_VERDICT_LAUNCH_CONNECT && harness_rank_set_has(&b->culprits, 0);
+}
+
 /* Ranks that disagree about who is who. */
 static bool is_told_so(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
@@ -398,6 +407,7 @@ static const struct {
     {KIND_IDENTITY, KIND_HELD, is_of_that_rank, "that rank could not come"},
     {KIND_IDENTITY, KIND_WAIT, is_ungrouped, "the group never formed"},
     {KIND_IDENTITY, KIND_FAILURE, is_of_that_rank, "that rank could not come"},
+    {KIND_IDENTITY, KIND_FAILURE, is_second_host, "that one hosts the store in its place"},
     {KIND_DEATH, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
