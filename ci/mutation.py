@@ -57,15 +57,19 @@ FOLDERS = {
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
            ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
-           ("ddpcore/collective", "queue", ["mpi"])]
+           ("ddpcore/collective", "queue", ["mpi"]), ("harness/inject", "", PROC + ["io", "slow"])]
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure.
 ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c"]
 STANDIN = ["spin_in_forward", "spin_in_comm", "host_hang_after_launch", "async_error", "sigkill_after_launch", "slow_kernel"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
-# At most so many scenarios are judged again from their files, and run under sanitizers.
+# At most so many scenarios are judged again from their files, run under sanitizers, and, for the judging side, run on
+# real processes.
 CHECKED = 60
-SANITIZED = 40
+SANITIZED = 16
+ON_PROC_TOO = 24
+# Scenarios are run so many at a time: what differs is often seen in the first ones.
+AT_A_TIME = 100
 CELL_SECONDS = 60
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
@@ -350,6 +354,12 @@ def some(scenarios, count):
     return sorted(scenarios, key=lambda one: hashlib.sha256(os.path.basename(one).encode()).digest())[:count]
 
 
+def parts(scenarios):
+    """All of them, some of each family in each part."""
+    mixed = some(scenarios, len(scenarios))
+    return [mixed[start:start + AT_A_TIME] for start in range(0, len(mixed), AT_A_TIME)]
+
+
 def judge(path, program, folder, scenarios, sanitize, standin):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
     see sanitized(); standin: see on_standin(), None: there are none."""
@@ -358,11 +368,12 @@ def judge(path, program, folder, scenarios, sanitize, standin):
     # A healthy job says best what a mutant of the core does.
     clean = [one for one in scenarios if os.path.relpath(one, SCENARIOS).split("/")[0] in CLEAN]
     words = ["--driver", "sim", "-j", "1"]
-    if clean:
+    if clean and FOLDERS[area] is not None:
         stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
     if scenarios:
         follow = "seen" if area == "harness/monitor" else "said"
-        stages.append(("scenario", lambda: run(program, folder, scenarios + words, CELL_SECONDS * 3, follow)))
+        stages += [("scenario", lambda part=part: run(program, folder, part + words, CELL_SECONDS * 3, follow))
+                   for part in parts(scenarios)]
     if scenarios and area in ON_CHECK:
         stages.append(("scenario", lambda: run(program, folder, some(scenarios, CHECKED) + words, CELL_SECONDS * 3, "check")))
     is_reached = len(scenarios) > 0
@@ -370,7 +381,11 @@ def judge(path, program, folder, scenarios, sanitize, standin):
         if area == place and part in name:
             is_reached = True
             launcher = ["--launcher", "mpirun"] if names == ["mpi"] else ["--driver", "proc"]
-            arguments = [os.path.join(SCENARIOS, one) for one in names] + [*launcher, "-j", "4"]
+            files = [os.path.join(where, file) for one in names for where, _, found in os.walk(os.path.join(SCENARIOS, one))
+                     for file in found if file.endswith(".yaml")]
+            # Of the judging side, sim has run most of it already.
+            files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
+            arguments = [*files, *launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             break
     if path in ON_STANDIN and standin is not None:

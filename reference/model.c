@@ -192,9 +192,12 @@ static ddp_status init_param(struct ref_model *model, size_t index, float *value
 
     (void)snprintf(label, sizeof(label), "init/%s", spec->name);
     prng = ddp_prng_make(model->config.seed, label);
+    if (spec->init != REF_INIT_TRIT) {
+        ddp_prng_uniform_fill(&prng, values, param->elem_count);
+    }
     for (size_t i = 0; i < param->elem_count; i++) {
         values[i] = spec->init == REF_INIT_TRIT ? (float)ddp_prng_below(&prng, 3) - 1.0F
-                                                : (2.0F * ddp_prng_uniform(&prng) - 1.0F) * bound;
+                                                : (2.0F * values[i] - 1.0F) * bound;
     }
     return ddp_transfer_to_device(&model->tape.transfer, param->data, values,
                                   param->elem_count * sizeof(float));

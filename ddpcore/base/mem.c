@@ -4,6 +4,7 @@
 #include "ddpcore/base/mem.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@
  * returning NULL. */
 #define DDP_ALLOC_BYTES_MAX ((size_t)1 << 39)
 
-/* Zeroed, aligned storage with `extra_bytes` in front; NULL on overflow or exhaustion. */
-static void *alloc_zeroed(size_t size_bytes, size_t extra_bytes)
+/* Zeroed, aligned storage; NULL on overflow or exhaustion. */
+static void *alloc_zeroed(size_t size_bytes)
 {
     const size_t line = DDP_CACHE_LINE_BYTES;
     size_t total;
@@ -21,7 +22,7 @@ static void *alloc_zeroed(size_t size_bytes, size_t extra_bytes)
     if (size_bytes > DDP_ALLOC_BYTES_MAX) {
         return NULL;
     }
-    total = (size_bytes + extra_bytes + line - 1) / line * line;
+    total = (size_bytes + line - 1) / line * line;
     data = aligned_alloc(line, total);
     if (data != NULL) {
         memset(data, 0, total);
@@ -33,7 +34,7 @@ static void *system_alloc(struct ddp_mem *mem, size_t size_bytes)
 {
     (void)mem;
     DDP_ASSERT(size_bytes > 0);
-    return alloc_zeroed(size_bytes, 0);
+    return alloc_zeroed(size_bytes);
 }
 
 static void system_free(struct ddp_mem *mem, void *data)
@@ -106,6 +107,7 @@ struct pool_block {
     struct pool_block *prev;
     struct pool_block *next;
     struct ddp_mem_pool *pool;
+    void *storage; /* what is to be freed */
 };
 
 struct ddp_mem_pool {
@@ -135,6 +137,22 @@ static bool pool_fails_now(struct ddp_mem_pool *pool)
     return true;
 }
 
+/* A block with room for so many bytes behind it, zeroed. Unlike memory that is cleared here, what
+ * calloc hands out costs nothing until it is used, and most of a large ring or table never is. */
+static struct pool_block *alloc_block(size_t size_bytes)
+{
+    const size_t line = DDP_CACHE_LINE_BYTES;
+    void *storage = size_bytes > DDP_ALLOC_BYTES_MAX ? NULL : calloc(1, size_bytes + 2 * line);
+    struct pool_block *block;
+
+    if (storage == NULL) {
+        return NULL;
+    }
+    block = (struct pool_block *)(void *)(((uintptr_t)storage + line - 1) / line * line);
+    block->storage = storage;
+    return block;
+}
+
 static void *pool_alloc(struct ddp_mem *mem, size_t size_bytes)
 {
     struct ddp_mem_pool *pool = (struct ddp_mem_pool *)mem;
@@ -145,7 +163,7 @@ static void *pool_alloc(struct ddp_mem *mem, size_t size_bytes)
     if (pool_fails_now(pool)) {
         return NULL;
     }
-    block = (struct pool_block *)alloc_zeroed(size_bytes, DDP_CACHE_LINE_BYTES);
+    block = alloc_block(size_bytes);
     if (block == NULL) {
         return NULL;
     }
@@ -177,7 +195,7 @@ static void pool_free(struct ddp_mem *mem, void *data)
     block->next->prev = block->prev;
     block->pool = NULL;
     pool->block_count--;
-    free(block);
+    free(block->storage);
 }
 
 ddp_status ddp_mem_pool_create(struct ddp_mem_pool **out)
@@ -185,7 +203,7 @@ ddp_status ddp_mem_pool_create(struct ddp_mem_pool **out)
     struct ddp_mem_pool *pool;
 
     _Static_assert(sizeof(struct pool_block) <= DDP_CACHE_LINE_BYTES, "a block header is one line");
-    pool = (struct ddp_mem_pool *)alloc_zeroed(sizeof(*pool), 0);
+    pool = (struct ddp_mem_pool *)alloc_zeroed(sizeof(*pool));
     if (pool == NULL) {
         return DDP_E_NOMEM;
     }
@@ -208,7 +226,7 @@ void ddp_mem_pool_destroy(struct ddp_mem_pool *pool)
     while (block != &pool->head) {
         struct pool_block *next = block->next;
 
-        free(block);
+        free(block->storage);
         block = next;
     }
     free(pool);

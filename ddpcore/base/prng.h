@@ -4,6 +4,7 @@
 #ifndef DDPCORE_BASE_PRNG_H
 #define DDPCORE_BASE_PRNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -31,6 +32,8 @@ uint64_t ddp_prng_u64(struct ddp_prng *prng);
 uint64_t ddp_prng_below(struct ddp_prng *prng, uint64_t bound);
 /* Uniform in [0, 1) with 24 random bits: exact in float. */
 float ddp_prng_uniform(struct ddp_prng *prng);
+/* The same numbers as count calls of ddp_prng_uniform, faster. */
+void ddp_prng_uniform_fill(struct ddp_prng *prng, float *out, size_t count);
 /* Random permutation of 0..count-1 (Fisher-Yates). indices: uint32_t[count]. */
 void ddp_prng_permutation(struct ddp_prng *prng, uint32_t *indices, uint32_t count);
 

@@ -350,7 +350,7 @@ ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict, const char *const
     return rename_all(dict, 0, DDP_PREFIX_MODULE, finding.depth);
 }
 
-/* One key of PyTorch's loop: pop `key`, assign to the key without prefix. An existing key keeps its
+/* One key of PyTorch's loop: pop it, assign to the key without prefix. An existing key keeps its
  * place and takes the value; a new one goes to the end. */
 struct consume {
     struct ddp_state_dict *dict;
@@ -360,18 +360,17 @@ struct consume {
                     * entry */
 };
 
-static void consume_key(struct consume *consume, const char *key, char *new_name)
+static void consume_key(struct consume *consume, size_t index, char *new_name)
 {
     struct ddp_state_dict *dict = consume->dict;
-    const struct ddp_tensor_entry *source = ddp_state_dict_find(dict, key);
+    struct ddp_tensor_entry *source = &dict->entries[index];
     const struct ddp_tensor_entry *present = ddp_state_dict_find(dict, new_name);
-    const size_t source_index = (size_t)(source - dict->entries);
     struct ddp_tensor_entry *target;
 
-    consume->is_gone[source_index] = true;
+    consume->is_gone[index] = true;
     if (present == NULL) {
-        ddp_state_dict_rename(dict, source_index, new_name);
-        consume->moved[consume->moved_count++] = source_index;
+        ddp_state_dict_rename(dict, index, new_name);
+        consume->moved[consume->moved_count++] = index;
         return;
     }
     target = &dict->entries[present - dict->entries];
@@ -380,8 +379,8 @@ static void consume_key(struct consume *consume, const char *key, char *new_name
     memcpy(target->shape, source->shape, sizeof(target->shape));
     target->data = source->data;
     target->size_bytes = source->size_bytes;
-    ddp_mem_free(dict->mem, dict->entries[source_index].name);
-    dict->entries[source_index].name = NULL;
+    ddp_mem_free(dict->mem, source->name);
+    source->name = NULL;
     ddp_mem_free(dict->mem, new_name);
 }
 
@@ -411,13 +410,13 @@ ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict, const char
     const size_t prefix_length = strlen(prefix);
     struct ddp_mem *mem = dict->mem;
     struct ddp_tensor_entry *sorted = ddp_mem_array(mem, count, sizeof(*sorted));
-    char **keys = ddp_mem_array(mem, 2 * count, sizeof(*keys)); /* old names, then new ones */
+    char **names = ddp_mem_array(mem, count, sizeof(*names)); /* new ones; NULL: none */
     struct consume consume = {.dict = dict,
                               .moved = ddp_mem_array(mem, count, sizeof(size_t)),
                               .is_gone = ddp_mem_array(mem, count, sizeof(bool))};
     ddp_status status = DDP_E_NOMEM;
 
-    if (sorted == NULL || keys == NULL || consume.moved == NULL || consume.is_gone == NULL) {
+    if (sorted == NULL || names == NULL || consume.moved == NULL || consume.is_gone == NULL) {
         goto out;
     }
     for (size_t i = 0; i < count; i++) {
@@ -426,9 +425,8 @@ ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict, const char
         if (prefix_length == 0 || strncmp(name, prefix, prefix_length) != 0) {
             continue;
         }
-        keys[i] = ddp_mem_strdup(mem, name);
-        keys[count + i] = ddp_mem_strdup(mem, name + prefix_length);
-        if (keys[i] == NULL || keys[count + i] == NULL) {
+        names[i] = ddp_mem_strdup(mem, name + prefix_length);
+        if (names[i] == NULL) {
             goto out;
         }
     }
@@ -437,20 +435,20 @@ ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict, const char
         goto out;
     }
     for (size_t i = 0; i < count; i++) {
-        if (keys[i] != NULL) {
-            consume_key(&consume, keys[i], keys[count + i]);
-            keys[count + i] = NULL;
+        if (names[i] != NULL) {
+            consume_key(&consume, i, names[i]);
+            names[i] = NULL;
         }
     }
     consume_reorder(&consume, sorted);
     status = ddp_state_dict_reserve(dict, 0);
 out:
-    for (size_t i = 0; keys != NULL && i < 2 * count; i++) {
-        ddp_mem_free(mem, keys[i]);
+    for (size_t i = 0; names != NULL && i < count; i++) {
+        ddp_mem_free(mem, names[i]);
     }
     ddp_mem_free(mem, consume.is_gone);
     ddp_mem_free(mem, consume.moved);
-    ddp_mem_free(mem, keys);
+    ddp_mem_free(mem, names);
     ddp_mem_free(mem, sorted);
     return status;
 }

@@ -76,7 +76,7 @@ static ddp_status parse_claim(const json_t *object, const char *name, struct cla
     const json_t *dtype = json_object_get(object, "dtype");
     const json_t *offsets = json_object_get(object, "data_offsets");
 
-    if (!json_is_object(object) || json_object_size(object) != 3) {
+    if (json_object_size(object) != 3) { /* 0, if it is none */
         return ddp_err_set(err, DDP_E_CORRUPT,
                            "header: tensor \"%s\": needs exactly dtype, shape and data_offsets",
                            name);
@@ -90,7 +90,7 @@ static ddp_status parse_claim(const json_t *object, const char *name, struct cla
                            json_string_value(dtype));
     }
     DDP_TRY(parse_shape(json_object_get(object, "shape"), name, out, err));
-    if (!json_is_array(offsets) || json_array_size(offsets) != 2 ||
+    if (json_array_size(offsets) != 2 || /* 0, if it is none */
         !parse_unsigned(json_array_get(offsets, 0), &out->begin) ||
         !parse_unsigned(json_array_get(offsets, 1), &out->end)) {
         return ddp_err_set(err, DDP_E_CORRUPT,

@@ -102,7 +102,8 @@ static void *open_library(char *tried, size_t tried_bytes)
     size_t used = 0;
 
     for (size_t i = 0; i < sizeof(library_names) / sizeof(library_names[0]); i++) {
-        void *library = dlopen(library_names[i], RTLD_NOW | RTLD_LOCAL);
+        /* Lazy: of its thousands of functions a handful is called. */
+        void *library = dlopen(library_names[i], RTLD_LAZY | RTLD_LOCAL);
         if (library != NULL) {
             return library;
         }

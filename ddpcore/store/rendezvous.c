@@ -242,29 +242,36 @@ ddp_status ddp_rendezvous_parse(const char *(*lookup)(void *context, const char 
     return DDP_OK;
 }
 
+static ddp_status host_store(struct ddp_env *env, const struct ddp_rendezvous *rendezvous,
+                             struct ddp_store **out, struct ddp_err *err)
+{
+    struct ddp_store_server *server;
+    uint16_t port;
+    int listen_fd;
+    ddp_status status;
+
+    DDP_TRY(
+        ddp_store_listen(rendezvous->master_addr, rendezvous->master_port, &listen_fd, &port, err));
+    status = ddp_store_server_create(env->mem, listen_fd, &server, err);
+    if (status != DDP_OK) {
+        (void)close(listen_fd);
+        return status;
+    }
+    status = ddp_store_host_create(env, server, out);
+    if (status != DDP_OK) {
+        ddp_store_server_destroy(server);
+        return ddp_err_set(err, status, "no memory for the store's host");
+    }
+    return DDP_OK;
+}
+
 ddp_status ddp_rendezvous_store(struct ddp_env *env, const struct ddp_rendezvous *rendezvous,
                                 uint64_t deadline_ns, struct ddp_store **out, struct ddp_err *err)
 {
-    struct ddp_store_server *server = NULL;
-    ddp_status status;
-
     DDP_ASSERT(rendezvous->rank < rendezvous->world_size);
     if (rendezvous->rank == 0 && !rendezvous->is_agent_store) {
-        uint16_t port;
-        int listen_fd;
-
-        DDP_TRY(ddp_store_listen(rendezvous->master_addr, rendezvous->master_port, &listen_fd,
-                                 &port, err));
-        status = ddp_store_server_create(env->mem, listen_fd, &server, err);
-        if (status != DDP_OK) {
-            (void)close(listen_fd);
-            return status;
-        }
+        return host_store(env, rendezvous, out, err);
     }
-    status = ddp_store_tcp_create(env, rendezvous->master_addr, rendezvous->master_port, server,
-                                  deadline_ns, out, err);
-    if (status != DDP_OK) {
-        ddp_store_server_destroy(server);
-    }
-    return status;
+    return ddp_store_tcp_create(env, rendezvous->master_addr, rendezvous->master_port,
+                                rendezvous->is_agent_store ? -1 : 0, deadline_ns, out, err);
 }

@@ -46,15 +46,6 @@ struct ddp_store_server {
     uint32_t dead_rank;
 };
 
-struct request {
-    uint32_t id;
-    uint8_t op;
-    const uint8_t *key;
-    size_t key_bytes;
-    const uint8_t *payload;
-    size_t payload_bytes;
-};
-
 ddp_status ddp_store_server_create(struct ddp_mem *mem, int listen_fd,
                                    struct ddp_store_server **out, struct ddp_err *err)
 {
@@ -117,51 +108,35 @@ static void free_closed(struct ddp_store_server *server)
 /* Send what is left of the response; while some is, the client's requests are not read. */
 static void flush_client(struct ddp_store_server *server, struct client *client)
 {
-    ddp_status status =
-        ddp_store_flush(client->fd, client->out, client->out_bytes, &client->out_sent);
-    struct epoll_event event = {.data.ptr = client};
+    bool is_writing =
+        !ddp_store_flush(client->fd, client->out, client->out_bytes, &client->out_sent);
+    struct epoll_event event = {.events = is_writing ? EPOLLOUT : EPOLLIN, .data.ptr = client};
 
     DDP_ASSERT(client->out_sent <= client->out_bytes);
-    if (status != DDP_OK && status != DDP_PENDING) {
-        close_client(client);
-        return;
-    }
-    if (status == DDP_OK) {
+    if (!is_writing) {
         client->out_bytes = 0;
         client->out_sent = 0;
     }
-    if (client->is_writing != (status == DDP_PENDING)) {
-        client->is_writing = status == DDP_PENDING;
-        event.events = client->is_writing ? EPOLLOUT : EPOLLIN;
+    if (client->is_writing != is_writing) {
+        client->is_writing = is_writing;
         if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, client->fd, &event) != 0) {
             close_client(client);
         }
     }
 }
 
+/* The payload stands behind the head already. */
 static void respond(struct ddp_store_server *server, struct client *client, uint32_t id,
-                    enum ddp_store_result result, const void *payload, size_t payload_bytes)
+                    ddp_status status, size_t payload_bytes)
 {
     DDP_ASSERT(!client->is_closed && client->out_bytes == 0);
-    DDP_ASSERT(payload_bytes <= DDP_STORE_VALUE_BYTES_MAX);
-    ddp_store_put_u32(client->out, (uint32_t)(DDP_STORE_RESPONSE_HEAD - 4 + payload_bytes));
-    ddp_store_put_u32(client->out + 4, id);
-    client->out[8] = (uint8_t)result;
-    if (payload_bytes > 0) {
-        memcpy(client->out + DDP_STORE_RESPONSE_HEAD, payload, payload_bytes);
-    }
+    DDP_ASSERT(status <= DDP_OK && payload_bytes <= DDP_STORE_VALUE_BYTES_MAX);
     client->out_bytes = DDP_STORE_RESPONSE_HEAD + payload_bytes;
+    ddp_store_put_u32(client->out, (uint32_t)(client->out_bytes - 4));
+    ddp_store_put_u32(client->out + 4, id);
+    client->out[8] = (uint8_t)-status;
     client->asked = NULL;
     flush_client(server, client);
-}
-
-static void respond_dead(struct ddp_store_server *server, struct client *client, uint32_t id)
-{
-    uint8_t rank[4];
-
-    DDP_ASSERT(server->has_death);
-    ddp_store_put_u32(rank, server->dead_rank);
-    respond(server, client, id, DDP_STORE_RESULT_DEAD, rank, sizeof(rank));
 }
 
 static void free_key(struct ddp_mem *mem, struct key *key)
@@ -171,7 +146,8 @@ static void free_key(struct ddp_mem *mem, struct key *key)
     ddp_mem_free(mem, key);
 }
 
-static struct key *find_key(struct ddp_store_server *server, const struct request *request)
+static struct key *find_key(struct ddp_store_server *server,
+                            const struct ddp_store_request *request)
 {
     uint64_t hash = ddp_hash_bytes(request->key, request->key_bytes, 0);
     struct key **first = &server->keys[hash % KEY_CHAINS];
@@ -203,98 +179,125 @@ static struct key *find_key(struct ddp_store_server *server, const struct reques
     return key;
 }
 
-static enum ddp_store_result assign(struct ddp_store_server *server, struct key *key,
-                                    const void *value, size_t value_bytes)
+/* A rank that died cannot set anything any more: waiting for a key may be waiting for ever. */
+static ddp_status get(const struct ddp_store_server *server, const struct key *key,
+                      uint8_t *payload, size_t *out_payload_bytes)
+{
+    if (key->value != NULL) {
+        memcpy(payload, key->value, key->value_bytes);
+        *out_payload_bytes = key->value_bytes;
+        return DDP_OK;
+    }
+    if (server->has_death) {
+        ddp_store_put_u32(payload, server->dead_rank);
+        *out_payload_bytes = 4;
+        return DDP_E_PEER_DIED;
+    }
+    return DDP_PENDING;
+}
+
+/* Answer the request that waits, now that it can be. */
+static void respond_asked(struct ddp_store_server *server, struct client *client)
+{
+    size_t payload_bytes = 0;
+    ddp_status status =
+        get(server, client->asked, client->out + DDP_STORE_RESPONSE_HEAD, &payload_bytes);
+
+    respond(server, client, client->asked_id, status, payload_bytes);
+}
+
+static ddp_status assign(struct ddp_store_server *server, struct key *key, const void *value,
+                         size_t value_bytes)
 {
     uint8_t *copy = ddp_mem_array(server->mem, value_bytes + 1, 1);
 
     DDP_ASSERT(value_bytes <= DDP_STORE_VALUE_BYTES_MAX);
     if (copy == NULL) {
-        return DDP_STORE_RESULT_NOMEM;
+        return DDP_E_NOMEM;
     }
-    if (value_bytes > 0) {
-        memcpy(copy, value, value_bytes);
-    }
+    memcpy(copy, value, value_bytes);
     ddp_mem_free(server->mem, key->value);
     key->value = copy;
     key->value_bytes = value_bytes;
     for (struct client *client = server->clients; client != NULL; client = client->next) {
         if (client->asked == key) {
-            respond(server, client, client->asked_id, DDP_STORE_RESULT_OK, value, value_bytes);
+            respond_asked(server, client);
         }
     }
-    return DDP_STORE_RESULT_OK;
+    return DDP_OK;
 }
 
-static enum ddp_store_result add(struct ddp_store_server *server, struct key *key, int64_t amount,
-                                 uint8_t sum_bytes[8])
+static ddp_status add(struct ddp_store_server *server, struct key *key, int64_t amount,
+                      uint8_t sum_bytes[8])
 {
     int64_t sum = 0;
 
     if (key->value != NULL) {
         if (key->value_bytes != sizeof(sum)) {
-            return DDP_STORE_RESULT_STATE;
+            return DDP_E_STATE;
         }
         sum = ddp_store_get_i64(key->value);
     }
     if (__builtin_add_overflow(sum, amount, &sum)) {
-        return DDP_STORE_RESULT_OVERFLOW;
+        return DDP_E_OVERFLOW;
     }
     ddp_store_put_i64(sum_bytes, sum);
     return assign(server, key, sum_bytes, 8);
 }
 
-static void serve(struct ddp_store_server *server, struct client *client,
-                  const struct request *request)
+ddp_status ddp_store_server_answer(struct ddp_store_server *server,
+                                   const struct ddp_store_request *request, uint8_t *payload,
+                                   size_t *out_payload_bytes)
 {
     struct key *key = find_key(server, request);
-    uint8_t sum[8];
-    enum ddp_store_result result;
 
-    DDP_ASSERT(!client->is_closed && client->out_bytes == 0);
-    client->asked = NULL;
+    *out_payload_bytes = 0;
     if (key == NULL) {
-        respond(server, client, request->id, DDP_STORE_RESULT_NOMEM, NULL, 0);
-        return;
+        return DDP_E_NOMEM;
     }
     switch (request->op) {
     case DDP_STORE_OP_SET:
-        result = assign(server, key, request->payload, request->payload_bytes);
-        respond(server, client, request->id, result, NULL, 0);
-        break;
+        return assign(server, key, request->payload, request->payload_bytes);
     case DDP_STORE_OP_ADD:
-        result = add(server, key, ddp_store_get_i64(request->payload), sum);
-        respond(server, client, request->id, result, sum,
-                result == DDP_STORE_RESULT_OK ? sizeof(sum) : 0);
-        break;
+        *out_payload_bytes = 8;
+        return add(server, key, ddp_store_get_i64(request->payload), payload);
     default:
-        if (key->value != NULL) {
-            respond(server, client, request->id, DDP_STORE_RESULT_OK, key->value, key->value_bytes);
-        } else if (server->has_death) {
-            respond_dead(server, client, request->id);
-        } else {
-            client->asked = key;
-            client->asked_id = request->id;
-        }
-        break;
+        return get(server, key, payload, out_payload_bytes);
+    }
+}
+
+static void serve(struct ddp_store_server *server, struct client *client, uint32_t id,
+                  const struct ddp_store_request *request)
+{
+    size_t payload_bytes;
+    ddp_status status;
+
+    DDP_ASSERT(!client->is_closed && client->out_bytes == 0);
+    client->asked = NULL;
+    status = ddp_store_server_answer(server, request, client->out + DDP_STORE_RESPONSE_HEAD,
+                                     &payload_bytes);
+    if (status == DDP_PENDING) {
+        client->asked = find_key(server, request);
+        client->asked_id = id;
+    } else {
+        respond(server, client, id, status, payload_bytes);
     }
 }
 
 /* frame: whole, size_bytes long with its length word. */
-static bool parse(const uint8_t *frame, size_t size_bytes, struct request *out)
+static bool parse(const uint8_t *frame, size_t size_bytes, struct ddp_store_request *out)
 {
     if (size_bytes < DDP_STORE_REQUEST_HEAD) {
         return false;
     }
-    out->id = ddp_store_get_u32(frame + 4);
-    out->op = frame[8];
+    out->op = (enum ddp_store_op)frame[8];
     out->key_bytes = (size_t)frame[9] | (size_t)frame[10] << 8;
     if (out->key_bytes == 0 || out->key_bytes > DDP_STORE_KEY_BYTES_MAX ||
         out->key_bytes > size_bytes - DDP_STORE_REQUEST_HEAD) {
         return false;
     }
     out->key = frame + DDP_STORE_REQUEST_HEAD;
-    out->payload = out->key + out->key_bytes;
+    out->payload = frame + DDP_STORE_REQUEST_HEAD + out->key_bytes;
     out->payload_bytes = size_bytes - DDP_STORE_REQUEST_HEAD - out->key_bytes;
     switch (out->op) {
     case DDP_STORE_OP_SET:
@@ -313,20 +316,16 @@ static void serve_frames(struct ddp_store_server *server, struct client *client)
 {
     while (!client->is_closed && client->out_bytes == 0 && client->in_bytes >= 4) {
         size_t size_bytes = (size_t)ddp_store_get_u32(client->in) + 4;
-        struct request request;
+        struct ddp_store_request request;
 
-        if (size_bytes > DDP_STORE_REQUEST_MAX) {
+        if (size_bytes <= DDP_STORE_REQUEST_MAX && client->in_bytes < size_bytes) {
+            return;
+        }
+        if (size_bytes > DDP_STORE_REQUEST_MAX || !parse(client->in, size_bytes, &request)) {
             close_client(client);
             return;
         }
-        if (client->in_bytes < size_bytes) {
-            return;
-        }
-        if (!parse(client->in, size_bytes, &request)) {
-            close_client(client);
-            return;
-        }
-        serve(server, client, &request);
+        serve(server, client, ddp_store_get_u32(client->in + 4), &request);
         DDP_ASSERT(size_bytes <= client->in_bytes && client->in_bytes <= sizeof(client->in));
         client->in_bytes -= size_bytes;
         memmove(client->in, client->in + size_bytes, client->in_bytes);
@@ -340,13 +339,9 @@ static void handle_client(struct ddp_store_server *server, struct client *client
     }
     if (client->is_writing) {
         flush_client(server, client);
-    } else {
-        ddp_status status =
-            ddp_store_fill(client->fd, client->in, sizeof(client->in), &client->in_bytes);
-
-        if (status != DDP_OK && status != DDP_PENDING) {
-            close_client(client);
-        }
+    } else if (ddp_store_fill(client->fd, client->in, sizeof(client->in), &client->in_bytes) ==
+               DDP_E_IO) {
+        close_client(client);
     }
     serve_frames(server, client);
 }
@@ -404,7 +399,7 @@ void ddp_store_server_report_death(struct ddp_store_server *server, uint32_t ran
     }
     for (struct client *client = server->clients; client != NULL; client = client->next) {
         if (client->asked != NULL) {
-            respond_dead(server, client, client->asked_id);
+            respond_asked(server, client);
         }
     }
     free_closed(server);

@@ -11,7 +11,7 @@
 
 #define BACKLOG 1024
 
-ddp_status ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes)
+bool ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes)
 {
     DDP_ASSERT(*sent_bytes <= size_bytes);
     while (*sent_bytes < size_bytes) {
@@ -19,13 +19,11 @@ ddp_status ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_
 
         if (sent > 0) {
             *sent_bytes += (size_t)sent;
-        } else if (sent < 0 && errno == EINTR) {
-            continue;
-        } else {
-            return sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? DDP_PENDING : DDP_E_IO;
+        } else if (errno != EINTR) {
+            return errno != EAGAIN;
         }
     }
-    return DDP_OK;
+    return true;
 }
 
 ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes, size_t *filled_bytes)
@@ -40,7 +38,7 @@ ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes, size_t *
         *filled_bytes += (size_t)got;
         return DDP_OK;
     }
-    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? DDP_PENDING : DDP_E_IO;
+    return got < 0 && errno == EAGAIN ? DDP_PENDING : DDP_E_IO;
 }
 
 static ddp_status bound_port(int fd, uint16_t *out_port)

@@ -1,8 +1,9 @@
 /* The rendezvous store: a small key/value table that ranks use to find each other.
  *
  * It offers what PyTorch's TCPStore does (set, waiting get, add), in frames of its own. One
- * implementation works over TCP (the launcher or rank 0 runs the server), one in memory
- * (simulator). Keys and values: at most 256 and 4096 bytes. */
+ * implementation works over TCP, one in the process that runs the server (the launcher has a server
+ * alone, rank 0 may have one), one in memory (simulator). Keys and values: at most 256 and 4096
+ * bytes. */
 #ifndef DDPCORE_STORE_STORE_H
 #define DDPCORE_STORE_STORE_H
 
@@ -22,13 +23,15 @@ extern "C" {
 #define DDP_STORE_VALUE_BYTES_MAX 4096u
 
 struct ddp_store;
+/* Errors of all calls: E_NOMEM, E_INVALID (a key or a value that is too long), and of the client,
+ * when the server is gone: E_PEER_DIED (a rank had it: store->dead_rank), else E_IO. */
 struct ddp_store_ops {
     /* Set a key. Re-call with the same arguments until not PENDING. */
     ddp_status (*set)(struct ddp_store *store, const char *key, const void *value,
                       size_t size_bytes);
     /* Value of a key, PENDING until somebody set it. Re-call with the same key until not PENDING.
-     * value: uint8_t[DDP_STORE_VALUE_BYTES_MAX]. Errors: E_IO (server gone), E_PEER_DIED (the
-     * launcher reported that a rank ended before rendezvous finished: store->dead_rank). */
+     * value: uint8_t[DDP_STORE_VALUE_BYTES_MAX]. Errors: E_PEER_DIED (the launcher reported that a
+     * rank ended before rendezvous finished: store->dead_rank). */
     ddp_status (*get)(struct ddp_store *store, const char *key, void *value,
                       size_t *out_size_bytes);
     /* Add to a counter key (created as 0) and return the sum. Re-call until not PENDING. Counters
@@ -77,13 +80,16 @@ void ddp_store_server_destroy(struct ddp_store_server *server);
 DDP_MUST_USE ddp_status ddp_store_listen(const char *address, uint16_t port, int *out_fd,
                                          uint16_t *out_port, struct ddp_err *err);
 
-/* TCP client. server: a server that this process must pump while it waits (rank 0 as host; taken
- * over), or NULL. Connecting is retried until deadline_ns (a refused connection is a rank that is
- * early, not an error). */
+/* TCP client. host_rank: the rank whose process has the server, -1: none. Connecting is retried
+ * until deadline_ns (a refused connection is a rank that is early, not an error). */
 DDP_MUST_USE ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *address,
-                                             uint16_t port, struct ddp_store_server *server,
-                                             uint64_t deadline_ns, struct ddp_store **out,
-                                             struct ddp_err *err);
+                                             uint16_t port, int32_t host_rank, uint64_t deadline_ns,
+                                             struct ddp_store **out, struct ddp_err *err);
+/* The store of the process that has the server (rank 0 as host): calls pump it, so the others are
+ * served while this process waits. server is taken over on OK, and no death is reported to it.
+ * Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_store_host_create(struct ddp_env *env, struct ddp_store_server *server,
+                                              struct ddp_store **out);
 
 /* Who am I, and where is the store: read from the environment of whoever started this process,
  * through a callback because libraries do not read the environment. Understood, in this order; the

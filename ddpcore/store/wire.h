@@ -1,27 +1,22 @@
-/* The store's frames on the wire, little endian. Internal to the TCP client and server.
+/* The store's frames on the wire, little endian. Internal to the store's server and clients.
  *
  *   request:  u32 size | u32 id | u8 op     | u16 key bytes | key | payload
- *   response: u32 size | u32 id | u8 result | payload
+ *   response: u32 size | u32 id | u8 status | payload
  *
- * size counts what follows it. Payload: SET a value, ADD an i64; a response to GET a value, to ADD
- * an i64, DEAD the u32 rank. A client has one request under way; a newer one replaces it, and the
- * id tells its response from a late one. */
+ * size counts what follows it. status: OK, or an error without its sign. Payload: SET a value, ADD
+ * an i64; a response to GET a value, to ADD an i64, with E_PEER_DIED the u32 rank. A client has one
+ * request under way; a newer one replaces it, and the id tells its response from a late one. */
 #ifndef DDPCORE_STORE_WIRE_H
 #define DDPCORE_STORE_WIRE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ddpcore/base/status.h"
 #include "ddpcore/store/store.h"
 
 enum ddp_store_op { DDP_STORE_OP_SET = 1, DDP_STORE_OP_GET = 2, DDP_STORE_OP_ADD = 3 };
-enum ddp_store_result {
-    DDP_STORE_RESULT_OK = 0,
-    DDP_STORE_RESULT_DEAD = 1,
-    DDP_STORE_RESULT_STATE = 2,
-    DDP_STORE_RESULT_OVERFLOW = 3,
-    DDP_STORE_RESULT_NOMEM = 4
-};
 
 #define DDP_STORE_REQUEST_HEAD  11u
 #define DDP_STORE_RESPONSE_HEAD 9u
@@ -53,9 +48,38 @@ static inline int64_t ddp_store_get_i64(const uint8_t *in)
     return (int64_t)((uint64_t)ddp_store_get_u32(in) | (uint64_t)ddp_store_get_u32(in + 4) << 32);
 }
 
-/* Write as much as the socket takes. PENDING: more is left. E_IO: the other side is gone. */
-DDP_MUST_USE ddp_status ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes,
-                                        size_t *sent_bytes);
+struct ddp_store_request {
+    enum ddp_store_op op;
+    const void *key;
+    size_t key_bytes; /* 1 to DDP_STORE_KEY_BYTES_MAX */
+    const void *payload;
+    size_t payload_bytes; /* at most DDP_STORE_VALUE_BYTES_MAX; of ADD: 8 */
+};
+/* Errors: E_INVALID, a key or a value that is too long, or no key. */
+static inline ddp_status ddp_store_request_init(struct ddp_store_request *out, enum ddp_store_op op,
+                                                const char *key, const void *payload,
+                                                size_t payload_bytes)
+{
+    out->op = op;
+    out->key = key;
+    out->key_bytes = strlen(key);
+    out->payload = payload;
+    out->payload_bytes = payload_bytes;
+    return out->key_bytes == 0 || out->key_bytes > DDP_STORE_KEY_BYTES_MAX ||
+                   payload_bytes > DDP_STORE_VALUE_BYTES_MAX
+               ? DDP_E_INVALID
+               : DDP_OK;
+}
+
+/* What the server answers, and the payload of it. PENDING: a GET of a key that nobody has set.
+ * payload: uint8_t[DDP_STORE_VALUE_BYTES_MAX] of a GET, [8] of an ADD. */
+DDP_MUST_USE ddp_status ddp_store_server_answer(struct ddp_store_server *server,
+                                                const struct ddp_store_request *request,
+                                                uint8_t *payload, size_t *out_payload_bytes);
+
+/* Write as much as the socket takes. False: more is left. True, too, if the other side is gone:
+ * the next _fill says so. */
+bool ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes);
 /* Read what is there, up to capacity. PENDING: nothing now. E_IO: the other side is gone. */
 DDP_MUST_USE ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes,
                                        size_t *filled_bytes);

@@ -46,18 +46,16 @@ static void look_at_peers(struct ddp_shm_endpoint *endpoint)
         return;
     }
     endpoint->looked_ns = now_ns;
-    if (poll(endpoint->pidfds, endpoint->base.member_count, 0) <= 0) {
-        return;
-    }
+    (void)poll(endpoint->pidfds, endpoint->base.member_count, 0);
     for (uint32_t peer = 0; peer < endpoint->base.member_count; peer++) {
         struct pollfd *watched = &endpoint->pidfds[peer];
 
-        if (watched->fd < 0 || watched->revents == 0) {
+        if (watched->revents == 0) { /* as of a descriptor that is closed */
             continue;
         }
         DDP_ASSERT(peer != endpoint->base.member && !endpoint->peers[peer].is_dead);
         (void)close(watched->fd);
-        watched->fd = -1;
+        *watched = (struct pollfd){.fd = -1};
         if (!has_departed(endpoint, peer)) {
             endpoint->peers[peer].is_dead = true;
             if (endpoint->dead_peer < 0 || (int32_t)peer < endpoint->dead_peer) {
@@ -166,10 +164,8 @@ static ddp_status shm_send_poll(struct ddp_transport *transport, uint32_t to, ui
     struct ddp_shm_peer *peer = &endpoint->peers[to];
 
     DDP_ASSERT(ticket < peer->sender.sent);
-    /* Older than the slots in use: acknowledged long ago; its slot's is_copied is a later
-     * message's. */
-    if (ticket + peer->sender.slot_mask < peer->sender.sent - 1 ||
-        peer->is_copied[ticket & peer->sender.slot_mask] ||
+    /* One that is older than the slots in use is taken, whatever a later message's slot says. */
+    if (peer->is_copied[ticket & peer->sender.slot_mask] ||
         ddp_shm_sender_is_taken(&peer->sender, ticket)) {
         return DDP_OK;
     }

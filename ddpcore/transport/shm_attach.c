@@ -60,7 +60,7 @@ static ddp_status map_segment(struct attach *attach)
     if (fstat(attach->fd, &info) != 0) {
         return system_error(attach, "fstat");
     }
-    if (size_bytes == 0 || info.st_size < 0 || (uint64_t)info.st_size != size_bytes) {
+    if ((uint64_t)info.st_size != size_bytes) {
         return ddp_err_set(attach->err, DDP_E_SYSTEM, "shared segment of %s: not of this group",
                            attach->config->group_name);
     }
@@ -258,6 +258,7 @@ static ddp_status attach_all(struct attach *attach)
     struct ddp_shm_endpoint *endpoint = attach->endpoint;
     char name[DDP_STORE_KEY_BYTES_MAX];
 
+    DDP_TRY(size_segment(attach));
     if (attach->config->member == 0) {
         DDP_TRY(make_segment(attach));
     } else {
@@ -274,8 +275,9 @@ ddp_status ddp_shm_create(struct ddp_env *env, struct ddp_store *store,
                           const struct ddp_shm_config *config, uint64_t deadline_ns,
                           struct ddp_transport **out, struct ddp_err *err)
 {
+    struct ddp_err why = {""};
     struct attach attach = {
-        .store = store, .config = config, .deadline_ns = deadline_ns, .err = err, .fd = -1};
+        .store = store, .config = config, .deadline_ns = deadline_ns, .err = &why, .fd = -1};
     struct ddp_shm_endpoint *endpoint;
     ddp_status status = DDP_E_NOMEM;
 
@@ -287,7 +289,6 @@ ddp_status ddp_shm_create(struct ddp_env *env, struct ddp_store *store,
     /* Before anything is sized by a count that may be wrong. */
     DDP_TRY(ddp_store_enroll(env, store, config->group_name, config->member, config->member_count,
                              deadline_ns, err));
-    DDP_TRY(size_segment(&attach));
     endpoint = ddp_mem_array(env->mem, 1, sizeof(*endpoint));
     if (endpoint == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a shared segment");
@@ -304,21 +305,15 @@ ddp_status ddp_shm_create(struct ddp_env *env, struct ddp_store *store,
         for (uint32_t i = 0; i < config->member_count; i++) {
             endpoint->pidfds[i].fd = -1;
         }
-        if (err != NULL) {
-            err->text[0] = '\0';
-        }
         status = attach_all(&attach);
     }
     if (attach.fd >= 0) {
         (void)close(attach.fd);
     }
     if (status != DDP_OK) {
-        if (err != NULL && err->text[0] == '\0') {
-            (void)ddp_err_set(err, status, "joining group %s: %s", config->group_name,
-                              ddp_status_text(status));
-        }
         ddp_shm_endpoint_destroy(endpoint);
-        return status;
+        return ddp_err_set(err, status, "joining group %s: %s", config->group_name,
+                           why.text[0] != '\0' ? why.text : ddp_status_text(status));
     }
     *out = &endpoint->base;
     return DDP_OK;

@@ -33,7 +33,7 @@ static void survivors(struct harness_cell *cell, struct harness_judge_facts *out
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {
         const struct harness_trace_event *end;
         size_t cursor = 0;
-        ddp_status status = DDP_E_STATE;
+        ddp_status status = DDP_OK;
 
         if (harness_rank_set_has(&injected, rank)) {
             continue;
@@ -47,8 +47,9 @@ static void survivors(struct harness_cell *cell, struct harness_judge_facts *out
                 out->survivor_latency_ns = (int64_t)(end->entry.time_ns - fired_ns);
             }
         }
-        if (status != expected && out->is_survivor_status_met) {
+        if ((end == NULL || status != expected) && out->is_survivor_status_met) {
             out->is_survivor_status_met = false;
+            out->is_survivor_ended = end != NULL;
             out->survivor_status = status;
             out->survivor_rank = rank;
         }
@@ -78,7 +79,7 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
     for (size_t i = 0; i < cell->param_count; i++) {
         names[i] = cell->params[i].name;
     }
-    out->program = &cell->program;
+    out->program = &cell->bound;
     out->trace = &cell->trace;
     out->param_names = names;
     out->param_count = (uint32_t)cell->param_count;
@@ -96,5 +97,7 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
     out->restore_verdict = restore->verdict;
     out->restore_text = restore->text;
     out->restore_culprits = restore->culprits;
+    out->restore_other = restore->other;
+    out->restore_other_text = restore->other_text;
     return DDP_OK;
 }

@@ -3,32 +3,38 @@
 #include <string.h>
 
 #include "harness/cell/stage.h"
+#include "harness/trace/taken.h"
 
 /* Micro-batches of each rank; with join, the number of operations depends on them. */
-static ddp_status batch_counts(struct harness_cell *cell, uint64_t **out)
+static ddp_status count_batches(struct harness_cell *cell)
 {
     uint32_t ranks = cell->plan.job.ranks;
 
-    *out = NULL;
+    cell->batch_counts = NULL;
     if (!cell->plan.job.join.is_set) {
         return DDP_OK;
     }
-    *out = ddp_mem_array(cell->mem, ranks, sizeof **out);
-    if (*out == NULL) {
+    cell->batch_counts = ddp_mem_array(cell->mem, ranks, sizeof cell->batch_counts[0]);
+    if (cell->batch_counts == NULL) {
         return DDP_E_NOMEM;
     }
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        (*out)[rank] = ref_shard_batch_count(&cell->job.shard, rank);
+        cell->batch_counts[rank] = ref_shard_batch_count(&cell->job.shard, rank);
     }
     return DDP_OK;
+}
+
+static ddp_status build(struct harness_cell *cell, const uint64_t *batch_counts,
+                        struct harness_program *out)
+{
+    return harness_program_build(cell->mem, &cell->plan, cell->params, cell->param_count,
+                                 cell->buffer_elem_count, batch_counts, out);
 }
 
 ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err)
 {
     struct ref_model_tables tables;
     struct ref_data data;
-    uint64_t *counts;
-    size_t buffer_elems = 0;
     ddp_status status;
 
     DDP_TRY(harness_rank_job(&cell->plan, &cell->job, err));
@@ -40,13 +46,46 @@ ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err)
     DDP_TRY(ref_model_describe(cell->mem, &cell->job.model, &tables, err));
     cell->params = tables.params;
     cell->param_count = tables.param_count;
+    cell->buffer_elem_count = 0;
     for (size_t i = 0; i < tables.buffer_count; i++) {
-        buffer_elems += tables.buffers[i].elem_count;
+        cell->buffer_elem_count += tables.buffers[i].elem_count;
     }
-    DDP_TRY(batch_counts(cell, &counts));
-    status = harness_program_build(cell->mem, &cell->plan, cell->params, cell->param_count,
-                                   buffer_elems, counts, &cell->program);
+    DDP_TRY(count_batches(cell));
+    status = build(cell, cell->batch_counts, &cell->program);
+    cell->bound = cell->program;
     return status == DDP_OK
                ? DDP_OK
                : ddp_err_set(err, status, "cannot work out the program of %s", cell->plan.id);
+}
+
+ddp_status harness_stage_bind(struct harness_cell *cell)
+{
+    const uint32_t ranks = cell->plan.job.ranks;
+    const uint64_t micro_batches = cell->job.micro_batches;
+    const uint64_t planned = (uint64_t)cell->plan.job.steps * micro_batches;
+    struct harness_index index;
+    uint64_t *taken;
+    bool is_other = false;
+
+    if (cell->batch_counts == NULL) {
+        return DDP_OK;
+    }
+    taken = ddp_mem_array(cell->mem, ranks, sizeof *taken);
+    if (taken == NULL) {
+        return DDP_E_NOMEM;
+    }
+    DDP_TRY(harness_index_build(cell->mem, &cell->trace, &index));
+    for (uint32_t rank = 0; rank < ranks && rank < index.world_size; rank++) {
+        uint64_t due = cell->batch_counts[rank] < planned ? cell->batch_counts[rank] : planned;
+
+        taken[rank] = harness_taken_count(&index, rank, cell->restored_step * micro_batches,
+                                          micro_batches, due);
+        is_other = is_other || taken[rank] != due;
+    }
+    harness_index_fini(&index);
+    if (is_other) {
+        DDP_TRY(build(cell, taken, &cell->bound));
+        cell->bound.hash = cell->program.hash; /* the one that ranks were given */
+    }
+    return DDP_OK;
 }

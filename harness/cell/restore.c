@@ -7,6 +7,7 @@
 
 #include "ddpcore/checkpoint/safetensors.h"
 #include "harness/cell/stage.h"
+#include "harness/judge/judge.h"
 
 /* Put "module." before every second name. The dict's table of names is not kept up: the dict is
  * only written. */
@@ -259,10 +260,59 @@ static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
     return (uint32_t)steps;
 }
 
-/* The first finding of the restore run, which says why it does not equal an uninterrupted one; one
- * about the checkpoint is preferred. */
-ddp_status harness_stage_conclude(const struct harness_cell *second,
-                                  struct harness_restore_result *out)
+/* What says why the restored run does not equal an uninterrupted one: of all that follows from
+ * nothing else, the first about the checkpoint, else the first. NULL: it equals one. */
+static const struct harness_finding *reason_of(const struct harness_findings *findings)
+{
+    const struct harness_finding *first = NULL;
+
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+
+        if (harness_judge_is_explained(findings, i)) {
+            continue;
+        }
+        if (harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CHECKPOINT) {
+            return finding;
+        }
+        first = first == NULL ? finding : first;
+    }
+    return first;
+}
+
+/* A rank that did not load the checkpoint posts the steps before it, too. */
+static bool is_of_unloaded(const struct harness_finding *reason,
+                           const struct harness_finding *finding)
+{
+    return reason->verdict == HARNESS_VERDICT_CHECKPOINT_STATE &&
+           reason->mode == HARNESS_MODE_PROVABLE &&
+           harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH &&
+           harness_rank_set_is_subset(&finding->culprits, &reason->culprits);
+}
+
+static void conclude_findings(const struct harness_findings *findings,
+                              struct harness_restore_result *out)
+{
+    const struct harness_finding *reason = reason_of(findings);
+
+    if (reason == NULL) {
+        return;
+    }
+    out->verdict = reason->verdict;
+    out->culprits = reason->culprits;
+    (void)snprintf(out->text, sizeof out->text, "%s", reason->text);
+    for (size_t i = 0; i < findings->count && out->other == HARNESS_VERDICT_NONE; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+
+        if (finding != reason && !harness_judge_is_explained(findings, i) &&
+            !is_of_unloaded(reason, finding)) {
+            out->other = finding->verdict;
+            (void)snprintf(out->other_text, sizeof out->other_text, "%s", finding->text);
+        }
+    }
+}
+
+ddp_status harness_stage_conclude(struct harness_cell *second, struct harness_restore_result *out)
 {
     const struct harness_trace_event *loaded;
     size_t cursor = 0;
@@ -282,19 +332,9 @@ ddp_status harness_stage_conclude(const struct harness_cell *second,
         out->from_step = (int64_t)loaded->entry.arg[0];
     }
     out->is_equal = second->findings.count == 0 && out->from_step >= 0;
-    for (size_t i = 0; i < second->findings.count; i++) {
-        const struct harness_finding *finding = &second->findings.items[i];
-        bool is_checkpoint = harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CHECKPOINT;
-
-        if (out->verdict == HARNESS_VERDICT_NONE || (is_checkpoint && i > 0)) {
-            out->verdict = finding->verdict;
-            out->culprits = finding->culprits;
-            (void)snprintf(out->text, sizeof out->text, "%s", finding->text);
-        }
-        if (is_checkpoint) {
-            break;
-        }
-    }
+    DDP_TRY(
+        harness_judge_order(&second->plan, &second->program, &second->trace, &second->findings));
+    conclude_findings(&second->findings, out);
     return DDP_OK;
 }
 

@@ -186,15 +186,15 @@ static struct harness_rank_set find_victims(const struct harness_cell *cell)
     return victims;
 }
 
-/* Ranks that die in the same way are one finding. The monitor reports the first death at once and
- * the next one when it comes. */
+/* Ranks that die in the same way in the same step are one finding. The monitor reports the first
+ * death at once and the next one when it comes. */
 static bool joins_earlier_crash(struct harness_findings *findings,
                                 const struct harness_finding *finding)
 {
     for (size_t i = 0; i < findings->count; i++) {
         struct harness_finding *earlier = &findings->items[i];
 
-        if (earlier->verdict != finding->verdict ||
+        if (earlier->verdict != finding->verdict || earlier->step != finding->step ||
             harness_verdict_family(finding->verdict) != HARNESS_FAMILY_CRASH) {
             continue;
         }
@@ -227,7 +227,7 @@ static void oracle_input(const struct harness_cell *cell, const struct harness_c
 {
     memset(out, 0, sizeof *out);
     out->plan = &cell->plan;
-    out->program = &cell->program;
+    out->program = &cell->bound;
     out->trace = &cell->trace;
     out->job = &cell->job;
     out->params = cell->params;
@@ -276,6 +276,7 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
                        (unsigned long long)cell->trace.lost_count);
     }
     add_diagnoses(cell);
+    DDP_TRY(harness_stage_bind(cell));
     oracle_input(cell, first, &input);
     input.kept = cell->kept;
     status = harness_oracle_check_all(&input, &cell->findings, &cell->wanted, err);

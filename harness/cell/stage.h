@@ -20,7 +20,10 @@ struct harness_cell {
     struct ref_job job;
     const struct ddp_param *params;
     size_t param_count;
+    size_t buffer_elem_count;
+    uint64_t *batch_counts; /* [ranks] micro-batches that each rank should take; NULL: not asked */
     struct harness_program program;
+    struct harness_program bound; /* the same for the batches that ranks took: what is judged */
     struct harness_trace trace;
     char unwritten[256]; /* why the trace is not in the run folder, or not all of it; else empty */
     struct harness_findings findings;
@@ -37,6 +40,9 @@ ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_ce
 void harness_stage_close(struct harness_cell *cell);
 /* Tables and program of a plan. Errors: unknown names. */
 ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err);
+/* The program of the run that was recorded: under join what is posted depends on how many batches
+ * each rank took, which only the run can know. That it should be others, the ledger says. */
+ddp_status harness_stage_bind(struct harness_cell *cell);
 /* The files of the run folder that the judge reads. out: [HARNESS_FILES_COUNT]. Errors: E_IO. */
 ddp_status harness_stage_find_files(const struct harness_cell *cell,
                                     struct harness_trace_files *out, struct ddp_err *err);
@@ -61,6 +67,8 @@ struct harness_restore_result {
     enum harness_verdict verdict;
     struct harness_rank_set culprits;
     char text[512];
+    enum harness_verdict other; /* NONE, or the first of what else must be accounted for */
+    char other_text[512];
     uint32_t *fired_count; /* of its own faults, in the plan's order */
 };
 /* Copy the checkpoint with the plan's edit, run from it, check. */
@@ -69,9 +77,8 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
 
 /* Turn a copy of the first run's cell into that of its restore run. Errors: E_NOMEM. */
 ddp_status harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second);
-/* What a checked restore run showed. */
-ddp_status harness_stage_conclude(const struct harness_cell *second,
-                                  struct harness_restore_result *out);
+/* What a checked restore run showed. Sorts its findings. */
+ddp_status harness_stage_conclude(struct harness_cell *second, struct harness_restore_result *out);
 /* Evidence that a restore run lacks is missing in the whole. */
 void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cell *second);
 

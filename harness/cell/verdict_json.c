@@ -150,8 +150,8 @@ static json_t *restore_json(const struct harness_cell *cell,
     return json_pack(
         "{s:o, s:b, s:s, s:o, s:o, s:o}", "from_step", number_or_null(facts->restored_from_step),
         "equals", facts->is_restore_equal, "verdict", harness_verdict_name(facts->restore_verdict),
-        "culprit", ranks_json(&facts->restore_culprits), "text",
-        text_json(facts->restore_text != NULL ? facts->restore_text : ""), "said",
+        "culprit", ranks_json(&facts->restore_culprits), "text", text_json(facts->restore_text),
+        "said",
         is_good ? json_null()
                 : said_json(cell, harness_stage_path(cell->mem, cell->run_dir, "restore"),
                             plan->restore.ranks > 0 ? plan->restore.ranks : plan->job.ranks,

@@ -176,7 +176,9 @@ static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *p
         (void)snprintf(reason, reason_size, "%s",
                        harness_plan_is_cuda(plan)  ? "GPUs have real processes only: --driver proc"
                        : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
-                                                   : "the scenario does not run on this driver");
+                       : plan->job.store == HARNESS_STORE_RANK_0
+                           ? "rank 0 hosts the store among real processes only: --driver proc"
+                           : "the scenario does not run on this driver");
         return REFUSAL_BY_PLAN;
     }
     refusal = refuse_machine(cells, plan, reason, reason_size);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ddpcore/device/device.h"
 #include "harness/cli/cells.h"
 #include "harness/cli/screen.h"
 #include "harness/report/report.h"
@@ -321,7 +322,10 @@ static int run_cells(struct run *run)
     bool is_written;
 
     const struct cli_pool_events events = {task_done, task_slow};
+    struct ddp_err err = {{0}};
 
+    /* Once for all workers, as it takes long; where that fails, each cell says why. */
+    (void)!ddp_blas_open(NULL, &err);
     cli_screen_init(&run->screen, run->cells.task_count);
     signal_number = cli_pool_run(run->cells.tasks, run->cells.task_count, choose_jobs(run->options),
                                  &events, run);

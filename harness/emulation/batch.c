@@ -10,6 +10,7 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/prng.h"
 #include "harness/emulation/internal.h"
+#include "harness/trace/taken.h"
 
 enum { EPOCHS_KEPT = 4 };
 
@@ -49,16 +50,44 @@ uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32
     return e->shard.is_one_epoch ? batches_of(&e->shard, rank) : UINT64_MAX;
 }
 
+uint64_t harness_emulation_due(const struct harness_emulation *e, uint32_t rank)
+{
+    uint64_t planned = (uint64_t)e->input->plan->job.steps * e->input->job->micro_batches;
+    uint64_t own = harness_emulation_batch_count(e, rank);
+
+    return own < planned ? own : planned;
+}
+
+ddp_status harness_emulation_count_batches(struct harness_emulation *e)
+{
+    uint64_t micro_batches = e->input->job->micro_batches;
+
+    e->taken = harness_emulation_alloc(e, e->world, sizeof(*e->taken));
+    e->next_own = harness_emulation_alloc(e, e->world, sizeof(*e->next_own));
+    for (uint32_t r = 0; e->taken != NULL && r < e->world; r++) {
+        e->taken[r] = harness_taken_count(&e->index, r, e->input->restored_step * micro_batches,
+                                          micro_batches, harness_emulation_due(e, r));
+    }
+    return e->next_own != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+bool harness_emulation_has_batch(const struct harness_emulation *e, uint32_t rank, uint64_t pass)
+{
+    uint64_t first = (uint64_t)e->input->restored_step * e->input->job->micro_batches;
+
+    return pass < (pass < first ? harness_emulation_due(e, rank) : e->taken[rank]);
+}
+
 bool harness_emulation_is_active(const struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
-    return ((uint64_t)step + 1) * e->input->job->micro_batches <=
-           harness_emulation_batch_count(e, rank);
+    return harness_emulation_has_batch(e, rank,
+                                       ((uint64_t)step + 1) * e->input->job->micro_batches - 1);
 }
 
 int64_t harness_emulation_last_active(const struct harness_emulation *e, uint64_t pass)
 {
     for (uint32_t r = e->world; r-- > 0;) {
-        if (pass < harness_emulation_batch_count(e, r)) {
+        if (harness_emulation_has_batch(e, r, pass)) {
             return r;
         }
     }
@@ -68,9 +97,17 @@ int64_t harness_emulation_last_active(const struct harness_emulation *e, uint64_
 enum harness_took harness_emulation_took(const struct harness_emulation *e, uint32_t rank,
                                          uint32_t step)
 {
-    return !e->is_judging || step < e->start_step || step >= e->end_step
-               ? HARNESS_TOOK_OWN
-               : (enum harness_took)e->took[(step - e->start_step) * (size_t)e->world + rank];
+    uint64_t end = ((uint64_t)step + 1) * e->input->job->micro_batches;
+    enum harness_took took;
+
+    if (!e->is_judging || step < e->start_step || step >= e->end_step) {
+        return HARNESS_TOOK_OWN;
+    }
+    took = (enum harness_took)e->took[(step - e->start_step) * (size_t)e->world + rank];
+    return took == HARNESS_TOOK_OWN && e->taken[rank] < end &&
+                   e->taken[rank] < harness_emulation_due(e, rank)
+               ? HARNESS_TOOK_OTHER /* fewer */
+               : took;
 }
 
 static const uint32_t *list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
@@ -155,12 +192,12 @@ static void set_text(struct harness_batch_difference *out, enum harness_verdict 
                    out->step, out->micro, what);
 }
 
-/* True if what was seen is another batch: of any rank, up to two before or after. */
-static bool explain_by_batch(const struct harness_emulation *e, const struct observed *seen,
-                             struct expected_batch *expected, struct harness_batch_difference *out)
+/* True if what was seen is another batch than number `here`: of any rank, up to two before or
+ * after. */
+static bool explain_by_batch(const struct harness_emulation *e, uint64_t here,
+                             const struct observed *seen, struct expected_batch *expected,
+                             struct harness_batch_difference *out)
 {
-    const struct ref_job *job = e->input->job;
-    uint64_t here = (uint64_t)seen->step * job->micro_batches + seen->micro;
     char what[128];
 
     for (uint64_t near = here < 2 ? 0 : here - 2; near <= here + 2; near++) {
@@ -192,7 +229,8 @@ static bool explain_by_epoch(const struct harness_emulation *e, const struct obs
     uint64_t per_epoch = batches_of(&e->shard, out->rank);
     char what[128];
 
-    for (uint64_t old = 1; per_epoch > 0 && old <= here / per_epoch; old++) {
+    for (uint64_t old = 1; per_epoch > 0 && !e->shard.is_one_epoch && old <= here / per_epoch;
+         old++) {
         expect(&e->shard, out->rank, here - old * per_epoch, expected);
         if (is_same(expected->samples, expected->rows, seen->samples, seen->rows)) {
             (void)snprintf(what, sizeof(what),
@@ -206,13 +244,11 @@ static bool explain_by_epoch(const struct harness_emulation *e, const struct obs
     return false;
 }
 
-static void explain(const struct harness_emulation *e, struct observed *seen,
+static void explain(const struct harness_emulation *e, uint64_t here, struct observed *seen,
                     struct expected_batch *expected, struct harness_batch_difference *out)
 {
-    const struct ref_job *job = e->input->job;
-    uint64_t here = (uint64_t)seen->step * job->micro_batches + seen->micro;
-
-    if (explain_by_epoch(e, seen, expected, out) || explain_by_batch(e, seen, expected, out)) {
+    if (explain_by_epoch(e, seen, expected, out) ||
+        explain_by_batch(e, here, seen, expected, out)) {
         return;
     }
     expect(&e->shard, out->rank, here, expected);
@@ -272,8 +308,8 @@ static bool is_expected(const struct harness_emulation *e, struct walk *walk,
 }
 
 /* Where in the rank's own sequence the batch stands that was seen: places from `here` on; 0: it is
- * not one of them. */
-static int64_t find_shift(const struct harness_emulation *e, struct walk *walk, uint64_t here)
+ * not one of those near it. */
+static int64_t find_places(const struct harness_emulation *e, struct walk *walk, uint64_t here)
 {
     for (int64_t places = -2; places <= 2; places++) {
         if (places == 0 || (places < 0 && here < (uint64_t)-places)) {
@@ -289,16 +325,18 @@ static int64_t find_shift(const struct harness_emulation *e, struct walk *walk, 
 }
 
 /* Adds it, unless it goes on with what was wrong with the rank's batch before: batches of another
- * size move all that follow, whatever their own size is. */
+ * size move all that follow, whatever their own size is. is_left: it was the rank's own, and the
+ * rank left some out or took some again: each time is one of its own. */
 static ddp_status note_batch(struct harness_emulation *e,
-                             const struct harness_batch_difference *new)
+                             const struct harness_batch_difference *new, bool is_left)
 {
     struct harness_batch_difference *grown;
     struct harness_batch_difference *last =
         e->batch_count > 0 ? &e->batches[e->batch_count - 1] : NULL;
 
     if (last != NULL && last->rank == new->rank &&
-        (last->verdict == new->verdict || last->verdict == HARNESS_VERDICT_DATA_BATCH) &&
+        ((last->verdict == new->verdict && !is_left) ||
+         last->verdict == HARNESS_VERDICT_DATA_BATCH) &&
         new->step <= last->last_step + 1) {
         last->last_step = new->step;
         return DDP_OK;
@@ -335,6 +373,33 @@ static void mark(struct harness_emulation *e, const struct walk *walk,
     }
 }
 
+/* A batch that is not the one that comes next, which is number `due` of the rank's own. */
+static ddp_status compare_other(struct harness_emulation *e, struct walk *walk, uint64_t due,
+                                bool is_listed)
+{
+    struct harness_batch_difference new = {.rank = walk->rank,
+                                           .step = walk->seen.step,
+                                           .micro = walk->seen.micro,
+                                           .last_step = walk->seen.step};
+    int64_t places;
+
+    e->next_own[walk->rank] = UINT64_MAX;
+    if (!is_listed) {
+        set_text(&new, HARNESS_VERDICT_DATA_ORDER, "other samples than the rank's own");
+        return note_batch(e, &new, false);
+    }
+    explain(e, due, &walk->seen, &walk->expected, &new);
+    places = new.verdict == HARNESS_VERDICT_DATA_MISSING ||
+                     new.verdict == HARNESS_VERDICT_DATA_DUPLICATED
+                 ? find_places(e, walk, due)
+                 : 0;
+    if (places != 0) {
+        walk->shift += places;
+        e->next_own[walk->rank] = due + (uint64_t)places + 1;
+    }
+    return note_batch(e, &new, places != 0);
+}
+
 static ddp_status compare_rank(struct harness_emulation *e, struct walk *walk)
 {
     const struct ref_job *job = e->input->job;
@@ -347,34 +412,25 @@ static ddp_status compare_rank(struct harness_emulation *e, struct walk *walk)
         harness_index_list(&e->index, walk->rank, DDP_EVENT_DATA_SAMPLE, &sample_count);
 
     walk->shift = 0;
+    e->next_own[walk->rank] = (uint64_t)e->input->restored_step * job->micro_batches;
     for (size_t i = 0; i < count; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
         uint64_t here = (uint64_t)entry->step * job->micro_batches + entry->micro;
-        struct harness_batch_difference new = {.rank = walk->rank,
-                                               .step = entry->step,
-                                               .micro = entry->micro,
-                                               .last_step = entry->step};
+        uint64_t due =
+            walk->shift < 0 && here < (uint64_t)-walk->shift ? 0 : here + (uint64_t)walk->shift;
 
         walk->seen.step = entry->step;
         walk->seen.micro = entry->micro;
         collect(samples, sample_count, &cursor, &walk->seen, walk->rows_max);
-        if (is_expected(e, walk, entry, here, sample_count > 0)) {
-            walk->shift = 0;
-            continue;
+        if (!is_expected(e, walk, entry, here, sample_count > 0)) {
+            mark(e, walk, entry);
         }
-        mark(e, walk, entry);
         /* One batch that was left out moves all that follow. */
-        if (walk->shift != 0 && (walk->shift > 0 || here >= (uint64_t)-walk->shift) &&
-            is_expected(e, walk, entry, here + (uint64_t)walk->shift, sample_count > 0)) {
+        if (is_expected(e, walk, entry, due, sample_count > 0)) {
+            e->next_own[walk->rank] = due + 1;
             continue;
         }
-        if (sample_count == 0) {
-            set_text(&new, HARNESS_VERDICT_DATA_ORDER, "other samples than the rank's own");
-        } else {
-            walk->shift = find_shift(e, walk, here);
-            explain(e, &walk->seen, &walk->expected, &new);
-        }
-        DDP_TRY(note_batch(e, &new));
+        DDP_TRY(compare_other(e, walk, due, sample_count > 0));
     }
     return DDP_OK;
 }

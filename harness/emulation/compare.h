@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+struct harness_camp;
 struct harness_emulation;
 
 /* What a tensor is instead of the expected one. */
@@ -66,15 +67,18 @@ bool harness_compare_has(const struct harness_emulation *emulation, enum harness
 /* Whether everything up to the end of a step was judged. */
 bool harness_compare_is_known_until(const struct harness_emulation *emulation, uint32_t step);
 
-/* --- describe.c: what a tensor is that is not the expected one ------------------------------- */
+/* --- describe_stage.c: what a tensor is that is not the expected one
+ * ------------------------------- */
 
-/* A parameter's tensor. before: its value before this stage, or NULL; before_name says what that
- * is. */
+/* A parameter's tensor. */
 DDP_MUST_USE ddp_status harness_describe_param(struct harness_emulation *emulation, size_t param,
                                                const struct harness_tensor *expected,
-                                               const void *got, const void *before,
-                                               const char *before_name,
-                                               struct harness_description *out);
+                                               const void *got, struct harness_description *out);
+/* The average that a rank copied back, against that of its camp. */
+DDP_MUST_USE ddp_status harness_describe_average(struct harness_emulation *emulation,
+                                                 const struct harness_camp *camp, uint32_t rank,
+                                                 size_t param, const void *got,
+                                                 struct harness_description *out);
 /* What a rank put into a bucket's sum, and what it got out of it; against the present step's
  * values. */
 DDP_MUST_USE ddp_status harness_describe_input(struct harness_emulation *emulation, uint32_t rank,

@@ -142,6 +142,7 @@ static ddp_status read_job(struct harness_emulation *e, const struct harness_tra
     if (e->shard.sample_count == 0) {
         e->shard.sample_count = ref_trainer_data(first->trainer)->sample_count;
     }
+    DDP_TRY(harness_emulation_count_batches(e));
     DDP_TRY(make_model_tables(e, first->trainer));
     DDP_TRY(check_model(e, first->trainer, err));
     DDP_TRY(make_bucket_tables(e));
@@ -237,5 +238,5 @@ ddp_status harness_emulation_want(struct harness_emulation *e, uint32_t steps_do
 
 bool harness_emulation_is_restore(const struct harness_emulation *e)
 {
-    return e->input->first_trace != NULL || e->input->restored_step > 0;
+    return e->input->first_trace != NULL;
 }

@@ -208,7 +208,10 @@ struct harness_emulation {
     struct harness_excess excess;
     struct harness_batch_difference *batches; /* that are wrong: by rank, then step */
     size_t batch_count, batch_capacity;
-    uint8_t *took; /* [k][world] enum harness_took */
+    uint8_t *took;      /* [k][world] enum harness_took */
+    uint64_t *taken;    /* [world] micro-batches that each rank takes in all */
+    uint64_t *next_own; /* [world] the batch of its own that comes after the last one that it took;
+                         * UINT64_MAX: that one was not its own */
 };
 
 /* Prepare: index the trace, load schedules, create the trainer. Nothing is emulated yet. */
@@ -248,11 +251,18 @@ bool harness_emulation_has_model(const struct harness_emulation *emulation, uint
 bool harness_emulation_is_scaled_before(const struct harness_emulation *emulation);
 /* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */
 uint64_t harness_emulation_batch_count(const struct harness_emulation *emulation, uint32_t rank);
-/* Whether a rank has data for every micro-batch of a step, by the sampler's rules. If not, it has
- * no part in the step's reduction: under join it sends zeros, even if it accumulated gradients. */
+/* And those of them that the plan's steps use. */
+uint64_t harness_emulation_due(const struct harness_emulation *emulation, uint32_t rank);
+/* Whether a rank took a batch in a pass (step * micro_batches + micro); while it is not known what
+ * it took, whether it should. What follows is judged from there: that it took another number of
+ * batches than is due is the ledger's finding, and nobody's wrong sum. */
+bool harness_emulation_has_batch(const struct harness_emulation *emulation, uint32_t rank,
+                                 uint64_t pass);
+/* Whether it has one for every micro-batch of a step. If not, it has no part in the step's
+ * reduction: under join it sends zeros, even if it accumulated gradients. */
 bool harness_emulation_is_active(const struct harness_emulation *emulation, uint32_t rank,
                                  uint32_t step);
-/* The highest rank with data for a pass (step * micro_batches + micro); -1: there is none. */
+/* The highest rank with a batch in a pass; -1: there is none. */
 int64_t harness_emulation_last_active(const struct harness_emulation *emulation, uint64_t pass);
 /* The camp of a rank. */
 struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,

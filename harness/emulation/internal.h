@@ -63,6 +63,8 @@ DDP_MUST_USE ddp_status harness_emulation_exchange_sum(const struct harness_emul
                                                        uint64_t tag,
                                                        const struct harness_tensor *input,
                                                        void *output);
+/* batch.c: how many batches each rank takes. */
+DDP_MUST_USE ddp_status harness_emulation_count_batches(struct harness_emulation *emulation);
 /* batch.c: recorded batches that break the sampler's rules, into emulation->batches and took. */
 DDP_MUST_USE ddp_status harness_emulation_compare_batches(struct harness_emulation *emulation);
 /* What a rank took in a step that is judged. */

@@ -46,7 +46,7 @@ static ddp_status rebase_gradient(struct harness_emulation *e, uint32_t rank, si
     found = harness_rebase_find(e, &e->params, p, deviation.got);
     e->is_grad_known[cell] = found != NULL;
     if (found != NULL) {
-        DDP_TRY(harness_describe_param(e, p, &tensor, found, NULL, NULL, &deviation.what));
+        DDP_TRY(harness_describe_param(e, p, &tensor, found, &deviation.what));
         memcpy(tensor.data, found, tensor.size_bytes);
         e->now.has_grad[cell] = true;
     }

@@ -25,7 +25,7 @@ static bool is_output_like(const struct harness_emulation *e, uint32_t a, uint32
  * the camp; its first rank if there is none. */
 static uint32_t find_right_output(const struct harness_emulation *e)
 {
-    for (uint32_t r = 0; e->is_judging && r < e->world; r++) {
+    for (uint32_t r = e->camps[0]->first; e->is_judging && r < e->world; r++) {
         if (e->camp_of[r] == 0 &&
             memcmp((const char *)e->now.bucket_out + r * e->buckets.size_bytes, e->now.expected_out,
                    e->buckets.size_bytes) == 0) {
@@ -129,8 +129,6 @@ static ddp_status compare_average(struct harness_emulation *e, const struct harn
 {
     *out_is_other = false;
     for (size_t p = 0; p < e->params.count; p++) {
-        struct harness_tensor expected = harness_layout_at(&e->params, camp->average, 0, p);
-        struct harness_tensor local = harness_layout_at(&e->params, e->now.grad, rank, p);
         struct harness_deviation deviation;
         const void *found = NULL;
 
@@ -146,9 +144,7 @@ static ddp_status compare_average(struct harness_emulation *e, const struct harn
             found = harness_rebase_find(e, &e->params, p, deviation.got);
         }
         if (found != NULL) {
-            DDP_TRY(harness_describe_param(e, p, &expected, found, local.data,
-                                           "the rank's own gradient: nothing was copied back",
-                                           &deviation.what));
+            DDP_TRY(harness_describe_average(e, camp, rank, p, found, &deviation.what));
         }
         if (!deviation.what.is_same) {
             harness_compare_note(e, &deviation);
@@ -408,7 +404,7 @@ static ddp_status compare_tensor(struct harness_emulation *e, const struct harne
     deviation.param = (int32_t)p;
     deviation.slot = (int32_t)tensor - 1;
     if (found != NULL) {
-        DDP_TRY(harness_describe_param(e, p, &expected, found, NULL, NULL, &deviation.what));
+        DDP_TRY(harness_describe_param(e, p, &expected, found, &deviation.what));
     }
     deviation.is_missing = is_left_out(e, camp, rank, p);
     if (!deviation.what.is_same) {

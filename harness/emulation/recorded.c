@@ -114,46 +114,75 @@ static uint32_t step_of(const struct harness_emulation *e, const struct harness_
                : (uint32_t)planned->step;
 }
 
-/* The rank's collectives of a kind that may belong to the step. */
-static const struct harness_trace_event *const *collectives(const struct harness_emulation *e,
-                                                            uint32_t rank, enum ddp_event kind,
-                                                            uint32_t step, size_t *out_count)
+/* The rank's posts that may belong to the step. */
+static const struct harness_trace_event *const *
+posts_of(const struct harness_emulation *e, uint32_t rank, uint32_t step, size_t *out_count)
 {
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, kind, out_count);
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, out_count);
 
     if (*out_count == 0 || harness_emulation_is_active(e, rank, step)) {
-        return harness_index_in_step(&e->index, rank, kind, step, out_count);
+        return harness_index_in_step(&e->index, rank, DDP_EVENT_COLL_POST, step, out_count);
     }
-    return harness_index_in_step(&e->index, rank, kind, list[*out_count - 1]->entry.step,
-                                 out_count);
+    return harness_index_in_step(&e->index, rank, DDP_EVENT_COLL_POST,
+                                 list[*out_count - 1]->entry.step, out_count);
 }
 
-static void read_buckets(struct harness_emulation *e, uint32_t rank, uint32_t step, bool is_done)
+/* What a bucket's collective put in, or (is_done) got out, as its hash; 0: nothing. */
+static uint64_t hash_of(const struct harness_emulation *e, const struct harness_trace_event *event,
+                        bool is_done)
+{
+    const uint64_t *arg = event->entry.arg;
+    struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+
+    /* Another shape than the planned one is a finding of the program oracle. */
+    return op.role != DDP_ROLE_BUCKET || op.index >= e->buckets.count ||
+                   op.dtype != e->buckets.items[op.index].dtype ||
+                   arg[2] != e->buckets.items[op.index].elem_count ||
+                   (is_done && harness_index_status(arg[3]) != DDP_OK)
+               ? 0
+               : arg[4];
+}
+
+/* A rank that left a step out may be in its last step while others have one more: what it mirrors
+ * for them is recorded in its own last one. */
+static bool is_for_others(const struct harness_emulation *e,
+                          const struct harness_trace_event *event, uint32_t step)
+{
+    return event->entry.phase == DDP_PHASE_JOIN &&
+           harness_emulation_is_active(e, event->rank, step);
+}
+
+/* A collective belongs to the step in which it was posted: one that nobody waited for completes
+ * later. */
+static void read_buckets(struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
     struct harness_recorded *recorded = &e->recorded;
     size_t count = 0;
-    const struct harness_trace_event *const *list =
-        collectives(e, rank, is_done ? DDP_EVENT_COLL_DONE : DDP_EVENT_COLL_POST, step, &count);
+    const struct harness_trace_event *const *posts = posts_of(e, rank, step, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const uint64_t *arg = list[i]->entry.arg;
-        struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
-        size_t cell = rank * e->buckets.count + op.index;
+        const uint64_t seq = posts[i]->entry.arg[0];
+        const struct harness_trace_event *done =
+            harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, seq);
+        const uint64_t in = hash_of(e, posts[i], false);
+        const uint64_t out = done != NULL && done->entry.arg[1] == posts[i]->entry.arg[1]
+                                 ? hash_of(e, done, true)
+                                 : 0;
+        size_t cell;
 
-        /* Another shape than the planned one is a finding of the program oracle. */
-        if (op.role != DDP_ROLE_BUCKET || op.index >= e->buckets.count ||
-            op.dtype != e->buckets.items[op.index].dtype ||
-            arg[2] != e->buckets.items[op.index].elem_count || arg[4] == 0 ||
-            step_of(e, list[i]) != step || (is_done && harness_index_status(arg[3]) != DDP_OK)) {
+        if ((in == 0 && out == 0) || step_of(e, posts[i]) != step ||
+            is_for_others(e, posts[i], step)) {
             continue;
         }
-        if (is_done) {
-            recorded->out[cell] = recorded->out[cell] == 0 ? arg[4] : recorded->out[cell];
-            recorded->left[cell] = arg[4];
-        } else if (recorded->in[cell] == 0) {
-            recorded->in[cell] = arg[4];
-            recorded->seq[cell] = arg[0];
+        cell = rank * e->buckets.count + ddp_event_op_unpack(posts[i]->entry.arg[1]).index;
+        if (in != 0 && recorded->in[cell] == 0) {
+            recorded->in[cell] = in;
+            recorded->seq[cell] = seq;
+        }
+        if (out != 0) {
+            recorded->out[cell] = recorded->out[cell] == 0 ? out : recorded->out[cell];
+            recorded->left[cell] = out;
         }
     }
 }
@@ -167,8 +196,7 @@ void harness_recorded_read(struct harness_emulation *e, uint32_t step)
         }
         read_gradients(e, r, step);
         read_state(e, r, step);
-        read_buckets(e, r, step, false);
-        read_buckets(e, r, step, true);
+        read_buckets(e, r, step);
     }
 }
 

@@ -54,15 +54,12 @@ static void keep_gradients(struct harness_emulation *e, size_t k)
 /* Micro-batches that the rank with the most of them takes. */
 static uint64_t count_passes(const struct harness_emulation *e)
 {
-    uint64_t planned = (uint64_t)e->input->plan->job.steps * e->input->job->micro_batches;
     uint64_t most = 0;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        uint64_t own = harness_emulation_batch_count(e, r);
-
-        most = own > most ? own : most;
+        most = e->taken[r] > most ? e->taken[r] : most;
     }
-    return most < planned ? most : planned;
+    return most;
 }
 
 /* After the last pass of all, the rank that took it hands out its buffers. Its data may end inside

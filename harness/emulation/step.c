@@ -18,40 +18,14 @@ static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
     return active;
 }
 
-static bool has_wrong_batch(const struct harness_emulation *e, uint32_t rank)
-{
-    for (size_t i = 0; i < e->batch_count; i++) {
-        if (e->batches[i].rank == rank) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Whoever takes other batches than its own may take more of them, or fewer. Then others take part
- * in the step than should, and nothing is known of what comes of it. */
-static bool is_of_others(const struct harness_emulation *e, uint32_t step)
-{
-    for (uint32_t r = 0; r < e->world; r++) {
-        size_t count = 0;
-
-        (void)harness_index_in_step(&e->index, r, DDP_EVENT_DATA_BATCH, step, &count);
-        if (has_wrong_batch(e, r) &&
-            (count >= e->input->job->micro_batches) != harness_emulation_is_active(e, r, step)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The used map: each active rank counts where it has a gradient. In strict semantics an ended rank
  * sends zeros. In PyTorch it sends its map as the last reduction left it, so that a parameter that
  * no rank uses any more still looks used, and the optimizer updates it with a gradient of zero. A
  * run, and a restored one, begins with a map of zeros. */
 static void find_used(struct harness_emulation *e, uint32_t step)
 {
-    bool is_stale = e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH &&
-                    e->input->plan->job.find_unused_parameters && step > 0 && step != e->start_step;
+    bool is_stale =
+        e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH && step != e->start_step;
 
     for (size_t p = 0; p < e->params.count; p++) {
         uint32_t count = 0;
@@ -146,9 +120,6 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
                          ? active
                          : e->world;
-    if (e->is_judging && is_of_others(e, step)) {
-        return DDP_OK;
-    }
     if (e->is_judging) {
         harness_recorded_read(e, step);
     }

@@ -27,10 +27,7 @@ static const struct ddp_event_entry *entry_of(const struct walk *walk, uint32_t 
 /* The rank has data for this pass. */
 static bool is_active(const struct walk *walk, uint32_t rank, uint64_t pass)
 {
-    uint64_t planned =
-        (uint64_t)walk->e->input->plan->job.steps * walk->e->input->job->micro_batches;
-
-    return pass < planned && pass < harness_emulation_batch_count(walk->e, rank);
+    return harness_emulation_has_batch(walk->e, rank, pass);
 }
 
 /* The rank that gives its tensors away: of those with data, or that had some last, the highest. */

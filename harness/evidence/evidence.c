@@ -6,10 +6,7 @@
 /* Optimizer steps after which a rank's data, or the plan, ends; counted from the first of all. */
 static uint64_t due_steps(const struct harness_emulation *e, uint32_t rank)
 {
-    uint64_t planned = e->input->plan->job.steps;
-    uint64_t own = harness_emulation_batch_count(e, rank) / e->input->job->micro_batches;
-
-    return own < planned ? own : planned;
+    return harness_emulation_due(e, rank) / e->input->job->micro_batches;
 }
 
 /* Every rank took all steps that it had data for, and there was one. */

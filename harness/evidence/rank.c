@@ -335,7 +335,7 @@ static void check_faults(const struct harness_emulation *e, uint32_t rank, struc
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         size_t count = count_of(fired, fired_count, i);
         bool is_skip = plan->faults[i].action.kind == HARNESS_ACTION_SKIP;
-        uint64_t first = plan->faults[i].at.hit == 0 ? 1 : plan->faults[i].at.hit;
+        uint64_t first = plan->faults[i].at.hit;
 
         known += count;
         if (count_of(skips, skip_count, i) != (is_skip ? count : 0)) {

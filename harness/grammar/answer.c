@@ -252,6 +252,15 @@ static void argue(struct answers *answers)
     }
 }
 
+/* The micro-batch, counted from the first step, of a fault that is placed in one. */
+static uint64_t pass_of(const struct answers *answers)
+{
+    const struct harness_trigger *at = &answers->fault->at;
+    uint64_t micro = at->micro >= 0 ? (uint64_t)at->micro : at->hit - 1;
+
+    return (uint64_t)answers->step * answers->job->job->micro_batches + micro;
+}
+
 static void skip(struct answers *answers)
 {
     const struct harness_job *job = answers->job->job;
@@ -265,18 +274,13 @@ static void skip(struct answers *answers)
     case DDP_FAULT_POINT_STEP_BEGIN:
         if (!job->join.is_set) {
             add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
-        } else if (answers->step + 1 ==
-                   (int64_t)((harness_grammar_passes(job, answers->fault->at.rank) +
-                              job->micro_batches - 1) /
-                             job->micro_batches)) {
-            /* Under join, the others take it for the end of the rank's data; but not if more data
-             * come after it. */
+        } else { /* the others go on without it, as if its data had ended */
             add(answers, HARNESS_VERDICT_DATA_MISSING);
         }
         break;
     case DDP_FAULT_POINT_LOSS:
         /* Only the last micro-batch reduces. */
-        if (!job->join.is_set && answers->fault->at.micro == (int64_t)job->micro_batches - 1) {
+        if (answers->fault->at.micro == (int64_t)job->micro_batches - 1) {
             add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
         }
         break;
@@ -287,8 +291,38 @@ static void skip(struct answers *answers)
     case DDP_FAULT_POINT_BUFFER_SYNC:
         add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
         break;
+    case DDP_FAULT_POINT_DATA_NEXT:
+        if (job->shard_sizes != NULL) { /* else the same samples may come in another epoch */
+            add(answers, HARNESS_VERDICT_DATA_MISSING);
+        }
+        /* Of the rank's last one nothing is seen but that it ends early. */
+        if (job->shard_sizes != NULL && !job->join.is_set &&
+            pass_of(answers) + 1 == harness_grammar_passes(job, answers->fault->at.rank)) {
+            add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+        }
+        break;
+    case DDP_FAULT_POINT_COLLECTIVE_WAIT:
+        if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH) { /* else it may not be used */
+            add_at(answers, HARNESS_VERDICT_USAGE_UNORDERED, answers->step,
+                   answers->fault->at.bucket);
+        }
+        break;
     default:
         break;
+    }
+}
+
+/* What comes next is done twice: a batch that is taken again is the next one, which may be one
+ * that the rank's data, or its steps, have no more. */
+static void repeat(struct answers *answers)
+{
+    const struct harness_job *job = answers->job->job;
+    uint64_t next = pass_of(answers) + 1;
+
+    if (answers->fault->point != DDP_FAULT_POINT_DATA_NEXT) {
+        add(answers, HARNESS_VERDICT_MISMATCH_EXTRA);
+    } else if (job->shard_sizes != NULL && next < (uint64_t)job->steps * job->micro_batches) {
+        add_at(answers, HARNESS_VERDICT_DATA_DUPLICATED, (int64_t)(next / job->micro_batches), -1);
     }
 }
 
@@ -372,7 +406,7 @@ static void act(struct answers *answers)
         skip(answers);
         break;
     case HARNESS_ACTION_DUP:
-        add(answers, HARNESS_VERDICT_MISMATCH_EXTRA);
+        repeat(answers);
         break;
     case HARNESS_ACTION_ENV: /* none that is drawn fits */
         add_at(answers, HARNESS_VERDICT_LAUNCH_ENVIRONMENT, -1, -1);

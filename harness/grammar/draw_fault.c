@@ -45,8 +45,10 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
     case HARNESS_ACTION_SKIP:
         return point == DDP_FAULT_POINT_STEP_BEGIN || point == DDP_FAULT_POINT_LOSS ||
                point == DDP_FAULT_POINT_BUCKET_LAUNCH || point == DDP_FAULT_POINT_COLLECTIVE_PRE ||
-               point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_BUFFER_SYNC;
+               point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_BUFFER_SYNC ||
+               point == DDP_FAULT_POINT_DATA_NEXT || point == DDP_FAULT_POINT_COLLECTIVE_WAIT;
     case HARNESS_ACTION_DUP:
+        return point == DDP_FAULT_POINT_COLLECTIVE_PRE || point == DDP_FAULT_POINT_DATA_NEXT;
     case HARNESS_ACTION_ARG:
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_CORRUPT:
@@ -67,13 +69,21 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
 }
 
 /* What a job goes on after: nothing but values are wrong, if that. */
-static bool is_survived(enum harness_action_kind action, enum ddp_fault_point point)
+static bool is_survived(const struct site *site, enum harness_action_kind action,
+                        enum ddp_fault_point point)
 {
+    const struct harness_job *job = site->job->job;
+
+    if (point == DDP_FAULT_POINT_DATA_NEXT &&
+        (action == HARNESS_ACTION_SKIP || action == HARNESS_ACTION_DUP)) {
+        return job->join.is_set && !job->join.throw_on_early_termination;
+    }
     return action == HARNESS_ACTION_NONE || action == HARNESS_ACTION_DELAY ||
            action == HARNESS_ACTION_LEAK_MEMORY || action == HARNESS_ACTION_LEAK_FILE ||
            (action == HARNESS_ACTION_CORRUPT && point != DDP_FAULT_POINT_MODEL_BUILD &&
             point != DDP_FAULT_POINT_CONFIG) ||
-           (action == HARNESS_ACTION_SKIP && point == DDP_FAULT_POINT_OPTIMIZER_PRE);
+           (action == HARNESS_ACTION_SKIP &&
+            (point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_COLLECTIVE_WAIT));
 }
 
 static enum harness_action_kind draw_action(struct site *site)
@@ -108,9 +118,9 @@ static bool draw_point(struct site *site)
     for (unsigned i = 0; i < DDP_FAULT_POINT_COUNT; i++) {
         enum ddp_fault_point point = (enum ddp_fault_point)i;
         enum harness_grammar_place place = harness_grammar_place(site->job, point);
-        bool is_right =
-            (is_survived(action, point) && (site->is_last || place != HARNESS_GRAMMAR_AT_END)) ||
-            (site->is_last && (site->is_first || place != HARNESS_GRAMMAR_AT_START));
+        bool is_right = (is_survived(site, action, point) &&
+                         (site->is_last || place != HARNESS_GRAMMAR_AT_END)) ||
+                        (site->is_last && (site->is_first || place != HARNESS_GRAMMAR_AT_START));
 
         if (is_right && is_offered(action, point) && place != HARNESS_GRAMMAR_NOWHERE) {
             points[count++] = point;
@@ -122,6 +132,19 @@ static bool draw_point(struct site *site)
     site->fault->point = points[harness_draw_below(site->draw, count)];
     site->place = harness_grammar_place(site->job, site->fault->point);
     return true;
+}
+
+/* Steps in which a rank has data for every micro-batch, if each batch that an earlier fault made it
+ * leave out costs one. */
+static uint32_t steps_of(const struct site *site, uint32_t rank)
+{
+    uint32_t steps = harness_grammar_full_steps(site->job->job, rank);
+
+    for (const struct harness_fault *at = site->draw->plan->faults; at < site->fault; at++) {
+        steps -= steps > 0 && at->at.rank == rank && at->point == DDP_FAULT_POINT_DATA_NEXT &&
+                 at->action.kind == HARNESS_ACTION_SKIP;
+    }
+    return steps;
 }
 
 /* A rank with data in some of the steps, and one of those. */
@@ -137,7 +160,7 @@ static bool draw_rank_and_step(struct site *site)
     }
     for (uint32_t i = 0; i < job->ranks; i++) {
         uint32_t rank = (first + i) % job->ranks;
-        uint32_t steps = harness_grammar_full_steps(job, rank);
+        uint32_t steps = steps_of(site, rank);
         uint32_t last = site->last_step + 1 < steps ? site->last_step + 1 : steps;
 
         if (site->place == HARNESS_GRAMMAR_AT_CHECKPOINT && rank != 0) {

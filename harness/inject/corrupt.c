@@ -107,7 +107,7 @@ static void corrupt_scale(uint8_t *data, size_t elem_count, enum ddp_dtype dtype
 /* Element i moves to place (i + places) mod elem_count: three reversals make one rotation. */
 static void reverse(uint8_t *data, size_t first, size_t last, size_t size)
 {
-    while (first + 1 < last) {
+    while (first < last) {
         uint8_t held[sizeof(int64_t)];
 
         last--;
@@ -128,25 +128,24 @@ static void corrupt_shift(uint8_t *data, size_t elem_count, size_t size, double 
 }
 
 /* A burst of neighbouring bits in elements `stride` apart: what a bad lane of a warp, or a bad
- * column of memory, leaves behind. A field of 0 counts as 1; none is flipped twice. */
+ * column of memory, leaves behind. None is flipped twice. */
 static void corrupt_flip(const struct harness_action *action, uint8_t *data, size_t elem_count,
                          size_t size)
 {
-    uint64_t bits = action->bits == 0 ? 1 : action->bits;
-    uint64_t stride = action->stride == 0 ? 1 : action->stride;
-    size_t first = action->elem % elem_count;
+    uint64_t bits = action->bits < size * 8 ? action->bits : size * 8;
+    uint64_t at = action->elem % elem_count;
 
-    bits = bits < size * 8 ? bits : size * 8;
-    for (uint64_t done = 0, at = first; done < (action->count == 0 ? 1 : action->count); done++) {
+    DDP_ASSERT(action->bits > 0 && action->count > 0 && action->stride > 0);
+    for (uint64_t done = 0; done < action->count; done++) {
         for (uint64_t i = 0; i < bits; i++) {
             uint64_t bit = (action->bit + i) % (size * 8);
 
             data[at * size + bit / 8] ^= (uint8_t)(1u << (bit % 8));
         }
-        if (stride >= elem_count - at) {
+        if (action->stride >= elem_count - at) {
             break; /* past the end */
         }
-        at += stride;
+        at += action->stride;
     }
 }
 

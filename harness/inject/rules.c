@@ -35,10 +35,9 @@ bool harness_trigger_matches(const struct harness_trigger *trigger,
 
 bool harness_trigger_is_hit(const struct harness_trigger *trigger, uint64_t hit)
 {
-    uint64_t first = trigger->hit == 0 ? 1 : trigger->hit;
-
-    if (hit < first) {
+    DDP_ASSERT(trigger->hit > 0);
+    if (hit < trigger->hit) {
         return false;
     }
-    return trigger->times == 0 || hit - first < trigger->times;
+    return trigger->times == 0 || hit - trigger->hit < trigger->times;
 }

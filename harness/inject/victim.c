@@ -49,9 +49,6 @@ static void process_delay(void *context, uint64_t ms)
     struct timespec until;
 
     (void)context;
-    if (ms == UINT64_MAX) {
-        pause_for_ever();
-    }
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(ms / 1000);
     until.tv_nsec += (long)(ms % 1000) * 1000000L;

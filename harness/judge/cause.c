@@ -14,6 +14,7 @@
  */
 #include "harness/judge/cause.h"
 
+#include "harness/judge/samples.h"
 #include "harness/judge/value.h"
 
 enum kind {
@@ -96,7 +97,7 @@ static enum kind kind_of(const struct harness_finding *finding)
         if (finding->verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT) {
             return harness_rank_set_is_empty(&finding->culprits) ? KIND_REPORT : KIND_IDENTITY;
         }
-        break;
+        return finding->verdict == HARNESS_VERDICT_LAUNCH_CONNECT ? KIND_FAILURE : KIND_OTHER;
     case HARNESS_FAMILY_NONE:
     case HARNESS_FAMILY_SLOW:
         break;
@@ -118,12 +119,13 @@ static bool is_same_operation(const struct harness_paths *paths, const struct ha
            a->op.seq == b->op.seq && harness_path_is_of(b, a);
 }
 
-/* A rank that left the program goes on beside it. */
+/* A rank that left the program goes on beside it. Another way of combining leaves it nowhere. */
 static bool is_later_operation(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
 {
     (void)paths;
-    return b->op.seq > a->op.seq && harness_path_is_of(b, a);
+    return a->verdict != HARNESS_VERDICT_MISMATCH_REDUCTION && b->op.seq > a->op.seq &&
+           harness_path_is_of(b, a);
 }
 
 /* A rank that ends leaves operations out. It posts none twice, or another one. */
@@ -135,14 +137,6 @@ static bool is_left_out_then(const struct harness_paths *paths, const struct har
            a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
 }
 
-/* Wrong counts make a rank leave operations out, or post from another root. They change neither
- * what it adds up nor how many elements it sends. */
-static bool is_decided_by_count(const struct harness_finding *b)
-{
-    return b->verdict == HARNESS_VERDICT_MISMATCH_MISSING ||
-           b->verdict == HARNESS_VERDICT_MISMATCH_ROOT;
-}
-
 /* Messages of other operations are taken for those that count. If the messages still meet, nobody
  * waits for that, and only what this operation itself counts is wrong. */
 static bool is_count_wrong(const struct harness_finding *a)
@@ -151,19 +145,6 @@ static bool is_count_wrong(const struct harness_finding *a)
                      a->verdict == HARNESS_VERDICT_MISMATCH_BUCKET;
 
     return !is_met_so || harness_path_is_steering(a->op.role);
-}
-
-/* Under join a rank that leaves a step out looks like one whose data ended: it posts what such a
- * rank posts, and the others go by its count. */
-static bool is_taken_for_ended(const struct harness_paths *paths, const struct harness_finding *a,
-                               const struct harness_finding *b)
-{
-    bool is_joining = paths->plan->job.join.is_set;
-
-    return is_joining && a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step >= 0 &&
-           b->step >= a->step && is_decided_by_count(b) &&
-           (harness_path_is_of(b, a) ||
-            harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b));
 }
 
 /* Ranks say that operations differ once they have met this one. */
@@ -372,27 +353,19 @@ static bool is_not_reached(const struct harness_paths *paths, const struct harne
            harness_path_is_of(b, a);
 }
 
-/* A rank that left a step out saves the buffers of one step fewer; under join all that go on have
- * them from another rank than planned. All else in the file is judged from what was recorded. */
+/* A rank that left a step out saves the buffers of one step fewer; under join all that go on may
+ * have them from another rank. All else in the file is judged from what was recorded. */
 static bool is_saved_so(const struct harness_paths *paths, const struct harness_finding *a,
                         const struct harness_finding *b)
 {
     bool is_in_data = a->verdict == HARNESS_VERDICT_DATA_MISSING;
     bool is_missing = a->verdict == HARNESS_VERDICT_MISMATCH_MISSING || is_in_data;
-    bool is_handed_on =
-        is_in_data && paths->plan->job.join.is_set && paths->plan->job.broadcast_buffers;
+    bool is_handed_on = is_in_data && paths->plan->job.join.is_set &&
+                        paths->plan->job.broadcast_buffers && harness_path_is_ahead(paths, a, true);
 
     return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
            !harness_rank_set_is_empty(&b->culprits) && b->params.count == 0 &&
            (is_handed_on || harness_path_is_step_left_out(paths, a, b));
-}
-
-/* What a reader reports about a file explains what loading it led to. */
-static bool is_file_reported(const struct harness_paths *paths, const struct harness_finding *a,
-                             const struct harness_finding *b)
-{
-    (void)paths;
-    return a->mode == HARNESS_MODE_STATUS && b->mode != HARNESS_MODE_STATUS;
 }
 
 /* Ranks that wait for a group that is not whole. */
@@ -402,6 +375,15 @@ static bool is_ungrouped(const struct harness_paths *paths, const struct harness
     (void)paths;
     (void)a;
     return b->op.seq == 0 && b->phase <= (int32_t)DDP_PHASE_INIT;
+}
+
+/* Two are told to be rank 0, which hosts the store: one of them finds its port in use. */
+static bool is_second_host(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b)
+{
+    (void)a;
+    return paths->plan->job.store == HARNESS_STORE_RANK_0 &&
+           b->verdict == HARNESS_VERDICT_LAUNCH_CONNECT && harness_rank_set_has(&b->culprits, 0);
 }
 
 /* Ranks that disagree about who is who. */
@@ -425,6 +407,7 @@ static const struct {
     {KIND_IDENTITY, KIND_HELD, is_of_that_rank, "that rank could not come"},
     {KIND_IDENTITY, KIND_WAIT, is_ungrouped, "the group never formed"},
     {KIND_IDENTITY, KIND_FAILURE, is_of_that_rank, "that rank could not come"},
+    {KIND_IDENTITY, KIND_FAILURE, is_second_host, "that one hosts the store in its place"},
     {KIND_DEATH, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
@@ -451,8 +434,11 @@ static const struct {
     {KIND_ALGORITHM, KIND_VALUE, harness_value_is_summed_so, "it was summed or sent so"},
     {KIND_ALGORITHM, KIND_REPORT, is_run_so, "its messages do not meet"},
     {KIND_ALGORITHM, KIND_WAIT, is_run_so, "its messages do not meet"},
-    {KIND_SAMPLES, KIND_OPERATION, is_taken_for_ended, "it was taken for a rank whose data ended"},
-    {KIND_SAMPLES, KIND_VALUE, harness_value_is_trained_so, "it was trained so"},
+    {KIND_SAMPLES, KIND_OPERATION, harness_samples_is_step_ahead,
+     "that rank is a step ahead of the others"},
+    {KIND_SAMPLES, KIND_OPERATION, harness_samples_is_used_up, "its data ended a batch early"},
+    {KIND_SAMPLES, KIND_SAMPLES, harness_samples_is_ended_so, "its data ended so"},
+    {KIND_SAMPLES, KIND_VALUE, harness_samples_is_trained_so, "it was trained so"},
     {KIND_RACE, KIND_VALUE, harness_value_is_raced_for, "that memory was in use"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_held_by_some, "those ranks hold it"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_received, "that rank trained on what it received"},
@@ -469,7 +455,6 @@ static const struct {
     {KIND_OPERATION, KIND_FILE, is_not_reached, "that rank left the step out"},
     {KIND_SAMPLES, KIND_FILE, is_saved_so, "that rank left the step out"},
     {KIND_OPERATION, KIND_FILE, is_saved_so, "that rank left the step out"},
-    {KIND_FILE, KIND_FILE, is_file_reported, "the file was read so"},
 };
 
 static const char *find_path(const struct harness_paths *paths, const struct harness_finding *a,

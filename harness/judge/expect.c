@@ -1,7 +1,7 @@
-/* One entry of expect.findings against one finding. What an entry does not state, any finding has.
- */
+/* One finding against what a scenario states of it. What it does not state, any finding has. */
 #include "harness/judge/expect.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,82 +36,152 @@ static bool is_named(const struct harness_texts *names, const char *name)
     return false;
 }
 
-/* The finding's parameters are exactly those. */
-static bool are_params_met(const struct harness_texts *names,
-                           const struct harness_judge_facts *facts,
-                           const struct harness_finding *finding)
+/* Another sentence. */
+static struct ddp_text *next(struct ddp_text *out)
 {
-    if (names->items == NULL) {
-        return true;
+    if (out->size_bytes > 0) {
+        ddp_text_add(out, "; ");
     }
+    return out;
+}
+
+/* The finding's parameters are exactly those. */
+static void compare_params(const struct harness_texts *names,
+                           const struct harness_judge_facts *facts,
+                           const struct harness_finding *finding, struct ddp_text *out)
+{
+    size_t matched = 0;
+
     for (uint32_t i = 0; i < finding->params.count; i++) {
         uint32_t param = harness_list_at(&finding->params, i);
+        const char *name = param < facts->param_count ? facts->param_names[param] : "?";
 
-        if (param >= facts->param_count || !is_named(names, facts->param_names[param])) {
-            return false;
+        if (is_named(names, name)) {
+            matched++;
+        } else {
+            ddp_text_add(next(out), "parameter %s was named, which is not expected", name);
         }
     }
-    return finding->params.count == names->count;
-}
-
-static bool is_op_met(const struct harness_expect_op *op, const struct harness_judge_facts *facts,
-                      const struct harness_finding *finding)
-{
-    return !op->is_set || ((op->bucket < 0 || finding->op.bucket == op->bucket) &&
-                           (op->seq < 0 || (int64_t)finding->op.seq == op->seq) &&
-                           are_params_met(&op->params, facts, finding));
-}
-
-bool harness_expect_is_victims_met(const struct harness_plan *plan,
-                                   const struct harness_culprit *victims,
-                                   const struct harness_culprit *culprit,
-                                   const struct harness_finding *finding, struct ddp_mem *mem)
-{
-    struct harness_rank_set expected = harness_rank_set_in(mem);
-    struct harness_rank_set culprits;
-
-    if (!victims->is_stated) {
-        return true;
+    if (matched < names->count) {
+        ddp_text_add(next(out), "%zu of %zu expected parameters were named", matched, names->count);
     }
+}
+
+static void compare_op(const struct harness_expect_op *op, const struct harness_judge_facts *facts,
+                       const struct harness_finding *finding, struct ddp_text *out)
+{
+    if (op->bucket >= 0 && finding->op.bucket != op->bucket) {
+        ddp_text_add(next(out), "bucket %" PRId32 " was named, expected %" PRId64,
+                     finding->op.bucket, op->bucket);
+    }
+    if (op->seq >= 0 && (int64_t)finding->op.seq != op->seq) {
+        ddp_text_add(next(out), "operation %" PRIu64 " was named, expected %" PRId64,
+                     finding->op.seq, op->seq);
+    }
+    if (op->params.items != NULL) {
+        compare_params(&op->params, facts, finding, out);
+    }
+}
+
+static struct harness_rank_set expected_victims(const struct harness_plan *plan,
+                                                const struct harness_culprit *victims,
+                                                const struct harness_rank_set *culprits,
+                                                struct ddp_mem *mem)
+{
+    struct harness_rank_set others = harness_rank_set_in(mem);
+
     if (!victims->is_others) {
-        return harness_rank_set_is_equal(&finding->victims, &victims->ranks);
+        return victims->ranks;
     }
-    culprits = harness_expect_culprits(plan, culprit, mem);
     for (uint32_t rank = 0; rank < plan->job.ranks; rank++) {
-        if (!harness_rank_set_has(&culprits, rank)) {
-            harness_rank_set_add(&expected, rank);
+        if (!harness_rank_set_has(culprits, rank)) {
+            harness_rank_set_add(&others, rank);
         }
     }
-    return harness_rank_set_is_equal(&finding->victims, &expected);
+    return others;
 }
 
-bool harness_expect_is_time_met(uint64_t detect_within_ms, const struct harness_judge_facts *facts,
-                                const struct harness_finding *finding)
-{
-    DDP_ASSERT(finding->detect_ns >= -1);
-    return detect_within_ms == 0 || !facts->is_time_enforced ||
-           (finding->detect_ns >= 0 &&
-            (uint64_t)finding->detect_ns <= detect_within_ms * DDP_NS_PER_MS);
-}
-
-bool harness_expect_is_met(const struct harness_plan *plan, const struct harness_judge_facts *facts,
-                           const struct harness_expect_finding *expected,
-                           const struct harness_finding *finding, struct ddp_mem *mem)
+/* Whom it names. */
+static void compare_ranks(const struct harness_plan *plan,
+                          const struct harness_expect_finding *expected,
+                          const struct harness_finding *finding, struct ddp_mem *mem,
+                          struct ddp_text *out)
 {
     const struct harness_rank_set culprits = harness_expect_culprits(plan, &expected->culprit, mem);
+    const struct harness_rank_set victims =
+        expected_victims(plan, &expected->victims, &culprits, mem);
+    char got[HARNESS_RANKS_TEXT_BYTES];
+    char want[HARNESS_RANKS_TEXT_BYTES];
 
-    DDP_ASSERT(finding->verdict != HARNESS_VERDICT_NONE);
-    DDP_ASSERT(expected->step >= -1 && finding->step >= -1);
-    return expected->verdict == finding->verdict &&
-           harness_rank_set_is_equal(&finding->culprits, &culprits) &&
-           (expected->step < 0 || expected->step == finding->step) &&
-           (expected->phase < 0 || expected->phase == finding->phase) &&
-           (expected->oracle == HARNESS_ORACLE_NONE || expected->oracle == finding->oracle) &&
-           (expected->mode == HARNESS_MODE_NONE || expected->mode == finding->mode) &&
-           harness_expect_is_victims_met(plan, &expected->victims, &expected->culprit, finding,
-                                         mem) &&
-           harness_expect_is_time_met(expected->detect_within_ms, facts, finding) &&
-           is_op_met(&expected->op, facts, finding);
+    if (!harness_rank_set_is_equal(&finding->culprits, &culprits)) {
+        ddp_text_add(next(out), "culprit %s, expected %s",
+                     harness_rank_set_text(&finding->culprits, got),
+                     harness_rank_set_text(&culprits, want));
+    }
+    if (expected->victims.is_stated && !harness_rank_set_is_equal(&finding->victims, &victims)) {
+        ddp_text_add(next(out), "victims %s, expected %s",
+                     harness_rank_set_text(&finding->victims, got),
+                     harness_rank_set_text(&victims, want));
+    }
+}
+
+static void compare_time(uint64_t within_ms, const struct harness_finding *finding,
+                         struct ddp_text *out)
+{
+    if (finding->detect_ns < 0) {
+        ddp_text_add(next(out), "it has no time at which it was found, expected <= %" PRIu64 " ms",
+                     within_ms);
+    } else if ((uint64_t)finding->detect_ns > within_ms * DDP_NS_PER_MS) {
+        ddp_text_add(next(out), "found after %.1f ms, expected <= %" PRIu64 " ms",
+                     (double)finding->detect_ns / 1e6, within_ms);
+    }
+}
+
+/* Where in the job it is. */
+static void compare_place(const struct harness_expect_finding *expected,
+                          const struct harness_judge_facts *facts,
+                          const struct harness_finding *finding, struct ddp_text *out)
+{
+    if (expected->op.is_set) {
+        compare_op(&expected->op, facts, finding, out);
+    }
+    if (expected->step >= 0 && finding->step != expected->step) {
+        ddp_text_add(next(out), "step %" PRId32 ", expected %" PRId64, finding->step,
+                     expected->step);
+    }
+    if (expected->phase >= 0 && finding->phase != expected->phase) {
+        ddp_text_add(next(out), "phase %s, expected %s",
+                     finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : "none",
+                     ddp_phase_name((enum ddp_phase)expected->phase));
+    }
+}
+
+bool harness_expect_compare(const struct harness_plan *plan,
+                            const struct harness_judge_facts *facts,
+                            const struct harness_expect_finding *expected,
+                            const struct harness_finding *finding, struct ddp_mem *mem,
+                            struct ddp_text *out)
+{
+    DDP_ASSERT(finding->verdict != HARNESS_VERDICT_NONE && out->size_bytes == 0);
+    DDP_ASSERT(finding->step >= -1 && finding->detect_ns >= -1);
+    if (finding->verdict != expected->verdict) {
+        ddp_text_add(next(out), "verdict %s, expected %s", harness_verdict_name(finding->verdict),
+                     harness_verdict_name(expected->verdict));
+    }
+    compare_ranks(plan, expected, finding, mem, out);
+    if (expected->detect_within_ms > 0 && facts->is_time_enforced) {
+        compare_time(expected->detect_within_ms, finding, out);
+    }
+    compare_place(expected, facts, finding, out);
+    if (expected->oracle != HARNESS_ORACLE_NONE && expected->oracle != finding->oracle) {
+        ddp_text_add(next(out), "found by oracle %s, expected %s",
+                     harness_oracle_name(finding->oracle), harness_oracle_name(expected->oracle));
+    }
+    if (expected->mode != HARNESS_MODE_NONE && expected->mode != finding->mode) {
+        ddp_text_add(next(out), "judged by mode %s, expected %s", harness_mode_name(finding->mode),
+                     harness_mode_name(expected->mode));
+    }
+    return out->size_bytes == 0 && !out->is_failed;
 }
 
 const char *harness_expect_text(const struct harness_plan *plan,

@@ -2,6 +2,7 @@
 #ifndef HARNESS_JUDGE_EXPECT_H
 #define HARNESS_JUDGE_EXPECT_H
 
+#include "ddpcore/base/text.h"
 #include "harness/judge/judge.h"
 
 struct harness_culprit;
@@ -15,18 +16,13 @@ extern "C" {
 struct harness_rank_set harness_expect_culprits(const struct harness_plan *plan,
                                                 const struct harness_culprit *culprit,
                                                 struct ddp_mem *mem);
-/* What a scenario says of a finding's victims and of the time until it was found, if it says it.
- * Time is judged if facts->is_time_enforced. */
-bool harness_expect_is_victims_met(const struct harness_plan *plan,
-                                   const struct harness_culprit *victims,
-                                   const struct harness_culprit *culprit,
-                                   const struct harness_finding *finding, struct ddp_mem *mem);
-bool harness_expect_is_time_met(uint64_t detect_within_ms, const struct harness_judge_facts *facts,
-                                const struct harness_finding *finding);
-/* Whether a finding is one entry of expect.findings: everything that the entry states. */
-bool harness_expect_is_met(const struct harness_plan *plan, const struct harness_judge_facts *facts,
-                           const struct harness_expect_finding *expected,
-                           const struct harness_finding *finding, struct ddp_mem *mem);
+/* True: the finding is all that the scenario states. Else `out`, which is empty before, has where
+ * it differs, a sentence each. Time is judged if facts->is_time_enforced. */
+bool harness_expect_compare(const struct harness_plan *plan,
+                            const struct harness_judge_facts *facts,
+                            const struct harness_expect_finding *expected,
+                            const struct harness_finding *finding, struct ddp_mem *mem,
+                            struct ddp_text *out);
 /* The entry as text: "VALUE.LOST of rank 1 in step 2, bucket 1". */
 const char *harness_expect_text(const struct harness_plan *plan,
                                 const struct harness_expect_finding *expected, struct ddp_mem *mem,

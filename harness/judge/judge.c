@@ -14,6 +14,9 @@
 #include "harness/judge/order.h"
 #include "harness/plan/plan.h"
 
+/* A text that says where a finding differs. */
+#define DIFFERENCE_BYTES 512
+
 struct judge {
     const struct harness_plan *plan;
     const struct harness_findings *findings;
@@ -24,49 +27,45 @@ struct judge {
 static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
     DDP_PRINTF(3, 4);
 
-/* Lower the outcome and append a sentence to the reason. */
+/* Lower the outcome and append a sentence to the reason, of which only so much is kept. */
 static void complain(struct judge *judge, enum harness_outcome outcome, const char *format, ...)
 {
     size_t used = strlen(judge->out->reason);
-    size_t room = sizeof judge->out->reason - used;
+    char sentence[sizeof judge->out->reason - 128];
     va_list args;
 
     DDP_ASSERT(used < sizeof judge->out->reason);
     DDP_ASSERT(outcome != HARNESS_OUTCOME_PASS && outcome != HARNESS_OUTCOME_SKIP);
     judge->out->outcome = harness_outcome_worse(judge->out->outcome, outcome);
-    if (used > 0 && room > 3) {
-        memcpy(judge->out->reason + used, "; ", 3);
-        used += 2;
-        room -= 2;
-    }
     va_start(args, format);
-    (void)vsnprintf(judge->out->reason + used, room, format, args);
+    (void)vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
+    (void)snprintf(judge->out->reason + used, sizeof judge->out->reason - used, "%s%s",
+                   used > 0 ? "; " : "", sentence);
     DDP_ASSERT(judge->out->outcome != HARNESS_OUTCOME_PASS);
-}
-
-static struct harness_rank_set expected_culprits(const struct judge *judge)
-{
-    return harness_expect_culprits(judge->plan, &judge->plan->expect.culprit, judge->findings->mem);
 }
 
 /* That the monitor's process ended says nothing of the job: the launcher has watched in its place.
  * If anything else was found, that counts. */
-static bool is_of_harness(const struct judge *judge, size_t index)
+static bool is_of_harness(const struct harness_findings *findings, size_t index)
 {
     bool is_alone = true;
 
-    for (size_t i = 0; i < judge->findings->count; i++) {
-        is_alone = is_alone && judge->findings->items[i].verdict == HARNESS_VERDICT_HANG_DETECTOR;
+    for (size_t i = 0; i < findings->count; i++) {
+        is_alone = is_alone && findings->items[i].verdict == HARNESS_VERDICT_HANG_DETECTOR;
     }
-    return !is_alone && judge->findings->items[index].verdict == HARNESS_VERDICT_HANG_DETECTOR;
+    return !is_alone && findings->items[index].verdict == HARNESS_VERDICT_HANG_DETECTOR;
 }
 
-/* It follows from another finding, or need not be accounted for. */
+bool harness_judge_is_explained(const struct harness_findings *findings, size_t index)
+{
+    DDP_ASSERT(index < findings->count);
+    return findings->items[index].cause >= 0 || is_of_harness(findings, index);
+}
+
 static bool is_explained(const struct judge *judge, size_t index)
 {
-    DDP_ASSERT(index < judge->findings->count);
-    return judge->findings->items[index].cause >= 0 || is_of_harness(judge, index);
+    return harness_judge_is_explained(judge->findings, index);
 }
 
 static bool is_also_allowed(const struct harness_expect *expect, enum harness_verdict verdict)
@@ -99,13 +98,17 @@ static int64_t pick_primary(const struct judge *judge)
     return first;
 }
 
-static void judge_faults(struct judge *judge)
+/* Whether every fault fired. */
+static bool judge_faults(struct judge *judge)
 {
+    bool is_all = true;
+
     for (uint32_t i = 0; i < judge->plan->fault_count; i++) {
         const struct harness_fault *fault = &judge->plan->faults[i];
         uint32_t fired = judge->facts->fired_count[i];
 
         if (fired == 0) {
+            is_all = false;
             complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
                      "fault %" PRIu32 " (%s on rank %" PRIu32
                      ") never fired: its trigger was not reached",
@@ -116,94 +119,37 @@ static void judge_faults(struct judge *judge)
                      fault->at.times);
         }
     }
+    return is_all;
 }
 
-static void judge_params(struct judge *judge, const struct harness_finding *finding)
+/* Whether the finding is that one. If not, `data` says where it differs. */
+static bool is_met(const struct judge *judge, const struct harness_expect_finding *expected,
+                   const struct harness_finding *finding, char data[DIFFERENCE_BYTES])
 {
-    const struct harness_expect *expect = &judge->plan->expect;
-    uint32_t matched = 0;
+    struct ddp_text difference;
 
-    for (uint32_t i = 0; i < finding->params.count; i++) {
-        uint32_t param = harness_list_at(&finding->params, i);
-        const char *name =
-            param < judge->facts->param_count ? judge->facts->param_names[param] : "?";
-        bool is_found = false;
-
-        for (uint32_t k = 0; k < expect->op.params.count; k++) {
-            is_found = is_found || strcmp(expect->op.params.items[k], name) == 0;
-        }
-        if (is_found) {
-            matched++;
-        } else {
-            complain(judge, HARNESS_OUTCOME_FAIL, "parameter %s was named, which is not expected",
-                     name);
-        }
-    }
-    DDP_ASSERT(matched <= finding->params.count);
-    if (matched < expect->op.params.count) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "%" PRIu32 " of %zu expected parameters were named",
-                 matched, expect->op.params.count);
-    }
+    ddp_text_init_fixed(&difference, data, DIFFERENCE_BYTES);
+    return harness_expect_compare(judge->plan, judge->facts, expected, finding,
+                                  judge->findings->mem, &difference);
 }
 
-static void judge_op(struct judge *judge, const struct harness_finding *finding)
-{
-    const struct harness_expect *expect = &judge->plan->expect;
-
-    if (!expect->op.is_set) {
-        return;
-    }
-    if (expect->op.bucket >= 0 && finding->op.bucket != expect->op.bucket) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "bucket %" PRId32 " was named, expected %" PRId64,
-                 finding->op.bucket, expect->op.bucket);
-    }
-    if (expect->op.seq >= 0 && (int64_t)finding->op.seq != expect->op.seq) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "operation %" PRIu64 " was named, expected %" PRId64,
-                 finding->op.seq, expect->op.seq);
-    }
-    if (expect->op.params.items != NULL) {
-        judge_params(judge, finding);
-    }
-}
-
+/* Without expect.findings: what is stated of the one that is expected. */
 static void judge_attribution(struct judge *judge, const struct harness_finding *finding)
 {
     const struct harness_expect *expect = &judge->plan->expect;
-    struct harness_rank_set culprits = expected_culprits(judge);
-    char got[HARNESS_RANKS_TEXT_BYTES];
-    char want[HARNESS_RANKS_TEXT_BYTES];
+    const struct harness_expect_finding expected = {.verdict = expect->verdict,
+                                                    .culprit = expect->culprit,
+                                                    .victims = expect->victims,
+                                                    .detect_within_ms = expect->detect_within_ms,
+                                                    .op = expect->op,
+                                                    .step = expect->step,
+                                                    .phase = expect->phase,
+                                                    .oracle = expect->oracle,
+                                                    .mode = expect->mode};
+    char difference[DIFFERENCE_BYTES];
 
-    if (!harness_rank_set_is_equal(&finding->culprits, &culprits)) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "culprit %s, expected %s",
-                 harness_rank_set_text(&finding->culprits, got),
-                 harness_rank_set_text(&culprits, want));
-    }
-    if (!harness_expect_is_victims_met(judge->plan, &expect->victims, &expect->culprit, finding,
-                                       judge->findings->mem)) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "victims %s, which is not expected",
-                 harness_rank_set_text(&finding->victims, got));
-    }
-    if (!harness_expect_is_time_met(expect->detect_within_ms, judge->facts, finding)) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "found after %.1f ms, expected <= %" PRIu64 " ms",
-                 (double)finding->detect_ns / 1e6, expect->detect_within_ms);
-    }
-    judge_op(judge, finding);
-    if (expect->step >= 0 && finding->step != expect->step) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "step %" PRId32 ", expected %" PRId64, finding->step,
-                 expect->step);
-    }
-    if (expect->phase >= 0 && finding->phase != expect->phase) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "phase %s, expected %s",
-                 finding->phase >= 0 ? ddp_phase_name((enum ddp_phase)finding->phase) : "none",
-                 ddp_phase_name((enum ddp_phase)expect->phase));
-    }
-    if (expect->oracle != HARNESS_ORACLE_NONE && expect->oracle != finding->oracle) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "found by oracle %s, expected %s",
-                 harness_oracle_name(finding->oracle), harness_oracle_name(expect->oracle));
-    }
-    if (expect->mode != HARNESS_MODE_NONE && expect->mode != finding->mode) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "judged by mode %s, expected %s",
-                 harness_mode_name(finding->mode), harness_mode_name(expect->mode));
+    if (!is_met(judge, &expected, finding, difference)) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "%s", difference);
     }
 }
 
@@ -232,7 +178,8 @@ static void complain_of(struct judge *judge, size_t index)
 static void judge_others(struct judge *judge)
 {
     const struct harness_expect *expect = &judge->plan->expect;
-    struct harness_rank_set culprits = expected_culprits(judge);
+    struct harness_rank_set culprits =
+        harness_expect_culprits(judge->plan, &expect->culprit, judge->findings->mem);
 
     for (size_t i = 0; i < judge->findings->count; i++) {
         const struct harness_finding *finding = &judge->findings->items[i];
@@ -254,36 +201,61 @@ static void judge_others(struct judge *judge)
     }
 }
 
+/* It is one entry of expect.findings. */
+static bool is_listed(const struct judge *judge, size_t index)
+{
+    const struct harness_expect_findings *expected = &judge->plan->expect.findings;
+    char difference[DIFFERENCE_BYTES];
+    bool is_found = false;
+
+    for (size_t k = 0; k < expected->count && !is_found; k++) {
+        is_found = is_met(judge, &expected->items[k], &judge->findings->items[index], difference);
+    }
+    return is_found;
+}
+
+/* What was expected, and where it differs from the first of its verdict that is no other entry. */
+static void complain_not_found(struct judge *judge, const struct harness_expect_finding *expected)
+{
+    const struct harness_findings *findings = judge->findings;
+    char text[HARNESS_RANKS_TEXT_BYTES + 128];
+    char difference[DIFFERENCE_BYTES] = "";
+
+    for (size_t i = 0; i < findings->count && difference[0] == '\0'; i++) {
+        if (findings->items[i].verdict == expected->verdict && !is_explained(judge, i) &&
+            !is_listed(judge, i)) {
+            (void)is_met(judge, expected, &findings->items[i], difference);
+        }
+    }
+    (void)harness_expect_text(judge->plan, expected, findings->mem, text, sizeof text);
+    if (difference[0] == '\0') {
+        complain(judge, HARNESS_OUTCOME_FAIL, "not found: %s", text);
+    } else {
+        complain(judge, HARNESS_OUTCOME_FAIL, "not found: %s (one differs: %s)", text, difference);
+    }
+}
+
 /* With expect.findings: every entry was found and follows from nothing else, and whatever does is
  * an entry. An entry may be found several times, such as a fault of every step. */
 static void judge_findings(struct judge *judge)
 {
     const struct harness_expect_findings *expected = &judge->plan->expect.findings;
     const struct harness_findings *findings = judge->findings;
-    char text[HARNESS_RANKS_TEXT_BYTES + 128];
+    char difference[DIFFERENCE_BYTES];
 
     for (size_t k = 0; k < expected->count; k++) {
         bool is_found = false;
 
         for (size_t i = 0; i < findings->count && !is_found; i++) {
             is_found = !is_explained(judge, i) &&
-                       harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
-                                             &findings->items[i], findings->mem);
+                       is_met(judge, &expected->items[k], &findings->items[i], difference);
         }
         if (!is_found) {
-            complain(judge, HARNESS_OUTCOME_FAIL, "not found: %s",
-                     harness_expect_text(judge->plan, &expected->items[k], findings->mem, text,
-                                         sizeof text));
+            complain_not_found(judge, &expected->items[k]);
         }
     }
     for (size_t i = 0; i < findings->count; i++) {
-        bool is_expected = is_explained(judge, i);
-
-        for (size_t k = 0; k < expected->count && !is_expected; k++) {
-            is_expected = harness_expect_is_met(judge->plan, judge->facts, &expected->items[k],
-                                                &findings->items[i], findings->mem);
-        }
-        if (!is_expected) {
+        if (!is_explained(judge, i) && !is_listed(judge, i)) {
             complain_of(judge, i);
         }
     }
@@ -298,36 +270,37 @@ static void judge_survivors(struct judge *judge)
         return;
     }
     if (!facts->is_survivor_status_met) {
-        complain(judge, HARNESS_OUTCOME_FAIL,
-                 "survivor rank %" PRIu32 " ended with %s, expected %s", facts->survivor_rank,
-                 ddp_status_name(facts->survivor_status),
+        complain(judge, HARNESS_OUTCOME_FAIL, "survivor rank %" PRIu32 " %s%s, expected %s",
+                 facts->survivor_rank, facts->is_survivor_ended ? "ended with " : "did not end",
+                 facts->is_survivor_ended ? ddp_status_name(facts->survivor_status) : "",
                  ddp_status_name(judge->plan->expect.survivors.status));
     } else if (within_ms > 0 && facts->is_time_enforced &&
-               (facts->survivor_latency_ns < 0 ||
-                (uint64_t)facts->survivor_latency_ns > within_ms * DDP_NS_PER_MS)) {
+               facts->survivor_latency_ns > (int64_t)(within_ms * DDP_NS_PER_MS)) {
         complain(judge, HARNESS_OUTCOME_FAIL,
                  "the slowest survivor took %.1f ms, expected <= %" PRIu64 " ms",
                  (double)facts->survivor_latency_ns / 1e6, within_ms);
     }
 }
 
-/* The ranks on which faults of the restore run act. A bad file is not blamed on a rank. */
+/* The ranks on which faults of the restore run act. A bad file may be blamed on nobody. */
 static void judge_restore_culprits(struct judge *judge)
 {
+    const struct harness_rank_set *culprits = &judge->facts->restore_culprits;
+    enum harness_verdict verdict = judge->facts->restore_verdict;
     struct harness_rank_set injected = harness_rank_set_in(judge->findings->mem);
     char got[HARNESS_RANKS_TEXT_BYTES];
     char want[HARNESS_RANKS_TEXT_BYTES];
 
-    DDP_ASSERT(judge->facts->restore_verdict != HARNESS_VERDICT_NONE);
+    DDP_ASSERT(verdict != HARNESS_VERDICT_NONE);
     harness_plan_injected(judge->plan, HARNESS_RUN_RESTORE, &injected);
     if (harness_rank_set_is_empty(&injected) ||
-        harness_verdict_family(judge->facts->restore_verdict) == HARNESS_FAMILY_CHECKPOINT ||
-        harness_rank_set_is_equal(&judge->facts->restore_culprits, &injected)) {
+        (harness_rank_set_is_empty(culprits) &&
+         harness_verdict_family(verdict) == HARNESS_FAMILY_CHECKPOINT) ||
+        harness_rank_set_is_equal(culprits, &injected)) {
         return;
     }
     complain(judge, HARNESS_OUTCOME_FAIL, "in the restore run: culprit %s, expected %s",
-             harness_rank_set_text(&judge->facts->restore_culprits, got),
-             harness_rank_set_text(&injected, want));
+             harness_rank_set_text(culprits, got), harness_rank_set_text(&injected, want));
 }
 
 static void judge_restore(struct judge *judge)
@@ -345,9 +318,14 @@ static void judge_restore(struct judge *judge)
     if (facts->restore_verdict != expect->restore.refused) {
         complain(judge, HARNESS_OUTCOME_FAIL, "restoring gave %s (%s), expected %s",
                  harness_verdict_name(facts->restore_verdict),
-                 facts->restore_text != NULL ? facts->restore_text : "",
+                 facts->restore_verdict == HARNESS_VERDICT_NONE ? "nothing was found"
+                                                                : facts->restore_text,
                  harness_verdict_name(expect->restore.refused));
         return;
+    }
+    if (facts->restore_other != HARNESS_VERDICT_NONE) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "in the restore run: also found %s: %s",
+                 harness_verdict_name(facts->restore_other), facts->restore_other_text);
     }
     if (expect->restore.refused != HARNESS_VERDICT_NONE) {
         judge_restore_culprits(judge);
@@ -359,8 +337,7 @@ static void judge_restore(struct judge *judge)
     }
     if (expect->restore.equals_uninterrupted && !facts->is_restore_equal) {
         complain(judge, HARNESS_OUTCOME_FAIL,
-                 "the restored run differs from an uninterrupted one: %s",
-                 facts->restore_text != NULL ? facts->restore_text : "");
+                 "the restored run differs from an uninterrupted one: %s", facts->restore_text);
     }
 }
 
@@ -424,13 +401,14 @@ static void judge_canary(struct judge *judge)
              canary->reason != NULL ? canary->reason : "");
 }
 
-static ddp_status order(const struct harness_plan *plan, const struct harness_judge_facts *facts,
-                        struct harness_findings *findings)
+ddp_status harness_judge_order(const struct harness_plan *plan,
+                               const struct harness_program *program,
+                               const struct harness_trace *trace, struct harness_findings *findings)
 {
     struct harness_paths paths;
     ddp_status status;
 
-    DDP_TRY(harness_paths_open(findings->mem, plan, facts->program, facts->trace, &paths));
+    DDP_TRY(harness_paths_open(findings->mem, plan, program, trace, &paths));
     status = harness_findings_order(&paths, findings);
     harness_paths_close(&paths);
     return status;
@@ -440,14 +418,14 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
                    const struct harness_judge_facts *facts, struct harness_judgement *out)
 {
     struct judge judge = {plan, findings, facts, out};
-    ddp_status status = order(plan, facts, findings);
+    bool is_all_fired;
+    ddp_status status = harness_judge_order(plan, facts->program, facts->trace, findings);
 
     DDP_ASSERT(plan->fault_count == 0 || facts->fired_count != NULL);
     DDP_ASSERT(facts->param_count == 0 || facts->param_names != NULL);
     DDP_ASSERT(facts->survivor_latency_ns >= -1 && facts->restored_from_step >= -1);
     memset(out, 0, sizeof *out);
     out->outcome = HARNESS_OUTCOME_PASS;
-    out->primary = -1;
     out->unexpected = -1;
     if (findings->is_failed || status != DDP_OK) {
         complain(&judge, HARNESS_OUTCOME_ERROR, "out of memory while checking");
@@ -456,16 +434,14 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
         complain(&judge, HARNESS_OUTCOME_INCONCLUSIVE, "evidence was lost: %s",
                  findings->lost_text);
     }
-    judge_faults(&judge);
+    is_all_fired = judge_faults(&judge);
     judge_verdict(&judge);
     judge_survivors(&judge);
     judge_restore(&judge);
     judge_leaks(&judge);
     /* If a fault never fired, this is not the planned run: it can't FAIL, only be INCONCLUSIVE. */
-    for (uint32_t i = 0; i < plan->fault_count; i++) {
-        if (facts->fired_count[i] == 0 && out->outcome == HARNESS_OUTCOME_FAIL) {
-            out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
-        }
+    if (!is_all_fired && out->outcome == HARNESS_OUTCOME_FAIL) {
+        out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
     }
     if (plan->canary.is_set) {
         judge_canary(&judge);

@@ -22,9 +22,10 @@ struct harness_judge_facts {
     const uint32_t *fired_count; /* [plan fault_count]: how often each fault fired */
     bool is_survivor_checked;    /* some rank outside the culprits exists */
     bool is_survivor_status_met; /* all survivors ended with the expected status */
-    ddp_status survivor_status;  /* first deviating status otherwise */
-    uint32_t survivor_rank;      /* and its rank */
-    int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1 unknown */
+    uint32_t survivor_rank;      /* the first that did not, otherwise */
+    bool is_survivor_ended;      /* it ended by itself */
+    ddp_status survivor_status;  /* with this */
+    int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1: all ended before it */
     bool is_time_enforced;       /* sim, or --enforce-time */
     bool is_leak_process, is_leak_shm, is_leak_fd;
     const char *leak_text;
@@ -32,8 +33,11 @@ struct harness_judge_facts {
     int64_t restored_from_step;           /* -1: nothing was loaded */
     bool is_restore_equal;                /* it ended bitwise as an uninterrupted run */
     enum harness_verdict restore_verdict; /* NONE, or why it was refused */
-    const char *restore_text;
+    const char *restore_text;             /* and how that is known; "" */
     struct harness_rank_set restore_culprits;
+    enum harness_verdict restore_other; /* NONE, or what else was found in it and follows from
+                                         * nothing; and its text */
+    const char *restore_other_text;
 };
 
 struct harness_judgement {
@@ -45,10 +49,18 @@ struct harness_judgement {
     char reason[1024];            /* why not PASS: expected versus got, one sentence each */
 };
 
-/* Sorts the findings, causes before what follows from them, and says of each what it follows from
- * (cause.h). The primary finding is one that follows from no other: the expected one if it is among
- * them, else the first. Findings that follow from another one (victims' time-outs after a crash)
- * are no reason to fail. */
+/* Sorts findings, causes before what follows from them, and says of each what it follows from
+ * (cause.h). Without a program and a trace, hardly anything does. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_judge_order(const struct harness_plan *plan,
+                                            const struct harness_program *program,
+                                            const struct harness_trace *trace,
+                                            struct harness_findings *findings);
+/* It follows from another one, or need not be accounted for. */
+bool harness_judge_is_explained(const struct harness_findings *findings, size_t index);
+
+/* Sorts the findings. The primary finding is one that follows from no other: the expected one if it
+ * is among them, else the first. Findings that follow from another one (victims' time-outs after a
+ * crash) are no reason to fail. */
 void harness_judge(const struct harness_plan *plan, struct harness_findings *findings,
                    const struct harness_judge_facts *facts, struct harness_judgement *out);
 

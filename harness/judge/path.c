@@ -1,6 +1,8 @@
 /* Paths through the trace. */
 #include "harness/judge/path.h"
 
+#include "harness/trace/taken.h"
+
 ddp_status harness_paths_open(struct ddp_mem *mem, const struct harness_plan *plan,
                               const struct harness_program *program,
                               const struct harness_trace *trace, struct harness_paths *out)
@@ -342,6 +344,40 @@ bool harness_path_is_step_left_out(const struct harness_paths *paths,
         }
         (void)harness_index_in_step(&paths->index, rank, DDP_EVENT_LOSS, (uint32_t)a->step, &count);
         if (count > 0) {
+            return false;
+        }
+    }
+    return a->step >= 0 && rank_count > 0;
+}
+
+/* The last step in which the rank took a batch, or said that its data had ended; -1: none. */
+static int64_t last_step(const struct harness_paths *paths, uint32_t rank, bool is_training)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&paths->index, rank, DDP_EVENT_DATA_BATCH, &count);
+    int64_t last = count > 0 ? (int64_t)list[count - 1]->entry.step : -1;
+    const struct harness_trace_event *ended =
+        is_training ? NULL : harness_taken_ended(&paths->index, rank);
+
+    return ended != NULL ? (int64_t)ended->entry.step : last;
+}
+
+bool harness_path_is_ahead(const struct harness_paths *paths, const struct harness_finding *a,
+                           bool is_training)
+{
+    uint32_t rank_count = harness_rank_set_count(&a->culprits);
+
+    for (uint32_t i = 0; a->step >= 0 && i < rank_count; i++) {
+        uint32_t rank = harness_rank_set_at(&a->culprits, i);
+        size_t count = 0;
+
+        if (!is_known(paths, rank)) {
+            return false;
+        }
+        (void)harness_index_in_step(&paths->index, rank, DDP_EVENT_DATA_BATCH, (uint32_t)a->step,
+                                    &count);
+        if (count > 0 || last_step(paths, rank, is_training) <= a->step) {
             return false;
         }
     }

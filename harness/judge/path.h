@@ -15,7 +15,7 @@ extern "C" {
  */
 struct harness_paths {
     const struct harness_plan *plan;
-    const struct harness_program *program;
+    const struct harness_program *program; /* for the batches that ranks took */
     const struct harness_trace *trace;
     struct harness_index index; /* of the trace, if there is one */
 };
@@ -81,6 +81,11 @@ bool harness_path_is_unfinished(const struct harness_paths *paths, const struct 
 bool harness_path_is_step_left_out(const struct harness_paths *paths,
                                    const struct harness_finding *a,
                                    const struct harness_finding *b);
+
+/* The ranks that a blames took no batch in a's step and went on to a later one: what they post
+ * from then on belongs to an earlier step of the others. is_training: they took batches there. */
+bool harness_path_is_ahead(const struct harness_paths *paths, const struct harness_finding *a,
+                           bool is_training);
 
 #ifdef __cplusplus
 }

@@ -27,6 +27,10 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
         b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
         return false;
     }
+    if (a->verdict == HARNESS_VERDICT_MISMATCH_REDUCTION && seq > a->op.seq &&
+        b->stage == HARNESS_STAGE_OUTPUT) {
+        return false; /* its messages were the right ones */
+    }
     return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
            (harness_path_is_of(b, a) && a->step == b->step) ||
            (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b->step));
@@ -41,57 +45,18 @@ bool harness_value_is_summed_so(const struct harness_paths *paths, const struct 
     return is_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
 }
 
-/* What follows a step left out under join: which rank is the last with data, whose buffers all have
- * in the end. */
-static bool is_joined_so(const struct harness_finding *a, const struct harness_finding *b)
-{
-    return a->verdict == HARNESS_VERDICT_DATA_MISSING && b->oracle == HARNESS_ORACLE_JOINED &&
-           b->params.count == 0;
-}
-
-/* The rank is a step ahead of the others from then on, and its data ends a step earlier. So counts
- * of ranks with data are those of other steps, for all of them, where these divide averages. */
-static bool is_counted_so(const struct harness_paths *paths, const struct harness_finding *a,
-                          const struct harness_finding *b)
-{
-    bool is_average = b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL;
-    bool is_factor = b->verdict == HARNESS_VERDICT_VALUE_SCALED ||
-                     b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED;
-
-    DDP_ASSERT(a->step >= 0 && a != b);
-    return a->verdict == HARNESS_VERDICT_DATA_MISSING && a->step < b->step &&
-           !paths->plan->job.join.divide_by_initial_world_size && is_average && is_factor;
-}
-
-/* Gradients are judged for the batches that were taken. But under join the number of ranks with
- * data scales everybody's inputs or averages of that step, a rank whose data ended uses no
- * parameter, and the mean over the global batch has other samples. */
-bool harness_value_is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
-                                 const struct harness_finding *b)
-{
-    bool is_joining = paths->plan->job.join.is_set;
-    bool is_map = b->op.role == DDP_ROLE_USED_MAP;
-
-    if (is_joining && a->step >= 0 && is_joined_so(a, b)) {
-        return true; /* after everything */
-    }
-    if (is_joining && a->step >= 0 && is_counted_so(paths, a, b)) {
-        return true;
-    }
-    return a->step >= 0 && a->step == b->step &&
-           (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
-            (is_joining &&
-             (b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL || is_map)));
-}
-
-/* The memory that is used without an order, from then on: on that rank, and in everybody's sums. */
+/* The memory that is used without an order: on that rank, and in everybody's sums. Of races between
+ * host and collective each one is named, and the bucket's next use waits for what still runs; of a
+ * device's work only the first, which others may follow. */
 bool harness_value_is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
     bool is_shared = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
     bool is_placed = harness_path_bucket(paths, a) >= 0;
+    bool is_in_time =
+        harness_plan_is_cuda(paths->plan) ? harness_path_is_in_time(a, b) : a->step == b->step;
 
-    return harness_path_is_in_time(a, b) && (is_shared || harness_path_is_of(b, a)) &&
+    return is_in_time && (is_shared || harness_path_is_of(b, a)) &&
            (!is_placed || harness_path_is_same_tensor(paths, a, b));
 }
 
@@ -99,6 +64,7 @@ bool harness_value_is_raced_for(const struct harness_paths *paths, const struct 
 bool harness_value_is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
+    DDP_ASSERT(harness_verdict_family(a->verdict) == HARNESS_FAMILY_USAGE);
     return (b->step == a->step || b->step + 1 == a->step) &&
            harness_path_is_unfinished(paths, a, b);
 }

@@ -16,9 +16,6 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
 /* a: a wrong schedule or tree. */
 bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
-/* a: other samples than the sampler's. */
-bool harness_value_is_trained_so(const struct harness_paths *paths, const struct harness_finding *a,
-                                 const struct harness_finding *b);
 /* a: device work without an order. */
 bool harness_value_is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);

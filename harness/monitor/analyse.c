@@ -53,8 +53,7 @@ static void set_hang_op(const struct harness_view *view, uint32_t rank,
         harness_draft_set_planned(view, owed, finding);
     } else if (inside != 0 && inside != cut->pages[rank].seq_posted) {
         harness_draft_set_planned(view, inside, finding);
-    } else if (cut->is_page_valid[rank] &&
-               cut->pages[rank].seq_done < cut->pages[rank].seq_posted) {
+    } else if (cut->pages[rank].seq_done < cut->pages[rank].seq_posted) {
         harness_draft_set_posted(view, rank, finding);
     }
 }
@@ -108,9 +107,8 @@ static bool is_dying(const struct harness_view *view)
     const struct harness_cut *cut = view->cut;
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (harness_crash_of(view, r) != HARNESS_VERDICT_NONE ||
-            (cut->is_page_valid[r] &&
-             (cut->pages[r].revoke_rank != 0 || cut->pages[r].end_status > 1))) {
+        if (harness_crash_of(view, r) != HARNESS_VERDICT_NONE || cut->pages[r].revoke_rank != 0 ||
+            cut->pages[r].end_status > 1) {
             return true;
         }
     }
@@ -295,12 +293,8 @@ static bool is_behind_device(const struct harness_cut *cut, uint32_t rank)
 static bool is_device_named(const struct harness_findings *findings, uint32_t rank)
 {
     for (size_t i = 0; i < findings->count; i++) {
-        const struct harness_finding *finding = &findings->items[i];
-
-        if ((finding->verdict == HARNESS_VERDICT_HANG_DEVICE_COMPUTE ||
-             finding->verdict == HARNESS_VERDICT_HANG_DEVICE_COMM ||
-             finding->verdict == HARNESS_VERDICT_HANG_NOT_LAUNCHED) &&
-            harness_rank_set_has(&finding->culprits, rank)) {
+        if (harness_verdict_is_of_device(findings->items[i].verdict) &&
+            harness_rank_set_has(&findings->items[i].culprits, rank)) {
             return true;
         }
     }

@@ -58,10 +58,7 @@ static bool is_hang(enum harness_verdict verdict)
  * more when it is seen again: their words move one by one. */
 static bool is_silence(const struct harness_finding *finding)
 {
-    return finding->mode == HARNESS_MODE_BUDGET &&
-           finding->verdict != HARNESS_VERDICT_HANG_DEVICE_COMPUTE &&
-           finding->verdict != HARNESS_VERDICT_HANG_DEVICE_COMM &&
-           finding->verdict != HARNESS_VERDICT_HANG_NOT_LAUNCHED;
+    return finding->mode == HARNESS_MODE_BUDGET && !harness_verdict_is_of_device(finding->verdict);
 }
 
 /* A reported finding has this one in it: the same verdict about these ranks and perhaps others. Of

@@ -1,5 +1,6 @@
 /* Ranks that ended before their work was done: the most certain findings of a cut. All ranks that
- * ended in the same way make one finding; its place is that of the first of them. */
+ * ended in the same way in the same step make one finding; its place is that of the first of them.
+ */
 #include <string.h>
 
 #include "harness/monitor/draft.h"
@@ -9,12 +10,12 @@
 /* The rank recorded rank.end with DDP_OK. */
 static bool is_end_ok(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->is_page_valid[rank] && cut->pages[rank].end_status == 1;
+    return cut->pages[rank].end_status == 1;
 }
 
 bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->is_page_valid[rank] && cut->pages[rank].end_status != 0;
+    return cut->pages[rank].end_status != 0;
 }
 
 /* `rank` waits for a collective after `posted`, or at the store for its group to form. */
@@ -39,9 +40,8 @@ static bool is_work_left(const struct harness_view *view, uint32_t rank)
         return false;
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (r != rank && cut->is_page_valid[r] &&
-            (is_waiting_beyond(cut, r, posted) || cut->pages[r].seq_posted > posted ||
-             cut->pages[r].end_status > 1)) {
+        if (r != rank && (is_waiting_beyond(cut, r, posted) || cut->pages[r].seq_posted > posted ||
+                          cut->pages[r].end_status > 1)) {
             return true;
         }
     }
@@ -95,9 +95,7 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
         harness_draft_add(finding,
                           " ended in good order before the work was done, with %llu of "
                           "%zu collectives posted",
-                          (unsigned long long)(view->cut->is_page_valid[rank]
-                                                   ? view->cut->pages[rank].seq_posted
-                                                   : 0),
+                          (unsigned long long)view->cut->pages[rank].seq_posted,
                           view->program->op_count);
         break;
     }
@@ -111,26 +109,26 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
     harness_draft_add_victims(finding);
 }
 
-/* One finding for all ranks that crashed in this way; its place is that of the first of them. */
-static void find_crashes(const struct harness_view *view, enum harness_verdict verdict,
-                         struct harness_findings *out)
+/* One finding for all ranks that crashed in this way in the step of `rank`; its place is that of
+ * the first of them. is_crashed: [world] */
+static void add_crash(const struct harness_view *view, enum harness_verdict verdict, uint32_t rank,
+                      const bool *is_crashed, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
     struct harness_rank_set culprits = harness_rank_set_in(view->mem);
+    const int32_t step = harness_draft_step(cut, rank);
     struct harness_finding finding;
-    uint32_t first = cut->world_size;
+    uint32_t first = rank;
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (harness_crash_of(view, r) != verdict) {
+        if (!is_crashed[r] || harness_draft_step(cut, r) != step) {
             continue;
         }
-        harness_rank_set_add(&culprits, r);
-        if (first == cut->world_size || end_ns(cut, r) < end_ns(cut, first)) {
-            first = r;
+        if (r < rank) {
+            return; /* said with that one */
         }
-    }
-    if (first == cut->world_size) {
-        return;
+        harness_rank_set_add(&culprits, r);
+        first = end_ns(cut, r) < end_ns(cut, first) ? r : first;
     }
     harness_draft_begin(view, verdict, HARNESS_MODE_PROVABLE, first, &finding);
     finding.culprits = culprits;
@@ -138,6 +136,24 @@ static void find_crashes(const struct harness_view *view, enum harness_verdict v
     harness_draft_set_posted(view, first, &finding);
     say_crash(view, first, &finding);
     harness_findings_add(out, &finding);
+}
+
+static void find_crashes(const struct harness_view *view, enum harness_verdict verdict,
+                         struct harness_findings *out)
+{
+    const uint32_t world = view->cut->world_size;
+    bool *is_crashed = ddp_mem_array(view->mem, world, sizeof(*is_crashed));
+
+    for (uint32_t r = 0; is_crashed != NULL && r < world; r++) {
+        is_crashed[r] = harness_crash_of(view, r) == verdict;
+    }
+    for (uint32_t r = 0; is_crashed != NULL && r < world; r++) {
+        if (is_crashed[r]) {
+            add_crash(view, verdict, r, is_crashed, out);
+        }
+    }
+    out->is_failed = out->is_failed || is_crashed == NULL;
+    ddp_mem_free(view->mem, is_crashed);
 }
 
 void harness_crash_find_all(const struct harness_view *view, struct harness_findings *out)

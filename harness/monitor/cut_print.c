@@ -39,7 +39,7 @@ static bool has_device_edge(const struct harness_cut *cut, uint32_t rank,
     struct harness_position theirs;
 
     if (!at->is_known || !is_started(at) || at->seq <= at->seq_ended || rank == other ||
-        !cut->is_page_valid[other] || cut->pages[rank].comm != cut->pages[other].comm) {
+        cut->pages[rank].comm != cut->pages[other].comm) {
         return false;
     }
     if (cut->pages[other].seq_posted < at->seq) {

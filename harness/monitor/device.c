@@ -133,7 +133,7 @@ static enum part part_of(const struct harness_view *view, uint32_t rank, uint64_
     const struct harness_cut *cut = view->cut;
     const struct harness_position position = harness_position_of(cut, rank);
 
-    if (!cut->is_page_valid[rank] || cut->pages[rank].seq_posted < seq) {
+    if (cut->pages[rank].seq_posted < seq) {
         return PART_OTHER;
     }
     if (cut->pages[rank].seq_done >= seq || (position.is_known && position.seq_ended >= seq)) {
@@ -387,7 +387,7 @@ void harness_device_find(const struct harness_view *view, bool is_explained,
 {
     struct harness_rank_set culprits;
 
-    if (view->cut->progress == NULL || !view->cut->is_stable) {
+    if (!view->cut->is_stable) {
         return;
     }
     find_stuck(view, is_explained, &culprits);

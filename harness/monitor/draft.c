@@ -7,6 +7,14 @@
 
 #include "harness/monitor/graph.h"
 
+int32_t harness_draft_step(const struct harness_cut *cut, uint32_t rank)
+{
+    bool is_begun = harness_graph_phase(cut, rank) > DDP_PHASE_INIT;
+
+    DDP_ASSERT(rank < cut->world_size);
+    return is_begun ? (int32_t)cut->pages[rank].step : -1;
+}
+
 void harness_draft_begin(const struct harness_view *view, enum harness_verdict verdict,
                          enum harness_mode mode, uint32_t rank, struct harness_finding *out)
 {
@@ -17,14 +25,9 @@ void harness_draft_begin(const struct harness_view *view, enum harness_verdict v
     harness_finding_init(out, view->mem, verdict, HARNESS_ORACLE_MONITOR, mode);
     harness_rank_set_add(&out->culprits, rank);
     harness_graph_waiting_set(cut, &out->victims);
-    out->step = -1;
-    out->micro = -1;
+    out->step = harness_draft_step(cut, rank);
+    out->micro = out->step >= 0 ? (int32_t)cut->pages[rank].micro : -1;
     out->phase = (int32_t)phase;
-    /* Before the first batch there is no step yet, although the page has 0. */
-    if (cut->is_page_valid[rank] && phase > DDP_PHASE_INIT) {
-        out->step = (int32_t)cut->pages[rank].step;
-        out->micro = (int32_t)cut->pages[rank].micro;
-    }
 }
 
 static void set_bucket(const struct harness_view *view, uint32_t bucket,
@@ -68,7 +71,7 @@ void harness_draft_set_posted(const struct harness_view *view, uint32_t rank,
     const struct ddp_page *page = &view->cut->pages[rank];
     struct ddp_event_op op;
 
-    if (!view->cut->is_page_valid[rank] || page->seq_posted == 0) {
+    if (page->seq_posted == 0) {
         return;
     }
     op = ddp_event_op_unpack(page->posted_op);

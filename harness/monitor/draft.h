@@ -17,6 +17,9 @@ struct harness_view {
     struct ddp_mem *mem; /* of the findings' sets */
 };
 
+/* The step that a rank is in, as its page has it; -1 before its first batch, where the page has 0.
+ */
+int32_t harness_draft_step(const struct harness_cut *cut, uint32_t rank);
 /* A finding about `rank`: step, micro-batch and phase from its page, victims = waiting ranks. */
 void harness_draft_begin(const struct harness_view *view, enum harness_verdict verdict,
                          enum harness_mode mode, uint32_t rank, struct harness_finding *out);

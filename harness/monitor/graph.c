@@ -14,8 +14,7 @@ bool harness_graph_is_gone(const struct harness_cut *cut, uint32_t rank)
 
 bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank)
 {
-    return harness_graph_is_gone(cut, rank) ||
-           (cut->is_page_valid[rank] && cut->pages[rank].end_status != 0);
+    return harness_graph_is_gone(cut, rank) || cut->pages[rank].end_status != 0;
 }
 
 bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank)
@@ -26,17 +25,16 @@ bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank)
 
 bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank)
 {
-    return harness_graph_is_live(cut, rank) && cut->is_page_valid[rank] &&
+    return harness_graph_is_live(cut, rank) &&
            cut->processes[rank].state == HARNESS_PROCESS_RUNNING &&
            cut->pages[rank].wait_kind != DDP_WAIT_NONE;
 }
 
 enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank)
 {
-    if (!cut->is_page_valid[rank] || cut->pages[rank].phase >= DDP_PHASE_COUNT) {
-        return DDP_PHASE_SPAWN;
-    }
-    return (enum ddp_phase)cut->pages[rank].phase;
+    uint64_t phase = cut->pages[rank].phase;
+
+    return phase < DDP_PHASE_COUNT ? (enum ddp_phase)phase : DDP_PHASE_SPAWN;
 }
 
 bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other)
@@ -49,9 +47,6 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
     }
     if (page->wait_peer != 0 && page->wait_peer - 1 == other) {
         return true;
-    }
-    if (!cut->is_page_valid[other]) {
-        return page->wait_peer == 0 || page->wait_kind == DDP_WAIT_COLLECTIVE;
     }
     if (page->wait_kind == DDP_WAIT_COLLECTIVE) {
         /* Whoever has not done its part is needed, whichever neighbour's message is missing here:
@@ -82,20 +77,18 @@ bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank)
 
 uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank)
 {
-    const struct ddp_page *page = &cut->pages[rank];
-
-    return cut->is_page_valid[rank] && page->call_seq <= page->seq_posted ? page->call_seq : 0;
+    return cut->pages[rank].call_seq;
 }
 
 /* The rank ended with an error: it may have given up waiting. */
 static bool is_failed(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->is_page_valid[rank] && cut->pages[rank].end_status > 1;
+    return cut->pages[rank].end_status > 1;
 }
 
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
 {
-    const uint64_t posted = cut->is_page_valid[rank] ? cut->pages[rank].seq_posted : 0;
+    const uint64_t posted = cut->pages[rank].seq_posted;
 
     if (!harness_graph_is_waiting(cut, rank) && harness_graph_seq_inside(cut, rank) != 0) {
         return 0;
@@ -181,10 +174,8 @@ uint64_t harness_monitor_alive_ns(const struct harness_cut *cut, uint32_t rank)
     const struct ddp_page *page = &cut->pages[rank];
     uint64_t alive_ns = cut->processes[rank].since_ns;
 
-    if (cut->is_page_valid[rank]) {
-        alive_ns = page->heartbeat_ns > alive_ns ? page->heartbeat_ns : alive_ns;
-        alive_ns = page->phase_enter_ns > alive_ns ? page->phase_enter_ns : alive_ns;
-    }
+    alive_ns = page->heartbeat_ns > alive_ns ? page->heartbeat_ns : alive_ns;
+    alive_ns = page->phase_enter_ns > alive_ns ? page->phase_enter_ns : alive_ns;
     if (cut->progress != NULL) {
         alive_ns = cut->progress_ns[rank] > alive_ns ? cut->progress_ns[rank] : alive_ns;
     }

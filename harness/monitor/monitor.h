@@ -31,8 +31,10 @@ struct harness_process {
 struct harness_cut {
     uint32_t world_size;
     uint64_t now_ns;
-    const struct ddp_page *pages;            /* [world_size], consistent copies, taken after the
-                                              * processes' states: an ended rank's page is final */
+    /* [world_size], consistent copies, taken after the processes' states: an ended rank's page is
+     * final. Zero while it is invalid: such a rank is in its first phase, posted nothing and waits
+     * for nothing. */
+    const struct ddp_page *pages;
     const struct harness_process *processes; /* [world_size] */
     const bool *is_page_valid;               /* [world_size], false: never initialised */
     const struct ddp_progress *progress;     /* [world_size], copies, zero while a page is invalid;

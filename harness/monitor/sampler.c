@@ -263,7 +263,7 @@ static void conclude(struct harness_sampler *sampler, const struct harness_cut *
     harness_findings_init(&findings, ddp_mem_pool_mem(pool));
     harness_monitor_analyse(config->plan, config->program, cut, &findings);
     harness_conclusions_note(&sampler->conclusions, &findings, cut->now_ns);
-    sampler->conclusions.is_failed = sampler->conclusions.is_failed || findings.is_failed;
+    sampler->conclusions.is_failed |= findings.is_failed;
     ddp_mem_pool_destroy(pool);
     /* After the reports, which must not wait for it. */
     if (config->snapshot != NULL) {

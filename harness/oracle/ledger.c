@@ -3,50 +3,36 @@
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
-
-static bool has_wrong_batch(const struct harness_emulation *e, uint32_t rank)
-{
-    for (size_t i = 0; i < e->batch_count; i++) {
-        if (e->batches[i].rank == rank) {
-            return true;
-        }
-    }
-    return false;
-}
+#include "harness/trace/taken.h"
 
 /* Under join a rank that leaves a step out looks like one whose data ended: the others go on
- * without it. Only the sampler's rules tell that it had more data. */
-static void check_ended(const struct harness_emulation *e, uint32_t rank,
-                        struct harness_findings *out)
+ * without it. Only the sampler's rules tell that it had more: a batch comes out of its turn, or
+ * none does where there were more. */
+static void check_left_out(const struct harness_emulation *e, uint32_t rank,
+                           struct harness_findings *out)
 {
-    const struct ref_job *job = e->input->job;
-    uint64_t last = e->input->plan->job.steps;
-    uint64_t due = harness_emulation_batch_count(e, rank);
-    uint64_t first = (uint64_t)e->input->restored_step * job->micro_batches;
+    const uint64_t micro_batches = e->input->job->micro_batches;
+    const uint64_t first = (uint64_t)e->input->restored_step * micro_batches;
+    const uint64_t due = harness_emulation_due(e, rank);
+    const uint64_t planned = e->input->plan->job.steps * micro_batches;
+    const uint64_t missing = harness_taken_in_turn(&e->index, rank, first, micro_batches);
     struct harness_finding finding;
     size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_DATA_BATCH, &count);
-    uint64_t got = 0;
+    bool is_ended = harness_taken_ended(&e->index, rank) != NULL;
 
-    due = due < last * job->micro_batches ? due : last * job->micro_batches;
-    due = due > first ? due - first : 0;
-    if (!harness_index_is_ended_ok(&e->index, rank) || count >= due) {
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_DATA_BATCH, &count);
+    if (first + count == missing && (!is_ended || e->next_own[rank] >= due || missing >= planned)) {
         return;
-    }
-    while (got < count &&
-           list[got]->entry.step * (uint64_t)job->micro_batches + list[got]->entry.micro ==
-               first + got) {
-        got++;
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_DATA_MISSING, HARNESS_ORACLE_LEDGER,
                          HARNESS_MODE_LEDGER);
     harness_rank_set_add(&finding.culprits, rank);
-    finding.step = (int32_t)((first + got) / job->micro_batches);
-    (void)snprintf(
-        finding.text, sizeof(finding.text),
-        "rank %u trained on %zu of its %llu batches; the first one missing is in step %d", rank,
-        count, (unsigned long long)due, finding.step);
+    finding.step = (int32_t)(missing / micro_batches);
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %u trained on %zu of its %llu batches%s; the first one missing is in step "
+                   "%d",
+                   rank, count, (unsigned long long)(due > first ? due - first : 0),
+                   is_ended ? "" : " until the job ended", finding.step);
     harness_findings_add(out, &finding);
 }
 
@@ -99,9 +85,7 @@ ddp_status harness_check_ledger(const struct harness_emulation *e, struct harnes
         report(e, i, out);
     }
     for (uint32_t r = 0; e->input->plan->job.join.is_set && r < e->world; r++) {
-        if (!has_wrong_batch(e, r)) {
-            check_ended(e, r, out);
-        }
+        check_left_out(e, r, out);
     }
     return DDP_OK;
 }

@@ -1,7 +1,8 @@
 /* Purpose: what each rank really posted, against the program, by sequence number.
- * Idea: only a rank's first deviation counts; what it posts afterwards follows from it. Ranks that
- * deviate alike are one finding. */
+ * Idea: what a rank posts after a deviation follows from it, unless only the way of combining was
+ * another one. Ranks that deviate alike are one finding. */
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/oracle/subject.h"
 
@@ -151,16 +152,18 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
                : deviation->verdict;
 }
 
-static struct deviation first_deviation(const struct harness_emulation *e, uint32_t rank)
+/* The first one from the post `first` on, which is then where to go on. */
+static struct deviation next_deviation(const struct harness_emulation *e, uint32_t rank,
+                                       size_t *first)
 {
     const struct harness_program *program = e->input->program;
     struct deviation out = {.is_set = false};
-    uint64_t last = 0;
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+    uint64_t last = *first > 0 ? list[*first - 1]->entry.arg[0] : 0;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = *first; i < count; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
 
         out.got = ddp_event_op_unpack(entry->arg[1]);
@@ -183,6 +186,7 @@ static struct deviation first_deviation(const struct harness_emulation *e, uint3
         if (out.verdict != HARNESS_VERDICT_NONE) {
             out.is_set = true;
             out.verdict = settle_bucket(e, rank, &out, &list[i], count - i, i == 0);
+            *first = i + 1;
             return out;
         }
         last = out.seq;
@@ -260,26 +264,30 @@ static void describe(const struct harness_emulation *e, uint32_t rank,
                    (unsigned long long)deviation->seq, expected, got);
 }
 
+/* Ranks that did the same are one finding: what is said of them differs in the rank alone. */
+static bool is_said_alike(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->verdict == b->verdict && a->oracle == b->oracle &&
+           strcmp(strchr(a->text, ':'), strchr(b->text, ':')) == 0;
+}
+
 static void add(const struct harness_emulation *e, uint32_t rank, const struct deviation *deviation,
                 struct harness_findings *out)
 {
-    enum harness_verdict verdict =
-        is_out_of_data(e, rank, deviation) ? HARNESS_VERDICT_DATA_UNEVEN : deviation->verdict;
     struct harness_finding finding;
 
+    harness_finding_init(&finding, out->mem,
+                         is_out_of_data(e, rank, deviation) ? HARNESS_VERDICT_DATA_UNEVEN
+                                                            : deviation->verdict,
+                         HARNESS_ORACLE_PROGRAM, HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding.culprits, rank);
+    describe(e, rank, deviation, &finding);
     for (size_t i = 0; i < out->count; i++) {
-        struct harness_finding *same = &out->items[i];
-
-        if (same->verdict == verdict && same->op.seq == deviation->seq &&
-            same->oracle == HARNESS_ORACLE_PROGRAM) {
-            harness_rank_set_add(&same->culprits, rank);
+        if (is_said_alike(&out->items[i], &finding)) {
+            harness_rank_set_add(&out->items[i].culprits, rank);
             return;
         }
     }
-    harness_finding_init(&finding, out->mem, verdict, HARNESS_ORACLE_PROGRAM,
-                         HARNESS_MODE_PROVABLE);
-    harness_rank_set_add(&finding.culprits, rank);
-    describe(e, rank, deviation, &finding);
     harness_findings_add(out, &finding);
 }
 
@@ -288,11 +296,15 @@ ddp_status harness_check_program(const struct harness_emulation *e, struct harne
 {
     (void)err;
     for (uint32_t r = 0; r < e->world; r++) {
-        struct deviation deviation = first_deviation(e, r);
+        struct deviation deviation;
+        size_t first = 0;
 
-        if (deviation.is_set) {
-            add(e, r, &deviation, out);
-        }
+        do {
+            deviation = next_deviation(e, r, &first);
+            if (deviation.is_set) {
+                add(e, r, &deviation, out);
+            }
+        } while (deviation.is_set && deviation.verdict == HARNESS_VERDICT_MISMATCH_REDUCTION);
     }
     return DDP_OK;
 }

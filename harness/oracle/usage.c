@@ -8,8 +8,7 @@
 
 #include "harness/emulation/checkpoint_state.h"
 #include "harness/oracle/subject.h"
-
-enum { JOIN_ENDED = 1 }; /* as the core records it: enum ddp_join_event */
+#include "harness/trace/taken.h"
 
 static const struct {
     ddp_status status;
@@ -51,32 +50,21 @@ struct reports {
     struct harness_rank_set raised;   /* ranks that detected the error, or that it names */
     struct harness_rank_set reported; /* ranks that ended with it */
     int32_t step;                     /* of the earliest report */
-    int32_t revoked_step;             /* the earliest that a revocation names; -1: none */
     uint64_t seq;                     /* of the earliest collective in which it was met; 0: none */
     uint64_t time_ns;                 /* of the earliest report */
 };
 
 static void note(struct reports *reports, const struct harness_trace_event *event,
-                 int64_t raised_by, int32_t step)
+                 int64_t raised_by)
 {
-    const uint32_t reported_by = event->rank;
-
     if (!reports->is_any || event->entry.time_ns < reports->time_ns) {
         reports->time_ns = event->entry.time_ns;
-        reports->step = step;
+        reports->step = (int32_t)event->entry.step;
     }
     reports->is_any = true;
-    harness_rank_set_add(&reports->reported, reported_by);
+    harness_rank_set_add(&reports->reported, event->rank);
     if (raised_by >= 0) {
         harness_rank_set_add(&reports->raised, (uint32_t)raised_by);
-    }
-}
-
-/* A revocation names its step; ranks that receive it may still be in an earlier one. */
-static void note_revoked(struct reports *reports, int32_t step)
-{
-    if (reports->revoked_step < 0 || step < reports->revoked_step) {
-        reports->revoked_step = step;
     }
 }
 
@@ -90,32 +78,24 @@ static void note_detail(struct reports *reports, ddp_status status, uint64_t det
     }
 }
 
-/* rank.error: status, peer (who is to blame, or -1), cause, detail. revoke: rank, status, step,
- * detail. */
+/* rank.error: status, peer (who is to blame, or -1), cause, detail. What was revoked, whoever was
+ * told so reports, too, and after the rank that revoked it. */
 static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_status status,
                         struct reports *reports)
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_REVOKE, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
     for (size_t i = 0; i < count; i++) {
-        if (harness_index_status(list[i]->entry.arg[1]) == status) {
-            note(reports, list[i], (int64_t)list[i]->entry.arg[0], (int32_t)list[i]->entry.arg[2]);
-            note_revoked(reports, (int32_t)list[i]->entry.arg[2]);
-            note_detail(reports, status, list[i]->entry.arg[3]);
-        }
-    }
-    list = harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
-    for (size_t i = 0; i < count; i++) {
         if (harness_index_status(list[i]->entry.arg[0]) == status) {
-            note(reports, list[i], (int64_t)list[i]->entry.arg[1], (int32_t)list[i]->entry.step);
+            note(reports, list[i], (int64_t)list[i]->entry.arg[1]);
             note_detail(reports, status, list[i]->entry.arg[3]);
         }
     }
     if (end != NULL && harness_index_status(end->entry.arg[0]) == status) {
-        note(reports, end, -1, (int32_t)end->entry.step);
+        note(reports, end, -1);
     }
 }
 
@@ -214,80 +194,52 @@ static ddp_status refine_damage(const struct harness_emulation *e, struct harnes
     return DDP_OK;
 }
 
-/* Ranks that ran out first, by the sampler's rules. */
-static void blame_shortest(const struct harness_emulation *e, struct harness_rank_set *out)
+/* The first step of which one of the ranks, which took too few batches, left one out. */
+static int32_t first_missing(const struct harness_emulation *e,
+                             const struct harness_rank_set *ranks)
 {
-    uint64_t least = UINT64_MAX;
+    const uint64_t micro_batches = e->input->job->micro_batches;
+    const uint64_t first = e->input->restored_step * micro_batches;
+    uint64_t missing = UINT64_MAX;
 
-    for (uint32_t r = 0; r < e->world; r++) {
-        uint64_t count = harness_emulation_batch_count(e, r);
+    for (uint32_t i = 0; i < harness_rank_set_count(ranks); i++) {
+        uint64_t own =
+            harness_taken_in_turn(&e->index, harness_rank_set_at(ranks, i), first, micro_batches);
 
-        least = count < least ? count : least;
+        missing = own < missing ? own : missing;
     }
-    harness_rank_set_clear(out);
-    for (uint32_t r = 0; least != UINT64_MAX && r < e->world; r++) {
-        if (harness_emulation_batch_count(e, r) == least) {
-            harness_rank_set_add(out, r);
-        }
-    }
+    return missing == UINT64_MAX ? -1 : (int32_t)(missing / micro_batches);
 }
 
-/* The rank said that its data had ended. join: kind (enum ddp_join_event), active, divisor. */
-static bool is_called_ended(const struct harness_emulation *e, uint32_t rank)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_JOIN, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        if (list[i]->entry.arg[0] == JOIN_ENDED) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The first step of which the rank, which took so many batches, took none. */
-static int32_t first_step_without(const struct harness_trace_event *const *batches, size_t count,
-                                  uint64_t first, uint64_t micro_batches)
-{
-    uint64_t got = 0;
-
-    while (got < count &&
-           batches[got]->entry.step * micro_batches + batches[got]->entry.micro == first + got) {
-        got++;
-    }
-    return (int32_t)((first + got) / micro_batches);
-}
-
-/* Early termination that data do not explain: ranks that called theirs ended had more, and each of
- * them left a step out. */
+/* Of two ranks, one's data ended before the other's. To blame are those whose data had ended; but
+ * who said so and had more, left batches out, and who goes on with more than it has, took some
+ * again. */
 static void refine_ended(const struct harness_emulation *e, struct harness_finding *finding)
 {
     const uint64_t micro_batches = e->input->job->micro_batches;
     const uint64_t first = e->input->restored_step * micro_batches;
-    const uint64_t last = e->input->plan->job.steps * micro_batches;
     struct harness_rank_set early = harness_rank_set_in(finding->culprits.ranks.mem);
-    int32_t step = finding->step;
+    struct harness_rank_set late = harness_rank_set_in(finding->culprits.ranks.mem);
+    bool is_more = false; /* some rank goes on with what it has */
 
-    blame_shortest(e, &finding->culprits);
+    harness_rank_set_clear(&finding->culprits);
     for (uint32_t r = 0; r < e->world; r++) {
-        const uint64_t due = harness_emulation_batch_count(e, r);
+        const uint64_t due = harness_emulation_due(e, r);
+        const bool is_ended = harness_taken_ended(&e->index, r) != NULL;
         size_t count = 0;
-        const struct harness_trace_event *const *batches =
-            harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
 
-        if (is_called_ended(e, r) && first + count < (due < last ? due : last)) {
-            int32_t left_out = first_step_without(batches, count, first, micro_batches);
-
-            harness_rank_set_add(&early, r);
-            step = step < 0 || left_out < step ? left_out : step;
-        }
+        (void)harness_index_list(&e->index, r, DDP_EVENT_DATA_BATCH, &count);
+        is_more = is_more || (!is_ended && first + count <= due);
+        harness_rank_set_add(is_ended ? first + count < due ? &early : &finding->culprits : &late,
+                             r);
     }
-    if (!harness_rank_set_is_empty(&early)) {
+    if (harness_rank_set_is_empty(&finding->culprits)) {
         finding->verdict = HARNESS_VERDICT_DATA_MISSING;
         finding->culprits = early;
-        finding->step = step;
+        finding->step = first_missing(e, &early);
+    } else if (!is_more) {
+        finding->verdict = HARNESS_VERDICT_DATA_DUPLICATED;
+        finding->culprits = late;
     }
 }
 
@@ -342,7 +294,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     harness_finding_init(&finding, out->mem, rules[rule].verdict, HARNESS_ORACLE_USAGE,
                          HARNESS_MODE_STATUS);
     finding.status = status;
-    finding.step = reports->revoked_step >= 0 ? reports->revoked_step : reports->step;
+    finding.step = reports->step;
     finding.culprits =
         harness_rank_set_is_empty(&reports->raised) ? reports->reported : reports->raised;
     if (status == DDP_E_EARLY_TERMINATION) {
@@ -399,8 +351,7 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         struct reports reports = {.raised = harness_rank_set_in(out->mem),
                                   .reported = harness_rank_set_in(out->mem),
-                                  .step = -1,
-                                  .revoked_step = -1};
+                                  .step = -1};
 
         for (uint32_t r = 0; r < e->world; r++) {
             gather_rank(e, r, rules[i].status, &reports);

@@ -50,6 +50,12 @@ enum harness_run { HARNESS_RUN_TABLE(HARNESS_KIND_ENUM) HARNESS_RUN_COUNT };
     X(HARNESS_INIT_SAME, "same", "all ranks draw rank 0's: a broadcast that is lost goes unseen")
 enum harness_init { HARNESS_INIT_TABLE(HARNESS_KIND_ENUM) HARNESS_INIT_COUNT };
 
+#define HARNESS_STORE_TABLE(X)                                                             \
+    X(HARNESS_STORE_LAUNCHER, "launcher", "whoever starts the ranks, as torchrun's agent") \
+    X(HARNESS_STORE_RANK_0, "rank0",                                                       \
+      "as srun's and mpirun's ranks do by themselves; on the proc driver only")
+enum harness_store { HARNESS_STORE_TABLE(HARNESS_KIND_ENUM) HARNESS_STORE_COUNT };
+
 #define HARNESS_DEVICE_TABLE(X)               \
     X(HARNESS_DEVICE_CPU, "cpu", "host code") \
     X(HARNESS_DEVICE_CUDA, "cuda", "GPUs; on the proc driver only")
@@ -245,6 +251,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(RUNS, "run", HARNESS_RUN_TABLE)                                  \
     X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                   \
     X(LEAKS, "leak", HARNESS_LEAK_TABLE)                               \
+    X(STORES, "host of the store", HARNESS_STORE_TABLE)                \
     X(DEVICES, "device", HARNESS_DEVICE_TABLE)                         \
     X(BRANCHES, "branch rule", REF_BRANCH_TABLE)
 

@@ -63,7 +63,8 @@ bool harness_plan_is_cuda(const struct harness_plan *plan)
 
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver)
 {
-    bool is_real = harness_plan_is_cuda(plan) || harness_plan_is_opaque(plan);
+    bool is_real = harness_plan_is_cuda(plan) || harness_plan_is_opaque(plan) ||
+                   plan->job.store == HARNESS_STORE_RANK_0;
 
     return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !is_real);
 }

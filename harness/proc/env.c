@@ -59,7 +59,8 @@ void harness_proc_env_add_job(struct harness_proc_env *env,
 
     harness_proc_env_add(env, "MASTER_ADDR=127.0.0.1");
     harness_proc_env_add(env, "MASTER_PORT=%u", (unsigned)store_port);
-    harness_proc_env_add(env, "TORCHELASTIC_USE_AGENT_STORE=True");
+    harness_proc_env_add(env, "TORCHELASTIC_USE_AGENT_STORE=%s",
+                         config->plan->job.store == HARNESS_STORE_LAUNCHER ? "True" : "False");
     harness_proc_env_add(env, "OPENBLAS_NUM_THREADS=1");
     harness_proc_env_add(env, "DDPROVE_PLAN=%s", config->plan_path);
     harness_proc_env_add(env, "DDPROVE_RUN_DIR=%s", options->run_dir);

@@ -70,9 +70,9 @@ struct harness_proc_job {
     struct harness_proc_head *head;
     size_t head_size_bytes; /* of the whole mapping */
 
-    int job_fd, epoll_fd, signal_fd, timer_fd;
+    int job_fd, epoll_fd, signal_fd, timer_fd, port_fd;
     sigset_t old_mask;
-    struct ddp_store_server *store;
+    struct ddp_store_server *store; /* NULL: rank 0 has it, at a port that port_fd keeps free */
     uint16_t store_port;
     bool is_mask_set;
     bool is_reaping; /* a rank that starts now must end */

@@ -3,9 +3,11 @@
  * closed before it returns; what ranks left behind all the same is in the trace. */
 #include "harness/proc/proc.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "harness/launch/limit.h"
@@ -44,11 +46,32 @@ static ddp_status open_memory(struct harness_proc_job *job)
     return DDP_OK;
 }
 
+/* A free port for rank 0 to listen at: a socket that is bound to it, and does not listen, keeps it
+ * from all that does not ask for it by its number. */
+static ddp_status reserve_port(struct harness_proc_job *job)
+{
+    const int one = 1;
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t name_bytes = sizeof(name);
+
+    job->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (setsockopt(job->port_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+        bind(job->port_fd, (const struct sockaddr *)&name, name_bytes) != 0 ||
+        getsockname(job->port_fd, (struct sockaddr *)&name, &name_bytes) != 0) {
+        return ddp_err_set(job->err, DDP_E_SYSTEM, "a port for rank 0: %s", strerror(errno));
+    }
+    job->store_port = ntohs(name.sin_port);
+    return DDP_OK;
+}
+
 static ddp_status open_store(struct harness_proc_job *job)
 {
     int listen_fd;
     ddp_status status;
 
+    if (job->config->plan->job.store == HARNESS_STORE_RANK_0) {
+        return reserve_port(job);
+    }
     DDP_TRY(ddp_store_listen("127.0.0.1", 0, &listen_fd, &job->store_port, job->err));
     status = ddp_store_server_create(job->mem, listen_fd, &job->store, job->err);
     if (status != DDP_OK) {
@@ -146,6 +169,9 @@ static void job_close(struct harness_proc_job *job)
     if (job->wake_fd >= 0) {
         (void)close(job->wake_fd);
     }
+    if (job->port_fd >= 0) {
+        (void)close(job->port_fd);
+    }
     if (job->head != NULL) {
         (void)munmap(job->head, job->head_size_bytes);
     }
@@ -215,6 +241,7 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
                                                   ? harness_proc_starter_mpirun()
                                                   : harness_proc_starter_own(),
                                    .job_fd = -1,
+                                   .port_fd = -1,
                                    .epoll_fd = -1,
                                    .signal_fd = -1,
                                    .timer_fd = -1,

@@ -53,7 +53,7 @@ void harness_batches_keep_order(struct harness_batches *batches, uint64_t index)
 }
 
 ddp_status harness_batches_take(struct harness_batches *batches, uint64_t index,
-                                const uint32_t **out_samples, size_t *out_rows)
+                                uint32_t **out_samples, size_t *out_rows)
 {
     size_t rows = batches->row_count;
     size_t per_epoch = batches_per_epoch(batches);

@@ -30,7 +30,7 @@ void harness_batches_fini(struct harness_batches *batches);
  * call. A new epoch begins where the share is used up. No rows: the rank has no samples, or
  * is_one_epoch and the epoch is over. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_batches_take(struct harness_batches *batches, uint64_t index,
-                                             const uint32_t **out_samples, size_t *out_rows);
+                                             uint32_t **out_samples, size_t *out_rows);
 /* A batch of another epoch than the one before: time to tell the sampler. */
 bool harness_batches_begins_epoch(const struct harness_batches *batches, uint64_t index);
 /* Forget to: the new epoch gets the order of the old one. */

@@ -38,13 +38,24 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     return session->keeper.status;
 }
 
+/* Who died, as the launcher's store says it to those that have no group yet. A rank that hosts the
+ * store leaves it before it ends: whoever loses it then cannot say that this rank is dead. */
+static int32_t dead_before_group(const struct harness_session *session, ddp_status status)
+{
+    return status == DDP_E_PEER_DIED && session->store != NULL &&
+                   session->plan->job.store == HARNESS_STORE_LAUNCHER
+               ? session->store->dead_rank
+               : -1;
+}
+
 static void record_error(struct harness_session *session, ddp_status status)
 {
     const struct ddp_failure *failure = &session->group.failure;
     bool is_group_failure = session->is_group && failure->status != DDP_OK;
+    int32_t peer = is_group_failure ? failure->rank : dead_before_group(session, status);
 
     ddp_recorder_event(session->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)(uint32_t)status,
-                       (uint64_t)(int64_t)(is_group_failure ? failure->rank : -1),
+                       (uint64_t)(int64_t)peer,
                        (uint64_t)(uint32_t)(is_group_failure ? failure->status : status),
                        is_group_failure ? failure->detail : 0, 0);
 }

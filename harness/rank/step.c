@@ -51,13 +51,50 @@ static ddp_status on_updated(void *context, size_t param)
     return pass_tensor(session, DDP_FAULT_POINT_PARAM_UPDATED, param, session->params[param].data);
 }
 
+/* Point data/batch: a fault may alter which samples a batch has. It does so in the epoch's list, so
+ * that a batch that comes again is the same again. */
+static ddp_status pass_samples(struct harness_session *session, uint32_t *samples, size_t rows)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+    place.data = samples;
+    place.elem_count = rows;
+    place.dtype = DDP_DTYPE_I32;
+    if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_DATA_BATCH, &place) ==
+        DDP_FAULT_FAIL) {
+        return DDP_E_INJECTED;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        if (samples[i] >= session->data->sample_count) {
+            return ddp_err_set(session->err, DDP_E_INVALID,
+                               "a fault put sample %u into a batch, of %zu samples", samples[i],
+                               session->data->sample_count);
+        }
+    }
+    return DDP_OK;
+}
+
+/* Point data/transform. */
+static ddp_status pass_features(struct harness_session *session, size_t rows)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+    place.data = session->features;
+    place.elem_count = rows * session->data->feature_count;
+    place.dtype = DDP_DTYPE_F32;
+    return ddp_fault_point(session->env->faults, DDP_FAULT_POINT_DATA_TRANSFORM, &place) ==
+                   DDP_FAULT_FAIL
+               ? DDP_E_INJECTED
+               : DDP_OK;
+}
+
 /* *out_rows = 0: the rank's data has ended. */
 static ddp_status next_batch(struct harness_session *session, uint32_t step, uint32_t micro,
                              struct ref_batch *out)
 {
     struct ddp_env *env = session->env;
     uint64_t number = (uint64_t)step * session->job.micro_batches + micro;
-    const uint32_t *samples;
+    uint32_t *samples;
     enum ddp_fault_action action;
     bool is_skipped;
     size_t rows;
@@ -85,8 +122,10 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     if (rows == 0) {
         return DDP_OK;
     }
+    DDP_TRY(pass_samples(session, samples, rows));
     ref_data_gather(session->data, samples, rows, session->features, session->labels,
                     session->targets);
+    DDP_TRY(pass_features(session, rows));
     ddp_recorder_event(env->recorder, DDP_EVENT_DATA_BATCH, rows,
                        ddp_hash_bytes(samples, rows * sizeof samples[0], 0), samples[0], 0, 0);
     for (size_t i = 0; session->options->is_hashing && i < rows; i++) {

@@ -27,9 +27,6 @@ static int compare_accesses(const void *a, const void *b)
     const struct access *x = a;
     const struct access *y = b;
 
-    if (x->buffer != y->buffer) {
-        return x->buffer < y->buffer ? -1 : 1;
-    }
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
@@ -95,11 +92,11 @@ static bool find_race(struct race_search *search, char *text, size_t size_bytes)
         for (size_t j = i + 1; j < search->access_count; j++) {
             const struct access *b = &search->accesses[j];
 
-            if (b->buffer != a->buffer || b->first >= a->end) {
+            DDP_ASSERT(b->first >= a->first);
+            if (b->first >= a->end) {
                 break;
             }
-            DDP_ASSERT(b->first >= a->first);
-            if (is_race(search, a, b)) {
+            if (b->buffer == a->buffer && is_race(search, a, b)) {
                 (void)snprintf(text, size_bytes,
                                "steps %u and %u of rank %u touch the same elements from %zu "
                                "without an order",

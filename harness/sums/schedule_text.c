@@ -64,9 +64,6 @@ static char *next_word(struct reader *reader)
 {
     char *word;
 
-    while (*reader->words == ' ') {
-        reader->words++;
-    }
     if (*reader->words == '\0') {
         return NULL;
     }

@@ -46,7 +46,7 @@ static ddp_status reserve(struct harness_trace *trace, size_t extra)
     if (events == NULL) {
         return DDP_E_NOMEM;
     }
-    if (trace->event_count > 0) {
+    if (trace->events != NULL) {
         memcpy(events, trace->events, trace->event_count * sizeof *events);
     }
     ddp_mem_free(trace->mem, trace->events);
@@ -114,7 +114,7 @@ static int compare_events(const void *left, const void *right)
 
 void harness_trace_merge(struct harness_trace *trace)
 {
-    if (trace->event_count > 0) {
+    if (trace->events != NULL) {
         qsort(trace->events, trace->event_count, sizeof *trace->events, compare_events);
     }
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {

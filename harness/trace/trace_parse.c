@@ -74,7 +74,6 @@ static ddp_status parse_event(struct harness_line *reader, uint64_t time_ns)
     enum ddp_phase phase;
 
     DDP_ASSERT(reader->trace->event_count < reader->trace->event_capacity);
-    memset(event, 0, sizeof *event);
     if (reader->token_count < 5) {
         return harness_line_refuse(reader, reader->token[1],
                                    "expected r<rank>#<number> step.micro phase event");

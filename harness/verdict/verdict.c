@@ -63,6 +63,13 @@ enum harness_family harness_verdict_family(enum harness_verdict verdict)
     return verdict_rows[verdict].family;
 }
 
+bool harness_verdict_is_of_device(enum harness_verdict verdict)
+{
+    return verdict == HARNESS_VERDICT_HANG_DEVICE_COMPUTE ||
+           verdict == HARNESS_VERDICT_HANG_DEVICE_COMM ||
+           verdict == HARNESS_VERDICT_HANG_NOT_LAUNCHED;
+}
+
 const char *harness_verdict_meaning(enum harness_verdict verdict)
 {
     return verdict < HARNESS_VERDICT_COUNT ? verdict_rows[verdict].meaning : "";

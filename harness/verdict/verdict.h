@@ -39,6 +39,8 @@ enum harness_family {
     HARNESS_FAMILY_RESOURCE
 };
 enum harness_family harness_verdict_family(enum harness_verdict verdict);
+/* A hang that progress words of devices show. */
+bool harness_verdict_is_of_device(enum harness_verdict verdict);
 /* "NONE", "CRASH.SIGNALED", ... Static storage. */
 const char *harness_verdict_name(enum harness_verdict verdict);
 const char *harness_verdict_meaning(enum harness_verdict verdict);

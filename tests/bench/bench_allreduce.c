@@ -191,12 +191,13 @@ static void open_rank(struct rank *rank, int listen_fd, uint16_t port)
     deadline_ns = ddp_clock_deadline_ns(rank->env.clock, TIMEOUT_NS);
     if (rank->env.rank == 0) {
         status = ddp_store_server_create(rank->env.mem, listen_fd, &server, &err);
+        if (status == DDP_OK) {
+            status = ddp_store_host_create(&rank->env, server, &rank->store);
+        }
     } else {
         (void)close(listen_fd);
-    }
-    if (status == DDP_OK) {
-        status = ddp_store_tcp_create(&rank->env, "127.0.0.1", port, server, deadline_ns,
-                                      &rank->store, &err);
+        status =
+            ddp_store_tcp_create(&rank->env, "127.0.0.1", port, 0, deadline_ns, &rank->store, &err);
     }
     shm.member = rank->env.rank;
     shm.heap_bytes = 3 * options->max_bytes + (1 << 20);

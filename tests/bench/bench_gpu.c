@@ -189,7 +189,7 @@ static ddp_status watch(struct world *world)
     return DDP_OK;
 }
 
-static ddp_status open_store(struct world *world, uint64_t deadline_ns, struct ddp_err *err)
+static ddp_status open_store(struct world *world, struct ddp_err *err)
 {
     struct ddp_store_server *server;
     uint16_t port;
@@ -197,8 +197,7 @@ static ddp_status open_store(struct world *world, uint64_t deadline_ns, struct d
 
     DDP_TRY(ddp_store_listen("127.0.0.1", 0, &fd, &port, err));
     DDP_TRY(ddp_store_server_create(world->env.mem, fd, &server, err));
-    return ddp_store_tcp_create(&world->env, "127.0.0.1", port, server, deadline_ns, &world->store,
-                                err);
+    return ddp_store_host_create(&world->env, server, &world->store);
 }
 
 static ddp_status open_group(struct world *world, struct ddp_err *err)
@@ -213,7 +212,7 @@ static ddp_status open_group(struct world *world, struct ddp_err *err)
     struct ddp_transport *transport;
     struct ddp_coll *coll, *outer;
 
-    DDP_TRY(open_store(world, deadline_ns, err));
+    DDP_TRY(open_store(world, err));
     DDP_TRY(ddp_nccl_library_open(world->env.mem, getenv("DDPROVE_NCCL"), &world->library, err));
     DDP_TRY(ddp_shm_create(&world->env, world->store, &shm, deadline_ns, &transport, err));
     config.library = world->library;

@@ -153,11 +153,11 @@ for scenario, sights in SIGHTS.items():
     check_without(scenario, once)
 check_grouped()
 # A run in which nothing is found takes away what an earlier one left in its folder.
-healthy = record("control/no_fault", "healthy", "--driver", driver, "--set", "job.ranks=2")
+healthy = record("equivalence/mlp_w4", "healthy", "--driver", driver, "--set", "job.ranks=2")
 expect(not os.path.exists(os.path.join(healthy, "graph.txt")), "a graph of a healthy run")
 with open(os.path.join(healthy, "graph.txt"), "w") as file:
     file.write("r0 waits for r1\n")
-record("control/no_fault", "healthy", "--driver", driver, "--set", "job.ranks=2")
+record("equivalence/mlp_w4", "healthy", "--driver", driver, "--set", "job.ranks=2")
 expect(not os.path.exists(os.path.join(healthy, "graph.txt")), "a graph of an earlier run")
 if driver == "sim":
     check_made(["--driver", "sim", "--seed", "7"])

@@ -92,6 +92,28 @@ CT_TEST(prng, below_with_huge_bound)
 }
 
 /* Uniform draws lie in [0, 1), are multiples of 2^-24 and average one half. */
+CT_TEST(prng, fill_draws_the_same_numbers)
+{
+    /* Whole lanes and a rest; a counter that carries into its high word within a fill. */
+    static const size_t counts[] = {0, 1, 7, 8, 9, 40, 67};
+    static const uint64_t starts[] = {0, 3, UINT32_MAX - 4};
+
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0] * 3; i++) {
+        struct ddp_prng one = ddp_prng_make(7, "fill");
+        struct ddp_prng other = one;
+        size_t count = counts[i / 3];
+        float filled[67];
+
+        one.counter = starts[i % 3];
+        other.counter = starts[i % 3];
+        ddp_prng_uniform_fill(&one, filled, count);
+        for (size_t k = 0; k < count; k++) {
+            CT_CHECK(filled[k] == ddp_prng_uniform(&other));
+        }
+        CT_CHECK(one.counter == other.counter);
+    }
+}
+
 CT_TEST(prng, uniform_is_in_range)
 {
     struct ddp_prng prng = ddp_prng_make(4, "uniform");

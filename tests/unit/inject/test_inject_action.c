@@ -7,8 +7,13 @@
 
 static struct harness_action corrupt(enum harness_corrupt_kind kind, double value, uint64_t elem)
 {
-    return (struct harness_action){
-        .kind = HARNESS_ACTION_CORRUPT, .corrupt = kind, .value = value, .elem = elem};
+    return (struct harness_action){.kind = HARNESS_ACTION_CORRUPT,
+                                   .corrupt = kind,
+                                   .value = value,
+                                   .elem = elem,
+                                   .bits = 1,
+                                   .count = 1,
+                                   .stride = 1};
 }
 
 static void apply_f32(enum harness_corrupt_kind kind, double value, uint64_t elem, float *data,

@@ -66,6 +66,9 @@ static void set_trace(struct cause_bench *f)
             add_event(f, r, 3, DDP_EVENT_LOSS, 0, 0, 0);
             add_event(f, r, 3, DDP_EVENT_GRAD_FINAL, 0, 1, 1);
         }
+        if (r == 2) {
+            add_event(f, r, 4, DDP_EVENT_DATA_BATCH, 0, 0, 0);
+        }
     }
 }
 

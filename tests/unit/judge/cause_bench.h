@@ -2,8 +2,8 @@
  *
  * The record: four ranks, step 3 with operations 8 (join's count), 9 (buffers), 10 (bucket 0:
  * parameters 3 and 2), 11 (bucket 1: parameters 1 and 0), and step 4 with 12 and 13 for the
- * buckets. Rank 1 took no loss, completed 10 and nothing later; ranks 0 and 2 wait in 12, rank 3
- * completed it. */
+ * buckets. Rank 2 took a batch in step 4 alone, the others none. Rank 1 took no loss, completed 10
+ * and nothing later; ranks 0 and 2 wait in 12, rank 3 completed it. */
 #ifndef TESTS_UNIT_JUDGE_CAUSE_BENCH_H
 #define TESTS_UNIT_JUDGE_CAUSE_BENCH_H
 

@@ -83,6 +83,7 @@ static void setup(struct fixture *f)
     f->facts.is_restore_run = true;
     f->facts.restored_from_step = 4;
     f->facts.is_restore_equal = true;
+    f->facts.restore_text = "";
     CT_CHECK_OK(ddp_mem_pool_create(&f->pool));
     harness_findings_init(&f->findings, ddp_mem_pool_mem(f->pool));
     make_crash(f->findings.mem, &finding);
@@ -234,21 +235,27 @@ CT_TEST(judge, consequences_are_explained)
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED");
 }
 
-/* Device work without an order explains wrong values from its step on, on whatever rank; a hang
- * or a mismatch needs a cause of its own. */
+/* Work without an order explains wrong values of its step, on whatever rank, and a device's those
+ * of later ones; a hang or a mismatch needs a cause of its own. */
 CT_TEST(judge, a_race_explains_values_only)
 {
     static const struct {
         enum harness_verdict verdict;
         int32_t step;
+        enum harness_device device;
         enum harness_outcome outcome;
         const char *reason;
     } cases[] = {
-        {HARNESS_VERDICT_VALUE_DIVERGED, 3, HARNESS_OUTCOME_PASS, ""},
-        {HARNESS_VERDICT_VALUE_CORRUPTED, 4, HARNESS_OUTCOME_PASS, ""},
-        {HARNESS_VERDICT_VALUE_CORRUPTED, 2, HARNESS_OUTCOME_FAIL, "also found VALUE.CORRUPTED"},
-        {HARNESS_VERDICT_HANG_NOT_JOINED, 3, HARNESS_OUTCOME_FAIL, "also found HANG.NOT_JOINED"},
-        {HARNESS_VERDICT_MISMATCH_COUNT, 3, HARNESS_OUTCOME_FAIL, "also found MISMATCH.COUNT"},
+        {HARNESS_VERDICT_VALUE_DIVERGED, 3, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_PASS, ""},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 4, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_FAIL,
+         "also found VALUE.CORRUPTED"},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 4, HARNESS_DEVICE_CUDA, HARNESS_OUTCOME_PASS, ""},
+        {HARNESS_VERDICT_VALUE_CORRUPTED, 2, HARNESS_DEVICE_CUDA, HARNESS_OUTCOME_FAIL,
+         "also found VALUE.CORRUPTED"},
+        {HARNESS_VERDICT_HANG_NOT_JOINED, 3, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_FAIL,
+         "also found HANG.NOT_JOINED"},
+        {HARNESS_VERDICT_MISMATCH_COUNT, 3, HARNESS_DEVICE_CPU, HARNESS_OUTCOME_FAIL,
+         "also found MISMATCH.COUNT"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -256,6 +263,7 @@ CT_TEST(judge, a_race_explains_values_only)
 
         setup(&f);
         f.findings.count = 0;
+        f.plan.job.device = cases[i].device;
         f.plan.expect.verdict = HARNESS_VERDICT_USAGE_UNORDERED;
         memset(&f.plan.expect.op, 0, sizeof f.plan.expect.op);
         f.plan.expect.step = 3;
@@ -387,7 +395,7 @@ CT_TEST(judge, a_second_one_elsewhere_is_unexpected)
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found CRASH.SIGNALED (rank 1)");
 }
 
-/* Survivors: status, latency, and no latency measured at all. */
+/* Survivors: status, latency; who ended before the fault is in time. */
 CT_TEST(judge, survivors)
 {
     struct fixture f;
@@ -396,13 +404,19 @@ CT_TEST(judge, survivors)
     f.facts.is_survivor_status_met = false;
     f.facts.survivor_status = DDP_E_TIMEOUT;
     f.facts.survivor_rank = 2;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "survivor rank 2 did not end, expected PEER_DIED");
+    setup(&f);
+    f.facts.is_survivor_status_met = false;
+    f.facts.is_survivor_ended = true;
+    f.facts.survivor_status = DDP_E_TIMEOUT;
+    f.facts.survivor_rank = 2;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "survivor rank 2 ended with TIMEOUT");
     setup(&f);
     f.facts.survivor_latency_ns = 251000000;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "slowest survivor");
     setup(&f);
     f.facts.survivor_latency_ns = -1;
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "slowest survivor");
+    expect_outcome(&f, HARNESS_OUTCOME_PASS, "");
     setup(&f);
     f.facts.survivor_latency_ns = 251000000;
     f.facts.is_time_enforced = false;
@@ -429,6 +443,12 @@ CT_TEST(judge, restore)
     setup(&f);
     f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "expected CHECKPOINT.KEYS");
+    setup(&f);
+    f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
+    f.facts.restore_verdict = HARNESS_VERDICT_CHECKPOINT_KEYS;
+    f.facts.restore_other = HARNESS_VERDICT_CRASH_SIGNALED;
+    f.facts.restore_other_text = "rank 2 ended";
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found CRASH.SIGNALED: rank 2 ended");
 }
 
 /* Each kind of leak fails a run that forbids it. */

@@ -92,6 +92,7 @@ CT_TEST(monitor_explain, shows_how_processes_are)
     cut_process(&job, 2, HARNESS_PROCESS_SIGNALED, 9, 3);
     cut_process(&job, 3, HARNESS_PROCESS_EXITED, 7, 4);
     job.is_page_valid[4] = false;
+    memset(&job.pages[4], 0, sizeof(job.pages[4]));
     cut_process(&job, 4, HARNESS_PROCESS_NOT_STARTED, 0, 0);
     cut_post(&job, 5, 0);
     cut_host(&job, 5, DDP_PHASE_RENDEZVOUS, 3);

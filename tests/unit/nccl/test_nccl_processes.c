@@ -103,24 +103,24 @@ static void host_store(struct rank *rank)
     struct ddp_env *env = context->env;
     uint64_t deadline_ns = ddp_clock_deadline_ns(env->clock, WAIT_NS);
     struct ddp_store_server *server = NULL;
-    struct ddp_err err = {""};
     uint8_t value[DDP_STORE_VALUE_BYTES_MAX] = {0};
     size_t size_bytes = 0;
     uint16_t port = 0;
     int fd = -1;
 
     if (context->rank == 0) {
-        RANK_CHECK(context, ddp_store_listen("127.0.0.1", 0, &fd, &port, &err) == DDP_OK);
-        RANK_CHECK(context, ddp_store_server_create(env->mem, fd, &server, &err) == DDP_OK);
+        RANK_CHECK(context, ddp_store_listen("127.0.0.1", 0, &fd, &port, NULL) == DDP_OK);
+        RANK_CHECK(context, ddp_store_server_create(env->mem, fd, &server, NULL) == DDP_OK &&
+                                ddp_store_host_create(env, server, &rank->hosted) == DDP_OK);
         RANK_CHECK(context, ddp_store_set(env, context->store, "port", &port, sizeof(port),
                                           deadline_ns) == DDP_OK);
     } else {
         RANK_CHECK(context, ddp_store_get(env, context->store, "port", value, &size_bytes,
                                           deadline_ns) == DDP_OK);
         memcpy(&port, value, sizeof(port));
+        RANK_CHECK(context, ddp_store_tcp_create(env, "127.0.0.1", port, 0, deadline_ns,
+                                                 &rank->hosted, NULL) == DDP_OK);
     }
-    RANK_CHECK(context, ddp_store_tcp_create(env, "127.0.0.1", port, server, deadline_ns,
-                                             &rank->hosted, &err) == DDP_OK);
 }
 
 static bool await_all(struct rank_context *context, const char *name)

@@ -328,12 +328,12 @@ CT_TEST(oracle, reaped_rank_needs_a_diagnosis)
     oracle_job_close(&job);
 }
 
-/* Unused parameters are blamed on the ranks that revoked, with the parameters that they named. */
+/* Unused parameters are blamed on the ranks that reports name, with the parameters that they named.
+ */
 CT_TEST(oracle, unused_parameter_names_rank_and_parameters)
 {
     struct oracle_job job;
     struct harness_finding *finding;
-    const uint64_t revoke[5] = {1, (uint64_t)DDP_E_UNUSED_PARAMETER, 3, 2, 0};
     const uint64_t named[5] = {2, (uint64_t)DDP_E_UNUSED_PARAMETER, 0, 0, 0};
     const uint64_t other[5] = {1, (uint64_t)DDP_E_READY_TWICE, 0, 0, 0};
     const uint64_t error[5] = {(uint32_t)DDP_E_UNUSED_PARAMETER, 1, (uint32_t)DDP_E_REVOKED, 2, 0};
@@ -341,7 +341,6 @@ CT_TEST(oracle, unused_parameter_names_rank_and_parameters)
     OPEN_AND_RUN(job, false);
     oracle_job_add_event(&job, 1, DDP_EVENT_PARAM_ERROR, 3, named);
     oracle_job_add_event(&job, 1, DDP_EVENT_PARAM_ERROR, 3, other);
-    oracle_job_add_event(&job, 1, DDP_EVENT_REVOKE, 3, revoke);
     oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
     CT_REQUIRE(oracle_job_check(&job));
     finding =

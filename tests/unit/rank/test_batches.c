@@ -25,7 +25,7 @@ static void compare(const struct ref_shard_config *config)
             /* Back and forth between epochs, as a restored run may begin anywhere. */
             const uint64_t index = i * 5 % INDEX_MAX;
             uint32_t expected[ROWS_MAX];
-            const uint32_t *samples;
+            uint32_t *samples;
             size_t expected_rows, rows;
 
             CT_REQUIRE_OK(ref_shard_cursor_batch(&cursor, rank, index, expected, &expected_rows));

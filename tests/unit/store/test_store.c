@@ -39,7 +39,7 @@ static bool rig_open(struct rig *rig)
     CT_CHECK_OK(ddp_store_listen("127.0.0.1", 0, &listen_fd, &rig->port, &err));
     CT_CHECK_OK(ddp_store_server_create(rig->env.mem, listen_fd, &rig->server, &err));
     for (int i = 0; i < 2; i++) {
-        CT_CHECK_OK(ddp_store_tcp_create(&rig->env, "127.0.0.1", rig->port, NULL, soon(rig),
+        CT_CHECK_OK(ddp_store_tcp_create(&rig->env, "127.0.0.1", rig->port, -1, soon(rig),
                                          &rig->client[i], &err));
     }
     CT_CHECK_STR(err.text, "");
@@ -259,6 +259,40 @@ CT_TEST(store, server_gone)
         ddp_store_get(&rig.env, rig.client[0], "k", rig.value, &rig.value_bytes, soon(&rig)),
         DDP_E_IO);
     CT_CHECK_STATUS(rig.client[0]->ops->set(rig.client[0], "k", "v", 1), DDP_E_IO);
+    rig_close(&rig);
+}
+
+/* The host answers itself as it answers others, who are served by its calls; who loses it knows
+ * which rank it was. */
+CT_TEST(store, host)
+{
+    struct rig rig;
+    struct ddp_store *host = NULL, *guest = NULL;
+    struct ddp_err err = {""};
+    char key[DDP_STORE_KEY_BYTES_MAX + 2];
+    int64_t sum = 0;
+
+    CT_REQUIRE(rig_open(&rig));
+    CT_REQUIRE_OK(
+        ddp_store_tcp_create(&rig.env, "127.0.0.1", rig.port, 2, soon(&rig), &guest, &err));
+    CT_REQUIRE_OK(ddp_store_host_create(&rig.env, rig.server, &host));
+    rig.server = NULL;
+    memset(key, 'k', sizeof(key));
+    key[sizeof(key) - 1] = '\0';
+    CT_CHECK_STATUS(host->ops->set(host, key, "x", 1), DDP_E_INVALID);
+    CT_CHECK_STATUS(host->ops->get(host, "later", rig.value, &rig.value_bytes), DDP_PENDING);
+    CT_CHECK_OK(host->ops->add(host, "n", 5, &sum));
+    CT_CHECK_STATUS(host->ops->add(host, "n", INT64_MAX, &sum), DDP_E_OVERFLOW);
+    CT_CHECK_STATUS(guest->ops->set(guest, "later", "abc", 3), DDP_PENDING);
+    CT_CHECK_OK(ddp_store_get(&rig.env, host, "later", rig.value, &rig.value_bytes, soon(&rig)));
+    CT_CHECK_EQ_U64(rig.value_bytes, 3);
+    CT_CHECK_BYTES(rig.value, "abc", 3);
+    CT_CHECK_STATUS(host->ops->add(host, "later", 1, &sum), DDP_E_STATE);
+    host->ops->destroy(host);
+    CT_CHECK_STATUS(ddp_store_get(&rig.env, guest, "n", rig.value, &rig.value_bytes, soon(&rig)),
+                    DDP_E_PEER_DIED);
+    CT_CHECK_EQ_I64(guest->dead_rank, 2);
+    guest->ops->destroy(guest);
     rig_close(&rig);
 }
 

@@ -43,7 +43,7 @@ static int child_main(uint32_t rank, uint32_t count, uint16_t port, int fd, rank
     ddp_env_init_process(&env, &idle, rank, count);
     deadline_ns = ddp_clock_deadline_ns(env.clock, RANKS_WAIT_NS);
     context.env = &env;
-    if (ddp_store_tcp_create(&env, "127.0.0.1", port, NULL, deadline_ns, &context.store, &err) !=
+    if (ddp_store_tcp_create(&env, "127.0.0.1", port, -1, deadline_ns, &context.store, &err) !=
             DDP_OK ||
         ddp_shm_create(&env, context.store, &config, deadline_ns, &context.transport, &err) !=
             DDP_OK) {
