@@ -12,6 +12,7 @@ if [ $# -eq 1 ]; then
     check "$1" || { echo "$1 does not compile alone" >&2; exit 1; }
     exit 0
 fi
-headers=$(git ls-files -- 'ddpcore/*.h' 'reference/*.h' 'harness/*.h')
+# The MPI adapter's own header needs an mpi.h, and is no header for others.
+headers=$(git ls-files -- 'ddpcore/*.h' 'reference/*.h' 'harness/*.h' ':!harness/guest/mpi/*.h')
 echo "$headers" | wc -l
 echo "$headers" | xargs -n 1 -P "$(nproc)" sh "$0"

@@ -25,20 +25,21 @@ static void print_finding(void *context, const struct harness_finding *finding)
 }
 
 /* Beside the program: ../lib, where the build and an installation have it. Returns 0, or an exit
- * code. */
+ * code.
+ */
 static int find_adapter(char *path, size_t size_bytes)
 {
-    ssize_t size = readlink("/proc/self/exe", path, size_bytes - 1);
+    char self[4096];
+    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
     char *slash = NULL;
 
-    path[size > 0 ? size : 0] = '\0';
-    for (int i = 0; i < 2 && (slash = strrchr(path, '/')) != NULL; i++) {
+    self[size > 0 ? size : 0] = '\0';
+    for (int i = 0; i < 2 && (slash = strrchr(self, '/')) != NULL; i++) {
         *slash = '\0';
     }
-    if (strlen(path) + sizeof "/lib/libddprove_guest_mpi.so" > size_bytes) {
+    if (snprintf(path, size_bytes, "%s/lib/libddprove_guest_mpi.so", self) >= (int)size_bytes) {
         return cli_usage_error("--adapter mpi: the path of this program is too long");
     }
-    (void)strcat(path, "/lib/libddprove_guest_mpi.so");
     if (access(path, R_OK) != 0) {
         return cli_usage_error("--adapter mpi: %s: %s; it is built where an mpi.h is found", path,
                                strerror(errno));

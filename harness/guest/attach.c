@@ -1,5 +1,4 @@
-/* Purpose: find the arena, take the rank's slot in it, and let go of it in forked children.
- * Idea: the one variable that all other functions ask is a pointer to the rank's page. */
+/* Finds the arena, and takes the rank's slot in it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,13 +13,7 @@
 #include "harness/guest/ddprove_guest.h"
 #include "harness/guest/self.h"
 
-static struct guest_page *self_page;
 static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
-
-struct guest_page *guest_self_page(void)
-{
-    return __atomic_load_n(&self_page, __ATOMIC_ACQUIRE);
-}
 
 /* A number without sign that takes the whole text, or up to `end`. */
 static bool parse_number(const char *text, char end, int base, uint64_t *out, const char **out_rest)
@@ -116,12 +109,6 @@ static struct guest_arena *map_arena(const char *where)
     return arena;
 }
 
-/* A forked child is not the rank, and must not write where its parent does. */
-static void forget(void)
-{
-    __atomic_store_n(&self_page, NULL, __ATOMIC_RELEASE);
-}
-
 /* Take the slot, unless a living process has it. */
 static bool take_slot(struct guest_page *page)
 {
@@ -152,7 +139,8 @@ static struct guest_page *attach(int64_t rank, int64_t world_size)
         return NULL;
     }
     if (!is_fork_seen) {
-        is_fork_seen = pthread_atfork(NULL, NULL, forget) == 0;
+        /* A forked child is not the rank, and must not write where its parent does. */
+        is_fork_seen = pthread_atfork(NULL, NULL, guest_self_forget) == 0;
     }
     guest_store(&page->world_size, world_size < 0 ? 0 : (uint64_t)world_size);
     guest_self_open(arena, page);
@@ -170,8 +158,6 @@ int ddprove_guest_attach(int rank, int world_size)
         if (page != NULL) {
             const uint64_t arg[GUEST_ARG_COUNT] = {(uint64_t)getpid(),
                                                    guest_load(&page->world_size)};
-
-            __atomic_store_n(&self_page, page, __ATOMIC_RELEASE);
             guest_self_record(page, GUEST_EVENT_ATTACH, arg);
         }
     }

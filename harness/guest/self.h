@@ -10,6 +10,8 @@ extern "C" {
 
 /* Where this rank's state lies, NULL if nobody watches. */
 struct guest_page *guest_self_page(void);
+/* It is nobody's any more. */
+void guest_self_forget(void);
 
 /* No word is written before, or read after, one that is written or read earlier in the code. */
 static inline uint64_t guest_load(const uint64_t *word)
@@ -32,7 +34,7 @@ static inline void guest_change_end(uint64_t *change)
     __atomic_store_n(change, guest_load(change) + 1, __ATOMIC_RELEASE);
 }
 
-/* Where the arena's ring for this page lies; before the page is shown to any thread. */
+/* From now on this process is the rank of that page, for all of its threads. */
 void guest_self_open(const struct guest_arena *arena, struct guest_page *page);
 /* The arena that the page lies in. */
 const struct guest_arena *guest_self_arena(void);

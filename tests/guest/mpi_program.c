@@ -65,8 +65,8 @@ int main(int argc, char **argv)
 {
     if (argc > 3) {
         fault = argv[1];
-        fault_rank = atoi(argv[2]);
-        fault_step = atoi(argv[3]);
+        fault_rank = (int)strtol(argv[2], NULL, 10);
+        fault_step = (int)strtol(argv[3], NULL, 10);
     }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

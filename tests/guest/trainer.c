@@ -5,6 +5,7 @@
  *
  * Usage: trainer [STEPS [FAULT RANK STEP]], with torchrun's variables. */
 #include <arpa/inet.h>
+#include <ddprove_guest.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -16,12 +17,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ddprove_guest.h"
-
 enum { FEATURES = 64, BATCH = 16, BUCKETS = 2, RANKS_MAX = 64 };
 
 static int rank, world_size;
 static int peer[RANKS_MAX]; /* rank 0: sockets of the others; others: peer[0] is rank 0's */
+
+static int number(const char *text)
+{
+    return text != NULL ? (int)strtol(text, NULL, 10) : 0;
+}
 
 static void fail(const char *what)
 {
@@ -48,7 +52,7 @@ static void connect_all(void)
     const int one = 1;
     int listener;
 
-    address.sin_port = htons((uint16_t)atoi(getenv("MASTER_PORT")));
+    address.sin_port = htons((uint16_t)number(getenv("MASTER_PORT")));
     if (rank > 0) {
         peer[0] = socket(AF_INET, SOCK_STREAM, 0);
         while (connect(peer[0], (struct sockaddr *)&address, sizeof address) != 0) {
@@ -124,20 +128,21 @@ static void backward(const float *weights, uint32_t *seed, float *gradient)
 
 int main(int argc, char **argv)
 {
-    const int steps = argc > 1 ? atoi(argv[1]) : 10;
+    const int steps = argc > 1 ? number(argv[1]) : 10;
     const char *fault = argc > 4 ? argv[2] : "";
     float weights[FEATURES] = {0};
     uint32_t comm;
     uint32_t seed;
 
-    rank = atoi(getenv("RANK"));
-    world_size = atoi(getenv("WORLD_SIZE"));
+    rank = number(getenv("RANK"));
+    world_size = number(getenv("WORLD_SIZE"));
     seed = 17u * (uint32_t)rank + 1;
     connect_all();
     (void)ddprove_guest_attach(rank, world_size);
     comm = ddprove_guest_comm_create(1, (uint32_t)rank, (uint32_t)world_size, "world");
     for (int step = 0; step < steps; step++) {
-        const bool is_faulty = fault[0] != '\0' && rank == atoi(argv[3]) && step == atoi(argv[4]);
+        const bool is_faulty =
+            fault[0] != '\0' && rank == number(argv[3]) && step == number(argv[4]);
         float gradient[FEATURES];
 
         ddprove_guest_step((uint64_t)step);

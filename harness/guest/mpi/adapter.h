@@ -12,28 +12,10 @@
 
 #include "harness/guest/ddprove_guest.h"
 
-/* Every function of MPI that the adapter calls. */
-#define GUEST_MPI_TABLE(X)                                                                         \
-    X(Init)                                                                                        \
-    X(Init_thread)                                                                                 \
-    X(Finalize)                                                                                    \
-    X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_group) X(Group_translate_ranks)            \
-        X(Group_free) X(Comm_create_keyval) X(Comm_set_attr) X(Comm_get_attr) X(Comm_get_name)     \
-            X(Type_size) X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)        \
-                X(Comm_create) X(Comm_create_group) X(Cart_create) X(Cart_sub) X(Barrier) X(Bcast) \
-                    X(Reduce) X(Allreduce) X(Gather) X(Gatherv) X(Scatter) X(Scatterv)             \
-                        X(Allgather) X(Allgatherv) X(Alltoall) X(Alltoallv) X(Alltoallw)           \
-                            X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) X(Exscan)            \
-                                X(Ibarrier) X(Ibcast) X(Ireduce) X(Iallreduce) X(Igather)          \
-                                    X(Igatherv) X(Iscatter) X(Iscatterv) X(Iallgather)             \
-                                        X(Iallgatherv) X(Ialltoall) X(Ialltoallv) X(Ialltoallw)    \
-                                            X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iscan)   \
-                                                X(Iexscan) X(Wait) X(Waitall) X(Waitany)           \
-                                                    X(Waitsome) X(Test) X(Testall) X(Testany)      \
-                                                        X(Testsome)
+/* The functions of MPI that the adapter calls. */
 struct guest_mpi {
 #define X(name) __typeof__(&PMPI_##name) name;
-    GUEST_MPI_TABLE(X)
+#include "harness/guest/mpi/function.def"
 #undef X
 };
 /* The program's MPI. Ends the process if it has none, as then nobody could have called. */

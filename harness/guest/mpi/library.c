@@ -48,7 +48,7 @@ static void fill(void)
 {
     find_library();
 #define X(name) resolve("PMPI_" #name, &table.name, sizeof table.name);
-    GUEST_MPI_TABLE(X)
+#include "harness/guest/mpi/function.def"
 #undef X
     if (table.Init == NULL) {
         (void)fputs("ddprove: the MPI adapter was called, and no MPI is loaded\n", stderr);

@@ -1,15 +1,14 @@
-/* Purpose: write the rank's history and its threads' places.
+/* Purpose: this process as a rank: its page, its history, its threads' places.
  * Idea: a writer takes the next index, so threads never wait for each other. The slot's index is
  * cleared first and written last: a reader knows an entry that is not whole by its index. */
+#include "harness/guest/self.h"
+
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "harness/guest/ddprove_guest.h"
-#include "harness/guest/fault.h"
-#include "harness/guest/self.h"
-
+static struct guest_page *self_page; /* what all functions of the library ask first */
 static const struct guest_arena *self_arena;
 static struct guest_entry *self_ring;
 static uint64_t self_ring_mask;
@@ -19,11 +18,22 @@ static _Thread_local uint32_t thread_place;
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 
+struct guest_page *guest_self_page(void)
+{
+    return __atomic_load_n(&self_page, __ATOMIC_ACQUIRE);
+}
+
+void guest_self_forget(void)
+{
+    __atomic_store_n(&self_page, NULL, __ATOMIC_RELEASE);
+}
+
 void guest_self_open(const struct guest_arena *arena, struct guest_page *page)
 {
     self_arena = arena;
     self_ring = (struct guest_entry *)((char *)page + arena->ring_offset_bytes);
     self_ring_mask = arena->ring_entry_count - 1;
+    __atomic_store_n(&self_page, page, __ATOMIC_RELEASE);
 }
 
 const struct guest_arena *guest_self_arena(void)
@@ -100,37 +110,4 @@ void guest_self_record(struct guest_page *page, enum guest_event event,
     }
     __atomic_store_n(&entry->index, index, __ATOMIC_RELEASE);
     guest_store(&page->alive_ns, now_ns);
-}
-
-void ddprove_guest_step(uint64_t step)
-{
-    struct guest_page *page = guest_self_page();
-    const uint64_t arg[GUEST_ARG_COUNT] = {0};
-
-    if (page != NULL) {
-        guest_store(&page->step, step);
-        guest_store(&page->micro, 0);
-        guest_self_record(page, GUEST_EVENT_STEP, arg);
-        (void)guest_fault_pass(page, GUEST_POINT_STEP, NULL);
-    }
-}
-
-void ddprove_guest_micro(uint32_t micro)
-{
-    struct guest_page *page = guest_self_page();
-
-    if (page != NULL) {
-        guest_store(&page->micro, micro);
-    }
-}
-
-void ddprove_guest_phase(enum ddprove_guest_phase phase)
-{
-    struct guest_page *page = guest_self_page();
-    const uint64_t arg[GUEST_ARG_COUNT] = {(uint64_t)phase};
-
-    if (page != NULL) {
-        guest_store(&page->phase, (uint64_t)phase);
-        guest_self_record(page, GUEST_EVENT_PHASE, arg);
-    }
 }
