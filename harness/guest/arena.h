@@ -136,7 +136,7 @@ static inline uint32_t guest_op_root(uint64_t op)
 struct guest_comm {
     uint64_t is_taken; /* a communicator lives here, or is about to */
     uint64_t change;
-    uint64_t handle; /* in this process; 0: there is none */
+    uint64_t handle; /* in this process, of the last one that lived here; 0: none has */
     uint64_t key, rank, size;
     uint64_t posted;   /* calls posted so far: the seq of the last one */
     uint64_t done;     /* calls that have ended */

@@ -19,7 +19,8 @@ struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm)
         return NULL;
     }
     record = &page->comms[(comm - 1) % GUEST_COMMS_MAX];
-    return guest_load(&record->handle) == comm ? record : NULL;
+    return guest_load(&record->is_taken) != 0 && guest_load(&record->handle) == comm ? record
+                                                                                     : NULL;
 }
 
 /* Well mixed, so that keys made from keys hardly ever meet. The finalizer of splitmix64. */
@@ -84,10 +85,7 @@ void ddprove_guest_comm_free(uint32_t comm)
     }
     guest_self_record(page, GUEST_EVENT_COMM_FREE,
                       (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key)});
-    guest_change_begin(&record->change);
-    guest_store(&record->handle, 0);
-    guest_store(&record->key, 0);
-    guest_change_end(&record->change);
+    /* Its name stays for whoever reads the ring later. */
     __atomic_store_n(&record->is_taken, 0, __ATOMIC_RELEASE);
 }
 

@@ -166,6 +166,15 @@ static const struct harness_trace_event *by_then(const struct harness_emulation 
     return found != NULL && found->entry.time_ns <= time_ns ? found : NULL;
 }
 
+/* The rank had completed the collective by then; one that was revoked it had waited in. */
+static bool is_completed(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
+                         uint64_t time_ns)
+{
+    const struct harness_trace_event *done = by_then(e, rank, DDP_EVENT_COLL_DONE, seq, time_ns);
+
+    return done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK;
+}
+
 /* The rank itself waited for another one then: of what it had posted, a collective was open that
  * some rank had not posted. */
 static bool is_held_too(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
@@ -177,7 +186,7 @@ static bool is_held_too(const struct harness_emulation *e, uint32_t rank, uint64
     for (size_t i = 0; i < count && posts[i]->entry.time_ns <= time_ns; i++) {
         const uint64_t seq = posts[i]->entry.arg[0];
 
-        if (by_then(e, rank, DDP_EVENT_COLL_DONE, seq, time_ns) != NULL) {
+        if (is_completed(e, rank, seq, time_ns)) {
             continue;
         }
         for (uint32_t r = 0; r < e->world; r++) {

@@ -18,17 +18,23 @@ static void waits_open(struct waits *waits)
     harness_trace_init(&waits->trace, ddp_mem_pool_mem(waits->pool), RANKS, "sim");
 }
 
-static void record(struct waits *waits, uint32_t rank, enum ddp_event event, uint64_t seq,
-                   uint64_t time_ns)
+static void record_status(struct waits *waits, uint32_t rank, enum ddp_event event, uint64_t seq,
+                          ddp_status status, uint64_t time_ns)
 {
     const struct ddp_event_entry ring[1] = {{.index = 1,
                                              .time_ns = time_ns,
                                              .step = 5,
                                              .phase = DDP_PHASE_BACKWARD,
                                              .event = (uint8_t)event,
-                                             .arg = {seq}}};
+                                             .arg = {seq, 0, 0, (uint64_t)status}}};
 
     CT_REQUIRE_OK(harness_trace_add_ring(&waits->trace, rank, ring, 1, 1));
+}
+
+static void record(struct waits *waits, uint32_t rank, enum ddp_event event, uint64_t seq,
+                   uint64_t time_ns)
+{
+    record_status(waits, rank, event, seq, DDP_OK, time_ns);
 }
 
 /* Rank 0 gave up waiting for collective 2. */
@@ -78,6 +84,22 @@ CT_TEST(oracle_timeout, spares_who_waits_before_it)
     record(&waits, 0, DDP_EVENT_COLL_DONE, 1, 11);
     record(&waits, 0, DDP_EVENT_COLL_POST, 2, 12);
     record(&waits, 1, DDP_EVENT_COLL_POST, 1, 20);
+    blame(&waits);
+    check_culprit(&waits, 2, HARNESS_VERDICT_HANG_NOT_JOINED);
+}
+
+/* Nor if its wait was ended by a revocation just before the first rank said that it had given up.
+ */
+CT_TEST(oracle_timeout, spares_whose_wait_was_revoked)
+{
+    struct waits waits;
+
+    waits_open(&waits);
+    record(&waits, 0, DDP_EVENT_COLL_POST, 1, 10);
+    record(&waits, 0, DDP_EVENT_COLL_DONE, 1, 11);
+    record(&waits, 0, DDP_EVENT_COLL_POST, 2, 12);
+    record(&waits, 1, DDP_EVENT_COLL_POST, 1, 20);
+    record_status(&waits, 1, DDP_EVENT_COLL_DONE, 1, DDP_E_REVOKED, GAVE_UP_NS - 1);
     blame(&waits);
     check_culprit(&waits, 2, HARNESS_VERDICT_HANG_NOT_JOINED);
 }
