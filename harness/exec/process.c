@@ -157,13 +157,29 @@ static uint32_t rank_of(const struct exec_job *job, uint32_t child)
     return job->config->ranks > 0 && job->ranks[child].pid == 0 ? child : job->watch.world_size;
 }
 
+static enum harness_watch_state state_of(const siginfo_t *info)
+{
+    switch (info->si_code) {
+    case CLD_EXITED:
+        return HARNESS_WATCH_EXITED;
+    case CLD_KILLED:
+    case CLD_DUMPED:
+        return HARNESS_WATCH_SIGNALED;
+    case CLD_STOPPED:
+    case CLD_TRAPPED:
+        return HARNESS_WATCH_STOPPED;
+    default:
+        return HARNESS_WATCH_RUNNING;
+    }
+}
+
 static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
 {
     struct exec_child *child = &job->children[index];
 
     while (child->pid != 0) {
         const uint32_t rank = rank_of(job, index);
-        enum harness_watch_state state = HARNESS_WATCH_RUNNING;
+        enum harness_watch_state state;
         siginfo_t info;
 
         memset(&info, 0, sizeof info);
@@ -172,13 +188,7 @@ static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
             info.si_pid == 0) {
             return;
         }
-        if (info.si_code == CLD_EXITED) {
-            state = HARNESS_WATCH_EXITED;
-        } else if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
-            state = HARNESS_WATCH_SIGNALED;
-        } else if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
-            state = HARNESS_WATCH_STOPPED;
-        }
+        state = state_of(&info);
         if (state == HARNESS_WATCH_EXITED || state == HARNESS_WATCH_SIGNALED) {
             child->exit_code =
                 state == HARNESS_WATCH_EXITED ? info.si_status : 128 + info.si_status;
@@ -210,7 +220,16 @@ static bool read_stat(pid_t pid, char *out_letter, unsigned *out_flags)
     (void)fclose(file);
     text[size] = '\0';
     end = strrchr(text, ')'); /* a name may hold anything */
-    return end != NULL && sscanf(end, ") %c %*d %*d %*d %*d %*d %u", out_letter, out_flags) == 2;
+    if (end == NULL || end[1] != ' ' || end[2] == '\0') {
+        return false;
+    }
+    *out_letter = end[2];
+    /* parent, process group, session, terminal and its group come before the flags */
+    for (int i = 0; i < 6 && end != NULL; i++) {
+        end = strchr(end + (i == 0 ? 2 : 1), ' ');
+    }
+    *out_flags = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
+    return true;
 }
 
 /* PF_EXITING: the kernel sets it before it closes what the process has open. */

@@ -114,7 +114,7 @@ static int compare_events(const void *left, const void *right)
 
 void harness_trace_merge(struct harness_trace *trace)
 {
-    if (trace->events != NULL) {
+    if (trace->event_count > 0) {
         qsort(trace->events, trace->event_count, sizeof *trace->events, compare_events);
     }
     for (uint32_t rank = 0; rank < trace->world_size; rank++) {
