@@ -44,10 +44,13 @@ static ddp_status read_purpose(const struct harness_reader *reader, const char *
     const char *end = text + size_bytes;
 
     while (text < end) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        const char *line_end = newline == NULL ? end : newline;
+        const char *line_end = text;
         const char *comment;
         size_t comment_bytes;
+
+        while (line_end < end && *line_end != '\n' && *line_end != '\r') {
+            line_end++; /* YAML ends a line at either */
+        }
 
         if (!comment_of(text, line_end, &comment, &comment_bytes)) {
             break;
@@ -56,7 +59,8 @@ static ddp_status read_purpose(const struct harness_reader *reader, const char *
             ddp_text_add(out, out->size_bytes == 0 ? "" : " ");
             ddp_text_add_bytes(out, comment, comment_bytes);
         }
-        text = newline == NULL ? end : newline + 1;
+        text = line_end < end ? line_end + 1 : end;
+        text += text < end && *line_end == '\r' && *text == '\n';
     }
     if (out->is_failed) {
         return ddp_err_set(reader->err, DDP_E_NOMEM, "%.200s: out of memory", reader->path);
