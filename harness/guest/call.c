@@ -38,7 +38,8 @@ int ddprove_guest_call_post(struct ddprove_guest_call *call)
     return times;
 }
 
-void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call)
+/* Show what the calling thread waits for; comm 0: nothing. */
+static void show_wait(const struct ddprove_guest_call *call, uint32_t comm, uint64_t seq)
 {
     struct guest_page *page = guest_self_page();
     const uint32_t place =
@@ -50,27 +51,20 @@ void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call)
     }
     thread = &page->threads[place];
     guest_change_begin(&thread->change);
-    guest_store(&thread->comm, call->comm);
-    guest_store(&thread->seq, call->seq);
+    guest_store(&thread->comm, comm);
+    guest_store(&thread->seq, seq);
     guest_store(&thread->enter_ns, guest_self_now_ns());
     guest_change_end(&thread->change);
 }
 
+void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call)
+{
+    show_wait(call, call->comm, call->seq);
+}
+
 void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call)
 {
-    struct guest_page *page = guest_self_page();
-    const uint32_t place =
-        page != NULL && call->seq != 0 ? guest_self_thread(page) : GUEST_THREADS_MAX;
-    struct guest_thread *thread;
-
-    if (place == GUEST_THREADS_MAX) {
-        return;
-    }
-    thread = &page->threads[place];
-    guest_change_begin(&thread->change);
-    guest_store(&thread->comm, 0);
-    guest_store(&thread->seq, 0);
-    guest_change_end(&thread->change);
+    show_wait(call, 0, 0);
 }
 
 void ddprove_guest_call_done(struct ddprove_guest_call *call)
