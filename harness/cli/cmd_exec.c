@@ -7,6 +7,7 @@
 #include "ddpcore/base/clock.h"
 #include "harness/cli/cli.h"
 #include "harness/exec/exec.h"
+#include "harness/launch/launch.h"
 
 enum { LIMIT_DEFAULT_S = 60 };
 
@@ -24,38 +25,15 @@ static void print_finding(void *context, const struct harness_finding *finding)
     (void)fputc('\n', stderr);
 }
 
-/* Beside the program: ../lib, where the build and an installation have it. Returns 0, or an exit
- * code.
- */
-static int find_adapter(char *path, size_t size_bytes)
-{
-    char self[4096];
-    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash = NULL;
-
-    self[size > 0 ? size : 0] = '\0';
-    for (int i = 0; i < 2 && (slash = strrchr(self, '/')) != NULL; i++) {
-        *slash = '\0';
-    }
-    if (snprintf(path, size_bytes, "%s/lib/libddprove_guest_mpi.so", self) >= (int)size_bytes) {
-        return cli_usage_error("--adapter mpi: the path of this program is too long");
-    }
-    if (access(path, R_OK) != 0) {
-        return cli_usage_error("--adapter mpi: %s: %s; it is built where an mpi.h is found", path,
-                               strerror(errno));
-    }
-    return 0;
-}
-
 static int exit_code_of(const struct harness_exec_result *result)
 {
     if (result->interrupt != 0) {
         return 128 + result->interrupt;
     }
-    if (result->findings.count > 0) {
+    if (result->record.findings.count > 0) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_FAIL);
     }
-    return result->exit_code;
+    return result->record.exit_code;
 }
 
 int cli_exec(const struct cli_options *options)
@@ -83,9 +61,9 @@ int cli_exec(const struct cli_options *options)
                                options->paths[0]);
     }
     if (options->is_mpi) {
-        code = find_adapter(adapter, sizeof adapter);
-        if (code != 0) {
-            return code;
+        if (harness_exec_adapter_path(HARNESS_GUEST_ADAPTER_MPI, harness_launch_self_path(),
+                                      adapter, sizeof adapter, &err) != DDP_OK) {
+            return cli_usage_error("--%s", err.text);
         }
         config.preload = adapter;
     }

@@ -45,14 +45,12 @@ static void close_fd(int fd)
 
 static void close_job(struct exec_job *job)
 {
-    for (uint32_t r = 0; job->ranks != NULL && r < job->watch.world_size; r++) {
+    for (uint32_t r = 0; job->ranks != NULL && r < job->watch->world_size; r++) {
         close_fd(job->ranks[r].pid_fd);
     }
     ddp_mem_free(job->config->mem, job->ranks);
     ddp_mem_free(job->config->mem, job->children);
-    if (job->watch.mem != NULL) {
-        harness_watch_fini(&job->watch);
-    }
+    job->watch->arena = NULL; /* what was read of it is the record's */
     harness_watch_arena_destroy(&job->arena);
     close_fd(job->signal_fd);
     close_fd(job->timer_fd);
@@ -63,11 +61,16 @@ static void close_job(struct exec_job *job)
 
 static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
 {
-    const uint32_t world_size =
-        job->config->ranks > 0 ? job->config->ranks : HARNESS_EXEC_RANKS_MAX;
+    const struct harness_exec_config *config = job->config;
+    const uint32_t world_size = config->ranks > 0        ? config->ranks
+                                : config->world_size > 0 ? config->world_size
+                                                         : HARNESS_EXEC_RANKS_MAX;
 
     DDP_TRY(harness_watch_arena_create(world_size, RING_ENTRIES, &job->arena, err));
-    DDP_TRY(harness_watch_init(&job->watch, job->config->mem, job->arena.head));
+    if (job->config->plan != NULL) {
+        harness_exec_arm(job->config->plan, job->arena.head);
+    }
+    DDP_TRY(harness_watch_init(job->watch, job->config->mem, job->arena.head));
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
     job->ranks = ddp_mem_array(job->config->mem, world_size, sizeof *job->ranks);
@@ -111,15 +114,17 @@ static ddp_status judge(struct exec_job *job)
 
     DDP_TRY(ddp_mem_pool_create(&pool));
     harness_findings_init(&now, ddp_mem_pool_mem(pool));
-    harness_watch_analyse(&job->watch, &job->config->limits, &now);
+    harness_watch_analyse(job->watch, &job->config->limits, &now);
     for (size_t i = 0; i < now.count; i++) {
         if (!is_said(job, &now.items[i])) {
             harness_findings_add(job->findings, &now.items[i]);
-            job->config->on_finding(job->config->context, &now.items[i]);
+            if (job->config->on_finding != NULL) {
+                job->config->on_finding(job->config->context, &now.items[i]);
+            }
         }
     }
     ddp_mem_pool_destroy(pool);
-    return job->watch.is_failed || job->findings->is_failed ? DDP_E_NOMEM : DDP_OK;
+    return job->watch->is_failed || job->findings->is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
 static void read_signals(struct exec_job *job, uint64_t now_ns)
@@ -148,7 +153,7 @@ static ddp_status step(struct exec_job *job)
     read_signals(job, now_ns);
     /* Ends first: what a process wrote before it ended is then read. */
     harness_exec_follow(job, now_ns);
-    harness_watch_read(&job->watch, now_ns);
+    harness_watch_read(job->watch, now_ns);
     if (job->end_ns == UINT64_MAX) {
         DDP_TRY(judge(job));
     }
@@ -163,12 +168,15 @@ static ddp_status step(struct exec_job *job)
 
 static void summarise(const struct exec_job *job, struct harness_exec_result *out)
 {
+    int worst = 0;
+
     for (uint32_t i = 0; i < job->child_count; i++) {
-        out->exit_code = job->children[i].exit_code > out->exit_code ? job->children[i].exit_code
-                                                                     : out->exit_code;
+        worst = job->children[i].exit_code > worst ? job->children[i].exit_code : worst;
     }
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
-        out->seen_count += job->watch.ranks[r].is_attached;
+    out->record.exit_code = worst;
+    out->record.is_ended = job->end_ns != UINT64_MAX;
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        out->seen_count += job->watch->ranks[r].is_attached;
     }
     out->interrupt = job->interrupt;
 }
@@ -178,14 +186,15 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
 {
     struct exec_job job = {.config = config,
                            .arena = {.fd = -1},
-                           .findings = &out->findings,
+                           .watch = &out->record.watch,
+                           .findings = &out->record.findings,
                            .signal_fd = -1,
                            .timer_fd = -1,
                            .end_ns = UINT64_MAX};
     ddp_status status;
 
-    *out = (struct harness_exec_result){.exit_code = 0};
-    harness_findings_init(&out->findings, config->mem);
+    *out = (struct harness_exec_result){.interrupt = 0};
+    harness_findings_init(&out->record.findings, config->mem);
     status = open_job(&job, err);
     status = status == DDP_OK ? harness_exec_start(&job, err) : status;
     while (status == DDP_OK && job.alive_count > 0) {
@@ -197,6 +206,9 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
             (void)poll(&(struct pollfd){.fd = job.signal_fd, .events = POLLIN}, 1, 10);
             harness_exec_follow(&job, ddp_clock_now_ns(ddp_clock_monotonic()));
         }
+    }
+    if (!config->is_left) {
+        harness_exec_signal(&job, SIGKILL); /* ranks that outlive their launcher */
     }
     summarise(&job, out);
     close_job(&job);

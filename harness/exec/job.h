@@ -23,8 +23,8 @@ struct exec_rank {
 struct exec_job {
     const struct harness_exec_config *config;
     struct harness_watch_arena arena;
-    struct harness_watch watch;
-    struct harness_findings *findings;
+    struct harness_watch *watch;       /* the result's */
+    struct harness_findings *findings; /* likewise */
     struct exec_child *children;
     uint32_t child_count, alive_count;
     struct exec_rank *ranks; /* [watch.world_size] */

@@ -53,6 +53,32 @@ static void add_preload(const char *path)
     (void)setenv("LD_PRELOAD", text, 1);
 }
 
+/* A program that comes with ddprove is found without its path. */
+static void add_search_dir(const char *dir)
+{
+    const char *inherited = getenv("PATH");
+    char text[8192];
+
+    (void)snprintf(text, sizeof text, "%s%s%s", inherited != NULL ? inherited : "/usr/bin:/bin",
+                   ":", dir);
+    (void)setenv("PATH", text, 1);
+}
+
+/* In the child: what it prints goes into a file of the run folder. Returns 0, or errno. */
+static int open_log(const struct exec_job *job, uint32_t rank)
+{
+    char path[4096];
+    int fd;
+
+    if (job->config->ranks > 0) {
+        (void)snprintf(path, sizeof path, "%s/rank%" PRIu32 ".log", job->config->log_dir, rank);
+    } else {
+        (void)snprintf(path, sizeof path, "%s/launcher.log", job->config->log_dir);
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0666);
+    return fd >= 0 && dup2(fd, 1) >= 0 && dup2(fd, 2) >= 0 ? 0 : errno;
+}
+
 /* In the child. Reports errno through the pipe if the command cannot be executed. */
 __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_t rank,
                                              uint16_t port, pid_t parent, int error_fd)
@@ -69,6 +95,9 @@ __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_
     if (job->config->preload != NULL) {
         add_preload(job->config->preload);
     }
+    for (size_t i = 0; i < job->config->variable_count; i++) {
+        (void)setenv(job->config->variables[i].name, job->config->variables[i].value, 0);
+    }
     if (ranks > 0) {
         set_number("RANK", rank);
         set_number("LOCAL_RANK", rank);
@@ -77,10 +106,14 @@ __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_
         (void)setenv("MASTER_ADDR", "127.0.0.1", 1);
         set_number("MASTER_PORT", port);
     }
-    if (getppid() == parent) {
-        (void)execvp(job->config->command[0], job->config->command);
+    if (job->config->search_dir != NULL) {
+        add_search_dir(job->config->search_dir);
     }
-    error = errno;
+    error = job->config->log_dir != NULL ? open_log(job, rank) : 0;
+    if (error == 0 && getppid() == parent) {
+        (void)execvp(job->config->command[0], job->config->command);
+        error = errno;
+    }
     (void)!write(error_fd, &error, sizeof error);
     _exit(127);
 }
@@ -133,15 +166,15 @@ ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err)
 static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_state state, int code,
                       uint64_t now_ns)
 {
-    struct harness_watch_rank *self = &job->watch.ranks[rank];
+    struct harness_watch_rank *self = &job->watch->ranks[rank];
 
     if (self->state != state || self->code != code) {
         self->state = state;
         self->code = code;
         self->since_ns = self->is_ending ? self->ending_ns : now_ns;
         self->is_ending = false;
-        job->watch.change_ns = now_ns;
-        job->has_end = job->has_end || harness_watch_is_gone(&job->watch, rank);
+        job->watch->change_ns = now_ns;
+        job->has_end = job->has_end || harness_watch_is_gone(job->watch, rank);
     }
 }
 
@@ -149,12 +182,12 @@ static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_st
  * world_size: none. */
 static uint32_t rank_of(const struct exec_job *job, uint32_t child)
 {
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
         if (job->ranks[r].pid == job->children[child].pid) {
             return r;
         }
     }
-    return job->config->ranks > 0 && job->ranks[child].pid == 0 ? child : job->watch.world_size;
+    return job->config->ranks > 0 && job->ranks[child].pid == 0 ? child : job->watch->world_size;
 }
 
 static enum harness_watch_state state_of(const siginfo_t *info)
@@ -195,7 +228,7 @@ static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
             child->pid = 0;
             job->alive_count--;
         }
-        if (rank < job->watch.world_size) {
+        if (rank < job->watch->world_size) {
             set_state(job, rank, state, state == HARNESS_WATCH_RUNNING ? 0 : info.si_status,
                       now_ns);
         }
@@ -238,13 +271,13 @@ enum { FLAG_EXITING = 4 };
 /* Another rank has ended: whose end had begun before? */
 static void look_for_endings(struct exec_job *job, uint64_t now_ns)
 {
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
-        struct harness_watch_rank *self = &job->watch.ranks[r];
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        struct harness_watch_rank *self = &job->watch->ranks[r];
         unsigned flags = 0;
         char letter = 0;
 
         self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
-        self->is_ending = job->ranks[r].pid > 0 && !harness_watch_is_gone(&job->watch, r) &&
+        self->is_ending = job->ranks[r].pid > 0 && !harness_watch_is_gone(job->watch, r) &&
                           read_stat(job->ranks[r].pid, &letter, &flags) &&
                           ((flags & FLAG_EXITING) != 0 || letter == 'Z' || letter == 'X');
     }
@@ -259,7 +292,7 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     char letter = 0;
 
     if (!read_stat(self->pid, &letter, &flags) || poll(&end, 1, 0) > 0) {
-        set_state(job, rank, HARNESS_WATCH_EXITED, job->watch.ranks[rank].is_detached ? 0 : -1,
+        set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
                   now_ns);
         (void)close(self->pid_fd);
         self->pid_fd = -1;
@@ -285,12 +318,12 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
     struct exec_rank *self = &job->ranks[rank];
 
-    self->pid = (pid_t)job->watch.ranks[rank].pid;
+    self->pid = (pid_t)job->watch->ranks[rank].pid;
     set_state(job, rank, HARNESS_WATCH_RUNNING, 0, now_ns);
     if (!is_child(job, self->pid)) {
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
         if (self->pid_fd < 0) {
-            set_state(job, rank, HARNESS_WATCH_EXITED, job->watch.ranks[rank].is_detached ? 0 : -1,
+            set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
                       now_ns);
         }
     }
@@ -298,21 +331,31 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
 {
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
-        if (job->ranks[r].pid == 0 && job->watch.ranks[r].pid != 0) {
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        if (job->ranks[r].pid == 0 && job->watch->ranks[r].pid != 0) {
             meet(job, r, now_ns);
         }
     }
     for (uint32_t i = 0; i < job->child_count; i++) {
         follow_child(job, i, now_ns);
     }
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
         if (job->ranks[r].pid_fd >= 0) {
             follow_other(job, r, now_ns);
         }
     }
     if (job->has_end) {
         look_for_endings(job, now_ns);
+    }
+}
+
+/* Ranks that are no children of ours: their launcher may be gone. */
+static void kill_others(const struct exec_job *job)
+{
+    for (uint32_t r = 0; job->ranks != NULL && r < job->watch->world_size; r++) {
+        if (job->ranks[r].pid_fd >= 0) {
+            (void)syscall(SYS_pidfd_send_signal, job->ranks[r].pid_fd, SIGKILL, NULL, 0);
+        }
     }
 }
 
@@ -324,5 +367,8 @@ void harness_exec_signal(const struct exec_job *job, int signal_number)
             (void)kill(-job->children[i].pid,
                        SIGCONT); /* a stopped process takes no signal but this and SIGKILL */
         }
+    }
+    if (signal_number == SIGKILL) {
+        kill_others(job);
     }
 }

@@ -71,7 +71,8 @@ struct guest_fault {
     uint64_t point;
     uint64_t rank; /* + 1 */
     uint64_t step; /* + 1 */
-    uint64_t comm; /* the communicator's key */
+    uint64_t phase; /* + 1 */
+    uint64_t comm[GUEST_NAME_BYTES / 8]; /* the communicator's name, filled up with zeros */
     uint64_t kind; /* + 1 */
     uint64_t seq;
     uint64_t bucket;     /* + 1 */

@@ -12,6 +12,16 @@
 /* In call->state: the copy that the changed contribution is in. */
 enum { STATE_COPY };
 
+static bool is_named(const struct guest_fault *fault, const struct guest_comm *comm)
+{
+    for (unsigned i = 0; i < GUEST_NAME_BYTES / 8; i++) {
+        if (guest_load(&comm->name[i]) != fault->comm[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool is_match(const struct guest_fault *fault, const struct guest_page *page,
                      const struct guest_arena *arena, enum guest_point point,
                      const struct ddprove_guest_call *call)
@@ -21,14 +31,15 @@ static bool is_match(const struct guest_fault *fault, const struct guest_page *p
 
     if (fault->point != (uint64_t)point ||
         (fault->rank != 0 && guest_arena_page(arena, (uint32_t)(fault->rank - 1)) != page) ||
-        (fault->step != 0 && fault->step - 1 != guest_load(&page->step))) {
+        (fault->step != 0 && fault->step - 1 != guest_load(&page->step)) ||
+        (fault->phase != 0 && fault->phase - 1 != guest_load(&page->phase))) {
         return false;
     }
     if (call == NULL) {
-        return fault->comm == 0 && fault->kind == 0 && fault->seq == 0 && fault->bucket == 0 &&
+        return fault->comm[0] == 0 && fault->kind == 0 && fault->seq == 0 && fault->bucket == 0 &&
                fault->elem_count == 0;
     }
-    return (fault->comm == 0 || fault->comm == guest_load(&comm->key)) &&
+    return (fault->comm[0] == 0 || is_named(fault, comm)) &&
            (fault->kind == 0 || fault->kind - 1 == call->kind) &&
            (fault->seq == 0 || fault->seq == call->seq) &&
            (fault->bucket == 0 || fault->bucket == call->bucket) &&

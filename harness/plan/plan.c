@@ -56,6 +56,11 @@ enum harness_action_place harness_action_place(enum harness_action_kind kind)
     return places[kind];
 }
 
+bool harness_plan_is_guest(const struct harness_plan *plan)
+{
+    return plan->job.guest.is_set;
+}
+
 bool harness_plan_is_cuda(const struct harness_plan *plan)
 {
     return plan->job.device == HARNESS_DEVICE_CUDA;
@@ -63,8 +68,8 @@ bool harness_plan_is_cuda(const struct harness_plan *plan)
 
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver)
 {
-    bool is_real = harness_plan_is_cuda(plan) || harness_plan_is_opaque(plan) ||
-                   plan->job.store == HARNESS_STORE_RANK_0;
+    bool is_real = harness_plan_is_guest(plan) || harness_plan_is_cuda(plan) ||
+                   harness_plan_is_opaque(plan) || plan->job.store == HARNESS_STORE_RANK_0;
 
     return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !is_real);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ddpcore/base/clock.h"
+#include "ddpcore/seam/phase.h"
 
 static void begin(const struct harness_watch *watch, enum harness_verdict verdict,
                   enum harness_mode mode, uint32_t rank, struct harness_findings *out,
@@ -17,7 +18,7 @@ static void begin(const struct harness_watch *watch, enum harness_verdict verdic
     if (self->is_attached) {
         finding->step = (int32_t)self->step;
         finding->micro = (int32_t)self->micro;
-        finding->phase = (int32_t)self->phase;
+        finding->phase = self->phase < DDP_PHASE_COUNT ? (int32_t)self->phase : -1;
     }
 }
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "harness/guest/ddprove_guest.h"
+
 enum { READS_MAX = 64 }; /* attempts at a record that is being written */
 
 ddp_status harness_watch_init(struct harness_watch *watch, struct ddp_mem *mem,
@@ -96,6 +98,9 @@ static void copy_name(const struct harness_watch *watch, uint32_t rank, uint32_t
     if (load(&comm->handle) == handle) {
         memcpy(group->name, words, sizeof words);
         group->name[sizeof group->name - 1] = '\0';
+        for (char *letter = group->name; *letter != '\0'; letter++) {
+            *letter = (unsigned char)*letter < ' ' ? '?' : *letter; /* a line of a record has it */
+        }
     }
 }
 
@@ -137,6 +142,19 @@ static struct harness_watch_member *member_of(struct harness_watch *watch, uint3
  * --------------------------------------------------------------------------------------------------------
  */
 
+/* What a program of another version may say. */
+static uint64_t known_op(uint64_t op)
+{
+    const uint32_t kind = guest_op_kind(op);
+    const uint32_t dtype = guest_op_dtype(op);
+    const uint32_t redop = guest_op_redop(op);
+
+    return guest_op_pack(kind < DDPROVE_GUEST_KIND_COUNT ? kind : DDPROVE_GUEST_OTHER,
+                         dtype < DDPROVE_GUEST_DTYPE_COUNT ? dtype : DDPROVE_GUEST_BYTES,
+                         redop < DDPROVE_GUEST_REDOP_COUNT ? redop : DDPROVE_GUEST_USER,
+                         guest_op_root(op));
+}
+
 static void take_post(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
@@ -161,7 +179,7 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
         memset(&member->calls[member->call_count++], 0, sizeof *calls);
     }
     member->calls[entry->arg[1] - member->kept_seq] =
-        (struct harness_watch_call){.op = entry->arg[2],
+        (struct harness_watch_call){.op = known_op(entry->arg[2]),
                                     .elem_count = entry->arg[3],
                                     .bucket = entry->arg[4],
                                     .time_ns = entry->time_ns,
@@ -201,6 +219,17 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
         break;
     case GUEST_EVENT_DONE:
         take_done(watch, rank, entry);
+        break;
+    case GUEST_EVENT_STEP:
+        if ((uint32_t)entry->place >= watch->ranks[rank].step_count) {
+            watch->ranks[rank].step_count = (uint64_t)(uint32_t)entry->place + 1;
+        }
+        break;
+    case GUEST_EVENT_FAULT:
+        if (entry->arg[0] < GUEST_FAULTS_MAX) {
+            watch->ranks[rank].fired[entry->arg[0]]++;
+            watch->ranks[rank].fired_ns = entry->time_ns;
+        }
         break;
     default: /* the page says it too */
         break;
@@ -296,6 +325,7 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     self->micro = load(&page->micro);
     self->phase = load(&page->phase);
     self->alive_ns = load(&page->alive_ns);
+    self->lost_comms = load(&page->lost_comms);
     self->thread_count = 0;
     self->wait_count = 0;
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {

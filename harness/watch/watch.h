@@ -13,12 +13,17 @@
 extern "C" {
 #endif
 
+/* X(identifier, name) */
+#define HARNESS_WATCH_STATE_TABLE(X)                                  \
+    X(UNKNOWN, "unknown") /* no process of this rank has been seen */ \
+    X(RUNNING, "running")                                             \
+    X(STOPPED, "stopped")                                             \
+    X(EXITED, "exited")     /* code: -1, it is not known */           \
+    X(SIGNALED, "signaled") /* code = signal */
 enum harness_watch_state {
-    HARNESS_WATCH_UNKNOWN, /* no process of this rank has been seen */
-    HARNESS_WATCH_RUNNING,
-    HARNESS_WATCH_STOPPED,
-    HARNESS_WATCH_EXITED,  /* code */
-    HARNESS_WATCH_SIGNALED /* code = signal */
+#define X(id, name) HARNESS_WATCH_##id,
+    HARNESS_WATCH_STATE_TABLE(X)
+#undef X
 };
 
 /* A call as one rank posted it. */
@@ -74,9 +79,13 @@ struct harness_watch_rank {
     uint64_t pid, world_size;
     uint64_t step, micro, phase;
     uint64_t alive_ns;
-    uint64_t read_count;   /* entries of its ring that were read */
-    uint64_t lost_count;   /* and that were overwritten before, or torn */
-    uint64_t thread_count; /* threads that have made a call and live */
+    uint64_t read_count;              /* entries of its ring that were read */
+    uint64_t lost_count;              /* and that were overwritten before, or torn */
+    uint64_t lost_comms;              /* communicators that it could not show */
+    uint64_t step_count;              /* steps that it has announced */
+    uint32_t fired[GUEST_FAULTS_MAX]; /* how often each armed fault acted */
+    uint64_t fired_ns;                /* when one last did; 0: none has */
+    uint64_t thread_count;            /* threads that have made a call and live */
     struct harness_watch_wait waits[GUEST_THREADS_MAX];
     uint32_t wait_count;
     struct { /* communicators by handle */
