@@ -36,6 +36,43 @@ static int exit_code_of(const struct harness_exec_result *result)
     return result->record.exit_code;
 }
 
+/* Another override; its text lives as long as the options. Returns 0, or an exit code. */
+static int add_set(struct cli_options *options, char *set)
+{
+    if (options->set_count == CLI_SETS_MAX) {
+        return cli_usage_error("exec: more than %d overrides", CLI_SETS_MAX);
+    }
+    options->sets[options->set_count++] = set;
+    return 0;
+}
+
+/* The scenarios' guest is this command: as `ddprove run` of them. */
+static int run_scenarios(const struct cli_options *options)
+{
+    struct cli_options run = *options;
+    char ranks[32];
+    char adapter[] = "job.guest.adapter=mpi";
+    char timeout[48];
+    int code = 0;
+
+    if (options->is_left) {
+        return cli_usage_error("exec: a scenario's job always ends; leave out --on-failure leave");
+    }
+    if (options->ranks != 0) {
+        (void)snprintf(ranks, sizeof ranks, "job.ranks=%llu", (unsigned long long)options->ranks);
+        code = add_set(&run, ranks);
+    }
+    if (code == 0 && options->limit_s != 0) {
+        (void)snprintf(timeout, sizeof timeout, "job.timeout_ms=%llu",
+                       (unsigned long long)options->limit_s * 1000);
+        code = add_set(&run, timeout);
+    }
+    if (code == 0 && options->is_mpi) {
+        code = add_set(&run, adapter);
+    }
+    return code != 0 ? code : cli_run(&run);
+}
+
 int cli_exec(const struct cli_options *options)
 {
     const uint64_t limit_ns =
@@ -57,8 +94,12 @@ int cli_exec(const struct cli_options *options)
             "exec: no command; write it behind \"--\": ddprove exec --ranks 4 -- ./train");
     }
     if (options->path_count > 0) {
-        return cli_usage_error("exec: \"%s\" is in front of \"--\"; the command comes behind it",
-                               options->paths[0]);
+        return run_scenarios(options);
+    }
+    if (options->set_count > 0 || options->out_dir != NULL || options->json != NULL ||
+        options->junit != NULL) {
+        return cli_usage_error("exec: --set, --out, --json and --junit are of scenarios; name one "
+                               "in front of \"--\"");
     }
     if (options->is_mpi) {
         if (harness_exec_adapter_path(HARNESS_GUEST_ADAPTER_MPI, harness_launch_self_path(),

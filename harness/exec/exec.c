@@ -13,6 +13,10 @@
 #include "harness/exec/job.h"
 
 enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14 };
+/* After a crash or a hang the other ranks get so long to come to where they wait: it shows what the
+ * culprit owes, and whether others have gone the same way. */
+static const uint64_t settle_ns = 10 * DDP_NS_PER_MS;
+static const uint64_t linger_max_ns = 200 * DDP_NS_PER_MS;
 /* A job that is ended gets so long to end by itself. */
 static const uint64_t grace_ns = 3 * DDP_NS_PER_S;
 
@@ -97,6 +101,34 @@ static bool is_said(const struct exec_job *job, const struct harness_finding *fi
     return false;
 }
 
+/* A launcher ends its other ranks once one has ended. */
+static bool is_of_launcher(const struct exec_job *job, const struct harness_finding *finding)
+{
+    return job->config->ranks == 0 && job->linger_ns != UINT64_MAX &&
+           harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH;
+}
+
+/* Every rank that is no culprit waits, or cannot go on, and has for a while. */
+static bool has_settled(const struct exec_job *job, uint64_t now_ns)
+{
+    if (now_ns - job->watch->change_ns < settle_ns) {
+        return false;
+    }
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        const struct harness_watch_rank *rank = &job->watch->ranks[r];
+        bool is_culprit = false;
+
+        for (size_t i = 0; i < job->findings->count; i++) {
+            is_culprit = is_culprit || harness_rank_set_has(&job->findings->items[i].culprits, r);
+        }
+        if (rank->is_attached && !rank->is_detached && !is_culprit &&
+            rank->state == HARNESS_WATCH_RUNNING && !harness_watch_is_waiting(job->watch, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What is left of the job is to end: first it is asked to. */
 static void end(struct exec_job *job, uint64_t now_ns, int signal_number)
 {
@@ -116,7 +148,7 @@ static ddp_status judge(struct exec_job *job)
     harness_findings_init(&now, ddp_mem_pool_mem(pool));
     harness_watch_analyse(job->watch, &job->config->limits, &now);
     for (size_t i = 0; i < now.count; i++) {
-        if (!is_said(job, &now.items[i])) {
+        if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i])) {
             harness_findings_add(job->findings, &now.items[i]);
             if (job->config->on_finding != NULL) {
                 job->config->on_finding(job->config->context, &now.items[i]);
@@ -139,6 +171,19 @@ static void read_signals(struct exec_job *job, uint64_t now_ns)
     }
 }
 
+/* Something was found just now. What follows from a mismatch is confusion: nobody waits for it. */
+static void linger(struct exec_job *job, uint64_t now_ns)
+{
+    const struct harness_finding *last = &job->findings->items[job->findings->count - 1];
+    const enum harness_family family = harness_verdict_family(last->verdict);
+
+    if (family != HARNESS_FAMILY_CRASH && family != HARNESS_FAMILY_HANG) {
+        job->linger_ns = now_ns;
+    } else if (job->linger_ns == UINT64_MAX) {
+        job->linger_ns = now_ns + linger_max_ns;
+    }
+}
+
 static ddp_status step(struct exec_job *job)
 {
     struct pollfd wake[2] = {{.fd = job->signal_fd, .events = POLLIN},
@@ -158,6 +203,9 @@ static ddp_status step(struct exec_job *job)
         DDP_TRY(judge(job));
     }
     if (job->findings->count > before && !job->config->is_left) {
+        linger(job, now_ns);
+    }
+    if (job->linger_ns != UINT64_MAX && (now_ns >= job->linger_ns || has_settled(job, now_ns))) {
         end(job, now_ns, SIGTERM);
     }
     if (now_ns >= job->end_ns) {
@@ -190,6 +238,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
                            .findings = &out->record.findings,
                            .signal_fd = -1,
                            .timer_fd = -1,
+                           .linger_ns = UINT64_MAX,
                            .end_ns = UINT64_MAX};
     ddp_status status;
 

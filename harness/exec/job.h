@@ -31,8 +31,10 @@ struct exec_job {
     sigset_t old_mask;
     bool is_mask_set;
     int signal_fd, timer_fd;
-    bool has_end;    /* some rank has ended */
-    uint64_t end_ns; /* when what is left is killed; UINT64_MAX: it is not being ended */
+    bool has_end;       /* some rank has ended */
+    uint64_t linger_ns; /* something is wrong: until then the others may come to where they wait;
+                           UINT64_MAX: nothing is */
+    uint64_t end_ns;    /* when what is left is killed; UINT64_MAX: it is not being ended */
     int interrupt;
 };
 

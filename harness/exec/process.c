@@ -235,8 +235,15 @@ static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
     }
 }
 
-/* State and flags of a process, from /proc/PID/stat. False: there is no such process. */
-static bool read_stat(pid_t pid, char *out_letter, unsigned *out_flags)
+/* From /proc/PID/stat. */
+struct stat_line {
+    char letter; /* its state */
+    unsigned flags;
+    unsigned threads;
+};
+
+/* False: there is no such process. */
+static bool read_stat(pid_t pid, struct stat_line *out)
 {
     char path[32];
     char text[512];
@@ -256,30 +263,40 @@ static bool read_stat(pid_t pid, char *out_letter, unsigned *out_flags)
     if (end == NULL || end[1] != ' ' || end[2] == '\0') {
         return false;
     }
-    *out_letter = end[2];
-    /* parent, process group, session, terminal and its group come before the flags */
-    for (int i = 0; i < 6 && end != NULL; i++) {
+    *out = (struct stat_line){.letter = end[2]};
+    /* parent, process group, session, terminal and its group come before the flags; four counts of
+     * faults, four of times, priority and nice value before the threads */
+    for (int i = 0; i < 17 && end != NULL; i++) {
         end = strchr(end + (i == 0 ? 2 : 1), ' ');
+        out->flags = i == 5 && end != NULL ? (unsigned)strtoul(end, NULL, 10) : out->flags;
     }
-    *out_flags = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
+    out->threads = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
     return true;
 }
 
 /* PF_EXITING: the kernel sets it before it closes what the process has open. */
 enum { FLAG_EXITING = 4 };
 
+/* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */
+static pid_t pid_of(const struct exec_job *job, uint32_t rank)
+{
+    return job->ranks[rank].pid > 0                            ? job->ranks[rank].pid
+           : job->config->ranks > 0 && rank < job->child_count ? job->children[rank].pid
+                                                               : 0;
+}
+
 /* Another rank has ended: whose end had begun before? */
 static void look_for_endings(struct exec_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
         struct harness_watch_rank *self = &job->watch->ranks[r];
-        unsigned flags = 0;
-        char letter = 0;
+        struct stat_line stat = {0};
 
         self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
-        self->is_ending = job->ranks[r].pid > 0 && !harness_watch_is_gone(job->watch, r) &&
-                          read_stat(job->ranks[r].pid, &letter, &flags) &&
-                          ((flags & FLAG_EXITING) != 0 || letter == 'Z' || letter == 'X');
+        self->is_ending =
+            pid_of(job, r) > 0 && !harness_watch_is_gone(job->watch, r) &&
+            read_stat(pid_of(job, r), &stat) &&
+            ((stat.flags & FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
     }
 }
 
@@ -288,18 +305,18 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
     struct exec_rank *self = &job->ranks[rank];
     struct pollfd end = {.fd = self->pid_fd, .events = POLLIN};
-    unsigned flags = 0;
-    char letter = 0;
+    struct stat_line stat = {0};
 
-    if (!read_stat(self->pid, &letter, &flags) || poll(&end, 1, 0) > 0) {
+    if (!read_stat(self->pid, &stat) || poll(&end, 1, 0) > 0) {
         set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
                   now_ns);
         (void)close(self->pid_fd);
         self->pid_fd = -1;
     } else {
         set_state(job, rank,
-                  letter == 'T' || letter == 't' ? HARNESS_WATCH_STOPPED : HARNESS_WATCH_RUNNING, 0,
-                  now_ns);
+                  stat.letter == 'T' || stat.letter == 't' ? HARNESS_WATCH_STOPPED
+                                                           : HARNESS_WATCH_RUNNING,
+                  0, now_ns);
     }
 }
 
@@ -319,13 +336,28 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     struct exec_rank *self = &job->ranks[rank];
 
     self->pid = (pid_t)job->watch->ranks[rank].pid;
-    set_state(job, rank, HARNESS_WATCH_RUNNING, 0, now_ns);
+    if (job->watch->ranks[rank].state ==
+        HARNESS_WATCH_UNKNOWN) { /* a child may be stopped by now */
+        set_state(job, rank, HARNESS_WATCH_RUNNING, 0, now_ns);
+    }
     if (!is_child(job, self->pid)) {
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
         if (self->pid_fd < 0) {
             set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
                       now_ns);
         }
+    }
+}
+
+/* Nothing has changed for a while: has a rank's process other threads, which might still come? */
+static void count_threads(struct exec_job *job)
+{
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        struct stat_line stat = {0};
+
+        job->watch->ranks[r].is_alone = job->ranks[r].pid > 0 &&
+                                        harness_watch_is_waiting(job->watch, r) &&
+                                        read_stat(job->ranks[r].pid, &stat) && stat.threads == 1;
     }
 }
 
@@ -346,6 +378,9 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
     }
     if (job->has_end) {
         look_for_endings(job, now_ns);
+    }
+    if (now_ns - job->watch->change_ns >= HARNESS_WATCH_SURE_HOLD_NS / 2) {
+        count_threads(job);
     }
 }
 

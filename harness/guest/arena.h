@@ -69,11 +69,11 @@ enum guest_action {
  */
 struct guest_fault {
     uint64_t point;
-    uint64_t rank; /* + 1 */
-    uint64_t step; /* + 1 */
-    uint64_t phase; /* + 1 */
+    uint64_t rank;                       /* + 1 */
+    uint64_t step;                       /* + 1 */
+    uint64_t phase;                      /* + 1 */
     uint64_t comm[GUEST_NAME_BYTES / 8]; /* the communicator's name, filled up with zeros */
-    uint64_t kind; /* + 1 */
+    uint64_t kind;                       /* + 1 */
     uint64_t seq;
     uint64_t bucket;     /* + 1 */
     uint64_t elem_count; /* + 1 */
@@ -161,6 +161,7 @@ struct guest_page {
     uint64_t step, micro, phase;
     uint64_t alive_ns;                     /* last time it reported anything */
     uint64_t entry_count;                  /* of the ring, taken so far */
+    uint64_t is_one_thread;                /* of its threads only one at a time makes calls */
     uint64_t lost_comms;                   /* communicators for which there was no place */
     uint64_t comm_next;                    /* made so far */
     uint64_t fault_hits[GUEST_FAULTS_MAX]; /* matches so far */

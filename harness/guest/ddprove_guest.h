@@ -127,6 +127,10 @@ DDPROVE_GUEST_API void ddprove_guest_detach(void);
 /* Whether the process is watched. An adapter that must do work of its own for a call asks first. */
 DDPROVE_GUEST_API int ddprove_guest_is_watched(void);
 
+/* From now on no other thread makes a call while one is inside of one, as MPI says of every level
+ * below MPI_THREAD_MULTIPLE: then ranks that wait for each other are known to be stuck at once. */
+DDPROVE_GUEST_API void ddprove_guest_one_thread(void);
+
 /* Where the program is. Steps and micro-batches count from 0. */
 DDPROVE_GUEST_API void ddprove_guest_step(uint64_t step);
 DDPROVE_GUEST_API void ddprove_guest_micro(uint32_t micro);

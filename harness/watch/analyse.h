@@ -10,11 +10,14 @@ extern "C" {
 
 /* A stop counts after this long: one that ends by itself is no hang. */
 #define HARNESS_WATCH_STOP_HOLD_NS UINT64_C(80000000)
-/* What a group's members posted differs: the others of them get so long to post theirs, so that it
- * is known who differs from the rest. */
-#define HARNESS_WATCH_DIFFER_HOLD_NS UINT64_C(2000000)
-/* Waits without a way out count after this long: a thread that has made no call yet might come. */
+/* What a group's members posted differs, and most of them have not posted the same: the others get
+ * so long to post theirs, so that it is known who differs from the rest. */
+#define HARNESS_WATCH_DIFFER_HOLD_NS UINT64_C(1000000000)
+/* Waits without a way out count after this long: a thread that has made no call yet might come, and
+ * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)
+/* The same where neither can be. */
+#define HARNESS_WATCH_SURE_HOLD_NS UINT64_C(20000000)
 
 struct harness_watch_limits {
     uint64_t silent_ns; /* others may wait this long for a rank that is in code of its own */
@@ -41,9 +44,15 @@ bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint3
 /* Some rank waits for this one, or did when it ended, which was not before this one's own end. */
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out);
+/* All members have posted the call. */
+bool harness_watch_is_complete(const struct harness_watch *watch,
+                               const struct harness_watch_wait *wait);
 /* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
  * these. */
 void harness_watch_find_stuck(const struct harness_watch *watch, struct harness_rank_set *out);
+/* Of such ranks: no other thread of theirs can come, and none of their calls can end before all its
+ * members have come to it. */
+bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
 /* Of ranks that hold each other: those that lack a call in which more than half of them wait.
  * Nothing is added if there is no such call. *out: the call. */
 void harness_watch_find_strays(const struct harness_watch *watch,

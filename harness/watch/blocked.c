@@ -121,7 +121,44 @@ void harness_watch_find_stuck(const struct harness_watch *watch, struct harness_
     ddp_mem_free(watch->mem, is_stuck);
 }
 
+bool harness_watch_is_complete(const struct harness_watch *watch,
+                               const struct harness_watch_wait *wait)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (is_missing_from(watch, wait, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_for_all(const struct harness_watch *watch, const struct harness_watch_wait *wait)
+{
+    const struct harness_watch_call *call =
+        harness_watch_any_call(watch, &watch->groups[wait->group], wait->seq);
+
+    return call != NULL && harness_watch_needs_all(call);
+}
+
+bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(stuck); i++) {
+        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(stuck, i)];
+
+        if (!self->is_one_thread && !self->is_alone) {
+            return false;
+        }
+        for (uint32_t w = 0; w < self->wait_count; w++) {
+            if (!is_for_all(watch, &self->waits[w])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 /* How many of the ranks wait in this call. */
+
 static uint32_t count_waiters(const struct harness_watch *watch,
                               const struct harness_rank_set *ranks,
                               const struct harness_watch_wait *wait)

@@ -132,7 +132,7 @@ static void ask_for_evidence(struct harness_watch_record *record)
         for (uint32_t r = 0; r < watch->world_size; r++) {
             members += group->members[r].is_there;
         }
-        if (members < group->size) {
+        if (members < group->size && !record->is_ended) {
             lose(record, "of the %llu members of %s only %llu were seen",
                  (unsigned long long)group->size, group->name, (unsigned long long)members);
         }
@@ -153,11 +153,114 @@ static void ask_for_evidence(struct harness_watch_record *record)
     }
 }
 
+/* The first call that the rank owes in a communicator: others have posted it. */
+static const struct harness_watch_call *owed_call(const struct harness_watch *watch,
+                                                  const struct harness_watch_group *group,
+                                                  uint32_t rank, uint64_t *out_seq)
+{
+    const struct harness_watch_member *member = &group->members[rank];
+
+    if (!member->is_there || posted_most(watch, group) <= member->posted) {
+        return NULL;
+    }
+    *out_seq = member->posted + 1;
+    return harness_watch_any_call(watch, group, *out_seq);
+}
+
+/* When it was reported, nobody may have come to wait yet. */
+static void name_call(const struct harness_watch *watch, struct harness_finding *finding)
+{
+    const struct harness_watch_group *found = NULL;
+    const struct harness_watch_call *first = NULL;
+    const uint32_t rank = harness_rank_set_at(&finding->culprits, 0);
+    struct ddp_text text;
+    uint64_t seq = 0;
+
+    for (size_t g = 0; g < watch->group_count; g++) {
+        uint64_t owed = 0;
+        const struct harness_watch_call *call = owed_call(watch, &watch->groups[g], rank, &owed);
+
+        if (call != NULL && (first == NULL || call->time_ns < first->time_ns)) {
+            found = &watch->groups[g];
+            first = call;
+            seq = owed;
+        }
+    }
+    if (first != NULL) {
+        ddp_text_init(&text, watch->mem);
+        harness_watch_print_call(found, seq, first, &text);
+        harness_watch_say(finding, ", before posting %s", ddp_text_str(&text));
+        ddp_text_fini(&text);
+        harness_watch_set_op(found, seq, first, finding);
+    }
+}
+
+/* Ranks that end in the same way in the same step are one finding: the first death is reported at
+ * once, and the next one when it comes. */
+static void join_crashes(struct harness_findings *findings)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+        struct harness_finding *same = NULL;
+
+        for (size_t k = 0; k < kept && same == NULL; k++) {
+            struct harness_finding *earlier = &findings->items[k];
+
+            if (earlier->verdict == finding->verdict && earlier->step == finding->step &&
+                harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH) {
+                same = earlier;
+            }
+        }
+        if (same != NULL) {
+            harness_rank_set_add_all(&same->culprits, &finding->culprits);
+        } else {
+            findings->items[kept++] = *finding;
+        }
+    }
+    findings->count = kept;
+}
+
+/* What crashes and hangs take along: the ranks that nothing blames and that did not come to their
+ * own end. When it was reported, not all of them had come to wait. */
+static void name_victims(struct harness_watch_record *record)
+{
+    struct harness_findings *findings = &record->findings;
+    struct harness_rank_set victims = harness_rank_set_in(findings->mem);
+
+    for (uint32_t r = 0; r < record->watch.world_size; r++) {
+        const struct harness_watch_rank *rank = &record->watch.ranks[r];
+        bool is_blamed = false;
+
+        for (size_t i = 0; i < findings->count; i++) {
+            is_blamed = is_blamed || harness_rank_set_has(&findings->items[i].culprits, r);
+        }
+        if (rank->is_attached && !rank->is_detached && !is_blamed) {
+            harness_rank_set_add(&victims, r);
+        }
+    }
+    for (size_t i = 0; i < findings->count; i++) {
+        struct harness_finding *finding = &findings->items[i];
+        const enum harness_family family = harness_verdict_family(finding->verdict);
+
+        if (family != HARNESS_FAMILY_CRASH && family != HARNESS_FAMILY_HANG) {
+            continue;
+        }
+        finding->victims = victims;
+        if (!finding->op.is_set && harness_rank_set_count(&finding->culprits) == 1) {
+            name_call(&record->watch, finding);
+        }
+    }
+}
+
 void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t ranks,
                                    uint32_t steps)
 {
     ask_for_evidence(record);
     if (record->findings.count > 0) {
+        join_crashes(&record->findings);
+        name_victims(record);
         return;
     }
     if (record->is_ended) {

@@ -189,13 +189,34 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
     member->posted = entry->arg[1] > member->posted ? entry->arg[1] : member->posted;
 }
 
+bool harness_watch_needs_all(const struct harness_watch_call *call)
+{
+    switch ((enum ddprove_guest_kind)guest_op_kind(call->op)) {
+    case DDPROVE_GUEST_BARRIER:
+        return true;
+    case DDPROVE_GUEST_ALL_REDUCE:
+    case DDPROVE_GUEST_ALL_GATHER:
+    case DDPROVE_GUEST_REDUCE_SCATTER:
+    case DDPROVE_GUEST_ALL_TO_ALL:
+        return call->elem_count > 0;
+    default:
+        return false;
+    }
+}
+
 static void take_done(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
     struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
 
-    if (member != NULL && harness_watch_call_at(member, entry->arg[1]) != NULL) {
+    const struct harness_watch_call *call =
+        member != NULL ? harness_watch_call_at(member, entry->arg[1]) : NULL;
+
+    if (call != NULL) {
         member->calls[entry->arg[1] - member->kept_seq].is_done = true;
+        if (harness_watch_needs_all(call) && entry->arg[1] > watch->groups[group].done_seq) {
+            watch->groups[group].done_seq = entry->arg[1];
+        }
     }
 }
 
@@ -326,6 +347,7 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     self->phase = load(&page->phase);
     self->alive_ns = load(&page->alive_ns);
     self->lost_comms = load(&page->lost_comms);
+    self->is_one_thread = load(&page->is_one_thread) != 0;
     self->thread_count = 0;
     self->wait_count = 0;
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
@@ -343,6 +365,9 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
 void harness_watch_read(struct harness_watch *watch, uint64_t now_ns)
 {
     watch->now_ns = now_ns;
+    for (size_t g = 0; g < watch->group_count; g++) {
+        watch->groups[g].done_before = watch->groups[g].done_seq;
+    }
     for (uint32_t r = 0; r < watch->world_size; r++) {
         read_ring(watch, r);
     }

@@ -57,8 +57,11 @@ struct harness_watch_group {
     char name[GUEST_NAME_BYTES];
     struct harness_watch_member *members; /* [world_size], by rank of the job */
     uint64_t checked_seq;                 /* up to here all members posted the same */
-    uint64_t differs_ns;                  /* when a difference was first seen; 0: none is */
-    bool is_wrong; /* a finding was made of it: what follows in it is not compared */
+    uint64_t done_seq;    /* the last call that some member has seen done, of those that end for
+                             nobody before all have posted them */
+    uint64_t done_before; /* the same when what members posted was last read */
+    uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
+    bool is_wrong;        /* a finding was made of it: what follows in it is not compared */
 };
 
 /* What a thread waits for. */
@@ -86,6 +89,8 @@ struct harness_watch_rank {
     uint32_t fired[GUEST_FAULTS_MAX]; /* how often each armed fault acted */
     uint64_t fired_ns;                /* when one last did; 0: none has */
     uint64_t thread_count;            /* threads that have made a call and live */
+    bool is_one_thread;               /* it says that only one thread at a time makes calls */
+    bool is_alone; /* its process has one thread: the driver's, as long as nothing changes */
     struct harness_watch_wait waits[GUEST_THREADS_MAX];
     uint32_t wait_count;
     struct { /* communicators by handle */
@@ -114,6 +119,8 @@ void harness_watch_fini(struct harness_watch *watch);
 /* Read what is new. now_ns rises from call to call. The states of processes are the driver's: it
  * notes an end only after a read that began when the process had ended. */
 void harness_watch_read(struct harness_watch *watch, uint64_t now_ns);
+/* Every member's result depends on every other member's data. Of no data, nothing does. */
+bool harness_watch_needs_all(const struct harness_watch_call *call);
 /* The call of a member; NULL: not posted, or not kept any more. */
 const struct harness_watch_call *harness_watch_call_at(const struct harness_watch_member *member,
                                                        uint64_t seq);
