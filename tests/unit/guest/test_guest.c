@@ -108,11 +108,13 @@ static void read_all(struct harness_watch *watch, pthread_t *threads)
  * -------------------------------------------------------------------------------------------------------
  */
 
-enum { FAULTY = 999 }; /* key of the communicator that the faults are for */
+/* The communicator that the faults are for. */
+enum { FAULTY = 999 };
+static const char faulty[] = "faulty";
 
 static void arm(struct guest_arena *arena, struct guest_fault fault)
 {
-    fault.comm = FAULTY;
+    memcpy(fault.comm, faulty, sizeof faulty);
     fault.hit = fault.hit == 0 ? 1 : fault.hit;
     fault.times = fault.times == 0 ? 1 : fault.times;
     arena->faults[arena->fault_count++] = fault;
@@ -224,7 +226,7 @@ static void check_values(uint32_t comm)
 
 static void check_faults(const struct harness_watch_arena *arena)
 {
-    const uint32_t comm = ddprove_guest_comm_create(FAULTY, 0, 1, "faulty");
+    const uint32_t comm = ddprove_guest_comm_create(FAULTY, 0, 1, faulty);
     const struct guest_page *page = guest_arena_page(arena->head, RANK);
 
     check_arguments(comm);
