@@ -128,7 +128,7 @@ ddp_status harness_cell_print_diagnosis(const char *run_dir,
     cell.mem = ddp_mem_pool_mem(cell.pool);
     status = harness_stage_read(&cell, run_dir, "trace.txt", &text, &size_bytes, err);
     if (status == DDP_OK && harness_stage_is_guest_record(text)) {
-        status = harness_stage_print_guest(text, size_bytes, options, cell.mem, out, err);
+        status = harness_stage_print_guest(&cell, run_dir, text, size_bytes, options, out, err);
         goto out;
     }
     if (status == DDP_OK) {

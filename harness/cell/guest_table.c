@@ -1,5 +1,6 @@
 /* What the ranks of a guest had come to when its record ended, for people. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/cell/stage.h"
@@ -44,6 +45,42 @@ static void add_calls(const struct harness_watch_group *group, uint32_t rank, un
     }
 }
 
+/* The innermost calls of a rank of a hang, if they were taken. */
+static void add_stack(const struct harness_cell *cell, const char *run_dir, uint32_t rank,
+                      struct ddp_text *out)
+{
+    enum { LINES_MAX = 14 };
+    const char *line;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    char name[32];
+
+    (void)snprintf(name, sizeof name, "rank%" PRIu32 ".stack", rank);
+    if (harness_stage_read(cell, run_dir, name, &text, &size_bytes, NULL) != DDP_OK) {
+        return;
+    }
+    ddp_text_add(out, "        its stack (%s):\n", name);
+    line = text;
+    for (int i = 0; i < LINES_MAX && *line != '\0'; i++) {
+        const size_t size = strcspn(line, "\n");
+
+        ddp_text_add(out, "          ");
+        ddp_text_add_bytes(out, line, size);
+        ddp_text_add(out, "\n");
+        line += size + (line[size] == '\n');
+    }
+}
+
+static bool is_blamed(const struct harness_findings *findings, uint32_t rank)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        if (harness_rank_set_has(&findings->items[i].culprits, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void add_rank(const struct harness_watch *watch, uint32_t rank, unsigned calls,
                      struct ddp_mem *mem, struct ddp_text *out)
 {
@@ -73,17 +110,21 @@ static void add_rank(const struct harness_watch *watch, uint32_t rank, unsigned 
     }
 }
 
-ddp_status harness_stage_print_guest(const char *text, size_t size_bytes,
+ddp_status harness_stage_print_guest(const struct harness_cell *cell, const char *run_dir,
+                                     const char *text, size_t size_bytes,
                                      const struct harness_diagnosis_options *options,
-                                     struct ddp_mem *mem, struct ddp_text *out, struct ddp_err *err)
+                                     struct ddp_text *out, struct ddp_err *err)
 {
     struct harness_watch_record record;
 
-    DDP_TRY(harness_watch_record_parse(mem, text, size_bytes, &record, err));
+    DDP_TRY(harness_watch_record_parse(cell->mem, text, size_bytes, &record, err));
     ddp_text_add(out, "\n    the ranks when the record ended%s:\n",
                  record.is_ended ? ", after the job was ended for what had been found" : "");
     for (uint32_t r = 0; r < record.watch.world_size; r++) {
-        add_rank(&record.watch, r, options->has_events ? LAST_CALLS : 1, mem, out);
+        add_rank(&record.watch, r, options->has_events ? LAST_CALLS : 1, cell->mem, out);
+        if (options->has_events || is_blamed(&record.findings, r)) {
+            add_stack(cell, run_dir, r, out);
+        }
     }
     return DDP_OK;
 }

@@ -61,10 +61,10 @@ ddp_status harness_stage_guest_recorded(struct harness_cell *cell, json_t **out,
                                         struct ddp_err *err);
 /* guest_table.c: the text is a guest's record; and what its ranks had come to. */
 bool harness_stage_is_guest_record(const char *text);
-ddp_status harness_stage_print_guest(const char *text, size_t size_bytes,
+ddp_status harness_stage_print_guest(const struct harness_cell *cell, const char *run_dir,
+                                     const char *text, size_t size_bytes,
                                      const struct harness_diagnosis_options *options,
-                                     struct ddp_mem *mem, struct ddp_text *out,
-                                     struct ddp_err *err);
+                                     struct ddp_text *out, struct ddp_err *err);
 /* Findings of the monitor and of every oracle. first: the run before a restore run, or NULL. */
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
                                struct ddp_err *err);

@@ -25,6 +25,21 @@ static void print_finding(void *context, const struct harness_finding *finding)
     (void)fputc('\n', stderr);
 }
 
+/* The innermost calls of its first thread. */
+static void print_stack(void *context, uint32_t rank, const char *text)
+{
+    enum { LINES_MAX = 14 };
+
+    (void)context;
+    (void)fprintf(stderr, "ddprove: rank %u stands at:\n", rank);
+    for (int i = 0; i < LINES_MAX && *text != '\0'; i++) {
+        const size_t size = strcspn(text, "\n");
+
+        (void)fprintf(stderr, "    %.*s\n", (int)size, text);
+        text += size + (text[size] == '\n');
+    }
+}
+
 static int exit_code_of(const struct harness_exec_result *result)
 {
     if (result->interrupt != 0) {
@@ -81,7 +96,8 @@ int cli_exec(const struct cli_options *options)
                                          .ranks = (uint32_t)options->ranks,
                                          .is_left = options->is_left,
                                          .limits = {limit_ns, limit_ns},
-                                         .on_finding = print_finding};
+                                         .on_finding = print_finding,
+                                         .on_stack = print_stack};
     struct harness_exec_result result;
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;

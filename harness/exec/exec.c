@@ -133,6 +133,7 @@ static bool has_settled(const struct exec_job *job, uint64_t now_ns)
 static void end(struct exec_job *job, uint64_t now_ns, int signal_number)
 {
     if (job->end_ns == UINT64_MAX) {
+        harness_exec_take_stacks(job);
         job->end_ns = now_ns + grace_ns;
         harness_exec_signal(job, signal_number);
     }
@@ -204,6 +205,9 @@ static ddp_status step(struct exec_job *job)
     }
     if (job->findings->count > before && !job->config->is_left) {
         linger(job, now_ns);
+    }
+    if (job->findings->count > 0 && job->config->is_left) {
+        harness_exec_take_stacks(job);
     }
     if (job->linger_ns != UINT64_MAX && (now_ns >= job->linger_ns || has_settled(job, now_ns))) {
         end(job, now_ns, SIGTERM);

@@ -27,8 +27,9 @@ struct harness_exec_config {
     uint32_t world_size;  /* of a launcher's job; 0: it is not known */
     const char *preload;  /* a library to load into every process of the job; NULL: none */
     const struct harness_plan *plan; /* whose faults are armed; NULL: none */
-    const char *log_dir;    /* rank<N>.log, or launcher.log: what the processes print; NULL: it goes
-                               where this program's output does */
+    const char
+        *log_dir; /* rank<N>.log, or launcher.log: what the processes print, and rank<N>.stack
+                     of ranks that hang; NULL: output goes where this program's does */
     const char *search_dir; /* where the command is looked for after PATH; NULL: nowhere else */
     const struct harness_exec_variable *variables;
     size_t variable_count;
@@ -37,6 +38,8 @@ struct harness_exec_config {
     /* What was found, as soon as it was; each culprit of a kind of error once.
      * NULL: nobody asks. */
     void (*on_finding)(void *context, const struct harness_finding *finding);
+    /* Where a rank of a hang stands, as a tool of the system says it. NULL: nobody asks. */
+    void (*on_stack)(void *context, uint32_t rank, const char *text);
     void *context;
 };
 

@@ -277,8 +277,7 @@ static bool read_stat(pid_t pid, struct stat_line *out)
 /* PF_EXITING: the kernel sets it before it closes what the process has open. */
 enum { FLAG_EXITING = 4 };
 
-/* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */
-static pid_t pid_of(const struct exec_job *job, uint32_t rank)
+pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank)
 {
     return job->ranks[rank].pid > 0                            ? job->ranks[rank].pid
            : job->config->ranks > 0 && rank < job->child_count ? job->children[rank].pid
@@ -294,8 +293,8 @@ static void look_for_endings(struct exec_job *job, uint64_t now_ns)
 
         self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
         self->is_ending =
-            pid_of(job, r) > 0 && !harness_watch_is_gone(job->watch, r) &&
-            read_stat(pid_of(job, r), &stat) &&
+            harness_exec_pid(job, r) > 0 && !harness_watch_is_gone(job->watch, r) &&
+            read_stat(harness_exec_pid(job, r), &stat) &&
             ((stat.flags & FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
     }
 }
