@@ -18,6 +18,7 @@ struct parser {
     struct harness_watch_record *out;
     uint32_t ranks_read;
     struct harness_watch_member *member; /* whose calls are being read; NULL: nobody's */
+    uint64_t calls;                      /* so many it has */
     struct harness_finding_guest about;  /* of the finding that follows */
     bool has_about, is_ended;
 };
@@ -175,8 +176,11 @@ static ddp_status parse_member(struct parser *parser)
     DDP_TRY(number_of(parser, "freed", 1, &is_freed));
     DDP_TRY(harness_line_find_u64(&parser->line, "posted", &member->posted));
     DDP_TRY(harness_line_find_u64(&parser->line, "from", &member->kept_seq));
-    if (member->is_there || member->kept_seq == 0 || member->kept_seq - 1 > member->posted) {
-        return refuse(parser, "a rank is a member once, and its calls count from 1");
+    DDP_TRY(harness_line_find_u64(&parser->line, "calls", &parser->calls));
+    if (member->is_there || member->kept_seq == 0 || member->kept_seq - 1 > member->posted ||
+        parser->calls > member->posted - (member->kept_seq - 1)) {
+        return refuse(parser, "a rank is a member once, and its calls count from 1 to the last "
+                              "one posted");
     }
     parser->member = member;
     member->is_there = true;
@@ -227,8 +231,8 @@ static ddp_status parse_call(struct parser *parser)
     DDP_TRY(number_of(parser, "done", 1, &is_done));
     DDP_TRY(harness_line_find_u64(&parser->line, "time", &call.time_ns));
     if (member != parser->member || seq != member->kept_seq + member->call_count ||
-        seq > member->posted) {
-        return refuse(parser, "calls of a member follow each other, up to the last one posted");
+        member->call_count == parser->calls) {
+        return refuse(parser, "calls of a member follow each other, as many as it has");
     }
     calls = ddp_mem_grow(parser->mem, member->calls, member->call_count, &member->call_capacity,
                          sizeof *calls);
@@ -295,12 +299,10 @@ static ddp_status parse_end(struct parser *parser, const char *text, size_t befo
 /* What has to follow the lines before; NULL: anything may. */
 static const char *lacking(const struct parser *parser, const char *word)
 {
-    const struct harness_watch_member *member = parser->member;
-
     if (parser->ranks_read < parser->out->watch.world_size && strcmp(word, "rank") != 0) {
         return "the line of a rank is missing";
     }
-    if (member != NULL && member->call_count < member->posted - (member->kept_seq - 1) &&
+    if (parser->member != NULL && parser->member->call_count < parser->calls &&
         strcmp(word, "call") != 0) {
         return "a call of the member above is missing";
     }
