@@ -166,6 +166,19 @@ CT_TEST(conclude, lost_entries_prove_nothing)
     made_close(&made);
 }
 
+/* What was lost may have been the announcement of the steps. */
+CT_TEST(conclude, lost_entries_accuse_nobody)
+{
+    struct made_record made;
+
+    begin(&made);
+    made.record.watch.ranks[1].lost_count = 7;
+    made.record.watch.ranks[1].step_count = 1;
+    conclude(&made);
+    check_lost(&made, "rank 1 reported faster than it could be read: 7 entries are lost");
+    made_close(&made);
+}
+
 CT_TEST(conclude, lost_communicators_prove_nothing)
 {
     struct made_record made;
