@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness/guest/arena.h"
 #include "harness/scenario/reader.h"
 
 /* Refuse the first of these keys that is stated. */
@@ -156,10 +155,10 @@ ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
     DDP_TRY(REFUSE(reader, map, "a guest is not restored", HARNESS_ROW_TOP_restore));
     DDP_TRY(REFUSE(reader, expect, "a guest does not tell it", HARNESS_ROW_EXPECT_restore,
                    HARNESS_ROW_EXPECT_survivors));
-    if (plan->fault_count > GUEST_FAULTS_MAX) {
+    if (plan->fault_count > HARNESS_GUEST_FAULTS_MAX) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_faults), reader->err,
                                  DDP_E_INVALID, "%u faults; in a guest at most %d can be armed",
-                                 plan->fault_count, GUEST_FAULTS_MAX);
+                                 plan->fault_count, HARNESS_GUEST_FAULTS_MAX);
     }
     return plan->is_driver[HARNESS_DRIVER_PROC]
                ? DDP_OK

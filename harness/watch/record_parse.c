@@ -140,7 +140,7 @@ static ddp_status parse_group(struct parser *parser)
         strlen(parser->line.tail) >= sizeof group.name) {
         return refuse(parser, "communicators are numbered one after the other, and have a name");
     }
-    (void)strcpy(group.name, parser->line.tail);
+    memcpy(group.name, parser->line.tail, strlen(parser->line.tail) + 1);
     group.members = ddp_mem_array(parser->mem, watch->world_size, sizeof *group.members);
     if (group.members == NULL) {
         return DDP_E_NOMEM;
@@ -260,7 +260,7 @@ static ddp_status parse_about(struct parser *parser)
         return refuse(parser, "about wants kind= and the communicator's name");
     }
     parser->about.kind = strcmp(kind, "-") == 0 ? 0 : 1 + (int32_t)number;
-    (void)strcpy(parser->about.comm, parser->line.tail);
+    memcpy(parser->about.comm, parser->line.tail, strlen(parser->line.tail) + 1);
     parser->has_about = true;
     return DDP_OK;
 }

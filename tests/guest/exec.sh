@@ -1,6 +1,6 @@
 #!/bin/sh
 # What `ddprove exec` says of programs that it did not write, and how they end.
-# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|- ADAPTER_LIBRARY|-
+# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|-
 set -u
 ddprove=$1 trainer=$2 mpi_program=$3
 failures=0

@@ -1,7 +1,6 @@
 /* Scenarios whose job is a guest: what they may say, and their plans as text. */
 #include <stdio.h>
 
-#include "harness/guest/arena.h"
 #include "tests/unit/scenario/scenario_testing.h"
 
 /* Parses, prints and parses again. Returns the first print; the caller frees it. */
@@ -153,12 +152,12 @@ CT_TEST(guest, as_many_faults_as_can_be_armed)
 
     ddp_text_init(&yaml, ddp_mem_system());
     ddp_text_add(&yaml, "# Many faults.\nid: control.many\njob: {guest: {}, ranks: 2}\nfaults:\n");
-    for (int i = 0; i < GUEST_FAULTS_MAX; i++) {
+    for (int i = 0; i < HARNESS_GUEST_FAULTS_MAX; i++) {
         ddp_text_add(&yaml, "  - {at: {rank: 0}, point: step/begin, do: {none: true}}\n");
     }
     ddp_text_add(&yaml, "expect: {verdict: NONE}\n");
     CT_CHECK_OK(scenario_parse(ddp_text_str(&yaml), NULL, 0, &scenario, &err));
-    CT_CHECK_EQ_U64(scenario.plans[0].fault_count, GUEST_FAULTS_MAX);
+    CT_CHECK_EQ_U64(scenario.plans[0].fault_count, HARNESS_GUEST_FAULTS_MAX);
     harness_scenario_fini(&scenario);
     ddp_text_fini(&yaml);
 }
