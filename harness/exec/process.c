@@ -140,6 +140,7 @@ static ddp_status start_one(struct exec_job *job, uint32_t index, uint16_t port,
         return ddp_err_set(err, DDP_E_SYSTEM, "fork: %s", strerror(errno));
     }
     job->children[index].pid = pid;
+    job->children[index].started_pid = pid;
     job->alive_count++;
     do {
         size = read(ends[0], &error, sizeof error);
@@ -320,10 +321,11 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     }
 }
 
+/* A child of ours, or one that was: its end is known. */
 static bool is_child(const struct exec_job *job, pid_t pid)
 {
     for (uint32_t i = 0; i < job->child_count; i++) {
-        if (job->children[i].pid == pid) {
+        if (job->children[i].started_pid == pid) {
             return true;
         }
     }
