@@ -334,6 +334,24 @@ CT_TEST(record, damaged_lines_are_refused)
     made_close(&made);
 }
 
+/* A number that could be, in its place: only the digest tells. */
+CT_TEST(record, the_digest_alone_notices)
+{
+    struct made_record made;
+    struct harness_watch_record read;
+    struct ddp_err err;
+    const char *wrote;
+    char *text;
+    size_t size_bytes = 0;
+
+    make_rich(&made);
+    wrote = made_text(&made, &size_bytes);
+    text = ddp_mem_strdup(made.mem, wrote);
+    strstr(text, "count=10")[7] = '1';
+    CT_CHECK_STATUS(parse(&made, text, size_bytes, &read, &err), DDP_E_CORRUPT);
+    made_close(&made);
+}
+
 /* A file that was not written to its end, or in which one bit is another. */
 CT_TEST(record, every_byte_counts)
 {
