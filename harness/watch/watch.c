@@ -1,6 +1,7 @@
 /* Purpose: keep what ranks show, rank by rank and group by group.
- * Idea: rings are read first and pages after them, so a wait that a page shows is for a call that
- * was read. A page whose counters did not move between two reads is as it was at one moment. */
+ * Idea: rings are read first and pages after them. What a rank posts in between is read next time,
+ * so that it lacks a call that others wait in shows only once it has ended, or nothing has changed
+ * for a while. A page whose counters did not move between two reads is as it was at one moment. */
 #include "harness/watch/watch.h"
 
 #include <string.h>

@@ -364,6 +364,29 @@ CT_TEST(unread, lost_posts_accuse_nobody)
     fake_job_close(&job);
 }
 
+/* Rank 0 has more communicators than can be watched, and may well have come to this one. */
+CT_TEST(unread, lost_communicators_accuse_nobody)
+{
+    for (int is_lost = 0; is_lost < 2; is_lost++) {
+        struct fake_job job;
+
+        fake_job_open(&job, 2, 64);
+        fake_attach(&job, 0);
+        fake_attach(&job, 1);
+        fake_comm(&job, 1, 0, 1, 1, 2);
+        fake_wait(&job, 1, 0, 0, fake_post(&job, 1, 0, 10, 0));
+        guest_arena_page(job.arena.head, 0)->lost_comms = (uint64_t)is_lost;
+        fake_detach(&job, 0);
+        fake_look(&job, MS);
+        if (is_lost != 0) {
+            CT_CHECK_EQ_U64(job.findings.count, 0);
+        } else {
+            (void)only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "0");
+        }
+        fake_job_close(&job);
+    }
+}
+
 /* --- names
  * -----------------------------------------------------------------------------------------------------
  */
