@@ -7,7 +7,6 @@
 #include "ddpcore/base/clock.h"
 #include "harness/cell/stage.h"
 #include "harness/exec/exec.h"
-#include "harness/launch/mpi.h"
 
 enum { PATH_BYTES = 4096, ENV_MAX = 8 };
 
@@ -18,7 +17,6 @@ struct start {
     char ranks[16];
     char adapter[PATH_BYTES], search_dir[PATH_BYTES], files[PATH_BYTES];
     struct harness_exec_variable variables[ENV_MAX];
-    struct harness_mpi_setting settings[HARNESS_MPI_SETTINGS_MAX];
     size_t variable_count;
 };
 
@@ -40,6 +38,9 @@ static void prepare_mpirun(struct start *start, uint32_t ranks)
     add_variable(start, "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     add_variable(start, "OMPI_MCA_orte_tmpdir_base", start->files);
     add_variable(start, "PRTE_MCA_prte_tmpdir_base", start->files);
+    /* ranks that are killed leave their shared memory where it lies */
+    add_variable(start, "OMPI_MCA_btl_vader_backing_directory", start->files);
+    add_variable(start, "OMPI_MCA_btl_sm_backing_directory", start->files);
     if (geteuid() == 0) {
         add_variable(start, "OMPI_ALLOW_RUN_AS_ROOT", "1");
         add_variable(start, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");

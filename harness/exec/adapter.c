@@ -17,13 +17,15 @@ ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter, const c
     const char *name = harness_names_of(HARNESS_NAMES_GUEST_ADAPTERS, (int)adapter);
     char folder[4096];
     char *slash = NULL;
+    bool is_cut;
 
     DDP_ASSERT(libraries[adapter] != NULL);
-    (void)snprintf(folder, sizeof folder, "%s", self_path);
+    is_cut = snprintf(folder, sizeof folder, "%s", self_path) >= (int)sizeof folder;
     for (int i = 0; i < 2 && (slash = strrchr(folder, '/')) != NULL; i++) {
         *slash = '\0';
     }
-    if (snprintf(out, size_bytes, "%s/lib/%s", folder, libraries[adapter]) >= (int)size_bytes) {
+    if (is_cut ||
+        snprintf(out, size_bytes, "%s/lib/%s", folder, libraries[adapter]) >= (int)size_bytes) {
         return ddp_err_set(err, DDP_E_INVALID, "adapter %s: the path of this program is too long",
                            name);
     }

@@ -137,6 +137,7 @@ static void arm(const struct harness_fault *fault, struct guest_fault *out)
 
 void harness_exec_arm(const struct harness_plan *plan, struct guest_arena *arena)
 {
+    _Static_assert((int)HARNESS_GUEST_FAULTS_MAX == (int)GUEST_FAULTS_MAX, "the arena's room");
     DDP_ASSERT(plan->fault_count <= GUEST_FAULTS_MAX); /* harness/scenario/check_guest.c */
     for (uint32_t i = 0; i < plan->fault_count; i++) {
         arm(&plan->faults[i], &arena->faults[i]);

@@ -10,7 +10,8 @@
 
 /* A process that this one has started. */
 struct exec_child {
-    pid_t pid; /* 0: ended */
+    pid_t pid;         /* 0: ended */
+    pid_t started_pid; /* also after its end */
     int exit_code;
 };
 

@@ -16,22 +16,37 @@
 
 #include "harness/exec/job.h"
 
-/* A port that is free now, for the program's own rendezvous. */
-static uint16_t free_port(void)
+static bool is_free(uint16_t port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    uint16_t port = 29500;
+    const bool can_bind =
+        fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
 
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
-        port = ntohs(address.sin_port);
-    }
     if (fd >= 0) {
         (void)close(fd);
     }
-    return port;
+    return can_bind;
+}
+
+/* A port that is free now, for the program's own rendezvous. It lies below those that the system
+ * gives to connections, so that none takes it before the program does; jobs that are started at the
+ * same time begin to look in different places. */
+static uint16_t free_port(void)
+{
+    enum { FIRST = 20000, COUNT = 12000, TRIES = 1000 };
+    static unsigned jobs;
+    const unsigned from = (unsigned)getpid() * 7919u + jobs++ * 101u;
+
+    for (unsigned i = 0; i < TRIES; i++) {
+        const uint16_t port = (uint16_t)(FIRST + (from + i) % COUNT);
+
+        if (is_free(port)) {
+            return port;
+        }
+    }
+    return FIRST;
 }
 
 static void set_number(const char *name, uint64_t value)
@@ -140,6 +155,7 @@ static ddp_status start_one(struct exec_job *job, uint32_t index, uint16_t port,
         return ddp_err_set(err, DDP_E_SYSTEM, "fork: %s", strerror(errno));
     }
     job->children[index].pid = pid;
+    job->children[index].started_pid = pid;
     job->alive_count++;
     do {
         size = read(ends[0], &error, sizeof error);
@@ -319,10 +335,11 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     }
 }
 
+/* A child of ours, or one that was: its end is known. */
 static bool is_child(const struct exec_job *job, pid_t pid)
 {
     for (uint32_t i = 0; i < job->child_count; i++) {
-        if (job->children[i].pid == pid) {
+        if (job->children[i].started_pid == pid) {
             return true;
         }
     }

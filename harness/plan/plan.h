@@ -58,6 +58,9 @@ struct harness_optimizer {
 #include "harness/plan/key.def"
 };
 
+/* Of a plan whose job is a guest: what its arena has room for. */
+#define HARNESS_GUEST_FAULTS_MAX 16
+
 struct harness_join {
     bool is_set;
 #define JOIN MEMBER

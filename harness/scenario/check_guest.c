@@ -155,6 +155,11 @@ ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
     DDP_TRY(REFUSE(reader, map, "a guest is not restored", HARNESS_ROW_TOP_restore));
     DDP_TRY(REFUSE(reader, expect, "a guest does not tell it", HARNESS_ROW_EXPECT_restore,
                    HARNESS_ROW_EXPECT_survivors));
+    if (plan->fault_count > HARNESS_GUEST_FAULTS_MAX) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_faults), reader->err,
+                                 DDP_E_INVALID, "%u faults; in a guest at most %d can be armed",
+                                 plan->fault_count, HARNESS_GUEST_FAULTS_MAX);
+    }
     return plan->is_driver[HARNESS_DRIVER_PROC]
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_drivers), reader->err,

@@ -41,7 +41,8 @@ bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank);
  * which. */
 bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
                          struct harness_watch_wait *out);
-/* Some rank waits for this one, or did when it ended, which was not before this one's own end. */
+/* Some rank waits for this one, or did when it ended, which was not before this one's own end. A
+ * rank that could not show all of its communicators is not missed in one that it did not show. */
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out);
 /* All members have posted the call. */

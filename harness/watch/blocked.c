@@ -49,17 +49,32 @@ bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint3
     return false;
 }
 
+/* It can be told whether the rank has come to a call: it is known as a member, or has shown all of
+ * its communicators. */
+static bool is_known(const struct harness_watch *watch, const struct harness_watch_wait *wait,
+                     uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    return watch->groups[wait->group].members[rank].is_there ||
+           (self->lost_comms == 0 && self->lost_count == 0);
+}
+
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out)
 {
     const bool is_gone = harness_watch_is_gone(watch, rank);
+    struct harness_watch_wait wait;
 
     for (uint32_t r = 0; r < watch->world_size; r++) {
         /* What has ended since may have failed for want of this one. */
         bool counts = !harness_watch_is_gone(watch, r) ||
                       (is_gone && watch->ranks[r].since_ns >= watch->ranks[rank].since_ns);
 
-        if (counts && harness_watch_needs(watch, r, rank, out)) {
+        if (counts && harness_watch_needs(watch, r, rank, &wait) && is_known(watch, &wait, rank)) {
+            if (out != NULL) {
+                *out = wait;
+            }
             return true;
         }
     }

@@ -355,18 +355,29 @@ static void find_left_out(struct harness_watch *watch, struct harness_watch_grou
     group->is_wrong = true;
 }
 
-/* Calls that nobody needs any more: all members have posted them, and their successors say what
- * followed. */
+/* Of a member's calls it is not known which they are. */
+static bool is_lost(const struct harness_watch *watch, const struct harness_watch_group *group)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && watch->ranks[r].lost_count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Calls that nobody needs any more: all members have posted them, or they are not compared, and
+ * their successors say what followed. */
 enum { KEPT_CALLS = 4096 };
 
 static void forget(struct harness_watch *watch, struct harness_watch_group *group)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
         struct harness_watch_member *member = &group->members[r];
+        const uint64_t until = group->is_wrong ? member->posted : group->checked_seq;
         size_t count = 0;
 
-        while (count < member->call_count &&
-               member->kept_seq + count + KEPT_CALLS <= group->checked_seq) {
+        while (count < member->call_count && member->kept_seq + count + KEPT_CALLS <= until) {
             count++;
         }
         if (count >= KEPT_CALLS) { /* seldom, so that moving the rest is cheap */
@@ -390,6 +401,7 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
     for (size_t g = 0; g < watch->group_count; g++) {
         struct harness_watch_group *group = &watch->groups[g];
 
+        group->is_wrong = group->is_wrong || is_lost(watch, group);
         while (!group->is_wrong &&
                harness_watch_any_call(watch, group, group->checked_seq + 1) != NULL &&
                compare(watch, group, group->checked_seq + 1, camps, out)) {

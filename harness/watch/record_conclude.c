@@ -105,7 +105,7 @@ static void find_missing_steps(struct harness_watch_record *record, uint32_t ste
     for (uint32_t r = 0; r < record->watch.world_size; r++) {
         const struct harness_watch_rank *rank = &record->watch.ranks[r];
 
-        if (rank->is_attached && rank->step_count < steps) {
+        if (rank->is_attached && rank->lost_count == 0 && rank->step_count < steps) {
             harness_rank_set_add(&finding.culprits, r);
             least = rank->step_count < least ? rank->step_count : least;
         }

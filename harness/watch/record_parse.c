@@ -1,6 +1,7 @@
-/* The record, read. Every number is checked against what it counts, so that a record that was
- * changed is refused, never believed. */
+/* The record, read. Every number is checked against what it counts and every line belongs where it
+ * stands, so that a record that was changed is refused, never believed. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,10 @@ struct parser {
     struct harness_line line;
     struct ddp_mem *mem;
     struct harness_watch_record *out;
-    struct harness_finding_guest about; /* of the finding that follows */
+    uint32_t ranks_read;
+    struct harness_watch_member *member; /* whose calls are being read; NULL: nobody's */
+    uint64_t calls;                      /* so many it has */
+    struct harness_finding_guest about;  /* of the finding that follows */
     bool has_about, is_ended;
 };
 
@@ -29,6 +33,15 @@ static ddp_status number_of(struct parser *parser, const char *name, uint64_t li
 {
     DDP_TRY(harness_line_find_u64(&parser->line, name, out));
     return *out <= limit ? DDP_OK : refuse(parser, "a number is too large");
+}
+
+static ddp_status int_of(struct parser *parser, const char *name, int *out)
+{
+    int64_t value = 0;
+
+    DDP_TRY(harness_line_find_i64(&parser->line, name, &value));
+    *out = (int)value;
+    return value >= INT_MIN && value <= INT_MAX ? DDP_OK : refuse(parser, "a number is too large");
 }
 
 /* The number behind the line's first word. */
@@ -46,7 +59,6 @@ static ddp_status parse_head(struct parser *parser)
     struct harness_watch *watch = &parser->out->watch;
     uint64_t world_size = 0;
     uint64_t is_ended = 0;
-    int64_t code = 0;
 
     if (parser->line.token_count < 2 ||
         strcmp(parser->line.token[0], "ddprove-guest-record") != 0 ||
@@ -55,13 +67,12 @@ static ddp_status parse_head(struct parser *parser)
     }
     DDP_TRY(number_of(parser, "world", WORLD_MAX, &world_size));
     DDP_TRY(number_of(parser, "ended", 1, &is_ended));
-    DDP_TRY(harness_line_find_i64(&parser->line, "exit", &code));
+    DDP_TRY(int_of(parser, "exit", &parser->out->exit_code));
     watch->mem = parser->mem;
     watch->world_size = (uint32_t)world_size;
     watch->ranks = ddp_mem_array(parser->mem, watch->world_size, sizeof *watch->ranks);
     parser->line.world_size = watch->world_size;
     parser->out->is_ended = is_ended != 0;
-    parser->out->exit_code = (int)code;
     return watch->ranks != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
@@ -90,15 +101,16 @@ static ddp_status parse_rank(struct parser *parser)
     struct harness_watch_rank *rank;
     uint64_t number = 0;
     uint64_t flag = 0;
-    int64_t code = 0;
 
     DDP_TRY(subject_of(parser, parser->out->watch.world_size, &number));
-    rank = &parser->out->watch.ranks[number];
+    if (number != parser->ranks_read) {
+        return refuse(parser, "ranks are numbered one after the other");
+    }
+    rank = &parser->out->watch.ranks[parser->ranks_read++];
     if (state == NULL || !harness_watch_state_find(state, &rank->state)) {
         return refuse(parser, "state= wants the name of a state");
     }
-    DDP_TRY(harness_line_find_i64(&parser->line, "code", &code));
-    rank->code = (int)code;
+    DDP_TRY(int_of(parser, "code", &rank->code));
     DDP_TRY(number_of(parser, "attached", 1, &flag));
     rank->is_attached = flag != 0;
     DDP_TRY(number_of(parser, "detached", 1, &flag));
@@ -128,7 +140,7 @@ static ddp_status parse_group(struct parser *parser)
         strlen(parser->line.tail) >= sizeof group.name) {
         return refuse(parser, "communicators are numbered one after the other, and have a name");
     }
-    memcpy(group.name, parser->line.tail, strlen(parser->line.tail));
+    memcpy(group.name, parser->line.tail, strlen(parser->line.tail) + 1);
     group.members = ddp_mem_array(parser->mem, watch->world_size, sizeof *group.members);
     if (group.members == NULL) {
         return DDP_E_NOMEM;
@@ -164,9 +176,13 @@ static ddp_status parse_member(struct parser *parser)
     DDP_TRY(number_of(parser, "freed", 1, &is_freed));
     DDP_TRY(harness_line_find_u64(&parser->line, "posted", &member->posted));
     DDP_TRY(harness_line_find_u64(&parser->line, "from", &member->kept_seq));
-    if (member->is_there || member->kept_seq == 0) {
-        return refuse(parser, "a rank is a member once, and its calls count from 1");
+    DDP_TRY(harness_line_find_u64(&parser->line, "calls", &parser->calls));
+    if (member->is_there || member->kept_seq == 0 || member->kept_seq - 1 > member->posted ||
+        parser->calls > member->posted - (member->kept_seq - 1)) {
+        return refuse(parser, "a rank is a member once, and its calls count from 1 to the last "
+                              "one posted");
     }
+    parser->member = member;
     member->is_there = true;
     member->rank = (uint32_t)index;
     member->is_freed = is_freed != 0;
@@ -214,8 +230,9 @@ static ddp_status parse_call(struct parser *parser)
     DDP_TRY(number_of(parser, "phase", UINT8_MAX, &phase));
     DDP_TRY(number_of(parser, "done", 1, &is_done));
     DDP_TRY(harness_line_find_u64(&parser->line, "time", &call.time_ns));
-    if (!member->is_there || seq != member->kept_seq + member->call_count || seq > member->posted) {
-        return refuse(parser, "calls of a member follow each other, up to the last one posted");
+    if (member != parser->member || seq != member->kept_seq + member->call_count ||
+        member->call_count == parser->calls) {
+        return refuse(parser, "calls of a member follow each other, as many as it has");
     }
     calls = ddp_mem_grow(parser->mem, member->calls, member->call_count, &member->call_capacity,
                          sizeof *calls);
@@ -243,7 +260,7 @@ static ddp_status parse_about(struct parser *parser)
         return refuse(parser, "about wants kind= and the communicator's name");
     }
     parser->about.kind = strcmp(kind, "-") == 0 ? 0 : 1 + (int32_t)number;
-    memcpy(parser->about.comm, parser->line.tail, strlen(parser->line.tail));
+    memcpy(parser->about.comm, parser->line.tail, strlen(parser->line.tail) + 1);
     parser->has_about = true;
     return DDP_OK;
 }
@@ -268,12 +285,32 @@ static ddp_status parse_end(struct parser *parser, const char *text, size_t befo
     uint64_t digest = 0;
 
     DDP_TRY(harness_line_find_hex(&parser->line, "digest", &digest));
+    if (parser->line.token_count != 2) {
+        return refuse(parser, "the end is a digest, and nothing else");
+    }
     parser->is_ended = true;
     return digest == ddp_hash_bytes(text, before, 0)
                ? DDP_OK
                : ddp_err_set(parser->line.err, DDP_E_CORRUPT,
                              "%u:1: the record was changed after it was written",
                              parser->line.line);
+}
+
+/* What has to follow the lines before; NULL: anything may. */
+static const char *lacking(const struct parser *parser, const char *word)
+{
+    if (parser->ranks_read < parser->out->watch.world_size && strcmp(word, "rank") != 0) {
+        return "the line of a rank is missing";
+    }
+    if (parser->member != NULL && parser->member->call_count < parser->calls &&
+        strcmp(word, "call") != 0) {
+        return "a call of the member above is missing";
+    }
+    if (parser->has_about &&
+        (parser->line.token_count < 3 || strcmp(parser->line.token[2], "diagnosis") != 0)) {
+        return "the finding that the line above is about is missing";
+    }
+    return NULL;
 }
 
 static ddp_status parse_line(struct parser *parser, const char *text, size_t start, size_t end)
@@ -296,6 +333,9 @@ static ddp_status parse_line(struct parser *parser, const char *text, size_t sta
         return parse_head(parser);
     }
     word = parser->line.token[0];
+    if (lacking(parser, word) != NULL) {
+        return refuse(parser, lacking(parser, word));
+    }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(word, rows[i].word) == 0) {
             return rows[i].parse(parser);
@@ -321,11 +361,12 @@ ddp_status harness_watch_record_parse(struct ddp_mem *mem, const char *text, siz
     status = harness_line_open(&parser.line, mem, size_bytes);
     while (status == DDP_OK && start < size_bytes) {
         const char *newline = memchr(text + start, '\n', size_bytes - start);
-        const size_t end = newline != NULL ? (size_t)(newline - text) : size_bytes;
 
         parser.line.line++;
-        status = parse_line(&parser, text, start, end);
-        start = end + 1;
+        status = newline != NULL
+                     ? parse_line(&parser, text, start, (size_t)(newline - text))
+                     : ddp_err_set(err, DDP_E_PARSE, "%u:1: the line has no end", parser.line.line);
+        start = newline != NULL ? (size_t)(newline - text) + 1 : size_bytes;
     }
     if (status == DDP_OK && !parser.is_ended) {
         status = ddp_err_set(err, DDP_E_PARSE, "%u:1: the record has no end", parser.line.line);

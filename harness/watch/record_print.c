@@ -34,8 +34,8 @@ static void print_calls(const struct harness_watch_group *group, size_t number, 
 
     ddp_text_add(out,
                  "member %zu rank=%" PRIu32 " index=%" PRIu32 " freed=%d posted=%" PRIu64
-                 " from=%" PRIu64 "\n",
-                 number, rank, member->rank, member->is_freed, member->posted, from);
+                 " from=%" PRIu64 " calls=%" PRIu64 "\n",
+                 number, rank, member->rank, member->is_freed, member->posted, from, end - from);
     for (uint64_t seq = from; seq < end; seq++) {
         const struct harness_watch_call *call = &member->calls[seq - member->kept_seq];
 

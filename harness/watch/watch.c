@@ -1,6 +1,7 @@
 /* Purpose: keep what ranks show, rank by rank and group by group.
- * Idea: rings are read first and pages after them, so a wait that a page shows is for a call that
- * was read. A page whose counters did not move between two reads is as it was at one moment. */
+ * Idea: rings are read first and pages after them. What a rank posts in between is read next time,
+ * so that it lacks a call that others wait in shows only once it has ended, or nothing has changed
+ * for a while. A page whose counters did not move between two reads is as it was at one moment. */
 #include "harness/watch/watch.h"
 
 #include <string.h>
@@ -39,10 +40,13 @@ static uint64_t load(const uint64_t *word)
 const struct harness_watch_call *harness_watch_call_at(const struct harness_watch_member *member,
                                                        uint64_t seq)
 {
+    const struct harness_watch_call *call;
+
     if (seq < member->kept_seq || seq - member->kept_seq >= member->call_count) {
         return NULL;
     }
-    return &member->calls[seq - member->kept_seq];
+    call = &member->calls[seq - member->kept_seq];
+    return call->time_ns != 0 ? call : NULL;
 }
 
 /* --- communicators
@@ -330,6 +334,24 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
     return false;
 }
 
+/* Posts were lost: how many calls there are is on the page too. */
+static void recount(struct harness_watch *watch, uint32_t rank)
+{
+    const struct guest_page *page = guest_arena_page(watch->arena, rank);
+
+    for (uint32_t place = 0; place < GUEST_COMMS_MAX; place++) {
+        const uint64_t handle = watch->ranks[rank].comms[place].handle;
+        const uint64_t posted = load(&page->comms[place].posted);
+        size_t group = 0;
+        struct harness_watch_member *member = member_of(watch, rank, handle, &group);
+
+        if (member != NULL && load(&page->comms[place].handle) == handle &&
+            posted > member->posted) {
+            member->posted = posted;
+        }
+    }
+}
+
 static void read_page(struct harness_watch *watch, uint32_t rank)
 {
     struct harness_watch_rank *self = &watch->ranks[rank];
@@ -340,7 +362,6 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     memcpy(before, self->waits, sizeof before);
     self->pid = __atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
     self->is_attached = self->is_attached || self->pid != 0;
-    self->is_detached = load(&page->is_ended) != 0;
     self->world_size = load(&page->world_size);
     self->step = load(&page->step);
     self->micro = load(&page->micro);
@@ -356,6 +377,9 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
             self->wait_count++;
         }
     }
+    if (self->lost_count > 0) {
+        recount(watch, rank);
+    }
     if (self->wait_count != count_before ||
         memcmp(before, self->waits, self->wait_count * sizeof self->waits[0]) != 0) {
         watch->change_ns = watch->now_ns;
@@ -369,6 +393,8 @@ void harness_watch_read(struct harness_watch *watch, uint64_t now_ns)
         watch->groups[g].done_before = watch->groups[g].done_seq;
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
+        /* First, so that all that it posted before is read. */
+        watch->ranks[r].is_detached = load(&guest_arena_page(watch->arena, r)->is_ended) != 0;
         read_ring(watch, r);
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {

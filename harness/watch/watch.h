@@ -30,8 +30,8 @@ enum harness_watch_state {
 struct harness_watch_call {
     uint64_t op; /* guest_op_pack */
     uint64_t elem_count;
-    uint64_t bucket; /* number + 1, 0 = none */
-    uint64_t time_ns;
+    uint64_t bucket;  /* number + 1, 0 = none */
+    uint64_t time_ns; /* 0: another thread has posted it, and its entry is not there yet */
     uint32_t step;
     uint16_t micro;
     uint8_t phase;
@@ -61,7 +61,8 @@ struct harness_watch_group {
                              nobody before all have posted them */
     uint64_t done_before; /* the same when what members posted was last read */
     uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
-    bool is_wrong;        /* a finding was made of it: what follows in it is not compared */
+    bool is_wrong;        /* a finding was made of it, or entries of a member were lost: what
+                             follows in it is not compared */
 };
 
 /* What a thread waits for. */
@@ -121,7 +122,7 @@ void harness_watch_fini(struct harness_watch *watch);
 void harness_watch_read(struct harness_watch *watch, uint64_t now_ns);
 /* Every member's result depends on every other member's data. Of no data, nothing does. */
 bool harness_watch_needs_all(const struct harness_watch_call *call);
-/* The call of a member; NULL: not posted, or not kept any more. */
+/* The call of a member; NULL: not posted, not read, or not kept any more. */
 const struct harness_watch_call *harness_watch_call_at(const struct harness_watch_member *member,
                                                        uint64_t seq);
 

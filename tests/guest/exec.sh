@@ -1,6 +1,6 @@
 #!/bin/sh
 # What `ddprove exec` says of programs that it did not write, and how they end.
-# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|- ADAPTER_LIBRARY|-
+# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|-
 set -u
 ddprove=$1 trainer=$2 mpi_program=$3
 failures=0
@@ -40,7 +40,7 @@ expect 1 "MISMATCH.REDUCTION, rank 1" "$ddprove" exec --ranks 2 --on-failure lea
 grep -q '^weights' "$folder/out" || { echo "FAIL: a job that is left does not end by itself" && failures=$((failures + 1)); }
 # Bad input.
 expect 2 "no command" "$ddprove" exec --ranks 2
-expect 2 "in front of" "$ddprove" exec x -- true
+expect 2 "no/such.yaml: No such file" "$ddprove" exec no/such.yaml -- true
 expect 2 "on-failure is" "$ddprove" exec --on-failure maybe -- true
 expect 2 "adapter is" "$ddprove" exec --adapter jax -- true
 expect 3 "no/such/program cannot be started: No such file" "$ddprove" exec --ranks 2 -- no/such/program

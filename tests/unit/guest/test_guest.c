@@ -108,9 +108,7 @@ static void read_all(struct harness_watch *watch, pthread_t *threads)
  * -------------------------------------------------------------------------------------------------------
  */
 
-/* The communicator that the faults are for. */
-enum { FAULTY = 999 };
-static const char faulty[] = "faulty";
+static const char faulty[] = "faulty"; /* name of the communicator that the faults are for */
 
 static void arm(struct guest_arena *arena, struct guest_fault fault)
 {
@@ -226,7 +224,7 @@ static void check_values(uint32_t comm)
 
 static void check_faults(const struct harness_watch_arena *arena)
 {
-    const uint32_t comm = ddprove_guest_comm_create(FAULTY, 0, 1, faulty);
+    const uint32_t comm = ddprove_guest_comm_create(999, 0, 1, faulty);
     const struct guest_page *page = guest_arena_page(arena->head, RANK);
 
     check_arguments(comm);
