@@ -83,22 +83,20 @@ struct shift_range {
 static struct shift_range shift_range_of(const struct ddp_state_dict *dict,
                                          const char *const *expected, size_t expected_count)
 {
-    struct shift_range range = {UINT32_MAX, UINT32_MAX, 0, 0};
+    struct shift_range range = {0};
 
     for (size_t i = 0; i < dict->entry_count; i++) {
         const uint32_t depth = prefix_depth(dict->entries[i].name);
 
-        range.common_strip = depth < range.common_strip ? depth : range.common_strip;
+        range.common_strip = i == 0 || depth < range.common_strip ? depth : range.common_strip;
         range.strip_max = depth > range.strip_max ? depth : range.strip_max;
     }
     for (size_t i = 0; i < expected_count; i++) {
         const uint32_t depth = prefix_depth(expected[i]);
 
-        range.common_add = depth < range.common_add ? depth : range.common_add;
+        range.common_add = i == 0 || depth < range.common_add ? depth : range.common_add;
         range.add_max = depth > range.add_max ? depth : range.add_max;
     }
-    range.common_strip = dict->entry_count == 0 ? 0 : range.common_strip;
-    range.common_add = expected_count == 0 ? 0 : range.common_add;
     return range;
 }
 
@@ -204,29 +202,38 @@ void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *ex
     }
 }
 
+/* prefix * prefix_count + tail, which is not empty; NULL: no memory. */
+static char *make_name(struct ddp_mem *mem, const char *prefix, uint32_t prefix_count,
+                       const char *tail)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, mem);
+    for (uint32_t i = 0; i < prefix_count; i++) {
+        ddp_text_add_str(&text, prefix, 0);
+    }
+    ddp_text_add_str(&text, tail, 0);
+    if (text.is_failed) {
+        ddp_text_fini(&text);
+    }
+    return text.data;
+}
+
 /* Rename every key; nothing changes unless all new names could be made. */
 static ddp_status rename_all(struct ddp_state_dict *dict, size_t strip_length, const char *prefix,
                              uint32_t prefix_count)
 {
     ddp_status status = DDP_E_NOMEM;
     char **names = ddp_mem_array(dict->mem, dict->entry_count, sizeof(*names));
-    const size_t prefix_length = strlen(prefix);
 
     if (names == NULL) {
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < dict->entry_count; i++) {
-        const char *tail = dict->entries[i].name + strip_length;
-        char *cursor = ddp_mem_array(dict->mem, prefix_count * prefix_length + strlen(tail) + 1, 1);
-
-        names[i] = cursor;
-        if (cursor == NULL) {
+        names[i] = make_name(dict->mem, prefix, prefix_count, dict->entries[i].name + strip_length);
+        if (names[i] == NULL) {
             goto out;
         }
-        for (uint32_t n = 0; n < prefix_count; n++) {
-            cursor = stpcpy(cursor, prefix);
-        }
-        memcpy(cursor, tail, strlen(tail) + 1);
     }
     status = ddp_state_dict_reserve(dict, dict->entry_count);
     for (size_t i = 0; status == DDP_OK && i < dict->entry_count; i++) {
@@ -344,7 +351,7 @@ ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict, const char *const
     if (policy == DDP_PREFIX_POLICY_EXACT) {
         return refuse_prefix(dict, expected_count, &finding, err);
     }
-    if (finding.best_shift > 0) {
+    if (finding.relation == DDP_PREFIX_STRIP) {
         return rename_all(dict, finding.depth * module_length(), "", 0);
     }
     return rename_all(dict, 0, DDP_PREFIX_MODULE, finding.depth);

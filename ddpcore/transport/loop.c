@@ -167,10 +167,8 @@ static uint64_t delivery_ns(const struct endpoint *endpoint, struct ddp_loop_str
         /* size / rate in microseconds, in nanoseconds: size * 1000 / rate */
         stream->link_free_ns += (uint64_t)size_bytes * DDP_NS_PER_US / config->bytes_per_us;
     }
-    at_ns = stream->link_free_ns + config->latency_ns;
-    if (config->latency_jitter_ns > 0) {
-        at_ns += ddp_prng_at(&stream->jitter, stream->sent) % (config->latency_jitter_ns + 1);
-    }
+    at_ns = stream->link_free_ns + config->latency_ns +
+            ddp_prng_at(&stream->jitter, stream->sent) % (config->latency_jitter_ns + 1);
     /* First in, first out: no message overtakes the one before it. */
     at_ns = at_ns > stream->last_deliver_ns ? at_ns : stream->last_deliver_ns;
     DDP_ASSERT(at_ns >= now_ns);
