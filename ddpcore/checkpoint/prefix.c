@@ -76,8 +76,7 @@ static int32_t shift_candidate(uint32_t n)
 }
 
 struct shift_range {
-    uint32_t common_strip, common_add; /* prefixes that all keys of one side carry */
-    uint32_t strip_max, add_max;       /* prefixes that some key of one side carries */
+    uint32_t strip_max, add_max; /* prefixes that some key of one side carries, at most */
 };
 
 static struct shift_range shift_range_of(const struct ddp_state_dict *dict,
@@ -88,13 +87,11 @@ static struct shift_range shift_range_of(const struct ddp_state_dict *dict,
     for (size_t i = 0; i < dict->entry_count; i++) {
         const uint32_t depth = prefix_depth(dict->entries[i].name);
 
-        range.common_strip = i == 0 || depth < range.common_strip ? depth : range.common_strip;
         range.strip_max = depth > range.strip_max ? depth : range.strip_max;
     }
     for (size_t i = 0; i < expected_count; i++) {
         const uint32_t depth = prefix_depth(expected[i]);
 
-        range.common_add = i == 0 || depth < range.common_add ? depth : range.common_add;
         range.add_max = depth > range.add_max ? depth : range.add_max;
     }
     return range;
@@ -174,8 +171,7 @@ void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *ex
         out->with_prefix_count += prefix_depth(dict->entries[i].name) > 0 ? 1 : 0;
     }
     out->matched_count = shifted_match_count(dict, 0, expected, expected_count);
-    for (int32_t shift = -(int32_t)range.common_add; shift <= (int32_t)range.common_strip;
-         shift++) {
+    for (int32_t shift = -(int32_t)range.add_max; shift <= (int32_t)range.strip_max; shift++) {
         const size_t matched_count =
             shift == 0 ? 0 : shifted_match_count(dict, shift, expected, expected_count);
 

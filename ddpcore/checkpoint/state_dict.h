@@ -91,8 +91,9 @@ struct ddp_prefix_finding {
     size_t missing_count, unexpected_count; /* under the best reading */
     int32_t best_shift; /* the best reading: prefixes taken away (> 0) or put before (< 0) */
 };
-/* expected: distinct names the loading model has. Only a prefix common to all keys is ever
- * considered, so a model with a real child called "module" keeps its keys. */
+/* expected: distinct names the loading model has. Under a reading, a key that has not as many
+ * prefixes matches nothing: only one that is common to all keys makes the sets equal, so a model
+ * with a real child called "module" keeps its keys. */
 void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *expected,
                         size_t expected_count, struct ddp_prefix_finding *out);
 
