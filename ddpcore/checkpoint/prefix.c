@@ -363,7 +363,7 @@ struct consume {
                     * entry */
 };
 
-static void consume_key(struct consume *consume, size_t index, char *new_name)
+static ddp_status consume_key(struct consume *consume, size_t index, const char *new_name)
 {
     struct ddp_state_dict *dict = consume->dict;
     struct ddp_tensor_entry *source = &dict->entries[index];
@@ -372,9 +372,14 @@ static void consume_key(struct consume *consume, size_t index, char *new_name)
 
     consume->is_gone[index] = true;
     if (present == NULL) {
-        ddp_state_dict_rename(dict, index, new_name);
+        char *name = ddp_mem_strdup(dict->mem, new_name);
+
+        if (name == NULL) {
+            return DDP_E_NOMEM;
+        }
+        ddp_state_dict_rename(dict, index, name);
         consume->moved[consume->moved_count++] = index;
-        return;
+        return DDP_OK;
     }
     target = &dict->entries[present - dict->entries];
     target->dtype = source->dtype;
@@ -384,7 +389,7 @@ static void consume_key(struct consume *consume, size_t index, char *new_name)
     target->size_bytes = source->size_bytes;
     ddp_mem_free(dict->mem, source->name);
     source->name = NULL;
-    ddp_mem_free(dict->mem, new_name);
+    return DDP_OK;
 }
 
 /* Entries that kept their place first, then those that moved; sorted has room for all. */
@@ -413,45 +418,29 @@ ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict, const char
     const size_t prefix_length = strlen(prefix);
     struct ddp_mem *mem = dict->mem;
     struct ddp_tensor_entry *sorted = ddp_mem_array(mem, count, sizeof(*sorted));
-    char **names = ddp_mem_array(mem, count, sizeof(*names)); /* new ones; NULL: none */
     struct consume consume = {.dict = dict,
                               .moved = ddp_mem_array(mem, count, sizeof(size_t)),
                               .is_gone = ddp_mem_array(mem, count, sizeof(bool))};
     ddp_status status = DDP_E_NOMEM;
 
-    if (sorted == NULL || names == NULL || consume.moved == NULL || consume.is_gone == NULL) {
+    if (sorted == NULL || consume.moved == NULL || consume.is_gone == NULL) {
         goto out;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const char *name = dict->entries[i].name;
-
-        if (prefix_length == 0 || strncmp(name, prefix, prefix_length) != 0) {
-            continue;
-        }
-        names[i] = ddp_mem_strdup(mem, name + prefix_length);
-        if (names[i] == NULL) {
-            goto out;
-        }
     }
     status = ddp_state_dict_reserve(dict, count);
-    if (status != DDP_OK) {
-        goto out;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (names[i] != NULL) {
-            consume_key(&consume, i, names[i]);
-            names[i] = NULL;
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        const char *name = dict->entries[i].name;
+
+        if (prefix_length > 0 && strncmp(name, prefix, prefix_length) == 0) {
+            status = consume_key(&consume, i, name + prefix_length);
         }
     }
-    consume_reorder(&consume, sorted);
-    status = ddp_state_dict_reserve(dict, 0);
-out:
-    for (size_t i = 0; names != NULL && i < count; i++) {
-        ddp_mem_free(mem, names[i]);
+    if (status == DDP_OK) {
+        consume_reorder(&consume, sorted);
+        status = ddp_state_dict_reserve(dict, 0);
     }
+out:
     ddp_mem_free(mem, consume.is_gone);
     ddp_mem_free(mem, consume.moved);
-    ddp_mem_free(mem, names);
     ddp_mem_free(mem, sorted);
     return status;
 }

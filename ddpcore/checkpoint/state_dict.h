@@ -108,7 +108,8 @@ DDP_MUST_USE ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict,
                                                const char *const *expected, size_t expected_count,
                                                enum ddp_prefix_policy policy, struct ddp_err *err);
 /* PyTorch's helper, exactly: strip one leading `prefix` from the keys that have it; a collision
- * silently overwrites; renamed keys move to the end. For pytorch semantics. */
+ * silently overwrites; renamed keys move to the end. For pytorch semantics. After E_NOMEM some keys
+ * may be without it already. */
 DDP_MUST_USE ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict,
                                                       const char *prefix);
 
