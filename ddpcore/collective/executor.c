@@ -208,7 +208,7 @@ static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_sche
                                   struct ddp_cached **out, struct ddp_err *err)
 {
     const struct ddp_algorithm *algorithm = cache->algorithm[params->kind];
-    struct ddp_compiled *compiled;
+    struct ddp_compiled *compiled = NULL;
     struct ddp_schedule schedule;
     ddp_status status;
 
@@ -225,10 +225,8 @@ static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_sche
     if (status == DDP_OK) {
         status = ddp_compiled_create(cache->mem, &schedule, &compiled);
     }
-    if (status == DDP_OK) {
-        *out = &compiled->cached;
-    }
     ddp_schedule_fini(&schedule);
+    *out = (struct ddp_cached *)compiled;
     return status;
 }
 

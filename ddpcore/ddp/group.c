@@ -89,7 +89,7 @@ static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocat
 static ddp_status fail_dead(struct ddp_group *group, uint64_t seq)
 {
     const int32_t rank = group->coll->ops->dead_rank(group->coll);
-    struct ddp_failure failure = {DDP_E_PEER_DIED, rank, group->step, 0};
+    struct ddp_failure failure = {.status = DDP_E_PEER_DIED, .rank = rank, .step = group->step};
 
     ddp_recorder_event(group->env->recorder, DDP_EVENT_PEER_DIED, (uint64_t)(int64_t)rank, seq, 0,
                        0, 0);
