@@ -149,6 +149,31 @@ static int set_adapter(struct cli_options *options, const char *text)
     return cli_usage_error("--adapter is none or mpi, not \"%s\"", text);
 }
 
+static int set_prove(struct cli_options *options, const char *text)
+{
+    options->is_proving = strcmp(text, "sums") == 0;
+    return options->is_proving ? 0 : cli_usage_error("--prove is sums, not \"%s\"", text);
+}
+
+/* "5" or "5-8". */
+static int set_steps(struct cli_options *options, const char *text)
+{
+    const size_t size = strcspn(text, "-");
+    char number[24];
+    uint64_t last = 0;
+    int code;
+
+    (void)snprintf(number, sizeof number, "%.*s", (int)(size < 23 ? size : 23), text);
+    code = parse_number("--steps", number, 0, UINT32_MAX - 1, &options->first_step);
+    if (code != 0) {
+        return code;
+    }
+    code = parse_number("--steps", text[size] == '-' ? text + size + 1 : number,
+                        options->first_step, UINT32_MAX - 1, &last);
+    options->end_step = last + 1;
+    return code;
+}
+
 static int set_limit(struct cli_options *options, const char *text)
 {
     return parse_number("--limit", text, 1, 1000000, &options->limit_s);
@@ -295,6 +320,9 @@ static const struct cli_option {
      "what shows the program's collectives; none: the program itself\n(default), mpi: a library "
      "that is loaded "
      "into it"},
+    {"prove", "sums", 0, CLI_EXEC, set_prove, "judge the result of every collective too"},
+    {"steps", "A[-B]", 0, CLI_EXEC, set_steps,
+     "of these steps bit for bit: their data go to the folder\n--out names (with --prove)"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
     {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
@@ -314,8 +342,8 @@ static const struct cli_option {
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_out,
-     "run folders (default: runs/<time>; train keeps none)"},
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC, set_out,
+     "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
     {"json", "FILE", 0, CLI_RUN, set_json, "write all verdicts, as one JSON object"},

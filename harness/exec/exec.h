@@ -20,6 +20,11 @@ struct harness_exec_config {
     const char *preload;  /* a library to load into every process of the job; NULL: none */
     bool is_left;         /* after a failure the job goes on; else it is ended */
     struct harness_watch_limits limits;
+    bool is_observed; /* results are judged, from what ranks report of their data */
+    /* Of these steps, from the first to before the end, data are kept in a folder, and results
+     * judged bit for bit; keep_end 0: of none. keep_folder: an absolute path. */
+    uint64_t keep_first, keep_end;
+    const char *keep_folder;
     /* What was found, as soon as it was; each culprit of a kind of error once. */
     void (*on_finding)(void *context, const struct harness_finding *finding);
     void *context;
@@ -30,6 +35,7 @@ struct harness_exec_result {
     uint32_t seen_count; /* ranks that have shown themselves */
     int exit_code;       /* the worst of the processes started: 128 + N after signal N */
     int interrupt;       /* the signal that ended it all; 0: none did */
+    struct harness_watch_tally tally; /* of results */
 };
 
 /* Returns once every process that was started has ended. Signals that end this process are passed

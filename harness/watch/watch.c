@@ -40,7 +40,10 @@ const struct harness_watch_call *harness_watch_call_at(const struct harness_watc
     if (seq < member->kept_seq || seq - member->kept_seq >= member->call_count) {
         return NULL;
     }
-    return &member->calls[seq - member->kept_seq];
+    /* A call whose record has not come, or never will, leaves a gap. */
+    return member->calls[seq - member->kept_seq].time_ns != 0
+               ? &member->calls[seq - member->kept_seq]
+               : NULL;
 }
 
 /* --- communicators
@@ -181,6 +184,31 @@ static void take_done(struct harness_watch *watch, uint32_t rank, const struct g
     }
 }
 
+/* What the data of a call come to; they are reported between its post and its end. */
+static void take_value(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
+{
+    size_t group = 0;
+    struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
+    const struct harness_watch_value value = {true, entry->arg[2], entry->arg[3], entry->arg[4]};
+    struct harness_watch_call *call;
+
+    if (member == NULL || harness_watch_call_at(member, entry->arg[1]) == NULL) {
+        return;
+    }
+    call = &member->calls[entry->arg[1] - member->kept_seq];
+    switch ((enum guest_event)(entry->place >> 56)) {
+    case GUEST_EVENT_VALUE_IN:
+        call->in = value;
+        break;
+    case GUEST_EVENT_VALUE_OUT:
+        call->out = value;
+        break;
+    default:
+        call->has_changed = true;
+        break;
+    }
+}
+
 static void take_entry(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     struct harness_watch_member *member;
@@ -201,6 +229,11 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
         break;
     case GUEST_EVENT_DONE:
         take_done(watch, rank, entry);
+        break;
+    case GUEST_EVENT_VALUE_IN:
+    case GUEST_EVENT_VALUE_OUT:
+    case GUEST_EVENT_VALUE_CHANGED:
+        take_value(watch, rank, entry);
         break;
     default: /* the page says it too */
         break;

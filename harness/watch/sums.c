@@ -1,0 +1,515 @@
+/* Purpose: judge the result of every call from what its members report of their data.
+ * Idea: a call that all have ended is judged once. What is only moved must arrive bit for bit; what
+ * all ranks get must be the same; a sum must be that of the contributions, up to rounding. */
+#include "harness/watch/sums.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "harness/guest/sums.h"
+
+/* A value that is not finite spreads to all ranks: of those that are new, the first one counts. */
+struct first {
+    bool is_set;
+    uint64_t time_ns;
+    struct harness_finding finding;
+};
+
+static double value_of(uint64_t bits)
+{
+    double value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void add_to(const struct harness_sums_case *the, const struct harness_watch_value *value,
+                   struct harness_sums_total *total)
+{
+    if (harness_sums_is_integer(the)) {
+        total->whole += value->sum;
+    } else {
+        total->sum += value_of(value->sum);
+    }
+    total->magnitude += value_of(value->magnitude);
+    total->hash += value->hash;
+}
+
+void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdict verdict,
+                        enum harness_mode mode, struct harness_findings *out,
+                        struct harness_finding *finding)
+{
+    struct ddp_text text;
+
+    harness_finding_init(finding, out->mem, verdict,
+                         the->kind == DDPROVE_GUEST_BROADCAST ? HARNESS_ORACLE_BROADCAST
+                                                              : HARNESS_ORACLE_REDUCTION,
+                         mode);
+    harness_watch_set_op(the->group, the->seq, the->call, finding);
+    ddp_text_init(&text, the->watch->mem);
+    harness_watch_print_call(the->group, the->seq, the->call, &text);
+    harness_watch_say(finding, "%s in step %u: ", ddp_text_str(&text), the->call->step);
+    ddp_text_fini(&text);
+}
+
+static void blame_all(const struct harness_sums_case *the, struct harness_finding *finding)
+{
+    for (uint32_t i = 0; i < the->size; i++) {
+        harness_rank_set_add(&finding->culprits, the->members[i].rank);
+    }
+}
+
+static bool has_in(const struct harness_sums_case *the, uint32_t member)
+{
+    return guest_parts_in(the->kind, member, the->root, the->size).count > 0;
+}
+
+static bool has_out(const struct harness_sums_case *the, uint32_t member)
+{
+    return guest_parts_out(the->kind, member, the->root, the->size).count > 0;
+}
+
+/* All members get the same. */
+static bool is_common(const struct harness_sums_case *the)
+{
+    return the->kind == DDPROVE_GUEST_ALL_REDUCE || the->kind == DDPROVE_GUEST_BROADCAST ||
+           the->kind == DDPROVE_GUEST_ALL_GATHER;
+}
+
+/* What comes out is known from what goes in. */
+static bool is_sum(const struct harness_sums_case *the)
+{
+    return harness_sums_is_move(the) || the->redop == DDPROVE_GUEST_SUM ||
+           (the->redop == DDPROVE_GUEST_AVG && !harness_sums_is_integer(the));
+}
+
+static enum harness_watch_unjudged unjudged_of(const struct harness_sums_case *the)
+{
+    bool has_all_in = true;
+    bool has_all_out = true;
+    bool is_finite = true;
+
+    if (guest_parts_in(the->kind, the->root, the->root, the->size).count == 0 ||
+        (the->dtype == DDPROVE_GUEST_BYTES && !harness_sums_is_move(the)) ||
+        (!is_sum(the) && the->kind == DDPROVE_GUEST_REDUCE_SCATTER)) {
+        return HARNESS_WATCH_UNJUDGED_KIND;
+    }
+    if (!is_sum(the) && !is_common(the)) {
+        return HARNESS_WATCH_UNJUDGED_ONE_RESULT;
+    }
+    for (uint32_t i = 0; i < the->size; i++) {
+        const struct harness_watch_call *call = the->members[i].call;
+
+        has_all_in = has_all_in && (!has_in(the, i) || call->in.is_there);
+        has_all_out = has_all_out && (!has_out(the, i) || call->out.is_there);
+        is_finite = is_finite && (harness_sums_is_integer(the) || !call->out.is_there ||
+                                  isfinite(value_of(call->out.sum)));
+    }
+    if (!has_all_out || (is_sum(the) && !has_all_in)) {
+        return HARNESS_WATCH_UNJUDGED_HIDDEN;
+    }
+    /* A NaN has many bit patterns, and which one comes out is nobody's business. */
+    return is_sum(the) || is_finite ? HARNESS_WATCH_UNJUDGED_COUNT
+                                    : HARNESS_WATCH_UNJUDGED_NOT_FINITE;
+}
+
+/* --- results that must be the same
+ * ------------------------------------------------------------------------------- */
+
+enum { SAID_MAX = 4 };
+
+/* Members whose results have the same bits. */
+struct camp {
+    uint64_t hash;
+    uint32_t count;
+    bool is_wrong;               /* not what was put in */
+    struct harness_sums_off off; /* from that */
+    struct harness_sums_total total;
+};
+
+/* camps: [size]. Returns how many there are. */
+static uint32_t find_camps(const struct harness_sums_case *the, struct camp *camps)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < the->size; i++) {
+        const struct harness_watch_value *out = &the->members[i].call->out;
+        uint32_t c = 0;
+
+        while (c < count && camps[c].hash != out->hash) {
+            c++;
+        }
+        if (c == count) {
+            camps[count++] = (struct camp){.hash = out->hash};
+            add_to(the, out, &camps[c].total);
+        }
+        camps[c].count++;
+    }
+    return count;
+}
+
+/* The camp that is right: of those that are not known to be wrong the largest. count: there is no
+ * telling. */
+static uint32_t pick_right(const struct camp *camps, uint32_t count)
+{
+    uint32_t right = count;
+    bool is_tie = false;
+
+    for (uint32_t c = 0; c < count; c++) {
+        if (camps[c].is_wrong) {
+            continue;
+        }
+        is_tie = right < count && camps[c].count == camps[right].count
+                     ? true
+                     : is_tie && !(right < count && camps[c].count > camps[right].count);
+        right = right == count || camps[c].count > camps[right].count ? c : right;
+    }
+    return is_tie ? count : right;
+}
+
+static void say_camps(const struct harness_sums_case *the, const struct camp *camps, uint32_t count,
+                      struct harness_finding *finding)
+{
+    for (uint32_t c = 0; c < count && c < SAID_MAX; c++) {
+        struct harness_rank_set ranks = harness_rank_set_in(finding->culprits.ranks.mem);
+        char text[HARNESS_RANKS_TEXT_BYTES];
+
+        for (uint32_t i = 0; i < the->size; i++) {
+            if (the->members[i].call->out.hash == camps[c].hash) {
+                harness_rank_set_add(&ranks, the->members[i].rank);
+            }
+        }
+        harness_watch_say(finding, "%s %s%s", c == 0 ? "the results of" : " and of",
+                          camps[c].count == 1 ? "rank " : "ranks ",
+                          harness_rank_set_text(&ranks, text));
+    }
+    harness_watch_say(finding, " are not the same");
+}
+
+/* is_known: which camps are wrong is known from what was put in. */
+static void add_diverged(const struct harness_sums_case *the, const struct camp *camps,
+                         uint32_t count, bool is_known, struct harness_findings *out)
+{
+    const uint32_t right = pick_right(camps, count);
+    struct harness_finding finding;
+
+    harness_sums_begin(the, HARNESS_VERDICT_VALUE_DIVERGED, HARNESS_MODE_BITWISE, out, &finding);
+    for (uint32_t i = 0; i < the->size; i++) {
+        if (right == count || the->members[i].call->out.hash != camps[right].hash) {
+            harness_rank_set_add(&finding.culprits, the->members[i].rank);
+        }
+    }
+    say_camps(the, camps, count, &finding);
+    if (right == count) {
+        harness_watch_say(&finding, "; who is right cannot be told");
+    }
+    for (uint32_t c = 0; is_known && c < count && c < SAID_MAX; c++) {
+        if (camps[c].off.is_integer) {
+            harness_watch_say(&finding, "%s%s", c == 0 ? "; of these the sum is: " : ", ",
+                              camps[c].is_wrong ? "wrong" : "right");
+        } else {
+            harness_watch_say(&finding, "%s%.3g", c == 0 ? "; they are off by " : ", ",
+                              camps[c].off.off);
+        }
+    }
+    if (is_known && !camps[0].off.is_integer) {
+        harness_watch_say(&finding, ", where rounding explains %.3g", camps[0].off.bound);
+    }
+    harness_findings_add(out, &finding);
+}
+
+/* --- one call
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static void add_changed(const struct harness_sums_case *the, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    harness_sums_begin(the, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_MODE_BITWISE, out, &finding);
+    for (uint32_t i = 0; i < the->size; i++) {
+        if (the->members[i].call->has_changed) {
+            harness_rank_set_add(&finding.culprits, the->members[i].rank);
+        }
+    }
+    harness_watch_say(&finding, "rank %s's input changed while the call was in flight",
+                      harness_rank_set_text(&finding.culprits, ranks));
+    harness_findings_add(out, &finding);
+}
+
+static bool is_finite(const struct harness_sums_case *the, const struct harness_watch_value *value)
+{
+    return harness_sums_is_integer(the) ||
+           (isfinite(value_of(value->sum)) && isfinite(value_of(value->magnitude)));
+}
+
+static void keep_first(const struct harness_sums_case *the, const struct harness_finding *finding,
+                       struct first *first)
+{
+    if (!first->is_set || the->call->time_ns < first->time_ns) {
+        *first = (struct first){true, the->call->time_ns, *finding};
+    }
+}
+
+/* Sums of values that are not finite. False: there are none. */
+static bool find_not_finite(const struct harness_sums_case *the, struct harness_findings *out,
+                            struct first *first)
+{
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+    bool has_nan = false;
+
+    harness_sums_begin(the, HARNESS_VERDICT_VALUE_NONFINITE, HARNESS_MODE_PROVABLE, out, &finding);
+    for (uint32_t i = 0; i < the->size; i++) {
+        const struct harness_watch_value *in = &the->members[i].call->in;
+
+        if (!is_finite(the, in)) {
+            harness_rank_set_add(&finding.culprits, the->members[i].rank);
+            has_nan = has_nan || isnan(value_of(in->magnitude));
+        }
+    }
+    if (harness_rank_set_is_empty(&finding.culprits)) {
+        return false;
+    }
+    harness_watch_say(&finding, "rank %s put in %s",
+                      harness_rank_set_text(&finding.culprits, ranks),
+                      has_nan ? "a NaN" : "an infinite value");
+    keep_first(the, &finding, first);
+    return true;
+}
+
+static void add_wrong(const struct harness_sums_case *the, const struct harness_sums_total *in,
+                      const struct harness_sums_off *off, struct harness_findings *out,
+                      struct first *first)
+{
+    struct harness_finding finding;
+
+    if (!off->is_integer && !isfinite(off->off)) {
+        harness_sums_begin(the, HARNESS_VERDICT_VALUE_NONFINITE, HARNESS_MODE_PROVABLE, out,
+                           &finding);
+        blame_all(the, &finding);
+        harness_watch_say(
+            &finding, "the result holds a NaN or an infinite value that nobody put in; the sum %s",
+            in->magnitude < harness_sums_precision(the->dtype).largest ? "cannot be too large"
+                                                                       : "may be too large");
+        keep_first(the, &finding, first);
+        return;
+    }
+    harness_sums_begin(the, HARNESS_VERDICT_VALUE_CORRUPTED,
+                       harness_sums_is_move(the) || off->is_integer ? HARNESS_MODE_BITWISE
+                                                                    : HARNESS_MODE_BOUND,
+                       out, &finding);
+    harness_watch_say(&finding, harness_sums_is_move(the)
+                                    ? "what came out is not what was put in"
+                                    : "the result is not the sum of what was put in");
+    harness_sums_explain(the, in, off, &finding);
+    harness_findings_add(out, &finding);
+}
+
+/* A result that all members who have it agree on. Returns whether it could be judged. */
+static bool judge_result(const struct harness_sums_case *the, const struct harness_sums_total *in,
+                         const struct harness_sums_off *off, struct harness_findings *out,
+                         struct first *first)
+{
+    struct harness_watch_tally *tally = &the->watch->tally;
+    const enum harness_sums_exact exact = harness_sums_judge_exact(the, out);
+
+    if (exact == HARNESS_SUMS_WRONG) {
+        return true;
+    }
+    if (off->is_wrong) {
+        add_wrong(the, in, off, out, first);
+        return true;
+    }
+    tally->bitwise += exact == HARNESS_SUMS_BITWISE;
+    return exact != HARNESS_SUMS_NOT_KEPT || !harness_sums_is_blind(the, off);
+}
+
+/* camps: [size], to use. Returns why it could not be judged; COUNT: it was. */
+static enum harness_watch_unjudged judge(const struct harness_sums_case *the, struct camp *camps,
+                                         struct harness_findings *out, struct first *first)
+{
+    const enum harness_watch_unjudged unjudged = unjudged_of(the);
+    struct harness_sums_total in = {0};
+    struct harness_sums_total result = {0};
+    struct harness_sums_off off;
+    uint32_t camp_count;
+    bool is_judged = true;
+
+    for (uint32_t i = 0; i < the->size; i++) {
+        const struct harness_watch_call *call = the->members[i].call;
+
+        if (call->has_changed) {
+            add_changed(the, out);
+            return HARNESS_WATCH_UNJUDGED_COUNT;
+        }
+        if (call->in.is_there && has_in(the, i)) {
+            add_to(the, &call->in, &in);
+        }
+        if (call->out.is_there && has_out(the, i)) {
+            add_to(the, &call->out, &result);
+        }
+    }
+    if (unjudged != HARNESS_WATCH_UNJUDGED_COUNT) {
+        return unjudged;
+    }
+    if (is_sum(the) && !harness_sums_is_move(the) && find_not_finite(the, out, first)) {
+        return the->watch->is_spoilt ? HARNESS_WATCH_UNJUDGED_NOT_FINITE
+                                     : HARNESS_WATCH_UNJUDGED_COUNT;
+    }
+    if (is_sum(the) && !(in.magnitude < DBL_MAX / 8)) {
+        return HARNESS_WATCH_UNJUDGED_BLIND;
+    }
+    if (is_common(the)) {
+        camp_count = find_camps(the, camps);
+        for (uint32_t c = 0; c < camp_count && is_sum(the); c++) {
+            camps[c].off = harness_sums_compare(the, &in, &camps[c].total);
+            camps[c].is_wrong = camps[c].off.is_wrong;
+        }
+        if (camp_count > 1) {
+            add_diverged(the, camps, camp_count, is_sum(the), out);
+        } else if (is_sum(the)) {
+            is_judged = judge_result(the, &in, &camps[0].off, out, first);
+        }
+        the->watch->tally.compared += !is_sum(the);
+    } else {
+        off = harness_sums_compare(the, &in, &result);
+        is_judged = judge_result(the, &in, &off, out, first);
+    }
+    return is_judged ? HARNESS_WATCH_UNJUDGED_COUNT : HARNESS_WATCH_UNJUDGED_BLIND;
+}
+
+/* --- all calls
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* Collectives that bring data. */
+static bool has_data(const struct harness_watch_call *call)
+{
+    const uint32_t kind = guest_op_kind(call->op);
+
+    return kind != DDPROVE_GUEST_BARRIER && kind != DDPROVE_GUEST_COMM_CREATE &&
+           call->elem_count > 0;
+}
+
+/* The members' calls. False: not all have ended it. *out_lost: one is not known any more. */
+static bool collect(const struct harness_watch *watch, const struct harness_watch_group *group,
+                    uint64_t seq, struct harness_sums_member *members, bool *out_lost)
+{
+    uint64_t count = 0;
+
+    *out_lost = false;
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_member *member = &group->members[r];
+        const struct harness_watch_call *call = harness_watch_call_at(member, seq);
+
+        if (!member->is_there) {
+            continue;
+        }
+        *out_lost = *out_lost || (call == NULL && seq < member->kept_seq);
+        if (call == NULL || !call->is_done || member->rank >= group->size) {
+            return false;
+        }
+        members[member->rank] = (struct harness_sums_member){r, member->handle, call};
+        count++;
+    }
+    return count == group->size;
+}
+
+static void judge_one(struct harness_watch *watch, const struct harness_watch_group *group,
+                      uint64_t seq, const struct harness_sums_member *members, struct camp *camps,
+                      struct harness_findings *out, struct first *first)
+{
+    const struct harness_sums_case the = {.watch = watch,
+                                          .group = group,
+                                          .seq = seq,
+                                          .call = members[0].call,
+                                          .kind = guest_op_kind(members[0].call->op),
+                                          .dtype = guest_op_dtype(members[0].call->op),
+                                          .redop = guest_op_redop(members[0].call->op),
+                                          .root = guest_op_root(members[0].call->op),
+                                          .size = (uint32_t)group->size,
+                                          .members = members};
+    enum harness_watch_unjudged unjudged;
+
+    if (!has_data(the.call)) {
+        return;
+    }
+    unjudged = judge(&the, camps, out, first);
+    if (unjudged == HARNESS_WATCH_UNJUDGED_COUNT) {
+        watch->tally.judged++;
+    } else {
+        watch->tally.unjudged[unjudged]++;
+    }
+}
+
+/* The last call that all members have posted alike. */
+static uint64_t last_alike(const struct harness_watch_group *group)
+{
+    return group->is_wrong ? group->checked_seq - 1 : group->checked_seq;
+}
+
+void harness_watch_judge_results(struct harness_watch *watch, struct harness_findings *out)
+{
+    struct harness_sums_member *members;
+    struct camp *camps;
+    struct first first = {.is_set = false};
+
+    if (watch->arena->is_observed == 0) {
+        return;
+    }
+    members = ddp_mem_array(watch->mem, watch->world_size, sizeof *members);
+    camps = ddp_mem_array(watch->mem, watch->world_size, sizeof *camps);
+    watch->is_failed = watch->is_failed || members == NULL || camps == NULL;
+    for (size_t g = 0; g < watch->group_count && !watch->is_failed; g++) {
+        struct harness_watch_group *group = &watch->groups[g];
+        bool is_lost = false;
+
+        while (group->summed_seq < last_alike(group) && group->size <= watch->world_size) {
+            if (collect(watch, group, group->summed_seq + 1, members, &is_lost)) {
+                judge_one(watch, group, group->summed_seq + 1, members, camps, out, &first);
+            } else if (is_lost) {
+                watch->tally.unjudged[HARNESS_WATCH_UNJUDGED_LOST]++;
+            } else {
+                break;
+            }
+            group->summed_seq++;
+        }
+    }
+    if (first.is_set && !watch->is_spoilt) {
+        watch->is_spoilt = true;
+        harness_findings_add(out, &first.finding);
+    }
+    ddp_mem_free(watch->mem, members);
+    ddp_mem_free(watch->mem, camps);
+}
+
+/* Of calls that were never judged: all that some member has posted. */
+void harness_watch_finish_tally(struct harness_watch *watch)
+{
+    for (size_t g = 0; g < watch->group_count; g++) {
+        struct harness_watch_group *group = &watch->groups[g];
+        uint64_t posted = 0;
+
+        for (uint32_t r = 0; r < watch->world_size; r++) {
+            posted = group->members[r].posted > posted ? group->members[r].posted : posted;
+        }
+        for (; group->summed_seq < posted; group->summed_seq++) {
+            const uint64_t seq = group->summed_seq + 1;
+            const struct harness_watch_call *call = harness_watch_any_call(watch, group, seq);
+
+            if (call != NULL && !has_data(call)) {
+                continue;
+            }
+            watch->tally.unjudged[call == NULL               ? HARNESS_WATCH_UNJUDGED_LOST
+                                  : seq <= last_alike(group) ? HARNESS_WATCH_UNJUDGED_UNENDED
+                                  : group->is_wrong          ? HARNESS_WATCH_UNJUDGED_DIFFER
+                                                             : HARNESS_WATCH_UNJUDGED_UNENDED]++;
+        }
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        watch->tally.has_lost = watch->tally.has_lost || watch->ranks[r].lost_count > 0;
+    }
+}
