@@ -24,8 +24,8 @@ static double value_of(uint64_t bits)
     return value;
 }
 
-static void add_to(const struct harness_sums_case *the, const struct harness_watch_value *value,
-                   struct harness_sums_total *total)
+void harness_sums_add(const struct harness_sums_case *the, const struct harness_watch_value *value,
+                      struct harness_sums_total *total)
 {
     if (harness_sums_is_integer(the)) {
         total->whole += value->sum;
@@ -112,111 +112,6 @@ static enum harness_watch_unjudged unjudged_of(const struct harness_sums_case *t
     /* A NaN has many bit patterns, and which one comes out is nobody's business. */
     return is_sum(the) || is_finite ? HARNESS_WATCH_UNJUDGED_COUNT
                                     : HARNESS_WATCH_UNJUDGED_NOT_FINITE;
-}
-
-/* --- results that must be the same
- * ------------------------------------------------------------------------------- */
-
-enum { SAID_MAX = 4 };
-
-/* Members whose results have the same bits. */
-struct camp {
-    uint64_t hash;
-    uint32_t count;
-    bool is_wrong;               /* not what was put in */
-    struct harness_sums_off off; /* from that */
-    struct harness_sums_total total;
-};
-
-/* camps: [size]. Returns how many there are. */
-static uint32_t find_camps(const struct harness_sums_case *the, struct camp *camps)
-{
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < the->size; i++) {
-        const struct harness_watch_value *out = &the->members[i].call->out;
-        uint32_t c = 0;
-
-        while (c < count && camps[c].hash != out->hash) {
-            c++;
-        }
-        if (c == count) {
-            camps[count++] = (struct camp){.hash = out->hash};
-            add_to(the, out, &camps[c].total);
-        }
-        camps[c].count++;
-    }
-    return count;
-}
-
-/* The camp that is right: of those that are not known to be wrong the largest. count: there is no
- * telling. */
-static uint32_t pick_right(const struct camp *camps, uint32_t count)
-{
-    uint32_t right = count;
-    bool is_tie = false;
-
-    for (uint32_t c = 0; c < count; c++) {
-        if (camps[c].is_wrong) {
-            continue;
-        }
-        is_tie = right < count && camps[c].count == camps[right].count
-                     ? true
-                     : is_tie && !(right < count && camps[c].count > camps[right].count);
-        right = right == count || camps[c].count > camps[right].count ? c : right;
-    }
-    return is_tie ? count : right;
-}
-
-static void say_camps(const struct harness_sums_case *the, const struct camp *camps, uint32_t count,
-                      struct harness_finding *finding)
-{
-    for (uint32_t c = 0; c < count && c < SAID_MAX; c++) {
-        struct harness_rank_set ranks = harness_rank_set_in(finding->culprits.ranks.mem);
-        char text[HARNESS_RANKS_TEXT_BYTES];
-
-        for (uint32_t i = 0; i < the->size; i++) {
-            if (the->members[i].call->out.hash == camps[c].hash) {
-                harness_rank_set_add(&ranks, the->members[i].rank);
-            }
-        }
-        harness_watch_say(finding, "%s %s%s", c == 0 ? "the results of" : " and of",
-                          camps[c].count == 1 ? "rank " : "ranks ",
-                          harness_rank_set_text(&ranks, text));
-    }
-    harness_watch_say(finding, " are not the same");
-}
-
-/* is_known: which camps are wrong is known from what was put in. */
-static void add_diverged(const struct harness_sums_case *the, const struct camp *camps,
-                         uint32_t count, bool is_known, struct harness_findings *out)
-{
-    const uint32_t right = pick_right(camps, count);
-    struct harness_finding finding;
-
-    harness_sums_begin(the, HARNESS_VERDICT_VALUE_DIVERGED, HARNESS_MODE_BITWISE, out, &finding);
-    for (uint32_t i = 0; i < the->size; i++) {
-        if (right == count || the->members[i].call->out.hash != camps[right].hash) {
-            harness_rank_set_add(&finding.culprits, the->members[i].rank);
-        }
-    }
-    say_camps(the, camps, count, &finding);
-    if (right == count) {
-        harness_watch_say(&finding, "; who is right cannot be told");
-    }
-    for (uint32_t c = 0; is_known && c < count && c < SAID_MAX; c++) {
-        if (camps[c].off.is_integer) {
-            harness_watch_say(&finding, "%s%s", c == 0 ? "; of these the sum is: " : ", ",
-                              camps[c].is_wrong ? "wrong" : "right");
-        } else {
-            harness_watch_say(&finding, "%s%.3g", c == 0 ? "; they are off by " : ", ",
-                              camps[c].off.off);
-        }
-    }
-    if (is_known && !camps[0].off.is_integer) {
-        harness_watch_say(&finding, ", where rounding explains %.3g", camps[0].off.bound);
-    }
-    harness_findings_add(out, &finding);
 }
 
 /* --- one call
@@ -314,7 +209,7 @@ static bool judge_result(const struct harness_sums_case *the, const struct harne
                          struct first *first)
 {
     struct harness_watch_tally *tally = &the->watch->tally;
-    const enum harness_sums_exact exact = harness_sums_judge_exact(the, out);
+    const enum harness_sums_exact exact = harness_sums_judge_exact(the, off, out);
 
     if (exact == HARNESS_SUMS_WRONG) {
         return true;
@@ -328,7 +223,8 @@ static bool judge_result(const struct harness_sums_case *the, const struct harne
 }
 
 /* camps: [size], to use. Returns why it could not be judged; COUNT: it was. */
-static enum harness_watch_unjudged judge(const struct harness_sums_case *the, struct camp *camps,
+static enum harness_watch_unjudged judge(const struct harness_sums_case *the,
+                                         struct harness_sums_camp *camps,
                                          struct harness_findings *out, struct first *first)
 {
     const enum harness_watch_unjudged unjudged = unjudged_of(the);
@@ -346,10 +242,10 @@ static enum harness_watch_unjudged judge(const struct harness_sums_case *the, st
             return HARNESS_WATCH_UNJUDGED_COUNT;
         }
         if (call->in.is_there && has_in(the, i)) {
-            add_to(the, &call->in, &in);
+            harness_sums_add(the, &call->in, &in);
         }
         if (call->out.is_there && has_out(the, i)) {
-            add_to(the, &call->out, &result);
+            harness_sums_add(the, &call->out, &result);
         }
     }
     if (unjudged != HARNESS_WATCH_UNJUDGED_COUNT) {
@@ -363,13 +259,13 @@ static enum harness_watch_unjudged judge(const struct harness_sums_case *the, st
         return HARNESS_WATCH_UNJUDGED_BLIND;
     }
     if (is_common(the)) {
-        camp_count = find_camps(the, camps);
+        camp_count = harness_sums_find_camps(the, camps);
         for (uint32_t c = 0; c < camp_count && is_sum(the); c++) {
             camps[c].off = harness_sums_compare(the, &in, &camps[c].total);
             camps[c].is_wrong = camps[c].off.is_wrong;
         }
         if (camp_count > 1) {
-            add_diverged(the, camps, camp_count, is_sum(the), out);
+            harness_sums_add_diverged(the, camps, camp_count, is_sum(the), out);
         } else if (is_sum(the)) {
             is_judged = judge_result(the, &in, &camps[0].off, out, first);
         }
@@ -419,8 +315,9 @@ static bool collect(const struct harness_watch *watch, const struct harness_watc
 }
 
 static void judge_one(struct harness_watch *watch, const struct harness_watch_group *group,
-                      uint64_t seq, const struct harness_sums_member *members, struct camp *camps,
-                      struct harness_findings *out, struct first *first)
+                      uint64_t seq, const struct harness_sums_member *members,
+                      struct harness_sums_camp *camps, struct harness_findings *out,
+                      struct first *first)
 {
     const struct harness_sums_case the = {.watch = watch,
                                           .group = group,
@@ -454,7 +351,7 @@ static uint64_t last_alike(const struct harness_watch_group *group)
 void harness_watch_judge_results(struct harness_watch *watch, struct harness_findings *out)
 {
     struct harness_sums_member *members;
-    struct camp *camps;
+    struct harness_sums_camp *camps;
     struct first first = {.is_set = false};
 
     if (watch->arena->is_observed == 0) {

@@ -40,6 +40,25 @@ struct harness_sums_off {
     uint64_t off_whole, mask; /* of integers, as far as they do not wrap */
 };
 
+/* Members whose results have the same bits. */
+struct harness_sums_camp {
+    uint64_t hash;
+    uint32_t count;
+    bool is_wrong;               /* not what was put in */
+    struct harness_sums_off off; /* from that */
+    struct harness_sums_total total;
+};
+
+/* camps.c */
+/* out: [size]. Returns how many there are. What they differ by from what was put in is not filled.
+ */
+uint32_t harness_sums_find_camps(const struct harness_sums_case *the,
+                                 struct harness_sums_camp *out);
+/* is_known: which of them are wrong is known from what was put in. */
+void harness_sums_add_diverged(const struct harness_sums_case *the,
+                               const struct harness_sums_camp *camps, uint32_t count, bool is_known,
+                               struct harness_findings *out);
+
 /* bound.c */
 bool harness_sums_is_integer(const struct harness_sums_case *the);
 /* Data are only moved. */
@@ -65,6 +84,9 @@ void harness_sums_explain(const struct harness_sums_case *the, const struct harn
                           const struct harness_sums_off *off, struct harness_finding *finding);
 
 /* sums.c */
+/* Add what a buffer comes to. */
+void harness_sums_add(const struct harness_sums_case *the, const struct harness_watch_value *value,
+                      struct harness_sums_total *total);
 /* A finding about the call, with its name and step said. */
 void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdict verdict,
                         enum harness_mode mode, struct harness_findings *out,
@@ -78,8 +100,9 @@ enum harness_sums_exact {
     HARNESS_SUMS_WRONG     /* a finding was added */
 };
 /* Judge a sum, whose results are the same on all ranks, element by element, if its data were kept.
- */
+ * off: what its projection says; what that explains better is left to it. */
 enum harness_sums_exact harness_sums_judge_exact(const struct harness_sums_case *the,
+                                                 const struct harness_sums_off *off,
                                                  struct harness_findings *out);
 
 #ifdef __cplusplus
