@@ -121,7 +121,7 @@ static void damage(const char *fault, float *values, size_t count)
         }
     } else if (strcmp(fault, "flip") == 0) {
         memcpy(&bits, &values[5], sizeof bits);
-        bits ^= 1u << 21;
+        bits ^= 1u << 25;
         memcpy(&values[5], &bits, sizeof bits);
     }
 }

@@ -1,1 +1,1 @@
-ddprove_add_unit(NAME guest THREADS SOURCES guest/test_guest.c LIBS harness_watch harness_guest)
+ddprove_add_unit(NAME guest THREADS SOURCES guest/test_guest.c guest/test_results.c LIBS harness_watch harness_guest)
