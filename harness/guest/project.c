@@ -15,6 +15,7 @@
 #endif
 
 #include "harness/guest/fault.h"
+#include "harness/guest/half.h"
 #include "harness/guest/self.h"
 
 enum { LANES = 8, GROUP = 256, HASH_BYTES = 1024 };
@@ -149,7 +150,9 @@ static void add_doubles(struct state *state, const double data[GROUP])
         sum[i % LANES] += data[i] * state->signs.element[i];
         /* If no element is infinite, but their sum is, it is said as the largest number. */
         state->magnitude =
-            isfinite(size) && size > DBL_MAX - state->magnitude ? DBL_MAX : state->magnitude + size;
+            isfinite(state->magnitude) && isfinite(size) && size > DBL_MAX - state->magnitude
+                ? DBL_MAX
+                : state->magnitude + size;
     }
     draw_group(&state->signs, state->group++, group_sign);
     for (unsigned l = 0; l < LANES; l++) {
@@ -173,33 +176,6 @@ static void add_integers(struct state *state, const int64_t data[GROUP], int has
 /* --- types
  * --------------------------------------------------------------------------------------------------------
  */
-
-/* Exact: sign, exponent and fraction are where they are in a float. */
-static float float_of_bf16(uint16_t bits)
-{
-    const uint32_t wide = (uint32_t)bits << 16;
-    float value;
-
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-/* Exact: the exponent's bias is 15, not 127, so what is shifted into place is 2^-112 of the number,
- * also if it is subnormal. */
-static float float_of_f16(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)(bits & 0x7fff) << 13;
-    float value;
-
-    if ((bits & 0x7c00) == 0x7c00) { /* not finite: all bits of the exponent are set */
-        wide |= 0x7f800000u;
-        memcpy(&value, &wide, sizeof value);
-    } else {
-        memcpy(&value, &wide, sizeof value);
-        value *= 0x1p112F;
-    }
-    return (bits & 0x8000) != 0 ? -value : value;
-}
 
 static int is_signed(uint32_t dtype)
 {
@@ -227,7 +203,7 @@ static void add_narrow_floats(struct state *state, const unsigned char *data, ui
 
     for (uint64_t i = 0; i < count; i++) {
         memcpy(&half, data + i * sizeof half, sizeof half);
-        group[i] = dtype == DDPROVE_GUEST_F16 ? float_of_f16(half) : float_of_bf16(half);
+        group[i] = guest_half_decode(dtype, half);
     }
     add_floats(state, (const unsigned char *)group, 1, wanted);
 }

@@ -105,7 +105,7 @@ int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op 
 
     call.redop = guest_mpi_redop(op);
     call.root = (uint32_t)root;
-    guest_mpi_data(&call, in, out);
+    guest_mpi_data_of_root(&call, comm, in, out);
     POST(call, request,
          Ireduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
                  guest_mpi_op(&call, op), (int)call.root, comm, request));
@@ -130,7 +130,11 @@ int MPI_Iallgather(const void *in, int in_count, MPI_Datatype in_type, void *out
     struct ddprove_guest_call call =
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_GATHER, (uint64_t)out_count, out_type);
 
-    POST(call, request, Iallgather(in, in_count, in_type, out, out_count, out_type, comm, request));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    POST(call, request,
+         Iallgather(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm,
+                    request));
 }
 
 int MPI_Ialltoall(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
@@ -139,7 +143,11 @@ int MPI_Ialltoall(const void *in, int in_count, MPI_Datatype in_type, void *out,
     struct ddprove_guest_call call =
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_TO_ALL, (uint64_t)out_count, out_type);
 
-    POST(call, request, Ialltoall(in, in_count, in_type, out, out_count, out_type, comm, request));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    POST(call, request,
+         Ialltoall(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm,
+                   request));
 }
 
 /* --- completion

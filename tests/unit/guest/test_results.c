@@ -568,6 +568,9 @@ CT_TEST(results, of_faults)
     expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
     trial.is_in_place = true;
     expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
+    trial.is_in_place = false; /* all parts, one for each member */
+    trial.kind = DDPROVE_GUEST_REDUCE_SCATTER;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
 }
 
 static void expect_unjudged(const struct trial *trial, enum harness_watch_unjudged reason)
