@@ -331,5 +331,10 @@ CT_TEST(watch, lost_records_are_no_calls)
     CT_CHECK(job.watch.ranks[0].lost_count > 0);
     CT_CHECK(harness_watch_call_at(&job.watch.groups[0].members[0], 1) == NULL);
     CT_CHECK(harness_watch_call_at(&job.watch.groups[0].members[0], 8) != NULL);
+    for (int i = 0; i < 100; i++) {
+        fake_done(&job, 0, 0, fake_post(&job, 0, 0, 100, 1));
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, 1000000000), 0);
+    CT_CHECK_EQ_U64(job.watch.groups[0].members[0].posted, 108); /* others do not miss it */
     fake_job_close(&job);
 }
