@@ -76,6 +76,9 @@ void cli_options_fini(struct cli_options *options);
 void cli_options_print_help(unsigned commands, FILE *out);
 /* One line on stderr: "ddprove: ...". Returns CLI_EXIT_USAGE. */
 int cli_usage_error(const char *format, ...) DDP_PRINTF(1, 2);
+/* The value of an option. Returns 0, or an exit code; its error was printed. */
+int cli_parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                     uint64_t *out);
 
 /* The commands. They return the exit code. */
 int cli_run(const struct cli_options *options);

@@ -70,7 +70,8 @@ static ddp_status ask_for_values(const struct harness_exec_config *config,
         return DDP_OK;
     }
     if (strlen(config->keep_folder) >= sizeof arena->keep_folder) {
-        return ddp_err_set(err, DDP_E_INVALID, "%s: a folder for data has a path of up to %zu bytes",
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "%s: a folder for data has a path of up to %zu bytes",
                            config->keep_folder, sizeof arena->keep_folder - 1);
     }
     arena->keep_first = config->keep_first;

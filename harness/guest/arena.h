@@ -183,9 +183,9 @@ struct guest_arena {
     uint64_t ring_offset_bytes; /* within a slot */
     uint64_t fault_count;
     struct guest_fault faults[GUEST_FAULTS_MAX];
-    uint64_t is_observed; /* ranks report what their calls' data come to (sums.h) */
+    uint64_t is_observed; /* ranks report what their calls' data come to (observe/sums.h) */
     /* Of these steps, from the first to the last, they also write the data to files in a folder
-     * (keep.h). keep_end: the last one + 1; 0: of none. */
+     * (observe/keep.h). keep_end: the last one + 1; 0: of none. */
     uint64_t keep_first, keep_end;
     char keep_folder[GUEST_FOLDER_BYTES];
 };

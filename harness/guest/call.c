@@ -3,7 +3,7 @@
 
 #include "harness/guest/ddprove_guest.h"
 #include "harness/guest/fault.h"
-#include "harness/guest/sums.h"
+#include "harness/guest/observe/sums.h"
 
 static void post(struct guest_page *page, struct guest_comm *comm, struct ddprove_guest_call *call)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness/guest/fault.h"
-#include "harness/guest/half.h"
+#include "harness/guest/observe/half.h"
 
 uint64_t guest_dtype_size_bytes(uint32_t dtype)
 {

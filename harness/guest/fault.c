@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "harness/guest/sums.h"
+#include "harness/guest/observe/sums.h"
 
 /* In call->state: the copy that the changed contribution is in. */
 enum { STATE_COPY };

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness/guest/project.h"
-#include "harness/guest/sums.h"
+#include "harness/guest/observe/project.h"
+#include "harness/guest/observe/sums.h"
 #include "harness/watch/sums.h"
 
 bool harness_sums_is_integer(const struct harness_sums_case *the)

@@ -9,7 +9,7 @@
 
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/file.h"
-#include "harness/guest/keep.h"
+#include "harness/guest/observe/keep.h"
 #include "harness/watch/orders.h"
 #include "harness/watch/sums.h"
 

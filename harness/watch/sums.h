@@ -83,7 +83,7 @@ bool harness_sums_is_blind(const struct harness_sums_case *the, const struct har
 void harness_sums_explain(const struct harness_sums_case *the, const struct harness_sums_total *in,
                           const struct harness_sums_off *off, struct harness_finding *finding);
 
-/* sums.c */
+/* case.c */
 /* Add what a buffer comes to. */
 void harness_sums_add(const struct harness_sums_case *the, const struct harness_watch_value *value,
                       struct harness_sums_total *total);

@@ -21,7 +21,7 @@ enum harness_watch_state {
     HARNESS_WATCH_SIGNALED /* code = signal */
 };
 
-/* What the data of a buffer come to (harness/guest/sums.h). */
+/* What the data of a buffer come to (harness/guest/observe/sums.h). */
 struct harness_watch_value {
     bool is_there;
     uint64_t sum, magnitude, hash;

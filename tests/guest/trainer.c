@@ -145,6 +145,21 @@ static void backward(const float *weights, uint32_t *seed, float *gradient)
     }
 }
 
+/* The rank does not go on. Returns whether it is to leave as if its work were done. */
+static bool fall_out(const char *fault)
+{
+    if (strcmp(fault, "kill") == 0) {
+        (void)raise(SIGKILL);
+    } else if (strcmp(fault, "stop") == 0) {
+        (void)raise(SIGSTOP);
+    } else if (strcmp(fault, "exit") == 0) {
+        exit(3);
+    } else if (strcmp(fault, "hang") == 0) {
+        (void)pause();
+    }
+    return strcmp(fault, "finish") == 0;
+}
+
 int main(int argc, char **argv)
 {
     const int steps = argc > 1 ? number(argv[1]) : 10;
@@ -171,16 +186,8 @@ int main(int argc, char **argv)
         if (is_faulty && strcmp(fault, "nan") == 0) {
             gradient[FEATURES - 1] = NAN;
         }
-        if (is_faulty && strcmp(fault, "kill") == 0) {
-            (void)raise(SIGKILL);
-        } else if (is_faulty && strcmp(fault, "stop") == 0) {
-            (void)raise(SIGSTOP);
-        } else if (is_faulty && strcmp(fault, "exit") == 0) {
-            exit(3);
-        } else if (is_faulty && strcmp(fault, "finish") == 0) {
+        if (is_faulty && fall_out(fault)) {
             break;
-        } else if (is_faulty && strcmp(fault, "hang") == 0) {
-            (void)pause();
         }
         ddprove_guest_phase(DDPROVE_GUEST_PHASE_REDUCE);
         for (uint32_t b = 0; b < BUCKETS; b++) {

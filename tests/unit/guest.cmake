@@ -1,4 +1,4 @@
-ddprove_add_unit(NAME guest THREADS SOURCES guest/test_guest.c guest/test_project.c
+ddprove_add_unit(NAME guest THREADS SOURCES guest/results.c guest/test_guest.c guest/test_project.c
     guest/test_results.c LIBS harness_watch harness_guest)
 
 # What judging results costs: bench_results [RANKS [ROUNDS]].

@@ -5,8 +5,8 @@
 
 #include "ddpcore/base/dtype.h"
 #include "harness/guest/fault.h"
-#include "harness/guest/half.h"
-#include "harness/guest/project.h"
+#include "harness/guest/observe/half.h"
+#include "harness/guest/observe/project.h"
 #include "tests/ct.h"
 
 static uint32_t next(uint32_t *state)

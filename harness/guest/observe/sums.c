@@ -1,11 +1,11 @@
 /* What goes into a call and what comes out, observed. */
-#include "harness/guest/sums.h"
+#include "harness/guest/observe/sums.h"
 
 #include <string.h>
 
 #include "harness/guest/fault.h"
-#include "harness/guest/keep.h"
-#include "harness/guest/project.h"
+#include "harness/guest/observe/keep.h"
+#include "harness/guest/observe/project.h"
 #include "harness/guest/self.h"
 
 /* In call->state: where the program's input lies and what its bytes hash to, if it must stay as it

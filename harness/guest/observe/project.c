@@ -4,7 +4,7 @@
  * drawn: any two elements have the same sign or not with equal chances, as if each had a sign of
  * its own (pairwise independent), and a sign costs one multiplication. Lanes are part of the
  * definition, so that processors with wide registers and with narrow ones get the same bits. */
-#include "harness/guest/project.h"
+#include "harness/guest/observe/project.h"
 
 #include <float.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #endif
 
 #include "harness/guest/fault.h"
-#include "harness/guest/half.h"
+#include "harness/guest/observe/half.h"
 #include "harness/guest/self.h"
 
 enum { LANES = 8, GROUP = 256, HASH_BYTES = 1024 };
@@ -90,7 +90,7 @@ static void make_keys(void)
 #define TARGET
 #define DOUBLES(floats) __builtin_convertvector(floats, v4d_narrow)
 #define PRODUCTS(words) (((words)&UINT32_MAX) * ((words) >> 32))
-#include "harness/guest/project_loops.def"
+#include "harness/guest/observe/project_loops.def"
 #undef NAME
 #undef TARGET
 #undef DOUBLES
@@ -100,7 +100,7 @@ static void make_keys(void)
 #define TARGET          __attribute__((target("avx2")))
 #define DOUBLES(floats) _mm256_cvtps_pd((__m128)(floats))
 #define PRODUCTS(words) _mm256_mul_epu32((__m256i)(words), (__m256i)((words) >> 32))
-#include "harness/guest/project_loops.def"
+#include "harness/guest/observe/project_loops.def"
 #undef NAME
 #undef TARGET
 #undef DOUBLES

@@ -1,4 +1,4 @@
-#include "harness/guest/half.h"
+#include "harness/guest/observe/half.h"
 
 #include <string.h>
 

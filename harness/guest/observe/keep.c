@@ -1,4 +1,4 @@
-#include "harness/guest/keep.h"
+#include "harness/guest/observe/keep.h"
 
 #include <errno.h>
 #include <fcntl.h>

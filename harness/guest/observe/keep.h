@@ -3,7 +3,7 @@
 #ifndef HARNESS_GUEST_KEEP_H
 #define HARNESS_GUEST_KEEP_H
 
-#include "harness/guest/sums.h"
+#include "harness/guest/observe/sums.h"
 
 #ifdef __cplusplus
 extern "C" {

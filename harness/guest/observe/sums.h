@@ -27,46 +27,69 @@ struct guest_parts {
 static inline struct guest_parts guest_parts_in(uint32_t kind, uint64_t rank, uint64_t root,
                                                 uint64_t size)
 {
+    struct guest_parts parts = {0, 0, 1};
+
     switch ((enum ddprove_guest_kind)kind) {
     case DDPROVE_GUEST_ALL_REDUCE:
     case DDPROVE_GUEST_REDUCE:
-        return (struct guest_parts){1, 0, 1};
+        parts.count = 1;
+        break;
     case DDPROVE_GUEST_BROADCAST:
-        return (struct guest_parts){rank == root, 0, 1};
+        parts.count = rank == root;
+        break;
     case DDPROVE_GUEST_ALL_GATHER:
     case DDPROVE_GUEST_GATHER:
-        return (struct guest_parts){1, rank, 1};
+        parts.count = 1;
+        parts.first = rank;
+        break;
     case DDPROVE_GUEST_REDUCE_SCATTER:
-        return (struct guest_parts){size, 0, 1};
+        parts.count = size;
+        break;
     case DDPROVE_GUEST_SCATTER:
-        return (struct guest_parts){rank == root ? size : 0, 0, 1};
+        parts.count = rank == root ? size : 0;
+        break;
     case DDPROVE_GUEST_ALL_TO_ALL: /* from i to j: part i * size + j */
-        return (struct guest_parts){size, rank * size, 1};
+        parts.count = size;
+        parts.first = rank * size;
+        break;
     default:
-        return (struct guest_parts){0, 0, 1};
+        break;
     }
+    return parts;
 }
 static inline struct guest_parts guest_parts_out(uint32_t kind, uint64_t rank, uint64_t root,
                                                  uint64_t size)
 {
+    struct guest_parts parts = {0, 0, 1};
+
     switch ((enum ddprove_guest_kind)kind) {
     case DDPROVE_GUEST_ALL_REDUCE:
     case DDPROVE_GUEST_BROADCAST:
-        return (struct guest_parts){1, 0, 1};
+        parts.count = 1;
+        break;
     case DDPROVE_GUEST_REDUCE:
-        return (struct guest_parts){rank == root, 0, 1};
+        parts.count = rank == root;
+        break;
     case DDPROVE_GUEST_ALL_GATHER:
-        return (struct guest_parts){size, 0, 1};
+        parts.count = size;
+        break;
     case DDPROVE_GUEST_GATHER:
-        return (struct guest_parts){rank == root ? size : 0, 0, 1};
+        parts.count = rank == root ? size : 0;
+        break;
     case DDPROVE_GUEST_REDUCE_SCATTER:
     case DDPROVE_GUEST_SCATTER:
-        return (struct guest_parts){1, rank, 1};
+        parts.count = 1;
+        parts.first = rank;
+        break;
     case DDPROVE_GUEST_ALL_TO_ALL:
-        return (struct guest_parts){size, rank, size};
+        parts.count = size;
+        parts.first = rank;
+        parts.stride = size;
+        break;
     default:
-        return (struct guest_parts){0, 0, 1};
+        break;
     }
+    return parts;
 }
 
 /* What the data of a buffer come to. */
