@@ -28,6 +28,12 @@ bool harness_sums_is_move(const struct harness_sums_case *the)
            the->kind != DDPROVE_GUEST_REDUCE_SCATTER;
 }
 
+bool harness_sums_is_sum(const struct harness_sums_case *the)
+{
+    return harness_sums_is_move(the) || the->redop == DDPROVE_GUEST_SUM ||
+           (the->redop == DDPROVE_GUEST_AVG && !harness_sums_is_integer(the));
+}
+
 struct harness_sums_precision harness_sums_precision(uint32_t dtype)
 {
     switch ((enum ddprove_guest_dtype)dtype) {
@@ -259,9 +265,7 @@ void harness_sums_explain(const struct harness_sums_case *the, const struct harn
                           off->off, off->bound);
     }
     if (found.count == 0) {
-        for (uint32_t i = 0; i < the->size; i++) {
-            harness_rank_set_add(&finding->culprits, the->members[i].rank);
-        }
+        harness_sums_blame_all(the, finding);
         harness_watch_say(finding, "; sums do not tell the ranks apart");
     } else {
         finding->verdict = found.verdict;

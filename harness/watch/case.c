@@ -40,3 +40,10 @@ void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdic
     harness_watch_say(finding, "%s in step %u: ", ddp_text_str(&text), the->call->step);
     ddp_text_fini(&text);
 }
+
+void harness_sums_blame_all(const struct harness_sums_case *the, struct harness_finding *finding)
+{
+    for (uint32_t i = 0; i < the->size; i++) {
+        harness_rank_set_add(&finding->culprits, the->members[i].rank);
+    }
+}

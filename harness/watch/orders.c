@@ -337,25 +337,34 @@ static void try(struct harness_orders *orders, const struct harness_orders_way *
     }
 }
 
+/* All types of partial sums, and all numbers of chunks of a ring. */
+static void try_order(struct harness_orders *orders, uint32_t average, uint32_t order,
+                      struct harness_orders_fit *best)
+{
+    const uint32_t types = orders->sum.dtype == DDPROVE_GUEST_F64 ? 1 : 2;
+    const uint32_t first = order < RING_UP ? 0 : 1;
+
+    for (uint32_t wide = 0; wide < types; wide++) {
+        for (uint32_t n = first; n <= 2 * first; n++) {
+            const struct harness_orders_way way = {average, wide != 0, order, n * orders->sum.size};
+
+            /* In chunks of few elements, some rank to begin with fits whatever came out. */
+            if (orders->sum.count >= 16 * (uint64_t)way.chunk_count) {
+                try(orders, &way, best);
+            }
+        }
+    }
+}
+
 void harness_orders_find(struct harness_orders *orders, struct harness_orders_fit *out)
 {
-    const struct harness_orders_sum *sum = &orders->sum;
-    const uint32_t first = sum->is_average ? DIVIDED_AFTER : NO_AVERAGE;
+    const uint32_t first = orders->sum.is_average ? DIVIDED_AFTER : NO_AVERAGE;
+    const uint32_t last = orders->sum.is_average ? MULTIPLIED_BEFORE : NO_AVERAGE;
 
     *out = (struct harness_orders_fit){.is_known = false};
-    for (uint32_t average = first; average < (sum->is_average ? AVERAGES : 1); average++) {
-        for (uint32_t o = 0; o < ORDERS; o++) {
-            for (uint32_t wide = 0; wide < (sum->dtype == DDPROVE_GUEST_F64 ? 1 : 2); wide++) {
-                struct harness_orders_way way = {average, wide != 0, o, 0};
-
-                /* In chunks of few elements, some rank to begin with fits whatever came out. */
-                for (uint32_t n = o < RING_UP ? 0 : 1; n <= (o < RING_UP ? 0 : 2); n++) {
-                    way.chunk_count = n * sum->size;
-                    if (sum->count >= 16 * (uint64_t)way.chunk_count) {
-                        try(orders, &way, out);
-                    }
-                }
-            }
+    for (uint32_t average = first; average <= last; average++) {
+        for (uint32_t order = 0; order < ORDERS; order++) {
+            try_order(orders, average, order, out);
         }
     }
 }
@@ -405,12 +414,17 @@ static bool add_value(struct values *values, double value)
     return true;
 }
 
-static bool add_pairs(struct values *out, const struct values *a, const struct values *b,
-                      uint32_t type)
+/* A partial sum is kept in the type of the elements or in the next wider one. */
+static bool add_pairs(const struct harness_orders *orders, struct values *out,
+                      const struct values *a, const struct values *b)
 {
+    const uint32_t dtype = orders->sum.dtype;
+
     for (uint32_t i = 0; i < a->count; i++) {
         for (uint32_t k = 0; k < b->count; k++) {
-            if (!add_value(out, round_to(type, a->value[i] + b->value[k]))) {
+            const double wide = round_to(wider_than(dtype), a->value[i] + b->value[k]);
+
+            if (!add_value(out, wide) || !add_value(out, round_to(dtype, wide))) {
                 return false;
             }
         }
@@ -419,8 +433,7 @@ static bool add_pairs(struct values *out, const struct values *a, const struct v
 }
 
 /* Fill orders->reach. False: there are too many values. */
-static bool find_reach(struct harness_orders *orders, uint64_t elem, uint32_t average,
-                       uint32_t type)
+static bool find_reach(struct harness_orders *orders, uint64_t elem)
 {
     const struct harness_orders_sum *sum = &orders->sum;
 
@@ -429,17 +442,12 @@ static bool find_reach(struct harness_orders *orders, uint64_t elem, uint32_t av
 
         values->count = 0;
         if ((set & (set - 1)) == 0) {
-            const uint32_t rank = (uint32_t)__builtin_ctz(set);
-
-            (void)add_value(values,
-                            enter(orders, average, type, sum->in[rank * sum->count + elem]));
+            (void)add_value(values, sum->in[(uint32_t)__builtin_ctz(set) * sum->count + elem]);
             continue;
         }
-        /* Each pair of parts once: the part without the set's highest rank is the smaller number.
-         */
-        for (uint32_t part = (set - 1) & set; part > 0; part = (part - 1) & set) {
-            if (part > (set ^ part) &&
-                !add_pairs(values, &orders->reach[part], &orders->reach[set ^ part], type)) {
+        /* Each pair of parts once: the larger number is the part with the set's highest rank. */
+        for (uint32_t part = (set - 1) & set; part > (set ^ part); part = (part - 1) & set) {
+            if (!add_pairs(orders, values, &orders->reach[part], &orders->reach[set ^ part])) {
                 return false;
             }
         }
@@ -456,31 +464,22 @@ static bool is_rounded_once(const struct harness_orders *orders, uint64_t elem)
     for (uint32_t i = 0; i < sum->size; i++) {
         total += (long double)sum->in[i * sum->count + elem];
     }
-    total = sum->is_average ? total / sum->size : total;
     return round_to(sum->dtype, (double)total) == sum->out[elem];
 }
 
 bool harness_orders_can_give(struct harness_orders *orders, uint64_t elem)
 {
     const struct harness_orders_sum *sum = &orders->sum;
-    const uint32_t first = sum->is_average ? DIVIDED_AFTER : NO_AVERAGE;
+    const struct values *all;
 
-    if (orders->reach == NULL || is_rounded_once(orders, elem)) {
+    if (orders->reach == NULL || sum->is_average || is_rounded_once(orders, elem) ||
+        !find_reach(orders, elem)) {
         return true;
     }
-    for (uint32_t average = first; average < (sum->is_average ? AVERAGES : 1); average++) {
-        for (uint32_t wide = 0; wide < (sum->dtype == DDPROVE_GUEST_F64 ? 1 : 2); wide++) {
-            const uint32_t type = type_of(orders, wide != 0);
-            const struct values *all = &orders->reach[(1u << sum->size) - 1];
-
-            if (!find_reach(orders, elem, average, type)) {
-                return true;
-            }
-            for (uint32_t i = 0; i < all->count; i++) {
-                if (leave(orders, average, type, all->value[i]) == sum->out[elem]) {
-                    return true;
-                }
-            }
+    all = &orders->reach[(1u << sum->size) - 1];
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (round_to(sum->dtype, all->value[i]) == sum->out[elem]) {
+            return true;
         }
     }
     return false;

@@ -62,9 +62,9 @@ void harness_orders_aim(struct harness_orders *orders, const struct harness_orde
                         uint64_t elem);
 /* What the order gives if a contribution is another value; changed: size if none is. */
 double harness_orders_evaluate(struct harness_orders *orders, uint32_t changed, double value);
-/* Whether some order gives what came out, with additions that round to nearest in the type of the
- * elements or the next wider one, or with one rounding at the end. True, too, if there are too many
- * contributions to tell. */
+/* Whether some order gives what came out, with additions that round to nearest, each in the type of
+ * the elements or in the next wider one, or with one rounding at the end. True, too, if there are
+ * too many contributions to tell, or an average, of which there are too many ways. */
 bool harness_orders_can_give(struct harness_orders *orders, uint64_t elem);
 
 #ifdef __cplusplus

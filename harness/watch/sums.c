@@ -24,13 +24,6 @@ static double value_of(uint64_t bits)
     return value;
 }
 
-static void blame_all(const struct harness_sums_case *the, struct harness_finding *finding)
-{
-    for (uint32_t i = 0; i < the->size; i++) {
-        harness_rank_set_add(&finding->culprits, the->members[i].rank);
-    }
-}
-
 static bool has_in(const struct harness_sums_case *the, uint32_t member)
 {
     return guest_parts_in(the->kind, member, the->root, the->size).count > 0;
@@ -48,13 +41,6 @@ static bool is_common(const struct harness_sums_case *the)
            the->kind == DDPROVE_GUEST_ALL_GATHER;
 }
 
-/* What comes out is known from what goes in. */
-static bool is_sum(const struct harness_sums_case *the)
-{
-    return harness_sums_is_move(the) || the->redop == DDPROVE_GUEST_SUM ||
-           (the->redop == DDPROVE_GUEST_AVG && !harness_sums_is_integer(the));
-}
-
 static enum harness_watch_unjudged unjudged_of(const struct harness_sums_case *the)
 {
     bool has_all_in = true;
@@ -63,10 +49,12 @@ static enum harness_watch_unjudged unjudged_of(const struct harness_sums_case *t
 
     if (guest_parts_in(the->kind, the->root, the->root, the->size).count == 0 ||
         (the->dtype == DDPROVE_GUEST_BYTES && !harness_sums_is_move(the)) ||
-        (!is_sum(the) && the->kind == DDPROVE_GUEST_REDUCE_SCATTER)) {
+        (!harness_sums_is_sum(the) && (the->kind == DDPROVE_GUEST_REDUCE_SCATTER ||
+                                       /* Of a and b it may make something else than of b and a. */
+                                       the->redop == DDPROVE_GUEST_USER))) {
         return HARNESS_WATCH_UNJUDGED_KIND;
     }
-    if (!is_sum(the) && !is_common(the)) {
+    if (!harness_sums_is_sum(the) && !is_common(the)) {
         return HARNESS_WATCH_UNJUDGED_ONE_RESULT;
     }
     for (uint32_t i = 0; i < the->size; i++) {
@@ -77,12 +65,12 @@ static enum harness_watch_unjudged unjudged_of(const struct harness_sums_case *t
         is_finite = is_finite && (harness_sums_is_integer(the) || !call->out.is_there ||
                                   isfinite(value_of(call->out.sum)));
     }
-    if (!has_all_out || (is_sum(the) && !has_all_in)) {
+    if (!has_all_out || (harness_sums_is_sum(the) && !has_all_in)) {
         return HARNESS_WATCH_UNJUDGED_HIDDEN;
     }
     /* A NaN has many bit patterns, and which one comes out is nobody's business. */
-    return is_sum(the) || is_finite ? HARNESS_WATCH_UNJUDGED_COUNT
-                                    : HARNESS_WATCH_UNJUDGED_NOT_FINITE;
+    return harness_sums_is_sum(the) || is_finite ? HARNESS_WATCH_UNJUDGED_COUNT
+                                                 : HARNESS_WATCH_UNJUDGED_NOT_FINITE;
 }
 
 /* --- one call
@@ -155,7 +143,7 @@ static void add_wrong(const struct harness_sums_case *the, const struct harness_
     if (!off->is_integer && !isfinite(off->off)) {
         harness_sums_begin(the, HARNESS_VERDICT_VALUE_NONFINITE, HARNESS_MODE_PROVABLE, out,
                            &finding);
-        blame_all(the, &finding);
+        harness_sums_blame_all(the, &finding);
         harness_watch_say(
             &finding, "the result holds a NaN or an infinite value that nobody put in; the sum %s",
             in->magnitude < harness_sums_precision(the->dtype).largest ? "cannot be too large"
@@ -193,6 +181,51 @@ static bool judge_result(const struct harness_sums_case *the, const struct harne
     return exact != HARNESS_SUMS_NOT_KEPT || !harness_sums_is_blind(the, off);
 }
 
+/* What goes in and what comes out, altogether. */
+static void add_up(const struct harness_sums_case *the, struct harness_sums_total *in,
+                   struct harness_sums_total *result)
+{
+    for (uint32_t i = 0; i < the->size; i++) {
+        const struct harness_watch_call *call = the->members[i].call;
+
+        if (call->in.is_there && has_in(the, i)) {
+            harness_sums_add(the, &call->in, in);
+        }
+        if (call->out.is_there && has_out(the, i)) {
+            harness_sums_add(the, &call->out, result);
+        }
+    }
+}
+
+static bool has_changed(const struct harness_sums_case *the)
+{
+    for (uint32_t i = 0; i < the->size; i++) {
+        if (the->members[i].call->has_changed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All members have a result, and it is to be the same. Returns whether it could be judged. */
+static bool judge_common(const struct harness_sums_case *the, const struct harness_sums_total *in,
+                         struct harness_sums_camp *camps, struct harness_findings *out,
+                         struct first *first)
+{
+    const uint32_t count = harness_sums_find_camps(the, camps);
+
+    the->watch->tally.compared += !harness_sums_is_sum(the);
+    for (uint32_t c = 0; c < count && harness_sums_is_sum(the); c++) {
+        camps[c].off = harness_sums_compare(the, in, &camps[c].total);
+        camps[c].is_wrong = camps[c].off.is_wrong;
+    }
+    if (count > 1) {
+        harness_sums_add_diverged(the, camps, count, harness_sums_is_sum(the), out);
+        return true;
+    }
+    return !harness_sums_is_sum(the) || judge_result(the, in, &camps[0].off, out, first);
+}
+
 /* camps: [size], to use. Returns why it could not be judged; COUNT: it was. */
 static enum harness_watch_unjudged judge(const struct harness_sums_case *the,
                                          struct harness_sums_camp *camps,
@@ -202,45 +235,26 @@ static enum harness_watch_unjudged judge(const struct harness_sums_case *the,
     struct harness_sums_total in = {0};
     struct harness_sums_total result = {0};
     struct harness_sums_off off;
-    uint32_t camp_count;
-    bool is_judged = true;
+    bool is_judged;
 
-    for (uint32_t i = 0; i < the->size; i++) {
-        const struct harness_watch_call *call = the->members[i].call;
-
-        if (call->has_changed) {
-            add_changed(the, out);
-            return HARNESS_WATCH_UNJUDGED_COUNT;
-        }
-        if (call->in.is_there && has_in(the, i)) {
-            harness_sums_add(the, &call->in, &in);
-        }
-        if (call->out.is_there && has_out(the, i)) {
-            harness_sums_add(the, &call->out, &result);
-        }
+    if (has_changed(the)) {
+        add_changed(the, out);
+        return HARNESS_WATCH_UNJUDGED_COUNT;
     }
     if (unjudged != HARNESS_WATCH_UNJUDGED_COUNT) {
         return unjudged;
     }
-    if (is_sum(the) && !harness_sums_is_move(the) && find_not_finite(the, out, first)) {
+    if (harness_sums_is_sum(the) && !harness_sums_is_move(the) &&
+        find_not_finite(the, out, first)) {
         return the->watch->is_spoilt ? HARNESS_WATCH_UNJUDGED_NOT_FINITE
                                      : HARNESS_WATCH_UNJUDGED_COUNT;
     }
-    if (is_sum(the) && !(in.magnitude < DBL_MAX / 8)) {
+    add_up(the, &in, &result);
+    if (harness_sums_is_sum(the) && !(in.magnitude < DBL_MAX / 8)) {
         return HARNESS_WATCH_UNJUDGED_BLIND;
     }
     if (is_common(the)) {
-        camp_count = harness_sums_find_camps(the, camps);
-        for (uint32_t c = 0; c < camp_count && is_sum(the); c++) {
-            camps[c].off = harness_sums_compare(the, &in, &camps[c].total);
-            camps[c].is_wrong = camps[c].off.is_wrong;
-        }
-        if (camp_count > 1) {
-            harness_sums_add_diverged(the, camps, camp_count, is_sum(the), out);
-        } else if (is_sum(the)) {
-            is_judged = judge_result(the, &in, &camps[0].off, out, first);
-        }
-        the->watch->tally.compared += !is_sum(the);
+        is_judged = judge_common(the, &in, camps, out, first);
     } else {
         off = harness_sums_compare(the, &in, &result);
         is_judged = judge_result(the, &in, &off, out, first);
@@ -354,28 +368,38 @@ void harness_watch_judge_results(struct harness_watch *watch, struct harness_fin
     ddp_mem_free(watch->mem, camps);
 }
 
+static enum harness_watch_unjudged left_because(const struct harness_watch_group *group,
+                                                uint64_t seq, const struct harness_watch_call *call)
+{
+    if (call == NULL) {
+        return HARNESS_WATCH_UNJUDGED_LOST;
+    }
+    return group->is_wrong && seq > last_alike(group) ? HARNESS_WATCH_UNJUDGED_DIFFER
+                                                      : HARNESS_WATCH_UNJUDGED_UNENDED;
+}
+
 /* Of calls that were never judged: all that some member has posted. */
+static void finish_group(struct harness_watch *watch, struct harness_watch_group *group)
+{
+    uint64_t posted = 0;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        posted = group->members[r].posted > posted ? group->members[r].posted : posted;
+    }
+    for (; group->summed_seq < posted; group->summed_seq++) {
+        const uint64_t seq = group->summed_seq + 1;
+        const struct harness_watch_call *call = harness_watch_any_call(watch, group, seq);
+
+        if (call == NULL || has_data(call)) {
+            watch->tally.unjudged[left_because(group, seq, call)]++;
+        }
+    }
+}
+
 void harness_watch_finish_tally(struct harness_watch *watch)
 {
     for (size_t g = 0; g < watch->group_count; g++) {
-        struct harness_watch_group *group = &watch->groups[g];
-        uint64_t posted = 0;
-
-        for (uint32_t r = 0; r < watch->world_size; r++) {
-            posted = group->members[r].posted > posted ? group->members[r].posted : posted;
-        }
-        for (; group->summed_seq < posted; group->summed_seq++) {
-            const uint64_t seq = group->summed_seq + 1;
-            const struct harness_watch_call *call = harness_watch_any_call(watch, group, seq);
-
-            if (call != NULL && !has_data(call)) {
-                continue;
-            }
-            watch->tally.unjudged[call == NULL               ? HARNESS_WATCH_UNJUDGED_LOST
-                                  : seq <= last_alike(group) ? HARNESS_WATCH_UNJUDGED_UNENDED
-                                  : group->is_wrong          ? HARNESS_WATCH_UNJUDGED_DIFFER
-                                                             : HARNESS_WATCH_UNJUDGED_UNENDED]++;
-        }
+        finish_group(watch, &watch->groups[g]);
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
         watch->tally.has_lost = watch->tally.has_lost || watch->ranks[r].lost_count > 0;

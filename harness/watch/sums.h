@@ -40,9 +40,9 @@ struct harness_sums_off {
     uint64_t off_whole, mask; /* of integers, as far as they do not wrap */
 };
 
-/* Members whose results have the same bits. */
+/* Members whose results are the same. */
 struct harness_sums_camp {
-    uint64_t hash;
+    uint32_t member; /* the first one */
     uint32_t count;
     bool is_wrong;               /* not what was put in */
     struct harness_sums_off off; /* from that */
@@ -50,10 +50,10 @@ struct harness_sums_camp {
 };
 
 /* camps.c */
-/* out: [size]. Returns how many there are. What they differ by from what was put in is not filled.
- */
+/* camps: [size]. Returns how many there are. What they differ by from what was put in is not
+ * filled. */
 uint32_t harness_sums_find_camps(const struct harness_sums_case *the,
-                                 struct harness_sums_camp *out);
+                                 struct harness_sums_camp *camps);
 /* is_known: which of them are wrong is known from what was put in. */
 void harness_sums_add_diverged(const struct harness_sums_case *the,
                                const struct harness_sums_camp *camps, uint32_t count, bool is_known,
@@ -63,6 +63,8 @@ void harness_sums_add_diverged(const struct harness_sums_case *the,
 bool harness_sums_is_integer(const struct harness_sums_case *the);
 /* Data are only moved. */
 bool harness_sums_is_move(const struct harness_sums_case *the);
+/* What comes out is known from what goes in: a sum, an average, or what is only moved. */
+bool harness_sums_is_sum(const struct harness_sums_case *the);
 /* Unit roundoff of a floating point type, its smallest subnormal number, below what a processor
  * that flushes such numbers takes for zero, and its largest number. */
 struct harness_sums_precision {
@@ -91,6 +93,9 @@ void harness_sums_add(const struct harness_sums_case *the, const struct harness_
 void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdict verdict,
                         enum harness_mode mode, struct harness_findings *out,
                         struct harness_finding *finding);
+
+/* Nobody can be told from the others. */
+void harness_sums_blame_all(const struct harness_sums_case *the, struct harness_finding *finding);
 
 /* exact.c */
 enum harness_sums_exact {

@@ -77,6 +77,13 @@ static int is_apart(const struct guest_comm *comm, const struct ddprove_guest_ca
            out_data + count * guest_dtype_size_bytes(call->dtype) <= in_data;
 }
 
+/* What comes out is not what was put in, so its bytes need not be compared. */
+static int is_reduced(uint32_t kind)
+{
+    return kind == DDPROVE_GUEST_ALL_REDUCE || kind == DDPROVE_GUEST_REDUCE ||
+           kind == DDPROVE_GUEST_REDUCE_SCATTER;
+}
+
 void guest_sums_post_begin(const struct guest_page *page, const struct guest_comm *comm,
                            const struct ddprove_guest_call *call, struct guest_input *out)
 {
@@ -93,7 +100,7 @@ void guest_sums_post_begin(const struct guest_page *page, const struct guest_com
                                 .elem_count = call->elem_count,
                                 .root = call->root,
                                 .redop = call->redop};
-    if (out->is_apart || call->redop == DDPROVE_GUEST_NO_REDOP) {
+    if (out->is_apart || !is_reduced(call->kind)) {
         wanted |= GUEST_PROJECT_HASH;
     }
     out->value = value_of(comm, call, call->in, &parts, wanted);

@@ -93,6 +93,12 @@ static void spoil(const struct trial *trial, uint32_t rank, void *out, uint64_t 
     results_put(trial->dtype, out, out_count - 1, (double)NAN);
 }
 
+/* The largest of 0 and -0 may be either. */
+static void negate_zero(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    results_put(trial->dtype, out, out_count - 1, rank == trial->who ? -0.0 : 0.0);
+}
+
 /* Two elements change places, on all ranks. */
 static void swap(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
 {
@@ -146,6 +152,8 @@ CT_TEST(results, healthy_sums)
     expect_nothing(&trial);
     trial.redop = DDPROVE_GUEST_MAX;
     CT_CHECK_EQ_U64(results_run(&trial).tally.compared, 1);
+    trial.tamper = negate_zero;
+    expect_nothing(&trial);
 }
 
 CT_TEST(results, contributions)
@@ -297,6 +305,9 @@ CT_TEST(results, not_judged)
     trial.redop = DDPROVE_GUEST_MAX;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_ONE_RESULT);
     trial.kind = DDPROVE_GUEST_ALL_REDUCE;
+    trial.redop = DDPROVE_GUEST_USER;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_KIND);
+    trial.redop = DDPROVE_GUEST_MAX;
     trial.bad_input = (double)NAN;
     trial.tamper = spoil;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_NOT_FINITE);
