@@ -4,6 +4,24 @@
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/sums.h"
 
+bool harness_sums_is_integer(const struct harness_sums_case *the)
+{
+    return the->dtype != DDPROVE_GUEST_F16 && the->dtype != DDPROVE_GUEST_BF16 &&
+           the->dtype != DDPROVE_GUEST_F32 && the->dtype != DDPROVE_GUEST_F64;
+}
+
+bool harness_sums_is_move(const struct harness_sums_case *the)
+{
+    return the->kind != DDPROVE_GUEST_ALL_REDUCE && the->kind != DDPROVE_GUEST_REDUCE &&
+           the->kind != DDPROVE_GUEST_REDUCE_SCATTER;
+}
+
+bool harness_sums_is_sum(const struct harness_sums_case *the)
+{
+    return harness_sums_is_move(the) || the->redop == DDPROVE_GUEST_SUM ||
+           (the->redop == DDPROVE_GUEST_AVG && !harness_sums_is_integer(the));
+}
+
 static double value_of(uint64_t bits)
 {
     double value;

@@ -60,11 +60,6 @@ void harness_sums_add_diverged(const struct harness_sums_case *the,
                                struct harness_findings *out);
 
 /* bound.c */
-bool harness_sums_is_integer(const struct harness_sums_case *the);
-/* Data are only moved. */
-bool harness_sums_is_move(const struct harness_sums_case *the);
-/* What comes out is known from what goes in: a sum, an average, or what is only moved. */
-bool harness_sums_is_sum(const struct harness_sums_case *the);
 /* Unit roundoff of a floating point type, its smallest subnormal number, below what a processor
  * that flushes such numbers takes for zero, and its largest number. */
 struct harness_sums_precision {
@@ -86,6 +81,11 @@ void harness_sums_explain(const struct harness_sums_case *the, const struct harn
                           const struct harness_sums_off *off, struct harness_finding *finding);
 
 /* case.c */
+bool harness_sums_is_integer(const struct harness_sums_case *the);
+/* Data are only moved. */
+bool harness_sums_is_move(const struct harness_sums_case *the);
+/* What comes out is known from what goes in: a sum, an average, or what is only moved. */
+bool harness_sums_is_sum(const struct harness_sums_case *the);
 /* Add what a buffer comes to. */
 void harness_sums_add(const struct harness_sums_case *the, const struct harness_watch_value *value,
                       struct harness_sums_total *total);
