@@ -60,6 +60,8 @@ static enum harness_watch_unjudged unjudged_of(const struct harness_sums_case *t
     for (uint32_t i = 0; i < the->size; i++) {
         const struct harness_watch_call *call = the->members[i].call;
 
+        /* The same data may be described as other elements, such as bytes. */
+        has_all_out = has_all_out && call->op == the->call->op;
         has_all_in = has_all_in && (!has_in(the, i) || call->in.is_there);
         has_all_out = has_all_out && (!has_out(the, i) || call->out.is_there);
         is_finite = is_finite && (harness_sums_is_integer(the) || !call->out.is_there ||

@@ -91,12 +91,14 @@ static struct ddprove_guest_call varying(MPI_Comm comm, uint32_t kind)
                                        .kind = kind};
 }
 
+/* A call that fails has no result. */
 #define MAKE(call, function_call)                                     \
     do {                                                              \
         int result = 0;                                               \
         for (int n = ddprove_guest_call_begin(&(call)); n > 0; n--) { \
             result = guest_mpi()->function_call;                      \
         }                                                             \
+        (call).out = result == 0 ? (call).out : NULL;                 \
         ddprove_guest_call_end(&(call));                              \
         return result;                                                \
     } while (0)

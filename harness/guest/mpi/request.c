@@ -30,6 +30,13 @@ static void remember(MPI_Request request, const struct ddprove_guest_call *call)
         return;
     }
     (void)pthread_mutex_lock(&lock);
+    /* MPI has given the request to another call, so nobody saw the end of the one before. */
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].request == request) {
+            list[i] = list[--list_count];
+            break;
+        }
+    }
     if (list_count == list_capacity) {
         grown = realloc(list, (2 * list_capacity + 16) * sizeof *list);
         list = grown != NULL ? grown : list;

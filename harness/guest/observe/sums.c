@@ -1,7 +1,10 @@
 /* What goes into a call and what comes out, observed. */
 #include "harness/guest/observe/sums.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "harness/guest/fault.h"
 #include "harness/guest/observe/keep.h"
@@ -11,6 +14,25 @@
 /* In call->state: where the program's input lies and what its bytes hash to, if it must stay as it
  * is until the call is done. fault.c uses the first word. */
 enum { STATE_INPUT = 4, STATE_HASH = 5 };
+
+/* Whether a word can be read: the kernel says so, and refuses to do anything with it. */
+static int is_word_readable(uintptr_t address)
+{
+    return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, 8) != 0 &&
+           errno != EFAULT;
+}
+
+/* Programs hand over memory of devices as if it were the host's. A buffer is of one kind. */
+static int is_readable(const void *data, uint64_t size_bytes)
+{
+    const int error = errno;
+    const int is_so =
+        data != NULL && (size_bytes == 0 || (is_word_readable((uintptr_t)data) &&
+                                             is_word_readable((uintptr_t)data + size_bytes - 1)));
+
+    errno = error;
+    return is_so;
+}
 
 static uint64_t bits_of(double value)
 {
@@ -91,7 +113,8 @@ void guest_sums_post_begin(const struct guest_page *page, const struct guest_com
     unsigned wanted = GUEST_PROJECT_SUM | GUEST_PROJECT_MAGNITUDE;
 
     out->seq = 0;
-    if (guest_self_arena()->is_observed == 0 || call->in == NULL || parts.count == 0) {
+    if (guest_self_arena()->is_observed == 0 || parts.count == 0 ||
+        !is_readable(call->in, bytes_of(call, &parts))) {
         return;
     }
     *out = (struct guest_input){.seq = call->seq,
@@ -140,7 +163,7 @@ void guest_sums_done(struct guest_page *page, const struct guest_comm *comm,
         guest_self_record(page, GUEST_EVENT_VALUE_CHANGED,
                           (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});
     }
-    if (call->out != NULL && out.count != 0) {
+    if (out.count != 0 && is_readable(call->out, bytes_of(call, &out))) {
         value = value_of(comm, call, call->out, &out, GUEST_PROJECT_SUM | GUEST_PROJECT_HASH);
         guest_self_record(
             page, GUEST_EVENT_VALUE_OUT,

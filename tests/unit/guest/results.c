@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -191,6 +192,9 @@ static int be_rank(const struct trial *trial, uint32_t rank)
     shown = trial->is_in_place ? out : in[rank];
     call.in = in_count_of(trial, rank) > 0 ? shown : NULL;
     call.out = trial->is_hidden || call.out_count == 0 ? NULL : out;
+    if (trial->is_of_device) { /* an address that the host cannot read */
+        call.out = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
     ddprove_guest_step(3);
     (void)ddprove_guest_call_begin(&call);
     if (call.in != NULL) { /* a fault may have changed what this rank sends */

@@ -22,6 +22,7 @@ struct trial {
     uint32_t who;     /* whom it is about */
     bool is_in_place; /* of all_reduce */
     bool is_hidden;   /* no result is shown */
+    bool is_of_device;
     bool is_changed;  /* `who` overwrites its input meanwhile */
     bool is_equal;    /* all put in the same */
     bool is_backward; /* sums begin with the last rank */

@@ -297,6 +297,9 @@ CT_TEST(results, not_judged)
 
     trial.is_hidden = true;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_HIDDEN);
+    trial.is_hidden = false;
+    trial.is_of_device = true;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_HIDDEN);
     trial = trial_of(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_BF16, 5, 3000);
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_BLIND);
     trial = trial_of(DDPROVE_GUEST_SCAN, DDPROVE_GUEST_F32, 3, 30);
