@@ -364,6 +364,56 @@ static void name_culprits(struct kept *kept, const struct explained *first, bool
     }
 }
 
+/* All elements are what they would be if all of a contribution were multiplied by this. */
+static bool is_whole(const struct kept *kept, uint32_t member, double factor)
+{
+    for (uint64_t e = 0; e < kept->count; e++) {
+        if (!is_within(kept, e, kept->out[e], member,
+                       factor * kept->in[member * kept->count + e])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Many elements are wrong. Returns whether one thing, and one only, that happened to a whole
+ * contribution explains them. */
+static bool add_whole(struct kept *kept, struct harness_findings *out)
+{
+    static const double factors[] = {0, 2, 0.5, -1};
+    const struct harness_sums_case *the = kept->the;
+    struct harness_finding finding;
+    uint32_t count = 0;
+    uint32_t member = 0;
+    double factor = 1;
+
+    for (uint32_t i = 0; i < the->size; i++) {
+        for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
+            if (is_whole(kept, i, factors[f])) {
+                member = i;
+                factor = factors[f];
+                count++;
+            }
+        }
+    }
+    if (count != 1) {
+        return false;
+    }
+    harness_sums_begin(the,
+                       factor == 0   ? HARNESS_VERDICT_VALUE_LOST
+                       : factor == 2 ? HARNESS_VERDICT_VALUE_DUPLICATED
+                                     : HARNESS_VERDICT_VALUE_SCALED,
+                       HARNESS_MODE_BOUND, out, &finding);
+    harness_rank_set_add(&finding.culprits, the->members[member].rank);
+    harness_watch_say(&finding,
+                      "%" PRIu64 " of %" PRIu64
+                      " elements lie outside of what rounding explains; all "
+                      "are the sum with rank %u's contribution multiplied by %g",
+                      kept->wrong_count, kept->count, the->members[member].rank, factor);
+    harness_findings_add(out, &finding);
+    return true;
+}
+
 static void add_finding(struct kept *kept, struct harness_findings *out)
 {
     const struct harness_sums_case *the = kept->the;
@@ -419,7 +469,9 @@ enum harness_sums_exact harness_sums_judge_exact(const struct harness_sums_case 
         find_wrong(&kept);
         judged = kept.fit.is_known && kept.fit.rest_count == 0 ? HARNESS_SUMS_BITWISE
                                                                : HARNESS_SUMS_BOUND;
-        if (kept.wrong_count > 0 && !(kept.wrong_count > NAMED_WRONG_MAX && off->is_wrong)) {
+        if (kept.wrong_count > NAMED_WRONG_MAX && add_whole(&kept, out)) {
+            judged = HARNESS_SUMS_WRONG;
+        } else if (kept.wrong_count > 0 && !(kept.wrong_count > NAMED_WRONG_MAX && off->is_wrong)) {
             judged = HARNESS_SUMS_WRONG;
             add_finding(&kept, out);
         }

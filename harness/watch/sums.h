@@ -73,7 +73,7 @@ double harness_sums_bound(const struct harness_sums_case *the, double magnitude,
 struct harness_sums_off harness_sums_compare(const struct harness_sums_case *the,
                                              const struct harness_sums_total *in,
                                              const struct harness_sums_total *out);
-/* Rounding may come to as much as every contribution: that one is missing could not be seen. */
+/* Rounding may come to as much as some contribution: that it is missing could not be seen. */
 bool harness_sums_is_blind(const struct harness_sums_case *the, const struct harness_sums_off *off);
 /* Say of a wrong result by how much it is off and what would explain it; sets the verdict, the
  * culprits and the sentence's end. */

@@ -49,7 +49,8 @@ prove 0 "results of 120 calls judged$" "" ""
 prove 0 "results of 120 calls judged, 6 bit for bit$" "" "$kept"
 prove 1 "^ddprove: VALUE.LOST, rank 1: $sums.*rank 1's contribution were left out" "zero 1 20" ""
 prove 1 "^ddprove: VALUE.LOST, rank 3: $sums.*rank 3's contribution were left out" "forget 3 20" ""
-prove 1 "^ddprove: VALUE.LOST, rank 3: $sums.*rank 3's contribution were left out" "forget 3 20" "$kept"
+prove 1 "^ddprove: VALUE.LOST, rank 3: .*all_reduce 42.*all are the sum with rank 3's contribution multiplied by 0$" \
+    "forget 3 20" "$kept"
 prove 1 "^ddprove: VALUE.DUPLICATED, rank 2: $sums.*rank 2's contribution were counted twice" "double 2 20" ""
 prove 1 "^ddprove: VALUE.CORRUPTED, rank 0,1,2,3: $sums.*do not tell the ranks apart" "scale 1 20" ""
 prove 1 "^ddprove: VALUE.CORRUPTED, rank 0,1,2,3: $sums.*do not tell the ranks apart" "flip 2 20" ""
@@ -80,7 +81,7 @@ if [ "$mpi_program" != - ]; then
             "$mpi_program" $3
     }
     mpi 0 "" ""
-    expect 0 "results of 305 calls judged; 1 not judged: their data were not shown" "$ddprove" exec --adapter mpi \
+    expect 0 "results of 30[45] calls judged; 1 not judged: their data were not shown" "$ddprove" exec --adapter mpi \
         --limit 2 --prove sums -- mpirun --oversubscribe --allow-run-as-root -n 4 "$mpi_program"
     mpi 1 "^ddprove: CRASH.EXITED, rank 2: .*before posting all_reduce 21 of MPI_COMM_WORLD" "kill 2 20"
     mpi 1 "^ddprove: HANG.STOPPED, rank 2: " "stop 2 20"
