@@ -1,9 +1,10 @@
 /* Purpose: what a range of elements comes to, at the speed of memory.
- * Idea: whatever the type, elements are brought into pieces of floats, doubles or 64-bit integers
- * that fill a cache's lines. The sign of element i is t[i mod 256] * u[i div 256][i mod 8], both
- * drawn: any two elements have the same sign or not with equal chances, as if each had a sign of
- * its own (pairwise independent), and a sign costs one multiplication. Lanes are part of the
- * definition, so that processors with wide registers and with narrow ones get the same bits. */
+ * Idea: whatever the type, elements are brought into groups of floats, doubles or 64-bit integers,
+ * and summed and hashed while they are in the cache. The sign of element i is t[i mod 256] * u[i
+ * div 256][i mod 8], both drawn: any two elements have the same sign or not with equal chances, as
+ * if each had a sign of its own (pairwise independent), and a sign costs one multiplication. Lanes
+ * are part of the definition, so that processors with wide registers and with narrow ones get the
+ * same bits. */
 #include "harness/guest/observe/project.h"
 
 #include <float.h>

@@ -158,7 +158,7 @@ void guest_sums_done(struct guest_page *page, const struct guest_comm *comm,
     if (guest_self_arena()->is_observed == 0) {
         return;
     }
-    if (input != NULL &&
+    if (is_readable(input, bytes_of(call, &in)) &&
         value_of(comm, call, input, &in, GUEST_PROJECT_HASH).hash != call->state[STATE_HASH]) {
         guest_self_record(page, GUEST_EVENT_VALUE_CHANGED,
                           (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});
