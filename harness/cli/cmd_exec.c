@@ -1,10 +1,14 @@
 /* exec: somebody else's program, watched. */
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ddpcore/base/clock.h"
+#include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
 #include "harness/exec/exec.h"
 #include "harness/launch/launch.h"
@@ -40,13 +44,43 @@ static void print_stack(void *context, uint32_t rank, const char *text)
     }
 }
 
-static int exit_code_of(const struct harness_exec_result *result)
+/* How many results were judged, and why others were not. */
+static void print_tally(const struct harness_watch_tally *tally)
+{
+    static const char *const reasons[HARNESS_WATCH_UNJUDGED_COUNT] = {
+#define X(id, words) words,
+        HARNESS_WATCH_UNJUDGED_TABLE(X)
+#undef X
+    };
+
+    (void)fprintf(stderr, "ddprove: results of %" PRIu64 " calls judged", tally->judged);
+    if (tally->bitwise > 0) {
+        (void)fprintf(stderr, ", %" PRIu64 " bit for bit", tally->bitwise);
+    }
+    if (tally->compared > 0) {
+        (void)fprintf(stderr, ", %" PRIu64 " (no sums) only for being the same on all ranks",
+                      tally->compared);
+    }
+    for (int i = 0; i < HARNESS_WATCH_UNJUDGED_COUNT; i++) {
+        if (tally->unjudged[i] > 0) {
+            (void)fprintf(stderr, "; %" PRIu64 " not judged: %s", tally->unjudged[i], reasons[i]);
+        }
+    }
+    (void)fprintf(stderr, "%s\n", tally->has_lost ? "; some of what ranks reported was lost" : "");
+}
+
+static int exit_code_of(const struct harness_exec_result *result, bool is_proving)
 {
     if (result->interrupt != 0) {
         return 128 + result->interrupt;
     }
     if (result->record.findings.count > 0) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_FAIL);
+    }
+    /* To have proved nothing, or not to know what, is no success. */
+    if (result->record.exit_code == 0 && is_proving &&
+        (result->tally.judged == 0 || result->tally.has_lost)) {
+        return harness_outcome_exit_code(HARNESS_OUTCOME_INCONCLUSIVE);
     }
     return result->record.exit_code;
 }
@@ -88,6 +122,32 @@ static int run_scenarios(const struct cli_options *options)
     return code != 0 ? code : cli_run(&run);
 }
 
+/* What --prove, --steps and --out mean together. folder: of PATH_MAX bytes. Returns 0, or an exit
+ * code. */
+static int set_proof(const struct cli_options *options, struct harness_exec_config *config,
+                     char *folder)
+{
+    struct ddp_err err = {{0}};
+
+    config->is_observed = options->is_proving;
+    if (options->end_step == 0) {
+        return 0;
+    }
+    if (!options->is_proving || options->out_dir == NULL) {
+        return cli_usage_error("--steps needs --prove sums, and --out, a folder for these steps' "
+                               "data");
+    }
+    if (ddp_files_make_dirs(options->out_dir, &err) != DDP_OK ||
+        realpath(options->out_dir, folder) == NULL) {
+        return cli_usage_error("--out: %s: %s", options->out_dir,
+                               err.text[0] != '\0' ? err.text : strerror(errno));
+    }
+    config->keep_first = options->first_step;
+    config->keep_end = options->end_step;
+    config->keep_folder = folder;
+    return 0;
+}
+
 int cli_exec(const struct cli_options *options)
 {
     const uint64_t limit_ns =
@@ -102,6 +162,7 @@ int cli_exec(const struct cli_options *options)
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
     char adapter[4096];
+    char folder[PATH_MAX];
     ddp_status status;
     int code;
 
@@ -124,6 +185,10 @@ int cli_exec(const struct cli_options *options)
         }
         config.preload = adapter;
     }
+    code = set_proof(options, &config, folder);
+    if (code != 0) {
+        return code;
+    }
     if (ddp_mem_pool_create(&pool) != DDP_OK) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     }
@@ -134,7 +199,10 @@ int cli_exec(const struct cli_options *options)
                       err.text[0] != '\0' ? err.text : ddp_status_text(status));
         code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     } else {
-        code = exit_code_of(&result);
+        code = exit_code_of(&result, options->is_proving);
+        if (options->is_proving) {
+            print_tally(&result.tally);
+        }
         if (result.seen_count == 0) {
             (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
                                   "guest library, or an "

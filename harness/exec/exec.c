@@ -63,6 +63,25 @@ static void close_job(struct exec_job *job)
     }
 }
 
+/* What ranks are to report of their data. */
+static ddp_status ask_for_values(const struct harness_exec_config *config,
+                                 struct guest_arena *arena, struct ddp_err *err)
+{
+    arena->is_observed = config->is_observed;
+    if (config->keep_end == 0) {
+        return DDP_OK;
+    }
+    if (strlen(config->keep_folder) >= sizeof arena->keep_folder) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "%s: a folder for data has a path of up to %zu bytes",
+                           config->keep_folder, sizeof arena->keep_folder - 1);
+    }
+    arena->keep_first = config->keep_first;
+    arena->keep_end = config->keep_end;
+    memcpy(arena->keep_folder, config->keep_folder, strlen(config->keep_folder) + 1);
+    return DDP_OK;
+}
+
 static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
 {
     const struct harness_exec_config *config = job->config;
@@ -74,6 +93,7 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     if (job->config->plan != NULL) {
         harness_exec_arm(job->config->plan, job->arena.head);
     }
+    DDP_TRY(ask_for_values(job->config, job->arena.head, err));
     DDP_TRY(harness_watch_init(job->watch, job->config->mem, job->arena.head));
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
@@ -218,7 +238,7 @@ static ddp_status step(struct exec_job *job)
     return DDP_OK;
 }
 
-static void summarise(const struct exec_job *job, struct harness_exec_result *out)
+static void summarise(struct exec_job *job, struct harness_exec_result *out)
 {
     int worst = 0;
 
@@ -231,6 +251,10 @@ static void summarise(const struct exec_job *job, struct harness_exec_result *ou
         out->seen_count += job->watch->ranks[r].is_attached;
     }
     out->interrupt = job->interrupt;
+    if (job->watch->mem != NULL) {
+        harness_watch_finish_tally(job->watch);
+        out->tally = job->watch->tally;
+    }
 }
 
 ddp_status harness_exec_run(const struct harness_exec_config *config,

@@ -35,6 +35,11 @@ struct harness_exec_config {
     size_t variable_count;
     bool is_left; /* after a failure the job goes on; else it is ended */
     struct harness_watch_limits limits;
+    bool is_observed; /* results are judged, from what ranks report of their data */
+    /* Of these steps, from the first to before the end, data are kept in a folder, and results
+     * judged bit for bit; keep_end 0: of none. keep_folder: an absolute path. */
+    uint64_t keep_first, keep_end;
+    const char *keep_folder;
     /* What was found, as soon as it was; each culprit of a kind of error once.
      * NULL: nobody asks. */
     void (*on_finding)(void *context, const struct harness_finding *finding);
@@ -47,6 +52,7 @@ struct harness_exec_result {
     struct harness_watch_record record; /* its exit code: 128 + N after signal N */
     uint32_t seen_count;                /* ranks that have shown themselves */
     int interrupt;                      /* the signal that ended it all; 0: none did */
+    struct harness_watch_tally tally;   /* of results */
 };
 
 /* Returns once every process that was started has ended. Signals that end this process are passed

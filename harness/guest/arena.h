@@ -20,14 +20,15 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  1u
+#define GUEST_ARENA_VERSION  2u
 
 enum {
     GUEST_FAULTS_MAX = 16,
     GUEST_COMMS_MAX = 64,
     GUEST_THREADS_MAX = 32,
     GUEST_NAME_BYTES = 32,
-    GUEST_ARG_COUNT = 5
+    GUEST_ARG_COUNT = 5,
+    GUEST_FOLDER_BYTES = 256
 };
 
 /* Where a fault may act. */
@@ -85,16 +86,19 @@ struct guest_fault {
 };
 
 /* What a rank reports, X(identifier, arg0, ..., arg4). */
-#define GUEST_EVENT_TABLE(X)                        \
-    X(ATTACH, "pid", "world", "", "", "")           \
-    X(DETACH, "", "", "", "", "")                   \
-    X(STEP, "", "", "", "", "")                     \
-    X(PHASE, "phase", "", "", "", "")               \
-    X(COMM, "comm", "key", "rank", "size", "")      \
-    X(COMM_FREE, "comm", "key", "", "", "")         \
-    X(POST, "comm", "seq", "op", "count", "bucket") \
-    X(DONE, "comm", "seq", "", "", "")              \
-    X(FAULT, "fault", "hit", "comm", "seq", "")
+#define GUEST_EVENT_TABLE(X)                                \
+    X(ATTACH, "pid", "world", "", "", "")                   \
+    X(DETACH, "", "", "", "", "")                           \
+    X(STEP, "", "", "", "", "")                             \
+    X(PHASE, "phase", "", "", "", "")                       \
+    X(COMM, "comm", "key", "rank", "size", "")              \
+    X(COMM_FREE, "comm", "key", "", "", "")                 \
+    X(POST, "comm", "seq", "op", "count", "bucket")         \
+    X(DONE, "comm", "seq", "", "", "")                      \
+    X(FAULT, "fault", "hit", "comm", "seq", "")             \
+    X(VALUE_IN, "comm", "seq", "sum", "magnitude", "hash")  \
+    X(VALUE_OUT, "comm", "seq", "sum", "magnitude", "hash") \
+    X(VALUE_CHANGED, "comm", "seq", "", "", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
     GUEST_EVENT_TABLE(X)
@@ -181,6 +185,11 @@ struct guest_arena {
     uint64_t ring_offset_bytes; /* within a slot */
     uint64_t fault_count;
     struct guest_fault faults[GUEST_FAULTS_MAX];
+    uint64_t is_observed; /* ranks report what their calls' data come to (observe/sums.h) */
+    /* Of these steps, from the first to the last, they also write the data to files in a folder
+     * (observe/keep.h). keep_end: the last one + 1; 0: of none. */
+    uint64_t keep_first, keep_end;
+    char keep_folder[GUEST_FOLDER_BYTES];
 };
 
 static inline struct guest_page *guest_arena_page(const struct guest_arena *arena, uint32_t rank)

@@ -34,6 +34,13 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
 
+/* sums.c */
+/* Judge the results of calls that all members have posted alike and seen done, from what ranks
+ * report of their data; nothing, if the arena does not ask for it. */
+void harness_watch_judge_results(struct harness_watch *watch, struct harness_findings *out);
+/* Count what is left when the job has ended. Once. */
+void harness_watch_finish_tally(struct harness_watch *watch);
+
 /* blocked.c */
 /* Some thread of the rank waits. */
 bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank);

@@ -165,12 +165,16 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
     struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
     struct harness_watch_call *calls;
 
-    /* Two threads may post in one communicator at once; what they posted first may be written
-     * second. */
-    if (member == NULL || entry->arg[1] < member->kept_seq ||
-        entry->arg[1] - member->kept_seq > member->call_count + GUEST_THREADS_MAX) {
+    if (member == NULL || entry->arg[1] < member->kept_seq) {
         watch->ranks[rank].lost_count++;
         return;
+    }
+    /* Two threads may post in one communicator at once; what they posted first may be written
+     * second. More than one for each thread are missing because they were overwritten: then what
+     * is known begins anew. */
+    if (entry->arg[1] - member->kept_seq > member->call_count + GUEST_THREADS_MAX) {
+        member->kept_seq = entry->arg[1];
+        member->call_count = 0;
     }
     while (entry->arg[1] - member->kept_seq >= member->call_count) {
         calls = ddp_mem_grow(watch->mem, member->calls, member->call_count, &member->call_capacity,
@@ -224,6 +228,31 @@ static void take_done(struct harness_watch *watch, uint32_t rank, const struct g
     }
 }
 
+/* What the data of a call come to; they are reported between its post and its end. */
+static void take_value(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
+{
+    size_t group = 0;
+    struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
+    const struct harness_watch_value value = {true, entry->arg[2], entry->arg[3], entry->arg[4]};
+    struct harness_watch_call *call;
+
+    if (member == NULL || harness_watch_call_at(member, entry->arg[1]) == NULL) {
+        return;
+    }
+    call = &member->calls[entry->arg[1] - member->kept_seq];
+    switch ((enum guest_event)(entry->place >> 56)) {
+    case GUEST_EVENT_VALUE_IN:
+        call->in = value;
+        break;
+    case GUEST_EVENT_VALUE_OUT:
+        call->out = value;
+        break;
+    default:
+        call->has_changed = true;
+        break;
+    }
+}
+
 static void take_entry(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     struct harness_watch_member *member;
@@ -255,6 +284,11 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
             watch->ranks[rank].fired[entry->arg[0]]++;
             watch->ranks[rank].fired_ns = entry->time_ns;
         }
+        break;
+    case GUEST_EVENT_VALUE_IN:
+    case GUEST_EVENT_VALUE_OUT:
+    case GUEST_EVENT_VALUE_CHANGED:
+        take_value(watch, rank, entry);
         break;
     default: /* the page says it too */
         break;

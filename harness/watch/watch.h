@@ -26,6 +26,12 @@ enum harness_watch_state {
 #undef X
 };
 
+/* What the data of a buffer come to (harness/guest/observe/sums.h). */
+struct harness_watch_value {
+    bool is_there;
+    uint64_t sum, magnitude, hash;
+};
+
 /* A call as one rank posted it. */
 struct harness_watch_call {
     uint64_t op; /* guest_op_pack */
@@ -36,6 +42,8 @@ struct harness_watch_call {
     uint16_t micro;
     uint8_t phase;
     bool is_done;
+    bool has_changed; /* its input was overwritten while it was in flight */
+    struct harness_watch_value in, out;
 };
 
 /* A rank's part in a group. */
@@ -56,13 +64,40 @@ struct harness_watch_group {
     uint64_t size;
     char name[GUEST_NAME_BYTES];
     struct harness_watch_member *members; /* [world_size], by rank of the job */
-    uint64_t checked_seq;                 /* up to here all members posted the same */
+    uint64_t checked_seq; /* up to here all members posted the same */
+    uint64_t summed_seq;  /* up to here results were judged */
     uint64_t done_seq;    /* the last call that some member has seen done, of those that end for
                              nobody before all have posted them */
     uint64_t done_before; /* the same when what members posted was last read */
     uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
     bool is_wrong;        /* a finding was made of it, or entries of a member were lost: what
                              follows in it is not compared */
+};
+
+/* Why a call's result was not judged. X(identifier, in words) */
+#define HARNESS_WATCH_UNJUDGED_TABLE(X)                               \
+    X(KIND, "of a kind that is not judged")                           \
+    X(HIDDEN, "their data were not shown")                            \
+    X(ONE_RESULT, "not sums, and one rank alone has the result")      \
+    X(NOT_FINITE, "of values that are not finite")                    \
+    X(BLIND, "rounding may come to as much as a rank's contribution") \
+    X(DIFFER, "posted differently by ranks, or behind such a call")   \
+    X(UNENDED, "not ended on all ranks")                              \
+    X(LOST, "their records were overwritten before they were read")
+enum harness_watch_unjudged {
+#define X(id, words) HARNESS_WATCH_UNJUDGED_##id,
+    HARNESS_WATCH_UNJUDGED_TABLE(X)
+#undef X
+        HARNESS_WATCH_UNJUDGED_COUNT
+};
+
+/* How many calls' results were judged, and how. */
+struct harness_watch_tally {
+    uint64_t judged;   /* in any way */
+    uint64_t bitwise;  /* of these, sums: bit for bit, from data that were kept */
+    uint64_t compared; /* of these, no sums: only that all ranks have the same */
+    bool has_lost;     /* some record of some rank was overwritten before it was read */
+    uint64_t unjudged[HARNESS_WATCH_UNJUDGED_COUNT];
 };
 
 /* What a thread waits for. */
@@ -110,6 +145,8 @@ struct harness_watch {
     uint64_t now_ns;
     uint64_t change_ns; /* when anything was last seen to change */
     bool is_failed;     /* out of memory: what follows is not all of it */
+    bool is_spoilt;     /* a value that is not finite was found: it spreads, and is said once */
+    struct harness_watch_tally tally;
 };
 
 /* Errors: E_NOMEM; then there is nothing to release. */
