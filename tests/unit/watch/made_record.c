@@ -1,5 +1,6 @@
 #include "tests/unit/watch/made_record.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,4 +100,48 @@ const char *made_text(struct made_record *made, size_t *out_size_bytes)
     CT_CHECK(!text.is_failed);
     *out_size_bytes = text.size_bytes;
     return ddp_text_str(&text);
+}
+
+void made_rich(struct made_record *made)
+{
+    struct harness_watch *watch = &made->record.watch;
+    struct harness_finding *finding;
+    size_t world, pair;
+
+    made_open(made, MADE_RICH_WORLD);
+    world = made_group(made, "world", 3);
+    pair = made_group(made, "a pair of ranks", 2);
+    (void)made_group(made, "", 1);
+    watch->groups[pair].size = 2;
+    watch->groups[pair].members[1].is_there = false;
+    watch->groups[pair].members[2].rank = 1;
+    watch->groups[pair].members[0].is_freed = true;
+    made_cut(made, world, 2, 2);
+    watch->groups[world].members[1].calls[1] = (struct harness_watch_call){
+        .op = guest_op_pack(DDPROVE_GUEST_REDUCE, DDPROVE_GUEST_BF16, DDPROVE_GUEST_MAX, 7),
+        .elem_count = UINT64_MAX,
+        .bucket = 4,
+        .time_ns = UINT64_MAX,
+        .step = UINT32_MAX,
+        .micro = UINT16_MAX,
+        .phase = UINT8_MAX};
+    made_kill(made, 2, SIGKILL);
+    watch->ranks[0].code = -1;
+    watch->ranks[1].lost_count = 5;
+    watch->ranks[1].lost_comms = 6;
+    watch->ranks[1].fired[0] = 1;
+    watch->ranks[1].fired[GUEST_FAULTS_MAX - 1] = UINT32_MAX;
+    watch->ranks[1].fired_ns = 123456789;
+    made->record.is_ended = true;
+    made->record.exit_code = 128 + SIGKILL;
+    finding = made_finding(made, HARNESS_VERDICT_CRASH_SIGNALED, 2);
+    harness_rank_set_add(&finding->victims, 0);
+    harness_rank_set_add(&finding->victims, 1);
+    finding->step = 2;
+    finding->phase = DDP_PHASE_BACKWARD;
+    finding->detect_ns = 1500000;
+    harness_watch_set_op(&watch->groups[world], 3, &watch->groups[world].members[0].calls[2],
+                         finding);
+    finding = made_finding(made, HARNESS_VERDICT_HANG_STOPPED, 1);
+    finding->mode = HARNESS_MODE_BUDGET;
 }

@@ -14,6 +14,9 @@ struct made_record {
 
 /* A job that went well and posted nothing: all ranks attached, detached and ended with 0. */
 void made_open(struct made_record *made, uint32_t world_size);
+/* All that a record can say, in few lines. */
+#define MADE_RICH_WORLD 3
+void made_rich(struct made_record *made);
 void made_close(struct made_record *made);
 /* All ranks make a communicator and post so many sums of 10 f32 in it, one in each step, all done;
  * the n-th at n microseconds. Returns its index. */

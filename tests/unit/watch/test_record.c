@@ -8,52 +8,7 @@
 #include "tests/ct.h"
 #include "tests/unit/watch/made_record.h"
 
-enum { WORLD = 3, LINES_MAX = 64 };
-
-/* All that a record can say, in few lines. */
-static void make_rich(struct made_record *made)
-{
-    struct harness_watch *watch = &made->record.watch;
-    struct harness_finding *finding;
-    size_t world, pair;
-
-    made_open(made, WORLD);
-    world = made_group(made, "world", 3);
-    pair = made_group(made, "a pair of ranks", 2);
-    (void)made_group(made, "", 1);
-    watch->groups[pair].size = 2;
-    watch->groups[pair].members[1].is_there = false;
-    watch->groups[pair].members[2].rank = 1;
-    watch->groups[pair].members[0].is_freed = true;
-    made_cut(made, world, 2, 2);
-    watch->groups[world].members[1].calls[1] = (struct harness_watch_call){
-        .op = guest_op_pack(DDPROVE_GUEST_REDUCE, DDPROVE_GUEST_BF16, DDPROVE_GUEST_MAX, 7),
-        .elem_count = UINT64_MAX,
-        .bucket = 4,
-        .time_ns = UINT64_MAX,
-        .step = UINT32_MAX,
-        .micro = UINT16_MAX,
-        .phase = UINT8_MAX};
-    made_kill(made, 2, SIGKILL);
-    watch->ranks[0].code = -1;
-    watch->ranks[1].lost_count = 5;
-    watch->ranks[1].lost_comms = 6;
-    watch->ranks[1].fired[0] = 1;
-    watch->ranks[1].fired[GUEST_FAULTS_MAX - 1] = UINT32_MAX;
-    watch->ranks[1].fired_ns = 123456789;
-    made->record.is_ended = true;
-    made->record.exit_code = 128 + SIGKILL;
-    finding = made_finding(made, HARNESS_VERDICT_CRASH_SIGNALED, 2);
-    harness_rank_set_add(&finding->victims, 0);
-    harness_rank_set_add(&finding->victims, 1);
-    finding->step = 2;
-    finding->phase = DDP_PHASE_BACKWARD;
-    finding->detect_ns = 1500000;
-    harness_watch_set_op(&watch->groups[world], 3, &watch->groups[world].members[0].calls[2],
-                         finding);
-    finding = made_finding(made, HARNESS_VERDICT_HANG_STOPPED, 1);
-    finding->mode = HARNESS_MODE_BUDGET;
-}
+enum { LINES_MAX = 64 };
 
 static ddp_status parse(struct made_record *made, const char *text, size_t size_bytes,
                         struct harness_watch_record *out, struct ddp_err *err)
@@ -124,12 +79,12 @@ CT_TEST(record, is_read_as_it_was_written)
     const char *text;
     size_t size_bytes = 0;
 
-    make_rich(&made);
+    made_rich(&made);
     text = made_text(&made, &size_bytes);
     CT_REQUIRE_OK(parse(&made, text, size_bytes, &read, &err));
     CT_CHECK(read.is_ended && read.exit_code == 128 + SIGKILL);
-    CT_CHECK_EQ_U64(read.watch.world_size, WORLD);
-    for (uint32_t r = 0; r < WORLD; r++) {
+    CT_CHECK_EQ_U64(read.watch.world_size, MADE_RICH_WORLD);
+    for (uint32_t r = 0; r < MADE_RICH_WORLD; r++) {
         check_rank(&made.record.watch.ranks[r], &read.watch.ranks[r]);
     }
     CT_REQUIRE(read.watch.group_count == made.record.watch.group_count);
@@ -139,7 +94,7 @@ CT_TEST(record, is_read_as_it_was_written)
         CT_CHECK_EQ_U64(read.watch.groups[g].key, wrote->key);
         CT_CHECK_EQ_U64(read.watch.groups[g].size, wrote->size);
         CT_CHECK_STR(read.watch.groups[g].name, wrote->name);
-        for (uint32_t r = 0; r < WORLD; r++) {
+        for (uint32_t r = 0; r < MADE_RICH_WORLD; r++) {
             check_member(&wrote->members[r], &read.watch.groups[g].members[r]);
         }
     }
@@ -310,7 +265,7 @@ CT_TEST(record, damaged_lines_are_refused)
     size_t size_bytes = 0;
     size_t count;
 
-    make_rich(&made);
+    made_rich(&made);
     count = cut(made_text(&made, &size_bytes), lines);
     CT_CHECK(count > 20);
     for (size_t i = 0; i < count; i++) {
@@ -344,7 +299,7 @@ CT_TEST(record, the_digest_alone_notices)
     char *text;
     size_t size_bytes = 0;
 
-    make_rich(&made);
+    made_rich(&made);
     wrote = made_text(&made, &size_bytes);
     text = ddp_mem_strdup(made.mem, wrote);
     strstr(text, "count=10")[7] = '1';
@@ -360,7 +315,7 @@ CT_TEST(record, every_byte_counts)
     char *copy;
     size_t size_bytes = 0;
 
-    make_rich(&made);
+    made_rich(&made);
     text = made_text(&made, &size_bytes);
     copy = ddp_mem_array(made.mem, size_bytes, 1);
     for (size_t i = 0; i < size_bytes; i++) {
@@ -459,7 +414,7 @@ CT_TEST(record, sealed_nonsense_is_refused)
         const char *at;
         size_t size_bytes = 0;
 
-        make_rich(&made);
+        made_rich(&made);
         wrote = made_text(&made, &size_bytes);
         at = strstr(wrote, edits[i].find);
         if (at == NULL) {
@@ -490,7 +445,7 @@ CT_TEST(record, other_files_are_refused)
     char *more;
     size_t size_bytes = 0;
 
-    make_rich(&made);
+    made_rich(&made);
     check_refused(&made, "", 0, true, "nothing");
     check_refused(&made, "\n", 1, true, "an empty line");
     check_refused(&made, zeros, sizeof zeros, true, "zeros");
