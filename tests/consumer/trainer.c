@@ -1,5 +1,5 @@
-/* A team's own trainer, shown to ddprove: ranks of one host that add their gradients in shared memory.
- * It is built against the installed package alone. */
+/* A team's own trainer, shown to ddprove: ranks of one host that add their gradients in shared
+ * memory. It is built against the installed package alone. */
 #include <ddprove_guest.h>
 #include <fcntl.h>
 #include <sched.h>
