@@ -64,8 +64,8 @@ struct harness_watch_group {
     uint64_t size;
     char name[GUEST_NAME_BYTES];
     struct harness_watch_member *members; /* [world_size], by rank of the job */
-    uint64_t checked_seq; /* up to here all members posted the same */
-    uint64_t summed_seq;  /* up to here results were judged */
+    uint64_t checked_seq;                 /* up to here all members posted the same */
+    uint64_t summed_seq;                  /* up to here results were judged */
     uint64_t done_seq;    /* the last call that some member has seen done, of those that end for
                              nobody before all have posted them */
     uint64_t done_before; /* the same when what members posted was last read */
