@@ -69,12 +69,12 @@ static json_t *op_json(const struct harness_cell *cell, const struct harness_fin
         return json_null();
     }
     if (harness_plan_is_guest(&cell->plan)) {
-        json_decref(params);
         return json_pack(
-            "{s:o, s:o, s:o, s:o}", "seq",
+            "{s:o, s:o, s:n, s:o, s:o, s:o}", "seq",
             number_or_null(finding->op.seq == 0 ? -1 : (int64_t)finding->op.seq), "kind",
-            text_or_null(harness_names_of(HARNESS_NAMES_GUEST_KINDS, finding->guest.kind)), "comm",
-            text_json(finding->guest.comm), "bucket", number_or_null(finding->op.bucket));
+            text_or_null(harness_names_of(HARNESS_NAMES_GUEST_KINDS, finding->guest.kind)), "role",
+            "bucket", number_or_null(finding->op.bucket), "params", params, "comm",
+            text_json(finding->guest.comm));
     }
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "seq",
                      number_or_null(finding->op.seq == 0 ? -1 : (int64_t)finding->op.seq), "kind",

@@ -173,10 +173,10 @@ int cli_exec(const struct cli_options *options)
     if (options->path_count > 0) {
         return run_scenarios(options);
     }
-    if (options->set_count > 0 || options->out_dir != NULL || options->json != NULL ||
-        options->junit != NULL) {
-        return cli_usage_error("exec: --set, --out, --json and --junit are of scenarios; name one "
-                               "in front of \"--\"");
+    if (options->set_count > 0 || options->json != NULL || options->junit != NULL ||
+        (options->out_dir != NULL && options->end_step == 0)) {
+        return cli_usage_error("exec: --set, --out (but for --steps), --json and --junit are of "
+                               "scenarios; name one in front of \"--\"");
     }
     if (options->is_mpi) {
         if (harness_exec_adapter_path(HARNESS_GUEST_ADAPTER_MPI, harness_launch_self_path(),

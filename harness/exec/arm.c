@@ -123,7 +123,7 @@ static void arm(const struct harness_fault *fault, struct guest_fault *out)
                                 .kind = (uint64_t)at->kind,
                                 .seq = at->seq > 0 ? (uint64_t)at->seq : 0,
                                 .bucket = one_more(at->bucket),
-                                .elem_count = one_more(at->elem_count),
+                                .elem_count = at->elem_count > 0 ? at->elem_count + 1 : 0,
                                 .hit = at->hit,
                                 .times = at->times != 0 ? at->times : UINT64_MAX};
     out->point = fault->point == DDP_FAULT_POINT_STEP_BEGIN       ? GUEST_POINT_STEP

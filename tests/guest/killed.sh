@@ -79,7 +79,7 @@ if [ "$mpi_program" != - ]; then
     sed 's/guest: {}/guest: {launcher: mpirun, adapter: mpi}/' "$folder/long.yaml" >"$folder/long_mpi.yaml"
     for round in 30 31 32; do
         killed "$$-$round" "$(moment "$round" 1)" "$ddprove" exec "$folder/long_mpi.yaml" --out "$folder/run$round" -- \
-            "$mpi_program" 100000000
+            "$(dirname "$ddprove")/ddprove_mpi_trainer" 100000000
     done
 fi
 sort -u "$folder/shared" | while read -r file; do

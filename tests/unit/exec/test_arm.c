@@ -144,7 +144,7 @@ CT_TEST(arm, each_key_of_a_trigger)
 {
     struct guest_fault fault =
         armed("rank: last, step: 8, phase: backward, bucket: 0, seq: 41, comm: world, kind: "
-              "all_reduce, elems: 0, hit: 3, times: 0",
+              "all_reduce, elems: 5, hit: 3, times: 0",
               "collective/pre", "none: true");
     uint64_t name[GUEST_NAME_BYTES / 8] = {0};
 
@@ -154,7 +154,7 @@ CT_TEST(arm, each_key_of_a_trigger)
     CT_CHECK_EQ_U64(fault.bucket, 1);
     CT_CHECK_EQ_U64(fault.seq, 41);
     CT_CHECK_EQ_U64(fault.kind, 1 + DDPROVE_GUEST_ALL_REDUCE);
-    CT_CHECK_EQ_U64(fault.elem_count, 1);
+    CT_CHECK_EQ_U64(fault.elem_count, 6);
     CT_CHECK_EQ_U64(fault.hit, 3);
     CT_CHECK_EQ_U64(fault.times, UINT64_MAX); /* every time */
     memcpy(name, "world", 5);

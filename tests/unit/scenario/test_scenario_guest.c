@@ -38,7 +38,7 @@ CT_TEST(guest, a_rich_plan_reads_back)
                                         "ranks: 7",
                                         "comm: \"a: b\"",
                                         "kind: reduce_scatter",
-                                        "elems: 0",
+                                        "elems: 5",
                                         "kind: all_gather"};
     struct ddp_text text = check_round_trip(
         "# A guest of many words.\n"
@@ -46,7 +46,7 @@ CT_TEST(guest, a_rich_plan_reads_back)
         "job: {guest: {command: [./train, --lr, \"1e-3\", a b, \"~\"], launcher: mpirun, "
         "adapter: mpi}, ranks: 7, timeout_ms: 2500}\n"
         "faults:\n"
-        "  - {at: {rank: last, comm: \"a: b\", kind: reduce_scatter, elems: 0, hit: 3, times: 0}, "
+        "  - {at: {rank: last, comm: \"a: b\", kind: reduce_scatter, elems: 5, hit: 3, times: 0}, "
         "point: collective/pre, do: {arg: redop, value: max}}\n"
         "  - {at: {rank: middle, seq: 9, bucket: 0, phase: backward}, point: collective/post, do: "
         "{corrupt: flip, bit: 30, elem: 5}}\n"
