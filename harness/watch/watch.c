@@ -113,8 +113,12 @@ static void take_comm(struct harness_watch *watch, uint32_t rank,
     if (group->name[0] == '\0') {
         copy_name(watch, rank, handle, group);
     }
-    group->members[rank] = (struct harness_watch_member){
-        .is_there = true, .handle = handle, .rank = (uint32_t)arg[2], .kept_seq = 1};
+    group->members[rank] =
+        (struct harness_watch_member){.is_there = true,
+                                      .is_of_device = arg[4] == GUEST_COMM_DEVICE,
+                                      .handle = handle,
+                                      .rank = (uint32_t)arg[2],
+                                      .kept_seq = 1};
     self->comms[place].handle = handle;
     self->comms[place].group = (size_t)(group - watch->groups);
 }
@@ -181,26 +185,58 @@ static void take_done(struct harness_watch *watch, uint32_t rank, const struct g
     }
 }
 
+static void take_launch(struct harness_watch *watch, uint32_t rank, const uint64_t *arg)
+{
+    size_t group = 0;
+    struct harness_watch_member *member = member_of(watch, rank, arg[0], &group);
+    const bool has_failed = arg[3] == GUEST_LAUNCH_FAILED;
+
+    if (member == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < member->call_count; i++) {
+        struct harness_watch_call *call = &member->calls[member->call_count - 1 - i];
+        const uint64_t seq = member->kept_seq + member->call_count - 1 - i;
+
+        if (seq < arg[1]) {
+            break; /* the newest come first, so the rest is older */
+        }
+        if (seq <= arg[2]) {
+            call->is_launched = !has_failed;
+            call->lane = has_failed || arg[3] > GUEST_LANES_MAX ? 0 : (uint32_t)arg[3];
+        }
+    }
+    watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || has_failed;
+}
+
+static void take_free(struct harness_watch *watch, uint32_t rank, const uint64_t *arg)
+{
+    size_t group = 0;
+    struct harness_watch_member *member = member_of(watch, rank, arg[0], &group);
+
+    if (member != NULL) {
+        member->is_freed = true;
+        watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || arg[2] != 0;
+    }
+}
+
 static void take_entry(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
-    struct harness_watch_member *member;
-    size_t group = 0;
-
     switch ((enum guest_event)(entry->place >> 56)) {
     case GUEST_EVENT_COMM:
         take_comm(watch, rank, entry->arg);
         break;
     case GUEST_EVENT_COMM_FREE:
-        member = member_of(watch, rank, entry->arg[0], &group);
-        if (member != NULL) {
-            member->is_freed = true;
-        }
+        take_free(watch, rank, entry->arg);
         break;
     case GUEST_EVENT_POST:
         take_post(watch, rank, entry);
         break;
     case GUEST_EVENT_DONE:
         take_done(watch, rank, entry);
+        break;
+    case GUEST_EVENT_LAUNCH:
+        take_launch(watch, rank, entry->arg);
         break;
     default: /* the page says it too */
         break;
@@ -272,6 +308,8 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
         const uint64_t handle = load(&thread->comm);
 
         out->seq = load(&thread->seq);
+        out->first = out->seq;
+        out->lane = 0;
         out->enter_ns = load(&thread->enter_ns);
         if (change % 2 == 0 && load(&thread->change) == change) {
             return member_of(watch, rank, handle, &out->group) != NULL;
@@ -280,11 +318,44 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
     return false;
 }
 
+/* The device may write while this is read: then what is read is of one moment or the next. */
+static void read_lane(struct harness_watch *watch, uint32_t rank, uint32_t place)
+{
+    const struct guest_lane *lane = &guest_arena_page(watch->arena, rank)->lanes[place];
+    struct harness_watch_lane *kept = &watch->ranks[rank].lanes[place];
+    struct harness_watch_lane now = {.handle = load(&lane->comm)};
+
+    now.stream = load(&lane->stream);
+    now.begun = load(&lane->begun);
+    now.ended = load(&lane->ended);
+    if (load(&lane->comm) != now.handle) {
+        return; /* it is changing hands */
+    }
+    if (now.handle != kept->handle || now.begun != kept->begun || now.ended != kept->ended) {
+        now.since_ns = watch->now_ns;
+        watch->change_ns = watch->now_ns;
+        *kept = now;
+    }
+}
+
+/* What a stream waits for; false: nothing. */
+static bool lane_wait(struct harness_watch *watch, uint32_t rank, uint32_t place,
+                      struct harness_watch_wait *out)
+{
+    const struct harness_watch_lane *lane = &watch->ranks[rank].lanes[place];
+
+    *out = (struct harness_watch_wait){.seq = lane->begun,
+                                       .enter_ns = lane->since_ns,
+                                       .first = lane->ended + 1,
+                                       .lane = place + 1};
+    return lane->begun > lane->ended && member_of(watch, rank, lane->handle, &out->group) != NULL;
+}
+
 static void read_page(struct harness_watch *watch, uint32_t rank)
 {
     struct harness_watch_rank *self = &watch->ranks[rank];
     const struct guest_page *page = guest_arena_page(watch->arena, rank);
-    struct harness_watch_wait before[GUEST_THREADS_MAX];
+    struct harness_watch_wait before[HARNESS_WATCH_WAITS_MAX];
     const uint32_t count_before = self->wait_count;
 
     memcpy(before, self->waits, sizeof before);
@@ -303,6 +374,11 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
         if (read_wait(watch, rank, &page->threads[t], &self->waits[self->wait_count])) {
             self->wait_count++;
         }
+    }
+    self->thread_wait_count = self->wait_count;
+    for (uint32_t i = 0; i < GUEST_LANES_MAX; i++) {
+        read_lane(watch, rank, i);
+        self->wait_count += lane_wait(watch, rank, i, &self->waits[self->wait_count]);
     }
     if (self->wait_count != count_before ||
         memcmp(before, self->waits, self->wait_count * sizeof self->waits[0]) != 0) {

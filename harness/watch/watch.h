@@ -31,12 +31,15 @@ struct harness_watch_call {
     uint16_t micro;
     uint8_t phase;
     bool is_done;
+    bool is_launched; /* given to a device, */
+    uint32_t lane;    /* which shows its way by this lane, place + 1; 0: not at all */
 };
 
 /* A rank's part in a group. */
 struct harness_watch_member {
     bool is_there;     /* the rank has made the communicator */
     bool is_freed;     /* and given it back */
+    bool is_of_device; /* its calls are a device's */
     uint32_t handle;   /* in that process */
     uint32_t rank;     /* within the group */
     uint64_t posted;   /* seq of its last call */
@@ -56,11 +59,23 @@ struct harness_watch_group {
     bool is_wrong; /* a finding was made of it: what follows in it is not compared */
 };
 
-/* What a thread waits for. */
+/* What a thread waits for, or a device's stream. */
 struct harness_watch_wait {
     size_t group; /* index */
     uint64_t seq;
-    uint64_t enter_ns;
+    uint64_t enter_ns; /* of a device: when it was first seen */
+    uint64_t first;    /* of a device: it has begun first..seq, and ended none of them; else seq */
+    uint64_t lane;     /* of a device: place + 1; else 0 */
+};
+
+enum { HARNESS_WATCH_WAITS_MAX = GUEST_THREADS_MAX + GUEST_LANES_MAX };
+
+/* How far a device is on a stream, with the calls of a communicator. */
+struct harness_watch_lane {
+    uint64_t handle; /* 0: none lives here */
+    uint64_t stream;
+    uint64_t begun, ended;
+    uint64_t since_ns; /* when this was first seen */
 };
 
 struct harness_watch_rank {
@@ -77,8 +92,10 @@ struct harness_watch_rank {
     uint64_t read_count;   /* entries of its ring that were read */
     uint64_t lost_count;   /* and that were overwritten before, or torn */
     uint64_t thread_count; /* threads that have made a call and live */
-    struct harness_watch_wait waits[GUEST_THREADS_MAX];
-    uint32_t wait_count;
+    bool has_broken;       /* a device's call failed, or its communicator was given up */
+    struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX]; /* those of threads come first */
+    uint32_t wait_count, thread_wait_count;
+    struct harness_watch_lane lanes[GUEST_LANES_MAX];
     struct { /* communicators by handle */
         uint32_t handle;
         size_t group;
