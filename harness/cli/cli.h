@@ -65,7 +65,7 @@ struct cli_options {
     uint64_t ranks;      /* --ranks; 0: not given */
     uint64_t limit_s;    /* --limit; 0: not given */
     bool is_left;        /* --on-failure leave */
-    bool is_mpi;         /* --adapter mpi */
+    const char *adapter; /* --adapter: "mpi", "nccl"; NULL: none */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);

@@ -27,7 +27,7 @@ static void print_finding(void *context, const struct harness_finding *finding)
 /* Beside the program: ../lib, where the build and an installation have it. Returns 0, or an exit
  * code.
  */
-static int find_adapter(char *path, size_t size_bytes)
+static int find_adapter(const char *name, char *path, size_t size_bytes)
 {
     char self[4096];
     ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -37,12 +37,14 @@ static int find_adapter(char *path, size_t size_bytes)
     for (int i = 0; i < 2 && (slash = strrchr(self, '/')) != NULL; i++) {
         *slash = '\0';
     }
-    if (snprintf(path, size_bytes, "%s/lib/libddprove_guest_mpi.so", self) >= (int)size_bytes) {
-        return cli_usage_error("--adapter mpi: the path of this program is too long");
+    if (snprintf(path, size_bytes, "%s/lib/libddprove_guest_%s.so", self, name) >=
+        (int)size_bytes) {
+        return cli_usage_error("--adapter %s: the path of this program is too long", name);
     }
     if (access(path, R_OK) != 0) {
-        return cli_usage_error("--adapter mpi: %s: %s; it is built where an mpi.h is found", path,
-                               strerror(errno));
+        return cli_usage_error("--adapter %s: %s: %s%s", name, path, strerror(errno),
+                               strcmp(name, "mpi") == 0 ? "; it is built where an mpi.h is found"
+                                                        : "");
     }
     return 0;
 }
@@ -82,8 +84,8 @@ int cli_exec(const struct cli_options *options)
         return cli_usage_error("exec: \"%s\" is in front of \"--\"; the command comes behind it",
                                options->paths[0]);
     }
-    if (options->is_mpi) {
-        code = find_adapter(adapter, sizeof adapter);
+    if (options->adapter != NULL) {
+        code = find_adapter(options->adapter, adapter, sizeof adapter);
         if (code != 0) {
             return code;
         }
@@ -104,6 +106,12 @@ int cli_exec(const struct cli_options *options)
             (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
                                   "guest library, or an "
                                   "adapter that does; nothing was judged\n");
+        } else if (result.lost_comm_count > 0) {
+            (void)fprintf(
+                stderr,
+                "ddprove: %llu communicators could not be shown (too many, or one process "
+                "drives several ranks); their calls were not judged\n",
+                (unsigned long long)result.lost_comm_count);
         }
     }
     ddp_mem_pool_destroy(pool);

@@ -142,11 +142,18 @@ static int set_ranks(struct cli_options *options, const char *text)
 
 static int set_adapter(struct cli_options *options, const char *text)
 {
-    options->is_mpi = strcmp(text, "mpi") == 0;
-    if (options->is_mpi || strcmp(text, "none") == 0) {
+    static const char *const names[] = {"mpi", "nccl"};
+
+    options->adapter = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            options->adapter = names[i];
+        }
+    }
+    if (options->adapter != NULL || strcmp(text, "none") == 0) {
         return 0;
     }
-    return cli_usage_error("--adapter is none or mpi, not \"%s\"", text);
+    return cli_usage_error("--adapter is none, mpi or nccl, not \"%s\"", text);
 }
 
 static int set_limit(struct cli_options *options, const char *text)
@@ -291,10 +298,9 @@ static const struct cli_option {
     {"ranks", "N", 0, CLI_EXEC, set_ranks,
      "start N copies, each told who it is as torchrun would\n(default: one, which starts the "
      "ranks)"},
-    {"adapter", "none|mpi", 0, CLI_EXEC, set_adapter,
-     "what shows the program's collectives; none: the program itself\n(default), mpi: a library "
-     "that is loaded "
-     "into it"},
+    {"adapter", "none|mpi|nccl", 0, CLI_EXEC, set_adapter,
+     "what shows the program's collectives; none: the program itself\n(default); mpi, nccl: a "
+     "library that is loaded into it"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
     {"limit", "SECONDS", 0, CLI_EXEC, set_limit,

@@ -169,6 +169,7 @@ static void summarise(const struct exec_job *job, struct harness_exec_result *ou
     }
     for (uint32_t r = 0; r < job->watch.world_size; r++) {
         out->seen_count += job->watch.ranks[r].is_attached;
+        out->lost_comm_count += job->watch.ranks[r].lost_comm_count;
     }
     out->interrupt = job->interrupt;
 }

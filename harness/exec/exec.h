@@ -27,9 +27,10 @@ struct harness_exec_config {
 
 struct harness_exec_result {
     struct harness_findings findings;
-    uint32_t seen_count; /* ranks that have shown themselves */
-    int exit_code;       /* the worst of the processes started: 128 + N after signal N */
-    int interrupt;       /* the signal that ended it all; 0: none did */
+    uint32_t seen_count;      /* ranks that have shown themselves */
+    uint64_t lost_comm_count; /* communicators that ranks could not show */
+    int exit_code;            /* the worst of the processes started: 128 + N after signal N */
+    int interrupt;            /* the signal that ended it all; 0: none did */
 };
 
 /* Returns once every process that was started has ended. Signals that end this process are passed

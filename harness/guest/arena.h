@@ -106,8 +106,10 @@ enum guest_event {
 
 /* Whose calls a communicator has. */
 enum guest_comm_kind {
-    GUEST_COMM_HOST,  /* a thread makes them: once posted they have begun */
-    GUEST_COMM_DEVICE /* a device does, in the order of a stream, once they are launched too */
+    GUEST_COMM_HOST,   /* a thread makes them: once posted they have begun */
+    GUEST_COMM_DEVICE, /* a device does, in the order of a stream, once they are launched too */
+    GUEST_COMM_PAIR    /* a device, and they are messages from rank 0 to rank 1: both show the same
+                          call, in whatever step of theirs */
 };
 
 /* In place of a lane in LAUNCH: the launch failed, the calls will not be made. Lane 0: how far the

@@ -66,22 +66,33 @@ static bool has_not_come(const struct harness_watch *watch, const struct harness
             watch->now_ns - self->since_ns >= HARNESS_WATCH_STOP_HOLD_NS);
 }
 
+static uint64_t count_known(const struct harness_watch *watch,
+                            const struct harness_watch_group *group)
+{
+    uint64_t known = 0;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        known += group->members[r].is_there;
+    }
+    return known;
+}
+
 /* Whether a call waits for this rank to come to it. Members that are not known yet, because they
- * have not made the communicator, are any rank that lacks it. */
+ * have not made the communicator, are any rank that lacks it; a pair is made by its first message,
+ * and may not be seen on one side. */
 static bool is_missing_from(const struct harness_watch *watch,
                             const struct harness_watch_wait *wait, uint32_t other)
 {
     const struct harness_watch_group *group = &watch->groups[wait->group];
-    uint64_t known = 0;
+    uint64_t known;
 
     if (group->members[other].is_there) {
         return has_not_come(watch, wait, other);
     }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        known += group->members[r].is_there;
-    }
+    known = count_known(watch, group);
     /* Which ranks these are is certain only if everybody who lacks it is one. */
-    return known < group->size && watch->world_size - known == group->size - known;
+    return !group->is_pair && known < group->size &&
+           watch->world_size - known == group->size - known;
 }
 
 bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
@@ -119,6 +130,13 @@ bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank)
     for (uint32_t r = 0; r < watch->world_size; r++) {
         if (harness_watch_needs(watch, rank, r, NULL)) {
             return true;
+        }
+    }
+    for (uint32_t i = 0; i < watch->ranks[rank].wait_count; i++) {
+        const struct harness_watch_group *group = &watch->groups[watch->ranks[rank].waits[i].group];
+
+        if (count_known(watch, group) < group->size) {
+            return true; /* perhaps for one that is not known */
         }
     }
     return false;

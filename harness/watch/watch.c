@@ -110,15 +110,15 @@ static void take_comm(struct harness_watch *watch, uint32_t rank,
     if (group == NULL) {
         return;
     }
+    group->is_pair = arg[4] == GUEST_COMM_PAIR;
     if (group->name[0] == '\0') {
         copy_name(watch, rank, handle, group);
     }
-    group->members[rank] =
-        (struct harness_watch_member){.is_there = true,
-                                      .is_of_device = arg[4] == GUEST_COMM_DEVICE,
-                                      .handle = handle,
-                                      .rank = (uint32_t)arg[2],
-                                      .kept_seq = 1};
+    group->members[rank] = (struct harness_watch_member){.is_there = true,
+                                                         .is_of_device = arg[4] != GUEST_COMM_HOST,
+                                                         .handle = handle,
+                                                         .rank = (uint32_t)arg[2],
+                                                         .kept_seq = 1};
     self->comms[place].handle = handle;
     self->comms[place].group = (size_t)(group - watch->groups);
 }
@@ -367,6 +367,7 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     self->micro = load(&page->micro);
     self->phase = load(&page->phase);
     self->alive_ns = load(&page->alive_ns);
+    self->lost_comm_count = load(&page->lost_comms);
     self->thread_count = 0;
     self->wait_count = 0;
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {

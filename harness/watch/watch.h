@@ -52,6 +52,7 @@ struct harness_watch_member {
 struct harness_watch_group {
     uint64_t key;
     uint64_t size;
+    bool is_pair; /* its calls are messages, of which a step need not be the other rank's */
     char name[GUEST_NAME_BYTES];
     struct harness_watch_member *members; /* [world_size], by rank of the job */
     uint64_t checked_seq;                 /* up to here all members posted the same */
@@ -89,10 +90,11 @@ struct harness_watch_rank {
     uint64_t pid, world_size;
     uint64_t step, micro, phase;
     uint64_t alive_ns;
-    uint64_t read_count;   /* entries of its ring that were read */
-    uint64_t lost_count;   /* and that were overwritten before, or torn */
-    uint64_t thread_count; /* threads that have made a call and live */
-    bool has_broken;       /* a device's call failed, or its communicator was given up */
+    uint64_t read_count;      /* entries of its ring that were read */
+    uint64_t lost_count;      /* and that were overwritten before, or torn */
+    uint64_t thread_count;    /* threads that have made a call and live */
+    uint64_t lost_comm_count; /* communicators that it could not show */
+    bool has_broken;          /* a device's call failed, or its communicator was given up */
     struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX]; /* those of threads come first */
     uint32_t wait_count, thread_wait_count;
     struct harness_watch_lane lanes[GUEST_LANES_MAX];
