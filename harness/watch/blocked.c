@@ -100,7 +100,8 @@ bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint3
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
 
-    for (uint32_t i = 0; i < self->wait_count && rank != other; i++) {
+    /* Streams first: a thread that launches calls is ahead of them, and seldom waits. */
+    for (uint32_t i = self->wait_count; rank != other && i-- > 0;) {
         const struct harness_watch_wait *wait = &self->waits[i];
 
         if (is_missing_from(watch, wait, other)) {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # What `ddprove exec` says of programs that it did not write, and how they end.
-# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|- ADAPTER_LIBRARY|-
+# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|- NCCL_PROGRAM|-
 set -u
-ddprove=$1 trainer=$2 mpi_program=$3
+ddprove=$1 trainer=$2 mpi_program=$3 nccl_program=$4
 failures=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -62,6 +62,43 @@ if [ "$mpi_program" != - ]; then
     mpi 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to barrier 22 of MPI_COMM_WORLD.*of MPI_Comm_dup" "cross 0 20"
     mpi 1 "^ddprove: HANG.CYCLE, rank 2: .*has not come to all_reduce 21 of MPI_COMM_WORLD" "skip 2 20"
     mpi 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
+fi
+
+# On the stand-ins of NCCL and CUDA: nothing here is a GPU result.
+if [ "$nccl_program" != - ]; then
+    # nccl RANKS LIMIT CODE WORDS FAULT
+    nccl() {
+        found=$(mktemp -d "$folder/ranks.XXXXXX")
+        # shellcheck disable=SC2086 # words
+        expect "$3" "$4" "$ddprove" exec --ranks "$1" --adapter nccl --limit "$2" -- "$nccl_program" "$found" $5
+    }
+    world="of ncclCommInitRank "
+    nccl 4 2 0 "" ""
+    nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*before posting all_reduce 2[13] of " "kill 2 20"
+    nccl 4 2 1 "^ddprove: CRASH.FINISHED_EARLY, rank 1: .*before posting all_reduce 23 $world" "leave 1 20"
+    nccl 4 2 1 "^ddprove: HANG.STOPPED, rank 2: .*ranks 0,1,3 wait" "stop 2 20"
+    nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: .*before posting all_reduce 23 $world" "hang 1 20"
+    nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "inside 1 20"
+    nccl 4 2 1 "^ddprove: LAUNCH.MISSING_RANK, rank 3: .*before posting comm_create 1 $world.*ranks 0,1,2 wait" "absent 3 0"
+    nccl 4 2 1 "^ddprove: MISMATCH.COUNT, rank 2: .*all_reduce 23 $world(128 f32.*256 f32" "count 2 20"
+    nccl 4 2 1 "^ddprove: MISMATCH.COUNT, rank 1: .*send 21 .*1>2 (32 bytes.*64 bytes" "short 1 20"
+    nccl 4 2 1 "^ddprove: MISMATCH.REDUCTION, rank 2: .*all_reduce 23 $world.*max.*sum" "max 2 20"
+    nccl 4 2 1 "^ddprove: MISMATCH.ROOT, rank 2: .*broadcast 22 of ncclCommInitRank 2 .*root 1" "root 2 20"
+    nccl 4 2 1 "^ddprove: HANG.CYCLE, rank 2: .*has not come to all_reduce 23 $world" "skip 2 20"
+    # Streams that hold each other are certain, so the limit does not matter.
+    nccl 4 600 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to all_reduce 24 $world.*of ncclCommInitRank 2 " "cross 0 20"
+    # Nothing is put into a graph that is being captured: the program looks.
+    nccl 4 2 0 "" "capture 0 0"
+    # Calls that do not block, and cards that cannot write words.
+    NCCL_PROGRAM_ASYNC=1 nccl 4 2 0 "" ""
+    NCCL_PROGRAM_ASYNC=1 nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*before posting all_reduce 2[13] of " "kill 2 20"
+    NCCL_PROGRAM_ASYNC=1 nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
+    DDP_STANDIN_WRITE_VALUE=0 nccl 4 2 0 "" ""
+    DDP_STANDIN_WRITE_VALUE=0 nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: " "kill 2 20"
+    DDP_STANDIN_WRITE_VALUE=0 nccl 4 2 1 "^ddprove: MISMATCH.REDUCTION, rank 2: " "max 2 20"
+    # One process that drives two ranks is not judged, and that is said.
+    DDP_NCCL_STANDIN_SCRIPT=bus_id=unique nccl 1 2 0 "^ddprove: 2 communicators could not be shown" "two 0 0"
+    expect 0 "no rank has shown itself" "$ddprove" exec --adapter nccl -- true
 fi
 echo "$failures failures"
 exit "$((failures > 0))"

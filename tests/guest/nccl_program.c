@@ -2,10 +2,12 @@
  * alone, on one stream. What goes wrong in it is asked for on the command line. It takes no NCCL or
  * CUDA header: declarations are those of the stand-ins.
  *
- * Usage: nccl_program FOLDER [FAULT RANK STEP]; FOLDER, empty, is where ranks find each other. */
+ * Usage: nccl_program FOLDER [FAULT RANK STEP]; FOLDER, empty, is where ranks find each other.
+ * In the environment: NCCL_PROGRAM_ASYNC=1, calls do not block. */
 #include <cuda_runtime_api.h>
 #include <ddp_standin.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,12 +26,36 @@ static int rank, size;
 static float *memory;
 static cudaStream_t stream;
 static struct standin_comm *world, *half, *copy;
+static bool is_async;
 
 #define TRY(call) check(call, __LINE__)
 
+/* What was asked for goes on in another thread until no communicator says so any more. */
+static int finish(void)
+{
+    struct standin_comm *const all[] = {world, half, copy};
+    int result = STANDIN_SUCCESS;
+
+    for (size_t i = 0; i < 3; i++) {
+        int error = STANDIN_IN_PROGRESS;
+
+        while (all[i] != NULL && error == STANDIN_IN_PROGRESS) {
+            if (ncclCommGetAsyncError(all[i], &error) != STANDIN_SUCCESS) {
+                return -1;
+            }
+            (void)sched_yield();
+        }
+        result = all[i] != NULL && error != STANDIN_SUCCESS ? error : result;
+    }
+    return result;
+}
+
 static void check(int result, int line)
 {
-    if (result != 0) {
+    if (result == STANDIN_IN_PROGRESS && is_async) {
+        result = finish();
+    }
+    if (result != STANDIN_SUCCESS) {
         (void)fprintf(stderr, "rank %d, line %d: error %d\n", rank, line, result);
         exit(1);
     }
@@ -71,13 +97,48 @@ static struct standin_id share_id(const char *name)
     return id;
 }
 
-static struct standin_comm *make_comm(const char *name)
+static void make_comm(const char *name, struct standin_comm **out)
 {
-    struct standin_comm *comm = NULL;
     const struct standin_id id = share_id(name);
+    struct standin_config config = {.size = offsetof(struct standin_config, cga_cluster_size),
+                                    .magic = STANDIN_CONFIG_MAGIC,
+                                    .version = 21400,
+                                    .blocking = 0};
 
-    TRY(ncclCommInitRank(&comm, size, id, rank));
-    return comm;
+    if (is_fault("absent") && rank == fault_rank) {
+        (void)pause();
+    }
+    if (is_async) {
+        TRY(ncclCommInitRankConfig(out, size, id, rank, &config));
+    } else {
+        TRY(ncclCommInitRank(out, size, id, rank));
+    }
+}
+
+/* One process with two ranks of a communicator: nobody can say which of them is the job's. */
+static void be_two(void)
+{
+    struct standin_comm *both[2] = {NULL, NULL};
+    cudaStream_t streams[2] = {stream, NULL};
+    struct standin_id id;
+
+    TRY(cudaStreamCreateWithFlags(&streams[1], cudaStreamNonBlocking));
+    TRY(ncclGetUniqueId(&id));
+    TRY(ncclGroupStart());
+    for (int r = 0; r < 2; r++) {
+        TRY(ncclCommInitRank(&both[r], 2, id, r));
+    }
+    TRY(ncclGroupEnd());
+    for (int i = 0; i < 10; i++) {
+        TRY(ncclGroupStart());
+        for (int r = 0; r < 2; r++) {
+            TRY(ncclAllReduce(memory, memory, 8, STANDIN_FLOAT32, STANDIN_SUM, both[r], streams[r]));
+        }
+        TRY(ncclGroupEnd());
+        TRY(cudaStreamSynchronize(streams[0]));
+        TRY(cudaStreamSynchronize(streams[1]));
+    }
+    exit(0);
 }
 
 static void die(int step)
@@ -157,12 +218,12 @@ static void begin(void)
     TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     TRY(cudaMalloc((void **)&memory, 2 * COUNT * sizeof *memory));
     TRY(cudaMemsetAsync(memory, 0, 2 * COUNT * sizeof *memory, stream));
-    if (is_fault("absent") && rank == fault_rank) {
-        (void)pause();
+    if (is_fault("two")) {
+        be_two();
     }
-    world = make_comm("world");
+    make_comm("world", &world);
     TRY(ncclCommSplit(world, rank % 2, rank, &half, NULL));
-    copy = make_comm("copy");
+    make_comm("copy", &copy);
 }
 
 int main(int argc, char **argv)
@@ -172,6 +233,7 @@ int main(int argc, char **argv)
     rank = atoi(getenv("RANK"));
     size = atoi(getenv("WORLD_SIZE"));
     folder = argv[1];
+    is_async = getenv("NCCL_PROGRAM_ASYNC") != NULL;
     if (argc > 4) {
         fault = argv[2];
         fault_rank = (int)strtol(argv[3], NULL, 10);

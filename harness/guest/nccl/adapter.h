@@ -99,8 +99,11 @@ int guest_nccl_comm_take(struct ncclComm *comm, struct guest_nccl_comm *out);
 /* It could not be made (comm NULL), or is gone after guest_nccl_comm_take. */
 void guest_nccl_comm_end(const struct guest_nccl_comm *comm, int is_aborted);
 void guest_nccl_comm_drop(uint32_t handle);
-/* NCCL says that it will not work any more. */
+/* NCCL says that nothing is in progress any more, or that it will not work any more. */
+void guest_nccl_comm_settle(struct ncclComm *comm);
 void guest_nccl_comm_failed(struct ncclComm *comm);
+/* The communicator, or a message in it, is under way. */
+int guest_nccl_comm_is_busy(const struct guest_nccl_comm *comm);
 /* The handle of the messages from one rank to another; 0: they are not seen. */
 uint32_t guest_nccl_pair(const struct guest_nccl_comm *comm, uint32_t from, uint32_t to);
 

@@ -257,18 +257,18 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int excluded_count, str
  */
 
 /* Its address is free for another one as soon as NCCL returns, so it is taken out before. */
-#define END(comm, is_aborting, function_call)                                                     \
-    do {                                                                                          \
-        struct guest_nccl_comm taken;                                                             \
-        const int is_shown = guest_nccl_enter();                                                  \
-        const int is_known = is_shown && guest_nccl_comm_take(comm, &taken);                      \
-        const int is_broken = is_known && (is_aborting) && guest_nccl_is_under_way(taken.handle); \
-        const int result = guest_nccl()->function_call;                                           \
-        guest_nccl_leave();                                                                       \
-        if (is_known) {                                                                           \
-            guest_nccl_comm_end(&taken, is_broken);                                               \
-        }                                                                                         \
-        return result;                                                                            \
+#define END(comm, is_aborting, function_call)                                               \
+    do {                                                                                    \
+        struct guest_nccl_comm taken;                                                       \
+        const int is_shown = guest_nccl_enter();                                            \
+        const int is_known = is_shown && guest_nccl_comm_take(comm, &taken);                \
+        const int is_broken = is_known && (is_aborting) && guest_nccl_comm_is_busy(&taken); \
+        const int result = guest_nccl()->function_call;                                     \
+        guest_nccl_leave();                                                                 \
+        if (is_known) {                                                                     \
+            guest_nccl_comm_end(&taken, is_broken);                                         \
+        }                                                                                   \
+        return result;                                                                      \
     } while (0)
 
 int ncclCommDestroy(struct ncclComm *comm)
@@ -287,10 +287,8 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
     const int result = guest_nccl()->CommGetAsyncError(comm, error);
 
     if (is_shown && result == GUEST_NCCL_SUCCESS) {
-        const uint32_t handle = guest_nccl_comm_handle(comm);
-
         if (*error == GUEST_NCCL_SUCCESS) {
-            guest_nccl_launch_settle(handle);
+            guest_nccl_comm_settle(comm);
             guest_nccl_birth_settle(comm);
         } else if (*error != GUEST_NCCL_IN_PROGRESS) {
             guest_nccl_comm_failed(comm);

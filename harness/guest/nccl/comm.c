@@ -190,6 +190,36 @@ void guest_nccl_comm_drop(uint32_t handle)
     (void)pthread_mutex_unlock(&lock);
 }
 
+void guest_nccl_comm_settle(struct ncclComm *comm)
+{
+    const struct guest_nccl_comm *found;
+
+    (void)pthread_mutex_lock(&lock);
+    found = find(comm);
+    for (size_t i = 0; found != NULL && found->handle != 0 && i < PAIRS_MAX; i++) {
+        if (pairs[i].comm == found->handle) {
+            guest_nccl_launch_settle(pairs[i].handle);
+        }
+    }
+    if (found != NULL && found->handle != 0) {
+        guest_nccl_launch_settle(found->handle);
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+int guest_nccl_comm_is_busy(const struct guest_nccl_comm *comm)
+{
+    int is_busy = comm->handle != 0 && guest_nccl_is_under_way(comm->handle);
+
+    (void)pthread_mutex_lock(&lock);
+    for (size_t i = 0; comm->handle != 0 && i < PAIRS_MAX; i++) {
+        is_busy =
+            is_busy || (pairs[i].comm == comm->handle && guest_nccl_is_under_way(pairs[i].handle));
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return is_busy;
+}
+
 void guest_nccl_comm_failed(struct ncclComm *comm)
 {
     struct guest_nccl_comm *found;
