@@ -132,7 +132,8 @@ static void be_two(void)
     for (int i = 0; i < 10; i++) {
         TRY(ncclGroupStart());
         for (int r = 0; r < 2; r++) {
-            TRY(ncclAllReduce(memory, memory, 8, STANDIN_FLOAT32, STANDIN_SUM, both[r], streams[r]));
+            TRY(ncclAllReduce(memory, memory, 8, STANDIN_FLOAT32, STANDIN_SUM, both[r],
+                              streams[r]));
         }
         TRY(ncclGroupEnd());
         TRY(cudaStreamSynchronize(streams[0]));
