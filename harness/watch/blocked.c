@@ -49,6 +49,16 @@ enum harness_watch_reach harness_watch_reach_of(const struct harness_watch *watc
                              : HARNESS_WATCH_POSTED;
 }
 
+/* A call that the device was seen to begin and not to end. */
+static bool is_left_open(const struct harness_watch *watch, uint32_t rank,
+                         const struct harness_watch_wait *wait)
+{
+    const struct harness_watch_call *call =
+        harness_watch_call_at(&watch->groups[wait->group].members[rank], wait->seq);
+
+    return call != NULL && call->lane != 0;
+}
+
 /* A call of a device needs the devices of all members, and one of a thread their threads. A rank
  * that is gone has no device any more; what it had under way has had time to end on the others. */
 static bool has_not_come(const struct harness_watch *watch, const struct harness_watch_wait *wait,
@@ -62,7 +72,8 @@ static bool has_not_come(const struct harness_watch *watch, const struct harness
         return reach < HARNESS_WATCH_LAUNCHED;
     }
     return reach < HARNESS_WATCH_BEGUN ||
-           (reach == HARNESS_WATCH_BEGUN && harness_watch_is_gone(watch, other) &&
+           (reach == HARNESS_WATCH_BEGUN && is_left_open(watch, other, wait) &&
+            harness_watch_is_gone(watch, other) &&
             watch->now_ns - self->since_ns >= HARNESS_WATCH_STOP_HOLD_NS);
 }
 

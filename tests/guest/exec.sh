@@ -1,8 +1,8 @@
 #!/bin/sh
 # What `ddprove exec` says of programs that it did not write, and how they end.
-# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|- NCCL_PROGRAM|-
+# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|- NCCL_PROGRAM|- PROFILER_PROGRAM|- PROFILER|-
 set -u
-ddprove=$1 trainer=$2 mpi_program=$3 nccl_program=$4
+ddprove=$1 trainer=$2 mpi_program=$3 nccl_program=$4 profiler_program=$5 profiler=$6
 failures=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -74,7 +74,7 @@ if [ "$nccl_program" != - ]; then
     }
     world="of ncclCommInitRank "
     nccl 4 2 0 "" ""
-    nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*before posting all_reduce 2[13] of " "kill 2 20"
+    nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL" "kill 2 20"
     nccl 4 2 1 "^ddprove: CRASH.FINISHED_EARLY, rank 1: .*before posting all_reduce 23 $world" "leave 1 20"
     nccl 4 2 1 "^ddprove: HANG.STOPPED, rank 2: .*ranks 0,1,3 wait" "stop 2 20"
     nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: .*before posting all_reduce 23 $world" "hang 1 20"
@@ -91,14 +91,34 @@ if [ "$nccl_program" != - ]; then
     nccl 4 2 0 "" "capture 0 0"
     # Calls that do not block, and cards that cannot write words.
     NCCL_PROGRAM_ASYNC=1 nccl 4 2 0 "" ""
-    NCCL_PROGRAM_ASYNC=1 nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*before posting all_reduce 2[13] of " "kill 2 20"
+    NCCL_PROGRAM_ASYNC=1 nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL" "kill 2 20"
     NCCL_PROGRAM_ASYNC=1 nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
+    # Ranks that see the error, give their communicators up and fail are not to blame.
+    found=$(mktemp -d "$folder/ranks.XXXXXX")
+    NCCL_PROGRAM_ASYNC=1 expect 1 "^ddprove: CRASH.SIGNALED, rank 1: " "$ddprove" exec --ranks 2 --adapter nccl \
+        --on-failure leave -- "$nccl_program" "$found" kill 1 20
+    [ "$(wc -l <"$folder/said")" -eq 1 ] || { echo "FAIL: survivors are blamed" && cat "$folder/said" && failures=$((failures + 1)); }
     DDP_STANDIN_WRITE_VALUE=0 nccl 4 2 0 "" ""
     DDP_STANDIN_WRITE_VALUE=0 nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: " "kill 2 20"
     DDP_STANDIN_WRITE_VALUE=0 nccl 4 2 1 "^ddprove: MISMATCH.REDUCTION, rank 2: " "max 2 20"
     # One process that drives two ranks is not judged, and that is said.
     DDP_NCCL_STANDIN_SCRIPT=bus_id=unique nccl 1 2 0 "^ddprove: 2 communicators could not be shown" "two 0 0"
     expect 0 "no rank has shown itself" "$ddprove" exec --adapter nccl -- true
+fi
+
+# The plug-in for NCCL's profiler interface, called as NCCL does.
+if [ "$profiler_program" != - ]; then
+    profiled() {
+        found=$(mktemp -d "$folder/ranks.XXXXXX")
+        # shellcheck disable=SC2086 # words
+        expect "$2" "$3" "$ddprove" exec --ranks 3 --limit 2 -- "$profiler_program" "$profiler" "$1" "$found" $4
+    }
+    for version in 4 5 6; do
+        profiled $version 0 "" ""
+    done
+    profiled 6 1 "^ddprove: CRASH.SIGNALED, rank 1: .*SIGKILL" "kill 1 20"
+    profiled 5 1 "^ddprove: HANG.NOT_JOINED, rank 2: .*before posting all_reduce 21 of NCCL.*ranks 0,1 wait" "hang 2 20"
+    profiled 4 1 "^ddprove: MISMATCH.COUNT, rank 2: .*32 f32.*64 f32" "count 2 20"
 fi
 echo "$failures failures"
 exit "$((failures > 0))"

@@ -3,7 +3,8 @@
  * CUDA header: declarations are those of the stand-ins.
  *
  * Usage: nccl_program FOLDER [FAULT RANK STEP]; FOLDER, empty, is where ranks find each other.
- * In the environment: NCCL_PROGRAM_ASYNC=1, calls do not block. */
+ * In the environment: NCCL_PROGRAM_ASYNC=1, calls do not block, and a rank looks for errors while
+ * it waits. */
 #include <cuda_runtime_api.h>
 #include <ddp_standin.h>
 #include <fcntl.h>
@@ -59,6 +60,33 @@ static void check(int result, int line)
         (void)fprintf(stderr, "rank %d, line %d: error %d\n", rank, line, result);
         exit(1);
     }
+}
+
+/* Wait for the stream; an error of a communicator ends them all. */
+static void await_stream(void)
+{
+    struct standin_comm *const all[] = {world, half, copy};
+    cudaEvent_t event;
+
+    if (!is_async) {
+        TRY(cudaStreamSynchronize(stream));
+        return;
+    }
+    TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    TRY(cudaEventRecord(event, stream));
+    while (cudaEventQuery(event) == cudaErrorNotReady) {
+        if (finish() != STANDIN_SUCCESS) {
+            /* Together, since work of one may stand behind that of another. */
+            (void)ncclGroupStart();
+            for (size_t i = 0; i < 3; i++) {
+                (void)ncclCommAbort(all[i]);
+            }
+            (void)ncclGroupEnd();
+            exit(1);
+        }
+        (void)sched_yield();
+    }
+    TRY(cudaEventDestroy(event));
 }
 
 static bool is_now(const char *name, int step)
@@ -204,7 +232,7 @@ static void train(int step)
     if (is_fault("cross") && step == fault_step) {
         cross();
     }
-    TRY(cudaStreamSynchronize(stream));
+    await_stream();
     ddp_standin_stream_capture(stream, false);
 }
 

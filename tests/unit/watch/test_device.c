@@ -269,3 +269,69 @@ CT_TEST(watch_device, a_lane_changes_hands)
     check_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, 1, "before posting all_reduce 1");
     fake_job_close(&job);
 }
+
+/* A message from rank 0 to rank 1, of so many bytes. */
+static void post_message(struct fake_job *job, uint32_t rank, uint64_t size_bytes)
+{
+    const uint64_t seq = fake_post_op(
+        job, rank, 2, guest_op_pack(DDPROVE_GUEST_SEND, DDPROVE_GUEST_BYTES, 0, 0), size_bytes, 0);
+
+    fake_launch(job, rank, 2, seq, seq, 3);
+    fake_reach(job, rank, 2, seq, seq - 1);
+}
+
+static void begin_pair(struct fake_job *job, uint32_t rank)
+{
+    fake_comm_of(job, rank, 2, 9, rank, 2, GUEST_COMM_PAIR);
+    fake_lane(job, rank, 2, 2, STREAM);
+}
+
+/* It is sent in a step and received in another one, as between stages of a pipeline. */
+CT_TEST(watch_device, messages_have_no_common_step)
+{
+    for (uint64_t wrong = 0; wrong < 2; wrong++) {
+        struct fake_job job;
+
+        begin_devices(&job, 2);
+        begin_pair(&job, 0);
+        begin_pair(&job, 1);
+        fake_step(&job, 0, 3);
+        fake_step(&job, 1, 5);
+        post_message(&job, 0, 64);
+        post_message(&job, 1, 64 - 32 * wrong);
+        CT_CHECK_EQ_U64(fake_look(&job, MS) > 0, wrong);
+        if (wrong != 0) {
+            CT_CHECK(job.findings.items[0].verdict == HARNESS_VERDICT_MISMATCH_COUNT);
+        }
+        fake_job_close(&job);
+    }
+}
+
+/* Rank 1 may be sending where nobody sees it; and rank 0, which waits for that, is not to blame for
+ * what stands behind the message on its stream. */
+CT_TEST(watch_device, an_unseen_end_of_a_pair)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    begin_pair(&job, 0);
+    post_message(&job, 0, 64);
+    fake_launch(&job, 0, 0, fake_post(&job, 0, 0, 10, 0), 1, 1);
+    run(&job, 1, 0);
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_look(&job, 4 * job.limits.silent_ns), 0);
+    fake_job_close(&job);
+}
+
+/* A rank that ended with a call whose progress nobody saw may well have finished it. */
+CT_TEST(watch_device, ended_and_unseen)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    run(&job, 0, 0);
+    fake_launch(&job, 1, 0, fake_post(&job, 1, 0, 10, 0), 1, 0);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, 10 * HARNESS_WATCH_STOP_HOLD_NS), 0);
+    fake_job_close(&job);
+}
