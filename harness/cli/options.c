@@ -142,14 +142,9 @@ static int set_ranks(struct cli_options *options, const char *text)
 
 static int set_adapter(struct cli_options *options, const char *text)
 {
-    static const char *const names[] = {"mpi", "nccl"};
+    const bool is_mpi = strcmp(text, "mpi") == 0;
 
-    options->adapter = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            options->adapter = names[i];
-        }
-    }
+    options->adapter = is_mpi ? "mpi" : strcmp(text, "nccl") == 0 ? "nccl" : NULL;
     if (options->adapter != NULL || strcmp(text, "none") == 0) {
         return 0;
     }

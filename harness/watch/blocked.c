@@ -183,6 +183,29 @@ static bool is_hopeless(const struct hopeless *self, uint32_t rank, uint32_t wai
     return self->is[(size_t)rank * HARNESS_WATCH_WAITS_MAX + wait];
 }
 
+/* A stream of the rank is in a call that will not end. */
+static bool is_stream_stuck(const struct hopeless *self, uint32_t rank, uint64_t stream)
+{
+    const struct harness_watch_rank *of = &self->watch->ranks[rank];
+
+    for (uint32_t i = of->thread_wait_count; i < of->wait_count; i++) {
+        if (is_hopeless(self, rank, i) && of->lanes[of->waits[i].lane - 1].stream == stream) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What was launched together ends together, as the stream says so behind all of it. */
+static bool is_wait_stuck(const struct hopeless *self, uint32_t rank, uint32_t wait)
+{
+    const struct harness_watch_rank *of = &self->watch->ranks[rank];
+    const uint64_t lane = of->waits[wait].lane;
+
+    return is_hopeless(self, rank, wait) ||
+           (lane != 0 && is_stream_stuck(self, rank, of->lanes[lane - 1].stream));
+}
+
 /* No thread of the rank will post anything more: every one that has made a call waits, and no wait
  * can end. Presumed: as the streams do not go on, the threads wait for these. */
 static bool is_held(const struct hopeless *self, uint32_t rank)
@@ -196,7 +219,7 @@ static bool is_held(const struct hopeless *self, uint32_t rank)
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (!is_hopeless(self, rank, i)) {
+        if (!is_wait_stuck(self, rank, i)) {
             return false;
         }
     }
@@ -211,13 +234,7 @@ static bool is_behind(const struct hopeless *self, uint32_t rank,
     const struct harness_watch_call *call =
         harness_watch_call_at(&self->watch->groups[wait->group].members[rank], wait->seq);
 
-    for (uint32_t i = of->thread_wait_count; i < of->wait_count && call != NULL; i++) {
-        if (is_hopeless(self, rank, i) &&
-            of->lanes[of->waits[i].lane - 1].stream == of->lanes[call->lane - 1].stream) {
-            return true;
-        }
-    }
-    return false;
+    return call != NULL && is_stream_stuck(self, rank, of->lanes[call->lane - 1].stream);
 }
 
 /* Some rank is missing from the call, and cannot come. */

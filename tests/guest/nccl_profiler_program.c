@@ -121,8 +121,8 @@ int main(int argc, char **argv)
     char path[512];
     int fd;
 
-    rank = atoi(getenv("RANK"));
-    size = atoi(getenv("WORLD_SIZE"));
+    rank = (int)strtol(getenv("RANK"), NULL, 10);
+    size = (int)strtol(getenv("WORLD_SIZE"), NULL, 10);
     (void)snprintf(path, sizeof path, "%s/arrived", argv[3]);
     fd = open(path, O_RDWR | O_CREAT, 0600);
     if (fd < 0 || ftruncate(fd, STEPS * sizeof *arrived) != 0) {
@@ -132,7 +132,8 @@ int main(int argc, char **argv)
     open_plugin(argv[1], argv[2]);
     init();
     for (int step = 0; step < STEPS; step++) {
-        const bool is_now = argc > 6 && rank == atoi(argv[5]) && step == atoi(argv[6]);
+        const bool is_now = argc > 6 && rank == (int)strtol(argv[5], NULL, 10) &&
+                            step == (int)strtol(argv[6], NULL, 10);
 
         train(is_now ? argv[4] : "", step);
     }

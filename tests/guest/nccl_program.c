@@ -259,8 +259,8 @@ int main(int argc, char **argv)
 {
     struct ddp_standin_report report;
 
-    rank = atoi(getenv("RANK"));
-    size = atoi(getenv("WORLD_SIZE"));
+    rank = (int)strtol(getenv("RANK"), NULL, 10);
+    size = (int)strtol(getenv("WORLD_SIZE"), NULL, 10);
     folder = argv[1];
     is_async = getenv("NCCL_PROGRAM_ASYNC") != NULL;
     if (argc > 4) {

@@ -118,11 +118,9 @@ struct guest_nccl_birth {
     struct ncclComm *parent; /* who says when it is there; NULL: out does at once */
     uint64_t key;
     uint32_t handle; /* 0: its rank and size are not known before it is there */
+    /* The call has ended; result: NCCL's. */
+    void (*end)(struct guest_nccl_birth *birth, int result);
 };
-/* The call has ended; result: NCCL's. */
-void guest_nccl_birth_end(struct guest_nccl_birth *birth, int result);
-/* What NCCL made in another thread is there: the children of this communicator. */
-void guest_nccl_birth_settle(struct ncclComm *parent);
 
 /* --- group.c: calls, alone and in groups */
 

@@ -19,23 +19,6 @@ static size_t pending_count;
  * -------------------------------------------------------------------------------------------------------
  */
 
-/* Show the call: a thread makes it, so it has begun once it is launched. */
-static int begin(struct guest_nccl_birth *birth, uint32_t comm)
-{
-    int times;
-
-    birth->call = (struct ddprove_guest_call){
-        .size_bytes = sizeof birth->call, .comm = comm, .kind = DDPROVE_GUEST_COMM_CREATE};
-    times = ddprove_guest_call_post(&birth->call);
-    if (birth->call.seq != 0) {
-        guest_lane_launch(comm, birth->call.seq, birth->call.seq, 0);
-    }
-    if (times > 0 && !guest_nccl_is_in_group()) {
-        ddprove_guest_call_wait_begin(&birth->call);
-    }
-    return times;
-}
-
 /* It is there: learn who this process is in it. */
 static void adopt(struct guest_nccl_birth *birth)
 {
@@ -71,7 +54,7 @@ static void wait_for(const struct guest_nccl_birth *birth)
     }
 }
 
-void guest_nccl_birth_end(struct guest_nccl_birth *birth, int result)
+static void end(struct guest_nccl_birth *birth, int result)
 {
     const int is_in_progress = result == GUEST_NCCL_IN_PROGRESS;
 
@@ -90,7 +73,25 @@ void guest_nccl_birth_end(struct guest_nccl_birth *birth, int result)
     }
 }
 
-void guest_nccl_birth_settle(struct ncclComm *parent)
+/* Show the call: a thread makes it, so it has begun once it is launched. */
+static int begin(struct guest_nccl_birth *birth, uint32_t comm)
+{
+    int times;
+
+    birth->end = end;
+    birth->call = (struct ddprove_guest_call){
+        .size_bytes = sizeof birth->call, .comm = comm, .kind = DDPROVE_GUEST_COMM_CREATE};
+    times = ddprove_guest_call_post(&birth->call);
+    if (birth->call.seq != 0) {
+        guest_lane_launch(comm, birth->call.seq, birth->call.seq, 0);
+    }
+    if (times > 0 && !guest_nccl_is_in_group()) {
+        ddprove_guest_call_wait_begin(&birth->call);
+    }
+    return times;
+}
+
+static void settle(struct ncclComm *parent)
 {
     struct guest_nccl_birth ready[PENDING_MAX];
     size_t count = 0;
@@ -289,7 +290,7 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
     if (is_shown && result == GUEST_NCCL_SUCCESS) {
         if (*error == GUEST_NCCL_SUCCESS) {
             guest_nccl_comm_settle(comm);
-            guest_nccl_birth_settle(comm);
+            settle(comm);
         } else if (*error != GUEST_NCCL_IN_PROGRESS) {
             guest_nccl_comm_failed(comm);
         }

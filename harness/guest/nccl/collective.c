@@ -2,44 +2,38 @@
  * returns; a changed count, operator or root is in the call. */
 #include "harness/guest/nccl/adapter.h"
 
+/* The guest library's names, by NCCL's numbers. */
+static const uint8_t dtypes[] = {
+#define X(name, number, id) [number] = DDPROVE_GUEST_##id,
+    GUEST_NCCL_DTYPE_TABLE(X)
+#undef X
+};
+static const uint8_t redops[] = {
+#define X(name, number, id) [number] = DDPROVE_GUEST_##id,
+    GUEST_NCCL_REDOP_TABLE(X)
+#undef X
+};
+enum { DTYPE_COUNT = sizeof dtypes, REDOP_COUNT = sizeof redops };
+
 static uint32_t dtype_of(int type)
 {
-    switch (type) {
-#define X(name, number, id) \
-    case number:            \
-        return DDPROVE_GUEST_##id;
-        GUEST_NCCL_DTYPE_TABLE(X)
-#undef X
-    default:
-        return DDPROVE_GUEST_BYTES;
-    }
+    return type >= 0 && type < DTYPE_COUNT ? dtypes[type] : DDPROVE_GUEST_BYTES;
 }
 
 static uint32_t redop_of(int op)
 {
-    switch (op) {
-#define X(name, number, id) \
-    case number:            \
-        return DDPROVE_GUEST_##id;
-        GUEST_NCCL_REDOP_TABLE(X)
-#undef X
-    default:
-        return DDPROVE_GUEST_USER;
-    }
+    return op >= 0 && op < REDOP_COUNT ? redops[op] : DDPROVE_GUEST_USER;
 }
 
-/* NCCL's operator for the call's; its own if NCCL has none, or the call has not changed. */
+/* NCCL's operator for the call's; the program's own if NCCL has none. */
 static int op_of(const struct ddprove_guest_call *call, int op)
 {
-    switch (call->redop) {
-#define X(name, number, id)  \
-    case DDPROVE_GUEST_##id: \
-        return number;
-        GUEST_NCCL_REDOP_TABLE(X)
-#undef X
-    default:
-        return op;
+    for (int i = 0; i < REDOP_COUNT; i++) {
+        if (redops[i] == call->redop) {
+            return i;
+        }
     }
+    return op;
 }
 
 static struct ddprove_guest_call call_of(struct ncclComm *comm, uint32_t kind, size_t count,

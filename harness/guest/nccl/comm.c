@@ -236,12 +236,12 @@ void guest_nccl_comm_failed(struct ncclComm *comm)
 static uint32_t make_pair(struct pair *place, const struct guest_nccl_comm *comm, uint32_t from,
                           uint32_t to)
 {
-    const uint32_t ends[2] = {from, to};
+    const uint64_t ends = (uint64_t)from << 32 | to;
     char name[32];
 
     (void)snprintf(name, sizeof name, "%.20s %u>%u", comm->name, from, to);
     *place = (struct pair){.comm = comm->handle, .from = from, .to = to};
-    place->handle = guest_comm_create(guest_nccl_hash(comm->key, ends, sizeof ends),
+    place->handle = guest_comm_create(guest_nccl_hash(comm->key, &ends, sizeof ends),
                                       comm->rank == from ? 0 : 1, 2, name, GUEST_COMM_PAIR);
     return place->handle;
 }

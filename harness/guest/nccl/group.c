@@ -79,7 +79,7 @@ void guest_nccl_born(struct guest_nccl_birth *birth, int result)
     if (group.depth > 0 && group.birth_count < BIRTHS_MAX && result == GUEST_NCCL_SUCCESS) {
         group.births[group.birth_count++] = *birth;
     } else {
-        guest_nccl_birth_end(birth, result);
+        birth->end(birth, result);
     }
 }
 
@@ -120,7 +120,7 @@ static void end_all(int result)
         guest_nccl_launch_end(&group.launches[i], result);
     }
     for (uint32_t i = 0; i < group.birth_count; i++) {
-        guest_nccl_birth_end(&group.births[i], result);
+        group.births[i].end(&group.births[i], result);
     }
     group.launch_count = 0;
     group.birth_count = 0;

@@ -220,6 +220,25 @@ CT_TEST(watch_device, circle_of_presumed_threads)
     fake_job_close(&job);
 }
 
+/* Rank 1 waits in two calls that it launched together; nobody is missing from the second, which
+ * ends with the first. */
+CT_TEST(watch_device, launched_together)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    fake_comm_of(&job, 1, 2, 3, 0, 1, GUEST_COMM_DEVICE);
+    fake_lane(&job, 1, 2, 2, STREAM);
+    run(&job, 0, 0);
+    run(&job, 1, 1);
+    fake_launch(&job, 1, 2, fake_post(&job, 1, 2, 10, 0), 1, 3);
+    fake_reach(&job, 1, 2, 1, 0);
+    fake_look(&job, MS);
+    fake_look(&job, job.limits.silent_ns + MS);
+    check_only(&job, HARNESS_VERDICT_HANG_CYCLE, 1, "wait for each other");
+    fake_job_close(&job);
+}
+
 /* Rank 1 has a call under way that nobody is missing from, and does not post the next one. */
 CT_TEST(watch_device, a_slow_stream_is_no_excuse)
 {
