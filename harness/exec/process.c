@@ -299,7 +299,9 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->watch.world_size; r++) {
-        if (job->ranks[r].pid == 0 && job->watch.ranks[r].pid != 0) {
+        /* A child may show itself and end between two looks: how it ended is known by then. */
+        if (job->ranks[r].pid == 0 && job->watch.ranks[r].pid != 0 &&
+            !harness_watch_is_gone(&job->watch, r)) {
             meet(job, r, now_ns);
         }
     }
