@@ -67,7 +67,12 @@ int guest_nccl_begin(struct guest_nccl_turn *turn, struct ddprove_guest_call *ca
 int guest_nccl_end(struct guest_nccl_turn *turn, int result)
 {
     guest_nccl_leave();
-    if (turn->is_shown && !turn->is_grouped) {
+    if (turn->is_shown && turn->is_grouped && result != GUEST_NCCL_SUCCESS &&
+        result != GUEST_NCCL_IN_PROGRESS) {
+        /* The program may never come to the group's end, which would say so too. */
+        guest_lane_launch(turn->launch.comm, turn->launch.first, turn->launch.last,
+                          GUEST_LAUNCH_FAILED);
+    } else if (turn->is_shown && !turn->is_grouped) {
         ddprove_guest_call_wait_end(turn->call);
         guest_nccl_launch_end(&turn->launch, result);
     }
