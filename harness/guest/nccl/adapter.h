@@ -23,8 +23,11 @@
  * - communicators of which one process drives several ranks (ncclCommInitAll, a thread for each):
  *   the arena has one place for a rank's part. They are counted as lost, and nothing is judged;
  * - messages of a process with more than 24 pairs of sender and receiver;
- * - NCCL that is linked statically, or whose functions the program looks up in a handle of its own.
- */
+ * - calls that one side alone makes (put, signal), and those that kernels make;
+ * - which operator of the program's own a reduction uses: all of them are "user";
+ * - how long NCCL takes to make a communicator in another thread, where calls do not block;
+ * - NCCL that is linked statically (profiler.c is for that), or whose functions the program looks
+ *   up in a handle of its own. */
 #ifndef HARNESS_GUEST_NCCL_ADAPTER_H
 #define HARNESS_GUEST_NCCL_ADAPTER_H
 

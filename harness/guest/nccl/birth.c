@@ -191,6 +191,9 @@ int ncclCommInitAll(struct ncclComm **out, int count, const int *devices)
     int is_shown;
     int result;
 
+    if (guest_nccl()->CommInitAll == NULL) {
+        return GUEST_NCCL_INVALID_USAGE;
+    }
     (void)ddprove_guest_attach(-1, -1);
     is_shown = guest_nccl_enter();
     result = guest_nccl()->CommInitAll(out, count, devices);
