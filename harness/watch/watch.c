@@ -111,6 +111,7 @@ static void take_comm(struct harness_watch *watch, uint32_t rank,
         return;
     }
     group->is_pair = arg[4] == GUEST_COMM_PAIR;
+    self->has_device = self->has_device || arg[4] != GUEST_COMM_HOST;
     if (group->name[0] == '\0') {
         copy_name(watch, rank, handle, group);
     }
@@ -358,7 +359,7 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     struct harness_watch_wait before[HARNESS_WATCH_WAITS_MAX];
     const uint32_t count_before = self->wait_count;
 
-    memcpy(before, self->waits, sizeof before);
+    memcpy(before, self->waits, count_before * sizeof before[0]);
     self->pid = __atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
     self->is_attached = self->is_attached || self->pid != 0;
     self->is_detached = load(&page->is_ended) != 0;
@@ -377,7 +378,7 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
         }
     }
     self->thread_wait_count = self->wait_count;
-    for (uint32_t i = 0; i < GUEST_LANES_MAX; i++) {
+    for (uint32_t i = 0; self->has_device && i < GUEST_LANES_MAX; i++) {
         read_lane(watch, rank, i);
         self->wait_count += lane_wait(watch, rank, i, &self->waits[self->wait_count]);
     }

@@ -94,6 +94,7 @@ struct harness_watch_rank {
     uint64_t lost_count;      /* and that were overwritten before, or torn */
     uint64_t thread_count;    /* threads that have made a call and live */
     uint64_t lost_comm_count; /* communicators that it could not show */
+    bool has_device;          /* it has made a communicator of which a device makes the calls */
     bool has_broken;          /* a device's call failed, or its communicator was given up */
     struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX]; /* those of threads come first */
     uint32_t wait_count, thread_wait_count;

@@ -27,11 +27,11 @@ run() {
     expect "$1" "$2" "$ddprove" exec --ranks 4 --limit 2 -- "$trainer" 60 $3
 }
 run 0 "" ""
-run 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL, step 20, before posting all_reduce 41 of world" "kill 2 20"
+run 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL, step 20" "kill 2 20"
 run 1 "^ddprove: CRASH.EXITED, rank 2: .*code 3" "exit 2 20"
 run 1 "^ddprove: CRASH.FINISHED_EARLY, rank 0: " "finish 0 20"
 run 1 "^ddprove: HANG.STOPPED, rank 1: .*ranks 0,2,3 wait" "stop 1 20"
-run 1 "^ddprove: HANG.NOT_JOINED, rank 3: " "hang 3 20"
+run 1 "^ddprove: HANG.NOT_JOINED, rank 3: .*step 20, before posting all_reduce 41 of world.*ranks 0,1,2 wait" "hang 3 20"
 run 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*all_reduce 41 .*max.*sum" "max 1 20"
 run 1 "^ddprove: MISMATCH.COUNT, rank 1: .*31 f32.*bucket 1.*32 f32" "count 1 20"
 run 1 "^ddprove: MISMATCH.MISSING, rank 2: .*step 21.*step 20" "skip 2 20"
