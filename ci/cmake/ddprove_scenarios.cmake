@@ -39,20 +39,66 @@ function(ddprove_add_scenarios dir)
             message(FATAL_ERROR "ddprove_add_scenarios: DRIVERS is sim or proc, not ${driver}")
         endif()
     endforeach()
+    ddprove_tests_of("${dir}" "" "")
+endfunction()
+
+# ddprove_add_guest(NAME <name> COMMAND <program> [arguments ...] SCENARIOS <dir> [RANKS n]
+#                   [LAUNCHER own|mpirun|env] [ADAPTER none|mpi|nccl] [LABELS ...] [RESOURCES ...] [TIMEOUT s]
+#                   [ARGS ...])
+#
+# Every *.yaml under SCENARIOS becomes a test of this program, called <name>.<id>: it is run as
+# `ddprove exec <file> -- <command>`, so the files say what goes wrong and what must be found, and not
+# which program. RANKS, LAUNCHER and ADAPTER override what they say of these. The command may be a
+# target's file ($<TARGET_FILE:...>); LABELS are added to "scenario", "guest" and the name.
+function(ddprove_add_guest)
+    cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;SCENARIOS;RANKS;LAUNCHER;ADAPTER;TIMEOUT"
+        "COMMAND;LABELS;RESOURCES;ARGS")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "ddprove_add_guest: unknown argument: ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    foreach(needed IN ITEMS NAME COMMAND SCENARIOS)
+        if(NOT arg_${needed})
+            message(FATAL_ERROR "ddprove_add_guest: ${needed} is missing")
+        endif()
+    endforeach()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 120)
+    endif()
+    set(arg_DRIVERS proc)
+    list(PREPEND arg_LABELS guest "${arg_NAME}")
+    if(arg_RANKS)
+        list(APPEND arg_ARGS --ranks ${arg_RANKS})
+    endif()
+    if(arg_LAUNCHER)
+        list(APPEND arg_ARGS --set job.guest.launcher=${arg_LAUNCHER})
+    endif()
+    if(arg_ADAPTER)
+        list(APPEND arg_ARGS --adapter ${arg_ADAPTER})
+    endif()
+    ddprove_tests_of("${arg_SCENARIOS}" "${arg_NAME}" "${arg_COMMAND}")
+endfunction()
+
+# The tests of a folder, with the caller's arg_ variables. A macro: the tests are of the caller's folder.
+macro(ddprove_tests_of folder guest command)
+    set(dir "${folder}")
+    set(guest "${guest}")
+    set(command "${command}")
     get_filename_component(dir "${dir}" ABSOLUTE)
     file(GLOB_RECURSE files CONFIGURE_DEPENDS "${dir}/*.yaml")
     if(NOT files)
-        message(FATAL_ERROR "ddprove_add_scenarios: ${dir} holds no *.yaml")
+        message(FATAL_ERROR "${CMAKE_CURRENT_FUNCTION}: ${dir} holds no *.yaml")
     endif()
 
-    string(MD5 name "${dir}")
+    string(MD5 name "${dir} ${guest}")
     string(SUBSTRING "${name}" 0 8 name)
     set(tests "${CMAKE_CURRENT_BINARY_DIR}/ddprove_tests_${name}.cmake")
     set(settings "")
-    foreach(list IN ITEMS DRIVERS LABELS RESOURCES ARGS)
+    set(arg_COMMAND "${command}")
+    foreach(list IN ITEMS DRIVERS LABELS RESOURCES ARGS COMMAND)
         string(REPLACE ";" "|" text "${arg_${list}}")
         list(APPEND settings "-D${list}=${text}")
     endforeach()
+    list(APPEND settings "-DGUEST=${guest}")
     add_custom_command(OUTPUT "${tests}"
         COMMAND "${CMAKE_COMMAND}" "-DDDPROVE=$<TARGET_FILE:ddprove::ddprove>" "-DDIR=${dir}"
             "-DOUT=${tests}" "-DRUNS=${CMAKE_CURRENT_BINARY_DIR}/runs" "-DTIMEOUT=${arg_TIMEOUT}"
@@ -65,4 +111,4 @@ function(ddprove_add_scenarios dir)
     file(WRITE "${include}" "if(EXISTS [=[${tests}]=])\n    include([=[${tests}]=])\nelse()\n"
         "    add_test([=[${dir}: build first]=] [=[${CMAKE_COMMAND}]=] -E false)\nendif()\n")
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${include}")
-endfunction()
+endmacro()

@@ -1,9 +1,9 @@
 # Writes the tests of a folder of scenarios as a file that CTest includes. A script, run by the build:
 # cmake -DDDPROVE=<program> -DDIR=<scenarios> -DOUT=<file> -DRUNS=<folder> -DDRIVERS=... -DLABELS=...
-#     -DRESOURCES=... -DTIMEOUT=... -DARGS=... -P ddprove_write_tests.cmake
+#     -DRESOURCES=... -DTIMEOUT=... -DARGS=... [-DGUEST=<name> -DCOMMAND=...] -P ddprove_write_tests.cmake
 # Lists are separated by "|". `ddprove list tests` knows which tests there are.
 cmake_minimum_required(VERSION 3.22)
-foreach(name IN ITEMS DRIVERS LABELS RESOURCES ARGS)
+foreach(name IN ITEMS DRIVERS LABELS RESOURCES ARGS COMMAND)
     string(REPLACE "|" ";" ${name} "${${name}}")
 endforeach()
 
@@ -22,9 +22,19 @@ macro(add_scenario_test entry driver)
     string(JSON cards GET "${entry}" cards)
     set(test "${id}.${driver}")
     set(command "[=[${DDPROVE}]=] run [=[${file}]=] --driver ${driver} --out [=[${RUNS}/${test}]=]")
+    if(GUEST)
+        set(test "${GUEST}.${id}")
+        set(command "[=[${DDPROVE}]=] exec [=[${file}]=] --out [=[${RUNS}/${test}]=]")
+    endif()
     foreach(arg IN LISTS ARGS)
         string(APPEND command " [=[${arg}]=]")
     endforeach()
+    if(GUEST)
+        string(APPEND command " --")
+        foreach(arg IN LISTS COMMAND)
+            string(APPEND command " [=[${arg}]=]")
+        endforeach()
+    endif()
     set(labels scenario ${driver} ${LABELS})
     set(resources "${RESOURCES}")
     if(cards GREATER 0)

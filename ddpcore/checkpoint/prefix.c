@@ -76,29 +76,24 @@ static int32_t shift_candidate(uint32_t n)
 }
 
 struct shift_range {
-    uint32_t common_strip, common_add; /* prefixes that all keys of one side carry */
-    uint32_t strip_max, add_max;       /* prefixes that some key of one side carries */
+    uint32_t strip_max, add_max; /* prefixes that some key of one side carries, at most */
 };
 
 static struct shift_range shift_range_of(const struct ddp_state_dict *dict,
                                          const char *const *expected, size_t expected_count)
 {
-    struct shift_range range = {UINT32_MAX, UINT32_MAX, 0, 0};
+    struct shift_range range = {0};
 
     for (size_t i = 0; i < dict->entry_count; i++) {
         const uint32_t depth = prefix_depth(dict->entries[i].name);
 
-        range.common_strip = depth < range.common_strip ? depth : range.common_strip;
         range.strip_max = depth > range.strip_max ? depth : range.strip_max;
     }
     for (size_t i = 0; i < expected_count; i++) {
         const uint32_t depth = prefix_depth(expected[i]);
 
-        range.common_add = depth < range.common_add ? depth : range.common_add;
         range.add_max = depth > range.add_max ? depth : range.add_max;
     }
-    range.common_strip = dict->entry_count == 0 ? 0 : range.common_strip;
-    range.common_add = expected_count == 0 ? 0 : range.common_add;
     return range;
 }
 
@@ -176,8 +171,7 @@ void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *ex
         out->with_prefix_count += prefix_depth(dict->entries[i].name) > 0 ? 1 : 0;
     }
     out->matched_count = shifted_match_count(dict, 0, expected, expected_count);
-    for (int32_t shift = -(int32_t)range.common_add; shift <= (int32_t)range.common_strip;
-         shift++) {
+    for (int32_t shift = -(int32_t)range.add_max; shift <= (int32_t)range.strip_max; shift++) {
         const size_t matched_count =
             shift == 0 ? 0 : shifted_match_count(dict, shift, expected, expected_count);
 
@@ -204,29 +198,38 @@ void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *ex
     }
 }
 
+/* prefix * prefix_count + tail, which is not empty; NULL: no memory. */
+static char *make_name(struct ddp_mem *mem, const char *prefix, uint32_t prefix_count,
+                       const char *tail)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, mem);
+    for (uint32_t i = 0; i < prefix_count; i++) {
+        ddp_text_add_str(&text, prefix, 0);
+    }
+    ddp_text_add_str(&text, tail, 0);
+    if (text.is_failed) {
+        ddp_text_fini(&text);
+    }
+    return text.data;
+}
+
 /* Rename every key; nothing changes unless all new names could be made. */
 static ddp_status rename_all(struct ddp_state_dict *dict, size_t strip_length, const char *prefix,
                              uint32_t prefix_count)
 {
     ddp_status status = DDP_E_NOMEM;
     char **names = ddp_mem_array(dict->mem, dict->entry_count, sizeof(*names));
-    const size_t prefix_length = strlen(prefix);
 
     if (names == NULL) {
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < dict->entry_count; i++) {
-        const char *tail = dict->entries[i].name + strip_length;
-        char *cursor = ddp_mem_array(dict->mem, prefix_count * prefix_length + strlen(tail) + 1, 1);
-
-        names[i] = cursor;
-        if (cursor == NULL) {
+        names[i] = make_name(dict->mem, prefix, prefix_count, dict->entries[i].name + strip_length);
+        if (names[i] == NULL) {
             goto out;
         }
-        for (uint32_t n = 0; n < prefix_count; n++) {
-            cursor = stpcpy(cursor, prefix);
-        }
-        memcpy(cursor, tail, strlen(tail) + 1);
     }
     status = ddp_state_dict_reserve(dict, dict->entry_count);
     for (size_t i = 0; status == DDP_OK && i < dict->entry_count; i++) {
@@ -344,7 +347,7 @@ ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict, const char *const
     if (policy == DDP_PREFIX_POLICY_EXACT) {
         return refuse_prefix(dict, expected_count, &finding, err);
     }
-    if (finding.best_shift > 0) {
+    if (finding.relation == DDP_PREFIX_STRIP) {
         return rename_all(dict, finding.depth * module_length(), "", 0);
     }
     return rename_all(dict, 0, DDP_PREFIX_MODULE, finding.depth);
@@ -360,7 +363,7 @@ struct consume {
                     * entry */
 };
 
-static void consume_key(struct consume *consume, size_t index, char *new_name)
+static ddp_status consume_key(struct consume *consume, size_t index, const char *new_name)
 {
     struct ddp_state_dict *dict = consume->dict;
     struct ddp_tensor_entry *source = &dict->entries[index];
@@ -369,9 +372,14 @@ static void consume_key(struct consume *consume, size_t index, char *new_name)
 
     consume->is_gone[index] = true;
     if (present == NULL) {
-        ddp_state_dict_rename(dict, index, new_name);
+        char *name = ddp_mem_strdup(dict->mem, new_name);
+
+        if (name == NULL) {
+            return DDP_E_NOMEM;
+        }
+        ddp_state_dict_rename(dict, index, name);
         consume->moved[consume->moved_count++] = index;
-        return;
+        return DDP_OK;
     }
     target = &dict->entries[present - dict->entries];
     target->dtype = source->dtype;
@@ -381,7 +389,7 @@ static void consume_key(struct consume *consume, size_t index, char *new_name)
     target->size_bytes = source->size_bytes;
     ddp_mem_free(dict->mem, source->name);
     source->name = NULL;
-    ddp_mem_free(dict->mem, new_name);
+    return DDP_OK;
 }
 
 /* Entries that kept their place first, then those that moved; sorted has room for all. */
@@ -410,45 +418,29 @@ ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict, const char
     const size_t prefix_length = strlen(prefix);
     struct ddp_mem *mem = dict->mem;
     struct ddp_tensor_entry *sorted = ddp_mem_array(mem, count, sizeof(*sorted));
-    char **names = ddp_mem_array(mem, count, sizeof(*names)); /* new ones; NULL: none */
     struct consume consume = {.dict = dict,
                               .moved = ddp_mem_array(mem, count, sizeof(size_t)),
                               .is_gone = ddp_mem_array(mem, count, sizeof(bool))};
     ddp_status status = DDP_E_NOMEM;
 
-    if (sorted == NULL || names == NULL || consume.moved == NULL || consume.is_gone == NULL) {
+    if (sorted == NULL || consume.moved == NULL || consume.is_gone == NULL) {
         goto out;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const char *name = dict->entries[i].name;
-
-        if (prefix_length == 0 || strncmp(name, prefix, prefix_length) != 0) {
-            continue;
-        }
-        names[i] = ddp_mem_strdup(mem, name + prefix_length);
-        if (names[i] == NULL) {
-            goto out;
-        }
     }
     status = ddp_state_dict_reserve(dict, count);
-    if (status != DDP_OK) {
-        goto out;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (names[i] != NULL) {
-            consume_key(&consume, i, names[i]);
-            names[i] = NULL;
+    for (size_t i = 0; status == DDP_OK && i < count; i++) {
+        const char *name = dict->entries[i].name;
+
+        if (prefix_length > 0 && strncmp(name, prefix, prefix_length) == 0) {
+            status = consume_key(&consume, i, name + prefix_length);
         }
     }
-    consume_reorder(&consume, sorted);
-    status = ddp_state_dict_reserve(dict, 0);
-out:
-    for (size_t i = 0; names != NULL && i < count; i++) {
-        ddp_mem_free(mem, names[i]);
+    if (status == DDP_OK) {
+        consume_reorder(&consume, sorted);
+        status = ddp_state_dict_reserve(dict, 0);
     }
+out:
     ddp_mem_free(mem, consume.is_gone);
     ddp_mem_free(mem, consume.moved);
-    ddp_mem_free(mem, names);
     ddp_mem_free(mem, sorted);
     return status;
 }

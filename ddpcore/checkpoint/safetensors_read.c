@@ -234,7 +234,7 @@ static ddp_status check_checksum(const struct image *image, const json_t *metada
 
         (void)snprintf(text, sizeof(text), "%016" PRIx64,
                        ddp_hash_bytes(entry->data, entry->size_bytes, 0));
-        if (expected != NULL && strncmp(expected, text, 16) != 0) {
+        if (expected != NULL && strncmp(expected, text, strlen(text)) != 0) {
             const size_t begin = (size_t)((const uint8_t *)entry->data - image->data);
 
             return ddp_err_set(image->err, DDP_E_CORRUPT,

@@ -1,6 +1,7 @@
 /* Writing safetensors files: the image's three parts are built in memory, hashed, then written to
  * "<path>.tmp" and renamed, with fault points in between. Reading is safetensors_read.c. */
 #include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
@@ -8,45 +9,15 @@
 #include "ddpcore/checkpoint/safetensors.h"
 #include "ddpcore/checkpoint/safetensors_keys.h"
 
-/* Length of the UTF-8 character at text, 0 if there is none: no overlong forms, no surrogates,
- * nothing above U+10FFFF. Never reads past the terminating NUL, which continues no character. */
-static size_t utf8_char_length(const uint8_t *text)
-{
-    const uint8_t first = text[0];
-    size_t length;
-
-    if (first < 0x80) {
-        return 1;
-    }
-    length = first >= 0xc2 && first <= 0xdf   ? 2
-             : (first & 0xf0) == 0xe0         ? 3
-             : first >= 0xf0 && first <= 0xf4 ? 4
-                                              : 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    if ((first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] >= 0xa0) ||
-        (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] >= 0x90)) {
-        return 0;
-    }
-    return length;
-}
-
+/* jansson makes strings of UTF-8 alone. As in safetensors_read.c, nothing of it lives across a
+ * fault point. */
 static bool is_utf8(const char *text)
 {
-    const uint8_t *cursor = (const uint8_t *)text;
+    json_t *string = json_string(text);
+    const bool is_made = string != NULL;
 
-    while (*cursor != 0) {
-        const size_t length = utf8_char_length(cursor);
-
-        if (length == 0) {
-            return false;
-        }
-        cursor += length;
-    }
-    return true;
+    json_decref(string);
+    return is_made;
 }
 
 static void add_json_string(struct ddp_text *header, const char *text)

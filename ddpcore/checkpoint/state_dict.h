@@ -91,8 +91,9 @@ struct ddp_prefix_finding {
     size_t missing_count, unexpected_count; /* under the best reading */
     int32_t best_shift; /* the best reading: prefixes taken away (> 0) or put before (< 0) */
 };
-/* expected: distinct names the loading model has. Only a prefix common to all keys is ever
- * considered, so a model with a real child called "module" keeps its keys. */
+/* expected: distinct names the loading model has. Under a reading, a key that has not as many
+ * prefixes matches nothing: only one that is common to all keys makes the sets equal, so a model
+ * with a real child called "module" keeps its keys. */
 void ddp_prefix_analyse(const struct ddp_state_dict *dict, const char *const *expected,
                         size_t expected_count, struct ddp_prefix_finding *out);
 
@@ -107,7 +108,8 @@ DDP_MUST_USE ddp_status ddp_state_dict_resolve(struct ddp_state_dict *dict,
                                                const char *const *expected, size_t expected_count,
                                                enum ddp_prefix_policy policy, struct ddp_err *err);
 /* PyTorch's helper, exactly: strip one leading `prefix` from the keys that have it; a collision
- * silently overwrites; renamed keys move to the end. For pytorch semantics. */
+ * silently overwrites; renamed keys move to the end. For pytorch semantics. After E_NOMEM some keys
+ * may be without it already. */
 DDP_MUST_USE ddp_status ddp_state_dict_consume_prefix(struct ddp_state_dict *dict,
                                                       const char *prefix);
 

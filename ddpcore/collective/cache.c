@@ -16,25 +16,23 @@ static uint32_t chain_of(const struct ddp_cache_key *key)
     return (uint32_t)((mixed * UINT64_C(0x9e3779b97f4a7c15)) >> 58) % DDP_CACHE_CHAINS;
 }
 
+/* Any without users may go. Not the least recently used: of a step's collectives, which come in the
+ * same order every time, that is the one needed next. */
 static void evict_one(struct ddp_cache *cache)
 {
-    struct ddp_cached **oldest = NULL;
-    struct ddp_cached *gone;
+    for (uint32_t first = 0; first < DDP_CACHE_CHAINS; first++) {
+        for (struct ddp_cached **link = &cache->chain[first]; *link != NULL;
+             link = &(*link)->chain) {
+            struct ddp_cached *gone = *link;
 
-    for (uint32_t i = 0; i < DDP_CACHE_CHAINS; i++) {
-        for (struct ddp_cached **link = &cache->chain[i]; *link != NULL; link = &(*link)->chain) {
-            if ((*link)->users == 0 && (oldest == NULL || (*link)->used_at < (*oldest)->used_at)) {
-                oldest = link;
+            if (gone->users == 0) {
+                *link = gone->chain;
+                cache->count--;
+                cache->ops->destroy(cache, gone);
+                return;
             }
         }
     }
-    if (oldest == NULL) {
-        return;
-    }
-    gone = *oldest;
-    *oldest = gone->chain;
-    cache->count--;
-    cache->ops->destroy(cache, gone);
 }
 
 static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *key,
@@ -79,7 +77,6 @@ ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *k
         cache->count++;
     }
     cached->users++;
-    cached->used_at = ++cache->clock;
     *out = cached;
     return DDP_OK;
 }

@@ -20,12 +20,11 @@ struct ddp_cache_key {
 struct ddp_cached {
     struct ddp_cache_key key;
     struct ddp_cached *chain; /* next in the cache */
-    uint64_t used_at;         /* cache's clock of the last use */
     uint32_t users;           /* works queued with it */
 };
 
 #define DDP_CACHE_CHAINS 64u
-#define DDP_CACHE_MAX    256u
+#define DDP_CACHE_MAX    128u
 
 struct ddp_cache;
 struct ddp_cache_ops {
@@ -47,7 +46,6 @@ struct ddp_cache {
 
     struct ddp_cached *chain[DDP_CACHE_CHAINS];
     uint32_t count;
-    uint64_t clock;
 };
 
 /* What these arguments ask for, on this member. */
@@ -66,8 +64,8 @@ static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *
     return key;
 }
 
-/* Find or create it; its users are counted up. If the cache is full, the least recently used one
- * without users goes. */
+/* Find or create it; its users are counted up. If the cache is full, one without users
+ * goes. */
 DDP_MUST_USE ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *key,
                                        struct ddp_cached **out, struct ddp_err *err);
 void ddp_cache_give_back(struct ddp_cached *cached);

@@ -85,7 +85,7 @@ struct ddp_coll {
 };
 
 /* Hash of everything that must agree between members: comm, seq, kind, redop, dtype, root, count,
- * role, index. Never 0. */
+ * role, index. */
 uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args);
 
 struct ddp_schedule;

@@ -33,8 +33,25 @@ static struct ddp_compiled_operand operand_of(const struct ddp_schedule *schedul
     return operand;
 }
 
-static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedule *schedule)
+/* Steps of a stream, the sends to a peer or the receives from it, run in order. last: the last step
+ * of each stream so far. */
+static void link_stream(struct ddp_compiled *compiled, const struct ddp_step *step, uint32_t index,
+                        uint32_t *last)
 {
+    uint32_t *stream = &last[2 * (size_t)step->peer + (is_send(step) ? 0 : 1)];
+
+    if (*stream != DDP_COMPILED_NONE) {
+        compiled->steps[*stream].next = index;
+        compiled->first_state[index].missing++;
+    }
+    *stream = index;
+}
+
+/* last: uint32_t[2 * size], scratch for link_stream. */
+static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedule *schedule,
+                          uint32_t *last)
+{
+    memset(last, 0xff, 2 * (size_t)schedule->params.size * sizeof(*last));
     for (uint32_t i = 0; i < compiled->step_count; i++) {
         const struct ddp_step *step = &schedule->steps[i];
         struct ddp_compiled_step *out = &compiled->steps[i];
@@ -44,14 +61,22 @@ static void compile_steps(struct ddp_compiled *compiled, const struct ddp_schedu
         out->elem_count = is_send(step) ? step->src.elem_count : step->dst.elem_count;
         out->src = operand_of(schedule, &step->src);
         out->dst = operand_of(schedule, &step->dst);
-        compiled->first_state[i].missing = step->dep_count;
         out->next = DDP_COMPILED_NONE;
+        compiled->first_state[i].missing = step->dep_count;
         DDP_ASSERT(step->dep_count <= DDP_STEP_DEPS_MAX);
         for (uint32_t j = 0; j < step->dep_count; j++) {
             DDP_ASSERT(step->dep[j] < i); /* so there is no cycle */
             compiled->steps[step->dep[j]].successor_count++;
         }
+        if (is_send(step) || is_recv(step)) {
+            DDP_ASSERT(step->peer < schedule->params.size && step->peer != schedule->params.rank);
+            link_stream(compiled, step, i, last);
+        }
+        if (compiled->first_state[i].missing == 0) {
+            compiled->first_active[compiled->first_active_count++] = i;
+        }
     }
+    DDP_ASSERT(compiled->first_active_count > 0 || compiled->step_count == 0);
 }
 
 /* The lists of successors lie one after the other; compile_steps counted their lengths. */
@@ -64,45 +89,13 @@ static void link_successors(struct ddp_compiled *compiled, const struct ddp_sche
         total += compiled->steps[i].successor_count;
         compiled->steps[i].successor_count = 0;
     }
-    for (uint32_t i = 0; i < compiled->step_count; i++) {
-        for (uint32_t j = 0; j < schedule->steps[i].dep_count; j++) {
-            struct ddp_compiled_step *before = &compiled->steps[schedule->steps[i].dep[j]];
+    for (uint32_t after = 0; after < compiled->step_count; after++) {
+        for (uint32_t j = 0; j < schedule->steps[after].dep_count; j++) {
+            struct ddp_compiled_step *before = &compiled->steps[schedule->steps[after].dep[j]];
 
-            compiled->successor[before->successors + before->successor_count++] = i;
+            compiled->successor[before->successors + before->successor_count++] = after;
         }
     }
-}
-
-/* last: uint32_t[2 * size], scratch for the last step of each stream. */
-static void link_streams(struct ddp_compiled *compiled, const struct ddp_schedule *schedule,
-                         uint32_t *last)
-{
-    memset(last, 0xff, 2 * (size_t)schedule->params.size * sizeof(*last));
-    for (uint32_t i = 0; i < compiled->step_count; i++) {
-        const struct ddp_step *step = &schedule->steps[i];
-        uint32_t *stream;
-
-        if (!is_send(step) && !is_recv(step)) {
-            continue;
-        }
-        DDP_ASSERT(step->peer < schedule->params.size && step->peer != schedule->params.rank);
-        stream = &last[2 * (size_t)step->peer + (is_send(step) ? 0 : 1)];
-        if (*stream != DDP_COMPILED_NONE) {
-            compiled->steps[*stream].next = i;
-            compiled->first_state[i].missing++;
-        }
-        *stream = i;
-    }
-}
-
-static void find_first_active(struct ddp_compiled *compiled)
-{
-    for (uint32_t i = 0; i < compiled->step_count; i++) {
-        if (compiled->first_state[i].missing == 0) {
-            compiled->first_active[compiled->first_active_count++] = i;
-        }
-    }
-    DDP_ASSERT(compiled->first_active_count > 0 || compiled->step_count == 0);
 }
 
 static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
@@ -130,10 +123,8 @@ static ddp_status compile(struct ddp_mem *mem, struct ddp_compiled *compiled,
         return DDP_E_NOMEM;
     }
     compiled->scratch_count = schedule->scratch_count;
-    compile_steps(compiled, schedule);
+    compile_steps(compiled, schedule, last);
     link_successors(compiled, schedule);
-    link_streams(compiled, schedule, last);
-    find_first_active(compiled);
     ddp_mem_free(mem, last);
     for (uint32_t i = 0; i < compiled->scratch_count; i++) {
         compiled->scratch_bytes[i] =

@@ -219,15 +219,11 @@ static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_sche
     if (status == DDP_OK) {
         status = pass_schedule(cache, &schedule);
     }
-    if (status == DDP_OK) {
-        status = ddp_compiled_create(cache->mem, &schedule, &compiled);
-    }
     if (status == DDP_OK && cache->observer != NULL) {
         status = cache->observer->used(cache->observer, &schedule);
     }
-    if (status != DDP_OK && compiled != NULL) {
-        ddp_compiled_destroy(cache->mem, compiled);
-        compiled = NULL;
+    if (status == DDP_OK) {
+        status = ddp_compiled_create(cache->mem, &schedule, &compiled);
     }
     ddp_schedule_fini(&schedule);
     *out = (struct ddp_cached *)compiled;

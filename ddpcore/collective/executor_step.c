@@ -31,12 +31,8 @@ static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *c
 
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor)
 {
-    struct ddp_env *env = executor->queue.base.env;
-    struct ddp_revocation revocation = {env->rank, DDP_E_MISMATCH, 0, executor->queue.head->seq};
-
     if (executor->is_checked) {
-        revocation.step = env->recorder != NULL ? env->recorder->step : 0;
-        executor->queue.transport->ops->revoke(executor->queue.transport, &revocation);
+        ddp_queue_announce(&executor->queue, DDP_E_MISMATCH, executor->queue.head->seq);
     }
     return DDP_E_MISMATCH;
 }

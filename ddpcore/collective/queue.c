@@ -179,13 +179,6 @@ static inline ddp_status run(struct ddp_queue *queue)
     return status == DDP_PENDING ? check_deaths(queue) : status;
 }
 
-/* The group may have been revoked by a member that saw only a consequence of a death. If this
- * member knows who died, it reports the death. */
-static ddp_status revoked_status(const struct ddp_queue *queue)
-{
-    return queue->suspected_ns != 0 && dead_rank(queue) >= 0 ? DDP_E_PEER_DIED : DDP_E_REVOKED;
-}
-
 /* Move the queue on as far as possible now. */
 static inline void drive(struct ddp_queue *queue)
 {
@@ -195,7 +188,7 @@ static inline void drive(struct ddp_queue *queue)
         ddp_queue_drain(queue);
         return;
     }
-    status = is_revoked(queue) ? revoked_status(queue) : run(queue);
+    status = is_revoked(queue) ? DDP_E_REVOKED : run(queue);
     if (status < DDP_OK) {
         status = ddp_queue_explain(queue, status);
     }

@@ -17,7 +17,6 @@ uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_a
                                args->elem_count,
                                (uint64_t)args->role,
                                args->index};
-    uint64_t hash = ddp_hash_bytes(fields, sizeof(fields), 0);
 
-    return hash == 0 ? 1 : hash;
+    return ddp_hash_bytes(fields, sizeof(fields), 0);
 }

@@ -15,6 +15,11 @@ ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail)
     return status;
 }
 
+ddp_status ddp_core_fail_state(struct ddp *ddp)
+{
+    return ddp_core_fail(ddp, DDP_E_STATE, 0);
+}
+
 static void name_param(struct ddp *ddp, ddp_status status, size_t param)
 {
     ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_ERROR, param, (uint64_t)status, 0,
@@ -77,9 +82,9 @@ void ddp_block_free(const struct ddp *ddp, struct ddp_block *block)
 {
     struct ddp_group *group = ddp->group;
 
-    if (block->data != NULL && !block->is_coll) {
+    if (!block->is_coll) { /* or there is none */
         ddp->device->ops->free(ddp->device, block->space, block->data);
-    } else if (block->data != NULL && group->failure.status == DDP_OK) {
+    } else if (group->failure.status == DDP_OK) {
         group->coll->ops->free(group->coll, block->space, block->data);
     }
     /* After a failure peers may still read what was lent to them. Such memory is not freed here: it

@@ -70,8 +70,10 @@ struct ddp {
 /* core.c */
 /* Error on this rank alone: strict semantics revoke the group with it. Returns status. */
 ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail);
-/* The same for an error that is about parameters, at least one: events PARAM_ERROR name each of
- * them, and detail is the first one's index. is_concerned: bool[param_count]. */
+/* With E_STATE: a call out of turn, or a message that cannot be. */
+ddp_status ddp_core_fail_state(struct ddp *ddp);
+/* As ddp_core_fail, for an error that is about parameters, at least one: events PARAM_ERROR name
+ * each of them, and detail is the first one's index. is_concerned: bool[param_count]. */
 ddp_status ddp_core_fail_params(struct ddp *ddp, ddp_status status, const bool *is_concerned);
 ddp_status ddp_core_fail_param(struct ddp *ddp, ddp_status status, size_t param);
 /* Pass a fault point. The action FAIL is returned as E_INJECTED, SKIP sets *out_is_skipped. */

@@ -97,11 +97,9 @@ static ddp_status name_ranges(const struct ddp *ddp)
 static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
 {
     const struct ddp_env *env = ddp->group->env;
-    ddp_status status = check_types(ddp, err);
+    ddp_status status;
 
-    if (status != DDP_OK) {
-        return status;
-    }
+    DDP_TRY(check_types(ddp, err));
     status = ddp_transfer_init(&ddp->transfer, ddp->device, env->idle, env->clock,
                                ddp->group->timeout_ns);
     if (status == DDP_OK) {
@@ -303,7 +301,7 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
         return ddp->group->failure.status;
     }
     if (ddp->pass == DDP_PASS_BACKWARD) {
-        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        return ddp_core_fail_state(ddp);
     }
     if (ddp->is_reduction_unfinished && ddp->is_sync) {
         return ddp_core_fail_params(ddp, DDP_E_UNUSED_PARAMETER, ddp->is_unready);

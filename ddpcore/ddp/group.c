@@ -62,7 +62,7 @@ static void send_revocation(struct ddp_group *group, ddp_status status, uint64_t
 
 ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail)
 {
-    const struct ddp_failure failure = {status, (int32_t)group->env->rank, group->step, 0, detail};
+    const struct ddp_failure failure = {status, (int32_t)group->env->rank, group->step, detail};
 
     if (group->failure.status != DDP_OK) {
         return status;
@@ -71,34 +71,32 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
     return fail(group, &failure, status);
 }
 
-static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocation *revocation,
-                               uint64_t seq)
+static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocation *revocation)
 {
     const bool is_death = revocation->status == DDP_E_PEER_DIED;
     const struct ddp_failure failure = {
         revocation->status < DDP_OK ? revocation->status : DDP_E_REVOKED,
-        is_death ? (int32_t)revocation->detail : (int32_t)revocation->rank, revocation->step, seq,
+        is_death ? (int32_t)revocation->detail : (int32_t)revocation->rank, revocation->step,
         revocation->detail};
 
-    if (group->failure.status == DDP_OK) {
-        ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, revocation->rank,
-                           (uint64_t)revocation->status, revocation->step, revocation->detail, 0);
-        ddp_recorder_revoked(group->env->recorder, revocation->rank, revocation->status);
-    }
+    DDP_ASSERT(group->failure.status == DDP_OK);
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, revocation->rank,
+                       (uint64_t)revocation->status, revocation->step, revocation->detail, 0);
+    ddp_recorder_revoked(group->env->recorder, revocation->rank, revocation->status);
     return fail(group, &failure, DDP_E_REVOKED);
 }
 
 static ddp_status fail_dead(struct ddp_group *group, uint64_t seq)
 {
     const int32_t rank = group->coll->ops->dead_rank(group->coll);
-    const struct ddp_failure failure = {DDP_E_PEER_DIED, rank, group->step, seq,
-                                        rank < 0 ? 0 : (uint64_t)rank};
+    struct ddp_failure failure = {.status = DDP_E_PEER_DIED, .rank = rank, .step = group->step};
 
     ddp_recorder_event(group->env->recorder, DDP_EVENT_PEER_DIED, (uint64_t)(int64_t)rank, seq, 0,
                        0, 0);
     if (rank >= 0) {
         /* Members that exchange no message with the dead rank learn of its death from this. */
-        send_revocation(group, DDP_E_PEER_DIED, (uint64_t)rank);
+        failure.detail = (uint64_t)rank;
+        send_revocation(group, DDP_E_PEER_DIED, failure.detail);
     }
     return fail(group, &failure, DDP_E_PEER_DIED);
 }
@@ -107,14 +105,14 @@ static ddp_status fail_dead(struct ddp_group *group, uint64_t seq)
  * is a death: whoever revokes may exit right after. */
 static ddp_status fail_from(struct ddp_group *group, ddp_status cause, uint64_t seq)
 {
-    const struct ddp_failure failure = {cause, -1, group->step, seq, seq};
+    const struct ddp_failure failure = {cause, -1, group->step, seq};
     struct ddp_revocation revocation;
 
     if (group->failure.status != DDP_OK) {
         return group->failure.status;
     }
     if (group->coll->ops->is_revoked(group->coll, &revocation)) {
-        return fail_revoked(group, &revocation, seq);
+        return fail_revoked(group, &revocation);
     }
     if (cause == DDP_E_PEER_DIED) {
         return fail_dead(group, seq);

@@ -23,7 +23,6 @@ struct ddp_failure {
     ddp_status status;
     int32_t rank;  /* global rank to blame, or -1 */
     uint32_t step; /* its step, when known */
-    uint64_t seq;  /* the collective being waited for; 0 = none */
     /* By status: E_UNUSED_PARAMETER, E_READY_TWICE: index of the first parameter concerned;
      * E_PEER_DIED: the dead rank; E_INJECTED: the fault point; else the collective's seq, or 0. */
     uint64_t detail;

@@ -57,7 +57,7 @@ static ddp_status reduce_last(struct ddp *ddp, bool is_candidate, int64_t *out_m
     *out_member = *member;
     if (*out_member < 0 || *out_member >= (int64_t)ddp->group->coll->member_count) {
         /* Only a damaged message can say so. */
-        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        return ddp_core_fail_state(ddp);
     }
     return DDP_OK;
 }
@@ -109,7 +109,7 @@ ddp_status ddp_join_forward(struct ddp *ddp)
     if (active == 0) {
         /* This rank has just reported that it has inputs, so the sum cannot be 0 unless a message
          * was damaged. */
-        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        return ddp_core_fail_state(ddp);
     }
     record(ddp, DDP_JOIN_EVENT_PRESENT, active);
     DDP_TRY(sync_buffers(ddp, true));
@@ -122,7 +122,7 @@ ddp_status ddp_join_begin(struct ddp *ddp, const struct ddp_join_config *config)
         return ddp->group->failure.status;
     }
     if (ddp->is_joining || ddp->pass != DDP_PASS_IDLE) {
-        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        return ddp_core_fail_state(ddp);
     }
     ddp->is_joining = true;
     ddp->join = *config;
@@ -222,7 +222,7 @@ ddp_status ddp_join_end(struct ddp *ddp)
         return ddp->group->failure.status;
     }
     if (!ddp->is_joining || ddp->pass == DDP_PASS_BACKWARD) {
-        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        return ddp_core_fail_state(ddp);
     }
     if (phase != DDP_PHASE_JOIN) {
         ddp_recorder_phase(recorder, DDP_PHASE_JOIN);

@@ -226,7 +226,7 @@ ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
     }
     if (ddp->pass != DDP_PASS_FORWARD) {
         if (ddp->group->semantics == DDP_SEMANTICS_STRICT || ddp->pass == DDP_PASS_BACKWARD) {
-            return ddp_core_fail(ddp, DDP_E_STATE, 0);
+            return ddp_core_fail_state(ddp);
         }
         /* PyTorch: without a forward pass through DDP nothing is synchronised, gradients stay
          * local. */
@@ -251,7 +251,7 @@ ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
 static ddp_status refuse_ready(struct ddp *ddp, size_t param)
 {
     if (ddp->pass != DDP_PASS_BACKWARD) {
-        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        return ddp_core_fail_state(ddp);
     }
     if (ddp->is_ready[param]) {
         /* PyTorch checks this only in passes that are synchronised. */
@@ -385,7 +385,7 @@ ddp_status ddp_backward_end(struct ddp *ddp)
         return ddp->group->failure.status;
     }
     if (ddp->pass != DDP_PASS_BACKWARD) {
-        return ddp_core_fail(ddp, DDP_E_STATE, 0);
+        return ddp_core_fail_state(ddp);
     }
     ddp->pass = DDP_PASS_IDLE;
     if (!ddp->is_sync_pass) {

@@ -56,13 +56,13 @@ void ddp_emit_bruck_all_gather(struct ddp_schedule *schedule)
     const struct ddp_part own = {params->rank * params->elem_count, params->elem_count};
     const uint32_t none[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
     struct gather gather = {schedule, params, DDP_STEP_NONE, DDP_STEP_NONE};
-    uint32_t round = 0;
 
     if (!params->is_in_place) {
         gather.copied = ddp_emit_copy(schedule, 0, ddp_emit_range(DDP_BUFFER_OUTPUT, own),
                                       ddp_emit_range(DDP_BUFFER_INPUT, block), none);
     }
-    for (uint32_t have = 1; have < params->size; have *= 2) {
+    for (uint32_t round = 0; UINT64_C(1) << round < params->size; round++) {
+        uint32_t have = 1u << round;
         uint32_t missing = params->size - have;
         uint32_t count = have < missing ? have : missing;
         uint32_t ahead = (params->rank + have) % params->size;
@@ -70,6 +70,5 @@ void ddp_emit_bruck_all_gather(struct ddp_schedule *schedule)
 
         emit_blocks(&gather, true, round, behind, params->rank, count);
         emit_blocks(&gather, false, round, ahead, ahead, count);
-        round++;
     }
 }

@@ -18,6 +18,9 @@ static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *
 
     DDP_TRY(ddp_store_request_init(&request, op, key, payload, payload_bytes));
     ddp_store_server_pump(store->server);
+    if (ddp_store_server_is_exhausted(store->server)) {
+        return DDP_E_NOMEM;
+    }
     return ddp_store_server_answer(store->server, &request, out, out_bytes);
 }
 

@@ -42,6 +42,7 @@ struct ddp_store_server {
     struct client *clients;
     struct key *keys[KEY_CHAINS];
     uint32_t key_count;
+    bool is_exhausted; /* see wire.h */
     bool has_death;
     uint32_t dead_rank;
 };
@@ -78,6 +79,11 @@ ddp_status ddp_store_server_create(struct ddp_mem *mem, int listen_fd,
 int ddp_store_server_fd(const struct ddp_store_server *server)
 {
     return server->epoll_fd;
+}
+
+bool ddp_store_server_is_exhausted(const struct ddp_store_server *server)
+{
+    return server->is_exhausted;
 }
 
 static void close_client(struct client *client)
@@ -279,6 +285,10 @@ static void serve(struct ddp_store_server *server, struct client *client, uint32
     if (status == DDP_PENDING) {
         client->asked = find_key(server, request);
         client->asked_id = id;
+    } else if (status == DDP_E_NOMEM) {
+        /* Not the client's memory: it must not report so. It finds the server gone. */
+        server->is_exhausted = true;
+        close_client(client);
     } else {
         respond(server, client, id, status, payload_bytes);
     }
@@ -358,6 +368,7 @@ static void accept_clients(struct ddp_store_server *server)
         }
         client = ddp_mem_array(server->mem, 1, sizeof(*client));
         if (client == NULL) {
+            server->is_exhausted = true;
             (void)close(fd);
             return;
         }

@@ -77,6 +77,10 @@ DDP_MUST_USE ddp_status ddp_store_server_answer(struct ddp_store_server *server,
                                                 const struct ddp_store_request *request,
                                                 uint8_t *payload, size_t *out_payload_bytes);
 
+/* Whether another process could not be served for want of memory here. Its connection was closed:
+ * whoever has the server must not go on either. */
+bool ddp_store_server_is_exhausted(const struct ddp_store_server *server);
+
 /* Write as much as the socket takes. False: more is left. True, too, if the other side is gone:
  * the next _fill says so. */
 bool ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes);

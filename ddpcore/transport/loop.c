@@ -40,6 +40,13 @@ static void wake_member(const struct endpoint *endpoint, uint32_t member, uint64
     ddp_loop_net_wake(endpoint->net, endpoint->group->member_rank[member], at_ns);
 }
 
+static void wake_all(const struct endpoint *endpoint, uint64_t at_ns)
+{
+    for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
+        wake_member(endpoint, i, at_ns);
+    }
+}
+
 /* Dead or departed, and known to be: it can neither send nor acknowledge any more. */
 static bool is_gone(const struct endpoint *endpoint, uint32_t member)
 {
@@ -167,10 +174,8 @@ static uint64_t delivery_ns(const struct endpoint *endpoint, struct ddp_loop_str
         /* size / rate in microseconds, in nanoseconds: size * 1000 / rate */
         stream->link_free_ns += (uint64_t)size_bytes * DDP_NS_PER_US / config->bytes_per_us;
     }
-    at_ns = stream->link_free_ns + config->latency_ns;
-    if (config->latency_jitter_ns > 0) {
-        at_ns += ddp_prng_at(&stream->jitter, stream->sent) % (config->latency_jitter_ns + 1);
-    }
+    at_ns = stream->link_free_ns + config->latency_ns +
+            ddp_prng_at(&stream->jitter, stream->sent) % (config->latency_jitter_ns + 1);
     /* First in, first out: no message overtakes the one before it. */
     at_ns = at_ns > stream->last_deliver_ns ? at_ns : stream->last_deliver_ns;
     DDP_ASSERT(at_ns >= now_ns);
@@ -299,9 +304,7 @@ static void loop_revoke(struct ddp_transport *transport, const struct ddp_revoca
     own->revocation = *revocation;
     own->revoked_ns = ddp_loop_net_now_ns(endpoint->net);
     endpoint->group->revoking_count++;
-    for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
-        wake_member(endpoint, i, own->revoked_ns + latency_ns(endpoint));
-    }
+    wake_all(endpoint, own->revoked_ns + latency_ns(endpoint));
 }
 
 static int32_t loop_dead_peer(struct ddp_transport *transport)
@@ -340,11 +343,7 @@ static void loop_destroy(struct ddp_transport *transport)
     recall_lent(endpoint);
     own->is_departed = true;
     own->departed_ns = ddp_loop_net_now_ns(endpoint->net);
-    for (uint32_t i = 0; i < endpoint->base.member_count; i++) {
-        if (i != endpoint->base.member) {
-            wake_member(endpoint, i, own->departed_ns + latency_ns(endpoint));
-        }
-    }
+    wake_all(endpoint, own->departed_ns + latency_ns(endpoint));
     while (endpoint->blocks != NULL) {
         free_block(endpoint, endpoint->blocks);
     }

@@ -28,19 +28,14 @@ static ddp_status assign(struct loop_store *store, struct ddp_loop_key *key, con
     if (size_bytes > 0) {
         memcpy(copy, value, size_bytes);
     }
-    if (key->value == NULL) {
-        key->setter = store->env->rank;
-        key->visible_ns = ddp_loop_net_now_ns(net) + net->config.latency_ns;
-    }
+    key->setter = store->env->rank;
+    key->visible_ns = ddp_loop_net_now_ns(net) + net->config.latency_ns;
     DDP_ASSERT(key->setter < net->config.world_size);
     ddp_mem_free(mem, key->value);
     key->value = copy;
     key->size_bytes = size_bytes;
     for (uint32_t rank = 0; rank < net->config.world_size; rank++) {
-        uint64_t bit = UINT64_C(1) << (rank % 64);
-
-        if ((key->waiting[rank / 64] & bit) != 0) {
-            key->waiting[rank / 64] &= ~bit;
+        if ((key->waiting[rank / 64] >> (rank % 64) & 1) != 0) {
             ddp_loop_net_wake(net, rank, key->visible_ns);
         }
     }

@@ -26,8 +26,8 @@ static void ring(struct ddp_shm_endpoint *endpoint, uint32_t peer)
 
 static void ring_all(struct ddp_shm_endpoint *endpoint)
 {
-    for (uint32_t peer = 0; peer < endpoint->base.member_count; peer++) {
-        ring(endpoint, peer);
+    for (uint32_t to = 0; to < endpoint->base.member_count; to++) {
+        ring(endpoint, to);
     }
 }
 
@@ -140,7 +140,6 @@ static ddp_status shm_send_post(struct ddp_transport *transport, uint32_t to,
     peer->is_copied[index] = true;
     if (message->size_bytes <= DDP_SHM_INLINE_BYTES) {
         memcpy(slot->data, message->data, message->size_bytes);
-        slot->offset = DDP_SHM_IS_INLINE;
     } else {
         if (ddp_shm_heap_owns(&endpoint->heap, message->data)) {
             peer->is_copied[index] = false;
@@ -197,15 +196,13 @@ static ddp_status shm_recv_peek(struct ddp_transport *transport, uint32_t from,
     out->seq = slot->seq;
     out->signature = slot->signature;
     out->data = slot->data;
-    if (slot->offset != DDP_SHM_IS_INLINE) {
+    if (slot->size_bytes > DDP_SHM_INLINE_BYTES) {
         /* offset <= bytes - size, written so that neither side can overflow */
         if (slot->size_bytes > endpoint->segment.size_bytes ||
             slot->offset > endpoint->segment.size_bytes - slot->size_bytes) {
             return DDP_E_CORRUPT;
         }
         out->data = endpoint->segment.base + slot->offset;
-    } else if (slot->size_bytes > DDP_SHM_INLINE_BYTES) {
-        return DDP_E_CORRUPT;
     }
     return DDP_OK;
 }
@@ -252,8 +249,7 @@ static bool shm_is_revoked(struct ddp_transport *transport, struct ddp_revocatio
         if (__atomic_load_n(&member->is_revoking, __ATOMIC_ACQUIRE) == 0) {
             continue;
         }
-        if (!is_found || member->revocation_step < out->step ||
-            (member->revocation_step == out->step && member->revocation_rank < out->rank)) {
+        if (!is_found || member->revocation_step < out->step) {
             out->rank = member->revocation_rank;
             out->status = (ddp_status)member->revocation_status;
             out->step = member->revocation_step;

@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+#define DDP_SHM_MEMBERS_MAX 1024u
+
 struct ddp_shm_config {
     const char *group_name; /* key prefix in the store; unique per group */
     uint32_t member, member_count;

@@ -118,11 +118,9 @@ void ddp_shm_heap_free(struct ddp_shm_heap *heap, void *data)
     DDP_ASSERT(block->is_used == 1);
     block->is_used = 0;
     merge_with_next(heap, block);
-    if (block->before_bytes != 0) {
-        before = (void *)((uint8_t *)block - block->before_bytes);
-        if (before->is_used == 0) {
-            merge_with_next(heap, before);
-        }
+    before = (void *)((uint8_t *)block - block->before_bytes); /* the first one is its own */
+    if (before->is_used == 0) {
+        merge_with_next(heap, before);
     }
 }
 

@@ -32,20 +32,18 @@ size_t ddp_shm_segment_size_bytes(uint32_t member_count, uint32_t slot_count, si
 void ddp_shm_segment_view(struct ddp_shm_segment *segment, void *base, uint32_t member_count,
                           uint32_t slot_count, size_t heap_bytes)
 {
-    size_t members = sizeof(struct ddp_shm_header);
-    size_t streams = members + member_count * sizeof(struct ddp_shm_member);
-
     DDP_ASSERT(((uintptr_t)base & 4095) == 0);
     segment->base = base;
     segment->size_bytes = ddp_shm_segment_size_bytes(member_count, slot_count, heap_bytes);
     segment->header = base;
-    segment->members = (void *)(segment->base + members);
-    segment->streams = (void *)(segment->base + streams);
-    segment->slots = (void *)(segment->base + slots_first(member_count));
+    segment->members = (void *)&segment->header[1];
+    segment->streams = (void *)&segment->members[member_count];
+    segment->slots = (void *)&segment->streams[(size_t)member_count * member_count];
     segment->member_count = member_count;
     segment->slot_count = slot_count;
     segment->heap_first = heap_first(member_count, slot_count);
     segment->heap_bytes = heap_bytes;
+    DDP_ASSERT((uint8_t *)segment->slots == segment->base + slots_first(member_count));
     DDP_ASSERT(segment->heap_first + member_count * heap_bytes == segment->size_bytes);
 }
 

@@ -9,14 +9,11 @@
 #define DDPCORE_TRANSPORT_SHM_SEGMENT_H
 
 #include "ddpcore/base/mem.h"
-#include "ddpcore/transport/transport.h"
+#include "ddpcore/transport/shm.h"
 
 #define DDP_SHM_MAGIC        UINT64_C(0x31304d4853504444) /* "DDPSHM01" */
-#define DDP_SHM_INLINE_BYTES 2048u
-#define DDP_SHM_MEMBERS_MAX  256u
+#define DDP_SHM_INLINE_BYTES 2048u /* messages of at most so many bytes lie in the slot itself */
 #define DDP_SHM_SLOTS_MAX    1024u
-/* Slot offset of a message whose bytes lie in the slot itself. */
-#define DDP_SHM_IS_INLINE UINT64_MAX
 
 struct ddp_shm_header {
     uint64_t magic;
@@ -52,7 +49,7 @@ struct ddp_shm_stream {
 
 struct ddp_shm_slot {
     uint64_t turn;   /* number of the message + 1 */
-    uint64_t offset; /* in the segment, or DDP_SHM_IS_INLINE */
+    uint64_t offset; /* in the segment, of a message that does not lie here */
     uint64_t size_bytes;
     uint64_t seq;
     uint64_t signature;
@@ -149,7 +146,7 @@ static inline struct ddp_shm_slot *ddp_shm_receiver_slot(const struct ddp_shm_re
 static inline bool ddp_shm_receiver_take(struct ddp_shm_receiver *receiver)
 {
     const struct ddp_shm_slot *slot = &receiver->slots[receiver->taken & receiver->slot_mask];
-    bool is_lent = slot->offset != DDP_SHM_IS_INLINE;
+    bool is_lent = slot->size_bytes > DDP_SHM_INLINE_BYTES;
     uint64_t last_turn = receiver->taken + receiver->slot_mask + 1;
     const struct ddp_shm_slot *last =
         &receiver->slots[(receiver->taken + receiver->slot_mask) & receiver->slot_mask];

@@ -71,6 +71,9 @@ static ddp_status run_stages(struct harness_cell *cell, json_t **out, struct ddp
 
     memset(&restore, 0, sizeof restore);
     restore.from_step = -1;
+    if (harness_plan_is_guest(&cell->plan)) {
+        return harness_stage_guest(cell, out, err);
+    }
     DDP_TRY(harness_stage_prepare(cell, err));
     DDP_TRY(harness_stage_launch(cell, &rank, err));
     if (cell->config.is_bare) {

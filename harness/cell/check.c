@@ -50,6 +50,9 @@ static ddp_status check_cell(struct harness_cell *cell, json_t **out, struct ddp
     struct harness_judgement judgement;
 
     memset(&restore, 0, sizeof restore);
+    if (harness_plan_is_guest(&cell->plan)) {
+        return harness_stage_guest_recorded(cell, out, err);
+    }
     DDP_TRY(harness_stage_prepare(cell, err));
     DDP_TRY(read_record(cell, err));
     DDP_ASSERT(harness_driver_parse(cell->trace.driver, &cell->config.driver) == DDP_OK);

@@ -127,6 +127,10 @@ ddp_status harness_cell_print_diagnosis(const char *run_dir,
     DDP_TRY(ddp_mem_pool_create(&cell.pool));
     cell.mem = ddp_mem_pool_mem(cell.pool);
     status = harness_stage_read(&cell, run_dir, "trace.txt", &text, &size_bytes, err);
+    if (status == DDP_OK && harness_stage_is_guest_record(text)) {
+        status = harness_stage_print_guest(&cell, run_dir, text, size_bytes, options, out, err);
+        goto out;
+    }
     if (status == DDP_OK) {
         status = harness_trace_parse(cell.mem, text, &cell.trace, err);
         status = status == DDP_OK ? status : ddp_err_wrap(err, status, "%s/trace.txt", run_dir);
@@ -136,6 +140,7 @@ ddp_status harness_cell_print_diagnosis(const char *run_dir,
         status = status == DDP_E_NOT_FOUND ? DDP_OK : status;
     }
     status = status == DDP_OK ? print_trace(&cell, graph, options, out) : status;
+out:
     ddp_mem_pool_destroy(cell.pool);
     return status;
 }

@@ -8,8 +8,9 @@
 
 /* Everything that a run writes into its folder (cell.h). */
 static const char *const file_patterns[] = {
-    "plan.yaml",         "program.txt", "trace.*",      "rank*.log",
-    "launcher.log",      "graph.txt",   "verdict.json", "checkpoint.safetensors*",
+    "plan.yaml",         "program.txt",  "trace.*",
+    "rank*.log",         "rank*.stack",  "launcher.log",
+    "graph.txt",         "verdict.json", "checkpoint.safetensors*",
     "given.safetensors*"};
 static const char *const folder_patterns[] = {"schedules", "trees", "payload", "replay", "restore"};
 

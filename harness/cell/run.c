@@ -10,6 +10,19 @@
 /* More are not needed but for faults that a repetition does not repeat. */
 enum { HARNESS_STAGE_REPLAYS_MAX = 5 };
 
+ddp_status harness_stage_write_plan(const struct harness_cell *cell, struct ddp_err *err)
+{
+    struct ddp_text text;
+    ddp_status status;
+
+    DDP_TRY(harness_stage_make_dirs(&cell->config, cell->run_dir, err));
+    ddp_text_init(&text, cell->mem);
+    harness_plan_print(&cell->plan, &text);
+    status = harness_stage_write(&cell->config, cell->run_dir, "plan.yaml", &text, err);
+    ddp_text_fini(&text);
+    return status;
+}
+
 static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
 {
     struct ddp_text text;
@@ -18,17 +31,11 @@ static ddp_status write_inputs(struct harness_cell *cell, struct ddp_err *err)
     if (cell->config.memory != NULL) {
         return DDP_OK;
     }
-    DDP_TRY(harness_stage_make_dirs(&cell->config, cell->run_dir, err));
+    DDP_TRY(harness_stage_write_plan(cell, err));
     ddp_text_init(&text, cell->mem);
-    harness_plan_print(&cell->plan, &text);
-    status = harness_stage_write(&cell->config, cell->run_dir, "plan.yaml", &text, err);
+    harness_program_print(&cell->program, &text);
+    status = harness_stage_write(&cell->config, cell->run_dir, "program.txt", &text, err);
     ddp_text_fini(&text);
-    if (status == DDP_OK) {
-        ddp_text_init(&text, cell->mem);
-        harness_program_print(&cell->program, &text);
-        status = harness_stage_write(&cell->config, cell->run_dir, "program.txt", &text, err);
-        ddp_text_fini(&text);
-    }
     return status;
 }
 

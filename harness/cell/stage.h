@@ -51,6 +51,20 @@ ddp_status harness_stage_check_files(const struct harness_cell *cell, struct ddp
 /* Write plan.yaml and program.txt, launch, write the traces. */
 ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_rank_options *rank,
                                 struct ddp_err *err);
+/* plan.yaml. Errors: E_IO. */
+ddp_status harness_stage_write_plan(const struct harness_cell *cell, struct ddp_err *err);
+/* The whole of a guest's cell, and its record judged again (guest.c). Errors: E_NOT_FOUND, its
+ * program cannot be started; E_PARSE, E_CORRUPT, the record was damaged; E_IO, E_SYSTEM, E_NOMEM.
+ */
+ddp_status harness_stage_guest(struct harness_cell *cell, json_t **out, struct ddp_err *err);
+ddp_status harness_stage_guest_recorded(struct harness_cell *cell, json_t **out,
+                                        struct ddp_err *err);
+/* guest_table.c: the text is a guest's record; and what its ranks had come to. */
+bool harness_stage_is_guest_record(const char *text);
+ddp_status harness_stage_print_guest(const struct harness_cell *cell, const char *run_dir,
+                                     const char *text, size_t size_bytes,
+                                     const struct harness_diagnosis_options *options,
+                                     struct ddp_text *out, struct ddp_err *err);
 /* Findings of the monitor and of every oracle. first: the run before a restore run, or NULL. */
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
                                struct ddp_err *err);

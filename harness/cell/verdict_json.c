@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 
 #include "harness/cell/stage.h"
+#include "harness/plan/names.h"
 
 #define VERDICT_SCHEMA "ddprove.verdict/1"
 
@@ -66,6 +67,14 @@ static json_t *op_json(const struct harness_cell *cell, const struct harness_fin
     if (!finding->op.is_set && finding->params.count == 0) {
         json_decref(params);
         return json_null();
+    }
+    if (harness_plan_is_guest(&cell->plan)) {
+        json_decref(params);
+        return json_pack(
+            "{s:o, s:o, s:o, s:o}", "seq",
+            number_or_null(finding->op.seq == 0 ? -1 : (int64_t)finding->op.seq), "kind",
+            text_or_null(harness_names_of(HARNESS_NAMES_GUEST_KINDS, finding->guest.kind)), "comm",
+            text_json(finding->guest.comm), "bucket", number_or_null(finding->op.bucket));
     }
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "seq",
                      number_or_null(finding->op.seq == 0 ? -1 : (int64_t)finding->op.seq), "kind",

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
+#include "harness/exec/exec.h"
 #include "harness/launch/mpi.h"
 
 static bool is_known_collective(const char *set)
@@ -128,8 +129,44 @@ enum refusal {
     REFUSAL_NONE,
     REFUSAL_BY_PLAN, /* it is not for this driver, or not for this collective */
     REFUSAL_NO_MPI,
+    REFUSAL_NO_ADAPTER, /* of a guest; MPI's is not there without MPI */
     REFUSAL_NO_CARD
 };
+
+/* Why mpirun cannot be run; "": it can. */
+static const char *mpirun_reason(struct cli_cells *cells)
+{
+    struct ddp_err err = {{0}};
+    char version[256];
+
+    if (!cells->is_mpirun_asked && harness_launcher_describe(HARNESS_LAUNCHER_MPIRUN, version,
+                                                             sizeof version, &err) != DDP_OK) {
+        (void)snprintf(cells->mpirun_reason, sizeof cells->mpirun_reason, "%.255s", err.text);
+    }
+    cells->is_mpirun_asked = true;
+    return cells->mpirun_reason;
+}
+
+/* Whether the adapter or the launcher of a guest is not there. */
+static enum refusal refuse_guest(struct cli_cells *cells, const struct harness_plan *plan,
+                                 char *reason, size_t reason_size)
+{
+    const struct harness_guest *guest = &plan->job.guest;
+    struct ddp_err err = {{0}};
+    char path[4096];
+
+    if (guest->adapter != HARNESS_GUEST_ADAPTER_NONE &&
+        harness_exec_adapter_path(guest->adapter, harness_launch_self_path(), path, sizeof path,
+                                  &err) != DDP_OK) {
+        (void)snprintf(reason, reason_size, "%.500s", err.text);
+        return guest->adapter == HARNESS_GUEST_ADAPTER_MPI ? REFUSAL_NO_MPI : REFUSAL_NO_ADAPTER;
+    }
+    if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN && mpirun_reason(cells)[0] != '\0') {
+        (void)snprintf(reason, reason_size, "%s", cells->mpirun_reason);
+        return REFUSAL_NO_MPI;
+    }
+    return REFUSAL_NONE;
+}
 
 /* Whether a cell of a plan that runs on this driver lacks something of this machine. */
 static enum refusal refuse_machine(struct cli_cells *cells, const struct harness_plan *plan,
@@ -137,6 +174,9 @@ static enum refusal refuse_machine(struct cli_cells *cells, const struct harness
 {
     struct ddp_err err = {{0}};
 
+    if (harness_plan_is_guest(plan)) {
+        return refuse_guest(cells, plan, reason, reason_size);
+    }
     if (harness_mpi_check(plan, cells->options->launcher, &err) != DDP_OK) {
         (void)snprintf(reason, reason_size, "%.500s", err.text);
         return REFUSAL_NO_MPI;
@@ -176,6 +216,8 @@ static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *p
         (void)snprintf(reason, reason_size, "%s",
                        harness_plan_is_cuda(plan)  ? "GPUs have real processes only: --driver proc"
                        : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
+                       : harness_plan_is_guest(plan)
+                           ? "a guest has real processes only: --driver proc"
                        : plan->job.store == HARNESS_STORE_RANK_0
                            ? "rank 0 hosts the store among real processes only: --driver proc"
                            : "the scenario does not run on this driver");
@@ -308,6 +350,35 @@ static bool plan_tasks(struct cli_cells *cells)
     return true;
 }
 
+/* What stands behind "--" is the program of every scenario. Returns 0, or an exit code. */
+static int take_command(struct cli_cells *cells)
+{
+    char **command = cells->options->command;
+    size_t count = 0;
+
+    while (command[count] != NULL) {
+        count++;
+    }
+    for (size_t i = 0; i < cells->files.count; i++) {
+        for (size_t k = 0; k < cells->scenarios[i].plan_count; k++) {
+            struct harness_plan *plan = &cells->scenarios[i].plans[k];
+            struct harness_texts *words = &plan->job.guest.command;
+
+            if (!harness_plan_is_guest(plan)) {
+                return cli_usage_error("exec: %s is not about a guest: it has no job.guest",
+                                       cells->files.path[i]);
+            }
+            words->items =
+                ddp_mem_array(ddp_mem_pool_mem(plan->pool), count, sizeof words->items[0]);
+            words->count = words->items != NULL ? count : 0;
+            for (size_t w = 0; w < words->count; w++) {
+                words->items[w] = command[w];
+            }
+        }
+    }
+    return 0;
+}
+
 int cli_cells_load(struct cli_cells *cells, const struct cli_options *options)
 {
     struct ddp_err err = {{0}};
@@ -320,7 +391,10 @@ int cli_cells_load(struct cli_cells *cells, const struct cli_options *options)
     if (cli_files_collect(options->paths, options->path_count, &cells->files, &err) != DDP_OK) {
         return cli_usage_error("%s", err.text);
     }
-    return load_all(cells) ? 0 : CLI_EXIT_USAGE;
+    if (!load_all(cells)) {
+        return CLI_EXIT_USAGE;
+    }
+    return options->command != NULL ? take_command(cells) : 0;
 }
 
 int cli_cells_plan(struct cli_cells *cells, const char *out_dir)

@@ -15,6 +15,8 @@ struct cli_cells {
     size_t task_count, task_capacity;
     struct harness_cards cards; /* once is_probed */
     bool is_probed;
+    bool is_mpirun_asked;
+    char mpirun_reason[256]; /* of guests that mpirun starts */
     bool is_launcher_asked;
     char launcher_reason[256]; /* once it is: why there is no launcher, or "" */
 };

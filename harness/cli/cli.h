@@ -65,7 +65,9 @@ struct cli_options {
     uint64_t ranks;      /* --ranks; 0: not given */
     uint64_t limit_s;    /* --limit; 0: not given */
     bool is_left;        /* --on-failure leave */
-    const char *adapter; /* --adapter: "mpi", "nccl"; NULL: none */
+    enum harness_guest_adapter adapter;
+    bool is_proving;               /* --prove sums */
+    uint64_t first_step, end_step; /* --steps, the last one + 1; end_step 0: not given */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
@@ -74,6 +76,9 @@ void cli_options_fini(struct cli_options *options);
 void cli_options_print_help(unsigned commands, FILE *out);
 /* One line on stderr: "ddprove: ...". Returns CLI_EXIT_USAGE. */
 int cli_usage_error(const char *format, ...) DDP_PRINTF(1, 2);
+/* The value of an option. Returns 0, or an exit code; its error was printed. */
+int cli_parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                     uint64_t *out);
 
 /* The commands. They return the exit code. */
 int cli_run(const struct cli_options *options);

@@ -1,12 +1,17 @@
 /* exec: somebody else's program, watched. */
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ddpcore/base/clock.h"
+#include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
 #include "harness/exec/exec.h"
+#include "harness/launch/launch.h"
 
 enum { LIMIT_DEFAULT_S = 60 };
 
@@ -24,40 +29,125 @@ static void print_finding(void *context, const struct harness_finding *finding)
     (void)fputc('\n', stderr);
 }
 
-/* Beside the program: ../lib, where the build and an installation have it. Returns 0, or an exit
- * code.
- */
-static int find_adapter(const char *name, char *path, size_t size_bytes)
+/* The innermost calls of its first thread. */
+static void print_stack(void *context, uint32_t rank, const char *text)
 {
-    char self[4096];
-    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash = NULL;
+    enum { LINES_MAX = 14 };
 
-    self[size > 0 ? size : 0] = '\0';
-    for (int i = 0; i < 2 && (slash = strrchr(self, '/')) != NULL; i++) {
-        *slash = '\0';
+    (void)context;
+    (void)fprintf(stderr, "ddprove: rank %u stands at:\n", rank);
+    for (int i = 0; i < LINES_MAX && *text != '\0'; i++) {
+        const size_t size = strcspn(text, "\n");
+
+        (void)fprintf(stderr, "    %.*s\n", (int)size, text);
+        text += size + (text[size] == '\n');
     }
-    if (snprintf(path, size_bytes, "%s/lib/libddprove_guest_%s.so", self, name) >=
-        (int)size_bytes) {
-        return cli_usage_error("--adapter %s: the path of this program is too long", name);
-    }
-    if (access(path, R_OK) != 0) {
-        return cli_usage_error("--adapter %s: %s: %s%s", name, path, strerror(errno),
-                               strcmp(name, "mpi") == 0 ? "; it is built where an mpi.h is found"
-                                                        : "");
-    }
-    return 0;
 }
 
-static int exit_code_of(const struct harness_exec_result *result)
+/* How many results were judged, and why others were not. */
+static void print_tally(const struct harness_watch_tally *tally)
+{
+    static const char *const reasons[HARNESS_WATCH_UNJUDGED_COUNT] = {
+#define X(id, words) words,
+        HARNESS_WATCH_UNJUDGED_TABLE(X)
+#undef X
+    };
+
+    (void)fprintf(stderr, "ddprove: results of %" PRIu64 " calls judged", tally->judged);
+    if (tally->bitwise > 0) {
+        (void)fprintf(stderr, ", %" PRIu64 " bit for bit", tally->bitwise);
+    }
+    if (tally->compared > 0) {
+        (void)fprintf(stderr, ", %" PRIu64 " (no sums) only for being the same on all ranks",
+                      tally->compared);
+    }
+    for (int i = 0; i < HARNESS_WATCH_UNJUDGED_COUNT; i++) {
+        if (tally->unjudged[i] > 0) {
+            (void)fprintf(stderr, "; %" PRIu64 " not judged: %s", tally->unjudged[i], reasons[i]);
+        }
+    }
+    (void)fprintf(stderr, "%s\n", tally->has_lost ? "; some of what ranks reported was lost" : "");
+}
+
+static int exit_code_of(const struct harness_exec_result *result, bool is_proving)
 {
     if (result->interrupt != 0) {
         return 128 + result->interrupt;
     }
-    if (result->findings.count > 0) {
+    if (result->record.findings.count > 0) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_FAIL);
     }
-    return result->exit_code;
+    /* To have proved nothing, or not to know what, is no success. */
+    if (result->record.exit_code == 0 && is_proving &&
+        (result->tally.judged == 0 || result->tally.has_lost)) {
+        return harness_outcome_exit_code(HARNESS_OUTCOME_INCONCLUSIVE);
+    }
+    return result->record.exit_code;
+}
+
+/* Another override; its text lives as long as the options. Returns 0, or an exit code. */
+static int add_set(struct cli_options *options, char *set)
+{
+    if (options->set_count == CLI_SETS_MAX) {
+        return cli_usage_error("exec: more than %d overrides", CLI_SETS_MAX);
+    }
+    options->sets[options->set_count++] = set;
+    return 0;
+}
+
+/* The scenarios' guest is this command: as `ddprove run` of them. */
+static int run_scenarios(const struct cli_options *options)
+{
+    struct cli_options run = *options;
+    char ranks[32];
+    char adapter[48];
+    char timeout[48];
+    int code = 0;
+
+    if (options->is_left) {
+        return cli_usage_error("exec: a scenario's job always ends; leave out --on-failure leave");
+    }
+    if (options->ranks != 0) {
+        (void)snprintf(ranks, sizeof ranks, "job.ranks=%llu", (unsigned long long)options->ranks);
+        code = add_set(&run, ranks);
+    }
+    if (code == 0 && options->limit_s != 0) {
+        (void)snprintf(timeout, sizeof timeout, "job.timeout_ms=%llu",
+                       (unsigned long long)options->limit_s * 1000);
+        code = add_set(&run, timeout);
+    }
+    if (code == 0 && options->adapter != HARNESS_GUEST_ADAPTER_NONE) {
+        (void)snprintf(adapter, sizeof adapter, "job.guest.adapter=%s",
+                       harness_guest_adapter_name(options->adapter));
+        code = add_set(&run, adapter);
+    }
+    return code != 0 ? code : cli_run(&run);
+}
+
+/* What --prove, --steps and --out mean together. folder: of PATH_MAX bytes. Returns 0, or an exit
+ * code. */
+static int set_proof(const struct cli_options *options, struct harness_exec_config *config,
+                     char *folder)
+{
+    struct ddp_err err = {{0}};
+
+    config->is_observed = options->is_proving;
+    if (options->end_step == 0) {
+        return 0;
+    }
+    if (!options->is_proving || options->out_dir == NULL) {
+        return cli_usage_error("--steps needs --prove sums, and --out, a folder for these steps' "
+                               "data");
+    }
+    if (ddp_files_make_dirs(options->out_dir, &err) != DDP_OK ||
+        realpath(options->out_dir, folder) == NULL) {
+        return cli_usage_error("--out: %s: %s", options->out_dir,
+                               err.text[0] != '\0' ? err.text : strerror(errno));
+    }
+    config->keep_first = options->first_step;
+    config->keep_end = options->end_step;
+    config->keep_folder = folder;
+    return 0;
 }
 
 int cli_exec(const struct cli_options *options)
@@ -68,11 +158,13 @@ int cli_exec(const struct cli_options *options)
                                          .ranks = (uint32_t)options->ranks,
                                          .is_left = options->is_left,
                                          .limits = {limit_ns, limit_ns},
-                                         .on_finding = print_finding};
+                                         .on_finding = print_finding,
+                                         .on_stack = print_stack};
     struct harness_exec_result result;
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
     char adapter[4096];
+    char folder[PATH_MAX];
     ddp_status status;
     int code;
 
@@ -81,15 +173,24 @@ int cli_exec(const struct cli_options *options)
             "exec: no command; write it behind \"--\": ddprove exec --ranks 4 -- ./train");
     }
     if (options->path_count > 0) {
-        return cli_usage_error("exec: \"%s\" is in front of \"--\"; the command comes behind it",
-                               options->paths[0]);
+        return run_scenarios(options);
     }
-    if (options->adapter != NULL) {
-        code = find_adapter(options->adapter, adapter, sizeof adapter);
-        if (code != 0) {
-            return code;
+    /* With --steps, --out is where the data go. */
+    if (options->set_count > 0 || (options->out_dir != NULL && options->end_step == 0) ||
+        options->json != NULL || options->junit != NULL) {
+        return cli_usage_error("exec: --set, --out, --json and --junit are of scenarios; name one "
+                               "in front of \"--\"");
+    }
+    if (options->adapter != HARNESS_GUEST_ADAPTER_NONE) {
+        if (harness_exec_adapter_path(options->adapter, harness_launch_self_path(), adapter,
+                                      sizeof adapter, &err) != DDP_OK) {
+            return cli_usage_error("--%s", err.text);
         }
         config.preload = adapter;
+    }
+    code = set_proof(options, &config, folder);
+    if (code != 0) {
+        return code;
     }
     if (ddp_mem_pool_create(&pool) != DDP_OK) {
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
@@ -101,17 +202,20 @@ int cli_exec(const struct cli_options *options)
                       err.text[0] != '\0' ? err.text : ddp_status_text(status));
         code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     } else {
-        code = exit_code_of(&result);
+        code = exit_code_of(&result, options->is_proving);
+        if (options->is_proving) {
+            print_tally(&result.tally);
+        }
         if (result.seen_count == 0) {
             (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
                                   "guest library, or an "
                                   "adapter that does; nothing was judged\n");
-        } else if (result.lost_comm_count > 0) {
+        } else if (result.lost_comms > 0) {
             (void)fprintf(
                 stderr,
                 "ddprove: %llu communicators could not be shown (too many, or one process "
                 "drives several ranks); their calls were not judged\n",
-                (unsigned long long)result.lost_comm_count);
+                (unsigned long long)result.lost_comms);
         }
     }
     ddp_mem_pool_destroy(pool);

@@ -275,7 +275,7 @@ static json_t *describe_test(const char *path, const struct harness_scenario *sc
     json_t *test;
 
     for (unsigned d = 0; d < HARNESS_DRIVER_COUNT; d++) {
-        if (plan->is_driver[d]) {
+        if (harness_plan_runs_on(plan, (enum harness_driver)d)) {
             (void)json_array_append_new(drivers,
                                         json_string(harness_driver_name((enum harness_driver)d)));
         }

@@ -32,7 +32,7 @@ static const struct command {
      "to do; merge: put the results of shards together"},
     {"shrink", "RUN_DIR|PLAN", CLI_SHRINK, cli_shrink,
      "the smallest scenario with the same failure, written into --out"},
-    {"exec", "-- COMMAND...", CLI_EXEC, cli_exec,
+    {"exec", "[SCENARIO...] -- COMMAND...", CLI_EXEC, cli_exec,
      "run somebody else's program, and say what is wrong as soon as it is"},
     {"train", "SCENARIO", CLI_TRAIN, cli_train, "run without checks, for timing"},
 };

@@ -1,34 +1,11 @@
 /* Options of the command line: one table, from which getopt_long, the help of each command and the
  * nearest names come. */
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/text.h"
 #include "harness/cli/cli.h"
-
-int cli_usage_error(const char *format, ...)
-{
-    va_list args;
-
-    (void)fputs("ddprove: ", stderr);
-    va_start(args, format);
-    (void)vfprintf(stderr, format, args);
-    va_end(args);
-    (void)fputc('\n', stderr);
-    return CLI_EXIT_USAGE;
-}
-
-static int parse_number(const char *option, const char *text, uint64_t min, uint64_t max,
-                        uint64_t *out)
-{
-    if (ddp_text_parse_u64(text, out) != DDP_OK || *out < min || *out > max) {
-        return cli_usage_error("%s: \"%s\" is not a number from %llu to %llu", option, text,
-                               (unsigned long long)min, (unsigned long long)max);
-    }
-    return 0;
-}
 
 static int add_set(struct cli_options *options, const char *prefix, const char *text)
 {
@@ -113,18 +90,18 @@ static int set_collective(struct cli_options *options, const char *text)
 static int set_seed(struct cli_options *options, const char *text)
 {
     options->has_seed = true;
-    return parse_number("--seed", text, 0, UINT64_MAX, &options->seed);
+    return cli_parse_number("--seed", text, 0, UINT64_MAX, &options->seed);
 }
 
 static int set_seeds(struct cli_options *options, const char *text)
 {
-    return parse_number("--seeds", text, 1, 100000, &options->seed_count);
+    return cli_parse_number("--seeds", text, 1, 100000, &options->seed_count);
 }
 
 static int set_jobs(struct cli_options *options, const char *text)
 {
     uint64_t number = 0;
-    int code = parse_number("-j", text, 1, 256, &number);
+    int code = cli_parse_number("-j", text, 1, 256, &number);
 
     options->jobs = (unsigned)number;
     return code;
@@ -132,28 +109,47 @@ static int set_jobs(struct cli_options *options, const char *text)
 
 static int set_cases(struct cli_options *options, const char *text)
 {
-    return parse_number("--cases", text, 1, 1000000000, &options->case_count);
+    return cli_parse_number("--cases", text, 1, 1000000000, &options->case_count);
 }
 
 static int set_ranks(struct cli_options *options, const char *text)
 {
-    return parse_number("--ranks", text, 1, 1024, &options->ranks);
+    return cli_parse_number("--ranks", text, 1, 1024, &options->ranks);
 }
 
 static int set_adapter(struct cli_options *options, const char *text)
 {
-    const bool is_mpi = strcmp(text, "mpi") == 0;
+    return harness_guest_adapter_parse(text, &options->adapter) == DDP_OK
+               ? 0
+               : cli_usage_error("--adapter is none, mpi or nccl, not \"%s\"", text);
+}
 
-    options->adapter = is_mpi ? "mpi" : strcmp(text, "nccl") == 0 ? "nccl" : NULL;
-    if (options->adapter != NULL || strcmp(text, "none") == 0) {
-        return 0;
-    }
-    return cli_usage_error("--adapter is none, mpi or nccl, not \"%s\"", text);
+static int set_prove(struct cli_options *options, const char *text)
+{
+    options->is_proving = strcmp(text, "sums") == 0;
+    return options->is_proving ? 0 : cli_usage_error("--prove is sums, not \"%s\"", text);
+}
+
+/* "5" or "5-8". */
+static int set_steps(struct cli_options *options, const char *text)
+{
+    const char *dash = strchr(text, '-');
+    char first[24];
+    int code;
+
+    (void)snprintf(first, sizeof first, "%.*s",
+                   dash != NULL && dash - text < 23 ? (int)(dash - text) : 23, text);
+    code = cli_parse_number("--steps", first, 0, UINT32_MAX - 1, &options->first_step);
+    code = code == 0 ? cli_parse_number("--steps", dash != NULL ? dash + 1 : first,
+                                        options->first_step, UINT32_MAX - 1, &options->end_step)
+                     : code;
+    options->end_step++;
+    return code;
 }
 
 static int set_limit(struct cli_options *options, const char *text)
 {
-    return parse_number("--limit", text, 1, 1000000, &options->limit_s);
+    return cli_parse_number("--limit", text, 1, 1000000, &options->limit_s);
 }
 
 static int set_on_failure(struct cli_options *options, const char *text)
@@ -173,7 +169,7 @@ static int set_budget(struct cli_options *options, const char *text)
 
     size -= size > 0 && text[size - 1] == 's';
     (void)snprintf(number, sizeof number, "%.*s", (int)(size < 23 ? size : 23), text);
-    return parse_number("--budget", number, 1, 1000000, &options->budget_s);
+    return cli_parse_number("--budget", number, 1, 1000000, &options->budget_s);
 }
 
 static int set_shard(struct cli_options *options, const char *text)
@@ -188,8 +184,8 @@ static int set_shard(struct cli_options *options, const char *text)
         return cli_usage_error("--shard: \"%s\" is not i/n, as in 0/4", text);
     }
     (void)snprintf(number, sizeof number, "%.*s", (int)(slash - text), text);
-    code = parse_number("--shard", slash + 1, 1, 1000000, &count);
-    code = code == 0 ? parse_number("--shard", number, 0, count - 1, &shard) : code;
+    code = cli_parse_number("--shard", slash + 1, 1, 1000000, &count);
+    code = code == 0 ? cli_parse_number("--shard", number, 0, count - 1, &shard) : code;
     options->shard = (uint32_t)shard;
     options->shard_count = (uint32_t)count;
     return code;
@@ -296,6 +292,9 @@ static const struct cli_option {
     {"adapter", "none|mpi|nccl", 0, CLI_EXEC, set_adapter,
      "what shows the program's collectives; none: the program itself\n(default); mpi, nccl: a "
      "library that is loaded into it"},
+    {"prove", "sums", 0, CLI_EXEC, set_prove, "judge the result of every collective too"},
+    {"steps", "A[-B]", 0, CLI_EXEC, set_steps,
+     "of these steps bit for bit: their data go to the folder\n--out names (with --prove)"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
     {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
@@ -308,19 +307,20 @@ static const struct cli_option {
      "a cell that is skipped because this is missing, or too\nfew cards are, is an error; may be "
      "repeated"},
     {"ranks-per-gpu", "N", 0, LOADS, set_ranks_per_gpu, "ranks that share a card (default 1)"},
-    {"set", "KEY=VALUE", 0, LOADS, set_key, "override a scenario's key, e.g. job.ranks=4"},
+    {"set", "KEY=VALUE", 0, LOADS | CLI_EXEC, set_key,
+     "override a scenario's key, e.g. job.ranks=4"},
     {"collective", "NAME", 0, LOADS, set_collective, "same as --set job.collective=NAME"},
     {"seed", "N", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_seed,
      "of the simulator's scheduler (default 0), or of a campaign"},
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_out,
-     "run folders (default: runs/<time>; train keeps none)"},
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC, set_out,
+     "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
-    {"json", "FILE", 0, CLI_RUN, set_json, "write all verdicts, as one JSON object"},
-    {"junit", "FILE", 0, CLI_RUN, set_junit, "write all verdicts, as JUnit XML"},
+    {"json", "FILE", 0, CLI_RUN | CLI_EXEC, set_json, "write all verdicts, as one JSON object"},
+    {"junit", "FILE", 0, CLI_RUN | CLI_EXEC, set_junit, "write all verdicts, as JUnit XML"},
     {"enforce-time", NULL, 0, CLI_RUN | CLI_CHECK, set_time_enforced,
      "judge within_ms on real time too"},
     {"events", NULL, 0, CLI_EXPLAIN, set_events,
@@ -328,7 +328,7 @@ static const struct cli_option {
     {"fail-fast", NULL, 0, CLI_RUN | CLI_CAMPAIGN, set_fail_fast,
      "start no other cell or case once one has failed"},
     {"fast", NULL, 0, CLI_TRAIN, set_fast, "on cuda: TF32 and whatever kernels are fastest"},
-    {NULL, NULL, 'v', CLI_RUN, set_verbose, "one line a cell"},
+    {NULL, NULL, 'v', CLI_RUN | CLI_EXEC, set_verbose, "one line a cell"},
     {"help", NULL, 'h', CLI_EVERY_COMMAND, set_help, "show this"},
 };
 

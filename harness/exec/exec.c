@@ -13,6 +13,10 @@
 #include "harness/exec/job.h"
 
 enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14 };
+/* After a crash or a hang the other ranks get so long to come to where they wait: it shows what the
+ * culprit owes, and whether others have gone the same way. */
+static const uint64_t settle_ns = 10 * DDP_NS_PER_MS;
+static const uint64_t linger_max_ns = 200 * DDP_NS_PER_MS;
 /* A job that is ended gets so long to end by itself. */
 static const uint64_t grace_ns = 3 * DDP_NS_PER_S;
 
@@ -45,14 +49,12 @@ static void close_fd(int fd)
 
 static void close_job(struct exec_job *job)
 {
-    for (uint32_t r = 0; job->ranks != NULL && r < job->watch.world_size; r++) {
+    for (uint32_t r = 0; job->ranks != NULL && r < job->watch->world_size; r++) {
         close_fd(job->ranks[r].pid_fd);
     }
     ddp_mem_free(job->config->mem, job->ranks);
     ddp_mem_free(job->config->mem, job->children);
-    if (job->watch.mem != NULL) {
-        harness_watch_fini(&job->watch);
-    }
+    job->watch->arena = NULL; /* what was read of it is the record's */
     harness_watch_arena_destroy(&job->arena);
     close_fd(job->signal_fd);
     close_fd(job->timer_fd);
@@ -61,13 +63,38 @@ static void close_job(struct exec_job *job)
     }
 }
 
+/* What ranks are to report of their data. */
+static ddp_status ask_for_values(const struct harness_exec_config *config,
+                                 struct guest_arena *arena, struct ddp_err *err)
+{
+    arena->is_observed = config->is_observed;
+    if (config->keep_end == 0) {
+        return DDP_OK;
+    }
+    if (strlen(config->keep_folder) >= sizeof arena->keep_folder) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "%s: a folder for data has a path of up to %zu bytes",
+                           config->keep_folder, sizeof arena->keep_folder - 1);
+    }
+    arena->keep_first = config->keep_first;
+    arena->keep_end = config->keep_end;
+    memcpy(arena->keep_folder, config->keep_folder, strlen(config->keep_folder) + 1);
+    return DDP_OK;
+}
+
 static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
 {
-    const uint32_t world_size =
-        job->config->ranks > 0 ? job->config->ranks : HARNESS_EXEC_RANKS_MAX;
+    const struct harness_exec_config *config = job->config;
+    const uint32_t world_size = config->ranks > 0        ? config->ranks
+                                : config->world_size > 0 ? config->world_size
+                                                         : HARNESS_EXEC_RANKS_MAX;
 
     DDP_TRY(harness_watch_arena_create(world_size, RING_ENTRIES, &job->arena, err));
-    DDP_TRY(harness_watch_init(&job->watch, job->config->mem, job->arena.head));
+    if (job->config->plan != NULL) {
+        harness_exec_arm(job->config->plan, job->arena.head);
+    }
+    DDP_TRY(ask_for_values(job->config, job->arena.head, err));
+    DDP_TRY(harness_watch_init(job->watch, job->config->mem, job->arena.head));
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
     job->ranks = ddp_mem_array(job->config->mem, world_size, sizeof *job->ranks);
@@ -94,10 +121,39 @@ static bool is_said(const struct exec_job *job, const struct harness_finding *fi
     return false;
 }
 
+/* A launcher ends its other ranks once one has ended. */
+static bool is_of_launcher(const struct exec_job *job, const struct harness_finding *finding)
+{
+    return job->config->ranks == 0 && job->linger_ns != UINT64_MAX &&
+           harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH;
+}
+
+/* Every rank that is no culprit waits, or cannot go on, and has for a while. */
+static bool has_settled(const struct exec_job *job, uint64_t now_ns)
+{
+    if (now_ns - job->watch->change_ns < settle_ns) {
+        return false;
+    }
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        const struct harness_watch_rank *rank = &job->watch->ranks[r];
+        bool is_culprit = false;
+
+        for (size_t i = 0; i < job->findings->count; i++) {
+            is_culprit = is_culprit || harness_rank_set_has(&job->findings->items[i].culprits, r);
+        }
+        if (rank->is_attached && !rank->is_detached && !is_culprit &&
+            rank->state == HARNESS_WATCH_RUNNING && !harness_watch_is_waiting(job->watch, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What is left of the job is to end: first it is asked to. */
 static void end(struct exec_job *job, uint64_t now_ns, int signal_number)
 {
     if (job->end_ns == UINT64_MAX) {
+        harness_exec_take_stacks(job);
         job->end_ns = now_ns + grace_ns;
         harness_exec_signal(job, signal_number);
     }
@@ -111,15 +167,17 @@ static ddp_status judge(struct exec_job *job)
 
     DDP_TRY(ddp_mem_pool_create(&pool));
     harness_findings_init(&now, ddp_mem_pool_mem(pool));
-    harness_watch_analyse(&job->watch, &job->config->limits, &now);
+    harness_watch_analyse(job->watch, &job->config->limits, &now);
     for (size_t i = 0; i < now.count; i++) {
-        if (!is_said(job, &now.items[i])) {
+        if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i])) {
             harness_findings_add(job->findings, &now.items[i]);
-            job->config->on_finding(job->config->context, &now.items[i]);
+            if (job->config->on_finding != NULL) {
+                job->config->on_finding(job->config->context, &now.items[i]);
+            }
         }
     }
     ddp_mem_pool_destroy(pool);
-    return job->watch.is_failed || job->findings->is_failed ? DDP_E_NOMEM : DDP_OK;
+    return job->watch->is_failed || job->findings->is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
 static void read_signals(struct exec_job *job, uint64_t now_ns)
@@ -131,6 +189,19 @@ static void read_signals(struct exec_job *job, uint64_t now_ns)
             job->interrupt = (int)info.ssi_signo;
             end(job, now_ns, job->interrupt);
         }
+    }
+}
+
+/* Something was found just now. What follows from a mismatch is confusion: nobody waits for it. */
+static void linger(struct exec_job *job, uint64_t now_ns)
+{
+    const struct harness_finding *last = &job->findings->items[job->findings->count - 1];
+    const enum harness_family family = harness_verdict_family(last->verdict);
+
+    if (family != HARNESS_FAMILY_CRASH && family != HARNESS_FAMILY_HANG) {
+        job->linger_ns = now_ns;
+    } else if (job->linger_ns == UINT64_MAX) {
+        job->linger_ns = now_ns + linger_max_ns;
     }
 }
 
@@ -148,11 +219,17 @@ static ddp_status step(struct exec_job *job)
     read_signals(job, now_ns);
     /* Ends first: what a process wrote before it ended is then read. */
     harness_exec_follow(job, now_ns);
-    harness_watch_read(&job->watch, now_ns);
+    harness_watch_read(job->watch, now_ns);
     if (job->end_ns == UINT64_MAX) {
         DDP_TRY(judge(job));
     }
     if (job->findings->count > before && !job->config->is_left) {
+        linger(job, now_ns);
+    }
+    if (job->findings->count > 0 && job->config->is_left) {
+        harness_exec_take_stacks(job);
+    }
+    if (job->linger_ns != UINT64_MAX && (now_ns >= job->linger_ns || has_settled(job, now_ns))) {
         end(job, now_ns, SIGTERM);
     }
     if (now_ns >= job->end_ns) {
@@ -161,17 +238,24 @@ static ddp_status step(struct exec_job *job)
     return DDP_OK;
 }
 
-static void summarise(const struct exec_job *job, struct harness_exec_result *out)
+static void summarise(struct exec_job *job, struct harness_exec_result *out)
 {
+    int worst = 0;
+
     for (uint32_t i = 0; i < job->child_count; i++) {
-        out->exit_code = job->children[i].exit_code > out->exit_code ? job->children[i].exit_code
-                                                                     : out->exit_code;
+        worst = job->children[i].exit_code > worst ? job->children[i].exit_code : worst;
     }
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
-        out->seen_count += job->watch.ranks[r].is_attached;
-        out->lost_comm_count += job->watch.ranks[r].lost_comm_count;
+    out->record.exit_code = worst;
+    out->record.is_ended = job->end_ns != UINT64_MAX;
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        out->seen_count += job->watch->ranks[r].is_attached;
+        out->lost_comms += job->watch->ranks[r].lost_comms;
     }
     out->interrupt = job->interrupt;
+    if (job->watch->mem != NULL) {
+        harness_watch_finish_tally(job->watch);
+        out->tally = job->watch->tally;
+    }
 }
 
 ddp_status harness_exec_run(const struct harness_exec_config *config,
@@ -179,14 +263,16 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
 {
     struct exec_job job = {.config = config,
                            .arena = {.fd = -1},
-                           .findings = &out->findings,
+                           .watch = &out->record.watch,
+                           .findings = &out->record.findings,
                            .signal_fd = -1,
                            .timer_fd = -1,
+                           .linger_ns = UINT64_MAX,
                            .end_ns = UINT64_MAX};
     ddp_status status;
 
-    *out = (struct harness_exec_result){.exit_code = 0};
-    harness_findings_init(&out->findings, config->mem);
+    *out = (struct harness_exec_result){.interrupt = 0};
+    harness_findings_init(&out->record.findings, config->mem);
     status = open_job(&job, err);
     status = status == DDP_OK ? harness_exec_start(&job, err) : status;
     while (status == DDP_OK && job.alive_count > 0) {
@@ -198,6 +284,9 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
             (void)poll(&(struct pollfd){.fd = job.signal_fd, .events = POLLIN}, 1, 10);
             harness_exec_follow(&job, ddp_clock_now_ns(ddp_clock_monotonic()));
         }
+    }
+    if (!config->is_left) {
+        harness_exec_signal(&job, SIGKILL); /* ranks that outlive their launcher */
     }
     summarise(&job, out);
     close_job(&job);

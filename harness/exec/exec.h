@@ -3,7 +3,9 @@
 #ifndef HARNESS_EXEC_EXEC_H
 #define HARNESS_EXEC_EXEC_H
 
+#include "harness/plan/plan.h"
 #include "harness/watch/analyse.h"
+#include "harness/watch/record.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,32 +14,65 @@ extern "C" {
 /* A program that starts its ranks itself (mpirun, torchrun) may have so many. */
 #define HARNESS_EXEC_RANKS_MAX 256
 
+/* An environment variable that the job gets unless it is set already. */
+struct harness_exec_variable {
+    const char *name, *value;
+};
+
 struct harness_exec_config {
     struct ddp_mem *mem;
     char *const *command; /* ends with NULL */
     uint32_t ranks;       /* copies to start, each told who it is by torchrun's variables; 0: one, a
                              launcher */
+    uint32_t world_size;  /* of a launcher's job; 0: it is not known */
     const char *preload;  /* a library to load into every process of the job; NULL: none */
-    bool is_left;         /* after a failure the job goes on; else it is ended */
+    const struct harness_plan *plan; /* whose faults are armed; NULL: none */
+    const char
+        *log_dir; /* rank<N>.log, or launcher.log: what the processes print, and rank<N>.stack
+                     of ranks that hang; NULL: output goes where this program's does */
+    const char *search_dir; /* where the command is looked for after PATH; NULL: nowhere else */
+    const struct harness_exec_variable *variables;
+    size_t variable_count;
+    bool is_left; /* after a failure the job goes on; else it is ended */
     struct harness_watch_limits limits;
-    /* What was found, as soon as it was; each culprit of a kind of error once. */
+    bool is_observed; /* results are judged, from what ranks report of their data */
+    /* Of these steps, from the first to before the end, data are kept in a folder, and results
+     * judged bit for bit; keep_end 0: of none. keep_folder: an absolute path. */
+    uint64_t keep_first, keep_end;
+    const char *keep_folder;
+    /* What was found, as soon as it was; each culprit of a kind of error once.
+     * NULL: nobody asks. */
     void (*on_finding)(void *context, const struct harness_finding *finding);
+    /* Where a rank of a hang stands, as a tool of the system says it. NULL: nobody asks. */
+    void (*on_stack)(void *context, uint32_t rank, const char *text);
     void *context;
 };
 
 struct harness_exec_result {
-    struct harness_findings findings;
-    uint32_t seen_count;      /* ranks that have shown themselves */
-    uint64_t lost_comm_count; /* communicators that ranks could not show */
-    int exit_code;            /* the worst of the processes started: 128 + N after signal N */
-    int interrupt;            /* the signal that ended it all; 0: none did */
+    struct harness_watch_record record; /* its exit code: 128 + N after signal N */
+    uint32_t seen_count;                /* ranks that have shown themselves */
+    uint64_t lost_comms;                /* communicators that ranks could not show */
+    int interrupt;                      /* the signal that ended it all; 0: none did */
+    struct harness_watch_tally tally;   /* of results */
 };
 
 /* Returns once every process that was started has ended. Signals that end this process are passed
- * on to them; they end with it. findings: in a pool, released with harness_exec_result_fini.
- * Errors: E_NOT_FOUND, the command cannot be started; E_SYSTEM, E_NOMEM. */
+ * on to them; they end with it. All of *out is in config->mem, a pool. Errors: E_NOT_FOUND, the
+ * command cannot be started; E_SYSTEM, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_exec_run(const struct harness_exec_config *config,
                                          struct harness_exec_result *out, struct ddp_err *err);
+
+/* adapter.c */
+/* The library that is to be preloaded for an adapter: beside the folder of the running program, in
+ * ../lib, where the build and an installation have it. self_path: that program. Errors:
+ * E_NOT_FOUND, it was not built; E_INVALID, the path is too long. */
+DDP_MUST_USE ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter,
+                                                  const char *self_path, char *out,
+                                                  size_t size_bytes, struct ddp_err *err);
+
+/* arm.c */
+/* Write the plan's faults into the arena, before any rank has attached. */
+void harness_exec_arm(const struct harness_plan *plan, struct guest_arena *arena);
 
 #ifdef __cplusplus
 }

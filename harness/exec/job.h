@@ -10,7 +10,8 @@
 
 /* A process that this one has started. */
 struct exec_child {
-    pid_t pid; /* 0: ended */
+    pid_t pid;         /* 0: ended */
+    pid_t started_pid; /* also after its end */
     int exit_code;
 };
 
@@ -18,21 +19,25 @@ struct exec_child {
 struct exec_rank {
     pid_t pid;  /* 0: none is known */
     int pid_fd; /* of one that is no child of ours; -1 */
+    bool has_stack;
 };
 
 struct exec_job {
     const struct harness_exec_config *config;
     struct harness_watch_arena arena;
-    struct harness_watch watch;
-    struct harness_findings *findings;
+    struct harness_watch *watch;       /* the result's */
+    struct harness_findings *findings; /* likewise */
     struct exec_child *children;
     uint32_t child_count, alive_count;
     struct exec_rank *ranks; /* [watch.world_size] */
     sigset_t old_mask;
     bool is_mask_set;
     int signal_fd, timer_fd;
-    bool has_end;    /* some rank has ended */
-    uint64_t end_ns; /* when what is left is killed; UINT64_MAX: it is not being ended */
+    uint32_t stack_count; /* taken so far */
+    bool has_end;         /* some rank has ended */
+    uint64_t linger_ns;   /* something is wrong: until then the others may come to where they wait;
+                             UINT64_MAX: nothing is */
+    uint64_t end_ns;      /* when what is left is killed; UINT64_MAX: it is not being ended */
     int interrupt;
 };
 
@@ -41,6 +46,10 @@ struct exec_job {
 ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err);
 /* Learn what became of the processes, and tell the watch. */
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
+/* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */
+pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank);
+/* stack.c: the stacks of the ranks that hangs are about, in the log folder: rank<N>.stack. */
+void harness_exec_take_stacks(struct exec_job *job);
 /* A signal for all that is left. */
 void harness_exec_signal(const struct exec_job *job, int signal_number);
 

@@ -16,22 +16,37 @@
 
 #include "harness/exec/job.h"
 
-/* A port that is free now, for the program's own rendezvous. */
-static uint16_t free_port(void)
+static bool is_free(uint16_t port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    uint16_t port = 29500;
+    const bool can_bind =
+        fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
 
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
-        port = ntohs(address.sin_port);
-    }
     if (fd >= 0) {
         (void)close(fd);
     }
-    return port;
+    return can_bind;
+}
+
+/* A port that is free now, for the program's own rendezvous. It lies below those that the system
+ * gives to connections, so that none takes it before the program does; jobs that are started at the
+ * same time begin to look in different places. */
+static uint16_t free_port(void)
+{
+    enum { FIRST = 20000, COUNT = 12000, TRIES = 1000 };
+    static unsigned jobs;
+    const unsigned from = (unsigned)getpid() * 7919u + jobs++ * 101u;
+
+    for (unsigned i = 0; i < TRIES; i++) {
+        const uint16_t port = (uint16_t)(FIRST + (from + i) % COUNT);
+
+        if (is_free(port)) {
+            return port;
+        }
+    }
+    return FIRST;
 }
 
 static void set_number(const char *name, uint64_t value)
@@ -53,6 +68,32 @@ static void add_preload(const char *path)
     (void)setenv("LD_PRELOAD", text, 1);
 }
 
+/* A program that comes with ddprove is found without its path. */
+static void add_search_dir(const char *dir)
+{
+    const char *inherited = getenv("PATH");
+    char text[8192];
+
+    (void)snprintf(text, sizeof text, "%s%s%s", inherited != NULL ? inherited : "/usr/bin:/bin",
+                   ":", dir);
+    (void)setenv("PATH", text, 1);
+}
+
+/* In the child: what it prints goes into a file of the run folder. Returns 0, or errno. */
+static int open_log(const struct exec_job *job, uint32_t rank)
+{
+    char path[4096];
+    int fd;
+
+    if (job->config->ranks > 0) {
+        (void)snprintf(path, sizeof path, "%s/rank%" PRIu32 ".log", job->config->log_dir, rank);
+    } else {
+        (void)snprintf(path, sizeof path, "%s/launcher.log", job->config->log_dir);
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0666);
+    return fd >= 0 && dup2(fd, 1) >= 0 && dup2(fd, 2) >= 0 ? 0 : errno;
+}
+
 /* In the child. Reports errno through the pipe if the command cannot be executed. */
 __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_t rank,
                                              uint16_t port, pid_t parent, int error_fd)
@@ -69,6 +110,9 @@ __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_
     if (job->config->preload != NULL) {
         add_preload(job->config->preload);
     }
+    for (size_t i = 0; i < job->config->variable_count; i++) {
+        (void)setenv(job->config->variables[i].name, job->config->variables[i].value, 0);
+    }
     if (ranks > 0) {
         set_number("RANK", rank);
         set_number("LOCAL_RANK", rank);
@@ -77,10 +121,14 @@ __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_
         (void)setenv("MASTER_ADDR", "127.0.0.1", 1);
         set_number("MASTER_PORT", port);
     }
-    if (getppid() == parent) {
-        (void)execvp(job->config->command[0], job->config->command);
+    if (job->config->search_dir != NULL) {
+        add_search_dir(job->config->search_dir);
     }
-    error = errno;
+    error = job->config->log_dir != NULL ? open_log(job, rank) : 0;
+    if (error == 0 && getppid() == parent) {
+        (void)execvp(job->config->command[0], job->config->command);
+        error = errno;
+    }
     (void)!write(error_fd, &error, sizeof error);
     _exit(127);
 }
@@ -107,6 +155,7 @@ static ddp_status start_one(struct exec_job *job, uint32_t index, uint16_t port,
         return ddp_err_set(err, DDP_E_SYSTEM, "fork: %s", strerror(errno));
     }
     job->children[index].pid = pid;
+    job->children[index].started_pid = pid;
     job->alive_count++;
     do {
         size = read(ends[0], &error, sizeof error);
@@ -133,15 +182,15 @@ ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err)
 static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_state state, int code,
                       uint64_t now_ns)
 {
-    struct harness_watch_rank *self = &job->watch.ranks[rank];
+    struct harness_watch_rank *self = &job->watch->ranks[rank];
 
     if (self->state != state || self->code != code) {
         self->state = state;
         self->code = code;
         self->since_ns = self->is_ending ? self->ending_ns : now_ns;
         self->is_ending = false;
-        job->watch.change_ns = now_ns;
-        job->has_end = job->has_end || harness_watch_is_gone(&job->watch, rank);
+        job->watch->change_ns = now_ns;
+        job->has_end = job->has_end || harness_watch_is_gone(job->watch, rank);
     }
 }
 
@@ -149,12 +198,12 @@ static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_st
  * world_size: none. */
 static uint32_t rank_of(const struct exec_job *job, uint32_t child)
 {
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
         if (job->ranks[r].pid == job->children[child].pid) {
             return r;
         }
     }
-    return job->config->ranks > 0 && job->ranks[child].pid == 0 ? child : job->watch.world_size;
+    return job->config->ranks > 0 && job->ranks[child].pid == 0 ? child : job->watch->world_size;
 }
 
 static enum harness_watch_state state_of(const siginfo_t *info)
@@ -195,15 +244,22 @@ static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
             child->pid = 0;
             job->alive_count--;
         }
-        if (rank < job->watch.world_size) {
+        if (rank < job->watch->world_size) {
             set_state(job, rank, state, state == HARNESS_WATCH_RUNNING ? 0 : info.si_status,
                       now_ns);
         }
     }
 }
 
-/* State and flags of a process, from /proc/PID/stat. False: there is no such process. */
-static bool read_stat(pid_t pid, char *out_letter, unsigned *out_flags)
+/* From /proc/PID/stat. */
+struct stat_line {
+    char letter; /* its state */
+    unsigned flags;
+    unsigned threads;
+};
+
+/* False: there is no such process. */
+static bool read_stat(pid_t pid, struct stat_line *out)
 {
     char path[32];
     char text[512];
@@ -223,30 +279,39 @@ static bool read_stat(pid_t pid, char *out_letter, unsigned *out_flags)
     if (end == NULL || end[1] != ' ' || end[2] == '\0') {
         return false;
     }
-    *out_letter = end[2];
-    /* parent, process group, session, terminal and its group come before the flags */
-    for (int i = 0; i < 6 && end != NULL; i++) {
+    *out = (struct stat_line){.letter = end[2]};
+    /* parent, process group, session, terminal and its group come before the flags; four counts of
+     * faults, four of times, priority and nice value before the threads */
+    for (int i = 0; i < 17 && end != NULL; i++) {
         end = strchr(end + (i == 0 ? 2 : 1), ' ');
+        out->flags = i == 5 && end != NULL ? (unsigned)strtoul(end, NULL, 10) : out->flags;
     }
-    *out_flags = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
+    out->threads = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
     return true;
 }
 
 /* PF_EXITING: the kernel sets it before it closes what the process has open. */
 enum { FLAG_EXITING = 4 };
 
+pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank)
+{
+    return job->ranks[rank].pid > 0                            ? job->ranks[rank].pid
+           : job->config->ranks > 0 && rank < job->child_count ? job->children[rank].pid
+                                                               : 0;
+}
+
 /* Another rank has ended: whose end had begun before? */
 static void look_for_endings(struct exec_job *job, uint64_t now_ns)
 {
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
-        struct harness_watch_rank *self = &job->watch.ranks[r];
-        unsigned flags = 0;
-        char letter = 0;
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        struct harness_watch_rank *self = &job->watch->ranks[r];
+        struct stat_line stat = {0};
 
         self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
-        self->is_ending = job->ranks[r].pid > 0 && !harness_watch_is_gone(&job->watch, r) &&
-                          read_stat(job->ranks[r].pid, &letter, &flags) &&
-                          ((flags & FLAG_EXITING) != 0 || letter == 'Z' || letter == 'X');
+        self->is_ending =
+            harness_exec_pid(job, r) > 0 && !harness_watch_is_gone(job->watch, r) &&
+            read_stat(harness_exec_pid(job, r), &stat) &&
+            ((stat.flags & FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
     }
 }
 
@@ -255,25 +320,26 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
     struct exec_rank *self = &job->ranks[rank];
     struct pollfd end = {.fd = self->pid_fd, .events = POLLIN};
-    unsigned flags = 0;
-    char letter = 0;
+    struct stat_line stat = {0};
 
-    if (!read_stat(self->pid, &letter, &flags) || poll(&end, 1, 0) > 0) {
-        set_state(job, rank, HARNESS_WATCH_EXITED, job->watch.ranks[rank].is_detached ? 0 : -1,
+    if (!read_stat(self->pid, &stat) || poll(&end, 1, 0) > 0) {
+        set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
                   now_ns);
         (void)close(self->pid_fd);
         self->pid_fd = -1;
     } else {
         set_state(job, rank,
-                  letter == 'T' || letter == 't' ? HARNESS_WATCH_STOPPED : HARNESS_WATCH_RUNNING, 0,
-                  now_ns);
+                  stat.letter == 'T' || stat.letter == 't' ? HARNESS_WATCH_STOPPED
+                                                           : HARNESS_WATCH_RUNNING,
+                  0, now_ns);
     }
 }
 
+/* A child of ours, or one that was: its end is known. */
 static bool is_child(const struct exec_job *job, pid_t pid)
 {
     for (uint32_t i = 0; i < job->child_count; i++) {
-        if (job->children[i].pid == pid) {
+        if (job->children[i].started_pid == pid) {
             return true;
         }
     }
@@ -285,36 +351,62 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
     struct exec_rank *self = &job->ranks[rank];
 
-    self->pid = (pid_t)job->watch.ranks[rank].pid;
-    set_state(job, rank, HARNESS_WATCH_RUNNING, 0, now_ns);
+    self->pid = (pid_t)job->watch->ranks[rank].pid;
+    if (job->watch->ranks[rank].state ==
+        HARNESS_WATCH_UNKNOWN) { /* a child may be stopped by now */
+        set_state(job, rank, HARNESS_WATCH_RUNNING, 0, now_ns);
+    }
     if (!is_child(job, self->pid)) {
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
         if (self->pid_fd < 0) {
-            set_state(job, rank, HARNESS_WATCH_EXITED, job->watch.ranks[rank].is_detached ? 0 : -1,
+            set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
                       now_ns);
         }
     }
 }
 
+/* Nothing has changed for a while: has a rank's process other threads, which might still come? */
+static void count_threads(struct exec_job *job)
+{
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        struct stat_line stat = {0};
+
+        job->watch->ranks[r].is_alone = job->ranks[r].pid > 0 &&
+                                        harness_watch_is_waiting(job->watch, r) &&
+                                        read_stat(job->ranks[r].pid, &stat) && stat.threads == 1;
+    }
+}
+
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
 {
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
-        /* A child may show itself and end between two looks: how it ended is known by then. */
-        if (job->ranks[r].pid == 0 && job->watch.ranks[r].pid != 0 &&
-            !harness_watch_is_gone(&job->watch, r)) {
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        if (job->ranks[r].pid == 0 && job->watch->ranks[r].pid != 0) {
             meet(job, r, now_ns);
         }
     }
     for (uint32_t i = 0; i < job->child_count; i++) {
         follow_child(job, i, now_ns);
     }
-    for (uint32_t r = 0; r < job->watch.world_size; r++) {
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
         if (job->ranks[r].pid_fd >= 0) {
             follow_other(job, r, now_ns);
         }
     }
     if (job->has_end) {
         look_for_endings(job, now_ns);
+    }
+    if (now_ns - job->watch->change_ns >= HARNESS_WATCH_SURE_HOLD_NS / 2) {
+        count_threads(job);
+    }
+}
+
+/* Ranks that are no children of ours: their launcher may be gone. */
+static void kill_others(const struct exec_job *job)
+{
+    for (uint32_t r = 0; job->ranks != NULL && r < job->watch->world_size; r++) {
+        if (job->ranks[r].pid_fd >= 0) {
+            (void)syscall(SYS_pidfd_send_signal, job->ranks[r].pid_fd, SIGKILL, NULL, 0);
+        }
     }
 }
 
@@ -326,5 +418,8 @@ void harness_exec_signal(const struct exec_job *job, int signal_number)
             (void)kill(-job->children[i].pid,
                        SIGCONT); /* a stopped process takes no signal but this and SIGKILL */
         }
+    }
+    if (signal_number == SIGKILL) {
+        kill_others(job);
     }
 }

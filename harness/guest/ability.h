@@ -40,15 +40,13 @@ static inline int guest_ability_has_redop(enum guest_adapter adapter, uint64_t r
     }
 }
 
-/* Why a fault can do nothing in a program with this adapter; NULL: it can. value: the fault's. */
+/* Why a fault of a call can do nothing in a program with this adapter; NULL: it can. Steps are
+ * announced by the program itself, if at all. value: the fault's. */
 static inline const char *guest_ability_lack(enum guest_adapter adapter, enum guest_point point,
                                              enum guest_action action, uint64_t value)
 {
     const int is_nccl = adapter == GUEST_ADAPTER_NCCL || adapter == GUEST_ADAPTER_NCCL_PROFILER;
 
-    if (is_nccl && point == GUEST_POINT_STEP) {
-        return "NCCL has no steps";
-    }
     if (is_nccl && point == GUEST_POINT_DONE) {
         return "calls end on the device";
     }
@@ -57,9 +55,6 @@ static inline const char *guest_ability_lack(enum guest_adapter adapter, enum gu
     }
     if (adapter == GUEST_ADAPTER_NCCL_PROFILER) {
         return "a profiler is only told";
-    }
-    if (adapter == GUEST_ADAPTER_MPI && point == GUEST_POINT_STEP) {
-        return "MPI has no steps";
     }
     if (action == GUEST_ACTION_REDOP && !guest_ability_has_redop(adapter, value)) {
         return "the library has no such operator";

@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  2u
+#define GUEST_ARENA_VERSION  3u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -29,7 +29,8 @@ enum {
     GUEST_THREADS_MAX = 32,
     GUEST_LANES_MAX = 64,
     GUEST_NAME_BYTES = 32,
-    GUEST_ARG_COUNT = 5
+    GUEST_ARG_COUNT = 5,
+    GUEST_FOLDER_BYTES = 256
 };
 
 /* Where a fault may act. */
@@ -71,10 +72,11 @@ enum guest_action {
  */
 struct guest_fault {
     uint64_t point;
-    uint64_t rank; /* + 1 */
-    uint64_t step; /* + 1 */
-    uint64_t comm; /* the communicator's key */
-    uint64_t kind; /* + 1 */
+    uint64_t rank;                       /* + 1 */
+    uint64_t step;                       /* + 1 */
+    uint64_t phase;                      /* + 1 */
+    uint64_t comm[GUEST_NAME_BYTES / 8]; /* the communicator's name, filled up with zeros */
+    uint64_t kind;                       /* + 1 */
     uint64_t seq;
     uint64_t bucket;     /* + 1 */
     uint64_t elem_count; /* + 1 */
@@ -86,17 +88,20 @@ struct guest_fault {
 };
 
 /* What a rank reports, X(identifier, arg0, ..., arg4). */
-#define GUEST_EVENT_TABLE(X)                        \
-    X(ATTACH, "pid", "world", "", "", "")           \
-    X(DETACH, "", "", "", "", "")                   \
-    X(STEP, "", "", "", "", "")                     \
-    X(PHASE, "phase", "", "", "", "")               \
-    X(COMM, "comm", "key", "rank", "size", "kind")  \
-    X(COMM_FREE, "comm", "key", "aborted", "", "")  \
-    X(POST, "comm", "seq", "op", "count", "bucket") \
-    X(LAUNCH, "comm", "first", "last", "lane", "")  \
-    X(DONE, "comm", "seq", "", "", "")              \
-    X(FAULT, "fault", "hit", "comm", "seq", "")
+#define GUEST_EVENT_TABLE(X)                                \
+    X(ATTACH, "pid", "world", "", "", "")                   \
+    X(DETACH, "", "", "", "", "")                           \
+    X(STEP, "", "", "", "", "")                             \
+    X(PHASE, "phase", "", "", "", "")                       \
+    X(COMM, "comm", "key", "rank", "size", "kind")          \
+    X(COMM_FREE, "comm", "key", "aborted", "", "")          \
+    X(POST, "comm", "seq", "op", "count", "bucket")         \
+    X(LAUNCH, "comm", "first", "last", "lane", "")          \
+    X(DONE, "comm", "seq", "", "", "")                      \
+    X(FAULT, "fault", "hit", "comm", "seq", "")             \
+    X(VALUE_IN, "comm", "seq", "sum", "magnitude", "hash")  \
+    X(VALUE_OUT, "comm", "seq", "sum", "magnitude", "hash") \
+    X(VALUE_CHANGED, "comm", "seq", "", "", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
     GUEST_EVENT_TABLE(X)
@@ -186,6 +191,7 @@ struct guest_page {
     uint64_t step, micro, phase;
     uint64_t alive_ns;                     /* last time it reported anything */
     uint64_t entry_count;                  /* of the ring, taken so far */
+    uint64_t is_one_thread;                /* of its threads only one at a time makes calls */
     uint64_t lost_comms;                   /* communicators for which there was no place */
     uint64_t comm_next;                    /* made so far */
     uint64_t fault_hits[GUEST_FAULTS_MAX]; /* matches so far */
@@ -207,6 +213,11 @@ struct guest_arena {
     uint64_t ring_offset_bytes; /* within a slot */
     uint64_t fault_count;
     struct guest_fault faults[GUEST_FAULTS_MAX];
+    uint64_t is_observed; /* ranks report what their calls' data come to (observe/sums.h) */
+    /* Of these steps, from the first to the last, they also write the data to files in a folder
+     * (observe/keep.h). keep_end: the last one + 1; 0: of none. */
+    uint64_t keep_first, keep_end;
+    char keep_folder[GUEST_FOLDER_BYTES];
 };
 
 static inline struct guest_page *guest_arena_page(const struct guest_arena *arena, uint32_t rank)

@@ -3,6 +3,7 @@
 
 #include "harness/guest/ddprove_guest.h"
 #include "harness/guest/fault.h"
+#include "harness/guest/observe/sums.h"
 
 static void post(struct guest_page *page, struct guest_comm *comm, struct ddprove_guest_call *call)
 {
@@ -18,6 +19,7 @@ int ddprove_guest_call_post(struct ddprove_guest_call *call)
 {
     struct guest_page *page = guest_self_page();
     struct guest_comm *comm = page != NULL ? guest_comm_of(page, call->comm) : NULL;
+    struct guest_input input;
     int times;
 
     call->seq = 0;
@@ -26,6 +28,7 @@ int ddprove_guest_call_post(struct ddprove_guest_call *call)
     }
     call->seq =
         guest_load(&comm->posted) + 1; /* for faults; threads that post at once may see the same */
+    guest_sums_post_begin(page, comm, call, &input);
     times = guest_fault_pass(page, GUEST_POINT_POST, call);
     call->seq = 0;
     if (times == 0) {
@@ -33,8 +36,10 @@ int ddprove_guest_call_post(struct ddprove_guest_call *call)
     }
     for (int i = 1; i < times; i++) {
         post(page, comm, call);
+        guest_sums_post_end(page, call, &input);
     }
     post(page, comm, call);
+    guest_sums_post_end(page, call, &input);
     return times;
 }
 
@@ -87,6 +92,7 @@ void ddprove_guest_call_done(struct ddprove_guest_call *call)
     guest_fault_release(call);
     if (comm != NULL) {
         (void)guest_fault_pass(page, GUEST_POINT_DONE, call);
+        guest_sums_done(page, comm, call);
         (void)__atomic_add_fetch(&comm->done, 1, __ATOMIC_RELAXED);
         guest_self_record(page, GUEST_EVENT_DONE,
                           (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});

@@ -24,14 +24,6 @@ struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm)
                                                                                      : NULL;
 }
 
-/* Well mixed, so that keys made from keys hardly ever meet. The finalizer of splitmix64. */
-static uint64_t mix(uint64_t value)
-{
-    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
-    return value ^ value >> 31;
-}
-
 uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name,
                            enum guest_comm_kind kind)
 {
@@ -112,5 +104,6 @@ uint64_t ddprove_guest_comm_child_key(uint32_t parent, uint64_t color)
         return 0;
     }
     number = __atomic_add_fetch(&record->children, 1, __ATOMIC_RELAXED);
-    return mix(mix(guest_load(&record->key) + number) ^ mix(color + UINT64_C(0x9e3779b97f4a7c15)));
+    return guest_mix(guest_mix(guest_load(&record->key) + number) ^
+                     guest_mix(color + UINT64_C(0x9e3779b97f4a7c15)));
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/guest/fault.h"
+#include "harness/guest/observe/half.h"
 
 uint64_t guest_dtype_size_bytes(uint32_t dtype)
 {
@@ -23,6 +24,11 @@ static double double_of(uint64_t bits)
     return value;
 }
 
+static int is_half(uint32_t dtype)
+{
+    return dtype == DDPROVE_GUEST_F16 || dtype == DDPROVE_GUEST_BF16;
+}
+
 static int scale(void *data, uint64_t elem_count, uint32_t dtype, double factor)
 {
     for (uint64_t i = 0; i < elem_count; i++) {
@@ -30,6 +36,10 @@ static int scale(void *data, uint64_t elem_count, uint32_t dtype, double factor)
             ((float *)data)[i] *= (float)factor;
         } else if (dtype == DDPROVE_GUEST_F64) {
             ((double *)data)[i] *= factor;
+        } else if (is_half(dtype)) {
+            uint16_t *half = (uint16_t *)data + i;
+
+            *half = guest_half_encode(dtype, guest_half_decode(dtype, *half) * (float)factor);
         } else {
             return 0;
         }
@@ -53,9 +63,9 @@ static int set(void *data, uint32_t dtype, uint64_t elem, double value)
         ((int64_t *)data)[elem] = (int64_t)value;
         return !isnan(value);
     case DDPROVE_GUEST_F16:
-    case DDPROVE_GUEST_BF16: /* all exponent bits and one of the mantissa */
-        ((uint16_t *)data)[elem] = 0x7fff;
-        return isnan(value);
+    case DDPROVE_GUEST_BF16:
+        ((uint16_t *)data)[elem] = guest_half_encode(dtype, (float)value);
+        return 1;
     default:
         return 0;
     }

@@ -127,6 +127,10 @@ DDPROVE_GUEST_API void ddprove_guest_detach(void);
 /* Whether the process is watched. An adapter that must do work of its own for a call asks first. */
 DDPROVE_GUEST_API int ddprove_guest_is_watched(void);
 
+/* From now on no other thread makes a call while one is inside of one, as MPI says of every level
+ * below MPI_THREAD_MULTIPLE: then ranks that wait for each other are known to be stuck at once. */
+DDPROVE_GUEST_API void ddprove_guest_one_thread(void);
+
 /* Where the program is. Steps and micro-batches count from 0. */
 DDPROVE_GUEST_API void ddprove_guest_step(uint64_t step);
 DDPROVE_GUEST_API void ddprove_guest_micro(uint32_t micro);
@@ -155,9 +159,12 @@ struct ddprove_guest_call {
     uint32_t redop;      /* enum ddprove_guest_redop; NO_REDOP where nothing is reduced */
     uint32_t root; /* its rank within the communicator, or of a send or receive the other one's;
                       else 0 */
-    uint64_t elem_count; /* as the call of this kind counts: of one rank's contribution */
-    const void
-        *in; /* this rank's contribution in host memory, NULL: none, or not readable by the host */
+    uint64_t elem_count; /* of a part, as MPI counts: of what one rank puts in; of reduce_scatter,
+                            scatter and all_to_all of what it sends to each member */
+    /* What this rank puts in, in host memory: a part, or one for each member (reduce_scatter,
+     * all_to_all, and the root's of scatter). Nobody may change it until the call has ended. NULL:
+     * none, or not readable by the host. */
+    const void *in;
     void *out;          /* the result likewise, readable once the call has ended */
     uint64_t out_count; /* elements of out; 0: elem_count */
     uint32_t bucket;    /* 1 + number of the gradient bucket; 0: none, or not known */

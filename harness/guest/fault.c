@@ -9,8 +9,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/guest/observe/sums.h"
+
 /* In call->state: the copy that the changed contribution is in. */
 enum { STATE_COPY };
+
+static bool is_named(const struct guest_fault *fault, const struct guest_comm *comm)
+{
+    for (unsigned i = 0; i < GUEST_NAME_BYTES / 8; i++) {
+        if (guest_load(&comm->name[i]) != fault->comm[i]) {
+            return false;
+        }
+    }
+    return true;
+}
 
 static bool is_match(const struct guest_fault *fault, const struct guest_page *page,
                      const struct guest_arena *arena, enum guest_point point,
@@ -21,14 +33,15 @@ static bool is_match(const struct guest_fault *fault, const struct guest_page *p
 
     if (fault->point != (uint64_t)point ||
         (fault->rank != 0 && guest_arena_page(arena, (uint32_t)(fault->rank - 1)) != page) ||
-        (fault->step != 0 && fault->step - 1 != guest_load(&page->step))) {
+        (fault->step != 0 && fault->step - 1 != guest_load(&page->step)) ||
+        (fault->phase != 0 && fault->phase - 1 != guest_load(&page->phase))) {
         return false;
     }
     if (call == NULL) {
-        return fault->comm == 0 && fault->kind == 0 && fault->seq == 0 && fault->bucket == 0 &&
+        return fault->comm[0] == 0 && fault->kind == 0 && fault->seq == 0 && fault->bucket == 0 &&
                fault->elem_count == 0;
     }
-    return (fault->comm == 0 || fault->comm == guest_load(&comm->key)) &&
+    return (fault->comm[0] == 0 || is_named(fault, comm)) &&
            (fault->kind == 0 || fault->kind - 1 == call->kind) &&
            (fault->seq == 0 || fault->seq == call->seq) &&
            (fault->bucket == 0 || fault->bucket == call->bucket) &&
@@ -50,13 +63,27 @@ __attribute__((noreturn)) static void hang(void)
     }
 }
 
+/* Elements of what a call brings, or of what it takes: one part for each member where it takes them
+ * apart. */
+static uint64_t count_of(const struct ddprove_guest_call *call, enum guest_point point)
+{
+    const struct guest_comm *comm = &guest_self_page()->comms[(call->comm - 1) % GUEST_COMMS_MAX];
+    const uint64_t parts =
+        guest_parts_in(call->kind, guest_load(&comm->rank), call->root, guest_load(&comm->size))
+            .count;
+
+    if (point == GUEST_POINT_DONE) {
+        return call->out_count != 0 ? call->out_count : call->elem_count;
+    }
+    return call->elem_count * (parts > 1 ? parts : 1);
+}
+
 /* A contribution that the program only reads is changed in a copy. Without memory for it nothing is
  * changed, and the fault does not count as fired. */
 static bool corrupt_call(const struct guest_fault *fault, enum guest_point point,
                          struct ddprove_guest_call *call)
 {
-    const uint64_t count =
-        point == GUEST_POINT_DONE && call->out_count != 0 ? call->out_count : call->elem_count;
+    const uint64_t count = count_of(call, point);
     const uint64_t size_bytes = count * guest_dtype_size_bytes(call->dtype);
     void *copy;
 

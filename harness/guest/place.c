@@ -3,6 +3,15 @@
 #include "harness/guest/fault.h"
 #include "harness/guest/self.h"
 
+void ddprove_guest_one_thread(void)
+{
+    struct guest_page *page = guest_self_page();
+
+    if (page != NULL) {
+        guest_store(&page->is_one_thread, 1);
+    }
+}
+
 void ddprove_guest_step(uint64_t step)
 {
     struct guest_page *page = guest_self_page();

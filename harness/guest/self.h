@@ -34,6 +34,14 @@ static inline void guest_change_end(uint64_t *change)
     __atomic_store_n(change, guest_load(change) + 1, __ATOMIC_RELEASE);
 }
 
+/* Well mixed, so that numbers made from numbers hardly ever meet. The finalizer of splitmix64. */
+static inline uint64_t guest_mix(uint64_t value)
+{
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
+}
+
 /* From now on this process is the rank of that page, for all of its threads. */
 void guest_self_open(const struct guest_arena *arena, struct guest_page *page);
 /* The arena that the page lies in. */

@@ -386,6 +386,18 @@ static bool is_second_host(const struct harness_paths *paths, const struct harne
            b->verdict == HARNESS_VERDICT_LAUNCH_CONNECT && harness_rank_set_has(&b->culprits, 0);
 }
 
+/* Rank 0, which hosts the store, has failed: whoever had not come yet finds nobody there. */
+static bool is_without_host(const struct harness_paths *paths, const struct harness_finding *a,
+                            const struct harness_finding *b)
+{
+    bool is_never_there =
+        b->verdict == HARNESS_VERDICT_LAUNCH_CONNECT || b->verdict == HARNESS_VERDICT_HANG_RECOVERY;
+
+    return paths->plan->job.store == HARNESS_STORE_RANK_0 && is_never_there && !is_own_failure(b) &&
+           b->phase <= (int32_t)DDP_PHASE_RENDEZVOUS && harness_rank_set_has(&a->culprits, 0) &&
+           !harness_rank_set_has(&b->culprits, 0);
+}
+
 /* Ranks that disagree about who is who. */
 static bool is_told_so(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
@@ -447,6 +459,8 @@ static const struct {
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_REPORT, is_misread, "it compared models so"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
+    {KIND_FAILURE, KIND_FAILURE, is_without_host, "that one hosts the store"},
+    {KIND_FAILURE, KIND_WAIT, is_without_host, "that one hosts the store"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},

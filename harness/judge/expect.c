@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/plan/names.h"
 #include "harness/plan/plan.h"
 
 struct harness_rank_set harness_expect_culprits(const struct harness_plan *plan,
@@ -77,6 +78,16 @@ static void compare_op(const struct harness_expect_op *op, const struct harness_
     if (op->seq >= 0 && (int64_t)finding->op.seq != op->seq) {
         ddp_text_add(next(out), "operation %" PRIu64 " was named, expected %" PRId64,
                      finding->op.seq, op->seq);
+    }
+    if (op->comm != NULL && strcmp(op->comm, finding->guest.comm) != 0) {
+        ddp_text_add(next(out), "communicator %s was named, expected %s",
+                     finding->guest.comm[0] != '\0' ? finding->guest.comm : "none", op->comm);
+    }
+    if (op->kind != 0 && finding->guest.kind != op->kind) {
+        const char *kind = harness_names_of(HARNESS_NAMES_GUEST_KINDS, finding->guest.kind);
+
+        ddp_text_add(next(out), "kind %s was named, expected %s", kind != NULL ? kind : "none",
+                     harness_names_of(HARNESS_NAMES_GUEST_KINDS, op->kind));
     }
     if (op->params.items != NULL) {
         compare_params(&op->params, facts, finding, out);

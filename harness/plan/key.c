@@ -8,6 +8,7 @@
 
 /* The parser sets a section that may be absent through its first member. */
 #define FIRST_IS_SET(type) _Static_assert(offsetof(type, is_set) == 0, "is_set comes first")
+FIRST_IS_SET(struct harness_guest);
 FIRST_IS_SET(struct harness_join);
 FIRST_IS_SET(struct harness_restore);
 FIRST_IS_SET(struct harness_io_fault);
@@ -174,9 +175,26 @@ const struct harness_variant *harness_section_variant(enum harness_section secti
     }
 }
 
+bool harness_key_is_of_guest(const struct harness_key *key)
+{
+    DDP_ASSERT(key->section == HARNESS_SECTION_JOB);
+    return has_word("guest ranks steps timeout_ms", key->key);
+}
+
+/* A guest that announces no steps states none. */
+static bool applies_to_job(const struct harness_key *key, const struct harness_job *job)
+{
+    return !job->guest.is_set ||
+           (harness_key_is_of_guest(key) && (job->steps > 0 || strcmp(key->key, "steps") != 0));
+}
+
 bool harness_key_applies(const struct harness_key *key, const void *kept)
 {
     enum harness_names list;
+
+    if (key->section == HARNESS_SECTION_JOB) {
+        return applies_to_job(key, kept);
+    }
 
     if (!harness_key_is_chosen(key)) {
         return true;

@@ -12,6 +12,7 @@ extern "C" {
 #define HARNESS_SECTION_TABLE(X)                                       \
     X(TOP, "a scenario", struct harness_plan)                          \
     X(JOB, "job", struct harness_job)                                  \
+    X(GUEST, "job.guest", struct harness_guest)                        \
     X(OPTIMIZER, "job.optimizer", struct harness_optimizer)            \
     X(JOIN, "job.join", struct harness_join)                           \
     X(FAULT, "a fault", struct harness_fault)                          \
@@ -108,6 +109,8 @@ const struct harness_variant *harness_section_variant(enum harness_section secti
                                                       enum harness_names *out_list);
 /* Whether the key means something beside the choice that its section has made. */
 bool harness_key_applies(const struct harness_key *key, const void *kept);
+/* Of job's keys: it says something of a guest's job. */
+bool harness_key_is_of_guest(const struct harness_key *key);
 /* Whether it depends on a choice at all. */
 bool harness_key_is_chosen(const struct harness_key *key);
 

@@ -22,6 +22,25 @@ extern "C" {
     X(HARNESS_DRIVER_PROC, "proc", "one process a rank")
 enum harness_driver { HARNESS_DRIVER_TABLE(HARNESS_KIND_ENUM) HARNESS_DRIVER_COUNT };
 
+#define HARNESS_GUEST_LAUNCHER_TABLE(X)                                   \
+    X(HARNESS_GUEST_LAUNCHER_OWN, "own",                                  \
+      "one copy of the command a rank, with torchrun's "                  \
+      "variables")                                                        \
+    X(HARNESS_GUEST_LAUNCHER_MPIRUN, "mpirun", "mpirun -n RANKS COMMAND") \
+    X(HARNESS_GUEST_LAUNCHER_ENV, "env",                                  \
+      "the command starts its ranks itself, each with some launcher's variables")
+enum harness_guest_launcher {
+    HARNESS_GUEST_LAUNCHER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_LAUNCHER_COUNT
+};
+
+#define HARNESS_GUEST_ADAPTER_TABLE(X)                                                   \
+    X(HARNESS_GUEST_ADAPTER_NONE, "none", "the program does, through the guest library") \
+    X(HARNESS_GUEST_ADAPTER_MPI, "mpi", "a library that is preloaded in front of MPI")   \
+    X(HARNESS_GUEST_ADAPTER_NCCL, "nccl", "a library that is preloaded in front of NCCL")
+enum harness_guest_adapter {
+    HARNESS_GUEST_ADAPTER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_ADAPTER_COUNT
+};
+
 #define HARNESS_BUCKET_ORDER_TABLE(X) \
     X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap")
 enum harness_bucket_order {
@@ -252,6 +271,8 @@ const char *harness_collective_name(struct harness_collective collective);
     X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                   \
     X(LEAKS, "leak", HARNESS_LEAK_TABLE)                               \
     X(STORES, "host of the store", HARNESS_STORE_TABLE)                \
+    X(GUEST_LAUNCHERS, "launcher", HARNESS_GUEST_LAUNCHER_TABLE)       \
+    X(GUEST_ADAPTERS, "adapter", HARNESS_GUEST_ADAPTER_TABLE)          \
     X(DEVICES, "device", HARNESS_DEVICE_TABLE)                         \
     X(BRANCHES, "branch rule", REF_BRANCH_TABLE)
 

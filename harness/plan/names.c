@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "harness/guest/ddprove_guest.h"
 #include "harness/plan/plan.h"
 
 struct entry {
@@ -27,6 +28,10 @@ static const struct entry errnos[] = {HARNESS_ERRNO_TABLE(ENTRY)};
 #undef ENTRY
 #define ENTRY(id, value, name, meaning) {name, value},
 static const struct entry statuses[] = {DDP_STATUS_TABLE(ENTRY)};
+#undef ENTRY
+/* 1 + the kind, so that 0 is none. */
+#define ENTRY(id, name) {name, 1 + DDPROVE_GUEST_##id},
+static const struct entry guest_kinds[] = {DDPROVE_GUEST_KIND_TABLE(ENTRY)};
 #undef ENTRY
 /* Choices that the plan keeps as truth values. */
 static const struct entry intos[] = {{"wrapped", true}, {"bare", false}};
@@ -187,7 +192,7 @@ const char *harness_names_at(enum harness_names list, size_t index, int *out_val
     } own[HARNESS_NAMES_COUNT] = {
 #define OWN(id, array) [HARNESS_NAMES_##id] = {array, LENGTH(array)},
         OWN(STATUSES, statuses) OWN(SIGNALS, signals) OWN(ERRNOS, errnos) OWN(ACTIONS, actions)
-            OWN(INTOS, intos) OWN(EQUALS, equals) OWN(ACCUSE, accuse)
+            OWN(GUEST_KINDS, guest_kinds) OWN(INTOS, intos) OWN(EQUALS, equals) OWN(ACCUSE, accuse)
 #define X(id, what, table) OWN(id, entries_##id)
                 HARNESS_KIND_NAMES_TABLE(X)
 #undef X

@@ -10,24 +10,25 @@ extern "C" {
 #endif
 
 /* Beside the tables of kind.h. X(identifier, what an entry is, for messages) */
-#define HARNESS_NAMES_TABLE(X)   \
-    X(NONE, "")                  \
-    X(PHASES, "phase")           \
-    X(POINTS, "fault point")     \
-    X(VERDICTS, "verdict")       \
-    X(STATUSES, "status")        \
-    X(OUTCOMES, "outcome")       \
-    X(ORACLES, "oracle")         \
-    X(MODES, "mode")             \
-    X(SIGNALS, "signal")         \
-    X(ERRNOS, "errno")           \
-    X(ACTIONS, "action")         \
-    X(INTOS, "target")           \
-    X(EQUALS, "comparison")      \
-    X(ACCUSE, "choice")          \
-    X(COLLECTIVES, "collective") \
-    X(KINDS, "collective kind")  \
-    X(DTYPES, "dtype")           \
+#define HARNESS_NAMES_TABLE(X)     \
+    X(NONE, "")                    \
+    X(PHASES, "phase")             \
+    X(POINTS, "fault point")       \
+    X(VERDICTS, "verdict")         \
+    X(STATUSES, "status")          \
+    X(OUTCOMES, "outcome")         \
+    X(ORACLES, "oracle")           \
+    X(MODES, "mode")               \
+    X(SIGNALS, "signal")           \
+    X(ERRNOS, "errno")             \
+    X(ACTIONS, "action")           \
+    X(INTOS, "target")             \
+    X(EQUALS, "comparison")        \
+    X(ACCUSE, "choice")            \
+    X(COLLECTIVES, "collective")   \
+    X(KINDS, "collective kind")    \
+    X(GUEST_KINDS, "kind of call") \
+    X(DTYPES, "dtype")             \
     X(REDOPS, "reduction")
 enum harness_names {
 #define X(id, ...) HARNESS_NAMES_##id,

@@ -38,6 +38,23 @@ ddp_status harness_driver_parse(const char *name, enum harness_driver *out)
     return DDP_E_NOT_FOUND;
 }
 
+const char *harness_guest_adapter_name(enum harness_guest_adapter adapter)
+{
+    DDP_ASSERT((unsigned)adapter < HARNESS_GUEST_ADAPTER_COUNT);
+    return harness_names_of(HARNESS_NAMES_GUEST_ADAPTERS, (int)adapter);
+}
+
+ddp_status harness_guest_adapter_parse(const char *name, enum harness_guest_adapter *out)
+{
+    for (unsigned i = 0; i < HARNESS_GUEST_ADAPTER_COUNT; i++) {
+        if (strcmp(name, harness_guest_adapter_name((enum harness_guest_adapter)i)) == 0) {
+            *out = (enum harness_guest_adapter)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
+}
+
 const char *harness_action_name(enum harness_action_kind kind)
 {
     DDP_ASSERT((unsigned)kind < HARNESS_ACTION_KIND_COUNT);
@@ -56,6 +73,11 @@ enum harness_action_place harness_action_place(enum harness_action_kind kind)
     return places[kind];
 }
 
+bool harness_plan_is_guest(const struct harness_plan *plan)
+{
+    return plan->job.guest.is_set;
+}
+
 bool harness_plan_is_cuda(const struct harness_plan *plan)
 {
     return plan->job.device == HARNESS_DEVICE_CUDA;
@@ -63,8 +85,8 @@ bool harness_plan_is_cuda(const struct harness_plan *plan)
 
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver)
 {
-    bool is_real = harness_plan_is_cuda(plan) || harness_plan_is_opaque(plan) ||
-                   plan->job.store == HARNESS_STORE_RANK_0;
+    bool is_real = harness_plan_is_guest(plan) || harness_plan_is_cuda(plan) ||
+                   harness_plan_is_opaque(plan) || plan->job.store == HARNESS_STORE_RANK_0;
 
     return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !is_real);
 }

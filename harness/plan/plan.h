@@ -47,10 +47,19 @@ struct harness_verdicts {
 
 #define MEMBER(key, c_type, member, ...) c_type member;
 
+struct harness_guest {
+    bool is_set;
+#define GUEST MEMBER
+#include "harness/plan/key.def"
+};
+
 struct harness_optimizer {
 #define OPTIMIZER MEMBER
 #include "harness/plan/key.def"
 };
+
+/* Of a plan whose job is a guest: what its arena has room for. */
+#define HARNESS_GUEST_FAULTS_MAX 16
 
 struct harness_join {
     bool is_set;
@@ -171,12 +180,17 @@ void harness_plan_injected(const struct harness_plan *plan, enum harness_run run
 void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out);
 const char *harness_driver_name(enum harness_driver driver);
 DDP_MUST_USE ddp_status harness_driver_parse(const char *name, enum harness_driver *out);
+const char *harness_guest_adapter_name(enum harness_guest_adapter adapter);
+DDP_MUST_USE ddp_status harness_guest_adapter_parse(const char *name,
+                                                    enum harness_guest_adapter *out);
 const char *harness_action_name(enum harness_action_kind kind);
 /* Where an action may be used. */
 enum harness_action_place harness_action_place(enum harness_action_kind kind);
-/* Whether the plan can run there: its own list of drivers; GPUs, opaque engines and a store of rank
- * 0's have real processes only. */
+/* Whether the plan can run there: its own list of drivers; guests, GPUs, opaque engines and a store
+ * of rank 0's have real processes only. */
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver);
+/* Whether the job is a program of somebody else's (job.guest). */
+bool harness_plan_is_guest(const struct harness_plan *plan);
 /* Whether the plan's ranks compute on GPUs. */
 bool harness_plan_is_cuda(const struct harness_plan *plan);
 /* Whether its collectives are MPI's. */

@@ -88,6 +88,7 @@ struct harness_proc_job {
 
     uint64_t start_ns, ceiling_ns;
     uint64_t linger_end_ns;   /* DDP_DEADLINE_NEVER until something was diagnosed */
+    uint64_t event_count;     /* of all ranks, when a mismatch was last seen to go on */
     uint64_t linger_limit_ns; /* the linger goes on until then while more may be concluded */
     uint64_t loop_ns;         /* when the event loop last made a step */
     int interrupt;            /* signal that asked the launcher to end, or 0 */

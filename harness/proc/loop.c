@@ -241,22 +241,39 @@ static uint64_t longest_budget_ns(const struct harness_plan *plan)
     return longest_ns;
 }
 
+/* What all ranks have recorded. */
+static uint64_t event_count_of(const struct harness_proc_job *job)
+{
+    uint64_t count = 0;
+
+    for (uint32_t rank = 0; rank < job->config->plan->job.ranks; rank++) {
+        const struct ddp_page *page = harness_proc_recorder(job->head, rank);
+
+        count += __atomic_load_n(&page->event_count, __ATOMIC_RELAXED);
+    }
+    return count;
+}
+
 /* Survivors get some time to end by themselves after the first decisive conclusion. After a hang
- * they get more while one of them may turn out to hang too. */
+ * they get more while one of them may turn out to hang too, and after a mismatch that nobody
+ * refuses while any of them does something. */
 static void update_linger(struct harness_proc_job *job, uint64_t now_ns)
 {
     const struct harness_finding *finding = harness_conclusions_decisive(&job->conclusions);
     bool is_open = __atomic_load_n(&job->head->is_open, __ATOMIC_ACQUIRE) != 0;
+    enum harness_family family;
 
     if (finding == NULL) {
         return;
     }
+    family = harness_verdict_family(finding->verdict);
     if (job->linger_end_ns == DDP_DEADLINE_NEVER) {
         job->linger_end_ns = now_ns + linger_ns_of(job, finding);
         job->linger_limit_ns = job->linger_end_ns + longest_budget_ns(job->config->plan);
     }
-    if (is_open && harness_verdict_family(finding->verdict) == HARNESS_FAMILY_HANG &&
-        job->config->linger_ns == 0) {
+    if (job->config->linger_ns == 0 && linger_ns_of(job, finding) == linger_hang_ns &&
+        (family == HARNESS_FAMILY_HANG ? is_open : event_count_of(job) != job->event_count)) {
+        job->event_count = event_count_of(job);
         job->linger_end_ns = earlier(now_ns + linger_hang_ns, job->linger_limit_ns);
     }
 }

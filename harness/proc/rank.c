@@ -24,6 +24,8 @@
 #include "harness/proc/shared.h"
 #include "harness/scenario/scenario.h"
 
+_Static_assert(HARNESS_JOB_RANKS_MAX <= DDP_SHM_MEMBERS_MAX, "the ranks of any plan can join");
+
 struct rank_process {
     uint64_t *wanted;
     struct ddp_rendezvous rendezvous;

@@ -139,9 +139,13 @@ static ddp_status run_forward(struct harness_session *session, const struct ref_
 {
     float loss;
     uint32_t bits;
+    bool is_skipped;
 
     harness_session_phase(session, DDP_PHASE_FORWARD);
-    DDP_TRY(ddp_forward_begin(session->ddp));
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_FORWARD_WRAPPER, &is_skipped));
+    if (!is_skipped) {
+        DDP_TRY(ddp_forward_begin(session->ddp));
+    }
     harness_session_phase(session, DDP_PHASE_FORWARD);
     DDP_TRY(ref_model_forward(session->model, batch, observer, &loss));
     harness_session_phase(session, DDP_PHASE_LOSS);

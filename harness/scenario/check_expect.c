@@ -21,7 +21,7 @@ static ddp_status check_step(const struct harness_reader *reader,
 {
     const struct harness_job *job = &reader->plan->job;
 
-    if (step < (int64_t)job->steps) {
+    if (step < (int64_t)job->steps || harness_plan_is_guest(reader->plan)) {
         return DDP_OK;
     }
     return harness_yaml_fail(harness_reader_node(map, row), reader->err, DDP_E_INVALID,
@@ -73,6 +73,7 @@ ddp_status harness_scenario_check_op(const struct harness_reader *reader,
                                      const struct harness_yaml_node *map, void *kept)
 {
     (void)kept;
+    DDP_TRY(harness_scenario_check_guest_op(reader, map));
     return map == NULL || map->count > 0
                ? DDP_OK
                : harness_yaml_fail(map, reader->err, DDP_E_INVALID,

@@ -160,5 +160,8 @@ ddp_status harness_scenario_check_top(const struct harness_reader *reader,
     DDP_TRY(check_id(reader, harness_reader_node(map, HARNESS_ROW_TOP_id)));
     DDP_TRY(check_covers(reader, harness_reader_node(map, HARNESS_ROW_TOP_covers)));
     DDP_TRY(check_drivers(reader, harness_reader_node(map, HARNESS_ROW_TOP_drivers), kept));
+    if (harness_plan_is_guest(kept)) {
+        return harness_scenario_check_guest_top(reader, map, kept);
+    }
     return check_restore(reader, map, kept);
 }

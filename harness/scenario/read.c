@@ -50,6 +50,20 @@ static bool is_key_of(enum harness_section section, const char *key)
     return false;
 }
 
+/* Whether the key is read at all: of a guest's job only those that say something of it are. */
+static bool is_read(const struct harness_key *key, const struct harness_yaml_node *map)
+{
+    return key->section != HARNESS_SECTION_JOB || harness_key_is_of_guest(key) ||
+           harness_reader_node(map, HARNESS_ROW_JOB_guest) == NULL;
+}
+
+/* A guest does not say its steps unless it announces them. */
+static bool is_required(const struct harness_key *key, const struct harness_yaml_node *map)
+{
+    return key->fallback == NULL && (key != harness_key(HARNESS_ROW_JOB_steps) ||
+                                     harness_reader_node(map, HARNESS_ROW_JOB_guest) == NULL);
+}
+
 /* The map has no key that the section lacks, and all that it requires. */
 static ddp_status check_keys(const struct harness_reader *reader, enum harness_section section,
                              const struct harness_yaml_node *map)
@@ -62,8 +76,16 @@ static ddp_status check_keys(const struct harness_reader *reader, enum harness_s
     for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
         const struct harness_key *key = harness_key((enum harness_row)i);
 
-        if (key->section == section && key->fallback == NULL &&
-            harness_yaml_get(map, key->key) == NULL) {
+        if (key->section != section) {
+            continue;
+        }
+        if (!is_read(key, map) && harness_yaml_get(map, key->key) != NULL) {
+            return harness_yaml_fail(harness_yaml_get(map, key->key), reader->err, DDP_E_INVALID,
+                                     "a guest's job does not take the key \"%s\": its program "
+                                     "decides that; remove it",
+                                     key->key);
+        }
+        if (is_read(key, map) && is_required(key, map) && harness_yaml_get(map, key->key) == NULL) {
             return harness_yaml_fail(map, reader->err, DDP_E_PARSE, "%s lacks the key \"%s\": %s",
                                      harness_section_title(section), key->key, key->doc);
         }
@@ -250,7 +272,7 @@ ddp_status harness_read_section(const struct harness_reader *reader, enum harnes
     for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
         const struct harness_key *key = harness_key((enum harness_row)i);
 
-        if (key->section == section) {
+        if (key->section == section && is_read(key, map)) {
             DDP_TRY(read_key(reader, key, map, kept));
         }
     }

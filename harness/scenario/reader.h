@@ -45,6 +45,18 @@ harness_scenario_check_section harness_scenario_check_top, harness_scenario_chec
     harness_scenario_check_action, harness_scenario_check_expect, harness_scenario_check_op,
     harness_scenario_check_restore, harness_scenario_check_canary, harness_scenario_check_io;
 
+/* check_guest.c: what a guest's job can do, and what only a guest's can. */
+DDP_MUST_USE ddp_status harness_scenario_check_guest_trigger(const struct harness_reader *reader,
+                                                             const struct harness_yaml_node *map,
+                                                             const struct harness_trigger *at);
+DDP_MUST_USE ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reader,
+                                                           const struct harness_yaml_node *map,
+                                                           const struct harness_fault *fault);
+DDP_MUST_USE ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
+                                                        const struct harness_yaml_node *map);
+DDP_MUST_USE ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
+                                                         const struct harness_yaml_node *map,
+                                                         const struct harness_plan *plan);
 /* The node of a key; NULL if it is absent. */
 const struct harness_yaml_node *harness_reader_node(const struct harness_yaml_node *map,
                                                     enum harness_row row);

@@ -120,6 +120,12 @@ struct harness_finding_op {
     uint64_t elem_count;
 };
 
+/* What else is known of a guest's call. */
+struct harness_finding_guest {
+    int32_t kind;  /* 1 + enum ddprove_guest_kind; 0: it is none */
+    char comm[32]; /* the communicator's name; "" */
+};
+
 struct harness_finding {
     enum harness_verdict verdict;
     enum harness_oracle_id oracle;
@@ -127,9 +133,10 @@ struct harness_finding {
     ddp_status status; /* what ranks reported, if that is what was found; else DDP_OK */
     struct harness_rank_set culprits, victims;
     struct harness_finding_op op;
-    struct harness_list params; /* indices into the model's table, each once */
-    int32_t step, micro;        /* -1 = none */
-    int32_t phase;              /* enum ddp_phase or -1 */
+    struct harness_finding_guest guest; /* if op is a guest's call */
+    struct harness_list params;         /* indices into the model's table, each once */
+    int32_t step, micro;                /* -1 = none */
+    int32_t phase;                      /* enum ddp_phase or -1 */
     int32_t stage;        /* enum harness_stage of values compared with the emulation, or -1 */
     int64_t detect_ns;    /* fault fired (or process ended) -> noticed; -1 = not measured */
     int64_t attribute_ns; /* fired -> culprit named; -1 = not measured */

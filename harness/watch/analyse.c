@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ddpcore/base/clock.h"
+#include "ddpcore/seam/phase.h"
 
 static void begin(const struct harness_watch *watch, enum harness_verdict verdict,
                   enum harness_mode mode, uint32_t rank, struct harness_findings *out,
@@ -17,7 +18,7 @@ static void begin(const struct harness_watch *watch, enum harness_verdict verdic
     if (self->is_attached) {
         finding->step = (int32_t)self->step;
         finding->micro = (int32_t)self->micro;
-        finding->phase = (int32_t)self->phase;
+        finding->phase = self->phase < DDP_PHASE_COUNT ? (int32_t)self->phase : -1;
     }
 }
 
@@ -228,7 +229,7 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
 {
     const uint64_t unchanged_ns = watch->now_ns - watch->change_ns;
 
-    if (unchanged_ns >= HARNESS_WATCH_CYCLE_HOLD_NS) {
+    if (unchanged_ns >= HARNESS_WATCH_SURE_HOLD_NS) {
         harness_watch_find_stuck(watch, false, out);
     }
     if (harness_rank_set_is_empty(out) && unchanged_ns > limits->silent_ns) {
@@ -248,12 +249,17 @@ static void find_cycle(const struct harness_watch *watch, const struct harness_w
     const enum harness_mode mode = find_stuck(watch, limits, &stuck);
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-    if (harness_rank_set_is_empty(&stuck)) {
+    /* Nobody can come any more, or so much time has passed that nobody is presumed to. */
+    if (harness_rank_set_is_empty(&stuck) ||
+        (mode == HARNESS_MODE_PROVABLE &&
+         watch->now_ns - watch->change_ns < HARNESS_WATCH_CYCLE_HOLD_NS &&
+         !harness_watch_is_sure(watch, &stuck))) {
         return;
     }
     harness_watch_find_strays(watch, &stuck, &strays, &missed);
     begin(watch, HARNESS_VERDICT_HANG_CYCLE, mode, harness_rank_set_at(&stuck, 0), out, &finding);
     finding.culprits = harness_rank_set_is_empty(&strays) ? stuck : strays;
+    finding.detect_ns = (int64_t)(watch->now_ns - watch->change_ns);
     harness_watch_say(&finding, "ranks %s wait for each other in a circle",
                       harness_rank_set_text(&stuck, ranks));
     if (!harness_rank_set_is_empty(&strays)) {
@@ -274,6 +280,42 @@ static void find_cycle(const struct harness_watch *watch, const struct harness_w
         }
     }
     say_waits(watch, &stuck, &finding);
+    harness_findings_add(out, &finding);
+}
+
+/* All members have come to a call, and it does not end: nothing has changed for as long as others
+ * may wait. */
+static void find_endless(const struct harness_watch *watch,
+                         const struct harness_watch_limits *limits, struct harness_findings *out)
+{
+    struct harness_rank_set inside = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    if (watch->now_ns - watch->change_ns < limits->silent_ns) {
+        return;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+
+        if (!harness_watch_is_gone(watch, r) && self->state == HARNESS_WATCH_RUNNING &&
+            harness_watch_is_waiting(watch, r) &&
+            harness_watch_is_complete(watch, &self->waits[0])) {
+            harness_rank_set_add(&inside, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&inside)) {
+        return;
+    }
+    begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_BUDGET, harness_rank_set_at(&inside, 0),
+          out, &finding);
+    finding.culprits = inside;
+    harness_watch_say(&finding,
+                      "ranks %s are inside a call to which all its members have come, and "
+                      "nothing has moved for %.1f s",
+                      harness_rank_set_text(&inside, ranks),
+                      (double)(watch->now_ns - watch->change_ns) / 1e9);
+    say_where(watch, harness_rank_set_at(&inside, 0), &finding);
     harness_findings_add(out, &finding);
 }
 
@@ -328,8 +370,12 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
                            struct harness_findings *out)
 {
     harness_watch_find_differences(watch, out);
+    harness_watch_judge_results(watch, out);
     find_gone(watch, out);
     find_stopped(watch, out);
     find_cycle(watch, limits, out);
     find_overdue(watch, limits, out);
+    if (out->count == 0) {
+        find_endless(watch, limits, out);
+    }
 }

@@ -10,11 +10,14 @@ extern "C" {
 
 /* A stop counts after this long: one that ends by itself is no hang. */
 #define HARNESS_WATCH_STOP_HOLD_NS UINT64_C(80000000)
-/* What a group's members posted differs: the others of them get so long to post theirs, so that it
- * is known who differs from the rest. */
-#define HARNESS_WATCH_DIFFER_HOLD_NS UINT64_C(2000000)
-/* Waits without a way out count after this long: a thread that has made no call yet might come. */
+/* What a group's members posted differs, and most of them have not posted the same: the others get
+ * so long to post theirs, so that it is known who differs from the rest. */
+#define HARNESS_WATCH_DIFFER_HOLD_NS UINT64_C(1000000000)
+/* Waits without a way out count after this long: a thread that has made no call yet might come, and
+ * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)
+/* The same where neither can be. */
+#define HARNESS_WATCH_SURE_HOLD_NS UINT64_C(20000000)
 
 struct harness_watch_limits {
     uint64_t silent_ns; /* others may wait this long for a rank that is in code of its own */
@@ -30,6 +33,13 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 /* differ.c */
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
+
+/* sums.c */
+/* Judge the results of calls that all members have posted alike and seen done, from what ranks
+ * report of their data; nothing, if the arena does not ask for it. */
+void harness_watch_judge_results(struct harness_watch *watch, struct harness_findings *out);
+/* Count what is left when the job has ended. Once. */
+void harness_watch_finish_tally(struct harness_watch *watch);
 
 /* blocked.c */
 /* How far a rank is with a call. Of calls that threads make, a post begins them. */
@@ -51,14 +61,22 @@ bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank);
  * come to it; with out != NULL, for which. */
 bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
                          struct harness_watch_wait *out);
-/* Some rank waits for this one, or did when it ended, which was not before this one's own end. */
+/* Some rank waits for this one, or did when it ended, which was not before this one's own end. A
+ * rank that could not show all of its communicators is not missed in one that it did not show. */
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out);
+/* All members have come to the call: have posted it, and of a device's it is seen that it has come
+ * to it. */
+bool harness_watch_is_complete(const struct harness_watch *watch,
+                               const struct harness_watch_wait *wait);
 /* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
  * these, or a stream does. is_presumed: threads that show no wait count as waiting for the rank's
  * streams. */
 void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
                               struct harness_rank_set *out);
+/* Of such ranks: no other thread of theirs can come, they have no device, and none of their calls
+ * can end before all its members have come to it. */
+bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
 /* Of ranks that hold each other: those that lack a call in which more than half of them wait.
  * Nothing is added if there is no such call. *out: the call. */
 void harness_watch_find_strays(const struct harness_watch *watch,

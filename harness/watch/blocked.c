@@ -1,6 +1,7 @@
 /* Who waits for whom, across communicators and threads. */
 #include <string.h>
 
+#include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
 bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank)
@@ -154,17 +155,32 @@ bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank)
     return false;
 }
 
+/* It can be told whether the rank has come to a call: it is known as a member, or has shown all
+ * of its communicators. */
+static bool is_known(const struct harness_watch *watch, const struct harness_watch_wait *wait,
+                     uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    return watch->groups[wait->group].members[rank].is_there ||
+           (self->lost_comms == 0 && self->lost_count == 0);
+}
+
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out)
 {
     const bool is_gone = harness_watch_is_gone(watch, rank);
+    struct harness_watch_wait wait;
 
     for (uint32_t r = 0; r < watch->world_size; r++) {
         /* What has ended since may have failed for want of this one. */
         bool counts = !harness_watch_is_gone(watch, r) ||
                       (is_gone && watch->ranks[r].since_ns >= watch->ranks[rank].since_ns);
 
-        if (counts && harness_watch_needs(watch, r, rank, out)) {
+        if (counts && harness_watch_needs(watch, r, rank, &wait) && is_known(watch, &wait, rank)) {
+            if (out != NULL) {
+                *out = wait;
+            }
             return true;
         }
     }
@@ -206,8 +222,8 @@ static bool is_wait_stuck(const struct hopeless *self, uint32_t rank, uint32_t w
            (lane != 0 && is_stream_stuck(self, rank, of->lanes[lane - 1].stream));
 }
 
-/* No thread of the rank will post anything more: every one that has made a call waits, and no wait
- * can end. Presumed: as the streams do not go on, the threads wait for these. */
+/* No thread of the rank will post anything more: every one that has made a call waits, and no
+ * wait can end. Presumed: as the streams do not go on, the threads wait for these. */
 static bool is_held(const struct hopeless *self, uint32_t rank)
 {
     const struct harness_watch_rank *of = &self->watch->ranks[rank];
@@ -268,8 +284,8 @@ static bool take_out(struct hopeless *self)
     return has_changed;
 }
 
-/* The greatest set of waits that hold each other: start with all, and take out what may end, until
- * nothing may. */
+/* The greatest set of waits that hold each other: start with all, and take out what may end,
+ * until nothing may. */
 void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
                               struct harness_rank_set *out)
 {
@@ -297,6 +313,63 @@ void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presume
         }
     }
     ddp_mem_free(watch->mem, self.is);
+}
+
+/* It is seen that the member's device has come to the call, or that its thread has, which makes
+ * a communicator itself. A launch alone does not show it. */
+static bool is_seen_inside(const struct harness_watch *watch, const struct harness_watch_wait *wait,
+                           uint32_t rank)
+{
+    const struct harness_watch_call *call =
+        harness_watch_call_at(&watch->groups[wait->group].members[rank], wait->seq);
+    const enum harness_watch_reach reach =
+        harness_watch_reach_of(watch, rank, wait->group, wait->seq);
+
+    return reach == HARNESS_WATCH_DONE ||
+           (reach == HARNESS_WATCH_BEGUN &&
+            (call->lane != 0 || guest_op_kind(call->op) == DDPROVE_GUEST_COMM_CREATE));
+}
+
+bool harness_watch_is_complete(const struct harness_watch *watch,
+                               const struct harness_watch_wait *wait)
+{
+    const struct harness_watch_group *group = &watch->groups[wait->group];
+    bool is_of_device = false;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (is_missing_from(watch, wait, r) ||
+            (group->members[r].is_of_device && !is_seen_inside(watch, wait, r))) {
+            return false;
+        }
+        is_of_device = is_of_device || group->members[r].is_of_device;
+    }
+    /* Of a pair, one side may not have shown itself. */
+    return !is_of_device || count_known(watch, group) == group->size;
+}
+
+static bool is_for_all(const struct harness_watch *watch, const struct harness_watch_wait *wait)
+{
+    const struct harness_watch_call *call =
+        harness_watch_any_call(watch, &watch->groups[wait->group], wait->seq);
+
+    return call != NULL && harness_watch_needs_all(call);
+}
+
+bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(stuck); i++) {
+        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(stuck, i)];
+
+        if (self->has_device || (!self->is_one_thread && !self->is_alone)) {
+            return false;
+        }
+        for (uint32_t w = 0; w < self->wait_count; w++) {
+            if (!is_for_all(watch, &self->waits[w])) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 /* How many of the ranks wait in this call. */

@@ -181,6 +181,34 @@ static enum harness_verdict difference_of(const struct harness_watch_call *wrong
                                      : HARNESS_VERDICT_MISMATCH_EXTRA;
 }
 
+/* The rank that posted this call has posted one in another communicator since its last one here. */
+static bool has_call_between(const struct harness_watch *watch,
+                             const struct harness_watch_group *group, uint64_t seq,
+                             const struct harness_watch_call *call)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_call *before =
+            harness_watch_call_at(&group->members[r], seq - 1);
+
+        if (before == NULL || harness_watch_call_at(&group->members[r], seq) != call) {
+            continue;
+        }
+        for (size_t g = 0; g < watch->group_count; g++) {
+            const struct harness_watch_member *other = &watch->groups[g].members[r];
+
+            for (size_t i = other->call_count; &watch->groups[g] != group && i > 0; i--) {
+                if (other->calls[i - 1].time_ns < before->time_ns) {
+                    break;
+                }
+                if (other->calls[i - 1].time_ns <= call->time_ns) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
 static enum harness_verdict verdict_of(const struct harness_watch *watch,
                                        const struct harness_watch_group *group, uint64_t seq,
                                        const struct harness_watch_call *wrong,
@@ -191,6 +219,10 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     uint32_t steps = 0;
     const struct harness_watch_call *next = next_after(watch, group, seq, right, &steps);
 
+    if (before != NULL && is_alike(wrong, before) && !is_alike(wrong, right) &&
+        !has_call_between(watch, group, seq, wrong) && has_call_between(watch, group, seq, right)) {
+        return HARNESS_VERDICT_MISMATCH_EXTRA;
+    }
     if (next != NULL && is_alike(wrong, next) && !is_alike(wrong, right) &&
         wrong->step == right->step + steps) {
         return HARNESS_VERDICT_MISMATCH_MISSING;
@@ -245,6 +277,23 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     harness_findings_add(out, &finding);
 }
 
+/* Nobody who comes yet could change who is right, or somebody comes no more. */
+static bool is_decided(const struct harness_watch *watch, const struct harness_watch_group *group,
+                       const struct camp *camps, uint32_t count, uint64_t posted)
+{
+    for (uint32_t c = 0; c < count; c++) {
+        if (2 * (uint64_t)camps[c].count > group->size) {
+            return true;
+        }
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && harness_watch_is_gone(watch, r)) {
+            return true;
+        }
+    }
+    return posted == group->size;
+}
+
 /* Judge one call. False: wait for more members. */
 static bool compare(struct harness_watch *watch, struct harness_watch_group *group, uint64_t seq,
                     struct camp *camps, struct harness_findings *out)
@@ -258,7 +307,8 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
         return posted == group->size;
     }
     group->differs_ns = group->differs_ns == 0 ? watch->now_ns : group->differs_ns;
-    if (posted < group->size && watch->now_ns - group->differs_ns < HARNESS_WATCH_DIFFER_HOLD_NS) {
+    if (watch->now_ns - group->differs_ns < HARNESS_WATCH_DIFFER_HOLD_NS &&
+        !is_decided(watch, group, camps, count, posted)) {
         return false;
     }
     right = pick_right(watch, group, seq, camps, count);
@@ -271,18 +321,64 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
     return true;
 }
 
-/* Calls that nobody needs any more: all members have posted them, and their successors say what
- * followed. */
+/* Some members have the result of a call that needs all of them, and others have not posted it, nor
+ * had they when what they posted was read after that result: they left it out. */
+static void find_left_out(struct harness_watch *watch, struct harness_watch_group *group,
+                          struct harness_findings *out)
+{
+    const uint64_t seq = group->done_before;
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+    uint64_t least = seq;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_member *member = &group->members[r];
+
+        least = member->is_there && member->posted < least ? member->posted : least;
+    }
+    if (group->is_wrong || least >= seq) {
+        return;
+    }
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MISSING,
+                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && group->members[r].posted == least) {
+            harness_rank_set_add(&finding.culprits, r);
+        }
+    }
+    harness_watch_set_op(group, least + 1, harness_watch_any_call(watch, group, least + 1),
+                         &finding);
+    harness_watch_say(&finding, "rank %s has not posted ",
+                      harness_rank_set_text(&finding.culprits, ranks));
+    say_call(watch, group, least + 1, harness_watch_any_call(watch, group, least + 1), &finding);
+    harness_watch_say(&finding, ", of which others have the result");
+    harness_findings_add(out, &finding);
+    group->is_wrong = true;
+}
+
+/* Of a member's calls it is not known which they are. */
+static bool is_lost(const struct harness_watch *watch, const struct harness_watch_group *group)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && watch->ranks[r].lost_count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Calls that nobody needs any more: all members have posted them, or they are not compared, and
+ * their successors say what followed. */
 enum { KEPT_CALLS = 4096 };
 
 static void forget(struct harness_watch *watch, struct harness_watch_group *group)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
         struct harness_watch_member *member = &group->members[r];
+        const uint64_t until = group->is_wrong ? member->posted : group->checked_seq;
         size_t count = 0;
 
-        while (count < member->call_count &&
-               member->kept_seq + count + KEPT_CALLS <= group->checked_seq) {
+        while (count < member->call_count && member->kept_seq + count + KEPT_CALLS <= until) {
             count++;
         }
         if (count >= KEPT_CALLS) { /* seldom, so that moving the rest is cheap */
@@ -306,11 +402,13 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
     for (size_t g = 0; g < watch->group_count; g++) {
         struct harness_watch_group *group = &watch->groups[g];
 
+        group->is_wrong = group->is_wrong || is_lost(watch, group);
         while (!group->is_wrong &&
                harness_watch_any_call(watch, group, group->checked_seq + 1) != NULL &&
                compare(watch, group, group->checked_seq + 1, camps, out)) {
             group->checked_seq++;
         }
+        find_left_out(watch, group, out);
         forget(watch, group);
     }
     ddp_mem_free(watch->mem, camps);

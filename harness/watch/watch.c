@@ -1,9 +1,13 @@
 /* Purpose: keep what ranks show, rank by rank and group by group.
- * Idea: rings are read first and pages after them, so a wait that a page shows is for a call that
- * was read. A page whose counters did not move between two reads is as it was at one moment. */
+ * Idea: rings are read first and pages after them. What a rank posts in between is read next time,
+ * so that it lacks a call that others wait in shows only once it has ended, or nothing has changed
+ * for a while. A page whose counters did not move between two reads is as it was at one moment. */
 #include "harness/watch/watch.h"
 
 #include <string.h>
+
+#include "harness/guest/ddprove_guest.h"
+#include "harness/watch/read.h"
 
 enum { READS_MAX = 64 }; /* attempts at a record that is being written */
 
@@ -29,131 +33,52 @@ void harness_watch_fini(struct harness_watch *watch)
     memset(watch, 0, sizeof *watch);
 }
 
-static uint64_t load(const uint64_t *word)
-{
-    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
 const struct harness_watch_call *harness_watch_call_at(const struct harness_watch_member *member,
                                                        uint64_t seq)
 {
+    const struct harness_watch_call *call;
+
     if (seq < member->kept_seq || seq - member->kept_seq >= member->call_count) {
         return NULL;
     }
-    return &member->calls[seq - member->kept_seq];
-}
-
-/* --- communicators
- * ------------------------------------------------------------------------------------------------
- */
-
-static struct harness_watch_group *add_group(struct harness_watch *watch, uint64_t key,
-                                             uint64_t size)
-{
-    struct harness_watch_group *groups = ddp_mem_grow(watch->mem, watch->groups, watch->group_count,
-                                                      &watch->group_capacity, sizeof *groups);
-    struct harness_watch_group *group;
-
-    if (groups == NULL) {
-        watch->is_failed = true;
-        return NULL;
-    }
-    watch->groups = groups;
-    group = &groups[watch->group_count];
-    *group = (struct harness_watch_group){.key = key, .size = size};
-    group->members = ddp_mem_array(watch->mem, watch->world_size, sizeof *group->members);
-    if (group->members == NULL) {
-        watch->is_failed = true;
-        return NULL;
-    }
-    watch->group_count++;
-    return group;
-}
-
-/* The n-th communicator of a key on one rank is the n-th of that key on every other one. */
-static struct harness_watch_group *find_group(struct harness_watch *watch, uint64_t key,
-                                              uint64_t size, uint32_t rank)
-{
-    for (size_t g = 0; g < watch->group_count; g++) {
-        if (watch->groups[g].key == key && !watch->groups[g].members[rank].is_there) {
-            return &watch->groups[g];
-        }
-    }
-    return add_group(watch, key, size);
-}
-
-/* The name is only on the page, which may be a moment ahead of the ring. */
-static void copy_name(const struct harness_watch *watch, uint32_t rank, uint32_t handle,
-                      struct harness_watch_group *group)
-{
-    const struct guest_comm *comm =
-        &guest_arena_page(watch->arena, rank)->comms[(handle - 1) % GUEST_COMMS_MAX];
-    uint64_t words[GUEST_NAME_BYTES / 8];
-
-    for (unsigned i = 0; i < GUEST_NAME_BYTES / 8; i++) {
-        words[i] = load(&comm->name[i]);
-    }
-    if (load(&comm->handle) == handle) {
-        memcpy(group->name, words, sizeof words);
-        group->name[sizeof group->name - 1] = '\0';
-    }
-}
-
-static void take_comm(struct harness_watch *watch, uint32_t rank,
-                      const uint64_t arg[GUEST_ARG_COUNT])
-{
-    const uint32_t handle = (uint32_t)arg[0];
-    struct harness_watch_rank *self = &watch->ranks[rank];
-    struct harness_watch_group *group = find_group(watch, arg[1], arg[3], rank);
-    const size_t place = (handle - 1) % GUEST_COMMS_MAX;
-
-    if (group == NULL) {
-        return;
-    }
-    group->is_pair = arg[4] == GUEST_COMM_PAIR;
-    self->has_device = self->has_device || arg[4] != GUEST_COMM_HOST;
-    if (group->name[0] == '\0') {
-        copy_name(watch, rank, handle, group);
-    }
-    group->members[rank] = (struct harness_watch_member){.is_there = true,
-                                                         .is_of_device = arg[4] != GUEST_COMM_HOST,
-                                                         .handle = handle,
-                                                         .rank = (uint32_t)arg[2],
-                                                         .kept_seq = 1};
-    self->comms[place].handle = handle;
-    self->comms[place].group = (size_t)(group - watch->groups);
-}
-
-/* The member that a handle of this rank is; NULL: the rank never made it. */
-static struct harness_watch_member *member_of(struct harness_watch *watch, uint32_t rank,
-                                              uint64_t handle, size_t *out_group)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-    const size_t place = (size_t)((handle - 1) % GUEST_COMMS_MAX);
-
-    if (handle == 0 || self->comms[place].handle != handle) {
-        return NULL;
-    }
-    *out_group = self->comms[place].group;
-    return &watch->groups[*out_group].members[rank];
+    call = &member->calls[seq - member->kept_seq];
+    return call->time_ns != 0 ? call : NULL;
 }
 
 /* --- calls
  * --------------------------------------------------------------------------------------------------------
  */
 
+/* What a program of another version may say. */
+static uint64_t known_op(uint64_t op)
+{
+    const uint32_t kind = guest_op_kind(op);
+    const uint32_t dtype = guest_op_dtype(op);
+    const uint32_t redop = guest_op_redop(op);
+
+    return guest_op_pack(kind < DDPROVE_GUEST_KIND_COUNT ? kind : DDPROVE_GUEST_OTHER,
+                         dtype < DDPROVE_GUEST_DTYPE_COUNT ? dtype : DDPROVE_GUEST_BYTES,
+                         redop < DDPROVE_GUEST_REDOP_COUNT ? redop : DDPROVE_GUEST_USER,
+                         guest_op_root(op));
+}
+
 static void take_post(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
-    struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
+    struct harness_watch_member *member =
+        harness_watch_member_of(watch, rank, entry->arg[0], &group);
     struct harness_watch_call *calls;
 
-    /* Two threads may post in one communicator at once; what they posted first may be written
-     * second. */
-    if (member == NULL || entry->arg[1] < member->kept_seq ||
-        entry->arg[1] - member->kept_seq > member->call_count + GUEST_THREADS_MAX) {
+    if (member == NULL || entry->arg[1] < member->kept_seq) {
         watch->ranks[rank].lost_count++;
         return;
+    }
+    /* Two threads may post in one communicator at once; what they posted first may be written
+     * second. More than one for each thread are missing because they were overwritten: then what
+     * is known begins anew. */
+    if (entry->arg[1] - member->kept_seq > member->call_count + GUEST_THREADS_MAX) {
+        member->kept_seq = entry->arg[1];
+        member->call_count = 0;
     }
     while (entry->arg[1] - member->kept_seq >= member->call_count) {
         calls = ddp_mem_grow(watch->mem, member->calls, member->call_count, &member->call_capacity,
@@ -166,7 +91,7 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
         memset(&member->calls[member->call_count++], 0, sizeof *calls);
     }
     member->calls[entry->arg[1] - member->kept_seq] =
-        (struct harness_watch_call){.op = entry->arg[2],
+        (struct harness_watch_call){.op = known_op(entry->arg[2]),
                                     .elem_count = entry->arg[3],
                                     .bucket = entry->arg[4],
                                     .time_ns = entry->time_ns,
@@ -176,48 +101,61 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
     member->posted = entry->arg[1] > member->posted ? entry->arg[1] : member->posted;
 }
 
+bool harness_watch_needs_all(const struct harness_watch_call *call)
+{
+    switch ((enum ddprove_guest_kind)guest_op_kind(call->op)) {
+    case DDPROVE_GUEST_BARRIER:
+        return true;
+    case DDPROVE_GUEST_ALL_REDUCE:
+    case DDPROVE_GUEST_ALL_GATHER:
+    case DDPROVE_GUEST_REDUCE_SCATTER:
+    case DDPROVE_GUEST_ALL_TO_ALL:
+        return call->elem_count > 0;
+    default:
+        return false;
+    }
+}
+
 static void take_done(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
-    struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
+    struct harness_watch_member *member =
+        harness_watch_member_of(watch, rank, entry->arg[0], &group);
 
-    if (member != NULL && harness_watch_call_at(member, entry->arg[1]) != NULL) {
+    const struct harness_watch_call *call =
+        member != NULL ? harness_watch_call_at(member, entry->arg[1]) : NULL;
+
+    if (call != NULL) {
         member->calls[entry->arg[1] - member->kept_seq].is_done = true;
+        if (harness_watch_needs_all(call) && entry->arg[1] > watch->groups[group].done_seq) {
+            watch->groups[group].done_seq = entry->arg[1];
+        }
     }
 }
 
-static void take_launch(struct harness_watch *watch, uint32_t rank, const uint64_t *arg)
+/* What the data of a call come to; they are reported between its post and its end. */
+static void take_value(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
-    struct harness_watch_member *member = member_of(watch, rank, arg[0], &group);
-    const bool has_failed = arg[3] == GUEST_LAUNCH_FAILED;
+    struct harness_watch_member *member =
+        harness_watch_member_of(watch, rank, entry->arg[0], &group);
+    const struct harness_watch_value value = {true, entry->arg[2], entry->arg[3], entry->arg[4]};
+    struct harness_watch_call *call;
 
-    if (member == NULL) {
+    if (member == NULL || harness_watch_call_at(member, entry->arg[1]) == NULL) {
         return;
     }
-    for (size_t i = 0; i < member->call_count; i++) {
-        struct harness_watch_call *call = &member->calls[member->call_count - 1 - i];
-        const uint64_t seq = member->kept_seq + member->call_count - 1 - i;
-
-        if (seq < arg[1]) {
-            break; /* the newest come first, so the rest is older */
-        }
-        if (seq <= arg[2]) {
-            call->is_launched = !has_failed;
-            call->lane = has_failed || arg[3] > GUEST_LANES_MAX ? 0 : (uint32_t)arg[3];
-        }
-    }
-    watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || has_failed;
-}
-
-static void take_free(struct harness_watch *watch, uint32_t rank, const uint64_t *arg)
-{
-    size_t group = 0;
-    struct harness_watch_member *member = member_of(watch, rank, arg[0], &group);
-
-    if (member != NULL) {
-        member->is_freed = true;
-        watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || arg[2] != 0;
+    call = &member->calls[entry->arg[1] - member->kept_seq];
+    switch ((enum guest_event)(entry->place >> 56)) {
+    case GUEST_EVENT_VALUE_IN:
+        call->in = value;
+        break;
+    case GUEST_EVENT_VALUE_OUT:
+        call->out = value;
+        break;
+    default:
+        call->has_changed = true;
+        break;
     }
 }
 
@@ -225,10 +163,10 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
 {
     switch ((enum guest_event)(entry->place >> 56)) {
     case GUEST_EVENT_COMM:
-        take_comm(watch, rank, entry->arg);
+        harness_watch_take_comm(watch, rank, entry->arg);
         break;
     case GUEST_EVENT_COMM_FREE:
-        take_free(watch, rank, entry->arg);
+        harness_watch_take_free(watch, rank, entry->arg);
         break;
     case GUEST_EVENT_POST:
         take_post(watch, rank, entry);
@@ -237,7 +175,23 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
         take_done(watch, rank, entry);
         break;
     case GUEST_EVENT_LAUNCH:
-        take_launch(watch, rank, entry->arg);
+        harness_watch_take_launch(watch, rank, entry->arg);
+        break;
+    case GUEST_EVENT_STEP:
+        if ((uint32_t)entry->place >= watch->ranks[rank].step_count) {
+            watch->ranks[rank].step_count = (uint64_t)(uint32_t)entry->place + 1;
+        }
+        break;
+    case GUEST_EVENT_FAULT:
+        if (entry->arg[0] < GUEST_FAULTS_MAX) {
+            watch->ranks[rank].fired[entry->arg[0]]++;
+            watch->ranks[rank].fired_ns = entry->time_ns;
+        }
+        break;
+    case GUEST_EVENT_VALUE_IN:
+    case GUEST_EVENT_VALUE_OUT:
+    case GUEST_EVENT_VALUE_CHANGED:
+        take_value(watch, rank, entry);
         break;
     default: /* the page says it too */
         break;
@@ -259,13 +213,13 @@ static bool read_entry(const struct guest_entry *ring, uint64_t mask, uint64_t i
         return false;
     }
     out->index = index;
-    out->time_ns = load(&entry->time_ns);
-    out->place = load(&entry->place);
-    out->thread = load(&entry->thread);
+    out->time_ns = harness_watch_load(&entry->time_ns);
+    out->place = harness_watch_load(&entry->place);
+    out->thread = harness_watch_load(&entry->thread);
     for (unsigned i = 0; i < GUEST_ARG_COUNT; i++) {
-        out->arg[i] = load(&entry->arg[i]);
+        out->arg[i] = harness_watch_load(&entry->arg[i]);
     }
-    return load(&entry->index) == index;
+    return harness_watch_load(&entry->index) == index;
 }
 
 /* An entry that is not whole yet is read next time; if its writer is gone, or has been overtaken,
@@ -289,8 +243,8 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
         }
         if (read_entry(ring, capacity - 1, self->read_count + 1, &entry)) {
             take_entry(watch, rank, &entry);
-        } else if (is_gone ||
-                   load(&ring[self->read_count & (capacity - 1)].index) > self->read_count + 1) {
+        } else if (is_gone || harness_watch_load(&ring[self->read_count & (capacity - 1)].index) >
+                                  self->read_count + 1) {
             self->lost_count++;
         } else {
             return;
@@ -306,50 +260,35 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
 {
     for (int i = 0; i < READS_MAX; i++) {
         const uint64_t change = __atomic_load_n(&thread->change, __ATOMIC_ACQUIRE);
-        const uint64_t handle = load(&thread->comm);
+        const uint64_t handle = harness_watch_load(&thread->comm);
 
-        out->seq = load(&thread->seq);
+        out->seq = harness_watch_load(&thread->seq);
         out->first = out->seq;
         out->lane = 0;
-        out->enter_ns = load(&thread->enter_ns);
-        if (change % 2 == 0 && load(&thread->change) == change) {
-            return member_of(watch, rank, handle, &out->group) != NULL;
+        out->enter_ns = harness_watch_load(&thread->enter_ns);
+        if (change % 2 == 0 && harness_watch_load(&thread->change) == change) {
+            return harness_watch_member_of(watch, rank, handle, &out->group) != NULL;
         }
     }
     return false;
 }
 
-/* The device may write while this is read: then what is read is of one moment or the next. */
-static void read_lane(struct harness_watch *watch, uint32_t rank, uint32_t place)
+/* Posts were lost: how many calls there are is on the page too. */
+static void recount(struct harness_watch *watch, uint32_t rank)
 {
-    const struct guest_lane *lane = &guest_arena_page(watch->arena, rank)->lanes[place];
-    struct harness_watch_lane *kept = &watch->ranks[rank].lanes[place];
-    struct harness_watch_lane now = {.handle = load(&lane->comm)};
+    const struct guest_page *page = guest_arena_page(watch->arena, rank);
 
-    now.stream = load(&lane->stream);
-    now.begun = load(&lane->begun);
-    now.ended = load(&lane->ended);
-    if (load(&lane->comm) != now.handle) {
-        return; /* it is changing hands */
+    for (uint32_t place = 0; place < GUEST_COMMS_MAX; place++) {
+        const uint64_t handle = watch->ranks[rank].comms[place].handle;
+        const uint64_t posted = harness_watch_load(&page->comms[place].posted);
+        size_t group = 0;
+        struct harness_watch_member *member = harness_watch_member_of(watch, rank, handle, &group);
+
+        if (member != NULL && harness_watch_load(&page->comms[place].handle) == handle &&
+            posted > member->posted) {
+            member->posted = posted;
+        }
     }
-    if (now.handle != kept->handle || now.begun != kept->begun || now.ended != kept->ended) {
-        now.since_ns = watch->now_ns;
-        watch->change_ns = watch->now_ns;
-        *kept = now;
-    }
-}
-
-/* What a stream waits for; false: nothing. */
-static bool lane_wait(struct harness_watch *watch, uint32_t rank, uint32_t place,
-                      struct harness_watch_wait *out)
-{
-    const struct harness_watch_lane *lane = &watch->ranks[rank].lanes[place];
-
-    *out = (struct harness_watch_wait){.seq = lane->begun,
-                                       .enter_ns = lane->since_ns,
-                                       .first = lane->ended + 1,
-                                       .lane = place + 1};
-    return lane->begun > lane->ended && member_of(watch, rank, lane->handle, &out->group) != NULL;
 }
 
 static void read_page(struct harness_watch *watch, uint32_t rank)
@@ -362,26 +301,25 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     memcpy(before, self->waits, count_before * sizeof before[0]);
     self->pid = __atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
     self->is_attached = self->is_attached || self->pid != 0;
-    self->is_detached = load(&page->is_ended) != 0;
-    self->world_size = load(&page->world_size);
-    self->step = load(&page->step);
-    self->micro = load(&page->micro);
-    self->phase = load(&page->phase);
-    self->alive_ns = load(&page->alive_ns);
-    self->lost_comm_count = load(&page->lost_comms);
+    self->world_size = harness_watch_load(&page->world_size);
+    self->step = harness_watch_load(&page->step);
+    self->micro = harness_watch_load(&page->micro);
+    self->phase = harness_watch_load(&page->phase);
+    self->alive_ns = harness_watch_load(&page->alive_ns);
+    self->lost_comms = harness_watch_load(&page->lost_comms);
+    self->is_one_thread = harness_watch_load(&page->is_one_thread) != 0;
     self->thread_count = 0;
     self->wait_count = 0;
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
-        self->thread_count += load(&page->threads[t].tid) != 0;
+        self->thread_count += harness_watch_load(&page->threads[t].tid) != 0;
         if (read_wait(watch, rank, &page->threads[t], &self->waits[self->wait_count])) {
             self->wait_count++;
         }
     }
-    self->thread_wait_count = self->wait_count;
-    for (uint32_t i = 0; self->has_device && i < GUEST_LANES_MAX; i++) {
-        read_lane(watch, rank, i);
-        self->wait_count += lane_wait(watch, rank, i, &self->waits[self->wait_count]);
+    if (self->lost_count > 0) {
+        recount(watch, rank);
     }
+    harness_watch_read_lanes(watch, rank);
     if (self->wait_count != count_before ||
         memcmp(before, self->waits, self->wait_count * sizeof self->waits[0]) != 0) {
         watch->change_ns = watch->now_ns;
@@ -391,7 +329,13 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
 void harness_watch_read(struct harness_watch *watch, uint64_t now_ns)
 {
     watch->now_ns = now_ns;
+    for (size_t g = 0; g < watch->group_count; g++) {
+        watch->groups[g].done_before = watch->groups[g].done_seq;
+    }
     for (uint32_t r = 0; r < watch->world_size; r++) {
+        /* First, so that all that it posted before is read. */
+        watch->ranks[r].is_detached =
+            harness_watch_load(&guest_arena_page(watch->arena, r)->is_ended) != 0;
         read_ring(watch, r);
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {

@@ -13,26 +13,39 @@
 extern "C" {
 #endif
 
+/* X(identifier, name) */
+#define HARNESS_WATCH_STATE_TABLE(X)                                  \
+    X(UNKNOWN, "unknown") /* no process of this rank has been seen */ \
+    X(RUNNING, "running")                                             \
+    X(STOPPED, "stopped")                                             \
+    X(EXITED, "exited")     /* code: -1, it is not known */           \
+    X(SIGNALED, "signaled") /* code = signal */
 enum harness_watch_state {
-    HARNESS_WATCH_UNKNOWN, /* no process of this rank has been seen */
-    HARNESS_WATCH_RUNNING,
-    HARNESS_WATCH_STOPPED,
-    HARNESS_WATCH_EXITED,  /* code */
-    HARNESS_WATCH_SIGNALED /* code = signal */
+#define X(id, name) HARNESS_WATCH_##id,
+    HARNESS_WATCH_STATE_TABLE(X)
+#undef X
+};
+
+/* What the data of a buffer come to (harness/guest/observe/sums.h). */
+struct harness_watch_value {
+    bool is_there;
+    uint64_t sum, magnitude, hash;
 };
 
 /* A call as one rank posted it. */
 struct harness_watch_call {
     uint64_t op; /* guest_op_pack */
     uint64_t elem_count;
-    uint64_t bucket; /* number + 1, 0 = none */
-    uint64_t time_ns;
+    uint64_t bucket;  /* number + 1, 0 = none */
+    uint64_t time_ns; /* 0: another thread has posted it, and its entry is not there yet */
     uint32_t step;
     uint16_t micro;
     uint8_t phase;
     bool is_done;
     bool is_launched; /* given to a device, */
     uint32_t lane;    /* which shows its way by this lane, place + 1; 0: not at all */
+    bool has_changed; /* its input was overwritten while it was in flight */
+    struct harness_watch_value in, out;
 };
 
 /* A rank's part in a group. */
@@ -56,8 +69,39 @@ struct harness_watch_group {
     char name[GUEST_NAME_BYTES];
     struct harness_watch_member *members; /* [world_size], by rank of the job */
     uint64_t checked_seq;                 /* up to here all members posted the same */
-    uint64_t differs_ns;                  /* when a difference was first seen; 0: none is */
-    bool is_wrong; /* a finding was made of it: what follows in it is not compared */
+    uint64_t summed_seq;                  /* up to here results were judged */
+    uint64_t done_seq;    /* the last call that some member has seen done, of those that end for
+                             nobody before all have posted them */
+    uint64_t done_before; /* the same when what members posted was last read */
+    uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
+    bool is_wrong;        /* a finding was made of it, or entries of a member were lost: what
+                             follows in it is not compared */
+};
+
+/* Why a call's result was not judged. X(identifier, in words) */
+#define HARNESS_WATCH_UNJUDGED_TABLE(X)                               \
+    X(KIND, "of a kind that is not judged")                           \
+    X(HIDDEN, "their data were not shown")                            \
+    X(ONE_RESULT, "not sums, and one rank alone has the result")      \
+    X(NOT_FINITE, "of values that are not finite")                    \
+    X(BLIND, "rounding may come to as much as a rank's contribution") \
+    X(DIFFER, "posted differently by ranks, or behind such a call")   \
+    X(UNENDED, "not ended on all ranks")                              \
+    X(LOST, "their records were overwritten before they were read")
+enum harness_watch_unjudged {
+#define X(id, words) HARNESS_WATCH_UNJUDGED_##id,
+    HARNESS_WATCH_UNJUDGED_TABLE(X)
+#undef X
+        HARNESS_WATCH_UNJUDGED_COUNT
+};
+
+/* How many calls' results were judged, and how. */
+struct harness_watch_tally {
+    uint64_t judged;   /* in any way */
+    uint64_t bitwise;  /* of these, sums: bit for bit, from data that were kept */
+    uint64_t compared; /* of these, no sums: only that all ranks have the same */
+    bool has_lost;     /* some record of some rank was overwritten before it was read */
+    uint64_t unjudged[HARNESS_WATCH_UNJUDGED_COUNT];
 };
 
 /* What a thread waits for, or a device's stream. */
@@ -90,12 +134,17 @@ struct harness_watch_rank {
     uint64_t pid, world_size;
     uint64_t step, micro, phase;
     uint64_t alive_ns;
-    uint64_t read_count;      /* entries of its ring that were read */
-    uint64_t lost_count;      /* and that were overwritten before, or torn */
-    uint64_t thread_count;    /* threads that have made a call and live */
-    uint64_t lost_comm_count; /* communicators that it could not show */
-    bool has_device;          /* it has made a communicator of which a device makes the calls */
-    bool has_broken;          /* a device's call failed, or its communicator was given up */
+    uint64_t read_count;              /* entries of its ring that were read */
+    uint64_t lost_count;              /* and that were overwritten before, or torn */
+    uint64_t lost_comms;              /* communicators that it could not show */
+    uint64_t step_count;              /* steps that it has announced */
+    uint32_t fired[GUEST_FAULTS_MAX]; /* how often each armed fault acted */
+    uint64_t fired_ns;                /* when one last did; 0: none has */
+    uint64_t thread_count;            /* threads that have made a call and live */
+    bool is_one_thread;               /* it says that only one thread at a time makes calls */
+    bool is_alone;   /* its process has one thread: the driver's, as long as nothing changes */
+    bool has_device; /* it has made a communicator of which a device makes the calls */
+    bool has_broken; /* a device's call failed, or its communicator was given up */
     struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX]; /* those of threads come first */
     uint32_t wait_count, thread_wait_count;
     struct harness_watch_lane lanes[GUEST_LANES_MAX];
@@ -115,6 +164,8 @@ struct harness_watch {
     uint64_t now_ns;
     uint64_t change_ns; /* when anything was last seen to change */
     bool is_failed;     /* out of memory: what follows is not all of it */
+    bool is_spoilt;     /* a value that is not finite was found: it spreads, and is said once */
+    struct harness_watch_tally tally;
 };
 
 /* Errors: E_NOMEM; then there is nothing to release. */
@@ -125,7 +176,9 @@ void harness_watch_fini(struct harness_watch *watch);
 /* Read what is new. now_ns rises from call to call. The states of processes are the driver's: it
  * notes an end only after a read that began when the process had ended. */
 void harness_watch_read(struct harness_watch *watch, uint64_t now_ns);
-/* The call of a member; NULL: not posted, or not kept any more. */
+/* Every member's result depends on every other member's data. Of no data, nothing does. */
+bool harness_watch_needs_all(const struct harness_watch_call *call);
+/* The call of a member; NULL: not posted, not read, or not kept any more. */
 const struct harness_watch_call *harness_watch_call_at(const struct harness_watch_member *member,
                                                        uint64_t seq);
 

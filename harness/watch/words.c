@@ -3,29 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ddpcore/seam/phase.h"
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
-
-static const char *const kind_names[DDPROVE_GUEST_KIND_COUNT] = {
-#define X(id, name) [DDPROVE_GUEST_##id] = name,
-    DDPROVE_GUEST_KIND_TABLE(X)
-#undef X
-};
-static const char *const dtype_names[DDPROVE_GUEST_DTYPE_COUNT] = {
-#define X(id, name, size_bytes) [DDPROVE_GUEST_##id] = name,
-    DDPROVE_GUEST_DTYPE_TABLE(X)
-#undef X
-};
-static const char *const redop_names[DDPROVE_GUEST_REDOP_COUNT] = {
-#define X(id, name) [DDPROVE_GUEST_##id] = name,
-    DDPROVE_GUEST_REDOP_TABLE(X)
-#undef X
-};
-
-static const char *name_of(const char *const *names, uint32_t count, uint32_t index)
-{
-    return index < count ? names[index] : "?";
-}
+#include "harness/watch/names.h"
 
 const struct harness_watch_call *harness_watch_any_call(const struct harness_watch *watch,
                                                         const struct harness_watch_group *group,
@@ -47,9 +28,7 @@ void harness_watch_print_call(const struct harness_watch_group *group, uint64_t 
     const uint32_t redop = call != NULL ? guest_op_redop(call->op) : 0;
 
     ddp_text_add(out, "%s %llu",
-                 call != NULL
-                     ? name_of(kind_names, DDPROVE_GUEST_KIND_COUNT, guest_op_kind(call->op))
-                     : "call",
+                 call != NULL ? harness_watch_kind_name(guest_op_kind(call->op)) : "call",
                  (unsigned long long)seq);
     if (group->name[0] != '\0') {
         ddp_text_add(out, " of %s", group->name);
@@ -60,9 +39,9 @@ void harness_watch_print_call(const struct harness_watch_group *group, uint64_t 
         return;
     }
     ddp_text_add(out, " (%llu %s", (unsigned long long)call->elem_count,
-                 name_of(dtype_names, DDPROVE_GUEST_DTYPE_COUNT, guest_op_dtype(call->op)));
+                 harness_watch_dtype_name(guest_op_dtype(call->op)));
     if (redop != DDPROVE_GUEST_NO_REDOP) {
-        ddp_text_add(out, ", %s", name_of(redop_names, DDPROVE_GUEST_REDOP_COUNT, redop));
+        ddp_text_add(out, ", %s", harness_watch_redop_name(redop));
     }
     if (call->bucket != 0) {
         ddp_text_add(out, ", bucket %llu", (unsigned long long)(call->bucket - 1));
@@ -76,16 +55,17 @@ void harness_watch_print_call(const struct harness_watch_group *group, uint64_t 
 void harness_watch_set_op(const struct harness_watch_group *group, uint64_t seq,
                           const struct harness_watch_call *call, struct harness_finding *finding)
 {
-    (void)group;
     finding->op.is_set = true;
+    (void)snprintf(finding->guest.comm, sizeof finding->guest.comm, "%s", group->name);
     finding->op.seq = seq;
     finding->op.bucket = -1;
     if (call != NULL) {
+        finding->guest.kind = 1 + (int32_t)guest_op_kind(call->op);
         finding->op.elem_count = call->elem_count;
         finding->op.bucket = call->bucket != 0 ? (int32_t)(call->bucket - 1) : -1;
         finding->step = (int32_t)call->step;
         finding->micro = call->micro;
-        finding->phase = call->phase;
+        finding->phase = call->phase < DDP_PHASE_COUNT ? call->phase : -1;
     }
 }
 

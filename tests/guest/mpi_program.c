@@ -61,6 +61,27 @@ static void train(int step)
     cross(step);
 }
 
+/* One of each other kind that moves data. */
+static void move(void)
+{
+    static float many[COUNT * 64];
+    int size = 1;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 0; i < COUNT * 64; i++) {
+        many[i] = (float)(rank * i);
+    }
+    if (size > 64) {
+        return;
+    }
+    MPI_Reduce(in, out, COUNT, MPI_FLOAT, MPI_SUM, size - 1, MPI_COMM_WORLD);
+    MPI_Gather(in, COUNT, MPI_FLOAT, many, COUNT, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    MPI_Scatter(many, COUNT, MPI_FLOAT, out, COUNT, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    MPI_Allgather(out, COUNT, MPI_FLOAT, many, COUNT, MPI_FLOAT, MPI_COMM_WORLD);
+    MPI_Reduce_scatter_block(many, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, many, COUNT, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 3) {
@@ -78,6 +99,7 @@ int main(int argc, char **argv)
     for (int step = 0; step < STEPS; step++) {
         train(step);
     }
+    move();
     MPI_Comm_free(&half);
     MPI_Comm_free(&copy);
     MPI_Finalize();

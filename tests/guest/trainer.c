@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <ddprove_guest.h>
 #include <errno.h>
+#include <math.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -86,8 +87,8 @@ static void connect_all(void)
     (void)close(listener);
 }
 
-/* The sum of all ranks' values, through rank 0. */
-static void all_reduce(float *values, size_t count)
+/* The sum of all ranks' values, through rank 0. forgotten: whom it leaves out; -1: nobody. */
+static void all_reduce(float *values, size_t count, int forgotten)
 {
     float other[FEATURES];
 
@@ -98,12 +99,30 @@ static void all_reduce(float *values, size_t count)
     }
     for (int r = 1; r < world_size; r++) {
         move(peer[r], other, count * sizeof *other, false);
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count && r != forgotten; i++) {
             values[i] += other[i];
         }
     }
     for (int r = 1; r < world_size; r++) {
         move(peer[r], values, count * sizeof *values, true);
+    }
+}
+
+/* What a rank puts in is damaged on its way. */
+static void damage(const char *fault, float *values, size_t count)
+{
+    uint32_t bits;
+
+    if (strcmp(fault, "zero") == 0) {
+        memset(values, 0, count * sizeof *values);
+    } else if (strcmp(fault, "double") == 0 || strcmp(fault, "scale") == 0) {
+        for (size_t i = 0; i < count; i++) {
+            values[i] *= fault[0] == 'd' ? 2.0F : 0.3F;
+        }
+    } else if (strcmp(fault, "flip") == 0) {
+        memcpy(&bits, &values[5], sizeof bits);
+        bits ^= 1u << 25;
+        memcpy(&values[5], &bits, sizeof bits);
     }
 }
 
@@ -126,6 +145,21 @@ static void backward(const float *weights, uint32_t *seed, float *gradient)
     }
 }
 
+/* The rank does not go on. Returns whether it is to leave as if its work were done. */
+static bool fall_out(const char *fault)
+{
+    if (strcmp(fault, "kill") == 0) {
+        (void)raise(SIGKILL);
+    } else if (strcmp(fault, "stop") == 0) {
+        (void)raise(SIGSTOP);
+    } else if (strcmp(fault, "exit") == 0) {
+        exit(3);
+    } else if (strcmp(fault, "hang") == 0) {
+        (void)pause();
+    }
+    return strcmp(fault, "finish") == 0;
+}
+
 int main(int argc, char **argv)
 {
     const int steps = argc > 1 ? number(argv[1]) : 10;
@@ -143,21 +177,17 @@ int main(int argc, char **argv)
     for (int step = 0; step < steps; step++) {
         const bool is_faulty =
             fault[0] != '\0' && rank == number(argv[3]) && step == number(argv[4]);
+        const bool is_forgetting = strcmp(fault, "forget") == 0 && step == number(argv[4]);
         float gradient[FEATURES];
 
         ddprove_guest_step((uint64_t)step);
         ddprove_guest_phase(DDPROVE_GUEST_PHASE_BACKWARD);
         backward(weights, &seed, gradient);
-        if (is_faulty && strcmp(fault, "kill") == 0) {
-            (void)raise(SIGKILL);
-        } else if (is_faulty && strcmp(fault, "stop") == 0) {
-            (void)raise(SIGSTOP);
-        } else if (is_faulty && strcmp(fault, "exit") == 0) {
-            exit(3);
-        } else if (is_faulty && strcmp(fault, "finish") == 0) {
+        if (is_faulty && strcmp(fault, "nan") == 0) {
+            gradient[FEATURES - 1] = NAN;
+        }
+        if (is_faulty && fall_out(fault)) {
             break;
-        } else if (is_faulty && strcmp(fault, "hang") == 0) {
-            (void)pause();
         }
         ddprove_guest_phase(DDPROVE_GUEST_PHASE_REDUCE);
         for (uint32_t b = 0; b < BUCKETS; b++) {
@@ -179,7 +209,13 @@ int main(int argc, char **argv)
             }
             call.elem_count -= is_faulty && strcmp(fault, "count") == 0 && b == 1;
             for (int times = ddprove_guest_call_begin(&call); times > 0; times--) {
-                all_reduce(part, call.elem_count);
+                if (is_faulty && b == 1) {
+                    damage(fault, part, call.elem_count);
+                }
+                all_reduce(part, call.elem_count, is_forgetting && b == 1 ? number(argv[3]) : -1);
+            }
+            if (is_faulty && strcmp(fault, "diverge") == 0 && b == 1) {
+                part[3] += 1;
             }
             ddprove_guest_call_end(&call);
         }

@@ -29,6 +29,8 @@ def run(program, scenario, driver, name):
 os.makedirs(out, exist_ok=True)
 kills = re.findall(r"^Killed-by: (\S+) (sim|proc) (\S+) (\S+)$", open(patch).read(), re.M)
 status = 0 if kills else 1
+# Guests that come with ddprove lie beside it.
+os.environ["PATH"] += os.pathsep + os.path.dirname(ddprove)
 for scenario, driver, outcome, verdict in kills:
     code, cells = run(ddprove, scenario, driver, "original")
     if code != 0 or not cells:

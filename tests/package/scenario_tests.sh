@@ -26,8 +26,9 @@ configure plain || fail "configure: $(cat plain.log)"
 grep -q 'build first' unbuilt || fail "nothing says that the build is missing: $(cat unbuilt)"
 "$cmake" --build plain >built 2>&1 || fail "build: $(cat built)"
 "$ctest" --test-dir plain -N | sed -n 's/^ *Test *#[0-9]*: //p' | sort >names
-printf '%s\n' cards.two_cards.proc team.block_style.proc team.block_style.sim team.lost.sim \
-    team.three_ranks.proc team.three_ranks.sim >expected
+printf '%s\n' cards.two_cards.proc team.block_style.proc team.block_style.sim team.count team.healthy team.killed \
+    team.lost.sim team.three_ranks.proc team.three_ranks.sim team_of_2.stopped >expected
+
 cmp -s names expected || fail "tests are $(tr '\n' ' ' <names)"
 "$ctest" --test-dir plain --show-only=json-v1 >shown
 test "$(grep -c '".type" : "gpus"' shown)" -eq 2 || fail "not two cards are asked for: $(grep -c gpus shown)"

@@ -52,6 +52,19 @@ struct ddprove_guest_call guest_mpi_call(MPI_Comm comm, uint32_t kind, uint64_t 
                                          MPI_Datatype type);
 /* Where its data are, if they lie in memory as elements of a type that has a name. */
 void guest_mpi_data(struct ddprove_guest_call *call, const void *in, void *out);
+/* The same of a call in which the result lies on the root alone: there is none on other ranks. */
+void guest_mpi_data_of_root(struct ddprove_guest_call *call, MPI_Comm comm, const void *in,
+                            void *out);
+/* A side of a call that takes or brings one part for each member, or one part. */
+struct guest_mpi_side {
+    const void *data;
+    int count; /* of a part */
+    MPI_Datatype type;
+};
+/* Where its data are, if both sides are elements of the same type that has a name and nothing is in
+ * place. By the call's kind and root this rank has both sides or one. */
+void guest_mpi_parts(struct ddprove_guest_call *call, MPI_Comm comm,
+                     const struct guest_mpi_side *in, const struct guest_mpi_side *out);
 /* After its beginning: what the program is to pass on in place of its own arguments. */
 const void *guest_mpi_in(const struct ddprove_guest_call *call, const void *in);
 int guest_mpi_count(const struct ddprove_guest_call *call, int count);

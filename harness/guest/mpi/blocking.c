@@ -22,6 +22,51 @@ void guest_mpi_data(struct ddprove_guest_call *call, const void *in, void *out)
     }
 }
 
+static int rank_of(MPI_Comm comm)
+{
+    int rank = -1;
+
+    (void)guest_mpi()->Comm_rank(comm, &rank);
+    return rank;
+}
+
+void guest_mpi_data_of_root(struct ddprove_guest_call *call, MPI_Comm comm, const void *in,
+                            void *out)
+{
+    guest_mpi_data(call, in, out);
+    if (call->out != NULL && rank_of(comm) != (int)call->root) {
+        call->out = NULL;
+    }
+}
+
+static int is_shown(const struct ddprove_guest_call *call, const struct guest_mpi_side *side)
+{
+    uint64_t elem_count = 0;
+
+    return side->data != MPI_IN_PLACE &&
+           guest_mpi_dtype(side->type, (uint64_t)side->count, &elem_count) == call->dtype &&
+           elem_count == call->elem_count;
+}
+
+void guest_mpi_parts(struct ddprove_guest_call *call, MPI_Comm comm,
+                     const struct guest_mpi_side *in, const struct guest_mpi_side *out)
+{
+    const int is_root = call->comm != 0 && rank_of(comm) == (int)call->root;
+    const int has_in = call->kind != DDPROVE_GUEST_SCATTER || is_root;
+    const int has_out = call->kind != DDPROVE_GUEST_GATHER || is_root;
+    int size = 1;
+
+    if (call->comm == 0 || call->dtype == DDPROVE_GUEST_BYTES || (has_in && !is_shown(call, in)) ||
+        (has_out && !is_shown(call, out))) {
+        return;
+    }
+    (void)guest_mpi()->Comm_size(comm, &size);
+    call->in = has_in ? in->data : NULL;
+    call->out = has_out ? (void *)(uintptr_t)out->data : NULL;
+    call->out_count =
+        call->kind == DDPROVE_GUEST_SCATTER ? call->elem_count : call->elem_count * (uint64_t)size;
+}
+
 const void *guest_mpi_in(const struct ddprove_guest_call *call, const void *in)
 {
     return in == MPI_IN_PLACE || call->in == NULL ? in : call->in;
@@ -46,12 +91,14 @@ static struct ddprove_guest_call varying(MPI_Comm comm, uint32_t kind)
                                        .kind = kind};
 }
 
+/* A call that fails has no result. */
 #define MAKE(call, function_call)                                     \
     do {                                                              \
         int result = 0;                                               \
         for (int n = ddprove_guest_call_begin(&(call)); n > 0; n--) { \
             result = guest_mpi()->function_call;                      \
         }                                                             \
+        (call).out = result == 0 ? (call).out : NULL;                 \
         ddprove_guest_call_end(&(call));                              \
         return result;                                                \
     } while (0)
@@ -81,7 +128,7 @@ int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op o
 
     call.redop = guest_mpi_redop(op);
     call.root = (uint32_t)root;
-    guest_mpi_data(&call, in, out);
+    guest_mpi_data_of_root(&call, comm, in, out);
     MAKE(call, Reduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
                       guest_mpi_op(&call, op), (int)call.root, comm));
 }
@@ -146,7 +193,10 @@ int MPI_Allgather(const void *in, int in_count, MPI_Datatype in_type, void *out,
     struct ddprove_guest_call call =
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_GATHER, (uint64_t)out_count, out_type);
 
-    MAKE(call, Allgather(in, in_count, in_type, out, out_count, out_type, comm));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    MAKE(call,
+         Allgather(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm));
 }
 
 int MPI_Alltoall(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
@@ -155,7 +205,10 @@ int MPI_Alltoall(const void *in, int in_count, MPI_Datatype in_type, void *out, 
     struct ddprove_guest_call call =
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_TO_ALL, (uint64_t)out_count, out_type);
 
-    MAKE(call, Alltoall(in, in_count, in_type, out, out_count, out_type, comm));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    MAKE(call,
+         Alltoall(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm));
 }
 
 /* The root alone says what it receives; each rank what it sends, but a root that keeps its part
@@ -169,7 +222,10 @@ int MPI_Gather(const void *in, int in_count, MPI_Datatype in_type, void *out, in
                        is_in_place ? out_type : in_type);
 
     call.root = (uint32_t)root;
-    MAKE(call, Gather(in, in_count, in_type, out, out_count, out_type, (int)call.root, comm));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    MAKE(call, Gather(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type,
+                      (int)call.root, comm));
 }
 
 int MPI_Scatter(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
@@ -181,7 +237,10 @@ int MPI_Scatter(const void *in, int in_count, MPI_Datatype in_type, void *out, i
                        is_in_place ? in_type : out_type);
 
     call.root = (uint32_t)root;
-    MAKE(call, Scatter(in, in_count, in_type, out, out_count, out_type, (int)call.root, comm));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    MAKE(call, Scatter(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type,
+                       (int)call.root, comm));
 }
 
 /* MPI's own parameters: NOLINTNEXTLINE(readability-function-size) */

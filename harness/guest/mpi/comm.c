@@ -65,10 +65,14 @@ static void begin(void)
     MPI_Comm world = GUEST_MPI_OBJECT(MPI_Comm, MPI_COMM_WORLD, "ompi_mpi_comm_world");
     int rank = 0;
     int size = 0;
+    int level = MPI_THREAD_MULTIPLE;
 
     if (mpi->Comm_rank(world, &rank) != 0 || mpi->Comm_size(world, &size) != 0 ||
         ddprove_guest_attach(rank, size) == 0) {
         return;
+    }
+    if (mpi->Query_thread(&level) == 0 && level != MPI_THREAD_MULTIPLE) {
+        ddprove_guest_one_thread();
     }
     has_keyval = mpi->Comm_create_keyval(do_not_copy, forget, &keyval, NULL) == 0;
     if (has_keyval) {

@@ -30,6 +30,13 @@ static void remember(MPI_Request request, const struct ddprove_guest_call *call)
         return;
     }
     (void)pthread_mutex_lock(&lock);
+    /* MPI has given the request to another call, so nobody saw the end of the one before. */
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].request == request) {
+            list[i] = list[--list_count];
+            break;
+        }
+    }
     if (list_count == list_capacity) {
         grown = realloc(list, (2 * list_capacity + 16) * sizeof *list);
         list = grown != NULL ? grown : list;
@@ -105,7 +112,7 @@ int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op 
 
     call.redop = guest_mpi_redop(op);
     call.root = (uint32_t)root;
-    guest_mpi_data(&call, in, out);
+    guest_mpi_data_of_root(&call, comm, in, out);
     POST(call, request,
          Ireduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
                  guest_mpi_op(&call, op), (int)call.root, comm, request));
@@ -130,7 +137,11 @@ int MPI_Iallgather(const void *in, int in_count, MPI_Datatype in_type, void *out
     struct ddprove_guest_call call =
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_GATHER, (uint64_t)out_count, out_type);
 
-    POST(call, request, Iallgather(in, in_count, in_type, out, out_count, out_type, comm, request));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    POST(call, request,
+         Iallgather(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm,
+                    request));
 }
 
 int MPI_Ialltoall(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
@@ -139,7 +150,11 @@ int MPI_Ialltoall(const void *in, int in_count, MPI_Datatype in_type, void *out,
     struct ddprove_guest_call call =
         guest_mpi_call(comm, DDPROVE_GUEST_ALL_TO_ALL, (uint64_t)out_count, out_type);
 
-    POST(call, request, Ialltoall(in, in_count, in_type, out, out_count, out_type, comm, request));
+    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
+                    &(struct guest_mpi_side){out, out_count, out_type});
+    POST(call, request,
+         Ialltoall(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm,
+                   request));
 }
 
 /* --- completion

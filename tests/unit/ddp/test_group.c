@@ -166,7 +166,7 @@ static void times_out(struct world_rank *rank)
         return;
     }
     CT_CHECK_STATUS(sum(rank, &value), DDP_E_TIMEOUT);
-    CT_CHECK_EQ_U64(rank->group.failure.seq, 1);
+    CT_CHECK_EQ_U64(rank->group.failure.detail, 1);
     CT_CHECK(ddp_clock_now_ns(rank->env.clock) >= 1000 + 7 * DDP_NS_PER_S);
     CT_CHECK_EQ_U64(rank->recorder.page->revoke_rank != 0, is_strict);
     CT_CHECK_STATUS(sum(rank, &value), DDP_E_TIMEOUT);

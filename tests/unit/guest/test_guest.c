@@ -108,11 +108,11 @@ static void read_all(struct harness_watch *watch, pthread_t *threads)
  * -------------------------------------------------------------------------------------------------------
  */
 
-enum { FAULTY = 999 }; /* key of the communicator that the faults are for */
+static const char faulty[] = "faulty"; /* name of the communicator that the faults are for */
 
 static void arm(struct guest_arena *arena, struct guest_fault fault)
 {
-    fault.comm = FAULTY;
+    memcpy(fault.comm, faulty, sizeof faulty);
     fault.hit = fault.hit == 0 ? 1 : fault.hit;
     fault.times = fault.times == 0 ? 1 : fault.times;
     arena->faults[arena->fault_count++] = fault;
@@ -224,7 +224,7 @@ static void check_values(uint32_t comm)
 
 static void check_faults(const struct harness_watch_arena *arena)
 {
-    const uint32_t comm = ddprove_guest_comm_create(FAULTY, 0, 1, "faulty");
+    const uint32_t comm = ddprove_guest_comm_create(999, 0, 1, faulty);
     const struct guest_page *page = guest_arena_page(arena->head, RANK);
 
     check_arguments(comm);

@@ -15,9 +15,18 @@ static const char base[] = "# Every key has its turn.\n"
                            "faults: [{at: {rank: 0}, point: collective/pre, do: {none: true}}]\n"
                            "expect: {verdict: NONE}\n";
 
+/* The same for keys of guests. */
+static const char guest_base[] =
+    "# Every key has its turn.\n"
+    "id: control.keys\n"
+    "job: {guest: {}, ranks: 4, steps: 8}\n"
+    "faults: [{at: {rank: 0}, point: collective/pre, do: {none: true}}]\n"
+    "expect: {verdict: NONE}\n";
+
 static const char *const section_path[HARNESS_SECTION_COUNT] = {
     [HARNESS_SECTION_TOP] = "",
     [HARNESS_SECTION_JOB] = "job.",
+    [HARNESS_SECTION_GUEST] = "job.guest.",
     [HARNESS_SECTION_OPTIMIZER] = "job.optimizer.",
     [HARNESS_SECTION_JOIN] = "job.join.",
     [HARNESS_SECTION_FAULT] = "faults.0.",
@@ -167,12 +176,13 @@ static void other_value(const struct harness_key *key, char *out)
     }
 }
 
-static bool print_plan(const char *const *sets, size_t set_count, struct ddp_text *out)
+static bool print_plan(const char *from, const char *const *sets, size_t set_count,
+                       struct ddp_text *out)
 {
     struct harness_scenario scenario;
     struct ddp_err err = {{0}};
 
-    if (scenario_parse(base, sets, set_count, &scenario, &err) != DDP_OK) {
+    if (scenario_parse(from, sets, set_count, &scenario, &err) != DDP_OK) {
         CT_FAIL("%s: %s", set_count > 0 ? sets[set_count - 1] : "base", err.text);
         return false;
     }
@@ -200,14 +210,16 @@ static void check_reads_back(const char *text, const char *what)
 }
 
 /* The plan with all sets differs from the one with the first so many, and reads back. */
-static void check_change(const char *const *sets, size_t before_count, size_t set_count)
+static void check_change_of(const char *from, const char *const *sets, size_t before_count,
+                            size_t set_count)
 {
     struct ddp_text before;
     struct ddp_text after;
 
     ddp_text_init(&before, ddp_mem_system());
     ddp_text_init(&after, ddp_mem_system());
-    if (print_plan(sets, before_count, &before) && print_plan(sets, set_count, &after)) {
+    if (print_plan(from, sets, before_count, &before) &&
+        print_plan(from, sets, set_count, &after)) {
         if (strcmp(ddp_text_str(&before), ddp_text_str(&after)) == 0) {
             CT_FAIL("%s changes nothing", sets[set_count - 1]);
         }
@@ -215,6 +227,19 @@ static void check_change(const char *const *sets, size_t before_count, size_t se
     }
     ddp_text_fini(&before);
     ddp_text_fini(&after);
+}
+
+static void check_change(const char *const *sets, size_t before_count, size_t set_count)
+{
+    check_change_of(base, sets, before_count, set_count);
+}
+
+/* Keys that only guests have. */
+static bool is_guests(enum harness_row row)
+{
+    return harness_key(row)->section == HARNESS_SECTION_GUEST || row == HARNESS_ROW_AT_comm ||
+           row == HARNESS_ROW_AT_kind || row == HARNESS_ROW_AT_elems ||
+           row == HARNESS_ROW_OP_comm || row == HARNESS_ROW_OP_kind;
 }
 
 static void check_key(enum harness_row row)
@@ -241,7 +266,7 @@ static void check_key(enum harness_row row)
         sets[count++] = special->with;
     }
     sets[count++] = set;
-    check_change(sets, before_count, count);
+    check_change_of(is_guests(row) ? guest_base : base, sets, before_count, count);
 }
 
 /* Set to something else, each key shows, and survives. */
@@ -254,8 +279,11 @@ CT_TEST(keys, each_survives_print_and_parse)
 
         bool has_other = key->type != HARNESS_KEY_NAME || other_name(key) != NULL;
 
-        if (key->section != HARNESS_SECTION_DO && key->type != HARNESS_KEY_SECTION &&
-            key->type != HARNESS_KEY_MATRIX && has_other) {
+        if (i == HARNESS_ROW_JOB_guest) {
+            /* it takes the place of most of the job's keys */
+            check_change((const char *const[]){"job={guest: {command: [a]}, ranks: 4}"}, 0, 1);
+        } else if (key->section != HARNESS_SECTION_DO && key->type != HARNESS_KEY_SECTION &&
+                   key->type != HARNESS_KEY_MATRIX && has_other) {
             check_key((enum harness_row)i);
             count++;
         }
@@ -421,7 +449,7 @@ CT_TEST(keys, defaults_mean_what_absence_means)
     struct ddp_text absent;
 
     ddp_text_init(&absent, ddp_mem_system());
-    CT_REQUIRE(print_plan(NULL, 0, &absent));
+    CT_REQUIRE(print_plan(base, NULL, 0, &absent));
     for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
         const struct harness_key *key = harness_key((enum harness_row)i);
         const char *sets[1];
@@ -435,7 +463,7 @@ CT_TEST(keys, defaults_mean_what_absence_means)
         (void)snprintf(set, sizeof(set), "job.%s=%s", key->key, key->fallback);
         sets[0] = set;
         ddp_text_init(&written, ddp_mem_system());
-        if (print_plan(sets, 1, &written)) {
+        if (print_plan(base, sets, 1, &written)) {
             CT_CHECK_STR(ddp_text_str(&written), ddp_text_str(&absent));
         }
         ddp_text_fini(&written);

@@ -22,9 +22,10 @@ struct ring_test {
 static uint8_t *place_of(struct ring_test *test, struct ddp_shm_slot *slot, uint32_t number)
 {
     if (number % 3 != 0) {
-        slot->offset = DDP_SHM_IS_INLINE;
+        slot->size_bytes = sizeof(uint32_t);
         return slot->data;
     }
+    slot->size_bytes = DDP_SHM_INLINE_BYTES + 1;
     slot->offset = test->segment.heap_first + (number % SLOTS) * 64;
     return test->segment.base + slot->offset;
 }
@@ -45,7 +46,6 @@ static void *send_all(void *self)
             slot = ddp_shm_sender_slot(&sender);
         }
         memcpy(place_of(test, slot, number), &number, sizeof(number));
-        slot->size_bytes = sizeof(number);
         slot->seq = number;
         ddp_shm_sender_publish(&sender, slot, &ticket);
         ddp_doorbell_ring(&peer->doorbell, &peer->sleep);
@@ -72,7 +72,8 @@ static void *recv_all(void *self)
             slot = ddp_shm_receiver_slot(&receiver);
         }
         memcpy(&value,
-               slot->offset == DDP_SHM_IS_INLINE ? slot->data : test->segment.base + slot->offset,
+               slot->size_bytes <= DDP_SHM_INLINE_BYTES ? slot->data
+                                                        : test->segment.base + slot->offset,
                sizeof(value));
         test->wrong += value != number || slot->seq != number;
         if (ddp_shm_receiver_take(&receiver)) {

@@ -1,5 +1,6 @@
 #include "tests/unit/watch/fake_rank.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/ct.h"
@@ -127,6 +128,18 @@ uint64_t fake_post(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t
         job, rank, place,
         guest_op_pack(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_F32, DDPROVE_GUEST_SUM, 0),
         elem_count, bucket);
+}
+
+void fake_value(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq, bool is_in,
+                double value)
+{
+    const double magnitude = fabs(value);
+    uint64_t bits[2];
+
+    memcpy(&bits[0], &value, sizeof value);
+    memcpy(&bits[1], &magnitude, sizeof magnitude);
+    record(job, rank, is_in ? GUEST_EVENT_VALUE_IN : GUEST_EVENT_VALUE_OUT,
+           (const uint64_t[GUEST_ARG_COUNT]){place + 1, seq, bits[0], bits[1], bits[0]});
 }
 
 void fake_done(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq)

@@ -35,6 +35,9 @@ uint64_t fake_post(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t
                    uint64_t bucket);
 uint64_t fake_post_op(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t op,
                       uint64_t elem_count, uint64_t bucket);
+/* What the data of a call come to, of one float: what goes in, or what comes out. */
+void fake_value(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq, bool is_in,
+                double value);
 void fake_done(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq);
 /* A thread waits in a call; seq 0: it waits no more. */
 void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/guest/ddprove_guest.h"
+#include "harness/watch/record.h"
 #include "tests/ct.h"
 #include "tests/unit/watch/fake_rank.h"
 
@@ -352,5 +353,132 @@ CT_TEST(watch_device, ended_and_unseen)
     fake_launch(&job, 1, 0, fake_post(&job, 1, 0, 10, 0), 1, 0);
     fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
     CT_CHECK_EQ_U64(fake_look(&job, 10 * HARNESS_WATCH_STOP_HOLD_NS), 0);
+    fake_job_close(&job);
+}
+
+/* All devices have come to a call, and it does not end. */
+CT_TEST(watch_device, a_call_that_does_not_end)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    run(&job, 0, 0);
+    run(&job, 1, 0);
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_look(&job, job.limits.silent_ns - 1), 0);
+    fake_look(&job, 1);
+    check_only(&job, HARNESS_VERDICT_HANG_CYCLE, 1, "ranks 0,1 are inside a call");
+    CT_CHECK(job.findings.items[0].mode == HARNESS_MODE_BUDGET);
+    fake_job_close(&job);
+}
+
+/* Threads that wait while they launch a call are no devices that are in it. */
+CT_TEST(watch_device, launched_is_not_inside)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint64_t seq = fake_post(&job, r, 0, 10, 0);
+
+        fake_launch(&job, r, 0, seq, seq, 1);
+        fake_wait(&job, r, 0, 0, seq);
+    }
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_look(&job, 4 * job.limits.silent_ns), 0);
+    fake_job_close(&job);
+}
+
+/* A communicator is made by threads: they are in it once they have come. */
+CT_TEST(watch_device, a_birth_that_does_not_end)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint64_t seq =
+            fake_post_op(&job, r, 0, guest_op_pack(DDPROVE_GUEST_COMM_CREATE, 0, 0, 0), 0, 0);
+
+        fake_launch(&job, r, 0, seq, seq, 0);
+        fake_wait(&job, r, 0, 0, seq);
+    }
+    fake_look(&job, MS);
+    fake_look(&job, job.limits.silent_ns);
+    check_only(&job, HARNESS_VERDICT_HANG_CYCLE, 0, "ranks 0,1 are inside a call");
+    fake_job_close(&job);
+}
+
+/* Threads that hold each other are not sure at once beside a device: another thread launches its
+ * calls, and NCCL has threads too. */
+CT_TEST(watch_device, sure_only_without_devices)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        for (uint32_t c = 0; c < 2; c++) {
+            fake_comm(&job, r, 4 + c, 20 + c, r, 2);
+        }
+        fake_wait(&job, r, 0, 4 + r, fake_post(&job, r, 4 + r, 10, 0));
+        guest_arena_page(job.arena.head, r)->is_one_thread = 1;
+    }
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS - 1), 0);
+    fake_look(&job, 1);
+    check_only(&job, HARNESS_VERDICT_HANG_CYCLE, 0, "ranks 0,1 wait for each other");
+    fake_job_close(&job);
+}
+
+/* What a record says of devices' calls is enough to pass: they are not seen to end by a thread. */
+CT_TEST(watch_device, a_record_of_a_good_job)
+{
+    struct fake_job job;
+    struct harness_watch_record record;
+    struct harness_watch_record read;
+    struct ddp_err err = {{0}};
+    struct ddp_text text;
+
+    begin_devices(&job, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint64_t seq = run(&job, r, 0);
+
+        fake_reach(&job, r, 0, seq, seq);
+        fake_detach(&job, r);
+    }
+    fake_look(&job, MS);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_state(&job, r, HARNESS_WATCH_EXITED, 0);
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    record = (struct harness_watch_record){.watch = job.watch, .findings = job.findings};
+    ddp_text_init(&text, ddp_mem_pool_mem(job.pool));
+    harness_watch_record_print(&record, &text);
+    CT_CHECK_OK(harness_watch_record_parse(ddp_mem_pool_mem(job.pool), text.data, text.size_bytes,
+                                           &read, &err));
+    harness_watch_record_conclude(&read, 2, 0);
+    CT_CHECK_EQ_U64(read.findings.count, 0);
+    CT_CHECK(!read.findings.is_evidence_lost);
+    fake_job_close(&job);
+}
+
+/* A device's data are its own: every call that has some is counted, once, and none is judged. */
+CT_TEST(watch_device, results_are_not_shown)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 2);
+    job.arena.head->is_observed = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            const uint64_t seq = run(&job, r, 0);
+
+            fake_reach(&job, r, 0, seq, seq);
+        }
+        CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    }
+    harness_watch_finish_tally(&job.watch);
+    CT_CHECK_EQ_U64(job.watch.tally.judged, 0);
+    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_HIDDEN], 3);
+    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_UNENDED], 0);
     fake_job_close(&job);
 }

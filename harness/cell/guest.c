@@ -1,0 +1,186 @@
+/* A cell whose job is somebody else's program: run it with the plan's faults armed, write down what
+ * it showed, and judge that record. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ddpcore/base/clock.h"
+#include "harness/cell/stage.h"
+#include "harness/exec/exec.h"
+
+enum { PATH_BYTES = 4096, ENV_MAX = 8 };
+
+/* What the program is started with, beside its own words. */
+struct start {
+    char *argv[8]; /* of the launcher */
+    size_t argc;
+    char ranks[16];
+    char adapter[PATH_BYTES], search_dir[PATH_BYTES], files[PATH_BYTES];
+    struct harness_exec_variable variables[ENV_MAX];
+    size_t variable_count;
+};
+
+static void add_variable(struct start *start, const char *name, const char *value)
+{
+    DDP_ASSERT(start->variable_count < ENV_MAX);
+    start->variables[start->variable_count++] = (struct harness_exec_variable){name, value};
+}
+
+/* Open MPI's mpirun on this host, for as many ranks as the plan has, whose files lie in the run
+ * folder. An MPI that does not know the variables does without them. */
+static void prepare_mpirun(struct start *start, uint32_t ranks)
+{
+    (void)snprintf(start->ranks, sizeof start->ranks, "%u", ranks);
+    start->argv[start->argc++] = (char *)(uintptr_t) "mpirun";
+    start->argv[start->argc++] = (char *)(uintptr_t) "-n";
+    start->argv[start->argc++] = start->ranks;
+    add_variable(start, "OMPI_MCA_rmaps_base_oversubscribe", "1");
+    add_variable(start, "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    add_variable(start, "OMPI_MCA_orte_tmpdir_base", start->files);
+    add_variable(start, "PRTE_MCA_prte_tmpdir_base", start->files);
+    /* ranks that are killed leave their shared memory where it lies */
+    add_variable(start, "OMPI_MCA_btl_vader_backing_directory", start->files);
+    add_variable(start, "OMPI_MCA_btl_sm_backing_directory", start->files);
+    if (geteuid() == 0) {
+        add_variable(start, "OMPI_ALLOW_RUN_AS_ROOT", "1");
+        add_variable(start, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    }
+}
+
+static ddp_status prepare(const struct harness_cell *cell, struct start *start, struct ddp_err *err)
+{
+    const struct harness_guest *guest = &cell->plan.job.guest;
+    const char *slash = strrchr(cell->config.self_path, '/');
+
+    memset(start, 0, sizeof *start);
+    (void)snprintf(start->search_dir, sizeof start->search_dir, "%.*s",
+                   slash != NULL ? (int)(slash - cell->config.self_path) : 1,
+                   slash != NULL ? cell->config.self_path : ".");
+    if (guest->adapter != HARNESS_GUEST_ADAPTER_NONE) {
+        DDP_TRY(harness_exec_adapter_path(guest->adapter, cell->config.self_path, start->adapter,
+                                          sizeof start->adapter, err));
+    }
+    if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN) {
+        (void)snprintf(start->files, sizeof start->files, "%s/mpi", cell->run_dir);
+        DDP_TRY(ddp_files_make_dirs(start->files, err));
+        prepare_mpirun(start, cell->plan.job.ranks);
+    }
+    return DDP_OK;
+}
+
+/* The launcher's words and the program's, ending with NULL; in the cell's memory. */
+static char **command_of(const struct harness_cell *cell, const struct start *start)
+{
+    const struct harness_texts *words = &cell->plan.job.guest.command;
+    char **command = ddp_mem_array(cell->mem, start->argc + words->count + 1, sizeof command[0]);
+
+    for (size_t i = 0; command != NULL && i < start->argc; i++) {
+        command[i] = start->argv[i];
+    }
+    for (size_t i = 0; command != NULL && i < words->count; i++) {
+        command[start->argc + i] = ddp_mem_strdup(cell->mem, words->items[i]);
+    }
+    return command;
+}
+
+static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out,
+                      struct ddp_err *err)
+{
+    const struct harness_plan *plan = &cell->plan;
+    struct harness_exec_config config = {.mem = cell->mem,
+                                         .plan = plan,
+                                         .log_dir = cell->run_dir,
+                                         .limits = {plan->job.timeout_ns, plan->job.timeout_ns},
+                                         .world_size = plan->job.ranks};
+    struct start start;
+
+    DDP_TRY(prepare(cell, &start, err));
+    config.command = command_of(cell, &start);
+    if (config.command == NULL) {
+        return DDP_E_NOMEM;
+    }
+    config.ranks = plan->job.guest.launcher == HARNESS_GUEST_LAUNCHER_OWN ? plan->job.ranks : 0;
+    config.preload = start.adapter[0] != '\0' ? start.adapter : NULL;
+    config.search_dir = start.search_dir;
+    config.variables = start.variables;
+    config.variable_count = start.variable_count;
+    DDP_TRY(harness_exec_run(&config, out, err));
+    return start.files[0] != '\0' ? ddp_files_remove_tree(start.files, err) : DDP_OK;
+}
+
+/* The record of the run as it lies in the run folder. */
+static ddp_status write_record(struct harness_cell *cell, const struct harness_watch_record *record,
+                               struct ddp_text *text, struct ddp_err *err)
+{
+    harness_watch_record_print(record, text);
+    return harness_stage_write(&cell->config, cell->run_dir, "trace.txt", text, err);
+}
+
+/* What the record says, and what follows from it. */
+static ddp_status judge(struct harness_cell *cell, struct harness_watch_record *record,
+                        json_t **out)
+{
+    const struct harness_plan *plan = &cell->plan;
+    struct harness_judge_facts facts;
+    struct harness_judgement judgement;
+    uint32_t *fired = ddp_mem_array(cell->mem, plan->fault_count + 1u, sizeof *fired);
+
+    if (fired == NULL) {
+        return DDP_E_NOMEM;
+    }
+    harness_watch_record_conclude(record, plan->job.ranks, plan->job.steps);
+    cell->findings = record->findings;
+    for (uint32_t f = 0; f < plan->fault_count; f++) {
+        for (uint32_t r = 0; r < record->watch.world_size; r++) {
+            fired[f] += record->watch.ranks[r].fired[f];
+        }
+    }
+    memset(&facts, 0, sizeof facts);
+    facts.fired_count = fired;
+    facts.survivor_latency_ns = -1;
+    facts.restored_from_step = -1;
+    facts.is_time_enforced = cell->config.is_time_enforced;
+    harness_judge(plan, &cell->findings, &facts, &judgement);
+    *out = harness_stage_verdict(cell, &facts, &judgement);
+    return *out != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+ddp_status harness_stage_guest(struct harness_cell *cell, json_t **out, struct ddp_err *err)
+{
+    struct harness_exec_result result;
+    struct harness_watch_record record;
+    struct ddp_text text;
+
+    if (cell->plan.job.guest.command.count == 0) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "the scenario names no program: set job.guest.command, or write it "
+                           "behind \"--\": ddprove exec SCENARIO -- ./train");
+    }
+    DDP_TRY(harness_stage_write_plan(cell, err));
+    DDP_TRY(run(cell, &result, err));
+    if (result.interrupt != 0) {
+        return ddp_err_set(err, DDP_E_SYSTEM, "interrupted by signal %d", result.interrupt);
+    }
+    ddp_text_init(&text, cell->mem);
+    DDP_TRY(write_record(cell, &result.record, &text, err));
+    /* The verdict stands on what anybody can read again. */
+    DDP_TRY(harness_watch_record_parse(cell->mem, text.data, text.size_bytes, &record, err));
+    return judge(cell, &record, out);
+}
+
+ddp_status harness_stage_guest_recorded(struct harness_cell *cell, json_t **out,
+                                        struct ddp_err *err)
+{
+    struct harness_watch_record record;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    cell->config.driver = HARNESS_DRIVER_PROC;
+    DDP_TRY(harness_stage_read(cell, cell->run_dir, "trace.txt", &text, &size_bytes, err));
+    status = harness_watch_record_parse(cell->mem, text, size_bytes, &record, err);
+    if (status != DDP_OK) {
+        return ddp_err_wrap(err, status, "%s/trace.txt", cell->run_dir);
+    }
+    return judge(cell, &record, out);
+}

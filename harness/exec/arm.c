@@ -1,0 +1,146 @@
+/* A plan's faults as the guest library reads them. */
+#include <signal.h>
+#include <string.h>
+
+#include "harness/exec/exec.h"
+#include "harness/guest/ddprove_guest.h"
+
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* The library's number of a reduction; both tables have the same names. */
+static uint64_t redop_of(enum ddp_redop redop)
+{
+    static const char *const names[DDPROVE_GUEST_REDOP_COUNT] = {
+#define X(id, name) [DDPROVE_GUEST_##id] = name,
+        DDPROVE_GUEST_REDOP_TABLE(X)
+#undef X
+    };
+
+    for (uint64_t i = 0; i < DDPROVE_GUEST_REDOP_COUNT; i++) {
+        if (strcmp(names[i], ddp_redop_name(redop)) == 0) {
+            return i;
+        }
+    }
+    return DDPROVE_GUEST_USER;
+}
+
+static void arm_corruption(const struct harness_action *action, struct guest_fault *out)
+{
+    out->elem = action->elem;
+    switch (action->corrupt) {
+    case HARNESS_CORRUPT_ZERO:
+        out->action = GUEST_ACTION_ZERO;
+        break;
+    case HARNESS_CORRUPT_DOUBLE:
+    case HARNESS_CORRUPT_HALF:
+    case HARNESS_CORRUPT_SCALE:
+        out->action = GUEST_ACTION_SCALE;
+        out->value = bits_of(action->corrupt == HARNESS_CORRUPT_DOUBLE ? 2.0
+                             : action->corrupt == HARNESS_CORRUPT_HALF ? 0.5
+                                                                       : action->value);
+        break;
+    case HARNESS_CORRUPT_SHIFT:
+        out->action = GUEST_ACTION_SHIFT;
+        out->value = (uint64_t)action->value; /* not below 0: harness/scenario/check_guest.c */
+        break;
+    case HARNESS_CORRUPT_NAN:
+        out->action = GUEST_ACTION_NAN_VALUE;
+        break;
+    case HARNESS_CORRUPT_FLIP:
+        out->action = GUEST_ACTION_FLIP;
+        out->value = action->bit;
+        break;
+    default:
+        DDP_ASSERT(action->corrupt == HARNESS_CORRUPT_SET);
+        out->action = GUEST_ACTION_SET;
+        out->value = bits_of(action->value);
+        break;
+    }
+}
+
+static void arm_argument(const struct harness_action *action, struct guest_fault *out)
+{
+    out->value = action->arg_value;
+    if (action->arg == HARNESS_ARG_REDOP) {
+        out->action = GUEST_ACTION_REDOP;
+        out->value = redop_of((enum ddp_redop)action->arg_value);
+    } else {
+        DDP_ASSERT(action->arg == HARNESS_ARG_COUNT || action->arg == HARNESS_ARG_ROOT);
+        out->action = action->arg == HARNESS_ARG_COUNT ? GUEST_ACTION_ELEMS : GUEST_ACTION_ROOT;
+    }
+}
+
+static void arm_action(const struct harness_action *action, struct guest_fault *out)
+{
+    static const enum guest_action plain[HARNESS_ACTION_KIND_COUNT] = {
+        [HARNESS_ACTION_KILL] = GUEST_ACTION_KILL,   [HARNESS_ACTION_EXIT] = GUEST_ACTION_EXIT,
+        [HARNESS_ACTION_ABORT] = GUEST_ACTION_ABORT, [HARNESS_ACTION_STOP] = GUEST_ACTION_STOP,
+        [HARNESS_ACTION_HANG] = GUEST_ACTION_HANG,   [HARNESS_ACTION_DELAY] = GUEST_ACTION_DELAY,
+        [HARNESS_ACTION_SKIP] = GUEST_ACTION_SKIP,   [HARNESS_ACTION_DUP] = GUEST_ACTION_TWICE,
+    };
+
+    out->action = plain[action->kind];
+    switch (action->kind) {
+    case HARNESS_ACTION_KILL:
+        out->value = (uint64_t)action->signal;
+        break;
+    case HARNESS_ACTION_EXIT:
+        out->value = (uint64_t)action->exit_code;
+        break;
+    case HARNESS_ACTION_DELAY:
+        out->value = action->delay_ms * 1000000u;
+        break;
+    case HARNESS_ACTION_CORRUPT:
+        arm_corruption(action, out);
+        break;
+    case HARNESS_ACTION_ARG:
+        arm_argument(action, out);
+        break;
+    default:
+        break;
+    }
+}
+
+/* 0 is any; an index that is not stated is -1. */
+static uint64_t one_more(int64_t index)
+{
+    return (uint64_t)(index + 1);
+}
+
+static void arm(const struct harness_fault *fault, struct guest_fault *out)
+{
+    const struct harness_trigger *at = &fault->at;
+
+    *out = (struct guest_fault){.rank = (uint64_t)at->rank + 1,
+                                .step = one_more(at->step),
+                                .phase = one_more(at->phase),
+                                .kind = (uint64_t)at->kind,
+                                .seq = at->seq > 0 ? (uint64_t)at->seq : 0,
+                                .bucket = one_more(at->bucket),
+                                .elem_count = one_more(at->elem_count),
+                                .hit = at->hit,
+                                .times = at->times != 0 ? at->times : UINT64_MAX};
+    out->point = fault->point == DDP_FAULT_POINT_STEP_BEGIN       ? GUEST_POINT_STEP
+                 : fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE ? GUEST_POINT_POST
+                                                                  : GUEST_POINT_DONE;
+    if (at->comm != NULL) {
+        (void)strncpy((char *)out->comm, at->comm, sizeof out->comm - 1);
+    }
+    arm_action(&fault->action, out);
+}
+
+void harness_exec_arm(const struct harness_plan *plan, struct guest_arena *arena)
+{
+    _Static_assert((int)HARNESS_GUEST_FAULTS_MAX == (int)GUEST_FAULTS_MAX, "the arena's room");
+    DDP_ASSERT(plan->fault_count <= GUEST_FAULTS_MAX); /* harness/scenario/check_guest.c */
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        arm(&plan->faults[i], &arena->faults[i]);
+    }
+    arena->fault_count = plan->fault_count;
+}

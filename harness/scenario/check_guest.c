@@ -1,0 +1,205 @@
+/* Guests: what their library lets a fault do, and keys that only they or only our own jobs have. */
+#include <math.h>
+#include <string.h>
+
+#include "harness/guest/ability.h"
+#include "harness/scenario/reader.h"
+
+/* Refuse the first of these keys that is stated. */
+static ddp_status refuse_stated(const struct harness_reader *reader,
+                                const struct harness_yaml_node *map, const enum harness_row *rows,
+                                size_t count, const char *why)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct harness_yaml_node *node = harness_reader_node(map, rows[i]);
+
+        if (node != NULL) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "\"%s\": %s; remove it",
+                                     harness_key(rows[i])->key, why);
+        }
+    }
+    return DDP_OK;
+}
+
+#define REFUSE(reader, map, why, ...)                                   \
+    refuse_stated(reader, map, (const enum harness_row[]){__VA_ARGS__}, \
+                  sizeof((const enum harness_row[]){__VA_ARGS__}) / sizeof(enum harness_row), why)
+
+static const char only_guests[] = "only a guest's calls have it (job.guest)";
+
+ddp_status harness_scenario_check_guest_trigger(const struct harness_reader *reader,
+                                                const struct harness_yaml_node *map,
+                                                const struct harness_trigger *at)
+{
+    if (!harness_plan_is_guest(reader->plan)) {
+        return REFUSE(reader, map, only_guests, HARNESS_ROW_AT_comm, HARNESS_ROW_AT_kind,
+                      HARNESS_ROW_AT_elems);
+    }
+    if (at->run == HARNESS_RUN_RESTORE) {
+        return REFUSE(reader, map, "a guest is not restored", HARNESS_ROW_AT_run);
+    }
+    return REFUSE(reader, map, "a guest does not tell it", HARNESS_ROW_AT_micro,
+                  HARNESS_ROW_AT_param, HARNESS_ROW_AT_layer);
+}
+
+ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
+                                           const struct harness_yaml_node *map)
+{
+    if (map == NULL) {
+        return DDP_OK;
+    }
+    if (!harness_plan_is_guest(reader->plan)) {
+        return REFUSE(reader, map, only_guests, HARNESS_ROW_OP_comm, HARNESS_ROW_OP_kind);
+    }
+    return REFUSE(reader, map, "a guest does not tell it", HARNESS_ROW_OP_params);
+}
+
+/* What a fault may do where a guest posts a call. */
+static ddp_status check_call_action(const struct harness_reader *reader,
+                                    const struct harness_yaml_node *node,
+                                    const struct harness_action *action, bool is_posting)
+{
+    const char *const plain = harness_action_name(action->kind);
+
+    if (action->kind == HARNESS_ACTION_CORRUPT) {
+        bool is_backwards = action->corrupt == HARNESS_CORRUPT_SHIFT && action->value < 0;
+        bool is_many = action->corrupt == HARNESS_CORRUPT_FLIP &&
+                       (action->bits != 1 || action->count != 1 || action->stride != 1);
+
+        return is_backwards || is_many
+                   ? harness_yaml_fail(node, reader->err, DDP_E_INVALID, "in a guest, %s",
+                                       is_many ? "flip flips one bit of one element"
+                                               : "elements shift upwards only")
+                   : DDP_OK;
+    }
+    if (!is_posting) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "%s comes too late at collective/post; collective/pre is the "
+                                 "place",
+                                 plain);
+    }
+    if (action->kind == HARNESS_ACTION_ARG && action->arg != HARNESS_ARG_COUNT &&
+        action->arg != HARNESS_ARG_REDOP && action->arg != HARNESS_ARG_ROOT) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "of a guest's call, count, redop and root can be changed, not %s",
+                                 harness_names_of(HARNESS_NAMES_ARGS, (int)action->arg));
+    }
+    return DDP_OK;
+}
+
+static ddp_status check_action(const struct harness_reader *reader,
+                               const struct harness_yaml_node *node,
+                               const struct harness_fault *fault)
+{
+    const struct harness_action *action = &fault->action;
+    const bool is_step = fault->point == DDP_FAULT_POINT_STEP_BEGIN;
+
+    switch (action->kind) {
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_KILL:
+    case HARNESS_ACTION_EXIT:
+    case HARNESS_ACTION_ABORT:
+    case HARNESS_ACTION_DELAY:
+    case HARNESS_ACTION_HANG:
+        return DDP_OK;
+    case HARNESS_ACTION_STOP:
+        return action->stop_ms == 0
+                   ? DDP_OK
+                   : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                       "a guest is stopped forever: {stop: forever}");
+    case HARNESS_ACTION_SKIP:
+    case HARNESS_ACTION_DUP:
+    case HARNESS_ACTION_ARG:
+    case HARNESS_ACTION_CORRUPT:
+        return is_step ? harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                           "%s needs a call: point collective/pre",
+                                           harness_action_name(action->kind))
+                       : check_call_action(reader, node, action,
+                                           fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE);
+    default:
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "%s cannot be done in a guest; its library can kill, exit, abort, "
+                                 "stop, hang, delay, skip, dup, arg and corrupt",
+                                 harness_action_name(action->kind));
+    }
+}
+
+/* What the guest's adapter cannot do: the fault would never fire, or change nothing. Each adapter
+ * has every reduction that a plan can name. */
+static ddp_status check_ability(const struct harness_reader *reader,
+                                const struct harness_yaml_node *map,
+                                const struct harness_fault *fault)
+{
+    static const enum guest_adapter adapters[HARNESS_GUEST_ADAPTER_COUNT] = {
+        [HARNESS_GUEST_ADAPTER_NONE] = GUEST_ADAPTER_NONE,
+        [HARNESS_GUEST_ADAPTER_MPI] = GUEST_ADAPTER_MPI,
+        [HARNESS_GUEST_ADAPTER_NCCL] = GUEST_ADAPTER_NCCL};
+    const enum harness_guest_adapter adapter = reader->plan->job.guest.adapter;
+    const bool is_post = fault->point == DDP_FAULT_POINT_COLLECTIVE_POST;
+    /* All kinds of damage are alike to an adapter. */
+    const bool is_of_data = fault->action.kind == HARNESS_ACTION_CORRUPT;
+    const char *lack =
+        guest_ability_lack(adapters[adapter], is_post ? GUEST_POINT_DONE : GUEST_POINT_POST,
+                           is_of_data ? GUEST_ACTION_ZERO : GUEST_ACTION_NOTHING, 0);
+
+    if (fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
+        lack = adapter != HARNESS_GUEST_ADAPTER_NONE && reader->plan->job.steps == 0
+                   ? "only the program itself announces steps, and job.steps does not say that it "
+                     "does"
+                   : NULL;
+    }
+    return lack == NULL
+               ? DDP_OK
+               : harness_yaml_fail(harness_reader_node(map, is_of_data && !is_post
+                                                                ? HARNESS_ROW_FAULT_do
+                                                                : HARNESS_ROW_FAULT_point),
+                                   reader->err, DDP_E_INVALID, "%s, adapter %s: %s",
+                                   is_of_data && !is_post ? harness_action_name(fault->action.kind)
+                                                          : ddp_fault_point_name(fault->point),
+                                   harness_guest_adapter_name(adapter), lack);
+}
+
+ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reader,
+                                              const struct harness_yaml_node *map,
+                                              const struct harness_fault *fault)
+{
+    const struct harness_yaml_node *at = harness_reader_node(map, HARNESS_ROW_FAULT_at);
+
+    if (fault->point != DDP_FAULT_POINT_STEP_BEGIN &&
+        fault->point != DDP_FAULT_POINT_COLLECTIVE_PRE &&
+        fault->point != DDP_FAULT_POINT_COLLECTIVE_POST) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
+                                 DDP_E_INVALID,
+                                 "a guest does not pass %s; its points are step/begin, "
+                                 "collective/pre and collective/post",
+                                 ddp_fault_point_name(fault->point));
+    }
+    if (fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
+        DDP_TRY(REFUSE(reader, at, "no call is posted at step/begin", HARNESS_ROW_AT_comm,
+                       HARNESS_ROW_AT_kind, HARNESS_ROW_AT_elems, HARNESS_ROW_AT_seq,
+                       HARNESS_ROW_AT_bucket));
+    }
+    DDP_TRY(check_action(reader, harness_reader_node(map, HARNESS_ROW_FAULT_do), fault));
+    return check_ability(reader, map, fault);
+}
+
+ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
+                                            const struct harness_yaml_node *map,
+                                            const struct harness_plan *plan)
+{
+    const struct harness_yaml_node *expect = harness_reader_node(map, HARNESS_ROW_TOP_expect);
+
+    DDP_TRY(REFUSE(reader, map, "a guest is not restored", HARNESS_ROW_TOP_restore));
+    DDP_TRY(REFUSE(reader, expect, "a guest does not tell it", HARNESS_ROW_EXPECT_restore,
+                   HARNESS_ROW_EXPECT_survivors));
+    if (plan->fault_count > HARNESS_GUEST_FAULTS_MAX) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_faults), reader->err,
+                                 DDP_E_INVALID, "%u faults; in a guest at most %d can be armed",
+                                 plan->fault_count, HARNESS_GUEST_FAULTS_MAX);
+    }
+    return plan->is_driver[HARNESS_DRIVER_PROC]
+               ? DDP_OK
+               : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_drivers), reader->err,
+                                   DDP_E_INVALID,
+                                   "a guest has real processes only: drivers: [proc]");
+}

@@ -1,0 +1,481 @@
+/* Purpose: judge a sum element by element, from data that ranks have kept in files.
+ * Idea: most elements show in which order the sum was taken. One that this order does not give is
+ * wrong if it lies outside of what rounding explains, or if no order at all gives it. Then single
+ * changes of single contributions are tried: what explains it is said. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/dtype.h"
+#include "ddpcore/base/file.h"
+#include "harness/guest/observe/keep.h"
+#include "harness/watch/orders.h"
+#include "harness/watch/sums.h"
+
+enum { WRONG_MAX = 64, NAMED_WRONG_MAX = 16, SAID_MAX = 3 };
+
+/* The files of a call, and what they hold. */
+struct kept {
+    const struct harness_sums_case *the;
+    struct ddp_mem *mem;
+    uint64_t count;
+    uint32_t elem_bytes;
+    unsigned char **raw_in; /* [size], with the files' heads */
+    unsigned char *raw_out;
+    double *in, *out; /* [size * count], [count] */
+    struct harness_orders *orders;
+    struct harness_orders_fit fit;
+    bool is_by_order; /* the order gives all elements but the wrong ones */
+    uint64_t wrong_count;
+    uint64_t wrong[WRONG_MAX];
+};
+
+static uint32_t elem_bytes_of(uint32_t dtype)
+{
+    switch ((enum ddprove_guest_dtype)dtype) {
+    case DDPROVE_GUEST_F16:
+    case DDPROVE_GUEST_BF16:
+        return 2;
+    case DDPROVE_GUEST_F32:
+        return 4;
+    default:
+        return 8;
+    }
+}
+
+static double decode(uint32_t dtype, uint64_t bits)
+{
+    const uint32_t low = (uint32_t)bits;
+    float narrow;
+    double value;
+
+    switch ((enum ddprove_guest_dtype)dtype) {
+    case DDPROVE_GUEST_F16:
+        return (double)ddp_f16_to_f32((uint16_t)bits);
+    case DDPROVE_GUEST_BF16:
+        return (double)ddp_bf16_to_f32((uint16_t)bits);
+    case DDPROVE_GUEST_F32:
+        memcpy(&narrow, &low, sizeof narrow);
+        return (double)narrow;
+    default:
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+}
+
+static uint64_t bits_at(const struct kept *kept, const unsigned char *raw, uint64_t elem)
+{
+    uint64_t bits = 0;
+
+    memcpy(&bits, raw + sizeof(struct guest_kept_head) + elem * kept->elem_bytes, kept->elem_bytes);
+    return bits;
+}
+
+/* --- files
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+/* NULL: it is not there, or is not of the call that was reported. */
+static unsigned char *read_file(const struct kept *kept, const struct harness_sums_member *member,
+                                const char *suffix, const struct harness_watch_value *value)
+{
+    const struct guest_value reported = {value->sum, value->magnitude, value->hash};
+    const struct harness_sums_case *the = kept->the;
+    struct guest_kept_head head;
+    struct ddp_err err = {{0}};
+    char path[GUEST_FOLDER_BYTES + GUEST_KEPT_NAME_BYTES];
+    size_t size_bytes = 0;
+    void *data = NULL;
+    int used;
+
+    used = snprintf(path, sizeof path, "%.*s/", GUEST_FOLDER_BYTES - 1,
+                    the->watch->arena->keep_folder);
+    (void)snprintf(path + used, sizeof path - (size_t)used, GUEST_KEPT_NAME, member->rank,
+                   (unsigned long long)the->group->key, member->handle,
+                   (unsigned long long)the->seq, suffix);
+    if (ddp_files_system()->ops->read_all(ddp_files_system(), path, kept->mem, &data, &size_bytes,
+                                          &err) != DDP_OK) {
+        return NULL;
+    }
+    if (size_bytes == sizeof head + kept->count * kept->elem_bytes) {
+        memcpy(&head, data, sizeof head);
+        if (head.magic == GUEST_KEPT_MAGIC && head.size_bytes == size_bytes - sizeof head &&
+            memcmp(&head.value, &reported, sizeof reported) == 0) {
+            return data;
+        }
+    }
+    ddp_mem_free(kept->mem, data);
+    return NULL;
+}
+
+static void close_kept(struct kept *kept)
+{
+    for (uint32_t i = 0; kept->raw_in != NULL && i < kept->the->size; i++) {
+        ddp_mem_free(kept->mem, kept->raw_in[i]);
+    }
+    ddp_mem_free(kept->mem, kept->raw_in);
+    ddp_mem_free(kept->mem, kept->raw_out);
+    ddp_mem_free(kept->mem, kept->in);
+    ddp_mem_free(kept->mem, kept->out);
+    harness_orders_destroy(kept->orders);
+}
+
+/* False: something is missing. */
+static bool open_kept(struct kept *kept)
+{
+    const struct harness_sums_case *the = kept->the;
+    const struct harness_sums_member *holder =
+        &the->members[the->kind == DDPROVE_GUEST_REDUCE ? the->root : 0];
+
+    kept->raw_in = ddp_mem_array(kept->mem, the->size, sizeof *kept->raw_in);
+    kept->in = ddp_mem_array(kept->mem, the->size * kept->count, sizeof *kept->in);
+    kept->out = ddp_mem_array(kept->mem, kept->count, sizeof *kept->out);
+    if (kept->raw_in == NULL || kept->in == NULL || kept->out == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < the->size; i++) {
+        kept->raw_in[i] = read_file(kept, &the->members[i], "in", &the->members[i].call->in);
+        if (kept->raw_in[i] == NULL) {
+            return false;
+        }
+        for (uint64_t e = 0; e < kept->count; e++) {
+            kept->in[i * kept->count + e] = decode(the->dtype, bits_at(kept, kept->raw_in[i], e));
+        }
+    }
+    kept->raw_out = read_file(kept, holder, "out", &holder->call->out);
+    for (uint64_t e = 0; kept->raw_out != NULL && e < kept->count; e++) {
+        kept->out[e] = decode(the->dtype, bits_at(kept, kept->raw_out, e));
+    }
+    return kept->raw_out != NULL &&
+           harness_orders_create(
+               &(struct harness_orders_sum){.dtype = the->dtype,
+                                            .is_average = the->redop == DDPROVE_GUEST_AVG,
+                                            .size = the->size,
+                                            .count = kept->count,
+                                            .in = kept->in,
+                                            .out = kept->out},
+               kept->mem, &kept->orders) == DDP_OK;
+}
+
+/* --- which elements are wrong
+ * ------------------------------------------------------------------------------------- */
+
+/* The result of an element may be this, in whatever order, if a contribution is another value;
+ * changed: size if none is. */
+static bool is_within(const struct kept *kept, uint64_t elem, double result, uint32_t changed,
+                      double value)
+{
+    const struct harness_sums_case *the = kept->the;
+    const double factor = the->redop == DDPROVE_GUEST_AVG ? 1.0 / the->size : 1.0;
+    double sum = 0;
+    double magnitude = 0;
+
+    for (uint32_t i = 0; i < the->size; i++) {
+        const double in = i == changed ? value : kept->in[i * kept->count + elem];
+
+        sum += in * factor;
+        magnitude += fabs(in) * factor;
+    }
+    return fabs(result - sum) <= harness_sums_bound(the, magnitude, 1, 2 * (uint64_t)the->size + 4);
+}
+
+/* A processor that flushes subnormal numbers to zero gives what no order does. */
+static bool is_tiny(const struct kept *kept, uint64_t elem)
+{
+    double magnitude = 0;
+
+    for (uint32_t i = 0; i < kept->the->size; i++) {
+        magnitude += fabs(kept->in[i * kept->count + elem]);
+    }
+    return magnitude < 0x1p30 * harness_sums_precision(kept->the->dtype).flushed;
+}
+
+static void add_wrong(struct kept *kept, uint64_t elem)
+{
+    if (kept->wrong_count < WRONG_MAX) {
+        kept->wrong[kept->wrong_count] = elem;
+    }
+    kept->wrong_count++;
+}
+
+static void find_wrong(struct kept *kept)
+{
+    const uint32_t none = kept->the->size;
+
+    harness_orders_find(kept->orders, &kept->fit);
+    for (uint64_t e = 0; e < kept->count; e++) {
+        if (!is_within(kept, e, kept->out[e], none, 0)) {
+            add_wrong(kept, e);
+        }
+    }
+    for (uint64_t i = 0; kept->fit.is_known && i < kept->fit.rest_count; i++) {
+        const uint64_t e = kept->fit.rest[i];
+
+        if (is_within(kept, e, kept->out[e], none, 0) && !is_tiny(kept, e) &&
+            !harness_orders_can_give(kept->orders, e)) {
+            add_wrong(kept, e);
+        }
+    }
+    kept->is_by_order = kept->fit.is_known && kept->fit.rest_count == kept->wrong_count;
+}
+
+/* --- what explains them
+ * ------------------------------------------------------------------------------------------- */
+
+/* Changes of a contribution: a bit flips, and two more. */
+enum { CHANGE_ZERO = 64, CHANGE_DOUBLE = 65, CHANGES = 66 };
+
+/* What explains an element. */
+struct explained {
+    bool *by_rank;           /* [size], by member */
+    bool by_result;          /* a bit of the result itself, whoever's it is */
+    uint32_t count;          /* in how many ways by a rank */
+    uint32_t member, change; /* the last one */
+    bool is_zero, is_double; /* each of them */
+    struct ddp_text words;
+};
+
+static bool is_explained(struct kept *kept, uint64_t elem, uint32_t member, double value)
+{
+    if (!isfinite(value)) {
+        return false;
+    }
+    return kept->is_by_order
+               ? harness_orders_evaluate(kept->orders, member, value) == kept->out[elem]
+               : is_within(kept, elem, kept->out[elem], member, value);
+}
+
+/* False: it changes nothing, or there is no such bit. */
+static bool change_of(const struct kept *kept, uint64_t elem, uint32_t member, uint32_t change,
+                      double *out)
+{
+    const double value = kept->in[member * kept->count + elem];
+
+    if (change < 64) {
+        *out = decode(kept->the->dtype, bits_at(kept, kept->raw_in[member], elem) ^ UINT64_C(1)
+                                                                                        << change);
+        return change < 8 * kept->elem_bytes;
+    }
+    *out = change == CHANGE_ZERO ? 0 : 2 * value;
+    return !(value == 0);
+}
+
+static void say_change(const struct kept *kept, uint32_t member, uint32_t change,
+                       struct explained *out)
+{
+    ddp_text_add(&out->words, "%srank %u's ", out->count == 0 ? "" : " or ",
+                 kept->the->members[member].rank);
+    if (change < 64) {
+        ddp_text_add(&out->words, "contribution with bit %u flipped", change);
+    } else {
+        ddp_text_add(&out->words, "contribution %s", change == CHANGE_ZERO ? "left out" : "twice");
+    }
+}
+
+static void explain(struct kept *kept, uint64_t elem, struct explained *out)
+{
+    const struct harness_sums_case *the = kept->the;
+    const uint64_t result = bits_at(kept, kept->raw_out, elem);
+
+    if (kept->is_by_order) {
+        harness_orders_aim(kept->orders, &kept->fit, elem);
+    }
+    out->is_zero = out->is_double = true;
+    for (uint32_t i = 0; i < the->size; i++) {
+        for (uint32_t c = 0; c < CHANGES; c++) {
+            double value;
+
+            if (change_of(kept, elem, i, c, &value) && is_explained(kept, elem, i, value)) {
+                if (out->count < SAID_MAX) {
+                    say_change(kept, i, c, out);
+                }
+                out->by_rank[i] = true;
+                out->count++;
+                out->is_zero = out->is_zero && c == CHANGE_ZERO;
+                out->is_double = out->is_double && c == CHANGE_DOUBLE;
+            }
+        }
+    }
+    for (uint32_t bit = 0; bit < 8 * kept->elem_bytes; bit++) {
+        const double value = decode(the->dtype, result ^ UINT64_C(1) << bit);
+
+        out->by_result =
+            out->by_result ||
+            (kept->is_by_order ? value == harness_orders_evaluate(kept->orders, the->size, 0)
+                               : is_within(kept, elem, value, the->size, 0));
+    }
+}
+
+static void say_element(struct kept *kept, uint64_t elem, const struct explained *found,
+                        struct harness_finding *finding)
+{
+    harness_watch_say(finding, "element %" PRIu64 " is %.9g, ", elem, kept->out[elem]);
+    if (kept->is_by_order) {
+        harness_orders_aim(kept->orders, &kept->fit, elem);
+        harness_watch_say(finding, "and %.9g in the order in which the others were added",
+                          harness_orders_evaluate(kept->orders, kept->the->size, 0));
+    } else {
+        harness_watch_say(finding, "which no order of additions gives");
+    }
+    if (kept->wrong_count > 1) {
+        harness_watch_say(finding, " (%" PRIu64 " elements are wrong)", kept->wrong_count);
+    }
+    if (found->count > 0) {
+        harness_watch_say(finding, "; it is the sum with %s", ddp_text_str(&found->words));
+    }
+    if (found->count > SAID_MAX) {
+        harness_watch_say(finding, " or in %u other ways", found->count - SAID_MAX);
+    }
+    if (found->by_result) {
+        harness_watch_say(finding, "%s the result itself with a bit flipped",
+                          found->count > 0 ? "; or" : "; it is");
+    }
+}
+
+/* Ranks that explain every wrong element; all, if it may be nobody's. named: [size]. */
+static void name_culprits(struct kept *kept, const struct explained *first, bool *named,
+                          struct harness_finding *finding)
+{
+    const struct harness_sums_case *the = kept->the;
+    bool is_any = first->by_result;
+    uint32_t count = 0;
+
+    memcpy(named, first->by_rank, the->size * sizeof *named);
+    for (uint64_t w = 1; w < kept->wrong_count; w++) {
+        struct explained next = {.by_rank = first->by_rank};
+
+        memset(next.by_rank, 0, the->size * sizeof *next.by_rank);
+        ddp_text_init(&next.words, kept->mem);
+        explain(kept, kept->wrong[w], &next);
+        ddp_text_fini(&next.words);
+        is_any = is_any && next.by_result;
+        for (uint32_t i = 0; i < the->size; i++) {
+            named[i] = named[i] && next.by_rank[i];
+        }
+    }
+    for (uint32_t i = 0; i < the->size; i++) {
+        count += named[i];
+    }
+    for (uint32_t i = 0; i < the->size; i++) {
+        if (named[i] || count == 0 || is_any) {
+            harness_rank_set_add(&finding->culprits, the->members[i].rank);
+        }
+    }
+}
+
+/* All elements are what they would be if all of a contribution were multiplied by this. */
+static bool is_whole(const struct kept *kept, uint32_t member, double factor)
+{
+    for (uint64_t e = 0; e < kept->count; e++) {
+        if (!is_within(kept, e, kept->out[e], member,
+                       factor * kept->in[member * kept->count + e])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Many elements are wrong. Returns whether one thing, and one only, that happened to a whole
+ * contribution explains them. */
+static bool add_whole(struct kept *kept, struct harness_findings *out)
+{
+    static const double factors[] = {0, 2, 0.5, -1};
+    const struct harness_sums_case *the = kept->the;
+    struct harness_finding finding;
+    uint32_t count = 0;
+    uint32_t member = 0;
+    double factor = 1;
+
+    for (uint32_t i = 0; i < the->size; i++) {
+        for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
+            if (is_whole(kept, i, factors[f])) {
+                member = i;
+                factor = factors[f];
+                count++;
+            }
+        }
+    }
+    if (count != 1) {
+        return false;
+    }
+    harness_sums_begin(the,
+                       factor == 0   ? HARNESS_VERDICT_VALUE_LOST
+                       : factor == 2 ? HARNESS_VERDICT_VALUE_DUPLICATED
+                                     : HARNESS_VERDICT_VALUE_SCALED,
+                       HARNESS_MODE_BOUND, out, &finding);
+    harness_rank_set_add(&finding.culprits, the->members[member].rank);
+    harness_watch_say(&finding,
+                      "%" PRIu64 " of %" PRIu64
+                      " elements lie outside of what rounding explains; all "
+                      "are the sum with rank %u's contribution multiplied by %g",
+                      kept->wrong_count, kept->count, the->members[member].rank, factor);
+    harness_findings_add(out, &finding);
+    return true;
+}
+
+static void add_finding(struct kept *kept, struct harness_findings *out)
+{
+    const struct harness_sums_case *the = kept->the;
+    struct harness_finding finding;
+    struct explained found = {.by_result = false};
+    bool *named = ddp_mem_array(kept->mem, the->size, sizeof *named);
+
+    found.by_rank = ddp_mem_array(kept->mem, the->size, sizeof *found.by_rank);
+    if (named == NULL || found.by_rank == NULL) {
+        the->watch->is_failed = true;
+        ddp_mem_free(kept->mem, named);
+        ddp_mem_free(kept->mem, found.by_rank);
+        return;
+    }
+    harness_sums_begin(the, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_MODE_BITWISE, out, &finding);
+    ddp_text_init(&found.words, kept->mem);
+    if (kept->wrong_count <= NAMED_WRONG_MAX) {
+        explain(kept, kept->wrong[0], &found);
+        if (found.count > 0 && !found.by_result && (found.is_zero || found.is_double)) {
+            finding.verdict =
+                found.is_zero ? HARNESS_VERDICT_VALUE_LOST : HARNESS_VERDICT_VALUE_DUPLICATED;
+        }
+        say_element(kept, kept->wrong[0], &found, &finding);
+        name_culprits(kept, &found, named, &finding);
+    } else {
+        say_element(kept, kept->wrong[0], &found, &finding);
+        harness_sums_blame_all(the, &finding);
+    }
+    harness_findings_add(out, &finding);
+    ddp_text_fini(&found.words);
+    ddp_mem_free(kept->mem, named);
+    ddp_mem_free(kept->mem, found.by_rank);
+}
+
+enum harness_sums_exact harness_sums_judge_exact(const struct harness_sums_case *the,
+                                                 const struct harness_sums_off *off,
+                                                 struct harness_findings *out)
+{
+    const struct guest_arena *arena = the->watch->arena;
+    struct kept kept = {.the = the,
+                        .mem = ddp_mem_system(),
+                        .count = the->call->elem_count,
+                        .elem_bytes = elem_bytes_of(the->dtype)};
+    enum harness_sums_exact judged = HARNESS_SUMS_NOT_KEPT;
+
+    if (off->is_integer ||
+        (the->kind != DDPROVE_GUEST_ALL_REDUCE && the->kind != DDPROVE_GUEST_REDUCE) ||
+        the->call->step < arena->keep_first || the->call->step >= arena->keep_end ||
+        (!off->is_integer && !isfinite(off->off))) {
+        return judged;
+    }
+    if (open_kept(&kept)) {
+        find_wrong(&kept);
+        judged = kept.fit.is_known && kept.fit.rest_count == 0 ? HARNESS_SUMS_BITWISE
+                                                               : HARNESS_SUMS_BOUND;
+        if (kept.wrong_count > NAMED_WRONG_MAX && add_whole(&kept, out)) {
+            judged = HARNESS_SUMS_WRONG;
+        } else if (kept.wrong_count > 0 && !(kept.wrong_count > NAMED_WRONG_MAX && off->is_wrong)) {
+            judged = HARNESS_SUMS_WRONG;
+            add_finding(&kept, out);
+        }
+    }
+    close_kept(&kept);
+    return judged;
+}

@@ -1,0 +1,97 @@
+/* The record as text. */
+#include <inttypes.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/guest/ddprove_guest.h"
+#include "harness/trace/trace.h"
+#include "harness/watch/analyse.h"
+#include "harness/watch/names.h"
+#include "harness/watch/record.h"
+
+static void print_rank(const struct harness_watch *watch, uint32_t rank, struct ddp_text *out)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    ddp_text_add(out,
+                 "rank %" PRIu32 " state=%s code=%d attached=%d detached=%d steps=%" PRIu64
+                 " lost=%" PRIu64 " lost_comms=%" PRIu64 " fired=",
+                 rank, harness_watch_state_name(self->state), self->code, self->is_attached,
+                 self->is_detached, self->step_count, self->lost_count, self->lost_comms);
+    for (uint32_t f = 0; f < GUEST_FAULTS_MAX; f++) {
+        ddp_text_add(out, "%s%" PRIu32, f > 0 ? "," : "", self->fired[f]);
+    }
+    ddp_text_add(out, " fired_ns=%" PRIu64 "\n", self->fired_ns);
+}
+
+static void print_calls(const struct harness_watch_group *group, size_t number, uint32_t rank,
+                        struct ddp_text *out)
+{
+    const struct harness_watch_member *member = &group->members[rank];
+    const uint64_t end = member->kept_seq + member->call_count;
+    const uint64_t from = member->call_count > HARNESS_WATCH_RECORD_CALLS_MAX
+                              ? end - HARNESS_WATCH_RECORD_CALLS_MAX
+                              : member->kept_seq;
+
+    ddp_text_add(out,
+                 "member %zu rank=%" PRIu32 " index=%" PRIu32 " freed=%d posted=%" PRIu64
+                 " from=%" PRIu64 " calls=%" PRIu64 "\n",
+                 number, rank, member->rank, member->is_freed, member->posted, from, end - from);
+    for (uint64_t seq = from; seq < end; seq++) {
+        const struct harness_watch_call *call = &member->calls[seq - member->kept_seq];
+
+        ddp_text_add(out,
+                     "call %zu rank=%" PRIu32 " seq=%" PRIu64
+                     " kind=%s dtype=%s redop=%s root=%" PRIu32 " count=%" PRIu64 " bucket=%" PRIu64
+                     " step=%" PRIu32 " micro=%" PRIu16 " phase=%" PRIu8 " done=%d time=%" PRIu64
+                     "\n",
+                     number, rank, seq, harness_watch_kind_name(guest_op_kind(call->op)),
+                     harness_watch_dtype_name(guest_op_dtype(call->op)),
+                     harness_watch_redop_name(guest_op_redop(call->op)), guest_op_root(call->op),
+                     call->elem_count, call->bucket, call->step, call->micro, call->phase,
+                     call->is_done, call->time_ns);
+    }
+}
+
+static void print_group(const struct harness_watch *watch, size_t number, struct ddp_text *out)
+{
+    const struct harness_watch_group *group = &watch->groups[number];
+
+    ddp_text_add(out, "group %zu key=%" PRIu64 " size=%" PRIu64 " text=%s\n", number, group->key,
+                 group->size, group->name);
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there) {
+            print_calls(group, number, r, out);
+        }
+    }
+}
+
+static void print_finding(const struct harness_finding *finding, struct ddp_text *out)
+{
+    const int32_t kind = finding->guest.kind;
+
+    ddp_text_add(out, "about kind=%s text=%s\n",
+                 kind > 0 ? harness_watch_kind_name((uint32_t)kind - 1) : "-", finding->guest.comm);
+    harness_trace_print_diagnosis(0, finding, out);
+}
+
+void harness_watch_record_print(const struct harness_watch_record *record, struct ddp_text *out)
+{
+    const struct harness_watch *watch = &record->watch;
+    const size_t start = out->size_bytes;
+
+    ddp_text_add(out, "ddprove-guest-record 1 world=%" PRIu32 " ended=%d exit=%d\n",
+                 watch->world_size, record->is_ended, record->exit_code);
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        print_rank(watch, r, out);
+    }
+    for (size_t g = 0; g < watch->group_count; g++) {
+        print_group(watch, g, out);
+    }
+    for (size_t i = 0; i < record->findings.count; i++) {
+        print_finding(&record->findings.items[i], out);
+    }
+    if (!out->is_failed) {
+        ddp_text_add(out, "end digest=%016" PRIx64 "\n",
+                     ddp_hash_bytes(out->data + start, out->size_bytes - start, 0));
+    }
+}

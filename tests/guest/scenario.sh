@@ -1,0 +1,116 @@
+#!/bin/sh
+# `ddprove exec SCENARIO -- COMMAND` and what can be asked of its run folder afterwards.
+# Usage: scenario.sh DDPROVE SCENARIOS
+set -u
+ddprove=$1 scenarios=$2
+failures=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+
+# expect CODE WORDS COMMAND...: it ends with this code and says a line with these words (a pattern).
+expect() {
+    code=$1 words=$2
+    shift 2
+    "$@" >said 2>&1
+    got=$?
+    if [ "$got" -ne "$code" ] || ! grep -q -- "$words" said; then
+        echo "FAIL $*: exit $got, not $code; said, instead of \"$words\":"
+        cat said
+        failures=$((failures + 1))
+    fi
+}
+
+check() { # WHAT COMMAND...
+    what=$1
+    shift
+    "$@" >/dev/null || { echo "FAIL: $what" && failures=$((failures + 1)); }
+}
+
+# A scenario for whatever program is named behind "--".
+cat >count.yaml <<YAML
+# A rank reduces fewer elements than the others.
+id: any.count
+job: {guest: {}, ranks: 3, steps: 30}
+faults:
+  - at: {rank: 1, step: 12, bucket: 1}
+    point: collective/pre
+    do: {arg: count, value: 31}
+expect: {verdict: MISMATCH.COUNT, culprit: injected, step: 12, op: {comm: world, bucket: 1}}
+YAML
+exec_count() { # ARGUMENTS... -- COMMAND...
+    "$ddprove" exec count.yaml "$@"
+}
+trainer="ddprove_guest_trainer 30" # found beside ddprove
+# shellcheck disable=SC2086 # words
+{
+    expect 0 "^PASS  *proc any.count  MISMATCH.COUNT  rank 1  step 12" \
+        exec_count --out one --json one.json --junit one.xml -- $trainer
+    expect 0 "^1 passed, 0 failed" exec_count --out four --ranks 4 --limit 5 -- $trainer
+    expect 4 "never fired" exec_count --out short -- ddprove_guest_trainer 5
+    expect 1 "^FAIL  *proc any.count  MISMATCH.COUNT" \
+        exec_count --out failed --set faults.0.at.rank=2 --set 'expect.culprit=[1]' -- $trainer
+    expect 4 "LAUNCH.MISSING_RANK  rank 0,1,2" exec_count --out none -- true
+    expect 3 "no/such/program cannot be started: No such file" exec_count --out missing -- no/such/program
+    # A file's own program is replaced by the one that is named.
+    expect 0 "^PASS .*guest.healthy" \
+        "$ddprove" exec "$scenarios/healthy.yaml" --ranks 2 --out healthy -- sh -c "exec $trainer"
+    # Words that are no plain text.
+    expect 0 "^PASS" "$ddprove" exec "$scenarios/healthy.yaml" --ranks 2 --out words -- sh -c "exec $trainer
+# a second line" '' 'ä'
+    expect 0 "^PASS" "$ddprove" check words/guest.healthy
+}
+run=one/any.count/proc
+check "the report's outcome" grep -q '"outcome": "PASS"' one.json
+check "the report's verdict" grep -q '"verdict": "MISMATCH.COUNT"' one.json
+check "the report's case" grep -q '<testcase classname="ddprove.proc" name="any.count"' one.xml
+check "the report's culprit" grep -q 'name="culprit" value="\[1\]"' one.xml
+check "the plan's ranks" grep -q '^  ranks: 4$' four/any.count/proc/plan.yaml
+check "the plan's limit" grep -q '^  timeout_ms: 5000$' four/any.count/proc/plan.yaml
+check "the plan's command" grep -q 'command: \[ddprove_guest_trainer, "30"\]' "$run/plan.yaml"
+check "what a rank said" grep -q '^loss' short/any.count/proc/rank0.log
+check "the verdict's file" grep -q '"verdict": "MISMATCH.COUNT"' "$run/verdict.json"
+
+# The folder again.
+expect 0 "^PASS  *proc any.count  MISMATCH.COUNT  rank 1  step 12" "$ddprove" check "$run"
+expect 1 "^FAIL" "$ddprove" check failed/any.count/proc
+expect 4 "never fired" "$ddprove" check short/any.count/proc
+expect 0 "finding 1: MISMATCH.COUNT by monitor (provable)  rank 1" "$ddprove" explain "$run"
+check "who was ended" grep -q "rank 0: signaled by signal 15, 13 steps begun; last calls:" said
+check "the last call" grep -q "^ *all_reduce 27 of world (31 f32, sum, bucket 1), step 12, not done" said
+check "no call before it" sh -c '! grep -q "^ *all_reduce 26 of world" said'
+expect 0 "rank 1: signaled by signal 15, 13 steps begun, 1 faults fired" "$ddprove" explain --events "$run"
+check "the calls before it" grep -q "^ *all_reduce 26 of world (32 f32, sum, bucket 0), step 12" said
+expect 0 "^PASS" "$ddprove" run --out again "$run/plan.yaml"
+
+# A record that was changed, in a digit, a line, its order or its end, is not believed.
+cp "$run/trace.txt" trace
+for edit in 's/count=31/count=32/' 's/fired=1,/fired=0,/' '3d' '$d' '4p' 's/^\(about .*\)$/\1 /' '2{h;d};3{G}'; do
+    sed "$edit" trace >"$run/trace.txt"
+    check "$edit changes something" sh -c "! cmp -s trace $run/trace.txt"
+    expect 4 "^INCONCLUSIVE proc any.count" "$ddprove" check "$run"
+    check "why: $edit" grep -q "the evidence was damaged: .*/trace.txt: [0-9]*:[0-9]*: " said
+    expect 0 "no record of the run: [0-9]*:[0-9]*: " "$ddprove" explain "$run"
+done
+rm "$run/trace.txt"
+expect 2 "trace.txt: No such file" "$ddprove" check "$run"
+cp trace "$run/trace.txt"
+expect 0 "^PASS" "$ddprove" check "$run"
+
+# Bad input.
+expect 2 "own.yaml is not about a guest: it has no job.guest" sh -c '
+    printf "# Own ranks.\nid: own.job\njob: {ranks: 2, steps: 3, model: mlp, batch_per_rank: 8}\nexpect: {verdict: NONE}\n" >own.yaml
+    exec "$1" exec own.yaml -- true' - "$ddprove"
+expect 2 "no/such.yaml: No such file" "$ddprove" exec no/such.yaml -- true
+expect 2 "no command" "$ddprove" exec count.yaml
+expect 2 "leave out --on-failure leave" exec_count --on-failure leave -- true
+for option in "--set job.ranks=2" "--out o" "--json o" "--junit o"; do
+    # shellcheck disable=SC2086 # words
+    expect 2 "are of scenarios" "$ddprove" exec $option -- true
+done
+expect 2 'unknown key "job.no"\|unknown key "no"' exec_count --set job.no=1 -- true
+expect 2 'does not take the key "model"' exec_count --set job.model=mlp -- true
+expect 3 "the scenario names no program" "$ddprove" run --out unnamed count.yaml
+expect 77 "a guest has real processes only" exec_count --driver sim --out sim -- true
+echo "$failures failures"
+exit "$((failures > 0))"

@@ -1,0 +1,392 @@
+/* Results of collectives: who reads what ranks report of their data judges them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddpcore/base/file.h"
+#include "tests/ct.h"
+#include "tests/unit/guest/results.h"
+
+static struct trial trial_of(uint32_t kind, uint32_t dtype, uint32_t size, uint64_t count)
+{
+    const bool is_sum = kind == DDPROVE_GUEST_ALL_REDUCE || kind == DDPROVE_GUEST_REDUCE ||
+                        kind == DDPROVE_GUEST_REDUCE_SCATTER;
+
+    return (struct trial){.kind = kind,
+                          .dtype = dtype,
+                          .redop = is_sum ? DDPROVE_GUEST_SUM : DDPROVE_GUEST_NO_REDOP,
+                          .size = size,
+                          .count = count};
+}
+
+static struct trial sum_of(uint32_t size)
+{
+    return trial_of(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_F32, size, 1000);
+}
+
+enum { ALL = 1000 };
+
+/* culprit: a rank, or ALL. */
+static void expect(const struct trial *trial, enum harness_verdict verdict, uint32_t culprits,
+                   const char *words)
+{
+    const struct outcome got = results_run(trial);
+
+    CT_CHECK_EQ_U64(got.count, 1);
+    CT_CHECK_STR(harness_verdict_name(got.verdict), harness_verdict_name(verdict));
+    CT_CHECK_EQ_U64(got.culprits, culprits == ALL ? (1u << trial->size) - 1 : culprits);
+    CT_CHECK_EQ_U64(got.tally.judged, 1);
+    if (strstr(got.text, words) == NULL) {
+        CT_FAIL("\"%s\" is not in \"%s\"", words, got.text);
+    }
+}
+
+static void expect_unjudged(const struct trial *trial, enum harness_watch_unjudged reason)
+{
+    const struct outcome got = results_run(trial);
+
+    if (got.count != 0 || got.tally.judged != 0 || got.tally.unjudged[reason] != 1) {
+        CT_FAIL("kind %u, type %u, reason %d: %zu findings, %llu judged", trial->kind, trial->dtype,
+                (int)reason, got.count, (unsigned long long)got.tally.judged);
+    }
+}
+
+static void expect_nothing(const struct trial *trial)
+{
+    const struct outcome got = results_run(trial);
+
+    /* Rounding to few bits may hide a contribution. */
+    const bool is_narrow = trial->dtype == DDPROVE_GUEST_F16 || trial->dtype == DDPROVE_GUEST_BF16;
+
+    if (got.count != 0 ||
+        got.tally.judged + (is_narrow ? got.tally.unjudged[HARNESS_WATCH_UNJUDGED_BLIND] : 0) !=
+            1) {
+        CT_FAIL("kind %u, type %u, %u ranks, %llu elements: %zu findings, %llu judged: %s",
+                trial->kind, trial->dtype, trial->size, (unsigned long long)trial->count, got.count,
+                (unsigned long long)got.tally.judged, got.text);
+    }
+}
+
+/* --- tampering
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+static void add_to_element(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    (void)rank;
+    results_put(trial->dtype, out, out_count / 2,
+                results_get(trial->dtype, out, out_count / 2) + 0.25);
+}
+
+static void add_on_one(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    if (rank == trial->who) {
+        add_to_element(trial, rank, out, out_count);
+    }
+}
+
+/* The last bit: no more than rounding. */
+static void nudge_on_one(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    (void)out_count;
+    if (rank == trial->who) {
+        *(unsigned char *)out ^= 1;
+    }
+}
+
+static void divide(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    (void)rank;
+    for (uint64_t i = 0; i < out_count; i++) {
+        results_put(trial->dtype, out, i, results_get(trial->dtype, out, i) / trial->size);
+    }
+}
+
+static void spoil(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    (void)rank;
+    results_put(trial->dtype, out, out_count - 1, (double)NAN);
+}
+
+/* The largest of 0 and -0 may be either. */
+static void negate_zero(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    results_put(trial->dtype, out, out_count - 1, rank == trial->who ? -0.0 : 0.0);
+}
+
+/* Two elements change places, on all ranks. */
+static void swap(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    const double first = results_get(trial->dtype, out, 3);
+
+    (void)rank;
+    results_put(trial->dtype, out, 3, results_get(trial->dtype, out, out_count - 2));
+    results_put(trial->dtype, out, out_count - 2, first);
+}
+
+/* --- tests
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+static const uint32_t kinds[] = {DDPROVE_GUEST_ALL_REDUCE,     DDPROVE_GUEST_REDUCE,
+                                 DDPROVE_GUEST_REDUCE_SCATTER, DDPROVE_GUEST_BROADCAST,
+                                 DDPROVE_GUEST_GATHER,         DDPROVE_GUEST_ALL_GATHER,
+                                 DDPROVE_GUEST_SCATTER,        DDPROVE_GUEST_ALL_TO_ALL};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+CT_TEST(results, healthy)
+{
+    static const uint32_t dtypes[] = {DDPROVE_GUEST_F32,  DDPROVE_GUEST_F64, DDPROVE_GUEST_F16,
+                                      DDPROVE_GUEST_BF16, DDPROVE_GUEST_I32, DDPROVE_GUEST_I64,
+                                      DDPROVE_GUEST_U8};
+
+    for (size_t k = 0; k < KINDS; k++) {
+        for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
+            struct trial trial = trial_of(kinds[k], dtypes[d], 1 + (uint32_t)(k + d) % 4,
+                                          dtypes[d] == DDPROVE_GUEST_BF16 ? 40 : 257 + 13 * d);
+
+            trial.root = trial.size - 1;
+            expect_nothing(&trial);
+        }
+    }
+}
+
+/* Divided once, before or after; in place; in pieces of all lengths. */
+CT_TEST(results, healthy_sums)
+{
+    static const uint64_t counts[] = {1, 255, 256, 1023, 1024, 1025, 3000};
+    struct trial trial = sum_of(3);
+
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        trial.count = counts[i];
+        trial.is_in_place = i % 2 == 0;
+        expect_nothing(&trial);
+    }
+    trial.redop = DDPROVE_GUEST_AVG;
+    trial.is_in_place = false;
+    expect_nothing(&trial);
+    trial.redop = DDPROVE_GUEST_MAX;
+    CT_CHECK_EQ_U64(results_run(&trial).tally.compared, 1);
+    trial.tamper = negate_zero;
+    expect_nothing(&trial);
+}
+
+CT_TEST(results, contributions)
+{
+    struct trial trial = sum_of(4);
+
+    trial.weight[2] = -1;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 2, "as if rank 2's contribution were left out");
+    trial.weight[2] = 1;
+    expect(&trial, HARNESS_VERDICT_VALUE_DUPLICATED, 1 << 2, "counted twice");
+    trial.weight[2] = -0.5;
+    expect(&trial, HARNESS_VERDICT_VALUE_SCALED, 1 << 2, "multiplied by 0.5");
+    trial.weight[2] = 0.37; /* any rank's, by some factor */
+    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "do not tell the ranks apart");
+    trial.weight[2] = 0;
+    trial.tamper = divide;
+    expect(&trial, HARNESS_VERDICT_VALUE_SCALED, ALL, "all of it were multiplied by 0.25");
+    trial.tamper = add_to_element;
+    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "off by");
+    trial.tamper = NULL;
+    trial.dtype = DDPROVE_GUEST_I32;
+    trial.weight[0] = -1;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
+    trial.kind = DDPROVE_GUEST_REDUCE_SCATTER;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
+    trial.dtype = DDPROVE_GUEST_F64;
+    trial.kind = DDPROVE_GUEST_REDUCE;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
+}
+
+/* Ranks put in the same: whose contribution is missing cannot be told, of two ranks not even
+ * whether it is not the whole that was halved. */
+CT_TEST(results, who_cannot_be_told)
+{
+    struct trial trial = sum_of(3);
+
+    trial.is_equal = true;
+    trial.weight[1] = -1;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, ALL, "rank 1's contribution were left out or");
+    trial.size = 2;
+    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "or all of it were multiplied by 0.5");
+}
+
+CT_TEST(results, replicas)
+{
+    struct trial trial = sum_of(3);
+
+    trial.who = 1;
+    trial.tamper = add_on_one;
+    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+    trial.size = 2; /* the sum says who is wrong */
+    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "they are off by");
+    trial.tamper = nudge_on_one; /* and here it does not */
+    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, ALL, "who is right cannot be told");
+    trial.size = 3;
+    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+    trial.redop = DDPROVE_GUEST_MAX;
+    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+}
+
+CT_TEST(results, moves)
+{
+    for (size_t k = 3; k < KINDS; k++) {
+        struct trial trial = trial_of(kinds[k], DDPROVE_GUEST_F32, 3, 100);
+
+        trial.tamper = swap; /* in one place of the whole, or of each part */
+        expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL,
+               "what came out is not what was put in");
+    }
+    for (size_t k = 4; k < 6; k++) {
+        struct trial trial = trial_of(kinds[k], DDPROVE_GUEST_F32, 3, 100);
+
+        trial.weight[1] = -1;
+        expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution");
+    }
+    for (size_t k = 3; k < 6; k += 2) {
+        struct trial trial = trial_of(kinds[k], DDPROVE_GUEST_BF16, 4, 100);
+
+        trial.who = 2;
+        trial.tamper = nudge_on_one;
+        expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 2, "ranks 0,1,3 and of rank 2");
+    }
+}
+
+CT_TEST(results, not_finite)
+{
+    struct trial trial = sum_of(3);
+
+    trial.who = 2;
+    trial.bad_input = (double)NAN;
+    expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, 1 << 2, "put in a NaN");
+    trial.bad_input = (double)INFINITY;
+    expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, 1 << 2, "an infinite value");
+    /* 32 of them are too many for a float, none is infinite, and against their rounding what others
+     * put in is nothing. */
+    trial.bad_input = 3e38;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_BLIND);
+    trial.bad_input = 0;
+    trial.tamper = spoil;
+    expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, ALL, "cannot be too large");
+}
+
+CT_TEST(results, input_changes_in_flight)
+{
+    struct trial trial = sum_of(3);
+
+    trial.is_changed = true;
+    trial.who = 1;
+    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 1, "changed while the call was in flight");
+}
+
+/* What a fault does to a contribution happens on its way. */
+CT_TEST(results, of_faults)
+{
+    struct trial trial = sum_of(3);
+
+    trial.fault = (struct guest_fault){.point = GUEST_POINT_POST,
+                                       .rank = 1 + 1,
+                                       .hit = 1,
+                                       .times = 1,
+                                       .action = GUEST_ACTION_ZERO};
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
+    trial.is_in_place = true;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
+    trial.is_in_place = false; /* all parts, one for each member */
+    trial.kind = DDPROVE_GUEST_REDUCE_SCATTER;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
+}
+
+CT_TEST(results, not_judged)
+{
+    struct trial trial = sum_of(3);
+
+    trial.is_hidden = true;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_HIDDEN);
+    trial.is_hidden = false;
+    trial.is_of_device = true;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_HIDDEN);
+    trial = trial_of(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_BF16, 5, 3000);
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_BLIND);
+    trial = trial_of(DDPROVE_GUEST_SCAN, DDPROVE_GUEST_F32, 3, 30);
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_KIND);
+    trial = trial_of(DDPROVE_GUEST_REDUCE, DDPROVE_GUEST_F32, 3, 30);
+    trial.redop = DDPROVE_GUEST_MAX;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_ONE_RESULT);
+    trial.kind = DDPROVE_GUEST_ALL_REDUCE;
+    trial.redop = DDPROVE_GUEST_USER;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_KIND);
+    trial.redop = DDPROVE_GUEST_MAX;
+    trial.bad_input = (double)NAN;
+    trial.tamper = spoil;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_NOT_FINITE);
+}
+
+/* --- data that were kept
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+/* Element 17 of the sum, with a bit of one contribution flipped. */
+static void flip_input(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    void *in[RESULTS_RANKS_MAX];
+    uint32_t bits;
+
+    (void)rank;
+    (void)out_count;
+    for (uint32_t r = 0; r < trial->size; r++) {
+        in[r] = calloc(1, 8 * RESULTS_COUNT_MAX);
+        results_fill(trial, r, in[r], trial->count);
+    }
+    memcpy(&bits, (float *)in[trial->who] + 17, sizeof bits);
+    bits ^= 1u << 24;
+    memcpy((float *)in[trial->who] + 17, &bits, sizeof bits);
+    results_put(trial->dtype, out, 17, results_sum_at(trial, in, 17));
+    for (uint32_t r = 0; r < trial->size; r++) {
+        free(in[r]);
+    }
+}
+
+static void flip_sign_of_result(const struct trial *trial, uint32_t rank, void *out,
+                                uint64_t out_count)
+{
+    (void)rank;
+    (void)out_count;
+    results_put(trial->dtype, out, 17, -results_get(trial->dtype, out, 17));
+}
+
+CT_TEST(results, kept)
+{
+    char folder[] = "/tmp/ddprove_results.XXXXXX";
+    struct ddp_err err = {{0}};
+    struct trial trial = sum_of(4);
+
+    CT_REQUIRE(mkdtemp(folder) != NULL);
+    trial.folder = folder;
+    CT_CHECK_EQ_U64(results_run(&trial).tally.bitwise, 1);
+    trial.is_backward = true;
+    trial.is_in_place = true;
+    CT_CHECK_EQ_U64(results_run(&trial).tally.bitwise, 1);
+    trial.redop = DDPROVE_GUEST_AVG;
+    CT_CHECK_EQ_U64(results_run(&trial).tally.bitwise, 1);
+    trial.redop = DDPROVE_GUEST_SUM;
+    trial.who = 2;
+    trial.tamper = flip_input;
+    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 2,
+           "rank 2's contribution with bit 24 flipped");
+    trial.kind = DDPROVE_GUEST_REDUCE;
+    trial.is_in_place = false;
+    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 2, "element 17 is");
+    trial.tamper = flip_sign_of_result;
+    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "the result itself with a bit flipped");
+    trial.tamper = NULL;
+    trial.weight[1] = -1;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution multiplied by 0");
+    trial.dtype = DDPROVE_GUEST_BF16; /* here projections see nothing */
+    trial.count = 100;
+    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution multiplied by 0");
+    trial.folder = NULL;
+    expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_BLIND);
+    CT_CHECK(ddp_files_remove_tree(folder, &err) == DDP_OK);
+}
