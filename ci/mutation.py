@@ -46,7 +46,7 @@ SEED = 20261122
 # What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
 # folder's code can do wrong; a crash or a hang of the job is what it is. Never right: an ERROR of the harness,
 # evidence that is lost, or blame on the launcher.
-PROC = ["equivalence", "control", "hang", "crash", "stop", "launch"]
+PROC = ["equivalence", "control", "hang", "crash", "stop", "launch", "resource"]
 CORE = {"VALUE", "MISMATCH", "HANG", "CRASH", "USAGE", "RESOURCE"}
 FOLDERS = {
     "ddpcore/ddp": CORE | {"DATA"}, "ddpcore/schedule": CORE, "ddpcore/collective": CORE, "ddpcore/transport": CORE,
@@ -57,7 +57,8 @@ FOLDERS = {
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
            ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
-           ("ddpcore/collective", "queue", ["mpi"]), ("harness/inject", "", PROC + ["io", "slow"])]
+           ("ddpcore/collective", "queue", ["mpi"]), ("ddpcore/collective", "control", ["mpi"]),
+           ("ddpcore/collective", "compiled", PROC), ("harness/inject", "", PROC + ["io", "slow"])]
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure.
 ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c"]
 STANDIN = ["spin_in_forward", "spin_in_comm", "host_hang_after_launch", "async_error", "sigkill_after_launch", "slow_kernel"]

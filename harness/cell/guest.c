@@ -90,6 +90,7 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
     struct harness_exec_config config = {.mem = cell->mem,
                                          .plan = plan,
                                          .log_dir = cell->run_dir,
+                                         .is_observed = true,
                                          .limits = {plan->job.timeout_ns, plan->job.timeout_ns},
                                          .world_size = plan->job.ranks};
     struct start start;

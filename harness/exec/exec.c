@@ -128,6 +128,26 @@ static bool is_of_launcher(const struct exec_job *job, const struct harness_find
            harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH;
 }
 
+/* A wrong result goes into everything that is computed from then on, until the job is ended. Of a
+ * program that announces no steps, that is every other call. */
+static bool is_consequence(const struct exec_job *job, const struct harness_finding *finding)
+{
+    const bool has_steps = job->watch->world_size > 0 && job->watch->ranks[0].step_count > 0;
+
+    for (size_t i = 0; i < job->findings->count && !job->config->is_left; i++) {
+        const struct harness_finding *earlier = &job->findings->items[i];
+
+        if (harness_verdict_family(finding->verdict) == HARNESS_FAMILY_VALUE &&
+            harness_verdict_family(earlier->verdict) == HARNESS_FAMILY_VALUE &&
+            (has_steps ? finding->step > earlier->step
+                       : finding->op.seq != earlier->op.seq ||
+                             strcmp(finding->guest.comm, earlier->guest.comm) != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Every rank that is no culprit waits, or cannot go on, and has for a while. */
 static bool has_settled(const struct exec_job *job, uint64_t now_ns)
 {
@@ -169,7 +189,8 @@ static ddp_status judge(struct exec_job *job)
     harness_findings_init(&now, ddp_mem_pool_mem(pool));
     harness_watch_analyse(job->watch, &job->config->limits, &now);
     for (size_t i = 0; i < now.count; i++) {
-        if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i])) {
+        if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i]) &&
+            !is_consequence(job, &now.items[i])) {
             harness_findings_add(job->findings, &now.items[i]);
             if (job->config->on_finding != NULL) {
                 job->config->on_finding(job->config->context, &now.items[i]);
