@@ -120,6 +120,27 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
     return false;
 }
 
+/* It ended by an error of its own inside a call that members had posted differently, or after it:
+ * the library refused that. */
+static bool is_refused(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *group = &watch->groups[g];
+        bool is_inside = group->members[rank].has_broken;
+
+        for (uint32_t i = 0; i < self->wait_count; i++) {
+            is_inside =
+                is_inside || (self->waits[i].group == g && self->waits[i].seq >= group->wrong_seq);
+        }
+        if (group->wrong_seq != 0 && is_inside) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void find_gone(const struct harness_watch *watch, struct harness_findings *out)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
@@ -127,7 +148,8 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
         const enum harness_verdict verdict = crash_of(watch, r);
         struct harness_finding finding;
 
-        if (verdict == HARNESS_VERDICT_NONE || is_taken_along(watch, r)) {
+        if (verdict == HARNESS_VERDICT_NONE || is_taken_along(watch, r) ||
+            (verdict == HARNESS_VERDICT_CRASH_EXITED && is_refused(watch, r))) {
             continue;
         }
         begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);

@@ -104,6 +104,7 @@ void harness_watch_take_free(struct harness_watch *watch, uint32_t rank,
 
     if (member != NULL) {
         member->is_freed = true;
+        member->has_broken = member->has_broken || arg[2] != 0;
         watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || arg[2] != 0;
     }
 }

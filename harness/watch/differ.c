@@ -318,6 +318,7 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
         }
     }
     group->is_wrong = true;
+    group->wrong_seq = seq;
     return true;
 }
 

@@ -23,6 +23,7 @@ void harness_watch_take_launch(struct harness_watch *watch, uint32_t rank,
             call->lane = has_failed || arg[3] > GUEST_LANES_MAX ? 0 : (uint32_t)arg[3];
         }
     }
+    member->has_broken = member->has_broken || has_failed;
     watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || has_failed;
 }
 

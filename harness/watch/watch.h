@@ -53,6 +53,7 @@ struct harness_watch_member {
     bool is_there;     /* the rank has made the communicator */
     bool is_freed;     /* and given it back */
     bool is_of_device; /* its calls are a device's */
+    bool has_broken;   /* one of them failed, or the communicator was given up */
     uint32_t handle;   /* in that process */
     uint32_t rank;     /* within the group */
     uint64_t posted;   /* seq of its last call */
@@ -73,6 +74,7 @@ struct harness_watch_group {
     uint64_t done_seq;    /* the last call that some member has seen done, of those that end for
                              nobody before all have posted them */
     uint64_t done_before; /* the same when what members posted was last read */
+    uint64_t wrong_seq;   /* the call that members were found to have posted differently; 0: none */
     uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
     bool is_wrong;        /* a finding was made of it, or entries of a member were lost: what
                              follows in it is not compared */

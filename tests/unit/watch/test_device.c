@@ -466,24 +466,20 @@ CT_TEST(watch_device, a_record_of_a_good_job)
     fake_job_close(&job);
 }
 
-/* A device's data are its own: every call that has some is counted, once, and none is judged. */
-CT_TEST(watch_device, results_are_not_shown)
+/* NCCL refuses a call that others make differently, and the rank ends. */
+CT_TEST(watch_device, refused_and_ended)
 {
-    struct fake_job job;
+    for (int way = 0; way < 2; way++) {
+        struct fake_job job;
 
-    begin_devices(&job, 2);
-    job.arena.head->is_observed = 1;
-    for (uint32_t i = 0; i < 3; i++) {
-        for (uint32_t r = 0; r < 2; r++) {
-            const uint64_t seq = run(&job, r, 0);
-
-            fake_reach(&job, r, 0, seq, seq);
+        begin_devices(&job, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_post(&job, r, 0, r == 1 ? 10 : 20, 0);
         }
-        CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+        fake_launch(&job, 1, (uint32_t)way, way == 0, way == 0, GUEST_LAUNCH_FAILED);
+        fake_state(&job, 1, HARNESS_WATCH_EXITED, 1);
+        CT_CHECK_EQ_U64(fake_look(&job, MS), way == 0 ? 1 : 2);
+        CT_CHECK(job.findings.items[0].verdict == HARNESS_VERDICT_MISMATCH_COUNT);
+        fake_job_close(&job);
     }
-    harness_watch_finish_tally(&job.watch);
-    CT_CHECK_EQ_U64(job.watch.tally.judged, 0);
-    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_HIDDEN], 3);
-    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_UNENDED], 0);
-    fake_job_close(&job);
 }
