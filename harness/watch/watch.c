@@ -222,8 +222,9 @@ static bool read_entry(const struct guest_entry *ring, uint64_t mask, uint64_t i
     return harness_watch_load(&entry->index) == index;
 }
 
-/* An entry that is not whole yet is read next time; if its writer is gone, or has been overtaken,
- * it is lost. */
+/* An entry that is not whole yet is read next time; if its writer has been overtaken, it is lost.
+ * If the process is gone, nothing is: its thread ended before it did what it was about to report.
+ */
 static void read_ring(struct harness_watch *watch, uint32_t rank)
 {
     struct harness_watch_rank *self = &watch->ranks[rank];
@@ -243,10 +244,10 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
         }
         if (read_entry(ring, capacity - 1, self->read_count + 1, &entry)) {
             take_entry(watch, rank, &entry);
-        } else if (is_gone || harness_watch_load(&ring[self->read_count & (capacity - 1)].index) >
-                                  self->read_count + 1) {
+        } else if (harness_watch_load(&ring[self->read_count & (capacity - 1)].index) >
+                   self->read_count + 1) {
             self->lost_count++;
-        } else {
+        } else if (!is_gone) {
             return;
         }
         self->read_count++;
