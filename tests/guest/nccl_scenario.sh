@@ -11,9 +11,13 @@ trap 'rm -rf "$folder"' EXIT
 # judged CODE WORDS DDPROVE FAULT EXPECT: the scenario ends with this code and says a line with these words.
 judged() {
     found=$(mktemp -d "$folder/ranks.XXXXXX")
-    # shellcheck disable=SC2016 # for the shell that ranks are started with
-    printf '# An NCCL program.\nid: test.nccl\njob: {guest: {adapter: nccl}, ranks: 3, timeout_ms: 2000}\nfaults: [%s]\nexpect: {%s}\n' \
-        "$4" "$5" >"$folder/test.yaml"
+    cat >"$folder/test.yaml" <<YAML
+# An NCCL program.
+id: test.nccl
+job: {guest: {adapter: nccl}, ranks: 3, timeout_ms: 2000}
+faults: [$4]
+expect: {$5}
+YAML
     "$3" exec "$folder/test.yaml" --out "$folder/runs" -- "$program" "$found" >"$folder/out" 2>&1
     got=$?
     if [ "$got" -ne "$1" ] || ! grep -q "$2" "$folder/out"; then
