@@ -129,6 +129,7 @@ enum refusal {
     REFUSAL_NONE,
     REFUSAL_BY_PLAN, /* it is not for this driver, or not for this collective */
     REFUSAL_NO_MPI,
+    REFUSAL_NO_ADAPTER, /* of a guest; MPI's is not there without MPI */
     REFUSAL_NO_CARD
 };
 
@@ -158,7 +159,7 @@ static enum refusal refuse_guest(struct cli_cells *cells, const struct harness_p
         harness_exec_adapter_path(guest->adapter, harness_launch_self_path(), path, sizeof path,
                                   &err) != DDP_OK) {
         (void)snprintf(reason, reason_size, "%.500s", err.text);
-        return REFUSAL_NO_MPI;
+        return guest->adapter == HARNESS_GUEST_ADAPTER_MPI ? REFUSAL_NO_MPI : REFUSAL_NO_ADAPTER;
     }
     if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN && mpirun_reason(cells)[0] != '\0') {
         (void)snprintf(reason, reason_size, "%s", cells->mpirun_reason);

@@ -59,13 +59,13 @@ struct cli_options {
     bool is_on_both;             /* --driver both */
     bool is_resumed;
     bool is_verbose, is_time_enforced, is_fast, is_help, is_fail_fast;
-    bool has_events;               /* explain --events */
-    bool is_kept_failed;           /* --keep failed */
-    char **command;                /* exec: what is behind "--", ends with NULL; NULL: nothing */
-    uint64_t ranks;                /* --ranks; 0: not given */
-    uint64_t limit_s;              /* --limit; 0: not given */
-    bool is_left;                  /* --on-failure leave */
-    bool is_mpi;                   /* --adapter mpi */
+    bool has_events;     /* explain --events */
+    bool is_kept_failed; /* --keep failed */
+    char **command;      /* exec: what is behind "--", ends with NULL; NULL: nothing */
+    uint64_t ranks;      /* --ranks; 0: not given */
+    uint64_t limit_s;    /* --limit; 0: not given */
+    bool is_left;        /* --on-failure leave */
+    enum harness_guest_adapter adapter;
     bool is_proving;               /* --prove sums */
     uint64_t first_step, end_step; /* --steps, the last one + 1; end_step 0: not given */
 };

@@ -100,7 +100,7 @@ static int run_scenarios(const struct cli_options *options)
 {
     struct cli_options run = *options;
     char ranks[32];
-    char adapter[] = "job.guest.adapter=mpi";
+    char adapter[48];
     char timeout[48];
     int code = 0;
 
@@ -116,7 +116,9 @@ static int run_scenarios(const struct cli_options *options)
                        (unsigned long long)options->limit_s * 1000);
         code = add_set(&run, timeout);
     }
-    if (code == 0 && options->is_mpi) {
+    if (code == 0 && options->adapter != HARNESS_GUEST_ADAPTER_NONE) {
+        (void)snprintf(adapter, sizeof adapter, "job.guest.adapter=%s",
+                       harness_guest_adapter_name(options->adapter));
         code = add_set(&run, adapter);
     }
     return code != 0 ? code : cli_run(&run);
@@ -178,9 +180,9 @@ int cli_exec(const struct cli_options *options)
         return cli_usage_error("exec: --set, --out (but for --steps), --json and --junit are of "
                                "scenarios; name one in front of \"--\"");
     }
-    if (options->is_mpi) {
-        if (harness_exec_adapter_path(HARNESS_GUEST_ADAPTER_MPI, harness_launch_self_path(),
-                                      adapter, sizeof adapter, &err) != DDP_OK) {
+    if (options->adapter != HARNESS_GUEST_ADAPTER_NONE) {
+        if (harness_exec_adapter_path(options->adapter, harness_launch_self_path(), adapter,
+                                      sizeof adapter, &err) != DDP_OK) {
             return cli_usage_error("--%s", err.text);
         }
         config.preload = adapter;
@@ -207,6 +209,12 @@ int cli_exec(const struct cli_options *options)
             (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
                                   "guest library, or an "
                                   "adapter that does; nothing was judged\n");
+        } else if (result.lost_comms > 0) {
+            (void)fprintf(
+                stderr,
+                "ddprove: %llu communicators could not be shown (too many, or one process "
+                "drives several ranks); their calls were not judged\n",
+                (unsigned long long)result.lost_comms);
         }
     }
     ddp_mem_pool_destroy(pool);

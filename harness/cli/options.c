@@ -119,11 +119,9 @@ static int set_ranks(struct cli_options *options, const char *text)
 
 static int set_adapter(struct cli_options *options, const char *text)
 {
-    options->is_mpi = strcmp(text, "mpi") == 0;
-    if (options->is_mpi || strcmp(text, "none") == 0) {
-        return 0;
-    }
-    return cli_usage_error("--adapter is none or mpi, not \"%s\"", text);
+    return harness_guest_adapter_parse(text, &options->adapter) == DDP_OK
+               ? 0
+               : cli_usage_error("--adapter is none, mpi or nccl, not \"%s\"", text);
 }
 
 static int set_prove(struct cli_options *options, const char *text)
@@ -291,10 +289,9 @@ static const struct cli_option {
     {"ranks", "N", 0, CLI_EXEC, set_ranks,
      "start N copies, each told who it is as torchrun would\n(default: one, which starts the "
      "ranks)"},
-    {"adapter", "none|mpi", 0, CLI_EXEC, set_adapter,
-     "what shows the program's collectives; none: the program itself\n(default), mpi: a library "
-     "that is loaded "
-     "into it"},
+    {"adapter", "none|mpi|nccl", 0, CLI_EXEC, set_adapter,
+     "what shows the program's collectives; none: the program itself\n(default); mpi, nccl: a "
+     "library that is loaded into it"},
     {"prove", "sums", 0, CLI_EXEC, set_prove, "judge the result of every collective too"},
     {"steps", "A[-B]", 0, CLI_EXEC, set_steps,
      "of these steps bit for bit: their data go to the folder\n--out names (with --prove)"},

@@ -5,16 +5,18 @@
 #include <unistd.h>
 
 #include "harness/exec/exec.h"
-#include "harness/plan/names.h"
+#include "harness/plan/plan.h"
 
 ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter, const char *self_path,
                                      char *out, size_t size_bytes, struct ddp_err *err)
 {
     static const char *const libraries[HARNESS_GUEST_ADAPTER_COUNT] = {
-        [HARNESS_GUEST_ADAPTER_MPI] = "libddprove_guest_mpi.so"};
-    static const char *const needs[HARNESS_GUEST_ADAPTER_COUNT] = {[HARNESS_GUEST_ADAPTER_MPI] =
-                                                                       "an mpi.h"};
-    const char *name = harness_names_of(HARNESS_NAMES_GUEST_ADAPTERS, (int)adapter);
+        [HARNESS_GUEST_ADAPTER_MPI] = "libddprove_guest_mpi.so",
+        [HARNESS_GUEST_ADAPTER_NCCL] = "libddprove_guest_nccl.so"};
+    static const char *const built[HARNESS_GUEST_ADAPTER_COUNT] = {
+        [HARNESS_GUEST_ADAPTER_MPI] = "where an mpi.h is found",
+        [HARNESS_GUEST_ADAPTER_NCCL] = "with ddprove, but not with its instrumented builds"};
+    const char *name = harness_guest_adapter_name(adapter);
     char folder[4096];
     char *slash = NULL;
     bool is_cut;
@@ -30,9 +32,8 @@ ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter, const c
                            name);
     }
     if (access(out, R_OK) != 0) {
-        return ddp_err_set(err, DDP_E_NOT_FOUND,
-                           "adapter %s: %s: %s; it is built where %s is found", name, out,
-                           strerror(errno), needs[adapter]);
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "adapter %s: %s: %s; it is built %s", name, out,
+                           strerror(errno), built[adapter]);
     }
     return DDP_OK;
 }

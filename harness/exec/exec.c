@@ -270,6 +270,7 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
     out->record.is_ended = job->end_ns != UINT64_MAX;
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
         out->seen_count += job->watch->ranks[r].is_attached;
+        out->lost_comms += job->watch->ranks[r].lost_comms;
     }
     out->interrupt = job->interrupt;
     if (job->watch->mem != NULL) {

@@ -51,6 +51,7 @@ struct harness_exec_config {
 struct harness_exec_result {
     struct harness_watch_record record; /* its exit code: 128 + N after signal N */
     uint32_t seen_count;                /* ranks that have shown themselves */
+    uint64_t lost_comms;                /* communicators that ranks could not show */
     int interrupt;                      /* the signal that ended it all; 0: none did */
     struct harness_watch_tally tally;   /* of results */
 };

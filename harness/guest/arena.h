@@ -20,12 +20,14 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  2u
+#define GUEST_ARENA_VERSION  3u
 
 enum {
+    GUEST_PAGE_BYTES = 4096,
     GUEST_FAULTS_MAX = 16,
     GUEST_COMMS_MAX = 64,
     GUEST_THREADS_MAX = 32,
+    GUEST_LANES_MAX = 64,
     GUEST_NAME_BYTES = 32,
     GUEST_ARG_COUNT = 5,
     GUEST_FOLDER_BYTES = 256
@@ -91,9 +93,10 @@ struct guest_fault {
     X(DETACH, "", "", "", "", "")                           \
     X(STEP, "", "", "", "", "")                             \
     X(PHASE, "phase", "", "", "", "")                       \
-    X(COMM, "comm", "key", "rank", "size", "")              \
-    X(COMM_FREE, "comm", "key", "", "", "")                 \
+    X(COMM, "comm", "key", "rank", "size", "kind")          \
+    X(COMM_FREE, "comm", "key", "aborted", "", "")          \
     X(POST, "comm", "seq", "op", "count", "bucket")         \
+    X(LAUNCH, "comm", "first", "last", "lane", "")          \
     X(DONE, "comm", "seq", "", "", "")                      \
     X(FAULT, "fault", "hit", "comm", "seq", "")             \
     X(VALUE_IN, "comm", "seq", "sum", "magnitude", "hash")  \
@@ -105,6 +108,18 @@ enum guest_event {
 #undef X
         GUEST_EVENT_COUNT
 };
+
+/* Whose calls a communicator has. */
+enum guest_comm_kind {
+    GUEST_COMM_HOST,   /* a thread makes them: once posted they have begun */
+    GUEST_COMM_DEVICE, /* a device does, in the order of a stream, once they are launched too */
+    GUEST_COMM_PAIR    /* a device, and they are messages from rank 0 to rank 1: both show the same
+                          call, in whatever step of theirs */
+};
+
+/* In place of a lane in LAUNCH: the launch failed, the calls will not be made. Lane 0: how far the
+ * device comes with them is not seen. */
+#define GUEST_LAUNCH_FAILED UINT64_MAX
 
 struct guest_entry {
     uint64_t index; /* from 1; written last */
@@ -158,6 +173,17 @@ struct guest_thread {
     uint64_t enter_ns; /* since when */
 };
 
+/* A stream on which a device makes calls of a communicator. Their numbers rise, so two words that
+ * the stream itself writes say how far it is. */
+struct guest_lane {
+    uint64_t is_taken;
+    uint64_t comm;   /* handle */
+    uint64_t stream; /* the same number in all lanes of a stream */
+    uint64_t begun;  /* the device: the last call that the stream has come to */
+    uint64_t ended;  /* the device: the last one that it has left behind */
+    uint64_t spare[3];
+};
+
 struct guest_page {
     uint64_t pid;        /* of the rank; 0: not attached. Written last */
     uint64_t is_ended;   /* it has detached */
@@ -171,6 +197,8 @@ struct guest_page {
     uint64_t fault_hits[GUEST_FAULTS_MAX]; /* matches so far */
     struct guest_comm comms[GUEST_COMMS_MAX];
     struct guest_thread threads[GUEST_THREADS_MAX];
+    /* On a page of memory of their own, which is made known to the device. */
+    struct guest_lane lanes[GUEST_LANES_MAX] __attribute__((aligned(GUEST_PAGE_BYTES)));
 };
 
 struct guest_arena {

@@ -43,6 +43,17 @@ int ddprove_guest_call_post(struct ddprove_guest_call *call)
     return times;
 }
 
+void guest_call_show(struct ddprove_guest_call *call)
+{
+    struct guest_page *page = guest_self_page();
+    struct guest_comm *comm = page != NULL ? guest_comm_of(page, call->comm) : NULL;
+
+    call->seq = 0;
+    if (comm != NULL) {
+        post(page, comm, call);
+    }
+}
+
 /* Show what the calling thread waits for; comm 0: nothing. */
 static void show_wait(const struct ddprove_guest_call *call, uint32_t comm, uint64_t seq)
 {

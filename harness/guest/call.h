@@ -2,6 +2,7 @@
 #ifndef HARNESS_GUEST_CALL_H
 #define HARNESS_GUEST_CALL_H
 
+#include "harness/guest/ddprove_guest.h"
 #include "harness/guest/self.h"
 
 #ifdef __cplusplus
@@ -10,6 +11,8 @@ extern "C" {
 
 /* The record of a handle; NULL: there is none (any more). */
 struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm);
+/* A call that is made whatever is said here: posted, without faults. */
+void guest_call_show(struct ddprove_guest_call *call);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include "harness/guest/call.h"
 #include "harness/guest/ddprove_guest.h"
+#include "harness/guest/lane.h"
 
 /* A handle is 1 + place + GUEST_COMMS_MAX * (how many were made before): its record is found
  * without a search, and a handle that was freed is not taken for the next one in its place. */
@@ -23,7 +24,8 @@ struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm)
                                                                                      : NULL;
 }
 
-uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name)
+uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name,
+                           enum guest_comm_kind kind)
 {
     struct guest_page *page = guest_self_page();
     struct guest_comm *record = NULL;
@@ -43,7 +45,7 @@ uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, c
         }
     }
     if (record == NULL) {
-        (void)__atomic_add_fetch(&page->lost_comms, 1, __ATOMIC_RELAXED);
+        guest_comm_lost();
         return 0;
     }
     handle = handle_of(place - 1, __atomic_fetch_add(&page->comm_next, 1, __ATOMIC_RELAXED));
@@ -63,11 +65,16 @@ uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, c
     }
     guest_change_end(&record->change);
     guest_self_record(page, GUEST_EVENT_COMM,
-                      (const uint64_t[GUEST_ARG_COUNT]){handle, key, rank, size});
+                      (const uint64_t[GUEST_ARG_COUNT]){handle, key, rank, size, kind});
     return handle;
 }
 
-void ddprove_guest_comm_free(uint32_t comm)
+uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name)
+{
+    return guest_comm_create(key, rank, size, name, GUEST_COMM_HOST);
+}
+
+void guest_comm_free(uint32_t comm, int is_aborted)
 {
     struct guest_page *page = guest_self_page();
     struct guest_comm *record = page != NULL ? guest_comm_of(page, comm) : NULL;
@@ -75,10 +82,16 @@ void ddprove_guest_comm_free(uint32_t comm)
     if (record == NULL) {
         return;
     }
-    guest_self_record(page, GUEST_EVENT_COMM_FREE,
-                      (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key)});
+    guest_self_record(
+        page, GUEST_EVENT_COMM_FREE,
+        (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key), (uint64_t)is_aborted});
     /* Its name stays for whoever reads the ring later. */
     __atomic_store_n(&record->is_taken, 0, __ATOMIC_RELEASE);
+}
+
+void ddprove_guest_comm_free(uint32_t comm)
+{
+    guest_comm_free(comm, 0);
 }
 
 uint64_t ddprove_guest_comm_child_key(uint32_t parent, uint64_t color)

@@ -35,7 +35,8 @@ enum harness_guest_launcher {
 
 #define HARNESS_GUEST_ADAPTER_TABLE(X)                                                   \
     X(HARNESS_GUEST_ADAPTER_NONE, "none", "the program does, through the guest library") \
-    X(HARNESS_GUEST_ADAPTER_MPI, "mpi", "a library that is preloaded in front of MPI")
+    X(HARNESS_GUEST_ADAPTER_MPI, "mpi", "a library that is preloaded in front of MPI")   \
+    X(HARNESS_GUEST_ADAPTER_NCCL, "nccl", "a library that is preloaded in front of NCCL")
 enum harness_guest_adapter {
     HARNESS_GUEST_ADAPTER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_ADAPTER_COUNT
 };

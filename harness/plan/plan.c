@@ -38,6 +38,23 @@ ddp_status harness_driver_parse(const char *name, enum harness_driver *out)
     return DDP_E_NOT_FOUND;
 }
 
+const char *harness_guest_adapter_name(enum harness_guest_adapter adapter)
+{
+    DDP_ASSERT((unsigned)adapter < HARNESS_GUEST_ADAPTER_COUNT);
+    return harness_names_of(HARNESS_NAMES_GUEST_ADAPTERS, (int)adapter);
+}
+
+ddp_status harness_guest_adapter_parse(const char *name, enum harness_guest_adapter *out)
+{
+    for (unsigned i = 0; i < HARNESS_GUEST_ADAPTER_COUNT; i++) {
+        if (strcmp(name, harness_guest_adapter_name((enum harness_guest_adapter)i)) == 0) {
+            *out = (enum harness_guest_adapter)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
+}
+
 const char *harness_action_name(enum harness_action_kind kind)
 {
     DDP_ASSERT((unsigned)kind < HARNESS_ACTION_KIND_COUNT);

@@ -180,6 +180,9 @@ void harness_plan_injected(const struct harness_plan *plan, enum harness_run run
 void harness_plan_print(const struct harness_plan *plan, struct ddp_text *out);
 const char *harness_driver_name(enum harness_driver driver);
 DDP_MUST_USE ddp_status harness_driver_parse(const char *name, enum harness_driver *out);
+const char *harness_guest_adapter_name(enum harness_guest_adapter adapter);
+DDP_MUST_USE ddp_status harness_guest_adapter_parse(const char *name,
+                                                    enum harness_guest_adapter *out);
 const char *harness_action_name(enum harness_action_kind kind);
 /* Where an action may be used. */
 enum harness_action_place harness_action_place(enum harness_action_kind kind);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/guest/ability.h"
 #include "harness/scenario/reader.h"
 
 /* Refuse the first of these keys that is stated. */
@@ -123,6 +124,41 @@ static ddp_status check_action(const struct harness_reader *reader,
     }
 }
 
+/* What the guest's adapter cannot do: the fault would never fire, or change nothing. Each adapter
+ * has every reduction that a plan can name. */
+static ddp_status check_ability(const struct harness_reader *reader,
+                                const struct harness_yaml_node *map,
+                                const struct harness_fault *fault)
+{
+    static const enum guest_adapter adapters[HARNESS_GUEST_ADAPTER_COUNT] = {
+        [HARNESS_GUEST_ADAPTER_NONE] = GUEST_ADAPTER_NONE,
+        [HARNESS_GUEST_ADAPTER_MPI] = GUEST_ADAPTER_MPI,
+        [HARNESS_GUEST_ADAPTER_NCCL] = GUEST_ADAPTER_NCCL};
+    const enum harness_guest_adapter adapter = reader->plan->job.guest.adapter;
+    const bool is_post = fault->point == DDP_FAULT_POINT_COLLECTIVE_POST;
+    /* All kinds of damage are alike to an adapter. */
+    const bool is_of_data = fault->action.kind == HARNESS_ACTION_CORRUPT;
+    const char *lack =
+        guest_ability_lack(adapters[adapter], is_post ? GUEST_POINT_DONE : GUEST_POINT_POST,
+                           is_of_data ? GUEST_ACTION_ZERO : GUEST_ACTION_NOTHING, 0);
+
+    if (fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
+        lack = adapter != HARNESS_GUEST_ADAPTER_NONE && reader->plan->job.steps == 0
+                   ? "only the program itself announces steps, and job.steps does not say that it "
+                     "does"
+                   : NULL;
+    }
+    return lack == NULL
+               ? DDP_OK
+               : harness_yaml_fail(harness_reader_node(map, is_of_data && !is_post
+                                                                ? HARNESS_ROW_FAULT_do
+                                                                : HARNESS_ROW_FAULT_point),
+                                   reader->err, DDP_E_INVALID, "%s, adapter %s: %s",
+                                   is_of_data && !is_post ? harness_action_name(fault->action.kind)
+                                                          : ddp_fault_point_name(fault->point),
+                                   harness_guest_adapter_name(adapter), lack);
+}
+
 ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reader,
                                               const struct harness_yaml_node *map,
                                               const struct harness_fault *fault)
@@ -143,7 +179,8 @@ ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reade
                        HARNESS_ROW_AT_kind, HARNESS_ROW_AT_elems, HARNESS_ROW_AT_seq,
                        HARNESS_ROW_AT_bucket));
     }
-    return check_action(reader, harness_reader_node(map, HARNESS_ROW_FAULT_do), fault);
+    DDP_TRY(check_action(reader, harness_reader_node(map, HARNESS_ROW_FAULT_do), fault));
+    return check_ability(reader, map, fault);
 }
 
 ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,

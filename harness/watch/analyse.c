@@ -47,6 +47,7 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     const struct harness_watch_rank *self = &watch->ranks[rank];
     struct harness_watch_wait wait;
     const bool is_owed = harness_watch_is_needed(watch, rank, &wait);
+    enum harness_watch_reach reach;
     const struct harness_watch_group *group;
     const struct harness_watch_call *call;
     struct ddp_text text;
@@ -54,6 +55,8 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     if (self->is_attached) {
         harness_watch_say(finding, ", step %llu", (unsigned long long)self->step);
     }
+    reach =
+        is_owed ? harness_watch_reach_of(watch, rank, wait.group, wait.seq) : HARNESS_WATCH_BEGUN;
     if (!is_owed && self->wait_count == 0) {
         return;
     }
@@ -62,7 +65,10 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     call = harness_watch_any_call(watch, group, wait.seq);
     ddp_text_init(&text, watch->mem);
     harness_watch_print_call(group, wait.seq, call, &text);
-    harness_watch_say(finding, "%s%s", is_owed ? ", before posting " : ", inside ",
+    harness_watch_say(finding, "%s%s",
+                      reach == HARNESS_WATCH_NOWHERE ? ", before posting "
+                      : reach < HARNESS_WATCH_BEGUN  ? ", before its device came to "
+                                                     : ", inside ",
                       ddp_text_str(&text));
     ddp_text_fini(&text);
     harness_watch_set_op(group, wait.seq, call, finding);
@@ -99,15 +105,36 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
 
-    if (self->state != HARNESS_WATCH_EXITED || self->wait_count == 0) {
+    if (self->state != HARNESS_WATCH_EXITED || (self->wait_count == 0 && !self->has_broken)) {
         return false;
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *other = &watch->ranks[r];
 
-        if (r != rank && (other->is_ending ||
-                          (crash_of(watch, r) != HARNESS_VERDICT_NONE &&
-                           (other->wait_count == 0 || other->state == HARNESS_WATCH_SIGNALED)))) {
+        if (r != rank && (other->is_ending || (crash_of(watch, r) != HARNESS_VERDICT_NONE &&
+                                               ((other->wait_count == 0 && !other->has_broken) ||
+                                                other->state == HARNESS_WATCH_SIGNALED)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It ended by an error of its own inside a call that members had posted differently, or after it:
+ * the library refused that. */
+static bool is_refused(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *group = &watch->groups[g];
+        bool is_inside = group->members[rank].has_broken;
+
+        for (uint32_t i = 0; i < self->wait_count; i++) {
+            is_inside =
+                is_inside || (self->waits[i].group == g && self->waits[i].seq >= group->wrong_seq);
+        }
+        if (group->wrong_seq != 0 && is_inside) {
             return true;
         }
     }
@@ -121,7 +148,8 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
         const enum harness_verdict verdict = crash_of(watch, r);
         struct harness_finding finding;
 
-        if (verdict == HARNESS_VERDICT_NONE || is_taken_along(watch, r)) {
+        if (verdict == HARNESS_VERDICT_NONE || is_taken_along(watch, r) ||
+            (verdict == HARNESS_VERDICT_CRASH_EXITED && is_refused(watch, r))) {
             continue;
         }
         begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);
@@ -157,10 +185,10 @@ static bool is_held_up(const struct harness_watch *watch, uint32_t rank)
              r != rank && harness_watch_is_waiting(watch, r) && i < watch->ranks[r].wait_count;
              i++) {
             const struct harness_watch_wait *wait = &watch->ranks[r].waits[i];
-            const struct harness_watch_member *member = &watch->groups[wait->group].members[rank];
-            const struct harness_watch_call *call = harness_watch_call_at(member, wait->seq);
+            const enum harness_watch_reach reach =
+                harness_watch_reach_of(watch, rank, wait->group, wait->seq);
 
-            if (member->is_there && call != NULL && !call->is_done) {
+            if (reach > HARNESS_WATCH_NOWHERE && reach < HARNESS_WATCH_DONE) {
                 return true;
             }
         }
@@ -215,26 +243,43 @@ static void say_waits(const struct harness_watch *watch, const struct harness_ra
     }
 }
 
-static void find_cycle(const struct harness_watch *watch, struct harness_findings *out)
+/* First what is certain. Who waits for a stream in the device's library does not show it; so long
+ * after anything last changed it is presumed. */
+static enum harness_mode find_stuck(const struct harness_watch *watch,
+                                    const struct harness_watch_limits *limits,
+                                    struct harness_rank_set *out)
+{
+    const uint64_t unchanged_ns = watch->now_ns - watch->change_ns;
+
+    if (unchanged_ns >= HARNESS_WATCH_SURE_HOLD_NS) {
+        harness_watch_find_stuck(watch, false, out);
+    }
+    if (harness_rank_set_is_empty(out) && unchanged_ns > limits->silent_ns) {
+        harness_watch_find_stuck(watch, true, out);
+        return HARNESS_MODE_BUDGET;
+    }
+    return HARNESS_MODE_PROVABLE;
+}
+
+static void find_cycle(const struct harness_watch *watch, const struct harness_watch_limits *limits,
+                       struct harness_findings *out)
 {
     struct harness_rank_set stuck = harness_rank_set_in(out->mem);
     struct harness_rank_set strays = harness_rank_set_in(out->mem);
     struct harness_watch_wait missed = {0};
     struct harness_finding finding;
+    const enum harness_mode mode = find_stuck(watch, limits, &stuck);
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-    if (watch->now_ns - watch->change_ns < HARNESS_WATCH_SURE_HOLD_NS) {
-        return;
-    }
-    harness_watch_find_stuck(watch, &stuck);
+    /* Nobody can come any more, or so much time has passed that nobody is presumed to. */
     if (harness_rank_set_is_empty(&stuck) ||
-        (watch->now_ns - watch->change_ns < HARNESS_WATCH_CYCLE_HOLD_NS &&
+        (mode == HARNESS_MODE_PROVABLE &&
+         watch->now_ns - watch->change_ns < HARNESS_WATCH_CYCLE_HOLD_NS &&
          !harness_watch_is_sure(watch, &stuck))) {
         return;
     }
     harness_watch_find_strays(watch, &stuck, &strays, &missed);
-    begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_PROVABLE, harness_rank_set_at(&stuck, 0),
-          out, &finding);
+    begin(watch, HARNESS_VERDICT_HANG_CYCLE, mode, harness_rank_set_at(&stuck, 0), out, &finding);
     finding.culprits = harness_rank_set_is_empty(&strays) ? stuck : strays;
     finding.detect_ns = (int64_t)(watch->now_ns - watch->change_ns);
     harness_watch_say(&finding, "ranks %s wait for each other in a circle",
@@ -325,7 +370,7 @@ static void find_overdue(const struct harness_watch *watch,
         const uint64_t waited_ns = waited_for_ns(watch, r);
         struct harness_finding finding;
 
-        if (harness_watch_is_gone(watch, r) || harness_watch_is_waiting(watch, r) ||
+        if (harness_watch_is_gone(watch, r) || harness_watch_is_kept(watch, r) ||
             waited_ns <= limit_ns) {
             continue;
         }
@@ -350,7 +395,7 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
     harness_watch_judge_results(watch, out);
     find_gone(watch, out);
     find_stopped(watch, out);
-    find_cycle(watch, out);
+    find_cycle(watch, limits, out);
     find_overdue(watch, limits, out);
     if (out->count == 0) {
         find_endless(watch, limits, out);

@@ -42,24 +42,40 @@ void harness_watch_judge_results(struct harness_watch *watch, struct harness_fin
 void harness_watch_finish_tally(struct harness_watch *watch);
 
 /* blocked.c */
-/* Some thread of the rank waits. */
+/* How far a rank is with a call. Of calls that threads make, a post begins them. */
+enum harness_watch_reach {
+    HARNESS_WATCH_NOWHERE,
+    HARNESS_WATCH_POSTED,
+    HARNESS_WATCH_LAUNCHED, /* given to the device, which has not come to it */
+    HARNESS_WATCH_BEGUN,    /* or the device does not show */
+    HARNESS_WATCH_DONE
+};
+enum harness_watch_reach harness_watch_reach_of(const struct harness_watch *watch, uint32_t rank,
+                                                size_t group, uint64_t seq);
+/* Some thread or stream of the rank waits. */
 bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank);
-/* `rank` waits for a call that `other` is a member of and has not posted; with out != NULL, for
- * which. */
+/* What keeps a rank from going on is others: a thread waits, or a stream for a rank that is missing
+ * from its call. A stream alone keeps no thread from posting. */
+bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank);
+/* `rank` waits for a call that `other` is a member of and has not posted, or whose device has not
+ * come to it; with out != NULL, for which. */
 bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
                          struct harness_watch_wait *out);
 /* Some rank waits for this one, or did when it ended, which was not before this one's own end. A
  * rank that could not show all of its communicators is not missed in one that it did not show. */
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out);
-/* All members have posted the call. */
+/* All members have come to the call: have posted it, and of a device's it is seen that it has come
+ * to it. */
 bool harness_watch_is_complete(const struct harness_watch *watch,
                                const struct harness_watch_wait *wait);
 /* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
- * these. */
-void harness_watch_find_stuck(const struct harness_watch *watch, struct harness_rank_set *out);
-/* Of such ranks: no other thread of theirs can come, and none of their calls can end before all its
- * members have come to it. */
+ * these, or a stream does. is_presumed: threads that show no wait count as waiting for the rank's
+ * streams. */
+void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
+                              struct harness_rank_set *out);
+/* Of such ranks: no other thread of theirs can come, they have no device, and none of their calls
+ * can end before all its members have come to it. */
 bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
 /* Of ranks that hold each other: those that lack a call in which more than half of them wait.
  * Nothing is added if there is no such call. *out: the call. */

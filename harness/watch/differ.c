@@ -41,9 +41,10 @@ static bool is_alike(const struct harness_watch_call *a, const struct harness_wa
            is_same_data(a, b);
 }
 
-static bool is_same(const struct harness_watch_call *a, const struct harness_watch_call *b)
+static bool is_same(const struct harness_watch_group *group, const struct harness_watch_call *a,
+                    const struct harness_watch_call *b)
 {
-    return is_alike(a, b) && a->step == b->step;
+    return is_alike(a, b) && (a->step == b->step || group->is_pair);
 }
 
 struct camp {
@@ -68,7 +69,7 @@ static uint32_t find_camps(const struct harness_watch *watch,
             continue;
         }
         (*out_posted)++;
-        while (c < count && !is_same(out[c].call, call)) {
+        while (c < count && !is_same(group, out[c].call, call)) {
             c++;
         }
         if (c == count) {
@@ -257,7 +258,7 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
 
-        if (call != NULL && is_same(call, wrong->call)) {
+        if (call != NULL && is_same(group, call, wrong->call)) {
             harness_rank_set_add(&finding.culprits, r);
         }
     }
@@ -317,6 +318,7 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
         }
     }
     group->is_wrong = true;
+    group->wrong_seq = seq;
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "harness/guest/ddprove_guest.h"
+#include "harness/watch/read.h"
 
 enum { READS_MAX = 64 }; /* attempts at a record that is being written */
 
@@ -32,11 +33,6 @@ void harness_watch_fini(struct harness_watch *watch)
     memset(watch, 0, sizeof *watch);
 }
 
-static uint64_t load(const uint64_t *word)
-{
-    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
 const struct harness_watch_call *harness_watch_call_at(const struct harness_watch_member *member,
                                                        uint64_t seq)
 {
@@ -47,99 +43,6 @@ const struct harness_watch_call *harness_watch_call_at(const struct harness_watc
     }
     call = &member->calls[seq - member->kept_seq];
     return call->time_ns != 0 ? call : NULL;
-}
-
-/* --- communicators
- * ------------------------------------------------------------------------------------------------
- */
-
-static struct harness_watch_group *add_group(struct harness_watch *watch, uint64_t key,
-                                             uint64_t size)
-{
-    struct harness_watch_group *groups = ddp_mem_grow(watch->mem, watch->groups, watch->group_count,
-                                                      &watch->group_capacity, sizeof *groups);
-    struct harness_watch_group *group;
-
-    if (groups == NULL) {
-        watch->is_failed = true;
-        return NULL;
-    }
-    watch->groups = groups;
-    group = &groups[watch->group_count];
-    *group = (struct harness_watch_group){.key = key, .size = size};
-    group->members = ddp_mem_array(watch->mem, watch->world_size, sizeof *group->members);
-    if (group->members == NULL) {
-        watch->is_failed = true;
-        return NULL;
-    }
-    watch->group_count++;
-    return group;
-}
-
-/* The n-th communicator of a key on one rank is the n-th of that key on every other one. */
-static struct harness_watch_group *find_group(struct harness_watch *watch, uint64_t key,
-                                              uint64_t size, uint32_t rank)
-{
-    for (size_t g = 0; g < watch->group_count; g++) {
-        if (watch->groups[g].key == key && !watch->groups[g].members[rank].is_there) {
-            return &watch->groups[g];
-        }
-    }
-    return add_group(watch, key, size);
-}
-
-/* The name is only on the page, which may be a moment ahead of the ring. */
-static void copy_name(const struct harness_watch *watch, uint32_t rank, uint32_t handle,
-                      struct harness_watch_group *group)
-{
-    const struct guest_comm *comm =
-        &guest_arena_page(watch->arena, rank)->comms[(handle - 1) % GUEST_COMMS_MAX];
-    uint64_t words[GUEST_NAME_BYTES / 8];
-
-    for (unsigned i = 0; i < GUEST_NAME_BYTES / 8; i++) {
-        words[i] = load(&comm->name[i]);
-    }
-    if (load(&comm->handle) == handle) {
-        memcpy(group->name, words, sizeof words);
-        group->name[sizeof group->name - 1] = '\0';
-        for (char *letter = group->name; *letter != '\0'; letter++) {
-            *letter = (unsigned char)*letter < ' ' ? '?' : *letter; /* a line of a record has it */
-        }
-    }
-}
-
-static void take_comm(struct harness_watch *watch, uint32_t rank,
-                      const uint64_t arg[GUEST_ARG_COUNT])
-{
-    const uint32_t handle = (uint32_t)arg[0];
-    struct harness_watch_rank *self = &watch->ranks[rank];
-    struct harness_watch_group *group = find_group(watch, arg[1], arg[3], rank);
-    const size_t place = (handle - 1) % GUEST_COMMS_MAX;
-
-    if (group == NULL) {
-        return;
-    }
-    if (group->name[0] == '\0') {
-        copy_name(watch, rank, handle, group);
-    }
-    group->members[rank] = (struct harness_watch_member){
-        .is_there = true, .handle = handle, .rank = (uint32_t)arg[2], .kept_seq = 1};
-    self->comms[place].handle = handle;
-    self->comms[place].group = (size_t)(group - watch->groups);
-}
-
-/* The member that a handle of this rank is; NULL: the rank never made it. */
-static struct harness_watch_member *member_of(struct harness_watch *watch, uint32_t rank,
-                                              uint64_t handle, size_t *out_group)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-    const size_t place = (size_t)((handle - 1) % GUEST_COMMS_MAX);
-
-    if (handle == 0 || self->comms[place].handle != handle) {
-        return NULL;
-    }
-    *out_group = self->comms[place].group;
-    return &watch->groups[*out_group].members[rank];
 }
 
 /* --- calls
@@ -162,7 +65,8 @@ static uint64_t known_op(uint64_t op)
 static void take_post(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
-    struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
+    struct harness_watch_member *member =
+        harness_watch_member_of(watch, rank, entry->arg[0], &group);
     struct harness_watch_call *calls;
 
     if (member == NULL || entry->arg[1] < member->kept_seq) {
@@ -215,7 +119,8 @@ bool harness_watch_needs_all(const struct harness_watch_call *call)
 static void take_done(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
-    struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
+    struct harness_watch_member *member =
+        harness_watch_member_of(watch, rank, entry->arg[0], &group);
 
     const struct harness_watch_call *call =
         member != NULL ? harness_watch_call_at(member, entry->arg[1]) : NULL;
@@ -232,7 +137,8 @@ static void take_done(struct harness_watch *watch, uint32_t rank, const struct g
 static void take_value(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
-    struct harness_watch_member *member = member_of(watch, rank, entry->arg[0], &group);
+    struct harness_watch_member *member =
+        harness_watch_member_of(watch, rank, entry->arg[0], &group);
     const struct harness_watch_value value = {true, entry->arg[2], entry->arg[3], entry->arg[4]};
     struct harness_watch_call *call;
 
@@ -255,24 +161,21 @@ static void take_value(struct harness_watch *watch, uint32_t rank, const struct 
 
 static void take_entry(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
-    struct harness_watch_member *member;
-    size_t group = 0;
-
     switch ((enum guest_event)(entry->place >> 56)) {
     case GUEST_EVENT_COMM:
-        take_comm(watch, rank, entry->arg);
+        harness_watch_take_comm(watch, rank, entry->arg);
         break;
     case GUEST_EVENT_COMM_FREE:
-        member = member_of(watch, rank, entry->arg[0], &group);
-        if (member != NULL) {
-            member->is_freed = true;
-        }
+        harness_watch_take_free(watch, rank, entry->arg);
         break;
     case GUEST_EVENT_POST:
         take_post(watch, rank, entry);
         break;
     case GUEST_EVENT_DONE:
         take_done(watch, rank, entry);
+        break;
+    case GUEST_EVENT_LAUNCH:
+        harness_watch_take_launch(watch, rank, entry->arg);
         break;
     case GUEST_EVENT_STEP:
         if ((uint32_t)entry->place >= watch->ranks[rank].step_count) {
@@ -310,17 +213,18 @@ static bool read_entry(const struct guest_entry *ring, uint64_t mask, uint64_t i
         return false;
     }
     out->index = index;
-    out->time_ns = load(&entry->time_ns);
-    out->place = load(&entry->place);
-    out->thread = load(&entry->thread);
+    out->time_ns = harness_watch_load(&entry->time_ns);
+    out->place = harness_watch_load(&entry->place);
+    out->thread = harness_watch_load(&entry->thread);
     for (unsigned i = 0; i < GUEST_ARG_COUNT; i++) {
-        out->arg[i] = load(&entry->arg[i]);
+        out->arg[i] = harness_watch_load(&entry->arg[i]);
     }
-    return load(&entry->index) == index;
+    return harness_watch_load(&entry->index) == index;
 }
 
-/* An entry that is not whole yet is read next time; if its writer is gone, or has been overtaken,
- * it is lost. */
+/* An entry that is not whole yet is read next time; if its writer has been overtaken, it is lost.
+ * If the process is gone, nothing is: its thread ended before it did what it was about to report.
+ */
 static void read_ring(struct harness_watch *watch, uint32_t rank)
 {
     struct harness_watch_rank *self = &watch->ranks[rank];
@@ -340,10 +244,10 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
         }
         if (read_entry(ring, capacity - 1, self->read_count + 1, &entry)) {
             take_entry(watch, rank, &entry);
-        } else if (is_gone ||
-                   load(&ring[self->read_count & (capacity - 1)].index) > self->read_count + 1) {
+        } else if (harness_watch_load(&ring[self->read_count & (capacity - 1)].index) >
+                   self->read_count + 1) {
             self->lost_count++;
-        } else {
+        } else if (!is_gone) {
             return;
         }
         self->read_count++;
@@ -357,12 +261,14 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
 {
     for (int i = 0; i < READS_MAX; i++) {
         const uint64_t change = __atomic_load_n(&thread->change, __ATOMIC_ACQUIRE);
-        const uint64_t handle = load(&thread->comm);
+        const uint64_t handle = harness_watch_load(&thread->comm);
 
-        out->seq = load(&thread->seq);
-        out->enter_ns = load(&thread->enter_ns);
-        if (change % 2 == 0 && load(&thread->change) == change) {
-            return member_of(watch, rank, handle, &out->group) != NULL;
+        out->seq = harness_watch_load(&thread->seq);
+        out->first = out->seq;
+        out->lane = 0;
+        out->enter_ns = harness_watch_load(&thread->enter_ns);
+        if (change % 2 == 0 && harness_watch_load(&thread->change) == change) {
+            return harness_watch_member_of(watch, rank, handle, &out->group) != NULL;
         }
     }
     return false;
@@ -375,11 +281,11 @@ static void recount(struct harness_watch *watch, uint32_t rank)
 
     for (uint32_t place = 0; place < GUEST_COMMS_MAX; place++) {
         const uint64_t handle = watch->ranks[rank].comms[place].handle;
-        const uint64_t posted = load(&page->comms[place].posted);
+        const uint64_t posted = harness_watch_load(&page->comms[place].posted);
         size_t group = 0;
-        struct harness_watch_member *member = member_of(watch, rank, handle, &group);
+        struct harness_watch_member *member = harness_watch_member_of(watch, rank, handle, &group);
 
-        if (member != NULL && load(&page->comms[place].handle) == handle &&
+        if (member != NULL && harness_watch_load(&page->comms[place].handle) == handle &&
             posted > member->posted) {
             member->posted = posted;
         }
@@ -390,23 +296,23 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
 {
     struct harness_watch_rank *self = &watch->ranks[rank];
     const struct guest_page *page = guest_arena_page(watch->arena, rank);
-    struct harness_watch_wait before[GUEST_THREADS_MAX];
+    struct harness_watch_wait before[HARNESS_WATCH_WAITS_MAX];
     const uint32_t count_before = self->wait_count;
 
-    memcpy(before, self->waits, sizeof before);
+    memcpy(before, self->waits, count_before * sizeof before[0]);
     self->pid = __atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
     self->is_attached = self->is_attached || self->pid != 0;
-    self->world_size = load(&page->world_size);
-    self->step = load(&page->step);
-    self->micro = load(&page->micro);
-    self->phase = load(&page->phase);
-    self->alive_ns = load(&page->alive_ns);
-    self->lost_comms = load(&page->lost_comms);
-    self->is_one_thread = load(&page->is_one_thread) != 0;
+    self->world_size = harness_watch_load(&page->world_size);
+    self->step = harness_watch_load(&page->step);
+    self->micro = harness_watch_load(&page->micro);
+    self->phase = harness_watch_load(&page->phase);
+    self->alive_ns = harness_watch_load(&page->alive_ns);
+    self->lost_comms = harness_watch_load(&page->lost_comms);
+    self->is_one_thread = harness_watch_load(&page->is_one_thread) != 0;
     self->thread_count = 0;
     self->wait_count = 0;
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
-        self->thread_count += load(&page->threads[t].tid) != 0;
+        self->thread_count += harness_watch_load(&page->threads[t].tid) != 0;
         if (read_wait(watch, rank, &page->threads[t], &self->waits[self->wait_count])) {
             self->wait_count++;
         }
@@ -414,6 +320,7 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     if (self->lost_count > 0) {
         recount(watch, rank);
     }
+    harness_watch_read_lanes(watch, rank);
     if (self->wait_count != count_before ||
         memcmp(before, self->waits, self->wait_count * sizeof self->waits[0]) != 0) {
         watch->change_ns = watch->now_ns;
@@ -428,7 +335,8 @@ void harness_watch_read(struct harness_watch *watch, uint64_t now_ns)
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
         /* First, so that all that it posted before is read. */
-        watch->ranks[r].is_detached = load(&guest_arena_page(watch->arena, r)->is_ended) != 0;
+        watch->ranks[r].is_detached =
+            harness_watch_load(&guest_arena_page(watch->arena, r)->is_ended) != 0;
         read_ring(watch, r);
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {

@@ -42,6 +42,8 @@ struct harness_watch_call {
     uint16_t micro;
     uint8_t phase;
     bool is_done;
+    bool is_launched; /* given to a device, */
+    uint32_t lane;    /* which shows its way by this lane, place + 1; 0: not at all */
     bool has_changed; /* its input was overwritten while it was in flight */
     struct harness_watch_value in, out;
 };
@@ -50,6 +52,8 @@ struct harness_watch_call {
 struct harness_watch_member {
     bool is_there;     /* the rank has made the communicator */
     bool is_freed;     /* and given it back */
+    bool is_of_device; /* its calls are a device's */
+    bool has_broken;   /* one of them failed, or the communicator was given up */
     uint32_t handle;   /* in that process */
     uint32_t rank;     /* within the group */
     uint64_t posted;   /* seq of its last call */
@@ -62,6 +66,7 @@ struct harness_watch_member {
 struct harness_watch_group {
     uint64_t key;
     uint64_t size;
+    bool is_pair; /* its calls are messages, of which a step need not be the other rank's */
     char name[GUEST_NAME_BYTES];
     struct harness_watch_member *members; /* [world_size], by rank of the job */
     uint64_t checked_seq;                 /* up to here all members posted the same */
@@ -69,6 +74,7 @@ struct harness_watch_group {
     uint64_t done_seq;    /* the last call that some member has seen done, of those that end for
                              nobody before all have posted them */
     uint64_t done_before; /* the same when what members posted was last read */
+    uint64_t wrong_seq;   /* the call that members were found to have posted differently; 0: none */
     uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
     bool is_wrong;        /* a finding was made of it, or entries of a member were lost: what
                              follows in it is not compared */
@@ -100,11 +106,23 @@ struct harness_watch_tally {
     uint64_t unjudged[HARNESS_WATCH_UNJUDGED_COUNT];
 };
 
-/* What a thread waits for. */
+/* What a thread waits for, or a device's stream. */
 struct harness_watch_wait {
     size_t group; /* index */
     uint64_t seq;
-    uint64_t enter_ns;
+    uint64_t enter_ns; /* of a device: when it was first seen */
+    uint64_t first;    /* of a device: it has begun first..seq, and ended none of them; else seq */
+    uint64_t lane;     /* of a device: place + 1; else 0 */
+};
+
+enum { HARNESS_WATCH_WAITS_MAX = GUEST_THREADS_MAX + GUEST_LANES_MAX };
+
+/* How far a device is on a stream, with the calls of a communicator. */
+struct harness_watch_lane {
+    uint64_t handle; /* 0: none lives here */
+    uint64_t stream;
+    uint64_t begun, ended;
+    uint64_t since_ns; /* when this was first seen */
 };
 
 struct harness_watch_rank {
@@ -119,16 +137,19 @@ struct harness_watch_rank {
     uint64_t step, micro, phase;
     uint64_t alive_ns;
     uint64_t read_count;              /* entries of its ring that were read */
-    uint64_t lost_count;              /* and that were overwritten before, or torn */
+    uint64_t lost_count;              /* and that were overwritten before */
     uint64_t lost_comms;              /* communicators that it could not show */
     uint64_t step_count;              /* steps that it has announced */
     uint32_t fired[GUEST_FAULTS_MAX]; /* how often each armed fault acted */
     uint64_t fired_ns;                /* when one last did; 0: none has */
     uint64_t thread_count;            /* threads that have made a call and live */
     bool is_one_thread;               /* it says that only one thread at a time makes calls */
-    bool is_alone; /* its process has one thread: the driver's, as long as nothing changes */
-    struct harness_watch_wait waits[GUEST_THREADS_MAX];
-    uint32_t wait_count;
+    bool is_alone;   /* its process has one thread: the driver's, as long as nothing changes */
+    bool has_device; /* it has made a communicator of which a device makes the calls */
+    bool has_broken; /* a device's call failed, or its communicator was given up */
+    struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX]; /* those of threads come first */
+    uint32_t wait_count, thread_wait_count;
+    struct harness_watch_lane lanes[GUEST_LANES_MAX];
     struct { /* communicators by handle */
         uint32_t handle;
         size_t group;

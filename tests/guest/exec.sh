@@ -1,8 +1,8 @@
 #!/bin/sh
 # What `ddprove exec` says of programs that it did not write, and how they end.
-# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|-
+# Usage: exec.sh DDPROVE TRAINER MPI_PROGRAM|- NCCL_PROGRAM|- PROFILER_PROGRAM|- PROFILER|-
 set -u
-ddprove=$1 trainer=$2 mpi_program=$3
+ddprove=$1 trainer=$2 mpi_program=$3 nccl_program=$4 profiler_program=$5 profiler=$6
 failures=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -27,11 +27,11 @@ run() {
     expect "$1" "$2" "$ddprove" exec --ranks 4 --limit 2 -- "$trainer" 60 $3
 }
 run 0 "" ""
-run 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL, step 20, before posting all_reduce 41 of world" "kill 2 20"
+run 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL, step 20" "kill 2 20"
 run 1 "^ddprove: CRASH.EXITED, rank 2: .*code 3" "exit 2 20"
 run 1 "^ddprove: CRASH.FINISHED_EARLY, rank 0: " "finish 0 20"
 run 1 "^ddprove: HANG.STOPPED, rank 1: .*ranks 0,2,3 wait" "stop 1 20"
-run 1 "^ddprove: HANG.NOT_JOINED, rank 3: " "hang 3 20"
+run 1 "^ddprove: HANG.NOT_JOINED, rank 3: .*step 20, before posting all_reduce 41 of world.*ranks 0,1,2 wait" "hang 3 20"
 run 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*all_reduce 41 .*max.*sum" "max 1 20"
 run 1 "^ddprove: MISMATCH.COUNT, rank 1: .*31 f32.*bucket 1.*32 f32" "count 1 20"
 run 1 "^ddprove: MISMATCH.MISSING, rank 2: .*step 21.*step 20" "skip 2 20"
@@ -91,6 +91,72 @@ if [ "$mpi_program" != - ]; then
     mpi 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to barrier 22 of MPI_COMM_WORLD.*of MPI_Comm_dup" "cross 0 20"
     mpi 1 "^ddprove: HANG.CYCLE, rank 2: .*has not come to all_reduce 21 of MPI_COMM_WORLD" "skip 2 20"
     mpi 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
+fi
+
+# On the stand-ins of NCCL and CUDA: nothing here is a GPU result.
+if [ "$nccl_program" != - ]; then
+    # nccl RANKS LIMIT CODE WORDS FAULT, in an environment with these variables
+    with=
+    nccl() {
+        found=$(mktemp -d "$folder/ranks.XXXXXX")
+        # shellcheck disable=SC2086 # words
+        expect "$3" "$4" env $with "$ddprove" exec --ranks "$1" --adapter nccl --limit "$2" -- "$nccl_program" "$found" $5
+    }
+    world="of ncclCommInitRank "
+    nccl 4 2 0 "" ""
+    nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL" "kill 2 20"
+    nccl 4 2 1 "^ddprove: CRASH.FINISHED_EARLY, rank 1: .*before posting all_reduce 2[13] of " "leave 1 20"
+    nccl 4 2 1 "^ddprove: HANG.STOPPED, rank 2: .*ranks 0,1,3 wait" "stop 2 20"
+    nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: .*before posting all_reduce 23 $world" "hang 1 20"
+    nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "inside 1 20"
+    nccl 4 2 1 "^ddprove: LAUNCH.MISSING_RANK, rank 3: .*before posting comm_create 1 $world.*ranks 0,1,2 wait" "absent 3 0"
+    nccl 4 2 1 "^ddprove: MISMATCH.COUNT, rank 2: .*all_reduce 23 $world(128 f32.*256 f32" "count 2 20"
+    nccl 4 2 1 "^ddprove: MISMATCH.COUNT, rank 1: .*send 21 .*1>2 (32 bytes.*64 bytes" "short 1 20"
+    nccl 4 2 1 "^ddprove: MISMATCH.REDUCTION, rank 2: .*all_reduce 23 $world.*max.*sum" "max 2 20"
+    nccl 4 2 1 "^ddprove: MISMATCH.ROOT, rank 2: .*broadcast 22 of ncclCommInitRank 2 .*root 1" "root 2 20"
+    nccl 4 2 1 "^ddprove: HANG.CYCLE, rank 2: .*has not come to all_reduce 23 $world" "skip 2 20"
+    # A device's results are not read: nothing is proved, and that is said.
+    found=$(mktemp -d "$folder/ranks.XXXXXX")
+    expect 4 "results of 0 calls judged; [0-9]* not judged: their data were not shown$" \
+        "$ddprove" exec --ranks 2 --adapter nccl --prove sums -- "$nccl_program" "$found"
+    # Streams that hold each other are certain, so the limit does not matter.
+    nccl 4 600 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to all_reduce 24 $world.*of ncclCommInitRank 2 " "cross 0 20"
+    # Nothing is put into a graph that is being captured: the program looks.
+    nccl 4 2 0 "" "capture 0 0"
+    # Calls that do not block, and cards that cannot write words.
+    with=NCCL_PROGRAM_ASYNC=1
+    nccl 4 2 0 "" ""
+    nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL" "kill 2 20"
+    nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
+    # Ranks that see the error, give their communicators up and fail are not to blame.
+    found=$(mktemp -d "$folder/ranks.XXXXXX")
+    expect 1 "^ddprove: CRASH.SIGNALED, rank 1: " env $with "$ddprove" exec --ranks 2 --adapter nccl \
+        --on-failure leave -- "$nccl_program" "$found" kill 1 20
+    [ "$(wc -l <"$folder/said")" -eq 1 ] || { echo "FAIL: survivors are blamed" && cat "$folder/said" && failures=$((failures + 1)); }
+    with=DDP_STANDIN_WRITE_VALUE=0
+    nccl 4 2 0 "" ""
+    nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: " "kill 2 20"
+    nccl 4 2 1 "^ddprove: MISMATCH.REDUCTION, rank 2: " "max 2 20"
+    # One process that drives two ranks is not judged, and that is said.
+    with=DDP_NCCL_STANDIN_SCRIPT=bus_id=unique
+    nccl 1 2 0 "^ddprove: 2 communicators could not be shown" "two 0 0"
+    expect 0 "no rank has shown itself" "$ddprove" exec --adapter nccl -- true
+fi
+
+# The plug-in for NCCL's profiler interface, called as NCCL does.
+if [ "$profiler_program" != - ]; then
+    profiled() {
+        found=$(mktemp -d "$folder/ranks.XXXXXX")
+        # shellcheck disable=SC2086 # words
+        expect "$2" "$3" "$ddprove" exec --ranks 3 --limit 2 -- "$profiler_program" "$profiler" "$1" "$found" $4
+    }
+    # It takes a few milliseconds, so ranks also show themselves and end between two looks.
+    for version in 4 5 6 4 5 6 4 5 6 4 5 6; do
+        profiled $version 0 "" ""
+    done
+    profiled 6 1 "^ddprove: CRASH.SIGNALED, rank 1: .*SIGKILL" "kill 1 20"
+    profiled 5 1 "^ddprove: HANG.NOT_JOINED, rank 2: .*before posting all_reduce 21 of NCCL.*ranks 0,1 wait" "hang 2 20"
+    profiled 4 1 "^ddprove: MISMATCH.COUNT, rank 2: .*32 f32.*64 f32" "count 2 20"
 fi
 echo "$failures failures"
 exit "$((failures > 0))"

@@ -112,6 +112,7 @@ void ddp_standin_report_get(struct ddp_standin_report *out)
         .kernel_count = atomic_load(&standin_device.kernel_count),
         .copy_count = atomic_load(&standin_device.copy_count),
         .card_mask = atomic_load(&standin_device.card_mask),
+        .captured_count = atomic_load(&standin_device.captured_count),
     };
     standin_memory_report(out);
 }

@@ -40,6 +40,7 @@ struct CUstream_st {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct standin_item *first, **tail;
+    bool is_capturing;
     bool is_closed; /* destroyed: the worker leaves once the queue is empty */
     uint64_t id;
     struct CUstream_st *next; /* device's list */
@@ -59,6 +60,7 @@ struct standin_device {
     _Atomic int error; /* sticky; 0: none */
     int is_cancelled;  /* accessed with __atomic builtins: other threads read it */
     _Atomic uint64_t stream_count, event_count, pageable_copy_count, kernel_count, copy_count;
+    _Atomic uint64_t captured_count;
     _Atomic uint64_t card_mask; /* cards with a context, a bit each */
     /* From the environment, fixed after the start. */
     uint64_t seed;
@@ -82,6 +84,7 @@ struct CUstream_st *standin_stream_resolve(cudaStream_t stream); /* NULL: no mem
 /* Takes over the item's context; after an error neither of its functions was called. */
 cudaError_t standin_stream_push(struct CUstream_st *stream, const struct standin_item *item);
 cudaError_t standin_stream_push_mark(struct CUstream_st *stream, struct standin_mark *mark);
+bool standin_stream_is_capturing(cudaStream_t stream);
 cudaError_t standin_stream_drain(struct CUstream_st *stream);
 cudaError_t standin_device_drain(void);
 

@@ -176,6 +176,25 @@ cudaError_t standin_stream_push(struct CUstream_st *stream, const struct standin
     return cudaSuccess;
 }
 
+void ddp_standin_stream_capture(cudaStream_t stream, bool is_on)
+{
+    stream = standin_stream_resolve(stream);
+    pthread_mutex_lock(&stream->lock);
+    stream->is_capturing = is_on;
+    pthread_mutex_unlock(&stream->lock);
+}
+
+bool standin_stream_is_capturing(cudaStream_t stream)
+{
+    bool is_capturing;
+
+    stream = standin_stream_resolve(stream);
+    pthread_mutex_lock(&stream->lock);
+    is_capturing = stream->is_capturing;
+    pthread_mutex_unlock(&stream->lock);
+    return is_capturing;
+}
+
 cudaError_t standin_stream_drain(struct CUstream_st *stream)
 {
     struct standin_mark *mark = standin_mark_create();

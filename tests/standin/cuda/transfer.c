@@ -122,8 +122,8 @@ static int word_run(void *context, const volatile int *is_cancelled)
     return 0;
 }
 
-static CUresult stream_write_value(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                   unsigned flags)
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                 unsigned flags)
 {
     const struct word word = {(uint64_t *)(uintptr_t)address, value};
     cudaError_t error = standin_enter();
@@ -134,6 +134,10 @@ static CUresult stream_write_value(CUstream stream, CUdeviceptr address, cuuint6
     }
     if (!standin_device.has_write_value) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (standin_stream_is_capturing(stream)) {
+        atomic_fetch_add(&standin_device.captured_count, 1);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     place = standin_memory_place(word.address, sizeof(value));
     if (flags != CU_STREAM_WRITE_VALUE_DEFAULT || address % sizeof(value) != 0 ||
@@ -148,7 +152,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
                                              enum cudaDriverEntryPointQueryResult *status)
 {
     cudaError_t error = standin_enter();
-    CUresult (*found)(CUstream, CUdeviceptr, cuuint64_t, unsigned) = stream_write_value;
+    CUresult (*found)(CUstream, CUdeviceptr, cuuint64_t, unsigned) = cuStreamWriteValue64_v2;
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSuccess;
 
     *function = NULL;

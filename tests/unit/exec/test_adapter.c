@@ -33,6 +33,24 @@ CT_TEST(adapter, lies_beside_the_programs_folder)
     CT_CHECK_OK(ddp_files_remove_tree(folder, &err));
 }
 
+/* Each adapter's library has its name in it, and whoever lacks it is told when it is built. */
+CT_TEST(adapter, each_has_a_library)
+{
+    for (int i = HARNESS_GUEST_ADAPTER_NONE + 1; i < HARNESS_GUEST_ADAPTER_COUNT; i++) {
+        const enum harness_guest_adapter adapter = (enum harness_guest_adapter)i;
+        char path[PATH_BYTES];
+        char library[64];
+        struct ddp_err err = {{0}};
+
+        (void)snprintf(library, sizeof library, "/no/such/lib/libddprove_guest_%s.so: ",
+                       harness_guest_adapter_name(adapter));
+        CT_CHECK_STATUS(
+            harness_exec_adapter_path(adapter, "/no/such/bin/ddprove", path, sizeof path, &err),
+            DDP_E_NOT_FOUND);
+        CT_CHECK(strstr(err.text, library) != NULL && strstr(err.text, "it is built w") != NULL);
+    }
+}
+
 /* A path that was cut would be another file's. */
 CT_TEST(adapter, no_path_is_cut)
 {

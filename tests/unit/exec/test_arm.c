@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/exec/exec.h"
+#include "harness/guest/ability.h"
 #include "harness/guest/ddprove_guest.h"
 #include "harness/scenario/scenario.h"
 #include "harness/watch/names.h"
@@ -85,6 +86,9 @@ CT_TEST(arm, each_reduction)
         fault = armed("rank: 1", "collective/pre", action);
         CT_CHECK_EQ_U64(fault.action, GUEST_ACTION_REDOP);
         CT_CHECK_STR(harness_watch_redop_name((uint32_t)fault.value), name);
+        for (int a = GUEST_ADAPTER_NONE; a <= GUEST_ADAPTER_NCCL; a++) { /* and each adapter's */
+            CT_CHECK(guest_ability_has_redop((enum guest_adapter)a, fault.value));
+        }
     }
 }
 

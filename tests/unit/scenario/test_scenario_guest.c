@@ -143,6 +143,36 @@ CT_TEST(guest, each_action_is_taken_where_it_can_be_done)
     }
 }
 
+/* What an adapter can do is not refused: MPI's data are the host's, and a program may announce its
+ * steps beside any adapter. */
+CT_TEST(guest, what_adapters_can_do)
+{
+    static const char *const faults[][3] = {
+        {"mpi", "collective/pre", "corrupt: zero"},
+        {"mpi", "collective/post", "corrupt: nan"},
+        {"mpi", "collective/post", "kill: SIGKILL"},
+        {"mpi", "step/begin", "kill: SIGKILL"},
+        {"nccl", "collective/pre", "arg: redop, value: prod"},
+        {"nccl", "collective/pre", "skip: true"},
+        {"nccl", "step/begin", "kill: SIGKILL"},
+        {"none", "collective/post", "corrupt: zero"},
+    };
+
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        char yaml[512];
+        struct ddp_text text;
+
+        (void)snprintf(yaml, sizeof yaml,
+                       "# An adapter.\nid: control.adapter\n"
+                       "job: {guest: {adapter: %s}, ranks: 2, steps: 3}\n"
+                       "faults: [{at: {rank: 1}, point: %s, do: {%s}}]\n"
+                       "expect: {verdict: NONE}\n",
+                       faults[i][0], faults[i][1], faults[i][2]);
+        text = check_round_trip(yaml);
+        ddp_text_fini(&text);
+    }
+}
+
 /* As many faults as the arena has room for. One more is in tests/data/broken. */
 CT_TEST(guest, as_many_faults_as_can_be_armed)
 {

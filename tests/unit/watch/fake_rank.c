@@ -64,6 +64,12 @@ void fake_attach(struct fake_job *job, uint32_t rank)
 void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
                uint32_t comm_rank, uint32_t size)
 {
+    fake_comm_of(job, rank, place, key, comm_rank, size, GUEST_COMM_HOST);
+}
+
+void fake_comm_of(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
+                  uint32_t comm_rank, uint32_t size, enum guest_comm_kind kind)
+{
     struct guest_page *page = guest_arena_page(job->arena.head, rank);
     struct guest_comm *comm = &page->comms[place];
 
@@ -71,7 +77,32 @@ void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key
         .is_taken = 1, .handle = place + 1, .key = key, .rank = comm_rank, .size = size};
     memcpy(comm->name, key == 1 ? "world" : "group", 6);
     record(job, rank, GUEST_EVENT_COMM,
-           (const uint64_t[GUEST_ARG_COUNT]){place + 1, key, comm_rank, size});
+           (const uint64_t[GUEST_ARG_COUNT]){place + 1, key, comm_rank, size, kind});
+}
+
+void fake_comm_free(struct fake_job *job, uint32_t rank, uint32_t place, bool is_aborted)
+{
+    record(job, rank, GUEST_EVENT_COMM_FREE,
+           (const uint64_t[GUEST_ARG_COUNT]){place + 1, 0, is_aborted});
+}
+
+void fake_lane(struct fake_job *job, uint32_t rank, uint32_t lane, uint32_t place, uint64_t stream)
+{
+    guest_arena_page(job->arena.head, rank)->lanes[lane] =
+        (struct guest_lane){.is_taken = 1, .comm = place + 1, .stream = stream};
+}
+
+void fake_launch(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t first, uint64_t last,
+                 uint64_t lane)
+{
+    record(job, rank, GUEST_EVENT_LAUNCH,
+           (const uint64_t[GUEST_ARG_COUNT]){place + 1, first, last, lane});
+}
+
+void fake_reach(struct fake_job *job, uint32_t rank, uint32_t lane, uint64_t begun, uint64_t ended)
+{
+    guest_arena_page(job->arena.head, rank)->lanes[lane].begun = begun;
+    guest_arena_page(job->arena.head, rank)->lanes[lane].ended = ended;
 }
 
 void fake_step(struct fake_job *job, uint32_t rank, uint32_t step)

@@ -26,6 +26,9 @@ void fake_attach(struct fake_job *job, uint32_t rank);
 /* place: of the communicator in the rank's page; its handle is place + 1. */
 void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
                uint32_t comm_rank, uint32_t size);
+void fake_comm_of(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
+                  uint32_t comm_rank, uint32_t size, enum guest_comm_kind kind);
+void fake_comm_free(struct fake_job *job, uint32_t rank, uint32_t place, bool is_aborted);
 void fake_step(struct fake_job *job, uint32_t rank, uint32_t step);
 /* Of a sum of f32: the next call of the communicator. Returns its number. */
 uint64_t fake_post(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t elem_count,
@@ -38,6 +41,12 @@ void fake_value(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t se
 void fake_done(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq);
 /* A thread waits in a call; seq 0: it waits no more. */
 void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq);
+/* A communicator's lane on a stream; calls that go to it (lane: its place plus 1); how far the
+ * stream is. */
+void fake_lane(struct fake_job *job, uint32_t rank, uint32_t lane, uint32_t place, uint64_t stream);
+void fake_launch(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t first, uint64_t last,
+                 uint64_t lane);
+void fake_reach(struct fake_job *job, uint32_t rank, uint32_t lane, uint64_t begun, uint64_t ended);
 void fake_detach(struct fake_job *job, uint32_t rank);
 void fake_state(struct fake_job *job, uint32_t rank, enum harness_watch_state state, int code);
 /* Time passes, then everything is read and judged. Returns how many findings there are. */

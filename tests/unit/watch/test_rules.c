@@ -194,6 +194,38 @@ CT_TEST(camps, extra_is_told_from_left_out_by_calls_elsewhere)
     }
 }
 
+/* A library that notices lets a rank fail: that follows from what was posted. A rank that fails
+ * elsewhere, or by a signal, has failed by itself. */
+CT_TEST(camps, a_refused_rank_has_not_crashed)
+{
+    enum { INSIDE, BEFORE, ELSEWHERE, OUTSIDE, KILLED, WAY_COUNT };
+
+    for (int way = 0; way < WAY_COUNT; way++) {
+        struct fake_job job;
+        uint64_t seq;
+
+        fake_job_begin(&job, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_comm(&job, r, 1, 2, r, 3);
+            fake_post(&job, r, 0, 5, 0);
+        }
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_post(&job, r, 1, 5, 0);
+            seq = fake_post(&job, r, 0, r == 1 ? 10 : 20, 0);
+        }
+        if (way != OUTSIDE) {
+            fake_wait(&job, 1, 0, way == ELSEWHERE,
+                      way == BEFORE      ? seq - 1
+                      : way == ELSEWHERE ? 1
+                                         : seq);
+        }
+        fake_state(&job, 1, way == KILLED ? HARNESS_WATCH_SIGNALED : HARNESS_WATCH_EXITED, 9);
+        CT_CHECK_EQ_U64(fake_look(&job, MS), way == INSIDE ? 1 : 2);
+        CT_CHECK(job.findings.items[0].verdict == HARNESS_VERDICT_MISMATCH_COUNT);
+        fake_job_close(&job);
+    }
+}
+
 /* --- circles, sure and not
  * -------------------------------------------------------------------------------------
  */

@@ -128,3 +128,25 @@ CT_TEST(sums, what_is_left_is_counted)
     CT_CHECK(!job.watch.tally.has_lost);
     fake_job_close(&job);
 }
+
+/* A device's data are its own: every call that has some is counted, once, and none is judged. */
+CT_TEST(sums, of_devices_are_not_shown)
+{
+    struct fake_job job;
+
+    begin(&job, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_comm_of(&job, r, 1, 2, r, 2, GUEST_COMM_DEVICE);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            (void)fake_post(&job, r, 1, 1, 0);
+        }
+        CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    }
+    harness_watch_finish_tally(&job.watch);
+    CT_CHECK_EQ_U64(job.watch.tally.judged, 0);
+    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_HIDDEN], 3);
+    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_UNENDED], 0);
+    fake_job_close(&job);
+}

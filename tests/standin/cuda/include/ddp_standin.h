@@ -25,6 +25,9 @@ int ddp_standin_stream_enqueue(void *stream,
  * copies are dropped. A second failure does not replace the first. */
 void ddp_standin_device_fail(int cuda_error);
 
+/* The stream captures, or captures no more. */
+void ddp_standin_stream_capture(cudaStream_t stream, bool is_on);
+
 /* Counts of live objects and of calls so far. Thread-safe. */
 struct ddp_standin_report {
     uint64_t device_count, device_bytes; /* live cudaMalloc */
@@ -36,6 +39,7 @@ struct ddp_standin_report {
         pageable_copy_count; /* copies that had to wait, because the host's side was pageable */
     uint64_t kernel_count, copy_count; /* begun */
     uint64_t card_mask;                /* cards on which the process has made a context */
+    uint64_t captured_count;           /* words that were to be written by a stream that captures */
 };
 void ddp_standin_report_get(struct ddp_standin_report *out);
 

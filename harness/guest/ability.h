@@ -1,0 +1,68 @@
+/* What the adapters of guests cannot do, for whoever arms faults: a fault that would fire and
+ * change nothing, or that could never fire, is refused beforehand. */
+#ifndef HARNESS_GUEST_ABILITY_H
+#define HARNESS_GUEST_ABILITY_H
+
+#include <stddef.h>
+
+#include "harness/guest/arena.h"
+#include "harness/guest/ddprove_guest.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum guest_adapter {
+    GUEST_ADAPTER_NONE, /* the program shows itself */
+    GUEST_ADAPTER_MPI,
+    GUEST_ADAPTER_NCCL,
+    GUEST_ADAPTER_NCCL_PROFILER
+};
+
+static inline int guest_ability_is_of_data(enum guest_action action)
+{
+    return action >= GUEST_ACTION_ZERO && action <= GUEST_ACTION_NAN_VALUE;
+}
+
+/* The library has an operator of that name. */
+static inline int guest_ability_has_redop(enum guest_adapter adapter, uint64_t redop)
+{
+    const int is_basic = redop == DDPROVE_GUEST_SUM || redop == DDPROVE_GUEST_PROD ||
+                         redop == DDPROVE_GUEST_MIN || redop == DDPROVE_GUEST_MAX;
+
+    switch (adapter) {
+    case GUEST_ADAPTER_MPI:
+        return is_basic || (redop >= DDPROVE_GUEST_LAND && redop <= DDPROVE_GUEST_BXOR);
+    case GUEST_ADAPTER_NCCL:
+        return is_basic || redop == DDPROVE_GUEST_AVG;
+    default:
+        return 1;
+    }
+}
+
+/* Why a fault of a call can do nothing in a program with this adapter; NULL: it can. Steps are
+ * announced by the program itself, if at all. value: the fault's. */
+static inline const char *guest_ability_lack(enum guest_adapter adapter, enum guest_point point,
+                                             enum guest_action action, uint64_t value)
+{
+    const int is_nccl = adapter == GUEST_ADAPTER_NCCL || adapter == GUEST_ADAPTER_NCCL_PROFILER;
+
+    if (is_nccl && point == GUEST_POINT_DONE) {
+        return "calls end on the device";
+    }
+    if (is_nccl && guest_ability_is_of_data(action)) {
+        return "the device writes contributions after the post";
+    }
+    if (adapter == GUEST_ADAPTER_NCCL_PROFILER) {
+        return "a profiler is only told";
+    }
+    if (action == GUEST_ACTION_REDOP && !guest_ability_has_redop(adapter, value)) {
+        return "the library has no such operator";
+    }
+    return NULL;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,193 @@
+/* The calls. What a fault makes of one (once, not at all, twice) is in the count that its beginning
+ * returns; a changed count, operator or root is in the call. */
+#include "harness/guest/nccl/adapter.h"
+
+/* The guest library's names, by NCCL's numbers. */
+static const uint8_t dtypes[] = {
+#define X(name, number, id) [number] = DDPROVE_GUEST_##id,
+    GUEST_NCCL_DTYPE_TABLE(X)
+#undef X
+};
+static const uint8_t redops[] = {
+#define X(name, number, id) [number] = DDPROVE_GUEST_##id,
+    GUEST_NCCL_REDOP_TABLE(X)
+#undef X
+};
+enum { DTYPE_COUNT = sizeof dtypes, REDOP_COUNT = sizeof redops };
+
+static uint32_t dtype_of(int type)
+{
+    return type >= 0 && type < DTYPE_COUNT ? dtypes[type] : DDPROVE_GUEST_BYTES;
+}
+
+static uint32_t redop_of(int op)
+{
+    return op >= 0 && op < REDOP_COUNT ? redops[op] : DDPROVE_GUEST_USER;
+}
+
+/* NCCL's operator for the call's; the program's own if NCCL has none. */
+static int op_of(const struct ddprove_guest_call *call, int op)
+{
+    for (int i = 0; i < REDOP_COUNT; i++) {
+        if (redops[i] == call->redop) {
+            return i;
+        }
+    }
+    return op;
+}
+
+static struct ddprove_guest_call call_of(struct ncclComm *comm, uint32_t kind, size_t count,
+                                         int type)
+{
+    return (struct ddprove_guest_call){
+        .size_bytes = sizeof(struct ddprove_guest_call),
+        .comm = ddprove_guest_is_watched() ? guest_nccl_comm_handle(comm) : 0,
+        .kind = kind,
+        .dtype = dtype_of(type),
+        .elem_count = count};
+}
+
+static size_t size_bytes_of(int type)
+{
+    static const uint8_t sizes[DDPROVE_GUEST_DTYPE_COUNT] = {
+#define X(id, name, size_bytes) [DDPROVE_GUEST_##id] = size_bytes,
+        DDPROVE_GUEST_DTYPE_TABLE(X)
+#undef X
+    };
+
+    return sizes[dtype_of(type)];
+}
+
+/* Of a message, which is shown in bytes. */
+static size_t elems_of(const struct ddprove_guest_call *call, size_t count, int type)
+{
+    return call->comm != 0 ? call->elem_count / size_bytes_of(type) : count;
+}
+
+#define MAKE(call, stream, function_call)                      \
+    do {                                                       \
+        struct guest_nccl_turn turn;                           \
+        int result = GUEST_NCCL_SUCCESS;                       \
+        for (int n = guest_nccl_begin(&turn, &(call), stream); \
+             n > 0 && result == GUEST_NCCL_SUCCESS; n--) {     \
+            result = guest_nccl()->function_call;              \
+        }                                                      \
+        return guest_nccl_end(&turn, result);                  \
+    } while (0)
+
+int ncclAllReduce(const void *in, void *out, size_t count, int type, int op, struct ncclComm *comm,
+                  void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_ALL_REDUCE, count, type);
+
+    call.redop = redop_of(op);
+    MAKE(call, stream, AllReduce(in, out, call.elem_count, type, op_of(&call, op), comm, stream));
+}
+
+int ncclReduce(const void *in, void *out, size_t count, int type, int op, int root,
+               struct ncclComm *comm, void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_REDUCE, count, type);
+
+    call.redop = redop_of(op);
+    call.root = (uint32_t)root;
+    MAKE(call, stream,
+         Reduce(in, out, call.elem_count, type, op_of(&call, op), (int)call.root, comm, stream));
+}
+
+int ncclReduceScatter(const void *in, void *out, size_t count, int type, int op,
+                      struct ncclComm *comm, void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_REDUCE_SCATTER, count, type);
+
+    call.redop = redop_of(op);
+    MAKE(call, stream,
+         ReduceScatter(in, out, call.elem_count, type, op_of(&call, op), comm, stream));
+}
+
+int ncclBroadcast(const void *in, void *out, size_t count, int type, int root,
+                  struct ncclComm *comm, void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_BROADCAST, count, type);
+
+    call.root = (uint32_t)root;
+    MAKE(call, stream, Broadcast(in, out, call.elem_count, type, (int)call.root, comm, stream));
+}
+
+int ncclBcast(void *data, size_t count, int type, int root, struct ncclComm *comm, void *stream)
+{
+    return ncclBroadcast(data, data, count, type, root, comm, stream);
+}
+
+int ncclAllGather(const void *in, void *out, size_t count, int type, struct ncclComm *comm,
+                  void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_ALL_GATHER, count, type);
+
+    MAKE(call, stream, AllGather(in, out, call.elem_count, type, comm, stream));
+}
+
+int ncclAlltoAll(const void *in, void *out, size_t count, int type, struct ncclComm *comm,
+                 void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_ALL_TO_ALL, count, type);
+
+    if (guest_nccl()->AlltoAll == NULL) {
+        return GUEST_NCCL_INVALID_USAGE;
+    }
+    MAKE(call, stream, AlltoAll(in, out, call.elem_count, type, comm, stream));
+}
+
+int ncclGather(const void *in, void *out, size_t count, int type, int root, struct ncclComm *comm,
+               void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_GATHER, count, type);
+
+    if (guest_nccl()->Gather == NULL) {
+        return GUEST_NCCL_INVALID_USAGE;
+    }
+    call.root = (uint32_t)root;
+    MAKE(call, stream, Gather(in, out, call.elem_count, type, (int)call.root, comm, stream));
+}
+
+int ncclScatter(const void *in, void *out, size_t count, int type, int root, struct ncclComm *comm,
+                void *stream)
+{
+    struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_SCATTER, count, type);
+
+    if (guest_nccl()->Scatter == NULL) {
+        return GUEST_NCCL_INVALID_USAGE;
+    }
+    call.root = (uint32_t)root;
+    MAKE(call, stream, Scatter(in, out, call.elem_count, type, (int)call.root, comm, stream));
+}
+
+/* Both ends show a message as the same call, the sender's, of their pair: it is the bytes that must
+ * agree. */
+static struct ddprove_guest_call message_of(struct ncclComm *comm, int peer, int is_send,
+                                            size_t count, int type)
+{
+    struct ddprove_guest_call call = {.size_bytes = sizeof call, .kind = DDPROVE_GUEST_SEND};
+    struct guest_nccl_comm self;
+
+    if (ddprove_guest_is_watched() && guest_nccl_comm_find(comm, &self)) {
+        call.comm = guest_nccl_pair(&self, is_send ? self.rank : (uint32_t)peer,
+                                    is_send ? (uint32_t)peer : self.rank);
+        call.elem_count = count * size_bytes_of(type);
+    }
+    return call;
+}
+
+int ncclSend(const void *in, size_t count, int type, int peer, struct ncclComm *comm, void *stream)
+{
+    struct ddprove_guest_call call = message_of(comm, peer, 1, count, type);
+
+    MAKE(call, stream, Send(in, elems_of(&call, count, type), type, peer, comm, stream));
+}
+
+int ncclRecv(void *out, size_t count, int type, int peer, struct ncclComm *comm, void *stream)
+{
+    struct ddprove_guest_call call = message_of(comm, peer, 0, count, type);
+
+    MAKE(call, stream, Recv(out, elems_of(&call, count, type), type, peer, comm, stream));
+}

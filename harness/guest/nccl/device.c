@@ -1,0 +1,206 @@
+/* Purpose: have streams say how far they are.
+ * Idea: a stream works in order. A word that it writes in front of a launch says that it has come
+ * there, one behind it that it has left it behind. The words lie in the arena, so nobody has to
+ * fetch them. */
+#include <pthread.h>
+#include <string.h>
+
+#include "harness/guest/lane.h"
+#include "harness/guest/nccl/adapter.h"
+
+/* What this process knows of a lane. */
+struct lane_state {
+    uint32_t comm; /* handle; 0: nobody uses it */
+    int is_left;   /* the communicator is gone */
+    void *stream;
+    uint64_t last; /* what the stream will have written in the end */
+    uint64_t owed; /* a launch that NCCL makes in another thread: not marked behind yet; 0: none */
+};
+
+static struct {
+#define X(field, symbol, parameters) int(*field) parameters;
+    GUEST_CUDA_CALL_TABLE(X)
+#undef X
+} driver;
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static int has_driver;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lane_state states[GUEST_LANES_MAX];
+static enum { NOT_TRIED, IMPOSSIBLE, REGISTERED } registration;
+static unsigned long long lanes_address; /* for the device */
+
+static void find_driver(void)
+{
+    void *address;
+
+    has_driver = 1;
+#define X(field, symbol, parameters)                 \
+    address = guest_nccl_driver_symbol(#symbol);     \
+    memcpy(&driver.field, &address, sizeof address); \
+    has_driver = has_driver && address != NULL;
+    GUEST_CUDA_CALL_TABLE(X)
+#undef X
+}
+
+/* Make the lanes known to the device, once, before the process gives NCCL any calls. The driver may
+ * refuse it to a thread while a graph is being captured, unless that thread says that it knows what
+ * it does. */
+static int is_registered(void)
+{
+    struct guest_lane *lanes = guest_lanes();
+    int mode = GUEST_CUDA_CAPTURE_RELAXED;
+    void *context = NULL;
+
+    if (registration == NOT_TRIED && driver.context_current(&context) == GUEST_CUDA_SUCCESS &&
+        context != NULL && driver.capture_mode(&mode) == GUEST_CUDA_SUCCESS) {
+        const int is_done =
+            driver.host_register(lanes, GUEST_PAGE_BYTES,
+                                 GUEST_CUDA_REGISTER_PORTABLE | GUEST_CUDA_REGISTER_DEVICEMAP) ==
+                GUEST_CUDA_SUCCESS &&
+            driver.host_address(&lanes_address, lanes, 0) == GUEST_CUDA_SUCCESS;
+
+        (void)driver.capture_mode(&mode);
+        registration = is_done ? REGISTERED : IMPOSSIBLE;
+    }
+    return registration == REGISTERED;
+}
+
+/* The stream's next work goes to the device, not into a graph. */
+static int may_mark(void *stream)
+{
+    int status = GUEST_CUDA_CAPTURE_NONE;
+
+    (void)pthread_once(&driver_once, find_driver);
+    return has_driver && driver.stream_capture(stream, &status) == GUEST_CUDA_SUCCESS &&
+           status == GUEST_CUDA_CAPTURE_NONE && is_registered();
+}
+
+/* word: one of the lane's. */
+static int mark(uint32_t lane, const uint64_t *word, uint64_t value)
+{
+    const size_t offset_bytes = (size_t)((const char *)word - (const char *)guest_lanes());
+
+    return driver.stream_write(states[lane - 1].stream, lanes_address + offset_bytes, value,
+                               GUEST_CUDA_WRITE_VALUE_DEFAULT) == GUEST_CUDA_SUCCESS;
+}
+
+/* The device has nothing more to say: the stream is past the launch, or its failure. */
+static void mark_end(uint32_t lane, uint64_t last)
+{
+    struct guest_lane *self = &guest_lanes()[lane - 1];
+
+    states[lane - 1].owed = 0;
+    if (!mark(lane, &self->ended, last)) {
+        __atomic_store_n(&self->ended, last, __ATOMIC_RELEASE);
+    }
+}
+
+/* Lanes of communicators that are gone, and that the device has left, are free. */
+static void sweep(void)
+{
+    for (uint32_t i = 0; i < GUEST_LANES_MAX; i++) {
+        const struct guest_lane *lane = &guest_lanes()[i];
+
+        if (states[i].is_left &&
+            __atomic_load_n(&lane->ended, __ATOMIC_ACQUIRE) == states[i].last) {
+            memset(&states[i], 0, sizeof states[i]);
+            guest_lane_give(i + 1);
+        }
+    }
+}
+
+static uint32_t find_lane(uint32_t comm, void *stream)
+{
+    uint32_t lane;
+
+    for (uint32_t i = 0; i < GUEST_LANES_MAX; i++) {
+        if (states[i].comm == comm && states[i].stream == stream && !states[i].is_left) {
+            return i + 1;
+        }
+    }
+    sweep();
+    lane = guest_lane_take(comm, (uint64_t)(uintptr_t)stream);
+    if (lane != 0) {
+        states[lane - 1] = (struct lane_state){.comm = comm, .stream = stream};
+    }
+    return lane;
+}
+
+void guest_nccl_launch_begin(struct guest_nccl_launch *launch)
+{
+    (void)pthread_mutex_lock(&lock);
+    launch->lane = guest_lanes() != NULL && may_mark(launch->stream)
+                       ? find_lane(launch->comm, launch->stream)
+                       : 0;
+    if (launch->lane != 0 && states[launch->lane - 1].owed != 0) {
+        mark_end(launch->lane, states[launch->lane - 1].owed);
+    }
+    guest_lane_launch(launch->comm, launch->first, launch->last, launch->lane);
+    if (launch->lane != 0 &&
+        !mark(launch->lane, &guest_lanes()[launch->lane - 1].begun, launch->last)) {
+        guest_lane_launch(launch->comm, launch->first, launch->last, 0);
+        launch->lane = 0;
+    }
+    if (launch->lane != 0) {
+        states[launch->lane - 1].last = launch->last;
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void guest_nccl_launch_end(const struct guest_nccl_launch *launch, int result)
+{
+    const int is_in_progress = result == GUEST_NCCL_IN_PROGRESS;
+
+    (void)pthread_mutex_lock(&lock);
+    if (result != GUEST_NCCL_SUCCESS && !is_in_progress) {
+        guest_lane_launch(launch->comm, launch->first, launch->last, GUEST_LAUNCH_FAILED);
+    }
+    if (launch->lane != 0 && guest_lanes() != NULL) {
+        if (is_in_progress) {
+            states[launch->lane - 1].owed = launch->last;
+        } else {
+            mark_end(launch->lane, launch->last);
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void guest_nccl_launch_settle(uint32_t comm)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < GUEST_LANES_MAX && guest_lanes() != NULL; i++) {
+        if (states[i].comm == comm && states[i].owed != 0) {
+            mark_end(i + 1, states[i].owed);
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+int guest_nccl_is_under_way(uint32_t comm)
+{
+    int is_any = 0;
+
+    (void)pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < GUEST_LANES_MAX && guest_lanes() != NULL; i++) {
+        is_any = is_any ||
+                 (states[i].comm == comm &&
+                  __atomic_load_n(&guest_lanes()[i].ended, __ATOMIC_ACQUIRE) != states[i].last);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return is_any;
+}
+
+void guest_nccl_forget_lanes(uint32_t comm)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < GUEST_LANES_MAX && guest_lanes() != NULL; i++) {
+        if (states[i].comm == comm) {
+            if (states[i].owed != 0) {
+                mark_end(i + 1, states[i].owed);
+            }
+            states[i].is_left = 1;
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
