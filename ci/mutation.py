@@ -276,6 +276,16 @@ def call(command, folder, seconds):
             return None, ""
 
 
+def verdict_of(cell):
+    """The verdict of a failed cell. A second run that did not come back as expected from a checkpoint says why, or is a
+    matter of its state."""
+    verdict = cell.get("found", cell["verdict"])
+    restore = cell.get("restore")
+    if verdict != "NONE" or restore is None:
+        return verdict
+    return restore["verdict"] if restore["verdict"] != "NONE" else "CHECKPOINT.STATE"
+
+
 def run(program, folder, arguments, seconds, follow=""):
     """None if all is as expected, else (scenario, outcome, verdict). follow: what else is asked: "said", that every
     word is the expected one; "seen", and what the monitor saw; "check", that the runs are judged the same from their files."""
@@ -295,7 +305,7 @@ def run(program, folder, arguments, seconds, follow=""):
             cells = json.load(file)["scenarios"]
         if code not in (0, 77):
             bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
-            return (f"{bad['id']}.{bad['driver']}", bad["outcome"], bad.get("found", bad["verdict"]))
+            return (f"{bad['id']}.{bad['driver']}", bad["outcome"], verdict_of(bad))
         cells = [cell for cell in cells if cell["outcome"] != "SKIP"]
         different = []
         if cells and follow in ("said", "seen"):
