@@ -76,6 +76,8 @@ ON_PROC_TOO = 24
 AT_A_TIME = 100
 CELL_SECONDS = 60  # of a processor; by the clock so many times as much, on a busy machine
 BUSY = 4
+IDLE_SECONDS = 15
+IDLE_SHARE = 0.04
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
 CLEAN = ["equivalence", "control", "uneven", "unused"]
@@ -258,23 +260,45 @@ def limit(seconds, is_sanitized):
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
+def busy_seconds(group):
+    """How long a processor was busy with the processes of a group that live."""
+    ticks = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            if int(fields[2]) == group:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def is_stuck(process, end):
+    """After a while: its time is up, or its processes do next to nothing, which a busy machine does not explain."""
+    before = busy_seconds(process.pid)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(IDLE_SECONDS)
+        return False
+    return time.time() > end or busy_seconds(process.pid) - before < IDLE_SECONDS * IDLE_SHARE
+
+
 def call(command, folder, seconds):
     """(exit code, output), or (None, output) if it took too long; then all that it started is ended."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                          cwd=folder, text=True, errors="replace",
-                          preexec_fn=lambda: limit(seconds, command[0].endswith("_sanitized")),
-                          start_new_session=True) as process:
-        try:
-            output, _ = process.communicate(timeout=BUSY * seconds)
-            return process.returncode, output
-        except subprocess.TimeoutExpired:
+    end = time.time() + BUSY * seconds
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output, subprocess.Popen(
+            command, stdout=output, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=folder,
+            preexec_fn=lambda: limit(seconds, command[0].endswith("_sanitized")), start_new_session=True) as process:
+        while process.poll() is None and not is_stuck(process, end):
+            pass
+        code = process.poll()
+        if code is None:
             os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.communicate(timeout=10)
-            except subprocess.TimeoutExpired:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-            return None, ""
+            process.wait()
+        output.seek(0)
+        return code, output.read()
 
 
 def verdict_of(cell):
