@@ -261,13 +261,13 @@ def limit(seconds, is_sanitized):
 
 
 def busy_seconds(group):
-    """How long a processor was busy with the processes of a group that live."""
+    """How long a processor was busy with the processes of a session, or group, that live."""
     ticks = 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError, ValueError):
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
-            if int(fields[2]) == group:
+            if group in (int(fields[2]), int(fields[3])):
                 ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
