@@ -74,8 +74,8 @@ SANITIZED = 16
 ON_PROC_TOO = 24
 # Scenarios are run so many at a time: what differs is often seen in the first ones.
 AT_A_TIME = 100
-CELL_SECONDS = 60  # of a processor; by the clock so many times as much, on a busy machine
-BUSY = 4
+CELL_SECONDS = 20  # of a processor; by the clock so many times as much, on a busy machine
+BUSY = 8
 IDLE_SECONDS = 15
 IDLE_SHARE = 0.04
 MEMORY_BYTES = 4 << 30
