@@ -8,6 +8,7 @@
 #include "ddpcore/checkpoint/safetensors.h"
 #include "harness/cell/stage.h"
 #include "harness/judge/judge.h"
+#include "harness/tensor/checkpoint_file.h"
 
 /* Put "module." before every second name. The dict's table of names is not kept up: the dict is
  * only written. */
@@ -242,22 +243,21 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     return status;
 }
 
-/* Steps completed in the checkpoint, read from its metadata; 0 if it cannot be read. */
-static uint32_t checkpoint_steps(struct harness_cell *cell, const char *path)
+/* Steps completed in the checkpoint, as the judge's own reader finds them in its metadata; 0: they
+ * cannot be read. What the core makes of the file is for the restore run to show. */
+static ddp_status checkpoint_steps(struct harness_cell *cell, const char *path, uint32_t *out)
 {
-    struct ddp_state_dict dict;
-    const char *text;
-    uint64_t steps = 0;
+    struct harness_checkpoint checkpoint;
 
-    ddp_state_dict_init(&dict, cell->mem);
-    if (ddp_safetensors_load(harness_stage_files(&cell->config), path, &dict, NULL) == DDP_OK) {
-        text = ddp_state_dict_meta(&dict, "steps_done");
-        if (text == NULL || ddp_text_parse_u64(text, &steps) != DDP_OK || steps > INT32_MAX) {
-            steps = 0;
-        }
+    *out = 0;
+    DDP_TRY(harness_checkpoint_open(cell->mem, harness_stage_files(&cell->config), path,
+                                    &checkpoint, NULL));
+    if (checkpoint.is_found && checkpoint.damage == HARNESS_VERDICT_NONE &&
+        checkpoint.steps_done >= 0 && checkpoint.steps_done <= INT32_MAX) {
+        *out = (uint32_t)checkpoint.steps_done;
     }
-    ddp_state_dict_fini(&dict);
-    return (uint32_t)steps;
+    harness_checkpoint_close(&checkpoint);
+    return DDP_OK;
 }
 
 /* What says why the restored run does not equal an uninterrupted one: of all that follows from
@@ -372,8 +372,9 @@ static ddp_status widen_batches(const struct harness_cell *cell, struct harness_
 
 ddp_status harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second)
 {
-    second->restored_step = checkpoint_steps(
-        second, harness_stage_path(cell->mem, second->run_dir, "given.safetensors"));
+    DDP_TRY(checkpoint_steps(second,
+                             harness_stage_path(cell->mem, second->run_dir, "given.safetensors"),
+                             &second->restored_step));
     second->plan.job.start_step = second->restored_step;
     second->kept = NULL; /* what is at hand is of the first run */
     second->wanted = (struct harness_hashes){.mem = second->mem};
