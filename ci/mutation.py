@@ -436,6 +436,8 @@ def judge(path, program, folder, scenarios, sanitize, standin):
         stages.append(("scenario", lambda: sanitized(program, folder, some(scenarios, SANITIZED) + words, sanitize)))
     for by, stage in stages:
         found = stage()
+        if found is not None and found[1] not in ("FAIL", "INCONCLUSIVE", "WORDS"):
+            found = stage()  # the machine's fault, perhaps
         if found is not None:
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
     return {"by": "survived" if is_reached else "unreached", "scenario": "", "outcome": "", "verdict": ""}
