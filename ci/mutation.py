@@ -75,9 +75,9 @@ ON_PROC_TOO = 24
 # Scenarios are run so many at a time: what differs is often seen in the first ones.
 AT_A_TIME = 100
 CELL_SECONDS = 20  # of a processor; by the clock so many times as much, on a busy machine
-BUSY = 8
+BUSY = 4
 IDLE_SECONDS = 15
-IDLE_SHARE = 0.04
+IDLE_SHARE = 0.15
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
 CLEAN = ["equivalence", "control", "uneven", "unused"]
