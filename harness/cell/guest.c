@@ -1,6 +1,9 @@
 /* A cell whose job is somebody else's program: run it with the plan's faults armed, write down what
  * it showed, and judge that record. */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -68,6 +71,26 @@ static ddp_status prepare(const struct harness_cell *cell, struct start *start, 
     return DDP_OK;
 }
 
+/* The steps whose data are kept, and where. folder: of PATH_MAX bytes. */
+static ddp_status prepare_kept(const struct harness_cell *cell, char *folder,
+                               struct harness_exec_config *config, struct ddp_err *err)
+{
+    const struct harness_sizes *steps = &cell->plan.job.guest.bitwise_steps;
+    const char *kept = harness_stage_path(cell->mem, cell->run_dir, "kept");
+
+    if (steps->count == 0) {
+        return DDP_OK;
+    }
+    DDP_TRY(ddp_files_make_dirs(kept, err));
+    if (realpath(kept, folder) == NULL) {
+        return ddp_err_set(err, DDP_E_IO, "%s: %s", kept, strerror(errno));
+    }
+    config->keep_first = steps->items[0];
+    config->keep_end = steps->items[steps->count - 1] + 1;
+    config->keep_folder = folder;
+    return DDP_OK;
+}
+
 /* The launcher's words and the program's, ending with NULL; in the cell's memory. */
 static char **command_of(const struct harness_cell *cell, const struct start *start)
 {
@@ -93,9 +116,11 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
                                          .is_observed = true,
                                          .limits = {plan->job.timeout_ns, plan->job.timeout_ns},
                                          .world_size = plan->job.ranks};
+    char folder[PATH_MAX];
     struct start start;
 
     DDP_TRY(prepare(cell, &start, err));
+    DDP_TRY(prepare_kept(cell, folder, &config, err));
     config.command = command_of(cell, &start);
     if (config.command == NULL) {
         return DDP_E_NOMEM;
@@ -130,7 +155,9 @@ static ddp_status judge(struct harness_cell *cell, struct harness_watch_record *
         return DDP_E_NOMEM;
     }
     harness_watch_record_conclude(record, plan->job.ranks, plan->job.steps);
+    harness_stage_ask_for_oracles(plan, &record->accounts, &record->findings);
     cell->findings = record->findings;
+    cell->accounts = &record->accounts;
     for (uint32_t f = 0; f < plan->fault_count; f++) {
         for (uint32_t r = 0; r < record->watch.world_size; r++) {
             fired[f] += record->watch.ranks[r].fired[f];

@@ -5,6 +5,7 @@
 #include "ddpcore/cuda/cuda.h"
 #include "harness/cell/cell.h"
 #include "harness/oracle/oracle.h"
+#include "harness/watch/account.h"
 #include "reference/trainer.h"
 
 /* A run in progress. All its memory is in pool. */
@@ -27,6 +28,7 @@ struct harness_cell {
     struct harness_trace trace;
     char unwritten[256]; /* why the trace is not in the run folder, or not all of it; else empty */
     struct harness_findings findings;
+    const struct harness_watch_accounts *accounts; /* of a guest; NULL: of no guest's record */
     struct harness_hashes wanted; /* tensors that would let the oracles judge or say more */
     struct harness_kept *kept;    /* those at hand, from replays; or NULL */
     uint32_t restored_step;
@@ -59,6 +61,13 @@ ddp_status harness_stage_write_plan(const struct harness_cell *cell, struct ddp_
 ddp_status harness_stage_guest(struct harness_cell *cell, json_t **out, struct ddp_err *err);
 ddp_status harness_stage_guest_recorded(struct harness_cell *cell, json_t **out,
                                         struct ddp_err *err);
+/* accounts.c: what an oracle of a guest judged, and what it did not; null of no guest's record. */
+json_t *harness_stage_judged(const struct harness_watch_accounts *accounts);
+json_t *harness_stage_not_judged(const struct harness_watch_accounts *accounts);
+/* Oracles that the plan asks for and that judged nothing are missing evidence. */
+void harness_stage_ask_for_oracles(const struct harness_plan *plan,
+                                   const struct harness_watch_accounts *accounts,
+                                   struct harness_findings *findings);
 /* guest_table.c: the text is a guest's record; and what its ranks had come to. */
 bool harness_stage_is_guest_record(const char *text);
 ddp_status harness_stage_print_guest(const struct harness_cell *cell, const char *run_dir,

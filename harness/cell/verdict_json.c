@@ -283,18 +283,20 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
     }
     rest = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:f, s:f}",
+        "s:o, s:o, s:o, s:o, s:o, s:f, s:f}",
         "culprit", ranks_json(&primary->culprits), "victims", ranks_json(&primary->victims), "op",
         op_json(cell, primary), "step", number_or_null(primary->step), "micro",
         number_or_null(primary->micro), "phase",
         text_or_null(primary->phase >= 0 ? ddp_phase_name((enum ddp_phase)primary->phase) : NULL),
         "oracle", text_or_null(harness_oracle_name(primary->oracle)), "mode",
-        text_or_null(harness_mode_name(primary->mode == HARNESS_MODE_NONE && is_judged
-                                           ? HARNESS_MODE_BITWISE
-                                           : primary->mode)),
+        text_or_null(
+            harness_mode_name(primary->mode != HARNESS_MODE_NONE || !is_judged ? primary->mode
+                              : cell->accounts != NULL ? harness_watch_mode_of(cell->accounts)
+                                                       : HARNESS_MODE_BITWISE)),
         "detect_ms", ms_or_null(primary->detect_ns), "attribute_ms",
         ms_or_null(primary->attribute_ns), "survivors_ms", ms_or_null(facts->survivor_latency_ns),
-        "fired", fired_json(cell, facts), "findings", findings, "unexpected",
+        "fired", fired_json(cell, facts), "judged", harness_stage_judged(cell->accounts),
+        "not_judged", harness_stage_not_judged(cell->accounts), "findings", findings, "unexpected",
         number_or_null(judgement->unexpected), "restore", restore_json(cell, facts), "text",
         text_json(primary->text), "said",
         judgement->primary < 0

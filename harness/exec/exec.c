@@ -276,6 +276,7 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
     if (job->watch->mem != NULL) {
         harness_watch_finish_tally(job->watch);
         out->tally = job->watch->tally;
+        harness_watch_account(job->watch, &out->record.accounts);
     }
 }
 

@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  3u
+#define GUEST_ARENA_VERSION  4u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -30,7 +30,7 @@ enum {
     GUEST_LANES_MAX = 64,
     GUEST_NAME_BYTES = 32,
     GUEST_ARG_COUNT = 5,
-    GUEST_FOLDER_BYTES = 256
+    GUEST_FOLDER_BYTES = 1024
 };
 
 /* Where a fault may act. */

@@ -30,6 +30,7 @@ extern "C" {
 
 typedef bool harness_driver_set[HARNESS_DRIVER_COUNT];
 typedef bool harness_leak_set[HARNESS_LEAK_COUNT];
+typedef bool harness_oracle_set[HARNESS_ORACLE_COUNT];
 typedef uint64_t harness_phase_ms[DDP_PHASE_COUNT];
 
 struct harness_texts {

@@ -56,6 +56,8 @@ static bool is_stated(const struct harness_key *key, const void *member)
         return ((const struct harness_texts *)member)->count > 0;
     case HARNESS_KEY_NAMES:
         return ((const struct harness_verdicts *)member)->count > 0;
+    case HARNESS_KEY_SET:
+        return key->fallback[0] != '\0' || memchr(member, true, key->size_bytes) != NULL;
     case HARNESS_KEY_SIZES:
         return ((const struct harness_sizes *)member)->count > 0;
     case HARNESS_KEY_PER_RANK:

@@ -98,6 +98,47 @@ static void add_next_step(const json_t *verdict, struct ddp_text *out)
     }
 }
 
+static json_int_t number_of(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static void add_judged(const json_t *item, size_t index, struct ddp_text *out)
+{
+    ddp_text_add(out, "%s%s %" JSON_INTEGER_FORMAT, index == 0 ? "    judged: " : ", ",
+                 text_of(item, "oracle"), number_of(item, "count"));
+    if (number_of(item, "bitwise") > 0) {
+        ddp_text_add(out, " (%" JSON_INTEGER_FORMAT " bit for bit)", number_of(item, "bitwise"));
+    }
+}
+
+static void add_not_judged(const json_t *item, struct ddp_text *out)
+{
+    ddp_text_add(out, "    not judged: %s, ", text_of(item, "oracle"));
+    if (number_of(item, "count") > 0) {
+        ddp_text_add(out, "%" JSON_INTEGER_FORMAT ": ", number_of(item, "count"));
+    }
+    ddp_text_add(out, "%s\n", text_of(item, "why"));
+}
+
+void harness_report_judged(const json_t *verdict, struct ddp_text *out)
+{
+    const json_t *judged = json_object_get(verdict, "judged");
+    const json_t *not_judged = json_object_get(verdict, "not_judged");
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(judged, i, item)
+    {
+        add_judged(item, i, out);
+    }
+    ddp_text_add(out, json_array_size(judged) > 0 ? "\n" : "");
+    json_array_foreach(not_judged, i, item)
+    {
+        add_not_judged(item, out);
+    }
+}
+
 void harness_report_headline(const json_t *verdict, struct ddp_text *out)
 {
     const char *text = text_of(verdict, "text");
@@ -115,6 +156,7 @@ void harness_report_headline(const json_t *verdict, struct ddp_text *out)
                  cell[0] != '\0' ? " [" : "", cell, cell[0] != '\0' ? "]" : "",
                  text_of(verdict, "driver"));
     ddp_text_add(out, "    purpose: %s\n", text_of(verdict, "purpose"));
+    harness_report_judged(verdict, out);
     add_next_step(verdict, out);
     if (text_of(verdict, "reproduce")[0] != '\0') {
         ddp_text_add(out, "    reproduce: %s\n", text_of(verdict, "reproduce"));

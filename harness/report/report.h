@@ -28,6 +28,8 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color,
 void harness_report_summary(const struct harness_report_counts *counts, struct ddp_text *out);
 /* What happened, how that was judged, what to look at next, how to reproduce it. */
 void harness_report_headline(const json_t *verdict, struct ddp_text *out);
+/* Of a guest: which oracles ran and what was not judged, one line each; nothing otherwise. */
+void harness_report_judged(const json_t *verdict, struct ddp_text *out);
 /* Every finding, with its evidence. */
 void harness_report_findings(const json_t *verdict, struct ddp_text *out);
 

@@ -42,6 +42,7 @@ ddp_status harness_scenario_check_expect(const struct harness_reader *reader,
     };
     struct harness_expect *expect = kept;
 
+    DDP_TRY(harness_scenario_check_guest_judged(reader, map, expect));
     DDP_TRY(check_produced(reader, map, HARNESS_ROW_EXPECT_verdict, expect->verdict));
     DDP_TRY(check_step(reader, map, HARNESS_ROW_EXPECT_step, expect->step));
     for (size_t i = 0; i < expect->also.count; i++) {

@@ -54,6 +54,67 @@ ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
     return REFUSE(reader, map, "a guest does not tell it", HARNESS_ROW_OP_params);
 }
 
+/* Oracles that look at guests (harness/watch, harness/observed). */
+static bool is_guest_oracle(enum harness_oracle_id oracle)
+{
+    switch (oracle) {
+    case HARNESS_ORACLE_PROGRAM:
+    case HARNESS_ORACLE_LEDGER:
+    case HARNESS_ORACLE_REDUCTION:
+    case HARNESS_ORACLE_UPDATE:
+    case HARNESS_ORACLE_REPLICAS:
+    case HARNESS_ORACLE_BROADCAST:
+    case HARNESS_ORACLE_LIVENESS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+ddp_status harness_scenario_check_guest_judged(const struct harness_reader *reader,
+                                               const struct harness_yaml_node *map,
+                                               const struct harness_expect *expect)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_EXPECT_judged);
+
+    if (!harness_plan_is_guest(reader->plan)) {
+        return REFUSE(reader, map, "our own jobs are judged by all oracles, or are INCONCLUSIVE",
+                      HARNESS_ROW_EXPECT_judged);
+    }
+    for (int i = 0; i < HARNESS_ORACLE_COUNT; i++) {
+        if (expect->is_judged[i] && !is_guest_oracle((enum harness_oracle_id)i)) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                     "the oracle %s judges no guest; program, ledger, reduction, "
+                                     "update, replicas, broadcast and liveness do",
+                                     harness_oracle_name((enum harness_oracle_id)i));
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status check_bitwise_steps(const struct harness_reader *reader,
+                                      const struct harness_yaml_node *map,
+                                      const struct harness_plan *plan)
+{
+    const struct harness_sizes *steps = &plan->job.guest.bitwise_steps;
+    const struct harness_yaml_node *guest =
+        harness_reader_node(harness_reader_node(map, HARNESS_ROW_TOP_job), HARNESS_ROW_JOB_guest);
+    const bool is_range =
+        steps->count < 2 || (steps->count == 2 && steps->items[0] <= steps->items[1]);
+
+    if (steps->count > 0 && is_range && plan->job.steps > 0 &&
+        steps->items[steps->count - 1] >= plan->job.steps) {
+        return harness_yaml_fail(harness_reader_node(guest, HARNESS_ROW_GUEST_bitwise_steps),
+                                 reader->err, DDP_E_INVALID,
+                                 "step %zu of a job of %u steps; they count from 0",
+                                 steps->items[steps->count - 1], plan->job.steps);
+    }
+    return is_range ? DDP_OK
+                    : harness_yaml_fail(harness_reader_node(guest, HARNESS_ROW_GUEST_bitwise_steps),
+                                        reader->err, DDP_E_INVALID,
+                                        "bitwise_steps is [step] or [first, last]");
+}
+
 /* What a fault may do where a guest posts a call. */
 static ddp_status check_call_action(const struct harness_reader *reader,
                                     const struct harness_yaml_node *node,
@@ -197,6 +258,7 @@ ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
                                  DDP_E_INVALID, "%u faults; in a guest at most %d can be armed",
                                  plan->fault_count, HARNESS_GUEST_FAULTS_MAX);
     }
+    DDP_TRY(check_bitwise_steps(reader, map, plan));
     return plan->is_driver[HARNESS_DRIVER_PROC]
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_drivers), reader->err,

@@ -81,7 +81,8 @@ ddp_status harness_read_set(const struct harness_reader *reader, const struct ha
     size_t index;
     int value;
 
-    memset(is_in, node == NULL, key->size_bytes);
+    /* Of a set with a default, that is all of them. */
+    memset(is_in, node == NULL && key->fallback[0] != '\0', key->size_bytes);
     if (node != NULL && node->kind != HARNESS_YAML_LIST) {
         return harness_reader_refuse(reader, key, node, harness_key_type_text(key->type));
     }

@@ -4,7 +4,7 @@
 #ifndef HARNESS_WATCH_RECORD_H
 #define HARNESS_WATCH_RECORD_H
 
-#include "harness/watch/watch.h"
+#include "harness/watch/account.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +16,7 @@ struct harness_watch_record {
     bool is_ended;                    /* the job was ended from outside: by a signal to ddprove, or
                                          after a finding */
     int exit_code;                    /* the worst of the processes that were started */
+    struct harness_watch_accounts accounts; /* what was judged, and what was not */
 };
 
 /* Of a member's calls only the last ones are written, at most so many. */

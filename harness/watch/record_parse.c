@@ -62,7 +62,7 @@ static ddp_status parse_head(struct parser *parser)
 
     if (parser->line.token_count < 2 ||
         strcmp(parser->line.token[0], "ddprove-guest-record") != 0 ||
-        strcmp(parser->line.token[1], "1") != 0) {
+        strcmp(parser->line.token[1], "2") != 0) {
         return refuse(parser, "this is no record of a guest, or of another version");
     }
     DDP_TRY(number_of(parser, "world", WORLD_MAX, &world_size));
@@ -248,6 +248,50 @@ static ddp_status parse_call(struct parser *parser)
     return DDP_OK;
 }
 
+static ddp_status parse_oracle(struct parser *parser, enum harness_oracle_id *out)
+{
+    const char *name = harness_line_find(&parser->line, "oracle");
+
+    return name != NULL && harness_oracle_parse(name, out) == DDP_OK
+               ? DDP_OK
+               : refuse(parser, "oracle= wants the name of one");
+}
+
+/* An oracle judged so much; it is said once. */
+static ddp_status parse_judged(struct parser *parser)
+{
+    struct harness_watch_account account = {0};
+    enum harness_oracle_id oracle = HARNESS_ORACLE_NONE;
+
+    DDP_TRY(parse_oracle(parser, &oracle));
+    DDP_TRY(harness_line_find_u64(&parser->line, "count", &account.judged));
+    DDP_TRY(harness_line_find_u64(&parser->line, "bitwise", &account.bitwise));
+    DDP_TRY(harness_line_find_u64(&parser->line, "bound", &account.bound));
+    if (account.judged == 0 || account.bitwise > account.judged ||
+        account.bound > account.judged - account.bitwise ||
+        parser->out->accounts.of[oracle].judged != 0) {
+        return refuse(parser, "an oracle's counts are said once, and count is the largest");
+    }
+    parser->out->accounts.of[oracle] = account;
+    return DDP_OK;
+}
+
+static ddp_status parse_unjudged(struct parser *parser)
+{
+    struct harness_watch_accounts *accounts = &parser->out->accounts;
+    enum harness_oracle_id oracle = HARNESS_ORACLE_NONE;
+    uint64_t count = 0;
+
+    DDP_TRY(parse_oracle(parser, &oracle));
+    DDP_TRY(harness_line_find_u64(&parser->line, "count", &count));
+    if (parser->line.tail == NULL || strlen(parser->line.tail) >= HARNESS_WATCH_WHY_BYTES ||
+        accounts->lack_count == HARNESS_WATCH_LACKS_MAX) {
+        return refuse(parser, "text= wants the reason, in few words");
+    }
+    harness_watch_add_lack(accounts, oracle, count, parser->line.tail);
+    return DDP_OK;
+}
+
 static ddp_status parse_about(struct parser *parser)
 {
     const char *kind = harness_line_find(&parser->line, "kind");
@@ -318,10 +362,8 @@ static ddp_status parse_line(struct parser *parser, const char *text, size_t sta
     static const struct {
         const char *word;
         ddp_status (*parse)(struct parser *parser);
-    } rows[] = {{"rank", parse_rank},
-                {"group", parse_group},
-                {"member", parse_member},
-                {"call", parse_call},
+    } rows[] = {{"rank", parse_rank},  {"group", parse_group},   {"member", parse_member},
+                {"call", parse_call},  {"judged", parse_judged}, {"unjudged", parse_unjudged},
                 {"about", parse_about}};
     const char *word;
 

@@ -74,12 +74,31 @@ static void print_finding(const struct harness_finding *finding, struct ddp_text
     harness_trace_print_diagnosis(0, finding, out);
 }
 
+static void print_accounts(const struct harness_watch_accounts *accounts, struct ddp_text *out)
+{
+    for (int i = 0; i < HARNESS_ORACLE_COUNT; i++) {
+        const struct harness_watch_account *account = &accounts->of[i];
+
+        if (account->judged > 0) {
+            ddp_text_add(
+                out, "judged oracle=%s count=%" PRIu64 " bitwise=%" PRIu64 " bound=%" PRIu64 "\n",
+                harness_oracle_name((enum harness_oracle_id)i), account->judged, account->bitwise,
+                account->bound);
+        }
+    }
+    for (size_t i = 0; i < accounts->lack_count; i++) {
+        ddp_text_add(out, "unjudged oracle=%s count=%" PRIu64 " text=%s\n",
+                     harness_oracle_name(accounts->lacks[i].oracle), accounts->lacks[i].count,
+                     accounts->lacks[i].why);
+    }
+}
+
 void harness_watch_record_print(const struct harness_watch_record *record, struct ddp_text *out)
 {
     const struct harness_watch *watch = &record->watch;
     const size_t start = out->size_bytes;
 
-    ddp_text_add(out, "ddprove-guest-record 1 world=%" PRIu32 " ended=%d exit=%d\n",
+    ddp_text_add(out, "ddprove-guest-record 2 world=%" PRIu32 " ended=%d exit=%d\n",
                  watch->world_size, record->is_ended, record->exit_code);
     for (uint32_t r = 0; r < watch->world_size; r++) {
         print_rank(watch, r, out);
@@ -87,6 +106,7 @@ void harness_watch_record_print(const struct harness_watch_record *record, struc
     for (size_t g = 0; g < watch->group_count; g++) {
         print_group(watch, g, out);
     }
+    print_accounts(&record->accounts, out);
     for (size_t i = 0; i < record->findings.count; i++) {
         print_finding(&record->findings.items[i], out);
     }

@@ -316,6 +316,7 @@ static void judge_one(struct harness_watch *watch, const struct harness_watch_gr
                                           .root = guest_op_root(members[0].call->op),
                                           .size = (uint32_t)group->size,
                                           .members = members};
+    const uint64_t bitwise = watch->tally.bitwise;
     enum harness_watch_unjudged unjudged;
 
     if (!has_data(the.call)) {
@@ -324,6 +325,9 @@ static void judge_one(struct harness_watch *watch, const struct harness_watch_gr
     unjudged = judge(&the, camps, out, first);
     if (unjudged == HARNESS_WATCH_UNJUDGED_COUNT) {
         watch->tally.judged++;
+        watch->tally.broadcasts += the.kind == DDPROVE_GUEST_BROADCAST;
+        watch->tally.bounded += harness_sums_is_sum(&the) && !harness_sums_is_move(&the) &&
+                                !harness_sums_is_integer(&the) && watch->tally.bitwise == bitwise;
     } else {
         watch->tally.unjudged[unjudged]++;
     }

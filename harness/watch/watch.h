@@ -99,10 +99,12 @@ enum harness_watch_unjudged {
 
 /* How many calls' results were judged, and how. */
 struct harness_watch_tally {
-    uint64_t judged;   /* in any way */
-    uint64_t bitwise;  /* of these, sums: bit for bit, from data that were kept */
-    uint64_t compared; /* of these, no sums: only that all ranks have the same */
-    bool has_lost;     /* some record of some rank was overwritten before it was read */
+    uint64_t judged;     /* in any way */
+    uint64_t bitwise;    /* of these, sums: bit for bit, from data that were kept */
+    uint64_t compared;   /* of these, no sums: only that all ranks have the same */
+    uint64_t bounded;    /* of these, sums of floats: by what rounding explains */
+    uint64_t broadcasts; /* of these, broadcasts */
+    bool has_lost;       /* some record of some rank was overwritten before it was read */
     uint64_t unjudged[HARNESS_WATCH_UNJUDGED_COUNT];
 };
 

@@ -15,7 +15,7 @@ import sys
 import xml.etree.ElementTree
 
 KEYS = ["schema", "id", "cell", "driver", "seed", "outcome", "verdict", "reason", "culprit", "victims", "op", "step",
-        "micro", "phase", "oracle", "mode", "detect_ms", "attribute_ms", "fired", "findings", "capsule", "run_dir",
+        "micro", "phase", "oracle", "mode", "detect_ms", "attribute_ms", "fired", "judged", "not_judged", "findings", "capsule", "run_dir",
         "reproduce"]
 OP_KEYS = ["seq", "kind", "bucket", "params"]
 PROPERTIES = ["driver", "seed", "verdict", "culprit", "victims", "reproduce"]
