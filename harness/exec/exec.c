@@ -54,6 +54,7 @@ static void close_job(struct exec_job *job)
     }
     ddp_mem_free(job->config->mem, job->ranks);
     ddp_mem_free(job->config->mem, job->children);
+    harness_observed_destroy(job->observed);
     job->watch->arena = NULL; /* what was read of it is the record's */
     harness_watch_arena_destroy(&job->arena);
     close_fd(job->signal_fd);
@@ -95,6 +96,7 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     }
     DDP_TRY(ask_for_values(job->config, job->arena.head, err));
     DDP_TRY(harness_watch_init(job->watch, job->config->mem, job->arena.head));
+    DDP_TRY(harness_observed_create(job->watch, &job->observed));
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
     job->ranks = ddp_mem_array(job->config->mem, world_size, sizeof *job->ranks);
@@ -188,6 +190,7 @@ static ddp_status judge(struct exec_job *job)
     DDP_TRY(ddp_mem_pool_create(&pool));
     harness_findings_init(&now, ddp_mem_pool_mem(pool));
     harness_watch_analyse(job->watch, &job->config->limits, &now);
+    harness_observed_judge(job->observed, job->findings, &now);
     for (size_t i = 0; i < now.count; i++) {
         if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i]) &&
             !is_consequence(job, &now.items[i])) {
@@ -198,7 +201,10 @@ static ddp_status judge(struct exec_job *job)
         }
     }
     ddp_mem_pool_destroy(pool);
-    return job->watch->is_failed || job->findings->is_failed ? DDP_E_NOMEM : DDP_OK;
+    return job->watch->is_failed || job->findings->is_failed ||
+                   harness_observed_is_failed(job->observed)
+               ? DDP_E_NOMEM
+               : DDP_OK;
 }
 
 static void read_signals(struct exec_job *job, uint64_t now_ns)
@@ -277,6 +283,9 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
         harness_watch_finish_tally(job->watch);
         out->tally = job->watch->tally;
         harness_watch_account(job->watch, &out->record.accounts);
+        if (job->observed != NULL) {
+            harness_observed_account(job->observed, &out->record.accounts);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "harness/exec/exec.h"
+#include "harness/observed/observed.h"
 #include "harness/watch/arena.h"
 
 /* A process that this one has started. */
@@ -27,6 +28,7 @@ struct exec_job {
     struct harness_watch_arena arena;
     struct harness_watch *watch;       /* the result's */
     struct harness_findings *findings; /* likewise */
+    struct harness_observed *observed; /* models and samples, judged */
     struct exec_child *children;
     uint32_t child_count, alive_count;
     struct exec_rank *ranks; /* [watch.world_size] */

@@ -101,13 +101,36 @@ struct guest_fault {
     X(FAULT, "fault", "hit", "comm", "seq", "")             \
     X(VALUE_IN, "comm", "seq", "sum", "magnitude", "hash")  \
     X(VALUE_OUT, "comm", "seq", "sum", "magnitude", "hash") \
-    X(VALUE_CHANGED, "comm", "seq", "", "", "")
+    X(VALUE_CHANGED, "comm", "seq", "", "", "")             \
+    X(TENSOR, "index", "role", "dtype", "count", "of")      \
+    X(TENSOR_NAME, "index", "", "", "", "")                 \
+    X(OPTION, "index", "kind", "lr", "decay", "updates")    \
+    X(OPTION_MORE, "index", "first", "second", "eps", "")   \
+    X(STATE, "index", "part", "hash", "", "")               \
+    X(UPDATED, "number", "tensors", "", "", "")             \
+    X(EPOCH, "epoch", "samples", "padded", "dropped", "as") \
+    X(EPOCH_END, "", "", "", "", "")                        \
+    X(SAMPLES, "count", "", "", "", "")                     \
+    X(BATCH, "count", "", "", "", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
     GUEST_EVENT_TABLE(X)
 #undef X
         GUEST_EVENT_COUNT
 };
+
+/* A part of a tensor's state. GUEST_PART_BEFORE is added to what it was before the update. The last
+ * parts are only kept before. */
+enum guest_part {
+    GUEST_PART_DATA,
+    GUEST_PART_FIRST, /* of the optimizer's state */
+    GUEST_PART_SECOND,
+    GUEST_PART_GRADIENT,
+    GUEST_PART_COUNT,
+    GUEST_PART_BEFORE = GUEST_PART_COUNT
+};
+/* In OPTION: kind | nesterov << 8. In EPOCH: rule | uneven << 8. In SAMPLES: up to so many ids. */
+enum { GUEST_SAMPLES_MAX = GUEST_ARG_COUNT - 1 };
 
 /* Whose calls a communicator has. */
 enum guest_comm_kind {
@@ -194,6 +217,8 @@ struct guest_page {
     uint64_t is_one_thread;                /* of its threads only one at a time makes calls */
     uint64_t lost_comms;                   /* communicators for which there was no place */
     uint64_t comm_next;                    /* made so far */
+    uint64_t update_count;                 /* updates of the model that it has reported */
+    uint64_t model_shown;                  /* what the model's table that it has shown hashes to */
     uint64_t fault_hits[GUEST_FAULTS_MAX]; /* matches so far */
     struct guest_comm comms[GUEST_COMMS_MAX];
     struct guest_thread threads[GUEST_THREADS_MAX];

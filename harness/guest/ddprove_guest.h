@@ -31,7 +31,7 @@ extern "C" {
 #define DDPROVE_GUEST_API __attribute__((visibility("default")))
 
 /* Of this header. A library serves programs that were built with an older one. */
-#define DDPROVE_GUEST_VERSION 1
+#define DDPROVE_GUEST_VERSION 2
 
 /* What a call moves. X(identifier, name) */
 #define DDPROVE_GUEST_KIND_TABLE(X)     \
@@ -187,6 +187,98 @@ DDPROVE_GUEST_API int ddprove_guest_call_post(struct ddprove_guest_call *call);
 DDPROVE_GUEST_API void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call);
 DDPROVE_GUEST_API void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call);
 DDPROVE_GUEST_API void ddprove_guest_call_done(struct ddprove_guest_call *call);
+
+/* --- the model: only what ddprove is told of it can be judged, and only if it is asked to judge
+ * ---
+ */
+
+/* What a tensor is. X(identifier, name) */
+#define DDPROVE_GUEST_ROLE_TABLE(X) \
+    X(PARAMETER, "parameter")       \
+    X(BUFFER, "buffer")
+enum ddprove_guest_role {
+#define X(id, name) DDPROVE_GUEST_##id,
+    DDPROVE_GUEST_ROLE_TABLE(X)
+#undef X
+        DDPROVE_GUEST_ROLE_COUNT
+};
+
+/* How a parameter is updated. X(identifier, name) */
+#define DDPROVE_GUEST_OPTIMIZER_TABLE(X)              \
+    X(OTHER_OPTIMIZER, "other") /* not replayed */    \
+    X(SGD, "sgd")               /* torch.optim.SGD */ \
+    X(ADAMW, "adamw")           /* torch.optim.AdamW */
+enum ddprove_guest_optimizer_kind {
+#define X(id, name) DDPROVE_GUEST_##id,
+    DDPROVE_GUEST_OPTIMIZER_TABLE(X)
+#undef X
+        DDPROVE_GUEST_OPTIMIZER_COUNT
+};
+
+/* An optimizer's options, as PyTorch names them. Zero-initialise. */
+struct ddprove_guest_optimizer {
+    uint32_t size_bytes; /* sizeof(struct ddprove_guest_optimizer) */
+    uint32_t kind;       /* enum ddprove_guest_optimizer_kind */
+    double lr, weight_decay;
+    double momentum, dampening; /* sgd */
+    uint32_t is_nesterov;       /* sgd */
+    double beta1, beta2, eps;   /* adamw */
+};
+
+/* A tensor that all ranks hold alike after each update. Zero-initialise. */
+struct ddprove_guest_tensor {
+    uint32_t size_bytes; /* sizeof(struct ddprove_guest_tensor) */
+    uint32_t role;       /* enum ddprove_guest_role */
+    uint32_t dtype;      /* enum ddprove_guest_dtype */
+    uint32_t spare;
+    uint64_t elem_count;
+    const char *name; /* of up to 31 bytes, for reports; may be NULL */
+    const void *data; /* in host memory, as all that follows */
+    /* Of parameters. What the optimizer is given; NULL: nothing, it leaves the parameter alone. */
+    const void *gradient;
+    const void *state[2];  /* its momentum, or its first and second moment; NULL: it has none */
+    uint64_t update_count; /* updates that the parameter had before this one */
+    const struct ddprove_guest_optimizer *optimizer; /* NULL: not told */
+};
+
+/* The optimizer is about to change the model: its tensors are as the last update left them, the
+ * gradients are those that it will use. The same tensors on all ranks, in the same order. */
+DDPROVE_GUEST_API void ddprove_guest_update_begin(const struct ddprove_guest_tensor *tensors,
+                                                  uint32_t count);
+/* It has. Without a begin before it, the ranks' models are compared, and the update is not judged.
+ */
+DDPROVE_GUEST_API void ddprove_guest_updated(const struct ddprove_guest_tensor *tensors,
+                                             uint32_t count);
+
+/* --- the samples --- */
+
+/* Which samples a rank of so many takes. X(identifier, name) */
+#define DDPROVE_GUEST_SAMPLER_TABLE(X)                                                    \
+    X(ANY_SAMPLER, "any") /* it is known only that no sample is used twice or left out */ \
+    X(STRIDED, "strided") /* rank r takes r, r + ranks, r + 2 ranks, ..., then from 0 on again */
+enum ddprove_guest_sampler {
+#define X(id, name) DDPROVE_GUEST_##id,
+    DDPROVE_GUEST_SAMPLER_TABLE(X)
+#undef X
+        DDPROVE_GUEST_SAMPLER_COUNT
+};
+
+/* A pass over the samples. Zero-initialise. */
+struct ddprove_guest_epoch {
+    uint32_t size_bytes; /* sizeof(struct ddprove_guest_epoch) */
+    uint32_t sampler;    /* enum ddprove_guest_sampler */
+    uint64_t number;     /* from 0; the same on all ranks */
+    uint64_t sample_count;
+    uint64_t padded;    /* so many samples may be used again, to fill up the last batches */
+    uint64_t dropped;   /* so many may be left out */
+    uint32_t is_uneven; /* ranks may use different numbers of samples */
+};
+
+/* A pass begins, the one before it has ended. NULL: it has ended, and none begins. One that is
+ * broken off is not asked for all of its samples. */
+DDPROVE_GUEST_API void ddprove_guest_epoch(const struct ddprove_guest_epoch *epoch);
+/* The batch on which this rank trains next: numbers of samples, from 0 to below sample_count. */
+DDPROVE_GUEST_API void ddprove_guest_batch(const uint64_t *samples, uint64_t count);
 
 #ifdef __cplusplus
 }

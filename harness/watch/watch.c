@@ -193,6 +193,20 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
     case GUEST_EVENT_VALUE_CHANGED:
         take_value(watch, rank, entry);
         break;
+    case GUEST_EVENT_TENSOR:
+    case GUEST_EVENT_TENSOR_NAME:
+    case GUEST_EVENT_OPTION:
+    case GUEST_EVENT_OPTION_MORE:
+    case GUEST_EVENT_STATE:
+    case GUEST_EVENT_UPDATED:
+    case GUEST_EVENT_EPOCH:
+    case GUEST_EVENT_EPOCH_END:
+    case GUEST_EVENT_SAMPLES:
+    case GUEST_EVENT_BATCH:
+        if (watch->on_report != NULL) {
+            watch->on_report(watch->report_context, rank, entry);
+        }
+        break;
     default: /* the page says it too */
         break;
     }

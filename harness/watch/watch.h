@@ -170,6 +170,9 @@ struct harness_watch {
     bool is_failed;     /* out of memory: what follows is not all of it */
     bool is_spoilt;     /* a value that is not finite was found: it spreads, and is said once */
     struct harness_watch_tally tally;
+    /* Whoever judges what ranks report of models and samples is told; NULL: nobody does. */
+    void (*on_report)(void *context, uint32_t rank, const struct guest_entry *entry);
+    void *report_context;
 };
 
 /* Errors: E_NOMEM; then there is nothing to release. */

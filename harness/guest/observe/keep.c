@@ -39,29 +39,59 @@ static void write_file(int folder, const char *name, const struct guest_kept_hea
     }
 }
 
+int guest_is_kept(const struct guest_page *page)
+{
+    const struct guest_arena *arena = guest_self_arena();
+    const uint64_t step = guest_load(&page->step);
+
+    return step >= arena->keep_first && step < arena->keep_end;
+}
+
+static unsigned rank_of(const struct guest_page *page)
+{
+    const struct guest_arena *arena = guest_self_arena();
+
+    return (unsigned)(((const char *)page - (const char *)guest_arena_page(arena, 0)) /
+                      (ptrdiff_t)arena->slot_stride_bytes);
+}
+
+static void keep(const char *name, const void *data, uint64_t size_bytes,
+                 const struct guest_value *value)
+{
+    const struct guest_kept_head head = {
+        .magic = GUEST_KEPT_MAGIC, .size_bytes = size_bytes, .value = *value};
+    const int folder = open(guest_self_arena()->keep_folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder >= 0) {
+        write_file(folder, name, &head, data);
+        (void)close(folder);
+    }
+}
+
 void guest_keep(const struct guest_page *page, const struct guest_comm *comm, uint64_t seq,
                 const char *suffix, const void *data, uint64_t size_bytes,
                 const struct guest_value *value)
 {
-    const struct guest_arena *arena = guest_self_arena();
-    const uint64_t step = guest_load(&page->step);
-    const unsigned rank =
-        (unsigned)(((const char *)page - (const char *)guest_arena_page(arena, 0)) /
-                   (ptrdiff_t)arena->slot_stride_bytes);
-    const struct guest_kept_head head = {
-        .magic = GUEST_KEPT_MAGIC, .size_bytes = size_bytes, .value = *value};
     char name[GUEST_KEPT_NAME_BYTES];
-    int folder;
 
-    if (step < arena->keep_first || step >= arena->keep_end) {
-        return;
-    }
-    folder = open(arena->keep_folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {
-        (void)snprintf(name, sizeof name, GUEST_KEPT_NAME, rank,
+    if (guest_is_kept(page)) {
+        (void)snprintf(name, sizeof name, GUEST_KEPT_NAME, rank_of(page),
                        (unsigned long long)guest_load(&comm->key),
                        (unsigned)guest_load(&comm->handle), (unsigned long long)seq, suffix);
-        write_file(folder, name, &head, data);
-        (void)close(folder);
+        keep(name, data, size_bytes, value);
+    }
+}
+
+void guest_keep_tensor(const struct guest_page *page, uint64_t update, uint32_t index,
+                       unsigned part, const void *data, uint64_t size_bytes, uint64_t hash)
+{
+    static const char *const parts[] = GUEST_KEPT_PARTS;
+    const struct guest_value value = {.hash = hash};
+    char name[GUEST_KEPT_NAME_BYTES];
+
+    if (guest_is_kept(page)) {
+        (void)snprintf(name, sizeof name, GUEST_KEPT_TENSOR_NAME, rank_of(page),
+                       (unsigned long long)update, index, parts[part]);
+        keep(name, data, size_bytes, &value);
     }
 }

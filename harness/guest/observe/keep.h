@@ -22,6 +22,21 @@ struct guest_kept_head {
 /* printf's format of a name, for rank, key, handle, number and "in" or "out". */
 #define GUEST_KEPT_NAME "rank%u.comm%llx.%u.seq%llu.%s"
 
+/* The same of the model: for rank, number of the update, index of the tensor, and the part. */
+#define GUEST_KEPT_TENSOR_NAME "rank%u.update%llu.tensor%u.%s"
+
+/* How the parts are called in names of files: [part], [part + GUEST_PART_BEFORE]. */
+#define GUEST_KEPT_PARTS                                                                         \
+    {                                                                                            \
+        "after", "first", "second", "gradient.after", "before", "first.before", "second.before", \
+            "gradient"                                                                           \
+    }
+
+/* The arena asks for data of the present step. */
+int guest_is_kept(const struct guest_page *page);
+/* Write a part of a tensor, if the arena asks for this step's. */
+void guest_keep_tensor(const struct guest_page *page, uint64_t update, uint32_t index,
+                       unsigned part, const void *data, uint64_t size_bytes, uint64_t hash);
 /* Write a file, if the arena asks for this step's. It is there whole or not at all. */
 void guest_keep(const struct guest_page *page, const struct guest_comm *comm, uint64_t seq,
                 const char *suffix, const void *data, uint64_t size_bytes,

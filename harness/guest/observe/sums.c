@@ -22,8 +22,7 @@ static int is_word_readable(uintptr_t address)
            errno != EFAULT;
 }
 
-/* Programs hand over memory of devices as if it were the host's. A buffer is of one kind. */
-static int is_readable(const void *data, uint64_t size_bytes)
+int guest_is_readable(const void *data, uint64_t size_bytes)
 {
     const int error = errno;
     const int is_so =
@@ -114,7 +113,7 @@ void guest_sums_post_begin(const struct guest_page *page, const struct guest_com
 
     out->seq = 0;
     if (guest_self_arena()->is_observed == 0 || parts.count == 0 ||
-        !is_readable(call->in, bytes_of(call, &parts))) {
+        !guest_is_readable(call->in, bytes_of(call, &parts))) {
         return;
     }
     *out = (struct guest_input){.seq = call->seq,
@@ -158,12 +157,12 @@ void guest_sums_done(struct guest_page *page, const struct guest_comm *comm,
     if (guest_self_arena()->is_observed == 0) {
         return;
     }
-    if (is_readable(input, bytes_of(call, &in)) &&
+    if (guest_is_readable(input, bytes_of(call, &in)) &&
         value_of(comm, call, input, &in, GUEST_PROJECT_HASH).hash != call->state[STATE_HASH]) {
         guest_self_record(page, GUEST_EVENT_VALUE_CHANGED,
                           (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});
     }
-    if (out.count != 0 && is_readable(call->out, bytes_of(call, &out))) {
+    if (out.count != 0 && guest_is_readable(call->out, bytes_of(call, &out))) {
         value = value_of(comm, call, call->out, &out, GUEST_PROJECT_SUM | GUEST_PROJECT_HASH);
         guest_self_record(
             page, GUEST_EVENT_VALUE_OUT,

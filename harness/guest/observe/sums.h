@@ -92,6 +92,9 @@ static inline struct guest_parts guest_parts_out(uint32_t kind, uint64_t rank, u
     return parts;
 }
 
+/* Programs hand over memory of devices as if it were the host's. A buffer is of one kind. */
+int guest_is_readable(const void *data, uint64_t size_bytes);
+
 /* What the data of a buffer come to. */
 struct guest_value {
     uint64_t sum, magnitude, hash;

@@ -1,0 +1,163 @@
+/* Internal to harness/observed. */
+#ifndef HARNESS_OBSERVED_INTERNAL_H
+#define HARNESS_OBSERVED_INTERNAL_H
+
+#include "harness/observed/observed.h"
+#include "harness/observed/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* More tensors than this are not taken for a model, and samples for numbers of a data set. */
+#define OBSERVED_TENSORS_MAX 65536u
+#define OBSERVED_SAMPLES_MAX (UINT64_C(1) << 26)
+
+enum { OBSERVED_PARTS = 2 * GUEST_PART_COUNT };
+
+/* --- the model --- */
+
+struct observed_tensor {
+    uint64_t role, dtype, elem_count;
+    char name[GUEST_NAME_BYTES];
+};
+
+struct observed_table {
+    struct observed_table *next; /* of all that were shown */
+    uint32_t count;
+    struct observed_tensor *tensors;
+};
+
+struct observed_part {
+    bool is_there;
+    uint64_t hash;
+};
+
+/* A rank's report of one update. */
+struct observed_update {
+    bool is_closed;
+    uint32_t step;
+    const struct observed_table *table;
+    struct observed_part *parts;      /* [table->count * OBSERVED_PARTS] */
+    struct observed_options *options; /* [table->count] */
+};
+
+struct observed_model {
+    struct observed_table *table; /* the present one; NULL: none was shown */
+    uint64_t first;               /* number of updates[0] */
+    struct observed_update *updates;
+    size_t count, capacity;
+};
+
+/* --- the samples --- */
+
+struct observed_batch {
+    uint32_t step;
+    uint64_t size;
+};
+
+/* A rank's part in an epoch. */
+struct observed_share {
+    bool is_there, is_over;
+    uint64_t taken; /* samples so far */
+    struct observed_batch *batches;
+    size_t count, capacity;
+};
+
+/* The first sample that was not the one that was due. */
+struct observed_stray {
+    bool is_there;
+    uint32_t rank, step;
+    uint64_t sample, wanted;
+    size_t batch;                  /* of this number on that rank */
+    struct harness_rank_set ranks; /* all that strayed in that step */
+};
+
+struct observed_epoch {
+    uint64_t number, sample_count, padded, dropped;
+    uint32_t sampler;
+    bool is_uneven;
+    uint32_t *owner;        /* [sample_count]: 1 + the rank that used it last; 0: nobody has */
+    uint64_t again, unused; /* used more than once; not used yet */
+    size_t checked;         /* batches of all ranks that were compared */
+    struct observed_share *shares; /* [world_size] */
+    struct observed_stray stray;
+    struct harness_rank_set twice; /* ranks that used a sample that somebody had used */
+    uint64_t twice_sample;         /* the first one that is too many, */
+    size_t twice_batch;            /* in this batch of its rank, */
+    uint32_t twice_step;           /* in this step, */
+    uint32_t twice_rank;           /* by this rank, */
+    uint32_t twice_before;         /* after this one */
+    bool is_wrong, is_over;        /* a finding was made of it; it was judged as a whole */
+};
+
+struct harness_observed {
+    struct harness_watch *watch;
+    struct ddp_mem *mem;
+    struct ddp_mem_pool *pool;
+    bool is_failed;
+    /* the model */
+    struct observed_model *models; /* [world_size] */
+    struct observed_table *tables;
+    uint64_t next_update;  /* the next one to be judged */
+    bool is_model_wrong;   /* a finding was made of it, or of what leads to it: not compared more */
+    bool is_model_strange; /* what was reported of it makes no sense */
+    struct harness_watch_account replicas, update;
+    uint64_t hidden, blind, unknown; /* updates of parameters that were not judged, and why */
+    /* the samples */
+    struct observed_epoch *epochs;
+    size_t epoch_count, epoch_capacity;
+    size_t *epoch_of; /* [world_size]: 1 + index of the rank's epoch; 0: none has begun */
+    bool is_ledger_strange;
+    struct harness_watch_account ledger;
+};
+
+/* camps.c */
+/* Ranks that are alike in something. */
+struct observed_camps {
+    uint32_t *camp_of; /* [world_size], by rank; UINT32_MAX: it takes no part */
+    uint32_t count;
+    uint32_t right; /* the largest camp; count: several are */
+};
+/* is_alike(context, a, b) of ranks that have attached. False: out of memory. */
+bool observed_find_camps(const struct harness_observed *observed,
+                         bool (*is_alike)(const void *context, uint32_t a, uint32_t b),
+                         const void *context, struct observed_camps *out);
+void observed_free_camps(const struct harness_observed *observed, struct observed_camps *camps);
+/* Everybody who is not in the right camp; all, if nobody can say which that is. */
+void observed_blame(const struct harness_observed *observed, const struct observed_camps *camps,
+                    struct harness_finding *finding);
+/* "ranks 0,2,3 and of rank 1" */
+void observed_say_camps(const struct harness_observed *observed, const struct observed_camps *camps,
+                        struct harness_finding *finding);
+
+/* Every rank of the job has shown itself. */
+bool observed_is_complete(const struct harness_observed *observed);
+/* Some entries of some rank are lost. */
+bool observed_has_lost(const struct harness_observed *observed);
+
+/* model.c */
+void observed_take_model(struct harness_observed *observed, uint32_t rank,
+                         const struct guest_entry *entry);
+void observed_judge_model(struct harness_observed *observed, const struct harness_findings *earlier,
+                          struct harness_findings *out);
+void observed_free_model(struct harness_observed *observed);
+/* What a rank reported of an update that is not judged yet. */
+const struct observed_update *observed_update_of(const struct harness_observed *observed,
+                                                 uint32_t rank, uint64_t number);
+
+/* update.c */
+/* Work the update out again, where its data were kept. Returns whether a finding was added. */
+bool observed_judge_update(struct harness_observed *observed, uint64_t number,
+                           struct harness_findings *out);
+
+/* ledger.c */
+void observed_take_ledger(struct harness_observed *observed, uint32_t rank,
+                          const struct guest_entry *entry);
+void observed_judge_ledger(struct harness_observed *observed, struct harness_findings *out);
+void observed_free_ledger(struct harness_observed *observed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
