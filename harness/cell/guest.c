@@ -71,6 +71,30 @@ static ddp_status prepare(const struct harness_cell *cell, struct start *start, 
     return DDP_OK;
 }
 
+/* Where the learned program lies, for whoever runs the plan again from another place. */
+static ddp_status find_against(struct harness_cell *cell, struct ddp_err *err)
+{
+    struct harness_guest *guest = &cell->plan.job.guest;
+    const char *slash = cell->plan.file != NULL ? strrchr(cell->plan.file, '/') : NULL;
+    struct ddp_text path;
+    char folder[PATH_MAX];
+
+    if (guest->against == NULL || guest->against[0] == '/') {
+        return DDP_OK;
+    }
+    ddp_text_init(&path, cell->mem);
+    if (slash != NULL) {
+        ddp_text_add_bytes(&path, cell->plan.file, (size_t)(slash + 1 - cell->plan.file));
+    }
+    ddp_text_add(&path, "%s", guest->against);
+    if (realpath(ddp_text_str(&path), folder) == NULL) {
+        return ddp_err_set(err, DDP_E_NOT_FOUND, "job.guest.against: %s: %s", ddp_text_str(&path),
+                           strerror(errno));
+    }
+    guest->against = ddp_mem_strdup(cell->mem, folder);
+    return guest->against != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
 /* The steps whose data are kept, and where. folder: of PATH_MAX bytes. */
 static ddp_status prepare_kept(const struct harness_cell *cell, char *folder,
                                struct harness_exec_config *config, struct ddp_err *err)
@@ -116,11 +140,16 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
                                          .is_observed = true,
                                          .limits = {plan->job.timeout_ns, plan->job.timeout_ns},
                                          .world_size = plan->job.ranks};
+    struct harness_learned learned;
     char folder[PATH_MAX];
     struct start start;
 
     DDP_TRY(prepare(cell, &start, err));
     DDP_TRY(prepare_kept(cell, folder, &config, err));
+    if (plan->job.guest.against != NULL) {
+        DDP_TRY(harness_exec_read_learned(cell->mem, plan->job.guest.against, &learned, err));
+        config.against = &learned;
+    }
     config.command = command_of(cell, &start);
     if (config.command == NULL) {
         return DDP_E_NOMEM;
@@ -184,6 +213,7 @@ ddp_status harness_stage_guest(struct harness_cell *cell, json_t **out, struct d
                            "the scenario names no program: set job.guest.command, or write it "
                            "behind \"--\": ddprove exec SCENARIO -- ./train");
     }
+    DDP_TRY(find_against(cell, err));
     DDP_TRY(harness_stage_write_plan(cell, err));
     DDP_TRY(run(cell, &result, err));
     if (result.interrupt != 0) {

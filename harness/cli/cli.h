@@ -66,9 +66,12 @@ struct cli_options {
     uint64_t limit_s;    /* --limit; 0: not given */
     bool is_left;        /* --on-failure leave */
     enum harness_guest_adapter adapter;
-    bool is_proving;               /* --prove sums */
-    uint64_t first_step, end_step; /* --steps, the last one + 1; end_step 0: not given */
+    bool is_proving;                      /* --prove sums */
+    uint64_t first_step, end_step;        /* --steps, the last one + 1; end_step 0: not given */
+    const char *record_dir, *against_dir; /* --record, --against; NULL: not given */
 };
+/* Of exec: "5" or "5-8". Returns 0, or an exit code; its error was printed. */
+int cli_set_steps(struct cli_options *options, const char *text);
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
 void cli_options_fini(struct cli_options *options);

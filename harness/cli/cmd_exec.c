@@ -102,8 +102,13 @@ static int run_scenarios(const struct cli_options *options)
     char ranks[32];
     char adapter[48];
     char timeout[48];
+    char folder[PATH_MAX];
+    char against[PATH_MAX + 32];
     int code = 0;
 
+    if (options->record_dir != NULL) {
+        return cli_usage_error("exec: --record learns from a job without faults; name no scenario");
+    }
     if (options->is_left) {
         return cli_usage_error("exec: a scenario's job always ends; leave out --on-failure leave");
     }
@@ -121,7 +126,31 @@ static int run_scenarios(const struct cli_options *options)
                        harness_guest_adapter_name(options->adapter));
         code = add_set(&run, adapter);
     }
+    if (code == 0 && options->against_dir != NULL) {
+        if (realpath(options->against_dir, folder) == NULL) {
+            return cli_usage_error("--against: %s: %s", options->against_dir, strerror(errno));
+        }
+        (void)snprintf(against, sizeof against, "job.guest.against=%s", folder);
+        code = add_set(&run, against);
+    }
     return code != 0 ? code : cli_run(&run);
+}
+
+/* What was learned, into the folder. Returns an exit code. */
+static int record(const struct harness_exec_result *result, const char *folder)
+{
+    struct ddp_err err = {{0}};
+
+    if (result->learned == NULL) {
+        (void)fprintf(stderr, "ddprove: nothing was recorded: no rank posted a collective, or not "
+                              "all of them are known\n");
+        return harness_outcome_exit_code(HARNESS_OUTCOME_INCONCLUSIVE);
+    }
+    if (harness_exec_write_learned(result->learned, folder, &err) != DDP_OK) {
+        (void)fprintf(stderr, "ddprove: %s\n", err.text);
+        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    }
+    return 0;
 }
 
 /* What --prove, --steps and --out mean together. folder: of PATH_MAX bytes. Returns 0, or an exit
@@ -150,6 +179,22 @@ static int set_proof(const struct cli_options *options, struct harness_exec_conf
     return 0;
 }
 
+int cli_set_steps(struct cli_options *options, const char *text)
+{
+    const char *dash = strchr(text, '-');
+    char first[24];
+    int code;
+
+    (void)snprintf(first, sizeof first, "%.*s",
+                   dash != NULL && dash - text < 23 ? (int)(dash - text) : 23, text);
+    code = cli_parse_number("--steps", first, 0, UINT32_MAX - 1, &options->first_step);
+    code = code == 0 ? cli_parse_number("--steps", dash != NULL ? dash + 1 : first,
+                                        options->first_step, UINT32_MAX - 1, &options->end_step)
+                     : code;
+    options->end_step++;
+    return code;
+}
+
 int cli_exec(const struct cli_options *options)
 {
     const uint64_t limit_ns =
@@ -161,6 +206,7 @@ int cli_exec(const struct cli_options *options)
                                          .on_finding = print_finding,
                                          .on_stack = print_stack};
     struct harness_exec_result result;
+    struct harness_learned learned;
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
     char adapter[4096];
@@ -195,13 +241,20 @@ int cli_exec(const struct cli_options *options)
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     }
     config.mem = ddp_mem_pool_mem(pool);
-    status = harness_exec_run(&config, &result, &err);
+    config.is_learning = options->record_dir != NULL;
+    status = options->against_dir != NULL
+                 ? harness_exec_read_learned(config.mem, options->against_dir, &learned, &err)
+                 : DDP_OK;
+    config.against = options->against_dir != NULL ? &learned : NULL;
+    status = status == DDP_OK ? harness_exec_run(&config, &result, &err) : status;
     if (status != DDP_OK) {
         (void)fprintf(stderr, "ddprove: %s\n",
                       err.text[0] != '\0' ? err.text : ddp_status_text(status));
         code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     } else {
         code = exit_code_of(&result, options->is_proving);
+        code =
+            code == 0 && options->record_dir != NULL ? record(&result, options->record_dir) : code;
         if (options->is_proving) {
             print_tally(&result.tally);
         }

@@ -130,21 +130,16 @@ static int set_prove(struct cli_options *options, const char *text)
     return options->is_proving ? 0 : cli_usage_error("--prove is sums, not \"%s\"", text);
 }
 
-/* "5" or "5-8". */
-static int set_steps(struct cli_options *options, const char *text)
+static int set_record(struct cli_options *options, const char *text)
 {
-    const char *dash = strchr(text, '-');
-    char first[24];
-    int code;
+    options->record_dir = text;
+    return 0;
+}
 
-    (void)snprintf(first, sizeof first, "%.*s",
-                   dash != NULL && dash - text < 23 ? (int)(dash - text) : 23, text);
-    code = cli_parse_number("--steps", first, 0, UINT32_MAX - 1, &options->first_step);
-    code = code == 0 ? cli_parse_number("--steps", dash != NULL ? dash + 1 : first,
-                                        options->first_step, UINT32_MAX - 1, &options->end_step)
-                     : code;
-    options->end_step++;
-    return code;
+static int set_against(struct cli_options *options, const char *text)
+{
+    options->against_dir = text;
+    return 0;
 }
 
 static int set_limit(struct cli_options *options, const char *text)
@@ -293,8 +288,11 @@ static const struct cli_option {
      "what shows the program's collectives; none: the program itself\n(default); mpi, nccl: a "
      "library that is loaded into it"},
     {"prove", "sums", 0, CLI_EXEC, set_prove, "judge the result of every collective too"},
-    {"steps", "A[-B]", 0, CLI_EXEC, set_steps,
+    {"steps", "A[-B]", 0, CLI_EXEC, cli_set_steps,
      "of these steps bit for bit: their data go to the folder\n--out names (with --prove)"},
+    {"record", "DIR", 0, CLI_EXEC, set_record,
+     "if all is well, write down which collectives were posted"},
+    {"against", "DIR", 0, CLI_EXEC, set_against, "they must be those that --record wrote there"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
     {"limit", "SECONDS", 0, CLI_EXEC, set_limit,

@@ -83,6 +83,26 @@ static ddp_status ask_for_values(const struct harness_exec_config *config,
     return DDP_OK;
 }
 
+/* Who takes down the program, and who compares it. */
+static ddp_status open_learned(struct exec_job *job, struct ddp_err *err)
+{
+    const struct harness_exec_config *config = job->config;
+    const uint32_t told = config->ranks > 0 ? config->ranks : config->world_size;
+
+    if (config->is_learning) {
+        DDP_TRY(harness_learner_create(config->mem, job->watch, &job->learner));
+    }
+    if (config->against == NULL) {
+        return DDP_OK;
+    }
+    if (told != 0 && config->against->world_size != told) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "the learned program is of %u ranks, and the job has %u",
+                           config->against->world_size, told);
+    }
+    return harness_against_create(config->mem, job->watch, config->against, &job->against);
+}
+
 static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
 {
     const struct harness_exec_config *config = job->config;
@@ -97,6 +117,7 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     DDP_TRY(ask_for_values(job->config, job->arena.head, err));
     DDP_TRY(harness_watch_init(job->watch, job->config->mem, job->arena.head));
     DDP_TRY(harness_observed_create(job->watch, &job->observed));
+    DDP_TRY(open_learned(job, err));
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
     job->ranks = ddp_mem_array(job->config->mem, world_size, sizeof *job->ranks);
@@ -186,10 +207,16 @@ static ddp_status judge(struct exec_job *job)
 {
     struct ddp_mem_pool *pool;
     struct harness_findings now;
+    ddp_status status;
 
     DDP_TRY(ddp_mem_pool_create(&pool));
     harness_findings_init(&now, ddp_mem_pool_mem(pool));
+    /* The program that is known says more than the ranks of each other. */
+    status = job->against != NULL ? harness_against_judge(job->against, &now) : DDP_OK;
     harness_watch_analyse(job->watch, &job->config->limits, &now);
+    if (status == DDP_OK && job->learner != NULL) {
+        status = harness_learner_look(job->learner);
+    }
     harness_observed_judge(job->observed, job->findings, &now);
     for (size_t i = 0; i < now.count; i++) {
         if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i]) &&
@@ -204,7 +231,7 @@ static ddp_status judge(struct exec_job *job)
     return job->watch->is_failed || job->findings->is_failed ||
                    harness_observed_is_failed(job->observed)
                ? DDP_E_NOMEM
-               : DDP_OK;
+               : status;
 }
 
 static void read_signals(struct exec_job *job, uint64_t now_ns)
@@ -285,6 +312,12 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
         harness_watch_account(job->watch, &out->record.accounts);
         if (job->observed != NULL) {
             harness_observed_account(job->observed, &out->record.accounts);
+        }
+        if (job->against != NULL) {
+            harness_against_account(job->against, &out->record.accounts);
+        }
+        if (job->learner != NULL) {
+            out->learned = harness_learner_end(job->learner);
         }
     }
 }

@@ -3,6 +3,7 @@
 #ifndef HARNESS_EXEC_EXEC_H
 #define HARNESS_EXEC_EXEC_H
 
+#include "harness/observed/learned.h"
 #include "harness/plan/plan.h"
 #include "harness/watch/analyse.h"
 #include "harness/watch/record.h"
@@ -40,6 +41,8 @@ struct harness_exec_config {
      * judged bit for bit; keep_end 0: of none. keep_folder: an absolute path. */
     uint64_t keep_first, keep_end;
     const char *keep_folder;
+    bool is_learning;                      /* the program of the job is taken down */
+    const struct harness_learned *against; /* and must be this one; NULL: it may be any */
     /* What was found, as soon as it was; each culprit of a kind of error once.
      * NULL: nobody asks. */
     void (*on_finding)(void *context, const struct harness_finding *finding);
@@ -49,11 +52,13 @@ struct harness_exec_config {
 };
 
 struct harness_exec_result {
-    struct harness_watch_record record; /* its exit code: 128 + N after signal N */
-    uint32_t seen_count;                /* ranks that have shown themselves */
-    uint64_t lost_comms;                /* communicators that ranks could not show */
-    int interrupt;                      /* the signal that ended it all; 0: none did */
-    struct harness_watch_tally tally;   /* of results */
+    struct harness_watch_record record;    /* its exit code: 128 + N after signal N */
+    uint32_t seen_count;                   /* ranks that have shown themselves */
+    uint64_t lost_comms;                   /* communicators that ranks could not show */
+    int interrupt;                         /* the signal that ended it all; 0: none did */
+    struct harness_watch_tally tally;      /* of results */
+    const struct harness_learned *learned; /* NULL: nobody asked, nothing was posted, or what was is
+                                              not known in full */
 };
 
 /* Returns once every process that was started has ended. Signals that end this process are passed
@@ -69,6 +74,14 @@ DDP_MUST_USE ddp_status harness_exec_run(const struct harness_exec_config *confi
 DDP_MUST_USE ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter,
                                                   const char *self_path, char *out,
                                                   size_t size_bytes, struct ddp_err *err);
+
+/* learned.c */
+/* The learned program in a folder. mem: a pool. Errors: E_NOT_FOUND, E_IO, E_PARSE. */
+DDP_MUST_USE ddp_status harness_exec_read_learned(struct ddp_mem *mem, const char *folder,
+                                                  struct harness_learned *out, struct ddp_err *err);
+/* Makes the folder. Errors: E_IO, E_NOMEM. */
+DDP_MUST_USE ddp_status harness_exec_write_learned(const struct harness_learned *learned,
+                                                   const char *folder, struct ddp_err *err);
 
 /* arm.c */
 /* Write the plan's faults into the arena, before any rank has attached. */

@@ -29,6 +29,8 @@ struct exec_job {
     struct harness_watch *watch;       /* the result's */
     struct harness_findings *findings; /* likewise */
     struct harness_observed *observed; /* models and samples, judged */
+    struct harness_learner *learner;   /* NULL: nobody asks */
+    struct harness_against *against;   /* likewise */
     struct exec_child *children;
     uint32_t child_count, alive_count;
     struct exec_rank *ranks; /* [watch.world_size] */

@@ -34,6 +34,10 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
 
+/* The first thing in which two calls differ that are not the same. */
+enum harness_verdict harness_watch_difference_of(const struct harness_watch_call *wrong,
+                                                 const struct harness_watch_call *right);
+
 /* sums.c */
 /* Judge the results of calls that all members have posted alike and seen done, from what ranks
  * report of their data; nothing, if the arena does not ask for it. */

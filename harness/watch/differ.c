@@ -153,9 +153,8 @@ static uint32_t pick_right(const struct harness_watch *watch,
     return fitting;
 }
 
-/* The first thing in which two calls differ. */
-static enum harness_verdict difference_of(const struct harness_watch_call *wrong,
-                                          const struct harness_watch_call *right)
+enum harness_verdict harness_watch_difference_of(const struct harness_watch_call *wrong,
+                                                 const struct harness_watch_call *right)
 {
     if (guest_op_kind(wrong->op) != guest_op_kind(right->op)) {
         return HARNESS_VERDICT_MISMATCH_OP;
@@ -230,7 +229,7 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     if (before != NULL && is_alike(wrong, before) && !is_alike(wrong, right)) {
         return HARNESS_VERDICT_MISMATCH_EXTRA;
     }
-    return difference_of(wrong, right);
+    return harness_watch_difference_of(wrong, right);
 }
 
 static void say_call(const struct harness_watch *watch, const struct harness_watch_group *group,
