@@ -327,6 +327,7 @@ static int run_cells(struct run *run)
     /* Once for all workers, as it takes long; where that fails, each cell says why. */
     (void)!ddp_blas_open(NULL, &err);
     cli_screen_init(&run->screen, run->cells.task_count);
+    run->screen.is_verbose = run->options->is_verbose;
     signal_number = cli_pool_run(run->cells.tasks, run->cells.task_count, choose_jobs(run->options),
                                  &events, run);
     done = give_up_rest(run, signal_number);

@@ -75,6 +75,9 @@ void cli_screen_verdict(const struct cli_screen *screen, const json_t *verdict, 
 
     ddp_text_init(&text, ddp_mem_system());
     harness_report_line(verdict, cells, screen->is_color, &text);
+    if (screen->is_verbose) {
+        harness_report_judged(verdict, &text);
+    }
     cli_screen_clear(screen);
     (void)fputs(ddp_text_str(&text), stdout);
     (void)fflush(stdout);

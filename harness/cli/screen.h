@@ -9,8 +9,9 @@
 #include <stdint.h>
 
 struct cli_screen {
-    bool is_color; /* stdout is a terminal that may be coloured (NO_COLOR, TERM) */
-    bool is_live;  /* stderr is a terminal */
+    bool is_color;   /* stdout is a terminal that may be coloured (NO_COLOR, TERM) */
+    bool is_live;    /* stderr is a terminal */
+    bool is_verbose; /* what a verdict of a guest stands on is shown too */
     size_t done_count, total_count;
     uint64_t start_ns;
     char slow[300]; /* the cell that takes long, or "" */

@@ -70,7 +70,7 @@ struct observed_stray {
     uint32_t rank, step;
     uint64_t sample, wanted;
     size_t batch;                  /* of this number on that rank */
-    struct harness_rank_set ranks; /* all that strayed in that step */
+    struct harness_rank_set ranks; /* all that strayed in that batch */
 };
 
 struct observed_epoch {

@@ -108,21 +108,24 @@ static bool due(const struct harness_observed *observed, const struct observed_e
     return true;
 }
 
-/* The rank used a sample that is not the one that was due. */
+/* The rank used a sample that is not the one that was due. The first batch of all counts: what
+ * follows it may only be shifted. */
 static void note_stray(struct harness_observed *observed, struct observed_epoch *epoch,
                        uint32_t rank, uint64_t sample, uint64_t wanted, uint32_t step)
 {
-    if (!epoch->stray.is_there) {
+    const size_t batch = epoch->shares[rank].count;
+
+    if (!epoch->stray.is_there || batch < epoch->stray.batch) {
         epoch->stray =
             (struct observed_stray){.is_there = true,
                                     .rank = rank,
                                     .step = step,
                                     .sample = sample,
                                     .wanted = wanted,
-                                    .batch = epoch->shares[rank].count,
+                                    .batch = batch,
                                     .ranks = harness_rank_set_in(ddp_mem_pool_mem(observed->pool))};
     }
-    if (epoch->stray.step == step) {
+    if (epoch->stray.batch == batch) {
         harness_rank_set_add(&epoch->stray.ranks, rank);
     }
 }
@@ -362,17 +365,20 @@ static void add_uneven(const struct harness_observed *observed, struct observed_
     epoch->is_wrong = true;
 }
 
+/* Of batches before this one. */
 static void compare_sizes(struct harness_observed *observed, struct observed_epoch *epoch,
-                          struct harness_findings *out)
+                          size_t limit, struct harness_findings *out)
 {
-    size_t least = SIZE_MAX;
+    size_t least = limit;
+    bool is_some = false;
 
     for (uint32_t r = 0; r < observed->watch->world_size; r++) {
-        if (observed->watch->ranks[r].is_attached && epoch->shares[r].count < least) {
-            least = epoch->shares[r].count;
+        if (observed->watch->ranks[r].is_attached) {
+            least = epoch->shares[r].count < least ? epoch->shares[r].count : least;
+            is_some = true;
         }
     }
-    for (; epoch->checked < least && least != SIZE_MAX && !epoch->is_wrong; epoch->checked++) {
+    for (; is_some && epoch->checked < least && !epoch->is_wrong; epoch->checked++) {
         const struct batch_of the = {epoch, epoch->checked};
         struct observed_camps camps;
 
@@ -452,20 +458,24 @@ static void conclude(struct harness_observed *observed, struct observed_epoch *e
 static void judge_epoch(struct harness_observed *observed, struct observed_epoch *epoch,
                         struct harness_findings *out)
 {
-    if (epoch->stray.is_there) {
-        if (is_past(observed, epoch, epoch->stray.batch)) {
-            add_stray(observed, epoch, out);
-        }
+    const bool is_stray = epoch->stray.is_there;
+    const bool is_twice = epoch->again > epoch->padded;
+    const size_t limit = is_stray ? epoch->stray.batch : is_twice ? epoch->twice_batch : SIZE_MAX;
+
+    /* A batch that is too short shifts those behind it. */
+    compare_sizes(observed, epoch, limit, out);
+    if (epoch->is_wrong) {
         return;
     }
-    if (epoch->again > epoch->padded) {
-        if (is_past(observed, epoch, epoch->twice_batch)) {
-            add_twice(epoch, out);
+    if (is_stray || is_twice) {
+        if (is_past(observed, epoch, limit)) {
+            if (is_stray) {
+                add_stray(observed, epoch, out);
+            } else {
+                add_twice(epoch, out);
+            }
         }
-        return;
-    }
-    compare_sizes(observed, epoch, out);
-    if (!epoch->is_wrong && has_ended(observed, epoch)) {
+    } else if (has_ended(observed, epoch)) {
         conclude(observed, epoch, out);
     }
 }

@@ -20,7 +20,9 @@ struct parser {
     struct harness_watch_member *member; /* whose calls are being read; NULL: nobody's */
     uint64_t calls;                      /* so many it has */
     struct harness_finding_guest about;  /* of the finding that follows */
-    bool has_about, is_ended;
+    uint64_t judged, unjudged;           /* so many oracles' lines follow */
+    enum harness_oracle_id last_judged;
+    bool has_oracles, has_about, is_ended;
 };
 
 static ddp_status refuse(struct parser *parser, const char *what)
@@ -257,7 +259,18 @@ static ddp_status parse_oracle(struct parser *parser, enum harness_oracle_id *ou
                : refuse(parser, "oracle= wants the name of one");
 }
 
-/* An oracle judged so much; it is said once. */
+/* How many lines about oracles follow. */
+static ddp_status parse_oracles(struct parser *parser)
+{
+    if (parser->has_oracles) {
+        return refuse(parser, "oracles are counted once");
+    }
+    parser->has_oracles = true;
+    DDP_TRY(number_of(parser, "judged", HARNESS_ORACLE_COUNT, &parser->judged));
+    return number_of(parser, "unjudged", HARNESS_WATCH_LACKS_MAX, &parser->unjudged);
+}
+
+/* An oracle judged so much. */
 static ddp_status parse_judged(struct parser *parser)
 {
     struct harness_watch_account account = {0};
@@ -268,10 +281,12 @@ static ddp_status parse_judged(struct parser *parser)
     DDP_TRY(harness_line_find_u64(&parser->line, "bitwise", &account.bitwise));
     DDP_TRY(harness_line_find_u64(&parser->line, "bound", &account.bound));
     if (account.judged == 0 || account.bitwise > account.judged ||
-        account.bound > account.judged - account.bitwise ||
-        parser->out->accounts.of[oracle].judged != 0) {
-        return refuse(parser, "an oracle's counts are said once, and count is the largest");
+        account.bound > account.judged - account.bitwise || parser->judged == 0 ||
+        oracle <= parser->last_judged) {
+        return refuse(parser, "oracles have their order, and count is the largest number");
     }
+    parser->judged--;
+    parser->last_judged = oracle;
     parser->out->accounts.of[oracle] = account;
     return DDP_OK;
 }
@@ -280,12 +295,17 @@ static ddp_status parse_unjudged(struct parser *parser)
 {
     struct harness_watch_accounts *accounts = &parser->out->accounts;
     enum harness_oracle_id oracle = HARNESS_ORACLE_NONE;
+    uint64_t number = 0;
     uint64_t count = 0;
 
+    DDP_TRY(subject_of(parser, HARNESS_WATCH_LACKS_MAX, &number));
     DDP_TRY(parse_oracle(parser, &oracle));
     DDP_TRY(harness_line_find_u64(&parser->line, "count", &count));
-    if (parser->line.tail == NULL || strlen(parser->line.tail) >= HARNESS_WATCH_WHY_BYTES ||
-        accounts->lack_count == HARNESS_WATCH_LACKS_MAX) {
+    if (number != accounts->lack_count || parser->unjudged == 0) {
+        return refuse(parser, "what was not judged is numbered, and counted before");
+    }
+    parser->unjudged--;
+    if (parser->line.tail == NULL || strlen(parser->line.tail) >= HARNESS_WATCH_WHY_BYTES) {
         return refuse(parser, "text= wants the reason, in few words");
     }
     harness_watch_add_lack(accounts, oracle, count, parser->line.tail);
@@ -350,6 +370,16 @@ static const char *lacking(const struct parser *parser, const char *word)
         strcmp(word, "call") != 0) {
         return "a call of the member above is missing";
     }
+    if ((parser->judged > 0 && strcmp(word, "judged") != 0) ||
+        (parser->judged == 0 && parser->unjudged > 0 && strcmp(word, "unjudged") != 0)) {
+        return "an oracle's line is missing";
+    }
+    if (!parser->has_oracles && (strcmp(word, "about") == 0 || strcmp(word, "end") == 0)) {
+        return "the line that counts oracles is missing";
+    }
+    if (parser->has_oracles && (strcmp(word, "group") == 0 || strcmp(word, "member") == 0)) {
+        return "communicators come before the oracles";
+    }
     if (parser->has_about &&
         (parser->line.token_count < 3 || strcmp(parser->line.token[2], "diagnosis") != 0)) {
         return "the finding that the line above is about is missing";
@@ -362,9 +392,9 @@ static ddp_status parse_line(struct parser *parser, const char *text, size_t sta
     static const struct {
         const char *word;
         ddp_status (*parse)(struct parser *parser);
-    } rows[] = {{"rank", parse_rank},  {"group", parse_group},   {"member", parse_member},
-                {"call", parse_call},  {"judged", parse_judged}, {"unjudged", parse_unjudged},
-                {"about", parse_about}};
+    } rows[] = {{"rank", parse_rank},         {"group", parse_group},     {"member", parse_member},
+                {"call", parse_call},         {"oracles", parse_oracles}, {"judged", parse_judged},
+                {"unjudged", parse_unjudged}, {"about", parse_about}};
     const char *word;
 
     DDP_TRY(harness_line_tokenise(&parser->line, text + start, end - start));

@@ -76,6 +76,12 @@ static void print_finding(const struct harness_finding *finding, struct ddp_text
 
 static void print_accounts(const struct harness_watch_accounts *accounts, struct ddp_text *out)
 {
+    unsigned judged = 0;
+
+    for (int i = 0; i < HARNESS_ORACLE_COUNT; i++) {
+        judged += accounts->of[i].judged > 0;
+    }
+    ddp_text_add(out, "oracles judged=%u unjudged=%zu\n", judged, accounts->lack_count);
     for (int i = 0; i < HARNESS_ORACLE_COUNT; i++) {
         const struct harness_watch_account *account = &accounts->of[i];
 
@@ -87,7 +93,7 @@ static void print_accounts(const struct harness_watch_accounts *accounts, struct
         }
     }
     for (size_t i = 0; i < accounts->lack_count; i++) {
-        ddp_text_add(out, "unjudged oracle=%s count=%" PRIu64 " text=%s\n",
+        ddp_text_add(out, "unjudged %zu oracle=%s count=%" PRIu64 " text=%s\n", i,
                      harness_oracle_name(accounts->lacks[i].oracle), accounts->lacks[i].count,
                      accounts->lacks[i].why);
     }

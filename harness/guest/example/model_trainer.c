@@ -210,7 +210,7 @@ static void update_adamw(float *param, const float *gradient, float *first, floa
         first[i] = (float)adamw.beta1 * first[i] + (float)(1 - adamw.beta1) * gradient[i];
         second[i] =
             (float)adamw.beta2 * second[i] + (float)(1 - adamw.beta2) * gradient[i] * gradient[i];
-        param[i] = param[i] * (float)(1 - adamw.lr * adamw.weight_decay) -
+        param[i] = param[i] * (float)(1 - lr * adamw.weight_decay) -
                    (float)(lr / (1 - pow(adamw.beta1, t))) *
                        (first[i] / (sqrtf(second[i]) / (float)sqrt(1 - pow(adamw.beta2, t)) +
                                     (float)adamw.eps));

@@ -73,6 +73,8 @@ static const struct special {
     {HARNESS_ROW_RESTORE_find, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_RESTORE_put, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_RESTORE_everywhere, NULL, "restore={edit: header, find: a, put: b}", NULL},
+    {HARNESS_ROW_GUEST_bitwise_steps, "[3, 7]", NULL, NULL},
+    {HARNESS_ROW_EXPECT_judged, "[replicas, update]", NULL, NULL},
     {HARNESS_ROW_EXPECT_op, "{seq: 4}", NULL, NULL},
     {HARNESS_ROW_EXPECT_survivors, "{status: TIMEOUT}", NULL, NULL},
     {HARNESS_ROW_TOP_canary, "{outcome: FAIL}", NULL, NULL},
@@ -239,7 +241,8 @@ static bool is_guests(enum harness_row row)
 {
     return harness_key(row)->section == HARNESS_SECTION_GUEST || row == HARNESS_ROW_AT_comm ||
            row == HARNESS_ROW_AT_kind || row == HARNESS_ROW_AT_elems ||
-           row == HARNESS_ROW_OP_comm || row == HARNESS_ROW_OP_kind;
+           row == HARNESS_ROW_OP_comm || row == HARNESS_ROW_OP_kind ||
+           row == HARNESS_ROW_EXPECT_judged;
 }
 
 static void check_key(enum harness_row row)

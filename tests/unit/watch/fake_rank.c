@@ -37,8 +37,8 @@ void fake_job_begin(struct fake_job *job, uint32_t world_size)
     }
 }
 
-static void record(struct fake_job *job, uint32_t rank, enum guest_event event,
-                   const uint64_t arg[GUEST_ARG_COUNT])
+void fake_report(struct fake_job *job, uint32_t rank, enum guest_event event,
+                 const uint64_t arg[GUEST_ARG_COUNT])
 {
     struct guest_page *page = guest_arena_page(job->arena.head, rank);
     struct guest_entry *ring = guest_arena_ring(job->arena.head, rank);
@@ -76,14 +76,14 @@ void fake_comm_of(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t 
     *comm = (struct guest_comm){
         .is_taken = 1, .handle = place + 1, .key = key, .rank = comm_rank, .size = size};
     memcpy(comm->name, key == 1 ? "world" : "group", 6);
-    record(job, rank, GUEST_EVENT_COMM,
-           (const uint64_t[GUEST_ARG_COUNT]){place + 1, key, comm_rank, size, kind});
+    fake_report(job, rank, GUEST_EVENT_COMM,
+                (const uint64_t[GUEST_ARG_COUNT]){place + 1, key, comm_rank, size, kind});
 }
 
 void fake_comm_free(struct fake_job *job, uint32_t rank, uint32_t place, bool is_aborted)
 {
-    record(job, rank, GUEST_EVENT_COMM_FREE,
-           (const uint64_t[GUEST_ARG_COUNT]){place + 1, 0, is_aborted});
+    fake_report(job, rank, GUEST_EVENT_COMM_FREE,
+                (const uint64_t[GUEST_ARG_COUNT]){place + 1, 0, is_aborted});
 }
 
 void fake_lane(struct fake_job *job, uint32_t rank, uint32_t lane, uint32_t place, uint64_t stream)
@@ -95,8 +95,8 @@ void fake_lane(struct fake_job *job, uint32_t rank, uint32_t lane, uint32_t plac
 void fake_launch(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t first, uint64_t last,
                  uint64_t lane)
 {
-    record(job, rank, GUEST_EVENT_LAUNCH,
-           (const uint64_t[GUEST_ARG_COUNT]){place + 1, first, last, lane});
+    fake_report(job, rank, GUEST_EVENT_LAUNCH,
+                (const uint64_t[GUEST_ARG_COUNT]){place + 1, first, last, lane});
 }
 
 void fake_reach(struct fake_job *job, uint32_t rank, uint32_t lane, uint64_t begun, uint64_t ended)
@@ -116,8 +116,8 @@ uint64_t fake_post_op(struct fake_job *job, uint32_t rank, uint32_t place, uint6
     struct guest_comm *comm = &guest_arena_page(job->arena.head, rank)->comms[place];
 
     comm->posted++;
-    record(job, rank, GUEST_EVENT_POST,
-           (const uint64_t[GUEST_ARG_COUNT]){place + 1, comm->posted, op, elem_count, bucket});
+    fake_report(job, rank, GUEST_EVENT_POST,
+                (const uint64_t[GUEST_ARG_COUNT]){place + 1, comm->posted, op, elem_count, bucket});
     return comm->posted;
 }
 
@@ -138,13 +138,13 @@ void fake_value(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t se
 
     memcpy(&bits[0], &value, sizeof value);
     memcpy(&bits[1], &magnitude, sizeof magnitude);
-    record(job, rank, is_in ? GUEST_EVENT_VALUE_IN : GUEST_EVENT_VALUE_OUT,
-           (const uint64_t[GUEST_ARG_COUNT]){place + 1, seq, bits[0], bits[1], bits[0]});
+    fake_report(job, rank, is_in ? GUEST_EVENT_VALUE_IN : GUEST_EVENT_VALUE_OUT,
+                (const uint64_t[GUEST_ARG_COUNT]){place + 1, seq, bits[0], bits[1], bits[0]});
 }
 
 void fake_done(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq)
 {
-    record(job, rank, GUEST_EVENT_DONE, (const uint64_t[GUEST_ARG_COUNT]){place + 1, seq});
+    fake_report(job, rank, GUEST_EVENT_DONE, (const uint64_t[GUEST_ARG_COUNT]){place + 1, seq});
 }
 
 void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq)

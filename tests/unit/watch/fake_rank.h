@@ -22,6 +22,9 @@ void fake_job_close(struct fake_job *job);
 /* All ranks attach, run, and make the communicator 1, "world". */
 void fake_job_begin(struct fake_job *job, uint32_t world_size);
 
+/* An entry of the rank's ring. */
+void fake_report(struct fake_job *job, uint32_t rank, enum guest_event event,
+                 const uint64_t arg[GUEST_ARG_COUNT]);
 void fake_attach(struct fake_job *job, uint32_t rank);
 /* place: of the communicator in the rank's page; its handle is place + 1. */
 void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,

@@ -132,6 +132,10 @@ void made_rich(struct made_record *made)
     watch->ranks[1].fired[0] = 1;
     watch->ranks[1].fired[GUEST_FAULTS_MAX - 1] = UINT32_MAX;
     watch->ranks[1].fired_ns = 123456789;
+    made->record.accounts.of[HARNESS_ORACLE_PROGRAM] = (struct harness_watch_account){91, 7, 80};
+    made->record.accounts.of[HARNESS_ORACLE_LEDGER].judged = 1;
+    harness_watch_add_lack(&made->record.accounts, HARNESS_ORACLE_UPDATE, 5, "hidden");
+    harness_watch_add_lack(&made->record.accounts, HARNESS_ORACLE_GRADIENT, 0, "");
     made->record.is_ended = true;
     made->record.exit_code = 128 + SIGKILL;
     finding = made_finding(made, HARNESS_VERDICT_CRASH_SIGNALED, 2);

@@ -335,7 +335,7 @@ CT_TEST(record, every_byte_counts)
 static const struct {
     const char *find, *put, *error;
 } edits[] = {
-    {"record 1 ", "record 2 ", "1:1: this is no record of a guest, or of another version"},
+    {"record 2 ", "record 1 ", "1:1: this is no record of a guest, or of another version"},
     {"guest-record", "trace", "1:1: this is no record of a guest, or of another version"},
     {"world=3 ", "world=4097 ", "1:1: a number is too large"},
     {"world=3 ", "world=-3 ", "1:1: world=<number> is missing"},
@@ -394,6 +394,27 @@ static const struct {
     {"about kind=all_reduce", "about kind=swap",
      ": about wants kind= and the communicator's "
      "name"},
+    {"oracles judged=2", "oracles judged=3", ": an oracle's line is missing"},
+    {"oracles judged=2", "oracles judged=1", ": an oracle's line is missing"},
+    {"oracles judged=2", "oracles judged=99", ": a number is too large"},
+    {"unjudged=2", "unjudged=1", ": "},
+    {"unjudged=2", "unjudged=3", ": an oracle's line is missing"},
+    {"unjudged=2", "unjudged=", ": unjudged=<number> is missing"},
+    {"unjudged 1", "unjudged 2", ": what was not judged is numbered, and counted before"},
+    {"judged oracle=program", "judged oracle=nobody", ": oracle= wants the name of one"},
+    {"judged oracle=program", "judged", ": oracle= wants the name of one"},
+    {"count=91 ", "count=0 ", ": oracles have their order, and count is the largest number"},
+    {"count=91 ", "count= ", ": count=<number> is missing"},
+    {"bitwise=7 ", "bitwise=92 ", ": oracles have their order, and count is the largest number"},
+    {"bound=80", "bound=85", ": oracles have their order, and count is the largest number"},
+    {"bound=80", "bound=x", ": bound=<number> is missing"},
+    {"judged oracle=ledger", "judged oracle=program", ": oracles have their order"},
+    {"unjudged 0 oracle=update", "unjudged 0 oracle=", ": oracle= wants the name of one"},
+    {"count=5 text=hidden", "count=5", ": text= wants the reason, in few words"},
+    {"text=hidden",
+     "text=a reason that goes on and on, with more words than any reason that is told "
+     "will ever need, or so one hopes",
+     ": text= wants the reason, in few words"},
     {"about kind=- text=", "about kind=-", ": about wants kind= and the communicator's name"},
     {"verdict=CRASH.SIGNALED", "verdict=CRASH.OFTEN", ": expected verdict=, oracle=, mode="},
     {"culprit=2", "culprit=3", ":"},
