@@ -195,6 +195,28 @@ int cli_set_steps(struct cli_options *options, const char *text)
     return code;
 }
 
+/* What is said of a job that has ended. Returns its exit code. */
+static int conclude(const struct cli_options *options, const struct harness_exec_result *result)
+{
+    int code = exit_code_of(result, options->is_proving);
+
+    code = code == 0 && options->record_dir != NULL ? record(result, options->record_dir) : code;
+    if (options->is_proving) {
+        print_tally(&result->tally);
+    }
+    if (result->seen_count == 0) {
+        (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
+                              "guest library, or an "
+                              "adapter that does; nothing was judged\n");
+    } else if (result->lost_comms > 0) {
+        (void)fprintf(stderr,
+                      "ddprove: %llu communicators could not be shown (too many, or one process "
+                      "drives several ranks); their calls were not judged\n",
+                      (unsigned long long)result->lost_comms);
+    }
+    return code;
+}
+
 int cli_exec(const struct cli_options *options)
 {
     const uint64_t limit_ns =
@@ -252,23 +274,7 @@ int cli_exec(const struct cli_options *options)
                       err.text[0] != '\0' ? err.text : ddp_status_text(status));
         code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     } else {
-        code = exit_code_of(&result, options->is_proving);
-        code =
-            code == 0 && options->record_dir != NULL ? record(&result, options->record_dir) : code;
-        if (options->is_proving) {
-            print_tally(&result.tally);
-        }
-        if (result.seen_count == 0) {
-            (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
-                                  "guest library, or an "
-                                  "adapter that does; nothing was judged\n");
-        } else if (result.lost_comms > 0) {
-            (void)fprintf(
-                stderr,
-                "ddprove: %llu communicators could not be shown (too many, or one process "
-                "drives several ranks); their calls were not judged\n",
-                (unsigned long long)result.lost_comms);
-        }
+        code = conclude(options, &result);
     }
     ddp_mem_pool_destroy(pool);
     return code;

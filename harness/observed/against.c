@@ -4,26 +4,14 @@
  * when some deviate and the others had time to come. */
 #include <string.h>
 
-#include "harness/observed/learned.h"
+#include "harness/observed/place.h"
 #include "harness/watch/analyse.h"
-
-/* A communicator's place in the program. */
-struct place {
-    bool is_known; /* its counterpart was looked for */
-    bool is_done;  /* it has deviated, or has no counterpart */
-    const struct harness_learned_comm *comm;
-    uint64_t seq; /* up to here all is as recorded */
-    uint32_t step;
-    const struct harness_learned_call *list; /* of the step; NULL: the record does not say */
-    size_t count, index;
-    uint64_t differs_ns; /* since when somebody deviates; 0: nobody does */
-};
 
 struct harness_against {
     struct ddp_mem *mem;
     struct harness_watch *watch;
     const struct harness_learned *learned;
-    struct place *places; /* by communicator of the watch */
+    struct learned_place *places; /* by communicator of the watch */
     size_t count, capacity;
     bool *is_found; /* [learned->count]: it has come to live */
     bool is_ended;
@@ -91,7 +79,7 @@ static void find_counterpart(struct harness_against *against, size_t number)
 {
     const struct harness_watch *watch = against->watch;
     const struct harness_watch_group *group = &watch->groups[number];
-    struct place *place = &against->places[number];
+    struct learned_place *place = &against->places[number];
     uint32_t nth = 0;
 
     for (size_t g = 0; g < number; g++) {
@@ -111,69 +99,12 @@ static void find_counterpart(struct harness_against *against, size_t number)
  * -----------------------------------------------------------------------------------------------------
  */
 
-/* Where in the program a call is. */
-struct at {
-    const struct harness_learned_call *list;
-    size_t count, index;
-    const struct harness_learned_call *due; /* NULL: nothing is */
-    bool is_behind;                         /* what is due is of the step before the call's */
-    bool is_alike;
-};
-
-/* The run's last step may end with more than the others: then this call is of that list. */
-static const struct harness_learned_call *tail_of(const struct harness_against *against,
-                                                  const struct place *place, const struct at *at,
-                                                  size_t *out_count)
-{
-    const struct harness_learned_call *last = harness_learned_step(
-        against->learned, place->comm, against->learned->step_count - 1, out_count);
-
-    return *out_count > at->count && memcmp(last, at->list, at->count * sizeof *last) == 0 ? last
-                                                                                           : NULL;
-}
-
-static void look_up(const struct harness_against *against, const struct place *place,
-                    const struct harness_watch_call *call, struct at *out)
-{
-    *out = (struct at){.list = place->list, .count = place->count, .index = place->index};
-    if (call->step != place->step) {
-        if (out->list != NULL && out->index < out->count) {
-            out->due = &out->list[out->index];
-            out->is_behind = true;
-            return;
-        }
-        for (uint32_t s = place->step + 1; s < call->step; s++) {
-            out->list = harness_learned_step(against->learned, place->comm, s, &out->count);
-            if (out->count > 0) {
-                out->due = &out->list[0];
-                out->is_behind = true;
-                return;
-            }
-        }
-        out->index = 0;
-        out->list = harness_learned_step(against->learned, place->comm, call->step, &out->count);
-    }
-    if (out->list == NULL) { /* nobody knows */
-        out->is_alike = true;
-        return;
-    }
-    if (out->index >= out->count) {
-        size_t count = 0;
-        const struct harness_learned_call *tail = tail_of(against, place, out, &count);
-
-        out->list = tail != NULL ? tail : out->list;
-        out->count = tail != NULL ? count : out->count;
-    }
-    out->due = out->index < out->count ? &out->list[out->index] : NULL;
-    out->is_alike = out->due != NULL && harness_learned_is_alike(out->due, call);
-}
-
-static void advance(struct harness_against *against, struct place *place,
+static void advance(struct harness_against *against, struct learned_place *place,
                     const struct harness_watch_call *call)
 {
-    struct at at;
+    struct learned_at at;
 
-    look_up(against, place, call, &at);
+    harness_learned_look_up(against->learned, place, call, &at);
     against->judged += at.list != NULL;
     against->unknown += at.list == NULL;
     place->seq++;
@@ -192,7 +123,7 @@ static struct harness_watch_call call_of(const struct harness_learned_call *lear
                                        .step = step};
 }
 
-static bool is_later(const struct at *at, const struct harness_watch_call *call)
+static bool is_later(const struct learned_at *at, const struct harness_watch_call *call)
 {
     for (size_t i = at->index + 1; i < at->count; i++) {
         if (harness_learned_is_alike(&at->list[i], call)) {
@@ -203,7 +134,8 @@ static bool is_later(const struct at *at, const struct harness_watch_call *call)
 }
 
 /* next: what the member posted behind it; NULL: nothing yet. */
-static enum harness_verdict verdict_of(const struct at *at, const struct harness_watch_call *call,
+static enum harness_verdict verdict_of(const struct learned_at *at,
+                                       const struct harness_watch_call *call,
                                        const struct harness_watch_call *next)
 {
     struct harness_watch_call due;
@@ -245,13 +177,13 @@ static void add(struct harness_against *against, size_t number,
                 const struct harness_rank_set *culprits, struct harness_findings *out)
 {
     struct harness_watch_group *group = &against->watch->groups[number];
-    struct place *place = &against->places[number];
+    struct learned_place *place = &against->places[number];
     struct harness_finding finding;
     struct harness_watch_call due = {.op = 0};
     char ranks[HARNESS_RANKS_TEXT_BYTES];
-    struct at at;
+    struct learned_at at;
 
-    look_up(against, place, deviating, &at);
+    harness_learned_look_up(against->learned, place, deviating, &at);
     harness_finding_init(&finding, out->mem, verdict, HARNESS_ORACLE_PROGRAM,
                          HARNESS_MODE_PROVABLE);
     harness_rank_set_add_all(&finding.culprits, culprits);
@@ -291,13 +223,13 @@ static struct posted collect(const struct harness_against *against, size_t numbe
 {
     const struct harness_watch *watch = against->watch;
     const struct harness_watch_group *group = &watch->groups[number];
-    const struct place *place = &against->places[number];
+    const struct learned_place *place = &against->places[number];
     struct posted posted = {.culprits = harness_rank_set_in(mem)};
 
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_member *member = &group->members[r];
         const struct harness_watch_call *call = harness_watch_call_at(member, place->seq + 1);
-        struct at at;
+        struct learned_at at;
 
         posted.has_gone = posted.has_gone || (member->is_there && harness_watch_is_gone(watch, r));
         if (call == NULL) {
@@ -305,7 +237,7 @@ static struct posted collect(const struct harness_against *against, size_t numbe
         }
         posted.count++;
         posted.any = call;
-        look_up(against, place, call, &at);
+        harness_learned_look_up(against->learned, place, call, &at);
         if (!at.is_alike) {
             harness_rank_set_add(&posted.culprits, r);
             posted.next = posted.deviating == NULL ? harness_watch_call_at(member, place->seq + 2)
@@ -321,10 +253,10 @@ static bool judge_next(struct harness_against *against, size_t number, struct ha
 {
     const struct harness_watch *watch = against->watch;
     const struct harness_watch_group *group = &watch->groups[number];
-    struct place *place = &against->places[number];
+    struct learned_place *place = &against->places[number];
     const struct posted posted = collect(against, number, out->mem);
     enum harness_verdict verdict;
-    struct at at;
+    struct learned_at at;
     bool is_over;
 
     if (posted.deviating == NULL) {
@@ -336,7 +268,7 @@ static bool judge_next(struct harness_against *against, size_t number, struct ha
     }
     place->differs_ns = place->differs_ns == 0 ? watch->now_ns : place->differs_ns;
     is_over = posted.has_gone || watch->now_ns - place->differs_ns >= HARNESS_WATCH_DIFFER_HOLD_NS;
-    look_up(against, place, posted.deviating, &at);
+    harness_learned_look_up(against->learned, place, posted.deviating, &at);
     verdict = verdict_of(&at, posted.deviating, posted.next);
     /* Whether a call is missing or comes later, the next one tells. */
     if (!is_over && (posted.count < group->size || (verdict == HARNESS_VERDICT_MISMATCH_MISSING &&
@@ -389,7 +321,7 @@ static void judge_group(struct harness_against *against, size_t number,
 {
     const struct harness_watch *watch = against->watch;
     const struct harness_watch_group *group = &watch->groups[number];
-    struct place *place = &against->places[number];
+    struct learned_place *place = &against->places[number];
 
     if (place->is_done || group->is_wrong || group->is_pair) {
         return;
@@ -430,7 +362,7 @@ static bool has_ended(const struct harness_watch *watch)
 static void find_rest(struct harness_against *against, size_t number, struct harness_findings *out)
 {
     const struct harness_watch_group *group = &against->watch->groups[number];
-    const struct place *place = &against->places[number];
+    const struct learned_place *place = &against->places[number];
     struct harness_watch_call due;
     struct harness_finding finding;
 
@@ -477,8 +409,8 @@ static void find_unmade(struct harness_against *against, struct harness_findings
 ddp_status harness_against_judge(struct harness_against *against, struct harness_findings *out)
 {
     while (against->count < against->watch->group_count) {
-        struct place *places = ddp_mem_grow(against->mem, against->places, against->count,
-                                            &against->capacity, sizeof *places);
+        struct learned_place *places = ddp_mem_grow(against->mem, against->places, against->count,
+                                                    &against->capacity, sizeof *places);
 
         if (places == NULL) {
             return DDP_E_NOMEM;

@@ -142,9 +142,16 @@ void observed_take_model(struct harness_observed *observed, uint32_t rank,
 void observed_judge_model(struct harness_observed *observed, const struct harness_findings *earlier,
                           struct harness_findings *out);
 void observed_free_model(struct harness_observed *observed);
-/* What a rank reported of an update that is not judged yet. */
-const struct observed_update *observed_update_of(const struct harness_observed *observed,
-                                                 uint32_t rank, uint64_t number);
+/* What a rank reported of an update that is not judged yet; NULL: nothing. */
+static inline const struct observed_update *
+observed_update_of(const struct harness_observed *observed, uint32_t rank, uint64_t number)
+{
+    const struct observed_model *model = &observed->models[rank];
+
+    return number >= model->first && number - model->first < model->count
+               ? &model->updates[number - model->first]
+               : NULL;
+}
 
 /* update.c */
 /* Work the update out again, where its data were kept. Returns whether a finding was added. */

@@ -8,7 +8,7 @@
 #include "harness/trace/line.h"
 #include "harness/watch/names.h"
 
-enum { WORLD_MAX = 4096, STEPS_MAX = 1 << 24, PERIOD_MAX = 4096 };
+enum { WORLD_MAX = 4096, STEPS_MAX = 1 << 20, PERIOD_MAX = 4096 };
 
 /* --- printing
  * ----------------------------------------------------------------------------------------------------
@@ -265,31 +265,47 @@ static const struct harness_learned_call *recorded_step(const struct harness_lea
     return &none;
 }
 
-/* The steps from `end - period` to before `end` repeat those before. */
-static bool is_periodic(const struct harness_learned_comm *comm, uint32_t end, uint32_t period)
+/* For each step, a number that only steps with the same calls share. NULL: out of memory. */
+static uint32_t *number_steps(const struct harness_learned *learned,
+                              const struct harness_learned_comm *comm)
 {
-    for (uint32_t s = end - period; s < end; s++) {
-        size_t a_count = 0;
-        size_t b_count = 0;
-        const struct harness_learned_call *a = recorded_step(comm, s, &a_count);
-        const struct harness_learned_call *b = recorded_step(comm, s - period, &b_count);
+    uint32_t *numbers = ddp_mem_array(learned->mem, learned->step_count, sizeof *numbers);
 
-        if (!is_same_list(a, a_count, b, b_count)) {
+    for (size_t i = 0; numbers != NULL && i < comm->count; i++) {
+        const struct harness_learned_steps *steps = &comm->steps[i];
+        size_t same = 0;
+
+        while (!is_same_list(comm->steps[same].calls, comm->steps[same].count, steps->calls,
+                             steps->count)) {
+            same++;
+        }
+        for (uint32_t s = steps->first; s <= steps->last; s++) {
+            numbers[s] = steps->count > 0 ? (uint32_t)same + 1 : 0;
+        }
+    }
+    return numbers;
+}
+
+/* The later half of the steps before `end` are each like the one a period before. */
+static bool is_periodic(const uint32_t *numbers, uint32_t end, uint32_t period)
+{
+    for (uint32_t s = end; s-- > end / 2;) {
+        if (numbers[s] != numbers[s - period]) {
             return false;
         }
     }
     return true;
 }
 
-/* The smallest period of the last steps; 0: none. What the run did at its very end may stand in its
- * last step, which then takes no part. */
-static uint32_t find_period(const struct harness_learned_comm *comm, uint32_t step_count)
+/* The smallest period of the steps, after a beginning of its own; 0: none. What the run did at its
+ * very end may stand in its last step, which then takes no part. */
+static uint32_t find_period(const uint32_t *numbers, uint32_t step_count)
 {
     for (uint32_t left_out = 0; left_out < 2 && left_out < step_count; left_out++) {
         const uint32_t end = step_count - left_out;
 
         for (uint32_t period = 1; period <= end / 2 && period <= PERIOD_MAX; period++) {
-            if (is_periodic(comm, end, period)) {
+            if (is_periodic(numbers, end, period)) {
                 return period;
             }
         }
@@ -349,7 +365,13 @@ ddp_status harness_learned_parse(struct ddp_mem *mem, const char *text, size_t s
         return ddp_err_set(err, DDP_E_PARSE, "%u:1: the program has no end", parser.line.line + 1);
     }
     for (size_t c = 0; c < out->count; c++) {
-        out->comms[c].period = find_period(&out->comms[c], out->step_count);
+        uint32_t *numbers = number_steps(out, &out->comms[c]);
+
+        if (numbers == NULL) {
+            return DDP_E_NOMEM;
+        }
+        out->comms[c].period = find_period(numbers, out->step_count);
+        ddp_mem_free(mem, numbers);
     }
     return DDP_OK;
 }

@@ -168,17 +168,6 @@ void observed_take_model(struct harness_observed *observed, uint32_t rank,
     }
 }
 
-const struct observed_update *observed_update_of(const struct harness_observed *observed,
-                                                 uint32_t rank, uint64_t number)
-{
-    const struct observed_model *model = &observed->models[rank];
-
-    if (number < model->first || number - model->first >= model->count) {
-        return NULL;
-    }
-    return &model->updates[number - model->first];
-}
-
 static void free_update(const struct harness_observed *observed, struct observed_update *update)
 {
     ddp_mem_free(observed->mem, update->parts);
@@ -232,7 +221,10 @@ struct comparison {
 
 static const struct observed_update *update_at(const struct comparison *the, uint32_t rank)
 {
-    return observed_update_of(the->observed, rank, the->number);
+    const struct observed_update *update = observed_update_of(the->observed, rank, the->number);
+
+    DDP_ASSERT(update != NULL); /* all ranks have reported it */
+    return update;
 }
 
 static bool is_same_tensor(const struct observed_tensor *a, const struct observed_tensor *b)

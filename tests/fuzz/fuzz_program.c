@@ -1,6 +1,6 @@
 /* Fuzz target: any bytes as a learned program. The reader may refuse them, in one line with its
- * place; what it accepts prints as a program that reads back as the same text, and says something of
- * every step. */
+ * place; what it accepts prints as a program that reads back as the same text, and says something
+ * of every step. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
