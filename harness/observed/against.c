@@ -260,7 +260,7 @@ static bool judge_next(struct harness_against *against, size_t number, struct ha
     bool is_over;
 
     if (posted.deviating == NULL) {
-        if (posted.count < group->size) {
+        if (posted.any == NULL || posted.count < group->size) {
             return false;
         }
         advance(against, place, posted.any);

@@ -62,6 +62,30 @@ expect 2 "prove is sums" "$ddprove" exec --prove all -- true
 expect 2 "steps needs" "$ddprove" exec --steps 3-5 -- true
 expect 2 "number from 5 to" "$ddprove" exec --prove sums --steps 5-3 --out "$folder" -- true
 expect 4 "results of 0 calls judged" "$ddprove" exec --prove sums -- true
+# The program of a healthy run, and others that are not it.
+learned=$folder/learned
+expect 0 "" "$ddprove" exec --ranks 4 --record "$learned" -- "$trainer" 20
+grep -q "^steps 0-19 calls=2$" "$learned/program.txt" || { echo "FAIL: $(cat "$learned/program.txt")" && failures=$((failures + 1)); }
+expect 0 "" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 60
+expect 0 "" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 5
+expect 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*where the record has all_reduce 41" "$ddprove" exec --ranks 4 \
+    --against "$learned" -- "$trainer" 60 max 1 20
+sed 's/count=32 bucket=2/count=33 bucket=2/' "$learned/program.txt" >"$learned/program.new"
+mv "$learned/program.new" "$learned/program.txt"
+expect 1 "^ddprove: MISMATCH.COUNT, rank 0,1,2,3: .*all_reduce 2 .*where the record has all_reduce 2 of world (33 f32" \
+    "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 60
+sed 's/count=33/count=*/' "$learned/program.txt" >"$learned/program.new"
+mv "$learned/program.new" "$learned/program.txt"
+expect 0 "" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 60
+expect 3 "learned program is of 4 ranks, and the job has 2" "$ddprove" exec --ranks 2 --against "$learned" -- "$trainer" 60
+echo "steps 9-9 calls=0" >>"$learned/program.txt"
+expect 3 "program.txt: 6:1: steps of a communicator" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 60
+expect 3 "cannot open no/folder/program.txt" "$ddprove" exec --ranks 4 --against no/folder -- "$trainer" 60
+# What went wrong, or showed nothing, is no program to learn.
+rm "$learned/program.txt"
+expect 1 "^ddprove: MISMATCH.COUNT" "$ddprove" exec --ranks 4 --record "$learned" -- "$trainer" 60 count 1 20
+expect 4 "nothing was recorded" "$ddprove" exec --record "$learned" -- true
+[ ! -e "$learned/program.txt" ] || { echo "FAIL: a broken job was learned" && failures=$((failures + 1)); }
 # The job is left alone, and its own end is the end.
 expect 1 "MISMATCH.REDUCTION, rank 1" "$ddprove" exec --ranks 2 --on-failure leave -- "$trainer" 60 max 1 20
 grep -q '^weights' "$folder/out" || { echo "FAIL: a job that is left does not end by itself" && failures=$((failures + 1)); }

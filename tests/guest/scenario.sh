@@ -83,6 +83,26 @@ expect 0 "rank 1: signaled by signal 15, 13 steps begun, 1 faults fired" "$ddpro
 check "the calls before it" grep -q "^ *all_reduce 26 of world (32 f32, sum, bucket 0), step 12" said
 expect 0 "^PASS" "$ddprove" run --out again "$run/plan.yaml"
 
+# What a verdict stands on, in a file, in words and for CI; and again from the record.
+"$ddprove" run "$scenarios/model_healthy.yaml" --set job.ranks=2 --set job.guest.bitwise_steps='[0, 11]' -v \
+    --out model --junit model.xml >said 2>&1
+check "the verdict stands on six oracles" grep -q "judged: program 36, ledger 12, reduction 36 (36 bit for bit), update 48 (48 bit for bit), replicas 12 (12 bit for bit), liveness 2" said
+check "what was not judged" grep -q "not judged: checkpoint, a guest's checkpoints are not read" said
+model=$(dirname "$(find model -name verdict.json | head -1)")
+check "bit for bit" grep -q '"mode": "bitwise"' "$model/verdict.json"
+check "CI is told" grep -q 'name="judged" value=".*replicas' model.xml
+check "data are kept" test -e "$model/kept/rank1.update3.tensor0.gradient"
+cp "$model/verdict.json" verdict.before
+expect 0 "^PASS" "$ddprove" check "$model"
+expect 0 "judged: program 36" "$ddprove" explain "$model"
+cp -r "$scenarios/learned" learned
+expect 0 "^PASS" "$ddprove" exec "$scenarios/healthy.yaml" --ranks 4 --set job.steps=12 --against learned/model_w4 \
+    --out against -- ddprove_guest_model_trainer 12
+expect 1 "^FAIL.*MISMATCH.MISSING" "$ddprove" exec "$scenarios/healthy.yaml" --ranks 4 --set job.steps=12 \
+    --against learned/model_w4 --out against -- ddprove_guest_model_trainer 12 sgd drop -1 5
+expect 2 "no/folder: No such file" "$ddprove" exec "$scenarios/healthy.yaml" --against no/folder -- true
+expect 2 "name no scenario" "$ddprove" exec "$scenarios/healthy.yaml" --record learned -- true
+
 # A record that was changed, in a digit, a line, its order or its end, is not believed.
 cp "$run/trace.txt" trace
 for edit in 's/count=31/count=32/' 's/fired=1,/fired=0,/' '3d' '$d' '4p' 's/^\(about .*\)$/\1 /' '2{h;d};3{G}'; do
