@@ -55,11 +55,10 @@ void guest_call_show(struct ddprove_guest_call *call)
 }
 
 /* Show what the calling thread waits for; comm 0: nothing. */
-static void show_wait(const struct ddprove_guest_call *call, uint32_t comm, uint64_t seq)
+void guest_wait_show(uint32_t comm, uint64_t seq)
 {
     struct guest_page *page = guest_self_page();
-    const uint32_t place =
-        page != NULL && call->seq != 0 ? guest_self_thread(page) : GUEST_THREADS_MAX;
+    const uint32_t place = page != NULL ? guest_self_thread(page) : GUEST_THREADS_MAX;
     struct guest_thread *thread;
 
     if (place == GUEST_THREADS_MAX) {
@@ -75,12 +74,16 @@ static void show_wait(const struct ddprove_guest_call *call, uint32_t comm, uint
 
 void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call)
 {
-    show_wait(call, call->comm, call->seq);
+    if (call->seq != 0) {
+        guest_wait_show(call->comm, call->seq);
+    }
 }
 
 void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call)
 {
-    show_wait(call, 0, 0);
+    if (call->seq != 0) {
+        guest_wait_show(0, 0);
+    }
 }
 
 void ddprove_guest_call_done(struct ddprove_guest_call *call)

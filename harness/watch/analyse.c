@@ -66,9 +66,10 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     ddp_text_init(&text, watch->mem);
     harness_watch_print_call(group, wait.seq, call, &text);
     harness_watch_say(finding, "%s%s",
-                      reach == HARNESS_WATCH_NOWHERE ? ", before posting "
-                      : reach < HARNESS_WATCH_BEGUN  ? ", before its device came to "
-                                                     : ", inside ",
+                      guest_wait_is_of_ranks(wait.seq) && is_owed ? ", which is asked for "
+                      : reach == HARNESS_WATCH_NOWHERE            ? ", before posting "
+                      : reach < HARNESS_WATCH_BEGUN               ? ", before its device came to "
+                                                                  : ", inside ",
                       ddp_text_str(&text));
     ddp_text_fini(&text);
     harness_watch_set_op(group, wait.seq, call, finding);
