@@ -112,6 +112,12 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *other = &watch->ranks[r];
 
+        /* A rank that the others still needed, also if it has threads that wait. */
+        if (r != rank && harness_watch_is_gone(watch, r) &&
+            harness_watch_is_needed(watch, r, NULL) &&
+            !harness_watch_is_needed(watch, rank, NULL)) {
+            return true;
+        }
         if (r != rank && (other->is_ending || (crash_of(watch, r) != HARNESS_VERDICT_NONE &&
                                                ((other->wait_count == 0 && !other->has_broken) ||
                                                 other->state == HARNESS_WATCH_SIGNALED)))) {

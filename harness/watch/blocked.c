@@ -277,11 +277,22 @@ static bool is_behind(const struct hopeless *self, uint32_t rank,
     return call != NULL && is_stream_stuck(self, rank, of->lanes[call->lane - 1].stream);
 }
 
+/* None of the ranks that a message may be with goes on. */
+static bool are_held(const struct hopeless *self, const struct harness_watch_wait *wait)
+{
+    for (uint32_t r = 0; r < self->watch->world_size; r++) {
+        if (is_missing_from(self->watch, wait, r) && !is_held(self, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Some rank is missing from the call, and cannot come. Two that wait for each other's messages may
  * be about to have them: a large one takes its time. */
 static bool has_no_way_out(const struct hopeless *self, const struct harness_watch_wait *wait)
 {
-    if (guest_wait_is_of_ranks(wait->seq) && !self->is_presumed) {
+    if (guest_wait_is_of_ranks(wait->seq) && (!self->is_presumed || !are_held(self, wait))) {
         return false;
     }
     for (uint32_t r = 0; r < self->watch->world_size; r++) {
@@ -421,6 +432,18 @@ static uint32_t count_waiters(const struct harness_watch *watch,
     return count;
 }
 
+/* Whether the rank waits for a message in vain, or another one should have sent it, is not known.
+ */
+static bool waits_for_ranks(const struct harness_watch *watch, uint32_t rank)
+{
+    for (uint32_t w = 0; w < watch->ranks[rank].thread_wait_count; w++) {
+        if (guest_wait_is_of_ranks(watch->ranks[rank].waits[w].seq)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void harness_watch_find_strays(const struct harness_watch *watch,
                                const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out)
@@ -433,7 +456,8 @@ void harness_watch_find_strays(const struct harness_watch *watch,
         for (uint32_t w = 0; w < self->wait_count && harness_rank_set_is_empty(strays); w++) {
             *out = self->waits[w];
             for (uint32_t k = 0; k < count && 2 * count_waiters(watch, stuck, out) > count; k++) {
-                if (is_missing_from(watch, out, harness_rank_set_at(stuck, k))) {
+                if (is_missing_from(watch, out, harness_rank_set_at(stuck, k)) &&
+                    !waits_for_ranks(watch, harness_rank_set_at(stuck, k))) {
                     harness_rank_set_add(strays, harness_rank_set_at(stuck, k));
                 }
             }

@@ -111,6 +111,23 @@ void guest_mpi_call_end(struct ddprove_guest_call *call, int result);
 /* Show that the calling thread waits for one or two ranks of a communicator, as MPI names them; or
  * for anybody's. */
 void guest_mpi_wait_begin(uint64_t comm, int peer, int other);
+/* The same of one of several: what is waited for, where. */
+enum { GUEST_MPI_WAITS_MAX = 8 };
+struct guest_mpi_waits {
+    int count; /* more than there is room for: it may be for anybody */
+    struct {
+        uint32_t comm; /* handle */
+        uint64_t what; /* a call's number, or guest_wait_pack */
+    } items[GUEST_MPI_WAITS_MAX];
+    int places[GUEST_MPI_WAITS_MAX];
+};
+/* Of calls of one communicator the first one is kept, as whoever lacks it lacks the others. */
+void guest_mpi_waits_add_call(struct guest_mpi_waits *waits, const struct ddprove_guest_call *call);
+void guest_mpi_waits_add_message(struct guest_mpi_waits *waits, uint64_t comm, int peer);
+/* Somebody who is not known. */
+void guest_mpi_waits_add_any(struct guest_mpi_waits *waits);
+void guest_mpi_waits_begin(struct guest_mpi_waits *waits);
+void guest_mpi_waits_end(struct guest_mpi_waits *waits);
 
 /* request.c: what requests are about. */
 /* A call was posted. */

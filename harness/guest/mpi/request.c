@@ -119,32 +119,24 @@ static void wait_for_each(int count, const uint64_t *requests)
     }
 }
 
-/* What a thread waits for that waits for one of several: of calls of one communicator, which are
- * made in order, whoever lacks the first lacks all; else for anybody. */
-static void show_one_of(int count, const uint64_t *requests)
+/* Show what a thread waits for that waits for one of several. */
+static void one_of_begin(int count, const uint64_t *requests, struct guest_mpi_waits *waits)
 {
-    struct guest_mpi_pending first = {.is_active = 0};
-    int is_common = 1;
-
+    waits->count = 0;
     for (int i = 0; i < count; i++) {
         struct guest_mpi_pending pending;
-        const int is_found = guest_mpi_pending_find(requests[i], &pending);
 
-        if (!is_found) {
-            is_common = is_common && requests[i] == guest_mpi_names()->REQUEST_NULL;
-        } else if (pending.is_active && !first.is_active) {
-            first = pending;
+        if (!guest_mpi_pending_find(requests[i], &pending)) {
+            if (requests[i] != guest_mpi_names()->REQUEST_NULL) {
+                guest_mpi_waits_add_any(waits);
+            }
+        } else if (pending.is_active && pending.kind == GUEST_MPI_PENDING_CALL) {
+            guest_mpi_waits_add_call(waits, &pending.call);
         } else if (pending.is_active) {
-            is_common = is_common && pending.kind == first.kind && pending.comm == first.comm &&
-                        pending.peer == first.peer && pending.call.comm == first.call.comm;
-            first = pending.call.seq < first.call.seq ? pending : first;
+            guest_mpi_waits_add_message(waits, pending.comm, pending.peer);
         }
     }
-    if (first.is_active && is_common) {
-        show(&first);
-    } else if (first.is_active) {
-        guest_wait_show(guest_mpi_world(), guest_wait_pack(-1, -1));
-    }
+    guest_mpi_waits_begin(waits);
 }
 
 int MPI_Wait(void *request, void *status)
@@ -189,14 +181,15 @@ GUEST_MPI_ALSO(Waitall);
 int MPI_Waitany(int count, void *requests, int *index, void *status)
 {
     uint64_t *before = copy_of(count, requests);
+    struct guest_mpi_waits waits;
     int result;
 
     if (before != NULL) {
-        show_one_of(count, before);
+        one_of_begin(count, before, &waits);
     }
     result = guest_mpi()->Waitany(count, requests, index, status);
     if (before != NULL) {
-        guest_wait_show(0, 0);
+        guest_mpi_waits_end(&waits);
     }
     if (before != NULL && *index >= 0 && *index < count) {
         guest_mpi_pending_end(before[*index], result);
@@ -209,14 +202,15 @@ GUEST_MPI_ALSO(Waitany);
 int MPI_Waitsome(int count, void *requests, int *done_count, int indices[], void *statuses)
 {
     uint64_t *before = copy_of(count, requests);
+    struct guest_mpi_waits waits;
     int result;
 
     if (before != NULL) {
-        show_one_of(count, before);
+        one_of_begin(count, before, &waits);
     }
     result = guest_mpi()->Waitsome(count, requests, done_count, indices, statuses);
     if (before != NULL) {
-        guest_wait_show(0, 0);
+        guest_mpi_waits_end(&waits);
     }
     for (int i = 0; before != NULL && i < *done_count; i++) { /* MPI_UNDEFINED is below 0 */
         guest_mpi_pending_end(before[indices[i]], result);

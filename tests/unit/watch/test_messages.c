@@ -96,6 +96,34 @@ CT_TEST(messages, a_circle)
     fake_job_close(&job);
 }
 
+/* Most wait in an all-reduce for one that waits for a message: who should have sent it, or whether
+ * anybody should, is not known. */
+CT_TEST(messages, a_circle_with_a_call)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 1, 0, 0, fake_post(&job, 1, 0, 10, 0));
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
+    fake_look(&job, MS);
+    fake_look(&job, 2100 * MS);
+    (void)only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2");
+    fake_job_close(&job);
+}
+
+/* It waits for one of two ranks, of which one goes on. */
+CT_TEST(messages, no_circle_with_one_of_two)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, 2));
+    fake_look(&job, MS);
+    fake_look(&job, 2100 * MS);
+    (void)only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
+    fake_job_close(&job);
+}
+
 /* What a rank sent before its good end arrives after it. */
 CT_TEST(messages, one_of_a_rank_that_has_ended_well)
 {
@@ -111,6 +139,26 @@ CT_TEST(messages, one_of_a_rank_that_has_ended_well)
     CT_CHECK_EQ_U64(fake_look(&job, 400 * MS), 0);
     fake_look(&job, 200 * MS);
     (void)only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    fake_job_close(&job);
+}
+
+/* All end in one moment, as their launcher ends them. One had a thread that waited and one that did
+ * not come to a call. */
+CT_TEST(messages, who_is_needed_took_the_others_along)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_comm(&job, r, 1, 2, r, 3);
+        fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, 10, 0));
+        if (r != 1) {
+            fake_wait(&job, r, 1, 1, fake_post(&job, r, 1, 10, 0));
+        }
+        fake_state(&job, r, HARNESS_WATCH_EXITED, -1);
+    }
+    fake_look(&job, MS);
+    (void)only(&job, HARNESS_VERDICT_CRASH_EXITED, "1");
     fake_job_close(&job);
 }
 
