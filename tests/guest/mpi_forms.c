@@ -56,23 +56,22 @@ static void fill(void)
 }
 
 /* What all of the forms below bring, call by call: FORM(name, arguments without the request). */
-#define FORMS(FORM)                                                                           \
-    FORM(Bcast, bcast, (out, COUNT, MPI_FLOAT, 0, MPI_COMM_WORLD))                            \
-    FORM(Reduce, reduce, (one, out, COUNT, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD))            \
-    FORM(Allreduce, allreduce, (one, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))         \
-    FORM(Scan, scan, (one, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))                   \
-    FORM(Exscan, exscan, (one, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))               \
-    FORM(Reduce_scatter_block, reduce_scatter_block,                                          \
-         (many, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))                              \
+#define FORMS(FORM)                                                                            \
+    FORM(Bcast, bcast, (out, COUNT, MPI_FLOAT, 0, MPI_COMM_WORLD))                             \
+    FORM(Reduce, reduce, (one, out, COUNT, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD))             \
+    FORM(Allreduce, allreduce, (one, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))          \
+    FORM(Scan, scan, (one, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))                    \
+    FORM(Exscan, exscan, (one, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))                \
+    FORM(Reduce_scatter_block, reduce_scatter_block,                                           \
+         (many, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))                               \
     FORM(Allgather, allgather, (one, COUNT, MPI_FLOAT, out, COUNT, MPI_FLOAT, MPI_COMM_WORLD)) \
-    FORM(Alltoall, alltoall, (many, COUNT, MPI_FLOAT, out, COUNT, MPI_FLOAT, MPI_COMM_WORLD)) \
-    FORM(Gather, gather, (one, COUNT, MPI_FLOAT, out, COUNT, MPI_FLOAT, 0, MPI_COMM_WORLD))   \
+    FORM(Alltoall, alltoall, (many, COUNT, MPI_FLOAT, out, COUNT, MPI_FLOAT, MPI_COMM_WORLD))  \
+    FORM(Gather, gather, (one, COUNT, MPI_FLOAT, out, COUNT, MPI_FLOAT, 0, MPI_COMM_WORLD))    \
     FORM(Scatter, scatter, (many, COUNT, MPI_FLOAT, out, COUNT, MPI_FLOAT, 0, MPI_COMM_WORLD))
 /* Those with a count for each member, of which there are int counts only. */
 #define FORMS_V(FORM)                                                                             \
     FORM(Barrier, barrier, (MPI_COMM_WORLD))                                                      \
-    FORM(Reduce_scatter, reduce_scatter,                                                          \
-         (many, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD))                                 \
+    FORM(Reduce_scatter, reduce_scatter, (many, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD)) \
     FORM(Gatherv, gatherv,                                                                        \
          (one, COUNT, MPI_FLOAT, out, counts, places, MPI_FLOAT, 0, MPI_COMM_WORLD))              \
     FORM(Scatterv, scatterv,                                                                      \
@@ -91,11 +90,11 @@ static void check(const char *name)
         const char *name;
         int is_at_root; /* the others have nothing */
         int what;       /* 0: the sum, 1: rank 0's, 2: the sum so far, 3: the sum before */
-    } results[] = {{"Reduce", 1, 0},     {"Allreduce", 0, 0},      {"Reduce_scatter_block", 0, 0},
-                   {"Allgather", 0, 1},  {"Alltoall", 0, 1},       {"Gather", 1, 1},
-                   {"Scatter", 0, 1},    {"Scan", 0, 2},           {"Exscan", 0, 3},
-                   {"Reduce_scatter", 0, 0}, {"Gatherv", 1, 1},    {"Scatterv", 0, 1},
-                   {"Allgatherv", 0, 1}, {"Alltoallv", 0, 1},      {"Alltoallw", 0, 1}};
+    } results[] = {{"Reduce", 1, 0},         {"Allreduce", 0, 0}, {"Reduce_scatter_block", 0, 0},
+                   {"Allgather", 0, 1},      {"Alltoall", 0, 1},  {"Gather", 1, 1},
+                   {"Scatter", 0, 1},        {"Scan", 0, 2},      {"Exscan", 0, 3},
+                   {"Reduce_scatter", 0, 0}, {"Gatherv", 1, 1},   {"Scatterv", 0, 1},
+                   {"Allgatherv", 0, 1},     {"Alltoallv", 0, 1}, {"Alltoallw", 0, 1}};
     const float so_far = (float)((rank + 1) * (rank + 2) / 2);
 
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
@@ -119,39 +118,39 @@ static void collectives(void)
         bytes[i] = places[i] * (int)sizeof(float);
     }
 #define UNPACK(...) __VA_ARGS__
-#define FORM(name, small, arguments)              \
-    MPI_##name arguments;                         \
-    check(#name);                                 \
-    MPI_I##small(UNPACK arguments, &request);     \
-    MPI_Wait(&request, MPI_STATUS_IGNORE);        \
+#define FORM(name, small, arguments)          \
+    MPI_##name arguments;                     \
+    check(#name);                             \
+    MPI_I##small(UNPACK arguments, &request); \
+    MPI_Wait(&request, MPI_STATUS_IGNORE);    \
     check(#name);
     FORMS(FORM)
     FORMS_V(FORM)
 #undef FORM
 #ifdef INIT
-#define FORM(name, small, arguments)                               \
-    INIT(name)(UNPACK arguments, MPI_INFO_NULL, &request);         \
-    for (int i = 0; i < STARTS; i++) {                             \
-        MPI_Start(&request);                                       \
-        MPI_Wait(&request, MPI_STATUS_IGNORE);                     \
-        check(#name);                                              \
-    }                                                              \
+#define FORM(name, small, arguments)                       \
+    INIT(name)(UNPACK arguments, MPI_INFO_NULL, &request); \
+    for (int i = 0; i < STARTS; i++) {                     \
+        MPI_Start(&request);                               \
+        MPI_Wait(&request, MPI_STATUS_IGNORE);             \
+        check(#name);                                      \
+    }                                                      \
     MPI_Request_free(&request);
     FORMS(FORM)
     FORMS_V(FORM)
 #undef FORM
 #endif
 #if MPI_VERSION >= 4
-#define FORM(name, small, arguments)                               \
-    MPI_##name##_c arguments;                                      \
-    check(#name);                                                  \
-    MPI_I##small##_c(UNPACK arguments, &request);                  \
-    MPI_Wait(&request, MPI_STATUS_IGNORE);                         \
-    check(#name);                                                  \
+#define FORM(name, small, arguments)                                \
+    MPI_##name##_c arguments;                                       \
+    check(#name);                                                   \
+    MPI_I##small##_c(UNPACK arguments, &request);                   \
+    MPI_Wait(&request, MPI_STATUS_IGNORE);                          \
+    check(#name);                                                   \
     MPI_##name##_init_c(UNPACK arguments, MPI_INFO_NULL, &request); \
-    MPI_Start(&request);                                           \
-    MPI_Wait(&request, MPI_STATUS_IGNORE);                         \
-    MPI_Request_free(&request);                                    \
+    MPI_Start(&request);                                            \
+    MPI_Wait(&request, MPI_STATUS_IGNORE);                          \
+    MPI_Request_free(&request);                                     \
     check(#name);
     FORMS(FORM)
 #undef FORM

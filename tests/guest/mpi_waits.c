@@ -1,7 +1,8 @@
 /* An MPI program whose ranks wait in many ways: for requests that are started again and again, in
  * two threads, for messages.
  *
- * Usage: mpi_waits persistent|threads|ring|chain|gather|anybody [kill|stop|hang|skip RANK STEP] */
+ * Usage: mpi_waits persistent|threads|ring|chain|gather|anybody [kill|stop|hang|skip RANK STEP]
+ *        mpi_waits --can-start-again: 0, if this MPI can start a persistent collective twice */
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +19,12 @@
 #define ALLREDUCE_INIT MPI_Allreduce_init
 #else
 #define ALLREDUCE_INIT MPIX_Allreduce_init
+#endif
+
+#if defined MPICH_NUMVERSION && MPICH_NUMVERSION < 40100000
+enum { CAN_START_AGAIN = 0 }; /* it says that the request is still active */
+#else
+enum { CAN_START_AGAIN = 1 };
 #endif
 
 enum { COUNT = 32, STEPS = 30, RANKS_MAX = 16 };
@@ -189,6 +196,9 @@ int main(int argc, char **argv)
     const bool is_threads = strcmp(mode, "threads") == 0;
     int level = 0;
 
+    if (strcmp(mode, "--can-start-again") == 0) {
+        return !CAN_START_AGAIN;
+    }
     if (argc > 4) {
         fault = argv[2];
         fault_rank = (int)strtol(argv[3], NULL, 10);
