@@ -187,12 +187,30 @@ struct guest_comm {
     uint64_t name[GUEST_NAME_BYTES / 8];
 };
 
+/* In place of a call's number: a thread waits for one or two ranks of the communicator, as one does
+ * for a message, or for somebody who is not known. -1: none. */
+#define GUEST_WAIT_RANKS (UINT64_C(1) << 63)
+static inline uint64_t guest_wait_pack(int rank, int other)
+{
+    return GUEST_WAIT_RANKS | (uint64_t)(uint32_t)(other + 1) << 31 |
+           (uint64_t)(uint32_t)(rank + 1);
+}
+static inline int guest_wait_is_of_ranks(uint64_t seq)
+{
+    return (seq & GUEST_WAIT_RANKS) != 0;
+}
+/* The first of them or, with i 1, the second one. */
+static inline int guest_wait_rank(uint64_t seq, int i)
+{
+    return (int)(seq >> 31 * i & 0x7fffffff) - 1;
+}
+
 /* A thread of a rank that has made a call. */
 struct guest_thread {
     uint64_t change;
     uint64_t tid;      /* of the system; 0: the place is free */
     uint64_t comm;     /* the handle of the communicator it waits in; 0: it waits for nothing */
-    uint64_t seq;      /* and the call */
+    uint64_t seq;      /* and the call, or guest_wait_pack */
     uint64_t enter_ns; /* since when */
 };
 

@@ -54,18 +54,9 @@ void guest_call_show(struct ddprove_guest_call *call)
     }
 }
 
-/* Show what the calling thread waits for; comm 0: nothing. */
-static void show_wait(const struct ddprove_guest_call *call, uint32_t comm, uint64_t seq)
+/* comm 0: nothing. */
+static void show(struct guest_thread *thread, uint32_t comm, uint64_t seq)
 {
-    struct guest_page *page = guest_self_page();
-    const uint32_t place =
-        page != NULL && call->seq != 0 ? guest_self_thread(page) : GUEST_THREADS_MAX;
-    struct guest_thread *thread;
-
-    if (place == GUEST_THREADS_MAX) {
-        return;
-    }
-    thread = &page->threads[place];
     guest_change_begin(&thread->change);
     guest_store(&thread->comm, comm);
     guest_store(&thread->seq, seq);
@@ -73,14 +64,50 @@ static void show_wait(const struct ddprove_guest_call *call, uint32_t comm, uint
     guest_change_end(&thread->change);
 }
 
+void guest_wait_show(uint32_t comm, uint64_t ranks)
+{
+    struct guest_page *page = guest_self_page();
+    const uint32_t place = page != NULL ? guest_self_thread(page) : GUEST_THREADS_MAX;
+
+    if (place < GUEST_THREADS_MAX) {
+        show(&page->threads[place], comm, ranks);
+    }
+}
+
+int guest_wait_also(uint32_t comm, uint64_t what)
+{
+    struct guest_page *page = guest_self_page();
+    const uint32_t place = page != NULL ? guest_self_spare(page) : GUEST_THREADS_MAX;
+
+    if (place == GUEST_THREADS_MAX) {
+        return -1;
+    }
+    show(&page->threads[place], comm, what);
+    return (int)place;
+}
+
+void guest_wait_no_more(int place)
+{
+    struct guest_page *page = guest_self_page();
+
+    if (page != NULL && place >= 0) {
+        show(&page->threads[place], 0, 0);
+        guest_store(&page->threads[place].tid, 0);
+    }
+}
+
 void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call)
 {
-    show_wait(call, call->comm, call->seq);
+    if (call->seq != 0) {
+        guest_wait_show(call->comm, call->seq);
+    }
 }
 
 void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call)
 {
-    show_wait(call, 0, 0);
+    if (call->seq != 0) {
+        guest_wait_show(0, 0);
+    }
 }
 
 void ddprove_guest_call_done(struct ddprove_guest_call *call)

@@ -13,6 +13,14 @@ extern "C" {
 struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm);
 /* A call that is made whatever is said here: posted, without faults. */
 void guest_call_show(struct ddprove_guest_call *call);
+/* The calling thread waits in a communicator for ranks, which guest_wait_pack says; 0, 0: it does
+ * no more wait. */
+void guest_wait_show(uint32_t comm, uint64_t ranks);
+/* It waits for this too, and one of the two is enough: shown as if another thread did, so that it
+ * counts as stuck if both are. what: a call's number, or guest_wait_pack. Returns the place that is
+ * to be given back, -1: there is none. */
+int guest_wait_also(uint32_t comm, uint64_t what);
+void guest_wait_no_more(int place);
 
 #ifdef __cplusplus
 }

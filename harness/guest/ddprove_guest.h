@@ -34,22 +34,24 @@ extern "C" {
 #define DDPROVE_GUEST_VERSION 2
 
 /* What a call moves. X(identifier, name) */
-#define DDPROVE_GUEST_KIND_TABLE(X)     \
-    X(ALL_REDUCE, "all_reduce")         \
-    X(BROADCAST, "broadcast")           \
-    X(ALL_GATHER, "all_gather")         \
-    X(BARRIER, "barrier")               \
-    X(REDUCE, "reduce")                 \
-    X(REDUCE_SCATTER, "reduce_scatter") \
-    X(GATHER, "gather")                 \
-    X(SCATTER, "scatter")               \
-    X(ALL_TO_ALL, "all_to_all")         \
-    X(SCAN, "scan")                     \
-    X(EXSCAN, "exscan")                 \
-    X(SEND, "send")                     \
-    X(RECV, "recv")                     \
-    X(COMM_CREATE, "comm_create")       \
-    X(OTHER, "other")
+#define DDPROVE_GUEST_KIND_TABLE(X)               \
+    X(ALL_REDUCE, "all_reduce")                   \
+    X(BROADCAST, "broadcast")                     \
+    X(ALL_GATHER, "all_gather")                   \
+    X(BARRIER, "barrier")                         \
+    X(REDUCE, "reduce")                           \
+    X(REDUCE_SCATTER, "reduce_scatter")           \
+    X(GATHER, "gather")                           \
+    X(SCATTER, "scatter")                         \
+    X(ALL_TO_ALL, "all_to_all")                   \
+    X(SCAN, "scan")                               \
+    X(EXSCAN, "exscan")                           \
+    X(SEND, "send")                               \
+    X(RECV, "recv")                               \
+    X(COMM_CREATE, "comm_create")                 \
+    X(OTHER, "other")                             \
+    X(NEIGHBOR_ALL_GATHER, "neighbor_all_gather") \
+    X(NEIGHBOR_ALL_TO_ALL, "neighbor_all_to_all")
 enum ddprove_guest_kind {
 #define X(id, name) DDPROVE_GUEST_##id,
     DDPROVE_GUEST_KIND_TABLE(X)

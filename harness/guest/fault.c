@@ -11,8 +11,8 @@
 
 #include "harness/guest/observe/sums.h"
 
-/* In call->state: the copy that the changed contribution is in. */
-enum { STATE_COPY };
+/* In call->state: the copy that the changed contribution is in; the arguments cannot be changed. */
+enum { STATE_COPY, STATE_BOUND };
 
 static bool is_named(const struct guest_fault *fault, const struct guest_comm *comm)
 {
@@ -113,6 +113,26 @@ void guest_fault_release(struct ddprove_guest_call *call)
     call->state[STATE_COPY] = 0;
 }
 
+void guest_fault_bind(struct ddprove_guest_call *call)
+{
+    call->state[STATE_BOUND] = 1;
+}
+
+void guest_fault_swap(struct ddprove_guest_call *call, const void *in)
+{
+    uint8_t *copy = (uint8_t *)(uintptr_t)call->state[STATE_COPY];
+    uint8_t *own = (uint8_t *)(uintptr_t)in;
+    const uint64_t size_bytes =
+        copy != NULL ? count_of(call, GUEST_POINT_POST) * guest_dtype_size_bytes(call->dtype) : 0;
+
+    for (uint64_t i = 0; i < size_bytes; i++) {
+        const uint8_t byte = own[i];
+
+        own[i] = copy[i];
+        copy[i] = byte;
+    }
+}
+
 /* What ends the process, or holds it, does not return. */
 static void act_on_process(const struct guest_fault *fault)
 {
@@ -142,6 +162,7 @@ static bool act(const struct guest_fault *fault, enum guest_point point,
                 struct ddprove_guest_call *call, int *times)
 {
     const bool is_posting = point == GUEST_POINT_POST;
+    const bool is_bound = call->state[STATE_BOUND] != 0;
 
     switch ((enum guest_action)fault->action) {
     case GUEST_ACTION_SKIP:
@@ -151,17 +172,17 @@ static bool act(const struct guest_fault *fault, enum guest_point point,
         *times = is_posting ? 2 : *times;
         return is_posting;
     case GUEST_ACTION_ELEMS:
-        if (is_posting && fault->value <= call->elem_count) {
+        if (is_posting && !is_bound && fault->value <= call->elem_count) {
             call->elem_count = fault->value;
             return true;
         }
         return false;
     case GUEST_ACTION_REDOP:
-        call->redop = is_posting ? (uint32_t)fault->value : call->redop;
-        return is_posting;
+        call->redop = is_posting && !is_bound ? (uint32_t)fault->value : call->redop;
+        return is_posting && !is_bound;
     case GUEST_ACTION_ROOT:
-        call->root = is_posting ? (uint32_t)fault->value : call->root;
-        return is_posting;
+        call->root = is_posting && !is_bound ? (uint32_t)fault->value : call->root;
+        return is_posting && !is_bound;
     case GUEST_ACTION_ZERO:
     case GUEST_ACTION_SCALE:
     case GUEST_ACTION_SHIFT:

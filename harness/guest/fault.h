@@ -15,6 +15,11 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
                      struct ddprove_guest_call *call);
 /* Give back what a changed contribution was kept in. */
 void guest_fault_release(struct ddprove_guest_call *call);
+/* The library was told a call's arguments before: of these, faults change none but data. */
+void guest_fault_bind(struct ddprove_guest_call *call);
+/* It has the address of the contribution too. If a fault has changed a copy, exchange that with the
+ * program's own data, and back. */
+void guest_fault_swap(struct ddprove_guest_call *call, const void *in);
 
 /* corrupt.c */
 /* Change data in place; false: not with elements of this type. */

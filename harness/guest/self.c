@@ -60,7 +60,7 @@ static void make_key(void)
     (void)pthread_key_create(&thread_key, leave_place);
 }
 
-static uint32_t take_place(struct guest_page *page)
+uint32_t guest_self_spare(struct guest_page *page)
 {
     const uint64_t tid = (uint64_t)syscall(SYS_gettid);
 
@@ -69,12 +69,21 @@ static uint32_t take_place(struct guest_page *page)
 
         if (__atomic_compare_exchange_n(&page->threads[i].tid, &free_tid, tid, 0, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED)) {
-            (void)pthread_once(&thread_once, make_key);
-            (void)pthread_setspecific(thread_key, &page->threads[i]);
             return i;
         }
     }
     return GUEST_THREADS_MAX;
+}
+
+static uint32_t take_place(struct guest_page *page)
+{
+    const uint32_t place = guest_self_spare(page);
+
+    if (place < GUEST_THREADS_MAX) {
+        (void)pthread_once(&thread_once, make_key);
+        (void)pthread_setspecific(thread_key, &page->threads[place]);
+    }
+    return place;
 }
 
 uint32_t guest_self_thread(struct guest_page *page)

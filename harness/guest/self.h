@@ -50,6 +50,8 @@ const struct guest_arena *guest_self_arena(void);
 uint64_t guest_self_now_ns(void);
 /* The place of the calling thread in page->threads; GUEST_THREADS_MAX: all are taken. */
 uint32_t guest_self_thread(struct guest_page *page);
+/* Another place for the calling thread, which gives it back by clearing its tid. */
+uint32_t guest_self_spare(struct guest_page *page);
 /* Write an entry into the ring. Any thread. */
 void guest_self_record(struct guest_page *page, enum guest_event event,
                        const uint64_t arg[GUEST_ARG_COUNT]);

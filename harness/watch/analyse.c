@@ -66,9 +66,10 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     ddp_text_init(&text, watch->mem);
     harness_watch_print_call(group, wait.seq, call, &text);
     harness_watch_say(finding, "%s%s",
-                      reach == HARNESS_WATCH_NOWHERE ? ", before posting "
-                      : reach < HARNESS_WATCH_BEGUN  ? ", before its device came to "
-                                                     : ", inside ",
+                      guest_wait_is_of_ranks(wait.seq) && is_owed ? ", which is asked for "
+                      : reach == HARNESS_WATCH_NOWHERE            ? ", before posting "
+                      : reach < HARNESS_WATCH_BEGUN               ? ", before its device came to "
+                                                                  : ", inside ",
                       ddp_text_str(&text));
     ddp_text_fini(&text);
     harness_watch_set_op(group, wait.seq, call, finding);
@@ -111,6 +112,12 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *other = &watch->ranks[r];
 
+        /* A rank that the others still needed, also if it has threads that wait. */
+        if (r != rank && harness_watch_is_gone(watch, r) &&
+            harness_watch_is_needed(watch, r, NULL) &&
+            !harness_watch_is_needed(watch, rank, NULL)) {
+            return true;
+        }
         if (r != rank && (other->is_ending || (crash_of(watch, r) != HARNESS_VERDICT_NONE &&
                                                ((other->wait_count == 0 && !other->has_broken) ||
                                                 other->state == HARNESS_WATCH_SIGNALED)))) {

@@ -89,6 +89,26 @@ static uint64_t count_known(const struct harness_watch *watch,
     return known;
 }
 
+/* A thread waits for this rank itself: for its message, or for it to take one. Of two, it may be
+ * the other one. What a rank sent before it ended well arrives after that. */
+static bool is_awaited(const struct harness_watch *watch, const struct harness_watch_wait *wait,
+                       uint32_t other)
+{
+    const struct harness_watch_member *member = &watch->groups[wait->group].members[other];
+    const struct harness_watch_rank *self = &watch->ranks[other];
+    const bool is_one = guest_wait_rank(wait->seq, 1) < 0;
+
+    if (!member->is_there || ((int64_t)member->rank != guest_wait_rank(wait->seq, 0) &&
+                              (int64_t)member->rank != guest_wait_rank(wait->seq, 1))) {
+        return false;
+    }
+    if (self->is_detached || (self->state == HARNESS_WATCH_EXITED && self->code == 0)) {
+        return is_one && watch->now_ns - watch->change_ns >= HARNESS_WATCH_CYCLE_HOLD_NS &&
+               watch->now_ns >= self->alive_ns + HARNESS_WATCH_CYCLE_HOLD_NS;
+    }
+    return true;
+}
+
 /* Whether a call waits for this rank to come to it. Members that are not known yet, because they
  * have not made the communicator, are any rank that lacks it; a pair is made by its first message,
  * and may not be seen on one side. */
@@ -98,6 +118,9 @@ static bool is_missing_from(const struct harness_watch *watch,
     const struct harness_watch_group *group = &watch->groups[wait->group];
     uint64_t known;
 
+    if (guest_wait_is_of_ranks(wait->seq)) {
+        return is_awaited(watch, wait, other);
+    }
     if (group->members[other].is_there) {
         return has_not_come(watch, wait, other);
     }
@@ -122,9 +145,10 @@ bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint3
             if (out != NULL) {
                 *out = *wait;
                 /* Of calls that were launched together, the first one that it lacks. */
-                out->seq = posted < wait->first ? wait->first
-                           : posted < wait->seq ? posted + 1
-                                                : wait->seq;
+                out->seq = guest_wait_is_of_ranks(wait->seq) ? wait->seq
+                           : posted < wait->first            ? wait->first
+                           : posted < wait->seq              ? posted + 1
+                                                             : wait->seq;
             }
             return true;
         }
@@ -253,9 +277,24 @@ static bool is_behind(const struct hopeless *self, uint32_t rank,
     return call != NULL && is_stream_stuck(self, rank, of->lanes[call->lane - 1].stream);
 }
 
-/* Some rank is missing from the call, and cannot come. */
+/* None of the ranks that a message may be with goes on. */
+static bool are_held(const struct hopeless *self, const struct harness_watch_wait *wait)
+{
+    for (uint32_t r = 0; r < self->watch->world_size; r++) {
+        if (is_missing_from(self->watch, wait, r) && !is_held(self, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Some rank is missing from the call, and cannot come. Two that wait for each other's messages may
+ * be about to have them: a large one takes its time. */
 static bool has_no_way_out(const struct hopeless *self, const struct harness_watch_wait *wait)
 {
+    if (guest_wait_is_of_ranks(wait->seq) && (!self->is_presumed || !are_held(self, wait))) {
+        return false;
+    }
     for (uint32_t r = 0; r < self->watch->world_size; r++) {
         if (!harness_watch_is_gone(self->watch, r) && is_missing_from(self->watch, wait, r) &&
             (harness_watch_reach_of(self->watch, r, wait->group, wait->seq) ==
@@ -334,10 +373,11 @@ bool harness_watch_is_complete(const struct harness_watch *watch,
                                const struct harness_watch_wait *wait)
 {
     const struct harness_watch_group *group = &watch->groups[wait->group];
+    const bool is_of_ranks = guest_wait_is_of_ranks(wait->seq);
     bool is_of_device = false;
 
     for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (is_missing_from(watch, wait, r) ||
+        if (is_of_ranks || is_missing_from(watch, wait, r) ||
             (group->members[r].is_of_device && !is_seen_inside(watch, wait, r))) {
             return false;
         }
@@ -392,6 +432,18 @@ static uint32_t count_waiters(const struct harness_watch *watch,
     return count;
 }
 
+/* Whether the rank waits for a message in vain, or another one should have sent it, is not known.
+ */
+static bool waits_for_ranks(const struct harness_watch *watch, uint32_t rank)
+{
+    for (uint32_t w = 0; w < watch->ranks[rank].thread_wait_count; w++) {
+        if (guest_wait_is_of_ranks(watch->ranks[rank].waits[w].seq)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void harness_watch_find_strays(const struct harness_watch *watch,
                                const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out)
@@ -404,7 +456,8 @@ void harness_watch_find_strays(const struct harness_watch *watch,
         for (uint32_t w = 0; w < self->wait_count && harness_rank_set_is_empty(strays); w++) {
             *out = self->waits[w];
             for (uint32_t k = 0; k < count && 2 * count_waiters(watch, stuck, out) > count; k++) {
-                if (is_missing_from(watch, out, harness_rank_set_at(stuck, k))) {
+                if (is_missing_from(watch, out, harness_rank_set_at(stuck, k)) &&
+                    !waits_for_ranks(watch, harness_rank_set_at(stuck, k))) {
                     harness_rank_set_add(strays, harness_rank_set_at(stuck, k));
                 }
             }

@@ -110,8 +110,8 @@ struct harness_watch_tally {
 
 /* What a thread waits for, or a device's stream. */
 struct harness_watch_wait {
-    size_t group; /* index */
-    uint64_t seq;
+    size_t group;      /* index */
+    uint64_t seq;      /* or guest_wait_pack: for ranks, whatever they post */
     uint64_t enter_ns; /* of a device: when it was first seen */
     uint64_t first;    /* of a device: it has begun first..seq, and ended none of them; else seq */
     uint64_t lane;     /* of a device: place + 1; else 0 */

@@ -22,11 +22,32 @@ const struct harness_watch_call *harness_watch_any_call(const struct harness_wat
     return NULL;
 }
 
+/* A wait for ranks, named by their places in the communicator. */
+static void print_ranks(const struct harness_watch_group *group, uint64_t seq, struct ddp_text *out)
+{
+    const int first = guest_wait_rank(seq, 0);
+    const int second = guest_wait_rank(seq, 1);
+
+    if (first < 0) {
+        ddp_text_add(out, "a wait for anybody");
+        return;
+    }
+    ddp_text_add(out, "a message with rank %d", first);
+    if (second >= 0) {
+        ddp_text_add(out, " or %d", second);
+    }
+    ddp_text_add(out, " of %s", group->name);
+}
+
 void harness_watch_print_call(const struct harness_watch_group *group, uint64_t seq,
                               const struct harness_watch_call *call, struct ddp_text *out)
 {
     const uint32_t redop = call != NULL ? guest_op_redop(call->op) : 0;
 
+    if (guest_wait_is_of_ranks(seq)) {
+        print_ranks(group, seq, out);
+        return;
+    }
     ddp_text_add(out, "%s %llu",
                  call != NULL ? harness_watch_kind_name(guest_op_kind(call->op)) : "call",
                  (unsigned long long)seq);
@@ -57,7 +78,7 @@ void harness_watch_set_op(const struct harness_watch_group *group, uint64_t seq,
 {
     finding->op.is_set = true;
     (void)snprintf(finding->guest.comm, sizeof finding->guest.comm, "%s", group->name);
-    finding->op.seq = seq;
+    finding->op.seq = guest_wait_is_of_ranks(seq) ? 0 : seq;
     finding->op.bucket = -1;
     if (call != NULL) {
         finding->guest.kind = 1 + (int32_t)guest_op_kind(call->op);

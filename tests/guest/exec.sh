@@ -107,13 +107,13 @@ if [ "$mpi_program" != - ]; then
     mpi 0 "" ""
     expect 0 "results of 30[45] calls judged; 1 not judged: their data were not shown" "$ddprove" exec --adapter mpi \
         --limit 2 --prove sums -- mpirun --oversubscribe --allow-run-as-root -n 4 "$mpi_program"
-    mpi 1 "^ddprove: CRASH.EXITED, rank 2: .*before posting all_reduce 21 of MPI_COMM_WORLD" "kill 2 20"
+    mpi 1 "^ddprove: CRASH.EXITED, rank 2: .*before posting all_reduce 23 of MPI_COMM_WORLD" "kill 2 20"
     mpi 1 "^ddprove: HANG.STOPPED, rank 2: " "stop 2 20"
-    mpi 1 "^ddprove: MISMATCH.COUNT, rank 2: .*all_reduce 21 of MPI_COMM_WORLD" "count 2 20"
+    mpi 1 "^ddprove: MISMATCH.COUNT, rank 2: .*all_reduce 23 of MPI_COMM_WORLD" "count 2 20"
     mpi 1 "^ddprove: MISMATCH.REDUCTION, rank 2: " "max 2 20"
     mpi 1 "^ddprove: MISMATCH.ROOT, rank 2: .*of MPI_Comm_split" "root 2 20"
-    mpi 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to barrier 22 of MPI_COMM_WORLD.*of MPI_Comm_dup" "cross 0 20"
-    mpi 1 "^ddprove: HANG.CYCLE, rank 2: .*has not come to all_reduce 21 of MPI_COMM_WORLD" "skip 2 20"
+    mpi 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to barrier 24 of MPI_COMM_WORLD.*of MPI_Comm_dup" "cross 0 20"
+    mpi 1 "^ddprove: HANG.CYCLE, rank 2: .*has not come to all_reduce 23 of MPI_COMM_WORLD" "skip 2 20"
     mpi 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
 fi
 

@@ -15,3 +15,9 @@ if "$prefix/bin/ddprove" exec --ranks 3 -- "$out/trainer" 20 count 1 5 2>"$out/s
     echo "FAIL: a wrong count passes" && exit 1
 fi
 grep -q '^ddprove: MISMATCH.COUNT, rank 1' "$out/said" || { cat "$out/said" && exit 1; }
+# The example in a second language, with the installed library.
+example=$(find "$prefix" -name trainer.py)
+[ -n "$example" ] || { echo "FAIL: no example is installed" && exit 1; }
+if command -v python3 >/dev/null; then
+    sh "$(dirname "$0")/python.sh" "$prefix/bin/ddprove" "$example" "$folder/../libddprove_guest.so.1"
+fi

@@ -1,73 +1,144 @@
-/* The MPI adapter: shows an MPI program's collectives to ddprove. It is preloaded, so its MPI_
- * functions come before those of the program's MPI, which it finds by their second names (PMPI_).
- * It is compiled against that MPI's mpi.h and linked with nothing of it: it is loaded into
- * launchers and shells too, which have no MPI.
+/* The MPI adapter: shows an MPI program's collectives to ddprove, and for whom its messages wait.
+ * It is preloaded, so its functions come before those of the program's MPI, which it finds by their
+ * second names (PMPI_). It is linked with no MPI: it is loaded into launchers and shells too, which
+ * have none. It goes by both names itself, as MPI's own wrappers for Fortran call either.
  *
- * Not seen: point-to-point messages, one-sided communication, files; calls from Fortran where MPI's
- * own wrappers go to PMPI_ at once (Open MPI); communicators between two groups. */
+ * Not seen: what messages carry, one-sided communication, files; of communicators between two
+ * groups, and beyond 64, only that a rank waits in one. */
 #ifndef HARNESS_GUEST_MPI_ADAPTER_H
 #define HARNESS_GUEST_MPI_ADAPTER_H
 
-#include <mpi.h>
+#include <stddef.h>
 
 #include "harness/guest/ddprove_guest.h"
+#include "harness/guest/mpi/abi.h"
 
-/* The functions of MPI that the adapter calls. */
+#define GUEST_MPI_SEEN __attribute__((visibility("default")))
+
+/* Behind a function's definition: its second name. */
+#define GUEST_MPI_ALSO(name) \
+    GUEST_MPI_SEEN extern __typeof__(MPI_##name) PMPI_##name __attribute__((alias("MPI_" #name)))
+
+#define CALLED(name, parameters)
+#define X(name, parameters)    GUEST_MPI_SEEN int MPI_##name parameters;
+#define MPIX(name, parameters) GUEST_MPI_SEEN int MPIX_##name parameters;
+#include "harness/guest/mpi/every.def"
+#undef CALLED
+#undef X
+#undef MPIX
+
+/* The program's MPI: its functions, and NULL for those that it has not, which then nobody calls. */
 struct guest_mpi {
-#define X(name) __typeof__(&PMPI_##name) name;
-#include "harness/guest/mpi/function.def"
+#define X(name, parameters)      int(*name) parameters;
+#define CALLED(name, parameters) int(*name) parameters;
+#define MPIX(name, parameters)   int(*extended_##name) parameters;
+#include "harness/guest/mpi/every.def"
+#undef X
+#undef CALLED
+#undef MPIX
+};
+
+/* What it calls things. */
+struct guest_mpi_names {
+    enum guest_mpi_family family;
+#define X(name, ...) uint64_t name;
+    GUEST_MPI_HANDLE_TABLE(X)
+#undef X
+#define X(name, ...) int name;
+    GUEST_MPI_NUMBER_TABLE(X)
 #undef X
 };
-/* The program's MPI. Ends the process if it has none, as then nobody could have called. */
-const struct guest_mpi *guest_mpi(void);
-/* The address of one of its data symbols; NULL: there is none of that name. */
-void *guest_mpi_symbol(const char *name);
 
-/* In Open MPI the names of its objects are addresses of data, which a library that is not linked
- * with it cannot use. */
-#ifdef OPEN_MPI
-#define GUEST_MPI_OBJECT(type, mpi_name, symbol) ((type)guest_mpi_symbol(symbol))
-#else
-#define GUEST_MPI_OBJECT(type, mpi_name, symbol) (mpi_name)
-#endif
+/* library.c */
+/* Ends the process if it has no MPI, as then nobody could have called. */
+const struct guest_mpi *guest_mpi(void);
+const struct guest_mpi_names *guest_mpi_names(void);
+/* The one of three that is this MPI's; of Open MPI, the address of its data of that name. */
+uint64_t guest_mpi_handle(const char *symbol, uint64_t mpich, uint64_t standard);
+/* A handle as it lies in memory, i-th of an array, or in a register. */
+uint64_t guest_mpi_load(const void *handles, size_t i);
+void guest_mpi_store(void *handles, size_t i, uint64_t handle);
+uint64_t guest_mpi_clean(uint64_t handle);
 
 /* objects.c */
 /* enum ddprove_guest_redop of an operation. */
-uint32_t guest_mpi_redop(MPI_Op op);
+uint32_t guest_mpi_redop(uint64_t op);
 /* enum ddprove_guest_dtype of a type; of one that is made of others, BYTES, and count elements of
  * it are *out_elem_count bytes. */
-uint32_t guest_mpi_dtype(MPI_Datatype type, uint64_t count, uint64_t *out_elem_count);
+uint32_t guest_mpi_dtype(uint64_t type, uint64_t count, uint64_t *out_elem_count);
+/* The operation, or type, that a fault asks for; else what the program asked for. */
+uint64_t guest_mpi_op_of(uint32_t redop, uint64_t op);
+uint64_t guest_mpi_type_of(uint32_t dtype, uint64_t type);
 
-/* comm.c */
+/* world.c */
 /* The handle of a communicator; 0: it is not watched. */
-uint32_t guest_mpi_comm(MPI_Comm comm);
+uint32_t guest_mpi_comm(uint64_t comm);
+/* That of all ranks; 0: nobody watches. */
+uint32_t guest_mpi_world(void);
+/* A communicator that was asked for is there: show it, as members of its parent know it by key. */
+void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name);
 
-/* The operation that a fault asks for; op: what the program asked for, if MPI has no name for it.
- */
-MPI_Op guest_mpi_op_of(uint32_t redop, MPI_Op op);
-
-/* blocking.c */
-/* What a call is about. */
-struct ddprove_guest_call guest_mpi_call(MPI_Comm comm, uint32_t kind, uint64_t count,
-                                         MPI_Datatype type);
-/* Where its data are, if they lie in memory as elements of a type that has a name. */
-void guest_mpi_data(struct ddprove_guest_call *call, const void *in, void *out);
-/* The same of a call in which the result lies on the root alone: there is none on other ranks. */
-void guest_mpi_data_of_root(struct ddprove_guest_call *call, MPI_Comm comm, const void *in,
-                            void *out);
-/* A side of a call that takes or brings one part for each member, or one part. */
+/* about.c: what a call is about. Of variants in which each rank has counts of its own, only the
+ * kind and the root are the same on all. */
+struct ddprove_guest_call guest_mpi_about(uint64_t comm, uint32_t kind, int root);
+struct ddprove_guest_call guest_mpi_about_op(uint64_t comm, uint32_t kind, uint64_t op);
+/* Elements of one type. op: NULL, nothing is reduced. */
+struct ddprove_guest_call guest_mpi_about_data(uint64_t comm, uint32_t kind, uint64_t count,
+                                               uint64_t type, const uint64_t *op, int root,
+                                               const void *in, void *out);
+/* One part for each member, or one part, on either side. */
 struct guest_mpi_side {
     const void *data;
-    int count; /* of a part */
-    MPI_Datatype type;
+    uint64_t count; /* of a part */
+    uint64_t type;
 };
-/* Where its data are, if both sides are elements of the same type that has a name and nothing is in
- * place. By the call's kind and root this rank has both sides or one. */
-void guest_mpi_parts(struct ddprove_guest_call *call, MPI_Comm comm,
-                     const struct guest_mpi_side *in, const struct guest_mpi_side *out);
-/* After its beginning: what the program is to pass on in place of its own arguments. */
+struct ddprove_guest_call guest_mpi_about_parts(uint64_t comm, uint32_t kind, int root,
+                                                struct guest_mpi_side in,
+                                                struct guest_mpi_side out);
+/* After its post: what the program is to pass on in place of its own arguments. part: of a call
+ * about parts. */
 const void *guest_mpi_in(const struct ddprove_guest_call *call, const void *in);
-int guest_mpi_count(const struct ddprove_guest_call *call, int count);
-MPI_Op guest_mpi_op(const struct ddprove_guest_call *call, MPI_Op op);
+int64_t guest_mpi_count(const struct ddprove_guest_call *call, int64_t count);
+int64_t guest_mpi_part(const struct ddprove_guest_call *call, int64_t count);
+uint64_t guest_mpi_type(const struct ddprove_guest_call *call, uint64_t type);
+uint64_t guest_mpi_op(const struct ddprove_guest_call *call, uint64_t op);
+
+/* wait.c */
+/* A call that waits: how often to make it. Of one in a communicator that is not watched only the
+ * wait is shown. */
+int guest_mpi_call_begin(struct ddprove_guest_call *call);
+void guest_mpi_call_end(struct ddprove_guest_call *call, int result);
+/* Show that the calling thread waits for one or two ranks of a communicator, as MPI names them; or
+ * for anybody's. */
+void guest_mpi_wait_begin(uint64_t comm, int peer, int other);
+/* The same of one of several: what is waited for, where. */
+enum { GUEST_MPI_WAITS_MAX = 8 };
+struct guest_mpi_waits {
+    int count; /* more than there is room for: it may be for anybody */
+    struct {
+        uint32_t comm; /* handle */
+        uint64_t what; /* a call's number, or guest_wait_pack */
+    } items[GUEST_MPI_WAITS_MAX];
+    int places[GUEST_MPI_WAITS_MAX];
+};
+/* Of calls of one communicator the first one is kept, as whoever lacks it lacks the others. */
+void guest_mpi_waits_add_call(struct guest_mpi_waits *waits, const struct ddprove_guest_call *call);
+void guest_mpi_waits_add_message(struct guest_mpi_waits *waits, uint64_t comm, int peer);
+/* Somebody who is not known. */
+void guest_mpi_waits_add_any(struct guest_mpi_waits *waits);
+void guest_mpi_waits_begin(struct guest_mpi_waits *waits);
+void guest_mpi_waits_end(struct guest_mpi_waits *waits);
+
+/* request.c: what requests are about. */
+/* A call was posted. */
+void guest_mpi_request_of_call(const void *request, const struct ddprove_guest_call *call);
+/* A call is ready to be started, again and again. */
+void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest_call *call);
+/* A message is under way, or ready to be started. */
+void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, int is_started,
+                                  int is_persistent);
+/* A communicator is being made, in a call that is shown in its parent. */
+void guest_mpi_request_of_comm(const void *request, const struct ddprove_guest_call *call,
+                               const void *comm, uint64_t key);
 
 #endif

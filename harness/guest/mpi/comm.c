@@ -1,114 +1,24 @@
-/* Purpose: give every communicator a handle, from MPI_Init on.
- * Idea: a communicator carries its handle as an attribute, so MPI itself forgets it when the
- * communicator is freed. Whoever makes a communicator from another one does so in the order in
- * which all its members do; which of the parts it belongs to is told by the rank that is first in
- * it. */
-#include <stdint.h>
+/* Communicators that are made from others. Whoever makes one does so in the order in which all
+ * members of the other one do, in a call that is shown as one of that one's; which of the parts it
+ * belongs to is told by the rank that is first in it. Where only the members of the new one come,
+ * its key follows from who they are. */
+#include <pthread.h>
+#include <stdlib.h>
 
+#include "harness/guest/call.h"
 #include "harness/guest/mpi/adapter.h"
 
-static int keyval;
-static int has_keyval;
-
-static int forget(MPI_Comm comm, int key, void *value, void *context)
-{
-    (void)comm;
-    (void)key;
-    (void)context;
-    ddprove_guest_comm_free((uint32_t)(uintptr_t)value);
-    return 0; /* MPI_SUCCESS */
-}
-
-static int do_not_copy(MPI_Comm comm, int key, void *context, void *value, void *out, int *flag)
-{
-    (void)comm;
-    (void)key;
-    (void)context;
-    (void)value;
-    (void)out;
-    *flag = 0;
-    return 0;
-}
-
-uint32_t guest_mpi_comm(MPI_Comm comm)
-{
-    void *value = NULL;
-    int flag = 0;
-
-    if (!has_keyval || guest_mpi()->Comm_get_attr(comm, keyval, &value, &flag) != 0 || flag == 0) {
-        return 0;
-    }
-    return (uint32_t)(uintptr_t)value;
-}
-
-static void adopt(MPI_Comm comm, uint64_t key, const char *name)
-{
-    const struct guest_mpi *mpi = guest_mpi();
-    int rank = 0;
-    int size = 0;
-    int is_inter = 0;
-    uint32_t handle;
-
-    if (mpi->Comm_test_inter(comm, &is_inter) != 0 || is_inter != 0 ||
-        mpi->Comm_rank(comm, &rank) != 0 || mpi->Comm_size(comm, &size) != 0) {
-        return;
-    }
-    handle = ddprove_guest_comm_create(key, (uint32_t)rank, (uint32_t)size, name);
-    if (handle != 0) {
-        (void)mpi->Comm_set_attr(comm, keyval, (void *)(uintptr_t)handle);
-    }
-}
-
-static void begin(void)
-{
-    const struct guest_mpi *mpi = guest_mpi();
-    MPI_Comm world = GUEST_MPI_OBJECT(MPI_Comm, MPI_COMM_WORLD, "ompi_mpi_comm_world");
-    int rank = 0;
-    int size = 0;
-    int level = MPI_THREAD_MULTIPLE;
-
-    if (mpi->Comm_rank(world, &rank) != 0 || mpi->Comm_size(world, &size) != 0 ||
-        ddprove_guest_attach(rank, size) == 0) {
-        return;
-    }
-    if (mpi->Query_thread(&level) == 0 && level != MPI_THREAD_MULTIPLE) {
-        ddprove_guest_one_thread();
-    }
-    has_keyval = mpi->Comm_create_keyval(do_not_copy, forget, &keyval, NULL) == 0;
-    if (has_keyval) {
-        adopt(world, 1, "MPI_COMM_WORLD");
-    }
-}
-
-int MPI_Init(int *argc, char ***argv)
-{
-    const int result = guest_mpi()->Init(argc, argv);
-
-    begin();
-    return result;
-}
-
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
-{
-    const int result = guest_mpi()->Init_thread(argc, argv, required, provided);
-
-    begin();
-    return result;
-}
-
-int MPI_Finalize(void)
-{
-    ddprove_guest_detach();
-    return guest_mpi()->Finalize();
-}
+/* --- made by all members of another one
+ * -----------------------------------------------------------------
+ */
 
 /* The parent's rank of who is first in a communicator that was made from it. */
-static uint64_t first_of(MPI_Comm parent, MPI_Comm child)
+static uint64_t first_of(uint64_t parent, uint64_t child)
 {
     const struct guest_mpi *mpi = guest_mpi();
-    MPI_Group of_parent;
-    MPI_Group of_child;
-    int zero = 0;
+    uint64_t of_parent = 0;
+    uint64_t of_child = 0;
+    const int zero = 0;
     int first = 0;
 
     if (mpi->Comm_group(parent, &of_parent) != 0 || mpi->Comm_group(child, &of_child) != 0) {
@@ -120,57 +30,236 @@ static uint64_t first_of(MPI_Comm parent, MPI_Comm child)
     return (uint64_t)first;
 }
 
-/* All members of the parent have come here, also those that are in no part. */
-static int made(int result, MPI_Comm parent, const MPI_Comm *child, const char *name)
+static struct ddprove_guest_call making(uint64_t parent)
 {
-    const uint32_t handle = guest_mpi_comm(parent);
-    const int is_part =
-        result == 0 && *child != GUEST_MPI_OBJECT(MPI_Comm, MPI_COMM_NULL, "ompi_mpi_comm_null");
+    struct ddprove_guest_call call = guest_mpi_about(parent, DDPROVE_GUEST_COMM_CREATE, 0);
+
+    guest_call_show(&call);
+    return call;
+}
+
+static void making_begin(const struct ddprove_guest_call *call)
+{
+    if (call->comm != 0) {
+        ddprove_guest_call_wait_begin(call);
+    } else {
+        guest_wait_show(guest_mpi_world(), guest_wait_pack(-1, -1));
+    }
+}
+
+/* All members of the parent have come here, also those that are in no part. */
+static int made(int result, struct ddprove_guest_call *call, uint64_t parent, const void *child,
+                const char *name)
+{
+    const uint64_t made_comm = result == 0 ? guest_mpi_load(child, 0) : 0;
+    const int is_part = result == 0 && made_comm != guest_mpi_names()->COMM_NULL;
     uint64_t key;
 
-    if (handle != 0) {
-        key = ddprove_guest_comm_child_key(handle, is_part ? first_of(parent, *child) : 0);
+    guest_wait_show(0, 0);
+    ddprove_guest_call_done(call);
+    if (call->comm != 0) {
+        key = ddprove_guest_comm_child_key(call->comm, is_part ? first_of(parent, made_comm) : 0);
         if (is_part) {
-            adopt(*child, key, name);
+            guest_mpi_adopt(made_comm, key, name);
         }
     }
     return result;
 }
 
-int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
+/* A function that makes *out from comm. */
+#define MAKE(name, function_call)                                          \
+    do {                                                                   \
+        struct ddprove_guest_call call = making(comm);                     \
+        making_begin(&call);                                               \
+        return made(guest_mpi()->function_call, &call, comm, out, (name)); \
+    } while (0)
+
+int MPI_Comm_dup(uint64_t comm, void *out)
 {
-    return made(guest_mpi()->Comm_dup(comm, out), comm, out, "MPI_Comm_dup");
+    MAKE("MPI_Comm_dup", Comm_dup(comm, out));
+}
+GUEST_MPI_ALSO(Comm_dup);
+
+int MPI_Comm_dup_with_info(uint64_t comm, uint64_t info, void *out)
+{
+    MAKE("MPI_Comm_dup", Comm_dup_with_info(comm, info, out));
+}
+GUEST_MPI_ALSO(Comm_dup_with_info);
+
+int MPI_Comm_split(uint64_t comm, int color, int key, void *out)
+{
+    MAKE("MPI_Comm_split", Comm_split(comm, color, key, out));
+}
+GUEST_MPI_ALSO(Comm_split);
+
+int MPI_Comm_split_type(uint64_t comm, int type, int key, uint64_t info, void *out)
+{
+    MAKE("MPI_Comm_split_type", Comm_split_type(comm, type, key, info, out));
+}
+GUEST_MPI_ALSO(Comm_split_type);
+
+int MPI_Comm_create(uint64_t comm, uint64_t group, void *out)
+{
+    MAKE("MPI_Comm_create", Comm_create(comm, group, out));
+}
+GUEST_MPI_ALSO(Comm_create);
+
+int MPI_Cart_create(uint64_t comm, int ndims, const int dims[], const int periods[], int reorder,
+                    void *out)
+{
+    MAKE("MPI_Cart_create", Cart_create(comm, ndims, dims, periods, reorder, out));
+}
+GUEST_MPI_ALSO(Cart_create);
+
+int MPI_Cart_sub(uint64_t comm, const int remain[], void *out)
+{
+    MAKE("MPI_Cart_sub", Cart_sub(comm, remain, out));
+}
+GUEST_MPI_ALSO(Cart_sub);
+
+int MPI_Graph_create(uint64_t comm, int count, const int index[], const int edges[], int reorder,
+                     void *out)
+{
+    MAKE("MPI_Graph_create", Graph_create(comm, count, index, edges, reorder, out));
+}
+GUEST_MPI_ALSO(Graph_create);
+
+int MPI_Dist_graph_create(uint64_t comm, int count, const int sources[], const int degrees[],
+                          const int destinations[], const int weights[], uint64_t info, int reorder,
+                          void *out)
+{
+    MAKE("MPI_Dist_graph_create", Dist_graph_create(comm, count, sources, degrees, destinations,
+                                                    weights, info, reorder, out));
+}
+GUEST_MPI_ALSO(Dist_graph_create);
+
+/* MPI's own parameters: NOLINTNEXTLINE(readability-function-size) */
+int MPI_Dist_graph_create_adjacent(uint64_t comm, int in_degree, const int sources[],
+                                   const int in_weights[], int out_degree, const int destinations[],
+                                   const int out_weights[], uint64_t info, int reorder, void *out)
+{
+    MAKE("MPI_Dist_graph_create",
+         Dist_graph_create_adjacent(comm, in_degree, sources, in_weights, out_degree, destinations,
+                                    out_weights, info, reorder, out));
+}
+GUEST_MPI_ALSO(Dist_graph_create_adjacent);
+
+/* The new one is there when the request is done; its key is counted now, as on all members. */
+static int made_later(int result, const struct ddprove_guest_call *call, const void *out,
+                      const void *request)
+{
+    const uint64_t key = call->comm != 0 ? ddprove_guest_comm_child_key(call->comm, 0) : 0;
+
+    if (result == 0) {
+        guest_mpi_request_of_comm(request, call, out, key);
+    }
+    return result;
 }
 
-int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out)
+int MPI_Comm_idup(uint64_t comm, void *out, void *request)
 {
-    return made(guest_mpi()->Comm_dup_with_info(comm, info, out), comm, out, "MPI_Comm_dup");
+    const struct ddprove_guest_call call = making(comm);
+
+    return made_later(guest_mpi()->Comm_idup(comm, out, request), &call, out, request);
+}
+GUEST_MPI_ALSO(Comm_idup);
+
+int MPI_Comm_idup_with_info(uint64_t comm, uint64_t info, void *out, void *request)
+{
+    const struct ddprove_guest_call call = making(comm);
+
+    return made_later(guest_mpi()->Comm_idup_with_info(comm, info, out, request), &call, out,
+                      request);
+}
+GUEST_MPI_ALSO(Comm_idup_with_info);
+
+/* --- made by its members alone
+ * --------------------------------------------------------------------------
+ */
+
+/* How often communicators of the same members were made, by a number that follows from who they
+ * are; all members have made the same ones. */
+static uint64_t count_of(uint64_t members)
+{
+    enum { KNOWN_MAX = 256 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        uint64_t members, count;
+    } known[KNOWN_MAX];
+    uint64_t count = 0;
+
+    (void)pthread_mutex_lock(&lock);
+    for (int i = 0; i < KNOWN_MAX && count == 0; i++) {
+        if (known[i].count == 0 || known[i].members == members) {
+            known[i].members = members;
+            count = ++known[i].count;
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return count;
 }
 
-int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out)
+/* Follows from the ranks in MPI_COMM_WORLD of a group's members; 0: one has none, or there is no
+ * memory. */
+static uint64_t members_of(uint64_t group, uint64_t world, int size)
 {
-    return made(guest_mpi()->Comm_split(comm, color, key, out), comm, out, "MPI_Comm_split");
+    int *ranks = malloc(2 * (size_t)size * sizeof *ranks);
+    uint64_t members = 1;
+
+    for (int i = 0; ranks != NULL && i < size; i++) {
+        ranks[i] = i;
+    }
+    if (ranks == NULL ||
+        guest_mpi()->Group_translate_ranks(group, size, ranks, world, ranks + size) != 0) {
+        members = 0;
+    }
+    for (int i = 0; members != 0 && i < size; i++) {
+        members = ranks[size + i] < 0 ? 0 : guest_mix(members + (uint64_t)ranks[size + i]);
+    }
+    free(ranks);
+    return members;
 }
 
-int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)
+static int made_by_members(int result, const void *out, const char *name)
 {
-    return made(guest_mpi()->Comm_split_type(comm, type, key, info, out), comm, out,
-                "MPI_Comm_split_type");
+    const struct guest_mpi *mpi = guest_mpi();
+    const struct guest_mpi_names *names = guest_mpi_names();
+    const uint64_t comm = result == 0 ? guest_mpi_load(out, 0) : names->COMM_NULL;
+    uint64_t group = 0;
+    uint64_t world = 0;
+    uint64_t members = 0;
+    uint64_t count;
+    int size = 0;
+
+    guest_wait_show(0, 0);
+    if (comm == names->COMM_NULL || guest_mpi_world() == 0 || mpi->Comm_group(comm, &group) != 0 ||
+        mpi->Comm_group(names->COMM_WORLD, &world) != 0) {
+        return result;
+    }
+    if (mpi->Group_size(group, &size) == 0 && size > 0) {
+        members = members_of(group, world, size);
+    }
+    (void)mpi->Group_free(&group);
+    (void)mpi->Group_free(&world);
+    count = members != 0 ? count_of(members) : 0;
+    if (count != 0) {
+        guest_mpi_adopt(comm, guest_mix(members ^ guest_mix(count)), name);
+    }
+    return result;
 }
 
-int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *out)
+int MPI_Comm_create_group(uint64_t comm, uint64_t group, int tag, void *out)
 {
-    return made(guest_mpi()->Comm_create(comm, group, out), comm, out, "MPI_Comm_create");
+    guest_wait_show(guest_mpi_world(), guest_wait_pack(-1, -1));
+    return made_by_members(guest_mpi()->Comm_create_group(comm, group, tag, out), out,
+                           "MPI_Comm_create_group");
 }
+GUEST_MPI_ALSO(Comm_create_group);
 
-int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
-                    MPI_Comm *out)
+int MPI_Intercomm_merge(uint64_t comm, int high, void *out)
 {
-    return made(guest_mpi()->Cart_create(comm, ndims, dims, periods, reorder, out), comm, out,
-                "MPI_Cart_create");
+    guest_wait_show(guest_mpi_world(), guest_wait_pack(-1, -1));
+    return made_by_members(guest_mpi()->Intercomm_merge(comm, high, out), out,
+                           "MPI_Intercomm_merge");
 }
-
-int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *out)
-{
-    return made(guest_mpi()->Cart_sub(comm, remain, out), comm, out, "MPI_Cart_sub");
-}
+GUEST_MPI_ALSO(Intercomm_merge);

@@ -1,77 +1,47 @@
-/* MPI's predefined types and operations, as the guest library names them. Their addresses are
- * looked up once: that takes a microsecond each. */
+/* MPI's predefined types and operations, as the guest library names them. Where they are addresses
+ * they are looked up once: that takes a microsecond each. */
 #include <pthread.h>
 
 #include "harness/guest/mpi/adapter.h"
 
-/* X(MPI's name, Open MPI's symbol, the guest library's name) */
-#define OP_TABLE(X)                       \
-    X(MPI_SUM, "ompi_mpi_op_sum", SUM)    \
-    X(MPI_MAX, "ompi_mpi_op_max", MAX)    \
-    X(MPI_MIN, "ompi_mpi_op_min", MIN)    \
-    X(MPI_PROD, "ompi_mpi_op_prod", PROD) \
-    X(MPI_LAND, "ompi_mpi_op_land", LAND) \
-    X(MPI_LOR, "ompi_mpi_op_lor", LOR)    \
-    X(MPI_BAND, "ompi_mpi_op_band", BAND) \
-    X(MPI_BOR, "ompi_mpi_op_bor", BOR)    \
-    X(MPI_BXOR, "ompi_mpi_op_bxor", BXOR)
-#define LONG_TYPE  (sizeof(long) == 8 ? DDPROVE_GUEST_I64 : DDPROVE_GUEST_I32)
-#define ULONG_TYPE (sizeof(long) == 8 ? DDPROVE_GUEST_U64 : DDPROVE_GUEST_U32)
-#define TYPE_TABLE(X)                                                           \
-    X(MPI_FLOAT, "ompi_mpi_float", DDPROVE_GUEST_F32)                           \
-    X(MPI_DOUBLE, "ompi_mpi_double", DDPROVE_GUEST_F64)                         \
-    X(MPI_INT, "ompi_mpi_int", DDPROVE_GUEST_I32)                               \
-    X(MPI_UNSIGNED, "ompi_mpi_unsigned", DDPROVE_GUEST_U32)                     \
-    X(MPI_LONG, "ompi_mpi_long", LONG_TYPE)                                     \
-    X(MPI_UNSIGNED_LONG, "ompi_mpi_unsigned_long", ULONG_TYPE)                  \
-    X(MPI_LONG_LONG, "ompi_mpi_long_long_int", DDPROVE_GUEST_I64)               \
-    X(MPI_UNSIGNED_LONG_LONG, "ompi_mpi_unsigned_long_long", DDPROVE_GUEST_U64) \
-    X(MPI_SHORT, "ompi_mpi_short", DDPROVE_GUEST_I16)                           \
-    X(MPI_UNSIGNED_SHORT, "ompi_mpi_unsigned_short", DDPROVE_GUEST_U16)         \
-    X(MPI_SIGNED_CHAR, "ompi_mpi_signed_char", DDPROVE_GUEST_I8)                \
-    X(MPI_UNSIGNED_CHAR, "ompi_mpi_unsigned_char", DDPROVE_GUEST_U8)            \
-    X(MPI_CHAR, "ompi_mpi_char", DDPROVE_GUEST_I8)                              \
-    X(MPI_INT8_T, "ompi_mpi_int8_t", DDPROVE_GUEST_I8)                          \
-    X(MPI_UINT8_T, "ompi_mpi_uint8_t", DDPROVE_GUEST_U8)                        \
-    X(MPI_INT16_T, "ompi_mpi_int16_t", DDPROVE_GUEST_I16)                       \
-    X(MPI_UINT16_T, "ompi_mpi_uint16_t", DDPROVE_GUEST_U16)                     \
-    X(MPI_INT32_T, "ompi_mpi_int32_t", DDPROVE_GUEST_I32)                       \
-    X(MPI_UINT32_T, "ompi_mpi_uint32_t", DDPROVE_GUEST_U32)                     \
-    X(MPI_INT64_T, "ompi_mpi_int64_t", DDPROVE_GUEST_I64)                       \
-    X(MPI_UINT64_T, "ompi_mpi_uint64_t", DDPROVE_GUEST_U64)
-
-#define COUNT_ROW(mpi_name, symbol, name) +1
-enum { OP_COUNT = 0 OP_TABLE(COUNT_ROW), TYPE_COUNT = 0 TYPE_TABLE(COUNT_ROW) };
+#define COUNT_ROW(...) +1
+enum { OP_COUNT = 0 GUEST_MPI_OP_TABLE(COUNT_ROW), TYPE_COUNT = 0 GUEST_MPI_TYPE_TABLE(COUNT_ROW) };
 
 static struct {
-    MPI_Op op[OP_COUNT];
-    MPI_Datatype type[TYPE_COUNT];
+    uint64_t op[OP_COUNT], type[TYPE_COUNT];
 } mpi_objects;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const uint32_t redops[OP_COUNT] = {
+#define X(name, symbol, mpich, standard, redop) DDPROVE_GUEST_##redop,
+    GUEST_MPI_OP_TABLE(X)
+#undef X
+};
+static const uint32_t dtypes[TYPE_COUNT] = {
+#define X(name, symbol, mpich, standard, dtype) DDPROVE_GUEST_##dtype,
+    GUEST_MPI_TYPE_TABLE(X)
+#undef X
+};
 
 static void fill(void)
 {
     size_t i = 0;
 
-#define X(mpi_name, symbol, name) mpi_objects.op[i++] = GUEST_MPI_OBJECT(MPI_Op, mpi_name, symbol);
-    OP_TABLE(X)
+#define X(name, symbol, mpich, standard, of) \
+    mpi_objects.op[i++] = guest_mpi_handle(symbol, mpich, standard);
+    GUEST_MPI_OP_TABLE(X)
 #undef X
     i = 0;
-#define X(mpi_name, symbol, name) \
-    mpi_objects.type[i++] = GUEST_MPI_OBJECT(MPI_Datatype, mpi_name, symbol);
-    TYPE_TABLE(X)
+#define X(name, symbol, mpich, standard, of) \
+    mpi_objects.type[i++] = guest_mpi_handle(symbol, mpich, standard);
+    GUEST_MPI_TYPE_TABLE(X)
 #undef X
 }
 
-static const uint32_t redops[OP_COUNT] = {
-#define X(mpi_name, symbol, name) DDPROVE_GUEST_##name,
-    OP_TABLE(X)
-#undef X
-};
-
-uint32_t guest_mpi_redop(MPI_Op op)
+uint32_t guest_mpi_redop(uint64_t op)
 {
     (void)pthread_once(&once, fill);
+    op = guest_mpi_clean(op);
     for (size_t i = 0; i < OP_COUNT; i++) {
         if (mpi_objects.op[i] == op) {
             return redops[i];
@@ -80,7 +50,7 @@ uint32_t guest_mpi_redop(MPI_Op op)
     return DDPROVE_GUEST_USER;
 }
 
-MPI_Op guest_mpi_op_of(uint32_t redop, MPI_Op op)
+uint64_t guest_mpi_op_of(uint32_t redop, uint64_t op)
 {
     (void)pthread_once(&once, fill);
     for (size_t i = 0; i < OP_COUNT; i++) {
@@ -91,16 +61,12 @@ MPI_Op guest_mpi_op_of(uint32_t redop, MPI_Op op)
     return op;
 }
 
-uint32_t guest_mpi_dtype(MPI_Datatype type, uint64_t count, uint64_t *out_elem_count)
+uint32_t guest_mpi_dtype(uint64_t type, uint64_t count, uint64_t *out_elem_count)
 {
-    static const uint32_t dtypes[TYPE_COUNT] = {
-#define X(mpi_name, symbol, name) name,
-        TYPE_TABLE(X)
-#undef X
-    };
     int size_bytes = 1;
 
     (void)pthread_once(&once, fill);
+    type = guest_mpi_clean(type);
     for (size_t i = 0; i < TYPE_COUNT; i++) {
         if (mpi_objects.type[i] == type) {
             *out_elem_count = count;
@@ -110,4 +76,19 @@ uint32_t guest_mpi_dtype(MPI_Datatype type, uint64_t count, uint64_t *out_elem_c
     (void)guest_mpi()->Type_size(type, &size_bytes);
     *out_elem_count = count * (uint64_t)(size_bytes > 0 ? size_bytes : 1);
     return DDPROVE_GUEST_BYTES;
+}
+
+uint64_t guest_mpi_type_of(uint32_t dtype, uint64_t type)
+{
+    uint64_t elem_count = 0;
+
+    if (guest_mpi_dtype(type, 0, &elem_count) == dtype) {
+        return type;
+    }
+    for (size_t i = 0; i < TYPE_COUNT; i++) {
+        if (dtypes[i] == dtype) {
+            return mpi_objects.type[i];
+        }
+    }
+    return type;
 }

@@ -1,311 +1,349 @@
-/* Purpose: calls that return at once, and are done when their request is.
- * Idea: an active request is unique in its process, so a list by request finds the call. It is
- * short: one entry for each call under way. */
-#include <pthread.h>
+/* Requests: waited for, tested, started, given back. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/guest/mpi/adapter.h"
+#include "harness/guest/call.h"
+#include "harness/guest/fault.h"
+#include "harness/guest/mpi/pending.h"
 
-struct pending {
-    MPI_Request request;
-    struct ddprove_guest_call call;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pending *list;
-static size_t list_count, list_capacity;
-
-static MPI_Request null_request(void)
+void guest_mpi_request_of_call(const void *request, const struct ddprove_guest_call *call)
 {
-    return GUEST_MPI_OBJECT(MPI_Request, MPI_REQUEST_NULL, "ompi_request_null");
-}
-
-/* Without memory the call is not followed, as if it never ended. */
-static void remember(MPI_Request request, const struct ddprove_guest_call *call)
-{
-    struct pending *grown;
-
-    if (call->seq == 0) {
-        return;
+    if (call->seq != 0) {
+        guest_mpi_pending_set(&(struct guest_mpi_pending){.request = guest_mpi_load(request, 0),
+                                                          .kind = GUEST_MPI_PENDING_CALL,
+                                                          .is_active = 1,
+                                                          .call = *call});
+    } else if (guest_mpi_world() != 0) { /* in a communicator that is not watched */
+        guest_mpi_request_of_message(request, 0, 0, 1, 0);
     }
-    (void)pthread_mutex_lock(&lock);
-    /* MPI has given the request to another call, so nobody saw the end of the one before. */
-    for (size_t i = 0; i < list_count; i++) {
-        if (list[i].request == request) {
-            list[i] = list[--list_count];
-            break;
-        }
+}
+
+void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest_call *call)
+{
+    if (call->comm != 0) {
+        guest_mpi_pending_set(&(struct guest_mpi_pending){.request = guest_mpi_load(request, 0),
+                                                          .kind = GUEST_MPI_PENDING_CALL,
+                                                          .is_persistent = 1,
+                                                          .about = *call});
+    } else {
+        guest_mpi_request_of_message(request, 0, 0, 0, 1);
     }
-    if (list_count == list_capacity) {
-        grown = realloc(list, (2 * list_capacity + 16) * sizeof *list);
-        list = grown != NULL ? grown : list;
-        list_capacity = grown != NULL ? 2 * list_capacity + 16 : list_capacity;
+}
+
+void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, int is_started,
+                                  int is_persistent)
+{
+    if (guest_mpi_world() != 0) {
+        guest_mpi_pending_set(&(struct guest_mpi_pending){.request = guest_mpi_load(request, 0),
+                                                          .kind = GUEST_MPI_PENDING_MESSAGE,
+                                                          .is_persistent = is_persistent,
+                                                          .is_active = is_started,
+                                                          .comm = comm,
+                                                          .peer = peer});
     }
-    if (list_count < list_capacity) {
-        list[list_count++] = (struct pending){request, *call};
+}
+
+void guest_mpi_request_of_comm(const void *request, const struct ddprove_guest_call *call,
+                               const void *comm, uint64_t key)
+{
+    if (call->seq != 0) {
+        guest_mpi_pending_set(&(struct guest_mpi_pending){.request = guest_mpi_load(request, 0),
+                                                          .kind = GUEST_MPI_PENDING_CALL,
+                                                          .is_active = 1,
+                                                          .call = *call,
+                                                          .new_comm = comm,
+                                                          .key = key});
     }
-    (void)pthread_mutex_unlock(&lock);
 }
 
-/* The call of a request; is_taken: it is forgotten. False: it is not one of ours. */
-static int find(MPI_Request request, int is_taken, struct ddprove_guest_call *out)
-{
-    int is_found = 0;
-
-    (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < list_count && !is_found; i++) {
-        if (list[i].request == request) {
-            *out = list[i].call;
-            is_found = 1;
-            if (is_taken) {
-                list[i] = list[--list_count];
-            }
-        }
-    }
-    (void)pthread_mutex_unlock(&lock);
-    return is_found;
-}
-
-/* It has been posted, or a fault leaves it out: then its request is one that is done. */
-#define POST(call, out_request, function_call)              \
-    do {                                                    \
-        const int times = ddprove_guest_call_post(&(call)); \
-        int result = 0;                                     \
-        if (times == 0) {                                   \
-            *(out_request) = null_request();                \
-            ddprove_guest_call_done(&(call));               \
-            return 0;                                       \
-        }                                                   \
-        result = guest_mpi()->function_call;                \
-        if (result == 0) {                                  \
-            remember(*(out_request), &(call));              \
-        }                                                   \
-        return result;                                      \
-    } while (0)
-
-int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)
-{
-    struct ddprove_guest_call call = {
-        .size_bytes = sizeof call, .comm = guest_mpi_comm(comm), .kind = DDPROVE_GUEST_BARRIER};
-
-    POST(call, request, Ibarrier(comm, request));
-}
-
-int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm,
-               MPI_Request *request)
-{
-    struct ddprove_guest_call call =
-        guest_mpi_call(comm, DDPROVE_GUEST_BROADCAST, (uint64_t)count, type);
-
-    call.root = (uint32_t)root;
-    guest_mpi_data(&call, data, data);
-    POST(call, request,
-         Ibcast(data, guest_mpi_count(&call, count), type, (int)call.root, comm, request));
-}
-
-int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
-                MPI_Comm comm, MPI_Request *request)
-{
-    struct ddprove_guest_call call =
-        guest_mpi_call(comm, DDPROVE_GUEST_REDUCE, (uint64_t)count, type);
-
-    call.redop = guest_mpi_redop(op);
-    call.root = (uint32_t)root;
-    guest_mpi_data_of_root(&call, comm, in, out);
-    POST(call, request,
-         Ireduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
-                 guest_mpi_op(&call, op), (int)call.root, comm, request));
-}
-
-int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
-                   MPI_Comm comm, MPI_Request *request)
-{
-    struct ddprove_guest_call call =
-        guest_mpi_call(comm, DDPROVE_GUEST_ALL_REDUCE, (uint64_t)count, type);
-
-    call.redop = guest_mpi_redop(op);
-    guest_mpi_data(&call, in, out);
-    POST(call, request,
-         Iallreduce(guest_mpi_in(&call, in), out, guest_mpi_count(&call, count), type,
-                    guest_mpi_op(&call, op), comm, request));
-}
-
-int MPI_Iallgather(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
-                   MPI_Datatype out_type, MPI_Comm comm, MPI_Request *request)
-{
-    struct ddprove_guest_call call =
-        guest_mpi_call(comm, DDPROVE_GUEST_ALL_GATHER, (uint64_t)out_count, out_type);
-
-    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
-                    &(struct guest_mpi_side){out, out_count, out_type});
-    POST(call, request,
-         Iallgather(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm,
-                    request));
-}
-
-int MPI_Ialltoall(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
-                  MPI_Datatype out_type, MPI_Comm comm, MPI_Request *request)
-{
-    struct ddprove_guest_call call =
-        guest_mpi_call(comm, DDPROVE_GUEST_ALL_TO_ALL, (uint64_t)out_count, out_type);
-
-    guest_mpi_parts(&call, comm, &(struct guest_mpi_side){in, in_count, in_type},
-                    &(struct guest_mpi_side){out, out_count, out_type});
-    POST(call, request,
-         Ialltoall(guest_mpi_in(&call, in), in_count, in_type, out, out_count, out_type, comm,
-                   request));
-}
-
-/* --- completion
- * ---------------------------------------------------------------------------------------------------
+/* --- waiting
+ * ------------------------------------------------------------------------------------------------
  */
 
-static void done(MPI_Request request)
+/* The calling thread waits for this. A message in a communicator that is not watched: for anybody.
+ */
+static void show(const struct guest_mpi_pending *pending)
 {
-    struct ddprove_guest_call call;
-
-    if (find(request, 1, &call)) {
-        ddprove_guest_call_done(&call);
+    if (pending->kind == GUEST_MPI_PENDING_CALL) {
+        ddprove_guest_call_wait_begin(&pending->call);
+    } else {
+        guest_mpi_wait_begin(pending->comm, pending->peer, pending->peer);
     }
-}
-
-/* The first of the calls that a thread is about to wait for stands for all of them. */
-static int wait_begin(int count, const MPI_Request *requests, struct ddprove_guest_call *out)
-{
-    for (int i = 0; i < count; i++) {
-        if (find(requests[i], 0, out)) {
-            ddprove_guest_call_wait_begin(out);
-            return 1;
-        }
-    }
-    return 0;
 }
 
 /* MPI overwrites requests that are done, so they are copied before. NULL: none of them is of
  * interest, or there is no memory. */
-static MPI_Request *copy_of(int count, const MPI_Request *requests)
+static uint64_t *copy_of(int count, const void *requests)
 {
-    MPI_Request *copy = list_count > 0 && count > 0 ? malloc((size_t)count * sizeof *copy) : NULL;
+    uint64_t *copy =
+        guest_mpi_pending_is_any() && count > 0 ? malloc((size_t)count * sizeof *copy) : NULL;
 
-    if (copy != NULL) {
-        memcpy(copy, requests, (size_t)count * sizeof *copy);
+    for (int i = 0; copy != NULL && i < count; i++) {
+        copy[i] = guest_mpi_load(requests, (size_t)i);
     }
     return copy;
 }
 
-int MPI_Wait(MPI_Request *request, MPI_Status *status)
+static int is_done(uint64_t request)
 {
-    const MPI_Request before = *request;
-    struct ddprove_guest_call call;
-    const int is_waiting = list_count > 0 && wait_begin(1, request, &call);
-    const int result = guest_mpi()->Wait(request, status);
+    /* As large as any MPI's status. */
+    uint64_t status[16];
+    int flag = 1;
 
-    if (is_waiting) {
-        ddprove_guest_call_wait_end(&call);
-        done(before);
+    return guest_mpi()->Request_get_status(request, &flag, status) != 0 || flag != 0;
+}
+
+/* Wait for each in turn, and show that: which one is late is seen, also if others are done before.
+ * A library's own waiting is a loop like this one. The last one is left to the library. */
+static void wait_for_each(int count, const uint64_t *requests)
+{
+    enum { EAGER = 64 };
+    struct guest_mpi_pending pending;
+    int last = -1;
+
+    for (int i = 0; i < count; i++) {
+        last = guest_mpi_pending_find(requests[i], &pending) && pending.is_active ? i : last;
+    }
+    for (int i = 0; i <= last; i++) {
+        if (!guest_mpi_pending_find(requests[i], &pending) || !pending.is_active ||
+            is_done(requests[i])) {
+            continue;
+        }
+        show(&pending);
+        for (int n = 0; i < last && !is_done(requests[i]); n++) {
+            if (n > EAGER) {
+                (void)sched_yield();
+            }
+        }
+    }
+}
+
+/* Show what a thread waits for that waits for one of several. */
+static void one_of_begin(int count, const uint64_t *requests, struct guest_mpi_waits *waits)
+{
+    waits->count = 0;
+    for (int i = 0; i < count; i++) {
+        struct guest_mpi_pending pending;
+
+        if (!guest_mpi_pending_find(requests[i], &pending)) {
+            if (requests[i] != guest_mpi_names()->REQUEST_NULL) {
+                guest_mpi_waits_add_any(waits);
+            }
+        } else if (pending.is_active && pending.kind == GUEST_MPI_PENDING_CALL) {
+            guest_mpi_waits_add_call(waits, &pending.call);
+        } else if (pending.is_active) {
+            guest_mpi_waits_add_message(waits, pending.comm, pending.peer);
+        }
+    }
+    guest_mpi_waits_begin(waits);
+}
+
+int MPI_Wait(void *request, void *status)
+{
+    const uint64_t before = guest_mpi_pending_is_any() ? guest_mpi_load(request, 0) : 0;
+    struct guest_mpi_pending pending;
+    const int is_known = before != 0 && guest_mpi_pending_find(before, &pending);
+    int result;
+
+    if (is_known && pending.is_active) {
+        show(&pending);
+    }
+    result = guest_mpi()->Wait(request, status);
+    if (is_known) {
+        guest_wait_show(0, 0);
+        guest_mpi_pending_end(before, result);
     }
     return result;
 }
+GUEST_MPI_ALSO(Wait);
 
-int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
+int MPI_Waitall(int count, void *requests, void *statuses)
 {
-    MPI_Request *before = copy_of(count, requests);
-    struct ddprove_guest_call call;
-    const int is_waiting = before != NULL && wait_begin(count, requests, &call);
-    const int result = guest_mpi()->Waitall(count, requests, statuses);
+    uint64_t *before = copy_of(count, requests);
+    int result;
 
-    if (is_waiting) {
-        ddprove_guest_call_wait_end(&call);
+    if (before != NULL) {
+        wait_for_each(count, before);
     }
-    for (int i = 0; before != NULL && result == 0 && i < count; i++) {
-        done(before[i]);
+    result = guest_mpi()->Waitall(count, requests, statuses);
+    if (before != NULL) {
+        guest_wait_show(0, 0);
+    }
+    for (int i = 0; before != NULL && i < count; i++) {
+        guest_mpi_pending_end(before[i], result);
     }
     free(before);
     return result;
 }
+GUEST_MPI_ALSO(Waitall);
 
-int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
+int MPI_Waitany(int count, void *requests, int *index, void *status)
 {
-    MPI_Request *before = copy_of(count, requests);
-    struct ddprove_guest_call call;
-    const int is_waiting = before != NULL && wait_begin(count, requests, &call);
-    const int result = guest_mpi()->Waitany(count, requests, index, status);
+    uint64_t *before = copy_of(count, requests);
+    struct guest_mpi_waits waits;
+    int result;
 
-    if (is_waiting) {
-        ddprove_guest_call_wait_end(&call);
+    if (before != NULL) {
+        one_of_begin(count, before, &waits);
     }
-    if (before != NULL && result == 0 && *index >= 0 && *index < count) {
-        done(before[*index]);
+    result = guest_mpi()->Waitany(count, requests, index, status);
+    if (before != NULL) {
+        guest_mpi_waits_end(&waits);
+    }
+    if (before != NULL && *index >= 0 && *index < count) {
+        guest_mpi_pending_end(before[*index], result);
     }
     free(before);
     return result;
 }
+GUEST_MPI_ALSO(Waitany);
 
-int MPI_Waitsome(int count, MPI_Request requests[], int *done_count, int indices[],
-                 MPI_Status statuses[])
+int MPI_Waitsome(int count, void *requests, int *done_count, int indices[], void *statuses)
 {
-    MPI_Request *before = copy_of(count, requests);
-    struct ddprove_guest_call call;
-    const int is_waiting = before != NULL && wait_begin(count, requests, &call);
-    const int result = guest_mpi()->Waitsome(count, requests, done_count, indices, statuses);
+    uint64_t *before = copy_of(count, requests);
+    struct guest_mpi_waits waits;
+    int result;
 
-    if (is_waiting) {
-        ddprove_guest_call_wait_end(&call);
+    if (before != NULL) {
+        one_of_begin(count, before, &waits);
     }
-    for (int i = 0;
-         before != NULL && result == 0 && *done_count != MPI_UNDEFINED && i < *done_count; i++) {
-        done(before[indices[i]]);
+    result = guest_mpi()->Waitsome(count, requests, done_count, indices, statuses);
+    if (before != NULL) {
+        guest_mpi_waits_end(&waits);
+    }
+    for (int i = 0; before != NULL && i < *done_count; i++) { /* MPI_UNDEFINED is below 0 */
+        guest_mpi_pending_end(before[indices[i]], result);
     }
     free(before);
     return result;
 }
+GUEST_MPI_ALSO(Waitsome);
 
-int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+/* --- testing
+ * ------------------------------------------------------------------------------------------------
+ */
+
+int MPI_Test(void *request, int *flag, void *status)
 {
-    const MPI_Request before = *request;
+    const uint64_t before = guest_mpi_pending_is_any() ? guest_mpi_load(request, 0) : 0;
     const int result = guest_mpi()->Test(request, flag, status);
 
-    if (result == 0 && *flag != 0 && list_count > 0) {
-        done(before);
+    if (before != 0 && (result != 0 || *flag != 0)) {
+        guest_mpi_pending_end(before, result);
     }
     return result;
 }
+GUEST_MPI_ALSO(Test);
 
-int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
+int MPI_Testall(int count, void *requests, int *flag, void *statuses)
 {
-    MPI_Request *before = copy_of(count, requests);
+    uint64_t *before = copy_of(count, requests);
     const int result = guest_mpi()->Testall(count, requests, flag, statuses);
 
     for (int i = 0; before != NULL && result == 0 && *flag != 0 && i < count; i++) {
-        done(before[i]);
+        guest_mpi_pending_end(before[i], result);
     }
     free(before);
     return result;
 }
+GUEST_MPI_ALSO(Testall);
 
-int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+int MPI_Testany(int count, void *requests, int *index, int *flag, void *status)
 {
-    MPI_Request *before = copy_of(count, requests);
+    uint64_t *before = copy_of(count, requests);
     const int result = guest_mpi()->Testany(count, requests, index, flag, status);
 
     if (before != NULL && result == 0 && *flag != 0 && *index >= 0 && *index < count) {
-        done(before[*index]);
+        guest_mpi_pending_end(before[*index], result);
     }
     free(before);
     return result;
 }
+GUEST_MPI_ALSO(Testany);
 
-int MPI_Testsome(int count, MPI_Request requests[], int *done_count, int indices[],
-                 MPI_Status statuses[])
+int MPI_Testsome(int count, void *requests, int *done_count, int indices[], void *statuses)
 {
-    MPI_Request *before = copy_of(count, requests);
+    uint64_t *before = copy_of(count, requests);
     const int result = guest_mpi()->Testsome(count, requests, done_count, indices, statuses);
 
-    for (int i = 0;
-         before != NULL && result == 0 && *done_count != MPI_UNDEFINED && i < *done_count; i++) {
-        done(before[indices[i]]);
+    for (int i = 0; before != NULL && result == 0 && i < *done_count; i++) {
+        guest_mpi_pending_end(before[indices[i]], result);
     }
     free(before);
     return result;
 }
+GUEST_MPI_ALSO(Testsome);
+
+/* --- starting
+ * -----------------------------------------------------------------------------------------------
+ */
+
+/* What its arguments are was said when it was made ready. Made twice, the first one has to end
+ * before the second one can start. */
+static int start_call(struct guest_mpi_pending *pending, void *request)
+{
+    uint64_t status[16];
+    int times;
+    int result = 0;
+
+    pending->call = pending->about;
+    guest_fault_bind(&pending->call);
+    times = ddprove_guest_call_post(&pending->call);
+    if (times == 0) {
+        ddprove_guest_call_done(&pending->call);
+        return 0;
+    }
+    guest_fault_swap(&pending->call, pending->about.in);
+    for (int n = times; n > 0 && result == 0; n--) {
+        result = guest_mpi()->Start(request);
+        if (n > 1 && result == 0) {
+            ddprove_guest_call_wait_begin(&pending->call);
+            result = guest_mpi()->Wait(request, status);
+            ddprove_guest_call_wait_end(&pending->call);
+        }
+    }
+    pending->is_active = 1;
+    guest_mpi_pending_set(pending);
+    return result;
+}
+
+int MPI_Start(void *request)
+{
+    struct guest_mpi_pending pending;
+
+    if (!guest_mpi_pending_find(guest_mpi_load(request, 0), &pending)) {
+        return guest_mpi()->Start(request);
+    }
+    if (pending.kind == GUEST_MPI_PENDING_CALL) {
+        return start_call(&pending, request);
+    }
+    pending.is_active = 1;
+    guest_mpi_pending_set(&pending);
+    return guest_mpi()->Start(request);
+}
+GUEST_MPI_ALSO(Start);
+
+int MPI_Startall(int count, void *requests)
+{
+    const size_t size = (size_t)guest_mpi_names()->HANDLE_BYTES;
+    int result = 0;
+
+    if (!guest_mpi_pending_is_any()) {
+        return guest_mpi()->Startall(count, requests);
+    }
+    for (int i = 0; i < count && result == 0; i++) {
+        result = MPI_Start((char *)requests + (size_t)i * size);
+    }
+    return result;
+}
+GUEST_MPI_ALSO(Startall);
+
+int MPI_Request_free(void *request)
+{
+    if (guest_mpi_pending_is_any()) {
+        guest_mpi_pending_forget(guest_mpi_load(request, 0));
+    }
+    return guest_mpi()->Request_free(request);
+}
+GUEST_MPI_ALSO(Request_free);

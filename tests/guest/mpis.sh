@@ -1,0 +1,80 @@
+#!/bin/sh
+# The MPI adapter with one MPI: what it declares for itself is what that MPI's mpi.h says; calls of every form pass
+# through it; ranks that wait in every way are not blamed for those that they wait for. Skipped (77) without that MPI.
+# Usage: mpis.sh DDPROVE MPICC MPIEXEC MPIF90
+set -u
+ddprove=$1 cc=$2 run=$3 fortran=$4
+here=$(dirname "$0")
+root=$here/../..
+failures=0
+for program in "$cc" "$run"; do
+    command -v "$program" >/dev/null || { echo "skipped: $program is not installed" && exit 77; }
+done
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# As scenarios do: what mpirun of Open MPI refuses otherwise; another MPI does without.
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+build() { # NAME: of a source beside this file
+    "$cc" -std=gnu17 -O1 -pthread -I"$root" "$here/$1.c" -o "$folder/$1" 2>"$folder/err" ||
+        { echo "FAIL: $1 cannot be built with $cc" && cat "$folder/err" && exit 1; }
+}
+for name in mpi_abi_check mpi_program mpi_forms mpi_waits; do
+    build "$name"
+done
+"$folder/mpi_abi_check" || failures=$((failures + 1))
+
+# said CODE WORDS PROGRAM ARGUMENTS, on three ranks: it ends with this code, and of all that is said about ranks one
+# line has these words (a pattern), and there is no other; none, if they are empty.
+said() {
+    code=$1 words=$2 program=$3
+    shift 3
+    # shellcheck disable=SC2086 # words
+    "$ddprove" exec --adapter mpi --limit 2 $prove -- "$run" -n 3 "$folder/$program" "$@" >"$folder/out" 2>&1
+    got=$?
+    grep -a '^ddprove: [A-Z]*\.' "$folder/out" >"$folder/said"
+    lines=$(wc -l <"$folder/said")
+    if [ "$got" -ne "$code" ] || { [ -n "$words" ] && { [ "$lines" -ne 1 ] || ! grep -q "$words" "$folder/said"; }; } ||
+        { [ -z "$words" ] && [ "$lines" -ne 0 ]; }; then
+        echo "FAIL $program $*: exit $got, not $code; said, instead of \"$words\":"
+        cat "$folder/out"
+        failures=$((failures + 1))
+    fi
+}
+
+prove="--prove sums"
+said 0 "" mpi_program
+grep -q "results of 304 calls judged; 1 not judged" "$folder/out" || { echo "FAIL: too few" && cat "$folder/out" && failures=$((failures + 1)); }
+said 1 "CRASH.EXITED, rank 2: .*before posting all_reduce 23 of MPI_COMM_WORLD" mpi_program kill 2 20
+said 1 "HANG.STOPPED, rank 2: " mpi_program stop 2 20
+said 1 "MISMATCH.COUNT, rank 2: .*all_reduce 23 of MPI_COMM_WORLD" mpi_program count 2 20
+said 1 "MISMATCH.REDUCTION, rank 2: .*max.*sum" mpi_program max 2 20
+said 1 "MISMATCH.ROOT, rank 2: .*of MPI_Comm_split" mpi_program root 2 20
+said 1 "HANG.CYCLE, rank 2: .*has not come to all_reduce 23 of MPI_COMM_WORLD" mpi_program skip 2 20
+# A type and an operation of the program's own.
+said 0 "" mpi_forms
+said 1 "MISMATCH.COUNT, rank 1: .*(64 bytes, user).*(128 bytes, user)" mpi_forms count 1
+said 1 "MISMATCH.ROOT, rank 1: .*broadcast .*(128 bytes, root 1).*(128 bytes)" mpi_forms root 1
+prove=
+# Who is not there, and nobody who waits for it.
+modes="persistent threads ring chain gather anybody"
+# MPICH 4.0 cannot start a persistent collective again.
+"$folder/mpi_waits" --can-start-again >/dev/null 2>&1 || modes=${modes#persistent }
+for mode in $modes; do
+    said 0 "" mpi_waits "$mode"
+    said 1 "CRASH.EXITED, rank 1: " mpi_waits "$mode" kill 1 10
+    said 1 "HANG.STOPPED, rank 1: .*ranks 0,2 wait" mpi_waits "$mode" stop 1 10
+    said 1 "HANG.NOT_JOINED, rank 1: .*ranks 0,2 wait" mpi_waits "$mode" hang 1 10
+done
+# Who should have sent the message is not known.
+said 1 "HANG.CYCLE, rank 0,1,2: .*rank 0 in a message with rank 1 of MPI_COMM_WORLD" mpi_waits chain skip 1 10
+
+if command -v "$fortran" >/dev/null && "$fortran" "$here/mpi_program.f90" -o "$folder/fortran" >"$folder/err" 2>&1; then
+    said 0 "" fortran
+    said 1 "MISMATCH.COUNT, rank 1: .*all_reduce 31 of MPI_COMM_WORLD (32 f32, sum).*(64 f32, sum)" fortran count 1 10
+else
+    echo "not tested: Fortran, $fortran cannot build a program"
+fi
+echo "$failures failures"
+exit "$((failures > 0))"

@@ -1,0 +1,179 @@
+/* Ranks that wait for ranks, not in a call: for a message, or for somebody who is not known. */
+#include <string.h>
+
+#include "tests/ct.h"
+#include "tests/unit/watch/fake_rank.h"
+
+enum { MS = 1000000 };
+
+static const struct harness_finding *only(const struct fake_job *job, enum harness_verdict verdict,
+                                          const char *culprits)
+{
+    static const struct harness_finding none;
+    char text[HARNESS_RANKS_TEXT_BYTES];
+
+    if (job->findings.count != 1) {
+        CT_FAIL("%zu findings", job->findings.count);
+        return &none;
+    }
+    CT_CHECK_STR(harness_verdict_name(job->findings.items[0].verdict),
+                 harness_verdict_name(verdict));
+    CT_CHECK_STR(harness_rank_set_text(&job->findings.items[0].culprits, text), culprits);
+    return &job->findings.items[0];
+}
+
+/* Three ranks: the last one waits in an all-reduce. */
+static void begin(struct fake_job *job)
+{
+    fake_job_begin(job, 3);
+    job->limits = (struct harness_watch_limits){2000 * MS, 2000 * MS};
+    fake_wait(job, 2, 0, 0, fake_post(job, 2, 0, 10, 0));
+}
+
+CT_TEST(messages, who_waits_for_one_is_not_to_blame)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    begin(&job);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
+    CT_CHECK_EQ_U64(fake_look(&job, 1900 * MS), 0);
+    fake_look(&job, 200 * MS);
+    finding = only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
+    CT_CHECK(strstr(finding->text, "a message with rank 1 of world; ranks 0,2 wait") != NULL);
+    CT_CHECK_EQ_U64(finding->op.seq, 0);
+    fake_job_close(&job);
+}
+
+CT_TEST(messages, one_of_a_stopped_rank)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 2, 0, 0, 0);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
+    fake_state(&job, 1, HARNESS_WATCH_STOPPED, 19);
+    CT_CHECK_EQ_U64(fake_look(&job, 10 * MS), 0);
+    fake_look(&job, 100 * MS);
+    (void)only(&job, HARNESS_VERDICT_HANG_STOPPED, "1");
+    fake_job_close(&job);
+}
+
+/* It may be any rank's message: the waiting rank is not to blame, and nobody else on its account.
+ */
+CT_TEST(messages, of_anybody)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 2, 0, 0, 0);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(-1, -1));
+    for (int i = 0; i < 5; i++) {
+        CT_CHECK_EQ_U64(fake_look(&job, 2000 * MS), 0);
+    }
+    fake_wait(&job, 2, 0, 0, 1);
+    fake_look(&job, MS);
+    fake_look(&job, 2100 * MS);
+    (void)only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1"); /* by rank 2 */
+    fake_job_close(&job);
+}
+
+/* A large message takes its time, so nothing is certain before the limit. */
+CT_TEST(messages, a_circle)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    begin(&job);
+    fake_wait(&job, 2, 0, 0, 0);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
+    fake_wait(&job, 1, 0, 0, guest_wait_pack(0, -1));
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_look(&job, 1900 * MS), 0);
+    fake_look(&job, 200 * MS);
+    finding = only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1");
+    CT_CHECK(finding->mode == HARNESS_MODE_BUDGET);
+    fake_job_close(&job);
+}
+
+/* Most wait in an all-reduce for one that waits for a message: who should have sent it, or whether
+ * anybody should, is not known. */
+CT_TEST(messages, a_circle_with_a_call)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 1, 0, 0, fake_post(&job, 1, 0, 10, 0));
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
+    fake_look(&job, MS);
+    fake_look(&job, 2100 * MS);
+    (void)only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2");
+    fake_job_close(&job);
+}
+
+/* It waits for one of two ranks, of which one goes on. */
+CT_TEST(messages, no_circle_with_one_of_two)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, 2));
+    fake_look(&job, MS);
+    fake_look(&job, 2100 * MS);
+    (void)only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
+    fake_job_close(&job);
+}
+
+/* What a rank sent before its good end arrives after it. */
+CT_TEST(messages, one_of_a_rank_that_has_ended_well)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 2, 0, 0, 0);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
+    fake_detach(&job, 1);
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_look(&job, 1000 * MS), 0);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, 400 * MS), 0);
+    fake_look(&job, 200 * MS);
+    (void)only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    fake_job_close(&job);
+}
+
+/* All end in one moment, as their launcher ends them. One had a thread that waited and one that did
+ * not come to a call. */
+CT_TEST(messages, who_is_needed_took_the_others_along)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_comm(&job, r, 1, 2, r, 3);
+        fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, 10, 0));
+        if (r != 1) {
+            fake_wait(&job, r, 1, 1, fake_post(&job, r, 1, 10, 0));
+        }
+        fake_state(&job, r, HARNESS_WATCH_EXITED, -1);
+    }
+    fake_look(&job, MS);
+    (void)only(&job, HARNESS_VERDICT_CRASH_EXITED, "1");
+    fake_job_close(&job);
+}
+
+/* Which of two ranks it still waits for is not known. */
+CT_TEST(messages, of_two_ranks)
+{
+    struct fake_job job;
+
+    begin(&job);
+    fake_wait(&job, 0, 0, 0, guest_wait_pack(1, 2));
+    fake_detach(&job, 1);
+    fake_wait(&job, 2, 0, 0, 0);
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_look(&job, 1900 * MS), 0);
+    fake_look(&job, 200 * MS);
+    (void)only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
+    fake_job_close(&job);
+}
