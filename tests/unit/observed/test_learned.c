@@ -15,7 +15,7 @@ static struct ddp_mem_pool *pool;
 
 static ddp_status parse(const char *text, struct harness_learned *out, struct ddp_err *err)
 {
-    CT_REQUIRE(ddp_mem_pool_create(&pool) == DDP_OK);
+    DDP_TRY(ddp_mem_pool_create(&pool));
     return harness_learned_parse(ddp_mem_pool_mem(pool), text, strlen(text), out, err);
 }
 
