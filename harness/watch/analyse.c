@@ -40,6 +40,46 @@ static void add_victims(const struct harness_watch *watch, struct harness_findin
     }
 }
 
+/* When the call was first posted; 0: that is not known. */
+static uint64_t first_posted_ns(const struct harness_watch *watch,
+                                const struct harness_watch_group *group, uint64_t seq)
+{
+    uint64_t first_ns = 0;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
+
+        if (call != NULL && (first_ns == 0 || call->time_ns < first_ns)) {
+            first_ns = call->time_ns;
+        }
+    }
+    return first_ns;
+}
+
+/* Of calls that others have posted and the rank has not, the first one; others may be waiting in a
+ * later one. Left as it is, if the rank has posted the call that *out is. */
+static void choose_first_owed(const struct harness_watch *watch, uint32_t rank,
+                              struct harness_watch_wait *out)
+{
+    uint64_t first_ns = first_posted_ns(watch, &watch->groups[out->group], out->seq);
+
+    if (first_ns == 0 ||
+        harness_watch_reach_of(watch, rank, out->group, out->seq) != HARNESS_WATCH_NOWHERE) {
+        return;
+    }
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *group = &watch->groups[g];
+        const uint64_t seq = group->members[rank].posted + 1;
+        const uint64_t time_ns = first_posted_ns(watch, group, seq);
+
+        if (group->members[rank].is_there && !group->is_pair && time_ns != 0 &&
+            time_ns < first_ns) {
+            first_ns = time_ns;
+            *out = (struct harness_watch_wait){.group = g, .seq = seq};
+        }
+    }
+}
+
 /* The call that others wait for, or the one that the rank itself is in. */
 static void say_where(const struct harness_watch *watch, uint32_t rank,
                       struct harness_finding *finding)
@@ -54,6 +94,9 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
 
     if (self->is_attached) {
         harness_watch_say(finding, ", step %llu", (unsigned long long)self->step);
+    }
+    if (is_owed) {
+        choose_first_owed(watch, rank, &wait);
     }
     reach =
         is_owed ? harness_watch_reach_of(watch, rank, wait.group, wait.seq) : HARNESS_WATCH_BEGUN;
@@ -312,6 +355,35 @@ static void find_cycle(const struct harness_watch *watch, const struct harness_w
     harness_findings_add(out, &finding);
 }
 
+/* A rank waits in a call of a communicator that some of its members never made: nobody can say
+ * which ranks these are, but it is not the one that waits. */
+static void find_unseen(const struct harness_watch *watch, struct harness_findings *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+        const struct harness_watch_group *group =
+            harness_watch_is_waiting(watch, r) ? &watch->groups[self->waits[0].group] : NULL;
+        struct harness_finding finding;
+
+        if (group == NULL || self->state != HARNESS_WATCH_RUNNING || group->is_pair ||
+            harness_watch_count_known(watch, group) == group->size) {
+            continue;
+        }
+        begin(watch, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_MODE_BUDGET, r, out, &finding);
+        harness_rank_set_clear(&finding.culprits);
+        harness_watch_say(&finding,
+                          "nothing has moved for %.1f s; of %llu members of a communicator only "
+                          "%llu have shown that they are in it",
+                          (double)(watch->now_ns - watch->change_ns) / 1e9,
+                          (unsigned long long)group->size,
+                          (unsigned long long)harness_watch_count_known(watch, group));
+        say_where(watch, r, &finding);
+        add_victims(watch, &finding);
+        harness_findings_add(out, &finding);
+        return;
+    }
+}
+
 /* All members have come to a call, and it does not end: nothing has changed for as long as others
  * may wait. */
 static void find_endless(const struct harness_watch *watch,
@@ -334,6 +406,7 @@ static void find_endless(const struct harness_watch *watch,
         }
     }
     if (harness_rank_set_is_empty(&inside)) {
+        find_unseen(watch, out);
         return;
     }
     begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_BUDGET, harness_rank_set_at(&inside, 0),

@@ -65,29 +65,52 @@ bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank);
  * come to it; with out != NULL, for which. */
 bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
                          struct harness_watch_wait *out);
+/* The same of the calls of one group. */
+bool harness_watch_needs_in(const struct harness_watch *watch, uint32_t rank, uint32_t other,
+                            size_t group, struct harness_watch_wait *out);
 /* Some rank waits for this one, or did when it ended, which was not before this one's own end. A
  * rank that could not show all of its communicators is not missed in one that it did not show. */
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out);
-/* All members have come to the call: have posted it, and of a device's it is seen that it has come
- * to it. */
+/* All members are known and have come to the call: have posted it, and of a device's it is seen
+ * that it has come to it. */
 bool harness_watch_is_complete(const struct harness_watch *watch,
                                const struct harness_watch_wait *wait);
 /* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
- * these, or a stream does. is_presumed: threads that show no wait count as waiting for the rank's
- * streams. */
+ * these, or a stream does. is_presumed: threads that show no wait count as waiting for those of the
+ * rank that do, and for its streams. */
 void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
                               struct harness_rank_set *out);
 /* Of such ranks: no other thread of theirs can come, they have no device, and none of their calls
  * can end before all its members have come to it. */
 bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
-/* Of ranks that hold each other: those that lack a call in which more than half of them wait.
- * Nothing is added if there is no such call. *out: the call. */
+/* The call waits for this rank to come to it. */
+bool harness_watch_is_missing(const struct harness_watch *watch,
+                              const struct harness_watch_wait *wait, uint32_t other);
+/* So many members have shown that they are in the group. */
+uint64_t harness_watch_count_known(const struct harness_watch *watch,
+                                   const struct harness_watch_group *group);
+/* So many members have come to the call that a wait is in. */
+uint64_t harness_watch_count_come(const struct harness_watch *watch,
+                                  const struct harness_watch_wait *wait);
+/* The process has ended. */
+bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
+
+/* circle.c */
+/* Of ranks that hold each other: those that are to blame. Those that strayed, if the past says so;
+ * else those that lack a call in which more than half of all wait, unless they may themselves be
+ * held up by one of these: such a one waits in a call that half of its members have come to.
+ * Nothing is added if there is no telling. *out: the call that they have not come to. */
 void harness_watch_find_strays(const struct harness_watch *watch,
                                const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out);
-/* The process has ended. */
-bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
+
+/* history.c */
+/* Of ranks that hold each other: those that went another way than all their past, in place of a
+ * call that others wait for. *out: the first one's call. */
+void harness_watch_find_strayed(const struct harness_watch *watch,
+                                const struct harness_rank_set *stuck,
+                                struct harness_rank_set *strays, struct harness_watch_wait *out);
 
 /* words.c */
 /* "all_reduce 7 of world (1,024 f32, sum, bucket 2)" */

@@ -4,6 +4,8 @@
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
+#define ANY_GROUP SIZE_MAX
+
 bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank)
 {
     return watch->ranks[rank].state == HARNESS_WATCH_EXITED ||
@@ -78,8 +80,8 @@ static bool has_not_come(const struct harness_watch *watch, const struct harness
             watch->now_ns - self->since_ns >= HARNESS_WATCH_STOP_HOLD_NS);
 }
 
-static uint64_t count_known(const struct harness_watch *watch,
-                            const struct harness_watch_group *group)
+uint64_t harness_watch_count_known(const struct harness_watch *watch,
+                                   const struct harness_watch_group *group)
 {
     uint64_t known = 0;
 
@@ -109,11 +111,10 @@ static bool is_awaited(const struct harness_watch *watch, const struct harness_w
     return true;
 }
 
-/* Whether a call waits for this rank to come to it. Members that are not known yet, because they
- * have not made the communicator, are any rank that lacks it; a pair is made by its first message,
- * and may not be seen on one side. */
-static bool is_missing_from(const struct harness_watch *watch,
-                            const struct harness_watch_wait *wait, uint32_t other)
+/* Members that are not known yet, because they have not made the communicator, are any rank that
+ * lacks it; a pair is made by its first message, and may not be seen on one side. */
+bool harness_watch_is_missing(const struct harness_watch *watch,
+                              const struct harness_watch_wait *wait, uint32_t other)
 {
     const struct harness_watch_group *group = &watch->groups[wait->group];
     uint64_t known;
@@ -124,14 +125,15 @@ static bool is_missing_from(const struct harness_watch *watch,
     if (group->members[other].is_there) {
         return has_not_come(watch, wait, other);
     }
-    known = count_known(watch, group);
+    known = harness_watch_count_known(watch, group);
     /* Which ranks these are is certain only if everybody who lacks it is one. */
     return !group->is_pair && known < group->size &&
            watch->world_size - known == group->size - known;
 }
 
-bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
-                         struct harness_watch_wait *out)
+/* Some wait of the rank that needs the other one; of one group, or of any. */
+static bool find_need(const struct harness_watch *watch, uint32_t rank, uint32_t other,
+                      size_t group, struct harness_watch_wait *out)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
 
@@ -139,7 +141,8 @@ bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint3
     for (uint32_t i = self->wait_count; rank != other && i-- > 0;) {
         const struct harness_watch_wait *wait = &self->waits[i];
 
-        if (is_missing_from(watch, wait, other)) {
+        if ((group == ANY_GROUP || group == wait->group) &&
+            harness_watch_is_missing(watch, wait, other)) {
             const uint64_t posted = watch->groups[wait->group].members[other].posted;
 
             if (out != NULL) {
@@ -154,6 +157,18 @@ bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint3
         }
     }
     return false;
+}
+
+bool harness_watch_needs(const struct harness_watch *watch, uint32_t rank, uint32_t other,
+                         struct harness_watch_wait *out)
+{
+    return find_need(watch, rank, other, ANY_GROUP, out);
+}
+
+bool harness_watch_needs_in(const struct harness_watch *watch, uint32_t rank, uint32_t other,
+                            size_t group, struct harness_watch_wait *out)
+{
+    return find_need(watch, rank, other, group, out);
 }
 
 bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank)
@@ -172,7 +187,7 @@ bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank)
     for (uint32_t i = 0; i < watch->ranks[rank].wait_count; i++) {
         const struct harness_watch_group *group = &watch->groups[watch->ranks[rank].waits[i].group];
 
-        if (count_known(watch, group) < group->size) {
+        if (harness_watch_count_known(watch, group) < group->size) {
             return true; /* perhaps for one that is not known */
         }
     }
@@ -247,7 +262,7 @@ static bool is_wait_stuck(const struct hopeless *self, uint32_t rank, uint32_t w
 }
 
 /* No thread of the rank will post anything more: every one that has made a call waits, and no
- * wait can end. Presumed: as the streams do not go on, the threads wait for these. */
+ * wait can end. Presumed: as what shows does not go on, the other threads wait for it. */
 static bool is_held(const struct hopeless *self, uint32_t rank)
 {
     const struct harness_watch_rank *of = &self->watch->ranks[rank];
@@ -255,7 +270,7 @@ static bool is_held(const struct hopeless *self, uint32_t rank)
     const uint32_t count = is_of_streams ? of->wait_count : of->thread_wait_count;
 
     if (harness_watch_is_gone(self->watch, rank) || count == 0 ||
-        (!is_of_streams && count < of->thread_count)) {
+        (!self->is_presumed && count < of->thread_count)) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -281,7 +296,7 @@ static bool is_behind(const struct hopeless *self, uint32_t rank,
 static bool are_held(const struct hopeless *self, const struct harness_watch_wait *wait)
 {
     for (uint32_t r = 0; r < self->watch->world_size; r++) {
-        if (is_missing_from(self->watch, wait, r) && !is_held(self, r)) {
+        if (harness_watch_is_missing(self->watch, wait, r) && !is_held(self, r)) {
             return false;
         }
     }
@@ -296,7 +311,8 @@ static bool has_no_way_out(const struct hopeless *self, const struct harness_wat
         return false;
     }
     for (uint32_t r = 0; r < self->watch->world_size; r++) {
-        if (!harness_watch_is_gone(self->watch, r) && is_missing_from(self->watch, wait, r) &&
+        if (!harness_watch_is_gone(self->watch, r) &&
+            harness_watch_is_missing(self->watch, wait, r) &&
             (harness_watch_reach_of(self->watch, r, wait->group, wait->seq) ==
                      HARNESS_WATCH_LAUNCHED
                  ? is_behind(self, r, wait)
@@ -373,18 +389,17 @@ bool harness_watch_is_complete(const struct harness_watch *watch,
                                const struct harness_watch_wait *wait)
 {
     const struct harness_watch_group *group = &watch->groups[wait->group];
-    const bool is_of_ranks = guest_wait_is_of_ranks(wait->seq);
-    bool is_of_device = false;
 
+    if (guest_wait_is_of_ranks(wait->seq)) {
+        return false;
+    }
     for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (is_of_ranks || is_missing_from(watch, wait, r) ||
+        if (harness_watch_is_missing(watch, wait, r) ||
             (group->members[r].is_of_device && !is_seen_inside(watch, wait, r))) {
             return false;
         }
-        is_of_device = is_of_device || group->members[r].is_of_device;
     }
-    /* Of a pair, one side may not have shown itself. */
-    return !is_of_device || count_known(watch, group) == group->size;
+    return harness_watch_count_known(watch, group) == group->size;
 }
 
 static bool is_for_all(const struct harness_watch *watch, const struct harness_watch_wait *wait)
@@ -412,55 +427,14 @@ bool harness_watch_is_sure(const struct harness_watch *watch, const struct harne
     return true;
 }
 
-/* How many of the ranks wait in this call. */
-static uint32_t count_waiters(const struct harness_watch *watch,
-                              const struct harness_rank_set *ranks,
-                              const struct harness_watch_wait *wait)
+uint64_t harness_watch_count_come(const struct harness_watch *watch,
+                                  const struct harness_watch_wait *wait)
 {
-    uint32_t count = 0;
+    const struct harness_watch_group *group = &watch->groups[wait->group];
+    uint64_t count = 0;
 
-    for (uint32_t i = 0; i < harness_rank_set_count(ranks); i++) {
-        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(ranks, i)];
-        bool is_in = false;
-
-        for (uint32_t w = 0; w < self->wait_count; w++) {
-            is_in =
-                is_in || (self->waits[w].group == wait->group && self->waits[w].seq == wait->seq);
-        }
-        count += is_in;
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        count += group->members[r].is_there && !harness_watch_is_missing(watch, wait, r);
     }
     return count;
-}
-
-/* Whether the rank waits for a message in vain, or another one should have sent it, is not known.
- */
-static bool waits_for_ranks(const struct harness_watch *watch, uint32_t rank)
-{
-    for (uint32_t w = 0; w < watch->ranks[rank].thread_wait_count; w++) {
-        if (guest_wait_is_of_ranks(watch->ranks[rank].waits[w].seq)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void harness_watch_find_strays(const struct harness_watch *watch,
-                               const struct harness_rank_set *stuck,
-                               struct harness_rank_set *strays, struct harness_watch_wait *out)
-{
-    const uint32_t count = harness_rank_set_count(stuck);
-
-    for (uint32_t i = 0; i < count && harness_rank_set_is_empty(strays); i++) {
-        const struct harness_watch_rank *self = &watch->ranks[harness_rank_set_at(stuck, i)];
-
-        for (uint32_t w = 0; w < self->wait_count && harness_rank_set_is_empty(strays); w++) {
-            *out = self->waits[w];
-            for (uint32_t k = 0; k < count && 2 * count_waiters(watch, stuck, out) > count; k++) {
-                if (is_missing_from(watch, out, harness_rank_set_at(stuck, k)) &&
-                    !waits_for_ranks(watch, harness_rank_set_at(stuck, k))) {
-                    harness_rank_set_add(strays, harness_rank_set_at(stuck, k));
-                }
-            }
-        }
-    }
 }

@@ -95,9 +95,11 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
                                     .elem_count = entry->arg[3],
                                     .bucket = entry->arg[4],
                                     .time_ns = entry->time_ns,
+                                    .order = entry->index,
                                     .step = (uint32_t)entry->place,
                                     .micro = (uint16_t)(entry->place >> 32),
-                                    .phase = (uint8_t)(entry->place >> 48)};
+                                    .phase = (uint8_t)(entry->place >> 48),
+                                    .thread = (uint8_t)entry->thread};
     member->posted = entry->arg[1] > member->posted ? entry->arg[1] : member->posted;
 }
 

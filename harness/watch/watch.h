@@ -38,9 +38,11 @@ struct harness_watch_call {
     uint64_t elem_count;
     uint64_t bucket;  /* number + 1, 0 = none */
     uint64_t time_ns; /* 0: another thread has posted it, and its entry is not there yet */
+    uint64_t order;   /* of two calls of a rank the one with the smaller number was posted first */
     uint32_t step;
     uint16_t micro;
     uint8_t phase;
+    uint8_t thread; /* which thread of the rank posted it */
     bool is_done;
     bool is_launched; /* given to a device, */
     uint32_t lane;    /* which shows its way by this lane, place + 1; 0: not at all */

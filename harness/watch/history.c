@@ -1,0 +1,291 @@
+/* Purpose: tell from what ranks did before who has left a call out.
+ * Idea: training repeats itself. What a thread posts next is foretold from its own past: the
+ * longest run of communicators that led up to this point three times before, if the same one
+ * followed each time. A rank that went another way, as it never had before, while others wait for
+ * it in just the call that it was due to post, has strayed. A past that went another way than
+ * foretold too often says nothing, and neither does a turn that other ranks took as well: the
+ * program itself has gone on to something new. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/watch/analyse.h"
+
+enum {
+    PAST_MAX = 512,       /* so many of a thread's last posts are looked at */
+    TIMES = 3,            /* so often a run has led up to something before it foretells that */
+    NEW_RUN = 3,          /* a turn is new, if none like it was behind so many posts like these */
+    RIGHT_MIN = 16,       /* a past is trusted that has foretold so often, and so often */
+    RIGHT_FOR_WRONG = 32, /* for each time that it was wrong; if nobody beside the two that */
+    RIGHT_OF_TWO = 64     /* contradict each other was there, so often, and never was wrong */
+};
+
+struct post {
+    size_t group;
+    uint64_t seq, order;
+    uint32_t thread;
+};
+
+/* A rank went another way than foretold: in place of its call `due_seq` of group `due` it posted
+ * `taken_seq` of `taken`. */
+struct turn {
+    uint32_t rank;
+    size_t due, taken;
+    uint64_t due_seq, taken_seq;
+    uint64_t right, wrong; /* how often its past had foretold what came, and how often not */
+};
+
+struct turns {
+    struct ddp_mem *mem;
+    struct turn *items;
+    size_t count, capacity;
+    bool is_failed;
+};
+
+static int by_thread_and_order(const void *a, const void *b)
+{
+    const struct post *one = a;
+    const struct post *other = b;
+
+    if (one->thread != other->thread) {
+        return one->thread < other->thread ? -1 : 1;
+    }
+    return one->order < other->order ? -1 : one->order > other->order;
+}
+
+/* The last posts of a rank, thread by thread, in order. Nobody waits in a communicator of one.
+ * NULL: out of memory. */
+static struct post *collect(const struct harness_watch *watch, uint32_t rank, size_t *out_count)
+{
+    size_t capacity = 0;
+    struct post *posts;
+
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const size_t count = watch->groups[g].members[rank].call_count;
+
+        capacity += count < PAST_MAX ? count : PAST_MAX;
+    }
+    *out_count = 0;
+    posts = ddp_mem_array(watch->mem, capacity, sizeof *posts);
+    for (size_t g = 0; posts != NULL && g < watch->group_count; g++) {
+        const struct harness_watch_member *member = &watch->groups[g].members[rank];
+        const size_t first = member->call_count < PAST_MAX ? 0 : member->call_count - PAST_MAX;
+
+        for (size_t i = first; watch->groups[g].size > 1 && i < member->call_count; i++) {
+            if (member->calls[i].time_ns != 0) {
+                posts[(*out_count)++] = (struct post){
+                    g, member->kept_seq + i, member->calls[i].order, member->calls[i].thread};
+            }
+        }
+    }
+    if (posts != NULL) {
+        qsort(posts, *out_count, sizeof *posts, by_thread_and_order);
+    }
+    return posts;
+}
+
+static bool has_group(const struct post *posts, size_t count, size_t group)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (posts[i].group == group) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Which communicator was to follow posts[0..at): the one that always did, at least TIMES, behind
+ * the longest run that ends as these do. run[j]: how many posts before j are as those before `at`;
+ * it is carried from one `at` to the next. False: nothing is foretold. *out_length: of the run. */
+static bool foretell(const struct post *posts, size_t at, uint32_t *run, size_t *out_group,
+                     size_t *out_length)
+{
+    uint32_t longest[TIMES] = {0}; /* falling */
+    bool is_followed = false;
+
+    for (size_t j = at - 1; j > 0; j--) {
+        uint32_t length = posts[at - 1].group == posts[j - 1].group ? run[j - 1] + 1 : 0;
+
+        run[j] = length;
+        for (size_t k = 0; k < TIMES; k++) {
+            const uint32_t shorter = longest[k] < length ? longest[k] : length;
+
+            longest[k] = longest[k] < length ? length : longest[k];
+            length = shorter;
+        }
+    }
+    *out_length = longest[TIMES - 1];
+    for (size_t j = at - 1; *out_length > 0 && j > 0; j--) {
+        if (run[j] >= *out_length && is_followed && posts[j].group != *out_group) {
+            return false;
+        }
+        if (run[j] >= *out_length) {
+            *out_group = posts[j].group;
+            is_followed = true;
+        }
+    }
+    return is_followed;
+}
+
+/* A post of this communicator has never been behind posts like the last ones before `at`. */
+static bool is_new(const struct post *posts, size_t at, const uint32_t *run)
+{
+    for (size_t j = 1; j < at; j++) {
+        if (run[j] >= NEW_RUN && posts[j].group == posts[at].group) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Which call of a group was the next one at this post. */
+static uint64_t next_seq(const struct post *posts, size_t at, size_t group)
+{
+    while (at > 0 && posts[at - 1].group != group) {
+        at--;
+    }
+    return at > 0 ? posts[at - 1].seq + 1 : 1;
+}
+
+static void add_turn(struct turns *turns, const struct turn *turn)
+{
+    struct turn *items =
+        ddp_mem_grow(turns->mem, turns->items, turns->count, &turns->capacity, sizeof *items);
+
+    if (items == NULL) {
+        turns->is_failed = true;
+        return;
+    }
+    turns->items = items;
+    turns->items[turns->count++] = *turn;
+}
+
+/* The turns of one thread. What is foretold must be known as part of what repeats itself, and so
+ * must what was posted: a communicator that is used for the first time begins something new. */
+static void find_turns_of(const struct post *posts, size_t count, uint32_t rank,
+                          struct turns *turns)
+{
+    uint32_t run[PAST_MAX] = {0};
+    uint64_t right = 0;
+    uint64_t wrong = 0;
+
+    for (size_t at = 2; at < count; at++) {
+        const struct post *taken = &posts[at];
+        size_t due = 0;
+        size_t length = 0;
+
+        if (!foretell(posts, at, run, &due, &length) || !has_group(taken - length, length, due)) {
+            continue;
+        }
+        if (taken->group == due) {
+            right++;
+        } else if (has_group(taken - length, length, taken->group)) {
+            if (is_new(posts, at, run)) {
+                add_turn(turns, &(struct turn){rank, due, taken->group, next_seq(posts, at, due),
+                                               taken->seq, right, wrong});
+            }
+            wrong++;
+        }
+    }
+}
+
+static void find_turns(const struct harness_watch *watch, struct turns *turns)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        size_t count = 0;
+        size_t end = 0;
+        struct post *posts = collect(watch, r, &count);
+
+        turns->is_failed = turns->is_failed || posts == NULL;
+        for (size_t begin = 0; begin < count; begin = end) {
+            while (end < count && posts[end].thread == posts[begin].thread) {
+                end++;
+            }
+            begin = end - begin > PAST_MAX ? end - PAST_MAX : begin;
+            find_turns_of(posts + begin, end - begin, r, turns);
+        }
+        ddp_mem_free(watch->mem, posts);
+    }
+}
+
+static bool is_same_name(const struct harness_watch *watch, size_t a, size_t b)
+{
+    return strcmp(watch->groups[a].name, watch->groups[b].name) == 0;
+}
+
+/* Another rank took the turn too: away from the same call, into the same call, or between
+ * communicators of these names. */
+static bool is_shared(const struct harness_watch *watch, const struct turns *turns,
+                      const struct turn *turn)
+{
+    for (size_t i = 0; i < turns->count; i++) {
+        const struct turn *other = &turns->items[i];
+
+        if (other->rank != turn->rank &&
+            ((other->due == turn->due && other->due_seq == turn->due_seq) ||
+             (other->taken == turn->taken && other->taken_seq == turn->taken_seq) ||
+             (is_same_name(watch, other->due, turn->due) &&
+              is_same_name(watch, other->taken, turn->taken)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Both communicators have the same two members: the rank's word stands against the other one's. */
+static bool is_between_two(const struct harness_watch *watch, const struct turn *turn)
+{
+    const struct harness_watch_group *due = &watch->groups[turn->due];
+    const struct harness_watch_group *taken = &watch->groups[turn->taken];
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (due->members[r].is_there != taken->members[r].is_there) {
+            return false;
+        }
+    }
+    return due->size == 2 && taken->size == 2;
+}
+
+static bool is_trusted(const struct harness_watch *watch, const struct turn *turn)
+{
+    if (is_between_two(watch, turn)) {
+        return turn->right >= RIGHT_OF_TWO && turn->wrong == 0;
+    }
+    return turn->right >= RIGHT_MIN && turn->right >= RIGHT_FOR_WRONG * turn->wrong;
+}
+
+/* One of these ranks waits for the call that was due. */
+static bool is_awaited(const struct harness_watch *watch, const struct harness_rank_set *stuck,
+                       const struct turn *turn)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(stuck); i++) {
+        struct harness_watch_wait wait;
+
+        if (harness_watch_needs_in(watch, harness_rank_set_at(stuck, i), turn->rank, turn->due,
+                                   &wait) &&
+            wait.seq == turn->due_seq) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void harness_watch_find_strayed(const struct harness_watch *watch,
+                                const struct harness_rank_set *stuck,
+                                struct harness_rank_set *strays, struct harness_watch_wait *out)
+{
+    struct turns turns = {.mem = watch->mem};
+
+    find_turns(watch, &turns);
+    for (size_t i = 0; !turns.is_failed && i < turns.count; i++) {
+        const struct turn *turn = &turns.items[i];
+
+        if (is_trusted(watch, turn) && harness_rank_set_has(stuck, turn->rank) &&
+            is_awaited(watch, stuck, turn) && !is_shared(watch, &turns, turn)) {
+            if (harness_rank_set_is_empty(strays)) {
+                *out = (struct harness_watch_wait){.group = turn->due, .seq = turn->due_seq};
+            }
+            harness_rank_set_add(strays, turn->rank);
+        }
+    }
+    ddp_mem_free(watch->mem, turns.items);
+}
