@@ -311,7 +311,7 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
     return HARNESS_MODE_PROVABLE;
 }
 
-static void find_cycle(const struct harness_watch *watch, const struct harness_watch_limits *limits,
+static void find_cycle(struct harness_watch *watch, const struct harness_watch_limits *limits,
                        struct harness_findings *out)
 {
     struct harness_rank_set stuck = harness_rank_set_in(out->mem);
@@ -366,6 +366,7 @@ static void find_unseen(const struct harness_watch *watch, struct harness_findin
         struct harness_finding finding;
 
         if (group == NULL || self->state != HARNESS_WATCH_RUNNING || group->is_pair ||
+            guest_wait_is_of_ranks(self->waits[0].seq) ||
             harness_watch_count_known(watch, group) == group->size) {
             continue;
         }

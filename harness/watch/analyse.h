@@ -101,15 +101,13 @@ bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
  * else those that lack a call in which more than half of all wait, unless they may themselves be
  * held up by one of these: such a one waits in a call that half of its members have come to.
  * Nothing is added if there is no telling. *out: the call that they have not come to. */
-void harness_watch_find_strays(const struct harness_watch *watch,
-                               const struct harness_rank_set *stuck,
+void harness_watch_find_strays(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out);
 
 /* history.c */
 /* Of ranks that hold each other: those that went another way than all their past, in place of a
  * call that others wait for. *out: the first one's call. */
-void harness_watch_find_strayed(const struct harness_watch *watch,
-                                const struct harness_rank_set *stuck,
+void harness_watch_find_strayed(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                 struct harness_rank_set *strays, struct harness_watch_wait *out);
 
 /* words.c */

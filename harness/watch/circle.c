@@ -76,8 +76,7 @@ static void find_lacking(const struct harness_watch *watch, const struct harness
     }
 }
 
-void harness_watch_find_strays(const struct harness_watch *watch,
-                               const struct harness_rank_set *stuck,
+void harness_watch_find_strays(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out)
 {
     const uint32_t count = harness_rank_set_count(stuck);

@@ -11,7 +11,7 @@
 #include "harness/watch/analyse.h"
 
 enum {
-    PAST_MAX = 512,       /* so many of a thread's last posts are looked at */
+    PAST_MAX = 1024,      /* so many of a thread's last posts are looked at */
     TIMES = 3,            /* so often a run has led up to something before it foretells that */
     NEW_RUN = 3,          /* a turn is new, if none like it was behind so many posts like these */
     RIGHT_MIN = 16,       /* a past is trusted that has foretold so often, and so often */
@@ -269,23 +269,52 @@ static bool is_awaited(const struct harness_watch *watch, const struct harness_r
     return false;
 }
 
-void harness_watch_find_strayed(const struct harness_watch *watch,
-                                const struct harness_rank_set *stuck,
-                                struct harness_rank_set *strays, struct harness_watch_wait *out)
+static void judge(struct harness_watch *watch, const struct harness_rank_set *stuck)
 {
     struct turns turns = {.mem = watch->mem};
+    bool is_first = true;
 
+    memset(watch->strayed.is, 0, watch->world_size * sizeof *watch->strayed.is);
     find_turns(watch, &turns);
+    watch->is_failed = watch->is_failed || turns.is_failed;
     for (size_t i = 0; !turns.is_failed && i < turns.count; i++) {
         const struct turn *turn = &turns.items[i];
 
         if (is_trusted(watch, turn) && harness_rank_set_has(stuck, turn->rank) &&
             is_awaited(watch, stuck, turn) && !is_shared(watch, &turns, turn)) {
-            if (harness_rank_set_is_empty(strays)) {
-                *out = (struct harness_watch_wait){.group = turn->due, .seq = turn->due_seq};
+            if (is_first) {
+                watch->strayed.from =
+                    (struct harness_watch_wait){.group = turn->due, .seq = turn->due_seq};
             }
-            harness_rank_set_add(strays, turn->rank);
+            is_first = false;
+            watch->strayed.is[turn->rank] = true;
         }
     }
     ddp_mem_free(watch->mem, turns.items);
+}
+
+void harness_watch_find_strayed(struct harness_watch *watch, const struct harness_rank_set *stuck,
+                                struct harness_rank_set *strays, struct harness_watch_wait *out)
+{
+    const uint32_t count = harness_rank_set_count(stuck);
+
+    if (watch->strayed.is == NULL) {
+        watch->strayed.is = ddp_mem_array(watch->mem, watch->world_size, sizeof(bool));
+        watch->strayed.stuck = 0;
+    }
+    if (watch->strayed.is == NULL) {
+        watch->is_failed = true;
+        return;
+    }
+    if (watch->strayed.change_ns != watch->change_ns || watch->strayed.stuck != count) {
+        judge(watch, stuck);
+        watch->strayed.change_ns = watch->change_ns;
+        watch->strayed.stuck = count;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (watch->strayed.is[r]) {
+            harness_rank_set_add(strays, r);
+            *out = watch->strayed.from;
+        }
+    }
 }

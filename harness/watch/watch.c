@@ -30,6 +30,7 @@ void harness_watch_fini(struct harness_watch *watch)
     }
     ddp_mem_free(watch->mem, watch->groups);
     ddp_mem_free(watch->mem, watch->ranks);
+    ddp_mem_free(watch->mem, watch->strayed.is);
     memset(watch, 0, sizeof *watch);
 }
 

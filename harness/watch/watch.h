@@ -175,6 +175,12 @@ struct harness_watch {
     /* Whoever judges what ranks report of models and samples is told; NULL: nobody does. */
     void (*on_report)(void *context, uint32_t rank, const struct guest_entry *entry);
     void *report_context;
+    struct { /* who was found to have strayed (history.c), so that it is not worked out again */
+        uint64_t change_ns; /* while nothing has changed since, */
+        uint32_t stuck;     /* and so many ranks hold each other */
+        bool *is;           /* [world_size]; NULL: nothing was found out yet */
+        struct harness_watch_wait from;
+    } strayed;
 };
 
 /* Errors: E_NOMEM; then there is nothing to release. */

@@ -114,6 +114,8 @@ if [ "$mpi_program" != - ]; then
     mpi 1 "^ddprove: MISMATCH.ROOT, rank 2: .*of MPI_Comm_split" "root 2 20"
     mpi 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to barrier 24 of MPI_COMM_WORLD.*of MPI_Comm_dup" "cross 0 20"
     mpi 1 "^ddprove: HANG.CYCLE, rank 2: .*has not come to all_reduce 23 of MPI_COMM_WORLD" "skip 2 20"
+    # The other one of its pair waits for it, and all the others for that one.
+    mpi 1 "^ddprove: HANG.CYCLE, rank 0: .*has not come to broadcast 42 of MPI_Comm_split" "lone 0 20"
     mpi 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
 fi
 
