@@ -196,7 +196,7 @@ static void find_turns(const struct harness_watch *watch, struct turns *turns)
         struct post *posts = collect(watch, r, &count);
 
         turns->is_failed = turns->is_failed || posts == NULL;
-        for (size_t begin = 0; begin < count; begin = end) {
+        for (size_t begin = 0; posts != NULL && begin < count; begin = end) {
             while (end < count && posts[end].thread == posts[begin].thread) {
                 end++;
             }
