@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ddpcore/base/clock.h"
 #include "harness/guest/ddprove_guest.h"
 
-enum { CALLS = 20000, ROUNDS = 2000, PATH_BYTES = 4096 };
+enum { CALLS = 20000, ROUNDS = 2000, PATH_BYTES = 4096, FOLDER_BYTES = 2048, WORDS_MAX = 16 };
 
 /* Best of some rounds, a call of the library at a time. */
 static double ns_unwatched(void)
@@ -34,24 +36,36 @@ static double ns_unwatched(void)
     return best;
 }
 
-/* 0: it ran, or is not built. */
-static int run(const char *folder, const char *options, const char *launcher, const char *program,
-               const char *ranks)
+/* Under ddprove; the words of its command line end with NULL. Returns 0: it ended well, or the
+ * program was not built. */
+static int run(const char *folder, const char *program, const char *const words[])
 {
-    char path[2 * PATH_BYTES];
-    char command[4 * PATH_BYTES];
+    char ddprove[PATH_BYTES];
+    char path[PATH_BYTES];
+    char *argv[WORDS_MAX] = {ddprove};
+    size_t argc = 1;
     struct stat found;
+    int status = 0;
+    pid_t pid;
 
+    (void)snprintf(ddprove, sizeof ddprove, "%s/ddprove", folder);
     (void)snprintf(path, sizeof path, "%s/%s", folder, program);
     if (stat(path, &found) != 0) {
         (void)printf("%s was not built\n", program);
         return 0;
     }
-    (void)snprintf(command, sizeof command, "'%s/ddprove' exec --prove sums %s%s -- %s%s '%s'",
-                   folder, options, launcher[0] == '\0' ? ranks : "", launcher,
-                   launcher[0] == '\0' ? "" : ranks, path);
+    for (; words[argc - 1] != NULL; argc++) {
+        argv[argc] = (char *)(uintptr_t)words[argc - 1];
+    }
+    argv[argc] = path;
     (void)fflush(stdout);
-    return system(command);
+    pid = fork();
+    if (pid == 0) {
+        (void)execv(ddprove, argv);
+        perror(ddprove);
+        _exit(127);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
@@ -60,16 +74,29 @@ int main(int argc, char **argv)
     char **ranks = argc > 1 ? argv + 1 : usual;
     const int count = argc > 1 ? argc - 1 : 2;
     const char *slash = strrchr(argv[0], '/');
-    char folder[PATH_BYTES];
+    char folder[FOLDER_BYTES];
     int failures = 0;
 
     (void)snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - argv[0]) : 1,
                    slash != NULL ? argv[0] : ".");
     (void)printf("a call where nobody watches: %.2f ns\n", ns_unwatched());
     for (int i = 0; i < count; i++) {
-        failures += run(folder, "--adapter mpi", "mpirun --oversubscribe --allow-run-as-root -n ",
-                        "guest_cost_mpi", ranks[i]) != 0;
-        failures += run(folder, "--ranks ", "", "guest_cost_sockets", ranks[i]) != 0;
+        const char *const mpi[] = {"exec",
+                                   "--prove",
+                                   "sums",
+                                   "--adapter",
+                                   "mpi",
+                                   "--",
+                                   "mpirun",
+                                   "--oversubscribe",
+                                   "--allow-run-as-root",
+                                   "-n",
+                                   ranks[i],
+                                   NULL};
+        const char *const sockets[] = {"exec", "--prove", "sums", "--ranks", ranks[i], "--", NULL};
+
+        failures += run(folder, "guest_cost_mpi", mpi);
+        failures += run(folder, "guest_cost_sockets", sockets);
     }
     return failures == 0 ? 0 : 1;
 }
