@@ -15,7 +15,8 @@
 #include "harness/guest/arena.h"
 #include "reference/trainer.h"
 
-enum { ROUNDS_MAX = 1000, MIB = 1 << 20, BUCKETS = 7 };
+enum { ROUNDS_MAX = 1000, BUCKETS = 7 };
+#define MIB ((size_t)1 << 20)
 enum way { BARE, SHOWN, JUDGED, WAYS };
 
 struct row {
@@ -162,7 +163,9 @@ static bool is_more(const struct bench *bench, const struct row *row, int rounds
 
     if (program->rank == 0) {
         is_over =
-            rounds == row->rounds || ddp_clock_now_ns(ddp_clock_monotonic()) - begin_ns > ROW_NS;
+            rounds == row->rounds || ddp_clock_now_ns(ddp_clock_monotonic()) - begin_ns > ROW_NS
+                ? 1.0F
+                : 0.0F;
     }
     program->bare(&is_over, &is_over, 1); /* the others add 0 */
     return is_over == 0;
