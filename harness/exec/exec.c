@@ -1,4 +1,4 @@
-/* The loop: wake up for a child's end, a signal, or every 2 ms; read, judge, say, and end what is
+/* The loop: wake up for a process's end, a signal, or every 2 ms; read, judge, say, and end what is
  * to be ended. */
 #include "harness/exec/exec.h"
 
@@ -12,7 +12,7 @@
 #include "ddpcore/base/clock.h"
 #include "harness/exec/job.h"
 
-enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14 };
+enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14, WAKES_OWN = 2 };
 /* After a crash or a hang the other ranks get so long to come to where they wait: it shows what the
  * culprit owes, and whether others have gone the same way. */
 static const uint64_t settle_ns = 10 * DDP_NS_PER_MS;
@@ -53,6 +53,7 @@ static void close_job(struct exec_job *job)
         close_fd(job->ranks[r].pid_fd);
     }
     ddp_mem_free(job->config->mem, job->ranks);
+    ddp_mem_free(job->config->mem, job->wakes);
     ddp_mem_free(job->config->mem, job->children);
     harness_observed_destroy(job->observed);
     job->watch->arena = NULL; /* what was read of it is the record's */
@@ -121,7 +122,8 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
     job->ranks = ddp_mem_array(job->config->mem, world_size, sizeof *job->ranks);
-    if (job->children == NULL || job->ranks == NULL) {
+    job->wakes = ddp_mem_array(job->config->mem, WAKES_OWN + world_size, sizeof *job->wakes);
+    if (job->children == NULL || job->ranks == NULL || job->wakes == NULL) {
         return DDP_E_NOMEM;
     }
     for (uint32_t r = 0; r < world_size; r++) {
@@ -202,6 +204,21 @@ static void end(struct exec_job *job, uint64_t now_ns, int signal_number)
     }
 }
 
+/* Found how long after the fault acted, if one has: the rank itself has noted when. */
+static void set_delay(const struct exec_job *job, struct harness_finding *finding)
+{
+    const uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
+    uint64_t fired_ns = 0;
+
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        fired_ns =
+            job->watch->ranks[r].fired_ns > fired_ns ? job->watch->ranks[r].fired_ns : fired_ns;
+    }
+    if (fired_ns != 0 && fired_ns <= now_ns) {
+        finding->detect_ns = (int64_t)(now_ns - fired_ns);
+    }
+}
+
 /* Judge what shows now. Nothing that happens while the job is being ended is anybody's fault. */
 static ddp_status judge(struct exec_job *job)
 {
@@ -221,6 +238,7 @@ static ddp_status judge(struct exec_job *job)
     for (size_t i = 0; i < now.count; i++) {
         if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i]) &&
             !is_consequence(job, &now.items[i])) {
+            set_delay(job, &now.items[i]);
             harness_findings_add(job->findings, &now.items[i]);
             if (job->config->on_finding != NULL) {
                 job->config->on_finding(job->config->context, &now.items[i]);
@@ -259,16 +277,27 @@ static void linger(struct exec_job *job, uint64_t now_ns)
     }
 }
 
+/* Until it is time to look. Ranks that are no children of ours tell their end by themselves. */
+static void wait_for_news(struct exec_job *job)
+{
+    const uint32_t world_size = job->watch->world_size;
+    uint64_t expirations;
+
+    job->wakes[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
+    job->wakes[1] = (struct pollfd){.fd = job->timer_fd, .events = POLLIN};
+    for (uint32_t r = 0; r < world_size; r++) {
+        job->wakes[WAKES_OWN + r] = (struct pollfd){.fd = job->ranks[r].pid_fd, .events = POLLIN};
+    }
+    (void)poll(job->wakes, WAKES_OWN + world_size, -1);
+    (void)!read(job->timer_fd, &expirations, sizeof expirations);
+}
+
 static ddp_status step(struct exec_job *job)
 {
-    struct pollfd wake[2] = {{.fd = job->signal_fd, .events = POLLIN},
-                             {.fd = job->timer_fd, .events = POLLIN}};
     const size_t before = job->findings->count;
-    uint64_t expirations;
     uint64_t now_ns;
 
-    (void)poll(wake, 2, -1);
-    (void)!read(job->timer_fd, &expirations, sizeof expirations);
+    wait_for_news(job);
     now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     read_signals(job, now_ns);
     /* Ends first: what a process wrote before it ended is then read. */

@@ -2,6 +2,7 @@
 #ifndef HARNESS_EXEC_JOB_H
 #define HARNESS_EXEC_JOB_H
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -37,6 +38,7 @@ struct exec_job {
     sigset_t old_mask;
     bool is_mask_set;
     int signal_fd, timer_fd;
+    struct pollfd *wakes; /* what the loop waits for: these, and ranks' ends */
     uint32_t stack_count; /* taken so far */
     bool has_end;         /* some rank has ended */
     uint64_t linger_ns;   /* something is wrong: until then the others may come to where they wait;

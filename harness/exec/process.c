@@ -1,6 +1,7 @@
 /* Processes: starting them, and their ends and stops. A rank is a child of ours, or of a launcher
  * that is; then the kernel tells its end through a pidfd, and its stop is read from /proc. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -251,23 +252,21 @@ static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
     }
 }
 
-/* From /proc/PID/stat. */
+/* From /proc/PID/stat, or that of a thread. */
 struct stat_line {
     char letter; /* its state */
     unsigned flags;
     unsigned threads;
 };
 
-/* False: there is no such process. */
-static bool read_stat(pid_t pid, struct stat_line *out)
+/* False: there is no such process or thread. */
+static bool read_stat_file(const char *path, struct stat_line *out)
 {
-    char path[32];
     char text[512];
     const char *end;
     FILE *file;
     size_t size;
 
-    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     file = fopen(path, "re");
     if (file == NULL) {
         return false;
@@ -288,6 +287,14 @@ static bool read_stat(pid_t pid, struct stat_line *out)
     }
     out->threads = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
     return true;
+}
+
+static bool read_stat(pid_t pid, struct stat_line *out)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    return read_stat_file(path, out);
 }
 
 /* PF_EXITING: the kernel sets it before it closes what the process has open. */
@@ -315,7 +322,41 @@ static void look_for_endings(struct exec_job *job, uint64_t now_ns)
     }
 }
 
-/* A rank that is no child of ours. How it ended only its parent knows. */
+/* No thread of the process will run code of its own any more. Giving back much memory takes the
+ * kernel milliseconds, and only then is the end told. */
+static bool is_past_its_code(pid_t pid)
+{
+    char path[64];
+    DIR *threads;
+    bool is_past = true;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    threads = opendir(path);
+    for (const struct dirent *entry = NULL;
+         threads != NULL && is_past && (entry = readdir(threads)) != NULL;) {
+        struct stat_line stat = {0};
+
+        (void)snprintf(path, sizeof path, "/proc/%ld/task/%.16s/stat", (long)pid, entry->d_name);
+        is_past = entry->d_name[0] == '.' || !read_stat_file(path, &stat) ||
+                  (stat.flags & FLAG_EXITING) != 0;
+    }
+    if (threads != NULL) {
+        (void)closedir(threads);
+    }
+    return is_past;
+}
+
+/* How a rank ended only its parent knows; if it had said that it was done, well. What it said last
+ * may not have been read yet. */
+static void set_end(struct exec_job *job, uint32_t rank, uint64_t now_ns)
+{
+    const struct guest_page *page = guest_arena_page(job->arena.head, rank);
+    const bool is_detached = __atomic_load_n(&page->is_ended, __ATOMIC_ACQUIRE) != 0;
+
+    set_state(job, rank, HARNESS_WATCH_EXITED, is_detached ? 0 : -1, now_ns);
+}
+
+/* A rank that is no child of ours. */
 static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
     struct exec_rank *self = &job->ranks[rank];
@@ -323,10 +364,11 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     struct stat_line stat = {0};
 
     if (!read_stat(self->pid, &stat) || poll(&end, 1, 0) > 0) {
-        set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
-                  now_ns);
+        set_end(job, rank, now_ns);
         (void)close(self->pid_fd);
         self->pid_fd = -1;
+    } else if ((stat.flags & FLAG_EXITING) != 0 && is_past_its_code(self->pid)) {
+        set_end(job, rank, now_ns);
     } else {
         set_state(job, rank,
                   stat.letter == 'T' || stat.letter == 't' ? HARNESS_WATCH_STOPPED
@@ -359,8 +401,7 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     if (!is_child(job, self->pid)) {
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
         if (self->pid_fd < 0) {
-            set_state(job, rank, HARNESS_WATCH_EXITED, job->watch->ranks[rank].is_detached ? 0 : -1,
-                      now_ns);
+            set_end(job, rank, now_ns);
         }
     }
 }

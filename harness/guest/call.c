@@ -128,14 +128,23 @@ void ddprove_guest_call_done(struct ddprove_guest_call *call)
 
 int ddprove_guest_call_begin(struct ddprove_guest_call *call)
 {
-    const int count = ddprove_guest_call_post(call);
+    int count;
 
+    if (guest_self_page() == NULL) {
+        call->seq = 0;
+        return 1;
+    }
+    count = ddprove_guest_call_post(call);
     ddprove_guest_call_wait_begin(call);
     return count;
 }
 
 void ddprove_guest_call_end(struct ddprove_guest_call *call)
 {
+    if (guest_self_page() == NULL) {
+        guest_fault_release(call);
+        return;
+    }
     ddprove_guest_call_wait_end(call);
     ddprove_guest_call_done(call);
 }

@@ -109,8 +109,10 @@ static bool corrupt_call(const struct guest_fault *fault, enum guest_point point
 
 void guest_fault_release(struct ddprove_guest_call *call)
 {
-    free((void *)(uintptr_t)call->state[STATE_COPY]);
-    call->state[STATE_COPY] = 0;
+    if (call->state[STATE_COPY] != 0) {
+        free((void *)(uintptr_t)call->state[STATE_COPY]);
+        call->state[STATE_COPY] = 0;
+    }
 }
 
 void guest_fault_bind(struct ddprove_guest_call *call)

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct guest_page *self_page; /* what all functions of the library ask first */
+struct guest_page *guest_self_page_now;
 static const struct guest_arena *self_arena;
 static struct guest_entry *self_ring;
 static uint64_t self_ring_mask;
@@ -18,14 +18,9 @@ static _Thread_local uint32_t thread_place;
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 
-struct guest_page *guest_self_page(void)
-{
-    return __atomic_load_n(&self_page, __ATOMIC_ACQUIRE);
-}
-
 void guest_self_forget(void)
 {
-    __atomic_store_n(&self_page, NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&guest_self_page_now, NULL, __ATOMIC_RELEASE);
 }
 
 void guest_self_open(const struct guest_arena *arena, struct guest_page *page)
@@ -33,7 +28,7 @@ void guest_self_open(const struct guest_arena *arena, struct guest_page *page)
     self_arena = arena;
     self_ring = (struct guest_entry *)((char *)page + arena->ring_offset_bytes);
     self_ring_mask = arena->ring_entry_count - 1;
-    __atomic_store_n(&self_page, page, __ATOMIC_RELEASE);
+    __atomic_store_n(&guest_self_page_now, page, __ATOMIC_RELEASE);
 }
 
 const struct guest_arena *guest_self_arena(void)

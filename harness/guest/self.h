@@ -8,8 +8,14 @@
 extern "C" {
 #endif
 
+/* What all functions of the library ask first; through guest_self_page only. */
+extern struct guest_page *guest_self_page_now;
+
 /* Where this rank's state lies, NULL if nobody watches. */
-struct guest_page *guest_self_page(void);
+static inline struct guest_page *guest_self_page(void)
+{
+    return __atomic_load_n(&guest_self_page_now, __ATOMIC_ACQUIRE);
+}
 /* It is nobody's any more. */
 void guest_self_forget(void);
 

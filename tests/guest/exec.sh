@@ -97,6 +97,17 @@ expect 2 "adapter is" "$ddprove" exec --adapter jax -- true
 expect 3 "no/such/program cannot be started: No such file" "$ddprove" exec --ranks 2 -- no/such/program
 expect 0 "no rank has shown itself" "$ddprove" exec -- true
 expect 5 "no rank has shown itself" "$ddprove" exec -- sh -c 'exit 5'
+# Ranks of a launcher that end well while ddprove does not come to look: it has seen the first one begin.
+cat >"$folder/launch" <<'SCRIPT'
+export WORLD_SIZE=2 MASTER_PORT=$((20000 + $$ % 12000))
+RANK=0 "$1" 60 & first=$!
+until ls -l /proc/$PPID/fd | grep -q pidfd; do kill -0 $first || exit; done
+kill -STOP $PPID
+RANK=1 "$1" 60 & second=$!
+wait $first $second
+kill -CONT $PPID
+SCRIPT
+expect 0 "" "$ddprove" exec -- sh "$folder/launch" "$(dirname "$ddprove")/ddprove_guest_trainer"
 
 if [ "$mpi_program" != - ]; then
     mpi() {

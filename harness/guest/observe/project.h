@@ -37,6 +37,11 @@ static inline uint64_t guest_project_chain(uint64_t elem_count)
  * known. */
 void guest_project(const void *data, uint64_t elem_count, uint32_t dtype, uint64_t seed,
                    unsigned wanted, struct guest_projection *out);
+/* For tests: from now on use the loops for processors with wide registers, or do not. Returns
+ * whether they are used; without this they are where the processor has them. The first projection
+ * must have been made. */
+int guest_project_widen(int is_wanted);
+
 /* An integer type's width; 0: it is none. */
 static inline uint32_t guest_project_width_bits(uint32_t dtype)
 {

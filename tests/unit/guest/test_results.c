@@ -365,6 +365,9 @@ CT_TEST(results, kept)
     CT_REQUIRE(mkdtemp(folder) != NULL);
     trial.folder = folder;
     CT_CHECK_EQ_U64(results_run(&trial).tally.bitwise, 1);
+    trial.dtype = DDPROVE_GUEST_F64;
+    CT_CHECK_EQ_U64(results_run(&trial).tally.bitwise, 1);
+    trial.dtype = DDPROVE_GUEST_F32;
     trial.is_backward = true;
     trial.is_in_place = true;
     CT_CHECK_EQ_U64(results_run(&trial).tally.bitwise, 1);
