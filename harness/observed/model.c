@@ -57,7 +57,9 @@ static void take_name(struct harness_observed *observed, struct observed_model *
     memcpy(name, &entry->arg[1], GUEST_NAME_BYTES);
     name[GUEST_NAME_BYTES - 1] = '\0';
     for (char *c = name; *c != '\0'; c++) {
-        *c = *c == '\n' ? ' ' : *c;
+        if (*c == '\n') {
+            *c = ' ';
+        }
     }
 }
 
@@ -374,7 +376,7 @@ static void add_values(const struct comparison *the, const struct observed_camps
 }
 
 /* Returns whether they differ in it. */
-static bool compare(const struct comparison *the,
+static bool compare(struct harness_observed *observed, const struct comparison *the,
                     bool (*is_alike)(const void *context, uint32_t a, uint32_t b),
                     void (*add)(const struct comparison *the, const struct observed_camps *camps,
                                 struct harness_findings *out),
@@ -383,7 +385,9 @@ static bool compare(const struct comparison *the,
     struct observed_camps camps;
     bool is_different = false;
 
-    if (observed_find_camps(the->observed, is_alike, the, &camps) && camps.count > 1) {
+    if (!observed_find_camps(observed, is_alike, the, &camps)) {
+        observed->is_failed = true;
+    } else if (camps.count > 1) {
         is_different = true;
         if (!is_explained) {
             add(the, &camps, out);
@@ -408,7 +412,7 @@ static bool compare_values(struct harness_observed *observed, uint64_t number, b
         for (unsigned part = 0; part < GUEST_PART_GRADIENT; part++) {
             const struct comparison the = {observed, number, t, part};
 
-            if (compare(&the, has_same_part, add_values, is_explained, out)) {
+            if (compare(observed, &the, has_same_part, add_values, is_explained, out)) {
                 return false;
             }
         }
@@ -447,8 +451,8 @@ static bool judge_update(struct harness_observed *observed, uint64_t number,
         step = update != NULL && update->step > step ? update->step : step;
     }
     is_explained = is_explained_by(earlier, step) || is_explained_by(out, step);
-    if (compare(&the, has_same_table, add_tables, false, out) ||
-        compare(&the, has_same_step, add_steps, is_explained, out)) {
+    if (compare(observed, &the, has_same_table, add_tables, false, out) ||
+        compare(observed, &the, has_same_step, add_steps, is_explained, out)) {
         return false;
     }
     is_explained = observed_judge_update(observed, number, out) || is_explained;

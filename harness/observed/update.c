@@ -111,7 +111,11 @@ static bool is_within(double value, double exact, double bound)
 
 static bool is_same_bits(float a, float b)
 {
-    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+    uint32_t bits[2];
+
+    memcpy(&bits[0], &a, sizeof bits[0]);
+    memcpy(&bits[1], &b, sizeof bits[1]);
+    return bits[0] == bits[1] || (isnan(a) && isnan(b));
 }
 
 /* Nothing of the parameter has changed. */
