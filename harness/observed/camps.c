@@ -1,4 +1,4 @@
-/* Who differs from whom. */
+/* Who differs from whom, and what explains it. */
 #include <stdint.h>
 
 #include "harness/observed/internal.h"
@@ -111,6 +111,22 @@ bool observed_has_lost(const struct harness_observed *observed)
 {
     for (uint32_t r = 0; r < observed->watch->world_size; r++) {
         if (observed->watch->ranks[r].lost_count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool observed_is_explained(const struct harness_findings *findings, uint32_t step)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+        const bool is_cause = finding->verdict == HARNESS_VERDICT_VALUE_DIVERGED ||
+                              finding->verdict == HARNESS_VERDICT_VALUE_NONFINITE ||
+                              finding->oracle == HARNESS_ORACLE_UPDATE ||
+                              harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH;
+
+        if (is_cause && finding->step >= 0 && (uint32_t)finding->step <= step) {
             return true;
         }
     }

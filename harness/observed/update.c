@@ -278,8 +278,8 @@ static enum outcome judge_tensor(struct subject *the, struct wrong *out)
 /* The update was announced, so that its data were kept. */
 static bool is_kept(const struct observed_update *update)
 {
-    for (uint32_t t = 0; t < update->table->count; t++) {
-        if (update->parts[(size_t)t * OBSERVED_PARTS + GUEST_PART_BEFORE].is_there) {
+    for (size_t i = 0; i < (size_t)update->table->count * OBSERVED_PARTS; i++) {
+        if (i % OBSERVED_PARTS >= GUEST_PART_BEFORE && update->parts[i].is_there) {
             return true;
         }
     }
