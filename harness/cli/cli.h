@@ -51,7 +51,8 @@ struct cli_options {
     uint64_t seed_count; /* --seeds, sim only: seed to seed + seed_count - 1 */
     unsigned jobs;       /* 0 = choose */
     const char *out_dir, *junit, *json;
-    char *sets[CLI_SETS_MAX]; /* owned */
+    const char *record_dir, *against_dir; /* exec --record, --against; NULL: not given */
+    char *sets[CLI_SETS_MAX];             /* owned */
     size_t set_count;
     uint64_t case_count;         /* --cases; 0: the campaign's own */
     uint64_t budget_s;           /* --budget; 0: none */
@@ -64,11 +65,10 @@ struct cli_options {
     char **command;      /* exec: what is behind "--", ends with NULL; NULL: nothing */
     uint64_t ranks;      /* --ranks; 0: not given */
     uint64_t limit_s;    /* --limit; 0: not given */
-    bool is_left;        /* --on-failure leave */
     enum harness_guest_adapter adapter;
-    bool is_proving;                      /* --prove sums */
-    uint64_t first_step, end_step;        /* --steps, the last one + 1; end_step 0: not given */
-    const char *record_dir, *against_dir; /* --record, --against; NULL: not given */
+    bool is_left;                  /* --on-failure leave */
+    bool is_proving;               /* --prove sums */
+    uint64_t first_step, end_step; /* --steps, the last one + 1; end_step 0: not given */
 };
 /* Of exec: "5" or "5-8". Returns 0, or an exit code; its error was printed. */
 int cli_set_steps(struct cli_options *options, const char *text);

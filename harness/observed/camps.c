@@ -1,4 +1,4 @@
-/* Who differs from whom. */
+/* Who differs from whom, and what explains it. */
 #include <stdint.h>
 
 #include "harness/observed/internal.h"
@@ -6,20 +6,15 @@
 
 enum { SAID_MAX = 4 };
 
-bool observed_find_camps(const struct harness_observed *observed,
-                         bool (*is_alike)(const void *context, uint32_t a, uint32_t b),
-                         const void *context, struct observed_camps *out)
+/* first, size: [world_size], by camp: its first rank, and how many it has. */
+static void divide(const struct harness_observed *observed,
+                   bool (*is_alike)(const void *context, uint32_t a, uint32_t b),
+                   const void *context, uint32_t *first, uint32_t *size, struct observed_camps *out)
 {
-    const uint32_t world_size = observed->watch->world_size;
-    uint32_t *first = ddp_mem_array(observed->mem, world_size, sizeof *first);
-    uint32_t *size = ddp_mem_array(observed->mem, world_size, sizeof *size);
     uint32_t largest = 0;
     uint32_t rivals = 0;
 
-    *out = (struct observed_camps){
-        .camp_of = ddp_mem_array(observed->mem, world_size, sizeof *out->camp_of)};
-    for (uint32_t r = 0; first != NULL && size != NULL && out->camp_of != NULL && r < world_size;
-         r++) {
+    for (uint32_t r = 0; r < observed->watch->world_size; r++) {
         uint32_t c = 0;
 
         out->camp_of[r] = UINT32_MAX;
@@ -42,9 +37,26 @@ bool observed_find_camps(const struct harness_observed *observed,
         rivals += size[c] == size[largest];
     }
     out->right = rivals == 1 ? largest : out->count;
+}
+
+bool observed_find_camps(const struct harness_observed *observed,
+                         bool (*is_alike)(const void *context, uint32_t a, uint32_t b),
+                         const void *context, struct observed_camps *out)
+{
+    const uint32_t world_size = observed->watch->world_size;
+    uint32_t *first = ddp_mem_array(observed->mem, world_size, sizeof *first);
+    uint32_t *size = ddp_mem_array(observed->mem, world_size, sizeof *size);
+    bool is_good;
+
+    *out = (struct observed_camps){
+        .camp_of = ddp_mem_array(observed->mem, world_size, sizeof *out->camp_of)};
+    is_good = first != NULL && size != NULL && out->camp_of != NULL;
+    if (is_good) {
+        divide(observed, is_alike, context, first, size, out);
+    }
     ddp_mem_free(observed->mem, first);
     ddp_mem_free(observed->mem, size);
-    return first != NULL && size != NULL && out->camp_of != NULL;
+    return is_good;
 }
 
 void observed_free_camps(const struct harness_observed *observed, struct observed_camps *camps)
@@ -99,6 +111,22 @@ bool observed_has_lost(const struct harness_observed *observed)
 {
     for (uint32_t r = 0; r < observed->watch->world_size; r++) {
         if (observed->watch->ranks[r].lost_count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool observed_is_explained(const struct harness_findings *findings, uint32_t step)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+        const bool is_cause = finding->verdict == HARNESS_VERDICT_VALUE_DIVERGED ||
+                              finding->verdict == HARNESS_VERDICT_VALUE_NONFINITE ||
+                              finding->oracle == HARNESS_ORACLE_UPDATE ||
+                              harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH;
+
+        if (is_cause && finding->step >= 0 && (uint32_t)finding->step <= step) {
             return true;
         }
     }

@@ -103,6 +103,7 @@ struct harness_observed {
     bool is_model_wrong;   /* a finding was made of it, or of what leads to it: not compared more */
     bool is_model_strange; /* what was reported of it makes no sense */
     struct harness_watch_account replicas, update;
+    uint64_t unseen; /* updates after which some rank did not show all of its tensors */
     uint64_t hidden, blind, unknown; /* updates of parameters that were not judged, and why */
     /* the samples */
     struct observed_epoch *epochs;
@@ -130,6 +131,10 @@ void observed_blame(const struct harness_observed *observed, const struct observ
 /* "ranks 0,2,3 and of rank 1" */
 void observed_say_camps(const struct harness_observed *observed, const struct observed_camps *camps,
                         struct harness_finding *finding);
+
+/* Calls that were not the same on all ranks, and results that were not, make models differ from
+ * that step on. */
+bool observed_is_explained(const struct harness_findings *findings, uint32_t step);
 
 /* Every rank of the job has shown itself. */
 bool observed_is_complete(const struct harness_observed *observed);

@@ -378,15 +378,16 @@ static void compare_sizes(struct harness_observed *observed, struct observed_epo
             is_some = true;
         }
     }
-    for (; is_some && epoch->checked < least && !epoch->is_wrong; epoch->checked++) {
+    for (; is_some && epoch->checked < least && !epoch->is_wrong && !observed->is_failed;
+         epoch->checked++) {
         const struct batch_of the = {epoch, epoch->checked};
         struct observed_camps camps;
 
-        if (!epoch->is_uneven && observed_find_camps(observed, has_same_size, &the, &camps) &&
-            camps.count > 1) {
-            add_uneven(observed, epoch, &camps, HARNESS_VERDICT_DATA_BATCH, &the.at, out);
-        }
         if (!epoch->is_uneven) {
+            observed->is_failed = !observed_find_camps(observed, has_same_size, &the, &camps);
+            if (camps.count > 1) {
+                add_uneven(observed, epoch, &camps, HARNESS_VERDICT_DATA_BATCH, &the.at, out);
+            }
             observed_free_camps(observed, &camps);
         }
         observed->ledger.judged++;
@@ -441,11 +442,11 @@ static void conclude(struct harness_observed *observed, struct observed_epoch *e
     const struct batch_of the = {epoch, 0};
     struct observed_camps camps;
 
-    if (!epoch->is_uneven && observed_find_camps(observed, has_same_count, &the, &camps) &&
-        camps.count > 1) {
-        add_uneven(observed, epoch, &camps, HARNESS_VERDICT_DATA_UNEVEN, NULL, out);
-    }
     if (!epoch->is_uneven) {
+        observed->is_failed = !observed_find_camps(observed, has_same_count, &the, &camps);
+        if (camps.count > 1) {
+            add_uneven(observed, epoch, &camps, HARNESS_VERDICT_DATA_UNEVEN, NULL, out);
+        }
         observed_free_camps(observed, &camps);
     }
     if (!epoch->is_wrong && epoch->unused > epoch->dropped) {

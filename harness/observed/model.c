@@ -57,7 +57,9 @@ static void take_name(struct harness_observed *observed, struct observed_model *
     memcpy(name, &entry->arg[1], GUEST_NAME_BYTES);
     name[GUEST_NAME_BYTES - 1] = '\0';
     for (char *c = name; *c != '\0'; c++) {
-        *c = *c == '\n' ? ' ' : *c;
+        if (*c == '\n') {
+            *c = ' ';
+        }
     }
 }
 
@@ -265,7 +267,8 @@ static bool has_same_part(const void *context, uint32_t a, uint32_t b)
     const struct observed_part *first = &update_at(the, a)->parts[at];
     const struct observed_part *second = &update_at(the, b)->parts[at];
 
-    return first->is_there == second->is_there && first->hash == second->hash;
+    /* What a rank did not show is not compared. */
+    return !first->is_there || !second->is_there || first->hash == second->hash;
 }
 
 static void begin(const struct comparison *the, enum harness_verdict verdict,
@@ -374,7 +377,7 @@ static void add_values(const struct comparison *the, const struct observed_camps
 }
 
 /* Returns whether they differ in it. */
-static bool compare(const struct comparison *the,
+static bool compare(struct harness_observed *observed, const struct comparison *the,
                     bool (*is_alike)(const void *context, uint32_t a, uint32_t b),
                     void (*add)(const struct comparison *the, const struct observed_camps *camps,
                                 struct harness_findings *out),
@@ -383,7 +386,9 @@ static bool compare(const struct comparison *the,
     struct observed_camps camps;
     bool is_different = false;
 
-    if (observed_find_camps(the->observed, is_alike, the, &camps) && camps.count > 1) {
+    if (!observed_find_camps(observed, is_alike, the, &camps)) {
+        observed->is_failed = true;
+    } else if (camps.count > 1) {
         is_different = true;
         if (!is_explained) {
             add(the, &camps, out);
@@ -391,6 +396,21 @@ static bool compare(const struct comparison *the,
     }
     observed_free_camps(the->observed, &camps);
     return is_different;
+}
+
+/* Every rank has shown the data of every tensor. */
+static bool is_shown(const struct harness_observed *observed, uint64_t number)
+{
+    for (uint32_t r = 0; r < observed->watch->world_size; r++) {
+        const struct observed_update *update = observed_update_of(observed, r, number);
+
+        for (uint32_t t = 0; update != NULL && t < update->table->count; t++) {
+            if (!update->parts[(size_t)t * OBSERVED_PARTS + GUEST_PART_DATA].is_there) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 /* Returns whether all hold the same. */
@@ -408,29 +428,12 @@ static bool compare_values(struct harness_observed *observed, uint64_t number, b
         for (unsigned part = 0; part < GUEST_PART_GRADIENT; part++) {
             const struct comparison the = {observed, number, t, part};
 
-            if (compare(&the, has_same_part, add_values, is_explained, out)) {
+            if (compare(observed, &the, has_same_part, add_values, is_explained, out)) {
                 return false;
             }
         }
     }
     return true;
-}
-
-/* Calls that were not the same on all ranks, and results that were not, make models differ. */
-static bool is_explained_by(const struct harness_findings *findings, uint32_t step)
-{
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct harness_finding *finding = &findings->items[i];
-        const bool is_cause = finding->verdict == HARNESS_VERDICT_VALUE_DIVERGED ||
-                              finding->verdict == HARNESS_VERDICT_VALUE_NONFINITE ||
-                              finding->oracle == HARNESS_ORACLE_UPDATE ||
-                              harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH;
-
-        if (is_cause && finding->step >= 0 && (uint32_t)finding->step <= step) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Returns whether the next one may be looked at. */
@@ -446,14 +449,18 @@ static bool judge_update(struct harness_observed *observed, uint64_t number,
 
         step = update != NULL && update->step > step ? update->step : step;
     }
-    is_explained = is_explained_by(earlier, step) || is_explained_by(out, step);
-    if (compare(&the, has_same_table, add_tables, false, out) ||
-        compare(&the, has_same_step, add_steps, is_explained, out)) {
+    is_explained = observed_is_explained(earlier, step) || observed_is_explained(out, step);
+    if (compare(observed, &the, has_same_table, add_tables, false, out) ||
+        compare(observed, &the, has_same_step, add_steps, is_explained, out)) {
         return false;
     }
     is_explained = observed_judge_update(observed, number, out) || is_explained;
-    observed->replicas.judged++;
-    observed->replicas.bitwise++;
+    if (is_shown(observed, number)) {
+        observed->replicas.judged++;
+        observed->replicas.bitwise++;
+    } else {
+        observed->unseen++;
+    }
     return compare_values(observed, number, is_explained, out);
 }
 

@@ -115,6 +115,10 @@ static void account_model(const struct harness_observed *observed,
         harness_watch_add_lack(out, HARNESS_ORACLE_REPLICAS, 0,
                                "the program reports no parameters");
     }
+    if (observed->unseen > 0) {
+        harness_watch_add_lack(out, HARNESS_ORACLE_REPLICAS, observed->unseen,
+                               "some of the tensors cannot be read by the host");
+    }
     if (observed->hidden > 0) {
         harness_watch_add_lack(out, HARNESS_ORACLE_UPDATE, observed->hidden,
                                "the program's options, gradients or states were not shown");

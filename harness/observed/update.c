@@ -111,7 +111,11 @@ static bool is_within(double value, double exact, double bound)
 
 static bool is_same_bits(float a, float b)
 {
-    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+    uint32_t bits[2];
+
+    memcpy(&bits[0], &a, sizeof bits[0]);
+    memcpy(&bits[1], &b, sizeof bits[1]);
+    return bits[0] == bits[1] || (isnan(a) && isnan(b));
 }
 
 /* Nothing of the parameter has changed. */
@@ -274,8 +278,8 @@ static enum outcome judge_tensor(struct subject *the, struct wrong *out)
 /* The update was announced, so that its data were kept. */
 static bool is_kept(const struct observed_update *update)
 {
-    for (uint32_t t = 0; t < update->table->count; t++) {
-        if (update->parts[(size_t)t * OBSERVED_PARTS + GUEST_PART_BEFORE].is_there) {
+    for (size_t i = 0; i < (size_t)update->table->count * OBSERVED_PARTS; i++) {
+        if (i % OBSERVED_PARTS >= GUEST_PART_BEFORE && update->parts[i].is_there) {
             return true;
         }
     }

@@ -294,7 +294,7 @@ static uint64_t next_batch(int step, uint64_t *from, uint64_t *out)
 
 static void train_step(int step, uint32_t world, bool is_adamw, uint64_t *from)
 {
-    uint64_t samples[BATCH];
+    uint64_t samples[BATCH] = {0};
     const uint64_t count = next_batch(step, from, samples);
     float loss;
 
