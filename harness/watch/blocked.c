@@ -131,6 +131,16 @@ bool harness_watch_is_missing(const struct harness_watch *watch,
            watch->world_size - known == group->size - known;
 }
 
+/* Of calls that were launched together, the first one that a rank lacks which has posted so many.
+ */
+static uint64_t first_lacked(const struct harness_watch_wait *wait, uint64_t posted)
+{
+    if (guest_wait_is_of_ranks(wait->seq) || posted >= wait->seq) {
+        return wait->seq;
+    }
+    return posted < wait->first ? wait->first : posted + 1;
+}
+
 /* Some wait of the rank that needs the other one; of one group, or of any. */
 static bool find_need(const struct harness_watch *watch, uint32_t rank, uint32_t other,
                       size_t group, struct harness_watch_wait *out)
@@ -147,11 +157,7 @@ static bool find_need(const struct harness_watch *watch, uint32_t rank, uint32_t
 
             if (out != NULL) {
                 *out = *wait;
-                /* Of calls that were launched together, the first one that it lacks. */
-                out->seq = guest_wait_is_of_ranks(wait->seq) ? wait->seq
-                           : posted < wait->first            ? wait->first
-                           : posted < wait->seq              ? posted + 1
-                                                             : wait->seq;
+                out->seq = first_lacked(wait, posted);
             }
             return true;
         }

@@ -157,6 +157,51 @@ static void collectives(void)
 #endif
 }
 
+/* A program may ask whether there are large counts by whether their functions are there, as mpi4py
+ * does. With an MPI that has none, something else may have put them there: then they work. */
+#if MPI_VERSION < 4
+#define WEAK __attribute__((weak))
+WEAK int MPI_Allreduce_c(const void *in, void *result, MPI_Count count, MPI_Datatype type,
+                         MPI_Op op, MPI_Comm comm);
+WEAK int MPI_Gatherv_c(const void *in, MPI_Count count, MPI_Datatype type, void *result,
+                       const MPI_Count result_counts[], const MPI_Aint result_places[],
+                       MPI_Datatype result_type, int root, MPI_Comm comm);
+WEAK int MPI_Ialltoallv_c(const void *in, const MPI_Count in_counts[], const MPI_Aint in_places[],
+                          MPI_Datatype in_type, void *result, const MPI_Count result_counts[],
+                          const MPI_Aint result_places[], MPI_Datatype result_type, MPI_Comm comm,
+                          MPI_Request *request);
+WEAK int MPI_Sendrecv_c(const void *data, MPI_Count count, MPI_Datatype type, int to, int tag,
+                        void *in, MPI_Count in_count, MPI_Datatype in_type, int from, int in_tag,
+                        MPI_Comm comm, MPI_Status *status);
+#endif
+
+static void large(void)
+{
+    MPI_Count large_counts[RANKS_MAX];
+    MPI_Aint large_places[RANKS_MAX];
+    MPI_Request request;
+
+    for (int i = 0; i < RANKS_MAX; i++) {
+        large_counts[i] = COUNT;
+        large_places[i] = (MPI_Aint)i * COUNT;
+    }
+    if (MPI_Allreduce_c != NULL) {
+        MPI_Allreduce_c(one, out, COUNT, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        check("Allreduce");
+        MPI_Gatherv_c(one, COUNT, MPI_FLOAT, out, rank == 0 ? large_counts : NULL,
+                      rank == 0 ? large_places : (MPI_Aint *)8, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        check("Gatherv");
+        MPI_Ialltoallv_c(many, large_counts, large_places, MPI_FLOAT, out, large_counts,
+                         large_places, MPI_FLOAT, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        check("Alltoallv");
+        MPI_Sendrecv_c(one, COUNT, MPI_FLOAT, (rank + 1) % size, 4, out, COUNT, MPI_FLOAT,
+                       (rank + size - 1) % size, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        expect("Sendrecv_c", out[COUNT - 1], (float)((rank + size - 1) % size + 1));
+        fill();
+    }
+}
+
 /* One all-reduce in a communicator, so that its members are compared. */
 static void use(MPI_Comm comm)
 {
@@ -300,6 +345,7 @@ int main(int argc, char **argv)
     }
     fill();
     collectives();
+    large();
     communicators();
     topologies();
     own(argc > 2 ? argv[1] : "", fault_rank);

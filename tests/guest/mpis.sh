@@ -35,7 +35,7 @@ said() {
     got=$?
     grep -a '^ddprove: [A-Z]*\.' "$folder/out" >"$folder/said"
     lines=$(wc -l <"$folder/said")
-    if [ "$got" -ne "$code" ] || { [ -n "$words" ] && { [ "$lines" -ne 1 ] || ! grep -q "$words" "$folder/said"; }; } ||
+    if [ "$got" -ne "$code" ] || { [ -n "$words" ] && { [ "$lines" -gt "$most" ] || ! grep -q "$words" "$folder/said"; }; } ||
         { [ -z "$words" ] && [ "$lines" -ne 0 ]; }; then
         echo "FAIL $program $*: exit $got, not $code; said, instead of \"$words\":"
         cat "$folder/out"
@@ -44,6 +44,7 @@ said() {
 }
 
 prove="--prove sums"
+most=1
 said 0 "" mpi_program
 grep -q "results of 304 calls judged; 1 not judged" "$folder/out" || { echo "FAIL: too few" && cat "$folder/out" && failures=$((failures + 1)); }
 said 1 "CRASH.EXITED, rank 2: .*before posting all_reduce 23 of MPI_COMM_WORLD" mpi_program kill 2 20
@@ -63,7 +64,11 @@ modes="persistent threads ring chain gather anybody"
 "$folder/mpi_waits" --can-start-again >/dev/null 2>&1 || modes=${modes#persistent }
 for mode in $modes; do
     said 0 "" mpi_waits "$mode"
+    # Of ranks that end between two looks, as their launcher ends them, and that others need, which was the first is
+    # not known: of those with two threads there may be several.
+    [ "$mode" != threads ] || most=3
     said 1 "CRASH.EXITED, rank 1: " mpi_waits "$mode" kill 1 10
+    most=1
     said 1 "HANG.STOPPED, rank 1: .*ranks 0,2 wait" mpi_waits "$mode" stop 1 10
     said 1 "HANG.NOT_JOINED, rank 1: .*ranks 0,2 wait" mpi_waits "$mode" hang 1 10
 done

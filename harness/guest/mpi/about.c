@@ -101,13 +101,14 @@ const void *guest_mpi_in(const struct ddprove_guest_call *call, const void *in)
 
 int64_t guest_mpi_count(const struct ddprove_guest_call *call, int64_t count)
 {
-    return call->comm != 0 && call->dtype != DDPROVE_GUEST_BYTES ? (int64_t)call->elem_count
-                                                                 : count;
+    return guest_mpi_small_one(
+        call->comm != 0 && call->dtype != DDPROVE_GUEST_BYTES ? (int64_t)call->elem_count : count);
 }
 
 int64_t guest_mpi_part(const struct ddprove_guest_call *call, int64_t count)
 {
-    return call->in != NULL || call->out != NULL ? (int64_t)call->elem_count : count;
+    return guest_mpi_small_one(call->in != NULL || call->out != NULL ? (int64_t)call->elem_count
+                                                                     : count);
 }
 
 uint64_t guest_mpi_type(const struct ddprove_guest_call *call, uint64_t type)

@@ -49,12 +49,19 @@ struct guest_mpi_names {
 #undef X
 };
 
+/* What a function returns that this MPI has not: programs ask whether it is there, and with the
+ * adapter it is. MPI_ERR_OTHER, or no error class at all. */
+enum { GUEST_MPI_LACKING = 16 };
+
 /* library.c */
 /* Ends the process if it has no MPI, as then nobody could have called. */
 const struct guest_mpi *guest_mpi(void);
 const struct guest_mpi_names *guest_mpi_names(void);
 /* The one of three that is this MPI's; of Open MPI, the address of its data of that name. */
 uint64_t guest_mpi_handle(const char *symbol, uint64_t mpich, uint64_t standard);
+/* It has functions with large counts. A program may ask that by whether they are there, and with
+ * the adapter they are: then they are made with small ones. */
+int guest_mpi_is_large(void);
 /* A handle as it lies in memory, i-th of an array, or in a register. */
 uint64_t guest_mpi_load(const void *handles, size_t i);
 void guest_mpi_store(void *handles, size_t i, uint64_t handle);
@@ -103,6 +110,20 @@ int64_t guest_mpi_part(const struct ddprove_guest_call *call, int64_t count);
 uint64_t guest_mpi_type(const struct ddprove_guest_call *call, uint64_t type);
 uint64_t guest_mpi_op(const struct ddprove_guest_call *call, uint64_t op);
 
+/* small.c: arguments for an MPI without large counts; nothing is changed for others. */
+struct guest_mpi_small {
+    void *arrays[4];
+    int count;
+};
+/* A count that is too large is one that every MPI refuses. */
+int64_t guest_mpi_small_one(int64_t count);
+/* One number for each member, of 64 bits, as ints. They live until they are given back. */
+void *guest_mpi_small_array(struct guest_mpi_small *small, const void *numbers, uint64_t comm);
+/* Of a call in which the root's alone is read, and another rank's may be no array. */
+void *guest_mpi_small_array_at(struct guest_mpi_small *small, const void *numbers, uint64_t comm,
+                               int root);
+void guest_mpi_small_free(struct guest_mpi_small *small);
+
 /* wait.c */
 /* A call that waits: how often to make it. Of one in a communicator that is not watched only the
  * wait is shown. */
@@ -137,6 +158,8 @@ void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest
 /* A message is under way, or ready to be started. */
 void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, int is_started,
                                   int is_persistent);
+/* What it was posted with is its, until it is done; with an error, nobody's. */
+void guest_mpi_request_keep(const void *request, int result, struct guest_mpi_small *small);
 /* A communicator is being made, in a call that is shown in its parent. */
 void guest_mpi_request_of_comm(const void *request, const struct ddprove_guest_call *call,
                                const void *comm, uint64_t key);

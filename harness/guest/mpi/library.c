@@ -103,6 +103,11 @@ const struct guest_mpi_names *guest_mpi_names(void)
     return &names;
 }
 
+int guest_mpi_is_large(void)
+{
+    return guest_mpi()->Allreduce_c != NULL;
+}
+
 uint64_t guest_mpi_handle(const char *symbol, uint64_t mpich, uint64_t standard)
 {
     (void)pthread_once(&once, fill);

@@ -6,40 +6,54 @@
 #define BOTH(name, parameters)                                                      \
     GUEST_MPI_SEEN int PMPI_##name parameters __attribute__((alias("MPI_" #name))); \
     int MPI_##name parameters
-#define WAITING(name, parameters, arguments, peer, other) \
-    BOTH(name, parameters)                                \
-    {                                                     \
-        int result;                                       \
-        guest_mpi_wait_begin(comm, peer, other);          \
-        result = guest_mpi()->name arguments;             \
-        guest_wait_show(0, 0);                            \
-        return result;                                    \
+#define WAITING(name, function, parameters, arguments, peer, other) \
+    BOTH(name, parameters)                                          \
+    {                                                               \
+        int result;                                                 \
+        guest_mpi_wait_begin(comm, peer, other);                    \
+        result = function arguments;                                \
+        guest_wait_show(0, 0);                                      \
+        return result;                                              \
     }
-#define RETURNING(name, parameters, arguments, is_started, is_persistent)                 \
+#define RETURNING(name, function, parameters, arguments, is_started, is_persistent)       \
     BOTH(name, parameters)                                                                \
     {                                                                                     \
-        const int result = guest_mpi()->name arguments;                                   \
+        const int result = function arguments;                                            \
         if (result == 0) {                                                                \
             guest_mpi_request_of_message(request, comm, peer, is_started, is_persistent); \
         }                                                                                 \
         return result;                                                                    \
     }
 
-#define COUNT int
+/* MPI's own parameters: NOLINTBEGIN(readability-function-size) */
+#define COUNT      int
+#define ONE(count) count
 #define MESSAGE(name, parameters, arguments, peer, other) \
-    WAITING(name, parameters, arguments, peer, other)
-#define POSTED(name, parameters, arguments)  RETURNING(name, parameters, arguments, 1, 0)
-#define READIED(name, parameters, arguments) RETURNING(name, parameters, arguments, 0, 1)
+    WAITING(name, guest_mpi()->name, parameters, arguments, peer, other)
+#define POSTED(name, parameters, arguments) \
+    RETURNING(name, guest_mpi()->name, parameters, arguments, 1, 0)
+#define READIED(name, parameters, arguments) \
+    RETURNING(name, guest_mpi()->name, parameters, arguments, 0, 1)
 #include "harness/guest/mpi/message.def"
 #undef COUNT
+#undef ONE
 #undef MESSAGE
 #undef POSTED
 #undef READIED
 
+/* As in collective.c. */
+#define LARGE_OR(name)             \
+    (guest_mpi()->name##_c != NULL \
+         ? guest_mpi()->name##_c   \
+         : (__typeof__(guest_mpi()->name##_c))(void (*)(void))guest_mpi()->name)
 #define LARGE
-#define COUNT GUEST_MPI_COUNT
+#define COUNT      GUEST_MPI_COUNT
+#define ONE(count) guest_mpi_small_one(count)
 #define MESSAGE(name, parameters, arguments, peer, other) \
-    WAITING(name##_c, parameters, arguments, peer, other)
-#define POSTED(name, parameters, arguments)  RETURNING(name##_c, parameters, arguments, 1, 0)
-#define READIED(name, parameters, arguments) RETURNING(name##_c, parameters, arguments, 0, 1)
+    WAITING(name##_c, LARGE_OR(name), parameters, arguments, peer, other)
+#define POSTED(name, parameters, arguments) \
+    RETURNING(name##_c, LARGE_OR(name), parameters, arguments, 1, 0)
+#define READIED(name, parameters, arguments) \
+    RETURNING(name##_c, LARGE_OR(name), parameters, arguments, 0, 1)
 #include "harness/guest/mpi/message.def"
+/* NOLINTEND(readability-function-size) */

@@ -36,6 +36,7 @@ static void take_out(struct guest_mpi_pending **place)
     struct guest_mpi_pending *gone = *place;
 
     *place = gone->next;
+    guest_mpi_small_free(&gone->small);
     free(gone);
     guest_store(&count, count - 1);
 }

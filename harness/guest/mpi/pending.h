@@ -18,6 +18,7 @@ struct guest_mpi_pending {
     int peer;
     const void *new_comm; /* where a communicator is being made; NULL: none is */
     uint64_t key;         /* its key */
+    struct guest_mpi_small small;
 };
 
 /* Some request is known. Without a lock: for whoever made it, it is. */

@@ -44,6 +44,22 @@ void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, 
     }
 }
 
+/* One that nobody follows keeps it for ever. */
+void guest_mpi_request_keep(const void *request, int result, struct guest_mpi_small *small)
+{
+    struct guest_mpi_pending pending;
+
+    if (small->count == 0) {
+        return;
+    }
+    if (result != 0) {
+        guest_mpi_small_free(small);
+    } else if (guest_mpi_pending_find(guest_mpi_load(request, 0), &pending)) {
+        pending.small = *small;
+        guest_mpi_pending_set(&pending);
+    }
+}
+
 void guest_mpi_request_of_comm(const void *request, const struct ddprove_guest_call *call,
                                const void *comm, uint64_t key)
 {
