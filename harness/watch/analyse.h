@@ -45,6 +45,15 @@ void harness_watch_judge_results(struct harness_watch *watch, struct harness_fin
 /* Count what is left when the job has ended. Once. */
 void harness_watch_finish_tally(struct harness_watch *watch);
 
+/* launch.c */
+/* Processes that were started with variables that do not fit the job. */
+void harness_watch_find_launch(const struct harness_watch *watch, struct harness_findings *out);
+/* By the limit of time: ranks that have not shown themselves, so that no other one comes to its
+ * first call. */
+void harness_watch_find_absent(const struct harness_watch *watch,
+                               const struct harness_watch_limits *limits,
+                               struct harness_findings *out);
+
 /* blocked.c */
 /* How far a rank is with a call. Of calls that threads make, a post begins them. */
 enum harness_watch_reach {

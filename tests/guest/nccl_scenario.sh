@@ -37,6 +37,12 @@ judged 0 "^PASS .*MISMATCH.COUNT  rank 1" "$ddprove" "{$sum, do: {arg: count, va
     "verdict: MISMATCH.COUNT, culprit: injected, op: {comm: ncclCommInitRank, kind: all_reduce, seq: 23}"
 judged 0 "^PASS .*MISMATCH.REDUCTION  rank 1" "$ddprove" "{$sum, do: {arg: redop, value: max}}" \
     "verdict: MISMATCH.REDUCTION, culprit: injected"
+judged 0 "^PASS .*MISMATCH.DTYPE  rank 1" "$ddprove" "{$sum, do: {arg: dtype, value: i32}}" \
+    "verdict: MISMATCH.DTYPE, culprit: injected, op: {comm: ncclCommInitRank, kind: all_reduce, seq: 23}"
+judged 0 "^PASS " "$ddprove" "{$sum, do: {stop: 20}}" "verdict: NONE"
+judged 0 "^PASS .*HANG.STOPPED  rank 1" "$ddprove" "{$sum, do: {stop: 60000}}" "verdict: HANG.STOPPED, culprit: injected"
+judged 0 "^PASS .*LAUNCH.MISSING_RANK  rank 2" "$ddprove" "{at: {rank: 2}, point: launch/spawn, do: {skip: true}}" \
+    "verdict: LAUNCH.MISSING_RANK, culprit: injected"
 # What the adapter cannot do is refused, and a fault that never fires proves nothing.
 judged 2 "adapter nccl: the device writes contributions after the post" "$ddprove" "{$sum, do: {corrupt: zero}}" "verdict: NONE"
 judged 4 "never fired" "$ddprove" "{at: {rank: 1, kind: scatter}, point: collective/pre, do: {kill: SIGKILL}}" \

@@ -36,6 +36,17 @@ static int op_of(const struct ddprove_guest_call *call, int op)
     return op;
 }
 
+/* NCCL's type for the call's. */
+static int type_of(const struct ddprove_guest_call *call, int type)
+{
+    for (int i = 0; i < DTYPE_COUNT && call->dtype != dtype_of(type); i++) {
+        if (dtypes[i] == call->dtype) {
+            return i;
+        }
+    }
+    return type;
+}
+
 static struct ddprove_guest_call call_of(struct ncclComm *comm, uint32_t kind, size_t count,
                                          int type)
 {
@@ -81,7 +92,8 @@ int ncclAllReduce(const void *in, void *out, size_t count, int type, int op, str
     struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_ALL_REDUCE, count, type);
 
     call.redop = redop_of(op);
-    MAKE(call, stream, AllReduce(in, out, call.elem_count, type, op_of(&call, op), comm, stream));
+    MAKE(call, stream,
+         AllReduce(in, out, call.elem_count, type_of(&call, type), op_of(&call, op), comm, stream));
 }
 
 int ncclReduce(const void *in, void *out, size_t count, int type, int op, int root,
@@ -92,7 +104,8 @@ int ncclReduce(const void *in, void *out, size_t count, int type, int op, int ro
     call.redop = redop_of(op);
     call.root = (uint32_t)root;
     MAKE(call, stream,
-         Reduce(in, out, call.elem_count, type, op_of(&call, op), (int)call.root, comm, stream));
+         Reduce(in, out, call.elem_count, type_of(&call, type), op_of(&call, op), (int)call.root,
+                comm, stream));
 }
 
 int ncclReduceScatter(const void *in, void *out, size_t count, int type, int op,
@@ -102,7 +115,8 @@ int ncclReduceScatter(const void *in, void *out, size_t count, int type, int op,
 
     call.redop = redop_of(op);
     MAKE(call, stream,
-         ReduceScatter(in, out, call.elem_count, type, op_of(&call, op), comm, stream));
+         ReduceScatter(in, out, call.elem_count, type_of(&call, type), op_of(&call, op), comm,
+                       stream));
 }
 
 int ncclBroadcast(const void *in, void *out, size_t count, int type, int root,
@@ -111,7 +125,8 @@ int ncclBroadcast(const void *in, void *out, size_t count, int type, int root,
     struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_BROADCAST, count, type);
 
     call.root = (uint32_t)root;
-    MAKE(call, stream, Broadcast(in, out, call.elem_count, type, (int)call.root, comm, stream));
+    MAKE(call, stream,
+         Broadcast(in, out, call.elem_count, type_of(&call, type), (int)call.root, comm, stream));
 }
 
 int ncclBcast(void *data, size_t count, int type, int root, struct ncclComm *comm, void *stream)
