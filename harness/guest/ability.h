@@ -109,6 +109,9 @@ static inline const char *guest_ability_lack(enum guest_adapter adapter, enum gu
     if (action == GUEST_ACTION_LATER && adapter == GUEST_ADAPTER_NONE) {
         return "nobody but the program can make its calls later";
     }
+    if (action == GUEST_ACTION_LATER && adapter == GUEST_ADAPTER_MPI) {
+        return "a call has to return its result, or a request for it, before the next one comes";
+    }
     return NULL;
 }
 

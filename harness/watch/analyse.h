@@ -13,6 +13,9 @@ extern "C" {
 /* What a group's members posted differs, and most of them have not posted the same: the others get
  * so long to post theirs, so that it is known who differs from the rest. */
 #define HARNESS_WATCH_DIFFER_HOLD_NS UINT64_C(1000000000)
+/* A rank that has posted another call than the others, and does not wait, gets so long to post the
+ * one that it lacks: then it has taken them in another order. */
+#define HARNESS_WATCH_ORDER_HOLD_NS UINT64_C(4000000)
 /* Waits without a way out count after this long: a thread that has made no call yet might come, and
  * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)

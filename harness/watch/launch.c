@@ -96,17 +96,28 @@ static bool has_begun(const struct harness_watch *watch)
     return false;
 }
 
+/* It has not shown itself, and nothing else is wrong with its process, if it has one. */
+static bool is_absent(const struct harness_watch_rank *rank)
+{
+    return !rank->is_attached &&
+           (rank->state == HARNESS_WATCH_UNKNOWN || rank->state == HARNESS_WATCH_RUNNING ||
+            (rank->state == HARNESS_WATCH_EXITED && rank->code == 0));
+}
+
 /* Ranks wait for others to come before any of them makes a call, in code of their own. */
 void harness_watch_find_absent(const struct harness_watch *watch,
                                const struct harness_watch_limits *limits,
                                struct harness_findings *out)
 {
-    const uint64_t size = right_size(watch);
+    const uint64_t right = right_size(watch);
+    const uint32_t size = right < watch->world_size ? (uint32_t)right : watch->world_size;
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
     uint32_t seen = 0;
+    uint32_t lost = 0;
 
-    if (watch->now_ns - watch->change_ns <= limits->attach_ns || has_begun(watch)) {
+    if (watch->change_ns == 0 || watch->now_ns - watch->change_ns <= limits->attach_ns ||
+        has_begun(watch)) {
         return;
     }
     begin(HARNESS_VERDICT_LAUNCH_MISSING_RANK, HARNESS_MODE_BUDGET, out, &finding);
@@ -114,9 +125,12 @@ void harness_watch_find_absent(const struct harness_watch *watch,
         const struct harness_watch_rank *self = &watch->ranks[r];
 
         seen += self->is_attached && !self->is_detached && !harness_watch_is_gone(watch, r);
-        if (r < size && !self->is_attached && self->state != HARNESS_WATCH_STOPPED &&
-            (!harness_watch_is_gone(watch, r) ||
-             (self->state == HARNESS_WATCH_EXITED && self->code == 0))) {
+        lost += r < size && is_absent(self) && self->state != HARNESS_WATCH_RUNNING;
+    }
+    /* A process that runs may be waiting for one that does not. */
+    for (uint32_t r = 0; r < size; r++) {
+        if (is_absent(&watch->ranks[r]) &&
+            (lost == 0 || watch->ranks[r].state != HARNESS_WATCH_RUNNING)) {
             harness_rank_set_add(&finding.culprits, r);
         }
     }

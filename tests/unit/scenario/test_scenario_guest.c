@@ -158,7 +158,6 @@ CT_TEST(guest, what_adapters_can_do)
         {"nccl", "collective/pre", "skip: true"},
         {"nccl", "collective/pre", "skip: true, later: 1"},
         {"nccl", "collective/pre", "arg: dtype, value: bf16"},
-        {"mpi", "collective/pre", "skip: true, later: 1"},
         {"mpi", "collective/pre", "arg: dtype, value: i64"},
         {"mpi", "collective/post", "corrupt: set, ago: 1"},
         {"none", "launch/spawn", "skip: true"},
