@@ -42,6 +42,9 @@ struct cli_options {
     enum harness_driver driver;
     bool has_launcher;
     enum harness_launcher launcher;
+    const char *launcher_text;
+    bool has_guest_launcher; /* exec --launcher */
+    enum harness_guest_launcher guest_launcher;
     bool is_on_cuda;                  /* --device cuda */
     bool requires_cuda, requires_mpi; /* a cell that lacks it is an error, not skipped */
     bool has_collective;

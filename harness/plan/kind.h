@@ -22,12 +22,13 @@ extern "C" {
     X(HARNESS_DRIVER_PROC, "proc", "one process a rank")
 enum harness_driver { HARNESS_DRIVER_TABLE(HARNESS_KIND_ENUM) HARNESS_DRIVER_COUNT };
 
-#define HARNESS_GUEST_LAUNCHER_TABLE(X)                                   \
-    X(HARNESS_GUEST_LAUNCHER_OWN, "own",                                  \
-      "one copy of the command a rank, with torchrun's "                  \
-      "variables")                                                        \
-    X(HARNESS_GUEST_LAUNCHER_MPIRUN, "mpirun", "mpirun -n RANKS COMMAND") \
-    X(HARNESS_GUEST_LAUNCHER_ENV, "env",                                  \
+#define HARNESS_GUEST_LAUNCHER_TABLE(X)                                                       \
+    X(HARNESS_GUEST_LAUNCHER_OWN, "own",                                                      \
+      "one copy of the command a rank, with torchrun's variables")                            \
+    X(HARNESS_GUEST_LAUNCHER_MPIRUN, "mpirun", "mpirun -n RANKS COMMAND")                     \
+    X(HARNESS_GUEST_LAUNCHER_TORCHRUN, "torchrun", "torchrun --nproc_per_node RANKS COMMAND") \
+    X(HARNESS_GUEST_LAUNCHER_SRUN, "srun", "srun -n RANKS COMMAND, on this host")             \
+    X(HARNESS_GUEST_LAUNCHER_ENV, "env",                                                      \
       "the command starts its ranks itself, each with some launcher's variables")
 enum harness_guest_launcher {
     HARNESS_GUEST_LAUNCHER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_LAUNCHER_COUNT
