@@ -362,7 +362,14 @@ static int take_command(struct cli_cells *cells)
     size_t count = 0;
 
     while (command[count] != NULL) {
-        count++;
+        json_t *text = json_string(command[count++]);
+
+        json_decref(text);
+        if (text == NULL) {
+            return cli_usage_error("exec: word %zu behind \"--\" is not UTF-8, as the plan's text "
+                                   "has to be: \"%.200s\"",
+                                   count, command[count - 1]);
+        }
     }
     for (size_t i = 0; i < cells->files.count; i++) {
         for (size_t k = 0; k < cells->scenarios[i].plan_count; k++) {

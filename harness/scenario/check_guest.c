@@ -27,6 +27,19 @@ static ddp_status refuse_stated(const struct harness_reader *reader,
 
 static const char only_guests[] = "only a guest's calls have it (job.guest)";
 
+/* The library keeps no more of a communicator's name. */
+static ddp_status check_comm(const struct harness_reader *reader,
+                             const struct harness_yaml_node *map, enum harness_row row)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, row);
+
+    return node == NULL || node->text == NULL || strlen(node->text) < GUEST_NAME_BYTES
+               ? DDP_OK
+               : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "no communicator has a name of more than %d bytes",
+                                   GUEST_NAME_BYTES - 1);
+}
+
 ddp_status harness_scenario_check_guest_trigger(const struct harness_reader *reader,
                                                 const struct harness_yaml_node *map,
                                                 const struct harness_trigger *at)
@@ -35,6 +48,7 @@ ddp_status harness_scenario_check_guest_trigger(const struct harness_reader *rea
         return REFUSE(reader, map, only_guests, HARNESS_ROW_AT_comm, HARNESS_ROW_AT_kind,
                       HARNESS_ROW_AT_elems);
     }
+    DDP_TRY(check_comm(reader, map, HARNESS_ROW_AT_comm));
     if (at->run == HARNESS_RUN_RESTORE) {
         return REFUSE(reader, map, "a guest is not restored", HARNESS_ROW_AT_run);
     }
@@ -51,6 +65,7 @@ ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
     if (!harness_plan_is_guest(reader->plan)) {
         return REFUSE(reader, map, only_guests, HARNESS_ROW_OP_comm, HARNESS_ROW_OP_kind);
     }
+    DDP_TRY(check_comm(reader, map, HARNESS_ROW_OP_comm));
     return REFUSE(reader, map, "a guest does not tell it", HARNESS_ROW_OP_params);
 }
 

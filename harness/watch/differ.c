@@ -335,8 +335,11 @@ static bool may_be_swapped(const struct harness_watch *watch,
                            const struct camp *camps, uint32_t count, uint32_t right)
 {
     const struct camp *wrong = &camps[right == 0 ? 1 : 0];
+    uint32_t steps = 0;
+    const struct harness_watch_call *next =
+        next_after(watch, group, seq, camps[right].call, &steps);
 
-    return count == 2 && !is_alike(wrong->call, camps[right].call) &&
+    return count == 2 && next != NULL && is_alike(wrong->call, next) &&
            !harness_watch_is_gone(watch, wrong->rank) &&
            !harness_watch_is_waiting(watch, wrong->rank) &&
            harness_watch_call_at(&group->members[wrong->rank], seq + 1) == NULL;

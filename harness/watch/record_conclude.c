@@ -226,6 +226,7 @@ static void join_crashes(struct harness_findings *findings)
         }
         if (same != NULL) {
             harness_rank_set_add_all(&same->culprits, &finding->culprits);
+            harness_watch_say(same, "; %s", finding->text);
         } else {
             findings->items[kept++] = *finding;
         }

@@ -129,5 +129,9 @@ judged "MISMATCH.COUNT  rank 1" "arg: count, value: 0" "verdict: MISMATCH.COUNT,
 verdict=CRASH.EXITED
 [ "$launcher" = own ] && verdict=CRASH.SIGNALED
 judged "$verdict  rank 1" "kill: SIGKILL" "verdict: $verdict, culprit: injected"
+# Where its output is: a launcher's ranks have no files of their own.
+log=rank1.log
+[ "$launcher" = own ] || log=launcher.log
+expect 0 "next: read its log, .*/$log;" "$ddprove" explain "$folder/runs/test.launcher/proc"
 echo "$failures failures"
 exit "$((failures > 0))"
