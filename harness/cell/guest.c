@@ -5,57 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ddpcore/base/clock.h"
 #include "harness/cell/stage.h"
-#include "harness/exec/exec.h"
+#include "harness/exec/launcher.h"
 
-enum { PATH_BYTES = 4096, ENV_MAX = 8 };
+enum { PATH_BYTES = 4096 };
 
 /* What the program is started with, beside its own words. */
 struct start {
-    char *argv[8]; /* of the launcher */
-    size_t argc;
-    char ranks[16];
+    struct harness_exec_launch launch;
     char adapter[PATH_BYTES], search_dir[PATH_BYTES], files[PATH_BYTES];
-    struct harness_exec_variable variables[ENV_MAX];
-    size_t variable_count;
 };
-
-static void add_variable(struct start *start, const char *name, const char *value)
-{
-    DDP_ASSERT(start->variable_count < ENV_MAX);
-    start->variables[start->variable_count++] = (struct harness_exec_variable){name, value};
-}
-
-/* Open MPI's mpirun on this host, for as many ranks as the plan has, whose files lie in the run
- * folder. An MPI that does not know the variables does without them. */
-static void prepare_mpirun(struct start *start, uint32_t ranks)
-{
-    (void)snprintf(start->ranks, sizeof start->ranks, "%u", ranks);
-    start->argv[start->argc++] = (char *)(uintptr_t) "mpirun";
-    start->argv[start->argc++] = (char *)(uintptr_t) "-n";
-    start->argv[start->argc++] = start->ranks;
-    add_variable(start, "OMPI_MCA_rmaps_base_oversubscribe", "1");
-    add_variable(start, "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
-    add_variable(start, "OMPI_MCA_orte_tmpdir_base", start->files);
-    add_variable(start, "PRTE_MCA_prte_tmpdir_base", start->files);
-    /* ranks that are killed leave their shared memory where it lies */
-    add_variable(start, "OMPI_MCA_btl_vader_backing_directory", start->files);
-    add_variable(start, "OMPI_MCA_btl_sm_backing_directory", start->files);
-    if (geteuid() == 0) {
-        add_variable(start, "OMPI_ALLOW_RUN_AS_ROOT", "1");
-        add_variable(start, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    }
-}
 
 static ddp_status prepare(const struct harness_cell *cell, struct start *start, struct ddp_err *err)
 {
     const struct harness_guest *guest = &cell->plan.job.guest;
     const char *slash = strrchr(cell->config.self_path, '/');
 
-    memset(start, 0, sizeof *start);
+    start->adapter[0] = '\0';
+    start->files[0] = '\0';
     (void)snprintf(start->search_dir, sizeof start->search_dir, "%.*s",
                    slash != NULL ? (int)(slash - cell->config.self_path) : 1,
                    slash != NULL ? cell->config.self_path : ".");
@@ -66,8 +35,9 @@ static ddp_status prepare(const struct harness_cell *cell, struct start *start, 
     if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN) {
         (void)snprintf(start->files, sizeof start->files, "%s/mpi", cell->run_dir);
         DDP_TRY(ddp_files_make_dirs(start->files, err));
-        prepare_mpirun(start, cell->plan.job.ranks);
     }
+    harness_exec_launch_prepare(guest->launcher, cell->plan.job.ranks, guest->command.items[0],
+                                start->files[0] != '\0' ? start->files : NULL, &start->launch);
     return DDP_OK;
 }
 
@@ -115,21 +85,6 @@ static ddp_status prepare_kept(const struct harness_cell *cell, char *folder,
     return DDP_OK;
 }
 
-/* The launcher's words and the program's, ending with NULL; in the cell's memory. */
-static char **command_of(const struct harness_cell *cell, const struct start *start)
-{
-    const struct harness_texts *words = &cell->plan.job.guest.command;
-    char **command = ddp_mem_array(cell->mem, start->argc + words->count + 1, sizeof command[0]);
-
-    for (size_t i = 0; command != NULL && i < start->argc; i++) {
-        command[i] = start->argv[i];
-    }
-    for (size_t i = 0; command != NULL && i < words->count; i++) {
-        command[start->argc + i] = ddp_mem_strdup(cell->mem, words->items[i]);
-    }
-    return command;
-}
-
 static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out,
                       struct ddp_err *err)
 {
@@ -150,15 +105,16 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
         DDP_TRY(harness_exec_read_learned(cell->mem, plan->job.guest.against, &learned, err));
         config.against = &learned;
     }
-    config.command = command_of(cell, &start);
+    config.command = harness_exec_launch_words(
+        &start.launch, cell->mem, plan->job.guest.command.items, plan->job.guest.command.count);
     if (config.command == NULL) {
         return DDP_E_NOMEM;
     }
     config.ranks = plan->job.guest.launcher == HARNESS_GUEST_LAUNCHER_OWN ? plan->job.ranks : 0;
     config.preload = start.adapter[0] != '\0' ? start.adapter : NULL;
     config.search_dir = start.search_dir;
-    config.variables = start.variables;
-    config.variable_count = start.variable_count;
+    config.variables = start.launch.variables;
+    config.variable_count = start.launch.variable_count;
     DDP_TRY(harness_exec_run(&config, out, err));
     return start.files[0] != '\0' ? ddp_files_remove_tree(start.files, err) : DDP_OK;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
-#include "harness/exec/exec.h"
+#include "harness/exec/launcher.h"
 #include "harness/launch/mpi.h"
 
 static bool is_known_collective(const char *set)
@@ -129,7 +129,7 @@ enum refusal {
     REFUSAL_NONE,
     REFUSAL_BY_PLAN, /* it is not for this driver, or not for this collective */
     REFUSAL_NO_MPI,
-    REFUSAL_NO_ADAPTER, /* of a guest; MPI's is not there without MPI */
+    REFUSAL_NO_ADAPTER, /* or launcher, of a guest; MPI's are not there without MPI */
     REFUSAL_NO_CARD
 };
 
@@ -164,6 +164,11 @@ static enum refusal refuse_guest(struct cli_cells *cells, const struct harness_p
     if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN && mpirun_reason(cells)[0] != '\0') {
         (void)snprintf(reason, reason_size, "%s", cells->mpirun_reason);
         return REFUSAL_NO_MPI;
+    }
+    if (!harness_exec_launch_is_there(guest->launcher)) {
+        (void)snprintf(reason, reason_size, "%s is not installed",
+                       harness_guest_launcher_name(guest->launcher));
+        return REFUSAL_NO_ADAPTER;
     }
     return REFUSAL_NONE;
 }
@@ -357,7 +362,14 @@ static int take_command(struct cli_cells *cells)
     size_t count = 0;
 
     while (command[count] != NULL) {
-        count++;
+        json_t *text = json_string(command[count++]);
+
+        json_decref(text);
+        if (text == NULL) {
+            return cli_usage_error("exec: word %zu behind \"--\" is not UTF-8, as the plan's text "
+                                   "has to be: \"%.200s\"",
+                                   count, command[count - 1]);
+        }
     }
     for (size_t i = 0; i < cells->files.count; i++) {
         for (size_t k = 0; k < cells->scenarios[i].plan_count; k++) {

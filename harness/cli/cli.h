@@ -31,7 +31,8 @@ enum cli_command {
     CLI_CAMPAIGN = 256,
     CLI_SHRINK = 512,
     CLI_EXEC = 1024,
-    CLI_EVERY_COMMAND = 2047
+    CLI_NEW = 2048,
+    CLI_EVERY_COMMAND = 4095
 };
 
 /* What every option of the command line came to; a command reads those it knows. */
@@ -42,6 +43,9 @@ struct cli_options {
     enum harness_driver driver;
     bool has_launcher;
     enum harness_launcher launcher;
+    const char *launcher_text;
+    bool has_guest_launcher; /* exec --launcher */
+    enum harness_guest_launcher guest_launcher;
     bool is_on_cuda;                  /* --device cuda */
     bool requires_cuda, requires_mpi; /* a cell that lacks it is an error, not skipped */
     bool has_collective;
@@ -94,6 +98,7 @@ int cli_doctor(const struct cli_options *options);
 int cli_train(const struct cli_options *options);
 int cli_campaign(const struct cli_options *options);
 int cli_shrink(const struct cli_options *options);
+int cli_new(const struct cli_options *options);
 int cli_exec(const struct cli_options *options);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */

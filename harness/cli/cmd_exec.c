@@ -10,7 +10,7 @@
 #include "ddpcore/base/clock.h"
 #include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
-#include "harness/exec/exec.h"
+#include "harness/exec/launcher.h"
 #include "harness/launch/launch.h"
 
 enum { LIMIT_DEFAULT_S = 60 };
@@ -104,6 +104,7 @@ static int run_scenarios(const struct cli_options *options)
     char timeout[48];
     char folder[PATH_MAX];
     char against[PATH_MAX + 32];
+    char launcher[48];
     int code = 0;
 
     if (options->record_dir != NULL) {
@@ -132,6 +133,11 @@ static int run_scenarios(const struct cli_options *options)
         }
         (void)snprintf(against, sizeof against, "job.guest.against=%s", folder);
         code = add_set(&run, against);
+    }
+    if (code == 0 && options->has_guest_launcher) {
+        (void)snprintf(launcher, sizeof launcher, "job.guest.launcher=%s",
+                       harness_guest_launcher_name(options->guest_launcher));
+        code = add_set(&run, launcher);
     }
     return code != 0 ? code : cli_run(&run);
 }
@@ -217,23 +223,74 @@ static int conclude(const struct cli_options *options, const struct harness_exec
     return code;
 }
 
+/* Who starts how many ranks. Without --launcher: ddprove the --ranks copies, or the command what it
+ * likes. Returns 0, or an exit code. */
+static int set_launch(const struct cli_options *options, struct harness_exec_launch *launch,
+                      struct harness_exec_config *config)
+{
+    const enum harness_guest_launcher launcher = options->has_guest_launcher
+                                                     ? options->guest_launcher
+                                                 : options->ranks != 0 ? HARNESS_GUEST_LAUNCHER_OWN
+                                                                       : HARNESS_GUEST_LAUNCHER_ENV;
+    size_t count = 0;
+
+    if (launcher != HARNESS_GUEST_LAUNCHER_ENV && options->ranks == 0) {
+        return cli_usage_error("--launcher %s needs --ranks N",
+                               harness_guest_launcher_name(launcher));
+    }
+    while (options->command[count] != NULL) {
+        count++;
+    }
+    harness_exec_launch_prepare(launcher, (uint32_t)options->ranks, options->command[0], NULL,
+                                launch);
+    config->command = harness_exec_launch_words(launch, config->mem,
+                                                (const char *const *)options->command, count);
+    config->ranks = launcher == HARNESS_GUEST_LAUNCHER_OWN ? (uint32_t)options->ranks : 0;
+    config->world_size = (uint32_t)options->ranks;
+    config->variables = launch->variables;
+    config->variable_count = launch->variable_count;
+    return config->command != NULL ? 0 : harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+}
+
+/* Watch the job until it has ended. Returns the exit code. */
+static int watch(const struct cli_options *options, struct harness_exec_config *config)
+{
+    struct harness_exec_result result;
+    struct harness_exec_launch launch;
+    struct harness_learned learned;
+    struct ddp_err err = {{0}};
+    const int refused = set_launch(options, &launch, config);
+    ddp_status status;
+
+    if (refused != 0) {
+        return refused;
+    }
+    config->is_learning = options->record_dir != NULL;
+    status = options->against_dir != NULL
+                 ? harness_exec_read_learned(config->mem, options->against_dir, &learned, &err)
+                 : DDP_OK;
+    config->against = options->against_dir != NULL ? &learned : NULL;
+    status = status == DDP_OK ? harness_exec_run(config, &result, &err) : status;
+    if (status != DDP_OK) {
+        (void)fprintf(stderr, "ddprove: %s\n",
+                      err.text[0] != '\0' ? err.text : ddp_status_text(status));
+        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    }
+    return conclude(options, &result);
+}
+
 int cli_exec(const struct cli_options *options)
 {
     const uint64_t limit_ns =
         (options->limit_s != 0 ? options->limit_s : LIMIT_DEFAULT_S) * DDP_NS_PER_S;
-    struct harness_exec_config config = {.command = options->command,
-                                         .ranks = (uint32_t)options->ranks,
-                                         .is_left = options->is_left,
+    struct harness_exec_config config = {.is_left = options->is_left,
                                          .limits = {limit_ns, limit_ns},
                                          .on_finding = print_finding,
                                          .on_stack = print_stack};
-    struct harness_exec_result result;
-    struct harness_learned learned;
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
     char adapter[4096];
     char folder[PATH_MAX];
-    ddp_status status;
     int code;
 
     if (options->command == NULL || options->command[0] == NULL) {
@@ -263,19 +320,7 @@ int cli_exec(const struct cli_options *options)
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     }
     config.mem = ddp_mem_pool_mem(pool);
-    config.is_learning = options->record_dir != NULL;
-    status = options->against_dir != NULL
-                 ? harness_exec_read_learned(config.mem, options->against_dir, &learned, &err)
-                 : DDP_OK;
-    config.against = options->against_dir != NULL ? &learned : NULL;
-    status = status == DDP_OK ? harness_exec_run(&config, &result, &err) : status;
-    if (status != DDP_OK) {
-        (void)fprintf(stderr, "ddprove: %s\n",
-                      err.text[0] != '\0' ? err.text : ddp_status_text(status));
-        code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
-    } else {
-        code = conclude(options, &result);
-    }
+    code = watch(options, &config);
     ddp_mem_pool_destroy(pool);
     return code;
 }

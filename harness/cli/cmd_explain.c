@@ -30,8 +30,11 @@ static json_t *load_verdict(const char *folder)
     return verdict;
 }
 
-static void print_explanation(const char *folder, const json_t *verdict, bool has_events)
+/* Returns 0, or an exit code: what the run left behind cannot be read. */
+static int print_explanation(const char *folder, const json_t *verdict, bool has_events)
 {
+    const enum harness_outcome outcome = harness_report_outcome(verdict);
+    int code = 0;
     const struct harness_diagnosis_options options = {verdict, has_events};
     struct ddp_err err = {{0}};
     struct ddp_text text;
@@ -40,6 +43,10 @@ static void print_explanation(const char *folder, const json_t *verdict, bool ha
     harness_report_headline(verdict, &text);
     if (harness_cell_print_diagnosis(folder, &options, &text, &err) != DDP_OK) {
         ddp_text_add(&text, "    no record of the run: %s\n", err.text);
+        /* What did not run has none. */
+        code = outcome == HARNESS_OUTCOME_SKIP || outcome == HARNESS_OUTCOME_ERROR
+                   ? 0
+                   : harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     }
     ddp_text_add(&text, "\n");
     harness_report_findings(verdict, &text);
@@ -50,6 +57,7 @@ static void print_explanation(const char *folder, const json_t *verdict, bool ha
     }
     (void)fputs(ddp_text_str(&text), stdout);
     ddp_text_fini(&text);
+    return code;
 }
 
 static void print_line(const json_t *verdict)
@@ -74,6 +82,7 @@ static int explain_all(const struct cli_files *records, bool has_events)
 {
     size_t explained = 0;
     size_t good = 0;
+    int worst = 0;
 
     for (size_t i = 0; i < records->count; i++) {
         json_t *verdict = load_verdict(records->path[i]);
@@ -85,7 +94,9 @@ static int explain_all(const struct cli_files *records, bool has_events)
             good++;
         } else if (explained < EXPLAINED_MAX) {
             explained++;
-            print_explanation(records->path[i], verdict, has_events);
+            int code = print_explanation(records->path[i], verdict, has_events);
+
+            worst = code != 0 ? code : worst;
         } else {
             print_line(verdict);
         }
@@ -95,7 +106,7 @@ static int explain_all(const struct cli_files *records, bool has_events)
         (void)printf("%zu of %zu passed; name the folder of one to have it explained\n", good,
                      records->count);
     }
-    return 0;
+    return worst;
 }
 
 int cli_explain(const struct cli_options *options)

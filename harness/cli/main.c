@@ -34,6 +34,9 @@ static const struct command {
      "the smallest scenario with the same failure, written into --out"},
     {"exec", "[SCENARIO...] -- COMMAND...", CLI_EXEC, cli_exec,
      "run somebody else's program, and say what is wrong as soon as it is"},
+    {"new", "guest FOLDER", CLI_NEW, cli_new,
+     "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
+     "scenarios that break it"},
     {"train", "SCENARIO", CLI_TRAIN, cli_train, "run without checks, for timing"},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -43,10 +43,10 @@ static int set_driver(struct cli_options *options, const char *text)
 static int set_launcher(struct cli_options *options, const char *text)
 {
     options->has_launcher = harness_launcher_parse(text, &options->launcher) == DDP_OK;
-    if (options->has_launcher) {
-        return 0;
-    }
-    return cli_usage_error("--launcher: unknown launcher \"%s\"; known: own, mpirun", text);
+    options->has_guest_launcher =
+        harness_guest_launcher_parse(text, &options->guest_launcher) == DDP_OK;
+    options->launcher_text = text; /* which of them it may be, the command says: settle */
+    return 0;
 }
 
 static int set_device(struct cli_options *options, const char *text)
@@ -186,13 +186,6 @@ static int set_shard(struct cli_options *options, const char *text)
     return code;
 }
 
-static int set_resumed(struct cli_options *options, const char *text)
-{
-    (void)text;
-    options->is_resumed = true;
-    return 0;
-}
-
 static int set_out(struct cli_options *options, const char *text)
 {
     options->out_dir = text;
@@ -211,27 +204,6 @@ static int set_junit(struct cli_options *options, const char *text)
     return 0;
 }
 
-static int set_time_enforced(struct cli_options *options, const char *text)
-{
-    (void)text;
-    options->is_time_enforced = true;
-    return 0;
-}
-
-static int set_events(struct cli_options *options, const char *text)
-{
-    (void)text;
-    options->has_events = true;
-    return 0;
-}
-
-static int set_fail_fast(struct cli_options *options, const char *text)
-{
-    (void)text;
-    options->is_fail_fast = true;
-    return 0;
-}
-
 static int set_keep(struct cli_options *options, const char *text)
 {
     if (strcmp(text, "all") != 0 && strcmp(text, "failed") != 0) {
@@ -241,26 +213,22 @@ static int set_keep(struct cli_options *options, const char *text)
     return 0;
 }
 
-static int set_fast(struct cli_options *options, const char *text)
-{
-    (void)text;
-    options->is_fast = true;
-    return 0;
-}
-
-static int set_verbose(struct cli_options *options, const char *text)
-{
-    (void)text;
-    options->is_verbose = true;
-    return 0;
-}
-
-static int set_help(struct cli_options *options, const char *text)
-{
-    (void)text;
-    options->is_help = true;
-    return 0;
-}
+/* Options without an argument. */
+#define FLAG(name, member)                                         \
+    static int name(struct cli_options *options, const char *text) \
+    {                                                              \
+        (void)text;                                                \
+        options->member = true;                                    \
+        return 0;                                                  \
+    }
+FLAG(set_resumed, is_resumed)
+FLAG(set_time_enforced, is_time_enforced)
+FLAG(set_events, has_events)
+FLAG(set_fail_fast, is_fail_fast)
+FLAG(set_fast, is_fast)
+FLAG(set_verbose, is_verbose)
+FLAG(set_help, is_help)
+#undef FLAG
 
 #define LOADS (CLI_RUN | CLI_TRAIN | CLI_PLAN | CLI_LINT | CLI_LIST) /* they load scenarios */
 #define RUNS  (CLI_RUN | CLI_TRAIN)
@@ -297,8 +265,10 @@ static const struct cli_option {
      "what becomes of the job once something is wrong (default: end)"},
     {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
      "ranks may wait so long for one that is in code of its own\n(default: 60)"},
-    {"launcher", "own|mpirun", 0, RUNS, set_launcher,
-     "who starts the processes of proc (implies --driver proc)"},
+    {"launcher", "NAME", 0, RUNS | CLI_EXEC, set_launcher,
+     "own, mpirun: who starts the processes of proc (implies\n--driver proc); of exec also "
+     "torchrun, "
+     "srun and env (the\ncommand itself): who starts the --ranks copies"},
     {"device", "cpu|cuda", 0, LOADS, set_device,
      "same as --set job.device=NAME; cuda implies --collective\nnccl unless one is given"},
     {"require", "cuda|mpi", 0, CLI_RUN, set_require,
@@ -432,6 +402,17 @@ static int settle(struct cli_options *options, unsigned command)
     }
     if (options->is_fast && command != CLI_TRAIN) {
         return cli_usage_error("--fast: its bits do not repeat, so only train takes it");
+    }
+    if (command == CLI_EXEC) {
+        options->has_launcher = false;
+        return options->launcher_text == NULL || options->has_guest_launcher
+                   ? 0
+                   : cli_usage_error("--launcher is own, mpirun, torchrun, srun or env, not \"%s\"",
+                                     options->launcher_text);
+    }
+    if (options->launcher_text != NULL && !options->has_launcher) {
+        return cli_usage_error("--launcher: unknown launcher \"%s\"; known: own, mpirun",
+                               options->launcher_text);
     }
     if (options->has_launcher) {
         if (options->has_driver && options->driver == HARNESS_DRIVER_SIM) {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness/exec/exec.h"
-#include "harness/guest/ddprove_guest.h"
+#include "harness/guest/ability.h"
 
 static uint64_t bits_of(double value)
 {
@@ -11,23 +11,6 @@ static uint64_t bits_of(double value)
 
     memcpy(&bits, &value, sizeof bits);
     return bits;
-}
-
-/* The library's number of a reduction; both tables have the same names. */
-static uint64_t redop_of(enum ddp_redop redop)
-{
-    static const char *const names[DDPROVE_GUEST_REDOP_COUNT] = {
-#define X(id, name) [DDPROVE_GUEST_##id] = name,
-        DDPROVE_GUEST_REDOP_TABLE(X)
-#undef X
-    };
-
-    for (uint64_t i = 0; i < DDPROVE_GUEST_REDOP_COUNT; i++) {
-        if (strcmp(names[i], ddp_redop_name(redop)) == 0) {
-            return i;
-        }
-    }
-    return DDPROVE_GUEST_USER;
 }
 
 static void arm_corruption(const struct harness_action *action, struct guest_fault *out)
@@ -58,7 +41,7 @@ static void arm_corruption(const struct harness_action *action, struct guest_fau
         break;
     default:
         DDP_ASSERT(action->corrupt == HARNESS_CORRUPT_SET);
-        out->action = GUEST_ACTION_SET;
+        out->action = action->ago > 0 ? GUEST_ACTION_STALE : GUEST_ACTION_SET;
         out->value = bits_of(action->value);
         break;
     }
@@ -69,7 +52,10 @@ static void arm_argument(const struct harness_action *action, struct guest_fault
     out->value = action->arg_value;
     if (action->arg == HARNESS_ARG_REDOP) {
         out->action = GUEST_ACTION_REDOP;
-        out->value = redop_of((enum ddp_redop)action->arg_value);
+        out->value = guest_ability_redop(ddp_redop_name((enum ddp_redop)action->arg_value));
+    } else if (action->arg == HARNESS_ARG_DTYPE) {
+        out->action = GUEST_ACTION_DTYPE;
+        out->value = guest_ability_dtype(ddp_dtype_name((enum ddp_dtype)action->arg_value));
     } else {
         DDP_ASSERT(action->arg == HARNESS_ARG_COUNT || action->arg == HARNESS_ARG_ROOT);
         out->action = action->arg == HARNESS_ARG_COUNT ? GUEST_ACTION_ELEMS : GUEST_ACTION_ROOT;
@@ -93,8 +79,14 @@ static void arm_action(const struct harness_action *action, struct guest_fault *
     case HARNESS_ACTION_EXIT:
         out->value = (uint64_t)action->exit_code;
         break;
+    case HARNESS_ACTION_STOP:
+        out->value = action->stop_ms * 1000000u;
+        break;
     case HARNESS_ACTION_DELAY:
         out->value = action->delay_ms * 1000000u;
+        break;
+    case HARNESS_ACTION_SKIP:
+        out->action = action->later > 0 ? GUEST_ACTION_LATER : GUEST_ACTION_SKIP;
         break;
     case HARNESS_ACTION_CORRUPT:
         arm_corruption(action, out);
@@ -126,9 +118,10 @@ static void arm(const struct harness_fault *fault, struct guest_fault *out)
                                 .elem_count = at->elem_count > 0 ? at->elem_count + 1 : 0,
                                 .hit = at->hit,
                                 .times = at->times != 0 ? at->times : UINT64_MAX};
-    out->point = fault->point == DDP_FAULT_POINT_STEP_BEGIN       ? GUEST_POINT_STEP
-                 : fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE ? GUEST_POINT_POST
-                                                                  : GUEST_POINT_DONE;
+    out->point = fault->point == DDP_FAULT_POINT_STEP_BEGIN        ? GUEST_POINT_STEP
+                 : fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE  ? GUEST_POINT_POST
+                 : fault->point == DDP_FAULT_POINT_COLLECTIVE_POST ? GUEST_POINT_DONE
+                                                                   : GUEST_POINT_COUNT; /* ours */
     if (at->comm != NULL) {
         (void)strncpy((char *)out->comm, at->comm, sizeof out->comm - 1);
     }

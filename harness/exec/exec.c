@@ -119,6 +119,7 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     DDP_TRY(harness_watch_init(job->watch, job->config->mem, job->arena.head));
     DDP_TRY(harness_observed_create(job->watch, &job->observed));
     DDP_TRY(open_learned(job, err));
+    job->watch->stated_size = config->ranks > 0 ? config->ranks : config->world_size;
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
     job->ranks = ddp_mem_array(job->config->mem, world_size, sizeof *job->ranks);
@@ -219,6 +220,20 @@ static void set_delay(const struct exec_job *job, struct harness_finding *findin
     }
 }
 
+/* Ranks that were started as others than they are find each other's places taken. */
+static bool is_of_start(const struct exec_job *job, const struct harness_finding *finding)
+{
+    for (size_t i = 0; i < job->findings->count; i++) {
+        if (job->findings->items[i].verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT &&
+            (finding->verdict == HARNESS_VERDICT_CRASH_EXITED ||
+             finding->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY ||
+             finding->verdict == HARNESS_VERDICT_LAUNCH_MISSING_RANK)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Judge what shows now. Nothing that happens while the job is being ended is anybody's fault. */
 static ddp_status judge(struct exec_job *job)
 {
@@ -237,7 +252,7 @@ static ddp_status judge(struct exec_job *job)
     harness_observed_judge(job->observed, job->findings, &now);
     for (size_t i = 0; i < now.count; i++) {
         if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i]) &&
-            !is_consequence(job, &now.items[i])) {
+            !is_of_start(job, &now.items[i]) && !is_consequence(job, &now.items[i])) {
             set_delay(job, &now.items[i]);
             harness_findings_add(job->findings, &now.items[i]);
             if (job->config->on_finding != NULL) {
@@ -303,6 +318,8 @@ static ddp_status step(struct exec_job *job)
     /* Ends first: what a process wrote before it ended is then read. */
     harness_exec_follow(job, now_ns);
     harness_watch_read(job->watch, now_ns);
+    harness_exec_continue(job, now_ns);
+    harness_exec_note_claims(job);
     if (job->end_ns == UINT64_MAX) {
         DDP_TRY(judge(job));
     }

@@ -22,6 +22,7 @@ struct exec_rank {
     pid_t pid;  /* 0: none is known */
     int pid_fd; /* of one that is no child of ours; -1 */
     bool has_stack;
+    uint32_t continued[GUEST_FAULTS_MAX]; /* stops of each fault that this process has ended */
 };
 
 struct exec_job {
@@ -50,6 +51,16 @@ struct exec_job {
 /* Start the command's processes, each as leader of a process group. Errors: E_NOT_FOUND, E_SYSTEM.
  */
 ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err);
+/* launch.c */
+/* A rank is about to be started: notes the plan's faults in that. False: it is to be left out. */
+bool harness_exec_pass_launch(struct exec_job *job, uint32_t rank);
+/* In the child that is to be the rank: do what these faults ask for. */
+void harness_exec_take_launch(const struct exec_job *job, uint32_t rank);
+/* Let ranks go on whose stop has lasted as long as its fault says. */
+void harness_exec_continue(struct exec_job *job, uint64_t now_ns);
+/* Tell the watch which ranks' processes say that they are others. */
+void harness_exec_note_claims(struct exec_job *job);
+
 /* Learn what became of the processes, and tell the watch. */
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
 /* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */

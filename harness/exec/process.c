@@ -122,6 +122,7 @@ __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_
         (void)setenv("MASTER_ADDR", "127.0.0.1", 1);
         set_number("MASTER_PORT", port);
     }
+    harness_exec_take_launch(job, rank);
     if (job->config->search_dir != NULL) {
         add_search_dir(job->config->search_dir);
     }
@@ -157,6 +158,9 @@ static ddp_status start_one(struct exec_job *job, uint32_t index, uint16_t port,
     }
     job->children[index].pid = pid;
     job->children[index].started_pid = pid;
+    if (job->config->ranks > 0) {
+        job->watch->ranks[index].state = HARNESS_WATCH_RUNNING;
+    }
     job->alive_count++;
     do {
         size = read(ends[0], &error, sizeof error);
@@ -175,7 +179,9 @@ ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err)
 
     (void)fflush(NULL);
     for (uint32_t i = 0; i < job->child_count; i++) {
-        DDP_TRY(start_one(job, i, port, err));
+        if (job->config->ranks == 0 || harness_exec_pass_launch(job, i)) {
+            DDP_TRY(start_one(job, i, port, err));
+        }
     }
     return DDP_OK;
 }

@@ -4,6 +4,7 @@
 #define HARNESS_GUEST_ABILITY_H
 
 #include <stddef.h>
+#include <string.h>
 
 #include "harness/guest/arena.h"
 #include "harness/guest/ddprove_guest.h"
@@ -21,7 +22,50 @@ enum guest_adapter {
 
 static inline int guest_ability_is_of_data(enum guest_action action)
 {
-    return action >= GUEST_ACTION_ZERO && action <= GUEST_ACTION_NAN_VALUE;
+    return action >= GUEST_ACTION_ZERO && action <= GUEST_ACTION_STALE;
+}
+
+/* The library's numbers of names; USER and BYTES: it has none of that name. */
+static inline uint64_t guest_ability_redop(const char *name)
+{
+    static const char *const names[DDPROVE_GUEST_REDOP_COUNT] = {
+#define X(id, name) name,
+        DDPROVE_GUEST_REDOP_TABLE(X)
+#undef X
+    };
+    uint64_t i = 0;
+
+    while (i < DDPROVE_GUEST_USER && strcmp(names[i], name) != 0) {
+        i++;
+    }
+    return i;
+}
+static inline uint64_t guest_ability_dtype(const char *name)
+{
+    static const char *const names[DDPROVE_GUEST_DTYPE_COUNT] = {
+#define X(id, name, size_bytes) name,
+        DDPROVE_GUEST_DTYPE_TABLE(X)
+#undef X
+    };
+    uint64_t i = DDPROVE_GUEST_DTYPE_COUNT - 1;
+
+    while (i > DDPROVE_GUEST_BYTES && strcmp(names[i], name) != 0) {
+        i--;
+    }
+    return i;
+}
+
+/* The library has elements of that type. */
+static inline int guest_ability_has_dtype(enum guest_adapter adapter, uint64_t dtype)
+{
+    switch (adapter) {
+    case GUEST_ADAPTER_MPI:
+        return dtype != DDPROVE_GUEST_F16 && dtype != DDPROVE_GUEST_BF16;
+    case GUEST_ADAPTER_NCCL:
+        return dtype != DDPROVE_GUEST_I16 && dtype != DDPROVE_GUEST_U16;
+    default:
+        return 1;
+    }
 }
 
 /* The library has an operator of that name. */
@@ -58,6 +102,15 @@ static inline const char *guest_ability_lack(enum guest_adapter adapter, enum gu
     }
     if (action == GUEST_ACTION_REDOP && !guest_ability_has_redop(adapter, value)) {
         return "the library has no such operator";
+    }
+    if (action == GUEST_ACTION_DTYPE && !guest_ability_has_dtype(adapter, value)) {
+        return "the library has no elements of that type";
+    }
+    if (action == GUEST_ACTION_LATER && adapter == GUEST_ADAPTER_NONE) {
+        return "nobody but the program can make its calls later";
+    }
+    if (action == GUEST_ACTION_LATER && adapter == GUEST_ADAPTER_MPI) {
+        return "a call has to return its result, or a request for it, before the next one comes";
     }
     return NULL;
 }

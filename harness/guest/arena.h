@@ -42,25 +42,28 @@ enum guest_point {
 };
 
 /* What a fault does. X(identifier, name, what `value` is) */
-#define GUEST_ACTION_TABLE(X)                                      \
-    X(NOTHING, "none", "")                                         \
-    X(KILL, "kill", "signal")                                      \
-    X(EXIT, "exit", "code")                                        \
-    X(ABORT, "abort", "")                                          \
-    X(STOP, "stop", "")                                            \
-    X(HANG, "hang", "")                                            \
-    X(DELAY, "delay", "nanoseconds")                               \
-    X(SKIP, "skip", "")                                            \
-    X(TWICE, "dup", "")                                            \
-    X(ELEMS, "count", "elements")                                  \
-    X(REDOP, "redop", "enum ddprove_guest_redop")                  \
-    X(ROOT, "root", "rank within the communicator")                \
-    X(ZERO, "zero", "")                                            \
-    X(SCALE, "scale", "the factor's bits, of a double")            \
-    X(SHIFT, "shift", "elements")                                  \
-    X(FLIP, "flip", "bit of the element")                          \
-    X(SET, "set", "the element's new value, the bits of a double") \
-    X(NAN_VALUE, "nan", "")
+#define GUEST_ACTION_TABLE(X)                                        \
+    X(NOTHING, "none", "")                                           \
+    X(KILL, "kill", "signal")                                        \
+    X(EXIT, "exit", "code")                                          \
+    X(ABORT, "abort", "")                                            \
+    X(STOP, "stop", "nanoseconds until ddprove lets it go on, or 0") \
+    X(HANG, "hang", "")                                              \
+    X(DELAY, "delay", "nanoseconds")                                 \
+    X(SKIP, "skip", "")                                              \
+    X(TWICE, "dup", "")                                              \
+    X(ELEMS, "count", "elements")                                    \
+    X(REDOP, "redop", "enum ddprove_guest_redop")                    \
+    X(ROOT, "root", "rank within the communicator")                  \
+    X(DTYPE, "dtype", "enum ddprove_guest_dtype")                    \
+    X(LATER, "later", "")                                            \
+    X(ZERO, "zero", "")                                              \
+    X(SCALE, "scale", "the factor's bits, of a double")              \
+    X(SHIFT, "shift", "elements")                                    \
+    X(FLIP, "flip", "bit of the element")                            \
+    X(SET, "set", "the element's new value, the bits of a double")   \
+    X(NAN_VALUE, "nan", "")                                          \
+    X(STALE, "stale", "")
 enum guest_action {
 #define X(id, name, value) GUEST_ACTION_##id,
     GUEST_ACTION_TABLE(X)
@@ -228,6 +231,7 @@ struct guest_lane {
 struct guest_page {
     uint64_t pid;        /* of the rank; 0: not attached. Written last */
     uint64_t is_ended;   /* it has detached */
+    uint64_t rival_pid;  /* another process that says that it is this rank; 0: there is none */
     uint64_t world_size; /* as the rank was told */
     uint64_t step, micro, phase;
     uint64_t alive_ns;                     /* last time it reported anything */
@@ -256,6 +260,8 @@ struct guest_arena {
     uint64_t ring_offset_bytes; /* within a slot */
     uint64_t fault_count;
     struct guest_fault faults[GUEST_FAULTS_MAX];
+    uint64_t stray_pid;   /* a process that says that it is a rank which the job has not; 0: none */
+    uint64_t stray_rank;  /* that rank */
     uint64_t is_observed; /* ranks report what their calls' data come to (observe/sums.h) */
     /* Of these steps, from the first to the last, they also write the data to files in a folder
      * (observe/keep.h). keep_end: the last one + 1; 0: of none. */

@@ -121,12 +121,13 @@ static void let_be_looked_at(const char *where)
     }
 }
 
-/* Take the slot, unless a living process has it. */
+/* Take the slot, unless a living process has it: that is shown. */
 static bool take_slot(struct guest_page *page)
 {
     uint64_t pid = __atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
 
     if (pid != 0 && (kill((pid_t)pid, 0) == 0 || errno != ESRCH)) {
+        guest_store(&page->rival_pid, (uint64_t)getpid());
         return false;
     }
     return __atomic_compare_exchange_n(&page->pid, &pid, (uint64_t)getpid(), false,
@@ -146,6 +147,10 @@ static struct guest_page *attach(int64_t rank, int64_t world_size)
         return NULL;
     }
     page = (uint64_t)rank < arena->world_size ? guest_arena_page(arena, (uint32_t)rank) : NULL;
+    if (page == NULL) {
+        guest_store(&arena->stray_rank, (uint64_t)rank);
+        guest_store(&arena->stray_pid, (uint64_t)getpid());
+    }
     if (page == NULL || !take_slot(page)) {
         (void)munmap(arena, arena->size_bytes);
         return NULL;

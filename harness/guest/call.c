@@ -15,7 +15,7 @@ static void post(struct guest_page *page, struct guest_comm *comm, struct ddprov
                           call->elem_count, call->bucket});
 }
 
-int ddprove_guest_call_post(struct ddprove_guest_call *call)
+int guest_call_post(struct ddprove_guest_call *call, int can_hold)
 {
     struct guest_page *page = guest_self_page();
     struct guest_comm *comm = page != NULL ? guest_comm_of(page, call->comm) : NULL;
@@ -29,10 +29,10 @@ int ddprove_guest_call_post(struct ddprove_guest_call *call)
     call->seq =
         guest_load(&comm->posted) + 1; /* for faults; threads that post at once may see the same */
     guest_sums_post_begin(page, comm, call, &input);
-    times = guest_fault_pass(page, GUEST_POINT_POST, call);
+    times = guest_fault_pass(page, GUEST_POINT_POST, call, can_hold);
     call->seq = 0;
-    if (times == 0) {
-        return 0; /* as if the program had not come here */
+    if (times <= 0) {
+        return times; /* as if the program had not come here */
     }
     for (int i = 1; i < times; i++) {
         post(page, comm, call);
@@ -41,6 +41,11 @@ int ddprove_guest_call_post(struct ddprove_guest_call *call)
     post(page, comm, call);
     guest_sums_post_end(page, call, &input);
     return times;
+}
+
+int ddprove_guest_call_post(struct ddprove_guest_call *call)
+{
+    return guest_call_post(call, 0);
 }
 
 void guest_call_show(struct ddprove_guest_call *call)
@@ -118,7 +123,7 @@ void ddprove_guest_call_done(struct ddprove_guest_call *call)
 
     guest_fault_release(call);
     if (comm != NULL) {
-        (void)guest_fault_pass(page, GUEST_POINT_DONE, call);
+        (void)guest_fault_pass(page, GUEST_POINT_DONE, call, 0);
         guest_sums_done(page, comm, call);
         (void)__atomic_add_fetch(&comm->done, 1, __ATOMIC_RELAXED);
         guest_self_record(page, GUEST_EVENT_DONE,

@@ -11,6 +11,11 @@ extern "C" {
 
 /* The record of a handle; NULL: there is none (any more). */
 struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm);
+/* In place of how often a call is to be made: after the next one of its communicator, by
+ * guest_call_show. */
+#define GUEST_CALL_HELD (-1)
+/* As ddprove_guest_call_post; can_hold: it may return GUEST_CALL_HELD. */
+int guest_call_post(struct ddprove_guest_call *call, int can_hold);
 /* A call that is made whatever is said here: posted, without faults. */
 void guest_call_show(struct ddprove_guest_call *call);
 /* The calling thread waits in a communicator for ranks, which guest_wait_pack says; 0, 0: it does

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/guest/call.h"
 #include "harness/guest/observe/sums.h"
 
 /* In call->state: the copy that the changed contribution is in; the arguments cannot be changed. */
@@ -78,17 +79,40 @@ static uint64_t count_of(const struct ddprove_guest_call *call, enum guest_point
     return call->elem_count * (parts > 1 ? parts : 1);
 }
 
+/* A call at a point of its way. */
+struct passage {
+    enum guest_point point;
+    struct ddprove_guest_call *call;
+    bool can_hold;    /* whoever makes the call can make it later */
+    const void *past; /* what its data were in the call of its sort before; NULL: not known */
+    int times;        /* how often it is to be made */
+};
+
+static bool damage(const struct guest_fault *fault, const struct passage *passage, void *data)
+{
+    const struct ddprove_guest_call *call = passage->call;
+    const uint64_t count = count_of(call, passage->point);
+
+    if (fault->action != GUEST_ACTION_STALE) {
+        return guest_corrupt(data, count, call->dtype, fault);
+    }
+    if (passage->past != NULL) {
+        memcpy(data, passage->past, count * guest_dtype_size_bytes(call->dtype));
+    }
+    return passage->past != NULL;
+}
+
 /* A contribution that the program only reads is changed in a copy. Without memory for it nothing is
  * changed, and the fault does not count as fired. */
-static bool corrupt_call(const struct guest_fault *fault, enum guest_point point,
-                         struct ddprove_guest_call *call)
+static bool corrupt_call(const struct guest_fault *fault, const struct passage *passage)
 {
-    const uint64_t count = count_of(call, point);
-    const uint64_t size_bytes = count * guest_dtype_size_bytes(call->dtype);
+    struct ddprove_guest_call *call = passage->call;
+    const uint64_t size_bytes =
+        count_of(call, passage->point) * guest_dtype_size_bytes(call->dtype);
     void *copy;
 
-    if (point == GUEST_POINT_DONE || call->in == call->out) {
-        return call->out != NULL && guest_corrupt(call->out, count, call->dtype, fault);
+    if (passage->point == GUEST_POINT_DONE || call->in == call->out) {
+        return call->out != NULL && damage(fault, passage, call->out);
     }
     if (call->in == NULL || call->state[STATE_COPY] != 0) {
         return false;
@@ -98,7 +122,7 @@ static bool corrupt_call(const struct guest_fault *fault, enum guest_point point
         return false;
     }
     memcpy(copy, call->in, size_bytes);
-    if (!guest_corrupt(copy, count, call->dtype, fault)) {
+    if (!damage(fault, passage, copy)) {
         free(copy);
         return false;
     }
@@ -159,50 +183,126 @@ static void act_on_process(const struct guest_fault *fault)
     }
 }
 
-/* Returns whether it could be done here. */
-static bool act(const struct guest_fault *fault, enum guest_point point,
-                struct ddprove_guest_call *call, int *times)
+/* All of its data are elements of the one type that the call names. */
+static bool has_one_dtype(const struct ddprove_guest_call *call)
 {
-    const bool is_posting = point == GUEST_POINT_POST;
-    const bool is_bound = call->state[STATE_BOUND] != 0;
+    switch ((enum ddprove_guest_kind)call->kind) {
+    case DDPROVE_GUEST_ALL_REDUCE:
+    case DDPROVE_GUEST_BROADCAST:
+    case DDPROVE_GUEST_REDUCE:
+    case DDPROVE_GUEST_REDUCE_SCATTER:
+    case DDPROVE_GUEST_SCAN:
+    case DDPROVE_GUEST_EXSCAN:
+        return call->dtype != DDPROVE_GUEST_BYTES;
+    default:
+        return false;
+    }
+}
 
+/* Never of larger elements: the program's buffers end where its own do. */
+static bool change_dtype(uint64_t dtype, struct ddprove_guest_call *call)
+{
+    if (!has_one_dtype(call) || dtype == call->dtype ||
+        guest_dtype_size_bytes((uint32_t)dtype) == 0 ||
+        guest_dtype_size_bytes((uint32_t)dtype) > guest_dtype_size_bytes(call->dtype)) {
+        return false;
+    }
+    call->dtype = (uint32_t)dtype;
+    return true;
+}
+
+/* What a call is about, if that is not settled since it was made ready. */
+static bool change_argument(const struct guest_fault *fault, struct ddprove_guest_call *call)
+{
+    if (call->state[STATE_BOUND] != 0) {
+        return false;
+    }
+    switch ((enum guest_action)fault->action) {
+    case GUEST_ACTION_DTYPE:
+        return change_dtype(fault->value, call);
+    case GUEST_ACTION_ELEMS:
+        if (fault->value > call->elem_count) {
+            return false;
+        }
+        call->elem_count = fault->value;
+        return true;
+    case GUEST_ACTION_REDOP:
+        call->redop = (uint32_t)fault->value;
+        return true;
+    default:
+        call->root = (uint32_t)fault->value;
+        return true;
+    }
+}
+
+/* What only the post of a call can bring about. Returns whether it could be done. */
+static bool act_on_post(const struct guest_fault *fault, struct passage *passage)
+{
     switch ((enum guest_action)fault->action) {
     case GUEST_ACTION_SKIP:
-        *times = is_posting ? 0 : *times;
-        return is_posting;
+        passage->times = 0;
+        return true;
     case GUEST_ACTION_TWICE:
-        *times = is_posting ? 2 : *times;
-        return is_posting;
+        passage->times = 2;
+        return true;
+    case GUEST_ACTION_LATER:
+        passage->times = passage->can_hold ? GUEST_CALL_HELD : passage->times;
+        return passage->can_hold;
+    default:
+        return change_argument(fault, passage->call);
+    }
+}
+
+/* Returns whether it could be done here. */
+static bool act(const struct guest_fault *fault, struct passage *passage)
+{
+    switch ((enum guest_action)fault->action) {
+    case GUEST_ACTION_SKIP:
+    case GUEST_ACTION_TWICE:
+    case GUEST_ACTION_LATER:
+    case GUEST_ACTION_DTYPE:
     case GUEST_ACTION_ELEMS:
-        if (is_posting && !is_bound && fault->value <= call->elem_count) {
-            call->elem_count = fault->value;
-            return true;
-        }
-        return false;
     case GUEST_ACTION_REDOP:
-        call->redop = is_posting && !is_bound ? (uint32_t)fault->value : call->redop;
-        return is_posting && !is_bound;
     case GUEST_ACTION_ROOT:
-        call->root = is_posting && !is_bound ? (uint32_t)fault->value : call->root;
-        return is_posting && !is_bound;
+        return passage->point == GUEST_POINT_POST && act_on_post(fault, passage);
     case GUEST_ACTION_ZERO:
     case GUEST_ACTION_SCALE:
     case GUEST_ACTION_SHIFT:
     case GUEST_ACTION_FLIP:
     case GUEST_ACTION_SET:
     case GUEST_ACTION_NAN_VALUE:
-        return corrupt_call(fault, point, call);
+    case GUEST_ACTION_STALE:
+        return corrupt_call(fault, passage);
     default:
         return true;
     }
 }
 
+/* A fault puts the data of an earlier call in the place of a later one's. */
+static bool needs_past(const struct guest_arena *arena, const struct guest_page *page,
+                       enum guest_point point)
+{
+    for (uint64_t i = 0; i < arena->fault_count; i++) {
+        const struct guest_fault *fault = &arena->faults[i];
+
+        if (fault->action == GUEST_ACTION_STALE && fault->point == (uint64_t)point &&
+            (fault->rank == 0 || guest_arena_page(arena, (uint32_t)(fault->rank - 1)) == page)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int guest_fault_pass(struct guest_page *page, enum guest_point point,
-                     struct ddprove_guest_call *call)
+                     struct ddprove_guest_call *call, int can_hold)
 {
     const struct guest_arena *arena = guest_self_arena();
-    int times = 1;
+    struct passage passage = {.point = point, .call = call, .can_hold = can_hold != 0, .times = 1};
+    void *past = call != NULL && needs_past(arena, page, point)
+                     ? guest_past_exchange(point, call, count_of(call, point))
+                     : NULL;
 
+    passage.past = past;
     for (uint64_t i = 0; i < arena->fault_count; i++) {
         const struct guest_fault *fault = &arena->faults[i];
         uint64_t hit;
@@ -214,7 +314,7 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
         if (hit < fault->hit || hit - fault->hit >= fault->times) {
             continue;
         }
-        if (call == NULL || act(fault, point, call, &times)) {
+        if (call == NULL || act(fault, &passage)) {
             guest_self_record(page, GUEST_EVENT_FAULT,
                               (const uint64_t[GUEST_ARG_COUNT]){i, hit,
                                                                 call != NULL ? call->comm : 0,
@@ -222,5 +322,6 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
         }
         act_on_process(fault);
     }
-    return times;
+    free(past);
+    return passage.times;
 }

@@ -21,7 +21,7 @@ void ddprove_guest_step(uint64_t step)
         guest_store(&page->step, step);
         guest_store(&page->micro, 0);
         guest_self_record(page, GUEST_EVENT_STEP, arg);
-        (void)guest_fault_pass(page, GUEST_POINT_STEP, NULL);
+        (void)guest_fault_pass(page, GUEST_POINT_STEP, NULL, 0);
     }
 }
 

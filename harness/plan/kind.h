@@ -22,12 +22,13 @@ extern "C" {
     X(HARNESS_DRIVER_PROC, "proc", "one process a rank")
 enum harness_driver { HARNESS_DRIVER_TABLE(HARNESS_KIND_ENUM) HARNESS_DRIVER_COUNT };
 
-#define HARNESS_GUEST_LAUNCHER_TABLE(X)                                   \
-    X(HARNESS_GUEST_LAUNCHER_OWN, "own",                                  \
-      "one copy of the command a rank, with torchrun's "                  \
-      "variables")                                                        \
-    X(HARNESS_GUEST_LAUNCHER_MPIRUN, "mpirun", "mpirun -n RANKS COMMAND") \
-    X(HARNESS_GUEST_LAUNCHER_ENV, "env",                                  \
+#define HARNESS_GUEST_LAUNCHER_TABLE(X)                                                       \
+    X(HARNESS_GUEST_LAUNCHER_OWN, "own",                                                      \
+      "one copy of the command a rank, with torchrun's variables")                            \
+    X(HARNESS_GUEST_LAUNCHER_MPIRUN, "mpirun", "mpirun -n RANKS COMMAND")                     \
+    X(HARNESS_GUEST_LAUNCHER_TORCHRUN, "torchrun", "torchrun --nproc_per_node RANKS COMMAND") \
+    X(HARNESS_GUEST_LAUNCHER_SRUN, "srun", "srun -n RANKS COMMAND, on this host")             \
+    X(HARNESS_GUEST_LAUNCHER_ENV, "env",                                                      \
       "the command starts its ranks itself, each with some launcher's variables")
 enum harness_guest_launcher {
     HARNESS_GUEST_LAUNCHER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_LAUNCHER_COUNT
@@ -108,7 +109,7 @@ enum harness_optimizer_kind { HARNESS_OPTIMIZER_TABLE(HARNESS_KIND_ENUM) HARNESS
     X(HARNESS_CORRUPT_NAN, "nan", "elem", "element `elem` becomes NaN")                           \
     X(HARNESS_CORRUPT_FLIP, "flip", "bit bits elem count stride",                                 \
       "`bits` bits from `bit` on flip in element `elem`")                                         \
-    X(HARNESS_CORRUPT_SET, "set", "value elem", "element `elem` becomes `value`")
+    X(HARNESS_CORRUPT_SET, "set", "value elem ago", "element `elem` becomes `value`")
 enum harness_corrupt_kind { HARNESS_CORRUPT_TABLE(HARNESS_KIND_ENUM) HARNESS_CORRUPT_KIND_COUNT };
 
 /* Damage done to a checkpoint before it is loaded.

@@ -55,6 +55,23 @@ ddp_status harness_guest_adapter_parse(const char *name, enum harness_guest_adap
     return DDP_E_NOT_FOUND;
 }
 
+const char *harness_guest_launcher_name(enum harness_guest_launcher launcher)
+{
+    DDP_ASSERT((unsigned)launcher < HARNESS_GUEST_LAUNCHER_COUNT);
+    return harness_names_of(HARNESS_NAMES_GUEST_LAUNCHERS, (int)launcher);
+}
+
+ddp_status harness_guest_launcher_parse(const char *name, enum harness_guest_launcher *out)
+{
+    for (unsigned i = 0; i < HARNESS_GUEST_LAUNCHER_COUNT; i++) {
+        if (strcmp(name, harness_guest_launcher_name((enum harness_guest_launcher)i)) == 0) {
+            *out = (enum harness_guest_launcher)i;
+            return DDP_OK;
+        }
+    }
+    return DDP_E_NOT_FOUND;
+}
+
 const char *harness_action_name(enum harness_action_kind kind)
 {
     DDP_ASSERT((unsigned)kind < HARNESS_ACTION_KIND_COUNT);

@@ -184,6 +184,9 @@ DDP_MUST_USE ddp_status harness_driver_parse(const char *name, enum harness_driv
 const char *harness_guest_adapter_name(enum harness_guest_adapter adapter);
 DDP_MUST_USE ddp_status harness_guest_adapter_parse(const char *name,
                                                     enum harness_guest_adapter *out);
+const char *harness_guest_launcher_name(enum harness_guest_launcher launcher);
+DDP_MUST_USE ddp_status harness_guest_launcher_parse(const char *name,
+                                                     enum harness_guest_launcher *out);
 const char *harness_action_name(enum harness_action_kind kind);
 /* Where an action may be used. */
 enum harness_action_place harness_action_place(enum harness_action_kind kind);

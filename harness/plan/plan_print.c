@@ -271,7 +271,9 @@ static bool is_printed(const struct harness_key *key, const void *kept)
     if (key->type == HARNESS_KEY_MATRIX || !harness_key_applies(key, kept)) {
         return false;
     }
-    return has_default || harness_key_is_chosen(key) ||
+    /* What is chosen may be 0, unless that is no value of it. */
+    return has_default ||
+           (harness_key_is_chosen(key) && !(key->type == HARNESS_KEY_INT && key->lo > 0)) ||
            is_stated(key, (const char *)kept + key->offset);
 }
 

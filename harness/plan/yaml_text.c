@@ -33,15 +33,40 @@ static bool is_plain_safe(const char *text)
     return true;
 }
 
+/* A character that YAML does not print, of those above 0x7f, or takes for the end of a line: its
+ * number, and how many bytes it has. 0: none of these. */
+static unsigned unprintable_at(const char *text, size_t *out_bytes)
+{
+    const unsigned char *c = (const unsigned char *)text;
+
+    *out_bytes = 1;
+    if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0xa0) {
+        *out_bytes = 2;
+        return c[1];
+    }
+    if ((c[0] == 0xe2 && c[1] == 0x80 && (c[2] == 0xa8 || c[2] == 0xa9)) ||
+        (c[0] == 0xef && ((c[1] == 0xbb && c[2] == 0xbf) || (c[1] == 0xbf && c[2] >= 0xbe)))) {
+        *out_bytes = 3;
+        return (c[0] & 0x0fu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
+    }
+    return 0;
+}
+
 void harness_plan_print_text(const char *text, struct ddp_text *out)
 {
+    size_t size_bytes;
+
     if (is_plain_safe(text)) {
         ddp_text_add(out, "%s", text);
         return;
     }
     ddp_text_add(out, "\"");
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
+    for (const char *c = text; *c != '\0'; c += size_bytes) {
+        const unsigned number = unprintable_at(c, &size_bytes);
+
+        if (number != 0) {
+            ddp_text_add(out, "\\u%04x", number);
+        } else if (*c == '"' || *c == '\\') {
             ddp_text_add(out, "\\%c", *c);
         } else if ((unsigned char)*c < 0x20 || *c == 0x7f) {
             ddp_text_add(out, "\\x%02x", (unsigned)(unsigned char)*c);

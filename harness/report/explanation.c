@@ -1,22 +1,24 @@
 /* What `explain` says of a verdict before it shows any evidence: what happened, how it was judged,
  * and what to look at next. */
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/report/report.h"
 
-/* The next step, by family. {folder}: of the record; {rank}: the first culprit. */
+/* The next step, by family. {folder}: of the record; {rank}: the first culprit; {log}: where that
+ * rank's output is. */
 static const struct {
     enum harness_family family;
     const char *culprit;  /* if a rank is named */
     const char *nameless; /* if none is */
 } steps[] = {
     {HARNESS_FAMILY_CRASH,
-     "read its log, {folder}/rank{rank}.log; a SIGKILL that nobody sent is mostly the kernel's, "
+     "read its log, {log}; a SIGKILL that nobody sent is mostly the kernel's, "
      "for want of "
      "memory: see dmesg",
      "read the ranks' logs in {folder}"},
     {HARNESS_FAMILY_HANG,
-     "find what rank {rank} does there: its log is {folder}/rank{rank}.log; reproduce it, and take "
+     "find what rank {rank} does there: its log is {log}; reproduce it, and take "
      "that "
      "rank's stack while it hangs (gdb -p, py-spy dump)",
      "compare the ranks below: who has not posted what the others wait for?"},
@@ -42,8 +44,7 @@ static const struct {
     {HARNESS_FAMILY_LAUNCH,
      "look at how rank {rank} is started: its environment, its log in {folder}",
      "look at how the ranks are started: their environment, their logs in {folder}"},
-    {HARNESS_FAMILY_RESOURCE,
-     "look at what rank {rank} uses up: its log is {folder}/rank{rank}.log",
+    {HARNESS_FAMILY_RESOURCE, "look at what rank {rank} uses up: its log is {log}",
      "look at what the ranks use up; ddprove doctor shows the machine's limits"},
 };
 
@@ -63,11 +64,31 @@ static enum harness_family family_of(const json_t *verdict)
                : HARNESS_FAMILY_NONE;
 }
 
-/* A text with {folder} and {rank} filled in. */
+/* The ranks of a launcher write into its output. */
+static void add_log(const char *folder, json_int_t rank, struct ddp_text *out)
+{
+    struct ddp_text own;
+    struct ddp_text launcher;
+
+    ddp_text_init(&own, ddp_mem_system());
+    ddp_text_init(&launcher, ddp_mem_system());
+    ddp_text_add(&own, "%s/rank%" JSON_INTEGER_FORMAT ".log", folder, rank);
+    ddp_text_add(&launcher, "%s/launcher.log", folder);
+    ddp_text_add(out, "%s",
+                 ddp_text_str(access(ddp_text_str(&own), F_OK) != 0 &&
+                                      access(ddp_text_str(&launcher), F_OK) == 0
+                                  ? &launcher
+                                  : &own));
+    ddp_text_fini(&own);
+    ddp_text_fini(&launcher);
+}
+
+/* A text with its marks filled in. */
 static void add_filled(const char *text, const char *folder, json_int_t rank, struct ddp_text *out)
 {
     static const char folder_mark[] = "{folder}";
     static const char rank_mark[] = "{rank}";
+    static const char log_mark[] = "{log}";
 
     while (*text != '\0') {
         if (strncmp(text, folder_mark, sizeof folder_mark - 1) == 0) {
@@ -76,6 +97,9 @@ static void add_filled(const char *text, const char *folder, json_int_t rank, st
         } else if (strncmp(text, rank_mark, sizeof rank_mark - 1) == 0) {
             ddp_text_add(out, "%" JSON_INTEGER_FORMAT, rank);
             text += sizeof rank_mark - 1;
+        } else if (strncmp(text, log_mark, sizeof log_mark - 1) == 0) {
+            add_log(folder, rank, out);
+            text += sizeof log_mark - 1;
         } else {
             ddp_text_add_bytes(out, text++, 1);
         }

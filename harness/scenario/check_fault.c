@@ -66,6 +66,14 @@ static ddp_status read_amount(const struct harness_reader *reader,
     const char *name = harness_names_of(HARNESS_NAMES_CORRUPTS, (int)action->corrupt);
     bool is_shift = action->corrupt == HARNESS_CORRUPT_SHIFT;
 
+    if (action->ago > 0) {
+        bool is_nought = value == NULL || (harness_yaml_number(value, &action->value) &&
+                                           action->value == 0.0); /* as plans are printed */
+
+        return is_nought ? DDP_OK
+                         : harness_yaml_fail(value, reader->err, DDP_E_INVALID,
+                                             "corrupt: set takes value or ago, not both");
+    }
     if (value == NULL && is_shift) {
         action->value = 1.0;
         return DDP_OK;
@@ -129,6 +137,7 @@ ddp_status harness_scenario_check_action(const struct harness_reader *reader,
     struct harness_action *action = kept;
 
     DDP_TRY(find_action(reader, map, &action->kind));
+    DDP_TRY(harness_scenario_check_guest_action(reader, map));
     if (!harness_key_applies(key, action)) {
         return DDP_OK;
     }

@@ -27,6 +27,19 @@ static ddp_status refuse_stated(const struct harness_reader *reader,
 
 static const char only_guests[] = "only a guest's calls have it (job.guest)";
 
+/* The library keeps no more of a communicator's name. */
+static ddp_status check_comm(const struct harness_reader *reader,
+                             const struct harness_yaml_node *map, enum harness_row row)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, row);
+
+    return node == NULL || node->text == NULL || strlen(node->text) < GUEST_NAME_BYTES
+               ? DDP_OK
+               : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "no communicator has a name of more than %d bytes",
+                                   GUEST_NAME_BYTES - 1);
+}
+
 ddp_status harness_scenario_check_guest_trigger(const struct harness_reader *reader,
                                                 const struct harness_yaml_node *map,
                                                 const struct harness_trigger *at)
@@ -35,6 +48,7 @@ ddp_status harness_scenario_check_guest_trigger(const struct harness_reader *rea
         return REFUSE(reader, map, only_guests, HARNESS_ROW_AT_comm, HARNESS_ROW_AT_kind,
                       HARNESS_ROW_AT_elems);
     }
+    DDP_TRY(check_comm(reader, map, HARNESS_ROW_AT_comm));
     if (at->run == HARNESS_RUN_RESTORE) {
         return REFUSE(reader, map, "a guest is not restored", HARNESS_ROW_AT_run);
     }
@@ -51,6 +65,7 @@ ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
     if (!harness_plan_is_guest(reader->plan)) {
         return REFUSE(reader, map, only_guests, HARNESS_ROW_OP_comm, HARNESS_ROW_OP_kind);
     }
+    DDP_TRY(check_comm(reader, map, HARNESS_ROW_OP_comm));
     return REFUSE(reader, map, "a guest does not tell it", HARNESS_ROW_OP_params);
 }
 
@@ -115,6 +130,14 @@ static ddp_status check_bitwise_steps(const struct harness_reader *reader,
                                         "bitwise_steps is [step] or [first, last]");
 }
 
+ddp_status harness_scenario_check_guest_action(const struct harness_reader *reader,
+                                               const struct harness_yaml_node *map)
+{
+    return harness_plan_is_guest(reader->plan)
+               ? DDP_OK
+               : REFUSE(reader, map, only_guests, HARNESS_ROW_DO_later, HARNESS_ROW_DO_ago);
+}
+
 /* What a fault may do where a guest posts a call. */
 static ddp_status check_call_action(const struct harness_reader *reader,
                                     const struct harness_yaml_node *node,
@@ -140,9 +163,11 @@ static ddp_status check_call_action(const struct harness_reader *reader,
                                  plain);
     }
     if (action->kind == HARNESS_ACTION_ARG && action->arg != HARNESS_ARG_COUNT &&
-        action->arg != HARNESS_ARG_REDOP && action->arg != HARNESS_ARG_ROOT) {
+        action->arg != HARNESS_ARG_DTYPE && action->arg != HARNESS_ARG_REDOP &&
+        action->arg != HARNESS_ARG_ROOT) {
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                 "of a guest's call, count, redop and root can be changed, not %s",
+                                 "of a guest's call, count, dtype, redop and root can be changed, "
+                                 "not %s",
                                  harness_names_of(HARNESS_NAMES_ARGS, (int)action->arg));
     }
     return DDP_OK;
@@ -162,12 +187,8 @@ static ddp_status check_action(const struct harness_reader *reader,
     case HARNESS_ACTION_ABORT:
     case HARNESS_ACTION_DELAY:
     case HARNESS_ACTION_HANG:
-        return DDP_OK;
     case HARNESS_ACTION_STOP:
-        return action->stop_ms == 0
-                   ? DDP_OK
-                   : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                       "a guest is stopped forever: {stop: forever}");
+        return DDP_OK;
     case HARNESS_ACTION_SKIP:
     case HARNESS_ACTION_DUP:
     case HARNESS_ACTION_ARG:
@@ -177,6 +198,9 @@ static ddp_status check_action(const struct harness_reader *reader,
                                            harness_action_name(action->kind))
                        : check_call_action(reader, node, action,
                                            fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE);
+    case HARNESS_ACTION_ENV:
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "env is of launch/spawn: the program has read it by then");
     default:
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                  "%s cannot be done in a guest; its library can kill, exit, abort, "
@@ -185,8 +209,28 @@ static ddp_status check_action(const struct harness_reader *reader,
     }
 }
 
-/* What the guest's adapter cannot do: the fault would never fire, or change nothing. Each adapter
- * has every reduction that a plan can name. */
+/* As the guest library names what a fault does to a call; all kinds of damage are alike to an
+ * adapter. */
+static enum guest_action action_of(const struct harness_action *action, uint64_t *out_value)
+{
+    *out_value = 0;
+    switch (action->kind) {
+    case HARNESS_ACTION_CORRUPT:
+        return GUEST_ACTION_ZERO;
+    case HARNESS_ACTION_SKIP:
+        return action->later > 0 ? GUEST_ACTION_LATER : GUEST_ACTION_SKIP;
+    case HARNESS_ACTION_ARG:
+        if (action->arg == HARNESS_ARG_DTYPE) {
+            *out_value = guest_ability_dtype(ddp_dtype_name((enum ddp_dtype)action->arg_value));
+            return GUEST_ACTION_DTYPE;
+        }
+        return GUEST_ACTION_NOTHING; /* each adapter has every reduction that a plan can name */
+    default:
+        return GUEST_ACTION_NOTHING;
+    }
+}
+
+/* What the guest's adapter cannot do: the fault would never fire, or change nothing. */
 static ddp_status check_ability(const struct harness_reader *reader,
                                 const struct harness_yaml_node *map,
                                 const struct harness_fault *fault)
@@ -197,11 +241,11 @@ static ddp_status check_ability(const struct harness_reader *reader,
         [HARNESS_GUEST_ADAPTER_NCCL] = GUEST_ADAPTER_NCCL};
     const enum harness_guest_adapter adapter = reader->plan->job.guest.adapter;
     const bool is_post = fault->point == DDP_FAULT_POINT_COLLECTIVE_POST;
-    /* All kinds of damage are alike to an adapter. */
-    const bool is_of_data = fault->action.kind == HARNESS_ACTION_CORRUPT;
-    const char *lack =
-        guest_ability_lack(adapters[adapter], is_post ? GUEST_POINT_DONE : GUEST_POINT_POST,
-                           is_of_data ? GUEST_ACTION_ZERO : GUEST_ACTION_NOTHING, 0);
+    uint64_t value = 0;
+    const enum guest_action action = action_of(&fault->action, &value);
+    const char *lack = guest_ability_lack(
+        adapters[adapter], is_post ? GUEST_POINT_DONE : GUEST_POINT_POST, action, value);
+    const bool is_of_action = action != GUEST_ACTION_NOTHING && !is_post;
 
     if (fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
         lack = adapter != HARNESS_GUEST_ADAPTER_NONE && reader->plan->job.steps == 0
@@ -211,13 +255,50 @@ static ddp_status check_ability(const struct harness_reader *reader,
     }
     return lack == NULL
                ? DDP_OK
-               : harness_yaml_fail(harness_reader_node(map, is_of_data && !is_post
-                                                                ? HARNESS_ROW_FAULT_do
-                                                                : HARNESS_ROW_FAULT_point),
+               : harness_yaml_fail(harness_reader_node(map, is_of_action ? HARNESS_ROW_FAULT_do
+                                                                         : HARNESS_ROW_FAULT_point),
                                    reader->err, DDP_E_INVALID, "%s, adapter %s: %s",
-                                   is_of_data && !is_post ? harness_action_name(fault->action.kind)
-                                                          : ddp_fault_point_name(fault->point),
+                                   is_of_action ? harness_action_name(fault->action.kind)
+                                                : ddp_fault_point_name(fault->point),
                                    harness_guest_adapter_name(adapter), lack);
+}
+
+/* What can be done to a rank as it is started: by whoever starts it. */
+static ddp_status check_launch(const struct harness_reader *reader,
+                               const struct harness_yaml_node *map,
+                               const struct harness_fault *fault)
+{
+    const struct harness_yaml_node *at = harness_reader_node(map, HARNESS_ROW_FAULT_at);
+
+    if (reader->plan->job.guest.launcher != HARNESS_GUEST_LAUNCHER_OWN) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
+                                 DDP_E_INVALID,
+                                 "launch/spawn needs launcher: own; another one starts the ranks "
+                                 "by itself");
+    }
+    DDP_TRY(REFUSE(reader, at, "nothing of the rank runs yet at launch/spawn", HARNESS_ROW_AT_comm,
+                   HARNESS_ROW_AT_kind, HARNESS_ROW_AT_elems, HARNESS_ROW_AT_seq,
+                   HARNESS_ROW_AT_bucket, HARNESS_ROW_AT_step, HARNESS_ROW_AT_phase));
+    switch (fault->action.kind) {
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_KILL:
+    case HARNESS_ACTION_EXIT:
+    case HARNESS_ACTION_ABORT:
+    case HARNESS_ACTION_ENV:
+        return DDP_OK;
+    case HARNESS_ACTION_SKIP:
+        return fault->action.later == 0
+                   ? DDP_OK
+                   : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_do), reader->err,
+                                       DDP_E_INVALID, "later needs a call: point collective/pre");
+    default:
+        break;
+    }
+    return harness_yaml_fail(
+        harness_reader_node(map, HARNESS_ROW_FAULT_do), reader->err, DDP_E_INVALID,
+        "at launch/spawn a guest can be given env, skipped, and ended by kill, "
+        "exit and abort, not %s",
+        harness_action_name(fault->action.kind));
 }
 
 ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reader,
@@ -226,13 +307,16 @@ ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reade
 {
     const struct harness_yaml_node *at = harness_reader_node(map, HARNESS_ROW_FAULT_at);
 
+    if (fault->point == DDP_FAULT_POINT_LAUNCH_SPAWN) {
+        return check_launch(reader, map, fault);
+    }
     if (fault->point != DDP_FAULT_POINT_STEP_BEGIN &&
         fault->point != DDP_FAULT_POINT_COLLECTIVE_PRE &&
         fault->point != DDP_FAULT_POINT_COLLECTIVE_POST) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
                                  DDP_E_INVALID,
-                                 "a guest does not pass %s; its points are step/begin, "
-                                 "collective/pre and collective/post",
+                                 "a guest does not pass %s; its points are launch/spawn, "
+                                 "step/begin, collective/pre and collective/post",
                                  ddp_fault_point_name(fault->point));
     }
     if (fault->point == DDP_FAULT_POINT_STEP_BEGIN) {

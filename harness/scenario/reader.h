@@ -52,6 +52,8 @@ DDP_MUST_USE ddp_status harness_scenario_check_guest_trigger(const struct harnes
 DDP_MUST_USE ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reader,
                                                            const struct harness_yaml_node *map,
                                                            const struct harness_fault *fault);
+DDP_MUST_USE ddp_status harness_scenario_check_guest_action(const struct harness_reader *reader,
+                                                            const struct harness_yaml_node *map);
 DDP_MUST_USE ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
                                                         const struct harness_yaml_node *map);
 DDP_MUST_USE ddp_status harness_scenario_check_guest_judged(const struct harness_reader *reader,

@@ -442,17 +442,45 @@ static uint64_t waited_for_ns(const struct harness_watch *watch, uint32_t rank)
     return longest_ns;
 }
 
+/* A rank has not come for so long. */
+static bool is_overdue(const struct harness_watch *watch, const struct harness_watch_limits *limits,
+                       uint32_t rank)
+{
+    const uint64_t limit_ns =
+        watch->ranks[rank].is_attached ? limits->silent_ns : limits->attach_ns;
+
+    return !harness_watch_is_gone(watch, rank) && !harness_watch_is_kept(watch, rank) &&
+           waited_for_ns(watch, rank) > limit_ns;
+}
+
+/* The rank has made no call yet, and another one that is overdue has not shown itself, which this
+ * one has, or its process at least: it may be waiting for that one. */
+static bool is_before_start(const struct harness_watch *watch,
+                            const struct harness_watch_limits *limits, uint32_t rank)
+{
+    for (size_t g = 0; g < watch->group_count; g++) {
+        if (watch->groups[g].members[rank].posted > 0) {
+            return false;
+        }
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (r != rank && !watch->ranks[r].is_attached && is_overdue(watch, limits, r) &&
+            (watch->ranks[rank].is_attached || (watch->ranks[rank].state == HARNESS_WATCH_RUNNING &&
+                                                watch->ranks[r].state == HARNESS_WATCH_UNKNOWN))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void find_overdue(const struct harness_watch *watch,
                          const struct harness_watch_limits *limits, struct harness_findings *out)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *self = &watch->ranks[r];
-        const uint64_t limit_ns = self->is_attached ? limits->silent_ns : limits->attach_ns;
-        const uint64_t waited_ns = waited_for_ns(watch, r);
         struct harness_finding finding;
 
-        if (harness_watch_is_gone(watch, r) || harness_watch_is_kept(watch, r) ||
-            waited_ns <= limit_ns) {
+        if (!is_overdue(watch, limits, r) || is_before_start(watch, limits, r)) {
             continue;
         }
         begin(watch,
@@ -462,7 +490,7 @@ static void find_overdue(const struct harness_watch *watch,
         harness_watch_say(&finding, "rank %u %s for %.1f s", r,
                           self->is_attached ? "is in code of its own, and was waited for"
                                             : "was waited for without a sign",
-                          (double)waited_ns / 1e9);
+                          (double)waited_for_ns(watch, r) / 1e9);
         say_where(watch, r, &finding);
         add_victims(watch, &finding);
         harness_findings_add(out, &finding);
@@ -472,6 +500,7 @@ static void find_overdue(const struct harness_watch *watch,
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
                            struct harness_findings *out)
 {
+    harness_watch_find_launch(watch, out);
     harness_watch_find_differences(watch, out);
     harness_watch_judge_results(watch, out);
     find_gone(watch, out);
@@ -480,5 +509,6 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
     find_overdue(watch, limits, out);
     if (out->count == 0) {
         find_endless(watch, limits, out);
+        harness_watch_find_absent(watch, limits, out);
     }
 }

@@ -13,6 +13,9 @@ extern "C" {
 /* What a group's members posted differs, and most of them have not posted the same: the others get
  * so long to post theirs, so that it is known who differs from the rest. */
 #define HARNESS_WATCH_DIFFER_HOLD_NS UINT64_C(1000000000)
+/* A rank that has posted another call than the others, and does not wait, gets so long to post the
+ * one that it lacks: then it has taken them in another order. */
+#define HARNESS_WATCH_ORDER_HOLD_NS UINT64_C(4000000)
 /* Waits without a way out count after this long: a thread that has made no call yet might come, and
  * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)
@@ -44,6 +47,15 @@ enum harness_verdict harness_watch_difference_of(const struct harness_watch_call
 void harness_watch_judge_results(struct harness_watch *watch, struct harness_findings *out);
 /* Count what is left when the job has ended. Once. */
 void harness_watch_finish_tally(struct harness_watch *watch);
+
+/* launch.c */
+/* Processes that were started with variables that do not fit the job. */
+void harness_watch_find_launch(const struct harness_watch *watch, struct harness_findings *out);
+/* By the limit of time: ranks that have not shown themselves, so that no other one comes to its
+ * first call. */
+void harness_watch_find_absent(const struct harness_watch *watch,
+                               const struct harness_watch_limits *limits,
+                               struct harness_findings *out);
 
 /* blocked.c */
 /* How far a rank is with a call. Of calls that threads make, a post begins them. */

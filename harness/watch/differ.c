@@ -208,6 +208,39 @@ static bool has_call_between(const struct harness_watch *watch,
     return false;
 }
 
+/* The rank that posted this call; world_size: none. */
+static uint32_t poster_of(const struct harness_watch *watch,
+                          const struct harness_watch_group *group, uint64_t seq,
+                          const struct harness_watch_call *call)
+{
+    uint32_t rank = 0;
+
+    while (rank < watch->world_size && harness_watch_call_at(&group->members[rank], seq) != call) {
+        rank++;
+    }
+    return rank;
+}
+
+/* What was to come first comes next. So it does too if the wrong call is one too many, after one
+ * like it; or if the right one was left out, a round later: then it is of a later step, or what is
+ * to follow the wrong call. */
+static bool is_swapped(const struct harness_watch *watch, const struct harness_watch_group *group,
+                       uint64_t seq, const struct harness_watch_call *wrong,
+                       const struct harness_watch_call *right)
+{
+    const uint32_t rank = poster_of(watch, group, seq, wrong);
+    const struct harness_watch_call *then =
+        rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq + 1) : NULL;
+    const struct harness_watch_call *before =
+        rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq - 1) : NULL;
+    uint32_t steps = 0;
+    const struct harness_watch_call *next = next_after(watch, group, seq, wrong, &steps);
+
+    return then != NULL && (before == NULL || !is_same(group, before, wrong)) &&
+           is_same(group, then, right) && !is_alike(wrong, right) &&
+           (watch->ranks[rank].step_count > 0 || (next != NULL && !is_alike(next, right)));
+}
+
 static enum harness_verdict verdict_of(const struct harness_watch *watch,
                                        const struct harness_watch_group *group, uint64_t seq,
                                        const struct harness_watch_call *wrong,
@@ -218,6 +251,9 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     uint32_t steps = 0;
     const struct harness_watch_call *next = next_after(watch, group, seq, right, &steps);
 
+    if (is_swapped(watch, group, seq, wrong, right)) {
+        return HARNESS_VERDICT_MISMATCH_ORDER;
+    }
     if (before != NULL && is_alike(wrong, before) && !is_alike(wrong, right) &&
         !has_call_between(watch, group, seq, wrong) && has_call_between(watch, group, seq, right)) {
         return HARNESS_VERDICT_MISMATCH_EXTRA;
@@ -293,6 +329,22 @@ static bool is_decided(const struct harness_watch *watch, const struct harness_w
     return posted == group->size;
 }
 
+/* A call that does not block may be followed at once by the one that was to come first. */
+static bool may_be_swapped(const struct harness_watch *watch,
+                           const struct harness_watch_group *group, uint64_t seq,
+                           const struct camp *camps, uint32_t count, uint32_t right)
+{
+    const struct camp *wrong = &camps[right == 0 ? 1 : 0];
+    uint32_t steps = 0;
+    const struct harness_watch_call *next =
+        next_after(watch, group, seq, camps[right].call, &steps);
+
+    return count == 2 && next != NULL && is_alike(wrong->call, next) &&
+           !harness_watch_is_gone(watch, wrong->rank) &&
+           !harness_watch_is_waiting(watch, wrong->rank) &&
+           harness_watch_call_at(&group->members[wrong->rank], seq + 1) == NULL;
+}
+
 /* Judge one call. False: wait for more members. */
 static bool compare(struct harness_watch *watch, struct harness_watch_group *group, uint64_t seq,
                     struct camp *camps, struct harness_findings *out)
@@ -311,6 +363,10 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
         return false;
     }
     right = pick_right(watch, group, seq, camps, count);
+    if (watch->now_ns - group->differs_ns < HARNESS_WATCH_ORDER_HOLD_NS && right < count &&
+        may_be_swapped(watch, group, seq, camps, count, right)) {
+        return false;
+    }
     for (uint32_t c = 0; c < count; c++) {
         if (c != right) {
             add(watch, group, seq, &camps[c], &camps[right < count ? right : c == 0 ? 1 : 0], out);

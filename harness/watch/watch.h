@@ -136,6 +136,8 @@ struct harness_watch_rank {
     uint64_t ending_ns; /* when is_ending was set */
     bool is_ending;     /* it is not gone yet, but its end has begun: the driver's, set when another
                           rank ended */
+    uint64_t claim; /* 1 + the rank that its process says it is, if it was started as this one: the
+                       driver's; 0: none other */
     bool is_attached, is_detached;
     uint64_t pid, world_size;
     uint64_t step, micro, phase;
@@ -164,6 +166,7 @@ struct harness_watch {
     struct ddp_mem *mem;
     const struct guest_arena *arena;
     uint32_t world_size;
+    uint32_t stated_size;             /* ranks of the job: the driver's; 0: it is not known */
     struct harness_watch_rank *ranks; /* [world_size] */
     struct harness_watch_group *groups;
     size_t group_count, group_capacity;

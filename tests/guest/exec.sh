@@ -93,6 +93,8 @@ grep -q '^weights' "$folder/out" || { echo "FAIL: a job that is left does not en
 expect 2 "no command" "$ddprove" exec --ranks 2
 expect 2 "no/such.yaml: No such file" "$ddprove" exec no/such.yaml -- true
 expect 2 "on-failure is" "$ddprove" exec --on-failure maybe -- true
+expect 2 "launcher is" "$ddprove" exec --launcher kubectl --ranks 2 -- true
+expect 2 "launcher torchrun needs --ranks" "$ddprove" exec --launcher torchrun -- true
 expect 2 "adapter is" "$ddprove" exec --adapter jax -- true
 expect 3 "no/such/program cannot be started: No such file" "$ddprove" exec --ranks 2 -- no/such/program
 expect 0 "no rank has shown itself" "$ddprove" exec -- true

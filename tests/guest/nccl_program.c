@@ -216,6 +216,10 @@ static void train(int step)
     if (is_captured) {
         ddp_standin_stream_capture(stream, true);
     }
+    if (is_fault("kinds")) {
+        TRY(ncclBroadcast(memory, memory, 16, STANDIN_FLOAT32, 0, world, stream));
+        sum(world, 8, STANDIN_SUM);
+    }
     if (!is_now("skip", step)) {
         sum(world, is_now("count", step) ? COUNT / 2 : COUNT,
             is_now("max", step) ? STANDIN_MAX : STANDIN_SUM);

@@ -4,7 +4,7 @@
 # Usage: nccl_scenario.sh DDPROVE NCCL_PROGRAM
 set -u
 ddprove=$1 program=$2
-failures=0
+failures=0 words=
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -18,7 +18,8 @@ job: {guest: {adapter: nccl}, ranks: 3, timeout_ms: 2000}
 faults: [$4]
 expect: {$5}
 YAML
-    "$3" exec "$folder/test.yaml" --out "$folder/runs" -- "$program" "$found" >"$folder/out" 2>&1
+    # shellcheck disable=SC2086 # words
+    "$3" exec "$folder/test.yaml" --out "$folder/runs" -- "$program" "$found" $words >"$folder/out" 2>&1
     got=$?
     if [ "$got" -ne "$1" ] || ! grep -q "$2" "$folder/out"; then
         echo "FAIL $4 $5: exit $got, not $1; said, instead of \"$2\":"
@@ -37,6 +38,23 @@ judged 0 "^PASS .*MISMATCH.COUNT  rank 1" "$ddprove" "{$sum, do: {arg: count, va
     "verdict: MISMATCH.COUNT, culprit: injected, op: {comm: ncclCommInitRank, kind: all_reduce, seq: 23}"
 judged 0 "^PASS .*MISMATCH.REDUCTION  rank 1" "$ddprove" "{$sum, do: {arg: redop, value: max}}" \
     "verdict: MISMATCH.REDUCTION, culprit: injected"
+judged 0 "^PASS .*MISMATCH.DTYPE  rank 1" "$ddprove" "{$sum, do: {arg: dtype, value: i32}}" \
+    "verdict: MISMATCH.DTYPE, culprit: injected, op: {comm: ncclCommInitRank, kind: all_reduce, seq: 23}"
+# The next call goes first: where three calls take turns, that is told from one that is left out.
+words="kinds 0 0"
+for kind in "broadcast, elems: 16" "all_reduce, elems: 8"; do
+    fault="at: {rank: 1, kind: $kind, comm: ncclCommInitRank, hit: 12}, point: collective/pre"
+    kind=${kind%,*}
+    judged 0 "^PASS .*MISMATCH.ORDER  rank 1" "$ddprove" "{$fault, do: {skip: true, later: 1}}" \
+        "verdict: MISMATCH.ORDER, culprit: injected, op: {comm: ncclCommInitRank, kind: $kind}"
+    judged 0 "^PASS .*MISMATCH.MISSING  rank 1" "$ddprove" "{$fault, do: {skip: true}}" \
+        "verdict: MISMATCH.MISSING, culprit: injected, op: {comm: ncclCommInitRank, kind: $kind}"
+done
+words=
+judged 0 "^PASS " "$ddprove" "{$sum, do: {stop: 20}}" "verdict: NONE"
+judged 0 "^PASS .*HANG.STOPPED  rank 1" "$ddprove" "{$sum, do: {stop: 60000}}" "verdict: HANG.STOPPED, culprit: injected"
+judged 0 "^PASS .*LAUNCH.MISSING_RANK  rank 2" "$ddprove" "{at: {rank: 2}, point: launch/spawn, do: {skip: true}}" \
+    "verdict: LAUNCH.MISSING_RANK, culprit: injected"
 # What the adapter cannot do is refused, and a fault that never fires proves nothing.
 judged 2 "adapter nccl: the device writes contributions after the post" "$ddprove" "{$sum, do: {corrupt: zero}}" "verdict: NONE"
 judged 4 "never fired" "$ddprove" "{at: {rank: 1, kind: scatter}, point: collective/pre, do: {kill: SIGKILL}}" \

@@ -57,7 +57,7 @@ trainer="ddprove_guest_trainer 30" # found beside ddprove
         "$ddprove" exec "$scenarios/healthy.yaml" --ranks 2 --out healthy -- sh -c "exec $trainer"
     # Words that are no plain text.
     expect 0 "^PASS" "$ddprove" exec "$scenarios/healthy.yaml" --ranks 2 --out words -- sh -c "exec $trainer
-# a second line" '' 'ä'
+# a second line" '' 'ä' "$(printf 'a\302\205b\302\240\342\200\250\357\273\277\001')"
     expect 0 "^PASS" "$ddprove" check words/guest.healthy
 }
 run=one/any.count/proc
@@ -112,7 +112,7 @@ for edit in 's/count=31/count=32/' 's/fired=1,/fired=0,/' '3d' '$d' '4p' 's/^\(a
     check "$edit changes something" sh -c "! cmp -s trace $run/trace.txt"
     expect 4 "^INCONCLUSIVE proc any.count" "$ddprove" check "$run"
     check "why: $edit" grep -q "the evidence was damaged: .*/trace.txt: [0-9]*:[0-9]*: " said
-    expect 0 "no record of the run: [0-9]*:[0-9]*: " "$ddprove" explain "$run"
+    expect 3 "no record of the run: [0-9]*:[0-9]*: " "$ddprove" explain "$run"
 done
 rm "$run/trace.txt"
 expect 2 "trace.txt: No such file" "$ddprove" check "$run"
@@ -132,7 +132,11 @@ for option in "--set job.ranks=2" "--out o" "--json o" "--junit o"; do
 done
 expect 2 'unknown key "job.no"\|unknown key "no"' exec_count --set job.no=1 -- true
 expect 2 'does not take the key "model"' exec_count --set job.model=mlp -- true
+expect 2 "word 2 behind .* is not UTF-8" exec_count -- sh "$(printf 'a\377')"
 expect 3 "the scenario names no program" "$ddprove" run --out unnamed count.yaml
 expect 77 "a guest has real processes only" exec_count --driver sim --out sim -- true
+# Of ranks that end alike, each is said.
+expect 0 "^PASS" "$ddprove" run --out two "$scenarios/two_kills.yaml"
+check "both ends" grep -q '"text": "rank 1 was ended.*rank 3 was ended' two/guest.two_kills/proc/verdict.json
 echo "$failures failures"
 exit "$((failures > 0))"

@@ -1,111 +1,25 @@
-/* A training program with an all-reduce of its own over sockets, shown to ddprove by the guest
- * library: linear regression on data that every rank makes for itself. It is the example of how to
- * instrument a program, and the test of `ddprove exec`: what goes wrong in it is asked for on the
- * command line.
+/* A training program with an all-reduce of its own (star.h), shown to ddprove by the guest library:
+ * linear regression on data that every rank makes for itself. It is the test of `ddprove exec`
+ * without a scenario: what goes wrong in it is asked for on the command line.
  *
  * Usage: trainer [STEPS [FAULT RANK STEP]], with torchrun's variables. */
-#include <arpa/inet.h>
 #include <ddprove_guest.h>
-#include <errno.h>
 #include <math.h>
-#include <netinet/tcp.h>
 #include <signal.h>
+#include <star.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { FEATURES = 64, BATCH = 16, BUCKETS = 2, RANKS_MAX = 64 };
+enum { FEATURES = 64, BATCH = 16, BUCKETS = 2 };
 
 static int rank, world_size;
-static int peer[RANKS_MAX]; /* rank 0: sockets of the others; others: peer[0] is rank 0's */
 
 static int number(const char *text)
 {
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
-}
-
-static void fail(const char *what)
-{
-    (void)fprintf(stderr, "rank %d: %s: %s\n", rank, what, strerror(errno));
-    exit(1);
-}
-
-static void move(int fd, void *data, size_t size_bytes, bool is_sending)
-{
-    for (size_t done = 0; done < size_bytes;) {
-        ssize_t size = is_sending ? send(fd, (char *)data + done, size_bytes - done, MSG_NOSIGNAL)
-                                  : recv(fd, (char *)data + done, size_bytes - done, 0);
-
-        if (size <= 0) {
-            fail(is_sending ? "send" : "recv");
-        }
-        done += (size_t)size;
-    }
-}
-
-static void connect_all(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int one = 1;
-    int listener;
-
-    address.sin_port = htons((uint16_t)number(getenv("MASTER_PORT")));
-    if (rank > 0) {
-        peer[0] = socket(AF_INET, SOCK_STREAM, 0);
-        while (connect(peer[0], (struct sockaddr *)&address, sizeof address) != 0) {
-            const struct timespec wait = {0, 1000000};
-
-            if (errno != ECONNREFUSED) {
-                fail("connect");
-            }
-            (void)nanosleep(&wait, NULL);
-            (void)close(peer[0]);
-            peer[0] = socket(AF_INET, SOCK_STREAM, 0);
-        }
-        (void)setsockopt(peer[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        move(peer[0], &rank, sizeof rank, true);
-        return;
-    }
-    listener = socket(AF_INET, SOCK_STREAM, 0);
-    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(listener, RANKS_MAX) != 0) {
-        fail("listen");
-    }
-    for (int i = 1; i < world_size; i++) {
-        int fd = accept(listener, NULL, NULL);
-        int from = 0;
-
-        move(fd, &from, sizeof from, false);
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        peer[from] = fd;
-    }
-    (void)close(listener);
-}
-
-/* The sum of all ranks' values, through rank 0. forgotten: whom it leaves out; -1: nobody. */
-static void all_reduce(float *values, size_t count, int forgotten)
-{
-    float other[FEATURES];
-
-    if (rank > 0) {
-        move(peer[0], values, count * sizeof *values, true);
-        move(peer[0], values, count * sizeof *values, false);
-        return;
-    }
-    for (int r = 1; r < world_size; r++) {
-        move(peer[r], other, count * sizeof *other, false);
-        for (size_t i = 0; i < count && r != forgotten; i++) {
-            values[i] += other[i];
-        }
-    }
-    for (int r = 1; r < world_size; r++) {
-        move(peer[r], values, count * sizeof *values, true);
-    }
 }
 
 /* What a rank puts in is damaged on its way. */
@@ -164,6 +78,7 @@ int main(int argc, char **argv)
 {
     const int steps = argc > 1 ? number(argv[1]) : 10;
     const char *fault = argc > 4 ? argv[2] : "";
+    static const float nothing[FEATURES];
     float weights[FEATURES] = {0};
     uint32_t comm;
     uint32_t seed;
@@ -171,13 +86,13 @@ int main(int argc, char **argv)
     rank = number(getenv("RANK"));
     world_size = number(getenv("WORLD_SIZE"));
     seed = 17u * (uint32_t)rank + 1;
-    connect_all();
+    star_connect(rank, world_size, number(getenv("MASTER_PORT")));
     (void)ddprove_guest_attach(rank, world_size);
     comm = ddprove_guest_comm_create(1, (uint32_t)rank, (uint32_t)world_size, "world");
     for (int step = 0; step < steps; step++) {
         const bool is_faulty =
             fault[0] != '\0' && rank == number(argv[3]) && step == number(argv[4]);
-        const bool is_forgetting = strcmp(fault, "forget") == 0 && step == number(argv[4]);
+        const bool is_forgotten = is_faulty && strcmp(fault, "forget") == 0;
         float gradient[FEATURES];
 
         ddprove_guest_step((uint64_t)step);
@@ -212,7 +127,7 @@ int main(int argc, char **argv)
                 if (is_faulty && b == 1) {
                     damage(fault, part, call.elem_count);
                 }
-                all_reduce(part, call.elem_count, is_forgetting && b == 1 ? number(argv[3]) : -1);
+                star_all_reduce(is_forgotten && b == 1 ? nothing : part, part, call.elem_count);
             }
             if (is_faulty && strcmp(fault, "diverge") == 0 && b == 1) {
                 part[3] += 1;

@@ -125,6 +125,28 @@ struct guest_nccl_birth {
     void (*end)(struct guest_nccl_birth *birth, int result);
 };
 
+/* --- held.c: calls that a fault puts behind the next one of their communicator */
+
+/* What a call of NCCL is made with. */
+struct guest_nccl_args {
+    int (*make)(const struct guest_nccl_args *args);
+    const void *in;
+    void *out;
+    size_t count;
+    int type, op, root; /* of a message, root is the other one's rank */
+    struct ncclComm *comm;
+    void *stream;
+};
+struct guest_nccl_held {
+    struct ddprove_guest_call call;
+    struct guest_nccl_args args;
+};
+/* There is room, and none of this communicator's is held. */
+int guest_nccl_can_hold(struct ncclComm *comm);
+void guest_nccl_hold(const struct guest_nccl_held *held);
+/* Returns whether one was held; it is no more. */
+int guest_nccl_take_held(struct ncclComm *comm, struct guest_nccl_held *out);
+
 /* --- group.c: calls, alone and in groups */
 
 struct guest_nccl_turn {
@@ -132,8 +154,13 @@ struct guest_nccl_turn {
     struct ddprove_guest_call *call;
     struct guest_nccl_launch launch;
 };
-/* Returns how often the program is to make the call; to be ended even if it is not at all. */
-int guest_nccl_begin(struct guest_nccl_turn *turn, struct ddprove_guest_call *call, void *stream);
+/* Returns how often the program is to make the call, or with can_hold GUEST_CALL_HELD; to be ended
+ * even if it is not at all. */
+int guest_nccl_begin(struct guest_nccl_turn *turn, struct ddprove_guest_call *call, void *stream,
+                     int can_hold);
+/* The same of one that was held: it is made, once. */
+void guest_nccl_begin_held(struct guest_nccl_turn *turn, struct ddprove_guest_call *call,
+                           void *stream);
 /* result: NCCL's. Returns it. */
 int guest_nccl_end(struct guest_nccl_turn *turn, int result);
 /* The call that makes a communicator has returned, in a group or alone. */

@@ -1,5 +1,6 @@
-/* The calls. What a fault makes of one (once, not at all, twice) is in the count that its beginning
- * returns; a changed count, operator or root is in the call. */
+/* The calls. What a fault makes of one (once, not at all, twice, later) is in the count that its
+ * beginning returns; a changed count, type, operator or root is in the call. */
+#include "harness/guest/call.h"
 #include "harness/guest/nccl/adapter.h"
 
 /* The guest library's names, by NCCL's numbers. */
@@ -36,6 +37,17 @@ static int op_of(const struct ddprove_guest_call *call, int op)
     return op;
 }
 
+/* NCCL's type for the call's. */
+static int type_of(const struct ddprove_guest_call *call, int type)
+{
+    for (int i = 0; i < DTYPE_COUNT && call->dtype != dtype_of(type); i++) {
+        if (dtypes[i] == call->dtype) {
+            return i;
+        }
+    }
+    return type;
+}
+
 static struct ddprove_guest_call call_of(struct ncclComm *comm, uint32_t kind, size_t count,
                                          int type)
 {
@@ -64,16 +76,107 @@ static size_t elems_of(const struct ddprove_guest_call *call, size_t count, int 
     return call->comm != 0 ? call->elem_count / size_bytes_of(type) : count;
 }
 
-#define MAKE(call, stream, function_call)                      \
-    do {                                                       \
-        struct guest_nccl_turn turn;                           \
-        int result = GUEST_NCCL_SUCCESS;                       \
-        for (int n = guest_nccl_begin(&turn, &(call), stream); \
-             n > 0 && result == GUEST_NCCL_SUCCESS; n--) {     \
-            result = guest_nccl()->function_call;              \
-        }                                                      \
-        return guest_nccl_end(&turn, result);                  \
-    } while (0)
+/* What the program asks for, as NCCL takes it, changed as a fault asks. */
+static void change(struct guest_nccl_args *args, const struct ddprove_guest_call *call)
+{
+    if (call->kind == DDPROVE_GUEST_SEND) {
+        args->count = elems_of(call, args->count, args->type);
+    } else {
+        args->count = call->elem_count;
+        args->type = type_of(call, args->type);
+        args->op = op_of(call, args->op);
+        args->root = (int)call->root;
+    }
+}
+
+static int make_times(int times, const struct guest_nccl_args *args)
+{
+    int result = GUEST_NCCL_SUCCESS;
+
+    while (times-- > 0 && result == GUEST_NCCL_SUCCESS) {
+        result = args->make(args);
+    }
+    return result;
+}
+
+/* What was to come after the call that has just been made. */
+static void make_held(struct ncclComm *comm)
+{
+    struct guest_nccl_held held;
+    struct guest_nccl_turn turn;
+
+    if (guest_nccl_take_held(comm, &held)) {
+        guest_nccl_begin_held(&turn, &held.call, held.args.stream);
+        (void)guest_nccl_end(&turn, held.args.make(&held.args));
+    }
+}
+
+static int make(struct ddprove_guest_call *call, struct guest_nccl_args args)
+{
+    struct guest_nccl_turn turn;
+    const int times = guest_nccl_begin(&turn, call, args.stream, guest_nccl_can_hold(args.comm));
+    int result;
+
+    change(&args, call);
+    result = guest_nccl_end(&turn, make_times(times, &args));
+    if (times == GUEST_CALL_HELD) {
+        guest_nccl_hold(&(struct guest_nccl_held){*call, args});
+    } else {
+        make_held(args.comm);
+    }
+    return result;
+}
+
+static int make_all_reduce(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->AllReduce(a->in, a->out, a->count, a->type, a->op, a->comm, a->stream);
+}
+
+static int make_reduce(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->Reduce(a->in, a->out, a->count, a->type, a->op, a->root, a->comm,
+                                a->stream);
+}
+
+static int make_reduce_scatter(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->ReduceScatter(a->in, a->out, a->count, a->type, a->op, a->comm, a->stream);
+}
+
+static int make_broadcast(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->Broadcast(a->in, a->out, a->count, a->type, a->root, a->comm, a->stream);
+}
+
+static int make_all_gather(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->AllGather(a->in, a->out, a->count, a->type, a->comm, a->stream);
+}
+
+static int make_all_to_all(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->AlltoAll(a->in, a->out, a->count, a->type, a->comm, a->stream);
+}
+
+static int make_gather(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->Gather(a->in, a->out, a->count, a->type, a->root, a->comm, a->stream);
+}
+
+static int make_scatter(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->Scatter(a->in, a->out, a->count, a->type, a->root, a->comm, a->stream);
+}
+
+static int make_send(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->Send(a->in, a->count, a->type, a->root, a->comm, a->stream);
+}
+
+static int make_recv(const struct guest_nccl_args *a)
+{
+    return guest_nccl()->Recv(a->out, a->count, a->type, a->root, a->comm, a->stream);
+}
 
 int ncclAllReduce(const void *in, void *out, size_t count, int type, int op, struct ncclComm *comm,
                   void *stream)
@@ -81,7 +184,8 @@ int ncclAllReduce(const void *in, void *out, size_t count, int type, int op, str
     struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_ALL_REDUCE, count, type);
 
     call.redop = redop_of(op);
-    MAKE(call, stream, AllReduce(in, out, call.elem_count, type, op_of(&call, op), comm, stream));
+    return make(&call, (struct guest_nccl_args){make_all_reduce, in, out, count, type, op, 0, comm,
+                                                stream});
 }
 
 int ncclReduce(const void *in, void *out, size_t count, int type, int op, int root,
@@ -91,8 +195,8 @@ int ncclReduce(const void *in, void *out, size_t count, int type, int op, int ro
 
     call.redop = redop_of(op);
     call.root = (uint32_t)root;
-    MAKE(call, stream,
-         Reduce(in, out, call.elem_count, type, op_of(&call, op), (int)call.root, comm, stream));
+    return make(
+        &call, (struct guest_nccl_args){make_reduce, in, out, count, type, op, root, comm, stream});
 }
 
 int ncclReduceScatter(const void *in, void *out, size_t count, int type, int op,
@@ -101,8 +205,8 @@ int ncclReduceScatter(const void *in, void *out, size_t count, int type, int op,
     struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_REDUCE_SCATTER, count, type);
 
     call.redop = redop_of(op);
-    MAKE(call, stream,
-         ReduceScatter(in, out, call.elem_count, type, op_of(&call, op), comm, stream));
+    return make(&call, (struct guest_nccl_args){make_reduce_scatter, in, out, count, type, op, 0,
+                                                comm, stream});
 }
 
 int ncclBroadcast(const void *in, void *out, size_t count, int type, int root,
@@ -111,7 +215,8 @@ int ncclBroadcast(const void *in, void *out, size_t count, int type, int root,
     struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_BROADCAST, count, type);
 
     call.root = (uint32_t)root;
-    MAKE(call, stream, Broadcast(in, out, call.elem_count, type, (int)call.root, comm, stream));
+    return make(&call, (struct guest_nccl_args){make_broadcast, in, out, count, type, 0, root, comm,
+                                                stream});
 }
 
 int ncclBcast(void *data, size_t count, int type, int root, struct ncclComm *comm, void *stream)
@@ -124,7 +229,8 @@ int ncclAllGather(const void *in, void *out, size_t count, int type, struct nccl
 {
     struct ddprove_guest_call call = call_of(comm, DDPROVE_GUEST_ALL_GATHER, count, type);
 
-    MAKE(call, stream, AllGather(in, out, call.elem_count, type, comm, stream));
+    return make(
+        &call, (struct guest_nccl_args){make_all_gather, in, out, count, type, 0, 0, comm, stream});
 }
 
 int ncclAlltoAll(const void *in, void *out, size_t count, int type, struct ncclComm *comm,
@@ -135,7 +241,8 @@ int ncclAlltoAll(const void *in, void *out, size_t count, int type, struct ncclC
     if (guest_nccl()->AlltoAll == NULL) {
         return GUEST_NCCL_INVALID_USAGE;
     }
-    MAKE(call, stream, AlltoAll(in, out, call.elem_count, type, comm, stream));
+    return make(
+        &call, (struct guest_nccl_args){make_all_to_all, in, out, count, type, 0, 0, comm, stream});
 }
 
 int ncclGather(const void *in, void *out, size_t count, int type, int root, struct ncclComm *comm,
@@ -147,7 +254,8 @@ int ncclGather(const void *in, void *out, size_t count, int type, int root, stru
         return GUEST_NCCL_INVALID_USAGE;
     }
     call.root = (uint32_t)root;
-    MAKE(call, stream, Gather(in, out, call.elem_count, type, (int)call.root, comm, stream));
+    return make(&call,
+                (struct guest_nccl_args){make_gather, in, out, count, type, 0, root, comm, stream});
 }
 
 int ncclScatter(const void *in, void *out, size_t count, int type, int root, struct ncclComm *comm,
@@ -159,7 +267,8 @@ int ncclScatter(const void *in, void *out, size_t count, int type, int root, str
         return GUEST_NCCL_INVALID_USAGE;
     }
     call.root = (uint32_t)root;
-    MAKE(call, stream, Scatter(in, out, call.elem_count, type, (int)call.root, comm, stream));
+    return make(
+        &call, (struct guest_nccl_args){make_scatter, in, out, count, type, 0, root, comm, stream});
 }
 
 /* Both ends show a message as the same call, the sender's, of their pair: it is the bytes that must
@@ -182,12 +291,14 @@ int ncclSend(const void *in, size_t count, int type, int peer, struct ncclComm *
 {
     struct ddprove_guest_call call = message_of(comm, peer, 1, count, type);
 
-    MAKE(call, stream, Send(in, elems_of(&call, count, type), type, peer, comm, stream));
+    return make(&call,
+                (struct guest_nccl_args){make_send, in, NULL, count, type, 0, peer, comm, stream});
 }
 
 int ncclRecv(void *out, size_t count, int type, int peer, struct ncclComm *comm, void *stream)
 {
     struct ddprove_guest_call call = message_of(comm, peer, 0, count, type);
 
-    MAKE(call, stream, Recv(out, elems_of(&call, count, type), type, peer, comm, stream));
+    return make(&call,
+                (struct guest_nccl_args){make_recv, NULL, out, count, type, 0, peer, comm, stream});
 }

@@ -148,7 +148,9 @@ void guest_nccl_comm_set(uint32_t handle, struct ncclComm *comm)
 int guest_nccl_comm_take(struct ncclComm *comm, struct guest_nccl_comm *out)
 {
     struct guest_nccl_comm *found;
+    struct guest_nccl_held held;
 
+    (void)guest_nccl_take_held(comm, &held); /* no other call comes before it */
     (void)pthread_mutex_lock(&lock);
     found = find(comm);
     if (found != NULL) {

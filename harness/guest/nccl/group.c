@@ -1,6 +1,7 @@
 /* Purpose: when calls go to the device: at once, or together when the outermost group of their
  * thread ends. Idea: NCCL gives a group to the device with its end, so marks on streams are made
  * around that. */
+#include "harness/guest/call.h"
 #include "harness/guest/lane.h"
 #include "harness/guest/nccl/adapter.h"
 
@@ -35,25 +36,12 @@ static void gather(const struct guest_nccl_launch *launch)
     }
 }
 
-int guest_nccl_begin(struct guest_nccl_turn *turn, struct ddprove_guest_call *call, void *stream)
+static void launch(struct guest_nccl_turn *turn, void *stream, uint64_t times)
 {
-    int times = 1;
+    const struct ddprove_guest_call *call = turn->call;
 
-    turn->is_shown = guest_nccl_enter() && call->comm != 0;
-    turn->is_grouped = group.depth > 0;
-    turn->call = call;
-    if (!turn->is_shown) {
-        return 1;
-    }
-    times = ddprove_guest_call_post(call);
-    if (times == 0 || call->seq == 0) {
-        turn->is_shown = 0;
-        return times;
-    }
-    turn->launch = (struct guest_nccl_launch){.comm = call->comm,
-                                              .stream = stream,
-                                              .first = call->seq + 1 - (uint64_t)times,
-                                              .last = call->seq};
+    turn->launch = (struct guest_nccl_launch){
+        .comm = call->comm, .stream = stream, .first = call->seq + 1 - times, .last = call->seq};
     if (turn->is_grouped) {
         gather(&turn->launch);
     } else {
@@ -61,7 +49,44 @@ int guest_nccl_begin(struct guest_nccl_turn *turn, struct ddprove_guest_call *ca
         guest_nccl_launch_begin(&turn->launch);
         ddprove_guest_call_wait_begin(call);
     }
+}
+
+static void enter(struct guest_nccl_turn *turn, struct ddprove_guest_call *call)
+{
+    turn->is_shown = guest_nccl_enter() && call->comm != 0;
+    turn->is_grouped = group.depth > 0;
+    turn->call = call;
+}
+
+int guest_nccl_begin(struct guest_nccl_turn *turn, struct ddprove_guest_call *call, void *stream,
+                     int can_hold)
+{
+    int times = 1;
+
+    enter(turn, call);
+    if (!turn->is_shown) {
+        return 1;
+    }
+    times = guest_call_post(call, can_hold);
+    if (times <= 0 || call->seq == 0) {
+        turn->is_shown = 0;
+        return times;
+    }
+    launch(turn, stream, (uint64_t)times);
     return times;
+}
+
+void guest_nccl_begin_held(struct guest_nccl_turn *turn, struct ddprove_guest_call *call,
+                           void *stream)
+{
+    enter(turn, call);
+    if (turn->is_shown) {
+        guest_call_show(call);
+        turn->is_shown = call->seq != 0;
+    }
+    if (turn->is_shown) {
+        launch(turn, stream, 1);
+    }
 }
 
 int guest_nccl_end(struct guest_nccl_turn *turn, int result)

@@ -100,14 +100,16 @@ CT_TEST(guest, a_plan_without_a_command_reads_back)
 /* What the guest library can do, where it can do it. */
 CT_TEST(guest, each_action_is_taken_where_it_can_be_done)
 {
-    static const char *const anywhere[] = {"none: true",   "kill: SIGKILL", "exit: 0",
-                                           "abort: true",  "delay: 5",      "hang: true",
-                                           "stop: forever"};
+    static const char *const anywhere[] = {"none: true",    "kill: SIGKILL", "exit: 0",
+                                           "abort: true",   "delay: 5",      "hang: true",
+                                           "stop: forever", "stop: 20"};
     static const char *const of_data[] = {"corrupt: zero",           "corrupt: shift, value: 0",
                                           "corrupt: flip, bit: 63",  "corrupt: nan, elem: 7",
-                                          "corrupt: set, value: -1", "corrupt: scale, value: 3"};
-    static const char *const before[] = {"skip: true", "dup: true", "arg: count, value: 0",
-                                         "arg: redop, value: max", "arg: root, value: 1"};
+                                          "corrupt: set, value: -1", "corrupt: scale, value: 3",
+                                          "corrupt: set, ago: 1"};
+    static const char *const before[] = {"skip: true",           "dup: true",
+                                         "arg: count, value: 0", "arg: redop, value: max",
+                                         "arg: root, value: 1",  "arg: dtype, value: f16"};
     static const struct {
         const char *point;
         bool has_data, is_before;
@@ -154,6 +156,13 @@ CT_TEST(guest, what_adapters_can_do)
         {"mpi", "step/begin", "kill: SIGKILL"},
         {"nccl", "collective/pre", "arg: redop, value: prod"},
         {"nccl", "collective/pre", "skip: true"},
+        {"nccl", "collective/pre", "skip: true, later: 1"},
+        {"nccl", "collective/pre", "arg: dtype, value: bf16"},
+        {"mpi", "collective/pre", "arg: dtype, value: i64"},
+        {"mpi", "collective/post", "corrupt: set, ago: 1"},
+        {"none", "launch/spawn", "skip: true"},
+        {"mpi", "launch/spawn", "kill: SIGKILL"},
+        {"nccl", "launch/spawn", "env: RANK, to: unset"},
         {"nccl", "step/begin", "kill: SIGKILL"},
         {"none", "collective/post", "corrupt: zero"},
     };

@@ -1,0 +1,23 @@
+/* Files that `ddprove new` writes, as they lie in harness/cli/template and harness/guest/example;
+ * the build makes them a part of the program (template.cmake). */
+#ifndef HARNESS_CLI_TEMPLATE_H
+#define HARNESS_CLI_TEMPLATE_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cli_template {
+    const char *path; /* within the folder that is written */
+    const unsigned char *data;
+    size_t size_bytes;
+};
+/* Of a guest's project; ends with a path of NULL. */
+extern const struct cli_template cli_guest_templates[];
+
+#ifdef __cplusplus
+}
+#endif
+#endif

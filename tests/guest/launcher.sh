@@ -1,0 +1,137 @@
+#!/bin/bash
+# A program whose ranks somebody else starts, by `--launcher NAME`: all is well, and a rank that is killed, one that is
+# stopped and one that posts another call are found. Exit 77: the launcher is not here.
+# Usage: launcher.sh DDPROVE TRAINER own|torchrun|mpirun|srun|env [MPI_TRAINER]
+set -u
+ddprove=$1 trainer=$2 launcher=$3 mpi_trainer=${4:-}
+failures=0
+folder=$(mktemp -d)
+pids=()
+end() {
+    ((${#pids[@]} > 0)) && kill "${pids[@]}" 2>/dev/null
+    wait
+    rm -rf "$folder"
+}
+trap end EXIT
+
+skip() { # WHY
+    echo "SKIP: $1"
+    exit 77
+}
+
+# A cluster of one node: nothing outside of the folder and two loopback ports is used.
+start_slurm() {
+    local dir=$folder/slurm port=$1
+    (($(id -u) == 0)) || skip "starting a Slurm of one's own needs root"
+    for program in slurmctld slurmd munged; do
+        command -v "$program" >/dev/null || skip "$program is not installed"
+    done
+    mkdir -p "$dir/state" "$dir/spool"
+    chmod 711 "$folder" "$dir"
+    head -c 1024 /dev/urandom >"$dir/munge.key"
+    chmod 600 "$dir/munge.key"
+    munged --foreground --force --key-file="$dir/munge.key" --socket="$dir/munge.socket" \
+        --pid-file="$dir/munged.pid" --seed-file="$dir/munged.seed" >"$dir/munged.log" 2>&1 &
+    pids+=($!)
+    cat >"$dir/slurm.conf" <<CONF
+ClusterName=guests
+SlurmctldHost=localhost(127.0.0.1)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge.socket
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool
+SlurmctldPidFile=$dir/slurmctld.pid
+SlurmdPidFile=$dir/slurmd.pid
+SlurmctldLogFile=$dir/slurmctld.log
+SlurmdLogFile=$dir/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+MpiDefault=none
+NodeName=localhost NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=localhost Default=YES MaxTime=60 State=UP OverSubscribe=FORCE:4
+CONF
+    export SLURM_CONF=$dir/slurm.conf
+    slurmctld -D -i -c >/dev/null 2>&1 &
+    pids+=($!)
+    slurmd -D -N localhost >/dev/null 2>&1 &
+    pids+=($!)
+    for _ in {1..100}; do
+        sinfo -h -o %T 2>/dev/null | grep -q idle && return 0
+        sleep 0.2 # between two questions: nothing says when the node is there
+    done
+    skip "Slurm does not start: $(tail -n 1 "$dir/slurmd.log")"
+}
+
+port=$((20000 + $$ % 10000)) adapter=
+case $launcher in
+own) command=("$trainer" 30) ;;
+env) # the command is a launcher of its own
+    cat >"$folder/ranks.sh" <<SH
+for rank in 0 1 2; do
+    RANK=\$rank WORLD_SIZE=3 MASTER_PORT=$port "$trainer" 30 &
+done
+wait
+SH
+    command=(sh "$folder/ranks.sh")
+    ;;
+torchrun)
+    command -v torchrun >/dev/null || skip "torchrun is not installed"
+    # torchrun keeps MASTER_PORT for its own store
+    command=(sh -c "MASTER_PORT=$port exec $trainer 30")
+    ;;
+srun)
+    command -v srun >/dev/null || skip "srun is not installed"
+    start_slurm $((port + 1))
+    command=(sh -c "RANK=\$SLURM_PROCID WORLD_SIZE=\$SLURM_NTASKS MASTER_PORT=$port exec $trainer 30")
+    ;;
+mpirun)
+    command -v mpirun >/dev/null && [ -n "$mpi_trainer" ] || skip "mpirun is not installed"
+    command=("$mpi_trainer" 30) adapter="adapter: mpi"
+    ;;
+esac
+
+expect() { # CODE WORDS COMMAND...
+    local code=$1 words=$2 got
+    shift 2
+    "$@" >"$folder/said" 2>&1
+    got=$?
+    if [ "$got" -ne "$code" ] || ! grep -q -- "$words" "$folder/said"; then
+        echo "FAIL $*: exit $got, not $code; said, instead of \"$words\":"
+        cat "$folder/said"
+        failures=$((failures + 1))
+    fi
+}
+
+judged() { # WORDS ACTION EXPECTED
+    cat >"$folder/test.yaml" <<YAML
+# A program of some launcher.
+id: test.launcher
+job: {guest: {$adapter}, ranks: 3, timeout_ms: 20000}
+faults: [{at: {rank: 1, kind: all_reduce, hit: 12}, point: collective/pre, do: {$2}}]
+expect: {$3}
+YAML
+    expect 0 "^PASS .*$1" "$ddprove" exec "$folder/test.yaml" --launcher "$launcher" --out "$folder/runs" -- "${command[@]}"
+}
+watched=(--launcher "$launcher" --ranks 3)
+[ -z "$adapter" ] || watched+=(--adapter mpi)
+expect 0 "^loss" "$ddprove" exec "${watched[@]}" -- "${command[@]}"
+judged "" "none: true" "verdict: NONE"
+judged "HANG.STOPPED  rank 1" "stop: forever" "verdict: HANG.STOPPED, culprit: injected"
+judged "MISMATCH.COUNT  rank 1" "arg: count, value: 0" "verdict: MISMATCH.COUNT, culprit: injected"
+# How a rank ended only its launcher knows.
+verdict=CRASH.EXITED
+[ "$launcher" = own ] && verdict=CRASH.SIGNALED
+judged "$verdict  rank 1" "kill: SIGKILL" "verdict: $verdict, culprit: injected"
+# Where its output is: a launcher's ranks have no files of their own.
+log=rank1.log
+[ "$launcher" = own ] || log=launcher.log
+expect 0 "next: read its log, .*/$log;" "$ddprove" explain "$folder/runs/test.launcher/proc"
+echo "$failures failures"
+exit "$((failures > 0))"
