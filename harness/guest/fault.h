@@ -22,7 +22,8 @@ void guest_fault_bind(struct ddprove_guest_call *call);
 void guest_fault_swap(struct ddprove_guest_call *call, const void *in);
 
 /* corrupt.c */
-/* Change data in place; false: not with elements of this type. */
+/* Change data in place; false: not with elements of this type, or they are what they would become.
+ */
 int guest_corrupt(void *data, uint64_t elem_count, uint32_t dtype, const struct guest_fault *fault);
 /* Bytes of an element. */
 uint64_t guest_dtype_size_bytes(uint32_t dtype);
