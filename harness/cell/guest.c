@@ -11,7 +11,7 @@
 #include "harness/cell/stage.h"
 #include "harness/exec/exec.h"
 
-enum { PATH_BYTES = 4096, ENV_MAX = 8 };
+enum { PATH_BYTES = PATH_MAX, ENV_MAX = 8 };
 
 /* What the program is started with, beside its own words. */
 struct start {
@@ -50,6 +50,21 @@ static void prepare_mpirun(struct start *start, uint32_t ranks)
     }
 }
 
+/* MPI wants a path from the root. */
+static ddp_status make_files(const struct harness_cell *cell, struct start *start,
+                             struct ddp_err *err)
+{
+    const char *path = harness_stage_path(cell->mem, cell->run_dir, "mpi");
+
+    if (path == NULL) {
+        return DDP_E_NOMEM;
+    }
+    DDP_TRY(ddp_files_make_dirs(path, err));
+    return realpath(path, start->files) != NULL
+               ? DDP_OK
+               : ddp_err_set(err, DDP_E_SYSTEM, "%s: %s", path, strerror(errno));
+}
+
 static ddp_status prepare(const struct harness_cell *cell, struct start *start, struct ddp_err *err)
 {
     const struct harness_guest *guest = &cell->plan.job.guest;
@@ -64,8 +79,7 @@ static ddp_status prepare(const struct harness_cell *cell, struct start *start, 
                                           sizeof start->adapter, err));
     }
     if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN) {
-        (void)snprintf(start->files, sizeof start->files, "%s/mpi", cell->run_dir);
-        DDP_TRY(ddp_files_make_dirs(start->files, err));
+        DDP_TRY(make_files(cell, start, err));
         prepare_mpirun(start, cell->plan.job.ranks);
     }
     return DDP_OK;
