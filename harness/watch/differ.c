@@ -208,55 +208,51 @@ enum harness_verdict harness_watch_difference_of(const struct harness_watch_call
                                      : HARNESS_VERDICT_MISMATCH_EXTRA;
 }
 
-/* The rank that posted this call has posted one in another communicator since its last one here. */
+/* Whoever posted this call in the group; world_size: nobody. */
+static uint32_t rank_of(const struct harness_watch *watch, const struct harness_watch_group *group,
+                        uint64_t seq, const struct harness_watch_call *call)
+{
+    uint32_t rank = 0;
+
+    while (rank < watch->world_size && harness_watch_call_at(&group->members[rank], seq) != call) {
+        rank++;
+    }
+    return rank;
+}
+
+/* The rank that posted this call has posted one, since its last one here, in another communicator
+ * to which the one that posted the other belongs too. */
 static bool has_call_between(const struct harness_watch *watch,
                              const struct harness_watch_group *group, uint64_t seq,
-                             const struct harness_watch_call *call)
+                             const struct harness_watch_call *call,
+                             const struct harness_watch_call *of_other)
 {
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_call *before =
-            harness_watch_call_at(&group->members[r], seq - 1);
+    const uint32_t rank = rank_of(watch, group, seq, call);
+    const uint32_t other = rank_of(watch, group, seq, of_other);
+    const struct harness_watch_call *before =
+        rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq - 1) : NULL;
 
-        if (before == NULL || harness_watch_call_at(&group->members[r], seq) != call) {
+    for (size_t g = 0; before != NULL && other < watch->world_size && g < watch->group_count; g++) {
+        const struct harness_watch_member *member = &watch->groups[g].members[rank];
+
+        if (&watch->groups[g] == group || !watch->groups[g].members[other].is_there) {
             continue;
         }
-        for (size_t g = 0; g < watch->group_count; g++) {
-            const struct harness_watch_member *other = &watch->groups[g].members[r];
-
-            for (size_t i = other->call_count; &watch->groups[g] != group && i > 0; i--) {
-                if (other->calls[i - 1].time_ns < before->time_ns) {
-                    break;
-                }
-                if (other->calls[i - 1].time_ns <= call->time_ns) {
-                    return true;
-                }
+        for (size_t i = member->call_count; i > 0; i--) {
+            if (member->calls[i - 1].time_ns < before->time_ns) {
+                break;
+            }
+            if (member->calls[i - 1].time_ns <= call->time_ns) {
+                return true;
             }
         }
     }
     return false;
 }
 
-/* A call like this has come again as the next but one. */
-static bool comes_alternately(const struct harness_watch *watch,
-                              const struct harness_watch_group *group, uint64_t seq,
-                              const struct harness_watch_call *call)
-{
-    for (uint64_t s = seq - 1; s > 2; s--) {
-        const struct harness_watch_call *later = harness_watch_any_call(watch, group, s);
-        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 2);
-
-        if (earlier == NULL) {
-            break;
-        }
-        if (is_alike(earlier, call) && is_alike(later, call)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The wrong ones posted what comes next, or what came before. Where both may be, what they and the
- * others did elsewhere in between tells; where that does not either, the calls differ. */
+/* The wrong ones posted what comes next, or what came before. Where both may be, or what comes next
+ * is not known, what they and the others did elsewhere in between tells; where that does not
+ * either, the calls differ. */
 static enum harness_verdict verdict_of(const struct harness_watch *watch,
                                        const struct harness_watch_group *group, uint64_t seq,
                                        const struct harness_watch_call *wrong,
@@ -272,16 +268,13 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     /* What is posted again follows at once. */
     const bool is_again = before != NULL && !is_alike(wrong, right) && is_alike(wrong, before) &&
                           wrong->step == before->step &&
-                          !has_call_between(watch, group, seq, wrong);
+                          !has_call_between(watch, group, seq, wrong, wrong);
 
-    if (is_again && (next != NULL ? !is_next : !comes_alternately(watch, group, seq, before))) {
+    if (is_again &&
+        ((next != NULL && !is_next) || has_call_between(watch, group, seq, right, wrong))) {
         return HARNESS_VERDICT_MISMATCH_EXTRA;
     }
-    if (is_again) { /* on the way to what comes next are the others' calls */
-        return has_call_between(watch, group, seq, right) ? HARNESS_VERDICT_MISMATCH_EXTRA
-                                                          : harness_watch_difference_of(wrong, right);
-    }
-    return is_next ? HARNESS_VERDICT_MISMATCH_MISSING : harness_watch_difference_of(wrong, right);
+    return is_next && !is_again ? HARNESS_VERDICT_MISMATCH_MISSING : harness_watch_difference_of(wrong, right);
 }
 
 static void say_call(const struct harness_watch *watch, const struct harness_watch_group *group,
