@@ -56,6 +56,13 @@ prove 1 "^ddprove: VALUE.CORRUPTED, rank 0,1,2,3: $sums.*do not tell the ranks a
 prove 1 "^ddprove: VALUE.CORRUPTED, rank 0,1,2,3: $sums.*do not tell the ranks apart" "flip 2 20" ""
 prove 1 "^ddprove: VALUE.CORRUPTED, rank 2: .*all_reduce 42.*element 5 .*rank 2's contribution with bit 25 flipped$" \
     "flip 2 20" "$kept"
+# A bit of what a rank puts in flips in its memory after it has reported its sum; all get the same wrong result. If it
+# still lies there, the sums tell the rank; the data that were kept, the element too.
+prove 1 "^ddprove: VALUE.CORRUPTED, rank 2: .*all_reduce 42.*rank 2's input changed while the call was in flight, off by .*rounding explains" \
+    "memory 2 20" ""
+prove 1 "^ddprove: VALUE.CORRUPTED, rank 2: .*all_reduce 42.*element 5 .*rank 2's contribution with bit 25 flipped$" \
+    "memory 2 20" "$kept"
+prove 1 "where rounding explains [^ ]* (a change of more than [^ ]* in one element cannot be missed)" "flip 2 20" ""
 prove 1 "^ddprove: VALUE.DIVERGED, rank 1: .*all_reduce 42.*ranks 0,2,3 and of rank 1" "diverge 1 20" ""
 prove 1 "^ddprove: VALUE.NONFINITE, rank 2: .*all_reduce 42.*rank 2 put in a NaN" "nan 2 20" ""
 expect 2 "prove is sums" "$ddprove" exec --prove all -- true

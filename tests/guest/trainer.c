@@ -119,7 +119,7 @@ static void damage(const char *fault, float *values, size_t count)
         for (size_t i = 0; i < count; i++) {
             values[i] *= fault[0] == 'd' ? 2.0F : 0.3F;
         }
-    } else if (strcmp(fault, "flip") == 0) {
+    } else if (strcmp(fault, "flip") == 0 || strcmp(fault, "memory") == 0) {
         memcpy(&bits, &values[5], sizeof bits);
         bits ^= 1u << 25;
         memcpy(&values[5], &bits, sizeof bits);
@@ -179,6 +179,7 @@ int main(int argc, char **argv)
             fault[0] != '\0' && rank == number(argv[3]) && step == number(argv[4]);
         const bool is_forgetting = strcmp(fault, "forget") == 0 && step == number(argv[4]);
         float gradient[FEATURES];
+        float input[FEATURES / BUCKETS];
 
         ddprove_guest_step((uint64_t)step);
         ddprove_guest_phase(DDPROVE_GUEST_PHASE_BACKWARD);
@@ -208,9 +209,16 @@ int main(int argc, char **argv)
                 continue;
             }
             call.elem_count -= is_faulty && strcmp(fault, "count") == 0 && b == 1;
+            if (is_faulty && strcmp(fault, "memory") == 0) { /* what goes in lies apart */
+                memcpy(input, part, sizeof input);
+                call.in = input;
+            }
             for (int times = ddprove_guest_call_begin(&call); times > 0; times--) {
                 if (is_faulty && b == 1) {
-                    damage(fault, part, call.elem_count);
+                    damage(fault, call.in == input ? input : part, call.elem_count);
+                }
+                if (call.in == input) {
+                    memcpy(part, input, sizeof input);
                 }
                 all_reduce(part, call.elem_count, is_forgetting && b == 1 ? number(argv[3]) : -1);
             }
