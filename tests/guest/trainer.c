@@ -108,6 +108,15 @@ static void all_reduce(float *values, size_t count, int forgotten)
     }
 }
 
+/* What a rank puts in may lie apart from what it gets. */
+static float apart[FEATURES / BUCKETS];
+
+static const float *input_of(const char *fault, const float *part)
+{
+    memcpy(apart, part, sizeof apart);
+    return strcmp(fault, "memory") == 0 ? apart : part;
+}
+
 /* What a rank puts in is damaged on its way. */
 static void damage(const char *fault, float *values, size_t count)
 {
@@ -123,6 +132,7 @@ static void damage(const char *fault, float *values, size_t count)
         memcpy(&bits, &values[5], sizeof bits);
         bits ^= 1u << 25;
         memcpy(&values[5], &bits, sizeof bits);
+        apart[5] = values[5];
     }
 }
 
@@ -179,7 +189,6 @@ int main(int argc, char **argv)
             fault[0] != '\0' && rank == number(argv[3]) && step == number(argv[4]);
         const bool is_forgetting = strcmp(fault, "forget") == 0 && step == number(argv[4]);
         float gradient[FEATURES];
-        float input[FEATURES / BUCKETS];
 
         ddprove_guest_step((uint64_t)step);
         ddprove_guest_phase(DDPROVE_GUEST_PHASE_BACKWARD);
@@ -202,23 +211,16 @@ int main(int argc, char **argv)
                                                            : DDPROVE_GUEST_SUM,
                                               .elem_count = FEATURES / BUCKETS,
                                               .bucket = b + 1,
-                                              .in = part,
+                                              .in = input_of(is_faulty ? fault : "", part),
                                               .out = part};
 
             if (is_faulty && strcmp(fault, "skip") == 0 && b == 1) {
                 continue;
             }
             call.elem_count -= is_faulty && strcmp(fault, "count") == 0 && b == 1;
-            if (is_faulty && strcmp(fault, "memory") == 0) { /* what goes in lies apart */
-                memcpy(input, part, sizeof input);
-                call.in = input;
-            }
             for (int times = ddprove_guest_call_begin(&call); times > 0; times--) {
                 if (is_faulty && b == 1) {
-                    damage(fault, call.in == input ? input : part, call.elem_count);
-                }
-                if (call.in == input) {
-                    memcpy(part, input, sizeof input);
+                    damage(fault, part, call.elem_count);
                 }
                 all_reduce(part, call.elem_count, is_forgetting && b == 1 ? number(argv[3]) : -1);
             }
