@@ -74,7 +74,7 @@ def call(seq, kind, comm=WORLD, rank=1, hit=0, elems=0):
 def name_of(at):
     if at["seq"]:
         return f"{at['kind']} {at['seq']} of {at['comm']}"
-    return f"{at['kind']} of {at['elems']} elements in {at['comm']}, the {at['hit']}th"
+    return f"{at['kind']} of {at['elems']} elements in {at['comm']}, number {at['hit']}"
 
 
 # What is done to a call, and what is to be said of it. The operation is the call itself, where a row does not say
@@ -95,6 +95,7 @@ FAULTS = {
     "flipped": ("collective/pre", "corrupt: flip, bit: 50", "VALUE.CORRUPTED", "all"),
     "flipped low": ("collective/pre", "corrupt: flip, bit: 5", "VALUE.CORRUPTED", "all"),
     "nan": ("collective/pre", "corrupt: nan", "VALUE.NONFINITE", "all"),
+    "result flipped high": ("collective/post", "corrupt: flip, bit: 50", "VALUE.DIVERGED", "injected"),
     "result flipped": ("collective/post", "corrupt: flip, bit: 1", "VALUE.DIVERGED", "injected"),
 }
 
@@ -148,9 +149,9 @@ def programs(sources):
         {"name": "HPCC", "package": "hpcc", "needs": ["/usr/bin/hpcc"],
          "command": ["hpcc"], "files": {"hpccinf.txt": hpcc_input}, "ranks": [4, 7],
          "rows":
-            rows(call(0, "all_reduce", hit=1, elems=40), f"{PROCESS},count,redop,result flipped")
+            rows(call(0, "all_reduce", hit=1, elems=40), f"{PROCESS},count,redop,result flipped high")
             + rows(call(0, "gather", hit=1, elems=3), "stop,count,root")
-            + rows(call(0, "reduce", hit=3, elems=1, rank=2), f"kill,stop,count,redop,root,{SUM}")},
+            + rows(call(0, "reduce", hit=4, elems=1, rank=2), f"kill,stop,count,redop,root,{SUM}")},
         {"name": "PhyML", "package": "phyml", "needs": ["/usr/bin/phyml-mpi"],
          "command": ["phyml-mpi", "-i", "in.phy", "-b", "8", "--r_seed", "7", "--no_memory_check"],
          "files": {"in.phy": ALIGNMENT}, "ranks": [2, 4],
@@ -232,7 +233,7 @@ def test(bench, program, healthy):
     words = " ".join(program["command"]).replace(bench.sources, "MPI4PY")
     print(f"== {program['name']} ({program['package']} {version_of(program['package'])}): {words}")
     for ranks in program["ranks"]:
-        times = healthy if ranks == 4 else max(1, healthy // 3)
+        times = healthy if ranks == program['ranks'][-1] or ranks == 4 else max(1, healthy // 3)
         all_found = [bench.run(program, ranks, None) for _ in range(times)]
         bad = [found for found in all_found if found["outcome"] != "PASS"]
         print(f"{'' if not bad else 'WRONG '}healthy, {ranks} ranks: {times - len(bad)} of {times} without a finding")
@@ -245,7 +246,7 @@ def test(bench, program, healthy):
     for row, found in zip(program["rows"], results):
         fault, at, _ = row
         is_right = found["outcome"] == "PASS"
-        print(f"{'right' if is_right else 'WRONG'}  {fault:14} rank {at['rank']}, {name_of(at)}: "
+        print(f"{'right' if is_right else 'WRONG'}  {fault:19} rank {at['rank']}, {name_of(at)}: "
               f"{said(found)}")
         if not is_right:
             print(f"    {found['outcome']}: {found['reason']}")
