@@ -133,7 +133,7 @@ def programs(sources):
             + rows(call(144, "all_reduce"), "skip,redop,result flipped")
             + rows(call(145, "all_reduce", rank=3), "kill,skip")
             + rows(call(59, "barrier"), "kill,stop")
-            + rows(call(25, "broadcast"), "count,root")
+            + rows(call(25, "broadcast"), "kill,stop,count,root")
             + rows(call(19, "scan"), "count,redop,twice", twice={"seq": 20, "kind": "all_reduce",
                                                                  "verdict": "MISMATCH.OP"})},
         {"name": "PT-Scotch", "package": "ptscotch", "needs": ["/usr/bin/dgord"],
@@ -145,7 +145,7 @@ def programs(sources):
                    twice={"seq": 5, "kind": "all_gather", "verdict": "MISMATCH.OP"})
             + rows(call(17, "all_gather"), "kill,count,result flipped")
             + rows(call(16, "all_reduce", rank=3), "kill,count,redop,flipped low")
-            + rows(call(14, "broadcast"), "count,root,result flipped")},
+            + rows(call(14, "broadcast"), "stop,count,root,result flipped")},
         {"name": "HPCC", "package": "hpcc", "needs": ["/usr/bin/hpcc"],
          "command": ["hpcc"], "files": {"hpccinf.txt": hpcc_input}, "ranks": [4, 7],
          "rows":

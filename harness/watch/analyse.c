@@ -118,8 +118,7 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     harness_watch_set_op(group, wait.seq, call, finding);
 }
 
-/* --- ranks that are gone
- * ------------------------------------------------------------------------------------------ */
+/* --- ranks that are gone ---------------------------------------------------------------------- */
 
 /* A rank that detached, or that nobody waits for, may end with 0. */
 static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
@@ -248,8 +247,7 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
     }
 }
 
-/* --- ranks that do not go on
- * -------------------------------------------------------------------------------------- */
+/* --- ranks that do not go on ------------------------------------------------------------------ */
 
 /* Somebody waits for the rank, or inside a call that it has posted and not seen done. */
 static bool is_held_up(const struct harness_watch *watch, uint32_t rank)
@@ -449,9 +447,7 @@ static void find_endless(const struct harness_watch *watch,
     harness_findings_add(out, &finding);
 }
 
-/* --- limits of time
- * -----------------------------------------------------------------------------------------------
- */
+/* --- limits of time --------------------------------------------------------------------------- */
 
 /* The longest that anybody has waited for this rank. */
 static uint64_t waited_for_ns(const struct harness_watch *watch, uint32_t rank)
