@@ -10,13 +10,28 @@
 #include "harness/cell/stage.h"
 #include "harness/exec/launcher.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = PATH_MAX };
 
 /* What the program is started with, beside its own words. */
 struct start {
     struct harness_exec_launch launch;
     char adapter[PATH_BYTES], search_dir[PATH_BYTES], files[PATH_BYTES];
 };
+
+/* MPI wants a path from the root. */
+static ddp_status make_files(const struct harness_cell *cell, struct start *start,
+                             struct ddp_err *err)
+{
+    const char *path = harness_stage_path(cell->mem, cell->run_dir, "mpi");
+
+    if (path == NULL) {
+        return DDP_E_NOMEM;
+    }
+    DDP_TRY(ddp_files_make_dirs(path, err));
+    return realpath(path, start->files) != NULL
+               ? DDP_OK
+               : ddp_err_set(err, DDP_E_SYSTEM, "%s: %s", path, strerror(errno));
+}
 
 static ddp_status prepare(const struct harness_cell *cell, struct start *start, struct ddp_err *err)
 {
@@ -33,8 +48,7 @@ static ddp_status prepare(const struct harness_cell *cell, struct start *start, 
                                           sizeof start->adapter, err));
     }
     if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN) {
-        (void)snprintf(start->files, sizeof start->files, "%s/mpi", cell->run_dir);
-        DDP_TRY(ddp_files_make_dirs(start->files, err));
+        DDP_TRY(make_files(cell, start, err));
     }
     harness_exec_launch_prepare(guest->launcher, cell->plan.job.ranks, guest->command.items[0],
                                 start->files[0] != '\0' ? start->files : NULL, &start->launch);

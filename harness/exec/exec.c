@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
@@ -154,6 +155,27 @@ static bool is_of_launcher(const struct exec_job *job, const struct harness_find
            harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH;
 }
 
+/* A rank posted something else, or ended by an error of its own, behind a wrong result. */
+static bool is_led_astray(const struct exec_job *job, const struct harness_finding *finding,
+                          const struct harness_finding *result)
+{
+    const struct harness_watch_rank *self =
+        &job->watch->ranks[harness_rank_set_at(&finding->culprits, 0)];
+    const bool is_of_same_comm = strcmp(finding->guest.comm, result->guest.comm) == 0;
+    const bool is_later =
+        finding->detect_ns < harness_watch_since(job->watch, job->watch->wrong_result_ns);
+
+    switch (finding->verdict) {
+    case HARNESS_VERDICT_CRASH_EXITED:
+        return is_later;
+    case HARNESS_VERDICT_CRASH_SIGNALED: /* nobody kills or stops itself by error */
+        return is_later && self->code != SIGKILL && self->code != SIGTERM;
+    default:
+        return harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH &&
+               (is_of_same_comm ? finding->op.seq > result->op.seq : is_later);
+    }
+}
+
 /* A wrong result goes into everything that is computed from then on, until the job is ended. Of a
  * program that announces no steps, that is every other call. */
 static bool is_consequence(const struct exec_job *job, const struct harness_finding *finding)
@@ -163,11 +185,14 @@ static bool is_consequence(const struct exec_job *job, const struct harness_find
     for (size_t i = 0; i < job->findings->count && !job->config->is_left; i++) {
         const struct harness_finding *earlier = &job->findings->items[i];
 
-        if (harness_verdict_family(finding->verdict) == HARNESS_FAMILY_VALUE &&
-            harness_verdict_family(earlier->verdict) == HARNESS_FAMILY_VALUE &&
-            (has_steps ? finding->step > earlier->step
-                       : finding->op.seq != earlier->op.seq ||
-                             strcmp(finding->guest.comm, earlier->guest.comm) != 0)) {
+        if (harness_verdict_family(earlier->verdict) != HARNESS_FAMILY_VALUE) {
+            continue;
+        }
+        if (harness_verdict_family(finding->verdict) != HARNESS_FAMILY_VALUE
+                ? is_led_astray(job, finding, earlier)
+            : has_steps ? finding->step > earlier->step
+                        : finding->op.seq != earlier->op.seq ||
+                              strcmp(finding->guest.comm, earlier->guest.comm) != 0) {
             return true;
         }
     }
@@ -234,6 +259,24 @@ static bool is_of_start(const struct exec_job *job, const struct harness_finding
     return false;
 }
 
+/* Of what shows now: wrong results, or the rest. */
+static void add_new(struct exec_job *job, struct harness_findings *now, bool are_results)
+{
+    for (size_t i = 0; i < now->count; i++) {
+        struct harness_finding *finding = &now->items[i];
+
+        if ((harness_verdict_family(finding->verdict) == HARNESS_FAMILY_VALUE) == are_results &&
+            !is_said(job, finding) && !is_of_launcher(job, finding) && !is_of_start(job, finding) &&
+            !is_consequence(job, finding)) {
+            set_delay(job, finding);
+            harness_findings_add(job->findings, finding);
+            if (job->config->on_finding != NULL) {
+                job->config->on_finding(job->config->context, finding);
+            }
+        }
+    }
+}
+
 /* Judge what shows now. Nothing that happens while the job is being ended is anybody's fault. */
 static ddp_status judge(struct exec_job *job)
 {
@@ -250,16 +293,9 @@ static ddp_status judge(struct exec_job *job)
         status = harness_learner_look(job->learner);
     }
     harness_observed_judge(job->observed, job->findings, &now);
-    for (size_t i = 0; i < now.count; i++) {
-        if (!is_said(job, &now.items[i]) && !is_of_launcher(job, &now.items[i]) &&
-            !is_of_start(job, &now.items[i]) && !is_consequence(job, &now.items[i])) {
-            set_delay(job, &now.items[i]);
-            harness_findings_add(job->findings, &now.items[i]);
-            if (job->config->on_finding != NULL) {
-                job->config->on_finding(job->config->context, &now.items[i]);
-            }
-        }
-    }
+    /* The rest may follow from wrong results. */
+    add_new(job, &now, true);
+    add_new(job, &now, false);
     ddp_mem_pool_destroy(pool);
     return job->watch->is_failed || job->findings->is_failed ||
                    harness_observed_is_failed(job->observed)

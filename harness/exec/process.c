@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -263,6 +264,7 @@ struct stat_line {
     char letter; /* its state */
     unsigned flags;
     unsigned threads;
+    int status; /* of a zombie, as wait() says it */
 };
 
 /* False: there is no such process or thread. */
@@ -292,6 +294,8 @@ static bool read_stat_file(const char *path, struct stat_line *out)
         out->flags = i == 5 && end != NULL ? (unsigned)strtoul(end, NULL, 10) : out->flags;
     }
     out->threads = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
+    end = strrchr(text, ' '); /* the last one */
+    out->status = end != NULL ? (int)strtol(end, NULL, 10) : 0;
     return true;
 }
 
@@ -352,14 +356,54 @@ static bool is_past_its_code(pid_t pid)
     return is_past;
 }
 
-/* How a rank ended only its parent knows; if it had said that it was done, well. What it said last
- * may not have been read yet. */
-static void set_end(struct exec_job *job, uint32_t rank, uint64_t now_ns)
+/* What Linux 6.15 and later tell of a process that its parent has waited for (linux/pidfd.h). */
+struct pidfd_info {
+    uint64_t mask;
+    uint64_t cgroup;
+    uint32_t ids[11];
+    int32_t status; /* as wait() says it */
+};
+enum { PIDFD_INFO_HAS_STATUS = 1 << 3 };
+
+/* How a process that is no child of ours has ended. False: nobody says. */
+static bool read_status(pid_t pid, int pid_fd, int *out)
+{
+    struct pidfd_info info = {.mask = PIDFD_INFO_HAS_STATUS};
+    struct stat_line stat = {0};
+
+    if (read_stat(pid, &stat) && (stat.letter == 'Z' || (stat.flags & FLAG_EXITING) != 0)) {
+        *out = stat.status;
+        return true;
+    }
+    if (ioctl(pid_fd, _IOWR(0xff, 11, struct pidfd_info), &info) != 0 ||
+        (info.mask & PIDFD_INFO_HAS_STATUS) == 0) {
+        return false;
+    }
+    *out = info.status;
+    return true;
+}
+
+static bool is_detached(const struct exec_job *job, uint32_t rank)
 {
     const struct guest_page *page = guest_arena_page(job->arena.head, rank);
-    const bool is_detached = __atomic_load_n(&page->is_ended, __ATOMIC_ACQUIRE) != 0;
 
-    set_state(job, rank, HARNESS_WATCH_EXITED, is_detached ? 0 : -1, now_ns);
+    return __atomic_load_n(&page->is_ended, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* It has ended, or is about to. Where nobody tells how, it has ended well if it had said that it was
+ * done. What it said last may not have been read yet. */
+static void set_end(struct exec_job *job, uint32_t rank, uint64_t now_ns)
+{
+    const struct exec_rank *self = &job->ranks[rank];
+    int status = 0;
+
+    if (!read_status(self->pid, self->pid_fd, &status)) {
+        set_state(job, rank, HARNESS_WATCH_EXITED, is_detached(job, rank) ? 0 : -1, now_ns);
+    } else if (WIFSIGNALED(status)) {
+        set_state(job, rank, HARNESS_WATCH_SIGNALED, WTERMSIG(status), now_ns);
+    } else {
+        set_state(job, rank, HARNESS_WATCH_EXITED, WEXITSTATUS(status), now_ns);
+    }
 }
 
 /* A rank that is no child of ours. */
@@ -373,7 +417,8 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
         set_end(job, rank, now_ns);
         (void)close(self->pid_fd);
         self->pid_fd = -1;
-    } else if ((stat.flags & FLAG_EXITING) != 0 && is_past_its_code(self->pid)) {
+    } else if ((stat.flags & FLAG_EXITING) != 0 && is_past_its_code(self->pid) &&
+               (stat.status != 0 || is_detached(job, rank))) { /* 0: the kernel is not so far yet */
         set_end(job, rank, now_ns);
     } else {
         set_state(job, rank,
@@ -405,6 +450,7 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
         set_state(job, rank, HARNESS_WATCH_RUNNING, 0, now_ns);
     }
     if (!is_child(job, self->pid)) {
+        job->watch->ranks[rank].is_of_launcher = true;
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
         if (self->pid_fd < 0) {
             set_end(job, rank, now_ns);

@@ -30,7 +30,8 @@ void *guest_past_exchange(enum guest_point point, const struct ddprove_guest_cal
                           uint64_t count);
 
 /* corrupt.c */
-/* Change data in place; false: not with elements of this type. */
+/* Change data in place; false: not with elements of this type, or they are what they would become.
+ */
 int guest_corrupt(void *data, uint64_t elem_count, uint32_t dtype, const struct guest_fault *fault);
 /* Bytes of an element. */
 uint64_t guest_dtype_size_bytes(uint32_t dtype);

@@ -118,8 +118,7 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     harness_watch_set_op(group, wait.seq, call, finding);
 }
 
-/* --- ranks that are gone
- * ------------------------------------------------------------------------------------------ */
+/* --- ranks that are gone ---------------------------------------------------------------------- */
 
 /* A rank that detached, or that nobody waits for, may end with 0. */
 static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
@@ -170,6 +169,30 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
     return false;
 }
 
+/* A launcher ends the ranks that are left once one has ended by itself. They end behind it; where
+ * that was not seen, by SIGTERM, which is asked with first, and waiting for others. */
+static bool is_ended_by_launcher(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (!self->is_of_launcher || self->state != HARNESS_WATCH_SIGNALED ||
+        (self->code != SIGTERM && self->code != SIGKILL)) {
+        return false;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *other = &watch->ranks[r];
+        const bool is_first = other->since_ns < self->since_ns ||
+                              (other->since_ns == self->since_ns && self->code == SIGTERM &&
+                               (other->state == HARNESS_WATCH_EXITED || other->code != SIGTERM ||
+                                (self->wait_count > 0 && other->wait_count == 0)));
+
+        if (r != rank && is_first && crash_of(watch, r) != HARNESS_VERDICT_NONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* It ended by an error of its own inside a call that members had posted differently, or after it:
  * the library refused that. */
 static bool is_refused(const struct harness_watch *watch, uint32_t rank)
@@ -199,6 +222,7 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
         struct harness_finding finding;
 
         if (verdict == HARNESS_VERDICT_NONE || is_taken_along(watch, r) ||
+            is_ended_by_launcher(watch, r) ||
             (verdict == HARNESS_VERDICT_CRASH_EXITED && is_refused(watch, r))) {
             continue;
         }
@@ -206,6 +230,8 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
         finding.detect_ns = self->since_ns != 0 ? (int64_t)(watch->now_ns - self->since_ns) : -1;
         if (self->state == HARNESS_WATCH_SIGNALED) {
             harness_watch_say(&finding, "rank %u was ended by SIG%s", r, sigabbrev_np(self->code));
+        } else if (verdict == HARNESS_VERDICT_CRASH_EXITED && self->code < 0) {
+            harness_watch_say(&finding, "rank %u ended, and how is not known here", r);
         } else if (verdict == HARNESS_VERDICT_CRASH_EXITED) {
             harness_watch_say(&finding, "rank %u exited with code %d", r, self->code);
         } else if (verdict == HARNESS_VERDICT_LAUNCH_MISSING_RANK) {
@@ -221,8 +247,7 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
     }
 }
 
-/* --- ranks that do not go on
- * -------------------------------------------------------------------------------------- */
+/* --- ranks that do not go on ------------------------------------------------------------------ */
 
 /* Somebody waits for the rank, or inside a call that it has posted and not seen done. */
 static bool is_held_up(const struct harness_watch *watch, uint32_t rank)
@@ -422,9 +447,7 @@ static void find_endless(const struct harness_watch *watch,
     harness_findings_add(out, &finding);
 }
 
-/* --- limits of time
- * -----------------------------------------------------------------------------------------------
- */
+/* --- limits of time --------------------------------------------------------------------------- */
 
 /* The longest that anybody has waited for this rank. */
 static uint64_t waited_for_ns(const struct harness_watch *watch, uint32_t rank)

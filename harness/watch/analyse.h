@@ -27,6 +27,12 @@ struct harness_watch_limits {
     uint64_t attach_ns; /* a rank may take this long to show itself after the first one has */
 };
 
+/* So much time has passed since a rank did something: 0 if that was after the look began. */
+static inline int64_t harness_watch_since(const struct harness_watch *watch, uint64_t time_ns)
+{
+    return watch->now_ns > time_ns ? (int64_t)(watch->now_ns - time_ns) : 0;
+}
+
 /* Add what is wrong now; nothing in a healthy job. In order of certainty: differences between what
  * members of a group posted, ranks that are gone, stopped ranks, waits without a way out; by a
  * limit of time: a rank that others wait for, one that never showed itself. out->mem: a pool. */

@@ -154,9 +154,9 @@ static bool is_telling(const struct harness_sums_case *the, double distance, dou
     return FACTORS * ((double)the->size + 1) * distance <= 1e-3 * size;
 }
 
-/* The factor explains the difference. */
+/* The factor explains the difference, and by more than chance unless that is enough. */
 static bool is_fitting(const struct harness_sums_case *the, const struct harness_sums_off *off,
-                       double factor, double sum, uint64_t whole)
+                       double factor, double sum, uint64_t whole, bool is_chance_enough)
 {
     const double change = (factor - 1) * sum;
     const double tolerance = off->bound * fmax(1, fabs(factor));
@@ -166,11 +166,12 @@ static bool is_fitting(const struct harness_sums_case *the, const struct harness
 
         return factor == floor(factor) && off->off_whole != 0 &&
                ((uint64_t)(int64_t)(factor - 1) * whole & off->mask) == off->off_whole &&
-               is_telling(the, 1, (double)(below < off->off_whole ? below : off->off_whole));
+               (is_chance_enough ||
+                is_telling(the, 1, (double)(below < off->off_whole ? below : off->off_whole)));
     }
     return fabs(off->off) > off->bound && fabs(change) > tolerance &&
            fabs(off->off - change) <= tolerance &&
-           is_telling(the, fabs(off->off - change), fabs(off->off));
+           (is_chance_enough || is_telling(the, fabs(off->off - change), fabs(off->off)));
 }
 
 static enum harness_verdict verdict_of(double factor, bool is_whole)
@@ -220,7 +221,7 @@ static void add(const struct harness_sums_case *the, double factor, uint32_t mem
 }
 
 static void find(const struct harness_sums_case *the, const struct harness_sums_total *in,
-                 const struct harness_sums_off *off, struct explanation *out)
+                 const struct harness_sums_off *off, bool is_chance_enough, struct explanation *out)
 {
     double factors[FACTORS];
 
@@ -235,14 +236,29 @@ static void find(const struct harness_sums_case *the, const struct harness_sums_
             const uint64_t bits = the->members[i].call->in.sum;
 
             if (is_fitting(the, off, factors[f],
-                           off->is_integer ? 0 : value_of(bits) * factor_of(the), bits)) {
+                           off->is_integer ? 0 : value_of(bits) * factor_of(the), bits,
+                           is_chance_enough)) {
                 add(the, factors[f], i, out);
             }
         }
         if (!is_known && the->size > 1 &&
-            is_fitting(the, off, factors[f], in->sum * factor_of(the), in->whole)) {
+            is_fitting(the, off, factors[f], in->sum * factor_of(the), in->whole,
+                       is_chance_enough)) {
             add(the, factors[f], the->size, out);
         }
+    }
+}
+
+void harness_sums_say_off(const struct harness_sums_off *off, struct harness_finding *finding)
+{
+    if (off->is_integer) {
+        harness_watch_say(finding, ", off by %lld in a sum with random signs",
+                          (long long)(int64_t)off->off_whole);
+    } else {
+        harness_watch_say(finding,
+                          ", off by %.6g in a sum with random signs, where rounding explains %.3g "
+                          "(a change of more than %.3g in one element cannot be missed)",
+                          off->off, off->bound, 2 * off->bound);
     }
 }
 
@@ -250,20 +266,22 @@ void harness_sums_explain(const struct harness_sums_case *the, const struct harn
                           const struct harness_sums_off *off, struct harness_finding *finding)
 {
     struct explanation found = {.ranks = harness_rank_set_in(finding->culprits.ranks.mem)};
+    bool is_chance;
 
     ddp_text_init(&found.words, the->watch->mem);
-    find(the, in, off, &found);
-    if (off->is_integer) {
-        harness_watch_say(finding, ", off by %lld in a sum with random signs",
-                          (long long)(int64_t)off->off_whole);
-    } else {
-        harness_watch_say(finding,
-                          ", off by %.6g in a sum with random signs, where rounding explains %.3g",
-                          off->off, off->bound);
+    find(the, in, off, false, &found);
+    is_chance = found.count == 0;
+    if (is_chance) {
+        find(the, in, off, true, &found);
     }
-    if (found.count == 0) {
+    harness_sums_say_off(off, finding);
+    if (is_chance) {
         harness_sums_blame_all(the, finding);
         harness_watch_say(finding, "; sums do not tell the ranks apart");
+        if (found.count > 0) {
+            harness_watch_say(finding, ", though it is %s: numbers so small may do that by chance",
+                              ddp_text_str(&found.words));
+        }
     } else {
         finding->verdict = found.verdict;
         harness_rank_set_add_all(&finding->culprits, &found.ranks);

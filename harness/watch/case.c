@@ -46,6 +46,7 @@ void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdic
                         enum harness_mode mode, struct harness_findings *out,
                         struct harness_finding *finding)
 {
+    uint64_t *const wrong_ns = &the->watch->wrong_result_ns;
     struct ddp_text text;
 
     harness_finding_init(finding, out->mem, verdict,
@@ -53,6 +54,11 @@ void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdic
                                                               : HARNESS_ORACLE_REDUCTION,
                          mode);
     harness_watch_set_op(the->group, the->seq, the->call, finding);
+    for (uint32_t i = 0; i < the->size; i++) {
+        const uint64_t posted_ns = the->members[i].call->time_ns;
+
+        *wrong_ns = *wrong_ns == 0 || posted_ns < *wrong_ns ? posted_ns : *wrong_ns;
+    }
     ddp_text_init(&text, the->watch->mem);
     harness_watch_print_call(the->group, the->seq, the->call, &text);
     harness_watch_say(finding, "%s in step %u: ", ddp_text_str(&text), the->call->step);

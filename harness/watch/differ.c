@@ -1,9 +1,12 @@
 /* Purpose: find the first call of a communicator that its members did not all post alike, and say
  * who is wrong. Idea: members that posted the same are a camp. Most of them are right; of two equal
- * camps, the one that did what the communicator did before. What the others did next tells a call
- * left out from one too many. */
+ * camps, the one that did what the communicator always did in this place. What followed before
+ * tells a call left out from one too many. */
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
+
+/* So many calls of the past are compared. */
+enum { CONTEXT_MAX = 8 };
 
 /* Bytes of the elements, if their type is known. */
 static uint64_t size_bytes_of(const struct harness_watch_call *call)
@@ -80,47 +83,72 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
-/* What followed when the communicator was last where it is before `seq`; NULL: it never was. */
+/* How many calls behind these two are alike, up to CONTEXT_MAX. */
+static uint32_t common_past(const struct harness_watch *watch,
+                            const struct harness_watch_group *group, uint64_t a, uint64_t b)
+{
+    uint32_t length = 0;
+
+    while (length < CONTEXT_MAX && a > length + 1 && b > length + 1) {
+        const struct harness_watch_call *of_a =
+            harness_watch_any_call(watch, group, a - 1 - length);
+        const struct harness_watch_call *of_b =
+            harness_watch_any_call(watch, group, b - 1 - length);
+
+        if (of_a == NULL || of_b == NULL || !is_alike(of_a, of_b)) {
+            break;
+        }
+        length++;
+    }
+    return length;
+}
+
+/* What follows a call that is posted as number seq, behind the communicator's earlier ones: what
+ * has always followed where most calls before it were the same. NULL: that is not known, or was
+ * seen once, and behind another past. *out_steps: how many steps later. */
+static const struct harness_watch_call *
+next_after(const struct harness_watch *watch, const struct harness_watch_group *group, uint64_t seq,
+           const struct harness_watch_call *call, uint32_t *out_steps)
+{
+    const struct harness_watch_call *next = NULL;
+    uint32_t longest = 0;
+    uint32_t times = 0;
+    bool is_always = true;
+
+    for (uint64_t s = seq; s > 2; s--) {
+        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 2);
+        const struct harness_watch_call *later = harness_watch_any_call(watch, group, s - 1);
+        uint32_t length;
+
+        if (earlier == NULL) {
+            break;
+        }
+        length = is_alike(earlier, call) ? 1 + common_past(watch, group, s - 2, seq) : 0;
+        if (length > longest) {
+            longest = length;
+            next = later;
+            times = 0;
+            is_always = true;
+            *out_steps = later->step - earlier->step;
+        }
+        if (length > 0 && length == longest) {
+            times++;
+            is_always = is_always && is_alike(later, next);
+        }
+    }
+    return is_always && (longest > 1 || times > 1) ? next : NULL;
+}
+
+/* What follows the communicator's calls before `seq`; NULL: that is not known. */
 static const struct harness_watch_call *expected_at(const struct harness_watch *watch,
                                                     const struct harness_watch_group *group,
                                                     uint64_t seq)
 {
     const struct harness_watch_call *before =
         seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
+    uint32_t steps = 0;
 
-    for (uint64_t s = seq - 1; before != NULL && s > 1; s--) {
-        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 1);
-
-        if (earlier == NULL) {
-            break;
-        }
-        if (is_alike(earlier, before)) {
-            return harness_watch_any_call(watch, group, s);
-        }
-    }
-    return NULL;
-}
-
-/* What followed this call when it was last posted; NULL: nothing is known. *out_steps: how many
- * steps later. */
-static const struct harness_watch_call *
-next_after(const struct harness_watch *watch, const struct harness_watch_group *group, uint64_t seq,
-           const struct harness_watch_call *call, uint32_t *out_steps)
-{
-    for (uint64_t s = seq; s > 1; s--) {
-        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 1);
-        const struct harness_watch_call *later =
-            s < seq ? harness_watch_any_call(watch, group, s) : NULL;
-
-        if (earlier == NULL) {
-            break;
-        }
-        if (is_alike(earlier, call)) {
-            *out_steps = later != NULL ? later->step - earlier->step : 0;
-            return later;
-        }
-    }
-    return NULL;
+    return before != NULL ? next_after(watch, group, seq - 1, before, &steps) : NULL;
 }
 
 /* Index of the right camp; count: nobody can say. */
@@ -180,38 +208,9 @@ enum harness_verdict harness_watch_difference_of(const struct harness_watch_call
                                      : HARNESS_VERDICT_MISMATCH_EXTRA;
 }
 
-/* The rank that posted this call has posted one in another communicator since its last one here. */
-static bool has_call_between(const struct harness_watch *watch,
-                             const struct harness_watch_group *group, uint64_t seq,
-                             const struct harness_watch_call *call)
-{
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_call *before =
-            harness_watch_call_at(&group->members[r], seq - 1);
-
-        if (before == NULL || harness_watch_call_at(&group->members[r], seq) != call) {
-            continue;
-        }
-        for (size_t g = 0; g < watch->group_count; g++) {
-            const struct harness_watch_member *other = &watch->groups[g].members[r];
-
-            for (size_t i = other->call_count; &watch->groups[g] != group && i > 0; i--) {
-                if (other->calls[i - 1].time_ns < before->time_ns) {
-                    break;
-                }
-                if (other->calls[i - 1].time_ns <= call->time_ns) {
-                    return true;
-                }
-            }
-        }
-    }
-    return false;
-}
-
-/* The rank that posted this call; world_size: none. */
-static uint32_t poster_of(const struct harness_watch *watch,
-                          const struct harness_watch_group *group, uint64_t seq,
-                          const struct harness_watch_call *call)
+/* Whoever posted this call in the group; world_size: nobody. */
+static uint32_t rank_of(const struct harness_watch *watch, const struct harness_watch_group *group,
+                        uint64_t seq, const struct harness_watch_call *call)
 {
     uint32_t rank = 0;
 
@@ -221,6 +220,36 @@ static uint32_t poster_of(const struct harness_watch *watch,
     return rank;
 }
 
+/* The rank that posted this call has posted one, since its last one here, in another communicator
+ * to which the one that posted the other belongs too. */
+static bool has_call_between(const struct harness_watch *watch,
+                             const struct harness_watch_group *group, uint64_t seq,
+                             const struct harness_watch_call *call,
+                             const struct harness_watch_call *of_other)
+{
+    const uint32_t rank = rank_of(watch, group, seq, call);
+    const uint32_t other = rank_of(watch, group, seq, of_other);
+    const struct harness_watch_call *before =
+        rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq - 1) : NULL;
+
+    for (size_t g = 0; before != NULL && other < watch->world_size && g < watch->group_count; g++) {
+        const struct harness_watch_member *member = &watch->groups[g].members[rank];
+
+        if (&watch->groups[g] == group || !watch->groups[g].members[other].is_there) {
+            continue;
+        }
+        for (size_t i = member->call_count; i > 0; i--) {
+            if (member->calls[i - 1].time_ns < before->time_ns) {
+                break;
+            }
+            if (member->calls[i - 1].time_ns <= call->time_ns) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* What was to come first comes next. So it does too if the wrong call is one too many, after one
  * like it; or if the right one was left out, a round later: then it is of a later step, or what is
  * to follow the wrong call. */
@@ -228,7 +257,7 @@ static bool is_swapped(const struct harness_watch *watch, const struct harness_w
                        uint64_t seq, const struct harness_watch_call *wrong,
                        const struct harness_watch_call *right)
 {
-    const uint32_t rank = poster_of(watch, group, seq, wrong);
+    const uint32_t rank = rank_of(watch, group, seq, wrong);
     const struct harness_watch_call *then =
         rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq + 1) : NULL;
     const struct harness_watch_call *before =
@@ -241,6 +270,9 @@ static bool is_swapped(const struct harness_watch *watch, const struct harness_w
            (watch->ranks[rank].step_count > 0 || (next != NULL && !is_alike(next, right)));
 }
 
+/* The wrong ones posted what comes next, or what came before. Where both may be, or what comes next
+ * is not known, what they and the others did elsewhere in between tells; where that does not
+ * either, the calls differ. */
 static enum harness_verdict verdict_of(const struct harness_watch *watch,
                                        const struct harness_watch_group *group, uint64_t seq,
                                        const struct harness_watch_call *wrong,
@@ -250,22 +282,23 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
         seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
     uint32_t steps = 0;
     const struct harness_watch_call *next = next_after(watch, group, seq, right, &steps);
+    const bool is_next = next != NULL && !is_alike(wrong, right) && is_alike(wrong, next) &&
+                         guest_op_dtype(wrong->op) == guest_op_dtype(next->op) &&
+                         wrong->step == right->step + steps;
+    /* What is posted again follows at once. */
+    const bool is_again = before != NULL && !is_alike(wrong, right) && is_alike(wrong, before) &&
+                          wrong->step == before->step &&
+                          !has_call_between(watch, group, seq, wrong, wrong);
 
     if (is_swapped(watch, group, seq, wrong, right)) {
         return HARNESS_VERDICT_MISMATCH_ORDER;
     }
-    if (before != NULL && is_alike(wrong, before) && !is_alike(wrong, right) &&
-        !has_call_between(watch, group, seq, wrong) && has_call_between(watch, group, seq, right)) {
+    if (is_again &&
+        ((next != NULL && !is_next) || has_call_between(watch, group, seq, right, wrong))) {
         return HARNESS_VERDICT_MISMATCH_EXTRA;
     }
-    if (next != NULL && is_alike(wrong, next) && !is_alike(wrong, right) &&
-        wrong->step == right->step + steps) {
-        return HARNESS_VERDICT_MISMATCH_MISSING;
-    }
-    if (before != NULL && is_alike(wrong, before) && !is_alike(wrong, right)) {
-        return HARNESS_VERDICT_MISMATCH_EXTRA;
-    }
-    return harness_watch_difference_of(wrong, right);
+    return is_next && !is_again ? HARNESS_VERDICT_MISMATCH_MISSING
+                                : harness_watch_difference_of(wrong, right);
 }
 
 static void say_call(const struct harness_watch *watch, const struct harness_watch_group *group,
@@ -300,7 +333,7 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     harness_watch_set_op(group, seq, right->call, &finding);
     finding.step =
         (int32_t)(wrong->call->step < right->call->step ? wrong->call->step : right->call->step);
-    finding.detect_ns = (int64_t)(watch->now_ns - wrong->call->time_ns);
+    finding.detect_ns = harness_watch_since(watch, wrong->call->time_ns);
     harness_watch_say(&finding, "rank %s posted ", harness_rank_set_text(&finding.culprits, ranks));
     say_call(watch, group, seq, wrong->call, &finding);
     harness_watch_say(&finding, " in step %u, where %s posted ", wrong->call->step,

@@ -79,7 +79,9 @@ static enum harness_watch_unjudged unjudged_of(const struct harness_sums_case *t
  * -----------------------------------------------------------------------------------------------------
  */
 
-static void add_changed(const struct harness_sums_case *the, struct harness_findings *out)
+/* off: of the result; NULL: that is not known. */
+static void add_changed(const struct harness_sums_case *the, const struct harness_sums_off *off,
+                        struct harness_findings *out)
 {
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
@@ -92,6 +94,9 @@ static void add_changed(const struct harness_sums_case *the, struct harness_find
     }
     harness_watch_say(&finding, "rank %s's input changed while the call was in flight",
                       harness_rank_set_text(&finding.culprits, ranks));
+    if (off != NULL) {
+        harness_sums_say_off(off, &finding);
+    }
     harness_findings_add(out, &finding);
 }
 
@@ -228,6 +233,29 @@ static bool judge_common(const struct harness_sums_case *the, const struct harne
     return !harness_sums_is_sum(the) || judge_result(the, in, &camps[0].off, out, first);
 }
 
+/* Some member's input is not what it was any more. What was kept before it changed tells the
+ * element, if the result shows it; else the member is known. */
+static void judge_changed(const struct harness_sums_case *the, enum harness_watch_unjudged unjudged,
+                          struct harness_findings *out)
+{
+    struct harness_sums_total in = {0};
+    struct harness_sums_total result = {0};
+    struct harness_sums_off off;
+
+    if (unjudged != HARNESS_WATCH_UNJUDGED_COUNT || the->kind != DDPROVE_GUEST_ALL_REDUCE ||
+        !harness_sums_is_sum(the)) {
+        add_changed(the, NULL, out);
+        return;
+    }
+    add_up(the, &in, &result);
+    result = (struct harness_sums_total){0};
+    harness_sums_add(the, &the->members[0].call->out, &result);
+    off = harness_sums_compare(the, &in, &result);
+    if (harness_sums_judge_exact(the, &off, out) != HARNESS_SUMS_WRONG) {
+        add_changed(the, &off, out);
+    }
+}
+
 /* camps: [size], to use. Returns why it could not be judged; COUNT: it was. */
 static enum harness_watch_unjudged judge(const struct harness_sums_case *the,
                                          struct harness_sums_camp *camps,
@@ -240,7 +268,7 @@ static enum harness_watch_unjudged judge(const struct harness_sums_case *the,
     bool is_judged;
 
     if (has_changed(the)) {
-        add_changed(the, out);
+        judge_changed(the, unjudged, out);
         return HARNESS_WATCH_UNJUDGED_COUNT;
     }
     if (unjudged != HARNESS_WATCH_UNJUDGED_COUNT) {

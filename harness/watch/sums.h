@@ -75,6 +75,9 @@ struct harness_sums_off harness_sums_compare(const struct harness_sums_case *the
                                              const struct harness_sums_total *out);
 /* Rounding may come to as much as some contribution: that it is missing could not be seen. */
 bool harness_sums_is_blind(const struct harness_sums_case *the, const struct harness_sums_off *off);
+/* Say by how much a result is off, and what rounding explains: the sum of one change and of
+ * rounding is within that only if the change is less than twice as much. */
+void harness_sums_say_off(const struct harness_sums_off *off, struct harness_finding *finding);
 /* Say of a wrong result by how much it is off and what would explain it; sets the verdict, the
  * culprits and the sentence's end. */
 void harness_sums_explain(const struct harness_sums_case *the, const struct harness_sums_total *in,

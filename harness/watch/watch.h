@@ -138,6 +138,8 @@ struct harness_watch_rank {
                           rank ended */
     uint64_t claim; /* 1 + the rank that its process says it is, if it was started as this one: the
                        driver's; 0: none other */
+    bool is_of_launcher; /* its parent is another program, which ends the other ranks once one has
+                            ended: the driver's */
     bool is_attached, is_detached;
     uint64_t pid, world_size;
     uint64_t step, micro, phase;
@@ -171,9 +173,10 @@ struct harness_watch {
     struct harness_watch_group *groups;
     size_t group_count, group_capacity;
     uint64_t now_ns;
-    uint64_t change_ns; /* when anything was last seen to change */
-    bool is_failed;     /* out of memory: what follows is not all of it */
-    bool is_spoilt;     /* a value that is not finite was found: it spreads, and is said once */
+    uint64_t change_ns;       /* when anything was last seen to change */
+    bool is_failed;           /* out of memory: what follows is not all of it */
+    uint64_t wrong_result_ns; /* the first post of a call whose result was found wrong; 0: none */
+    bool is_spoilt; /* a value that is not finite was found: it spreads, and is said once */
     struct harness_watch_tally tally;
     /* Whoever judges what ranks report of models and samples is told; NULL: nobody does. */
     void (*on_report)(void *context, uint32_t rank, const struct guest_entry *entry);

@@ -22,6 +22,15 @@ static int number(const char *text)
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
 }
 
+/* What a rank puts in may lie apart from what it gets. */
+static float apart[FEATURES / BUCKETS];
+
+static const float *input_of(const char *fault, const float *part)
+{
+    memcpy(apart, part, sizeof apart);
+    return strcmp(fault, "memory") == 0 ? apart : part;
+}
+
 /* What a rank puts in is damaged on its way. */
 static void damage(const char *fault, float *values, size_t count)
 {
@@ -33,10 +42,11 @@ static void damage(const char *fault, float *values, size_t count)
         for (size_t i = 0; i < count; i++) {
             values[i] *= fault[0] == 'd' ? 2.0F : 0.3F;
         }
-    } else if (strcmp(fault, "flip") == 0) {
+    } else if (strcmp(fault, "flip") == 0 || strcmp(fault, "memory") == 0) {
         memcpy(&bits, &values[5], sizeof bits);
         bits ^= 1u << 25;
         memcpy(&values[5], &bits, sizeof bits);
+        apart[5] = values[5];
     }
 }
 
@@ -116,7 +126,7 @@ int main(int argc, char **argv)
                                                            : DDPROVE_GUEST_SUM,
                                               .elem_count = FEATURES / BUCKETS,
                                               .bucket = b + 1,
-                                              .in = part,
+                                              .in = input_of(is_faulty ? fault : "", part),
                                               .out = part};
 
             if (is_faulty && strcmp(fault, "skip") == 0 && b == 1) {

@@ -268,3 +268,24 @@ CT_TEST(corrupt, halves)
         CT_CHECK(data[0] == 0 && data[1] == 0 && data[2] == 0);
     }
 }
+
+/* What would leave the data as they are did not happen. */
+CT_TEST(corrupt, nothing_to_change)
+{
+    static const enum guest_action actions[] = {GUEST_ACTION_ZERO, GUEST_ACTION_SCALE,
+                                                GUEST_ACTION_SHIFT, GUEST_ACTION_SET};
+    const float one[3] = {1, 1, 1};
+
+    for (size_t a = 0; a < sizeof actions / sizeof actions[0]; a++) {
+        struct guest_fault fault = {.action = actions[a], .value = 1};
+        float data[3] = {0, 0, 0};
+
+        fault.value = actions[a] == GUEST_ACTION_SCALE ? bits_of(2.0)
+                      : actions[a] == GUEST_ACTION_SET ? bits_of(0.0)
+                                                       : 1;
+        CT_CHECK(guest_corrupt(data, 3, DDPROVE_GUEST_F32, &fault) == 0);
+        memcpy(data, one, sizeof data);
+        CT_CHECK((guest_corrupt(data, 3, DDPROVE_GUEST_F32, &fault) != 0) ==
+                 (actions[a] != GUEST_ACTION_SHIFT));
+    }
+}

@@ -1,5 +1,6 @@
 /* Results of collectives: who reads what ranks report of their data judges them. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,6 +279,45 @@ CT_TEST(results, input_changes_in_flight)
     trial.is_changed = true;
     trial.who = 1;
     expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 1, "changed while the call was in flight");
+}
+
+static double change;
+
+static void change_element(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    (void)rank;
+    results_put(trial->dtype, out, out_count / 2,
+                results_get(trial->dtype, out, out_count / 2) + change);
+}
+
+/* The least change of one element that sums show lies below twice what rounding explains, and
+ * nothing above that is missed. */
+CT_TEST(results, the_least_change_that_shows)
+{
+    struct trial trial = sum_of(4);
+
+    trial.tamper = change_element;
+    for (int is_double = 0; is_double < 2; is_double++) {
+        double bound = 0;
+        double least = 0;
+
+        trial.dtype = is_double != 0 ? DDPROVE_GUEST_F64 : DDPROVE_GUEST_F32;
+        for (change = 1; change > 1e-20; change /= 2) {
+            const struct outcome outcome = results_run(&trial);
+
+            if (outcome.count > 0) {
+                const char *said = strstr(outcome.text, "rounding explains ");
+
+                least = change;
+                bound = said != NULL ? strtod(said + strlen("rounding explains "), NULL) : 0;
+            } else {
+                CT_CHECK(bound > 0 && change <= 2.02 * bound); /* it is said with three digits */
+            }
+        }
+        (void)printf("%s: rounding explains %.3g; the least change that was seen is %.3g\n",
+                     is_double != 0 ? "f64" : "f32", bound, least);
+        CT_CHECK(least > 0 && least <= 4.04 * bound);
+    }
 }
 
 /* What a fault does to a contribution happens on its way. */

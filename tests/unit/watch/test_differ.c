@@ -118,6 +118,22 @@ CT_TEST(differ, two_ranks_with_a_history)
     fake_job_close(&job);
 }
 
+/* A rank may post while the others' calls are read: that was no time ago, not less. */
+CT_TEST(differ, posted_after_the_look_began)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        job.now_ns += MS;
+        fake_post(&job, r, 0, r == 2 ? 90 : 100, 1);
+    }
+    job.now_ns -= MS;
+    fake_look(&job, 0);
+    CT_CHECK_EQ_I64(only(&job, HARNESS_VERDICT_MISMATCH_COUNT, 2)->detect_ns, 0);
+    fake_job_close(&job);
+}
+
 CT_TEST(differ, left_out)
 {
     struct fake_job job;
@@ -207,5 +223,57 @@ CT_TEST(differ, history_is_bounded)
     CT_CHECK_EQ_U64(job.watch.groups[0].members[0].posted, 40000);
     CT_CHECK(job.watch.groups[0].members[0].call_count < 3 * 4096);
     CT_CHECK_EQ_U64(job.watch.ranks[0].lost_count, 0);
+    fake_job_close(&job);
+}
+
+/* Calls come in turns, and nothing lies between them: what a rank posts may be its last call again
+ * or the next but one, so it is said to be another one, and no more. */
+CT_TEST(differ, a_call_again_or_the_next_but_one)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t i = 0; i < 9; i++) {
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_post(&job, r, 0, i % 2 == 0 || (i == 7 && r == 1) ? 10 : 20, 0);
+        }
+    }
+    fake_look(&job, MS);
+    (void)only(&job, HARNESS_VERDICT_MISMATCH_COUNT, 1);
+    CT_CHECK_EQ_U64(job.findings.items[0].op.seq, 8);
+    fake_job_close(&job);
+}
+
+/* What comes next is not known yet: in a loop's first round a rank that leaves the second call out
+ * posts the first one again. */
+CT_TEST(differ, a_call_again_before_something_new)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_post(&job, r, 0, i == 3 && r == 1 ? 12 : 10 + i, 0);
+        }
+    }
+    fake_look(&job, MS);
+    (void)only(&job, HARNESS_VERDICT_MISMATCH_COUNT, 1);
+    fake_job_close(&job);
+}
+
+/* Of two ranks the one that did what once followed is not right for that: it may have been chance.
+ */
+CT_TEST(differ, once_is_no_habit)
+{
+    struct fake_job job;
+    static const uint64_t counts[] = {10, 20, 20, 30, 20};
+
+    fake_job_begin(&job, 2);
+    for (uint32_t i = 0; i < 6; i++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_post(&job, r, 0, i < 5 ? counts[i] : r == 0 ? 20 : 40, 0);
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 2);
     fake_job_close(&job);
 }

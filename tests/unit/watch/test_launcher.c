@@ -1,0 +1,77 @@
+/* Ranks whose parent is another program: what their ends tell. */
+#include <signal.h>
+#include <string.h>
+
+#include "tests/ct.h"
+#include "tests/unit/watch/fake_rank.h"
+
+enum { MS = 1000000 };
+
+/* The only finding, which is about rank 1. */
+static const struct harness_finding *only(const struct fake_job *job, enum harness_verdict verdict)
+{
+    static const struct harness_finding none;
+
+    if (job->findings.count != 1) {
+        CT_FAIL("%zu findings", job->findings.count);
+        return &none;
+    }
+    CT_CHECK_STR(harness_verdict_name(job->findings.items[0].verdict),
+                 harness_verdict_name(verdict));
+    CT_CHECK(harness_rank_set_count(&job->findings.items[0].culprits) == 1 &&
+             harness_rank_set_has(&job->findings.items[0].culprits, 1));
+    return &job->findings.items[0];
+}
+
+/* A launcher ends what is left of a job: those ranks are nobody's fault. */
+CT_TEST(launcher, ends_the_others)
+{
+    for (int is_seen_at_once = 0; is_seen_at_once < 2; is_seen_at_once++) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            job.watch.ranks[r].is_of_launcher = true;
+        }
+        for (uint32_t r = 0; r < 3; r += 2) {
+            fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, 10, 0));
+        }
+        fake_state(&job, 1, HARNESS_WATCH_SIGNALED, SIGKILL);
+        job.now_ns += is_seen_at_once != 0 ? 0 : MS;
+        fake_state(&job, 0, HARNESS_WATCH_SIGNALED, SIGTERM);
+        fake_state(&job, 2, HARNESS_WATCH_SIGNALED, SIGTERM);
+        fake_look(&job, MS);
+        (void)only(&job, HARNESS_VERDICT_CRASH_SIGNALED);
+        fake_job_close(&job);
+    }
+}
+
+/* Another signal is no launcher's, and without one each rank has its own end. */
+CT_TEST(launcher, does_not_hide_what_it_did_not_do)
+{
+    for (int is_of_launcher = 0; is_of_launcher < 2; is_of_launcher++) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 3);
+        fake_state(&job, 1, HARNESS_WATCH_SIGNALED, SIGKILL);
+        job.now_ns += MS;
+        fake_state(&job, 0, HARNESS_WATCH_SIGNALED, is_of_launcher != 0 ? SIGSEGV : SIGTERM);
+        job.watch.ranks[0].is_of_launcher = is_of_launcher != 0;
+        CT_CHECK_EQ_U64(fake_look(&job, MS), 2);
+        fake_job_close(&job);
+    }
+}
+
+/* How a rank of a launcher ended is not always told. */
+CT_TEST(launcher, an_end_of_which_nothing_is_known)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    fake_wait(&job, 0, 0, 0, fake_post(&job, 0, 0, 10, 0));
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, -1);
+    fake_look(&job, MS);
+    CT_CHECK(strstr(only(&job, HARNESS_VERDICT_CRASH_EXITED)->text,
+                    "rank 1 ended, and how is not known here, ") != NULL);
+    fake_job_close(&job);
+}
