@@ -48,7 +48,8 @@ struct exec_job {
     int interrupt;
 };
 
-/* Start the command's processes, each as leader of a process group. Errors: E_NOT_FOUND, E_SYSTEM.
+/* start.c: start the command's processes, each as leader of a process group. Errors: E_NOT_FOUND,
+ * E_SYSTEM.
  */
 ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err);
 /* launch.c */

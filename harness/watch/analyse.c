@@ -120,110 +120,14 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
 
 /* --- ranks that are gone ---------------------------------------------------------------------- */
 
-/* A rank that detached, or that nobody waits for, may end with 0. */
-static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-
-    if (self->state == HARNESS_WATCH_SIGNALED) {
-        return HARNESS_VERDICT_CRASH_SIGNALED;
-    }
-    if (self->state == HARNESS_WATCH_EXITED && self->code != 0) {
-        return HARNESS_VERDICT_CRASH_EXITED;
-    }
-    if (self->state == HARNESS_WATCH_EXITED && !self->is_attached) {
-        return harness_watch_is_needed(watch, rank, NULL) ? HARNESS_VERDICT_LAUNCH_MISSING_RANK
-                                                          : HARNESS_VERDICT_NONE;
-    }
-    return (self->state == HARNESS_WATCH_EXITED || self->is_detached) &&
-                   harness_watch_is_needed(watch, rank, NULL)
-               ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
-               : HARNESS_VERDICT_NONE;
-}
-
-/* It ended by an error of its own inside a call that another rank, which is gone too or about to
- * be, had not come to, or came to no more: such as a connection that was reset. A process closes
- * its connections before its end can be seen, so the order of ends does not tell. */
-static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-
-    if (self->state != HARNESS_WATCH_EXITED || (self->wait_count == 0 && !self->has_broken)) {
-        return false;
-    }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_rank *other = &watch->ranks[r];
-
-        /* A rank that the others still needed, also if it has threads that wait. */
-        if (r != rank && harness_watch_is_gone(watch, r) &&
-            harness_watch_is_needed(watch, r, NULL) &&
-            !harness_watch_is_needed(watch, rank, NULL)) {
-            return true;
-        }
-        if (r != rank && (other->is_ending || (crash_of(watch, r) != HARNESS_VERDICT_NONE &&
-                                               ((other->wait_count == 0 && !other->has_broken) ||
-                                                other->state == HARNESS_WATCH_SIGNALED)))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A launcher ends the ranks that are left once one has ended by itself. They end behind it; where
- * that was not seen, by SIGTERM, which is asked with first, and waiting for others. */
-static bool is_ended_by_launcher(const struct harness_watch *watch, uint32_t rank)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-
-    if (!self->is_of_launcher || self->state != HARNESS_WATCH_SIGNALED ||
-        (self->code != SIGTERM && self->code != SIGKILL)) {
-        return false;
-    }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_rank *other = &watch->ranks[r];
-        const bool is_first = other->since_ns < self->since_ns ||
-                              (other->since_ns == self->since_ns && self->code == SIGTERM &&
-                               (other->state == HARNESS_WATCH_EXITED || other->code != SIGTERM ||
-                                (self->wait_count > 0 && other->wait_count == 0)));
-
-        if (r != rank && is_first && crash_of(watch, r) != HARNESS_VERDICT_NONE) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* It ended by an error of its own inside a call that members had posted differently, or after it:
- * the library refused that. */
-static bool is_refused(const struct harness_watch *watch, uint32_t rank)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-
-    for (size_t g = 0; g < watch->group_count; g++) {
-        const struct harness_watch_group *group = &watch->groups[g];
-        bool is_inside = group->members[rank].has_broken;
-
-        for (uint32_t i = 0; i < self->wait_count; i++) {
-            is_inside =
-                is_inside || (self->waits[i].group == g && self->waits[i].seq >= group->wrong_seq);
-        }
-        if (group->wrong_seq != 0 && is_inside) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void find_gone(const struct harness_watch *watch, struct harness_findings *out)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *self = &watch->ranks[r];
-        const enum harness_verdict verdict = crash_of(watch, r);
+        const enum harness_verdict verdict = harness_watch_crash_of(watch, r);
         struct harness_finding finding;
 
-        if (verdict == HARNESS_VERDICT_NONE || is_taken_along(watch, r) ||
-            is_ended_by_launcher(watch, r) ||
-            (verdict == HARNESS_VERDICT_CRASH_EXITED && is_refused(watch, r))) {
+        if (verdict == HARNESS_VERDICT_NONE) {
             continue;
         }
         begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);

@@ -128,6 +128,10 @@ void harness_watch_find_strays(struct harness_watch *watch, const struct harness
 void harness_watch_find_strayed(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                 struct harness_rank_set *strays, struct harness_watch_wait *out);
 
+/* ends.c */
+/* What the rank's end is called; NONE: it has not ended, might end, or was taken along. */
+enum harness_verdict harness_watch_crash_of(const struct harness_watch *watch, uint32_t rank);
+
 /* words.c */
 /* "all_reduce 7 of world (1,024 f32, sum, bucket 2)" */
 void harness_watch_print_call(const struct harness_watch_group *group, uint64_t seq,
