@@ -274,7 +274,8 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
         ((next != NULL && !is_next) || has_call_between(watch, group, seq, right, wrong))) {
         return HARNESS_VERDICT_MISMATCH_EXTRA;
     }
-    return is_next && !is_again ? HARNESS_VERDICT_MISMATCH_MISSING : harness_watch_difference_of(wrong, right);
+    return is_next && !is_again ? HARNESS_VERDICT_MISMATCH_MISSING
+                                : harness_watch_difference_of(wrong, right);
 }
 
 static void say_call(const struct harness_watch *watch, const struct harness_watch_group *group,
