@@ -1,6 +1,5 @@
 /* Processes: their ends and stops. A rank is a child of ours, or of a launcher that is; then the
  * kernel tells its end through a pidfd, and its stop is read from /proc. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/exec/job.h"
+#include "harness/exec/stat.h"
 
 static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_state state, int code,
                       uint64_t now_ns)
@@ -87,57 +86,6 @@ static void follow_child(struct exec_job *job, uint32_t index, uint64_t now_ns)
     }
 }
 
-/* From /proc/PID/stat, or that of a thread. */
-struct stat_line {
-    char letter; /* its state */
-    unsigned flags;
-    unsigned threads;
-    int status; /* of a zombie, as wait() says it */
-};
-
-/* False: there is no such process or thread. */
-static bool read_stat_file(const char *path, struct stat_line *out)
-{
-    char text[512];
-    const char *end;
-    FILE *file;
-    size_t size;
-
-    file = fopen(path, "re");
-    if (file == NULL) {
-        return false;
-    }
-    size = fread(text, 1, sizeof text - 1, file);
-    (void)fclose(file);
-    text[size] = '\0';
-    end = strrchr(text, ')'); /* a name may hold anything */
-    if (end == NULL || end[1] != ' ' || end[2] == '\0') {
-        return false;
-    }
-    *out = (struct stat_line){.letter = end[2]};
-    /* parent, process group, session, terminal and its group come before the flags; four counts of
-     * faults, four of times, priority and nice value before the threads */
-    for (int i = 0; i < 17 && end != NULL; i++) {
-        end = strchr(end + (i == 0 ? 2 : 1), ' ');
-        out->flags = i == 5 && end != NULL ? (unsigned)strtoul(end, NULL, 10) : out->flags;
-    }
-    out->threads = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
-    end = strrchr(text, ' '); /* the last one */
-    out->status = end != NULL ? (int)strtol(end, NULL, 10) : 0;
-    return true;
-}
-
-static bool read_stat(pid_t pid, struct stat_line *out)
-{
-    char path[32];
-
-    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    return read_stat_file(path, out);
-}
-
-/* PF_EXITING: the kernel sets it before it closes what the process has open. */
-enum { FLAG_EXITING = 4 };
-
 pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank)
 {
     return job->ranks[rank].pid > 0                            ? job->ranks[rank].pid
@@ -150,65 +98,14 @@ static void look_for_endings(struct exec_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
         struct harness_watch_rank *self = &job->watch->ranks[r];
-        struct stat_line stat = {0};
+        struct exec_stat stat = {0};
 
         self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
         self->is_ending =
             harness_exec_pid(job, r) > 0 && !harness_watch_is_gone(job->watch, r) &&
-            read_stat(harness_exec_pid(job, r), &stat) &&
-            ((stat.flags & FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
+            harness_exec_read_stat(harness_exec_pid(job, r), &stat) &&
+            ((stat.flags & EXEC_FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
     }
-}
-
-/* No thread of the process will run code of its own any more. Giving back much memory takes the
- * kernel milliseconds, and only then is the end told. */
-static bool is_past_its_code(pid_t pid)
-{
-    char path[64];
-    DIR *threads;
-    bool is_past = true;
-
-    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
-    threads = opendir(path);
-    for (const struct dirent *entry = NULL;
-         threads != NULL && is_past && (entry = readdir(threads)) != NULL;) {
-        struct stat_line stat = {0};
-
-        (void)snprintf(path, sizeof path, "/proc/%ld/task/%.16s/stat", (long)pid, entry->d_name);
-        is_past = entry->d_name[0] == '.' || !read_stat_file(path, &stat) ||
-                  (stat.flags & FLAG_EXITING) != 0;
-    }
-    if (threads != NULL) {
-        (void)closedir(threads);
-    }
-    return is_past;
-}
-
-/* What Linux 6.15 and later tell of a process that its parent has waited for (linux/pidfd.h). */
-struct pidfd_info {
-    uint64_t mask;
-    uint64_t cgroup;
-    uint32_t ids[11];
-    int32_t status; /* as wait() says it */
-};
-enum { PIDFD_INFO_HAS_STATUS = 1 << 3 };
-
-/* How a process that is no child of ours has ended. False: nobody says. */
-static bool read_status(pid_t pid, int pid_fd, int *out)
-{
-    struct pidfd_info info = {.mask = PIDFD_INFO_HAS_STATUS};
-    struct stat_line stat = {0};
-
-    if (read_stat(pid, &stat) && (stat.letter == 'Z' || (stat.flags & FLAG_EXITING) != 0)) {
-        *out = stat.status;
-        return true;
-    }
-    if (ioctl(pid_fd, _IOWR(0xff, 11, struct pidfd_info), &info) != 0 ||
-        (info.mask & PIDFD_INFO_HAS_STATUS) == 0) {
-        return false;
-    }
-    *out = info.status;
-    return true;
 }
 
 static bool is_detached(const struct exec_job *job, uint32_t rank)
@@ -225,7 +122,7 @@ static void set_end(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     const struct exec_rank *self = &job->ranks[rank];
     int status = 0;
 
-    if (!read_status(self->pid, self->pid_fd, &status)) {
+    if (!harness_exec_read_status(self->pid, self->pid_fd, &status)) {
         set_state(job, rank, HARNESS_WATCH_EXITED, is_detached(job, rank) ? 0 : -1, now_ns);
     } else if (WIFSIGNALED(status)) {
         set_state(job, rank, HARNESS_WATCH_SIGNALED, WTERMSIG(status), now_ns);
@@ -239,13 +136,13 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
     struct exec_rank *self = &job->ranks[rank];
     struct pollfd end = {.fd = self->pid_fd, .events = POLLIN};
-    struct stat_line stat = {0};
+    struct exec_stat stat = {0};
 
-    if (!read_stat(self->pid, &stat) || poll(&end, 1, 0) > 0) {
+    if (!harness_exec_read_stat(self->pid, &stat) || poll(&end, 1, 0) > 0) {
         set_end(job, rank, now_ns);
         (void)close(self->pid_fd);
         self->pid_fd = -1;
-    } else if ((stat.flags & FLAG_EXITING) != 0 && is_past_its_code(self->pid) &&
+    } else if ((stat.flags & EXEC_FLAG_EXITING) != 0 && harness_exec_is_past_its_code(self->pid) &&
                (stat.status != 0 || is_detached(job, rank))) { /* 0: the kernel is not so far yet */
         set_end(job, rank, now_ns);
     } else {
@@ -290,11 +187,11 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 static void count_threads(struct exec_job *job)
 {
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
-        struct stat_line stat = {0};
+        struct exec_stat stat = {0};
 
-        job->watch->ranks[r].is_alone = job->ranks[r].pid > 0 &&
-                                        harness_watch_is_waiting(job->watch, r) &&
-                                        read_stat(job->ranks[r].pid, &stat) && stat.threads == 1;
+        job->watch->ranks[r].is_alone =
+            job->ranks[r].pid > 0 && harness_watch_is_waiting(job->watch, r) &&
+            harness_exec_read_stat(job->ranks[r].pid, &stat) && stat.threads == 1;
     }
 }
 

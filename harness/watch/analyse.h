@@ -27,6 +27,14 @@ struct harness_watch_limits {
     uint64_t attach_ns; /* a rank may take this long to show itself after the first one has */
 };
 
+/* words.c */
+/* It ended as ranks end that their launcher ends. */
+bool harness_watch_may_be_of_launcher(const struct harness_watch_rank *rank);
+/* Of two that ended, the second one by a launcher: the first one's end was seen before, or was not
+ * what the launcher asks for first, or it waited for nobody. */
+bool harness_watch_ended_before(const struct harness_watch_rank *first,
+                                const struct harness_watch_rank *second);
+
 /* So much time has passed since a rank did something: 0 if that was after the look began. */
 static inline int64_t harness_watch_since(const struct harness_watch *watch, uint64_t time_ns)
 {

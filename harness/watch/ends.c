@@ -56,24 +56,14 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
  * that was not seen, by SIGTERM, which is asked with first, and waiting for others. */
 static bool is_ended_by_launcher(const struct harness_watch *watch, uint32_t rank)
 {
-    const struct harness_watch_rank *self = &watch->ranks[rank];
+    bool is_so = false;
 
-    if (!self->is_of_launcher || self->state != HARNESS_WATCH_SIGNALED ||
-        (self->code != SIGTERM && self->code != SIGKILL)) {
-        return false;
+    for (uint32_t r = 0;
+         harness_watch_may_be_of_launcher(&watch->ranks[rank]) && r < watch->world_size; r++) {
+        is_so = is_so || (r != rank && crash_of(watch, r) != HARNESS_VERDICT_NONE &&
+                          harness_watch_ended_before(&watch->ranks[r], &watch->ranks[rank]));
     }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_rank *other = &watch->ranks[r];
-        const bool is_first = other->since_ns < self->since_ns ||
-                              (other->since_ns == self->since_ns && self->code == SIGTERM &&
-                               (other->state == HARNESS_WATCH_EXITED || other->code != SIGTERM ||
-                                (self->wait_count > 0 && other->wait_count == 0)));
-
-        if (r != rank && is_first && crash_of(watch, r) != HARNESS_VERDICT_NONE) {
-            return true;
-        }
-    }
-    return false;
+    return is_so;
 }
 
 /* It ended by an error of its own inside a call that members had posted differently, or after it:

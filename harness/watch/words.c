@@ -1,4 +1,5 @@
 /* Calls and findings about them, in words. */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,4 +99,20 @@ void harness_watch_say(struct harness_finding *finding, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(finding->text + used, sizeof finding->text - used, format, args);
     va_end(args);
+}
+
+bool harness_watch_may_be_of_launcher(const struct harness_watch_rank *rank)
+{
+    return rank->is_of_launcher && rank->state == HARNESS_WATCH_SIGNALED &&
+           (rank->code == SIGTERM || rank->code == SIGKILL);
+}
+
+bool harness_watch_ended_before(const struct harness_watch_rank *first,
+                                const struct harness_watch_rank *second)
+{
+    if (first->since_ns != second->since_ns || second->code != SIGTERM) {
+        return first->since_ns < second->since_ns;
+    }
+    return first->state == HARNESS_WATCH_EXITED || first->code != SIGTERM ||
+           (second->wait_count > 0 && first->wait_count == 0);
 }

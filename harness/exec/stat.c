@@ -1,0 +1,98 @@
+/* What the kernel tells of processes that are no children of ours. */
+#include "harness/exec/stat.h"
+
+#include <dirent.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+/* False: there is no such process or thread. */
+static bool read_stat_file(const char *path, struct exec_stat *out)
+{
+    char text[512];
+    const char *end;
+    FILE *file;
+    size_t size;
+
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    size = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[size] = '\0';
+    end = strrchr(text, ')'); /* a name may hold anything */
+    if (end == NULL || end[1] != ' ' || end[2] == '\0') {
+        return false;
+    }
+    *out = (struct exec_stat){.letter = end[2]};
+    /* parent, process group, session, terminal and its group come before the flags; four counts of
+     * faults, four of times, priority and nice value before the threads */
+    for (int i = 0; i < 17 && end != NULL; i++) {
+        end = strchr(end + (i == 0 ? 2 : 1), ' ');
+        out->flags = i == 5 && end != NULL ? (unsigned)strtoul(end, NULL, 10) : out->flags;
+    }
+    out->threads = end != NULL ? (unsigned)strtoul(end, NULL, 10) : 0;
+    end = strrchr(text, ' '); /* the last one */
+    out->status = end != NULL ? (int)strtol(end, NULL, 10) : 0;
+    return true;
+}
+
+bool harness_exec_read_stat(pid_t pid, struct exec_stat *out)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    return read_stat_file(path, out);
+}
+
+bool harness_exec_is_past_its_code(pid_t pid)
+{
+    char path[64];
+    DIR *threads;
+    bool is_past = true;
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    threads = opendir(path);
+    for (const struct dirent *entry = NULL;
+         threads != NULL && is_past && (entry = readdir(threads)) != NULL;) {
+        struct exec_stat stat = {0};
+
+        (void)snprintf(path, sizeof path, "/proc/%ld/task/%.16s/stat", (long)pid, entry->d_name);
+        is_past = entry->d_name[0] == '.' || !read_stat_file(path, &stat) ||
+                  (stat.flags & EXEC_FLAG_EXITING) != 0;
+    }
+    if (threads != NULL) {
+        (void)closedir(threads);
+    }
+    return is_past;
+}
+
+/* What Linux 6.15 and later tell of a process that its parent has waited for (linux/pidfd.h). */
+struct pidfd_info {
+    uint64_t mask;
+    uint64_t cgroup;
+    uint32_t ids[11];
+    int32_t status; /* as wait() says it */
+};
+enum { PIDFD_INFO_HAS_STATUS = 1 << 3 };
+
+bool harness_exec_read_status(pid_t pid, int pid_fd, int *out)
+{
+    struct pidfd_info info = {.mask = PIDFD_INFO_HAS_STATUS};
+    struct exec_stat stat = {0};
+
+    if (harness_exec_read_stat(pid, &stat) &&
+        (stat.letter == 'Z' || (stat.flags & EXEC_FLAG_EXITING) != 0)) {
+        *out = stat.status;
+        return true;
+    }
+    if (ioctl(pid_fd, _IOWR(0xff, 11, struct pidfd_info), &info) != 0 ||
+        (info.mask & PIDFD_INFO_HAS_STATUS) == 0) {
+        return false;
+    }
+    *out = info.status;
+    return true;
+}

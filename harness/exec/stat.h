@@ -1,0 +1,27 @@
+/* What the kernel tells of a process, whoever's child it is. Internal to harness/exec. */
+#ifndef HARNESS_EXEC_STAT_H
+#define HARNESS_EXEC_STAT_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* PF_EXITING: the kernel sets it before it closes what the process has open. */
+enum { EXEC_FLAG_EXITING = 4 };
+
+/* From /proc/PID/stat, or that of a thread. */
+struct exec_stat {
+    char letter; /* its state */
+    unsigned flags;
+    unsigned threads;
+    int status; /* as wait() says it, of one that ends or has ended */
+};
+
+/* False: there is no such process. */
+bool harness_exec_read_stat(pid_t pid, struct exec_stat *out);
+/* No thread of the process will run code of its own any more. Giving back much memory takes the
+ * kernel milliseconds, and only then is the end told. */
+bool harness_exec_is_past_its_code(pid_t pid);
+/* How a process that is no child of ours has ended, as wait() says it. False: nobody tells. */
+bool harness_exec_read_status(pid_t pid, int pid_fd, int *out);
+
+#endif
