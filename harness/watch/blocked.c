@@ -131,14 +131,16 @@ bool harness_watch_is_missing(const struct harness_watch *watch,
            watch->world_size - known == group->size - known;
 }
 
-/* Of calls that were launched together, the first one that a rank lacks which has posted so many.
- */
-static uint64_t first_lacked(const struct harness_watch_wait *wait, uint64_t posted)
+/* Of calls that were launched together, the first one that the rank lacks. */
+static uint64_t first_lacking(const struct harness_watch *watch,
+                              const struct harness_watch_wait *wait, uint32_t rank)
 {
-    if (guest_wait_is_of_ranks(wait->seq) || posted >= wait->seq) {
+    const uint64_t posted = watch->groups[wait->group].members[rank].posted;
+
+    if (guest_wait_is_of_ranks(wait->seq)) {
         return wait->seq;
     }
-    return posted < wait->first ? wait->first : posted + 1;
+    return posted < wait->first ? wait->first : posted < wait->seq ? posted + 1 : wait->seq;
 }
 
 /* Some wait of the rank that needs the other one; of one group, or of any. */
@@ -153,11 +155,9 @@ static bool find_need(const struct harness_watch *watch, uint32_t rank, uint32_t
 
         if ((group == ANY_GROUP || group == wait->group) &&
             harness_watch_is_missing(watch, wait, other)) {
-            const uint64_t posted = watch->groups[wait->group].members[other].posted;
-
             if (out != NULL) {
                 *out = *wait;
-                out->seq = first_lacked(wait, posted);
+                out->seq = first_lacking(watch, wait, other);
             }
             return true;
         }
