@@ -124,28 +124,28 @@ def programs(sources):
          "command": ["lmp", "-in", "melt.in", "-log", "none"], "files": {"melt.in": MELT},
          "ranks": [2, 3, 4, 7],
          "rows":
-            rows(call(101, "all_reduce"), f"{PROCESS},hang,count,redop,{SUM},result flipped")
-            + rows(call(101, "all_reduce", rank=0), "kill,stop,lost")
-            + rows(call(101, "all_reduce", rank=3), "exit,doubled")
-            + rows(call(154, "all_reduce"), "kill,count,flipped low,result flipped")
-            + rows(call(73, "all_reduce", rank=2), "stop,skip,count", skip="MISMATCH.OP")
-            + rows(call(51, "reduce"), "kill,stop,count,redop,root")
-            + rows(call(144, "all_reduce"), "skip,redop,result flipped")
-            + rows(call(145, "all_reduce", rank=3), "kill,skip")
-            + rows(call(59, "barrier"), "kill,stop")
-            + rows(call(25, "broadcast"), "kill,stop,count,root")
-            + rows(call(19, "scan"), "count,redop,twice", twice={"seq": 20, "kind": "all_reduce",
+            rows(call(102, "all_reduce"), f"{PROCESS},hang,count,redop,{SUM},result flipped")
+            + rows(call(102, "all_reduce", rank=0), "kill,stop,lost")
+            + rows(call(102, "all_reduce", rank=3), "exit,doubled")
+            + rows(call(155, "all_reduce"), "kill,count,flipped low,result flipped")
+            + rows(call(74, "all_reduce", rank=2), "stop,skip,count", skip="MISMATCH.OP")
+            + rows(call(52, "reduce"), "kill,stop,count,redop,root")
+            + rows(call(145, "all_reduce"), "skip,redop,result flipped")
+            + rows(call(146, "all_reduce", rank=3), "kill,skip")
+            + rows(call(60, "barrier"), "kill,stop")
+            + rows(call(26, "broadcast"), "kill,stop,count,root")
+            + rows(call(20, "scan"), "count,redop,twice", twice={"seq": 21, "kind": "all_reduce",
                                                                  "verdict": "MISMATCH.OP"})},
         {"name": "PT-Scotch", "package": "ptscotch", "needs": ["/usr/bin/dgord"],
          "command": ["dgord", "grid.grf", "out.ord"], "files": {"grid.grf": grid(24)}, "ranks": [2, 3, 4, 7],
          "rows":
-            rows(call(13, "all_reduce"), f"{PROCESS},twice", twice={"seq": 14, "kind": "broadcast",
+            rows(call(14, "all_reduce"), f"{PROCESS},twice", twice={"seq": 15, "kind": "broadcast",
                                                                      "verdict": "MISMATCH.OP"})
             + rows(call(4, "all_reduce"), "stop,skip,twice,count,redop,result flipped", skip="MISMATCH.OP",
                    twice={"seq": 5, "kind": "all_gather", "verdict": "MISMATCH.OP"})
-            + rows(call(17, "all_gather"), "kill,count,result flipped")
-            + rows(call(16, "all_reduce", rank=3), "kill,count,redop,flipped low")
-            + rows(call(14, "broadcast"), "stop,count,root,result flipped")},
+            + rows(call(18, "all_gather"), "kill,count,result flipped")
+            + rows(call(17, "all_reduce", rank=3), "kill,count,redop,flipped low")
+            + rows(call(15, "broadcast"), "stop,count,root,result flipped")},
         {"name": "HPCC", "package": "hpcc", "needs": ["/usr/bin/hpcc"],
          "command": ["hpcc"], "files": {"hpccinf.txt": hpcc_input}, "ranks": [4, 7],
          "rows":

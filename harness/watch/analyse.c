@@ -353,53 +353,6 @@ static void find_endless(const struct harness_watch *watch,
 
 /* --- limits of time --------------------------------------------------------------------------- */
 
-/* The longest that anybody has waited for this rank. */
-static uint64_t waited_for_ns(const struct harness_watch *watch, uint32_t rank)
-{
-    uint64_t longest_ns = 0;
-
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        struct harness_watch_wait wait;
-
-        if (!harness_watch_is_gone(watch, r) && harness_watch_needs(watch, r, rank, &wait) &&
-            watch->now_ns > wait.enter_ns && watch->now_ns - wait.enter_ns > longest_ns) {
-            longest_ns = watch->now_ns - wait.enter_ns;
-        }
-    }
-    return longest_ns;
-}
-
-/* A rank has not come for so long. */
-static bool is_overdue(const struct harness_watch *watch, const struct harness_watch_limits *limits,
-                       uint32_t rank)
-{
-    const uint64_t limit_ns =
-        watch->ranks[rank].is_attached ? limits->silent_ns : limits->attach_ns;
-
-    return !harness_watch_is_gone(watch, rank) && !harness_watch_is_kept(watch, rank) &&
-           waited_for_ns(watch, rank) > limit_ns;
-}
-
-/* The rank has made no call yet, and another one that is overdue has not shown itself, which this
- * one has, or its process at least: it may be waiting for that one. */
-static bool is_before_start(const struct harness_watch *watch,
-                            const struct harness_watch_limits *limits, uint32_t rank)
-{
-    for (size_t g = 0; g < watch->group_count; g++) {
-        if (watch->groups[g].members[rank].posted > 0) {
-            return false;
-        }
-    }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (r != rank && !watch->ranks[r].is_attached && is_overdue(watch, limits, r) &&
-            (watch->ranks[rank].is_attached || (watch->ranks[rank].state == HARNESS_WATCH_RUNNING &&
-                                                watch->ranks[r].state == HARNESS_WATCH_UNKNOWN))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void find_overdue(const struct harness_watch *watch,
                          const struct harness_watch_limits *limits, struct harness_findings *out)
 {
@@ -407,7 +360,8 @@ static void find_overdue(const struct harness_watch *watch,
         const struct harness_watch_rank *self = &watch->ranks[r];
         struct harness_finding finding;
 
-        if (!is_overdue(watch, limits, r) || is_before_start(watch, limits, r)) {
+        if (!harness_watch_is_overdue(watch, limits, r) ||
+            harness_watch_is_before_start(watch, limits, r)) {
             continue;
         }
         begin(watch,
@@ -417,7 +371,7 @@ static void find_overdue(const struct harness_watch *watch,
         harness_watch_say(&finding, "rank %u %s for %.1f s", r,
                           self->is_attached ? "is in code of its own, and was waited for"
                                             : "was waited for without a sign",
-                          (double)waited_for_ns(watch, r) / 1e9);
+                          (double)harness_watch_waited_for_ns(watch, r) / 1e9);
         say_where(watch, r, &finding);
         add_victims(watch, &finding);
         harness_findings_add(out, &finding);

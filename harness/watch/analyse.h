@@ -63,6 +63,15 @@ void harness_watch_judge_results(struct harness_watch *watch, struct harness_fin
 void harness_watch_finish_tally(struct harness_watch *watch);
 
 /* launch.c */
+/* The longest that anybody has waited for this rank. */
+uint64_t harness_watch_waited_for_ns(const struct harness_watch *watch, uint32_t rank);
+/* Others have waited for the rank for longer than the limit. */
+bool harness_watch_is_overdue(const struct harness_watch *watch,
+                              const struct harness_watch_limits *limits, uint32_t rank);
+/* The rank has made no call yet, and another one that is overdue has not shown itself, which this
+ * one has, or its process at least: it may be waiting for that one. */
+bool harness_watch_is_before_start(const struct harness_watch *watch,
+                                   const struct harness_watch_limits *limits, uint32_t rank);
 /* Processes that were started with variables that do not fit the job. */
 void harness_watch_find_launch(const struct harness_watch *watch, struct harness_findings *out);
 /* By the limit of time: ranks that have not shown themselves, so that no other one comes to its

@@ -153,3 +153,47 @@ void harness_watch_find_launch(const struct harness_watch *watch, struct harness
         find_wrong_size(watch, watch->stated_size, out);
     }
 }
+
+uint64_t harness_watch_waited_for_ns(const struct harness_watch *watch, uint32_t rank)
+{
+    uint64_t longest_ns = 0;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        struct harness_watch_wait wait;
+
+        if (!harness_watch_is_gone(watch, r) && harness_watch_needs(watch, r, rank, &wait) &&
+            watch->now_ns > wait.enter_ns && watch->now_ns - wait.enter_ns > longest_ns) {
+            longest_ns = watch->now_ns - wait.enter_ns;
+        }
+    }
+    return longest_ns;
+}
+
+bool harness_watch_is_overdue(const struct harness_watch *watch,
+                              const struct harness_watch_limits *limits, uint32_t rank)
+{
+    const uint64_t limit_ns =
+        watch->ranks[rank].is_attached ? limits->silent_ns : limits->attach_ns;
+
+    return !harness_watch_is_gone(watch, rank) && !harness_watch_is_kept(watch, rank) &&
+           harness_watch_waited_for_ns(watch, rank) > limit_ns;
+}
+
+bool harness_watch_is_before_start(const struct harness_watch *watch,
+                                   const struct harness_watch_limits *limits, uint32_t rank)
+{
+    for (size_t g = 0; g < watch->group_count; g++) {
+        if (watch->groups[g].members[rank].posted > 0) {
+            return false;
+        }
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (r != rank && !watch->ranks[r].is_attached &&
+            harness_watch_is_overdue(watch, limits, r) &&
+            (watch->ranks[rank].is_attached || (watch->ranks[rank].state == HARNESS_WATCH_RUNNING &&
+                                                watch->ranks[r].state == HARNESS_WATCH_UNKNOWN))) {
+            return true;
+        }
+    }
+    return false;
+}
