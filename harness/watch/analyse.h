@@ -51,6 +51,9 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
 
+/* alike.c */
+/* The same call, in whatever step. Bytes are of any type of that size. */
+bool harness_watch_is_alike(const struct harness_watch_call *a, const struct harness_watch_call *b);
 /* The first thing in which two calls differ that are not the same. */
 enum harness_verdict harness_watch_difference_of(const struct harness_watch_call *wrong,
                                                  const struct harness_watch_call *right);

@@ -8,46 +8,10 @@
 /* So many calls of the past are compared. */
 enum { CONTEXT_MAX = 8 };
 
-/* Bytes of the elements, if their type is known. */
-static uint64_t size_bytes_of(const struct harness_watch_call *call)
-{
-    static const uint8_t sizes[DDPROVE_GUEST_DTYPE_COUNT] = {
-#define X(id, name, size_bytes) [DDPROVE_GUEST_##id] = size_bytes,
-        DDPROVE_GUEST_DTYPE_TABLE(X)
-#undef X
-    };
-    const uint32_t dtype = guest_op_dtype(call->op);
-
-    return dtype < DDPROVE_GUEST_DTYPE_COUNT ? call->elem_count * sizes[dtype] : 0;
-}
-
-/* What is moved. MPI lets ranks describe the same data by types of their own making, whose elements
- * are bytes here. */
-static bool is_same_data(const struct harness_watch_call *a, const struct harness_watch_call *b)
-{
-    const uint32_t type_a = guest_op_dtype(a->op);
-    const uint32_t type_b = guest_op_dtype(b->op);
-
-    if (type_a == type_b) {
-        return a->elem_count == b->elem_count;
-    }
-    return (type_a == DDPROVE_GUEST_BYTES || type_b == DDPROVE_GUEST_BYTES) &&
-           size_bytes_of(a) == size_bytes_of(b);
-}
-
-/* The same call, in whatever step. */
-static bool is_alike(const struct harness_watch_call *a, const struct harness_watch_call *b)
-{
-    return guest_op_kind(a->op) == guest_op_kind(b->op) &&
-           guest_op_redop(a->op) == guest_op_redop(b->op) &&
-           guest_op_root(a->op) == guest_op_root(b->op) && a->bucket == b->bucket &&
-           is_same_data(a, b);
-}
-
 static bool is_same(const struct harness_watch_group *group, const struct harness_watch_call *a,
                     const struct harness_watch_call *b)
 {
-    return is_alike(a, b) && (a->step == b->step || group->is_pair);
+    return harness_watch_is_alike(a, b) && (a->step == b->step || group->is_pair);
 }
 
 struct camp {
@@ -95,7 +59,7 @@ static uint32_t common_past(const struct harness_watch *watch,
         const struct harness_watch_call *of_b =
             harness_watch_any_call(watch, group, b - 1 - length);
 
-        if (of_a == NULL || of_b == NULL || !is_alike(of_a, of_b)) {
+        if (of_a == NULL || of_b == NULL || !harness_watch_is_alike(of_a, of_b)) {
             break;
         }
         length++;
@@ -123,7 +87,8 @@ next_after(const struct harness_watch *watch, const struct harness_watch_group *
         if (earlier == NULL) {
             break;
         }
-        length = is_alike(earlier, call) ? 1 + common_past(watch, group, s - 2, seq) : 0;
+        length =
+            harness_watch_is_alike(earlier, call) ? 1 + common_past(watch, group, s - 2, seq) : 0;
         if (length > longest) {
             longest = length;
             next = later;
@@ -133,7 +98,7 @@ next_after(const struct harness_watch *watch, const struct harness_watch_group *
         }
         if (length > 0 && length == longest) {
             times++;
-            is_always = is_always && is_alike(later, next);
+            is_always = is_always && harness_watch_is_alike(later, next);
         }
     }
     return is_always && (longest > 1 || times > 1) ? next : NULL;
@@ -171,7 +136,7 @@ static uint32_t pick_right(const struct harness_watch *watch,
         return largest;
     }
     for (uint32_t c = 0; expected != NULL && c < count; c++) {
-        if (is_alike(camps[c].call, expected)) {
+        if (harness_watch_is_alike(camps[c].call, expected)) {
             if (fitting != count) {
                 return count;
             }
@@ -179,33 +144,6 @@ static uint32_t pick_right(const struct harness_watch *watch,
         }
     }
     return fitting;
-}
-
-enum harness_verdict harness_watch_difference_of(const struct harness_watch_call *wrong,
-                                                 const struct harness_watch_call *right)
-{
-    if (guest_op_kind(wrong->op) != guest_op_kind(right->op)) {
-        return HARNESS_VERDICT_MISMATCH_OP;
-    }
-    if (guest_op_dtype(wrong->op) != guest_op_dtype(right->op) && !is_same_data(wrong, right) &&
-        guest_op_dtype(wrong->op) != DDPROVE_GUEST_BYTES &&
-        guest_op_dtype(right->op) != DDPROVE_GUEST_BYTES) {
-        return HARNESS_VERDICT_MISMATCH_DTYPE;
-    }
-    if (guest_op_redop(wrong->op) != guest_op_redop(right->op)) {
-        return HARNESS_VERDICT_MISMATCH_REDUCTION;
-    }
-    if (guest_op_root(wrong->op) != guest_op_root(right->op)) {
-        return HARNESS_VERDICT_MISMATCH_ROOT;
-    }
-    if (wrong->bucket != right->bucket) {
-        return HARNESS_VERDICT_MISMATCH_BUCKET;
-    }
-    if (!is_same_data(wrong, right)) {
-        return HARNESS_VERDICT_MISMATCH_COUNT;
-    }
-    return wrong->step > right->step ? HARNESS_VERDICT_MISMATCH_MISSING
-                                     : HARNESS_VERDICT_MISMATCH_EXTRA;
 }
 
 /* Whoever posted this call in the group; world_size: nobody. */
@@ -266,8 +204,9 @@ static bool is_swapped(const struct harness_watch *watch, const struct harness_w
     const struct harness_watch_call *next = next_after(watch, group, seq, wrong, &steps);
 
     return then != NULL && (before == NULL || !is_same(group, before, wrong)) &&
-           is_same(group, then, right) && !is_alike(wrong, right) &&
-           (watch->ranks[rank].step_count > 0 || (next != NULL && !is_alike(next, right)));
+           is_same(group, then, right) && !harness_watch_is_alike(wrong, right) &&
+           (watch->ranks[rank].step_count > 0 ||
+            (next != NULL && !harness_watch_is_alike(next, right)));
 }
 
 /* The wrong ones posted what comes next, or what came before. Where both may be, or what comes next
@@ -282,12 +221,13 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
         seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
     uint32_t steps = 0;
     const struct harness_watch_call *next = next_after(watch, group, seq, right, &steps);
-    const bool is_next = next != NULL && !is_alike(wrong, right) && is_alike(wrong, next) &&
+    const bool is_next = next != NULL && !harness_watch_is_alike(wrong, right) &&
+                         harness_watch_is_alike(wrong, next) &&
                          guest_op_dtype(wrong->op) == guest_op_dtype(next->op) &&
                          wrong->step == right->step + steps;
     /* What is posted again follows at once. */
-    const bool is_again = before != NULL && !is_alike(wrong, right) && is_alike(wrong, before) &&
-                          wrong->step == before->step &&
+    const bool is_again = before != NULL && !harness_watch_is_alike(wrong, right) &&
+                          harness_watch_is_alike(wrong, before) && wrong->step == before->step &&
                           !has_call_between(watch, group, seq, wrong, wrong);
 
     if (is_swapped(watch, group, seq, wrong, right)) {
@@ -372,7 +312,7 @@ static bool may_be_swapped(const struct harness_watch *watch,
     const struct harness_watch_call *next =
         next_after(watch, group, seq, camps[right].call, &steps);
 
-    return count == 2 && next != NULL && is_alike(wrong->call, next) &&
+    return count == 2 && next != NULL && harness_watch_is_alike(wrong->call, next) &&
            !harness_watch_is_gone(watch, wrong->rank) &&
            !harness_watch_is_waiting(watch, wrong->rank) &&
            harness_watch_call_at(&group->members[wrong->rank], seq + 1) == NULL;
