@@ -28,7 +28,10 @@ static void move(int fd, void *data, size_t size_bytes, bool is_sending)
         ssize_t size = is_sending ? send(fd, (char *)data + done, size_bytes - done, MSG_NOSIGNAL)
                                   : recv(fd, (char *)data + done, size_bytes - done, 0);
 
-        if (size <= 0) {
+        if (size == 0 || (size < 0 && (errno == ECONNRESET || errno == EPIPE))) {
+            exit(1); /* the other one has ended, and says why */
+        }
+        if (size < 0) {
             fail(is_sending ? "send" : "recv");
         }
         done += (size_t)size;
