@@ -148,10 +148,17 @@ static bool is_said(const struct exec_job *job, const struct harness_finding *fi
     return false;
 }
 
-/* A launcher ends its other ranks once one has ended. */
+/* A launcher ends its other ranks once one has ended. A library that notices a mismatch ends its
+ * rank; then both may be seen in one look. */
 static bool is_of_launcher(const struct exec_job *job, const struct harness_finding *finding)
 {
-    return job->config->ranks == 0 && job->linger_ns != UINT64_MAX &&
+    bool is_begun = job->linger_ns != UINT64_MAX;
+
+    for (size_t i = 0; i < job->findings->count; i++) {
+        is_begun = is_begun || harness_verdict_family(job->findings->items[i].verdict) ==
+                                   HARNESS_FAMILY_MISMATCH;
+    }
+    return job->config->ranks == 0 && is_begun &&
            harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH;
 }
 

@@ -200,7 +200,9 @@ static void add(struct harness_against *against, size_t number,
         harness_watch_say(&finding, "nothing");
     } else {
         say_call(against->watch, group, place->seq + 1, &due, &finding);
-        harness_watch_say(&finding, at.is_behind ? " in step %u" : "", due.step);
+        if (at.is_behind) {
+            harness_watch_say(&finding, " in step %u", due.step);
+        }
     }
     harness_findings_add(out, &finding);
     place->is_done = true;
