@@ -93,7 +93,8 @@ pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank)
                                                                : 0;
 }
 
-/* Another rank has ended: whose end had begun before? */
+/* Another rank has ended: whose end had begun before? One that has vanished since it was looked at,
+ * as its launcher has waited for it, was at its end. */
 static void look_for_endings(struct exec_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
@@ -103,8 +104,8 @@ static void look_for_endings(struct exec_job *job, uint64_t now_ns)
         self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
         self->is_ending =
             harness_exec_pid(job, r) > 0 && !harness_watch_is_gone(job->watch, r) &&
-            harness_exec_read_stat(harness_exec_pid(job, r), &stat) &&
-            ((stat.flags & EXEC_FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
+            (!harness_exec_read_stat(harness_exec_pid(job, r), &stat) ||
+             (stat.flags & EXEC_FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
     }
 }
 

@@ -6,6 +6,8 @@ ddprove=$1 trainer=$2 mpi_program=$3 nccl_program=$4 profiler_program=$5 profile
 failures=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+# Ranks of Open MPI that are killed leave their shared memory where it lies.
+export OMPI_MCA_btl_vader_backing_directory="$folder" OMPI_MCA_btl_sm_backing_directory="$folder"
 
 # expect CODE WORDS COMMAND...: it ends with this code, and says a line with these words (a pattern), or nothing if
 # they are empty.

@@ -13,6 +13,8 @@ end() {
     rm -rf "$folder"
 }
 trap end EXIT
+# Ranks of Open MPI that are killed leave their shared memory where it lies.
+export OMPI_MCA_btl_vader_backing_directory="$folder" OMPI_MCA_btl_sm_backing_directory="$folder"
 
 skip() { # WHY
     echo "SKIP: $1"

@@ -12,6 +12,8 @@ for program in "$cc" "$run"; do
 done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+# Ranks of Open MPI that are killed leave their shared memory where it lies.
+export OMPI_MCA_btl_vader_backing_directory="$folder" OMPI_MCA_btl_sm_backing_directory="$folder"
 # As scenarios do: what mpirun of Open MPI refuses otherwise; another MPI does without.
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
