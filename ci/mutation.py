@@ -9,7 +9,8 @@ this order: a fixed campaign (sim), all of whose findings are known; of the scen
 sim (gcov) those without a fault, then all, with every word, and their runs judged again from their files; on real
 processes those scenarios that reach what sim has not; what only a card shows, on the stand-ins of one; and some in sim
 once more in a program built with AddressSanitizer and UBSan.
-Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on; --again judges
+Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on, also from those in
+ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
 in ci/equivalent_mutants.txt, and are left out.
 """
@@ -41,6 +42,7 @@ SCENARIOS = os.path.join(ROOT, "scenarios")
 SAID = os.path.join(ROOT, "tests/data/said.txt")
 CAMPAIGN_SAID = os.path.join(ROOT, "tests/data/campaign.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
+KEPT = os.path.join(ROOT, "ci/results/mutation.jsonl")
 ARGUED = os.path.join(ROOT, "ci/equivalent_mutants.txt")
 SEED = 20261122
 # What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
@@ -468,10 +470,10 @@ class Session:
         self.end = end
         self.lock = threading.Lock()
         self.known = {}
-        if os.path.exists(RESULTS):
-            with open(RESULTS, encoding="utf-8") as file:
-                self.known = {entry["key"]: entry for entry in map(json.loads, file)
-                              if not (is_again and entry["by"] in ("survived", "unreached"))}
+        for path in filter(os.path.exists, (KEPT, RESULTS)):
+            with open(path, encoding="utf-8") as file:
+                self.known.update({entry["key"]: entry for entry in map(json.loads, file)
+                                   if not (is_again and entry["by"] in ("survived", "unreached"))})
         self.done = []
 
     def keep(self, entry):
