@@ -4,103 +4,26 @@
  *
  * Usage: model_trainer [STEPS [sgd|adamw [FAULT RANK STEP]]], with torchrun's variables; RANK -1:
  * all. */
-#include <arpa/inet.h>
 #include <ddprove_guest.h>
-#include <errno.h>
 #include <math.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include <star.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { FEATURES = 64, SAMPLES = 96, BATCH = 4, RANKS_MAX = 64 };
+enum { FEATURES = 64, SAMPLES = 96, BATCH = 4 };
 
 static int rank, world_size;
-static int peer[RANKS_MAX]; /* rank 0: sockets of the others; others: peer[0] is rank 0's */
 
 static int number(const char *text)
 {
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
 }
 
-static void fail(const char *what)
-{
-    (void)fprintf(stderr, "rank %d: %s: %s\n", rank, what, strerror(errno));
-    exit(1);
-}
-
-/* --- collectives
- * ------------------------------------------------------------------------------------------------
- */
-
-static void move(int fd, void *data, size_t size_bytes, bool is_sending)
-{
-    for (size_t done = 0; done < size_bytes;) {
-        ssize_t size = is_sending ? send(fd, (char *)data + done, size_bytes - done, MSG_NOSIGNAL)
-                                  : recv(fd, (char *)data + done, size_bytes - done, 0);
-
-        if (size <= 0) {
-            fail(is_sending ? "send" : "recv");
-        }
-        done += (size_t)size;
-    }
-}
-
-/* Rank 0 may not listen yet. */
-static int connect_to_rank_0(const struct sockaddr_in *address)
-{
-    for (;;) {
-        const int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-        if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0) {
-            return fd;
-        }
-        if (errno != ECONNREFUSED) {
-            fail("connect");
-        }
-        (void)close(fd);
-        (void)poll(NULL, 0, 1);
-    }
-}
-
-static void connect_all(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int one = 1;
-    int listener;
-
-    address.sin_port = htons((uint16_t)number(getenv("MASTER_PORT")));
-    if (rank > 0) {
-        peer[0] = connect_to_rank_0(&address);
-        (void)setsockopt(peer[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        move(peer[0], &rank, sizeof rank, true);
-        return;
-    }
-    listener = socket(AF_INET, SOCK_STREAM, 0);
-    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(listener, RANKS_MAX) != 0) {
-        fail("listen");
-    }
-    for (int i = 1; i < world_size; i++) {
-        const int fd = accept(listener, NULL, NULL);
-        int from = 0;
-
-        move(fd, &from, sizeof from, false);
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        peer[from] = fd;
-    }
-    (void)close(listener);
-}
-
-/* The sum of all ranks' values, in place, through rank 0. */
+/* The sum of all ranks' values, in place. */
 static void reduce(uint32_t comm, uint32_t bucket, float *values, size_t count)
 {
-    float other[FEATURES];
     struct ddprove_guest_call call = {.size_bytes = sizeof call,
                                       .comm = comm,
                                       .kind = DDPROVE_GUEST_ALL_REDUCE,
@@ -112,25 +35,11 @@ static void reduce(uint32_t comm, uint32_t bucket, float *values, size_t count)
                                       .out = values};
 
     (void)ddprove_guest_call_begin(&call);
-    for (int r = 1; r < world_size && rank == 0; r++) {
-        move(peer[r], other, count * sizeof *other, false);
-        for (size_t i = 0; i < count; i++) {
-            values[i] += other[i];
-        }
-    }
-    for (int r = 1; r < world_size && rank == 0; r++) {
-        move(peer[r], values, count * sizeof *values, true);
-    }
-    if (rank > 0) {
-        move(peer[0], values, count * sizeof *values, true);
-        move(peer[0], values, count * sizeof *values, false);
-    }
+    star_all_reduce(values, values, count);
     ddprove_guest_call_end(&call);
 }
 
-/* --- the model
- * --------------------------------------------------------------------------------------------------
- */
+/* --- the model --- */
 
 static float weight[FEATURES], bias[1], weight_gradient[FEATURES], bias_gradient[1];
 static float weight_state[2][FEATURES], bias_state[2][1];
@@ -343,7 +252,7 @@ int main(int argc, char **argv)
         fault_rank = number(argv[4]);
         fault_step = number(argv[5]);
     }
-    connect_all();
+    star_connect(rank, world_size, number(getenv("MASTER_PORT")));
     (void)ddprove_guest_attach(rank, world_size);
     world = ddprove_guest_comm_create(1, (uint32_t)rank, (uint32_t)world_size, "world");
     weight[0] = is_wrong("init", 0) ? 0.5F : 0.0F;
