@@ -159,18 +159,6 @@ static enum harness_verdict verdict_of(const struct learned_at *at,
     return harness_watch_difference_of(call, &due);
 }
 
-static void say_call(const struct harness_watch *watch, const struct harness_watch_group *group,
-                     uint64_t seq, const struct harness_watch_call *call,
-                     struct harness_finding *finding)
-{
-    struct ddp_text text;
-
-    ddp_text_init(&text, watch->mem);
-    harness_watch_print_call(group, seq, call, &text);
-    harness_watch_say(finding, "%s", ddp_text_str(&text));
-    ddp_text_fini(&text);
-}
-
 /* deviating: a member's call that is not as recorded. */
 static void add(struct harness_against *against, size_t number,
                 const struct harness_watch_call *deviating, enum harness_verdict verdict,
@@ -194,12 +182,12 @@ static void add(struct harness_against *against, size_t number,
     harness_watch_set_op(group, place->seq + 1, at.due != NULL ? &due : deviating, &finding);
     finding.detect_ns = (int64_t)(against->watch->now_ns - deviating->time_ns);
     harness_watch_say(&finding, "rank %s posted ", harness_rank_set_text(culprits, ranks));
-    say_call(against->watch, group, place->seq + 1, deviating, &finding);
+    harness_watch_say_call(against->watch, group, place->seq + 1, deviating, &finding);
     harness_watch_say(&finding, " in step %u, where the record has ", deviating->step);
     if (at.due == NULL) {
         harness_watch_say(&finding, "nothing");
     } else {
-        say_call(against->watch, group, place->seq + 1, &due, &finding);
+        harness_watch_say_call(against->watch, group, place->seq + 1, &due, &finding);
         if (at.is_behind) {
             harness_watch_say(&finding, " in step %u", due.step);
         }
@@ -376,7 +364,7 @@ static void find_rest(struct harness_against *against, size_t number, struct har
     add_absence(against, HARNESS_VERDICT_MISMATCH_MISSING, place->comm, out, &finding);
     harness_watch_set_op(group, place->seq + 1, &due, &finding);
     harness_watch_say(&finding, "no rank posted ");
-    say_call(against->watch, group, place->seq + 1, &due, &finding);
+    harness_watch_say_call(against->watch, group, place->seq + 1, &due, &finding);
     harness_watch_say(&finding, ", which the record has in step %u", place->step);
     harness_findings_add(out, &finding);
 }

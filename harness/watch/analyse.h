@@ -162,6 +162,10 @@ void harness_watch_set_op(const struct harness_watch_group *group, uint64_t seq,
                           const struct harness_watch_call *call, struct harness_finding *finding);
 /* Append to a finding's sentence. */
 void harness_watch_say(struct harness_finding *finding, const char *format, ...) DDP_PRINTF(2, 3);
+/* The same of a call, as it is printed. */
+void harness_watch_say_call(const struct harness_watch *watch,
+                            const struct harness_watch_group *group, uint64_t seq,
+                            const struct harness_watch_call *call, struct harness_finding *finding);
 /* A member's call with this number, whoever posted it first; NULL: nobody has. */
 const struct harness_watch_call *harness_watch_any_call(const struct harness_watch *watch,
                                                         const struct harness_watch_group *group,

@@ -241,18 +241,6 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
                                 : harness_watch_difference_of(wrong, right);
 }
 
-static void say_call(const struct harness_watch *watch, const struct harness_watch_group *group,
-                     uint64_t seq, const struct harness_watch_call *call,
-                     struct harness_finding *finding)
-{
-    struct ddp_text text;
-
-    ddp_text_init(&text, watch->mem);
-    harness_watch_print_call(group, seq, call, &text);
-    harness_watch_say(finding, "%s", ddp_text_str(&text));
-    ddp_text_fini(&text);
-}
-
 static void add(const struct harness_watch *watch, const struct harness_watch_group *group,
                 uint64_t seq, const struct camp *wrong, const struct camp *right,
                 struct harness_findings *out)
@@ -275,10 +263,10 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
         (int32_t)(wrong->call->step < right->call->step ? wrong->call->step : right->call->step);
     finding.detect_ns = harness_watch_since(watch, wrong->call->time_ns);
     harness_watch_say(&finding, "rank %s posted ", harness_rank_set_text(&finding.culprits, ranks));
-    say_call(watch, group, seq, wrong->call, &finding);
+    harness_watch_say_call(watch, group, seq, wrong->call, &finding);
     harness_watch_say(&finding, " in step %u, where %s posted ", wrong->call->step,
                       right->count == 1 ? "the other rank" : "the others");
-    say_call(watch, group, seq, right->call, &finding);
+    harness_watch_say_call(watch, group, seq, right->call, &finding);
     if (wrong->call->step != right->call->step) {
         harness_watch_say(&finding, " in step %u", right->call->step);
     }
@@ -379,7 +367,8 @@ static void find_left_out(struct harness_watch *watch, struct harness_watch_grou
                          &finding);
     harness_watch_say(&finding, "rank %s has not posted ",
                       harness_rank_set_text(&finding.culprits, ranks));
-    say_call(watch, group, least + 1, harness_watch_any_call(watch, group, least + 1), &finding);
+    harness_watch_say_call(watch, group, least + 1, harness_watch_any_call(watch, group, least + 1),
+                           &finding);
     harness_watch_say(&finding, ", of which others have the result");
     harness_findings_add(out, &finding);
     group->is_wrong = true;

@@ -116,3 +116,15 @@ bool harness_watch_ended_before(const struct harness_watch_rank *first,
     return first->state == HARNESS_WATCH_EXITED || first->code != SIGTERM ||
            (second->wait_count > 0 && first->wait_count == 0);
 }
+
+void harness_watch_say_call(const struct harness_watch *watch,
+                            const struct harness_watch_group *group, uint64_t seq,
+                            const struct harness_watch_call *call, struct harness_finding *finding)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, watch->mem);
+    harness_watch_print_call(group, seq, call, &text);
+    harness_watch_say(finding, "%s", ddp_text_str(&text));
+    ddp_text_fini(&text);
+}
