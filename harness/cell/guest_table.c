@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "harness/cell/stage.h"
+#include "harness/record/record.h"
 #include "harness/watch/analyse.h"
 #include "harness/watch/names.h"
-#include "harness/watch/record.h"
 
 enum { LAST_CALLS = 4 };
 

@@ -5,7 +5,7 @@
 #include "ddpcore/cuda/cuda.h"
 #include "harness/cell/cell.h"
 #include "harness/oracle/oracle.h"
-#include "harness/watch/account.h"
+#include "harness/record/account.h"
 #include "reference/trainer.h"
 
 /* A run in progress. All its memory is in pool. */

@@ -12,6 +12,7 @@
 
 #include "ddpcore/base/clock.h"
 #include "harness/exec/job.h"
+#include "harness/results/results.h"
 
 enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14, WAKES_OWN = 2 };
 /* After a crash or a hang the other ranks get so long to come to where they wait: it shows what the
@@ -296,6 +297,7 @@ static ddp_status judge(struct exec_job *job)
     /* The program that is known says more than the ranks of each other. */
     status = job->against != NULL ? harness_against_judge(job->against, &now) : DDP_OK;
     harness_watch_analyse(job->watch, &job->config->limits, &now);
+    harness_results_judge(job->watch, &now);
     if (status == DDP_OK && job->learner != NULL) {
         status = harness_learner_look(job->learner);
     }
@@ -396,7 +398,7 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
     }
     out->interrupt = job->interrupt;
     if (job->watch->mem != NULL) {
-        harness_watch_finish_tally(job->watch);
+        harness_results_finish(job->watch);
         out->tally = job->watch->tally;
         harness_watch_account(job->watch, &out->record.accounts);
         if (job->observed != NULL) {

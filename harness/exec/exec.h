@@ -5,8 +5,8 @@
 
 #include "harness/observed/learned.h"
 #include "harness/plan/plan.h"
+#include "harness/record/record.h"
 #include "harness/watch/analyse.h"
-#include "harness/watch/record.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -14,7 +14,7 @@
 #ifndef HARNESS_OBSERVED_LEARNED_H
 #define HARNESS_OBSERVED_LEARNED_H
 
-#include "harness/watch/account.h"
+#include "harness/record/account.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@
 #ifndef HARNESS_OBSERVED_OBSERVED_H
 #define HARNESS_OBSERVED_OBSERVED_H
 
-#include "harness/watch/account.h"
+#include "harness/record/account.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -383,7 +383,6 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 {
     harness_watch_find_launch(watch, out);
     harness_watch_find_differences(watch, out);
-    harness_watch_judge_results(watch, out);
     find_gone(watch, out);
     find_stopped(watch, out);
     find_cycle(watch, limits, out);

@@ -58,13 +58,6 @@ bool harness_watch_is_alike(const struct harness_watch_call *a, const struct har
 enum harness_verdict harness_watch_difference_of(const struct harness_watch_call *wrong,
                                                  const struct harness_watch_call *right);
 
-/* sums.c */
-/* Judge the results of calls that all members have posted alike and seen done, from what ranks
- * report of their data; nothing, if the arena does not ask for it. */
-void harness_watch_judge_results(struct harness_watch *watch, struct harness_findings *out);
-/* Count what is left when the job has ended. Once. */
-void harness_watch_finish_tally(struct harness_watch *watch);
-
 /* launch.c */
 /* The longest that anybody has waited for this rank. */
 uint64_t harness_watch_waited_for_ns(const struct harness_watch *watch, uint32_t rank);

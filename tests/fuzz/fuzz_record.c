@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
-#include "harness/watch/record.h"
+#include "harness/record/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

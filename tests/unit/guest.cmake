@@ -1,5 +1,5 @@
 ddprove_add_unit(NAME guest THREADS SOURCES guest/results.c guest/test_guest.c guest/test_project.c
-    guest/test_results.c LIBS harness_watch harness_guest)
+    guest/test_results.c LIBS harness_results harness_guest)
 
 # What being watched and judged costs: bench_guest [RANKS...], which runs the others.
 if(NOT DDPROVE_SANITIZE AND NOT DDPROVE_COVERAGE AND TARGET ddprove_guest)

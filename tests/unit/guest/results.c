@@ -229,7 +229,8 @@ static void judge(const struct harness_watch_arena *arena, uint32_t size, struct
     harness_findings_init(&findings, ddp_mem_pool_mem(pool));
     harness_watch_read(&watch, 1);
     harness_watch_analyse(&watch, &limits, &findings);
-    harness_watch_finish_tally(&watch);
+    harness_results_judge(&watch, &findings);
+    harness_results_finish(&watch);
     CT_CHECK(!watch.is_failed && !watch.tally.has_lost);
     out->count = findings.count;
     out->tally = watch.tally;

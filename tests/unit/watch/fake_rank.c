@@ -174,6 +174,7 @@ size_t fake_look(struct fake_job *job, uint64_t later_ns)
     job->now_ns += later_ns;
     harness_watch_read(&job->watch, job->now_ns);
     harness_watch_analyse(&job->watch, &job->limits, &job->findings);
+    harness_results_judge(&job->watch, &job->findings);
     CT_CHECK(!job->watch.is_failed);
     return job->findings.count;
 }

@@ -3,8 +3,8 @@
 #define TESTS_UNIT_WATCH_MADE_RECORD_H
 
 #include "harness/guest/ddprove_guest.h"
+#include "harness/record/record.h"
 #include "harness/watch/analyse.h"
-#include "harness/watch/record.h"
 
 struct made_record {
     struct ddp_mem_pool *pool;

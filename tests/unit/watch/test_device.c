@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/guest/ddprove_guest.h"
-#include "harness/watch/record.h"
+#include "harness/record/record.h"
 #include "tests/ct.h"
 #include "tests/unit/watch/fake_rank.h"
 

@@ -5,7 +5,7 @@
 
 #include "ddpcore/base/dtype.h"
 #include "harness/guest/ddprove_guest.h"
-#include "harness/watch/orders.h"
+#include "harness/results/orders.h"
 #include "tests/ct.h"
 
 enum { RANKS_MAX = 11, COUNT = 700 };

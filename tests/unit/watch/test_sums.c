@@ -121,7 +121,7 @@ CT_TEST(sums, what_is_left_is_counted)
     (void)fake_post(&job, 1, 0, 2, 0); /* differs */
     (void)fake_post(&job, 1, 0, 2, 0);
     CT_CHECK_EQ_U64(fake_look(&job, 5 * MS), 2); /* of two ranks either may be wrong */
-    harness_watch_finish_tally(&job.watch);
+    harness_results_finish(&job.watch);
     CT_CHECK_EQ_U64(job.watch.tally.judged, 1);
     CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_UNENDED], 1);
     CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_DIFFER], 2);
@@ -144,7 +144,7 @@ CT_TEST(sums, of_devices_are_not_shown)
         }
         CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
     }
-    harness_watch_finish_tally(&job.watch);
+    harness_results_finish(&job.watch);
     CT_CHECK_EQ_U64(job.watch.tally.judged, 0);
     CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_HIDDEN], 3);
     CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_UNENDED], 0);

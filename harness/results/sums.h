@@ -1,7 +1,7 @@
-/* The result of one call of a collective, and what its members put in. Internal to harness/watch.
+/* The result of one call of a collective, and what its members put in. Internal to harness/results.
  */
-#ifndef HARNESS_WATCH_SUMS_H
-#define HARNESS_WATCH_SUMS_H
+#ifndef HARNESS_RESULTS_SUMS_H
+#define HARNESS_RESULTS_SUMS_H
 
 #include "harness/watch/analyse.h"
 

@@ -3,7 +3,7 @@
  * from either end, rings whose chunks begin at different ranks, recursive doubling and halving, a
  * binomial tree. Whatever the order, the last addition joins the sums of two sets of ranks, so the
  * values that any order can give follow from those of smaller sets. */
-#include "harness/watch/orders.h"
+#include "harness/results/orders.h"
 
 #include <math.h>
 #include <string.h>

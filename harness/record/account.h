@@ -1,6 +1,6 @@
 /* What was judged of a guest, and what was not: an oracle that saw nothing has proved nothing. */
-#ifndef HARNESS_WATCH_ACCOUNT_H
-#define HARNESS_WATCH_ACCOUNT_H
+#ifndef HARNESS_RECORD_ACCOUNT_H
+#define HARNESS_RECORD_ACCOUNT_H
 
 #include "harness/watch/watch.h"
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
+#include "harness/record/record.h"
 #include "harness/trace/line.h"
 #include "harness/watch/names.h"
-#include "harness/watch/record.h"
 
 enum { WORLD_MAX = 4096, GROUPS_MAX = 1 << 16 };
 

@@ -2,8 +2,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "harness/record/record.h"
 #include "harness/watch/analyse.h"
-#include "harness/watch/record.h"
 
 static void lose(struct harness_watch_record *record, const char *format, ...) DDP_PRINTF(2, 3);
 

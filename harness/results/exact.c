@@ -10,8 +10,8 @@
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/file.h"
 #include "harness/guest/observe/keep.h"
-#include "harness/watch/orders.h"
-#include "harness/watch/sums.h"
+#include "harness/results/orders.h"
+#include "harness/results/sums.h"
 
 enum { WRONG_MAX = 64, NAMED_WRONG_MAX = 16, SAID_MAX = 3 };
 

@@ -1,7 +1,7 @@
 /* Purpose: judge the result of every call from what its members report of their data.
  * Idea: a call that all have ended is judged once. What is only moved must arrive bit for bit; what
  * all ranks get must be the same; a sum must be that of the contributions, up to rounding. */
-#include "harness/watch/sums.h"
+#include "harness/results/sums.h"
 
 #include <float.h>
 #include <math.h>
@@ -388,7 +388,7 @@ static void pass_over(struct harness_watch *watch, struct harness_watch_group *g
     }
 }
 
-void harness_watch_judge_results(struct harness_watch *watch, struct harness_findings *out)
+void harness_results_judge(struct harness_watch *watch, struct harness_findings *out)
 {
     struct harness_sums_member *members;
     struct harness_sums_camp *camps;
@@ -455,7 +455,7 @@ static void finish_group(struct harness_watch *watch, struct harness_watch_group
     }
 }
 
-void harness_watch_finish_tally(struct harness_watch *watch)
+void harness_results_finish(struct harness_watch *watch)
 {
     for (size_t g = 0; g < watch->group_count; g++) {
         finish_group(watch, &watch->groups[g]);

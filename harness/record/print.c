@@ -3,10 +3,10 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/guest/ddprove_guest.h"
+#include "harness/record/record.h"
 #include "harness/trace/trace.h"
 #include "harness/watch/analyse.h"
 #include "harness/watch/names.h"
-#include "harness/watch/record.h"
 
 static void print_rank(const struct harness_watch *watch, uint32_t rank, struct ddp_text *out)
 {

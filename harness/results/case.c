@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "harness/guest/ddprove_guest.h"
-#include "harness/watch/sums.h"
+#include "harness/results/sums.h"
 
 bool harness_sums_is_integer(const struct harness_sums_case *the)
 {

@@ -1,6 +1,6 @@
-/* In which order a sum may have been taken. Internal to harness/watch. */
-#ifndef HARNESS_WATCH_ORDERS_H
-#define HARNESS_WATCH_ORDERS_H
+/* In which order a sum may have been taken. Internal to harness/results. */
+#ifndef HARNESS_RESULTS_ORDERS_H
+#define HARNESS_RESULTS_ORDERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Results that must be the same on all ranks, and are not. */
 #include <string.h>
 
-#include "harness/watch/sums.h"
+#include "harness/results/sums.h"
 
 enum { SAID_MAX = 4 };
 

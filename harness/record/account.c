@@ -1,4 +1,4 @@
-#include "harness/watch/account.h"
+#include "harness/record/account.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* What a watched job left behind, as text: how each rank ended, every communicator with its calls,
  * the faults that fired, and what was found. It is the trace.txt of a guest's run folder; the judge
  * reads nothing else. */
-#ifndef HARNESS_WATCH_RECORD_H
-#define HARNESS_WATCH_RECORD_H
+#ifndef HARNESS_RECORD_RECORD_H
+#define HARNESS_RECORD_RECORD_H
 
-#include "harness/watch/account.h"
+#include "harness/record/account.h"
 
 #ifdef __cplusplus
 extern "C" {

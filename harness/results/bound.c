@@ -14,7 +14,7 @@
 
 #include "harness/guest/observe/project.h"
 #include "harness/guest/observe/sums.h"
-#include "harness/watch/sums.h"
+#include "harness/results/sums.h"
 
 struct harness_sums_precision harness_sums_precision(uint32_t dtype)
 {
