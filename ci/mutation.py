@@ -52,10 +52,15 @@ PROC = ["equivalence", "control", "hang", "crash", "stop", "launch", "resource"]
 CORE = {"VALUE", "MISMATCH", "HANG", "CRASH", "USAGE", "RESOURCE"}
 FOLDERS = {
     "ddpcore/ddp": CORE | {"DATA"}, "ddpcore/schedule": CORE, "ddpcore/collective": CORE, "ddpcore/transport": CORE,
-    "ddpcore/checkpoint": {"CHECKPOINT", "CRASH", "VALUE"}, "ddpcore/store": {"HANG", "CRASH", "LAUNCH"},
+    "ddpcore/checkpoint": {"CHECKPOINT", "CRASH", "VALUE", "HANG", "RESOURCE"},
+    "ddpcore/store": {"HANG", "CRASH", "LAUNCH", "RESOURCE"},
     "harness/monitor": None, "harness/oracle": None, "harness/judge": None, "harness/emulation": None,
     "harness/sums": None, "harness/trace": None, "harness/inject": None,
 }
+# The simulator's store is kept beside its messages.
+FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"]}
+# What they write is the evidence: that it is damaged is what is to be said of their mutants, and of lines that record.
+RECORDING = re.compile(r"ddpcore/collective/observer\.c|ddpcore/schedule/schedule\.c")
 # Whose work is to say what is wrong with a file or a rank that it refuses: a mutant that garbles this is noticed by the
 # words beside the right verdict.
 REFUSING = ["ddpcore/checkpoint", "ddpcore/store"]
@@ -262,6 +267,13 @@ def limit(seconds, is_sanitized):
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
+def surroundings(folder):
+    """The environment of a run: sanitizers write their reports to its folder."""
+    path = f"log_path={folder}/sanitizer"
+    return {**os.environ, **{name: ":".join(filter(None, (os.environ.get(name), path)))
+                             for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS")}}
+
+
 def busy_seconds(group):
     """How long a processor was busy with the processes of a session, or group, that live."""
     ticks = 0
@@ -287,7 +299,7 @@ def call(command, folder, seconds):
     """(exit code, output), or (None, output) if it took too long; then all that it started is ended."""
     end = time.time() + BUSY * seconds
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output, subprocess.Popen(
-            command, stdout=output, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=folder,
+            command, stdout=output, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=folder, env=surroundings(folder),
             preexec_fn=lambda: limit(seconds, command[0].endswith("_sanitized")), start_new_session=True) as process:
         while process.poll() is None and not is_stuck(process, end):
             pass
@@ -308,6 +320,8 @@ def verdict_of(cell):
     matter of its state."""
     verdict = cell.get("found", cell["verdict"])
     restore = cell.get("restore")
+    if verdict == "NONE" and "evidence was lost" in cell.get("reason", ""):
+        return "EVIDENCE"
     if verdict != "NONE" or restore is None:
         return verdict
     return restore["verdict"] if restore["verdict"] != "NONE" else "CHECKPOINT.STATE"
@@ -336,7 +350,8 @@ def run(program, folder, arguments, seconds, follow=""):
         with open(report, encoding="utf-8") as file:
             cells = json.load(file)["scenarios"]
         if code not in (0, 77):
-            bad = next(cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP"))
+            bad = min((cell for cell in cells if cell["outcome"] not in ("PASS", "SKIP")),
+                      key=lambda cell: (cell["outcome"] != "FAIL", verdict_of(cell) == "NONE"))
             return (f"{bad['id']}.{bad['driver']}", bad["outcome"], verdict_of(bad))
         cells = [cell for cell in cells if cell["outcome"] != "SKIP"]
         different = []
@@ -368,7 +383,10 @@ def campaign(program, folder):
     # What was found without a fault says most; then what was found beside a fault.
     verdict = next((found for pattern in (r"no fault: ", r"also found ", r"(?:FAIL|INCONCLUSIVE): .*: ")
                     if (found := re.search(pattern + r"([A-Z]+\.[A-Z_]+)", output))), None)
-    return ("campaign", "FAIL", verdict.group(1) if verdict else "NONE")
+    outcome = {3: "ERROR", 4: "INCONCLUSIVE"}.get(code, "FAIL")
+    if verdict is None and re.search(r"evidence was lost|ERROR run/\S+: line ", output):
+        return ("campaign", outcome, "EVIDENCE")
+    return ("campaign", outcome, verdict.group(1) if verdict else "NONE")
 
 
 def sanitized(program, folder, arguments, build):
@@ -377,10 +395,26 @@ def sanitized(program, folder, arguments, build):
     try:
         if not build(program):
             return None
-        return run(program, folder, arguments, CELL_SECONDS * 5)
+        found = run(program, folder, arguments, CELL_SECONDS * 5)
+        report = sanitizer_report(folder)
+        return (found[0], "FAIL", report) if found is not None and found[1] == "ERROR" and report else found
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(program)
+
+
+def sanitizer_report(folder):
+    """What a sanitizer has said of a run in this folder, as a verdict, or None: a wrong access is what crashes
+    elsewhere."""
+    said = None
+    for name in os.listdir(folder):
+        if name.startswith("sanitizer."):
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                found = re.search(r"ERROR: (Address|Leak)Sanitizer:? (\S+)|runtime error: (.*)", file.read())
+            os.remove(os.path.join(folder, name))
+            if found is not None and said is None:
+                said = ("RESOURCE" if found.group(1) == "Leak" else "CRASH") + ".SANITIZER " + found.group(0)
+    return said
 
 
 def on_standin(program, folder, build):
@@ -440,6 +474,11 @@ def judge(path, program, folder, scenarios, sanitize, standin):
         found = stage()
         if found is not None and found[1] not in ("FAIL", "INCONCLUSIVE", "WORDS"):
             found = stage()  # the machine's fault, perhaps
+        if found is not None and found[1] == "ERROR" and FOLDERS[area] is not None:
+            # The simulator has the job's memory: if that is damaged, real processes name the rank.
+            named = run(program, folder, some(clean or scenarios, SANITIZED) + ["--driver", "proc", "-j", "4"],
+                        CELL_SECONDS * 3) if clean or scenarios else None
+            by, found = ("scenario", named) if named is not None and named[1] == "FAIL" else (by, found)
         if found is not None:
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
     return {"by": "survived" if is_reached else "unreached", "scenario": "", "outcome": "", "verdict": ""}
@@ -447,13 +486,15 @@ def judge(path, program, folder, scenarios, sanitize, standin):
 
 def is_right(path, result):
     """Whether the verdict's family is one that a mutant of this file should get."""
-    families = FOLDERS[os.path.dirname(path)]
+    families = FILES.get(path, FOLDERS[os.path.dirname(path)])
     if result["by"] not in ("scenario", "campaign"):
         return False
     if families is None:  # the judging side: noticed is enough
         return True
     if result["outcome"] == "WORDS" and os.path.dirname(path) in REFUSING:
         return any(family in families for family in re.findall(r"\b([A-Z]+)\.[A-Z_]+\b", result["verdict"]))
+    if result["verdict"] == "EVIDENCE":
+        return RECORDING.match(path) is not None or re.search(r"\brecord", result["old"]) is not None
     return result["outcome"] == "FAIL" and result["verdict"].split(".")[0] in families
 
 

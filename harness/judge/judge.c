@@ -98,17 +98,17 @@ static int64_t pick_primary(const struct judge *judge)
     return first;
 }
 
-/* Whether every fault fired. */
-static bool judge_faults(struct judge *judge)
+/* How many faults fired. */
+static uint32_t judge_faults(struct judge *judge)
 {
-    bool is_all = true;
+    uint32_t fired_faults = 0;
 
     for (uint32_t i = 0; i < judge->plan->fault_count; i++) {
         const struct harness_fault *fault = &judge->plan->faults[i];
         uint32_t fired = judge->facts->fired_count[i];
 
+        fired_faults += fired > 0 ? 1 : 0;
         if (fired == 0) {
-            is_all = false;
             complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
                      "fault %" PRIu32 " (%s on rank %" PRIu32
                      ") never fired: its trigger was not reached",
@@ -119,7 +119,7 @@ static bool judge_faults(struct judge *judge)
                      fault->at.times);
         }
     }
-    return is_all;
+    return fired_faults;
 }
 
 /* Whether the finding is that one. If not, `data` says where it differs. */
@@ -378,6 +378,20 @@ static void judge_verdict(struct judge *judge)
     DDP_ASSERT(out->outcome != HARNESS_OUTCOME_PASS || out->verdict == expect->verdict);
 }
 
+/* Whether something was found that the scenario does not allow, with all evidence there. */
+static bool is_own_failure(const struct judge *judge)
+{
+    const struct harness_expect *expect = &judge->plan->expect;
+    const struct harness_judgement *out = judge->out;
+
+    if (judge->findings->is_evidence_lost) {
+        return false;
+    }
+    return out->unexpected >= 0 ||
+           (out->verdict != HARNESS_VERDICT_NONE && out->verdict != expect->verdict &&
+            !is_also_allowed(expect, out->verdict));
+}
+
 /* A canary passes only if the judgement of its run is exactly what it states. */
 static void judge_canary(struct judge *judge)
 {
@@ -418,7 +432,7 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
                    const struct harness_judge_facts *facts, struct harness_judgement *out)
 {
     struct judge judge = {plan, findings, facts, out};
-    bool is_all_fired;
+    uint32_t fired_faults;
     ddp_status status = harness_judge_order(plan, facts->program, facts->trace, findings);
 
     DDP_ASSERT(plan->fault_count == 0 || facts->fired_count != NULL);
@@ -434,13 +448,16 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
         complain(&judge, HARNESS_OUTCOME_INCONCLUSIVE, "evidence was lost: %s",
                  findings->lost_text);
     }
-    is_all_fired = judge_faults(&judge);
+    fired_faults = judge_faults(&judge);
     judge_verdict(&judge);
     judge_survivors(&judge);
     judge_restore(&judge);
     judge_leaks(&judge);
-    /* If a fault never fired, this is not the planned run: it can't FAIL, only be INCONCLUSIVE. */
-    if (!is_all_fired && out->outcome == HARNESS_OUTCOME_FAIL) {
+    /* If a fault never fired, this is not the planned run. What is missing in it, or follows from
+     * the faults that did fire, is INCONCLUSIVE; but if none fired, what was found is the job's own
+     * failure. */
+    if (fired_faults < plan->fault_count && out->outcome == HARNESS_OUTCOME_FAIL &&
+        (fired_faults > 0 || !is_own_failure(&judge))) {
         out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
     }
     if (plan->canary.is_set) {

@@ -121,7 +121,7 @@ CT_TEST(judge, passes_what_is_expected)
     CT_CHECK_EQ_U64(f.judgement.verdict, HARNESS_VERDICT_CRASH_SIGNALED);
 }
 
-/* A fault that never fired proves nothing, even if everything else looks right or wrong. */
+/* A fault that never fired proves nothing, even if what was expected is found, or missing. */
 CT_TEST(judge, unfired_fault_is_inconclusive)
 {
     struct fixture f;
@@ -133,6 +133,26 @@ CT_TEST(judge, unfired_fault_is_inconclusive)
     f.fired[0] = 0;
     f.findings.count = 0;
     expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "never fired");
+}
+
+/* What else is found where no fault fired is the job's own failure, if no evidence is lost. */
+CT_TEST(judge, failure_without_a_fault_fired)
+{
+    struct fixture f;
+
+    setup(&f);
+    f.fired[0] = 0;
+    add(&f, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 2, 1);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "never fired");
+    setup(&f);
+    f.fired[0] = 0;
+    f.findings.is_evidence_lost = true;
+    add(&f, HARNESS_VERDICT_VALUE_LOST, HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE, 2, 1);
+    expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "evidence was lost");
+    setup(&f);
+    f.fired[0] = 0;
+    f.plan.expect.verdict = HARNESS_VERDICT_CRASH_EXITED;
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "expected CRASH.EXITED");
 }
 
 /* A fault that fired more often than planned is the harness's own error. */
