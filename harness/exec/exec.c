@@ -360,9 +360,7 @@ static ddp_status step(struct exec_job *job)
     wait_for_news(job);
     now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     read_signals(job, now_ns);
-    /* Ends first: what a process wrote before it ended is then read. */
-    harness_exec_follow(job, now_ns);
-    harness_watch_read(job->watch, now_ns);
+    harness_exec_look(job, now_ns);
     harness_exec_continue(job, now_ns);
     harness_exec_note_claims(job);
     if (job->end_ns == UINT64_MAX) {

@@ -64,6 +64,9 @@ void harness_exec_note_claims(struct exec_job *job);
 
 /* Learn what became of the processes, and tell the watch. */
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
+/* The same, and read what ranks have shown: also of those that only now have shown themselves it is
+ * learnt what became of them, since one of them may have ended because another one did. */
+void harness_exec_look(struct exec_job *job, uint64_t now_ns);
 /* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */
 pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank);
 /* stack.c: the stacks of the ranks that hangs are about, in the log folder: rank<N>.stack. */

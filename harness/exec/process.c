@@ -196,10 +196,25 @@ static void count_threads(struct exec_job *job)
     }
 }
 
+static bool is_unmet(const struct exec_job *job, uint32_t rank)
+{
+    return job->ranks[rank].pid == 0 && job->watch->ranks[rank].pid != 0;
+}
+
+static bool has_unmet(const struct exec_job *job)
+{
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        if (is_unmet(job, r)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
-        if (job->ranks[r].pid == 0 && job->watch->ranks[r].pid != 0) {
+        if (is_unmet(job, r)) {
             meet(job, r, now_ns);
         }
     }
@@ -217,6 +232,14 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
     if (now_ns - job->watch->change_ns >= HARNESS_WATCH_SURE_HOLD_NS / 2) {
         count_threads(job);
     }
+}
+
+void harness_exec_look(struct exec_job *job, uint64_t now_ns)
+{
+    do { /* ends first: what a process wrote before it ended is then read */
+        harness_exec_follow(job, now_ns);
+        harness_watch_read(job->watch, now_ns);
+    } while (has_unmet(job));
 }
 
 /* Ranks that are no children of ours: their launcher may be gone. */

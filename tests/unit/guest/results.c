@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "ddpcore/base/dtype.h"
+#include "harness/results/results.h"
+#include "harness/watch/analyse.h"
 #include "harness/watch/arena.h"
 #include "tests/ct.h"
 
