@@ -69,6 +69,8 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
 void harness_exec_look(struct exec_job *job, uint64_t now_ns);
 /* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */
 pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank);
+/* say.c: add what is new of what one look has found, and tell whoever is to be told. */
+void harness_exec_say(struct exec_job *job, struct harness_findings *now);
 /* stack.c: the stacks of the ranks that hangs are about, in the log folder: rank<N>.stack. */
 void harness_exec_take_stacks(struct exec_job *job);
 /* A signal for all that is left. */
