@@ -69,6 +69,19 @@ static void print_tally(const struct harness_watch_tally *tally)
     (void)fprintf(stderr, "%s\n", tally->has_lost ? "; some of what ranks reported was lost" : "");
 }
 
+/* What of the program was not compared with the record. */
+static void print_lacks(const struct harness_watch_accounts *accounts)
+{
+    for (size_t i = 0; i < accounts->lack_count; i++) {
+        const struct harness_watch_lack *lack = &accounts->lacks[i];
+
+        if (lack->oracle == HARNESS_ORACLE_PROGRAM && lack->count > 0) {
+            (void)fprintf(stderr, "ddprove: %" PRIu64 " calls were not compared: %s\n", lack->count,
+                          lack->why);
+        }
+    }
+}
+
 static int exit_code_of(const struct harness_exec_result *result, bool is_proving)
 {
     if (result->interrupt != 0) {
@@ -209,6 +222,9 @@ static int conclude(const struct cli_options *options, const struct harness_exec
     code = code == 0 && options->record_dir != NULL ? record(result, options->record_dir) : code;
     if (options->is_proving) {
         print_tally(&result->tally);
+    }
+    if (options->against_dir != NULL) {
+        print_lacks(&result->record.accounts);
     }
     if (result->seen_count == 0) {
         (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
