@@ -297,10 +297,9 @@ static int watch(const struct cli_options *options, struct harness_exec_config *
 
 int cli_exec(const struct cli_options *options)
 {
-    const uint64_t limit_ns =
-        (options->limit_s != 0 ? options->limit_s : LIMIT_DEFAULT_S) * DDP_NS_PER_S;
+    const uint64_t limit_s = options->limit_s != 0 ? options->limit_s : LIMIT_DEFAULT_S;
     struct harness_exec_config config = {.is_left = options->is_left,
-                                         .limits = {limit_ns, limit_ns},
+                                         .limits = harness_exec_limits(limit_s * DDP_NS_PER_S),
                                          .on_finding = print_finding,
                                          .on_stack = print_stack};
     struct ddp_err err = {{0}};
@@ -309,6 +308,9 @@ int cli_exec(const struct cli_options *options)
     char folder[PATH_MAX];
     int code;
 
+    if (options->limit_s == 0) { /* nobody has said that a job may not do nothing for long */
+        config.limits.still_ns = 0;
+    }
     if (options->command == NULL || options->command[0] == NULL) {
         return cli_usage_error(
             "exec: no command; write it behind \"--\": ddprove exec --ranks 4 -- ./train");

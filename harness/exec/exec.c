@@ -290,6 +290,15 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
     }
 }
 
+struct harness_watch_limits harness_exec_limits(uint64_t timeout_ns)
+{
+    /* Where nobody waits, all may have much to do. */
+    enum { STILL_TIMES = 10 };
+    const uint64_t limit_ns = timeout_ns != 0 ? timeout_ns : UINT64_MAX;
+
+    return (struct harness_watch_limits){limit_ns, limit_ns, STILL_TIMES * timeout_ns};
+}
+
 ddp_status harness_exec_run(const struct harness_exec_config *config,
                             struct harness_exec_result *out, struct ddp_err *err)
 {

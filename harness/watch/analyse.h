@@ -25,6 +25,8 @@ extern "C" {
 struct harness_watch_limits {
     uint64_t silent_ns; /* others may wait this long for a rank that is in code of its own */
     uint64_t attach_ns; /* a rank may take this long to show itself after the first one has */
+    uint64_t still_ns;  /* nothing at all may move for so long, where nobody waits for a rank that
+                           does not come; 0: for ever */
 };
 
 /* words.c */

@@ -220,7 +220,7 @@ static int be_rank(const struct trial *trial, uint32_t rank)
 
 static void judge(const struct harness_watch_arena *arena, uint32_t size, struct outcome *out)
 {
-    const struct harness_watch_limits limits = {UINT64_MAX, UINT64_MAX};
+    const struct harness_watch_limits limits = {UINT64_MAX, UINT64_MAX, 0};
     struct harness_watch watch;
     struct harness_findings findings;
     struct ddp_mem_pool *pool;

@@ -10,7 +10,7 @@ enum { MS = 1000000 };
 static void begin(struct fake_job *job)
 {
     fake_job_begin(job, 3);
-    job->limits = (struct harness_watch_limits){2000 * MS, 2000 * MS};
+    job->limits = (struct harness_watch_limits){2000 * MS, 2000 * MS, 0};
     fake_wait(job, 2, 0, 0, fake_post(job, 2, 0, 10, 0));
 }
 

@@ -329,6 +329,41 @@ CT_TEST(unread, lost_communicators_accuse_nobody)
     }
 }
 
+/* --- nothing moves
+ * ------------------------------------------------------------------------------
+ */
+
+/* Nobody waits for anybody: only a limit that was stated tells that from work. */
+CT_TEST(still, all_ranks_are_in_code_of_their_own)
+{
+    for (int is_done = 0; is_done < 2; is_done++) {
+        for (int is_limited = 0; is_limited < 2; is_limited++) {
+            struct fake_job job;
+
+            fake_job_begin(&job, 3); /* no rank has posted anything */
+            job.limits.still_ns = is_limited != 0 ? 100 * (uint64_t)MS : 0;
+            for (uint32_t r = 0; r < 3 && is_done != 0; r++) {
+                fake_detach(&job, r);
+            }
+            fake_state(&job, 1, is_done != 0 ? HARNESS_WATCH_EXITED : HARNESS_WATCH_RUNNING, 0);
+            CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+            CT_CHECK_EQ_U64(fake_look(&job, 100 * MS), 0);
+            fake_look(&job, MS);
+            if (is_limited == 0) {
+                CT_CHECK_EQ_U64(fake_look(&job, UINT64_C(1) << 40), 0);
+            } else if (is_done != 0) {
+                CT_CHECK_STR(
+                    fake_only(&job, HARNESS_VERDICT_HANG_TEARDOWN, "0,2")->text,
+                    "rank 0,2 was done and has not ended, and nothing has moved for 0.1 s");
+            } else {
+                CT_CHECK_STR(fake_only(&job, HARNESS_VERDICT_HANG_HOST, "0,1,2")->text,
+                             "rank 0,1,2 is in code of its own, and nothing has moved for 0.1 s");
+            }
+            fake_job_close(&job);
+        }
+    }
+}
+
 /* --- names
  * -----------------------------------------------------------------------------------------------------
  */
