@@ -223,7 +223,7 @@ static int conclude(const struct cli_options *options, const struct harness_exec
     if (options->is_proving) {
         print_tally(&result->tally);
     }
-    if (options->against_dir != NULL) {
+    if (options->against_dir != NULL && result->record.findings.count == 0) {
         print_lacks(&result->record.accounts);
     }
     if (result->seen_count == 0) {

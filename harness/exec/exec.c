@@ -18,7 +18,7 @@ enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14, WAKES_OWN = 2 };
 /* After a crash or a hang the other ranks get so long to come to where they wait: it shows what the
  * culprit owes, and whether others have gone the same way. */
 static const uint64_t settle_ns = 10 * DDP_NS_PER_MS;
-static const uint64_t linger_max_ns = 200 * DDP_NS_PER_MS;
+static const uint64_t linger_max_ns = DDP_NS_PER_S;
 /* A job that is ended gets so long to end by itself. */
 static const uint64_t grace_ns = 3 * DDP_NS_PER_S;
 
@@ -328,6 +328,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
     }
     if (!config->is_left) {
         harness_exec_signal(&job, SIGKILL); /* ranks that outlive their launcher */
+        harness_exec_remove_shared(&job);
     }
     summarise(&job, out);
     close_job(&job);

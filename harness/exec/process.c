@@ -177,6 +177,7 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     }
     if (!is_child(job, self->pid)) {
         job->watch->ranks[rank].is_of_launcher = true;
+        harness_exec_note_shared(job, self->pid);
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
         if (self->pid_fd < 0) {
             set_end(job, rank, now_ns);
