@@ -53,6 +53,20 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
 
+/* past.c */
+/* What follows a call that is posted as number seq, behind the communicator's earlier ones: what
+ * has always followed where most calls before it were the same. NULL: that is not known, or was
+ * seen once, and behind another past. *out_steps: how many steps later. */
+const struct harness_watch_call *
+harness_watch_next_after(const struct harness_watch *watch, const struct harness_watch_group *group,
+                         uint64_t seq, const struct harness_watch_call *call, uint32_t *out_steps);
+/* What follows the communicator's calls before `seq`: what always followed behind the longest run
+ * of them that was there often enough; NULL: that is not known. Of a program that does not repeat
+ * itself regularly, what followed once or twice tells nothing, and a rank would be accused. */
+const struct harness_watch_call *harness_watch_expected_at(const struct harness_watch *watch,
+                                                           const struct harness_watch_group *group,
+                                                           uint64_t seq);
+
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */
 bool harness_watch_is_alike(const struct harness_watch_call *a, const struct harness_watch_call *b);

@@ -5,9 +5,6 @@
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
-/* So many calls of the past are compared. */
-enum { CONTEXT_MAX = 8 };
-
 static bool is_same(const struct harness_watch_group *group, const struct harness_watch_call *a,
                     const struct harness_watch_call *b)
 {
@@ -47,81 +44,12 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
-/* How many calls behind these two are alike, up to CONTEXT_MAX. */
-static uint32_t common_past(const struct harness_watch *watch,
-                            const struct harness_watch_group *group, uint64_t a, uint64_t b)
-{
-    uint32_t length = 0;
-
-    while (length < CONTEXT_MAX && a > length + 1 && b > length + 1) {
-        const struct harness_watch_call *of_a =
-            harness_watch_any_call(watch, group, a - 1 - length);
-        const struct harness_watch_call *of_b =
-            harness_watch_any_call(watch, group, b - 1 - length);
-
-        if (of_a == NULL || of_b == NULL || !harness_watch_is_alike(of_a, of_b)) {
-            break;
-        }
-        length++;
-    }
-    return length;
-}
-
-/* What follows a call that is posted as number seq, behind the communicator's earlier ones: what
- * has always followed where most calls before it were the same. NULL: that is not known, or was
- * seen once, and behind another past. *out_steps: how many steps later. */
-static const struct harness_watch_call *
-next_after(const struct harness_watch *watch, const struct harness_watch_group *group, uint64_t seq,
-           const struct harness_watch_call *call, uint32_t *out_steps)
-{
-    const struct harness_watch_call *next = NULL;
-    uint32_t longest = 0;
-    uint32_t times = 0;
-    bool is_always = true;
-
-    for (uint64_t s = seq; s > 2; s--) {
-        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 2);
-        const struct harness_watch_call *later = harness_watch_any_call(watch, group, s - 1);
-        uint32_t length;
-
-        if (earlier == NULL) {
-            break;
-        }
-        length =
-            harness_watch_is_alike(earlier, call) ? 1 + common_past(watch, group, s - 2, seq) : 0;
-        if (length > longest) {
-            longest = length;
-            next = later;
-            times = 0;
-            is_always = true;
-            *out_steps = later->step - earlier->step;
-        }
-        if (length > 0 && length == longest) {
-            times++;
-            is_always = is_always && harness_watch_is_alike(later, next);
-        }
-    }
-    return is_always && (longest > 1 || times > 1) ? next : NULL;
-}
-
-/* What follows the communicator's calls before `seq`; NULL: that is not known. */
-static const struct harness_watch_call *expected_at(const struct harness_watch *watch,
-                                                    const struct harness_watch_group *group,
-                                                    uint64_t seq)
-{
-    const struct harness_watch_call *before =
-        seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
-    uint32_t steps = 0;
-
-    return before != NULL ? next_after(watch, group, seq - 1, before, &steps) : NULL;
-}
-
 /* Index of the right camp; count: nobody can say. */
 static uint32_t pick_right(const struct harness_watch *watch,
                            const struct harness_watch_group *group, uint64_t seq,
                            const struct camp *camps, uint32_t count)
 {
-    const struct harness_watch_call *expected = expected_at(watch, group, seq);
+    const struct harness_watch_call *expected = harness_watch_expected_at(watch, group, seq);
     uint32_t largest = 0;
     uint32_t rivals = 0;
     uint32_t fitting = count;
@@ -201,7 +129,8 @@ static bool is_swapped(const struct harness_watch *watch, const struct harness_w
     const struct harness_watch_call *before =
         rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq - 1) : NULL;
     uint32_t steps = 0;
-    const struct harness_watch_call *next = next_after(watch, group, seq, wrong, &steps);
+    const struct harness_watch_call *next =
+        harness_watch_next_after(watch, group, seq, wrong, &steps);
 
     return then != NULL && (before == NULL || !is_same(group, before, wrong)) &&
            is_same(group, then, right) && !harness_watch_is_alike(wrong, right) &&
@@ -220,7 +149,8 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     const struct harness_watch_call *before =
         seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
     uint32_t steps = 0;
-    const struct harness_watch_call *next = next_after(watch, group, seq, right, &steps);
+    const struct harness_watch_call *next =
+        harness_watch_next_after(watch, group, seq, right, &steps);
     const bool is_next = next != NULL && !harness_watch_is_alike(wrong, right) &&
                          harness_watch_is_alike(wrong, next) &&
                          guest_op_dtype(wrong->op) == guest_op_dtype(next->op) &&
@@ -298,7 +228,7 @@ static bool may_be_swapped(const struct harness_watch *watch,
     const struct camp *wrong = &camps[right == 0 ? 1 : 0];
     uint32_t steps = 0;
     const struct harness_watch_call *next =
-        next_after(watch, group, seq, camps[right].call, &steps);
+        harness_watch_next_after(watch, group, seq, camps[right].call, &steps);
 
     return count == 2 && next != NULL && harness_watch_is_alike(wrong->call, next) &&
            !harness_watch_is_gone(watch, wrong->rank) &&

@@ -90,9 +90,9 @@ CT_TEST(differ, two_ranks_with_a_history)
 {
     struct fake_job job;
 
-    begin_with_steps(&job, 2, 3);
-    fake_step(&job, 0, 3);
-    fake_step(&job, 1, 3);
+    begin_with_steps(&job, 2, 4);
+    fake_step(&job, 0, 4);
+    fake_step(&job, 1, 4);
     fake_post(&job, 0, 0, 100, 1);
     fake_post(&job, 1, 0, 100, 1);
     fake_post(&job, 0, 0, 51, 2);
@@ -184,9 +184,9 @@ CT_TEST(differ, before_all_have_come)
 {
     struct fake_job job;
 
-    begin_with_steps(&job, 3, 2);
+    begin_with_steps(&job, 3, 5);
     for (uint32_t r = 0; r < 2; r++) {
-        fake_step(&job, r, 2);
+        fake_step(&job, r, 5);
         fake_post(&job, r, 0, r == 0 ? 100 : 7, 1);
     }
     CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
