@@ -4,8 +4,8 @@
 /* So many calls of the past are compared. */
 enum { CONTEXT_MAX = 8 };
 /* What followed so often, and nothing else did, follows (tests/unit/watch/test_camps.c: with 3,
- * twice as many ranks of irregular programs are wrongly named; more adds none from the seventh
- * round on). */
+ * twice as many ranks of irregular programs are wrongly named; from the seventh round on it
+ * costs nothing). */
 enum { TIMES_MIN = 4 };
 
 /* How many calls behind these two are alike, up to CONTEXT_MAX. */
