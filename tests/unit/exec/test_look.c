@@ -34,6 +34,7 @@ CT_TEST(look, ranks_that_show_themselves_and_end_in_between)
     struct exec_job job = {.config = &config, .watch = &watch, .ranks = ranks};
     struct ddp_err err = {{0}};
     pid_t pids[RANKS];
+    uint32_t known = 0;
 
     CT_REQUIRE(ddp_mem_pool_create(&pool) == DDP_OK);
     CT_REQUIRE(harness_watch_arena_create(RANKS, 16, &job.arena, &err) == DDP_OK);
@@ -45,11 +46,11 @@ CT_TEST(look, ranks_that_show_themselves_and_end_in_between)
     }
     harness_exec_look(&job, 1000);
     for (uint32_t r = 0; r < RANKS; r++) {
-        CT_CHECK(watch.ranks[r].is_of_launcher);
-        CT_CHECK_EQ_I64(watch.ranks[r].state, HARNESS_WATCH_EXITED);
-        CT_CHECK_EQ_U64(watch.ranks[r].since_ns, 1000);
+        known += watch.ranks[r].is_of_launcher && watch.ranks[r].state == HARNESS_WATCH_EXITED &&
+                 watch.ranks[r].since_ns == 1000;
         (void)waitpid(pids[r], NULL, 0);
     }
+    CT_CHECK_EQ_U64(known, RANKS);
     harness_watch_fini(&watch);
     harness_watch_arena_destroy(&job.arena);
     ddp_mem_pool_destroy(pool);

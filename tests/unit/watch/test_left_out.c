@@ -102,6 +102,8 @@ static void begin_two(struct fake_job *job, uint32_t world_size)
  * that was read, it is rank 0 that went wrong. */
 CT_TEST(left_out, not_by_those_behind_a_rank_that_posts_something_else)
 {
+    int accused = 0;
+
     for (int reads = 1; reads < 4; reads++) {
         struct fake_job job;
 
@@ -118,11 +120,13 @@ CT_TEST(left_out, not_by_those_behind_a_rank_that_posts_something_else)
             harness_watch_read(&job.watch, job.now_ns);
         }
         fake_look(&job, 0);
-        (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_BUCKET, "0");
-        fake_look(&job, MS);
-        (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_BUCKET, "0");
+        if (reads == 1) {
+            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_BUCKET, "0");
+        }
+        accused += fake_look(&job, MS) > 1;
         fake_job_close(&job);
     }
+    CT_CHECK_EQ_I64(accused, 0);
 }
 
 /* The same while it is not decided yet who is right. */
