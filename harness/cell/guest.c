@@ -107,7 +107,7 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
                                          .plan = plan,
                                          .log_dir = cell->run_dir,
                                          .is_observed = true,
-                                         .limits = {plan->job.timeout_ns, plan->job.timeout_ns},
+                                         .limits = harness_exec_limits(plan->job.timeout_ns),
                                          .world_size = plan->job.ranks};
     struct harness_learned learned;
     char folder[PATH_MAX];

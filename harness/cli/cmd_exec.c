@@ -69,6 +69,19 @@ static void print_tally(const struct harness_watch_tally *tally)
     (void)fprintf(stderr, "%s\n", tally->has_lost ? "; some of what ranks reported was lost" : "");
 }
 
+/* What of the program was not compared with the record. */
+static void print_lacks(const struct harness_watch_accounts *accounts)
+{
+    for (size_t i = 0; i < accounts->lack_count; i++) {
+        const struct harness_watch_lack *lack = &accounts->lacks[i];
+
+        if (lack->oracle == HARNESS_ORACLE_PROGRAM && lack->count > 0) {
+            (void)fprintf(stderr, "ddprove: %" PRIu64 " calls were not compared: %s\n", lack->count,
+                          lack->why);
+        }
+    }
+}
+
 static int exit_code_of(const struct harness_exec_result *result, bool is_proving)
 {
     if (result->interrupt != 0) {
@@ -210,6 +223,9 @@ static int conclude(const struct cli_options *options, const struct harness_exec
     if (options->is_proving) {
         print_tally(&result->tally);
     }
+    if (options->against_dir != NULL && result->record.findings.count == 0) {
+        print_lacks(&result->record.accounts);
+    }
     if (result->seen_count == 0) {
         (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
                               "guest library, or an "
@@ -281,10 +297,9 @@ static int watch(const struct cli_options *options, struct harness_exec_config *
 
 int cli_exec(const struct cli_options *options)
 {
-    const uint64_t limit_ns =
-        (options->limit_s != 0 ? options->limit_s : LIMIT_DEFAULT_S) * DDP_NS_PER_S;
+    const uint64_t limit_s = options->limit_s != 0 ? options->limit_s : LIMIT_DEFAULT_S;
     struct harness_exec_config config = {.is_left = options->is_left,
-                                         .limits = {limit_ns, limit_ns},
+                                         .limits = harness_exec_limits(limit_s * DDP_NS_PER_S),
                                          .on_finding = print_finding,
                                          .on_stack = print_stack};
     struct ddp_err err = {{0}};
@@ -293,6 +308,9 @@ int cli_exec(const struct cli_options *options)
     char folder[PATH_MAX];
     int code;
 
+    if (options->limit_s == 0) { /* nobody has said that a job may not do nothing for long */
+        config.limits.still_ns = 0;
+    }
     if (options->command == NULL || options->command[0] == NULL) {
         return cli_usage_error(
             "exec: no command; write it behind \"--\": ddprove exec --ranks 4 -- ./train");

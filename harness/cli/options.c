@@ -264,7 +264,8 @@ static const struct cli_option {
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
     {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
-     "ranks may wait so long for one that is in code of its own\n(default: 60)"},
+     "ranks may wait so long for one that is in code of its own\n(default: 60); if it is given, "
+     "nothing at all may move for\nten times as long"},
     {"launcher", "NAME", 0, RUNS | CLI_EXEC, set_launcher,
      "own, mpirun: who starts the processes of proc (implies\n--driver proc); of exec also "
      "torchrun, "

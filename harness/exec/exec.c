@@ -18,7 +18,7 @@ enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14, WAKES_OWN = 2 };
 /* After a crash or a hang the other ranks get so long to come to where they wait: it shows what the
  * culprit owes, and whether others have gone the same way. */
 static const uint64_t settle_ns = 10 * DDP_NS_PER_MS;
-static const uint64_t linger_max_ns = 200 * DDP_NS_PER_MS;
+static const uint64_t linger_max_ns = DDP_NS_PER_S;
 /* A job that is ended gets so long to end by itself. */
 static const uint64_t grace_ns = 3 * DDP_NS_PER_S;
 
@@ -135,78 +135,6 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     return open_loop(job, err);
 }
 
-/* Every culprit of a kind of error is said once. */
-static bool is_said(const struct exec_job *job, const struct harness_finding *finding)
-{
-    for (size_t i = 0; i < job->findings->count; i++) {
-        const struct harness_finding *earlier = &job->findings->items[i];
-
-        if (earlier->verdict == finding->verdict &&
-            harness_rank_set_is_subset(&finding->culprits, &earlier->culprits)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A launcher ends its other ranks once one has ended. A library that notices a mismatch ends its
- * rank; then both may be seen in one look. */
-static bool is_of_launcher(const struct exec_job *job, const struct harness_finding *finding)
-{
-    bool is_begun = job->linger_ns != UINT64_MAX;
-
-    for (size_t i = 0; i < job->findings->count; i++) {
-        is_begun = is_begun || harness_verdict_family(job->findings->items[i].verdict) ==
-                                   HARNESS_FAMILY_MISMATCH;
-    }
-    return job->config->ranks == 0 && is_begun &&
-           harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH;
-}
-
-/* A rank posted something else, or ended by an error of its own, behind a wrong result. */
-static bool is_led_astray(const struct exec_job *job, const struct harness_finding *finding,
-                          const struct harness_finding *result)
-{
-    const struct harness_watch_rank *self =
-        &job->watch->ranks[harness_rank_set_at(&finding->culprits, 0)];
-    const bool is_of_same_comm = strcmp(finding->guest.comm, result->guest.comm) == 0;
-    const bool is_later =
-        finding->detect_ns < harness_watch_since(job->watch, job->watch->wrong_result_ns);
-
-    switch (finding->verdict) {
-    case HARNESS_VERDICT_CRASH_EXITED:
-        return is_later;
-    case HARNESS_VERDICT_CRASH_SIGNALED: /* nobody kills or stops itself by error */
-        return is_later && self->code != SIGKILL && self->code != SIGTERM;
-    default:
-        return harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH &&
-               (is_of_same_comm ? finding->op.seq > result->op.seq : is_later);
-    }
-}
-
-/* A wrong result goes into everything that is computed from then on, until the job is ended. Of a
- * program that announces no steps, that is every other call. */
-static bool is_consequence(const struct exec_job *job, const struct harness_finding *finding)
-{
-    const bool has_steps = job->watch->world_size > 0 && job->watch->ranks[0].step_count > 0;
-
-    for (size_t i = 0; i < job->findings->count && !job->config->is_left; i++) {
-        const struct harness_finding *earlier = &job->findings->items[i];
-
-        if (harness_verdict_family(earlier->verdict) != HARNESS_FAMILY_VALUE) {
-            continue;
-        }
-        if (harness_verdict_family(finding->verdict) != HARNESS_FAMILY_VALUE
-                ? is_led_astray(job, finding, earlier)
-            : has_steps ? finding->step > earlier->step
-                        : finding->op.seq != earlier->op.seq ||
-                              strcmp(finding->guest.comm, earlier->guest.comm) != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Every rank that is no culprit waits, or cannot go on, and has for a while. */
 static bool has_settled(const struct exec_job *job, uint64_t now_ns)
 {
@@ -238,53 +166,6 @@ static void end(struct exec_job *job, uint64_t now_ns, int signal_number)
     }
 }
 
-/* Found how long after the fault acted, if one has: the rank itself has noted when. */
-static void set_delay(const struct exec_job *job, struct harness_finding *finding)
-{
-    const uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
-    uint64_t fired_ns = 0;
-
-    for (uint32_t r = 0; r < job->watch->world_size; r++) {
-        fired_ns =
-            job->watch->ranks[r].fired_ns > fired_ns ? job->watch->ranks[r].fired_ns : fired_ns;
-    }
-    if (fired_ns != 0 && fired_ns <= now_ns) {
-        finding->detect_ns = (int64_t)(now_ns - fired_ns);
-    }
-}
-
-/* Ranks that were started as others than they are find each other's places taken. */
-static bool is_of_start(const struct exec_job *job, const struct harness_finding *finding)
-{
-    for (size_t i = 0; i < job->findings->count; i++) {
-        if (job->findings->items[i].verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT &&
-            (finding->verdict == HARNESS_VERDICT_CRASH_EXITED ||
-             finding->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY ||
-             finding->verdict == HARNESS_VERDICT_LAUNCH_MISSING_RANK)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Of what shows now: wrong results, or the rest. */
-static void add_new(struct exec_job *job, struct harness_findings *now, bool are_results)
-{
-    for (size_t i = 0; i < now->count; i++) {
-        struct harness_finding *finding = &now->items[i];
-
-        if ((harness_verdict_family(finding->verdict) == HARNESS_FAMILY_VALUE) == are_results &&
-            !is_said(job, finding) && !is_of_launcher(job, finding) && !is_of_start(job, finding) &&
-            !is_consequence(job, finding)) {
-            set_delay(job, finding);
-            harness_findings_add(job->findings, finding);
-            if (job->config->on_finding != NULL) {
-                job->config->on_finding(job->config->context, finding);
-            }
-        }
-    }
-}
-
 /* Judge what shows now. Nothing that happens while the job is being ended is anybody's fault. */
 static ddp_status judge(struct exec_job *job)
 {
@@ -302,9 +183,7 @@ static ddp_status judge(struct exec_job *job)
         status = harness_learner_look(job->learner);
     }
     harness_observed_judge(job->observed, job->findings, &now);
-    /* The rest may follow from wrong results. */
-    add_new(job, &now, true);
-    add_new(job, &now, false);
+    harness_exec_say(job, &now);
     ddp_mem_pool_destroy(pool);
     return job->watch->is_failed || job->findings->is_failed ||
                    harness_observed_is_failed(job->observed)
@@ -360,9 +239,7 @@ static ddp_status step(struct exec_job *job)
     wait_for_news(job);
     now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     read_signals(job, now_ns);
-    /* Ends first: what a process wrote before it ended is then read. */
-    harness_exec_follow(job, now_ns);
-    harness_watch_read(job->watch, now_ns);
+    harness_exec_look(job, now_ns);
     harness_exec_continue(job, now_ns);
     harness_exec_note_claims(job);
     if (job->end_ns == UINT64_MAX) {
@@ -413,6 +290,15 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
     }
 }
 
+struct harness_watch_limits harness_exec_limits(uint64_t timeout_ns)
+{
+    /* Where nobody waits, all may have much to do. */
+    enum { STILL_TIMES = 10 };
+    const uint64_t limit_ns = timeout_ns != 0 ? timeout_ns : UINT64_MAX;
+
+    return (struct harness_watch_limits){limit_ns, limit_ns, STILL_TIMES * timeout_ns};
+}
+
 ddp_status harness_exec_run(const struct harness_exec_config *config,
                             struct harness_exec_result *out, struct ddp_err *err)
 {
@@ -442,6 +328,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
     }
     if (!config->is_left) {
         harness_exec_signal(&job, SIGKILL); /* ranks that outlive their launcher */
+        harness_exec_remove_shared(&job);
     }
     summarise(&job, out);
     close_job(&job);

@@ -20,6 +20,9 @@ struct harness_exec_variable {
     const char *name, *value;
 };
 
+/* What follows from how long one wait may take; 0: for ever. */
+struct harness_watch_limits harness_exec_limits(uint64_t timeout_ns);
+
 struct harness_exec_config {
     struct ddp_mem *mem;
     char *const *command; /* ends with NULL */

@@ -25,6 +25,8 @@ struct exec_rank {
     uint32_t continued[GUEST_FAULTS_MAX]; /* stops of each fault that this process has ended */
 };
 
+struct exec_shared;
+
 struct exec_job {
     const struct harness_exec_config *config;
     struct harness_watch_arena arena;
@@ -39,12 +41,13 @@ struct exec_job {
     sigset_t old_mask;
     bool is_mask_set;
     int signal_fd, timer_fd;
-    struct pollfd *wakes; /* what the loop waits for: these, and ranks' ends */
-    uint32_t stack_count; /* taken so far */
-    bool has_end;         /* some rank has ended */
-    uint64_t linger_ns;   /* something is wrong: until then the others may come to where they wait;
-                             UINT64_MAX: nothing is */
-    uint64_t end_ns;      /* when what is left is killed; UINT64_MAX: it is not being ended */
+    struct pollfd *wakes;       /* what the loop waits for: these, and ranks' ends */
+    uint32_t stack_count;       /* taken so far */
+    struct exec_shared *shared; /* files of the ranks' MPI */
+    bool has_end;               /* some rank has ended */
+    uint64_t linger_ns; /* something is wrong: until then the others may come to where they wait;
+                           UINT64_MAX: nothing is */
+    uint64_t end_ns;    /* when what is left is killed; UINT64_MAX: it is not being ended */
     int interrupt;
 };
 
@@ -64,8 +67,17 @@ void harness_exec_note_claims(struct exec_job *job);
 
 /* Learn what became of the processes, and tell the watch. */
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
+/* The same, and read what ranks have shown: also of those that only now have shown themselves it is
+ * learnt what became of them, since one of them may have ended because another one did. */
+void harness_exec_look(struct exec_job *job, uint64_t now_ns);
 /* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */
 pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank);
+/* say.c: add what is new of what one look has found, and tell whoever is to be told. */
+void harness_exec_say(struct exec_job *job, struct harness_findings *now);
+/* shared.c: a rank's process shows which files its MPI has in shared memory; nothing of the job
+ * lives any more, so that those that are still there go. */
+void harness_exec_note_shared(struct exec_job *job, pid_t pid);
+void harness_exec_remove_shared(struct exec_job *job);
 /* stack.c: the stacks of the ranks that hangs are about, in the log folder: rank<N>.stack. */
 void harness_exec_take_stacks(struct exec_job *job);
 /* A signal for all that is left. */

@@ -177,6 +177,7 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     }
     if (!is_child(job, self->pid)) {
         job->watch->ranks[rank].is_of_launcher = true;
+        harness_exec_note_shared(job, self->pid);
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
         if (self->pid_fd < 0) {
             set_end(job, rank, now_ns);
@@ -196,10 +197,25 @@ static void count_threads(struct exec_job *job)
     }
 }
 
+static bool is_unmet(const struct exec_job *job, uint32_t rank)
+{
+    return job->ranks[rank].pid == 0 && job->watch->ranks[rank].pid != 0;
+}
+
+static bool has_unmet(const struct exec_job *job)
+{
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        if (is_unmet(job, r)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
-        if (job->ranks[r].pid == 0 && job->watch->ranks[r].pid != 0) {
+        if (is_unmet(job, r)) {
             meet(job, r, now_ns);
         }
     }
@@ -217,6 +233,14 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
     if (now_ns - job->watch->change_ns >= HARNESS_WATCH_SURE_HOLD_NS / 2) {
         count_threads(job);
     }
+}
+
+void harness_exec_look(struct exec_job *job, uint64_t now_ns)
+{
+    do { /* ends first: what a process wrote before it ended is then read */
+        harness_exec_follow(job, now_ns);
+        harness_watch_read(job->watch, now_ns);
+    } while (has_unmet(job));
 }
 
 /* Ranks that are no children of ours: their launcher may be gone. */

@@ -1,7 +1,9 @@
 /* Purpose: the first call of each communicator that the learned program does not have there.
  * Idea: members post the same, or are compared with each other by somebody else. So one place in
  * the program is kept for a communicator; a call is looked at once all members have posted it, or
- * when some deviate and the others had time to come. */
+ * when some deviate and the others had time to come. Behind the record's end, that a job repeats
+ * what the record shows is a guess: a record may be shorter than what the program does seldom. What
+ * is as guessed is as recorded; what is not is left to those who compare members. */
 #include <string.h>
 
 #include "harness/observed/place.h"
@@ -176,7 +178,7 @@ static void add(struct harness_against *against, size_t number,
                          HARNESS_MODE_PROVABLE);
     harness_rank_set_add_all(&finding.culprits, culprits);
     if (at.due != NULL) {
-        due = call_of(at.due, at.is_behind ? place->step : deviating->step);
+        due = call_of(at.due, at.step);
         due.phase = deviating->phase;
     }
     harness_watch_set_op(group, place->seq + 1, at.due != NULL ? &due : deviating, &finding);
@@ -238,6 +240,13 @@ static struct posted collect(const struct harness_against *against, size_t numbe
     return posted;
 }
 
+/* From here on nobody knows what the communicator is to post. */
+static void leave(struct learned_place *place)
+{
+    place->is_done = true;
+    place->is_left = true;
+}
+
 /* Judge the next call of a communicator. False: wait for more. */
 static bool judge_next(struct harness_against *against, size_t number, struct harness_findings *out)
 {
@@ -256,9 +265,13 @@ static bool judge_next(struct harness_against *against, size_t number, struct ha
         advance(against, place, posted.any);
         return true;
     }
+    harness_learned_look_up(against->learned, place, posted.deviating, &at);
+    if (at.step >= against->learned->step_count) {
+        leave(place);
+        return false;
+    }
     place->differs_ns = place->differs_ns == 0 ? watch->now_ns : place->differs_ns;
     is_over = posted.has_gone || watch->now_ns - place->differs_ns >= HARNESS_WATCH_DIFFER_HOLD_NS;
-    harness_learned_look_up(against->learned, place, posted.deviating, &at);
     verdict = verdict_of(&at, posted.deviating, posted.next);
     /* Whether a call is missing or comes later, the next one tells. */
     if (!is_over && (posted.count < group->size || (verdict == HARNESS_VERDICT_MISMATCH_MISSING &&
@@ -323,8 +336,12 @@ static void judge_group(struct harness_against *against, size_t number,
         find_counterpart(against, number);
     }
     if (place->comm == NULL) {
-        if (harness_watch_any_call(watch, group, 1) != NULL) {
+        const struct harness_watch_call *first = harness_watch_any_call(watch, group, 1);
+
+        if (first != NULL && first->step < against->learned->step_count) {
             add_unknown_comm(against, number, out);
+        } else if (first != NULL) {
+            leave(place);
         }
         return;
     }
@@ -357,7 +374,7 @@ static void find_rest(struct harness_against *against, size_t number, struct har
     struct harness_finding finding;
 
     if (place->is_done || group->is_wrong || place->comm == NULL || place->list == NULL ||
-        place->index >= place->count) {
+        place->index >= place->count || place->step >= against->learned->step_count) {
         return;
     }
     due = call_of(&place->list[place->index], place->step);
@@ -421,9 +438,34 @@ ddp_status harness_against_judge(struct harness_against *against, struct harness
     return DDP_OK;
 }
 
+/* What members posted in the communicator from its place on. */
+static uint64_t count_left(const struct harness_watch *watch,
+                           const struct harness_watch_group *group,
+                           const struct learned_place *place)
+{
+    uint64_t posted = place->seq;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        posted = group->members[r].posted > posted ? group->members[r].posted : posted;
+    }
+    return posted - place->seq;
+}
+
 void harness_against_account(const struct harness_against *against,
                              struct harness_watch_accounts *out)
 {
+    uint64_t left = 0;
+
+    for (size_t g = 0; g < against->count; g++) {
+        left += against->places[g].is_left
+                    ? count_left(against->watch, &against->watch->groups[g], &against->places[g])
+                    : 0;
+    }
+    if (left > 0) {
+        harness_watch_add_lack(out, HARNESS_ORACLE_PROGRAM, left,
+                               "of steps behind the record that do not repeat it: record a longer "
+                               "run");
+    }
     out->of[HARNESS_ORACLE_PROGRAM].judged += against->judged;
     if (against->unknown > 0) {
         harness_watch_add_lack(out, HARNESS_ORACLE_PROGRAM, against->unknown,

@@ -18,11 +18,13 @@ void harness_learned_look_up(const struct harness_learned *learned,
                              const struct learned_place *place,
                              const struct harness_watch_call *call, struct learned_at *out)
 {
-    *out = (struct learned_at){.list = place->list, .count = place->count, .index = place->index};
+    *out = (struct learned_at){
+        .list = place->list, .count = place->count, .index = place->index, .step = call->step};
     if (call->step != place->step) {
         if (out->list != NULL && out->index < out->count) {
             out->due = &out->list[out->index];
             out->is_behind = true;
+            out->step = place->step;
             return;
         }
         for (uint32_t s = place->step + 1; s < call->step; s++) {
@@ -30,6 +32,7 @@ void harness_learned_look_up(const struct harness_learned *learned,
             if (out->count > 0) {
                 out->due = &out->list[0];
                 out->is_behind = true;
+                out->step = s;
                 return;
             }
         }

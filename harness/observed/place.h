@@ -12,6 +12,7 @@ extern "C" {
 struct learned_place {
     bool is_known; /* its counterpart was looked for */
     bool is_done;  /* it has deviated, or has no counterpart */
+    bool is_left; /* behind the record's end it does not repeat the record: who knows what is due */
     const struct harness_learned_comm *comm;
     uint64_t seq; /* up to here all is as recorded */
     uint32_t step;
@@ -25,7 +26,8 @@ struct learned_at {
     const struct harness_learned_call *list;
     size_t count, index;
     const struct harness_learned_call *due; /* NULL: nothing is */
-    bool is_behind;                         /* what is due is of the step before the call's */
+    bool is_behind;                         /* what is due is of a step before the call's */
+    uint32_t step;                          /* of what is due */
     bool is_alike;
 };
 

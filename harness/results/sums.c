@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/guest/observe/sums.h"
+#include "harness/results/results.h"
 
 /* A value that is not finite spreads to all ranks: of those that are new, the first one counts. */
 struct first {

@@ -378,6 +378,51 @@ static void find_overdue(const struct harness_watch *watch,
     }
 }
 
+/* Ranks of this kind that live on: they have not said that they are done, or have. */
+static void add_still(const struct harness_watch *watch, bool is_detached,
+                      struct harness_rank_set *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+
+        if (self->is_attached && self->is_detached == is_detached &&
+            !harness_watch_is_gone(watch, r) && !harness_watch_is_waiting(watch, r)) {
+            harness_rank_set_add(out, r);
+        }
+    }
+}
+
+/* Nobody posts, waits for others, announces a step or ends: not even the first time. */
+static void find_still(const struct harness_watch *watch, const struct harness_watch_limits *limits,
+                       struct harness_findings *out)
+{
+    const uint64_t unchanged_ns = watch->now_ns - watch->change_ns;
+    struct harness_rank_set culprits = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+    bool is_done = false;
+
+    if (limits->still_ns == 0 || watch->change_ns == 0 || unchanged_ns <= limits->still_ns) {
+        return;
+    }
+    add_still(watch, false, &culprits);
+    if (harness_rank_set_is_empty(&culprits)) {
+        is_done = true;
+        add_still(watch, true, &culprits);
+    }
+    if (harness_rank_set_is_empty(&culprits)) {
+        return;
+    }
+    begin(watch, is_done ? HARNESS_VERDICT_HANG_TEARDOWN : HARNESS_VERDICT_HANG_HOST,
+          HARNESS_MODE_BUDGET, harness_rank_set_at(&culprits, 0), out, &finding);
+    finding.culprits = culprits;
+    harness_watch_say(&finding, "rank %s %s, and nothing has moved for %.1f s",
+                      harness_rank_set_text(&culprits, ranks),
+                      is_done ? "was done and has not ended" : "is in code of its own",
+                      (double)unchanged_ns / 1e9);
+    harness_findings_add(out, &finding);
+}
+
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
                            struct harness_findings *out)
 {
@@ -390,5 +435,8 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
     if (out->count == 0) {
         find_endless(watch, limits, out);
         harness_watch_find_absent(watch, limits, out);
+    }
+    if (out->count == 0) {
+        find_still(watch, limits, out);
     }
 }

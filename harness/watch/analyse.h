@@ -25,6 +25,8 @@ extern "C" {
 struct harness_watch_limits {
     uint64_t silent_ns; /* others may wait this long for a rank that is in code of its own */
     uint64_t attach_ns; /* a rank may take this long to show itself after the first one has */
+    uint64_t still_ns;  /* nothing at all may move for so long, where nobody waits for a rank that
+                           does not come; 0: for ever */
 };
 
 /* words.c */
@@ -50,6 +52,20 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 /* differ.c */
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
+
+/* past.c */
+/* What follows a call that is posted as number seq, behind the communicator's earlier ones: what
+ * has always followed where most calls before it were the same. NULL: that is not known, or was
+ * seen once, and behind another past. *out_steps: how many steps later. */
+const struct harness_watch_call *
+harness_watch_next_after(const struct harness_watch *watch, const struct harness_watch_group *group,
+                         uint64_t seq, const struct harness_watch_call *call, uint32_t *out_steps);
+/* What follows the communicator's calls before `seq`: what always followed behind the longest run
+ * of them that was there often enough; NULL: that is not known. Of a program that does not repeat
+ * itself regularly, what followed once or twice tells nothing, and a rank would be accused. */
+const struct harness_watch_call *harness_watch_expected_at(const struct harness_watch *watch,
+                                                           const struct harness_watch_group *group,
+                                                           uint64_t seq);
 
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */

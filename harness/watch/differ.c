@@ -5,9 +5,6 @@
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
-/* So many calls of the past are compared. */
-enum { CONTEXT_MAX = 8 };
-
 static bool is_same(const struct harness_watch_group *group, const struct harness_watch_call *a,
                     const struct harness_watch_call *b)
 {
@@ -47,81 +44,12 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
-/* How many calls behind these two are alike, up to CONTEXT_MAX. */
-static uint32_t common_past(const struct harness_watch *watch,
-                            const struct harness_watch_group *group, uint64_t a, uint64_t b)
-{
-    uint32_t length = 0;
-
-    while (length < CONTEXT_MAX && a > length + 1 && b > length + 1) {
-        const struct harness_watch_call *of_a =
-            harness_watch_any_call(watch, group, a - 1 - length);
-        const struct harness_watch_call *of_b =
-            harness_watch_any_call(watch, group, b - 1 - length);
-
-        if (of_a == NULL || of_b == NULL || !harness_watch_is_alike(of_a, of_b)) {
-            break;
-        }
-        length++;
-    }
-    return length;
-}
-
-/* What follows a call that is posted as number seq, behind the communicator's earlier ones: what
- * has always followed where most calls before it were the same. NULL: that is not known, or was
- * seen once, and behind another past. *out_steps: how many steps later. */
-static const struct harness_watch_call *
-next_after(const struct harness_watch *watch, const struct harness_watch_group *group, uint64_t seq,
-           const struct harness_watch_call *call, uint32_t *out_steps)
-{
-    const struct harness_watch_call *next = NULL;
-    uint32_t longest = 0;
-    uint32_t times = 0;
-    bool is_always = true;
-
-    for (uint64_t s = seq; s > 2; s--) {
-        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 2);
-        const struct harness_watch_call *later = harness_watch_any_call(watch, group, s - 1);
-        uint32_t length;
-
-        if (earlier == NULL) {
-            break;
-        }
-        length =
-            harness_watch_is_alike(earlier, call) ? 1 + common_past(watch, group, s - 2, seq) : 0;
-        if (length > longest) {
-            longest = length;
-            next = later;
-            times = 0;
-            is_always = true;
-            *out_steps = later->step - earlier->step;
-        }
-        if (length > 0 && length == longest) {
-            times++;
-            is_always = is_always && harness_watch_is_alike(later, next);
-        }
-    }
-    return is_always && (longest > 1 || times > 1) ? next : NULL;
-}
-
-/* What follows the communicator's calls before `seq`; NULL: that is not known. */
-static const struct harness_watch_call *expected_at(const struct harness_watch *watch,
-                                                    const struct harness_watch_group *group,
-                                                    uint64_t seq)
-{
-    const struct harness_watch_call *before =
-        seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
-    uint32_t steps = 0;
-
-    return before != NULL ? next_after(watch, group, seq - 1, before, &steps) : NULL;
-}
-
 /* Index of the right camp; count: nobody can say. */
 static uint32_t pick_right(const struct harness_watch *watch,
                            const struct harness_watch_group *group, uint64_t seq,
                            const struct camp *camps, uint32_t count)
 {
-    const struct harness_watch_call *expected = expected_at(watch, group, seq);
+    const struct harness_watch_call *expected = harness_watch_expected_at(watch, group, seq);
     uint32_t largest = 0;
     uint32_t rivals = 0;
     uint32_t fitting = count;
@@ -201,7 +129,8 @@ static bool is_swapped(const struct harness_watch *watch, const struct harness_w
     const struct harness_watch_call *before =
         rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq - 1) : NULL;
     uint32_t steps = 0;
-    const struct harness_watch_call *next = next_after(watch, group, seq, wrong, &steps);
+    const struct harness_watch_call *next =
+        harness_watch_next_after(watch, group, seq, wrong, &steps);
 
     return then != NULL && (before == NULL || !is_same(group, before, wrong)) &&
            is_same(group, then, right) && !harness_watch_is_alike(wrong, right) &&
@@ -220,7 +149,8 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     const struct harness_watch_call *before =
         seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
     uint32_t steps = 0;
-    const struct harness_watch_call *next = next_after(watch, group, seq, right, &steps);
+    const struct harness_watch_call *next =
+        harness_watch_next_after(watch, group, seq, right, &steps);
     const bool is_next = next != NULL && !harness_watch_is_alike(wrong, right) &&
                          harness_watch_is_alike(wrong, next) &&
                          guest_op_dtype(wrong->op) == guest_op_dtype(next->op) &&
@@ -298,7 +228,7 @@ static bool may_be_swapped(const struct harness_watch *watch,
     const struct camp *wrong = &camps[right == 0 ? 1 : 0];
     uint32_t steps = 0;
     const struct harness_watch_call *next =
-        next_after(watch, group, seq, camps[right].call, &steps);
+        harness_watch_next_after(watch, group, seq, camps[right].call, &steps);
 
     return count == 2 && next != NULL && harness_watch_is_alike(wrong->call, next) &&
            !harness_watch_is_gone(watch, wrong->rank) &&
@@ -338,6 +268,40 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
     return true;
 }
 
+/* Members of the group have posted something else than others, there or in another communicator:
+ * one may have taken what was sent for the one call for its part of another. */
+static bool is_confused(const struct harness_watch *watch, const struct harness_watch_group *group)
+{
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *other = &watch->groups[g];
+
+        for (uint32_t r = 0; other->differs_ns != 0 && r < watch->world_size; r++) {
+            if (group->members[r].is_there && other->members[r].is_there) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Of a member that has not posted the call: that it has left it out is not known. It waits for one
+ * that has the result, which may have left out that other call; or not all that it posted could be
+ * read. */
+static bool may_be_right(const struct harness_watch *watch, const struct harness_watch_group *group,
+                         uint64_t seq, uint32_t rank)
+{
+    if (watch->ranks[rank].is_behind) {
+        return true;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && group->members[r].posted >= seq &&
+            harness_watch_needs(watch, rank, r, NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Some members have the result of a call that needs all of them, and others have not posted it, nor
  * had they when what they posted was read after that result: they left it out. */
 static void find_left_out(struct harness_watch *watch, struct harness_watch_group *group,
@@ -353,8 +317,14 @@ static void find_left_out(struct harness_watch *watch, struct harness_watch_grou
 
         least = member->is_there && member->posted < least ? member->posted : least;
     }
-    if (group->is_wrong || least >= seq) {
+    if (group->is_wrong || least >= seq || is_confused(watch, group)) {
         return;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && group->members[r].posted < seq &&
+            may_be_right(watch, group, seq, r)) {
+            return;
+        }
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MISSING,
                          HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
@@ -426,8 +396,10 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
                compare(watch, group, group->checked_seq + 1, camps, out)) {
             group->checked_seq++;
         }
-        find_left_out(watch, group, out);
-        forget(watch, group);
+    }
+    for (size_t g = 0; g < watch->group_count; g++) {
+        find_left_out(watch, &watch->groups[g], out);
+        forget(watch, &watch->groups[g]);
     }
     ddp_mem_free(watch->mem, camps);
 }

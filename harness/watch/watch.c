@@ -252,6 +252,7 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
     const bool is_gone =
         self->state == HARNESS_WATCH_EXITED || self->state == HARNESS_WATCH_SIGNALED;
 
+    self->is_behind = false;
     while (self->read_count < count) {
         struct guest_entry entry;
 
@@ -265,6 +266,7 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
                    self->read_count + 1) {
             self->lost_count++;
         } else if (!is_gone) {
+            self->is_behind = true;
             return;
         }
         self->read_count++;

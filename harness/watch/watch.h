@@ -146,6 +146,8 @@ struct harness_watch_rank {
     uint64_t alive_ns;
     uint64_t read_count;              /* entries of its ring that were read */
     uint64_t lost_count;              /* and that were overwritten before */
+    bool is_behind;                   /* an entry is being written, so that those behind it were
+                                         not read */
     uint64_t lost_comms;              /* communicators that it could not show */
     uint64_t step_count;              /* steps that it has announced */
     uint32_t fired[GUEST_FAULTS_MAX]; /* how often each armed fault acted */

@@ -131,7 +131,7 @@ static void say(const struct harness_findings *findings)
 
 int main(int argc, char **argv)
 {
-    const struct harness_watch_limits limits = {2 * DDP_NS_PER_S, 20 * DDP_NS_PER_S};
+    const struct harness_watch_limits limits = {2 * DDP_NS_PER_S, 20 * DDP_NS_PER_S, 0};
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
     struct job job = {.ranks = 0};

@@ -77,7 +77,10 @@ expect 0 "" "$ddprove" exec --ranks 4 --record "$learned" -- "$trainer" 20
 grep -q "^steps 0-19 calls=2$" "$learned/program.txt" || { echo "FAIL: $(cat "$learned/program.txt")" && failures=$((failures + 1)); }
 expect 0 "" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 60
 expect 0 "" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 5
-expect 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*where the record has all_reduce 41" "$ddprove" exec --ranks 4 \
+expect 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*where the record has all_reduce 31" "$ddprove" exec --ranks 4 \
+    --against "$learned" -- "$trainer" 60 max 1 15
+# Behind the record's end members are compared with each other.
+expect 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*where the others posted all_reduce 41" "$ddprove" exec --ranks 4 \
     --against "$learned" -- "$trainer" 60 max 1 20
 sed 's/count=32 bucket=2/count=33 bucket=2/' "$learned/program.txt" >"$learned/program.new"
 mv "$learned/program.new" "$learned/program.txt"

@@ -51,10 +51,11 @@ killed() {
     wait_until 10 is_gone "$mark" || fail "$mark: killed after $moment s, and these live on: $(processes_of "$mark")"
 }
 
-# The files in shared memory that the job's processes have mapped. The machine's other jobs have theirs there too.
+# The files in shared memory that the job's processes have mapped. The machine's other jobs have theirs there too. What
+# is in the test's own folder, which may lie there, goes with it.
 shared_by() {
     for process in $(processes_of "$1"); do
-        awk '$6 ~ "^/dev/shm/" { print $6 }' "/proc/$process/maps" 2>/dev/null
+        awk -v own="$folder/" '$6 ~ "^/dev/shm/" && index($6, own) != 1 { print $6 }' "/proc/$process/maps" 2>/dev/null
     done
 }
 

@@ -227,6 +227,11 @@ static int is_signed(uint32_t dtype)
            dtype == DDPROVE_GUEST_I64;
 }
 
+static int is_float(uint32_t dtype)
+{
+    return dtype != DDPROVE_GUEST_BYTES && guest_project_width_bits(dtype) == 0;
+}
+
 /* Element i of integers of any width, in 64 bits (little-endian). */
 static int64_t integer_at(const unsigned char *data, uint64_t i, uint32_t width_bits, int has_sign)
 {
@@ -311,12 +316,28 @@ static uint64_t hash_piece(uint64_t hash, const unsigned char *data, uint64_t si
     return hash;
 }
 
+/* A copy of a piece, of which each element that is -0 is 0. */
+static void copy_plus_zero(unsigned char *to, const unsigned char *from, uint64_t size_bytes,
+                           uint64_t elem_bytes)
+{
+    const uint64_t minus_zero = UINT64_C(1) << (8 * elem_bytes - 1);
+
+    for (uint64_t at = 0; at < size_bytes; at += elem_bytes) {
+        uint64_t bits = 0;
+
+        memcpy(&bits, from + at, elem_bytes);
+        bits = bits == minus_zero ? 0 : bits;
+        memcpy(to + at, &bits, elem_bytes);
+    }
+}
+
 void guest_project(const void *data, uint64_t elem_count, uint32_t dtype, uint64_t seed,
                    unsigned wanted, struct guest_projection *out)
 {
     const uint64_t elem_bytes = guest_dtype_size_bytes(dtype);
     const uint64_t size_bytes = elem_count * elem_bytes;
     struct state state = {.group = 0};
+    unsigned char plus[GUEST_PIECE_BYTES];
     uint64_t hash = 1;
 
     (void)pthread_once(&project_once, prepare);
@@ -328,6 +349,10 @@ void guest_project(const void *data, uint64_t elem_count, uint32_t dtype, uint64
 
         if ((wanted & GUEST_PROJECT_SUM) != 0 && dtype != DDPROVE_GUEST_BYTES) {
             add_piece(&state, piece, piece_bytes / elem_bytes, dtype, wanted);
+        }
+        if ((wanted & GUEST_PROJECT_PLUS_ZERO) != 0 && is_float(dtype)) {
+            copy_plus_zero(plus, piece, piece_bytes, elem_bytes);
+            piece = plus;
         }
         if ((wanted & GUEST_PROJECT_HASH) != 0) {
             hash = hash_piece(hash, piece, piece_bytes);

@@ -22,8 +22,13 @@ struct guest_projection {
                          place that its seed stands for */
 };
 
-/* What is asked for. A magnitude only with the sum. */
-enum { GUEST_PROJECT_SUM = 1, GUEST_PROJECT_MAGNITUDE = 2, GUEST_PROJECT_HASH = 4 };
+/* What is asked for. A magnitude only with the sum. PLUS_ZERO: -0 is hashed as 0. */
+enum {
+    GUEST_PROJECT_SUM = 1,
+    GUEST_PROJECT_MAGNITUDE = 2,
+    GUEST_PROJECT_HASH = 4,
+    GUEST_PROJECT_PLUS_ZERO = 8
+};
 
 /* How many additions of doubles an element goes through on its way to guest_projection.sum: of each
  * group of 256, eight lanes add 32; they are added to the lanes of the groups before; then the

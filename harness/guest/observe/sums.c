@@ -152,6 +152,11 @@ void guest_sums_done(struct guest_page *page, const struct guest_comm *comm,
     const void *input = (const void *)(uintptr_t)call->state[STATE_INPUT];
     const struct guest_parts in = parts_in(comm, call);
     const struct guest_parts out = parts_out(comm, call);
+    /* The largest of 0 and -0 is the one or the other, as it comes. */
+    const unsigned wanted = GUEST_PROJECT_SUM | GUEST_PROJECT_HASH |
+                            (call->redop == DDPROVE_GUEST_MAX || call->redop == DDPROVE_GUEST_MIN
+                                 ? GUEST_PROJECT_PLUS_ZERO
+                                 : 0);
     struct guest_value value;
 
     if (guest_self_arena()->is_observed == 0) {
@@ -163,7 +168,7 @@ void guest_sums_done(struct guest_page *page, const struct guest_comm *comm,
                           (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});
     }
     if (out.count != 0 && guest_is_readable(call->out, bytes_of(call, &out))) {
-        value = value_of(comm, call, call->out, &out, GUEST_PROJECT_SUM | GUEST_PROJECT_HASH);
+        value = value_of(comm, call, call->out, &out, wanted);
         guest_self_record(
             page, GUEST_EVENT_VALUE_OUT,
             (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq, value.sum, 0, value.hash});

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "ddpcore/base/dtype.h"
+#include "harness/results/results.h"
+#include "harness/watch/analyse.h"
 #include "harness/watch/arena.h"
 #include "tests/ct.h"
 
@@ -218,7 +220,7 @@ static int be_rank(const struct trial *trial, uint32_t rank)
 
 static void judge(const struct harness_watch_arena *arena, uint32_t size, struct outcome *out)
 {
-    const struct harness_watch_limits limits = {UINT64_MAX, UINT64_MAX};
+    const struct harness_watch_limits limits = {UINT64_MAX, UINT64_MAX, 0};
     struct harness_watch watch;
     struct harness_findings findings;
     struct ddp_mem_pool *pool;

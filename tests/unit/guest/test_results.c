@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ddpcore/base/file.h"
+#include "harness/guest/fault.h"
 #include "tests/ct.h"
 #include "tests/unit/guest/results.h"
 
@@ -113,6 +114,17 @@ static void spoil(const struct trial *trial, uint32_t rank, void *out, uint64_t 
 static void negate_zero(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
 {
     results_put(trial->dtype, out, out_count - 1, rank == trial->who ? -0.0 : 0.0);
+}
+
+/* The last element is 0, and on one rank the largest negative number below it. */
+static void least_for_zero(const struct trial *trial, uint32_t rank, void *out, uint64_t out_count)
+{
+    negate_zero(trial, rank, out, out_count);
+    if (rank == trial->who) {
+        const size_t elem_bytes = guest_dtype_size_bytes(trial->dtype);
+
+        ((unsigned char *)out)[(out_count - 1) * elem_bytes] |= 1;
+    }
 }
 
 /* Two elements change places, on all ranks. */
@@ -226,8 +238,30 @@ CT_TEST(results, replicas)
     expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, ALL, "who is right cannot be told");
     trial.size = 3;
     expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
-    trial.redop = DDPROVE_GUEST_MAX;
-    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+}
+
+/* Of operations that are no sums: a single bit, however little it is among the other elements. The
+ * largest of 0 and -0 may be either, and nothing else that looks like it. */
+CT_TEST(results, replicas_of_other_operations)
+{
+    static const uint32_t redops[] = {DDPROVE_GUEST_MAX, DDPROVE_GUEST_MIN, DDPROVE_GUEST_PROD};
+    static const uint32_t dtypes[] = {DDPROVE_GUEST_F64, DDPROVE_GUEST_F32, DDPROVE_GUEST_F16,
+                                      DDPROVE_GUEST_BF16, DDPROVE_GUEST_I64};
+
+    for (size_t i = 0; i < 15; i++) {
+        struct trial trial = trial_of(DDPROVE_GUEST_ALL_REDUCE, dtypes[i / 3], 3, 1000);
+
+        trial.redop = redops[i % 3];
+        trial.who = 1;
+        trial.tamper = nudge_on_one;
+        expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+        if (trial.redop != DDPROVE_GUEST_PROD && trial.dtype != DDPROVE_GUEST_I64) {
+            trial.tamper = negate_zero;
+            expect_nothing(&trial);
+            trial.tamper = least_for_zero;
+            expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+        }
+    }
 }
 
 CT_TEST(results, moves)

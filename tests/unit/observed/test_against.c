@@ -262,6 +262,60 @@ CT_TEST(against, a_communicator_that_was_not_recorded)
     end(&the);
 }
 
+/* What the program does every fifth step, a record of four does not have: that is no deviation, and
+ * nobody has compared it. Members are compared with each other still. */
+CT_TEST(against, what_is_done_less_often_than_the_record_is_long)
+{
+    for (int is_wrong = 0; is_wrong < 2; is_wrong++) {
+        struct compared the;
+        struct harness_watch_accounts accounts;
+
+        begin(&the);
+        for (uint32_t s = 0; s < 12; s++) {
+            announce(&the.second, s);
+            for (uint32_t r = 0; r < RANKS; r++) {
+                make_step(&the.second, r, s, NOTHING);
+                if (s % 5 == 4) {
+                    post(&the.second, r, s, is_wrong != 0 && s == 9 && r == 1 ? 6 : 7, 0);
+                }
+            }
+        }
+        CT_CHECK_EQ_U64(look(&the, 1000), (uint64_t)is_wrong);
+        if (is_wrong != 0) {
+            CT_CHECK(harness_rank_set_has(&the.second.findings.items[0].culprits, 1));
+        }
+        detach(&the.second);
+        CT_CHECK_EQ_U64(look(&the, 1000), (uint64_t)is_wrong);
+        memset(&accounts, 0, sizeof accounts);
+        harness_against_account(the.against, &accounts);
+        CT_CHECK_EQ_U64(accounts.of[HARNESS_ORACLE_PROGRAM].judged, 3 * 5);
+        CT_CHECK_EQ_U64(accounts.lack_count, 1);
+        CT_CHECK_EQ_U64(accounts.lacks[0].count, 3 * 7 + 2);
+        CT_CHECK_STR(accounts.lacks[0].why, "of steps behind the record that do not repeat it: "
+                                            "record a longer run");
+        end(&the);
+    }
+}
+
+/* So it is with a communicator that is made later, and with a step that the job ends in. */
+CT_TEST(against, what_begins_behind_the_record)
+{
+    struct compared the;
+
+    begin(&the);
+    run(&the, STEPS + 1, NOTHING, 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        fake_comm(&the.second, r, 1, 5, r, RANKS);
+        fake_step(&the.second, r, STEPS + 1);
+        (void)fake_post(&the.second, r, 1, 10, 0);
+        post(&the.second, r, STEPS + 1, 10, 1);
+    }
+    CT_CHECK_EQ_U64(look(&the, 1000), 0);
+    detach(&the.second);
+    CT_CHECK_EQ_U64(look(&the, 1000), 0);
+    end(&the);
+}
+
 /* Of a job whose records were lost nothing is written down. */
 CT_TEST(learner, lost_records)
 {

@@ -288,6 +288,9 @@ bool drawn_job_play(struct drawn_job *drawn)
                 break;
             }
         }
+        if (drawn->on_move != NULL) {
+            drawn->on_move(drawn);
+        }
     }
     for (uint32_t r = 0; r < drawn->world_size; r++) {
         waiting += players[r].is_waiting;

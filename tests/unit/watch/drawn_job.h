@@ -37,6 +37,7 @@ struct drawn_job {
         fault_end[DRAWN_RANKS_MAX]; /* actions of the round with the fault */
     enum drawn_fault fault;
     uint32_t culprit;
+    void (*on_move)(struct drawn_job *drawn); /* called after each move; NULL: nobody looks */
 };
 
 void drawn_job_open(struct drawn_job *drawn, uint64_t seed, const struct drawn_shape *shape);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/results/results.h"
 #include "tests/ct.h"
 
 void fake_job_open(struct fake_job *job, uint32_t world_size, uint64_t ring_entry_count)
@@ -177,4 +178,20 @@ size_t fake_look(struct fake_job *job, uint64_t later_ns)
     harness_results_judge(&job->watch, &job->findings);
     CT_CHECK(!job->watch.is_failed);
     return job->findings.count;
+}
+
+const struct harness_finding *fake_only(const struct fake_job *job, enum harness_verdict verdict,
+                                        const char *culprits)
+{
+    static const struct harness_finding none;
+    char text[HARNESS_RANKS_TEXT_BYTES];
+
+    if (job->findings.count != 1) {
+        CT_FAIL("%zu findings", job->findings.count);
+        return &none;
+    }
+    CT_CHECK_STR(harness_verdict_name(job->findings.items[0].verdict),
+                 harness_verdict_name(verdict));
+    CT_CHECK_STR(harness_rank_set_text(&job->findings.items[0].culprits, text), culprits);
+    return &job->findings.items[0];
 }

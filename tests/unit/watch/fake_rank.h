@@ -54,5 +54,8 @@ void fake_detach(struct fake_job *job, uint32_t rank);
 void fake_state(struct fake_job *job, uint32_t rank, enum harness_watch_state state, int code);
 /* Time passes, then everything is read and judged. Returns how many findings there are. */
 size_t fake_look(struct fake_job *job, uint64_t later_ns);
+/* The one finding there is, of this verdict and these culprits ("0,2"); else the test fails. */
+const struct harness_finding *fake_only(const struct fake_job *job, enum harness_verdict verdict,
+                                        const char *culprits);
 
 #endif

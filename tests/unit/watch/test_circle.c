@@ -8,22 +8,6 @@
 
 enum { MS = 1000000, RANKS = 4, WORLD = 0, SPLIT = 1, ROUNDS = 20 };
 
-static const struct harness_finding *only(const struct fake_job *job, enum harness_verdict verdict,
-                                          const char *culprits)
-{
-    static const struct harness_finding none;
-    char text[HARNESS_RANKS_TEXT_BYTES];
-
-    if (job->findings.count != 1) {
-        CT_FAIL("%zu findings", job->findings.count);
-        return &none;
-    }
-    CT_CHECK_STR(harness_verdict_name(job->findings.items[0].verdict),
-                 harness_verdict_name(verdict));
-    CT_CHECK_STR(harness_rank_set_text(&job->findings.items[0].culprits, text), culprits);
-    return &job->findings.items[0];
-}
-
 /* --- drawn jobs
  * ---------------------------------------------------------------------------------------------------
  */
@@ -194,7 +178,7 @@ CT_TEST(circle, left_out_in_each_position)
                 } else {
                     fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
                 }
-                finding = only(&job, HARNESS_VERDICT_HANG_CYCLE, name);
+                finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, name);
                 CT_CHECK(finding->mode ==
                          (has_idle != 0 ? HARNESS_MODE_BUDGET : HARNESS_MODE_PROVABLE));
                 CT_CHECK_STR(finding->guest.comm, place == WORLD ? "world" : "group");
@@ -218,7 +202,7 @@ CT_TEST(circle, left_out_without_a_past)
             leave_out(&job, rank, place);
             fake_look(&job, MS);
             fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
-            finding = only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2,3");
+            finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2,3");
             CT_CHECK(strstr(finding->text, " of world (") != NULL &&
                      strstr(finding->text, " of group (") != NULL);
             fake_job_close(&job);
@@ -247,7 +231,7 @@ CT_TEST(circle, what_others_do_too_is_new_and_not_wrong)
     }
     fake_look(&job, MS);
     fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
-    (void)only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2,3");
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2,3");
     fake_job_close(&job);
 }
 
@@ -272,10 +256,10 @@ CT_TEST(circle, opposite_order)
             }
             fake_look(&job, MS);
             fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
-            finding = only(&job, HARNESS_VERDICT_HANG_CYCLE,
-                           rounds == 0 ? "0,1"
-                           : rank == 0 ? "0"
-                                       : "1");
+            finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE,
+                                rounds == 0 ? "0,1"
+                                : rank == 0 ? "0"
+                                            : "1");
             CT_CHECK(strstr(finding->text, " of world (") != NULL &&
                      strstr(finding->text, " of group (") != NULL);
             fake_job_close(&job);
@@ -301,7 +285,7 @@ CT_TEST(owed, the_first_call_is_named)
     }
     fake_look(&job, MS);
     fake_look(&job, job.limits.silent_ns);
-    finding = only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "0");
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "0");
     CT_CHECK_STR(finding->guest.comm, "group");
     CT_CHECK_EQ_U64(finding->op.elem_count, 20);
     fake_job_close(&job);
@@ -322,7 +306,7 @@ CT_TEST(endless, members_that_were_never_seen)
     fake_look(&job, MS);
     CT_CHECK_EQ_U64(fake_look(&job, job.limits.silent_ns - 1), 0);
     fake_look(&job, 1);
-    finding = only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "none");
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "none");
     CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), 2);
     CT_CHECK(strstr(finding->text, "of 4 members of a communicator only 2 have shown") != NULL);
     fake_job_close(&job);

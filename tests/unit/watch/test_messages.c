@@ -6,27 +6,11 @@
 
 enum { MS = 1000000 };
 
-static const struct harness_finding *only(const struct fake_job *job, enum harness_verdict verdict,
-                                          const char *culprits)
-{
-    static const struct harness_finding none;
-    char text[HARNESS_RANKS_TEXT_BYTES];
-
-    if (job->findings.count != 1) {
-        CT_FAIL("%zu findings", job->findings.count);
-        return &none;
-    }
-    CT_CHECK_STR(harness_verdict_name(job->findings.items[0].verdict),
-                 harness_verdict_name(verdict));
-    CT_CHECK_STR(harness_rank_set_text(&job->findings.items[0].culprits, text), culprits);
-    return &job->findings.items[0];
-}
-
 /* Three ranks: the last one waits in an all-reduce. */
 static void begin(struct fake_job *job)
 {
     fake_job_begin(job, 3);
-    job->limits = (struct harness_watch_limits){2000 * MS, 2000 * MS};
+    job->limits = (struct harness_watch_limits){2000 * MS, 2000 * MS, 0};
     fake_wait(job, 2, 0, 0, fake_post(job, 2, 0, 10, 0));
 }
 
@@ -39,7 +23,7 @@ CT_TEST(messages, who_waits_for_one_is_not_to_blame)
     fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
     CT_CHECK_EQ_U64(fake_look(&job, 1900 * MS), 0);
     fake_look(&job, 200 * MS);
-    finding = only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
     CT_CHECK(strstr(finding->text, "a message with rank 1 of world; ranks 0,2 wait") != NULL);
     CT_CHECK_EQ_U64(finding->op.seq, 0);
     fake_job_close(&job);
@@ -55,7 +39,7 @@ CT_TEST(messages, one_of_a_stopped_rank)
     fake_state(&job, 1, HARNESS_WATCH_STOPPED, 19);
     CT_CHECK_EQ_U64(fake_look(&job, 10 * MS), 0);
     fake_look(&job, 100 * MS);
-    (void)only(&job, HARNESS_VERDICT_HANG_STOPPED, "1");
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_STOPPED, "1");
     fake_job_close(&job);
 }
 
@@ -74,7 +58,7 @@ CT_TEST(messages, of_anybody)
     fake_wait(&job, 2, 0, 0, 1);
     fake_look(&job, MS);
     fake_look(&job, 2100 * MS);
-    (void)only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1"); /* by rank 2 */
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1"); /* by rank 2 */
     fake_job_close(&job);
 }
 
@@ -91,7 +75,7 @@ CT_TEST(messages, a_circle)
     fake_look(&job, MS);
     CT_CHECK_EQ_U64(fake_look(&job, 1900 * MS), 0);
     fake_look(&job, 200 * MS);
-    finding = only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1");
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1");
     CT_CHECK(finding->mode == HARNESS_MODE_BUDGET);
     fake_job_close(&job);
 }
@@ -107,7 +91,7 @@ CT_TEST(messages, a_circle_with_a_call)
     fake_wait(&job, 0, 0, 0, guest_wait_pack(1, -1));
     fake_look(&job, MS);
     fake_look(&job, 2100 * MS);
-    (void)only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2");
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2");
     fake_job_close(&job);
 }
 
@@ -120,7 +104,7 @@ CT_TEST(messages, no_circle_with_one_of_two)
     fake_wait(&job, 0, 0, 0, guest_wait_pack(1, 2));
     fake_look(&job, MS);
     fake_look(&job, 2100 * MS);
-    (void)only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
     fake_job_close(&job);
 }
 
@@ -138,7 +122,7 @@ CT_TEST(messages, one_of_a_rank_that_has_ended_well)
     fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
     CT_CHECK_EQ_U64(fake_look(&job, 400 * MS), 0);
     fake_look(&job, 200 * MS);
-    (void)only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
     fake_job_close(&job);
 }
 
@@ -158,7 +142,7 @@ CT_TEST(messages, who_is_needed_took_the_others_along)
         fake_state(&job, r, HARNESS_WATCH_EXITED, -1);
     }
     fake_look(&job, MS);
-    (void)only(&job, HARNESS_VERDICT_CRASH_EXITED, "1");
+    (void)fake_only(&job, HARNESS_VERDICT_CRASH_EXITED, "1");
     fake_job_close(&job);
 }
 
@@ -174,6 +158,6 @@ CT_TEST(messages, of_two_ranks)
     fake_look(&job, MS);
     CT_CHECK_EQ_U64(fake_look(&job, 1900 * MS), 0);
     fake_look(&job, 200 * MS);
-    (void)only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
     fake_job_close(&job);
 }

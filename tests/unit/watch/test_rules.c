@@ -13,97 +13,6 @@ static uint64_t op_of(enum ddprove_guest_kind kind)
     return guest_op_pack(kind, DDPROVE_GUEST_F32, DDPROVE_GUEST_SUM, 0);
 }
 
-static const struct harness_finding *only(const struct fake_job *job, enum harness_verdict verdict,
-                                          const char *culprits)
-{
-    static const struct harness_finding none;
-    char text[HARNESS_RANKS_TEXT_BYTES];
-
-    if (job->findings.count != 1) {
-        CT_FAIL("%zu findings", job->findings.count);
-        return &none;
-    }
-    CT_CHECK_STR(harness_verdict_name(job->findings.items[0].verdict),
-                 harness_verdict_name(verdict));
-    CT_CHECK_STR(harness_rank_set_text(&job->findings.items[0].culprits, text), culprits);
-    return &job->findings.items[0];
-}
-
-/* --- left out: others have the result
- * ------------------------------------------------------------------------------
- */
-
-/* Three ranks; all but the last have the result of a call of this kind. */
-static void begin_with_result(struct fake_job *job, enum ddprove_guest_kind kind, uint64_t count)
-{
-    fake_job_begin(job, 3);
-    for (uint32_t r = 0; r < 2; r++) {
-        fake_step(job, r, 7);
-        fake_done(job, r, 0, fake_post_op(job, r, 0, op_of(kind), count, 3));
-    }
-}
-
-CT_TEST(left_out, a_call_whose_result_others_have)
-{
-    struct fake_job job;
-    const struct harness_finding *finding;
-
-    begin_with_result(&job, DDPROVE_GUEST_ALL_REDUCE, 10);
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 0); /* its post may just not have been read */
-    fake_look(&job, MS);
-    finding = only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "2");
-    CT_CHECK(finding->mode == HARNESS_MODE_PROVABLE);
-    CT_CHECK_EQ_U64(finding->op.seq, 1);
-    CT_CHECK_EQ_I64(finding->op.bucket, 2);
-    CT_CHECK_EQ_I64(finding->step, 7);
-    CT_CHECK_STR(finding->text, "rank 2 has not posted all_reduce 1 of world (10 f32, sum, bucket "
-                                "2), of which others have the result");
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 1); /* once */
-    fake_job_close(&job);
-}
-
-/* The post is read a moment after the result: nothing was left out. */
-CT_TEST(left_out, not_if_it_comes_with_the_next_read)
-{
-    struct fake_job job;
-
-    begin_with_result(&job, DDPROVE_GUEST_ALL_REDUCE, 10);
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
-    fake_step(&job, 2, 7);
-    fake_post(&job, 2, 0, 10, 3);
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
-    fake_job_close(&job);
-}
-
-/* Which calls end for nobody before all have come. */
-CT_TEST(left_out, only_of_calls_that_need_all)
-{
-    static const bool needs_all[DDPROVE_GUEST_KIND_COUNT] = {
-        [DDPROVE_GUEST_ALL_REDUCE] = true,     [DDPROVE_GUEST_ALL_GATHER] = true,
-        [DDPROVE_GUEST_REDUCE_SCATTER] = true, [DDPROVE_GUEST_ALL_TO_ALL] = true,
-        [DDPROVE_GUEST_BARRIER] = true,
-    };
-
-    for (uint32_t kind = 0; kind < DDPROVE_GUEST_KIND_COUNT; kind++) {
-        for (uint64_t count = 0; count < 2; count++) {
-            const bool is_left_out =
-                needs_all[kind] && (count > 0 || kind == DDPROVE_GUEST_BARRIER);
-            struct harness_watch_call call = {.op = op_of((enum ddprove_guest_kind)kind),
-                                              .elem_count = count};
-            struct fake_job job;
-
-            CT_CHECK(harness_watch_needs_all(&call) == is_left_out);
-            begin_with_result(&job, (enum ddprove_guest_kind)kind, count);
-            fake_look(&job, MS);
-            if (fake_look(&job, MS) != is_left_out) {
-                CT_FAIL("%s of %u elements", harness_watch_kind_name(kind), (unsigned)count);
-            }
-            fake_job_close(&job);
-        }
-    }
-}
-
 /* --- two camps
  * -------------------------------------------------------------------------------------------------
  */
@@ -127,7 +36,7 @@ CT_TEST(camps, decided_by_most_members)
     fake_job_close(&job);
     begin_camps(&job, 4, 1);
     fake_look(&job, MS);
-    (void)only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "4");
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "4");
     fake_job_close(&job);
 }
 
@@ -142,7 +51,7 @@ CT_TEST(camps, late_ones_are_asked)
         fake_post(&job, r, 0, 99, 1);
     }
     fake_look(&job, MS);
-    (void)only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0,1");
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0,1");
     fake_job_close(&job);
 }
 
@@ -155,7 +64,7 @@ CT_TEST(camps, decided_when_a_member_is_gone)
     CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
     fake_state(&job, 6, HARNESS_WATCH_EXITED, 0);
     fake_look(&job, MS);
-    (void)only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "3");
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "3");
     fake_job_close(&job);
 }
 
@@ -186,10 +95,10 @@ CT_TEST(camps, extra_is_told_from_left_out_by_calls_elsewhere)
         }
         fake_look(&job, MS);
         fake_look(&job, 5 * MS);
-        (void)only(&job,
-                   is_between != 0 ? HARNESS_VERDICT_MISMATCH_MISSING
-                                   : HARNESS_VERDICT_MISMATCH_EXTRA,
-                   "1");
+        (void)fake_only(&job,
+                        is_between != 0 ? HARNESS_VERDICT_MISMATCH_MISSING
+                                        : HARNESS_VERDICT_MISMATCH_EXTRA,
+                        "1");
         CT_CHECK_EQ_U64(job.findings.items[0].op.seq, 6);
         fake_job_close(&job);
     }
@@ -255,7 +164,7 @@ CT_TEST(circle, sure_after_a_moment)
         fake_look(&job, MS);
         CT_CHECK_EQ_U64(fake_look(&job, HARNESS_WATCH_SURE_HOLD_NS - 1), 0);
         fake_look(&job, 1);
-        (void)only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1");
+        (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1");
         fake_job_close(&job);
     }
 }
@@ -273,7 +182,7 @@ CT_TEST(circle, otherwise_later)
         fake_look(&job, MS);
         CT_CHECK_EQ_U64(fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS - 1), 0);
         fake_look(&job, 1);
-        (void)only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1");
+        (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1");
         fake_job_close(&job);
     }
 }
@@ -299,7 +208,7 @@ CT_TEST(endless, after_the_limit)
     begin_inside(&job, 3);
     CT_CHECK_EQ_U64(fake_look(&job, job.limits.silent_ns - 1), 0);
     fake_look(&job, 1);
-    finding = only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2");
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2");
     CT_CHECK(finding->mode == HARNESS_MODE_BUDGET);
     CT_CHECK_EQ_U64(finding->op.seq, 1);
     fake_job_close(&job);
@@ -316,7 +225,7 @@ CT_TEST(endless, not_while_anything_moves)
     CT_CHECK_EQ_U64(fake_look(&job, 1), 0);
     CT_CHECK_EQ_U64(fake_look(&job, job.limits.silent_ns - 1), 0);
     fake_look(&job, 1);
-    (void)only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,2");
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,2");
     fake_job_close(&job);
 }
 
@@ -328,7 +237,7 @@ CT_TEST(endless, not_beside_what_explains_it)
     begin_inside(&job, 3);
     fake_state(&job, 2, HARNESS_WATCH_STOPPED, SIGSTOP);
     fake_look(&job, job.limits.silent_ns);
-    (void)only(&job, HARNESS_VERDICT_HANG_STOPPED, "2");
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_STOPPED, "2");
     fake_job_close(&job);
 }
 
@@ -393,7 +302,7 @@ CT_TEST(unread, lost_posts_accuse_nobody)
     CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
     fake_wait(&job, 0, 0, 0, fake_post(&job, 0, 0, 10, 0));
     fake_look(&job, MS);
-    (void)only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
     fake_job_close(&job);
 }
 
@@ -414,9 +323,44 @@ CT_TEST(unread, lost_communicators_accuse_nobody)
         if (is_lost != 0) {
             CT_CHECK_EQ_U64(job.findings.count, 0);
         } else {
-            (void)only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "0");
+            (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "0");
         }
         fake_job_close(&job);
+    }
+}
+
+/* --- nothing moves
+ * ------------------------------------------------------------------------------
+ */
+
+/* Nobody waits for anybody: only a limit that was stated tells that from work. */
+CT_TEST(still, all_ranks_are_in_code_of_their_own)
+{
+    for (int is_done = 0; is_done < 2; is_done++) {
+        for (int is_limited = 0; is_limited < 2; is_limited++) {
+            struct fake_job job;
+
+            fake_job_begin(&job, 3); /* no rank has posted anything */
+            job.limits.still_ns = is_limited != 0 ? 100 * (uint64_t)MS : 0;
+            for (uint32_t r = 0; r < 3 && is_done != 0; r++) {
+                fake_detach(&job, r);
+            }
+            fake_state(&job, 1, is_done != 0 ? HARNESS_WATCH_EXITED : HARNESS_WATCH_RUNNING, 0);
+            CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+            CT_CHECK_EQ_U64(fake_look(&job, 100 * MS), 0);
+            fake_look(&job, MS);
+            if (is_limited == 0) {
+                CT_CHECK_EQ_U64(fake_look(&job, UINT64_C(1) << 40), 0);
+            } else if (is_done != 0) {
+                CT_CHECK_STR(
+                    fake_only(&job, HARNESS_VERDICT_HANG_TEARDOWN, "0,2")->text,
+                    "rank 0,2 was done and has not ended, and nothing has moved for 0.1 s");
+            } else {
+                CT_CHECK_STR(fake_only(&job, HARNESS_VERDICT_HANG_HOST, "0,1,2")->text,
+                             "rank 0,1,2 is in code of its own, and nothing has moved for 0.1 s");
+            }
+            fake_job_close(&job);
+        }
     }
 }
 

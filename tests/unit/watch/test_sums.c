@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/results/results.h"
 #include "tests/ct.h"
 #include "tests/unit/watch/fake_rank.h"
 

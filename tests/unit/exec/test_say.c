@@ -1,0 +1,78 @@
+/* Which findings stand on their own, however late their cause shows. */
+#include <signal.h>
+#include <string.h>
+
+#include "ddpcore/base/mem.h"
+#include "harness/exec/job.h"
+#include "harness/watch/analyse.h"
+#include "tests/ct.h"
+
+enum { POSTED_NS = 1000 };
+
+/* A rank's end is seen in one look, and a wrong result, of a call posted at POSTED_NS, in the next.
+ * Returns how many findings are left. *out: the result's. */
+static size_t say_both(enum harness_watch_state state, int code, uint64_t end_ns, bool is_left,
+                       struct harness_finding *out)
+{
+    static struct harness_watch_rank ranks[2];
+    struct harness_watch watch = {.ranks = ranks, .world_size = 2};
+    struct harness_exec_config config = {.ranks = 2, .is_left = is_left};
+    struct harness_findings all, now;
+    struct exec_job job = {
+        .config = &config, .watch = &watch, .findings = &all, .linger_ns = UINT64_MAX};
+    struct harness_finding finding;
+    struct ddp_mem_pool *pool;
+    size_t count;
+
+    if (ddp_mem_pool_create(&pool) != DDP_OK) {
+        CT_FAIL("no memory");
+        return 0;
+    }
+    harness_findings_init(&all, ddp_mem_pool_mem(pool));
+    ranks[1] = (struct harness_watch_rank){.state = state, .code = code, .since_ns = end_ns};
+
+    harness_findings_init(&now, ddp_mem_pool_mem(pool));
+    harness_finding_init(&finding, now.mem,
+                         state == HARNESS_WATCH_EXITED ? HARNESS_VERDICT_CRASH_EXITED
+                                                       : HARNESS_VERDICT_CRASH_SIGNALED,
+                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding.culprits, 1);
+    harness_findings_add(&now, &finding);
+    harness_exec_say(&job, &now);
+    CT_CHECK_EQ_U64(all.count, 1);
+
+    harness_findings_init(&now, ddp_mem_pool_mem(pool));
+    watch.wrong_result_ns = POSTED_NS;
+    harness_finding_init(&finding, now.mem, HARNESS_VERDICT_VALUE_DIVERGED,
+                         HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
+    harness_rank_set_add(&finding.culprits, 0);
+    harness_findings_add(&now, &finding);
+    harness_exec_say(&job, &now);
+    count = all.count;
+    *out = all.items[count - 1];
+    CT_CHECK(out->verdict == HARNESS_VERDICT_VALUE_DIVERGED);
+    ddp_mem_pool_destroy(pool);
+    return count;
+}
+
+/* A rank that stumbles over a wrong result ends before the others have reported that result. */
+CT_TEST(say, an_end_is_a_consequence_of_what_shows_later)
+{
+    struct harness_finding result;
+
+    CT_CHECK_EQ_U64(say_both(HARNESS_WATCH_EXITED, 3, POSTED_NS + 1, false, &result), 1);
+    CT_CHECK(strstr(result.text, "that rank 1 ended follows from it") != NULL);
+    CT_CHECK_EQ_U64(say_both(HARNESS_WATCH_SIGNALED, SIGSEGV, POSTED_NS + 1, false, &result), 1);
+}
+
+CT_TEST(say, an_end_of_its_own_stays)
+{
+    struct harness_finding result;
+
+    CT_CHECK_EQ_U64(say_both(HARNESS_WATCH_EXITED, 3, POSTED_NS, false, &result), 2);
+    CT_CHECK_STR(result.text, "");
+    CT_CHECK_EQ_U64(say_both(HARNESS_WATCH_SIGNALED, SIGKILL, POSTED_NS + 1, false, &result), 2);
+    CT_CHECK_EQ_U64(say_both(HARNESS_WATCH_SIGNALED, SIGTERM, POSTED_NS + 1, false, &result), 2);
+    /* Of a job that is left each finding is said as it comes. */
+    CT_CHECK_EQ_U64(say_both(HARNESS_WATCH_EXITED, 3, POSTED_NS + 1, true, &result), 2);
+}
