@@ -378,13 +378,15 @@ static void judge_verdict(struct judge *judge)
     DDP_ASSERT(out->outcome != HARNESS_OUTCOME_PASS || out->verdict == expect->verdict);
 }
 
-/* Whether something was found that the scenario does not allow, with all evidence there. */
+/* Whether something was found that the scenario does not allow, with all evidence there. Not that
+ * the job is shorter than the plan: that is why the fault did not fire. */
 static bool is_own_failure(const struct judge *judge)
 {
     const struct harness_expect *expect = &judge->plan->expect;
     const struct harness_judgement *out = judge->out;
 
-    if (judge->findings->is_evidence_lost) {
+    DDP_ASSERT(out->outcome == HARNESS_OUTCOME_FAIL && judge->plan->fault_count > 0);
+    if (judge->findings->is_evidence_lost || out->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY) {
         return false;
     }
     return out->unexpected >= 0 ||
