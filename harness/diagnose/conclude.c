@@ -64,6 +64,10 @@ static void choose(struct harness_diag_evidence *evidence, struct harness_diag_a
         (out->finding_count == 0 || harness_rank_set_is_empty(&out->findings[0].culprits))) {
         out->finding_count = 0;
         harness_diag_answer_add(evidence, out, &crash);
+        if (harness_rank_set_is_empty(&crash.culprits)) {
+            harness_diag_answer_unknown(out, "whether these ended by themselves or by what others "
+                                             "did: add their own logs, or all ranks' dumps");
+        }
     }
 }
 

@@ -152,6 +152,11 @@ bool harness_diag_crashes(struct harness_diag_evidence *evidence, struct harness
             harness_rank_set_add(&out->culprits, (uint32_t)evidence->notes[i].rank);
         }
     }
+    if (best == WEAK &&
+        (first->kind == HARNESS_DIAG_NOTE_SIGNAL || harness_rank_set_count(&out->culprits) > 1)) {
+        out->suspects = out->culprits; /* an abort may be what others' errors lead to */
+        out->culprits = harness_rank_set_in(evidence->mem);
+    }
     describe(evidence, best, out);
     add_notes(evidence, out);
     find_call(evidence, out);

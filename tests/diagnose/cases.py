@@ -63,6 +63,15 @@ def asleep(rank):
     reduce(100)
 
 
+def timed_out(rank):
+    """The others' time-out, of a second, ends their wait for rank 1: Gloo then calls their call retired."""
+    for step in range(3):
+        reduce(100)
+    if rank == 1:
+        forever.wait()
+    reduce(100)
+
+
 def asleep_in_loader(rank):
     def leave(step, rank):
         if rank == 1 and step == 3:
@@ -255,6 +264,7 @@ CASES = {
     "healthy4": (healthy, 4, {}),
     "asleep3": (asleep, 3, {}),
     "asleep2": (asleep, 2, {}),
+    "timed_out3": (timed_out, 3, {"TIMEOUT_S": "2"}),
     "loader3": (asleep_in_loader, 3, {}),
     "dead3": (dead, 3, {}),
     "early3": (finished_early, 3, {}),

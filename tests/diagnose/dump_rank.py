@@ -40,7 +40,8 @@ def listen(rank, replies):
 def main():
     rank = int(os.environ["RANK"])
     replies = os.fdopen(int(os.environ["REPLY_FD"]), "w")
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=600))
+    limit = datetime.timedelta(seconds=int(os.environ.get("TIMEOUT_S", "600")))
+    dist.init_process_group("gloo", timeout=limit)
     threading.Thread(target=listen, args=(rank, replies), daemon=True).start()
     try:
         cases.CASES[sys.argv[1]][0](rank)

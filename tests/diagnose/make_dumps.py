@@ -24,7 +24,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 PREFIX = "comm_lib_trace_rank_"
 WITH_JSON = ("asleep3", "healthy2", "subgroup4", "swapped3", "overflown4")
-WITH_LOGS = ("dead3", "unused3", "shapes3", "swapped2", "skip_other_size3")
+WITH_LOGS = ("dead3", "timed_out3", "unused3", "shapes3", "swapped2", "skip_other_size3")
 TORCHRUN = ("torchrun_raises", "torchrun_killed", "torchrun_exits")
 WITH_STACKS = ("asleep3", "loader3", "message3")
 

@@ -120,6 +120,18 @@ def sets():
         "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1024, "
         "NumelOut=1024, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n") for r in range(3))
     out["behind_watchdog4"] = {"console.log": seen}
+    def summary(ends):
+        """What torchrun prints of ranks that failed, the first one last."""
+        return "".join(f"[{n}]:\n  time      : 2026-11-24_10:00:00\n  host      : node\n  rank      : {r} (local_rank: "
+                       f"{r})\n  exitcode  : {code} (pid: {100 + r})\n  error_file: <N/A>\n  traceback : {why}\n"
+                       for n, (r, code, why) in enumerate(ends))
+
+    abort = "Signal 6 (SIGABRT) received by PID 100"
+    out["abort4"] = {"console.log": seen + summary([(0, -6, abort), (1, -6, abort), (2, -6, abort),
+                                                    (3, -15, "Signal 15 (SIGTERM) received by PID 103")])}
+    # Rank 2 brings another count to a call of Gloo, and rank 1 aborts of that: set shapes3.
+    lost = "RuntimeError: [pair.cc:545] Read error [127.0.0.1]:1: Connection reset by peer"
+    out["abort_alone3"] = {"console.log": f"[rank0]: {lost}\n[rank2]: {lost}\n" + summary([(1, -6, abort)])}
     out["watchdog_old3"] = {"console.log": text}
     text = "".join(
         f"[rank{r}]:[E ProcessGroupNCCL.cpp:1182] [PG 0 Rank {r}] Timeout at NCCL work: 5, last enqueued NCCL work: 5, "

@@ -113,11 +113,13 @@ def variants(data, name, work):
     shutil.copy(f"{data}/{dumps[0]}", twice)
     yield "twice " + dumps[0].split("/", 1)[1], [*files, f"{twice}/{os.path.basename(dumps[0])}"], True
     for file in dumps if len(dumps) <= 8 else dumps[:2]:
-        short = f"{work}/{name}/{os.path.basename(file)}"
-        with open(f"{data}/{file}", "rb") as source, open(short, "wb") as target:
-            whole = source.read()
-            target.write(whole[:len(whole) * 3 // 4])
-        yield f"cut {file.split('/', 1)[1]}", [short if one == file else one for one in files], False
+        for part in (12, 15):
+            short = f"{work}/{name}/{part}/{os.path.basename(file)}"
+            os.makedirs(os.path.dirname(short), exist_ok=True)
+            with open(f"{data}/{file}", "rb") as source, open(short, "wb") as target:
+                whole = source.read()
+                target.write(whole[:len(whole) * part // 16])
+            yield (f"{part}/16 of {file.split('/', 1)[1]}", [short if one == file else one for one in files], False)
 
 
 def check_scenarios(ddprove, data, work, said, truth):
