@@ -62,9 +62,11 @@ static void choose(struct harness_diag_evidence *evidence, struct harness_diag_a
     harness_diag_waits(evidence, out);
     if (has_crash &&
         (out->finding_count == 0 || harness_rank_set_is_empty(&out->findings[0].culprits))) {
-        out->finding_count = 0;
+        bool is_named = !harness_rank_set_is_empty(&crash.culprits);
+
+        out->finding_count = is_named ? 0 : out->finding_count; /* else one more suspicion */
         harness_diag_answer_add(evidence, out, &crash);
-        if (harness_rank_set_is_empty(&crash.culprits)) {
+        if (!is_named) {
             harness_diag_answer_unknown(out, "whether these ended by themselves or by what others "
                                              "did: add their own logs, or all ranks' dumps");
         }

@@ -202,3 +202,46 @@ CT_TEST(diagnose_compare, names_no_innocent_rank_of_drawn_jobs)
     CT_CHECK(100 * named > 95 * seen);
     CT_CHECK(2 * named_without > seen);
 }
+
+/* A rank that left only a log has left no record of another source's groups. */
+CT_TEST(diagnose_settle, a_log_is_no_record_of_other_groups)
+{
+    struct harness_diagnosis *diagnosis = NULL;
+    struct harness_diag_evidence *evidence;
+    struct harness_diag_record *record;
+    const struct harness_diag_member *member;
+
+    CT_REQUIRE(harness_diagnosis_create(&diagnosis) == DDP_OK);
+    evidence = &diagnosis->evidence;
+    record = harness_diag_record_add(evidence, 0, "dump_rank_0");
+    (void)harness_diag_record_part(evidence, record, harness_diag_group(evidence, "", ""));
+    record = harness_diag_record_add(evidence, 1, "console.log");
+    record->is_log = true;
+    (void)harness_diag_record_part(evidence, record,
+                                   harness_diag_group(evidence, "watchdog's 0", ""));
+    harness_diag_settle(evidence);
+    member = harness_diag_member_of(&evidence->groups[0], 1);
+    CT_CHECK(member != NULL && !member->has_record);
+    harness_diagnosis_destroy(diagnosis);
+}
+
+/* Gloo writes all groups down under one name, with ranks counted within them. */
+CT_TEST(diagnose_settle, the_default_group_has_every_rank)
+{
+    static const uint32_t ranks[] = {0, 1, 3};
+    struct harness_diagnosis *diagnosis = NULL;
+    struct harness_diag_evidence *evidence;
+
+    CT_REQUIRE(harness_diagnosis_create(&diagnosis) == DDP_OK);
+    evidence = &diagnosis->evidence;
+    evidence->world = 2; /* the last group's size */
+    for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
+        struct harness_diag_record *record = harness_diag_record_add(evidence, ranks[i], "dump");
+
+        (void)harness_diag_record_part(evidence, record, harness_diag_group(evidence, "0", ""));
+    }
+    harness_diag_settle(evidence);
+    CT_CHECK_EQ_U64(evidence->groups[0].member_count, 4);
+    CT_CHECK(!harness_diag_member_of(&evidence->groups[0], 2)->has_record);
+    harness_diagnosis_destroy(diagnosis);
+}
