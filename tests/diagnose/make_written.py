@@ -132,6 +132,18 @@ def sets():
     # Rank 2 brings another count to a call of Gloo, and rank 1 aborts of that: set shapes3.
     lost = "RuntimeError: [pair.cc:545] Read error [127.0.0.1]:1: Connection reset by peer"
     out["abort_alone3"] = {"console.log": f"[rank0]: {lost}\n[rank2]: {lost}\n" + summary([(1, -6, abort)])}
+    def stack(pid, frames):
+        return (f"Process {pid}: python train.py\nPython v3.11.7 (/usr/bin/python3.11)\n\n"
+                f'Thread {pid} (idle): "MainThread"\n' + "".join(f"    {frame}\n" for frame in frames))
+
+    own = ["step (train.py:31)", "<module> (train.py:50)"]
+    inside = ["all_reduce (torch/distributed/distributed_c10d.py:4174)", *own]
+    loading = ["wait (threading.py:320)", "get (queue.py:171)", "_get_data (torch/utils/data/dataloader.py:1131)",
+               "__next__ (torch/utils/data/dataloader.py:630)", "epoch (train.py:28)"]
+    out["loading3"] = {f"rank{r}.txt": stack(100 + r, loading if r == 2 else inside) for r in range(3)}
+    out["memory3"] = {"console.log": "".join(f"[rank{r}]: {lost}\n" for r in (0, 2)) + (
+        "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"train.py\", line 31, in step\n"
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")}
     out["watchdog_old3"] = {"console.log": text}
     text = "".join(
         f"[rank{r}]:[E ProcessGroupNCCL.cpp:1182] [PG 0 Rank {r}] Timeout at NCCL work: 5, last enqueued NCCL work: 5, "
