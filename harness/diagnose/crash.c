@@ -64,8 +64,7 @@ static enum harness_verdict verdict_of(const struct harness_diag_note *note)
     return HARNESS_VERDICT_CRASH_EXITED;
 }
 
-static void describe(struct harness_diag_evidence *evidence, enum rung rung,
-                     struct harness_diag_finding *out)
+static void describe(enum rung rung, struct harness_diag_finding *out)
 {
     out->sure = rung == WEAK ? HARNESS_DIAG_POSSIBLE : HARNESS_DIAG_LIKELY;
     if (rung == RAISED || rung == SIGNALED) {
@@ -82,7 +81,6 @@ static void describe(struct harness_diag_evidence *evidence, enum rung rung,
         harness_diag_finding_or(out, HARNESS_VERDICT_CRASH_EXITED);
         harness_diag_finding_or(out, HARNESS_VERDICT_HANG_STOPPED);
     }
-    (void)evidence;
 }
 
 /* Where the others wait for one of the culprits. */
@@ -157,7 +155,7 @@ bool harness_diag_crashes(struct harness_diag_evidence *evidence, struct harness
         out->suspects = out->culprits; /* an abort may be what others' errors lead to */
         out->culprits = harness_rank_set_in(evidence->mem);
     }
-    describe(evidence, best, out);
+    describe(best, out);
     add_notes(evidence, out);
     find_call(evidence, out);
     return true;

@@ -42,7 +42,6 @@ struct harness_diag_call {
     int64_t root;       /* -1: not recorded */
     const char *redop;  /* "": not recorded */
     const char *counts; /* elements of each input, "100,20"; "": not recorded */
-    const char *shapes; /* as recorded, "[[10, 10]]" */
     const char *dtype;
     enum harness_diag_state state;
     uint64_t created_ns; /* 0: unknown */

@@ -39,8 +39,7 @@ static int64_t number_of(json_t *object, const char *key, int64_t otherwise)
 }
 
 /* "[0, 1, 2]" */
-static void add_ranks(struct harness_diag_evidence *evidence, const char *text,
-                      struct harness_rank_set *out, uint32_t *highest)
+static void add_ranks(const char *text, struct harness_rank_set *out, uint32_t *highest)
 {
     *highest = 0;
     text += strspn(text, "[ ");
@@ -57,7 +56,6 @@ static void add_ranks(struct harness_diag_evidence *evidence, const char *text,
         *highest = *highest > rank ? *highest : (uint32_t)rank;
         text = end + strspn(end, ", ");
     }
-    (void)evidence;
 }
 
 static void read_config(struct harness_diag_evidence *evidence, json_t *config)
@@ -75,13 +73,13 @@ static void read_config(struct harness_diag_evidence *evidence, json_t *config)
             continue;
         }
         if (key[0] == '\0') { /* gloo's: any group, counted within it */
-            add_ranks(evidence, json_string_value(list), NULL, &highest);
+            add_ranks(json_string_value(list), NULL, &highest);
             evidence->world = evidence->world > highest + 1 ? evidence->world : highest + 1;
             continue;
         }
         index = harness_diag_group(evidence, key, text_of(value, "desc"));
         if (index != SIZE_MAX) {
-            add_ranks(evidence, json_string_value(list), &evidence->groups[index].ranks, &highest);
+            add_ranks(json_string_value(list), &evidence->groups[index].ranks, &highest);
             evidence->groups[index].is_complete = true;
         }
     }
@@ -238,7 +236,6 @@ static bool read_entry(struct harness_diag_evidence *evidence, json_t *entry, co
                          number_of(entry, "seq_id", 0));
     call.order = number_of(entry, "record_id", number_of(entry, "id", (int64_t)index));
     call.counts = counts_of(evidence, json_object_get(entry, "input_sizes"));
-    call.shapes = dump_of(evidence, json_object_get(entry, "input_sizes"));
     call.dtype = dtype_of(evidence, json_object_get(entry, "input_dtypes"));
     call.state = state_of(entry);
     call.created_ns = (uint64_t)number_of(entry, "time_created_ns", 0);

@@ -11,7 +11,8 @@ static struct harness_diag_place place_of(const struct harness_diag_lines *lines
     return (struct harness_diag_place){lines->file, lines->line, -1};
 }
 
-bool harness_diag_is_symptom(const char *text)
+/* An error that a lost or late peer causes. */
+static bool is_symptom(const char *text)
 {
     static const char *const parts[] = {"Connection reset by peer",
                                         "Connection closed by peer",
@@ -120,8 +121,7 @@ static struct harness_diag_part *part_of(struct harness_diag_lines *lines, const
 static void add_timeout(struct harness_diag_lines *lines, const char *text,
                         struct harness_diag_part *part, uint32_t rank)
 {
-    struct harness_diag_call call = {
-        .root = -1, .redop = "", .dtype = "", .shapes = "", .site = "", .peer = -1};
+    struct harness_diag_call call = {.root = -1, .redop = "", .dtype = "", .site = "", .peer = -1};
     int64_t count = 0;
     char kind[64] = "";
     const char *found = strstr(text, "OpType=");
@@ -239,11 +239,11 @@ static void add_error(struct harness_diag_evidence *evidence, int64_t rank, cons
     if (is_launchers || rank < 0) {
         return;
     }
-    harness_diag_note(
-        evidence, harness_diag_is_symptom(text) ? HARNESS_DIAG_NOTE_LOST : HARNESS_DIAG_NOTE_RAISED,
-        rank, 0, place,
-        harness_diag_keep_format(evidence, "raised %.400s%s%s", text, site[0] != '\0' ? " at " : "",
-                                 site));
+    harness_diag_note(evidence,
+                      is_symptom(text) ? HARNESS_DIAG_NOTE_LOST : HARNESS_DIAG_NOTE_RAISED, rank, 0,
+                      place,
+                      harness_diag_keep_format(evidence, "raised %.400s%s%s", text,
+                                               site[0] != '\0' ? " at " : "", site));
 }
 
 bool harness_diag_error_line(struct harness_diag_lines *lines, const char *text)

@@ -124,7 +124,6 @@ static void add_call(struct harness_diag_lines *lines, struct harness_diag_nccl 
                                      .root = has_root ? root : -1,
                                      .redop = is_reducing ? redop_name(op) : "",
                                      .counts = harness_diag_keep_format(evidence, "%llu", count),
-                                     .shapes = "",
                                      .dtype = datatype_name(datatype),
                                      .site = "",
                                      .place = {lines->file, lines->line, -1}};

@@ -52,8 +52,6 @@ void harness_diag_stacks_read(struct harness_diag_evidence *evidence, json_t *ro
 bool harness_diag_is_error(json_t *root);
 void harness_diag_error_read(struct harness_diag_evidence *evidence, json_t *root, const char *file,
                              int64_t rank);
-/* Whether an error is what a lost or late peer causes. */
-bool harness_diag_is_symptom(const char *text);
 
 #ifdef __cplusplus
 }

@@ -108,7 +108,6 @@ static void show(struct harness_diag_evidence *evidence, const struct job *job, 
                                              .peer = -1,
                                              .root = -1,
                                              .redop = "",
-                                             .shapes = "",
                                              .dtype = "Float",
                                              .state = i < job->meets ? HARNESS_DIAG_UNKNOWN
                                                                      : HARNESS_DIAG_STARTED,
