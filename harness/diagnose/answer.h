@@ -34,6 +34,7 @@ struct harness_diag_finding {
     const char *why;                           /* why that and not something else; "" */
     const char *lines[HARNESS_DIAG_LINES_MAX]; /* what each piece of evidence says */
     size_t line_count;
+    bool has_ended; /* of a crash: something says that the rank ended */
     size_t matched; /* of a mismatch: the calls behind it that fit the reading */
 };
 

@@ -43,15 +43,60 @@ static bool is_strong(const struct harness_diag_finding *crash)
 
 /* Readings of calls give way to a crash whose rank they would name as one that did not come, or
  * that explains a difference in last calls. */
+/* It has posted a call that is not done: so it is there. */
+static bool is_in_a_call(const struct harness_diag_evidence *evidence, uint32_t rank)
+{
+    for (size_t g = 0; g < evidence->group_count; g++) {
+        const struct harness_diag_member *member =
+            harness_diag_member_of(&evidence->groups[g], rank);
+
+        if (member != NULL && harness_diag_is_pending(member)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The error may have been caught: nothing says that the rank ended, and it is in a call, or the
+ * calls tell of another one that holds the others up. */
+static bool is_survived(struct harness_diag_evidence *evidence,
+                        const struct harness_diag_finding *crash,
+                        const struct harness_diag_answer *waits)
+{
+    bool is_there = false;
+
+    if (crash->has_ended) {
+        return false;
+    }
+    for (uint32_t i = 0; i < harness_rank_set_count(&crash->culprits); i++) {
+        is_there = is_there || is_in_a_call(evidence, harness_rank_set_at(&crash->culprits, i));
+    }
+    return is_there ||
+           (waits->finding_count > 0 && !harness_rank_set_is_empty(&waits->findings[0].culprits) &&
+            !harness_rank_set_is_common(&waits->findings[0].culprits, &crash->culprits));
+}
+
 static void choose(struct harness_diag_evidence *evidence, struct harness_diag_answer *out)
 {
     struct harness_diag_finding crash;
     bool has_crash = harness_diag_crashes(evidence, &crash);
     bool has_mismatch = find_mismatches(evidence, out);
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
 
     if (has_crash && is_strong(&crash) &&
         (!has_mismatch ||
          (is_at_the_end(evidence, &out->findings[0]) && out->findings[0].matched == 0))) {
+        out->finding_count = 0;
+        harness_diag_waits(evidence, out);
+        if (is_survived(evidence, &crash, out)) {
+            harness_diag_answer_unknown(
+                out, harness_diag_keep_format(evidence,
+                                              "whether rank %s went on behind an error that it "
+                                              "printed: %s",
+                                              harness_rank_set_text(&crash.culprits, ranks),
+                                              crash.line_count > 0 ? crash.lines[0] : ""));
+            return;
+        }
         out->finding_count = 0;
         harness_diag_answer_add(evidence, out, &crash);
         return;

@@ -68,8 +68,9 @@ static void describe(enum rung rung, struct harness_diag_finding *out)
 {
     out->sure = rung == WEAK ? HARNESS_DIAG_POSSIBLE : HARNESS_DIAG_LIKELY;
     if (rung == RAISED || rung == SIGNALED) {
-        out->sure = harness_rank_set_count(&out->culprits) == 1 ? HARNESS_DIAG_CERTAIN
-                                                                : HARNESS_DIAG_LIKELY;
+        out->sure = harness_rank_set_count(&out->culprits) == 1 && out->has_ended
+                        ? HARNESS_DIAG_CERTAIN
+                        : HARNESS_DIAG_LIKELY;
     }
     out->why = rung == RAISED ? "its error is its own; errors of connections and time-outs of the "
                                 "others follow from it"
@@ -128,6 +129,22 @@ static void add_notes(struct harness_diag_evidence *evidence, struct harness_dia
     }
 }
 
+/* What a console shows of an error does not say that it ended the rank. */
+static bool has_ended(const struct harness_diag_evidence *evidence,
+                      const struct harness_rank_set *ranks)
+{
+    for (size_t i = 0; i < evidence->note_count; i++) {
+        const struct harness_diag_note *note = &evidence->notes[i];
+
+        if (note->rank >= 0 && harness_rank_set_has(ranks, (uint32_t)note->rank) &&
+            (note->kind == HARNESS_DIAG_NOTE_SIGNAL || note->kind == HARNESS_DIAG_NOTE_EXIT ||
+             (note->kind == HARNESS_DIAG_NOTE_RAISED && note->number == 1))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool harness_diag_crashes(struct harness_diag_evidence *evidence, struct harness_diag_finding *out)
 {
     enum rung best = RUNG_COUNT;
@@ -155,6 +172,7 @@ bool harness_diag_crashes(struct harness_diag_evidence *evidence, struct harness
         out->suspects = out->culprits; /* an abort may be what others' errors lead to */
         out->culprits = harness_rank_set_in(evidence->mem);
     }
+    out->has_ended = best != RAISED || has_ended(evidence, &out->culprits);
     describe(best, out);
     add_notes(evidence, out);
     find_call(evidence, out);

@@ -34,7 +34,7 @@ bool harness_diag_is_behind(const struct harness_diag_group *group,
            !harness_diag_is_stale(group, member, member->posted + 1);
 }
 
-static bool is_pending(const struct harness_diag_member *member)
+bool harness_diag_is_pending(const struct harness_diag_member *member)
 {
     const struct harness_diag_call *call =
         member->call_count > 0 ? &member->calls[member->call_count - 1] : NULL;
@@ -62,7 +62,7 @@ struct harness_diag_front harness_diag_front(const struct harness_diag_group *gr
             least = member->posted < least ? member->posted : least;
         }
         most = member->posted > most ? member->posted : most;
-        front.is_pending = front.is_pending || is_pending(member);
+        front.is_pending = front.is_pending || harness_diag_is_pending(member);
     }
     front.seq = least < most ? least + 1 : 0;
     for (size_t i = 0; i < group->member_count; i++) {
@@ -86,13 +86,13 @@ bool harness_diag_waits_here(const struct harness_diag_group *group,
     if (!member->has_record) {
         return false;
     }
-    if (is_pending(member) && front->absent > 0) {
+    if (harness_diag_is_pending(member) && front->absent > 0) {
         return true; /* however far the others have enqueued: it is in a call that is not done */
     }
     if (front->seq != 0) {
         return member->posted >= front->seq;
     }
-    return is_pending(member) && (front->absent > 0 || !group->is_complete);
+    return harness_diag_is_pending(member) && (front->absent > 0 || !group->is_complete);
 }
 
 /* A message that is not done, and that its peer has not met. */

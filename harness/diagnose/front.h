@@ -23,6 +23,8 @@ bool harness_diag_is_behind(const struct harness_diag_group *group,
  * them, or its record was written before the others posted it. */
 bool harness_diag_is_stale(const struct harness_diag_group *group,
                            const struct harness_diag_member *member, int64_t seq);
+/* Its last call here is written down as not done. */
+bool harness_diag_is_pending(const struct harness_diag_member *member);
 /* In this group the rank has posted a call that somebody lacks, or may lack. */
 bool harness_diag_waits_here(const struct harness_diag_group *group,
                              const struct harness_diag_front *front,

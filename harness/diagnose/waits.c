@@ -5,14 +5,18 @@
 
 #include <string.h>
 
+/* A message that is not done may be waited for, whether or not its peer is recorded. */
 static void mark_messages(struct harness_diag_waits *waits, const struct harness_diag_group *group)
 {
     for (size_t i = 0; i < group->member_count; i++) {
-        uint32_t peer = 0;
+        const struct harness_diag_member *member = &group->members[i];
 
-        if (harness_diag_open_message(group, &group->members[i], &peer) != NULL &&
-            peer < waits->world) {
-            waits->is_waiting[group->members[i].rank] = true;
+        for (size_t k = 0; k < member->message_count; k++) {
+            enum harness_diag_state state = member->messages[k].state;
+
+            if (state == HARNESS_DIAG_PENDING || state == HARNESS_DIAG_STARTED) {
+                waits->is_waiting[member->rank] = true;
+            }
         }
     }
 }

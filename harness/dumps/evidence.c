@@ -139,8 +139,9 @@ struct harness_diag_part *harness_diag_record_part(struct harness_diag_evidence 
 void harness_diag_call_add(struct harness_diag_evidence *evidence, struct harness_diag_part *part,
                            const struct harness_diag_call *call)
 {
+    bool is_number = call->seq >= 0 && call->seq <= HARNESS_DIAG_SEQ_MAX;
     struct harness_diag_call *grown =
-        grow(evidence, part->calls, part->count, &part->capacity, sizeof *grown);
+        is_number ? grow(evidence, part->calls, part->count, &part->capacity, sizeof *grown) : NULL;
 
     if (grown != NULL) {
         part->calls = grown;

@@ -16,6 +16,9 @@
 extern "C" {
 #endif
 
+/* Numbers of calls go up to here; larger ones are damage. */
+#define HARNESS_DIAG_SEQ_MAX (INT64_C(1) << 53)
+
 /* Where something stands: a line of a text, or an entry of a record. */
 struct harness_diag_place {
     const char *file;
@@ -102,7 +105,7 @@ struct harness_diag_record {
 enum harness_diag_note_kind {
     HARNESS_DIAG_NOTE_SIGNAL,  /* ended by a signal; number */
     HARNESS_DIAG_NOTE_EXIT,    /* exited; number */
-    HARNESS_DIAG_NOTE_RAISED,  /* an error of its own; text */
+    HARNESS_DIAG_NOTE_RAISED,  /* an error of its own; number 1: it ended with it */
     HARNESS_DIAG_NOTE_LOST,    /* an error that a lost or late peer causes; text */
     HARNESS_DIAG_NOTE_TIMEOUT, /* a call of its took too long */
     HARNESS_DIAG_NOTE_INSIDE,  /* its stack is inside a collective */
@@ -150,6 +153,7 @@ struct harness_diag_record *harness_diag_record_add(struct harness_diag_evidence
 struct harness_diag_part *harness_diag_record_part(struct harness_diag_evidence *evidence,
                                                    struct harness_diag_record *record,
                                                    size_t group);
+/* A call whose number is none is left out. */
 void harness_diag_call_add(struct harness_diag_evidence *evidence, struct harness_diag_part *part,
                            const struct harness_diag_call *call);
 void harness_diag_note(struct harness_diag_evidence *evidence, enum harness_diag_note_kind kind,

@@ -201,7 +201,7 @@ static bool take_summary(struct harness_diag_lines *lines, const char *text)
     if (lines->tail_rank < 0) {
         return false;
     }
-    if (sscanf(at, "exitcode : %lld (pid:", &number) == 1) {
+    if (sscanf(at, "exitcode : %lld (pid:", &number) == 1 && number > -128 && number < 65536) {
         if (number < 0) {
             harness_diag_note(evidence, HARNESS_DIAG_NOTE_SIGNAL, lines->tail_rank, -number,
                               place_of(lines),
@@ -229,8 +229,9 @@ static bool is_error(const char *text)
            (size >= 9 && strncmp(text + size - 9, "Exception", 9) == 0);
 }
 
+/* is_last: the process ended with it, which a console does not tell. */
 static void add_error(struct harness_diag_evidence *evidence, int64_t rank, const char *text,
-                      const char *site, struct harness_diag_place place)
+                      const char *site, struct harness_diag_place place, bool is_last)
 {
     bool is_launchers = strstr(text, "ChildFailedError") != NULL ||
                         strstr(text, "SignalException") != NULL ||
@@ -240,8 +241,8 @@ static void add_error(struct harness_diag_evidence *evidence, int64_t rank, cons
         return;
     }
     harness_diag_note(evidence,
-                      is_symptom(text) ? HARNESS_DIAG_NOTE_LOST : HARNESS_DIAG_NOTE_RAISED, rank, 0,
-                      place,
+                      is_symptom(text) ? HARNESS_DIAG_NOTE_LOST : HARNESS_DIAG_NOTE_RAISED, rank,
+                      is_last, place,
                       harness_diag_keep_format(evidence, "raised %.400s%s%s", text,
                                                site[0] != '\0' ? " at " : "", site));
 }
@@ -269,7 +270,7 @@ bool harness_diag_error_line(struct harness_diag_lines *lines, const char *text)
     }
     if ((lines->trace_rank != -2 || lines->line_rank >= 0) && is_error(at)) {
         add_error(lines->evidence, lines->trace_rank >= 0 ? lines->trace_rank : rank, at,
-                  lines->trace_site != NULL ? lines->trace_site : "", place_of(lines));
+                  lines->trace_site != NULL ? lines->trace_site : "", place_of(lines), false);
         lines->trace_rank = -2;
         lines->trace_site = "";
         return true;
@@ -300,7 +301,7 @@ void harness_diag_error_read(struct harness_diag_evidence *evidence, json_t *roo
                           "attempt_0/<rank>, or put the rank into its name");
         return;
     }
-    add_error(evidence, rank, json_string_value(text), "", place);
+    add_error(evidence, rank, json_string_value(text), "", place, true);
     if (json_is_string(time) || json_is_integer(time)) {
         evidence->timed_errors++;
     }

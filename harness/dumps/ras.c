@@ -58,7 +58,7 @@ static const char *counts_of(struct harness_diag_evidence *evidence, json_t *cou
     {
         int64_t count = json_integer_value(value);
 
-        if (count > 0 && count < INT64_MAX / 64) {
+        if (count > 0 && count <= HARNESS_DIAG_SEQ_MAX - *total) {
             *total += count;
             ddp_text_add(&text, "%s%.40s %lld", text.size_bytes > 0 ? ", " : "", kind,
                          (long long)count);

@@ -129,7 +129,8 @@ static void take_part(struct harness_diag_evidence *evidence, struct harness_dia
     member->is_open = record->is_short && part->posted == 0;
     member->file = record->file;
     member->written_ns = record->written_ns;
-    member->done = part->done > member->done ? part->done : member->done;
+    member->done =
+        part->done > member->done && part->done <= HARNESS_DIAG_SEQ_MAX ? part->done : member->done;
     for (size_t i = start; i < part->count; i++) {
         const struct harness_diag_call *call = &part->calls[i];
 
@@ -156,7 +157,9 @@ static void take_part(struct harness_diag_evidence *evidence, struct harness_dia
             member->calls[kept - 1].seq; /* one of several entries may be behind the cut */
         member->call_count = --kept;
     }
-    member->posted = part->posted > member->posted ? part->posted : member->posted;
+    if (part->posted > member->posted && part->posted <= HARNESS_DIAG_SEQ_MAX) {
+        member->posted = part->posted;
+    }
     if (kept > 0 && member->calls[kept - 1].seq > member->posted) {
         member->posted = member->calls[kept - 1].seq;
     }
@@ -250,10 +253,40 @@ static void make_members(struct harness_diag_evidence *evidence, struct harness_
     group->member_count = count;
 }
 
+/* torchrun's folder of the try that the file is of; 0: none is named. */
+static long attempt_of(const char *file)
+{
+    const char *found = file != NULL ? strstr(file, "attempt_") : NULL;
+
+    return found != NULL ? strtol(found + strlen("attempt_"), NULL, 10) : 0;
+}
+
+/* What an earlier try ended with is not why the last one hung. */
+static void drop_earlier_attempts(struct harness_diag_evidence *evidence)
+{
+    long last = 0;
+
+    for (size_t i = 0; i < evidence->note_count; i++) {
+        long attempt = attempt_of(evidence->notes[i].place.file);
+
+        last = attempt > last ? attempt : last;
+    }
+    for (size_t i = 0; i < evidence->note_count; i++) {
+        struct harness_diag_note *note = &evidence->notes[i];
+
+        if (strstr(note->place.file != NULL ? note->place.file : "", "attempt_") != NULL &&
+            attempt_of(note->place.file) < last) {
+            note->kind = HARNESS_DIAG_NOTE_AUDIT;
+            note->text = "of an earlier attempt; not used";
+        }
+    }
+}
+
 void harness_diag_settle(struct harness_diag_evidence *evidence)
 {
     size_t record_count = evidence->record_count;
 
+    drop_earlier_attempts(evidence);
     for (size_t r = 0; r < record_count; r++) {
         for (size_t p = 0; p < evidence->records[r].part_count; p++) {
             struct harness_diag_group *group =

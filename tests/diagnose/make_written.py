@@ -82,6 +82,12 @@ def sets():
     # Members of gather and all_to_all bring different sizes, and that is right.
     out["uneven3"] = {f"nccl_trace_rank_{r}": record(
         [call(1), call(2, "all_to_all", sizes=((r + 1,),)), call(3, "gather", sizes=((5 + r,),))], 3) for r in range(3)}
+    # A pipeline: rank 1 waits for a message whose peer is not recorded, rank 2 does not come.
+    out["pipeline3"] = {
+        "nccl_trace_rank_0": record([call(1), call(2, record_id=1, state="started")], 3),
+        "nccl_trace_rank_1": record([call(1), call(1, "coalesced", p2p_seq_id=1, is_p2p=True, record_id=1,
+                                                   state="started")], 3),
+        "nccl_trace_rank_2": record([call(1)], 3)}
     # Ranks 4 to 7 of the job are a group; the fourth of them, rank 7, does not come.
     groups = [("0", "default_pg", range(8)), ("1", "dp", range(4)), ("2", "dp", range(4, 8))]
     out["groups8"] = {}
@@ -144,6 +150,15 @@ def sets():
     out["memory3"] = {"console.log": "".join(f"[rank{r}]: {lost}\n" for r in (0, 2)) + (
         "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"train.py\", line 31, in step\n"
         "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")}
+    # Rank 0 printed an error, caught it and went on.
+    out["caught3"] = {"console.log": "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"train.py\", line "
+                                     "7, in cache\n[rank0]: ValueError: no cache yet\n"}
+    def failure(text):
+        return {"message": {"message": text, "extraInfo": {"py_callstack": text, "timestamp": "1700000000"}}}
+
+    out["tries3"] = {"attempt_1/0/error.json": failure(lost),
+                     "attempt_0/1/error.json": failure("ValueError: the first time"),
+                     "attempt_1/2/error.json": failure("KeyError: the second time")}
     out["watchdog_old3"] = {"console.log": text}
     text = "".join(
         f"[rank{r}]:[E ProcessGroupNCCL.cpp:1182] [PG 0 Rank {r}] Timeout at NCCL work: 5, last enqueued NCCL work: 5, "

@@ -244,3 +244,25 @@ CT_TEST(diagnose_settle, the_default_group_has_every_rank)
     CT_CHECK(!harness_diag_member_of(&evidence->groups[0], 2)->has_record);
     harness_diagnosis_destroy(diagnosis);
 }
+
+/* Numbers that no job reaches are damage, and nothing is counted from them. */
+CT_TEST(diagnose_settle, numbers_beyond_reason_are_not_used)
+{
+    struct harness_diagnosis *diagnosis = NULL;
+    struct harness_diag_record *record;
+    struct harness_diag_part *part;
+    struct harness_diag_call call = {.seq = INT64_MAX, .kind = "all_reduce", .counts = ""};
+
+    CT_REQUIRE(harness_diagnosis_create(&diagnosis) == DDP_OK);
+    record = harness_diag_record_add(&diagnosis->evidence, 0, "dump_rank_0");
+    part = harness_diag_record_part(&diagnosis->evidence, record,
+                                    harness_diag_group(&diagnosis->evidence, "", ""));
+    part->posted = INT64_MAX;
+    part->done = INT64_MAX;
+    harness_diag_call_add(&diagnosis->evidence, part, &call);
+    harness_diag_settle(&diagnosis->evidence);
+    CT_CHECK_EQ_U64(part->count, 0);
+    CT_CHECK_EQ_I64(diagnosis->evidence.groups[0].members[0].posted, 0);
+    CT_CHECK_EQ_I64(diagnosis->evidence.groups[0].members[0].done, -1);
+    harness_diagnosis_destroy(diagnosis);
+}

@@ -117,7 +117,7 @@ CT_TEST(diagnose_read, tells_own_errors_from_those_of_lost_peers)
     check_note("attempt_0/3/error.json",
                "{\"message\": {\"message\": \"RuntimeError: shapes differ\", \"extraInfo\": "
                "{\"py_callstack\": \"\", \"timestamp\": \"1700000000\"}}}",
-               HARNESS_DIAG_NOTE_RAISED, 3, 0);
+               HARNESS_DIAG_NOTE_RAISED, 3, 1);
 }
 
 CT_TEST(diagnose_read, knows_torchruns_summary)
