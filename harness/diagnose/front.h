@@ -12,6 +12,8 @@ extern "C" {
 struct harness_diag_front {
     int64_t seq; /* the first call that some member lacks; 0: none is lacked */
     size_t present, ahead, behind, absent;
+    int64_t
+        stuck; /* all have posted it, nobody's is done, and none lacks an earlier one; 0: none */
     bool is_pending; /* somebody's call at seq, or the last one, is written down as not done */
 };
 

@@ -109,10 +109,9 @@ bool harness_diag_name_not_launched(struct harness_diag_waits *waits, size_t g)
 
     for (size_t i = 0; i < group->member_count; i++) {
         const struct harness_diag_member *member = &group->members[i];
-        const struct harness_diag_call *call =
-            member->call_count > 0 ? &member->calls[member->call_count - 1] : NULL;
+        const struct harness_diag_call *call = harness_diag_call_at(member, waits->fronts[g].stuck);
 
-        if (waits->fronts[g].seq != 0 || call == NULL || call->state == HARNESS_DIAG_DONE) {
+        if (call == NULL) {
             return false;
         }
         if (call->state == HARNESS_DIAG_PENDING) {

@@ -40,8 +40,9 @@ static void mark(struct harness_diag_waits *waits)
         for (size_t i = 0; i < group->member_count; i++) {
             const struct harness_diag_member *member = &group->members[i];
 
-            waits->is_waiting[member->rank] =
-                waits->is_waiting[member->rank] || harness_diag_waits_here(group, front, member);
+            waits->is_waiting[member->rank] = waits->is_waiting[member->rank] ||
+                                              front->stuck != 0 ||
+                                              harness_diag_waits_here(group, front, member);
         }
     }
 } /* One rank alone is ahead of all others, all of which stand at one place: it may as well have
@@ -231,7 +232,7 @@ static void tell_unknown(struct harness_diag_waits *waits)
             harness_diag_keep_format(
                 evidence,
                 group->is_complete
-                    ? "all members of %s have posted the same calls, and the last one is not done: "
+                    ? "all members of %s have posted a call that is not done on any of them: "
                       "its root and reduction are not recorded, nor is the state of network and "
                       "devices"
                     : "who else is a member of %s is not recorded; whoever that is has not come",

@@ -63,6 +63,14 @@ def sets():
     out["device4"] = {f"nccl_trace_rank_{r}": record(run(9), 4) for r in range(4)}
     out["not_launched4"] = {f"nccl_trace_rank_{r}": record(
         [call(s) for s in range(1, 9)] + [call(9, state="scheduled" if r == 2 else "started")], 4) for r in range(4)}
+    # The same, and how far each has enqueued behind that call differs: that is nobody's fault.
+    reach = (12, 11, 9, 12)
+    out["device_ahead4"] = {f"nccl_trace_rank_{r}": record(
+        [call(s, state="completed" if s < 9 else "started" if s == 9 else "scheduled")
+         for s in range(1, reach[r] + 1)], 4) for r in range(4)}
+    out["not_launched_ahead4"] = {f"nccl_trace_rank_{r}": record(
+        [call(s, state="completed" if s < 9 else "started" if s == 9 and r != 1 else "scheduled")
+         for s in range(1, reach[r] + 1)], 4) for r in range(4)}
     # Two against two, and no past: nobody can say who is right.
     out["camps4"] = {f"nccl_trace_rank_{r}": record([call(1, sizes=((10 if r < 2 else 20,),), state="started")], 4)
                      for r in range(4)}
