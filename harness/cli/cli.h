@@ -32,7 +32,8 @@ enum cli_command {
     CLI_SHRINK = 512,
     CLI_EXEC = 1024,
     CLI_NEW = 2048,
-    CLI_EVERY_COMMAND = 4095
+    CLI_DIAGNOSE = 4096,
+    CLI_EVERY_COMMAND = 8191
 };
 
 /* What every option of the command line came to; a command reads those it knows. */
@@ -55,6 +56,7 @@ struct cli_options {
     uint64_t seed_count; /* --seeds, sim only: seed to seed + seed_count - 1 */
     unsigned jobs;       /* 0 = choose */
     const char *out_dir, *junit, *json;
+    const char *scenario;                 /* diagnose --scenario; NULL: not given */
     const char *record_dir, *against_dir; /* exec --record, --against; NULL: not given */
     char *sets[CLI_SETS_MAX];             /* owned */
     size_t set_count;
@@ -100,6 +102,7 @@ int cli_campaign(const struct cli_options *options);
 int cli_shrink(const struct cli_options *options);
 int cli_new(const struct cli_options *options);
 int cli_exec(const struct cli_options *options);
+int cli_diagnose(const struct cli_options *options);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */
 struct cli_files {

@@ -34,6 +34,9 @@ static const struct command {
      "the smallest scenario with the same failure, written into --out"},
     {"exec", "[SCENARIO...] -- COMMAND...", CLI_EXEC, cli_exec,
      "run somebody else's program, and say what is wrong as soon as it is"},
+    {"diagnose", "PATH...", CLI_DIAGNOSE, cli_diagnose,
+     "what a hang's dumps and logs say: who held up whom, and where; of PyTorch's\n"
+     "Flight Recorder, watchdog and torchrun, py-spy, NCCL's RAS and NCCL_DEBUG"},
     {"new", "guest FOLDER", CLI_NEW, cli_new,
      "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
      "scenarios that break it"},

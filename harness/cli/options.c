@@ -204,6 +204,12 @@ static int set_junit(struct cli_options *options, const char *text)
     return 0;
 }
 
+static int set_scenario(struct cli_options *options, const char *text)
+{
+    options->scenario = text;
+    return 0;
+}
+
 static int set_keep(struct cli_options *options, const char *text)
 {
     if (strcmp(text, "all") != 0 && strcmp(text, "failed") != 0) {
@@ -288,7 +294,10 @@ static const struct cli_option {
      "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
-    {"json", "FILE", 0, CLI_RUN | CLI_EXEC, set_json, "write all verdicts, as one JSON object"},
+    {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE, set_json,
+     "write all verdicts, as one JSON object"},
+    {"scenario", "FILE", 0, CLI_DIAGNOSE, set_scenario,
+     "write a scenario in which ddprove's own ranks go wrong in the\nsame way"},
     {"junit", "FILE", 0, CLI_RUN | CLI_EXEC, set_junit, "write all verdicts, as JUnit XML"},
     {"enforce-time", NULL, 0, CLI_RUN | CLI_CHECK, set_time_enforced,
      "judge within_ms on real time too"},

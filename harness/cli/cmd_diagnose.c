@@ -1,0 +1,168 @@
+/* ddprove diagnose: what the dumps and logs of a job that hung say. */
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ddpcore/base/file.h"
+#include "harness/cli/cli.h"
+#include "harness/diagnose/diagnose.h"
+
+enum { FILE_BYTES_MAX = 512 << 20 };
+
+/* nftw has no context argument; only collect sets this, for the length of a call. */
+static struct cli_files *collecting;
+
+static int visit(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    char **grown;
+
+    (void)info;
+    if (type != FTW_F || path[walk->base] == '.') {
+        return 0;
+    }
+    grown = realloc(collecting->path, (collecting->count + 1) * sizeof *grown);
+    if (grown == NULL) {
+        return -1;
+    }
+    collecting->path = grown;
+    grown[collecting->count] = strdup(path);
+    return grown[collecting->count++] != NULL ? 0 : -1;
+}
+
+static int compare_paths(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+/* Every file below the operands, sorted. False: it was said why not. */
+static bool collect(const struct cli_options *options, struct cli_files *out)
+{
+    collecting = out;
+    for (int i = 0; i < options->path_count; i++) {
+        struct stat info;
+
+        if (stat(options->paths[i], &info) != 0) {
+            (void)cli_usage_error("%s: there is no such file or folder; name dumps, logs, or a "
+                                  "folder of them",
+                                  options->paths[i]);
+            return false;
+        }
+        if (nftw(options->paths[i], visit, 16, FTW_PHYS) != 0) {
+            (void)cli_usage_error("%s: cannot be read", options->paths[i]);
+            return false;
+        }
+    }
+    if (out->count > 0) {
+        qsort(out->path, out->count, sizeof *out->path, compare_paths);
+    }
+    return true;
+}
+
+/* False: it could not be used, and that was said. */
+static bool read_file(struct harness_diagnosis *diagnosis, const char *path)
+{
+    struct ddp_files *files = ddp_files_system();
+    struct ddp_err err = {{0}};
+    struct stat info = {0};
+    void *data = NULL;
+    size_t size_bytes = 0;
+    ddp_status status = DDP_OK;
+
+    if (stat(path, &info) == 0 && info.st_size > FILE_BYTES_MAX) {
+        status = ddp_err_set(&err, DDP_E_OVERFLOW,
+                             "%s: larger than 512 MiB; name the part around the hang", path);
+    }
+    if (status == DDP_OK) {
+        status = files->ops->read_all(files, path, ddp_mem_system(), &data, &size_bytes, &err);
+    }
+    if (status == DDP_OK) {
+        status = harness_diagnosis_read(diagnosis, path, data, size_bytes,
+                                        (uint64_t)info.st_mtim.tv_sec * UINT64_C(1000000000) +
+                                            (uint64_t)info.st_mtim.tv_nsec,
+                                        &err);
+    }
+    ddp_mem_free(ddp_mem_system(), data);
+    if (status != DDP_OK) {
+        (void)cli_usage_error("%s", err.text);
+    }
+    return status == DDP_OK;
+}
+
+static bool write_json(const struct harness_diagnosis *diagnosis, const char *path)
+{
+    json_t *root = harness_diagnosis_json(diagnosis);
+    bool is_written = root != NULL && json_dump_file(root, path, JSON_INDENT(2)) == 0;
+
+    json_decref(root);
+    if (!is_written) {
+        (void)cli_usage_error("%s: cannot be written", path);
+    }
+    return is_written;
+}
+
+static bool write_scenario(const struct harness_diagnosis *diagnosis, const char *path)
+{
+    struct ddp_err err = {{0}};
+    struct ddp_text text;
+    ddp_status status;
+
+    ddp_text_init(&text, ddp_mem_system());
+    status = harness_diagnosis_scenario(diagnosis, path, &text, &err);
+    if (status == DDP_OK) {
+        status = ddp_files_write_atomic(ddp_files_system(), path, ddp_text_str(&text),
+                                        text.size_bytes, &err);
+    }
+    ddp_text_fini(&text);
+    if (status != DDP_OK) {
+        (void)cli_usage_error("%s", err.text);
+        return false;
+    }
+    (void)printf("scenario: ddprove run %s\n", path);
+    return true;
+}
+
+static int conclude(struct harness_diagnosis *diagnosis, const struct cli_options *options)
+{
+    enum harness_outcome outcome = harness_diagnosis_conclude(diagnosis);
+    struct ddp_text text;
+    int code = harness_outcome_exit_code(outcome);
+
+    ddp_text_init(&text, ddp_mem_system());
+    harness_diagnosis_print(diagnosis, &text);
+    (void)fputs(ddp_text_str(&text), stdout);
+    ddp_text_fini(&text);
+    if (options->json != NULL && !write_json(diagnosis, options->json)) {
+        code = CLI_EXIT_USAGE;
+    }
+    if (options->scenario != NULL && !write_scenario(diagnosis, options->scenario)) {
+        code = CLI_EXIT_USAGE;
+    }
+    return code;
+}
+
+int cli_diagnose(const struct cli_options *options)
+{
+    struct harness_diagnosis *diagnosis = NULL;
+    struct cli_files files = {NULL, 0};
+    size_t used = 0;
+    int code = CLI_EXIT_USAGE;
+
+    if (options->path_count == 0) {
+        return cli_usage_error("diagnose: name the dumps and logs of the job, or their folder");
+    }
+    if (collect(options, &files) && harness_diagnosis_create(&diagnosis) == DDP_OK) {
+        for (size_t i = 0; i < files.count; i++) {
+            used += read_file(diagnosis, files.path[i]);
+        }
+        if (used > 0) {
+            code = conclude(diagnosis, options);
+        } else if (files.count == 0) {
+            (void)cli_usage_error("diagnose: there is no file in what was named");
+        }
+    }
+    harness_diagnosis_destroy(diagnosis);
+    cli_files_fini(&files);
+    return code;
+}
