@@ -174,6 +174,7 @@ static ddp_status parse_member(struct parser *parser)
     uint64_t is_freed = 0;
 
     DDP_TRY(find_member(parser, &member));
+    DDP_ASSERT(member != NULL);
     DDP_TRY(number_of(parser, "index", UINT32_MAX, &index));
     DDP_TRY(number_of(parser, "freed", 1, &is_freed));
     DDP_TRY(harness_line_find_u64(&parser->line, "posted", &member->posted));
@@ -223,6 +224,7 @@ static ddp_status parse_call(struct parser *parser)
     uint64_t is_done = 0;
 
     DDP_TRY(find_member(parser, &member));
+    DDP_ASSERT(member != NULL);
     DDP_TRY(parse_op(parser, &call.op));
     DDP_TRY(harness_line_find_u64(&parser->line, "seq", &seq));
     DDP_TRY(harness_line_find_u64(&parser->line, "count", &call.elem_count));
