@@ -21,7 +21,7 @@ skip() { # WHY
     exit 77
 }
 
-port=$((20000 + $$ % 10000)) adapter=
+port=$((10000 + $$ % 8000)) adapter= # below those that ddprove gives to jobs
 case $launcher in
 own) command=("$trainer" 30) ;;
 env) # the command is a launcher of its own
