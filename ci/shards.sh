@@ -5,6 +5,8 @@
 # Usage: shards.sh DDPROVE CAMPAIGN CASES OUT
 set -u
 ddprove=$(realpath "$1") campaign=$(realpath "$2") cases=$3
+# shellcheck source=ci/slurm.sh
+. "$(dirname "$0")/slurm.sh"
 rm -rf "$4"
 mkdir -p "$4/slurm" && cd "$4" || exit 1
 out=$PWD
@@ -18,54 +20,6 @@ end_daemons() {
     fi
 }
 trap end_daemons EXIT
-
-# A cluster of one node: nothing outside of $out/slurm and two loopback ports is used.
-start_slurm() {
-    local dir=$out/slurm cores memory
-    command -v slurmctld slurmd munged sbatch >/dev/null && (($(id -u) == 0)) || return 1
-    cores=$(nproc) memory=$(free -m | awk '/^Mem:/ { print int($2 * 0.9) }')
-    mkdir -p "$dir/state" "$dir/spool"
-    chmod 711 "$dir"
-    dd if=/dev/urandom of="$dir/munge.key" bs=1024 count=1 2>/dev/null
-    chmod 600 "$dir/munge.key"
-    munged --foreground --force --key-file="$dir/munge.key" --socket="$dir/munge.socket" \
-        --pid-file="$dir/munged.pid" --seed-file="$dir/munged.seed" >"$dir/munged.log" 2>&1 &
-    pids+=($!)
-    cat >"$dir/slurm.conf" <<CONF
-ClusterName=shards
-SlurmctldHost=localhost(127.0.0.1)
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket=$dir/munge.socket
-SlurmctldPort=16817
-SlurmdPort=16818
-StateSaveLocation=$dir/state
-SlurmdSpoolDir=$dir/spool
-SlurmctldPidFile=$dir/slurmctld.pid
-SlurmdPidFile=$dir/slurmd.pid
-SlurmctldLogFile=$dir/slurmctld.log
-SlurmdLogFile=$dir/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-ReturnToService=2
-MpiDefault=none
-NodeName=localhost NodeAddr=127.0.0.1 CPUs=$cores RealMemory=$memory State=UNKNOWN
-PartitionName=all Nodes=localhost Default=YES MaxTime=60 State=UP OverSubscribe=FORCE:4
-CONF
-    export SLURM_CONF=$dir/slurm.conf
-    slurmctld -D -i -c >/dev/null 2>&1 &
-    pids+=($!)
-    slurmd -D -N localhost >/dev/null 2>&1 &
-    pids+=($!)
-    for _ in {1..100}; do
-        sinfo -h -o %T 2>/dev/null | grep -q idle && return 0
-        sleep 0.2
-    done
-    return 1
-}
 
 # Shards that have not ended well, one a line.
 unfinished() {
@@ -98,7 +52,7 @@ chmod +x shard.sh
 
 "$ddprove" campaign "$campaign" --cases "$cases" --driver sim --out "$out/one" >one.log 2>&1 || { tail one.log; exit 1; }
 kills=0 rounds=0
-if start_slurm; then
+if command -v sbatch >/dev/null && start_slurm "$out/slurm" 16817 >"$out/slurm/why"; then
     with="a Slurm array ($(slurmctld -V))"
     while mapfile -t left < <(unfinished) && ((${#left[@]} > 0 && rounds < 30)); do
         rounds=$((rounds + 1))

@@ -62,6 +62,7 @@ static void close_job(struct exec_job *job)
     harness_watch_arena_destroy(&job->arena);
     close_fd(job->signal_fd);
     close_fd(job->timer_fd);
+    close_fd(job->port_fd);
     if (job->is_mask_set) {
         (void)sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     }
@@ -308,6 +309,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
                            .findings = &out->record.findings,
                            .signal_fd = -1,
                            .timer_fd = -1,
+                           .port_fd = -1,
                            .linger_ns = UINT64_MAX,
                            .end_ns = UINT64_MAX};
     ddp_status status;

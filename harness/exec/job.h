@@ -44,6 +44,7 @@ struct exec_job {
     struct pollfd *wakes;       /* what the loop waits for: these, and ranks' ends */
     uint32_t stack_count;       /* taken so far */
     struct exec_shared *shared; /* files of the ranks' MPI */
+    int port_fd;                /* keeps the job's port; -1 */
     bool has_end;               /* some rank has ended */
     uint64_t linger_ns; /* something is wrong: until then the others may come to where they wait;
                            UINT64_MAX: nothing is */
@@ -51,7 +52,11 @@ struct exec_job {
     int interrupt;
 };
 
-/* start.c: start the command's processes, each as leader of a process group. Errors: E_NOT_FOUND,
+/* start.c */
+/* From now on no other ddprove takes this port of the loopback network, until the descriptor that
+ * is returned is closed; -1: one has it, or it is in use. */
+int harness_exec_reserve_port(uint16_t port);
+/* Start the command's processes, each as leader of a process group. Errors: E_NOT_FOUND,
  * E_SYSTEM.
  */
 ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err);

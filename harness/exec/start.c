@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "harness/exec/job.h"
@@ -26,19 +28,38 @@ static bool is_free(uint16_t port)
     return can_bind;
 }
 
+int harness_exec_reserve_port(uint16_t port)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    /* Behind a zero it is no file, lives as long as the socket, and in this network alone. */
+    const int size = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "ddprove-port-%u", port);
+    const socklen_t size_bytes =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)size);
+
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&name, size_bytes) == 0 && is_free(port)) {
+        return fd;
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return -1;
+}
+
 /* A port that is free now, for the program's own rendezvous. It lies below those that the system
- * gives to connections, so that none takes it before the program does; jobs that are started at the
- * same time begin to look in different places. */
-static uint16_t free_port(void)
+ * gives to connections, so that none takes it before the program does. The program takes it late,
+ * or never, so no other ddprove may give it away meanwhile. */
+static uint16_t free_port(struct exec_job *job)
 {
     enum { FIRST = 20000, COUNT = 12000, TRIES = 1000 };
     static unsigned jobs;
     const unsigned from = (unsigned)getpid() * 7919u + jobs++ * 101u;
 
-    for (unsigned i = 0; i < TRIES; i++) {
+    for (unsigned i = 0; i < TRIES && job->port_fd < 0; i++) {
         const uint16_t port = (uint16_t)(FIRST + (from + i) % COUNT);
 
-        if (is_free(port)) {
+        job->port_fd = harness_exec_reserve_port(port);
+        if (job->port_fd >= 0) {
             return port;
         }
     }
@@ -170,7 +191,7 @@ static ddp_status start_one(struct exec_job *job, uint32_t index, uint16_t port,
 
 ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err)
 {
-    const uint16_t port = free_port();
+    const uint16_t port = free_port(job);
 
     (void)fflush(NULL);
     for (uint32_t i = 0; i < job->child_count; i++) {

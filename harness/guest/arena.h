@@ -64,6 +64,20 @@ enum guest_point {
     X(SET, "set", "the element's new value, the bits of a double")   \
     X(NAN_VALUE, "nan", "")                                          \
     X(STALE, "stale", "")
+/* Why a fault did nothing to a call that it matched. X(identifier, in words) */
+#define GUEST_UNABLE_TABLE(X)                                                           \
+    X(SETTLED, "its arguments were settled when it was made ready to be started")       \
+    X(LARGER, "its buffers are too small for that, or its elements have no one type")   \
+    X(NO_DATA, "it has no such data on that rank, or there is no earlier call like it") \
+    X(AT_ONCE, "it cannot be made later: its request, or its result, is asked for first")
+enum guest_unable {
+    GUEST_UNABLE_NOT,
+#define X(id, words) GUEST_UNABLE_##id,
+    GUEST_UNABLE_TABLE(X)
+#undef X
+        GUEST_UNABLE_COUNT
+};
+
 enum guest_action {
 #define X(id, name, value) GUEST_ACTION_##id,
     GUEST_ACTION_TABLE(X)

@@ -200,61 +200,62 @@ static bool has_one_dtype(const struct ddprove_guest_call *call)
 }
 
 /* Never of larger elements: the program's buffers end where its own do. */
-static bool change_dtype(uint64_t dtype, struct ddprove_guest_call *call)
+static enum guest_unable change_dtype(uint64_t dtype, struct ddprove_guest_call *call)
 {
     if (!has_one_dtype(call) || dtype == call->dtype ||
         guest_dtype_size_bytes((uint32_t)dtype) == 0 ||
         guest_dtype_size_bytes((uint32_t)dtype) > guest_dtype_size_bytes(call->dtype)) {
-        return false;
+        return GUEST_UNABLE_LARGER;
     }
     call->dtype = (uint32_t)dtype;
-    return true;
+    return GUEST_UNABLE_NOT;
 }
 
 /* What a call is about, if that is not settled since it was made ready. */
-static bool change_argument(const struct guest_fault *fault, struct ddprove_guest_call *call)
+static enum guest_unable change_argument(const struct guest_fault *fault,
+                                         struct ddprove_guest_call *call)
 {
     if (call->state[STATE_BOUND] != 0) {
-        return false;
+        return GUEST_UNABLE_SETTLED;
     }
     switch ((enum guest_action)fault->action) {
     case GUEST_ACTION_DTYPE:
         return change_dtype(fault->value, call);
     case GUEST_ACTION_ELEMS:
         if (fault->value > call->elem_count) {
-            return false;
+            return GUEST_UNABLE_LARGER;
         }
         call->elem_count = fault->value;
-        return true;
+        return GUEST_UNABLE_NOT;
     case GUEST_ACTION_REDOP:
         call->redop = (uint32_t)fault->value;
-        return true;
+        return GUEST_UNABLE_NOT;
     default:
         call->root = (uint32_t)fault->value;
-        return true;
+        return GUEST_UNABLE_NOT;
     }
 }
 
-/* What only the post of a call can bring about. Returns whether it could be done. */
-static bool act_on_post(const struct guest_fault *fault, struct passage *passage)
+/* What only the post of a call can bring about. */
+static enum guest_unable act_on_post(const struct guest_fault *fault, struct passage *passage)
 {
     switch ((enum guest_action)fault->action) {
     case GUEST_ACTION_SKIP:
         passage->times = 0;
-        return true;
+        return GUEST_UNABLE_NOT;
     case GUEST_ACTION_TWICE:
         passage->times = 2;
-        return true;
+        return GUEST_UNABLE_NOT;
     case GUEST_ACTION_LATER:
         passage->times = passage->can_hold ? GUEST_CALL_HELD : passage->times;
-        return passage->can_hold;
+        return passage->can_hold ? GUEST_UNABLE_NOT : GUEST_UNABLE_AT_ONCE;
     default:
         return change_argument(fault, passage->call);
     }
 }
 
-/* Returns whether it could be done here. */
-static bool act(const struct guest_fault *fault, struct passage *passage)
+/* Returns why it could not be done here. */
+static enum guest_unable act(const struct guest_fault *fault, struct passage *passage)
 {
     switch ((enum guest_action)fault->action) {
     case GUEST_ACTION_SKIP:
@@ -264,7 +265,8 @@ static bool act(const struct guest_fault *fault, struct passage *passage)
     case GUEST_ACTION_ELEMS:
     case GUEST_ACTION_REDOP:
     case GUEST_ACTION_ROOT:
-        return passage->point == GUEST_POINT_POST && act_on_post(fault, passage);
+        return passage->point == GUEST_POINT_POST ? act_on_post(fault, passage)
+                                                  : GUEST_UNABLE_SETTLED;
     case GUEST_ACTION_ZERO:
     case GUEST_ACTION_SCALE:
     case GUEST_ACTION_SHIFT:
@@ -272,9 +274,9 @@ static bool act(const struct guest_fault *fault, struct passage *passage)
     case GUEST_ACTION_SET:
     case GUEST_ACTION_NAN_VALUE:
     case GUEST_ACTION_STALE:
-        return corrupt_call(fault, passage);
+        return corrupt_call(fault, passage) ? GUEST_UNABLE_NOT : GUEST_UNABLE_NO_DATA;
     default:
-        return true;
+        return GUEST_UNABLE_NOT;
     }
 }
 
@@ -305,6 +307,7 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
     passage.past = past;
     for (uint64_t i = 0; i < arena->fault_count; i++) {
         const struct guest_fault *fault = &arena->faults[i];
+        enum guest_unable why;
         uint64_t hit;
 
         if (!is_match(fault, page, arena, point, call)) {
@@ -314,12 +317,10 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
         if (hit < fault->hit || hit - fault->hit >= fault->times) {
             continue;
         }
-        if (call == NULL || act(fault, &passage)) {
-            guest_self_record(page, GUEST_EVENT_FAULT,
-                              (const uint64_t[GUEST_ARG_COUNT]){i, hit,
-                                                                call != NULL ? call->comm : 0,
-                                                                call != NULL ? call->seq : 0});
-        }
+        why = call != NULL ? act(fault, &passage) : GUEST_UNABLE_NOT;
+        guest_self_record(page, GUEST_EVENT_FAULT,
+                          (const uint64_t[GUEST_ARG_COUNT]){i, hit, call != NULL ? call->comm : 0,
+                                                            call != NULL ? call->seq : 0, why});
         act_on_process(fault);
     }
     free(past);

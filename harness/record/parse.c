@@ -78,21 +78,40 @@ static ddp_status parse_head(struct parser *parser)
     return watch->ranks != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-/* fired=3,0,...: as many as there can be faults. */
-static ddp_status parse_fired(struct parser *parser, struct harness_watch_rank *rank)
+/* key=3,0,...: as many as there can be faults. */
+static ddp_status parse_of_faults(struct parser *parser, const char *key, uint64_t most,
+                                  const char *wanted, uint64_t out[GUEST_FAULTS_MAX])
 {
-    const char *value = harness_line_find(&parser->line, "fired");
+    const char *value = harness_line_find(&parser->line, key);
 
     for (uint32_t f = 0; f < GUEST_FAULTS_MAX; f++) {
         char *end = NULL;
-        unsigned long long count = value != NULL ? strtoull(value, &end, 10) : 0;
 
-        if (value == NULL || end == value || count > UINT32_MAX ||
+        out[f] = value != NULL ? strtoull(value, &end, 10) : 0;
+        if (value == NULL || end == value || out[f] > most ||
             *end != (f + 1 < GUEST_FAULTS_MAX ? ',' : '\0')) {
-            return refuse(parser, "fired= wants a count for each fault");
+            return refuse(parser, wanted);
         }
-        rank->fired[f] = (uint32_t)count;
         value = end + 1;
+    }
+    return DDP_OK;
+}
+
+static ddp_status parse_fired(struct parser *parser, struct harness_watch_rank *rank)
+{
+    uint64_t fired[GUEST_FAULTS_MAX] = {0};
+    uint64_t unable[GUEST_FAULTS_MAX] = {0};
+
+    DDP_TRY(
+        parse_of_faults(parser, "fired", UINT32_MAX, "fired= wants a count for each fault", fired));
+    /* A record of an earlier version does not say. */
+    if (harness_line_find(&parser->line, "unable") != NULL) {
+        DDP_TRY(parse_of_faults(parser, "unable", GUEST_UNABLE_COUNT - 1,
+                                "unable= wants a reason for each fault", unable));
+    }
+    for (uint32_t f = 0; f < GUEST_FAULTS_MAX; f++) {
+        rank->fired[f] = (uint32_t)fired[f];
+        rank->unable[f] = (uint8_t)unable[f];
     }
     return harness_line_find_u64(&parser->line, "fired_ns", &rank->fired_ns);
 }
@@ -174,6 +193,7 @@ static ddp_status parse_member(struct parser *parser)
     uint64_t is_freed = 0;
 
     DDP_TRY(find_member(parser, &member));
+    DDP_ASSERT(member != NULL);
     DDP_TRY(number_of(parser, "index", UINT32_MAX, &index));
     DDP_TRY(number_of(parser, "freed", 1, &is_freed));
     DDP_TRY(harness_line_find_u64(&parser->line, "posted", &member->posted));
@@ -223,6 +243,7 @@ static ddp_status parse_call(struct parser *parser)
     uint64_t is_done = 0;
 
     DDP_TRY(find_member(parser, &member));
+    DDP_ASSERT(member != NULL);
     DDP_TRY(parse_op(parser, &call.op));
     DDP_TRY(harness_line_find_u64(&parser->line, "seq", &seq));
     DDP_TRY(harness_line_find_u64(&parser->line, "count", &call.elem_count));

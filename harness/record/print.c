@@ -20,6 +20,10 @@ static void print_rank(const struct harness_watch *watch, uint32_t rank, struct 
     for (uint32_t f = 0; f < GUEST_FAULTS_MAX; f++) {
         ddp_text_add(out, "%s%" PRIu32, f > 0 ? "," : "", self->fired[f]);
     }
+    ddp_text_add(out, " unable=");
+    for (uint32_t f = 0; f < GUEST_FAULTS_MAX; f++) {
+        ddp_text_add(out, "%s%d", f > 0 ? "," : "", self->unable[f]);
+    }
     ddp_text_add(out, " fired_ns=%" PRIu64 "\n", self->fired_ns);
 }
 

@@ -378,49 +378,57 @@ static void find_overdue(const struct harness_watch *watch,
     }
 }
 
-/* Ranks of this kind that live on: they have not said that they are done, or have. */
-static void add_still(const struct harness_watch *watch, bool is_detached,
-                      struct harness_rank_set *out)
+/* Why a rank that lives and waits for nobody does not move. */
+static enum harness_verdict stillness_of(const struct harness_watch *watch, uint32_t rank)
 {
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_rank *self = &watch->ranks[r];
+    const struct harness_watch_rank *self = &watch->ranks[rank];
 
-        if (self->is_attached && self->is_detached == is_detached &&
-            !harness_watch_is_gone(watch, r) && !harness_watch_is_waiting(watch, r)) {
-            harness_rank_set_add(out, r);
-        }
+    if (!self->is_attached || harness_watch_is_gone(watch, rank) ||
+        harness_watch_is_waiting(watch, rank)) {
+        return HARNESS_VERDICT_NONE;
     }
+    return self->state == HARNESS_WATCH_STOPPED ? HARNESS_VERDICT_HANG_STOPPED
+           : self->is_detached                  ? HARNESS_VERDICT_HANG_TEARDOWN
+                                                : HARNESS_VERDICT_HANG_HOST;
 }
 
-/* Nobody posts, waits for others, announces a step or ends: not even the first time. */
+/* Nobody posts, waits for others, announces a step or ends: not even the first time. First what is
+ * sure to be wrong; that a rank which was done lives on counts if there is nothing else. */
 static void find_still(const struct harness_watch *watch, const struct harness_watch_limits *limits,
                        struct harness_findings *out)
 {
+    static const struct {
+        enum harness_verdict verdict;
+        const char *words;
+    } kinds[] = {{HARNESS_VERDICT_HANG_STOPPED, "is stopped (SIGSTOP)"},
+                 {HARNESS_VERDICT_HANG_HOST, "is in code of its own"},
+                 {HARNESS_VERDICT_HANG_TEARDOWN, "was done and has not ended"}};
     const uint64_t unchanged_ns = watch->now_ns - watch->change_ns;
-    struct harness_rank_set culprits = harness_rank_set_in(out->mem);
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
-    bool is_done = false;
 
     if (limits->still_ns == 0 || watch->change_ns == 0 || unchanged_ns <= limits->still_ns) {
         return;
     }
-    add_still(watch, false, &culprits);
-    if (harness_rank_set_is_empty(&culprits)) {
-        is_done = true;
-        add_still(watch, true, &culprits);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        struct harness_rank_set culprits = harness_rank_set_in(out->mem);
+
+        for (uint32_t r = 0; r < watch->world_size; r++) {
+            if (stillness_of(watch, r) == kinds[k].verdict) {
+                harness_rank_set_add(&culprits, r);
+            }
+        }
+        if (!harness_rank_set_is_empty(&culprits)) {
+            begin(watch, kinds[k].verdict, HARNESS_MODE_BUDGET, harness_rank_set_at(&culprits, 0),
+                  out, &finding);
+            finding.culprits = culprits;
+            harness_watch_say(&finding, "rank %s %s, and nothing has moved for %.1f s",
+                              harness_rank_set_text(&culprits, ranks), kinds[k].words,
+                              (double)unchanged_ns / 1e9);
+            harness_findings_add(out, &finding);
+            return;
+        }
     }
-    if (harness_rank_set_is_empty(&culprits)) {
-        return;
-    }
-    begin(watch, is_done ? HARNESS_VERDICT_HANG_TEARDOWN : HARNESS_VERDICT_HANG_HOST,
-          HARNESS_MODE_BUDGET, harness_rank_set_at(&culprits, 0), out, &finding);
-    finding.culprits = culprits;
-    harness_watch_say(&finding, "rank %s %s, and nothing has moved for %.1f s",
-                      harness_rank_set_text(&culprits, ranks),
-                      is_done ? "was done and has not ended" : "is in code of its own",
-                      (double)unchanged_ns / 1e9);
-    harness_findings_add(out, &finding);
 }
 
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,

@@ -186,7 +186,10 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
         }
         break;
     case GUEST_EVENT_FAULT:
-        if (entry->arg[0] < GUEST_FAULTS_MAX) {
+        if (entry->arg[0] < GUEST_FAULTS_MAX && entry->arg[4] != GUEST_UNABLE_NOT) {
+            watch->ranks[rank].unable[entry->arg[0]] =
+                entry->arg[4] < GUEST_UNABLE_COUNT ? (uint8_t)entry->arg[4] : GUEST_UNABLE_SETTLED;
+        } else if (entry->arg[0] < GUEST_FAULTS_MAX) {
             watch->ranks[rank].fired[entry->arg[0]]++;
             watch->ranks[rank].fired_ns = entry->time_ns;
         }

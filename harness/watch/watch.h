@@ -151,6 +151,8 @@ struct harness_watch_rank {
     uint64_t lost_comms;              /* communicators that it could not show */
     uint64_t step_count;              /* steps that it has announced */
     uint32_t fired[GUEST_FAULTS_MAX]; /* how often each armed fault acted */
+    uint8_t unable[GUEST_FAULTS_MAX]; /* enum guest_unable: why it last did nothing; 0: it did not
+                                         come to that */
     uint64_t fired_ns;                /* when one last did; 0: none has */
     uint64_t thread_count;            /* threads that have made a call and live */
     bool is_one_thread;               /* it says that only one thread at a time makes calls */

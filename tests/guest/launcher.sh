@@ -21,57 +21,7 @@ skip() { # WHY
     exit 77
 }
 
-# A cluster of one node: nothing outside of the folder and two loopback ports is used.
-start_slurm() {
-    local dir=$folder/slurm port=$1
-    (($(id -u) == 0)) || skip "starting a Slurm of one's own needs root"
-    for program in slurmctld slurmd munged; do
-        command -v "$program" >/dev/null || skip "$program is not installed"
-    done
-    mkdir -p "$dir/state" "$dir/spool"
-    chmod 711 "$folder" "$dir"
-    head -c 1024 /dev/urandom >"$dir/munge.key"
-    chmod 600 "$dir/munge.key"
-    munged --foreground --force --key-file="$dir/munge.key" --socket="$dir/munge.socket" \
-        --pid-file="$dir/munged.pid" --seed-file="$dir/munged.seed" >"$dir/munged.log" 2>&1 &
-    pids+=($!)
-    cat >"$dir/slurm.conf" <<CONF
-ClusterName=guests
-SlurmctldHost=localhost(127.0.0.1)
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket=$dir/munge.socket
-SlurmctldPort=$port
-SlurmdPort=$((port + 1))
-StateSaveLocation=$dir/state
-SlurmdSpoolDir=$dir/spool
-SlurmctldPidFile=$dir/slurmctld.pid
-SlurmdPidFile=$dir/slurmd.pid
-SlurmctldLogFile=$dir/slurmctld.log
-SlurmdLogFile=$dir/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-ReturnToService=2
-MpiDefault=none
-NodeName=localhost NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
-PartitionName=all Nodes=localhost Default=YES MaxTime=60 State=UP OverSubscribe=FORCE:4
-CONF
-    export SLURM_CONF=$dir/slurm.conf
-    slurmctld -D -i -c >/dev/null 2>&1 &
-    pids+=($!)
-    slurmd -D -N localhost >/dev/null 2>&1 &
-    pids+=($!)
-    for _ in {1..100}; do
-        sinfo -h -o %T 2>/dev/null | grep -q idle && return 0
-        sleep 0.2 # between two questions: nothing says when the node is there
-    done
-    skip "Slurm does not start: $(tail -n 1 "$dir/slurmd.log")"
-}
-
-port=$((20000 + $$ % 10000)) adapter=
+port=$((10000 + $$ % 8000)) adapter= # below those that ddprove gives to jobs
 case $launcher in
 own) command=("$trainer" 30) ;;
 env) # the command is a launcher of its own
@@ -90,7 +40,10 @@ torchrun)
     ;;
 srun)
     command -v srun >/dev/null || skip "srun is not installed"
-    start_slurm $((port + 1))
+    # shellcheck source=ci/slurm.sh
+    . "$(dirname "$0")/../../ci/slurm.sh"
+    chmod 711 "$folder"
+    start_slurm "$folder/slurm" $((port + 1)) >"$folder/said" || skip "$(cat "$folder/said")"
     command=(sh -c "RANK=\$SLURM_PROCID WORLD_SIZE=\$SLURM_NTASKS MASTER_PORT=$port exec $trainer 30")
     ;;
 mpirun)

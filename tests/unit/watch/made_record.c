@@ -131,6 +131,7 @@ void made_rich(struct made_record *made)
     watch->ranks[1].lost_comms = 6;
     watch->ranks[1].fired[0] = 1;
     watch->ranks[1].fired[GUEST_FAULTS_MAX - 1] = UINT32_MAX;
+    watch->ranks[1].unable[1] = GUEST_UNABLE_NO_DATA;
     watch->ranks[1].fired_ns = 123456789;
     made->record.accounts.of[HARNESS_ORACLE_PROGRAM] = (struct harness_watch_account){91, 7, 80};
     made->record.accounts.of[HARNESS_ORACLE_LEDGER].judged = 1;

@@ -26,6 +26,7 @@ static void check_rank(const struct harness_watch_rank *a, const struct harness_
     CT_CHECK_EQ_U64(a->lost_count, b->lost_count);
     CT_CHECK_EQ_U64(a->lost_comms, b->lost_comms);
     CT_CHECK_BYTES(a->fired, b->fired, sizeof a->fired);
+    CT_CHECK_BYTES(a->unable, b->unable, sizeof a->unable);
     CT_CHECK_EQ_U64(a->fired_ns, b->fired_ns);
 }
 
@@ -360,6 +361,7 @@ static const struct {
     {"fired=1,", "fired=-1,", "3:1: fired= wants a count for each fault"},
     {",4294967295 ", ",4294967296 ", "3:1: fired= wants a count for each fault"},
     {",4294967295 ", ",1,1 ", "3:1: fired= wants a count for each fault"},
+    {"unable=0,3,", "unable=0,99,", "3:1: unable= wants a reason for each fault"},
     {"fired_ns=123456789", "fired_ns=", "3:1: fired_ns=<number> is missing"},
     {"group 1 ", "group 2 ",
      ": communicators are numbered one after the other, and have a "

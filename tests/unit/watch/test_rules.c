@@ -364,6 +364,21 @@ CT_TEST(still, all_ranks_are_in_code_of_their_own)
     }
 }
 
+/* One is stopped, and nobody needs it yet: that is why nothing moves. */
+CT_TEST(still, a_rank_is_stopped)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    job.limits.still_ns = 100 * (uint64_t)MS;
+    fake_state(&job, 1, HARNESS_WATCH_STOPPED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, 100 * MS), 0);
+    fake_look(&job, 101 * MS);
+    CT_CHECK_STR(fake_only(&job, HARNESS_VERDICT_HANG_STOPPED, "1")->text,
+                 "rank 1 is stopped (SIGSTOP), and nothing has moved for 0.1 s");
+    fake_job_close(&job);
+}
+
 /* --- names
  * -----------------------------------------------------------------------------------------------------
  */
