@@ -1,0 +1,252 @@
+"""Every collective of every process group, seen where PyTorch dispatches it.
+
+A kernel for the key BackendSelect stands in front of the one of each device and gives the call on to it, so the backend,
+its name and the order of everything stay what they are, in every version since 2.5. (A subclass of c10d's Backend does
+the same from 2.14 on, but changes what the program's process groups are.)
+
+The result must have been read before the program can change it, so a call that the program waits for through Python, or
+the reducer through a future, completes after `_done`. C++ code that waits for the work itself (DDP's constructor, its
+buffers, functional collectives) cannot be given a work of ours: one from a future swallows errors, and a subclass in
+Python dies before C++ is through with it. There the kernel waits in its place."""
+import ctypes
+import functools
+import threading
+
+import torch
+
+from ddprove_torch import ddp, faults, forms, groups, library
+
+_local = threading.local()  # .redop: what Python asked for; .depth: calls of Python's under way
+_pending = {}  # id of a work that we made -> Entry
+_backward = {}  # graph task -> its Entries
+_keep = []  # registrations
+
+_METHODS = ("allreduce allreduce_coalesced broadcast reduce allgather all_gather_single _allgather_base "
+            "allgather_coalesced all_gather_single_coalesced allgather_into_tensor_coalesced reduce_scatter "
+            "reduce_scatter_single _reduce_scatter_base reduce_scatter_single_coalesced "
+            "reduce_scatter_tensor_coalesced gather gather_single gather_into_tensor scatter all_to_all_single "
+            "alltoall alltoall_base barrier").split()
+
+
+class Entry:
+    """A call that has been posted and is not done."""
+
+    def __init__(self, call, holds):
+        self.call, self.holds = call, holds  # holds: tensors that the call reads or writes
+        self.inner = self.future = self.work = None
+        self.is_done = False
+
+    def wait(self, *timeout):
+        """Wait as the program would, and be seen to."""
+        guest = library.guest
+        guest.call_wait_begin(self.call)
+        try:
+            result = self.inner.wait(*timeout)
+            if self.future is not None:
+                self.future.wait()
+            return result
+        finally:
+            guest.call_wait_end(self.call)
+
+
+def _done(entry, future):
+    """The result is there, and nobody but us has seen it. Raises what the backend raised."""
+    value = future.value()
+    library.guest.call_done(entry.call)
+    entry.is_done, entry.holds = True, None
+    _pending.pop(id(entry.work), None)
+    return value
+
+
+def _redop(name, boxed):
+    """What is computed, as the guest library numbers it. Before 2.8 C++ does not say: the reducer adds."""
+    from torch.distributed import ReduceOp
+
+    if name not in forms.REDUCES:
+        return 0
+    op = getattr(_local, "redop", None)
+    if op is None and hasattr(ReduceOp, "unbox"):
+        op = ReduceOp.unbox(boxed)
+    if op is None:
+        return library.REDOPS.index("sum" if _graph_task() is not None else "user")
+    text = str(getattr(op, "op", op)).rsplit(".", maxsplit=1)[-1].lower()
+    text = {"product": "prod", "premul_sum": "user"}.get(text, text)
+    return library.REDOPS.index(text if text in library.REDOPS else "user")
+
+
+def _graph_task():
+    """The backward pass that runs on this thread."""
+    task = torch._C._current_graph_task_id()
+    return task if task != -1 else None
+
+
+def _wait_at_end(task):
+    """A backward pass has come to its end: next, the reducer waits for its sums, where nobody sees it."""
+    for entry in _backward.pop(task, []):
+        try:
+            entry.wait()
+        except Exception:  # pylint: disable=broad-except
+            return  # the reducer meets the same error, and raises it
+
+
+def _defer(entry, made):
+    """A work in place of the backend's, which completes once the result has been read."""
+    from torch._C._distributed_c10d import _create_work_from_future
+
+    entry.future = made.get_future().then(functools.partial(_done, entry))
+    entry.work = _create_work_from_future(entry.future)
+    _pending[id(entry.work)] = entry
+    if entry.is_done:
+        _pending.pop(id(entry.work), None)
+    task = _graph_task()
+    if task is not None:
+        if task not in _backward:
+            _backward[task] = []
+            torch.autograd.Variable._execution_engine.queue_callback(functools.partial(_wait_at_end, task))
+        _backward[task].append(entry)
+    return entry.work
+
+
+def _is_awaited_in_cpp(tensor):
+    """Of a call that Python did not make, C++ waits for the work itself. Of the reducer's sums it takes the future,
+    unless it delays them until the pass has ended (the first one of a static graph)."""
+    if getattr(_local, "depth", 0) > 0:
+        return False
+    return _graph_task() is None or not tensor.is_floating_point() or ddp.delays_sums()
+
+
+def _give_result(result, work):
+    boxed = work.boxed()
+    return (*result[:-1], boxed) if isinstance(result, tuple) else boxed
+
+
+def _skipped(arguments):
+    """A work for a call that is not made: done, with what a real one would hand out."""
+    from torch._C._distributed_c10d import _create_work_from_future
+
+    future = torch.futures.Future()
+    future.set_result(arguments.get("tensors") or arguments.get("output_tensors") or
+                      [arguments.get("output_tensor", arguments.get("output"))])
+    return _create_work_from_future(future)
+
+
+class Kernel:
+    """Of one operator."""
+
+    def __init__(self, name, below):
+        self.name, self.below = name, below
+        self.op = getattr(torch.ops.c10d, name).default
+        self.arguments = [argument.name for argument in self.op._schema.arguments]
+        self.returns_tensors = len(self.op._schema.returns) == 2
+
+    def __call__(self, keyset, *args, **kwargs):
+        from torch.distributed import ProcessGroup
+
+        named = {**dict(zip(self.arguments, args)), **kwargs}
+        group = ProcessGroup.unbox(named["process_group"])
+        comm = groups.handle_of(group)
+        if comm == 0:
+            return self.op.redispatch(keyset & self.below, *args, **kwargs)
+        shape = forms.FORMS[self.name](named, group.rank(), group.size())
+        entry = self.post(comm, shape, named)
+        if entry.times <= 0:
+            work = _skipped(named)
+            first = named.get(self.arguments[0])
+            return (first, work.boxed()) if self.returns_tensors else work.boxed()
+        return self.make(keyset, group, shape, entry, named)
+
+    def post(self, comm, shape, named):
+        """The call as the program makes it, shown, and changed by what faults ask for."""
+        call = library.new_call(comm, shape.kind)
+        call.dtype, call.elem_count, call.root, call.out_count = shape.dtype, shape.count, shape.root, shape.out_count
+        call.redop = _redop(self.name, named.get("reduce_op"))
+        call.input, call.output = shape.addresses()
+        bucket = ddp.bucket_of(shape, _graph_task()) if shape.kind == "all_reduce" else None
+        call.bucket = 0 if bucket is None else bucket + 1
+        entry = Entry(call, [shape.source, shape.target])
+        entry.asked = faults.values_of(call)
+        entry.times = library.guest.call_post(ctypes.byref(call))
+        return entry
+
+    def make(self, keyset, group, shape, entry, named):
+        """Give it to the backend, as often as it is to be made."""
+        changed = faults.change(self.name, entry, shape, named)
+        depth, _local.depth = getattr(_local, "depth", 0), 0
+        redop, _local.redop = getattr(_local, "redop", None), None
+        try:
+            result = None
+            for _ in range(entry.times):
+                if result is not None:
+                    torch.distributed.Work.unbox(result[-1] if isinstance(result, tuple) else result).wait()
+                if changed.redop is not None:
+                    result = faults.reduce_otherwise(self.name, group, changed)
+                else:
+                    result = self.op.redispatch(keyset & self.below, *(changed.named[a] for a in self.arguments
+                                                                      if a in changed.named))
+        finally:
+            _local.depth, _local.redop = depth, redop
+        made = torch.distributed.Work.unbox(result[-1] if isinstance(result, tuple) else result)
+        entry.inner = made
+        ddp.note_call(shape, entry, named)
+        if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0)):
+            return _give_result(result, _defer(entry, made))
+        entry.wait()
+        library.guest.call_done(entry.call)
+        ddp.note_done(shape)
+        return result
+
+
+def _watch_method(name):
+    """Python's way into the process group: what it asks for is known here, and that Python will wait."""
+    from torch.distributed import ProcessGroup, ReduceOp
+
+    original = getattr(ProcessGroup, name)
+
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        before = getattr(_local, "depth", 0), getattr(_local, "redop", None)
+        redop = None
+        for value in (*args, *kwargs.values()):
+            value = getattr(value, "reduceOp", value)
+            if isinstance(value, (ReduceOp, ReduceOp.RedOpType)):
+                redop = value
+        if redop is None and ("reduce" in name):
+            redop = ReduceOp.SUM
+        _local.depth, _local.redop = 1, redop
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _local.depth, _local.redop = before
+
+    setattr(ProcessGroup, name, method)
+
+
+def _watch_wait():
+    from torch.distributed import Work
+
+    original = Work.wait
+
+    @functools.wraps(original)
+    def wait(self, *args, **kwargs):
+        entry = _pending.get(id(self))
+        return original(self, *args, **kwargs) if entry is None else entry.wait(*args, *kwargs.values())
+
+    Work.wait = wait
+
+
+def install():
+    """Once, before the program makes its first group."""
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+    operators = torch.library.Library("c10d", "IMPL")
+    _keep.append(operators)
+    for name in forms.FORMS:
+        if hasattr(torch.ops.c10d, name):
+            operators.impl(name, Kernel(name, below).__call__, "BackendSelect", with_keyset=True)
+    for name in _METHODS:
+        if hasattr(dist.ProcessGroup, name):
+            _watch_method(name)
+    _watch_wait()

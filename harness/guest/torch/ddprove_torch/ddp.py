@@ -1,0 +1,166 @@
+"""DistributedDataParallel: which modules there are, what their buckets hold, where a step is.
+
+Other modules may ask to be told: on_wrap(callback) is called with each DDP module after its construction."""
+import functools
+import weakref
+
+import torch
+
+from ddprove_torch import library
+
+_callbacks = []
+_modules = []  # weak references to Wrapped, in the order of construction
+_assignment = []  # the last computed, [[index of a parameter]] of each bucket
+_hooked = []  # the bucket that a communication hook of the user's is about
+
+
+def on_wrap(callback):
+    _callbacks.append(callback)
+
+
+class Wrapped:
+    """What is known of a DDP module."""
+
+    def __init__(self, module, buckets):
+        self.module = weakref.ref(module)
+        names = {id(p): name for name, p in module.module.named_parameters()}
+        self.parameters = [p for p in module.module.parameters()
+                           if p.requires_grad and names.get(id(p)) not in module.parameters_to_ignore]
+        self.names = [names[id(p)] for p in self.parameters]
+        self.buckets = buckets  # [[index of a parameter]], in the order in which they are reduced
+        self.order = None  # of a rebuild under way: what rank 0 has sent
+        self.next = 0  # bucket to be reduced next
+        self.is_delaying = bool(module.static_graph)
+
+    def counts(self):
+        return [sum(self.parameters[i].numel() for i in bucket) for bucket in self.buckets]
+
+    def names_of(self, bucket):
+        return [self.names[i] for i in self.buckets[bucket]]
+
+
+def modules():
+    """The Wrapped that live."""
+    _modules[:] = [w for w in _modules if w.module() is not None]
+    return _modules
+
+
+def delays_sums():
+    """Some reducer posts its sums after the backward pass: the first pass of a static graph."""
+    return any(w.is_delaying for w in modules())
+
+
+def bucket_of(shape, task):
+    """The number of the bucket whose sum this is; None: it is none, or not known."""
+    if _hooked:
+        return _hooked[-1]
+    if task is None or shape.target is None or not shape.target.is_floating_point():
+        return None
+    for wrapped in modules():
+        counts = wrapped.counts()
+        if wrapped.next < len(counts) and counts[wrapped.next] == shape.count:
+            wrapped.next += 1
+            return wrapped.next - 1
+    return None
+
+
+def note_call(shape, entry, named):
+    """A call has been given to the backend."""
+
+
+def note_done(shape):
+    """A call that C++ waits for is done. Before its second pass, DDP has rank 0 tell all which parameters, in the order
+    in which their gradients come, are in which bucket: their numbers and how many buckets, then the buckets' sizes."""
+    if shape.kind != "broadcast" or shape.target is None or shape.target.dtype != torch.int32:
+        return
+    values = shape.target.tolist()
+    for wrapped in modules():
+        if wrapped.order is None and len(values) == len(wrapped.parameters) + 1 and \
+                sorted(values[:-1]) == list(range(len(wrapped.parameters))):
+            wrapped.order = values[:-1]
+            return
+        if wrapped.order is not None and sum(values) == len(wrapped.order):
+            order, wrapped.order, wrapped.buckets = wrapped.order, None, []
+            for size in values:
+                wrapped.buckets.append(order[:size])
+                order = order[size:]
+            return
+
+
+def _watch_construction(dist, DDP):
+    assign, init = dist._compute_bucket_assignment_by_size, DDP.__init__
+
+    @functools.wraps(assign)
+    def compute(*args, **kwargs):
+        result = assign(*args, **kwargs)
+        _assignment[:] = [list(bucket) for bucket in result[0]]
+        return result
+
+    @functools.wraps(init)
+    def construct(self, *args, **kwargs):
+        del _assignment[:]
+        init(self, *args, **kwargs)
+        _modules.append(Wrapped(self, list(reversed(_assignment))))
+        for callback in _callbacks:
+            callback(self)
+
+    dist._compute_bucket_assignment_by_size = compute
+    DDP.__init__ = construct
+
+
+def _watch_passes(DDP):
+    forward, backward = DDP.forward, torch.autograd.backward
+
+    @functools.wraps(forward)
+    def forward_seen(self, *args, **kwargs):
+        for wrapped in modules():
+            if wrapped.module() is self:
+                wrapped.next = 0
+        library.guest.phase_is("forward")
+        return forward(self, *args, **kwargs)
+
+    @functools.wraps(backward)
+    def backward_seen(*args, **kwargs):
+        library.guest.phase_is("backward")
+        return backward(*args, **kwargs)
+
+    DDP.forward = forward_seen
+    torch.autograd.backward = backward_seen
+
+
+def _watch_hooks(DDP):
+    """The user's hook stays the one that is called; which bucket it is about is noted around it."""
+    register = DDP.register_comm_hook
+
+    @functools.wraps(register)
+    def register_comm_hook(self, state, hook):
+        @functools.wraps(hook)
+        def noted(state, bucket):
+            _hooked.append(bucket.index())
+            try:
+                return hook(state, bucket)
+            finally:
+                _hooked.pop()
+
+        return register(self, state, noted)
+
+    DDP.register_comm_hook = register_comm_hook
+
+
+def step_ended():
+    """An optimizer has made its step."""
+    for wrapped in modules():
+        wrapped.is_delaying = False
+        wrapped.next = 0
+
+
+def install():
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    _watch_construction(dist, DDP)
+    _watch_passes(DDP)
+    _watch_hooks(DDP)

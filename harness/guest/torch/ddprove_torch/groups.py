@@ -1,0 +1,87 @@
+"""Process groups as communicators: who is watched, under which key, and when it ends."""
+import atexit
+import functools
+import hashlib
+import sys
+
+from ddprove_torch import library
+
+_comms = {}  # group name -> handle in the guest library; 0: not shown
+_is_over = False
+
+
+def handle_of(group):
+    """The communicator of a process group; 0: nobody watches it."""
+    return _comms.get(group.group_name, 0)
+
+
+def _key_of(name, ranks):
+    """The same on all members, and on no other group: PyTorch gives groups that live at once different names, but ranks
+    that make groups apart from each other may count alike."""
+    digest = hashlib.blake2b(f"{name} {','.join(map(str, ranks))}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def _show(group, ranks):
+    guest = library.guest
+    is_world = not ranks
+    if is_world:
+        ranks = list(range(group.size()))
+        guest.attach(group.rank(), group.size())
+    if not guest.is_watched():
+        return
+    name = group.group_name
+    if is_world:
+        said = "world"
+    elif getattr(group, "group_desc", "undefined") not in ("", "undefined"):
+        said = group.group_desc
+    else:
+        said = "group " + (name if len(name) < 20 else ",".join(map(str, ranks)))
+    _comms[name] = guest.comm_create(_key_of(name, ranks), group.rank(), group.size(), library.cut(said))
+
+
+def _forget(names):
+    for name in names:
+        handle = _comms.pop(name, 0)
+        if handle:
+            library.guest.comm_free(handle)
+
+
+def install():
+    """Groups are made in one function, whatever the program calls."""
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    from torch.distributed import distributed_c10d as c10d
+
+    make, destroy = c10d._new_process_group_helper, c10d.destroy_process_group
+
+    @functools.wraps(make)
+    def new_group(group_size, group_rank, global_ranks_in_group, *args, **kwargs):
+        global _is_over
+        result = make(group_size, group_rank, global_ranks_in_group, *args, **kwargs)
+        if isinstance(result[0], c10d.ProcessGroup):
+            _is_over = False
+            _show(result[0], list(global_ranks_in_group))
+        return result
+
+    @functools.wraps(destroy)
+    def destroy_process_group(group=None):
+        global _is_over
+        is_all = group is None or group is c10d.GroupMember.WORLD
+        names = list(_comms) if is_all else [getattr(group, "group_name", "")]
+        destroy(group)
+        _forget(names)
+        _is_over = _is_over or is_all
+
+    c10d._new_process_group_helper = new_group
+    c10d.destroy_process_group = destroy_process_group
+    dist.destroy_process_group = destroy_process_group
+    atexit.register(_end)
+
+
+def _end():
+    """The good end: the program has said that it needs its peers no more, and no exception has ended it."""
+    if _is_over and getattr(sys, "last_value", None) is None:
+        library.guest.detach()

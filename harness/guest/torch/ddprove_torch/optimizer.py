@@ -1,0 +1,134 @@
+"""Optimizers: a step of the job ends with the step of the first one that was seen; before and after it the model is
+shown.
+
+Other modules may ask to be told: on_step(before, after) are called with the optimizer."""
+import ctypes
+import weakref
+
+import torch
+
+from ddprove_torch import ddp, forms, library
+
+_before, _after = [], []
+_steps = 0
+_first = None  # a weak reference to the optimizer whose steps count
+
+
+def on_step(before=None, after=None):
+    if before is not None:
+        _before.append(before)
+    if after is not None:
+        _after.append(after)
+
+
+def _options_of(optimizer, group):
+    """What the guest library can work out again; anything else is said to be another optimizer."""
+    options = library.Optimizer()
+    options.size_bytes = ctypes.sizeof(library.Optimizer)
+    numbers = [group.get(key, 0.0) for key in ("lr", "weight_decay", "momentum", "dampening", "eps")]
+    if group.get("maximize") or group.get("fused") or group.get("foreach") or group.get("capturable") or \
+            not all(isinstance(number, (int, float)) for number in numbers):
+        return options
+    if type(optimizer) is torch.optim.SGD:
+        options.kind, options.is_nesterov = library.SGD, int(group["nesterov"])
+        options.momentum, options.dampening = group["momentum"], group["dampening"]
+    elif type(optimizer) is torch.optim.AdamW and not group["amsgrad"]:
+        options.kind, options.eps = library.ADAMW, group["eps"]
+        options.beta1, options.beta2 = group["betas"]
+    else:
+        return options
+    options.lr, options.weight_decay = group["lr"], group["weight_decay"]
+    return options
+
+
+_STATES = (("momentum_buffer", None), ("exp_avg", "exp_avg_sq"))
+
+
+class Table:
+    """The parameters of all DDP modules that this optimizer updates, as the guest library takes them."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.rows = []
+        groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+        for number, wrapped in enumerate(ddp.modules()):
+            prefix = f"{number}." if len(ddp.modules()) > 1 else ""
+            for name, parameter in zip(wrapped.names, wrapped.parameters):
+                if forms.address(parameter.detach()) is not None:
+                    self.rows.append((library.cut(prefix + name), parameter, groups.get(id(parameter))))
+        self.array = (library.Tensor * max(len(self.rows), 1))()
+
+    def fill(self):
+        """The addresses as they are now."""
+        options = {}
+        self.holds = options
+        for row, (name, parameter, group) in zip(self.array, self.rows):
+            row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.PARAMETER
+            row.dtype, row.elem_count = forms.dtype_number(parameter), parameter.numel()
+            row.name, row.data = name, parameter.data_ptr()
+            row.gradient = forms.address(parameter.grad) if group is not None else None
+            state = self.optimizer.state.get(parameter, {}) if group is not None else {}
+            for i in range(2):
+                found = [state[keys[i]] for keys in _STATES if keys[i] is not None and
+                         isinstance(state.get(keys[i]), torch.Tensor)]
+                row.state[i] = forms.address(found[0]) if found else None
+            row.update_count = int(state.get("step", _steps if state else 0))
+            if group is not None:
+                if id(group) not in options:
+                    options[id(group)] = _options_of(self.optimizer, group)
+                row.optimizer = ctypes.pointer(options[id(group)])
+        return self.array, len(self.rows)
+
+
+_tables = weakref.WeakKeyDictionary()
+
+
+def _table_of(optimizer):
+    """Made again whenever the modules or the groups are others."""
+    key = (tuple(id(w) for w in ddp.modules()), sum(len(group["params"]) for group in optimizer.param_groups))
+    table, made_for = _tables.get(optimizer, (None, None))
+    if made_for != key:
+        table = Table(optimizer)
+        table.optimizer = weakref.proxy(optimizer)
+        _tables[optimizer] = (table, key)
+    return table
+
+
+def _is_counted(optimizer):
+    global _first
+    if _first is None or _first() is None:
+        _first = weakref.ref(optimizer)
+    return _first() is optimizer
+
+
+def _begin(optimizer, _args, _kwargs):
+    if not library.guest.is_watched():
+        return
+    library.guest.phase_is("optimizer")
+    for callback in _before:
+        callback(optimizer)
+    if ddp.modules():
+        library.guest.update_begin(*_table_of(optimizer).fill())
+
+
+def _end(optimizer, _args, _kwargs):
+    global _steps
+    if not library.guest.is_watched():
+        return
+    if ddp.modules():
+        library.guest.updated(*_table_of(optimizer).fill())
+    for callback in _after:
+        callback(optimizer)
+    if _is_counted(optimizer):
+        _steps += 1
+        ddp.step_ended()
+        library.guest.step(_steps)
+        library.guest.phase_is("data")
+
+
+def install():
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    register_optimizer_step_pre_hook(_begin)
+    register_optimizer_step_post_hook(_end)
+    ddp.on_wrap(lambda _module: library.guest.step(_steps) if _steps == 0 else None)
