@@ -38,15 +38,10 @@ static ddp_status prepare(const struct harness_cell *cell, struct start *start, 
     const struct harness_guest *guest = &cell->plan.job.guest;
     const char *slash = strrchr(cell->config.self_path, '/');
 
-    start->adapter[0] = '\0';
     start->files[0] = '\0';
     (void)snprintf(start->search_dir, sizeof start->search_dir, "%.*s",
                    slash != NULL ? (int)(slash - cell->config.self_path) : 1,
                    slash != NULL ? cell->config.self_path : ".");
-    if (guest->adapter != HARNESS_GUEST_ADAPTER_NONE) {
-        DDP_TRY(harness_exec_adapter_path(guest->adapter, cell->config.self_path, start->adapter,
-                                          sizeof start->adapter, err));
-    }
     if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN) {
         DDP_TRY(make_files(cell, start, err));
     }
@@ -125,7 +120,9 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
         return DDP_E_NOMEM;
     }
     config.ranks = plan->job.guest.launcher == HARNESS_GUEST_LAUNCHER_OWN ? plan->job.ranks : 0;
-    config.preload = start.adapter[0] != '\0' ? start.adapter : NULL;
+    DDP_TRY(harness_exec_load_adapter(&config, plan->job.guest.adapter,
+                                      plan->job.guest.command.items[0], cell->config.self_path,
+                                      start.adapter, sizeof start.adapter, err));
     config.search_dir = start.search_dir;
     config.variables = start.launch.variables;
     config.variable_count = start.launch.variable_count;

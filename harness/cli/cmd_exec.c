@@ -323,12 +323,10 @@ int cli_exec(const struct cli_options *options)
         return cli_usage_error("exec: --set, --out (but for --steps), --json and --junit are of "
                                "scenarios; name one in front of \"--\"");
     }
-    if (options->adapter != HARNESS_GUEST_ADAPTER_NONE) {
-        if (harness_exec_adapter_path(options->adapter, harness_launch_self_path(), adapter,
-                                      sizeof adapter, &err) != DDP_OK) {
-            return cli_usage_error("--%s", err.text);
-        }
-        config.preload = adapter;
+    if (harness_exec_load_adapter(&config, options->adapter, options->command[0],
+                                  harness_launch_self_path(), adapter, sizeof adapter,
+                                  &err) != DDP_OK) {
+        return cli_usage_error("--%s", err.text);
     }
     code = set_proof(options, &config, folder);
     if (code != 0) {

@@ -121,7 +121,7 @@ static int set_adapter(struct cli_options *options, const char *text)
 {
     return harness_guest_adapter_parse(text, &options->adapter) == DDP_OK
                ? 0
-               : cli_usage_error("--adapter is none, mpi or nccl, not \"%s\"", text);
+               : cli_usage_error("--adapter is none, mpi, nccl or torch, not \"%s\"", text);
 }
 
 static int set_prove(struct cli_options *options, const char *text)
@@ -258,7 +258,7 @@ static const struct cli_option {
     {"ranks", "N", 0, CLI_EXEC, set_ranks,
      "start N copies, each told who it is as torchrun would\n(default: one, which starts the "
      "ranks)"},
-    {"adapter", "none|mpi|nccl", 0, CLI_EXEC, set_adapter,
+    {"adapter", "none|mpi|nccl|torch", 0, CLI_EXEC, set_adapter,
      "what shows the program's collectives; none: the program itself\n(default); mpi, nccl: a "
      "library that is loaded into it"},
     {"prove", "sums", 0, CLI_EXEC, set_prove, "judge the result of every collective too"},

@@ -12,10 +12,12 @@ ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter, const c
 {
     static const char *const libraries[HARNESS_GUEST_ADAPTER_COUNT] = {
         [HARNESS_GUEST_ADAPTER_MPI] = "libddprove_guest_mpi.so",
-        [HARNESS_GUEST_ADAPTER_NCCL] = "libddprove_guest_nccl.so"};
+        [HARNESS_GUEST_ADAPTER_NCCL] = "libddprove_guest_nccl.so",
+        [HARNESS_GUEST_ADAPTER_TORCH] = "ddprove/python"};
     static const char *const built[HARNESS_GUEST_ADAPTER_COUNT] = {
         [HARNESS_GUEST_ADAPTER_MPI] = "where an mpi.h is found",
-        [HARNESS_GUEST_ADAPTER_NCCL] = "with ddprove, but not with its instrumented builds"};
+        [HARNESS_GUEST_ADAPTER_NCCL] = "with ddprove, but not with its instrumented builds",
+        [HARNESS_GUEST_ADAPTER_TORCH] = "with ddprove"};
     const char *name = harness_guest_adapter_name(adapter);
     char folder[4096];
     char *slash = NULL;
@@ -34,6 +36,41 @@ ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter, const c
     if (access(out, R_OK) != 0) {
         return ddp_err_set(err, DDP_E_NOT_FOUND, "adapter %s: %s: %s; it is built %s", name, out,
                            strerror(errno), built[adapter]);
+    }
+    return DDP_OK;
+}
+
+/* By whoever is sure to be Python, or to start it: the package does nothing before PyTorch loads
+ * it. */
+static bool is_python(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    const char *name = slash != NULL ? slash + 1 : program;
+
+    return strcmp(name, "torchrun") == 0 || strncmp(name, "python", strlen("python")) == 0;
+}
+
+ddp_status harness_exec_load_adapter(struct harness_exec_config *config,
+                                     enum harness_guest_adapter adapter, const char *program,
+                                     const char *self_path, char *path, size_t size_bytes,
+                                     struct ddp_err *err)
+{
+    struct ddp_err none = {{0}};
+
+    config->preload = NULL;
+    config->python_dir = NULL;
+    if (adapter == HARNESS_GUEST_ADAPTER_NONE) {
+        if (is_python(program) && harness_exec_adapter_path(HARNESS_GUEST_ADAPTER_TORCH, self_path,
+                                                            path, size_bytes, &none) == DDP_OK) {
+            config->python_dir = path;
+        }
+        return DDP_OK;
+    }
+    DDP_TRY(harness_exec_adapter_path(adapter, self_path, path, size_bytes, err));
+    if (adapter == HARNESS_GUEST_ADAPTER_TORCH) {
+        config->python_dir = path;
+    } else {
+        config->preload = path;
     }
     return DDP_OK;
 }

@@ -30,6 +30,7 @@ struct harness_exec_config {
                              launcher */
     uint32_t world_size;  /* of a launcher's job; 0: it is not known */
     const char *preload;  /* a library to load into every process of the job; NULL: none */
+    const char *python_dir; /* a folder for PYTHONPATH, with PyTorch's adapter; NULL: none */
     const struct harness_plan *plan; /* whose faults are armed; NULL: none */
     const char
         *log_dir; /* rank<N>.log, or launcher.log: what the processes print, and rank<N>.stack
@@ -71,12 +72,21 @@ DDP_MUST_USE ddp_status harness_exec_run(const struct harness_exec_config *confi
                                          struct harness_exec_result *out, struct ddp_err *err);
 
 /* adapter.c */
-/* The library that is to be preloaded for an adapter: beside the folder of the running program, in
- * ../lib, where the build and an installation have it. self_path: that program. Errors:
- * E_NOT_FOUND, it was not built; E_INVALID, the path is too long. */
+/* The library that is to be preloaded for an adapter, or PyTorch's folder: beside the folder of the
+ * running program, in ../lib, where the build and an installation have it. self_path: that program.
+ * Errors: E_NOT_FOUND, it was not built; E_INVALID, the path is too long. */
 DDP_MUST_USE ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter,
                                                   const char *self_path, char *out,
                                                   size_t size_bytes, struct ddp_err *err);
+
+/* What an adapter needs, into preload or python_dir, which point to path then. NONE: PyTorch's, if
+ * it is there and the program is Python or torchrun. program: the job's first word. Errors: as
+ * above. */
+DDP_MUST_USE ddp_status harness_exec_load_adapter(struct harness_exec_config *config,
+                                                  enum harness_guest_adapter adapter,
+                                                  const char *program, const char *self_path,
+                                                  char *path, size_t size_bytes,
+                                                  struct ddp_err *err);
 
 /* learned.c */
 /* The learned program in a folder. mem: a pool. Errors: E_NOT_FOUND, E_IO, E_PARSE. */

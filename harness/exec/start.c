@@ -75,14 +75,24 @@ static void set_number(const char *name, uint64_t value)
 }
 
 /* In front of what the job would load anyway. */
-static void add_preload(const char *path)
+static void add_in_front(const char *variable, const char *path)
 {
-    const char *inherited = getenv("LD_PRELOAD");
-    char text[4096];
+    const char *inherited = getenv(variable);
+    char text[8192];
 
     (void)snprintf(text, sizeof text, "%s%s%s", path, inherited != NULL ? ":" : "",
                    inherited != NULL ? inherited : "");
-    (void)setenv("LD_PRELOAD", text, 1);
+    (void)setenv(variable, text, 1);
+}
+
+/* The package, and the library that it is to load, which lies two folders above. */
+static void add_python(const char *folder)
+{
+    char library[4096 + 64];
+
+    add_in_front("PYTHONPATH", folder);
+    (void)snprintf(library, sizeof library, "%s/../../libddprove_guest.so.1", folder);
+    (void)setenv("DDPROVE_GUEST_LIBRARY", library, 0);
 }
 
 /* A program that comes with ddprove is found without its path. */
@@ -125,7 +135,10 @@ __attribute__((noreturn)) static void become(const struct exec_job *job, uint32_
     (void)sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     (void)setenv(GUEST_ARENA_VARIABLE, job->arena.where, 1);
     if (job->config->preload != NULL) {
-        add_preload(job->config->preload);
+        add_in_front("LD_PRELOAD", job->config->preload);
+    }
+    if (job->config->python_dir != NULL) {
+        add_python(job->config->python_dir);
     }
     for (size_t i = 0; i < job->config->variable_count; i++) {
         (void)setenv(job->config->variables[i].name, job->config->variables[i].value, 0);

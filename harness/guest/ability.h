@@ -17,6 +17,7 @@ enum guest_adapter {
     GUEST_ADAPTER_NONE, /* the program shows itself */
     GUEST_ADAPTER_MPI,
     GUEST_ADAPTER_NCCL,
+    GUEST_ADAPTER_TORCH,
     GUEST_ADAPTER_NCCL_PROFILER
 };
 
@@ -63,6 +64,10 @@ static inline int guest_ability_has_dtype(enum guest_adapter adapter, uint64_t d
         return dtype != DDPROVE_GUEST_F16 && dtype != DDPROVE_GUEST_BF16;
     case GUEST_ADAPTER_NCCL:
         return dtype != DDPROVE_GUEST_I16 && dtype != DDPROVE_GUEST_U16;
+    case GUEST_ADAPTER_TORCH: /* gloo */
+        return dtype != DDPROVE_GUEST_I16 && dtype != DDPROVE_GUEST_U16 &&
+               dtype != DDPROVE_GUEST_U32 && dtype != DDPROVE_GUEST_U64 &&
+               dtype != DDPROVE_GUEST_BF16;
     default:
         return 1;
     }
@@ -79,6 +84,8 @@ static inline int guest_ability_has_redop(enum guest_adapter adapter, uint64_t r
         return is_basic || (redop >= DDPROVE_GUEST_LAND && redop <= DDPROVE_GUEST_BXOR);
     case GUEST_ADAPTER_NCCL:
         return is_basic || redop == DDPROVE_GUEST_AVG;
+    case GUEST_ADAPTER_TORCH: /* gloo, of numbers of any type */
+        return is_basic;
     default:
         return 1;
     }
@@ -109,7 +116,8 @@ static inline const char *guest_ability_lack(enum guest_adapter adapter, enum gu
     if (action == GUEST_ACTION_LATER && adapter == GUEST_ADAPTER_NONE) {
         return "nobody but the program can make its calls later";
     }
-    if (action == GUEST_ACTION_LATER && adapter == GUEST_ADAPTER_MPI) {
+    if (action == GUEST_ACTION_LATER &&
+        (adapter == GUEST_ADAPTER_MPI || adapter == GUEST_ADAPTER_TORCH)) {
         return "a call has to return its result, or a request for it, before the next one comes";
     }
     return NULL;

@@ -34,10 +34,11 @@ enum harness_guest_launcher {
     HARNESS_GUEST_LAUNCHER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_LAUNCHER_COUNT
 };
 
-#define HARNESS_GUEST_ADAPTER_TABLE(X)                                                   \
-    X(HARNESS_GUEST_ADAPTER_NONE, "none", "the program does, through the guest library") \
-    X(HARNESS_GUEST_ADAPTER_MPI, "mpi", "a library that is preloaded in front of MPI")   \
-    X(HARNESS_GUEST_ADAPTER_NCCL, "nccl", "a library that is preloaded in front of NCCL")
+#define HARNESS_GUEST_ADAPTER_TABLE(X)                                                    \
+    X(HARNESS_GUEST_ADAPTER_NONE, "none", "the program does, through the guest library")  \
+    X(HARNESS_GUEST_ADAPTER_MPI, "mpi", "a library that is preloaded in front of MPI")    \
+    X(HARNESS_GUEST_ADAPTER_NCCL, "nccl", "a library that is preloaded in front of NCCL") \
+    X(HARNESS_GUEST_ADAPTER_TORCH, "torch", "a Python package that PyTorch loads")
 enum harness_guest_adapter {
     HARNESS_GUEST_ADAPTER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_ADAPTER_COUNT
 };

@@ -238,7 +238,8 @@ static ddp_status check_ability(const struct harness_reader *reader,
     static const enum guest_adapter adapters[HARNESS_GUEST_ADAPTER_COUNT] = {
         [HARNESS_GUEST_ADAPTER_NONE] = GUEST_ADAPTER_NONE,
         [HARNESS_GUEST_ADAPTER_MPI] = GUEST_ADAPTER_MPI,
-        [HARNESS_GUEST_ADAPTER_NCCL] = GUEST_ADAPTER_NCCL};
+        [HARNESS_GUEST_ADAPTER_NCCL] = GUEST_ADAPTER_NCCL,
+        [HARNESS_GUEST_ADAPTER_TORCH] = GUEST_ADAPTER_TORCH};
     const enum harness_guest_adapter adapter = reader->plan->job.guest.adapter;
     const bool is_post = fault->point == DDP_FAULT_POINT_COLLECTIVE_POST;
     uint64_t value = 0;

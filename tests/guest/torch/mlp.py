@@ -40,7 +40,7 @@ def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(7)
-    model = DDP(Net(args.width), bucket_cap_mb=0.02, find_unused_parameters=args.variant == "unused",
+    model = DDP(Net(args.width), bucket_cap_mb=0.004, find_unused_parameters=args.variant == "unused",
                 static_graph=args.variant == "static")
     if args.variant == "hook":
         model.register_comm_hook(None, mean_hook)

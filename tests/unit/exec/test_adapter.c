@@ -44,6 +44,10 @@ CT_TEST(adapter, each_has_a_library)
 
         (void)snprintf(library, sizeof library, "/no/such/lib/libddprove_guest_%s.so: ",
                        harness_guest_adapter_name(adapter));
+        if (adapter ==
+            HARNESS_GUEST_ADAPTER_TORCH) { /* no library, but what Python loads one from */
+            (void)snprintf(library, sizeof library, "/no/such/lib/ddprove/python: ");
+        }
         CT_CHECK_STATUS(
             harness_exec_adapter_path(adapter, "/no/such/bin/ddprove", path, sizeof path, &err),
             DDP_E_NOT_FOUND);

@@ -40,7 +40,9 @@ def change(name, entry, shape, named):
     if now == asked:
         return changed
     changed.named = dict(named)
-    if (call.dtype, call.elem_count) != (asked[0], asked[3]) and "tensors" in named:
+    if (call.dtype, call.elem_count) != (asked[0], asked[3]):
+        if len(named.get("tensors", ())) != 1 or not named["tensors"][0].is_contiguous():
+            raise RuntimeError(f"ddprove: a fault asks for fewer or other elements, which {name} cannot be given here")
         changed.named["tensors"] = [_view(named["tensors"][0], call, asked)]
     if call.root != asked[2] and "root_rank" in named:
         changed.named["root_rank"] = call.root
