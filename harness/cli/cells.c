@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ddpcore/base/hash.h"
 #include "harness/exec/launcher.h"
@@ -147,6 +148,27 @@ static const char *mpirun_reason(struct cli_cells *cells)
     return cells->mpirun_reason;
 }
 
+/* The scripts of scenarios/guest/torch are started by a program that is made where PyTorch was
+ * found. */
+static bool is_without_torch(const struct harness_guest *guest, char *reason, size_t reason_size)
+{
+    static const char starter[] = "ddprove_torch";
+    const char *self = harness_launch_self_path();
+    const char *slash = strrchr(self, '/');
+    char path[4096];
+
+    if (strcmp(guest->command.items[0], starter) != 0) {
+        return false;
+    }
+    (void)snprintf(path, sizeof path, "%.*s/%s", slash != NULL ? (int)(slash - self) : 1,
+                   slash != NULL ? self : ".", starter);
+    (void)snprintf(
+        reason, reason_size,
+        "PyTorch is not here: python3 -m venv V && V/bin/pip install torch==2.15.0, then "
+        "cmake -DDDPROVE_TORCH_PYTHON=V/bin/python");
+    return access(path, X_OK) != 0;
+}
+
 /* Whether the adapter or the launcher of a guest is not there. */
 static enum refusal refuse_guest(struct cli_cells *cells, const struct harness_plan *plan,
                                  char *reason, size_t reason_size)
@@ -160,6 +182,9 @@ static enum refusal refuse_guest(struct cli_cells *cells, const struct harness_p
                                   &err) != DDP_OK) {
         (void)snprintf(reason, reason_size, "%.500s", err.text);
         return guest->adapter == HARNESS_GUEST_ADAPTER_MPI ? REFUSAL_NO_MPI : REFUSAL_NO_ADAPTER;
+    }
+    if (guest->command.count > 0 && is_without_torch(guest, reason, reason_size)) {
+        return REFUSAL_NO_ADAPTER;
     }
     if (guest->launcher == HARNESS_GUEST_LAUNCHER_MPIRUN && mpirun_reason(cells)[0] != '\0') {
         (void)snprintf(reason, reason_size, "%s", cells->mpirun_reason);
