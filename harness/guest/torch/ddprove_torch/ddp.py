@@ -12,10 +12,18 @@ _callbacks = []
 _modules = []  # weak references to Wrapped, in the order of construction
 _assignment = []  # the last computed, [[index of a parameter]] of each bucket
 _hooked = []  # the bucket that a communication hook of the user's is about
+_shadow_callbacks = []
+_has_matched = False  # since the pass of such a rank began
+_matching = []  # the module for which a rank that has no more samples makes the sums of the others
 
 
 def on_wrap(callback):
     _callbacks.append(callback)
+
+
+def on_shadow_step(callback):
+    """Called without arguments when a rank without samples has done its part of a step of the others (join)."""
+    _shadow_callbacks.append(callback)
 
 
 class Wrapped:
@@ -54,9 +62,9 @@ def bucket_of(shape, task):
     """The number of the bucket whose sum this is; None: it is none, or not known."""
     if _hooked:
         return _hooked[-1]
-    if task is None or shape.target is None or not shape.target.is_floating_point():
+    if (task is None and not _matching) or shape.target is None or not shape.target.is_floating_point():
         return None
-    for wrapped in modules():
+    for wrapped in [w for w in modules() if not _matching or w.module() is _matching[-1]]:
         counts = wrapped.counts()
         if wrapped.next < len(counts) and counts[wrapped.next] == shape.count:
             wrapped.next += 1
@@ -128,6 +136,37 @@ def _watch_passes(DDP):
     torch.autograd.backward = backward_seen
 
 
+def _watch_join(DDP):
+    """A step of a rank that has no more samples ends with the last call by which it follows the others."""
+    from torch.nn.parallel.distributed import _DDPJoinHook
+
+    match, follow = DDP._match_all_reduce_for_bwd_pass, _DDPJoinHook.main_hook
+
+    @functools.wraps(match)
+    def matched(self):
+        global _has_matched
+        _has_matched = True
+        for wrapped in modules():
+            if wrapped.module() is self:
+                wrapped.next = 0
+        _matching.append(self)
+        try:
+            return match(self)
+        finally:
+            _matching.pop()
+
+    @functools.wraps(follow)
+    def followed(self):
+        global _has_matched
+        _has_matched = False
+        follow(self)
+        for callback in _shadow_callbacks if _has_matched else ():
+            callback()
+
+    DDP._match_all_reduce_for_bwd_pass = matched
+    _DDPJoinHook.main_hook = followed
+
+
 def _watch_hooks(DDP):
     """The user's hook stays the one that is called; which bucket it is about is noted around it."""
     register = DDP.register_comm_hook
@@ -164,3 +203,4 @@ def install():
     _watch_construction(dist, DDP)
     _watch_passes(DDP)
     _watch_hooks(DDP)
+    _watch_join(DDP)

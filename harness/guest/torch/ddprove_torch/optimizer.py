@@ -48,7 +48,7 @@ class Table:
     """The parameters of all DDP modules that this optimizer updates, as the guest library takes them."""
 
     def __init__(self, optimizer):
-        self.optimizer = optimizer
+        self.optimizer = weakref.ref(optimizer)
         self.rows = []
         groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         for number, wrapped in enumerate(ddp.modules()):
@@ -61,13 +61,14 @@ class Table:
     def fill(self):
         """The addresses as they are now."""
         options = {}
-        self.holds = options
+        self.holds = options  # the array points to them
+        optimizer = self.optimizer()
         for row, (name, parameter, group) in zip(self.array, self.rows):
             row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.PARAMETER
             row.dtype, row.elem_count = forms.dtype_number(parameter), parameter.numel()
             row.name, row.data = name, parameter.data_ptr()
             row.gradient = forms.address(parameter.grad) if group is not None else None
-            state = self.optimizer.state.get(parameter, {}) if group is not None else {}
+            state = optimizer.state.get(parameter, {}) if group is not None else {}
             for i in range(2):
                 found = [state[keys[i]] for keys in _STATES if keys[i] is not None and
                          isinstance(state.get(keys[i]), torch.Tensor)]
@@ -75,7 +76,7 @@ class Table:
             row.update_count = int(state.get("step", _steps if state else 0))
             if group is not None:
                 if id(group) not in options:
-                    options[id(group)] = _options_of(self.optimizer, group)
+                    options[id(group)] = _options_of(optimizer, group)
                 row.optimizer = ctypes.pointer(options[id(group)])
         return self.array, len(self.rows)
 
@@ -89,7 +90,6 @@ def _table_of(optimizer):
     table, made_for = _tables.get(optimizer, (None, None))
     if made_for != key:
         table = Table(optimizer)
-        table.optimizer = weakref.proxy(optimizer)
         _tables[optimizer] = (table, key)
     return table
 
@@ -111,8 +111,15 @@ def _begin(optimizer, _args, _kwargs):
         library.guest.update_begin(*_table_of(optimizer).fill())
 
 
-def _end(optimizer, _args, _kwargs):
+def _end_step():
     global _steps
+    _steps += 1
+    ddp.step_ended()
+    library.guest.step(_steps)
+    library.guest.phase_is("data")
+
+
+def _end(optimizer, _args, _kwargs):
     if not library.guest.is_watched():
         return
     if ddp.modules():
@@ -120,10 +127,7 @@ def _end(optimizer, _args, _kwargs):
     for callback in _after:
         callback(optimizer)
     if _is_counted(optimizer):
-        _steps += 1
-        ddp.step_ended()
-        library.guest.step(_steps)
-        library.guest.phase_is("data")
+        _end_step()
 
 
 def install():
@@ -131,4 +135,5 @@ def install():
 
     register_optimizer_step_pre_hook(_begin)
     register_optimizer_step_post_hook(_end)
+    ddp.on_shadow_step(_end_step)
     ddp.on_wrap(lambda _module: library.guest.step(_steps) if _steps == 0 else None)
