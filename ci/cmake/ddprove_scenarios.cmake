@@ -43,7 +43,7 @@ function(ddprove_add_scenarios dir)
 endfunction()
 
 # ddprove_add_guest(NAME <name> COMMAND <program> [arguments ...] SCENARIOS <dir> [RANKS n]
-#                   [LAUNCHER own|mpirun|torchrun|srun|env] [ADAPTER none|mpi|nccl] [LABELS ...] [RESOURCES ...] [TIMEOUT s]
+#                   [LAUNCHER own|mpirun|torchrun|srun|env] [ADAPTER none|mpi|nccl|torch] [LABELS ...] [RESOURCES ...] [TIMEOUT s]
 #                   [ARGS ...])
 #
 # Every *.yaml under SCENARIOS becomes a test of this program, called <name>.<id>: it is run as

@@ -59,7 +59,7 @@ def _done(entry, future):
 
 
 def _redop(name, boxed):
-    """What is computed, as the guest library numbers it. Before 2.8 C++ does not say: the reducer adds."""
+    """What is computed, as the guest library numbers it. Where C++ does not say (2.7), the reducer adds."""
     from torch.distributed import ReduceOp
 
     if name not in forms.REDUCES:
@@ -187,7 +187,6 @@ class Kernel:
             _local.depth, _local.redop = depth, redop
         made = torch.distributed.Work.unbox(result[-1] if isinstance(result, tuple) else result)
         entry.inner = made
-        ddp.note_call(shape, entry, named)
         if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0)):
             return _give_result(result, _defer(entry, made))
         entry.wait()

@@ -72,10 +72,6 @@ def bucket_of(shape, task):
     return None
 
 
-def note_call(shape, entry, named):
-    """A call has been given to the backend."""
-
-
 def note_done(shape):
     """A call that C++ waits for is done. Before its second pass, DDP has rank 0 tell all which parameters, in the order
     in which their gradients come, are in which bucket: their numbers and how many buckets, then the buckets' sizes."""
