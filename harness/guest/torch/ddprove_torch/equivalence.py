@@ -1,0 +1,165 @@
+"""The proof: what was judged of a run's kept steps and usage, what was found, and what could not be judged.
+
+`proof.json` in the run folder: schema, outcome (PASS, FAIL, INCONCLUSIVE), verdict, world, steps, judged {oracle:
+count}, not_judged [{oracle, step, ranks, why}], notes, findings [{oracle, verdict, ranks, step, parameters, text,
+distance, explained_by}], table [{parameter, verdict, ranks, since, steps, distance}]."""
+import os
+
+from . import scripts, store
+from .steps import Step
+
+# Replicas differ because of what went into an update: findings that explain differences which come after them.
+CAUSES = ("VALUE.LOST", "USAGE.NO_SYNC", "VALUE.SCALED", "VALUE.CORRUPTED", "VALUE.NONFINITE", "VALUE.DUPLICATED")
+NEEDED = ("gradient", "reduction", "update", "replicas")
+
+
+class Report:
+    """Findings of all steps. One that goes on is told once, with the steps in which it was there."""
+
+    def __init__(self, world):
+        self.world = world
+        self.findings, self.passed_over, self.notes, self.judged = [], [], [], {}
+        self.drawn = {}  # random numbers by rank and pass: the step that drew them
+
+    def find(self, oracle, verdict, ranks, step, names, text, distance=None):
+        for finding in self.findings:
+            if (finding["oracle"], finding["verdict"], finding["kind"]) == (oracle, verdict, kind_of(text)) and step in (
+                    finding["steps"][-1], finding["steps"][-1] + 1):
+                finding["ranks"] = sorted(set(finding["ranks"]) | set(ranks))
+                finding["parameters"] = finding["parameters"] + [n for n in names if n not in finding["parameters"]]
+                finding["steps"] = sorted(set(finding["steps"]) | {step})
+                finding["distance"] = max((d for d in (finding["distance"], distance) if d is not None), default=None)
+                return
+        self.findings.append({"oracle": oracle, "verdict": verdict, "ranks": sorted(ranks), "step": step,
+                              "steps": [step], "parameters": list(names), "text": text, "kind": kind_of(text),
+                              "distance": distance, "explained_by": self.cause(verdict, step, names)})
+
+    def cause(self, verdict, step, names):
+        """The finding that a difference of replicas follows from."""
+        if verdict != "VALUE.DIVERGED":
+            return None
+        for number, other in enumerate(self.findings):
+            if other["verdict"] in CAUSES and other["step"] < step and (
+                    not other["parameters"] or set(names) <= set(other["parameters"])):
+                return number
+        return None
+
+    def pass_over(self, oracle, step, ranks, why):
+        for entry in self.passed_over:
+            if (entry["oracle"], entry["why"]) == (oracle, why):
+                entry["steps"] = sorted(set(entry["steps"]) | {step})
+                entry["ranks"] = sorted(set(entry["ranks"]) | set(ranks))
+                return
+        self.passed_over.append({"oracle": oracle, "steps": [step], "ranks": sorted(ranks), "why": why})
+
+    def note(self, step, ranks, text):
+        for entry in self.notes:
+            if entry["text"] == text:
+                entry["ranks"] = sorted(set(entry["ranks"]) | set(ranks))
+                return
+        self.notes.append({"step": step, "ranks": sorted(ranks), "text": text})
+
+    def count(self, oracle):
+        self.judged[oracle] = self.judged.get(oracle, 0) + 1
+
+    def proof(self, steps):
+        first = next((f for f in self.findings if f["explained_by"] is None), None)
+        lacking = [oracle for oracle in NEEDED if not self.judged.get(oracle)]
+        outcome = "FAIL" if first else "INCONCLUSIVE" if lacking or self.passed_over_needed() else "PASS"
+        return {"schema": 1, "outcome": outcome, "verdict": first["verdict"] if first else "NONE", "world": self.world,
+                "steps": steps, "judged": self.judged, "not_judged": self.passed_over, "notes": self.notes,
+                "lacking": lacking,
+                "findings": [{key: f[key] for key in f if key != "kind"} for f in self.findings],
+                "table": self.table()}
+
+    def passed_over_needed(self):
+        return any(entry["oracle"] in NEEDED for entry in self.passed_over)
+
+    def table(self):
+        rows = []
+        for finding in self.findings:
+            rows += [{"parameter": name, "verdict": finding["verdict"], "ranks": finding["ranks"],
+                      "since": finding["step"], "steps": len(finding["steps"]), "distance": finding["distance"]}
+                     for name in finding["parameters"]]
+        return rows
+
+
+def kind_of(text):
+    """A finding's text without its numbers."""
+    return "".join(letter for letter in text if not letter.isdigit())
+
+
+def read_step(folder, ranks, step, last):
+    """Each rank's record of a step: {rank: record}. last: of the step before."""
+    records = {}
+    for rank in ranks:
+        path = store.step_path(folder, rank, step)
+        if os.path.exists(path):
+            record = store.read(path)
+            if record["before"] is None:
+                record["before"] = last[rank]["after"]
+            records[rank] = record
+    return records
+
+
+def judge(folder, player):
+    world = player.world
+    facts = {rank: store.read_json(store.usage_path(folder, rank)) for rank in range(world)}
+    steps = sorted({step for usage in facts.values() for step in usage["kept"]})
+    report, records = Report(world), {}
+    for step in steps:
+        records = read_step(folder, range(world), step, records)
+        Step(report, player, facts, records, step).judge()
+        scripts.judge_inputs(report, records, step)
+    scripts.judge(report, facts)
+    return report.proof(steps)
+
+
+def write(folder, proof):
+    store.write_json(os.path.join(folder, "proof.json"), proof)
+
+
+def read(folder):
+    path = os.path.join(folder, "proof.json")
+    if os.path.exists(path):
+        return store.read_json(path)
+    ended = [name for name in sorted(os.listdir(folder)) if os.path.exists(os.path.join(folder, name, "end"))]
+    why = f"no proof: not all ranks came to their end (there are ends of {', '.join(ended) or 'none'})"
+    return {"schema": 1, "outcome": "INCONCLUSIVE", "verdict": "NONE", "world": None, "steps": [], "judged": {},
+            "not_judged": [{"oracle": "all", "steps": [], "ranks": [], "why": why}], "notes": [], "findings": [],
+            "lacking": list(NEEDED), "table": []}
+
+
+def numbers(values):
+    """0, 1, 2, 3, 5 as 0-3, 5."""
+    parts, values = [], sorted(values)
+    while values:
+        run = 1
+        while run < len(values) and values[run] == values[0] + run:
+            run += 1
+        parts.append(f"{values[0]}-{values[run - 1]}" if run > 2 else ", ".join(map(str, values[:run])))
+        values = values[run:]
+    return ", ".join(parts)
+
+
+def text_of(proof):
+    lines = [f"{proof['outcome']} {proof['verdict']}: equivalence of {proof['world']} ranks with one device, "
+             f"steps {numbers(proof['steps']) or 'none'}"]
+    lines.append("judged: " + (", ".join(f"{name} {count}" for name, count in sorted(proof["judged"].items())) or "-"))
+    for finding in proof["findings"]:
+        why = "" if finding["explained_by"] is None else f" (follows from finding {finding['explained_by']})"
+        names = finding["parameters"]
+        about = f" {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}" if names else ""
+        lines.append(f"{finding['verdict']} rank {numbers(finding['ranks'])} step {finding['step']}{about}: "
+                     f"{finding['text']}{why}")
+    if proof["table"]:
+        width = max(len(row["parameter"]) for row in proof["table"])
+        lines.append(f"{'parameter':{width}}  {'verdict':18} {'ranks':8} {'since':>5} {'steps':>5} distance")
+        lines += [f"{row['parameter']:{width}}  {row['verdict']:18} {numbers(row['ranks']):8} {row['since']:5} "
+                  f"{row['steps']:5} {'-' if row['distance'] is None else format(row['distance'], '.3g')}"
+                  for row in proof["table"]]
+    for entry in proof["not_judged"]:
+        lines.append(f"not judged: {entry['oracle']}, rank {numbers(entry['ranks'])}, step {numbers(entry['steps'])}: "
+                     f"{entry['why']}")
+    lines += [f"note: step {note['step']}, rank {numbers(note['ranks'])}: {note['text']}" for note in proof["notes"]]
+    return "\n".join(lines)

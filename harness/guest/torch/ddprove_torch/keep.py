@@ -1,0 +1,276 @@
+"""Keeps what is needed to play the chosen steps of a run again: see Keeper.
+
+Nothing here changes a bit of the training: hooks return nothing, copies are taken of what was there anyway, and no
+collective is called. A step ends with an optimizer's step; steps count from 0.
+"""
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from . import context, loss, store
+
+
+class Model:
+    """A wrapped module and the names of its parameters as DDP was given them."""
+
+    def __init__(self, ddp, prefix):
+        self.ddp = ddp
+        self.prefix = prefix
+        self.first = {name: id(p) for name, p in self.named(ddp.module.named_parameters(remove_duplicate=False))}
+        self.hold = [p for p in ddp.module.parameters()]  # so that no other parameter gets one of these ids
+
+    def named(self, pairs):
+        return [(self.prefix + name, tensor) for name, tensor in pairs]
+
+    def parameters(self):
+        return self.named(self.ddp.module.named_parameters())
+
+    def buffers(self):
+        return self.named(self.ddp.module.named_buffers())
+
+    def replaced(self):
+        """Names whose parameter is not the one that DDP was given."""
+        return [name for name, p in self.named(self.ddp.module.named_parameters(remove_duplicate=False))
+                if self.first.get(name) != id(p)]
+
+    def buckets(self):
+        """[[name]]: which parameters each bucket holds, in the order in which they lie there; None if not known."""
+        data = self.ddp._get_ddp_logging_data()
+        text = data.get("rebuilt_per_bucket_param_indices") or data.get("initial_per_bucket_param_indices")
+        names = [name for name, p in self.parameters() if p.requires_grad and name not in self.ignored()]
+        try:
+            return [[names[int(i)] for i in part.split()] for part in text.split(",")] if text else None
+        except (IndexError, ValueError):
+            return None
+
+    def ignored(self):
+        return {self.prefix + name for name in getattr(self.ddp, "parameters_to_ignore", ())}
+
+    def facts(self):
+        ddp = self.ddp
+        hooks = [getattr(hook, "__qualname__", str(hook)) for hook, _ in getattr(ddp, "_comm_hooks", ())]
+        return {"prefix": self.prefix, "find_unused": ddp.find_unused_parameters, "static_graph": ddp.static_graph,
+                "broadcast_buffers": ddp.broadcast_buffers, "comm_hooks": hooks, "ignored": sorted(self.ignored()),
+                "mixed_precision": ddp.mixed_precision is not None}
+
+
+class Keeper:
+    """Takes down the chosen steps of this rank. steps: a set of numbers, or None for all."""
+
+    def __init__(self, folder, steps, usage):
+        self.folder, self.steps, self.usage = folder, steps, usage
+        self.rank, self.world = None, None
+        self.models, self.optimizers = [], []
+        self.step, self.record, self.last = 0, None, None
+        self.hooks = []
+        self.is_playing = False  # a replay is under way: nothing is taken down
+        self.kept = []
+
+    # --- what a step consists of, in the order in which it happens
+
+    def on_wrap(self, ddp):
+        if self.is_playing:
+            return
+        self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self.models.append(Model(ddp, f"model{len(self.models)}." if self.models else ""))
+
+    def is_kept(self):
+        return not self.is_playing and bool(self.models) and (self.steps is None or self.step in self.steps)
+
+    def parameters(self):
+        return {name: p for model in self.models for name, p in model.parameters()}
+
+    def buffers(self):
+        return {name: b for model in self.models for name, b in model.buffers()}
+
+    def begin(self):
+        """Take down what the step starts from, unless that was done."""
+        if self.record is not None or not self.is_kept():
+            return self.record is not None
+        parameters = self.parameters()
+        before = {name: store.copy_of(p) for name, p in parameters.items()}
+        changed = []
+        if self.last is not None and self.last["step"] == self.step - 1:
+            after = self.last["after"]
+            changed = [name for name in before if not store.same_bits(before[name], after.get(name))]
+        self.record = {
+            "step": self.step, "rank": self.rank, "before": before, "changed_between": changed,
+            "grads": {name: store.copy_of(p.grad) for name, p in parameters.items()},
+            "buffers": {name: store.copy_of(b) for name, b in self.buffers().items()},
+            "replaced": [name for model in self.models for name in model.replaced()],
+            "hooked": [name for name, p in parameters.items() if p._backward_hooks],
+            "events": [], "notes": [], "clips": []}
+        for name, p in parameters.items():
+            if p.requires_grad:
+                self.hooks.append(p.register_hook(self.local_hook(name)))
+        self.names = {id(p): name for name, p in parameters.items()}
+        self.local, self.outputs, self.nodes = {}, [], []
+        return True
+
+    def local_hook(self, name):
+        def hook(grad):
+            if grad.layout != torch.strided:
+                self.note(f"the gradient of {name} is sparse: not kept")
+                return
+            self.local[name] = store.copy_of(grad)
+        return hook
+
+    def note(self, text):
+        if self.record is not None and text not in self.record["notes"]:
+            self.record["notes"].append(text)
+
+    def forward(self, ddp, run, args, kwargs):
+        """A pass of the wrapped module, whose buffers DDP has made equal by now, if it does."""
+        numbers = [i for i, model in enumerate(self.models) if model.ddp is ddp]
+        if not numbers or not torch.is_grad_enabled() or not self.begin():
+            return run(*args, **kwargs)
+        call = {"kind": "forward", "model": numbers[0], "sync": bool(ddp.require_backward_grad_sync),
+                "joined": bool(ddp._join_config.enable), "by_initial": bool(getattr(ddp, "_divide_by_initial_world_size", True)),
+                "will_sync_buffers": bool(ddp.will_sync_module_buffers()),
+                "buffers": {name: store.copy_of(b) for name, b in self.models[numbers[0]].buffers()},
+                "generators": context.take_generators(), "modes": context.take_modes(),
+                "attributes": context.take_attributes(ddp.module), "args": None, "kwargs": None}
+        try:
+            call["args"], call["kwargs"] = store.encode(list(args)), store.encode(kwargs)
+        except store.NotKept as error:
+            self.note(f"{error}: the pass is not played again")
+        out = run(*args, **kwargs)
+        call["drew"] = not torch.equal(call["generators"]["torch"], torch.get_rng_state())
+        self.watch_outputs(call, out)
+        self.record["events"].append(call)
+        return out
+
+    def watch_outputs(self, call, out):
+        call["out_grads"] = []
+        for number, tensor in enumerate(store.tensors_of(out)):
+            call["out_grads"].append(None)
+            if tensor.requires_grad and tensor.grad_fn is not None:
+                tensor.register_hook(self.output_hook(call, number))
+                self.nodes.append(tensor.grad_fn)
+
+    def output_hook(self, call, number):
+        def hook(grad):
+            if call["out_grads"][number] is not None:
+                self.note("an output's gradient arrived twice: the pass is not played again")
+            call["out_grads"][number] = store.copy_of(grad)
+            self.outputs.append(call)
+        return hook
+
+    def backward(self, run, tensors, args, kwargs):
+        if not self.models or not self.is_kept():
+            return run(tensors, *args, **kwargs)
+        roots = [t.grad_fn for t in ([tensors] if isinstance(tensors, torch.Tensor) else tensors)
+                 if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+        past = loss.past_output(roots, self.nodes if self.record else (),
+                                {id(p): name for name, p in self.parameters().items()})
+        if self.record is None and not past:
+            return run(tensors, *args, **kwargs)  # another model's
+        self.begin()
+        event = {"kind": "backward", "past": past, "terms": loss.terms_of(roots)}
+        self.local, self.outputs = {}, []
+        result = run(tensors, *args, **kwargs)
+        calls = [e for e in self.record["events"] if e["kind"] == "forward"]
+        event["calls"] = [i for i, call in enumerate(calls) if any(call is out for out in self.outputs)]
+        event["sync"] = any(calls[i]["sync"] for i in event["calls"])
+        event["local"] = self.local
+        self.record["events"].append(event)
+        self.record["arrived"] = {name: store.copy_of(p.grad) for name, p in self.parameters().items()}
+        if event["sync"]:
+            self.record["buckets"] = [model.buckets() for model in self.models]
+        return result
+
+    def clip(self, name, values, parameters):
+        """The script clips or scales gradients by a known function."""
+        if self.record is not None and not self.is_playing:
+            last = [e for e in self.record["events"] if e["kind"] == "backward"]
+            self.record["clips"].append({"name": name, "values": values, "after": len(last),
+                                         "sync": bool(last) and last[-1]["sync"],
+                                         "names": [self.names.get(id(p)) for p in parameters]})
+
+    def before_update(self, optimizer, args, kwargs):
+        if self.is_playing or not self.models:
+            return
+        parameters = self.parameters()
+        ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if not any(id(p) in ids for p in parameters.values()):
+            self.usage.stranger(optimizer, parameters, self.record is not None)
+            if self.record is not None and "arrived" in self.record:
+                self.record["updated"], self.record["optimizer"], self.record["used"] = [], None, {}
+                self.end_step(optimizer)
+            return
+        if not self.begin():
+            return
+        if optimizer not in self.optimizers:
+            self.optimizers.append(optimizer)
+        record, arrived = self.record, self.record.get("arrived", {})
+        used = {name: p.grad for name, p in parameters.items()}
+        record["used"] = {name: store.copy_of(grad) for name, grad in used.items()
+                          if not store.same_bits(grad, arrived.get(name))}
+        record["updated"] = [name for name, p in parameters.items() if id(p) in ids]
+        record["optimizer"] = self.optimizers.index(optimizer)
+        record["optimizer_names"] = [[self.names.get(id(p)) for p in group["params"]]
+                                     for group in optimizer.param_groups]
+        record["moved"] = [name for name, p in parameters.items() if not store.same_bits(p, record["before"][name])]
+        if args[1:] or kwargs.get("closure") is not None:
+            self.note("the optimizer calls a closure: its update is not played again")
+            record["optimizer"] = None
+        try:
+            record["state_before"] = store.encode(optimizer.state_dict(), "optimizer")
+        except store.NotKept as error:
+            self.note(f"{error}: the update is not played again")
+            record["optimizer"] = None
+
+    def after_update(self, optimizer, args, kwargs):
+        if self.is_playing or not self.models:
+            return
+        ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if any(id(p) in ids for p in self.parameters().values()):
+            self.end_step(optimizer)
+
+    def end_step(self, optimizer):
+        record = self.record
+        if record is not None:
+            record["after"] = {name: store.copy_of(p) for name, p in self.parameters().items()}
+            if record.get("optimizer") is not None:
+                record["state_after"] = store.encode(optimizer.state_dict(), "optimizer")
+            self.write()
+        self.usage.end_step(self.step, self.buffers())
+        self.step += 1
+
+    def write(self):
+        """The step is over. What another kept step holds already is not written twice."""
+        record, self.record, last = self.record, None, self.last
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks = []
+        self.last = {"step": record["step"], "after": record.get("after", {})}
+        if last is not None and last["step"] == record["step"] - 1 and not record["changed_between"]:
+            record = {**record, "before": None}  # as the step before left them
+        store.write(store.step_path(self.folder, self.rank, record["step"]), record)
+        self.kept.append(record["step"])
+
+    def finish(self):
+        """The run ends: a step that has begun is kept as far as it came."""
+        if self.record is not None and self.record["events"]:
+            self.write()
+        self.record = None
+
+
+def install(keeper):
+    """Let the keeper see what this process does with DDP."""
+    first_init, first_run, first_backward = DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward
+
+    def init(self, *args, **kwargs):
+        first_init(self, *args, **kwargs)
+        keeper.on_wrap(self)
+
+    def run_forward(self, *inputs, **kwargs):
+        keeper.usage.forward(self)
+        return keeper.forward(self, lambda *a, **k: first_run(self, *a, **k), inputs, kwargs)
+
+    def backward(tensors, *args, **kwargs):
+        return keeper.backward(first_backward, tensors, args, kwargs)
+
+    DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward = init, run_forward, backward
+    register_optimizer_step_pre_hook(keeper.before_update)
+    register_optimizer_step_post_hook(keeper.after_update)

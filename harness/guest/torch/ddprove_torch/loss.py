@@ -1,0 +1,112 @@
+"""What can be told from a loss's graph: how much its elements weigh, and whether it reaches parameters past the
+module's output.
+
+A loss that one device would take as a mean over the global batch weighs one in all: each of n elements 1/n, since DDP
+divides by the ranks itself. A loss that was divided by their number as well weighs 1/ranks. Only graphs that are a sum
+of scaled means and sums are understood; of others nothing is said."""
+
+MEAN, SUM = 1, 2
+WITH_REDUCTION = ("NllLossBackward", "NllLoss2DBackward", "MseLossBackward", "L1LossBackward", "SmoothL1LossBackward",
+                  "HuberLossBackward", "BinaryCrossEntropyBackward", "BinaryCrossEntropyWithLogitsBackward")
+PASSED = ("ViewBackward", "UnsafeViewBackward", "ReshapeAliasBackward", "SqueezeBackward", "ToCopyBackward",
+          "CloneBackward", "AliasBackward")
+NODES_MAX = 10000
+
+
+def kind_of(node):
+    return node.name().rstrip("0123456789")
+
+
+def number_in(node):
+    """The other operand of a product or a quotient, if it is one number that takes no gradient."""
+    other = getattr(node, "_saved_other", None)
+    if other is None or other.numel() != 1 or other.requires_grad:
+        return None
+    return float(other)
+
+
+def elements_of(node):
+    """How many elements a loss of this kind is taken over."""
+    target = getattr(node, "_saved_target", None)
+    if target is None:
+        target = getattr(node, "_saved_self", None)
+    if target is None:
+        return None
+    ignored = getattr(node, "_saved_ignore_index", None)
+    if kind_of(node).startswith("NllLoss") and ignored is not None:
+        return int((target != ignored).sum())
+    return target.numel()
+
+
+def sum_elements(node):
+    sizes = getattr(node, "_saved_self_sym_sizes", None)
+    count = 1
+    for size in sizes or ():
+        count *= int(size)
+    return count if sizes is not None else None
+
+
+def terms(root):
+    """The loss's parts as [{"kind", "elements", "weight", "divided"}], the weight being that of all elements together,
+    divided whether a number divides it on the way; None if some part is not understood."""
+    found = []
+    stack = [(root, 0, 1.0, False)]
+    while stack:
+        node, output, factor, divided = stack.pop()
+        kind = kind_of(node)
+        below = [edge for edge in node.next_functions if edge[0] is not None]
+        if kind in ("DivBackward", "MulBackward"):
+            number = number_in(node)
+            if not number or len(below) != 1:
+                return None
+            by = kind == "DivBackward"
+            stack.append((*below[0], factor / number if by else factor * number, divided or by))
+        elif kind == "AddBackward":
+            stack += [(*edge, factor, divided) for edge in below]
+        elif kind in PASSED and len(below) == 1:
+            stack.append((*below[0], factor, divided))
+        elif kind == "_DDPSinkBackward":  # hands each output's gradient on to the input of the same number
+            stack.append((*node.next_functions[output], factor, divided))
+        elif kind in WITH_REDUCTION and node._saved_reduction in (MEAN, SUM):
+            count = elements_of(node)
+            if not count:
+                return None
+            found.append({"kind": kind, "elements": count, "divided": divided,
+                          "weight": factor * (count if node._saved_reduction == SUM else 1)})
+        elif kind == "MeanBackward":
+            found.append({"kind": "mean", "elements": sum_elements(node), "divided": divided, "weight": factor})
+        elif kind == "SumBackward" and sum_elements(node):
+            found.append({"kind": "sum", "elements": sum_elements(node), "divided": divided,
+                          "weight": factor * sum_elements(node)})
+        else:
+            return None
+    return found
+
+
+def past_output(roots, outputs, names):
+    """Names of parameters that the graph reaches from its roots without passing one of the output's nodes. names: by
+    id of the parameter."""
+    seen, found, stack = set(outputs), set(), list(roots)
+    while stack and len(seen) < NODES_MAX:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) in names:
+            found.add(names[id(leaf)])
+        stack += [child for child, _ in node.next_functions]
+    return sorted(found)
+
+
+def terms_of(roots):
+    """The parts of a backward pass from one root; None where there are several or what they are is not understood."""
+    try:
+        return terms(roots[0]) if len(roots) == 1 else None
+    except RuntimeError:  # a saved tensor was changed since, or is freed: backward itself will say so
+        return None
+
+
+def weights(parts):
+    """How much each part weighs; None if that is not known."""
+    return [part["weight"] for part in parts] if parts else None

@@ -1,0 +1,59 @@
+"""`ddprove exec --prove equivalence`: what PyTorch's import starts in each process, and what ends it.
+
+The environment says what is wanted: DDPROVE_PROVE, the run folder; DDPROVE_PROVE_STEPS, the steps to keep ("0,1,7",
+"all"). As the last rank ends, it plays all ranks' kept steps again and judges them; `python -m ddprove_torch.prove DIR`
+prints what was found."""
+import multiprocessing.util
+import os
+import sys
+
+FOLDER, STEPS = "DDPROVE_PROVE", "DDPROVE_PROVE_STEPS"
+
+
+def steps_of(text):
+    """None: all."""
+    return None if text in ("", "all") else {int(part) for part in text.split(",")}
+
+
+def load():
+    """Entry point of `torch.backends`: runs within `import torch`."""
+    folder = os.environ.get(FOLDER)
+    if not folder or "RANK" not in os.environ:
+        return  # nobody asks, or this is the launcher
+    from . import keep, usage
+    facts = usage.Usage(folder)
+    keeper = keep.Keeper(folder, steps_of(os.environ.get(STEPS, "")), facts)
+    facts.keeper = keeper
+    keep.install(keeper)
+    usage.install(facts)
+    # At the process's own end, and at that of a child of `multiprocessing`, which runs no exit handlers.
+    multiprocessing.util.Finalize(None, finish, args=(keeper, facts), exitpriority=0)
+
+
+def finish(keeper, facts):
+    """This rank has come to its end. Whoever ends last plays the steps again, so that nobody waits for anybody."""
+    if not keeper.models:
+        return
+    keeper.finish()
+    facts.write()
+    folder, world = keeper.folder, keeper.world
+    open(os.path.join(folder, f"rank{keeper.rank}", "end"), "x", encoding="ascii").close()
+    if not all(os.path.exists(os.path.join(folder, f"rank{rank}", "end")) for rank in range(world)):
+        return
+    try:
+        open(os.path.join(folder, "claimed"), "x", encoding="ascii").close()
+    except FileExistsError:
+        return  # two ranks saw each other's end; one of them plays
+    from . import equivalence, replay
+    equivalence.write(folder, equivalence.judge(folder, replay.Player(keeper)))
+
+
+def main():
+    from . import equivalence
+    proof = equivalence.read(sys.argv[1])
+    print(equivalence.text_of(proof))
+    return {"PASS": 0, "FAIL": 1}.get(proof["outcome"], 4)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""How DDP on gloo makes one gradient of those of all ranks, bit for bit.
+
+A bucket is what its parameters' gradients are, one behind the other, each multiplied by 1/D. gloo's ring cuts it into a
+part for each rank. Part c is begun by rank c - 1, and each next lower rank adds its own; with two ranks there is one
+order only."""
+import torch
+
+SEGMENT_BYTES_MAX = 1 << 20  # of gloo
+
+
+def part_elements(count, element_bytes, world):
+    """Elements of each rank's part of a ring, as gloo cuts it: segments of equal length, at least two a rank."""
+    most = element_bytes * max(1, SEGMENT_BYTES_MAX // element_bytes)
+    segments = max(-(-count * element_bytes // most), 2 * world)
+    segments = -(-segments // world) * world
+    segment_bytes = -(-count * element_bytes // segments)
+    segment_bytes = -(-segment_bytes // element_bytes) * element_bytes
+    return segments // world * segment_bytes // element_bytes
+
+
+def add_down(parts, begin):
+    """The sum that rank `begin` begins and each next lower one continues."""
+    world = len(parts)
+    total = parts[begin].clone()
+    for distance in range(1, world):
+        total = parts[(begin - distance) % world] + total
+    return total
+
+
+def ring(flat):
+    """The sum of one flat tensor of each rank."""
+    world, count = len(flat), flat[0].numel()
+    size = part_elements(count, flat[0].element_size(), world)
+    out = torch.empty_like(flat[0])
+    for part in range(world):
+        cut = slice(min(count, part * size), min(count, (part + 1) * size))
+        out[cut] = add_down([one[cut] for one in flat], (part - 1) % world)
+    return out
+
+
+def reduce_bucket(names, grads, scale):
+    """{name: reduced gradient}. grads: for each rank {name: its gradient or None}; scale: of one (tensor) -> tensor."""
+    shaped = {name: next((grad[name] for grad in grads if grad[name] is not None), None) for name in names}
+    flat = [torch.cat([(scale(grad[name]) if grad[name] is not None else torch.zeros_like(shaped[name])).reshape(-1)
+                       for name in names if shaped[name] is not None]) for grad in grads]
+    out, place, total = {}, 0, ring(flat)
+    for name in names:
+        if shaped[name] is not None:
+            count = shaped[name].numel()
+            out[name] = total[place:place + count].reshape(shaped[name].shape)
+            place += count
+    return out
+
+
+def any_order(values, result):
+    """Which elements of a result are the sum of these values, begun by some rank of the ring."""
+    found = torch.zeros_like(result, dtype=torch.bool)
+    for begin in range(len(values)):
+        found |= add_down(values, begin) == result
+    return found
+
+
+def bound(values):
+    """How far rounding may carry a sum of these values, in any order, with one rounding of each before."""
+    size = sum(value.double().abs() for value in values)
+    return 2 * len(values) * torch.finfo(values[0].dtype).eps * size

@@ -1,0 +1,441 @@
+"""Judges one kept step of all ranks: gradients, reduction, what the optimizer was given, update, replicas.
+
+Each check starts from what was kept, not from what the check before expected, so that one error is named once."""
+import torch
+
+from . import loss, reduction, store
+from .replay import NotPlayed
+
+
+def distance_of(one, other):
+    """The largest difference; None if shapes or types differ or one is not there."""
+    if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
+        return None
+    difference = (one.double() - other.double()).abs()
+    return float(difference.max()) if difference.numel() else 0.0
+
+
+def factor_of(ones, others):
+    """The one factor by which all numbers of some tensors are those of others; None if there is none."""
+    one = torch.cat([t.double().reshape(-1) for t in ones])
+    other = torch.cat([t.double().reshape(-1) for t in others])
+    weight = float((other * other).sum())
+    if not weight or not torch.isfinite(one).all():
+        return None
+    factor = float((one * other).sum()) / weight
+    return factor if float((one - factor * other).norm()) <= 1e-5 * float(one.norm()) else None
+
+
+class Step:
+    """records: {rank: what it kept}; step: its number; facts: {rank: usage}."""
+
+    def __init__(self, report, player, facts, records, step):
+        self.report, self.player, self.facts, self.records, self.step = report, player, facts, records, step
+        self.world = player.world
+        first = min(records)
+        self.models = facts[first]["models"]
+        self.names = list(records[first]["before"])
+
+    def find(self, oracle, verdict, ranks, names, text, distance=None, **more):
+        self.report.find(oracle, verdict, ranks, self.step, names, text, distance, **more)
+
+    def pass_over(self, oracle, ranks, why):
+        self.report.pass_over(oracle, self.step, ranks, why)
+
+    def judge(self):
+        self.replicas()
+        self.structure()
+        self.buffers()
+        self.randomness()
+        for rank, record in self.records.items():
+            self.gradient(rank, record)
+        self.reduction()
+        self.loss()
+        for rank, record in self.records.items():
+            self.update(rank, record)
+
+    # --- replicas
+
+    def replicas(self):
+        first = min(self.records)
+        for rank, record in self.records.items():
+            wrong = [name for name in self.names
+                     if not store.same_bits(record["before"].get(name), self.records[first]["before"][name])]
+            if wrong:
+                far = max((distance_of(record["before"].get(name), self.records[first]["before"][name]) or 0.0)
+                          for name in wrong)
+                self.find("replicas", "VALUE.DIVERGED", [rank], wrong,
+                          f"parameters are not those of rank {first} as step {self.step} begins", far)
+            changed = record["changed_between"] + record.get("moved", [])
+            if changed:
+                self.report.note(self.step, [rank], f"changed outside of the optimizer: {', '.join(changed)}")
+        self.report.count("replicas")
+
+    def structure(self):
+        replaced = sorted({name for record in self.records.values() for name in record["replaced"]})
+        if replaced:
+            self.find("replicas", "VALUE.LOST", sorted(self.records), replaced,
+                      "the module holds another parameter than the one that DDP was given when it was wrapped (weights "
+                      "that were shared and are not any more?): DDP does not reduce its gradient")
+
+    def forwards(self, rank):
+        return [event for event in self.records[rank]["events"] if event["kind"] == "forward"]
+
+    def backwards(self, rank):
+        return [event for event in self.records[rank]["events"] if event["kind"] == "backward"]
+
+    def buffers(self):
+        first = min(self.records)
+        for rank in self.records:
+            for mine, others in zip(self.forwards(rank), self.forwards(first)):
+                facts = self.models[mine["model"]]
+                if facts["broadcast_buffers"] and not mine["will_sync_buffers"]:
+                    continue  # between two passes that synchronise, each rank's own are what is meant
+                wrong = [name for name, buffer in mine["buffers"].items()
+                         if not store.same_bits(buffer, others["buffers"].get(name))]
+                if wrong:
+                    why = "" if facts["broadcast_buffers"] else "; broadcast_buffers is off, so nothing makes them equal"
+                    self.find("replicas", "VALUE.DIVERGED", [rank], wrong,
+                              f"buffers are not those of rank {first} as the pass begins{why}",
+                              max(distance_of(mine["buffers"][name], others["buffers"].get(name)) or 0.0
+                                  for name in wrong))
+                    return
+                self.report.count("buffers")
+
+    def randomness(self):
+        for rank in self.records:
+            for number, call in enumerate(self.forwards(rank)):
+                if not call["drew"]:
+                    continue
+                drawn = (rank, number, bytes(call["generators"]["torch"].tolist()))
+                if drawn in self.report.drawn and self.report.drawn[drawn] != self.step:
+                    self.find("data", "VALUE.STALE", [rank], [],
+                              f"pass {number} draws the random numbers of step {self.report.drawn[drawn]} again: the "
+                              "generator is set back between steps")
+                self.report.drawn.setdefault(drawn, self.step)
+                self.report.count("randomness")
+
+    # --- gradients
+
+    def gradient(self, rank, record):
+        other = self.records.get((rank + 1) % self.world, record)
+        attributes = [call["attributes"] for call in self.forwards(other["rank"])]
+        if len(attributes) != len(self.forwards(rank)):
+            attributes = None
+        past = sorted({name for event in self.backwards(rank) for name in event["past"]})
+        if past and not self.forwards(rank):
+            return  # no pass of the wrapped module: the reduction's business
+        try:
+            played = self.player.passes(record, attributes)
+            wrong = self.compare(record, played, past)
+            if wrong and attributes is not None:
+                own = self.compare(record, self.player.passes(record), past)
+                differing = self.attributes_between(rank, other["rank"])
+                if not own and differing:
+                    self.find("gradient", "MISMATCH.MODEL", [rank], sorted(wrong),
+                              f"its passes depend on what is not the same on rank {other['rank']}: "
+                              f"{', '.join(differing)}", self.worst(wrong))
+                    return
+                wrong = own
+            if wrong and self.compare_played(self.player.passes(record), self.player.passes(record)):
+                self.pass_over("gradient", [rank], "played twice, it gives two results: an operator does not repeat")
+                return
+        except NotPlayed as error:
+            self.pass_over("gradient", [rank], str(error))
+            return
+        if past:
+            self.pass_over("gradient", [rank], f"the loss reaches {', '.join(past)} past the module's output")
+        self.name_gradient(rank, record, wrong, played)
+        self.report.count("gradient")
+
+    def compare(self, record, played, past):
+        """{name: (kept, played)} of what differs."""
+        wrong = {}
+        for event, again in zip(self.backwards(record["rank"]), played, strict=True):
+            for name in set(event["local"]) | set(again):
+                if name not in past and not store.same_bits(event["local"].get(name), again.get(name)):
+                    wrong.setdefault(name, (event["local"].get(name), again.get(name)))
+        return wrong
+
+    @staticmethod
+    def compare_played(one, other):
+        return any(set(a) != set(b) or any(not store.same_bits(a[name], b[name]) for name in a)
+                   for a, b in zip(one, other, strict=True))
+
+    @staticmethod
+    def worst(wrong):
+        return max((distance_of(*pair) or 0.0) for pair in wrong.values())
+
+    def attributes_between(self, one, other):
+        found = set()
+        for mine, others in zip(self.forwards(one), self.forwards(other)):
+            for module, values in mine["attributes"].items():
+                theirs = others["attributes"].get(module, {})
+                found |= {f"{module}.{key}".lstrip(".") for key in values if values[key] != theirs.get(key)}
+        return sorted(found)
+
+    def name_gradient(self, rank, record, wrong, played):
+        hooked = {name for name in wrong if name in record["hooked"]}
+        for name in hooked:
+            self.name_hook(rank, name, *wrong[name])
+        rest = sorted(set(wrong) - hooked)
+        if rest:
+            used = [name for name in rest if wrong[name][1] is None]
+            unused = [name for name in rest if wrong[name][0] is None]
+            why = f"; played, {', '.join(used)} is not used" if used else ""
+            why += f"; played, {', '.join(unused)} is used" if unused else ""
+            self.find("gradient", "MISMATCH.MODEL", [rank], rest,
+                      "its backward pass does not come out again when another rank's process plays it from the same "
+                      f"parameters, inputs and random numbers: it depends on the rank{why}",
+                      self.worst({name: wrong[name] for name in rest}))
+
+    def name_hook(self, rank, name, kept, played):
+        """A hook of the script changes the gradient before it is reduced. That is no error if it changes it in
+        proportion, and so the mean as each part."""
+        if played is None or kept is None or not store.same_bits(self.player.hooked(name, played.clone()), kept):
+            self.find("gradient", "VALUE.CORRUPTED", [rank], [name],
+                      "is not what its backward pass gives, and its hooks do not explain it", distance_of(kept, played))
+            return
+        whole = self.player.hooked(name, played.clone() * 2) - 2 * self.player.hooked(name, played.clone())
+        if float(whole.abs().max()) > 1e-4 * float(kept.abs().max()):
+            self.find("gradient", "VALUE.SCALED", [rank], [name],
+                      "a hook changes the gradient before it is reduced, and not in proportion (clipping before the "
+                      "reduction?): the mean of what it gives is not what it gives of the mean",
+                      distance_of(kept, played))
+        else:
+            self.report.note(self.step, [rank], f"a hook changes the gradient of {name} before it is reduced")
+
+    # --- the reduction
+
+    def unjudged_reduction(self, ranks):
+        hooks = [hook for facts in self.models for hook in facts["comm_hooks"]]
+        if hooks:
+            return f"gradients are reduced by a hook: {', '.join(hooks)}"
+        if any(facts["mixed_precision"] for facts in self.models):
+            return "DDP's own mixed precision"
+        if len({len(self.backwards(rank)) for rank in ranks}) > 1:
+            return "ranks have different numbers of backward passes"
+        if any("arrived" not in self.records[rank] for rank in ranks):
+            return "no backward pass"
+        return None
+
+    def divisor(self, ranks):
+        calls = self.forwards(ranks[0])
+        by_active = bool(calls) and calls[-1]["joined"] and not calls[-1]["by_initial"]
+        return len(ranks) if by_active else self.world
+
+    def reduction(self):
+        ranks = sorted(self.records)
+        why = self.unjudged_reduction(ranks)
+        if why:
+            self.pass_over("reduction", ranks, why)
+            return
+        if not self.synchronised(ranks):
+            return
+        grads = [dict(self.records[rank]["grads"]) for rank in ranks]
+        scale_by = 1.0 / self.divisor(ranks)
+        checked = {}
+        for number in range(len(self.backwards(ranks[0]))):
+            self.clip_before(ranks, grads, number)
+            self.accumulate(ranks, grads, number)
+            if self.backwards(ranks[0])[number]["sync"]:
+                checked = self.reduce(ranks, grads, number, scale_by)
+        for rank, grad in zip(ranks, grads, strict=True):
+            self.compare_reduced(rank, grad, checked)
+        self.report.count("reduction")
+
+    def synchronised(self, ranks):
+        """Whether what the optimizer uses was reduced at all."""
+        last = [self.backwards(rank)[-1] for rank in ranks]
+        if all(event["sync"] for event in last):
+            return True
+        lacking = [rank for rank, event in zip(ranks, last, strict=True) if not event["sync"]]
+        if "updated" not in self.records[ranks[0]]:
+            return False  # the run ended between two micro-batches
+        if any(not self.forwards(rank) for rank in lacking):
+            self.find("reduction", "VALUE.LOST", lacking, sorted(last[0]["past"]),
+                      "no pass went through the wrapped module (its `.module` was called?): DDP reduces nothing, each "
+                      "rank uses its own gradient")
+        else:
+            self.find("reduction", "USAGE.NO_SYNC", lacking, sorted(last[0]["local"]),
+                      "the last micro-batch was under no_sync too: the optimizer uses gradients that were never reduced")
+        return False
+
+    def clip_before(self, ranks, grads, number):
+        """Gradients that the script clips while they are not reduced."""
+        for place, rank in enumerate(ranks):
+            for clip in self.records[rank]["clips"]:
+                if clip["after"] == number and not clip["sync"] and clip["name"] != "unscale_" and number:
+                    self.find("gradient", "VALUE.SCALED", [rank], [n for n in clip["names"] if n],
+                              f"{clip['name']} is called after micro-batch {number - 1}, before the gradients are "
+                              "reduced: each rank clips its own by another factor")
+                    grads[place] = self.player.clip(clip, grads[place])
+
+    def accumulate(self, ranks, grads, number):
+        for place, rank in enumerate(ranks):
+            for name, local in self.backwards(rank)[number]["local"].items():
+                own = grads[place].get(name)
+                grads[place][name] = local if own is None else own + local
+
+    def reduce(self, ranks, grads, number, scale_by):
+        """Make of each rank's gradients the reduced ones. Returns {name: each rank's part}."""
+        calls = {call["model"] for i, call in enumerate(self.forwards(ranks[0]))
+                 if i in self.backwards(ranks[0])[number]["calls"]}
+        values, buckets = {}, self.records[ranks[0]].get("buckets") or []
+        for model in sorted(calls):
+            facts = self.models[model]
+            names = [name for name in self.names if name not in facts["ignored"]
+                     and name not in self.records[ranks[0]]["replaced"]
+                     and name.startswith(facts["prefix"]) and any(grad.get(name) is not None for grad in grads)]
+            if facts["find_unused"] or facts["static_graph"]:
+                names = [name for name in names
+                         if any(name in self.backwards(rank)[number]["local"] for rank in ranks)]
+            known = model < len(buckets) and buckets[model]
+            for bucket in (buckets[model] if known else [[name] for name in names]):
+                # A parameter that no rank has used lies in its bucket as zeros.
+                full = [{name: grad.get(name) if grad.get(name) is not None else
+                         torch.zeros_like(self.records[ranks[0]]["before"][name]) for name in bucket} for grad in grads]
+                full += [{name: torch.zeros_like(tensor) for name, tensor in full[0].items()}
+                         for _ in range(self.world - len(ranks))]
+                if self.world > len(ranks):  # joined ranks contribute zeros, each in its place
+                    full = self.in_place(ranks, full)
+                out = reduction.reduce_bucket(bucket, full, lambda grad: grad * scale_by)
+                for name in bucket:
+                    if name in names:
+                        values[name] = [one[name] * scale_by for one in full]
+                        for grad in grads:
+                            grad[name] = out[name]
+        return values
+
+    def in_place(self, ranks, full):
+        absent = iter(full[len(ranks):])
+        present = dict(zip(ranks, full))
+        return [present[rank] if rank in present else next(absent) for rank in range(self.world)]
+
+    def compare_reduced(self, rank, expected, checked):
+        arrived = self.records[rank]["arrived"]
+        wrong = [name for name in self.names if not store.same_bits(arrived.get(name), expected.get(name))
+                 and name not in self.records[rank]["replaced"]]
+        real = []
+        for name in wrong:
+            values = checked.get(name)
+            if values is None or arrived.get(name) is None:
+                real.append(name)
+            elif bool(reduction.any_order(values, arrived[name]).all()):
+                self.report.note(self.step, [rank], f"{name} is summed in another order of the ring")
+            else:
+                exact = sum(value.double() for value in values)
+                if not bool(((arrived[name].double() - exact).abs() <= reduction.bound(values)).all()):
+                    real.append(name)
+                else:
+                    self.report.note(self.step, [rank], f"{name} is summed in an order that is not known: within "
+                                                        "rounding, not bit for bit")
+        if real:
+            self.name_reduced(rank, real, expected, checked)
+
+    def name_reduced(self, rank, names, expected, checked):
+        arrived = self.records[rank]["arrived"]
+        far = max((distance_of(arrived.get(name), expected.get(name)) or 0.0) for name in names)
+        verdict, text = "VALUE.CORRUPTED", "the reduced gradient is not the sum of what the ranks' passes gave"
+        there = [name for name in names if arrived.get(name) is not None and checked.get(name) is not None]
+        if any(not torch.isfinite(arrived[name]).all() for name in there):
+            verdict, text = "VALUE.NONFINITE", "the reduced gradient holds NaN or infinity"
+        elif there == names:
+            factor = factor_of([arrived[n] for n in names], [expected[n] for n in names])
+            if factor is not None and abs(factor - 1) > 1e-4:
+                verdict, text = "VALUE.SCALED", f"the reduced gradient is {factor:.6g} times the right one"
+            for other in range(self.world):
+                missing = factor_of([expected[n] - arrived[n] for n in names], [checked[n][other] for n in names])
+                if missing is not None and abs(missing - 1) < 1e-4:
+                    verdict, text = "VALUE.LOST", f"the reduced gradient lacks what rank {other} put in"
+                if missing is not None and abs(missing + 1) < 1e-4:
+                    verdict, text = "VALUE.DUPLICATED", f"the reduced gradient has twice what rank {other} put in"
+        self.find("reduction", verdict, [rank], names, text, far)
+
+    # --- from the reduction to the update
+
+    def used(self, rank):
+        record = self.records[rank]
+        return {name: record["used"][name] if name in record["used"] else record.get("arrived", record["grads"])[name]
+                for name in self.names}
+
+    def loss(self):
+        """How much the loss's elements weigh in all, with whatever factor the script gave the gradients behind."""
+        if any("used" not in record for record in self.records.values()):
+            return
+        for rank, record in self.records.items():
+            factor = self.factor_behind(rank, record)
+            weights = [loss.weights(event["terms"]) for event in self.backwards(rank)]
+            if factor is None or not weights or (any(w is None for w in weights) and factor == 1):
+                self.pass_over("loss", [rank], "what the loss is made of is not understood" if factor else
+                               "the script changes gradients behind the reduction")
+                continue
+            total = factor if any(w is None for w in weights) else factor * sum(max(w) for w in weights)
+            by = any(event["terms"] and any(term["divided"] for term in event["terms"])
+                     for event in self.backwards(rank)) or factor != 1
+            self.report.count("loss")
+            if self.world > 1 and by and abs(total * self.world - 1) < 1e-4:
+                self.find("loss", "VALUE.SCALED", [rank], [],
+                          f"the loss of all ranks' samples weighs 1/{self.world} of a mean: it is divided by the number of "
+                          "ranks, which DDP does as well")
+            elif abs(total - 1) > 1e-4:
+                self.report.note(self.step, [rank], f"the loss weighs {total:.6g} of a mean over the samples")
+
+    def factor_behind(self, rank, record):
+        """What the script multiplied the reduced gradients with, 1 if nothing; None: it did something else."""
+        if not record["used"]:
+            return 1.0
+        arrived, used = record.get("arrived", {}), self.used(rank)
+        clips = [clip for clip in record["clips"] if clip["sync"]]
+        if any(clip["name"] == "unscale_" for clip in clips):
+            return None
+        try:
+            grads = {name: arrived.get(name) for name in self.names}
+            for clip in clips:
+                grads = self.player.clip(clip, grads)
+        except NotPlayed as error:
+            self.pass_over("gradient", [rank], str(error))
+            return None
+        if all(store.same_bits(grads[name], used[name]) for name in self.names):
+            self.report.count("clipping")
+            return 1.0
+        names = [name for name in self.names if grads[name] is not None and used[name] is not None]
+        factor = factor_of([used[name] for name in names], [grads[name] for name in names])
+        alike = all(store.same_bits(used[name], self.used(other)[name]) for other in self.records
+                    for name in self.names)
+        if not alike:
+            self.find("gradient", "VALUE.CORRUPTED", [rank], sorted(record["used"]),
+                      "the script changes gradients between reduction and update, and not alike on all ranks",
+                      max(distance_of(used[name], grads[name]) or 0.0 for name in names))
+        return factor
+
+    def update(self, rank, record):
+        if "updated" not in record:
+            return
+        if not record["updated"]:
+            return  # an optimizer that holds none of the parameters: equivalence.py says so
+        try:
+            held, state = self.player.update(record, self.used(rank))
+        except NotPlayed as error:
+            self.pass_over("update", [rank], str(error))
+            return
+        wrong = [name for name in self.names
+                 if not store.same_bits(record["after"][name], held.get(name, record["before"][name]))]
+        if wrong:
+            self.find("update", "VALUE.CORRUPTED", [rank], wrong,
+                      "the parameters after the update are not what the optimizer makes of those before",
+                      max(distance_of(record["after"][n], held.get(n, record["before"][n])) or 0.0 for n in wrong))
+        elif not same_code(state, record["state_after"]):
+            self.find("update", "VALUE.CORRUPTED", [rank], [], "the optimizer's state is not what its step makes of it")
+        self.report.count("update")
+
+
+def same_code(one, other):
+    """Whether two encoded values are the same, tensors bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and store.same_bits(one, other)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same_code(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same_code, one, other))
+    return one == other

@@ -1,0 +1,116 @@
+"""What is kept of a run, as files that can be read without running anybody's code.
+
+A run folder has a folder for each rank with a file for each kept step. They hold tensors, containers and plain values
+only, so `torch.load(weights_only=True)` reads them. A file has its name once it is whole.
+"""
+import json
+import os
+
+import torch
+
+SAVE, LOAD = torch.save, torch.load  # as they are before anything watches them
+
+PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
+
+
+class NotKept(Exception):
+    """A value of a type that is not kept; the text says which."""
+
+
+def encode(value, path="input"):
+    """A copy of nested lists, tuples, dicts, tensors and plain values. Raises NotKept for anything else: what is
+    left out here could not be replayed."""
+    if isinstance(value, torch.Tensor):
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
+            raise NotKept(f"{path} is a {type(value).__name__} of layout {value.layout}")
+        return {"tensor": value.detach().clone(), "grad": value.requires_grad}
+    if isinstance(value, PLAIN):
+        return {"plain": value}
+    if type(value) is dict:
+        return {"dict": [(key, encode(item, f"{path}[{key!r}]")) for key, item in value.items()
+                         if plain_key(key, path)]}
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [encode(item, f"{path}[{i}]") for i, item in enumerate(value)]}
+    raise NotKept(f"{path} is a {type(value).__name__}")
+
+
+def plain_key(key, path):
+    if not isinstance(key, PLAIN):
+        raise NotKept(f"a key of {path} is a {type(key).__name__}")
+    return True
+
+
+def decode(code):
+    """What `encode` was given, made of new tensors."""
+    (kind, value), *_ = code.items()
+    if kind == "tensor":
+        return value.clone().requires_grad_(code["grad"])
+    if kind == "plain":
+        return value
+    if kind == "dict":
+        return {key: decode(item) for key, item in value}
+    return {"list": list, "tuple": tuple}[kind](decode(item) for item in value)
+
+
+def tensors_of(value):
+    """All tensors of nested containers, in the order in which they stand there."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_of(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_of(item)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from tensors_of(getattr(value, name))
+
+
+def bits_of(tensor):
+    """The tensor's bytes, so that NaN equals itself and 0 differs from -0."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8) if flat.numel() else flat
+
+
+def same_bits(one, other):
+    """Whether both are None, or tensors of the same type, shape and bytes."""
+    if one is None or other is None:
+        return one is other
+    return one.dtype == other.dtype and one.shape == other.shape and torch.equal(bits_of(one), bits_of(other))
+
+
+def copy_of(tensor):
+    return None if tensor is None else tensor.detach().clone()
+
+
+def write(path, value):
+    """Write a file of tensors and plain values; it has its name once it is whole."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    SAVE(value, path + ".part")
+    os.replace(path + ".part", path)
+
+
+def read(path):
+    return LOAD(path, weights_only=True, map_location="cpu")
+
+
+def write_json(path, value):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, sort_keys=True)
+        file.write("\n")
+    os.replace(path + ".part", path)
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def step_path(folder, rank, step):
+    return os.path.join(folder, f"rank{rank}", f"step{step}.pt")
+
+
+def usage_path(folder, rank):
+    return os.path.join(folder, f"rank{rank}", "usage.json")
