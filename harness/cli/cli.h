@@ -72,12 +72,11 @@ struct cli_options {
     uint64_t ranks;      /* --ranks; 0: not given */
     uint64_t limit_s;    /* --limit; 0: not given */
     enum harness_guest_adapter adapter;
-    bool is_left;                  /* --on-failure leave */
-    bool is_proving;               /* --prove sums */
-    uint64_t first_step, end_step; /* --steps, the last one + 1; end_step 0: not given */
+    bool is_left;        /* --on-failure leave */
+    bool is_proving;     /* --prove sums */
+    bool is_equivalence; /* --prove equivalence */
+    const char *steps;   /* --steps, as it was written; NULL: not given */
 };
-/* Of exec: "5" or "5-8". Returns 0, or an exit code; its error was printed. */
-int cli_set_steps(struct cli_options *options, const char *text);
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
 void cli_options_fini(struct cli_options *options);
@@ -103,6 +102,13 @@ int cli_shrink(const struct cli_options *options);
 int cli_new(const struct cli_options *options);
 int cli_exec(const struct cli_options *options);
 int cli_diagnose(const struct cli_options *options);
+
+/* prove.c: of exec --prove equivalence. */
+/* Let the job that follows keep its steps, in a folder that --out names or that is made; folder: of
+ * PATH_MAX bytes. Returns 0, or an exit code; its error was printed. */
+int cli_prove_begin(const struct cli_options *options, char *folder);
+/* Say what was found. job_code: the exit code of the job itself. Returns that of both. */
+int cli_prove_conclude(const struct cli_options *options, const char *folder, int job_code);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */
 struct cli_files {

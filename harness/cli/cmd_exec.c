@@ -172,16 +172,41 @@ static int record(const struct harness_exec_result *result, const char *folder)
     return 0;
 }
 
+/* "5" or "5-8". Returns 0, or an exit code; its error was printed. */
+static int parse_steps(const char *text, struct harness_exec_config *config)
+{
+    const char *dash = strchr(text, '-');
+    char first[24];
+    int code;
+
+    (void)snprintf(first, sizeof first, "%.*s",
+                   dash != NULL && dash - text < 23 ? (int)(dash - text) : 23, text);
+    code = cli_parse_number("--steps", first, 0, UINT32_MAX - 1, &config->keep_first);
+    code = code == 0 ? cli_parse_number("--steps", dash != NULL ? dash + 1 : first,
+                                        config->keep_first, UINT32_MAX - 1, &config->keep_end)
+                     : code;
+    config->keep_end++;
+    return code;
+}
+
 /* What --prove, --steps and --out mean together. folder: of PATH_MAX bytes. Returns 0, or an exit
  * code. */
 static int set_proof(const struct cli_options *options, struct harness_exec_config *config,
                      char *folder)
 {
     struct ddp_err err = {{0}};
+    int code;
 
     config->is_observed = options->is_proving;
-    if (options->end_step == 0) {
+    if (options->is_equivalence) {
+        return cli_prove_begin(options, folder);
+    }
+    if (options->steps == NULL) {
         return 0;
+    }
+    code = parse_steps(options->steps, config);
+    if (code != 0) {
+        return code;
     }
     if (!options->is_proving || options->out_dir == NULL) {
         return cli_usage_error("--steps needs --prove sums, and --out, a folder for these steps' "
@@ -192,26 +217,8 @@ static int set_proof(const struct cli_options *options, struct harness_exec_conf
         return cli_usage_error("--out: %s: %s", options->out_dir,
                                err.text[0] != '\0' ? err.text : strerror(errno));
     }
-    config->keep_first = options->first_step;
-    config->keep_end = options->end_step;
     config->keep_folder = folder;
     return 0;
-}
-
-int cli_set_steps(struct cli_options *options, const char *text)
-{
-    const char *dash = strchr(text, '-');
-    char first[24];
-    int code;
-
-    (void)snprintf(first, sizeof first, "%.*s",
-                   dash != NULL && dash - text < 23 ? (int)(dash - text) : 23, text);
-    code = cli_parse_number("--steps", first, 0, UINT32_MAX - 1, &options->first_step);
-    code = code == 0 ? cli_parse_number("--steps", dash != NULL ? dash + 1 : first,
-                                        options->first_step, UINT32_MAX - 1, &options->end_step)
-                     : code;
-    options->end_step++;
-    return code;
 }
 
 /* What is said of a job that has ended. Returns its exit code. */
@@ -226,7 +233,7 @@ static int conclude(const struct cli_options *options, const struct harness_exec
     if (options->against_dir != NULL && result->record.findings.count == 0) {
         print_lacks(&result->record.accounts);
     }
-    if (result->seen_count == 0) {
+    if (result->seen_count == 0 && !options->is_equivalence) {
         (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
                               "guest library, or an "
                               "adapter that does; nothing was judged\n");
@@ -319,8 +326,9 @@ int cli_exec(const struct cli_options *options)
         return run_scenarios(options);
     }
     if (options->set_count > 0 || options->json != NULL || options->junit != NULL ||
-        (options->out_dir != NULL && options->end_step == 0)) {
-        return cli_usage_error("exec: --set, --out (but for --steps), --json and --junit are of "
+        (options->out_dir != NULL && options->steps == NULL && !options->is_equivalence)) {
+        return cli_usage_error("exec: --set, --out (but for --steps and --prove equivalence), "
+                               "--json and --junit are of "
                                "scenarios; name one in front of \"--\"");
     }
     if (harness_exec_load_adapter(&config, options->adapter, options->command[0],
@@ -337,6 +345,7 @@ int cli_exec(const struct cli_options *options)
     }
     config.mem = ddp_mem_pool_mem(pool);
     code = watch(options, &config);
+    code = options->is_equivalence ? cli_prove_conclude(options, folder, code) : code;
     ddp_mem_pool_destroy(pool);
     return code;
 }

@@ -124,10 +124,19 @@ static int set_adapter(struct cli_options *options, const char *text)
                : cli_usage_error("--adapter is none, mpi, nccl or torch, not \"%s\"", text);
 }
 
+static int set_steps(struct cli_options *options, const char *text)
+{
+    options->steps = text;
+    return 0;
+}
+
 static int set_prove(struct cli_options *options, const char *text)
 {
     options->is_proving = strcmp(text, "sums") == 0;
-    return options->is_proving ? 0 : cli_usage_error("--prove is sums, not \"%s\"", text);
+    options->is_equivalence = strcmp(text, "equivalence") == 0;
+    return options->is_proving || options->is_equivalence
+               ? 0
+               : cli_usage_error("--prove is sums or equivalence, not \"%s\"", text);
 }
 
 static int set_record(struct cli_options *options, const char *text)
@@ -261,9 +270,13 @@ static const struct cli_option {
     {"adapter", "none|mpi|nccl|torch", 0, CLI_EXEC, set_adapter,
      "what shows the program's collectives; none: the program itself\n(default); mpi, nccl: a "
      "library that is loaded into it"},
-    {"prove", "sums", 0, CLI_EXEC, set_prove, "judge the result of every collective too"},
-    {"steps", "A[-B]", 0, CLI_EXEC, cli_set_steps,
-     "of these steps bit for bit: their data go to the folder\n--out names (with --prove)"},
+    {"prove", "sums|equivalence", 0, CLI_EXEC, set_prove,
+     "sums: judge the result of every collective too;\nequivalence: a PyTorch program computes "
+     "what "
+     "one device\nwould, bit for bit"},
+    {"steps", "A[-B]|A,B,...", 0, CLI_EXEC, set_steps,
+     "of --prove sums: these steps bit for bit, their data go to\nthe folder --out names; of "
+     "equivalence: these steps only"},
     {"record", "DIR", 0, CLI_EXEC, set_record,
      "if all is well, write down which collectives were posted"},
     {"against", "DIR", 0, CLI_EXEC, set_against, "they must be those that --record wrote there"},

@@ -70,11 +70,11 @@ def train(args):
             if step == args.steps:
                 break
         epoch += 1
+        if rank == 0 and args.checkpoint:
+            torch.save(model.state_dict(), args.checkpoint)
         accuracy = evaluate(model, loader)
         if rank == 0:
             print(f"step {step} loss {loss.item():.6f} accuracy {accuracy:.3f}")
-            if args.checkpoint:
-                torch.save(model.state_dict(), args.checkpoint)
     dist.barrier()
     if args.checkpoint:
         model.load_state_dict(torch.load(args.checkpoint, weights_only=True))

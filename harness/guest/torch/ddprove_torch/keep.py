@@ -95,7 +95,6 @@ class Keeper:
             changed = [name for name in before if not store.same_bits(before[name], after.get(name))]
         self.record = {
             "step": self.step, "rank": self.rank, "before": before, "changed_between": changed,
-            "grads": {name: store.copy_of(p.grad) for name, p in parameters.items()},
             "buffers": {name: store.copy_of(b) for name, b in self.buffers().items()},
             "replaced": [name for model in self.models for name in model.replaced()],
             "hooked": [name for name, p in parameters.items() if p._backward_hooks],
@@ -104,7 +103,7 @@ class Keeper:
             if p.requires_grad:
                 self.hooks.append(p.register_hook(self.local_hook(name)))
         self.names = {id(p): name for name, p in parameters.items()}
-        self.local, self.outputs, self.nodes = {}, [], []
+        self.local, self.outputs, self.nodes = {}, [], {}
         return True
 
     def local_hook(self, name):
@@ -146,7 +145,7 @@ class Keeper:
             call["out_grads"].append(None)
             if tensor.requires_grad and tensor.grad_fn is not None:
                 tensor.register_hook(self.output_hook(call, number))
-                self.nodes.append(tensor.grad_fn)
+                self.nodes[(tensor.grad_fn, tensor.output_nr)] = (call, number)
 
     def output_hook(self, call, number):
         def hook(grad):
@@ -159,16 +158,29 @@ class Keeper:
     def backward(self, run, tensors, args, kwargs):
         if not self.models or not self.is_kept():
             return run(tensors, *args, **kwargs)
-        roots = [t.grad_fn for t in ([tensors] if isinstance(tensors, torch.Tensor) else tensors)
+        roots = [(t.grad_fn, t.output_nr) for t in ([tensors] if isinstance(tensors, torch.Tensor) else tensors)
                  if isinstance(t, torch.Tensor) and t.grad_fn is not None]
-        past = loss.past_output(roots, self.nodes if self.record else (),
-                                {id(p): name for name, p in self.parameters().items()})
-        if self.record is None and not past:
+        parameters = self.parameters()
+        reached, past = loss.reach(roots, self.nodes if self.record else (),
+                                   {id(p): name for name, p in parameters.items()})
+        if not reached and not past:
             return run(tensors, *args, **kwargs)  # another model's
         self.begin()
-        event = {"kind": "backward", "past": past, "terms": loss.terms_of(roots)}
+        if len(reached) > 1 and loss.are_nested(reached):
+            self.note("an output is made of another one, and the loss of both: the pass is not played again")
+        arrived = self.record.get("arrived", {})
+        event = {"kind": "backward", "past": past, "terms": loss.terms_of(roots),
+                 "start": {name: store.copy_of(p.grad) for name, p in parameters.items()
+                           if not store.same_bits(p.grad, arrived.get(name))}}
         self.local, self.outputs = {}, []
         result = run(tensors, *args, **kwargs)
+        for call in self.outputs:
+            if not any(call is self.nodes[edge][0] for edge in reached):
+                self.note("a pass's output goes into another pass: the passes are not played again")
+        for edge, (call, number) in self.nodes.items():
+            if edge not in reached and any(call is out for out in self.outputs):
+                call["out_grads"][number] = None  # it came from inside of the module: the pass makes it again
+        self.nodes = {edge: place for edge, place in self.nodes.items() if edge not in reached}
         calls = [e for e in self.record["events"] if e["kind"] == "forward"]
         event["calls"] = [i for i, call in enumerate(calls) if any(call is out for out in self.outputs)]
         event["sync"] = any(calls[i]["sync"] for i in event["calls"])

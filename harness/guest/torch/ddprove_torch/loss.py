@@ -10,7 +10,6 @@ WITH_REDUCTION = ("NllLossBackward", "NllLoss2DBackward", "MseLossBackward", "L1
                   "HuberLossBackward", "BinaryCrossEntropyBackward", "BinaryCrossEntropyWithLogitsBackward")
 PASSED = ("ViewBackward", "UnsafeViewBackward", "ReshapeAliasBackward", "SqueezeBackward", "ToCopyBackward",
           "CloneBackward", "AliasBackward")
-NODES_MAX = 10000
 
 
 def kind_of(node):
@@ -65,8 +64,8 @@ def terms(root):
             stack += [(*edge, factor, divided) for edge in below]
         elif kind in PASSED and len(below) == 1:
             stack.append((*below[0], factor, divided))
-        elif kind == "_DDPSinkBackward":  # hands each output's gradient on to the input of the same number
-            stack.append((*node.next_functions[output], factor, divided))
+        elif kind == "_DDPSinkBackward":
+            stack.append((*edges_of(node, output)[0], factor, divided))
         elif kind in WITH_REDUCTION and node._saved_reduction in (MEAN, SUM):
             count = elements_of(node)
             if not count:
@@ -83,26 +82,42 @@ def terms(root):
     return found
 
 
-def past_output(roots, outputs, names):
-    """Names of parameters that the graph reaches from its roots without passing one of the output's nodes. names: by
-    id of the parameter."""
-    seen, found, stack = set(outputs), set(), list(roots)
-    while stack and len(seen) < NODES_MAX:
-        node = stack.pop()
-        if node is None or node in seen:
+def edges_of(node, output):
+    """Where the gradient goes that arrives at a node's output."""
+    if kind_of(node) == "_DDPSinkBackward":  # hands each output's gradient on to the input of the same number
+        return [node.next_functions[output]]
+    return node.next_functions
+
+
+def reach(roots, outputs, names):
+    """What a graph reaches from its roots without passing an output of the module: which of these outputs, and the
+    names of parameters, which are then reached past the output. roots, outputs: (node, number of its output). names:
+    by id of the parameter."""
+    outputs, seen, found, past, stack = set(outputs), set(), set(), set(), list(roots)
+    while stack:
+        edge = stack.pop()
+        if edge[0] is None or edge in seen:
             continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
+        seen.add(edge)
+        if edge in outputs:
+            found.add(edge)
+            continue
+        leaf = getattr(edge[0], "variable", None)
         if leaf is not None and id(leaf) in names:
-            found.add(names[id(leaf)])
-        stack += [child for child, _ in node.next_functions]
-    return sorted(found)
+            past.add(names[id(leaf)])
+        stack += edges_of(*edge)
+    return found, sorted(past)
+
+
+def are_nested(outputs):
+    """Whether one of these outputs is made of another one: then what arrives there comes from inside as well."""
+    return any(reach(edges_of(*edge), [other for other in outputs if other != edge], {})[0] for edge in outputs)
 
 
 def terms_of(roots):
     """The parts of a backward pass from one root; None where there are several or what they are is not understood."""
     try:
-        return terms(roots[0]) if len(roots) == 1 else None
+        return terms(roots[0][0]) if len(roots) == 1 else None
     except RuntimeError:  # a saved tensor was changed since, or is freed: backward itself will say so
         return None
 

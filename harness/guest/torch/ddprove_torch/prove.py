@@ -1,11 +1,10 @@
 """`ddprove exec --prove equivalence`: what PyTorch's import starts in each process, and what ends it.
 
 The environment says what is wanted: DDPROVE_PROVE, the run folder; DDPROVE_PROVE_STEPS, the steps to keep ("0,1,7",
-"all"). As the last rank ends, it plays all ranks' kept steps again and judges them; `python -m ddprove_torch.prove DIR`
+"all"). As the last rank ends, it plays all ranks' kept steps again and judges them; `python -m ddprove_torch.proof DIR`
 prints what was found."""
 import multiprocessing.util
 import os
-import sys
 
 FOLDER, STEPS = "DDPROVE_PROVE", "DDPROVE_PROVE_STEPS"
 
@@ -46,14 +45,3 @@ def finish(keeper, facts):
         return  # two ranks saw each other's end; one of them plays
     from . import equivalence, replay
     equivalence.write(folder, equivalence.judge(folder, replay.Player(keeper)))
-
-
-def main():
-    from . import equivalence
-    proof = equivalence.read(sys.argv[1])
-    print(equivalence.text_of(proof))
-    return {"PASS": 0, "FAIL": 1}.get(proof["outcome"], 4)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

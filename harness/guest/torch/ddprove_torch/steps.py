@@ -43,8 +43,8 @@ class Step:
         self.report.pass_over(oracle, self.step, ranks, why)
 
     def judge(self):
-        self.replicas()
         self.structure()
+        self.replicas()
         self.buffers()
         self.randomness()
         for rank, record in self.records.items():
@@ -77,6 +77,20 @@ class Step:
             self.find("replicas", "VALUE.LOST", sorted(self.records), replaced,
                       "the module holds another parameter than the one that DDP was given when it was wrapped (weights "
                       "that were shared and are not any more?): DDP does not reduce its gradient")
+
+        self.options()
+
+    def options(self):
+        """What the optimizers were told, rank by rank."""
+        first = min(self.records)
+        for rank, record in self.records.items():
+            if not record.get("state_before") or not self.records[first].get("state_before"):
+                continue
+            mine, theirs = (store.decode(one["state_before"])["param_groups"] for one in (record, self.records[first]))
+            differing = sorted({key for a, b in zip(mine, theirs) for key in a if a[key] != b.get(key)})
+            if differing:
+                self.find("update", "VALUE.DIVERGED", [rank], [],
+                          f"the optimizer is told another {', '.join(differing)} than on rank {first}")
 
     def forwards(self, rank):
         return [event for event in self.records[rank]["events"] if event["kind"] == "forward"]
@@ -232,11 +246,11 @@ class Step:
             return
         if not self.synchronised(ranks):
             return
-        grads = [dict(self.records[rank]["grads"]) for rank in ranks]
+        grads = [{} for _ in ranks]
         scale_by = 1.0 / self.divisor(ranks)
         checked = {}
         for number in range(len(self.backwards(ranks[0]))):
-            self.clip_before(ranks, grads, number)
+            self.clip_before(ranks, number)
             self.accumulate(ranks, grads, number)
             if self.backwards(ranks[0])[number]["sync"]:
                 checked = self.reduce(ranks, grads, number, scale_by)
@@ -261,18 +275,18 @@ class Step:
                       "the last micro-batch was under no_sync too: the optimizer uses gradients that were never reduced")
         return False
 
-    def clip_before(self, ranks, grads, number):
+    def clip_before(self, ranks, number):
         """Gradients that the script clips while they are not reduced."""
-        for place, rank in enumerate(ranks):
+        for rank in ranks:
             for clip in self.records[rank]["clips"]:
                 if clip["after"] == number and not clip["sync"] and clip["name"] != "unscale_" and number:
                     self.find("gradient", "VALUE.SCALED", [rank], [n for n in clip["names"] if n],
                               f"{clip['name']} is called after micro-batch {number - 1}, before the gradients are "
                               "reduced: each rank clips its own by another factor")
-                    grads[place] = self.player.clip(clip, grads[place])
 
     def accumulate(self, ranks, grads, number):
         for place, rank in enumerate(ranks):
+            grads[place].update(self.backwards(rank)[number]["start"])
             for name, local in self.backwards(rank)[number]["local"].items():
                 own = grads[place].get(name)
                 grads[place][name] = local if own is None else own + local
@@ -356,7 +370,7 @@ class Step:
 
     def used(self, rank):
         record = self.records[rank]
-        return {name: record["used"][name] if name in record["used"] else record.get("arrived", record["grads"])[name]
+        return {name: record["used"][name] if name in record["used"] else record.get("arrived", {}).get(name)
                 for name in self.names}
 
     def loss(self):
@@ -371,15 +385,21 @@ class Step:
                                "the script changes gradients behind the reduction")
                 continue
             total = factor if any(w is None for w in weights) else factor * sum(max(w) for w in weights)
-            by = any(event["terms"] and any(term["divided"] for term in event["terms"])
-                     for event in self.backwards(rank)) or factor != 1
             self.report.count("loss")
-            if self.world > 1 and by and abs(total * self.world - 1) < 1e-4:
+            if self.world > 1 and abs(total * self.world - 1) < 1e-4 and (factor != 1 or self.is_divided(rank)):
                 self.find("loss", "VALUE.SCALED", [rank], [],
                           f"the loss of all ranks' samples weighs 1/{self.world} of a mean: it is divided by the number of "
                           "ranks, which DDP does as well")
             elif abs(total - 1) > 1e-4:
                 self.report.note(self.step, [rank], f"the loss weighs {total:.6g} of a mean over the samples")
+
+    def is_divided(self, rank):
+        """Whether a number divides the loss that can only be that of the ranks: not the number of its parts, and not
+        the two of half a squared error."""
+        parts = [term for event in self.backwards(rank) for term in event["terms"]]
+        return self.world > 1 and all(term["divided"] for term in parts) and all(
+            len(event["terms"]) != self.world for event in self.backwards(rank)) and not (
+            self.world == 2 and any("Mse" in term["kind"] for term in parts))
 
     def factor_behind(self, rank, record):
         """What the script multiplied the reduced gradients with, 1 if nothing; None: it did something else."""

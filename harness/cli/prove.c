@@ -1,0 +1,287 @@
+/* exec --prove equivalence: a PyTorch program computes what one device would.
+ *
+ * What is kept of the run and played again lies within the program, in Python
+ * (harness/guest/torch); here the program is told to do so, and the proof that it leaves is read
+ * and said. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ddpcore/base/file.h"
+#include "harness/cli/cli.h"
+#include "harness/launch/launch.h"
+
+enum { PROOF_SCHEMA = 1, NAMES_SHOWN = 3, RANKS_TEXT_BYTES = 64 };
+
+/* ../lib/ddprove/python beside the running program's folder, as the build and an installation have
+ * it. */
+static int package_path(char out[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    char *slash = NULL;
+
+    (void)snprintf(folder, sizeof folder, "%s", harness_launch_self_path());
+    for (int i = 0; i < 2 && (slash = strrchr(folder, '/')) != NULL; i++) {
+        *slash = '\0';
+    }
+    if (snprintf(out, PATH_MAX, "%s/lib/ddprove/python", folder) >= PATH_MAX ||
+        access(out, R_OK) != 0) {
+        return cli_usage_error("--prove equivalence: %s: %s", out, strerror(errno));
+    }
+    return 0;
+}
+
+/* In front of what the program's Python is told already. */
+static int set_python_path(const char *package)
+{
+    const char *old = getenv("PYTHONPATH");
+    char path[2 * PATH_MAX];
+
+    if (snprintf(path, sizeof path, "%s%s%s", package, old != NULL ? ":" : "",
+                 old != NULL ? old : "") >= (int)sizeof path ||
+        setenv("PYTHONPATH", path, 1) != 0) {
+        return cli_usage_error("--prove equivalence: PYTHONPATH is too long");
+    }
+    return 0;
+}
+
+/* "all", or numbers with commas between them. */
+static bool are_steps(const char *text)
+{
+    if (strcmp(text, "all") == 0) {
+        return true;
+    }
+    for (;;) {
+        char *end = NULL;
+
+        if (*text < '0' || *text > '9') {
+            return false;
+        }
+        (void)strtoul(text, &end, 10);
+        if (*end == '\0') {
+            return true;
+        }
+        if (*end != ',') {
+            return false;
+        }
+        text = end + 1;
+    }
+}
+
+int cli_prove_begin(const struct cli_options *options, char *folder)
+{
+    const char *temporary = getenv("TMPDIR");
+    const char *steps = options->steps != NULL ? options->steps : "all";
+    struct ddp_err err = {{0}};
+    char package[PATH_MAX];
+    char made[PATH_MAX];
+    int code = package_path(package);
+
+    if (code != 0) {
+        return code;
+    }
+    if (!are_steps(steps)) {
+        return cli_usage_error("--steps of --prove equivalence is all, or numbers as 0,1,7, not "
+                               "\"%s\"",
+                               steps);
+    }
+    (void)snprintf(made, sizeof made, "%s/ddprove-proof-XXXXXX",
+                   temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp");
+    if (options->out_dir == NULL && mkdtemp(made) == NULL) {
+        return cli_usage_error("exec: %s: %s; name a folder with --out", made, strerror(errno));
+    }
+    if (options->out_dir != NULL && ddp_files_make_dirs(options->out_dir, &err) != DDP_OK) {
+        return cli_usage_error("--out: %s", err.text);
+    }
+    if (realpath(options->out_dir != NULL ? options->out_dir : made, folder) == NULL ||
+        setenv("DDPROVE_PROVE", folder, 1) != 0 || setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0) {
+        return cli_usage_error("--out: %s", strerror(errno));
+    }
+    return set_python_path(package);
+}
+
+/* "0, 1, 2" */
+static const char *list_text(const json_t *list, char out[RANKS_TEXT_BYTES])
+{
+    size_t size = 0;
+    size_t index;
+    json_t *item;
+
+    out[0] = '\0';
+    json_array_foreach(list, index, item)
+    {
+        const int more = snprintf(out + size, RANKS_TEXT_BYTES - size, "%s%" JSON_INTEGER_FORMAT,
+                                  index > 0 ? ", " : "", json_integer_value(item));
+
+        if (more < 0 || (size_t)more >= RANKS_TEXT_BYTES - size) {
+            (void)strcpy(out + RANKS_TEXT_BYTES - 4, "...");
+            break;
+        }
+        size += (size_t)more;
+    }
+    return out;
+}
+
+/* One finding, in a line. Returns false if it is not one. */
+static bool print_one(json_t *item)
+{
+    const char *verdict, *text, *oracle;
+    json_t *ranks, *names, *distance, *cause, *steps;
+    json_int_t step;
+    enum harness_verdict known;
+    char about[RANKS_TEXT_BYTES];
+    json_error_t error;
+
+    if (json_unpack_ex(item, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o}",
+                       "verdict", &verdict, "text", &text, "oracle", &oracle, "ranks", &ranks,
+                       "parameters", &names, "steps", &steps, "step", &step, "distance", &distance,
+                       "explained_by", &cause) != 0 ||
+        harness_verdict_parse(verdict, &known) != DDP_OK) {
+        return false;
+    }
+    (void)fprintf(stderr, "ddprove: %s, rank %s, step %" JSON_INTEGER_FORMAT, verdict,
+                  list_text(ranks, about), step);
+    for (size_t i = 0; i < json_array_size(names) && i < NAMES_SHOWN; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+
+        (void)fprintf(stderr, "%s%s", i > 0 ? ", " : ", ", name != NULL ? name : "?");
+    }
+    if (json_array_size(names) > NAMES_SHOWN) {
+        (void)fprintf(stderr, " and %zu more", json_array_size(names) - NAMES_SHOWN);
+    }
+    (void)fprintf(stderr, ": %s%s\n", text,
+                  json_is_null(cause) ? "" : " (follows from what is said above)");
+    return true;
+}
+
+/* Which parameter, on which ranks, since when, how far. */
+static bool print_table(const json_t *table)
+{
+    size_t index;
+    json_t *row;
+
+    if (json_array_size(table) > 0) {
+        (void)fprintf(stderr, "  %-32s %-18s %-12s %6s %6s %s\n", "parameter", "verdict", "ranks",
+                      "since", "steps", "distance");
+    }
+    json_array_foreach(table, index, row)
+    {
+        const char *name, *verdict;
+        json_t *ranks, *distance;
+        json_int_t since, steps;
+        json_error_t error;
+        char about[RANKS_TEXT_BYTES];
+
+        if (json_unpack_ex(row, &error, JSON_STRICT, "{s:s, s:s, s:o, s:I, s:I, s:o}", "parameter",
+                           &name, "verdict", &verdict, "ranks", &ranks, "since", &since, "steps",
+                           &steps, "distance", &distance) != 0) {
+            return false;
+        }
+        (void)fprintf(stderr,
+                      "  %-32s %-18s %-12s %6" JSON_INTEGER_FORMAT " %6" JSON_INTEGER_FORMAT " ",
+                      name, verdict, list_text(ranks, about), since, steps);
+        if (json_is_number(distance)) {
+            (void)fprintf(stderr, "%.3g\n", json_number_value(distance));
+        } else {
+            (void)fprintf(stderr, "-\n");
+        }
+    }
+    return true;
+}
+
+static void print_rest(json_t *judged, const json_t *passed_over)
+{
+    const char *oracle;
+    size_t index;
+    json_t *item;
+
+    (void)fprintf(stderr, "ddprove: judged:");
+    json_object_foreach(judged, oracle, item)
+    {
+        (void)fprintf(stderr, " %s %" JSON_INTEGER_FORMAT, oracle, json_integer_value(item));
+    }
+    (void)fprintf(stderr, "\n");
+    json_array_foreach(passed_over, index, item)
+    {
+        const char *of = json_string_value(json_object_get(item, "oracle"));
+        const char *why = json_string_value(json_object_get(item, "why"));
+        char about[RANKS_TEXT_BYTES];
+
+        (void)fprintf(stderr, "ddprove: not judged: %s, rank %s: %s\n", of != NULL ? of : "?",
+                      list_text(json_object_get(item, "ranks"), about), why != NULL ? why : "?");
+    }
+}
+
+/* Returns false if this is no proof. */
+static bool print_proof(json_t *proof, enum harness_outcome *outcome)
+{
+    const char *outcome_text, *verdict;
+    json_t *steps, *judged, *passed_over, *notes, *lacking, *findings, *table, *item;
+    json_int_t schema, world;
+    json_error_t error;
+    size_t index;
+
+    if (json_unpack_ex(proof, &error, JSON_STRICT,
+                       "{s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", &schema,
+                       "world", &world, "outcome", &outcome_text, "verdict", &verdict, "steps",
+                       &steps, "judged", &judged, "not_judged", &passed_over, "notes", &notes,
+                       "lacking", &lacking, "findings", &findings, "table", &table) != 0 ||
+        schema != PROOF_SCHEMA || harness_outcome_parse(outcome_text, outcome) != DDP_OK) {
+        return false;
+    }
+    json_array_foreach(findings, index, item)
+    {
+        if (!print_one(item)) {
+            return false;
+        }
+    }
+    /* What was found decides, whatever the file calls it. */
+    *outcome = json_array_size(findings) > 0 ? HARNESS_OUTCOME_FAIL : *outcome;
+    if (!print_table(table)) {
+        return false;
+    }
+    print_rest(judged, passed_over);
+    (void)fprintf(stderr,
+                  "ddprove: %s: %" JSON_INTEGER_FORMAT " ranks %s one device in %zu steps\n",
+                  outcome_text, world,
+                  *outcome == HARNESS_OUTCOME_PASS   ? "compute what would"
+                  : *outcome == HARNESS_OUTCOME_FAIL ? "do not compute what would"
+                                                     : "are not proved to compute what would",
+                  json_array_size(steps));
+    return true;
+}
+
+int cli_prove_conclude(const struct cli_options *options, const char *folder, int job_code)
+{
+    enum harness_outcome outcome = HARNESS_OUTCOME_INCONCLUSIVE;
+    struct ddp_err err = {{0}};
+    char path[PATH_MAX];
+    json_error_t error;
+    json_t *proof;
+    int code;
+
+    if (snprintf(path, sizeof path, "%s/proof.json", folder) >= (int)sizeof path) {
+        return cli_usage_error("--out: %s: the path is too long", folder);
+    }
+    proof = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (proof == NULL && access(path, F_OK) != 0) {
+        (void)fprintf(stderr, "ddprove: nothing is proved: not every rank came to a good end with "
+                              "PyTorch's DistributedDataParallel in it\n");
+    } else if (proof == NULL || !print_proof(proof, &outcome)) {
+        (void)fprintf(stderr, "ddprove: %s: this is no proof\n", path);
+        outcome = HARNESS_OUTCOME_ERROR;
+    }
+    json_decref(proof);
+    code = job_code != 0 ? job_code : harness_outcome_exit_code(outcome);
+    if (options->out_dir != NULL || code != 0) {
+        (void)fprintf(stderr, "ddprove: what was kept of the run: %s\n", folder);
+    } else if (ddp_files_remove_tree(folder, &err) != DDP_OK) {
+        (void)fprintf(stderr, "ddprove: %s\n", err.text);
+    }
+    return code;
+}

@@ -1,0 +1,142 @@
+"""Broken variants of the scripts beside it: each is one line of a script, written otherwise.
+
+    python3 broken.py                                                    print the table
+    torchrun --nproc-per-node 2 broken.py forgotten_set_epoch --steps 20     run one
+
+A variant is the script with a line (or a few) replaced, compiled under the script's own name."""
+import os
+import sys
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@dataclass
+class Variant:
+    script: str
+    line: str  # stands in the script once
+    instead: str
+    wrong: str  # what is wrong with it
+    verdict: str  # what ddprove says
+    words: str  # what its text says
+    args: str = ""
+    ends: bool = True  # whether the run comes to its end
+
+
+VARIANTS = {
+    "forgotten_set_epoch": Variant(
+        "mlp_digits.py", "sampler.set_epoch(epoch)", "pass",
+        "every epoch has the order of the first", "DATA.ORDER", "set_epoch was not called"),
+    "other_shuffle_seeds": Variant(
+        "mlp_digits.py", "shuffle=True, seed=args.seed)", "shuffle=True, seed=args.seed + rank)",
+        "shards of different permutations overlap", "DATA.DUPLICATED", "different seeds"),
+    "same_shard": Variant(
+        "mlp_digits.py", "num_replicas=world, rank=rank", "num_replicas=world, rank=0",
+        "all ranks train on the same shard", "DATA.DUPLICATED", "same samples"),
+    "double_division": Variant(
+        "mlp_digits.py", "            optimizer.step()\n",
+        "            for p in model.parameters(): p.grad /= world\n            optimizer.step()\n",
+        "gradients are averaged by hand, as DDP has done already", "VALUE.SCALED", "divided by the number of ranks"),
+    "loss_by_world": Variant(
+        "mlp_digits.py", "            loss.backward()", "            (loss / world).backward()",
+        "the loss is divided by the ranks, as DDP does", "VALUE.SCALED", "divided by the number of ranks"),
+    "wrong_count": Variant(
+        "mlp_digits.py", "F.cross_entropy(model(x), y)",
+        'F.cross_entropy(model(x), y, reduction="sum") / (args.batch * world)',
+        "a sum is divided by the global count, and DDP divides again", "VALUE.SCALED",
+        "divided by the number of ranks"),
+    "seed_reset": Variant(
+        "mlp_digits.py", "            optimizer.zero_grad()",
+        "            torch.manual_seed(args.seed + rank); optimizer.zero_grad()",
+        "dropout leaves out the same units in each step", "VALUE.STALE", "generator is set back"),
+    "other_start": Variant(
+        "mlp_digits.py", "    model = MLP()\n    model = DDP(model)",
+        "    torch.manual_seed(rank)\n    model = MLP()\n    model = DDP(model, init_sync=False)",
+        "each rank starts from a model of its own", "VALUE.DIVERGED", "as step 0 begins"),
+    "copied_model": Variant(
+        "mlp_digits.py", "    model = DDP(model)\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)",
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n"
+        "    import copy; model = DDP(copy.deepcopy(model))",
+        "the optimizer updates the original, a copy is trained", "VALUE.STALE", "a copy of the model"),
+    "rank_in_forward": Variant(
+        "mlp_digits.py", "return self.fc2(self.drop(F.relu(self.fc1(x))))",
+        "h = F.relu(self.fc1(x)); return self.fc2(self.drop(h) if dist.get_rank() == 0 else h)",
+        "rank 0 computes another function", "MISMATCH.MODEL", "depends on the rank"),
+    "rank_in_module": Variant(
+        "mlp_digits.py", "    model = MLP()\n", "    model = MLP()\n    model.drop.p = 0.1 * (rank + 1)\n",
+        "each rank drops another share of the units", "MISMATCH.MODEL", "drop.p"),
+    "other_learning_rate": Variant(
+        "mlp_digits.py", "lr=0.1, momentum", "lr=0.1 + 0.01 * rank, momentum",
+        "each rank steps with a rate of its own", "VALUE.DIVERGED", "told another lr"),
+    "bypassed": Variant(
+        "mlp_digits.py", "F.cross_entropy(model(x), y)", "F.cross_entropy(model.module(x), y)",
+        "the pass does not go through DDP, nothing is reduced", "VALUE.LOST", ".module"),
+    "checkpoint_by_all": Variant(
+        "mlp_digits.py", "if args.checkpoint and rank == 0:", "if args.checkpoint:",
+        "all ranks write the same file", "CHECKPOINT.CLOBBERED", "same file", "--checkpoint {file}"),
+    "prefix_lost": Variant(
+        "mlp_digits.py", "    if rank == 0:\n        print(",
+        '    model.load_state_dict(torch.load(args.checkpoint, weights_only=True)["model"], strict=False)\n'
+        "    if rank == 0:\n        print(",
+        "keys without `module.` are loaded into the wrapped model, which ignores them all", "CHECKPOINT.PREFIX",
+        "leaves 4 tensors as they were", "--checkpoint {file}"),
+    "half_checkpoint": Variant(
+        "mlp_digits.py", '"model": model.module.state_dict()',
+        '"model": {k: v.half() for k, v in model.module.state_dict().items()}',
+        "the checkpoint holds fewer bits than the model", "CHECKPOINT.DTYPE", "another type", "--checkpoint {file}"),
+    "buffers_diverge": Variant(
+        "convnet.py", "DDP(ConvNet())", "DDP(ConvNet(), broadcast_buffers=False)",
+        "each rank has running means of its own", "VALUE.DIVERGED", "broadcast_buffers is off"),
+    "checkpoint_of_rank_1": Variant(
+        "convnet.py", "        if rank == 0 and args.checkpoint:", "        if rank == 1 and args.checkpoint:",
+        "rank 1's running means are saved, rank 0's are trained with", "CHECKPOINT.STATE", "rank 1 saves",
+        "--checkpoint {file}"),
+    "clip_by_hook": Variant(
+        "convnet.py", "    model = DDP(ConvNet())\n",
+        "    model = DDP(ConvNet())\n    for p in model.parameters(): p.register_hook(lambda g: g.clamp(-1e-3, 1e-3))\n",
+        "each rank's gradient is clipped before the reduction", "VALUE.SCALED", "clipping before the reduction"),
+    "clip_each_micro": Variant(
+        "gpt.py", "                (loss / args.accumulate).backward()",
+        "                (loss / args.accumulate).backward()\n"
+        "                nn.utils.clip_grad_norm_(model.parameters(), 0.1)",
+        "gradients are clipped before they are reduced", "VALUE.SCALED", "before the gradients are reduced"),
+    "no_sync_throughout": Variant(
+        "gpt.py", "is_last = micro == args.accumulate - 1", "is_last = False",
+        "the last micro-batch is not reduced either", "USAGE.NO_SYNC", "never reduced"),
+    "untied": Variant(
+        "gpt.py", "    model = DDP(GPT())\n",
+        "    model = DDP(GPT())\n    model.module.head.weight = nn.Parameter(model.module.tok.weight.detach().clone())\n",
+        "weights that DDP knows as one are two", "VALUE.LOST", "another parameter than the one"),
+    "lost_update": Variant(
+        "moe.py", "        optimizer.step()\n",
+        "        optimizer.step()\n        if rank == 0: model.module.gate.bias.data.clamp_(-0.01, 0.01)\n",
+        "one rank changes its parameters behind the optimizer", "VALUE.DIVERGED", "gate.bias"),
+    "grad_changed_on_one_rank": Variant(
+        "moe.py", "        optimizer.step()\n",
+        "        if rank == 1: model.module.gate.weight.grad.zero_()\n        optimizer.step()\n",
+        "one rank changes its reduced gradient", "VALUE.CORRUPTED", "not alike on all ranks"),
+}
+
+
+def source_of(variant):
+    with open(os.path.join(HERE, variant.script), encoding="utf-8") as file:
+        text = file.read()
+    if text.count(variant.line) != 1:
+        raise SystemExit(f"{variant.script}: {variant.line!r} stands there {text.count(variant.line)} times")
+    return text.replace(variant.line, variant.instead)
+
+
+def main():
+    if len(sys.argv) < 2:
+        for name, variant in VARIANTS.items():
+            source_of(variant)
+            print(f"{name:26} {variant.script:14} {variant.verdict:22} {variant.wrong}")
+        return
+    variant = VARIANTS[sys.argv.pop(1)]
+    path = os.path.join(HERE, variant.script)
+    sys.argv[0] = path
+    exec(compile(source_of(variant), path, "exec"), {"__name__": "__main__", "__file__": path})
+
+
+if __name__ == "__main__":
+    main()
