@@ -2,13 +2,13 @@
 
     python3 ci/torch_variants.py [--ranks 2,4] [--only NAME,...] [--steps 20] >ci/results/torch_variants.txt
 
-Exit status 1 if a correct script is accused or not proved, or a variant is not called what it is. DDPROVE_TORCH_PYTHON
-names the Python that has PyTorch."""
+Run it with a Python that has PyTorch. Ranks are forked from this process, so that PyTorch is imported once; how a
+launcher starts them is tested elsewhere. Exit status 1 if a correct script is accused or not proved, or a variant is not
+called what it is; 77 where there is no PyTorch."""
 import argparse
+import importlib.util
 import os
-import subprocess
 import sys
-import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SCRIPTS = os.path.join(ROOT, "tests/guest/torch")
@@ -16,41 +16,11 @@ PACKAGE = os.path.join(ROOT, "harness/guest/torch")
 sys.path[:0] = [SCRIPTS, PACKAGE]
 
 import broken  # noqa: E402
+import ranks as jobs  # noqa: E402
 from ddprove_torch import proof as proofs  # noqa: E402
 
 CORRECT = {"mlp_digits": "mlp_digits.py --checkpoint {file}", "convnet": "convnet.py --checkpoint {file}",
            "gpt": "gpt.py", "moe": "moe.py", "uneven": "uneven.py", "uneven --join": "uneven.py --join"}
-PYTHON = os.environ.get("DDPROVE_TORCH_PYTHON", "python3")
-LIMIT_S = 300
-
-
-def make_distribution(folder):
-    """What `import torch` finds the package's entry point in."""
-    info = os.path.join(folder, "ddprove_prove-0.dist-info")
-    os.makedirs(info)
-    for name, text in (("METADATA", "Metadata-Version: 2.1\nName: ddprove-prove\nVersion: 0\n"),
-                       ("entry_points.txt", "[torch.backends]\nddprove_prove = ddprove_torch.prove:load\n")):
-        with open(os.path.join(info, name), "w", encoding="ascii") as file:
-            file.write(text)
-
-
-def prove(command, ranks, steps):
-    """The proof of one run of a script."""
-    with tempfile.TemporaryDirectory() as folder:
-        make_distribution(folder)
-        run = os.path.join(folder, "run")
-        os.mkdir(run)
-        env = {**os.environ, "PYTHONPATH": f"{folder}:{PACKAGE}", "OMP_NUM_THREADS": "1",
-               "PYTHONDONTWRITEBYTECODE": "1", "DDPROVE_PROVE": run, "DDPROVE_PROVE_STEPS": "all"}
-        words = command.format(file=os.path.join(folder, "checkpoint.pt")).split()
-        done = subprocess.run([PYTHON, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}",
-                               *words, "--steps", str(steps)], cwd=SCRIPTS, env=env, timeout=LIMIT_S, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode:
-            print(done.stdout[-3000:], file=sys.stderr)
-        return proofs.read(run)
-
-
 def said(proof):
     """The first finding that nothing explains, in words."""
     for finding in proof["findings"]:
@@ -68,6 +38,11 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--steps", type=int, default=20)
     args = parser.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        print("there is no PyTorch here: pip install torch")
+        return 77
+    torch = jobs.warm_up()
+    print(f"PyTorch {torch.__version__}, gloo, {args.steps} steps")
     cases = [(name, command, "PASS", "NONE", "") for name, command in CORRECT.items()]
     cases += [(name, f"broken.py {name} {v.args}", "FAIL", v.verdict, v.words) for name, v in broken.VARIANTS.items()]
     wrong = total = 0
@@ -76,7 +51,7 @@ def main():
         for name, command, outcome, verdict, words in cases:
             if args.only and name not in args.only.split(","):
                 continue
-            proof = prove(command, ranks, args.steps)
+            proof = jobs.prove(command, ranks, args.steps)
             text = said(proof)
             is_right = (proof["outcome"], proof["verdict"]) == (outcome, verdict) and words in text
             wrong, total = wrong + (not is_right), total + 1

@@ -119,7 +119,7 @@ static const char *list_text(const json_t *list, char out[RANKS_TEXT_BYTES])
                                   index > 0 ? ", " : "", json_integer_value(item));
 
         if (more < 0 || (size_t)more >= RANKS_TEXT_BYTES - size) {
-            (void)strcpy(out + RANKS_TEXT_BYTES - 4, "...");
+            (void)snprintf(out + RANKS_TEXT_BYTES - 4, 4, "...");
             break;
         }
         size += (size_t)more;
@@ -131,16 +131,16 @@ static const char *list_text(const json_t *list, char out[RANKS_TEXT_BYTES])
 static bool print_one(json_t *item)
 {
     const char *verdict, *text, *oracle;
-    json_t *ranks, *names, *distance, *cause, *steps;
+    json_t *ranks, *names, *cause, *steps;
     json_int_t step;
     enum harness_verdict known;
     char about[RANKS_TEXT_BYTES];
     json_error_t error;
 
-    if (json_unpack_ex(item, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o}",
+    if (json_unpack_ex(item, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o}",
                        "verdict", &verdict, "text", &text, "oracle", &oracle, "ranks", &ranks,
-                       "parameters", &names, "steps", &steps, "step", &step, "distance", &distance,
-                       "explained_by", &cause) != 0 ||
+                       "parameters", &names, "steps", &steps, "step", &step, "explained_by",
+                       &cause) != 0 ||
         harness_verdict_parse(verdict, &known) != DDP_OK) {
         return false;
     }
@@ -247,12 +247,11 @@ static bool print_proof(json_t *proof, enum harness_outcome *outcome)
     }
     print_rest(judged, passed_over);
     (void)fprintf(stderr,
-                  "ddprove: %s: %" JSON_INTEGER_FORMAT " ranks %s one device in %zu steps\n",
-                  outcome_text, world,
-                  *outcome == HARNESS_OUTCOME_PASS   ? "compute what would"
-                  : *outcome == HARNESS_OUTCOME_FAIL ? "do not compute what would"
-                                                     : "are not proved to compute what would",
-                  json_array_size(steps));
+                  "ddprove: %s: in %zu steps %" JSON_INTEGER_FORMAT " ranks %s one device would\n",
+                  outcome_text, json_array_size(steps), world,
+                  *outcome == HARNESS_OUTCOME_PASS   ? "compute what"
+                  : *outcome == HARNESS_OUTCOME_FAIL ? "do not compute what"
+                                                     : "are not proved to compute what");
     return true;
 }
 

@@ -1,8 +1,8 @@
 """The proof: what was judged of a run's kept steps and usage, what was found, and what could not be judged.
 
 `proof.json` in the run folder: schema, outcome (PASS, FAIL, INCONCLUSIVE), verdict, world, steps, judged {oracle:
-count}, not_judged [{oracle, step, ranks, why}], notes, findings [{oracle, verdict, ranks, step, parameters, text,
-distance, explained_by}], table [{parameter, verdict, ranks, since, steps, distance}]."""
+count}, not_judged [{oracle, step, ranks, why}], notes, findings [{oracle, verdict, ranks, step, steps,
+parameters, text, explained_by}], table [{parameter, verdict, ranks, since, steps, distance}]."""
 import os
 
 from . import scripts, store
@@ -19,20 +19,26 @@ class Report:
     def __init__(self, world):
         self.world = world
         self.findings, self.passed_over, self.notes, self.judged = [], [], [], {}
+        self.steps = []  # judged so far
         self.drawn = {}  # random numbers by rank and pass: the step that drew them
 
-    def find(self, oracle, verdict, ranks, step, names, text, distance=None):
+    def find(self, oracle, verdict, ranks, step, names, text, distances=None):
+        """names: of parameters or buffers. distances: how far each is from what is right, where that is known."""
+        going_on = [step] + self.steps[-2:]  # in the step before, of those that were kept
         for finding in self.findings:
-            if (finding["oracle"], finding["verdict"], finding["kind"]) == (oracle, verdict, kind_of(text)) and step in (
-                    finding["steps"][-1], finding["steps"][-1] + 1):
+            if (finding["oracle"], finding["verdict"], finding["kind"]) == (oracle, verdict, kind_of(text)) \
+                    and finding["steps"][-1] in going_on:
                 finding["ranks"] = sorted(set(finding["ranks"]) | set(ranks))
-                finding["parameters"] = finding["parameters"] + [n for n in names if n not in finding["parameters"]]
                 finding["steps"] = sorted(set(finding["steps"]) | {step})
-                finding["distance"] = max((d for d in (finding["distance"], distance) if d is not None), default=None)
-                return
-        self.findings.append({"oracle": oracle, "verdict": verdict, "ranks": sorted(ranks), "step": step,
-                              "steps": [step], "parameters": list(names), "text": text, "kind": kind_of(text),
-                              "distance": distance, "explained_by": self.cause(verdict, step, names)})
+                break
+        else:
+            finding = {"oracle": oracle, "verdict": verdict, "ranks": sorted(ranks), "step": step, "steps": [step],
+                       "parameters": [], "text": text, "kind": kind_of(text), "distances": {},
+                       "explained_by": self.cause(verdict, step, names)}
+            self.findings.append(finding)
+        finding["parameters"] += [name for name in names if name not in finding["parameters"]]
+        for name, distance in (distances or {}).items():
+            finding["distances"][name] = max(distance, finding["distances"].get(name, 0.0))
 
     def cause(self, verdict, step, names):
         """The finding that a difference of replicas follows from."""
@@ -69,7 +75,7 @@ class Report:
         return {"schema": 1, "outcome": outcome, "verdict": first["verdict"] if first else "NONE", "world": self.world,
                 "steps": steps, "judged": self.judged, "not_judged": self.passed_over, "notes": self.notes,
                 "lacking": lacking,
-                "findings": [{key: f[key] for key in f if key != "kind"} for f in self.findings],
+                "findings": [{key: f[key] for key in f if key not in ("kind", "distances")} for f in self.findings],
                 "table": self.table()}
 
     def passed_over_needed(self):
@@ -79,7 +85,8 @@ class Report:
         rows = []
         for finding in self.findings:
             rows += [{"parameter": name, "verdict": finding["verdict"], "ranks": finding["ranks"],
-                      "since": finding["step"], "steps": len(finding["steps"]), "distance": finding["distance"]}
+                      "since": finding["step"], "steps": len(finding["steps"]),
+                      "distance": finding["distances"].get(name)}
                      for name in finding["parameters"]]
         return rows
 
@@ -109,6 +116,7 @@ def judge(folder, player):
     report, records = Report(world), {}
     for step in steps:
         records = read_step(folder, range(world), step, records)
+        report.steps.append(step)
         Step(report, player, facts, records, step).judge()
         scripts.judge_inputs(report, records, step)
     scripts.judge(report, facts)

@@ -15,6 +15,11 @@ def distance_of(one, other):
     return float(difference.max()) if difference.numel() else 0.0
 
 
+def distances(pairs):
+    """How far two tensors of each name are from each other, where that can be said."""
+    return {name: far for name, far in ((name, distance_of(*pair)) for name, pair in pairs.items()) if far is not None}
+
+
 def factor_of(ones, others):
     """The one factor by which all numbers of some tensors are those of others; None if there is none."""
     one = torch.cat([t.double().reshape(-1) for t in ones])
@@ -36,8 +41,8 @@ class Step:
         self.models = facts[first]["models"]
         self.names = list(records[first]["before"])
 
-    def find(self, oracle, verdict, ranks, names, text, distance=None, **more):
-        self.report.find(oracle, verdict, ranks, self.step, names, text, distance, **more)
+    def find(self, oracle, verdict, ranks, names, text, distances=None):
+        self.report.find(oracle, verdict, ranks, self.step, names, text, distances)
 
     def pass_over(self, oracle, ranks, why):
         self.report.pass_over(oracle, self.step, ranks, why)
@@ -62,8 +67,8 @@ class Step:
             wrong = [name for name in self.names
                      if not store.same_bits(record["before"].get(name), self.records[first]["before"][name])]
             if wrong:
-                far = max((distance_of(record["before"].get(name), self.records[first]["before"][name]) or 0.0)
-                          for name in wrong)
+                far = distances({name: (record["before"].get(name), self.records[first]["before"][name])
+                                 for name in wrong})
                 self.find("replicas", "VALUE.DIVERGED", [rank], wrong,
                           f"parameters are not those of rank {first} as step {self.step} begins", far)
             changed = record["changed_between"] + record.get("moved", [])
@@ -111,8 +116,7 @@ class Step:
                     why = "" if facts["broadcast_buffers"] else "; broadcast_buffers is off, so nothing makes them equal"
                     self.find("replicas", "VALUE.DIVERGED", [rank], wrong,
                               f"buffers are not those of rank {first} as the pass begins{why}",
-                              max(distance_of(mine["buffers"][name], others["buffers"].get(name)) or 0.0
-                                  for name in wrong))
+                              distances({name: (mine["buffers"][name], others["buffers"].get(name)) for name in wrong}))
                     return
                 self.report.count("buffers")
 
@@ -148,7 +152,7 @@ class Step:
                 if not own and differing:
                     self.find("gradient", "MISMATCH.MODEL", [rank], sorted(wrong),
                               f"its passes depend on what is not the same on rank {other['rank']}: "
-                              f"{', '.join(differing)}", self.worst(wrong))
+                              f"{', '.join(differing)}", distances(wrong))
                     return
                 wrong = own
             if wrong and self.compare_played(self.player.passes(record), self.player.passes(record)):
@@ -176,10 +180,6 @@ class Step:
         return any(set(a) != set(b) or any(not store.same_bits(a[name], b[name]) for name in a)
                    for a, b in zip(one, other, strict=True))
 
-    @staticmethod
-    def worst(wrong):
-        return max((distance_of(*pair) or 0.0) for pair in wrong.values())
-
     def attributes_between(self, one, other):
         found = set()
         for mine, others in zip(self.forwards(one), self.forwards(other)):
@@ -201,21 +201,21 @@ class Step:
             self.find("gradient", "MISMATCH.MODEL", [rank], rest,
                       "its backward pass does not come out again when another rank's process plays it from the same "
                       f"parameters, inputs and random numbers: it depends on the rank{why}",
-                      self.worst({name: wrong[name] for name in rest}))
+                      distances({name: wrong[name] for name in rest}))
 
     def name_hook(self, rank, name, kept, played):
         """A hook of the script changes the gradient before it is reduced. That is no error if it changes it in
         proportion, and so the mean as each part."""
         if played is None or kept is None or not store.same_bits(self.player.hooked(name, played.clone()), kept):
             self.find("gradient", "VALUE.CORRUPTED", [rank], [name],
-                      "is not what its backward pass gives, and its hooks do not explain it", distance_of(kept, played))
+                      "is not what its backward pass gives, and its hooks do not explain it", distances({name: (kept, played)}))
             return
         whole = self.player.hooked(name, played.clone() * 2) - 2 * self.player.hooked(name, played.clone())
         if float(whole.abs().max()) > 1e-4 * float(kept.abs().max()):
             self.find("gradient", "VALUE.SCALED", [rank], [name],
                       "a hook changes the gradient before it is reduced, and not in proportion (clipping before the "
                       "reduction?): the mean of what it gives is not what it gives of the mean",
-                      distance_of(kept, played))
+                      distances({name: (kept, played)}))
         else:
             self.report.note(self.step, [rank], f"a hook changes the gradient of {name} before it is reduced")
 
@@ -349,7 +349,7 @@ class Step:
 
     def name_reduced(self, rank, names, expected, checked):
         arrived = self.records[rank]["arrived"]
-        far = max((distance_of(arrived.get(name), expected.get(name)) or 0.0) for name in names)
+        far = distances({name: (arrived.get(name), expected.get(name)) for name in names})
         verdict, text = "VALUE.CORRUPTED", "the reduced gradient is not the sum of what the ranks' passes gave"
         there = [name for name in names if arrived.get(name) is not None and checked.get(name) is not None]
         if any(not torch.isfinite(arrived[name]).all() for name in there):
@@ -426,7 +426,7 @@ class Step:
         if not alike:
             self.find("gradient", "VALUE.CORRUPTED", [rank], sorted(record["used"]),
                       "the script changes gradients between reduction and update, and not alike on all ranks",
-                      max(distance_of(used[name], grads[name]) or 0.0 for name in names))
+                      distances({name: (used[name], grads[name]) for name in names}))
         return factor
 
     def update(self, rank, record):
@@ -444,7 +444,7 @@ class Step:
         if wrong:
             self.find("update", "VALUE.CORRUPTED", [rank], wrong,
                       "the parameters after the update are not what the optimizer makes of those before",
-                      max(distance_of(record["after"][n], held.get(n, record["before"][n])) or 0.0 for n in wrong))
+                      distances({n: (record["after"][n], held.get(n, record["before"][n])) for n in wrong}))
         elif not same_code(state, record["state_after"]):
             self.find("update", "VALUE.CORRUPTED", [rank], [], "the optimizer's state is not what its step makes of it")
         self.report.count("update")

@@ -1,0 +1,188 @@
+"""Tests of the proof's parts. Each compares with something worked out in another way."""
+import os
+import pickle
+import sys
+import tempfile
+import unittest
+
+try:
+    import torch
+except ImportError:
+    print("there is no PyTorch here: pip install torch")
+    sys.exit(77)
+
+import ranks
+
+from ddprove_torch import context, equivalence, loss, proof, prove, reduction, steps, store, usage
+
+
+class Reduction(unittest.TestCase):
+    def test_each_element_is_added_in_its_part(self):
+        for world, count in ((2, 5), (3, 13), (4, 4), (4, 1001), (5, 7)):
+            flat = [torch.randn(count, generator=torch.Generator().manual_seed(10 * world + i)) for i in range(world)]
+            size = reduction.part_elements(count, 4, world)
+            out = reduction.ring(flat)
+            for i in range(count):
+                begin = (i // size - 1) % world
+                total = flat[begin][i]
+                for other in range(1, world):
+                    total = total + flat[(begin - other) % world][i]
+                self.assertEqual(float(out[i]), float(total))
+
+    def test_parts_are_those_of_gloo(self):
+        # As measured: 3 ranks, float32.
+        self.assertEqual([reduction.part_elements(n, 4, 3) for n in (1, 7, 13, 100, 70000, 900000)],
+                         [2, 4, 6, 34, 23334, 300000])
+
+    def test_bucket_names_and_shapes(self):
+        grads = [{"a": torch.full((2, 2), float(r)), "b": None if r else torch.ones(3)} for r in range(2)]
+        out = reduction.reduce_bucket(["b", "a"], grads, lambda grad: grad * 0.5)
+        self.assertTrue(torch.equal(out["a"], torch.full((2, 2), 0.5)))
+        self.assertTrue(torch.equal(out["b"], torch.full((3,), 0.5)))
+
+
+class Loss(unittest.TestCase):
+    def setUp(self):
+        self.x = torch.randn(6, 5, requires_grad=True)
+        self.y = torch.tensor([0, 1, 2, 3, 4, 0])
+
+    def weights(self, value):
+        return loss.weights(loss.terms_of([(value.grad_fn, 0)]))
+
+    def test_means_and_sums(self):
+        nll = torch.nn.functional.cross_entropy
+        self.assertEqual(self.weights(nll(self.x, self.y)), [1.0])
+        self.assertEqual(self.weights(nll(self.x, self.y) / 4), [0.25])
+        self.assertEqual(self.weights(nll(self.x, self.y, reduction="sum") / 12), [0.5])
+        self.y[0] = -100
+        self.assertEqual(self.weights(nll(self.x, self.y, reduction="sum") / 5), [1.0])
+        self.assertEqual(sorted(self.weights(nll(self.x, self.y) + 0.5 * (self.x ** 2).mean())), [0.5, 1.0])
+
+    def test_what_is_not_understood(self):
+        self.assertIsNone(self.weights(self.x.exp().logsumexp(0).max()))
+
+    def test_past_the_output(self):
+        layer = torch.nn.Linear(5, 2)
+        names = {id(layer.weight): "weight", id(layer.bias): "bias"}
+        out = layer(self.x)
+        value = out.sum()
+        edge = (out.grad_fn, out.output_nr)
+        self.assertEqual(loss.reach([(value.grad_fn, 0)], [edge], names), ({edge}, []))
+        value = out.sum() + layer.weight.norm()
+        self.assertEqual(loss.reach([(value.grad_fn, 0)], [edge], names), ({edge}, ["weight"]))
+
+    def test_nested_outputs(self):
+        out = self.x * 2
+        top = out.sum()
+        edges = [(out.grad_fn, 0), (top.grad_fn, 0)]
+        self.assertTrue(loss.are_nested(edges))
+        self.assertFalse(loss.are_nested(edges[:1]))
+
+
+class Files(unittest.TestCase):
+    def test_values_come_back(self):
+        value = [torch.tensor([float("nan"), -0.0]), {"a": (1, "b", None)}, torch.ones(2, requires_grad=True)]
+        with tempfile.TemporaryDirectory() as folder:
+            store.write(os.path.join(folder, "x", "y.pt"), store.encode(value))
+            back = store.decode(store.read(os.path.join(folder, "x", "y.pt")))
+        self.assertTrue(store.same_bits(back[0], value[0]))
+        self.assertFalse(store.same_bits(back[0], torch.tensor([float("nan"), 0.0])))
+        self.assertEqual(back[1], value[1])
+        self.assertTrue(back[2].requires_grad)
+
+    def test_what_is_not_kept_is_refused(self):
+        for value in (object(), {1: {2: object()}}, torch.ones(2).to_sparse()):
+            with self.assertRaises(store.NotKept):
+                store.encode(value)
+
+    def test_no_code_is_run(self):
+        class Evil:
+            def __reduce__(self):
+                return (os.mkdir, ("evil",))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "evil.pt")
+            store.SAVE({"x": Evil()}, path)
+            with self.assertRaises(pickle.UnpicklingError):
+                store.read(path)
+        self.assertFalse(os.path.exists("evil"))
+
+    def test_generators_come_back(self):
+        state = context.take_generators()
+        first = torch.rand(3)
+        context.put_generators(state)
+        self.assertTrue(torch.equal(first, torch.rand(3)))
+
+
+class Words(unittest.TestCase):
+    def test_numbers(self):
+        self.assertEqual(proof.numbers([3, 0, 1, 2, 7, 9, 8]), "0-3, 7-9")
+        self.assertEqual(proof.numbers([1, 2]), "1, 2")
+
+    def test_steps(self):
+        self.assertIsNone(prove.steps_of("all"))
+        self.assertEqual(prove.steps_of("0,7"), {0, 7})
+
+    def test_prefixes(self):
+        names = ["a.weight", "a.bias"]
+        for count in range(3):
+            self.assertEqual(usage.prefix_of({"module." * count + name for name in names}, names), count)
+        self.assertIsNone(usage.prefix_of({"b.weight", "c"}, names))
+
+    def test_factor(self):
+        one = [torch.tensor([1.0, 2.0]), torch.tensor([3.0])]
+        self.assertAlmostEqual(steps.factor_of([t / 4 for t in one], one), 0.25)
+        self.assertIsNone(steps.factor_of([torch.tensor([1.0, 2.0]), torch.tensor([4.0])], one))
+
+    def test_a_finding_that_goes_on_is_one(self):
+        report = equivalence.Report(2)
+        for step in (0, 1, 5):
+            report.steps.append(step)
+            report.find("reduction", "VALUE.LOST", [1], step, ["a"], f"in step {step}", {"a": float(step)})
+        report.find("replicas", "VALUE.DIVERGED", [1], 6, ["a"], "differ")
+        found = report.proof([0, 1, 5, 6])
+        self.assertEqual([(f["step"], f["steps"], f["explained_by"]) for f in found["findings"]],
+                         [(0, [0, 1, 5], None), (6, [6], 0)])
+        self.assertEqual(found["table"][0]["distance"], 5.0)
+        self.assertEqual((found["outcome"], found["verdict"]), ("FAIL", "VALUE.LOST"))
+
+    def test_nothing_judged_is_no_pass(self):
+        self.assertEqual(equivalence.Report(2).proof([])["outcome"], "INCONCLUSIVE")
+
+
+class Bits(unittest.TestCase):
+    """Keeping steps changes no bit of the training."""
+
+    def final(self, command, is_kept):
+        held = []
+        first = torch.nn.parallel.DistributedDataParallel.__init__
+
+        def init(ddp, *args, **kwargs):
+            first(ddp, *args, **kwargs)
+            held.append(ddp)
+
+        with tempfile.TemporaryDirectory() as folder:
+            def at_end(rank):
+                if rank == 0:
+                    torch.save(held[0].module.state_dict(), os.path.join(folder, "final.pt"))
+            torch.nn.parallel.DistributedDataParallel.__init__ = init
+            if is_kept:
+                os.environ["DDPROVE_PROVE"] = folder
+            try:
+                self.assertEqual(ranks.run(command, 2, 6, folder, at_end), [0, 0])
+            finally:
+                os.environ.pop("DDPROVE_PROVE", None)
+                torch.nn.parallel.DistributedDataParallel.__init__ = first
+            self.assertEqual(os.path.exists(os.path.join(folder, "proof.json")), is_kept)
+            return torch.load(os.path.join(folder, "final.pt"), weights_only=True)
+
+    def test_weights(self):
+        ranks.warm_up()
+        for command in ("mlp_digits.py", "convnet.py", "gpt.py", "moe.py", "uneven.py --join"):
+            with self.subTest(command):
+                one, other = self.final(command, False), self.final(command, True)
+                self.assertEqual(one.keys(), other.keys())
+                self.assertEqual([name for name in one if not store.same_bits(one[name], other[name])], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
