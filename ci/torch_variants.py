@@ -3,8 +3,8 @@
     python3 ci/torch_variants.py [--ranks 2,4] [--only NAME,...] [--steps 20] >ci/results/torch_variants.txt
 
 Run it with a Python that has PyTorch. Ranks are forked from this process, so that PyTorch is imported once; how a
-launcher starts them is tested elsewhere. Exit status 1 if a correct script is accused or not proved, or a variant is not
-called what it is; 77 where there is no PyTorch."""
+launcher starts them is tested elsewhere. Exit status 1 if a correct script is accused or not proved, or a variant is
+not called what it is; 77 where there is no PyTorch."""
 import argparse
 import importlib.util
 import os

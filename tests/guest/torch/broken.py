@@ -54,7 +54,8 @@ VARIANTS = {
         "    torch.manual_seed(rank)\n    model = MLP()\n    model = DDP(model, init_sync=False)",
         "each rank starts from a model of its own", "VALUE.DIVERGED", "as step 0 begins"),
     "copied_model": Variant(
-        "mlp_digits.py", "    model = DDP(model)\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)",
+        "mlp_digits.py", "    model = DDP(model)\n"
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)",
         "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n"
         "    import copy; model = DDP(copy.deepcopy(model))",
         "the optimizer updates the original, a copy is trained", "VALUE.STALE", "a copy of the model"),
@@ -93,7 +94,8 @@ VARIANTS = {
         "--checkpoint {file}"),
     "clip_by_hook": Variant(
         "convnet.py", "    model = DDP(ConvNet())\n",
-        "    model = DDP(ConvNet())\n    for p in model.parameters(): p.register_hook(lambda g: g.clamp(-1e-3, 1e-3))\n",
+        "    model = DDP(ConvNet())\n"
+        "    for p in model.parameters(): p.register_hook(lambda g: g.clamp(-1e-3, 1e-3))\n",
         "each rank's gradient is clipped before the reduction", "VALUE.SCALED", "clipping before the reduction"),
     "clip_each_micro": Variant(
         "gpt.py", "                (loss / args.accumulate).backward()",
@@ -105,8 +107,27 @@ VARIANTS = {
         "the last micro-batch is not reduced either", "USAGE.NO_SYNC", "never reduced"),
     "untied": Variant(
         "gpt.py", "    model = DDP(GPT())\n",
-        "    model = DDP(GPT())\n    model.module.head.weight = nn.Parameter(model.module.tok.weight.detach().clone())\n",
+        "    model = DDP(GPT())\n"
+        "    model.module.head.weight = nn.Parameter(model.module.tok.weight.detach().clone())\n",
         "weights that DDP knows as one are two", "VALUE.LOST", "another parameter than the one"),
+    "reduced_again": Variant(
+        "moe.py", "        optimizer.step()\n",
+        "        for p in model.parameters():\n            if p.grad is not None: dist.all_reduce(p.grad)\n"
+        "        optimizer.step()\n",
+        "gradients that DDP has reduced are summed over the ranks once more", "VALUE.SCALED", "times as large"),
+    "clip_as_accumulated": Variant(
+        "moe.py", "    optimizer = ",
+        "    for p in model.parameters():\n"
+        "        p.register_post_accumulate_grad_hook(lambda q: (q.grad.clamp_(-1e-3, 1e-3), None)[1])\n"
+        "    optimizer = ",
+        "each rank's gradient is clipped as it is accumulated, before the reduction", "VALUE.CORRUPTED",
+        "as it is accumulated"),
+    "rank_in_optimizer": Variant(
+        "moe.py", "    optimizer = torch.optim.SGD(",
+        "    class Decay(torch.optim.SGD):\n        def step(self, closure=None):\n"
+        "            self.param_groups[0]['weight_decay'] = 1e-3 * dist.get_rank()\n"
+        "            return super().step(closure)\n    optimizer = Decay(",
+        "each rank's weights decay at a rate of its own", "VALUE.CORRUPTED", "what the optimizer makes of those"),
     "lost_update": Variant(
         "moe.py", "        optimizer.step()\n",
         "        optimizer.step()\n        if rank == 0: model.module.gate.bias.data.clamp_(-0.01, 0.01)\n",

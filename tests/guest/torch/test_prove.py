@@ -13,7 +13,7 @@ except ImportError:
 
 import ranks
 
-from ddprove_torch import context, equivalence, loss, proof, prove, reduction, steps, store, usage
+from ddprove_torch import compare, context, equivalence, loss, proof, prove, reduction, store, usage
 
 
 class Reduction(unittest.TestCase):
@@ -130,8 +130,13 @@ class Words(unittest.TestCase):
 
     def test_factor(self):
         one = [torch.tensor([1.0, 2.0]), torch.tensor([3.0])]
-        self.assertAlmostEqual(steps.factor_of([t / 4 for t in one], one), 0.25)
-        self.assertIsNone(steps.factor_of([torch.tensor([1.0, 2.0]), torch.tensor([4.0])], one))
+        self.assertAlmostEqual(compare.factor_of([t / 4 for t in one], one), 0.25)
+        self.assertIsNone(compare.factor_of([torch.tensor([1.0, 2.0]), torch.tensor([4.0])], one))
+
+    def test_the_smaller_camp_deviates(self):
+        self.assertEqual(compare.deviating([[0, 1, 2]]), [])
+        self.assertEqual(compare.deviating([[0], [1, 2]]), [([0], 1)])
+        self.assertEqual(compare.deviating([[0], [1]]), [([0], 1), ([1], 0)])
 
     def test_a_finding_that_goes_on_is_one(self):
         report = equivalence.Report(2)

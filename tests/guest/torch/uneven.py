@@ -13,20 +13,20 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 
-def shard(args, rank, world):
-    """Rank r has 2 r batches fewer than --steps; the last batch of each is short."""
-    count = (args.steps - 2 * rank) * args.batch - 1
+def shard(args, rank):
+    """Rank r has 2 r batches fewer than --steps, but some; the last batch of each is short."""
+    count = max(args.steps - 2 * rank, 2) * args.batch - 1
     generator = torch.Generator().manual_seed(args.seed * 1000 + rank)
     x = torch.randn(count, 8, generator=generator)
     return list(zip(x.split(args.batch), (x.sum(1, keepdim=True) / 4).split(args.batch)))
 
 
 def train(args):
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     torch.manual_seed(args.seed)
     model = DDP(nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, nesterov=True)
-    batches = shard(args, rank, world)
+    batches = shard(args, rank)
     if not args.join:
         shortest = torch.tensor(len(batches))
         dist.all_reduce(shortest, op=dist.ReduceOp.MIN)

@@ -117,9 +117,14 @@ def judge(folder, player):
     for step in steps:
         records = read_step(folder, range(world), step, records)
         report.steps.append(step)
-        Step(report, player, facts, records, step).judge()
-        scripts.judge_inputs(report, records, step)
+        one = Step(report, player, facts, records, step)
+        one.judge()
+        if one.is_whole():
+            scripts.judge_inputs(report, records, step)
     scripts.judge(report, facts)
+    for rank, usage in facts.items():
+        if usage["failure"]:
+            report.pass_over("gradient", usage["steps"], [rank], f"nothing more was kept: {usage['failure']}")
     return report.proof(steps)
 
 

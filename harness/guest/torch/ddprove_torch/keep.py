@@ -3,6 +3,8 @@
 Nothing here changes a bit of the training: hooks return nothing, copies are taken of what was there anyway, and no
 collective is called. A step ends with an optimizer's step; steps count from 0.
 """
+import sys
+
 import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -17,6 +19,7 @@ class Model:
         self.ddp = ddp
         self.prefix = prefix
         self.first = {name: id(p) for name, p in self.named(ddp.module.named_parameters(remove_duplicate=False))}
+        self.group = torch.distributed.get_world_size(ddp.process_group)
         self.hold = [p for p in ddp.module.parameters()]  # so that no other parameter gets one of these ids
 
     def named(self, pairs):
@@ -51,7 +54,8 @@ class Model:
         hooks = [getattr(hook, "__qualname__", str(hook)) for hook, _ in getattr(ddp, "_comm_hooks", ())]
         return {"prefix": self.prefix, "find_unused": ddp.find_unused_parameters, "static_graph": ddp.static_graph,
                 "broadcast_buffers": ddp.broadcast_buffers, "comm_hooks": hooks, "ignored": sorted(self.ignored()),
-                "mixed_precision": ddp.mixed_precision is not None}
+                "mixed_precision": ddp.mixed_precision is not None,
+                "group": self.group}
 
 
 class Keeper:
@@ -65,6 +69,7 @@ class Keeper:
         self.hooks = []
         self.is_playing = False  # a replay is under way: nothing is taken down
         self.kept = []
+        self.failure = None  # why nothing more is kept
 
     # --- what a step consists of, in the order in which it happens
 
@@ -72,6 +77,8 @@ class Keeper:
         if self.is_playing:
             return
         self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        own = {id(p) for p in ddp.module.parameters()}
+        self.models = [model for model in self.models if not any(id(p) in own for p in model.hold)]  # wrapped again
         self.models.append(Model(ddp, f"model{len(self.models)}." if self.models else ""))
 
     def is_kept(self):
@@ -97,6 +104,7 @@ class Keeper:
             "step": self.step, "rank": self.rank, "before": before, "changed_between": changed,
             "buffers": {name: store.copy_of(b) for name, b in self.buffers().items()},
             "replaced": [name for model in self.models for name in model.replaced()],
+            "hooked_behind": [name for name, p in parameters.items() if p._post_accumulate_grad_hooks],
             "hooked": [name for name, p in parameters.items() if p._backward_hooks],
             "events": [], "notes": [], "clips": []}
         for name, p in parameters.items():
@@ -114,17 +122,26 @@ class Keeper:
             self.local[name] = store.copy_of(grad)
         return hook
 
+    def fail(self, text):
+        self.failure, self.record = text, None
+        for hook in self.hooks:
+            hook.remove()
+        print(f"ddprove: nothing more of this run is kept: {text}", file=sys.stderr)
+
     def note(self, text):
         if self.record is not None and text not in self.record["notes"]:
             self.record["notes"].append(text)
 
-    def forward(self, ddp, run, args, kwargs):
-        """A pass of the wrapped module, whose buffers DDP has made equal by now, if it does."""
+    def before_forward(self, ddp, args, kwargs):
+        """A pass of the wrapped module, whose buffers DDP has made equal by now, if it does. Returns what is kept of
+        it, or None."""
+        self.usage.forward(ddp)
         numbers = [i for i, model in enumerate(self.models) if model.ddp is ddp]
         if not numbers or not torch.is_grad_enabled() or not self.begin():
-            return run(*args, **kwargs)
+            return None
         call = {"kind": "forward", "model": numbers[0], "sync": bool(ddp.require_backward_grad_sync),
-                "joined": bool(ddp._join_config.enable), "by_initial": bool(getattr(ddp, "_divide_by_initial_world_size", True)),
+                "joined": bool(ddp._join_config.enable),
+                "by_initial": bool(getattr(ddp, "_divide_by_initial_world_size", True)),
                 "will_sync_buffers": bool(ddp.will_sync_module_buffers()),
                 "buffers": {name: store.copy_of(b) for name, b in self.models[numbers[0]].buffers()},
                 "generators": context.take_generators(), "modes": context.take_modes(),
@@ -133,11 +150,14 @@ class Keeper:
             call["args"], call["kwargs"] = store.encode(list(args)), store.encode(kwargs)
         except store.NotKept as error:
             self.note(f"{error}: the pass is not played again")
-        out = run(*args, **kwargs)
+        return call
+
+    def after_forward(self, call, out):
+        if call is None or self.record is None:
+            return
         call["drew"] = not torch.equal(call["generators"]["torch"], torch.get_rng_state())
         self.watch_outputs(call, out)
         self.record["events"].append(call)
-        return out
 
     def watch_outputs(self, call, out):
         call["out_grads"] = []
@@ -155,16 +175,17 @@ class Keeper:
             self.outputs.append(call)
         return hook
 
-    def backward(self, run, tensors, args, kwargs):
+    def before_backward(self, tensors):
+        """Returns what is kept of a backward pass and which outputs it reaches, or None."""
         if not self.models or not self.is_kept():
-            return run(tensors, *args, **kwargs)
+            return None
         roots = [(t.grad_fn, t.output_nr) for t in ([tensors] if isinstance(tensors, torch.Tensor) else tensors)
                  if isinstance(t, torch.Tensor) and t.grad_fn is not None]
         parameters = self.parameters()
         reached, past = loss.reach(roots, self.nodes if self.record else (),
                                    {id(p): name for name, p in parameters.items()})
         if not reached and not past:
-            return run(tensors, *args, **kwargs)  # another model's
+            return None  # another model's
         self.begin()
         if len(reached) > 1 and loss.are_nested(reached):
             self.note("an output is made of another one, and the loss of both: the pass is not played again")
@@ -173,7 +194,12 @@ class Keeper:
                  "start": {name: store.copy_of(p.grad) for name, p in parameters.items()
                            if not store.same_bits(p.grad, arrived.get(name))}}
         self.local, self.outputs = {}, []
-        result = run(tensors, *args, **kwargs)
+        return event, reached
+
+    def after_backward(self, kept):
+        if kept is None or self.record is None:
+            return
+        event, reached = kept
         for call in self.outputs:
             if not any(call is self.nodes[edge][0] for edge in reached):
                 self.note("a pass's output goes into another pass: the passes are not played again")
@@ -189,7 +215,6 @@ class Keeper:
         self.record["arrived"] = {name: store.copy_of(p.grad) for name, p in self.parameters().items()}
         if event["sync"]:
             self.record["buckets"] = [model.buckets() for model in self.models]
-        return result
 
     def clip(self, name, values, parameters):
         """The script clips or scales gradients by a known function."""
@@ -206,10 +231,11 @@ class Keeper:
         ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if not any(id(p) in ids for p in parameters.values()):
             self.usage.stranger(optimizer, parameters, self.record is not None)
-            if self.record is not None and "arrived" in self.record:
+            if self.record is not None and "arrived" in self.record and self.usage.strangers[-1]["is_copy"]:
                 self.record["updated"], self.record["optimizer"], self.record["used"] = [], None, {}
                 self.end_step(optimizer)
             return
+        self.usage.owned += 1
         if not self.begin():
             return
         if optimizer not in self.optimizers:
@@ -223,14 +249,18 @@ class Keeper:
         record["optimizer_names"] = [[self.names.get(id(p)) for p in group["params"]]
                                      for group in optimizer.param_groups]
         record["moved"] = [name for name, p in parameters.items() if not store.same_bits(p, record["before"][name])]
+        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+            self.note_update("the optimizer has hooks of the script")
         if args[1:] or kwargs.get("closure") is not None:
-            self.note("the optimizer calls a closure: its update is not played again")
-            record["optimizer"] = None
+            self.note_update("the optimizer calls a closure")
         try:
             record["state_before"] = store.encode(optimizer.state_dict(), "optimizer")
         except store.NotKept as error:
-            self.note(f"{error}: the update is not played again")
-            record["optimizer"] = None
+            self.note_update(str(error))
+
+    def note_update(self, text):
+        """The update cannot be played again."""
+        self.record["optimizer"], self.record["update_note"] = None, text
 
     def after_update(self, optimizer, args, kwargs):
         if self.is_playing or not self.models:
@@ -268,21 +298,35 @@ class Keeper:
         self.record = None
 
 
+def guard(keeper, call, *args):
+    """Whatever goes wrong here must not end the training: from then on nothing is kept, and that is said."""
+    try:
+        return None if keeper.failure else call(*args)
+    except Exception as error:
+        keeper.fail(f"{call.__name__}: {type(error).__name__}: {error}")
+        return None
+
+
 def install(keeper):
     """Let the keeper see what this process does with DDP."""
     first_init, first_run, first_backward = DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward
 
     def init(self, *args, **kwargs):
         first_init(self, *args, **kwargs)
-        keeper.on_wrap(self)
+        guard(keeper, keeper.on_wrap, self)
 
     def run_forward(self, *inputs, **kwargs):
-        keeper.usage.forward(self)
-        return keeper.forward(self, lambda *a, **k: first_run(self, *a, **k), inputs, kwargs)
+        call = guard(keeper, keeper.before_forward, self, inputs, kwargs)
+        out = first_run(self, *inputs, **kwargs)
+        guard(keeper, keeper.after_forward, call, out)
+        return out
 
     def backward(tensors, *args, **kwargs):
-        return keeper.backward(first_backward, tensors, args, kwargs)
+        kept = guard(keeper, keeper.before_backward, tensors)
+        result = first_backward(tensors, *args, **kwargs)
+        guard(keeper, keeper.after_backward, kept)
+        return result
 
     DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward = init, run_forward, backward
-    register_optimizer_step_pre_hook(keeper.before_update)
-    register_optimizer_step_post_hook(keeper.after_update)
+    register_optimizer_step_pre_hook(lambda *args: guard(keeper, keeper.before_update, *args))
+    register_optimizer_step_post_hook(lambda *args: guard(keeper, keeper.after_update, *args))

@@ -1,4 +1,4 @@
-"""A proof as text. Needs no PyTorch: `python -m ddprove_torch.proof DIR` prints what the run folder's proof.json says."""
+"""A proof as text, without PyTorch: `python -m ddprove_torch.proof DIR` says what its proof.json says."""
 import json
 import os
 import sys

@@ -86,7 +86,7 @@ class Player:
 
     def play_events(self, record, parameters, attributes):
         played, outs, local = [], [], {}
-        hooks = [p.register_hook(lambda grad, name=name: local.__setitem__(name, grad.detach().clone()))
+        hooks = [p.register_hook(lambda grad, name=name: local.__setitem__(name, grad.detach().cpu().clone()))
                  for name, p in parameters.items() if p.requires_grad]
         try:
             for event in record["events"]:
@@ -101,7 +101,7 @@ class Player:
                     for tensor, grad in zip(tensors, call["out_grads"], strict=True):
                         if grad is not None:
                             roots.append(tensor)
-                            grads.append(grad)
+                            grads.append(grad.to(tensor.device))
                 if roots:
                     torch.autograd.backward(roots, grads)
                 played.append(dict(local))
@@ -149,7 +149,7 @@ class Player:
     def update(self, record, used):
         """What the optimizer makes of these gradients: (parameters, its state). Raises NotPlayed."""
         if record.get("optimizer") is None or "state_after" not in record:
-            raise NotPlayed("; ".join(record["notes"]) or "the step did not end")
+            raise NotPlayed(record.get("update_note", "the step did not end"))
         try:
             optimizer = copy.deepcopy(self.keeper.optimizers[record["optimizer"]])
         except Exception as error:
@@ -162,7 +162,7 @@ class Player:
                 held[name] = p
                 p.data.copy_(record["before"][name])
                 p.grad = store.copy_of(used[name])
-        with alone(record["rank"], self.world):
+        with alone((record["rank"] + 1) % self.world, self.world):
             optimizer.load_state_dict(store.decode(record["state_before"]))
             optimizer.step()
         return held, store.encode(optimizer.state_dict(), "optimizer")

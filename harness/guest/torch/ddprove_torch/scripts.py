@@ -81,11 +81,11 @@ def judge_shards(report, facts):
 def judge_optimizers(report, facts):
     for rank, usage in facts.items():
         strange = [one for one in usage["strangers"] if one["after_backward"]]
-        if strange and usage["steps"] <= len(usage["strangers"]):
+        if strange and not usage["owned"]:
             copy = ": they have the shapes of a copy of the model" if strange[0]["is_copy"] else ""
             report.find("update", "VALUE.STALE", [rank], strange[0]["step"], [],
-                        f"the optimizer ({strange[0]['kind']}) holds none of the wrapped module's parameters{copy}: the "
-                        "gradients are computed and reduced, and change nothing")
+                        f"the optimizer ({strange[0]['kind']}) holds none of the wrapped module's parameters{copy}: "
+                        "the gradients are computed and reduced, and change nothing")
 
 
 def where(save):
@@ -114,8 +114,8 @@ def judge_saves(report, usage, facts):
         main = facts[0]["buffers"][:save["step"]]
         if save["rank"] != 0 and save["buffer_names"] and main and save["buffers"] != main[-1]:
             find("CHECKPOINT.STATE", save["buffer_names"],
-                 f"rank {save['rank']} saves, and its buffers are not those of rank 0, which are the ones that DDP hands "
-                 "to all ranks: a resumed run goes on from others")
+                 f"rank {save['rank']} saves, and its buffers are not those of rank 0, which are the ones that DDP "
+                 "hands to all ranks: a resumed run goes on from others")
 
 
 def judge_writers(report, facts):

@@ -4,31 +4,8 @@ Each check starts from what was kept, not from what the check before expected, s
 import torch
 
 from . import loss, reduction, store
+from .compare import deviating, distances, factor_of, key_of, same_code
 from .replay import NotPlayed
-
-
-def distance_of(one, other):
-    """The largest difference; None if shapes or types differ or one is not there."""
-    if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
-        return None
-    difference = (one.double() - other.double()).abs()
-    return float(difference.max()) if difference.numel() else 0.0
-
-
-def distances(pairs):
-    """How far two tensors of each name are from each other, where that can be said."""
-    return {name: far for name, far in ((name, distance_of(*pair)) for name, pair in pairs.items()) if far is not None}
-
-
-def factor_of(ones, others):
-    """The one factor by which all numbers of some tensors are those of others; None if there is none."""
-    one = torch.cat([t.double().reshape(-1) for t in ones])
-    other = torch.cat([t.double().reshape(-1) for t in others])
-    weight = float((other * other).sum())
-    if not weight or not torch.isfinite(one).all():
-        return None
-    factor = float((one * other).sum()) / weight
-    return factor if float((one - factor * other).norm()) <= 1e-5 * float(one.norm()) else None
 
 
 class Step:
@@ -47,30 +24,41 @@ class Step:
     def pass_over(self, oracle, ranks, why):
         self.report.pass_over(oracle, self.step, ranks, why)
 
+    def is_whole(self):
+        """Whether all ranks of the job train one model together."""
+        return all(facts["group"] == self.world for facts in self.models)
+
     def judge(self):
+        for rank, record in self.records.items():
+            self.gradient(rank, record)
+        if self.is_whole():
+            self.judge_together()
+        else:
+            self.pass_over("reduction", list(self.records), "the model is wrapped in a group of some of the ranks")
+        for rank, record in self.records.items():
+            self.update(rank, record)
+
+    def judge_together(self):
         self.structure()
         self.replicas()
         self.buffers()
         self.randomness()
-        for rank, record in self.records.items():
-            self.gradient(rank, record)
         self.reduction()
         self.loss()
-        for rank, record in self.records.items():
-            self.update(rank, record)
 
     # --- replicas
 
     def replicas(self):
-        first = min(self.records)
+        camps = {}
         for rank, record in self.records.items():
-            wrong = [name for name in self.names
-                     if not store.same_bits(record["before"].get(name), self.records[first]["before"][name])]
-            if wrong:
-                far = distances({name: (record["before"].get(name), self.records[first]["before"][name])
-                                 for name in wrong})
-                self.find("replicas", "VALUE.DIVERGED", [rank], wrong,
-                          f"parameters are not those of rank {first} as step {self.step} begins", far)
+            camps.setdefault(tuple(key_of(record["before"].get(name)) for name in self.names), []).append(rank)
+        for ranks, other in deviating(list(camps.values())):
+            mine, theirs = self.records[ranks[0]]["before"], self.records[other]["before"]
+            wrong = [name for name in self.names if not store.same_bits(mine.get(name), theirs.get(name))]
+            self.find("replicas", "VALUE.DIVERGED", ranks, wrong,
+                      f"parameters are not those of the other ranks as step {self.step} begins",
+                      distances({name: (mine.get(name), theirs.get(name)) for name in wrong}))
+        for rank, record in self.records.items():
             changed = record["changed_between"] + record.get("moved", [])
             if changed:
                 self.report.note(self.step, [rank], f"changed outside of the optimizer: {', '.join(changed)}")
@@ -82,20 +70,20 @@ class Step:
             self.find("replicas", "VALUE.LOST", sorted(self.records), replaced,
                       "the module holds another parameter than the one that DDP was given when it was wrapped (weights "
                       "that were shared and are not any more?): DDP does not reduce its gradient")
-
         self.options()
 
     def options(self):
         """What the optimizers were told, rank by rank."""
-        first = min(self.records)
-        for rank, record in self.records.items():
-            if not record.get("state_before") or not self.records[first].get("state_before"):
-                continue
-            mine, theirs = (store.decode(one["state_before"])["param_groups"] for one in (record, self.records[first]))
-            differing = sorted({key for a, b in zip(mine, theirs) for key in a if a[key] != b.get(key)})
-            if differing:
-                self.find("update", "VALUE.DIVERGED", [rank], [],
-                          f"the optimizer is told another {', '.join(differing)} than on rank {first}")
+        camps = {}
+        told = {rank: store.decode(record["state_before"])["param_groups"]
+                for rank, record in self.records.items() if record.get("state_before")}
+        for rank, groups in told.items():
+            camps.setdefault(repr(groups), []).append(rank)
+        for ranks, other in deviating(list(camps.values())):
+            differing = sorted({key for a, b in zip(told[ranks[0]], told[other])
+                                for key in a if a[key] != b.get(key)})
+            self.find("update", "VALUE.DIVERGED", ranks, [],
+                      f"the optimizer is told another {', '.join(differing)} than on other ranks")
 
     def forwards(self, rank):
         return [event for event in self.records[rank]["events"] if event["kind"] == "forward"]
@@ -106,18 +94,20 @@ class Step:
     def buffers(self):
         first = min(self.records)
         for rank in self.records:
-            for mine, others in zip(self.forwards(rank), self.forwards(first)):
+            if len(self.forwards(rank)) != len(self.forwards(first)):
+                continue
+            for mine, others in zip(self.forwards(rank), self.forwards(first), strict=True):
                 facts = self.models[mine["model"]]
                 if facts["broadcast_buffers"] and not mine["will_sync_buffers"]:
                     continue  # between two passes that synchronise, each rank's own are what is meant
                 wrong = [name for name, buffer in mine["buffers"].items()
                          if not store.same_bits(buffer, others["buffers"].get(name))]
                 if wrong:
-                    why = "" if facts["broadcast_buffers"] else "; broadcast_buffers is off, so nothing makes them equal"
+                    why = "" if facts["broadcast_buffers"] else "; broadcast_buffers is off: nothing makes them equal"
                     self.find("replicas", "VALUE.DIVERGED", [rank], wrong,
                               f"buffers are not those of rank {first} as the pass begins{why}",
                               distances({name: (mine["buffers"][name], others["buffers"].get(name)) for name in wrong}))
-                    return
+                    break
                 self.report.count("buffers")
 
     def randomness(self):
@@ -208,7 +198,8 @@ class Step:
         proportion, and so the mean as each part."""
         if played is None or kept is None or not store.same_bits(self.player.hooked(name, played.clone()), kept):
             self.find("gradient", "VALUE.CORRUPTED", [rank], [name],
-                      "is not what its backward pass gives, and its hooks do not explain it", distances({name: (kept, played)}))
+                      "is not what its backward pass gives, and its hooks do not explain it",
+                      distances({name: (kept, played)}))
             return
         whole = self.player.hooked(name, played.clone() * 2) - 2 * self.player.hooked(name, played.clone())
         if float(whole.abs().max()) > 1e-4 * float(kept.abs().max()):
@@ -272,7 +263,8 @@ class Step:
                       "rank uses its own gradient")
         else:
             self.find("reduction", "USAGE.NO_SYNC", lacking, sorted(last[0]["local"]),
-                      "the last micro-batch was under no_sync too: the optimizer uses gradients that were never reduced")
+                      "the last micro-batch was under no_sync too: the optimizer uses gradients that were never "
+                      "reduced")
         return False
 
     def clip_before(self, ranks, number):
@@ -364,6 +356,9 @@ class Step:
                     verdict, text = "VALUE.LOST", f"the reduced gradient lacks what rank {other} put in"
                 if missing is not None and abs(missing + 1) < 1e-4:
                     verdict, text = "VALUE.DUPLICATED", f"the reduced gradient has twice what rank {other} put in"
+        hooked = [name for name in names if name in self.records[rank]["hooked_behind"]]
+        if hooked:
+            text += f"; a hook of the script changes {', '.join(hooked[:3])} as it is accumulated, before the reduction"
         self.find("reduction", verdict, [rank], names, text, far)
 
     # --- from the reduction to the update
@@ -388,8 +383,12 @@ class Step:
             self.report.count("loss")
             if self.world > 1 and abs(total * self.world - 1) < 1e-4 and (factor != 1 or self.is_divided(rank)):
                 self.find("loss", "VALUE.SCALED", [rank], [],
-                          f"the loss of all ranks' samples weighs 1/{self.world} of a mean: it is divided by the number of "
-                          "ranks, which DDP does as well")
+                          f"the loss of all ranks' samples weighs 1/{self.world} of a mean: it is divided by the "
+                          "number of ranks, which DDP does as well")
+            elif self.world > 1 and factor != 1 and abs(total / self.world - 1) < 1e-4:
+                self.find("loss", "VALUE.SCALED", [rank], [],
+                          f"the script makes the reduced gradients {self.world} times as large, which is the number of "
+                          "ranks (summed over them once more?)")
             elif abs(total - 1) > 1e-4:
                 self.report.note(self.step, [rank], f"the loss weighs {total:.6g} of a mean over the samples")
 
@@ -448,14 +447,3 @@ class Step:
         elif not same_code(state, record["state_after"]):
             self.find("update", "VALUE.CORRUPTED", [rank], [], "the optimizer's state is not what its step makes of it")
         self.report.count("update")
-
-
-def same_code(one, other):
-    """Whether two encoded values are the same, tensors bit for bit."""
-    if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and store.same_bits(one, other)
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(same_code(one[k], other[k]) for k in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same_code, one, other))
-    return one == other

@@ -23,7 +23,7 @@ def encode(value, path="input"):
     if isinstance(value, torch.Tensor):
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
             raise NotKept(f"{path} is a {type(value).__name__} of layout {value.layout}")
-        return {"tensor": value.detach().clone(), "grad": value.requires_grad}
+        return {"tensor": value.detach().clone(), "grad": value.requires_grad, "device": str(value.device)}
     if isinstance(value, PLAIN):
         return {"plain": value}
     if type(value) is dict:
@@ -44,7 +44,7 @@ def decode(code):
     """What `encode` was given, made of new tensors."""
     (kind, value), *_ = code.items()
     if kind == "tensor":
-        return value.clone().requires_grad_(code["grad"])
+        return value.to(code["device"], copy=True).requires_grad_(code["grad"])
     if kind == "plain":
         return value
     if kind == "dict":

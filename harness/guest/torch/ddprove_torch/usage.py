@@ -47,7 +47,7 @@ class Usage:
         self.folder = folder
         self.keeper = None  # set once it is there
         self.samplers, self.passes, self.saves, self.loads, self.strangers, self.buffers = [], [], [], [], [], []
-        self.joins, self.trained = [], 0
+        self.owned = 0  # steps of optimizers that hold parameters of the wrapped models
 
     def sampler(self, sampler):
         """A pass over a shard begins."""
@@ -61,13 +61,8 @@ class Usage:
 
     def forward(self, ddp):
         if torch.is_grad_enabled() and ddp.module.training:
-            self.trained += 1
             if self.passes:
                 self.passes[-1]["is_training"] = True
-
-    def join(self, ddp, by_initial, is_enabled):
-        if is_enabled:
-            self.joins.append({"step": self.keeper.step, "by_initial": by_initial})
 
     def stranger(self, optimizer, parameters, is_after_backward):
         """An optimizer that holds none of the wrapped models' parameters makes a step."""
@@ -131,8 +126,8 @@ class Usage:
         store.write_json(store.usage_path(self.folder, keeper.rank), {
             "schema": 1, "rank": keeper.rank, "world": keeper.world, "steps": keeper.step, "kept": keeper.kept,
             "models": [model.facts() for model in keeper.models], "passes": self.passes, "saves": self.saves,
-            "loads": self.loads, "strangers": self.strangers, "buffers": self.buffers, "joins": self.joins,
-            "trained": self.trained})
+            "loads": self.loads, "strangers": self.strangers, "buffers": self.buffers, "owned": self.owned,
+            "failure": keeper.failure})
 
 
 def install_clips(usage):

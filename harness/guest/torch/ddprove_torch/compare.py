@@ -1,0 +1,55 @@
+"""How tensors of several ranks, or of a run and its replay, are compared."""
+import torch
+
+from . import store
+
+
+def distance_of(one, other):
+    """The largest difference; None if shapes or types differ or one is not there."""
+    if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
+        return None
+    difference = (one.double() - other.double()).abs()
+    return float(difference.max()) if difference.numel() else 0.0
+
+
+def distances(pairs):
+    """How far two tensors of each name are from each other, where that can be said."""
+    return {name: far for name, far in ((name, distance_of(*pair)) for name, pair in pairs.items()) if far is not None}
+
+
+def factor_of(ones, others):
+    """The one factor by which all numbers of some tensors are those of others; None if there is none."""
+    one = torch.cat([t.double().reshape(-1) for t in ones])
+    other = torch.cat([t.double().reshape(-1) for t in others])
+    weight = float((other * other).sum())
+    if not weight or not torch.isfinite(one).all():
+        return None
+    factor = float((one * other).sum()) / weight
+    return factor if float((one - factor * other).norm()) <= 1e-5 * float(one.norm()) else None
+
+
+def key_of(tensor):
+    """What is equal for tensors of the same bits."""
+    if tensor is None:
+        return None
+    return str(tensor.dtype), tuple(tensor.shape), hash(store.bits_of(tensor.cpu()).numpy().tobytes())
+
+
+def deviating(camps):
+    """Of ranks that differ from each other, those that are not of the largest camp, or all if none is the largest:
+    [(ranks, a rank that differs)]."""
+    camps = sorted(camps, key=len, reverse=True)
+    if len(camps) > 1 and len(camps[0]) > len(camps[1]):
+        return [(camp, camps[0][0]) for camp in camps[1:]]
+    return [(camp, camps[0][0] if camp is not camps[0] else camps[1][0]) for camp in camps] if len(camps) > 1 else []
+
+
+def same_code(one, other):
+    """Whether two encoded values are the same, tensors bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and store.same_bits(one, other)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same_code(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same_code, one, other))
+    return one == other
