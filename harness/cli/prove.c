@@ -18,9 +18,9 @@
 
 enum { PROOF_SCHEMA = 1, NAMES_SHOWN = 3, RANKS_TEXT_BYTES = 64 };
 
-/* ../lib/ddprove/python beside the running program's folder, as the build and an installation have
+/* What lies below ../lib beside the running program's folder, as the build and an installation have
  * it. */
-static int package_path(char out[PATH_MAX])
+static int library_path(const char *name, char out[PATH_MAX])
 {
     char folder[PATH_MAX];
     char *slash = NULL;
@@ -29,8 +29,7 @@ static int package_path(char out[PATH_MAX])
     for (int i = 0; i < 2 && (slash = strrchr(folder, '/')) != NULL; i++) {
         *slash = '\0';
     }
-    if (snprintf(out, PATH_MAX, "%s/lib/ddprove/python", folder) >= PATH_MAX ||
-        access(out, R_OK) != 0) {
+    if (snprintf(out, PATH_MAX, "%s/lib/%s", folder, name) >= PATH_MAX || access(out, R_OK) != 0) {
         return cli_usage_error("--prove equivalence: %s: %s", out, strerror(errno));
     }
     return 0;
@@ -79,9 +78,11 @@ int cli_prove_begin(const struct cli_options *options, char *folder)
     const char *steps = options->steps != NULL ? options->steps : "all";
     struct ddp_err err = {{0}};
     char package[PATH_MAX];
+    char library[PATH_MAX];
     char made[PATH_MAX];
-    int code = package_path(package);
+    int code = library_path("ddprove/python", package);
 
+    code = code == 0 ? library_path("libddprove_guest.so.1", library) : code;
     if (code != 0) {
         return code;
     }
@@ -99,7 +100,8 @@ int cli_prove_begin(const struct cli_options *options, char *folder)
         return cli_usage_error("--out: %s", err.text);
     }
     if (realpath(options->out_dir != NULL ? options->out_dir : made, folder) == NULL ||
-        setenv("DDPROVE_PROVE", folder, 1) != 0 || setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0) {
+        setenv("DDPROVE_PROVE", folder, 1) != 0 || setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0 ||
+        setenv("DDPROVE_GUEST_LIBRARY", library, 0) != 0) {
         return cli_usage_error("--out: %s", strerror(errno));
     }
     return set_python_path(package);

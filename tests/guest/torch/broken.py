@@ -20,7 +20,6 @@ class Variant:
     verdict: str  # what ddprove says
     words: str  # what its text says
     args: str = ""
-    ends: bool = True  # whether the run comes to its end
 
 
 VARIANTS = {
@@ -192,6 +191,18 @@ HARMLESS = {
         "the loss takes parameters past the output", "INCONCLUSIVE", "past the module's output"),
 }
 
+# Ranks that do not post the same calls: `ddprove exec` says so while they wait.
+STUCK = {
+    "evaluated_on_rank_0": Variant(
+        "convnet.py", "        accuracy = evaluate(model, loader)",
+        "        accuracy = evaluate(model, loader) if rank == 0 else 0.0",
+        "the evaluation's collectives are posted by rank 0 alone", "MISMATCH.BUCKET", "rank 0 posted"),
+    "step_left_out": Variant(
+        "mlp_digits.py", "            loss.backward()",
+        "            if rank == 1 and step == 3: step += 1; continue\n            loss.backward()",
+        "rank 1 leaves out a backward pass, and is done sooner", "MISMATCH.OP", "rank 1 posted barrier"),
+}
+
 
 def source_of(variant):
     with open(os.path.join(HERE, variant.script), encoding="utf-8") as file:
@@ -203,11 +214,11 @@ def source_of(variant):
 
 def main():
     if len(sys.argv) < 2:
-        for name, variant in {**VARIANTS, **HARMLESS}.items():
+        for name, variant in {**VARIANTS, **HARMLESS, **STUCK}.items():
             source_of(variant)
             print(f"{name:26} {variant.script:14} {variant.verdict:22} {variant.wrong}")
         return
-    variant = {**VARIANTS, **HARMLESS}[sys.argv.pop(1)]
+    variant = {**VARIANTS, **HARMLESS, **STUCK}[sys.argv.pop(1)]
     path = os.path.join(HERE, variant.script)
     sys.argv[0] = path
     exec(compile(source_of(variant), path, "exec"), {"__name__": "__main__", "__file__": path})

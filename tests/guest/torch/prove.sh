@@ -44,6 +44,9 @@ if ! "$python" -c "import json, sys; sys.exit(json.load(open(sys.argv[1]))['verd
 fi
 # Ranks that ddprove starts itself.
 expect 0 "PASS: in 2 steps 2 ranks" --ranks 2 -- "$python" uneven.py --steps 2
+# Ranks that do not post the same calls are named while they wait.
+expect 1 "^ddprove: MISMATCH.BUCKET, rank 0: rank 0 posted" --limit 20 -- $torchrun broken.py evaluated_on_rank_0 --steps 12
+expect 1 "^ddprove: MISMATCH.OP, rank 1: rank 1 posted barrier" --limit 20 -- $torchrun broken.py step_left_out --steps 6
 # Nothing that could be proved.
 expect 4 "nothing is proved" -- true
 expect 3 "nothing is proved" -- sh -c "exit 3"
