@@ -331,9 +331,11 @@ int cli_exec(const struct cli_options *options)
                                "--json and --junit are of "
                                "scenarios; name one in front of \"--\"");
     }
-    if (harness_exec_load_adapter(&config, options->adapter, options->command[0],
-                                  harness_launch_self_path(), adapter, sizeof adapter,
-                                  &err) != DDP_OK) {
+    /* The proof lies within PyTorch's adapter, whatever program starts the ranks. */
+    if (harness_exec_load_adapter(
+            &config, options->is_equivalence ? HARNESS_GUEST_ADAPTER_TORCH : options->adapter,
+            options->command[0], harness_launch_self_path(), adapter, sizeof adapter,
+            &err) != DDP_OK) {
         return cli_usage_error("--%s", err.text);
     }
     code = set_proof(options, &config, folder);

@@ -14,40 +14,8 @@
 
 #include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
-#include "harness/launch/launch.h"
 
 enum { PROOF_SCHEMA = 1, NAMES_SHOWN = 3, RANKS_TEXT_BYTES = 64 };
-
-/* What lies below ../lib beside the running program's folder, as the build and an installation have
- * it. */
-static int library_path(const char *name, char out[PATH_MAX])
-{
-    char folder[PATH_MAX];
-    char *slash = NULL;
-
-    (void)snprintf(folder, sizeof folder, "%s", harness_launch_self_path());
-    for (int i = 0; i < 2 && (slash = strrchr(folder, '/')) != NULL; i++) {
-        *slash = '\0';
-    }
-    if (snprintf(out, PATH_MAX, "%s/lib/%s", folder, name) >= PATH_MAX || access(out, R_OK) != 0) {
-        return cli_usage_error("--prove equivalence: %s: %s", out, strerror(errno));
-    }
-    return 0;
-}
-
-/* In front of what the program's Python is told already. */
-static int set_python_path(const char *package)
-{
-    const char *old = getenv("PYTHONPATH");
-    char path[2 * PATH_MAX];
-
-    if (snprintf(path, sizeof path, "%s%s%s", package, old != NULL ? ":" : "",
-                 old != NULL ? old : "") >= (int)sizeof path ||
-        setenv("PYTHONPATH", path, 1) != 0) {
-        return cli_usage_error("--prove equivalence: PYTHONPATH is too long");
-    }
-    return 0;
-}
 
 /* "all", or numbers with commas between them. */
 static bool are_steps(const char *text)
@@ -77,15 +45,8 @@ int cli_prove_begin(const struct cli_options *options, char *folder)
     const char *temporary = getenv("TMPDIR");
     const char *steps = options->steps != NULL ? options->steps : "all";
     struct ddp_err err = {{0}};
-    char package[PATH_MAX];
-    char library[PATH_MAX];
     char made[PATH_MAX];
-    int code = library_path("ddprove/python", package);
 
-    code = code == 0 ? library_path("libddprove_guest.so.1", library) : code;
-    if (code != 0) {
-        return code;
-    }
     if (!are_steps(steps)) {
         return cli_usage_error("--steps of --prove equivalence is all, or numbers as 0,1,7, not "
                                "\"%s\"",
@@ -100,11 +61,10 @@ int cli_prove_begin(const struct cli_options *options, char *folder)
         return cli_usage_error("--out: %s", err.text);
     }
     if (realpath(options->out_dir != NULL ? options->out_dir : made, folder) == NULL ||
-        setenv("DDPROVE_PROVE", folder, 1) != 0 || setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0 ||
-        setenv("DDPROVE_GUEST_LIBRARY", library, 0) != 0) {
+        setenv("DDPROVE_PROVE", folder, 1) != 0 || setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0) {
         return cli_usage_error("--out: %s", strerror(errno));
     }
-    return set_python_path(package);
+    return 0;
 }
 
 /* "0, 1, 2" */
