@@ -32,7 +32,7 @@ def key_of(tensor):
     """What is equal for tensors of the same bits."""
     if tensor is None:
         return None
-    return str(tensor.dtype), tuple(tensor.shape), hash(store.bits_of(tensor.cpu()).numpy().tobytes())
+    return str(tensor.dtype), tuple(tensor.shape), hash(store.bytes_of(tensor))
 
 
 def deviating(camps):

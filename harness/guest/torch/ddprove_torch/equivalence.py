@@ -5,7 +5,7 @@ count}, not_judged [{oracle, step, ranks, why}], notes, findings [{oracle, verdi
 parameters, text, explained_by}], table [{parameter, verdict, ranks, since, steps, distance}]."""
 import os
 
-from . import scripts, store
+from . import context, scripts, store
 from .steps import Step
 
 # Replicas differ because of what went into an update: findings that explain differences which come after them.
@@ -105,6 +105,9 @@ def read_step(folder, ranks, step, last):
             record = store.read(path)
             if record["before"] is None:
                 record["before"] = last[rank]["after"]
+            for event in record["events"]:
+                if event["kind"] == "forward":
+                    event["attributes"] = context.read_attributes(event["attributes"])
             records[rank] = record
     return records
 

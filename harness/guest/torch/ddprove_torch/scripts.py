@@ -9,7 +9,7 @@ def digest_of(code):
     """A number for an encoded value's tensors; None if there are none."""
     sums, found = hashlib.blake2b(digest_size=8), False
     for tensor in store.tensors_of(code):
-        sums.update(str(tuple(tensor.shape)).encode() + bytes(store.bits_of(tensor).tolist()))
+        sums.update(str(tuple(tensor.shape)).encode() + store.bytes_of(tensor))
         found = True
     return sums.hexdigest() if found else None
 

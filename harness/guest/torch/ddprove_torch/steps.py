@@ -115,7 +115,7 @@ class Step:
             for number, call in enumerate(self.forwards(rank)):
                 if not call["drew"]:
                     continue
-                drawn = (rank, number, bytes(call["generators"]["torch"].tolist()))
+                drawn = (rank, number, hash(store.bytes_of(call["generators"]["torch"])))
                 if drawn in self.report.drawn and self.report.drawn[drawn] != self.step:
                     self.find("data", "VALUE.STALE", [rank], [],
                               f"pass {number} draws the random numbers of step {self.report.drawn[drawn]} again: the "

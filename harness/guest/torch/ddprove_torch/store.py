@@ -3,6 +3,7 @@
 A run folder has a folder for each rank with a file for each kept step. They hold tensors, containers and plain values
 only, so `torch.load(weights_only=True)` reads them. A file has its name once it is whole.
 """
+import ctypes
 import json
 import os
 
@@ -71,6 +72,12 @@ def bits_of(tensor):
     """The tensor's bytes, so that NaN equals itself and 0 differs from -0."""
     flat = tensor.detach().contiguous().reshape(-1)
     return flat.view(torch.uint8) if flat.numel() else flat
+
+
+def bytes_of(tensor):
+    """The same as bytes, without NumPy, which PyTorch may be without."""
+    flat = bits_of(tensor.cpu())
+    return ctypes.string_at(flat.data_ptr(), flat.numel()) if flat.numel() else b""
 
 
 def same_bits(one, other):

@@ -16,7 +16,7 @@ def digest(named):
     """A number for named tensors' bits."""
     sums = hashlib.blake2b(digest_size=8)
     for name, tensor in named:
-        sums.update(name.encode() + bytes(store.bits_of(tensor.cpu()).tolist()))
+        sums.update(name.encode() + store.bytes_of(tensor))
     return sums.hexdigest()
 
 
