@@ -137,8 +137,8 @@ VARIANTS = {
         "one rank changes its reduced gradient", "VALUE.CORRUPTED", "not alike on all ranks"),
 }
 
-# Written otherwise too, and right: none of these may be accused. Their verdict is the outcome: PASS, or INCONCLUSIVE where
-# something cannot be judged.
+# Written otherwise too, and right: none of these may be accused. Their verdict is the outcome: PASS, or INCONCLUSIVE
+# where something cannot be judged.
 HARMLESS = {
     "sum_by_count": Variant(
         "mlp_digits.py", "F.cross_entropy(model(x), y)", 'F.cross_entropy(model(x), y, reduction="sum") / len(y)',
