@@ -3,6 +3,7 @@
 
 #include "harness/guest/ddprove_guest.h"
 #include "harness/guest/fault.h"
+#include "harness/guest/lane.h"
 #include "harness/guest/observe/sums.h"
 
 static void post(struct guest_page *page, struct guest_comm *comm, struct ddprove_guest_call *call)
@@ -128,6 +129,14 @@ void ddprove_guest_call_done(struct ddprove_guest_call *call)
         (void)__atomic_add_fetch(&comm->done, 1, __ATOMIC_RELAXED);
         guest_self_record(page, GUEST_EVENT_DONE,
                           (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq});
+    }
+}
+
+void ddprove_guest_call_failed(struct ddprove_guest_call *call)
+{
+    guest_fault_release(call);
+    if (guest_self_page() != NULL && call->seq != 0) {
+        guest_lane_launch(call->comm, 0, 0, GUEST_LAUNCH_FAILED);
     }
 }
 

@@ -31,7 +31,7 @@ extern "C" {
 #define DDPROVE_GUEST_API __attribute__((visibility("default")))
 
 /* Of this header. A library serves programs that were built with an older one. */
-#define DDPROVE_GUEST_VERSION 2
+#define DDPROVE_GUEST_VERSION 3
 
 /* What a call moves. X(identifier, name) */
 #define DDPROVE_GUEST_KIND_TABLE(X)               \
@@ -189,6 +189,10 @@ DDPROVE_GUEST_API int ddprove_guest_call_post(struct ddprove_guest_call *call);
 DDPROVE_GUEST_API void ddprove_guest_call_wait_begin(const struct ddprove_guest_call *call);
 DDPROVE_GUEST_API void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call);
 DDPROVE_GUEST_API void ddprove_guest_call_done(struct ddprove_guest_call *call);
+/* In place of done: the call has failed and has no result. If the program ends by this error, that
+ * follows from whoever made the call fail. (For a blocking call: wait_end, then this, in place of
+ * end.) Since version 3. */
+DDPROVE_GUEST_API void ddprove_guest_call_failed(struct ddprove_guest_call *call);
 
 /* --- the model: only what ddprove is told of it can be judged, and only if it is asked to judge
  * ---

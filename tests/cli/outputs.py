@@ -150,11 +150,13 @@ expect(result["schema"] == "ddprove.report/1", "schema")
 expect(counts["total"] == len(result["scenarios"]) > 0, "counts.total")
 expect(sum(counts[key] for key in ("pass", "fail", "inconclusive", "error", "skip")) == counts["total"], "counts")
 expect(exit_code == EXIT_CODES[result["outcome"]], f"exit {exit_code}, outcome {result['outcome']}")
+# A family is a folder, which may lie in that of another one.
+file_of = {f"{os.path.basename(folder)}.{name[:-5]}": os.path.join(folder, name)
+           for folder, _, names in os.walk(scenarios) for name in names if name.endswith(".yaml")}
 by_file = {}
 for cell in result["scenarios"]:
     check_json(cell)
-    family_name, _, file_name = cell["id"].partition(".")
-    by_file.setdefault(os.path.join(scenarios, family_name, file_name + ".yaml"), []).append(cell)
+    by_file.setdefault(file_of[cell["id"]], []).append(cell)
 check_junit("r.xml", result)
 check_again(result)
 wanted = [(path, cells) for path, cells in by_file.items()

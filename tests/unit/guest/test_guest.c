@@ -236,6 +236,21 @@ static void check_faults(const struct harness_watch_arena *arena)
     ddprove_guest_comm_free(comm);
 }
 
+static void check_failure(struct harness_watch *watch)
+{
+    struct ddprove_guest_call call = {
+        .size_bytes = sizeof call, .comm = comms[0], .kind = DDPROVE_GUEST_BARRIER};
+
+    CT_CHECK_EQ_I64(ddprove_guest_call_begin(&call), 1);
+    harness_watch_read(watch, UINT64_C(1) << 40);
+    CT_CHECK_EQ_U64(watch->ranks[RANK].wait_count, 1);
+    CT_CHECK(!watch->ranks[RANK].has_broken);
+    ddprove_guest_call_wait_end(&call);
+    ddprove_guest_call_failed(&call);
+    harness_watch_read(watch, UINT64_C(1) << 41);
+    CT_CHECK(watch->ranks[RANK].has_broken);
+}
+
 CT_TEST(guest, threads_are_read_while_they_write)
 {
     struct harness_watch_arena arena;
@@ -271,6 +286,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
             CT_CHECK(call != NULL && call->elem_count == seq - 1 && call->is_done);
         }
     }
+    check_failure(&watch);
     check_faults(&arena);
     CT_CHECK_EQ_U64(watch.ranks[RANK].wait_count, 0);
     CT_CHECK_EQ_U64(watch.ranks[RANK].thread_count,

@@ -20,6 +20,7 @@ _local = threading.local()  # .redop: what Python asked for; .depth: calls of Py
 _pending = {}  # id of a work that we made -> Entry
 _backward = {}  # graph task -> its Entries
 _keep = []  # registrations
+_wait = None  # Work.wait as PyTorch has it
 
 _METHODS = ("allreduce allreduce_coalesced broadcast reduce allgather all_gather_single _allgather_base "
             "allgather_coalesced all_gather_single_coalesced allgather_into_tensor_coalesced reduce_scatter "
@@ -41,17 +42,34 @@ class Entry:
         guest = library.guest
         guest.call_wait_begin(self.call)
         try:
-            result = self.inner.wait(*timeout)
+            result = _wait(self.inner, *timeout)
             if self.future is not None:
                 self.future.wait()
+            elif self.work is not None:
+                _pending.pop(id(self.work), None)
+                guest.call_done(self.call)
             return result
+        except Exception:
+            self.fail()
+            raise
         finally:
             guest.call_wait_end(self.call)
+
+    def fail(self):
+        """It has no result; said once, also where a wait and the future both tell."""
+        if not self.is_done:
+            self.is_done = True
+            _pending.pop(id(self.work), None)
+            library.guest.call_failed(self.call)
 
 
 def _done(entry, future):
     """The result is there, and nobody but us has seen it. Raises what the backend raised."""
-    value = future.value()
+    try:
+        value = future.value()
+    except Exception:
+        entry.fail()
+        raise
     library.guest.call_done(entry.call)
     entry.is_done, entry.holds = True, None
     _pending.pop(id(entry.work), None)
@@ -144,16 +162,25 @@ class Kernel:
 
         named = {**dict(zip(self.arguments, args)), **kwargs}
         group = ProcessGroup.unbox(named["process_group"])
-        comm = groups.handle_of(group)
+        comm = self.comm_of(group, named)
         if comm == 0:
             return self.op.redispatch(keyset & self.below, *args, **kwargs)
         shape = forms.FORMS[self.name](named, group.rank(), group.size())
         entry = self.post(comm, shape, named)
         if entry.times <= 0:
+            if not self.op._schema.returns:
+                return None
             work = _skipped(named)
             first = named.get(self.arguments[0])
             return (first, work.boxed()) if self.returns_tensors else work.boxed()
         return self.make(keyset, group, shape, entry, named)
+
+    def comm_of(self, group, named):
+        """The communicator that the call is one of; 0: it is not shown."""
+        if self.name not in forms.ENDS:
+            return groups.handle_of(group)
+        other, own = named[forms.ENDS[self.name]], group.rank()
+        return groups.pair_of(group, *((own, other) if self.name == "send" else (other, own)))
 
     def post(self, comm, shape, named):
         """The call as the program makes it, shown, and changed by what faults ask for."""
@@ -173,6 +200,8 @@ class Kernel:
         changed = faults.change(self.name, entry, shape, named)
         depth, _local.depth = getattr(_local, "depth", 0), 0
         redop, _local.redop = getattr(_local, "redop", None), None
+        if not self.op._schema.returns:  # it blocks
+            library.guest.call_wait_begin(entry.call)
         try:
             result = None
             for _ in range(entry.times):
@@ -183,10 +212,22 @@ class Kernel:
                 else:
                     result = self.op.redispatch(keyset & self.below, *(changed.named[a] for a in self.arguments
                                                                       if a in changed.named))
+        except Exception:
+            library.guest.call_wait_end(entry.call)
+            entry.fail()
+            raise
         finally:
             _local.depth, _local.redop = depth, redop
+        if result is None:
+            library.guest.call_wait_end(entry.call)
+            library.guest.call_done(entry.call)
+            return None
         made = torch.distributed.Work.unbox(result[-1] if isinstance(result, tuple) else result)
         entry.inner = made
+        if self.name in forms.ENDS:
+            entry.work = made  # kept until it has been waited for: it has no future in every version
+            _pending[id(made)] = entry
+            return result
         if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0)):
             return _give_result(result, _defer(entry, made))
         entry.wait()
@@ -221,14 +262,15 @@ def _watch_method(name):
 
 
 def _watch_wait():
+    global _wait
     from torch.distributed import Work
 
-    original = Work.wait
+    _wait = Work.wait
 
-    @functools.wraps(original)
+    @functools.wraps(_wait)
     def wait(self, *args, **kwargs):
         entry = _pending.get(id(self))
-        return original(self, *args, **kwargs) if entry is None else entry.wait(*args, *kwargs.values())
+        return _wait(self, *args, **kwargs) if entry is None else entry.wait(*args, *kwargs.values())
 
     Work.wait = wait
 

@@ -120,6 +120,13 @@ def _barrier(_a, _rank, _size):
     return shape
 
 
+def _message(a, _rank, _size):
+    """Both ends show a message as the same call, the sender's: it is the bytes that must agree."""
+    shape = Shape("send", a["tensors"][0], sum(count_of(tensor) * tensor.element_size() for tensor in a["tensors"]))
+    shape.dtype = 0
+    return shape
+
+
 FORMS = {
     "allreduce_": _all_reduce,
     "allreduce_coalesced_": _all_reduce,
@@ -138,6 +145,11 @@ FORMS = {
     "alltoall_base_": _exchange_base,
     "alltoall_": _exchange,
     "barrier": _barrier,
+    "monitored_barrier_": _barrier,
+    "send": _message,
+    "recv_": _message,
 }
+# Where a message's arguments name the other end.
+ENDS = {"send": "dst", "recv_": "src"}
 REDUCES = {"allreduce_", "allreduce_coalesced_", "reduce_", "_reduce_scatter_base_", "reduce_scatter_",
            "reduce_scatter_tensor_coalesced_"}

@@ -7,12 +7,27 @@ import sys
 from ddprove_torch import library
 
 _comms = {}  # group name -> handle in the guest library; 0: not shown
+_ranks = {}  # group name -> the ranks that its key is made of
+_pairs = {}  # (group name, sender, receiver) -> handle
 _is_over = False
 
 
 def handle_of(group):
     """The communicator of a process group; 0: nobody watches it."""
     return _comms.get(group.group_name, 0)
+
+
+def pair_of(group, sender, receiver):
+    """Messages from one member to another: a communicator of two, in which the n-th send meets the n-th receive."""
+    name = group.group_name
+    if not _comms.get(name):
+        return 0
+    place = (name, sender, receiver)
+    if place not in _pairs:
+        ends = f"{sender}>{receiver}"
+        _pairs[place] = library.guest.comm_create(_key_of(f"{name} {ends}", _ranks[name]),
+                                                  0 if group.rank() == sender else 1, 2, library.cut(ends))
+    return _pairs[place]
 
 
 def _key_of(name, ranks):
@@ -37,14 +52,16 @@ def _show(group, ranks):
         said = group.group_desc
     else:
         said = "group " + (name if len(name) < 20 else ",".join(map(str, ranks)))
+    _ranks[name] = ranks
     _comms[name] = guest.comm_create(_key_of(name, ranks), group.rank(), group.size(), library.cut(said))
 
 
 def _forget(names):
     for name in names:
-        handle = _comms.pop(name, 0)
-        if handle:
-            library.guest.comm_free(handle)
+        pairs = [_pairs.pop(place) for place in list(_pairs) if place[0] == name]
+        for handle in (*pairs, _comms.pop(name, 0)):
+            if handle:
+                library.guest.comm_free(handle)
 
 
 def install():

@@ -52,6 +52,7 @@ _FUNCTIONS = {
     "call_wait_begin": (None, [POINTER(Call)]),
     "call_wait_end": (None, [POINTER(Call)]),
     "call_done": (None, [POINTER(Call)]),
+    "call_failed": (None, [POINTER(Call)]),
     "update_begin": (None, [POINTER(Tensor), c_uint32]),
     "updated": (None, [POINTER(Tensor), c_uint32]),
 }

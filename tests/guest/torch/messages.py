@@ -1,0 +1,54 @@
+"""Ranks that send each other messages, in a ring and to rank 0, between collectives.
+
+Usage: torchrun --nproc-per-node 2 messages.py [--steps N]
+"""
+import argparse
+
+import torch
+import torch.distributed as dist
+
+
+def to_rank_0(step, rank, world_size):
+    """All others send to rank 0, which answers."""
+    if rank == 0:
+        total = torch.zeros(8)
+        for other in range(1, world_size):
+            part = torch.empty(8)
+            dist.recv(part, src=other)
+            total += part
+        for work in [dist.isend(total, other) for other in range(1, world_size)]:
+            work.wait()
+    else:
+        dist.send(torch.full((8,), float(step)), 0)
+        total = torch.empty(8)
+        dist.irecv(total, 0).wait()
+    return total
+
+
+def around(rank, world_size):
+    """To the next, from the one before."""
+    got = torch.empty(3)
+    messages = [dist.P2POp(dist.isend, torch.full((3,), float(rank)), (rank + 1) % world_size),
+                dist.P2POp(dist.irecv, got, (rank - 1) % world_size)]
+    for work in dist.batch_isend_irecv(messages):
+        work.wait()
+    return got
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=10)
+    steps = parser.parse_args().steps
+    dist.init_process_group("gloo")
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    for step in range(steps):
+        total = to_rank_0(step, rank, world_size)
+        assert total[0] == step * (world_size - 1)
+        assert around(rank, world_size)[0] == (rank - 1) % world_size
+        dist.monitored_barrier()
+        dist.all_reduce(total)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
