@@ -111,7 +111,7 @@ static bool print_one(json_t *item)
     for (size_t i = 0; i < json_array_size(names) && i < NAMES_SHOWN; i++) {
         const char *name = json_string_value(json_array_get(names, i));
 
-        (void)fprintf(stderr, "%s%s", i > 0 ? ", " : ", ", name != NULL ? name : "?");
+        (void)fprintf(stderr, ", %s", name != NULL ? name : "?");
     }
     if (json_array_size(names) > NAMES_SHOWN) {
         (void)fprintf(stderr, " and %zu more", json_array_size(names) - NAMES_SHOWN);

@@ -43,7 +43,7 @@ const char *harness_diag_keep(struct harness_diag_evidence *evidence, const char
     for (char *at = copy; at != NULL && *at != '\0';) {
         size_t size = sign_bytes((const unsigned char *)at);
 
-        *at = size == 0 ? '?' : *at;
+        *at = (char)(size == 0 ? '?' : *at);
         at += size == 0 ? 1 : size;
     }
     return copy != NULL ? copy : "";

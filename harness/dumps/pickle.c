@@ -440,7 +440,6 @@ static ddp_status salvage(struct reader *reader)
         enum form below = marked >= 2 ? reader->stack[marked - 2].form : MARK;
 
         if (marked == 0) {
-            marked = 1;
             below = reader->stack[0].form;
             status = below == LIST ? append(reader, 1, 1) : DDP_E_PARSE;
         } else if (below == LIST) {
@@ -484,6 +483,7 @@ ddp_status harness_diag_pickle_read(const void *data, size_t size_bytes, json_t 
         status = fail(&reader, DDP_E_PARSE, "the pickle ends with other than one value");
     }
     if (status == DDP_OK) {
+        DDP_ASSERT(reader.stack != NULL && reader.count == 1);
         *out = json_incref(reader.stack[0].value);
     }
     drop_to(&reader, 0);
