@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  4u
+#define GUEST_ARENA_VERSION  5u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -128,7 +128,8 @@ struct guest_fault {
     X(EPOCH, "epoch", "samples", "padded", "dropped", "as") \
     X(EPOCH_END, "", "", "", "", "")                        \
     X(SAMPLES, "count", "", "", "", "")                     \
-    X(BATCH, "count", "", "", "", "")
+    X(BATCH, "count", "", "", "", "")                       \
+    X(CALL_NAME, "call", "", "", "", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
     GUEST_EVENT_TABLE(X)
@@ -146,7 +147,8 @@ enum guest_part {
     GUEST_PART_COUNT,
     GUEST_PART_BEFORE = GUEST_PART_COUNT
 };
-/* In OPTION: kind | nesterov << 8. In EPOCH: rule | uneven << 8. In SAMPLES: up to so many ids. */
+/* In CALL_NAME: comm | the low half of seq << 32; it follows the call's POST.
+ * In OPTION: kind | nesterov << 8. In EPOCH: rule | uneven << 8. In SAMPLES: up to so many ids. */
 enum { GUEST_SAMPLES_MAX = GUEST_ARG_COUNT - 1 };
 
 /* Whose calls a communicator has. */

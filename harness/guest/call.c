@@ -1,10 +1,26 @@
 /* A call of a collective: posted, waited for, done. */
 #include "harness/guest/call.h"
 
+#include <string.h>
+
 #include "harness/guest/ddprove_guest.h"
 #include "harness/guest/fault.h"
 #include "harness/guest/lane.h"
 #include "harness/guest/observe/sums.h"
+
+/* Most calls have none, and then nothing is written. */
+static void show_name(struct guest_page *page, const struct ddprove_guest_call *call)
+{
+    uint64_t words[GUEST_NAME_BYTES / 8] = {0};
+
+    if (call->name == NULL || call->name[0] == '\0') {
+        return;
+    }
+    strncpy((char *)words, call->name, sizeof words - 1);
+    guest_self_record(page, GUEST_EVENT_CALL_NAME,
+                      (const uint64_t[GUEST_ARG_COUNT]){call->comm | call->seq << 32, words[0],
+                                                        words[1], words[2], words[3]});
+}
 
 static void post(struct guest_page *page, struct guest_comm *comm, struct ddprove_guest_call *call)
 {
@@ -14,6 +30,7 @@ static void post(struct guest_page *page, struct guest_comm *comm, struct ddprov
                           call->comm, call->seq,
                           guest_op_pack(call->kind, call->dtype, call->redop, call->root),
                           call->elem_count, call->bucket});
+    show_name(page, call);
 }
 
 int guest_call_post(struct ddprove_guest_call *call, int can_hold)

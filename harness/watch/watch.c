@@ -162,6 +162,26 @@ static void take_value(struct harness_watch *watch, uint32_t rank, const struct 
     }
 }
 
+/* The call's post comes before it in the ring, so a number's upper half is the last post's. */
+static void take_name(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
+{
+    size_t group = 0;
+    struct harness_watch_member *member =
+        harness_watch_member_of(watch, rank, (uint32_t)entry->arg[0], &group);
+    uint64_t seq;
+    char *name;
+
+    if (member == NULL) {
+        return;
+    }
+    seq = member->posted - (uint32_t)(member->posted - (entry->arg[0] >> 32));
+    if (harness_watch_call_at(member, seq) != NULL) {
+        name = member->calls[seq - member->kept_seq].name;
+        memcpy(name, &entry->arg[1], GUEST_NAME_BYTES);
+        name[GUEST_NAME_BYTES - 1] = '\0';
+    }
+}
+
 static void take_entry(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     switch ((enum guest_event)(entry->place >> 56)) {
@@ -198,6 +218,9 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
     case GUEST_EVENT_VALUE_OUT:
     case GUEST_EVENT_VALUE_CHANGED:
         take_value(watch, rank, entry);
+        break;
+    case GUEST_EVENT_CALL_NAME:
+        take_name(watch, rank, entry);
         break;
     case GUEST_EVENT_TENSOR:
     case GUEST_EVENT_TENSOR_NAME:

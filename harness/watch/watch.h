@@ -48,6 +48,7 @@ struct harness_watch_call {
     uint32_t lane;    /* which shows its way by this lane, place + 1; 0: not at all */
     bool has_changed; /* its input was overwritten while it was in flight */
     struct harness_watch_value in, out;
+    char name[GUEST_NAME_BYTES]; /* of the buffer; "": not told, or not read yet */
 };
 
 /* A rank's part in a group. */

@@ -68,6 +68,9 @@ void harness_watch_print_call(const struct harness_watch_group *group, uint64_t 
     if (call->bucket != 0) {
         ddp_text_add(out, ", bucket %llu", (unsigned long long)(call->bucket - 1));
     }
+    if (call->name[0] != '\0') {
+        ddp_text_add(out, ", %s", call->name);
+    }
     if (guest_op_root(call->op) != 0) {
         ddp_text_add(out, ", root %u", guest_op_root(call->op));
     }

@@ -22,7 +22,7 @@ static int number(const char *text)
 }
 
 /* The sum of all ranks' values, in place. */
-static void reduce(uint32_t comm, uint32_t bucket, float *values, size_t count)
+static void reduce(uint32_t comm, uint32_t bucket, const char *name, float *values, size_t count)
 {
     struct ddprove_guest_call call = {.size_bytes = sizeof call,
                                       .comm = comm,
@@ -31,6 +31,7 @@ static void reduce(uint32_t comm, uint32_t bucket, float *values, size_t count)
                                       .redop = DDPROVE_GUEST_SUM,
                                       .elem_count = count,
                                       .bucket = bucket,
+                                      .name = name,
                                       .in = values,
                                       .out = values};
 
@@ -213,11 +214,11 @@ static void train_step(int step, uint32_t world, bool is_adamw, uint64_t *from)
     loss = backward(samples, count);
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_REDUCE);
     if (is_wrong("swap", step)) {
-        reduce(world, 2, weight_gradient, FEATURES);
-        reduce(world, 1, bias_gradient, 1);
+        reduce(world, 2, "weight", weight_gradient, FEATURES);
+        reduce(world, 1, "bias", bias_gradient, 1);
     } else {
-        reduce(world, 1, bias_gradient, 1);
-        reduce(world, 2, weight_gradient, FEATURES - is_wrong("count", step));
+        reduce(world, 1, "bias", bias_gradient, 1);
+        reduce(world, 2, "weight", weight_gradient, FEATURES - is_wrong("count", step));
     }
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_OPTIMIZER);
     for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
@@ -233,7 +234,7 @@ static void train_step(int step, uint32_t world, bool is_adamw, uint64_t *from)
         ddprove_guest_updated(tensors, sizeof tensors / sizeof tensors[0]);
     }
     for (int i = is_wrong("drop", step) ? 1 : 0; i < (is_wrong("extra", step) ? 2 : 1); i++) {
-        reduce(world, 0, &loss, 1);
+        reduce(world, 0, "loss", &loss, 1);
     }
 }
 

@@ -222,6 +222,21 @@ static void check_values(uint32_t comm)
     CT_CHECK(out[0] == 4);
 }
 
+/* A call's name is shown up to its place's end. */
+static void check_name(struct harness_watch *watch)
+{
+    struct ddprove_guest_call call = call_of(ddprove_guest_comm_create(200, 0, 1, "names"), 10);
+    const struct harness_watch_call *seen;
+
+    call.name = "a name that is longer than thirty-one bytes";
+    CT_CHECK_EQ_I64(make(&call), 1);
+    harness_watch_read(watch, UINT64_C(1) << 40);
+    seen = harness_watch_call_at(&watch->groups[watch->group_count - 1].members[RANK], 1);
+    CT_REQUIRE(seen != NULL);
+    CT_CHECK_STR(seen->name, "a name that is longer than thir");
+    ddprove_guest_comm_free(call.comm);
+}
+
 static void check_faults(const struct harness_watch_arena *arena)
 {
     const uint32_t comm = ddprove_guest_comm_create(999, 0, 1, faulty);
@@ -287,6 +302,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
         }
     }
     check_failure(&watch);
+    check_name(&watch);
     check_faults(&arena);
     CT_CHECK_EQ_U64(watch.ranks[RANK].wait_count, 0);
     CT_CHECK_EQ_U64(watch.ranks[RANK].thread_count,

@@ -41,6 +41,28 @@ CT_TEST(left_out, a_call_whose_result_others_have)
     fake_job_close(&job);
 }
 
+/* The name of a call's buffer is cut to its place, and one of a call that is not known is left. */
+CT_TEST(left_out, the_buffer_is_named)
+{
+    struct fake_job job;
+    uint64_t arg[GUEST_ARG_COUNT] = {1 | UINT64_C(1) << 32};
+
+    begin_with_result(&job, DDPROVE_GUEST_ALL_REDUCE, 10);
+    memset(&arg[1], 'w', GUEST_NAME_BYTES);
+    memcpy(&arg[1], "fc.weight", sizeof "fc.weight");
+    fake_report(&job, 0, GUEST_EVENT_CALL_NAME, arg);
+    arg[0] = 1 | UINT64_C(9) << 32;
+    fake_report(&job, 1, GUEST_EVENT_CALL_NAME, arg);
+    arg[0] = 5 | UINT64_C(1) << 32;
+    fake_report(&job, 1, GUEST_EVENT_CALL_NAME, arg);
+    fake_look(&job, MS);
+    fake_look(&job, MS);
+    CT_CHECK_STR(fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "2")->text,
+                 "rank 2 has not posted all_reduce 1 of world (10 f32, sum, bucket 2, fc.weight), "
+                 "of which others have the result");
+    fake_job_close(&job);
+}
+
 /* The post is read a moment after the result: nothing was left out. */
 CT_TEST(left_out, not_if_it_comes_with_the_next_read)
 {
