@@ -53,6 +53,8 @@ static void close_job(struct exec_job *job)
 {
     for (uint32_t r = 0; job->ranks != NULL && r < job->watch->world_size; r++) {
         close_fd(job->ranks[r].pid_fd);
+        harness_exec_starved_fini(&job->ranks[r].still, job->config->mem);
+        harness_exec_starved_fini(&job->ranks[r].needed, job->config->mem);
     }
     ddp_mem_free(job->config->mem, job->ranks);
     ddp_mem_free(job->config->mem, job->wakes);
@@ -137,9 +139,9 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
 }
 
 /* Every rank that is no culprit waits, or cannot go on, and has for a while. */
-static bool has_settled(const struct exec_job *job, uint64_t now_ns)
+static bool has_settled(const struct exec_job *job)
 {
-    if (now_ns - job->watch->change_ns < settle_ns) {
+    if (harness_watch_unchanged_ns(job->watch) < settle_ns) {
         return false;
     }
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
@@ -243,6 +245,7 @@ static ddp_status step(struct exec_job *job)
     harness_exec_look(job, now_ns);
     harness_exec_continue(job, now_ns);
     harness_exec_note_claims(job);
+    harness_exec_note_starved(job, now_ns);
     if (job->end_ns == UINT64_MAX) {
         DDP_TRY(judge(job));
     }
@@ -252,7 +255,8 @@ static ddp_status step(struct exec_job *job)
     if (job->findings->count > 0 && job->config->is_left) {
         harness_exec_take_stacks(job);
     }
-    if (job->linger_ns != UINT64_MAX && (now_ns >= job->linger_ns || has_settled(job, now_ns))) {
+    if (job->linger_ns != UINT64_MAX &&
+        (now_ns - job->watch->starved_ns >= job->linger_ns || has_settled(job))) {
         end(job, now_ns, SIGTERM);
     }
     if (now_ns >= job->end_ns) {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "harness/exec/exec.h"
+#include "harness/launch/lag.h"
 #include "harness/observed/observed.h"
 #include "harness/watch/arena.h"
 
@@ -17,12 +18,29 @@ struct exec_child {
     int exit_code;
 };
 
+struct exec_thread {
+    pid_t tid;
+    uint64_t since_ns;
+    struct harness_lag lag;
+};
+
+/* For how long a process has had work and no CPU to do it on, since some moment. Zeroed at first.
+ */
+struct exec_starved {
+    pid_t pid;
+    uint64_t since_ns, read_ns, starved_ns; /* read_ns: 0: not read since */
+    struct exec_thread *threads;
+    uint32_t thread_count, thread_capacity;
+};
+
 /* A rank's process, however it was started. */
 struct exec_rank {
     pid_t pid;  /* 0: none is known */
     int pid_fd; /* of one that is no child of ours; -1 */
     bool has_stack;
     uint32_t continued[GUEST_FAULTS_MAX]; /* stops of each fault that this process has ended */
+    struct exec_starved still;            /* since anything of the job last moved */
+    struct exec_starved needed;           /* since others have waited for it */
 };
 
 struct exec_shared;
@@ -77,6 +95,14 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
 void harness_exec_look(struct exec_job *job, uint64_t now_ns);
 /* The process of a rank, also of one that has not shown itself yet; 0: it is not known. */
 pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank);
+/* starved.c: for how much of the time from since_ns to now_ns some thread of the process was ready
+ * to run without a CPU. It is read again after interval_ns; the time since the last reading, and
+ * that before the first one, count in full. Another pid or since_ns starts anew. */
+uint64_t harness_exec_starved_ns(struct exec_starved *self, struct ddp_mem *mem, pid_t pid,
+                                 uint64_t since_ns, uint64_t now_ns, uint64_t interval_ns);
+void harness_exec_starved_fini(struct exec_starved *self, struct ddp_mem *mem);
+/* Tell the watch which ranks are late for want of a CPU. */
+void harness_exec_note_starved(struct exec_job *job, uint64_t now_ns);
 /* say.c: add what is new of what one look has found, and tell whoever is to be told. */
 void harness_exec_say(struct exec_job *job, struct harness_findings *now);
 /* shared.c: a rank's process shows which files its MPI has in shared memory; nothing of the job

@@ -80,7 +80,7 @@ struct harness_proc_job {
     pid_t monitor_pid; /* 0: none */
     int monitor_fd;    /* read end of its pipe, -1 at its end */
     int wake_fd;       /* eventfd that wakes it */
-    struct harness_proc_lag monitor_lag;
+    struct harness_lag monitor_lag;
     struct ddp_text reports; /* read from it: begins with a line that is not whole yet */
     struct harness_conclusions conclusions; /* conclusions so far */
     struct harness_proc_sampler sampler;    /* the launcher's own, once the monitor failed */

@@ -260,7 +260,7 @@ void harness_proc_monitor_check(struct harness_proc_job *job, uint64_t now_ns)
 
     if (now_ns != UINT64_MAX && now_ns > heartbeat_ns && job->monitor_pid > 0) {
         uint64_t starved_ns =
-            harness_proc_lag_read(&job->monitor_lag, job->monitor_pid, heartbeat_ns, now_ns);
+            harness_lag_read(&job->monitor_lag, job->monitor_pid, heartbeat_ns, now_ns);
 
         is_silent = is_silent && now_ns - heartbeat_ns > monitor_silence_ns + starved_ns;
     }

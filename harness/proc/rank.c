@@ -15,11 +15,11 @@
 #include "ddpcore/transport/shm.h"
 #include "harness/inject/inject.h"
 #include "harness/launch/card.h"
+#include "harness/launch/lag.h"
 #include "harness/launch/mpi.h"
 #include "harness/proc/env.h"
 #include "harness/proc/guard.h"
 #include "harness/proc/job.h"
-#include "harness/proc/lag.h"
 #include "harness/proc/proc.h"
 #include "harness/proc/shared.h"
 #include "harness/scenario/scenario.h"
@@ -158,7 +158,7 @@ static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
     DDP_TRY(read_plan(self, err));
     plan = &self->scenario.plans[0];
     if (plan->job.slow_after_ms > 0) {
-        self->recorder.starved_ns = harness_proc_lag_self_ns;
+        self->recorder.starved_ns = harness_lag_self_ns;
     }
     if (plan->job.ranks != self->rendezvous.world_size) {
         return ddp_err_set(err, DDP_E_INVALID, "the plan has %u ranks, WORLD_SIZE is %u",

@@ -20,8 +20,8 @@ static uint64_t starved_ns_of(void *context, uint32_t rank, uint64_t alive_ns, u
 {
     struct harness_proc_sampler *sampler = context;
 
-    return harness_proc_lag_read(&sampler->lags[rank], (pid_t)sampler->head->states[rank].pid,
-                                 alive_ns, now_ns);
+    return harness_lag_read(&sampler->lags[rank], (pid_t)sampler->head->states[rank].pid, alive_ns,
+                            now_ns);
 }
 
 ddp_status harness_proc_sampler_init(struct harness_proc_sampler *sampler, struct ddp_mem *mem,

@@ -3,8 +3,8 @@
 #ifndef HARNESS_PROC_SAMPLER_H
 #define HARNESS_PROC_SAMPLER_H
 
+#include "harness/launch/lag.h"
 #include "harness/monitor/sampler.h"
-#include "harness/proc/lag.h"
 #include "harness/proc/shared.h"
 
 #ifdef __cplusplus
@@ -14,7 +14,7 @@ extern "C" {
 struct harness_proc_sampler {
     struct harness_sampler base;
     struct harness_proc_head *head;
-    struct harness_proc_lag *lags; /* [world_size] */
+    struct harness_lag *lags; /* [world_size] */
 };
 
 /* sampler must not move afterwards. Errors: E_NOMEM; then there is nothing to release. */

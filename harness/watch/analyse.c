@@ -228,12 +228,10 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
                                     const struct harness_watch_limits *limits,
                                     struct harness_rank_set *out)
 {
-    const uint64_t unchanged_ns = watch->now_ns - watch->change_ns;
-
-    if (unchanged_ns >= HARNESS_WATCH_SURE_HOLD_NS) {
+    if (watch->now_ns - watch->change_ns >= HARNESS_WATCH_SURE_HOLD_NS) {
         harness_watch_find_stuck(watch, false, out);
     }
-    if (harness_rank_set_is_empty(out) && unchanged_ns > limits->silent_ns) {
+    if (harness_rank_set_is_empty(out) && harness_watch_unchanged_ns(watch) > limits->silent_ns) {
         harness_watch_find_stuck(watch, true, out);
         return HARNESS_MODE_BUDGET;
     }
@@ -253,7 +251,7 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
     /* Nobody can come any more, or so much time has passed that nobody is presumed to. */
     if (harness_rank_set_is_empty(&stuck) ||
         (mode == HARNESS_MODE_PROVABLE &&
-         watch->now_ns - watch->change_ns < HARNESS_WATCH_CYCLE_HOLD_NS &&
+         harness_watch_unchanged_ns(watch) < HARNESS_WATCH_CYCLE_HOLD_NS &&
          !harness_watch_is_sure(watch, &stuck))) {
         return;
     }
@@ -323,7 +321,7 @@ static void find_endless(const struct harness_watch *watch,
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-    if (watch->now_ns - watch->change_ns < limits->silent_ns) {
+    if (harness_watch_unchanged_ns(watch) < limits->silent_ns) {
         return;
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
@@ -403,11 +401,11 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
     } kinds[] = {{HARNESS_VERDICT_HANG_STOPPED, "is stopped (SIGSTOP)"},
                  {HARNESS_VERDICT_HANG_HOST, "is in code of its own"},
                  {HARNESS_VERDICT_HANG_TEARDOWN, "was done and has not ended"}};
-    const uint64_t unchanged_ns = watch->now_ns - watch->change_ns;
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-    if (limits->still_ns == 0 || watch->change_ns == 0 || unchanged_ns <= limits->still_ns) {
+    if (limits->still_ns == 0 || watch->change_ns == 0 ||
+        harness_watch_unchanged_ns(watch) <= limits->still_ns) {
         return;
     }
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
@@ -424,7 +422,7 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
             finding.culprits = culprits;
             harness_watch_say(&finding, "rank %s %s, and nothing has moved for %.1f s",
                               harness_rank_set_text(&culprits, ranks), kinds[k].words,
-                              (double)unchanged_ns / 1e9);
+                              (double)(watch->now_ns - watch->change_ns) / 1e9);
             harness_findings_add(out, &finding);
             return;
         }

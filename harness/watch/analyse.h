@@ -22,6 +22,7 @@ extern "C" {
 /* The same where neither can be. */
 #define HARNESS_WATCH_SURE_HOLD_NS UINT64_C(20000000)
 
+/* Time in which ranks could not go on for want of a CPU does not count. */
 struct harness_watch_limits {
     uint64_t silent_ns; /* others may wait this long for a rank that is in code of its own */
     uint64_t attach_ns; /* a rank may take this long to show itself after the first one has */
@@ -41,6 +42,14 @@ bool harness_watch_ended_before(const struct harness_watch_rank *first,
 static inline int64_t harness_watch_since(const struct harness_watch *watch, uint64_t time_ns)
 {
     return watch->now_ns > time_ns ? (int64_t)(watch->now_ns - time_ns) : 0;
+}
+
+/* Nothing has changed for so long, for which ranks had CPUs. */
+static inline uint64_t harness_watch_unchanged_ns(const struct harness_watch *watch)
+{
+    const uint64_t passed_ns = watch->now_ns - watch->change_ns;
+
+    return passed_ns > watch->starved_ns ? passed_ns - watch->starved_ns : 0;
 }
 
 /* Add what is wrong now; nothing in a healthy job. In order of certainty: differences between what
@@ -77,7 +86,7 @@ enum harness_verdict harness_watch_difference_of(const struct harness_watch_call
 /* launch.c */
 /* The longest that anybody has waited for this rank. */
 uint64_t harness_watch_waited_for_ns(const struct harness_watch *watch, uint32_t rank);
-/* Others have waited for the rank for longer than the limit. */
+/* Others have waited for the rank for longer than the limit, in which it had a CPU. */
 bool harness_watch_is_overdue(const struct harness_watch *watch,
                               const struct harness_watch_limits *limits, uint32_t rank);
 /* The rank has made no call yet, and another one that is overdue has not shown itself, which this

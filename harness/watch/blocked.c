@@ -105,7 +105,7 @@ static bool is_awaited(const struct harness_watch *watch, const struct harness_w
         return false;
     }
     if (self->is_detached || (self->state == HARNESS_WATCH_EXITED && self->code == 0)) {
-        return is_one && watch->now_ns - watch->change_ns >= HARNESS_WATCH_CYCLE_HOLD_NS &&
+        return is_one && harness_watch_unchanged_ns(watch) >= HARNESS_WATCH_CYCLE_HOLD_NS &&
                watch->now_ns >= self->alive_ns + HARNESS_WATCH_CYCLE_HOLD_NS;
     }
     return true;

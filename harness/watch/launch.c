@@ -116,7 +116,7 @@ void harness_watch_find_absent(const struct harness_watch *watch,
     uint32_t seen = 0;
     uint32_t lost = 0;
 
-    if (watch->change_ns == 0 || watch->now_ns - watch->change_ns <= limits->attach_ns ||
+    if (watch->change_ns == 0 || harness_watch_unchanged_ns(watch) <= limits->attach_ns ||
         has_begun(watch)) {
         return;
     }
@@ -176,7 +176,8 @@ bool harness_watch_is_overdue(const struct harness_watch *watch,
         watch->ranks[rank].is_attached ? limits->silent_ns : limits->attach_ns;
 
     return !harness_watch_is_gone(watch, rank) && !harness_watch_is_kept(watch, rank) &&
-           harness_watch_waited_for_ns(watch, rank) > limit_ns;
+           harness_watch_waited_for_ns(watch, rank) > limit_ns &&
+           harness_watch_waited_for_ns(watch, rank) - limit_ns > watch->ranks[rank].starved_ns;
 }
 
 bool harness_watch_is_before_start(const struct harness_watch *watch,

@@ -155,8 +155,10 @@ struct harness_watch_rank {
     uint8_t unable[GUEST_FAULTS_MAX]; /* enum guest_unable: why it last did nothing; 0: it did not
                                          come to that */
     uint64_t fired_ns;                /* when one last did; 0: none has */
-    uint64_t thread_count;            /* threads that have made a call and live */
-    bool is_one_thread;               /* it says that only one thread at a time makes calls */
+    uint64_t starved_ns;   /* the driver's: of the time for which others have waited for it now, it
+                              was   ready to run for so long and had no CPU */
+    uint64_t thread_count; /* threads that have made a call and live */
+    bool is_one_thread;    /* it says that only one thread at a time makes calls */
     bool is_alone;   /* its process has one thread: the driver's, as long as nothing changes */
     bool has_device; /* it has made a communicator of which a device makes the calls */
     bool has_broken; /* a device's call failed, or its communicator was given up */
@@ -179,6 +181,8 @@ struct harness_watch {
     size_t group_count, group_capacity;
     uint64_t now_ns;
     uint64_t change_ns;       /* when anything was last seen to change */
+    uint64_t starved_ns;      /* the driver's: since then some rank was ready to run for so long and
+                                 had no CPU */
     bool is_failed;           /* out of memory: what follows is not all of it */
     uint64_t wrong_result_ns; /* the first post of a call whose result was found wrong; 0: none */
     bool is_spoilt; /* a value that is not finite was found: it spreads, and is said once */

@@ -4,7 +4,7 @@ if(TARGET harness_proc)
     target_link_libraries(proc_rank PRIVATE harness_proc)
 endif()
 ddprove_add_unit(NAME proc
-    SOURCES proc/test_proc.c proc/test_proc_lag.c proc/test_proc_launcher.c proc/test_proc_mpirun.c
+    SOURCES proc/test_proc.c proc/test_lag.c proc/test_proc_launcher.c proc/test_proc_mpirun.c
         proc/test_proc_guard_events.c proc/proc_job.c proc/proc_tree.c sim/sim_job.c
     LIBS harness_sim harness_proc)
 if(TARGET unit_proc)
