@@ -137,7 +137,7 @@ bool harness_sums_is_blind(const struct harness_sums_case *the, const struct har
  */
 
 /* What a contribution, or the whole, may have been multiplied by. */
-enum { FACTORS = 6, SAID_MAX = 4 };
+enum { FACTORS = HARNESS_SUMS_CHANGES, SAID_MAX = 4 };
 
 static const double *factors_of(const struct harness_sums_case *the, double out[FACTORS])
 {
@@ -145,13 +145,6 @@ static const double *factors_of(const struct harness_sums_case *the, double out[
 
     memcpy(out, factors, sizeof factors);
     return out;
-}
-
-/* A difference that has nothing to do with any of them comes this near to one of the changes that
- * are tried with a chance below one in a thousand. size: of the difference. */
-static bool is_telling(const struct harness_sums_case *the, double distance, double size)
-{
-    return FACTORS * ((double)the->size + 1) * distance <= 1e-3 * size;
 }
 
 /* The factor explains the difference, and by more than chance unless that is enough. */
@@ -167,11 +160,13 @@ static bool is_fitting(const struct harness_sums_case *the, const struct harness
         return factor == floor(factor) && off->off_whole != 0 &&
                ((uint64_t)(int64_t)(factor - 1) * whole & off->mask) == off->off_whole &&
                (is_chance_enough ||
-                is_telling(the, 1, (double)(below < off->off_whole ? below : off->off_whole)));
+                harness_sums_is_telling(the, 1,
+                                        (double)(below < off->off_whole ? below : off->off_whole)));
     }
     return fabs(off->off) > off->bound && fabs(change) > tolerance &&
            fabs(off->off - change) <= tolerance &&
-           (is_chance_enough || is_telling(the, fabs(off->off - change), fabs(off->off)));
+           (is_chance_enough ||
+            harness_sums_is_telling(the, fabs(off->off - change), fabs(off->off)));
 }
 
 static enum harness_verdict verdict_of(double factor, bool is_whole)
@@ -270,11 +265,15 @@ void harness_sums_explain(const struct harness_sums_case *the, const struct harn
 
     ddp_text_init(&found.words, the->watch->mem);
     find(the, in, off, false, &found);
+    harness_sums_say_off(off, finding);
     is_chance = found.count == 0;
+    if (is_chance && harness_sums_explain_moved(the, finding)) {
+        ddp_text_fini(&found.words);
+        return;
+    }
     if (is_chance) {
         find(the, in, off, true, &found);
     }
-    harness_sums_say_off(off, finding);
     if (is_chance) {
         harness_sums_blame_all(the, finding);
         harness_watch_say(finding, "; sums do not tell the ranks apart");

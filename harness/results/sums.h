@@ -97,8 +97,20 @@ void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdic
                         enum harness_mode mode, struct harness_findings *out,
                         struct harness_finding *finding);
 
+/* What may have happened to a contribution, or to all, is one of so many things at most. */
+enum { HARNESS_SUMS_CHANGES = 6 };
+/* A difference that has nothing to do with any change that is tried comes this near to one of them
+ * with a chance below one in a thousand. size: of the difference. */
+bool harness_sums_is_telling(const struct harness_sums_case *the, double distance, double size);
 /* Nobody can be told from the others. */
 void harness_sums_blame_all(const struct harness_sums_case *the, struct harness_finding *finding);
+
+/* moved.c */
+/* Say of a wrong result what explains it in the elements that are looked at in every call (guest/
+ * observe/sample.h): what ranks put into an earlier call, or a contribution that has moved by an
+ * element. Sets the verdict and the culprits. False: neither does, and nothing was said. */
+bool harness_sums_explain_moved(const struct harness_sums_case *the,
+                                struct harness_finding *finding);
 
 /* exact.c */
 enum harness_sums_exact {
