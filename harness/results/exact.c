@@ -20,7 +20,7 @@ static bool is_within(const struct harness_kept *kept, uint64_t elem, double res
                       uint32_t changed, double value)
 {
     const struct harness_sums_case *the = kept->the;
-    const double factor = the->redop == DDPROVE_GUEST_AVG ? 1.0 / the->size : 1.0;
+    const double factor = harness_sums_factor(the);
     double sum = 0;
     double magnitude = 0;
 

@@ -53,8 +53,9 @@ uint64_t harness_kept_bits(const struct harness_kept *kept, const unsigned char 
  */
 
 /* NULL: it is not there, or is not of the call that was reported. */
-static unsigned char *read_file(const struct harness_kept *kept, const struct harness_sums_member *member,
-                                const char *suffix, const struct harness_watch_value *value)
+static unsigned char *read_file(const struct harness_kept *kept,
+                                const struct harness_sums_member *member, const char *suffix,
+                                const struct harness_watch_value *value)
 {
     const struct guest_value reported = {value->sum, value->magnitude, value->hash};
     const struct harness_sums_case *the = kept->the;
@@ -118,7 +119,8 @@ bool harness_kept_open(const struct harness_sums_case *the, struct harness_kept 
             return false;
         }
         for (uint64_t e = 0; e < kept->count; e++) {
-            kept->in[i * kept->count + e] = harness_kept_decode(the->dtype, harness_kept_bits(kept, kept->raw_in[i], e));
+            kept->in[i * kept->count + e] =
+                harness_kept_decode(the->dtype, harness_kept_bits(kept, kept->raw_in[i], e));
         }
     }
     kept->raw_out = read_file(kept, holder, "out", &holder->call->out);

@@ -1,4 +1,5 @@
-/* The data of a call of which all members have kept theirs in files. Internal to harness/results. */
+/* The data of a call of which all members have kept theirs in files. Internal to harness/results.
+ */
 #ifndef HARNESS_RESULTS_KEPT_H
 #define HARNESS_RESULTS_KEPT_H
 

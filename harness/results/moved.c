@@ -65,10 +65,9 @@ static bool is_fitting(const struct moved *moved, double change)
     const double distance = fabs(moved->off - change * moved->factor);
 
     return fabs(change * moved->factor) > moved->bound && distance <= moved->bound &&
-           harness_sums_is_telling(moved->the,
-                                   harness_sums_is_integer(moved->the) ? fmax(1, distance)
-                                                                       : distance,
-                                   size);
+           harness_sums_is_telling(
+               moved->the, harness_sums_is_integer(moved->the) ? fmax(1, distance) : distance,
+               size);
 }
 
 /* member: the group's size, if it is about all. Returns whether there is room for words. */
@@ -76,9 +75,8 @@ static bool add(struct moved *moved, enum harness_verdict verdict, uint32_t memb
 {
     const struct harness_sums_case *the = moved->the;
 
-    moved->verdict = moved->count == 0 || moved->verdict == verdict
-                         ? verdict
-                         : HARNESS_VERDICT_VALUE_CORRUPTED;
+    moved->verdict =
+        moved->count == 0 || moved->verdict == verdict ? verdict : HARNESS_VERDICT_VALUE_CORRUPTED;
     for (uint32_t i = 0; i < the->size; i++) {
         if (i == member || member == the->size) {
             harness_rank_set_add(&moved->ranks, the->members[i].rank);
@@ -92,12 +90,13 @@ static bool add(struct moved *moved, enum harness_verdict verdict, uint32_t memb
 }
 
 /* --- an earlier call's
- * ------------------------------------------------------------------------------------------------ */
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static bool is_alike(const struct harness_sums_case *the, const struct harness_watch_call *call)
 {
-    return call != NULL && call->op == the->call->op &&
-           call->elem_count == the->call->elem_count && call->bucket == the->call->bucket;
+    return call != NULL && call->op == the->call->op && call->elem_count == the->call->elem_count &&
+           call->bucket == the->call->bucket;
 }
 
 /* What a member put into another call; NULL: nothing is known of it. */
@@ -169,7 +168,8 @@ static void find_earlier(struct moved *moved)
 }
 
 /* --- an element further
- * ----------------------------------------------------------------------------------------------- */
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static void find_shifted(struct moved *moved)
 {
@@ -196,7 +196,7 @@ bool harness_sums_explain_moved(const struct harness_sums_case *the,
                                 struct harness_finding *finding)
 {
     struct moved moved = {.the = the,
-                          .factor = the->redop == DDPROVE_GUEST_AVG ? 1.0 / the->size : 1.0,
+                          .factor = harness_sums_factor(the),
                           .ranks = harness_rank_set_in(finding->culprits.ranks.mem)};
 
     if (the->dtype == DDPROVE_GUEST_BYTES || !find_off(&moved)) {
@@ -208,7 +208,8 @@ bool harness_sums_explain_moved(const struct harness_sums_case *the,
     if (moved.count > 0) {
         finding->verdict = moved.verdict;
         harness_rank_set_add_all(&finding->culprits, &moved.ranks);
-        harness_watch_say(finding, "; in the elements that are compared with earlier calls it is %s",
+        harness_watch_say(finding,
+                          "; in the elements that are compared with earlier calls it is %s",
                           ddp_text_str(&moved.words));
         if (moved.count > SAID_MAX) {
             harness_watch_say(finding, ", or in %u other ways", moved.count - SAID_MAX);

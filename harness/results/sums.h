@@ -75,6 +75,8 @@ struct harness_sums_off harness_sums_compare(const struct harness_sums_case *the
                                              const struct harness_sums_total *out);
 /* Rounding may come to as much as some contribution: that it is missing could not be seen. */
 bool harness_sums_is_blind(const struct harness_sums_case *the, const struct harness_sums_off *off);
+
+/* explain.c */
 /* Say by how much a result is off, and what rounding explains: the sum of one change and of
  * rounding is within that only if the change is less than twice as much. */
 void harness_sums_say_off(const struct harness_sums_off *off, struct harness_finding *finding);
@@ -89,6 +91,8 @@ bool harness_sums_is_integer(const struct harness_sums_case *the);
 bool harness_sums_is_move(const struct harness_sums_case *the);
 /* What comes out is known from what goes in: a sum, an average, or what is only moved. */
 bool harness_sums_is_sum(const struct harness_sums_case *the);
+/* How much of a contribution is in the result: all of it, or its part of an average. */
+double harness_sums_factor(const struct harness_sums_case *the);
 /* Add what a buffer comes to. */
 void harness_sums_add(const struct harness_sums_case *the, const struct harness_watch_value *value,
                       struct harness_sums_total *total);

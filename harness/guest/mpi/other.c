@@ -19,8 +19,8 @@ int guest_mpi_other_is(const struct ddprove_guest_call *call,
 static int post(const struct guest_mpi_pending *pending, uint64_t *request)
 {
     const struct ddprove_guest_call *call = &pending->call;
-    const void *in = call->in == call->out ? (const void *)(intptr_t)guest_mpi_names()->IN_PLACE
-                                           : call->in;
+    const void *in =
+        call->in == call->out ? (const void *)(intptr_t)guest_mpi_names()->IN_PLACE : call->in;
     const uint64_t type = guest_mpi_type_of(call->dtype, 0);
     const uint64_t op = guest_mpi_op_of(call->redop, 0);
     const int count = (int)guest_mpi_small_one((int64_t)call->elem_count);

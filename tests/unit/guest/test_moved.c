@@ -9,27 +9,31 @@
 CT_TEST(results, a_contribution_that_has_moved)
 {
     for (size_t i = 0; i < 4; i++) {
-        struct trial trial = results_trial(i < 2 ? DDPROVE_GUEST_ALL_REDUCE : DDPROVE_GUEST_REDUCE,
-                                      i % 2 == 0 ? DDPROVE_GUEST_F32 : DDPROVE_GUEST_F64, 4, 1000);
+        struct trial trial =
+            results_trial(i < 2 ? DDPROVE_GUEST_ALL_REDUCE : DDPROVE_GUEST_REDUCE,
+                          i % 2 == 0 ? DDPROVE_GUEST_F32 : DDPROVE_GUEST_F64, 4, 1000);
 
         trial.who = 2;
         trial.shift = 1;
         results_expect(&trial, HARNESS_VERDICT_VALUE_SHIFTED, 1 << 2,
-               "rank 2's contribution lay one element further up");
+                       "rank 2's contribution lay one element further up");
         trial.shift = -1;
         results_expect(&trial, HARNESS_VERDICT_VALUE_SHIFTED, 1 << 2, "one element further down");
         trial.shift = 2;
-        results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL, "do not tell the ranks apart");
+        results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                       "do not tell the ranks apart");
         trial.shift = -1;
         trial.redop = DDPROVE_GUEST_AVG;
         trial.count = 20;
         results_expect(&trial, HARNESS_VERDICT_VALUE_SHIFTED, 1 << 2, "one element further down");
         trial.count = 2; /* in the middle of two there is none */
-        results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL, "do not tell the ranks apart");
+        results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                       "do not tell the ranks apart");
         trial.dtype = DDPROVE_GUEST_I32; /* a few small numbers say nothing */
         trial.redop = DDPROVE_GUEST_SUM;
         trial.count = 20;
-        results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL, "do not tell the ranks apart");
+        results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                       "do not tell the ranks apart");
     }
 }
 
@@ -55,7 +59,7 @@ CT_TEST(results, kept_and_moved)
     trial.who = 1;
     trial.shift = 7;
     results_expect(&trial, HARNESS_VERDICT_VALUE_SHIFTED, 1 << 1,
-           "rank 1's contribution 7 elements further up");
+                   "rank 1's contribution 7 elements further up");
     trial.shift = -250; /* a quarter */
     trial.dtype = DDPROVE_GUEST_F64;
     results_expect(&trial, HARNESS_VERDICT_VALUE_SHIFTED, 1 << 1, "250 elements further down");
@@ -64,6 +68,7 @@ CT_TEST(results, kept_and_moved)
     trial.shift = 0;
     trial.is_constant = true;
     trial.tamper = spoil_quarter;
-    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL, "do not tell the ranks apart");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                   "do not tell the ranks apart");
     CT_CHECK(ddp_files_remove_tree(folder, &err) == DDP_OK);
 }

@@ -137,7 +137,6 @@ CT_TEST(judge, unfired_fault_is_inconclusive)
     f.fired[0] = 0;
     f.facts.unable = &(const char *){"no such data"}; /* then that is the reason */
     expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "could do nothing to it: no such data");
-    CT_CHECK(strstr(f.judgement.reason, "never fired") == NULL);
     setup(&f);
     f.fired[0] = 0;
     f.findings.count = 0;
