@@ -399,10 +399,11 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
 {
     static const struct {
         enum harness_verdict verdict;
-        const char *words;
-    } kinds[] = {{HARNESS_VERDICT_HANG_STOPPED, "is stopped (SIGSTOP)"},
-                 {HARNESS_VERDICT_HANG_HOST, "is in code of its own"},
-                 {HARNESS_VERDICT_HANG_TEARDOWN, "was done and has not ended"}};
+        const char *words[2]; /* of one rank, of several */
+    } kinds[] = {{HARNESS_VERDICT_HANG_STOPPED, {"is stopped (SIGSTOP)", "are stopped (SIGSTOP)"}},
+                 {HARNESS_VERDICT_HANG_HOST, {"is in code of its own", "are in code of their own"}},
+                 {HARNESS_VERDICT_HANG_TEARDOWN,
+                  {"was done and has not ended", "were done and have not ended"}}};
     const uint64_t unchanged_ns = watch->now_ns - watch->change_ns;
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
@@ -422,8 +423,10 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
             begin(watch, kinds[k].verdict, HARNESS_MODE_BUDGET, harness_rank_set_at(&culprits, 0),
                   out, &finding);
             finding.culprits = culprits;
-            harness_watch_say(&finding, "rank %s %s, and nothing has moved for %.1f s",
-                              harness_rank_set_text(&culprits, ranks), kinds[k].words,
+            harness_watch_say(&finding, "%s %s %s, and nothing has moved for %.1f s",
+                              harness_rank_set_count(&culprits) > 1 ? "ranks" : "rank",
+                              harness_rank_set_text(&culprits, ranks),
+                              kinds[k].words[harness_rank_set_count(&culprits) > 1],
                               (double)unchanged_ns / 1e9);
             harness_findings_add(out, &finding);
             return;
