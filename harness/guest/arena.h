@@ -101,7 +101,8 @@ struct guest_fault {
     uint64_t times;      /* for so many matches */
     uint64_t action;     /* enum guest_action */
     uint64_t value;
-    uint64_t elem; /* which element, of those that change one */
+    uint64_t elem;  /* which element, of those that change one */
+    uint64_t stays; /* data that the program hands over are changed where they lie, not in a copy */
 };
 
 /* What a rank reports, X(identifier, arg0, ..., arg4). */

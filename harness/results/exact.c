@@ -86,6 +86,7 @@ struct explained {
     uint32_t count;          /* in how many ways by a rank */
     uint32_t member, change; /* the last one */
     bool is_zero, is_double; /* each of them */
+    bool is_near;            /* up to rounding, in whatever order */
     struct ddp_text words;
 };
 
@@ -127,20 +128,24 @@ static void say_change(const struct harness_kept *kept, uint32_t member, uint32_
     }
 }
 
-static void explain(struct harness_kept *kept, uint64_t elem, struct explained *out)
+/* In what a rank put in only one thing can have happened: if some input is known to have changed,
+ * in that one. */
+static bool is_suspect(const struct harness_kept *kept, uint32_t member)
+{
+    return !kept->has_changed || kept->the->members[member].call->has_changed;
+}
+
+static void explain_by_ranks(struct harness_kept *kept, uint64_t elem, struct explained *out)
 {
     const struct harness_sums_case *the = kept->the;
-    const uint64_t result = harness_kept_bits(kept, kept->raw_out, elem);
 
-    if (kept->is_by_order) {
-        harness_orders_aim(kept->orders, &kept->fit, elem);
-    }
     out->is_zero = out->is_double = true;
     for (uint32_t i = 0; i < the->size; i++) {
         for (uint32_t c = 0; c < CHANGES; c++) {
             double value;
 
-            if (change_of(kept, elem, i, c, &value) && is_explained(kept, elem, i, value)) {
+            if (is_suspect(kept, i) && change_of(kept, elem, i, c, &value) &&
+                is_explained(kept, elem, i, value)) {
                 if (out->count < SAID_MAX) {
                     say_change(kept, i, c, out);
                 }
@@ -151,13 +156,40 @@ static void explain(struct harness_kept *kept, uint64_t elem, struct explained *
             }
         }
     }
-    for (uint32_t bit = 0; bit < 8 * kept->elem_bytes; bit++) {
+}
+
+static void explain_by_result(struct harness_kept *kept, uint64_t elem, struct explained *out)
+{
+    const struct harness_sums_case *the = kept->the;
+    const uint64_t result = harness_kept_bits(kept, kept->raw_out, elem);
+
+    for (uint32_t bit = 0; bit < 8 * kept->elem_bytes && !kept->has_changed; bit++) {
         const double value = harness_kept_decode(the->dtype, result ^ UINT64_C(1) << bit);
 
         out->by_result =
             out->by_result ||
             (kept->is_by_order ? value == harness_orders_evaluate(kept->orders, the->size, 0)
                                : is_within(kept, elem, value, the->size, 0));
+    }
+}
+
+/* The order that is known may be one of several that give the other elements, and not this one's:
+ * what it does not explain may lie within the bound. */
+static void explain(struct harness_kept *kept, uint64_t elem, struct explained *out)
+{
+    const bool is_by_order = kept->is_by_order;
+
+    if (is_by_order) {
+        harness_orders_aim(kept->orders, &kept->fit, elem);
+    }
+    explain_by_ranks(kept, elem, out);
+    explain_by_result(kept, elem, out);
+    if (is_by_order && out->count == 0 && !out->by_result) {
+        kept->is_by_order = false;
+        explain_by_ranks(kept, elem, out);
+        explain_by_result(kept, elem, out);
+        kept->is_by_order = true;
+        out->is_near = out->count > 0 || out->by_result;
     }
 }
 
@@ -176,7 +208,9 @@ static void say_element(struct harness_kept *kept, uint64_t elem, const struct e
         harness_watch_say(finding, " (%" PRIu64 " elements are wrong)", kept->wrong_count);
     }
     if (found->count > 0) {
-        harness_watch_say(finding, "; it is the sum with %s", ddp_text_str(&found->words));
+        harness_watch_say(finding, "; %s the sum with %s",
+                          found->is_near ? "up to rounding it is" : "it is",
+                          ddp_text_str(&found->words));
     }
     if (found->count > SAID_MAX) {
         harness_watch_say(finding, " or in %u other ways", found->count - SAID_MAX);
@@ -212,7 +246,7 @@ static void name_culprits(struct harness_kept *kept, const struct explained *fir
         count += named[i];
     }
     for (uint32_t i = 0; i < the->size; i++) {
-        if (named[i] || count == 0 || is_any) {
+        if (named[i] || (count == 0 && is_suspect(kept, i)) || is_any) {
             harness_rank_set_add(&finding->culprits, the->members[i].rank);
         }
     }
@@ -244,7 +278,7 @@ static void find_factor(const struct harness_kept *kept, struct whole *out)
 
     for (uint32_t i = 0; i < kept->the->size; i++) {
         for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
-            if (is_whole(kept, i, factors[f])) {
+            if (is_suspect(kept, i) && is_whole(kept, i, factors[f])) {
                 *out = (struct whole){out->count + 1, i, factors[f], 0};
             }
         }
@@ -280,7 +314,7 @@ static void find_shift(const struct harness_kept *kept, struct whole *out)
     for (uint32_t i = 0; i < kept->the->size; i++) {
         int64_t found = 0;
 
-        for (int64_t k = 1; k <= most && found == 0; k++) {
+        for (int64_t k = 1; k <= most && found == 0 && is_suspect(kept, i); k++) {
             found = is_shifted(kept, i, k) ? k : is_shifted(kept, i, -k) ? -k : 0;
         }
         if (found != 0) {
@@ -362,7 +396,11 @@ static void add_finding(struct harness_kept *kept, struct harness_findings *out)
         name_culprits(kept, &found, named, &finding);
     } else {
         say_element(kept, kept->wrong[0], &found, &finding);
-        harness_sums_blame_all(the, &finding);
+        for (uint32_t i = 0; i < the->size; i++) {
+            if (is_suspect(kept, i)) {
+                harness_rank_set_add(&finding.culprits, the->members[i].rank);
+            }
+        }
     }
     harness_findings_add(out, &finding);
     ddp_text_fini(&found.words);

@@ -114,6 +114,7 @@ bool harness_kept_open(const struct harness_sums_case *the, struct harness_kept 
         return false;
     }
     for (uint32_t i = 0; i < the->size; i++) {
+        kept->has_changed = kept->has_changed || the->members[i].call->has_changed;
         kept->raw_in[i] = read_file(kept, &the->members[i], "in", &the->members[i].call->in);
         if (kept->raw_in[i] == NULL) {
             return false;

@@ -23,6 +23,7 @@ struct harness_kept {
     double *in, *out; /* [size * count], [count] */
     struct harness_orders *orders;
     struct harness_orders_fit fit;
+    bool has_changed; /* some member's input is not what it was when the call was posted */
     bool is_by_order; /* the order gives all elements but the wrong ones */
     uint64_t wrong_count;
     uint64_t wrong[HARNESS_KEPT_WRONG_MAX];
