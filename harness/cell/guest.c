@@ -146,8 +146,9 @@ static ddp_status judge(struct harness_cell *cell, struct harness_watch_record *
     struct harness_judge_facts facts;
     struct harness_judgement judgement;
     uint32_t *fired = ddp_mem_array(cell->mem, plan->fault_count + 1u, sizeof *fired);
+    const char **unable = ddp_mem_array(cell->mem, plan->fault_count + 1u, sizeof *unable);
 
-    if (fired == NULL) {
+    if (fired == NULL || unable == NULL) {
         return DDP_E_NOMEM;
     }
     harness_watch_record_conclude(record, plan->job.ranks, plan->job.steps);
@@ -158,9 +159,11 @@ static ddp_status judge(struct harness_cell *cell, struct harness_watch_record *
         for (uint32_t r = 0; r < record->watch.world_size; r++) {
             fired[f] += record->watch.ranks[r].fired[f];
         }
+        unable[f] = harness_watch_record_unable(record, f);
     }
     memset(&facts, 0, sizeof facts);
     facts.fired_count = fired;
+    facts.unable = unable;
     facts.survivor_latency_ns = -1;
     facts.restored_from_step = -1;
     facts.is_time_enforced = cell->config.is_time_enforced;

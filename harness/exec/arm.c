@@ -16,6 +16,7 @@ static uint64_t bits_of(double value)
 static void arm_corruption(const struct harness_action *action, struct guest_fault *out)
 {
     out->elem = action->elem;
+    out->stays = action->stays;
     switch (action->corrupt) {
     case HARNESS_CORRUPT_ZERO:
         out->action = GUEST_ACTION_ZERO;

@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  5u
+#define GUEST_ARENA_VERSION  6u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -101,34 +101,36 @@ struct guest_fault {
     uint64_t times;      /* for so many matches */
     uint64_t action;     /* enum guest_action */
     uint64_t value;
-    uint64_t elem; /* which element, of those that change one */
+    uint64_t elem;  /* which element, of those that change one */
+    uint64_t stays; /* data that the program hands over are changed where they lie, not in a copy */
 };
 
 /* What a rank reports, X(identifier, arg0, ..., arg4). */
-#define GUEST_EVENT_TABLE(X)                                \
-    X(ATTACH, "pid", "world", "", "", "")                   \
-    X(DETACH, "", "", "", "", "")                           \
-    X(STEP, "", "", "", "", "")                             \
-    X(PHASE, "phase", "", "", "", "")                       \
-    X(COMM, "comm", "key", "rank", "size", "kind")          \
-    X(COMM_FREE, "comm", "key", "aborted", "", "")          \
-    X(POST, "comm", "seq", "op", "count", "bucket")         \
-    X(LAUNCH, "comm", "first", "last", "lane", "")          \
-    X(DONE, "comm", "seq", "", "", "")                      \
-    X(FAULT, "fault", "hit", "comm", "seq", "")             \
-    X(VALUE_IN, "comm", "seq", "sum", "magnitude", "hash")  \
-    X(VALUE_OUT, "comm", "seq", "sum", "magnitude", "hash") \
-    X(VALUE_CHANGED, "comm", "seq", "", "", "")             \
-    X(TENSOR, "index", "role", "dtype", "count", "of")      \
-    X(TENSOR_NAME, "index", "", "", "", "")                 \
-    X(OPTION, "index", "kind", "lr", "decay", "updates")    \
-    X(OPTION_MORE, "index", "first", "second", "eps", "")   \
-    X(STATE, "index", "part", "hash", "", "")               \
-    X(UPDATED, "number", "tensors", "", "", "")             \
-    X(EPOCH, "epoch", "samples", "padded", "dropped", "as") \
-    X(EPOCH_END, "", "", "", "", "")                        \
-    X(SAMPLES, "count", "", "", "", "")                     \
-    X(BATCH, "count", "", "", "", "")                       \
+#define GUEST_EVENT_TABLE(X)                                 \
+    X(ATTACH, "pid", "world", "", "", "")                    \
+    X(DETACH, "", "", "", "", "")                            \
+    X(STEP, "", "", "", "", "")                              \
+    X(PHASE, "phase", "", "", "", "")                        \
+    X(COMM, "comm", "key", "rank", "size", "kind")           \
+    X(COMM_FREE, "comm", "key", "aborted", "", "")           \
+    X(POST, "comm", "seq", "op", "count", "bucket")          \
+    X(LAUNCH, "comm", "first", "last", "lane", "")           \
+    X(DONE, "comm", "seq", "", "", "")                       \
+    X(FAULT, "fault", "hit", "comm", "seq", "")              \
+    X(VALUE_IN, "comm", "seq", "sum", "magnitude", "hash")   \
+    X(VALUE_OUT, "comm", "seq", "sum", "sample", "hash")     \
+    X(VALUE_CHANGED, "comm", "seq", "", "", "")              \
+    X(SAMPLE_IN, "call", "still", "up", "down", "magnitude") \
+    X(TENSOR, "index", "role", "dtype", "count", "of")       \
+    X(TENSOR_NAME, "index", "", "", "", "")                  \
+    X(OPTION, "index", "kind", "lr", "decay", "updates")     \
+    X(OPTION_MORE, "index", "first", "second", "eps", "")    \
+    X(STATE, "index", "part", "hash", "", "")                \
+    X(UPDATED, "number", "tensors", "", "", "")              \
+    X(EPOCH, "epoch", "samples", "padded", "dropped", "as")  \
+    X(EPOCH_END, "", "", "", "", "")                         \
+    X(SAMPLES, "count", "", "", "", "")                      \
+    X(BATCH, "count", "", "", "", "")                        \
     X(CALL_NAME, "call", "", "", "", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
@@ -147,7 +149,7 @@ enum guest_part {
     GUEST_PART_COUNT,
     GUEST_PART_BEFORE = GUEST_PART_COUNT
 };
-/* In CALL_NAME: comm | the low half of seq << 32; it follows the call's POST.
+/* In CALL_NAME and SAMPLE_IN: comm | the low half of seq << 32; they follow the call's POST.
  * In OPTION: kind | nesterov << 8. In EPOCH: rule | uneven << 8. In SAMPLES: up to so many ids. */
 enum { GUEST_SAMPLES_MAX = GUEST_ARG_COUNT - 1 };
 

@@ -102,8 +102,9 @@ static bool damage(const struct guest_fault *fault, const struct passage *passag
     return passage->past != NULL;
 }
 
-/* A contribution that the program only reads is changed in a copy. Without memory for it nothing is
- * changed, and the fault does not count as fired. */
+/* A contribution that the program only reads is changed in a copy, unless the damage is to lie in
+ * its own memory. Without memory for it nothing is changed, and the fault does not count as fired.
+ */
 static bool corrupt_call(const struct guest_fault *fault, const struct passage *passage)
 {
     struct ddprove_guest_call *call = passage->call;
@@ -116,6 +117,9 @@ static bool corrupt_call(const struct guest_fault *fault, const struct passage *
     }
     if (call->in == NULL || call->state[STATE_COPY] != 0) {
         return false;
+    }
+    if (fault->stays != 0) {
+        return damage(fault, passage, (void *)(uintptr_t)call->in);
     }
     copy = malloc(size_bytes > 0 ? size_bytes : 1);
     if (copy == NULL) {

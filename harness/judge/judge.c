@@ -98,6 +98,25 @@ static int64_t pick_primary(const struct judge *judge)
     return first;
 }
 
+/* A planned fault did not happen: one reason, the best that is known. */
+static void complain_unfired(struct judge *judge, uint32_t index)
+{
+    const struct harness_fault *fault = &judge->plan->faults[index];
+    const char *unable = judge->facts->unable != NULL ? judge->facts->unable[index] : NULL;
+
+    if (unable != NULL) {
+        complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
+                 "fault %" PRIu32 " (%s on rank %" PRIu32
+                 ") came to its call and could do nothing to it: %s",
+                 index, ddp_fault_point_name(fault->point), fault->at.rank, unable);
+    } else {
+        complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
+                 "fault %" PRIu32 " (%s on rank %" PRIu32
+                 ") never fired: its trigger was not reached",
+                 index, ddp_fault_point_name(fault->point), fault->at.rank);
+    }
+}
+
 /* How many faults fired. */
 static uint32_t judge_faults(struct judge *judge)
 {
@@ -109,10 +128,7 @@ static uint32_t judge_faults(struct judge *judge)
 
         fired_faults += fired > 0 ? 1 : 0;
         if (fired == 0) {
-            complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
-                     "fault %" PRIu32 " (%s on rank %" PRIu32
-                     ") never fired: its trigger was not reached",
-                     i, ddp_fault_point_name(fault->point), fault->at.rank);
+            complain_unfired(judge, i);
         } else if (fault->at.times != 0 && fired > fault->at.times) {
             complain(judge, HARNESS_OUTCOME_ERROR,
                      "fault %" PRIu32 " fired %" PRIu32 " times, planned %" PRIu32, i, fired,

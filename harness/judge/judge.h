@@ -20,7 +20,9 @@ struct harness_judge_facts {
     const char *const *param_names;
     uint32_t param_count;
     const uint32_t *fired_count; /* [plan fault_count]: how often each fault fired */
-    bool is_survivor_checked;    /* some rank outside the culprits exists */
+    const char *const *unable; /* [plan fault_count]: why one could do nothing where it was to act;
+                                * NULL: that is not known, or of all */
+    bool is_survivor_checked;  /* some rank outside the culprits exists */
     bool is_survivor_status_met; /* all survivors ended with the expected status */
     uint32_t survivor_rank;      /* the first that did not, otherwise */
     bool is_survivor_ended;      /* it ended by itself */

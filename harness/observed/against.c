@@ -161,6 +161,15 @@ static enum harness_verdict verdict_of(const struct learned_at *at,
     return harness_watch_difference_of(call, &due);
 }
 
+/* A record of a program that announces no steps is one step, from its beginning to its end. */
+static void say_length(const struct harness_against *against, struct harness_finding *finding)
+{
+    if (against->learned->step_count == 1) {
+        harness_watch_say(finding, " (of a run of one step, or of a program that announces none: "
+                                   "it holds for runs of the same length)");
+    }
+}
+
 /* deviating: a member's call that is not as recorded. */
 static void add(struct harness_against *against, size_t number,
                 const struct harness_watch_call *deviating, enum harness_verdict verdict,
@@ -188,6 +197,7 @@ static void add(struct harness_against *against, size_t number,
     harness_watch_say(&finding, " in step %u, where the record has ", deviating->step);
     if (at.due == NULL) {
         harness_watch_say(&finding, "nothing");
+        say_length(against, &finding);
     } else {
         harness_watch_say_call(against->watch, group, place->seq + 1, &due, &finding);
         if (at.is_behind) {
@@ -383,6 +393,7 @@ static void find_rest(struct harness_against *against, size_t number, struct har
     harness_watch_say(&finding, "no rank posted ");
     harness_watch_say_call(against->watch, group, place->seq + 1, &due, &finding);
     harness_watch_say(&finding, ", which the record has in step %u", place->step);
+    say_length(against, &finding);
     harness_findings_add(out, &finding);
 }
 

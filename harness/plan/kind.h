@@ -108,7 +108,7 @@ enum harness_optimizer_kind { HARNESS_OPTIMIZER_TABLE(HARNESS_KIND_ENUM) HARNESS
     X(HARNESS_CORRUPT_SCALE, "scale", "value", "every element times `value`")                     \
     X(HARNESS_CORRUPT_SHIFT, "shift", "value", "elements move up by `value` places (default 1)")  \
     X(HARNESS_CORRUPT_NAN, "nan", "elem", "element `elem` becomes NaN")                           \
-    X(HARNESS_CORRUPT_FLIP, "flip", "bit bits elem count stride",                                 \
+    X(HARNESS_CORRUPT_FLIP, "flip", "bit bits elem count stride stays",                           \
       "`bits` bits from `bit` on flip in element `elem`")                                         \
     X(HARNESS_CORRUPT_SET, "set", "value elem ago", "element `elem` becomes `value`")
 enum harness_corrupt_kind { HARNESS_CORRUPT_TABLE(HARNESS_KIND_ENUM) HARNESS_CORRUPT_KIND_COUNT };

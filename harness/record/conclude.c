@@ -266,29 +266,24 @@ static void name_victims(struct harness_watch_record *record)
     }
 }
 
-/* A fault came to its call, and could do nothing to it, or to any other. */
-static void find_unable(struct harness_watch_record *record)
+const char *harness_watch_record_unable(const struct harness_watch_record *record, uint32_t fault)
 {
     static const char *const reasons[GUEST_UNABLE_COUNT] = {
 #define X(id, words) [GUEST_UNABLE_##id] = words,
         GUEST_UNABLE_TABLE(X)
 #undef X
     };
-    const struct harness_watch *watch = &record->watch;
+    const char *reason = NULL;
 
-    for (uint32_t f = 0; f < GUEST_FAULTS_MAX; f++) {
-        uint32_t rank = watch->world_size;
-        bool has_fired = false;
+    for (uint32_t r = 0; r < record->watch.world_size; r++) {
+        const struct harness_watch_rank *rank = &record->watch.ranks[r];
 
-        for (uint32_t r = 0; r < watch->world_size; r++) {
-            has_fired = has_fired || watch->ranks[r].fired[f] > 0;
-            rank = watch->ranks[r].unable[f] != 0 ? r : rank;
+        if (rank->fired[fault] > 0) {
+            return NULL;
         }
-        if (!has_fired && rank < watch->world_size) {
-            lose(record, "faults[%u] came to its call on rank %u and could do nothing to it: %s", f,
-                 rank, reasons[watch->ranks[rank].unable[f]]);
-        }
+        reason = rank->unable[fault] != GUEST_UNABLE_NOT ? reasons[rank->unable[fault]] : reason;
     }
+    return reason;
 }
 
 void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t ranks,
@@ -304,7 +299,6 @@ void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t
         lose(record, "the job was ended from outside");
         return;
     }
-    find_unable(record);
     find_missing_ranks(record, ranks);
     for (size_t g = 0; g < record->watch.group_count && record->findings.count == 0; g++) {
         find_missing_calls(record, &record->watch.groups[g]);

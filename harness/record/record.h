@@ -31,6 +31,10 @@ DDP_MUST_USE ddp_status harness_watch_record_parse(struct ddp_mem *mem, const ch
                                                    struct harness_watch_record *out,
                                                    struct ddp_err *err);
 
+/* Why a fault that did not fire could do nothing to the calls that it came to; NULL: it fired, or
+ * came to none. */
+const char *harness_watch_record_unable(const struct harness_watch_record *record, uint32_t fault);
+
 /* What only the end of a job shows: ranks that never showed themselves, calls that some members
  * never posted, steps that were announced and never begun (steps: 0 = none were), and evidence that
  * is not there. Nothing is added beside findings that explain it: a job that was ended early is not

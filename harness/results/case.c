@@ -71,3 +71,13 @@ void harness_sums_blame_all(const struct harness_sums_case *the, struct harness_
         harness_rank_set_add(&finding->culprits, the->members[i].rank);
     }
 }
+
+bool harness_sums_is_telling(const struct harness_sums_case *the, double distance, double size)
+{
+    return HARNESS_SUMS_CHANGES * ((double)the->size + 1) * distance <= 1e-3 * size;
+}
+
+double harness_sums_factor(const struct harness_sums_case *the)
+{
+    return the->redop == DDPROVE_GUEST_AVG ? 1.0 / the->size : 1.0;
+}

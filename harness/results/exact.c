@@ -7,167 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/base/dtype.h"
-#include "ddpcore/base/file.h"
-#include "harness/guest/observe/keep.h"
-#include "harness/results/orders.h"
-#include "harness/results/sums.h"
+#include "harness/results/kept.h"
 
-enum { WRONG_MAX = 64, NAMED_WRONG_MAX = 16, SAID_MAX = 3 };
-
-/* The files of a call, and what they hold. */
-struct kept {
-    const struct harness_sums_case *the;
-    struct ddp_mem *mem;
-    uint64_t count;
-    uint32_t elem_bytes;
-    unsigned char **raw_in; /* [size], with the files' heads */
-    unsigned char *raw_out;
-    double *in, *out; /* [size * count], [count] */
-    struct harness_orders *orders;
-    struct harness_orders_fit fit;
-    bool is_by_order; /* the order gives all elements but the wrong ones */
-    uint64_t wrong_count;
-    uint64_t wrong[WRONG_MAX];
-};
-
-static uint32_t elem_bytes_of(uint32_t dtype)
-{
-    switch ((enum ddprove_guest_dtype)dtype) {
-    case DDPROVE_GUEST_F16:
-    case DDPROVE_GUEST_BF16:
-        return 2;
-    case DDPROVE_GUEST_F32:
-        return 4;
-    default:
-        return 8;
-    }
-}
-
-static double decode(uint32_t dtype, uint64_t bits)
-{
-    const uint32_t low = (uint32_t)bits;
-    float narrow;
-    double value;
-
-    switch ((enum ddprove_guest_dtype)dtype) {
-    case DDPROVE_GUEST_F16:
-        return (double)ddp_f16_to_f32((uint16_t)bits);
-    case DDPROVE_GUEST_BF16:
-        return (double)ddp_bf16_to_f32((uint16_t)bits);
-    case DDPROVE_GUEST_F32:
-        memcpy(&narrow, &low, sizeof narrow);
-        return (double)narrow;
-    default:
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-}
-
-static uint64_t bits_at(const struct kept *kept, const unsigned char *raw, uint64_t elem)
-{
-    uint64_t bits = 0;
-
-    memcpy(&bits, raw + sizeof(struct guest_kept_head) + elem * kept->elem_bytes, kept->elem_bytes);
-    return bits;
-}
-
-/* --- files
- * --------------------------------------------------------------------------------------------------------
- */
-
-/* NULL: it is not there, or is not of the call that was reported. */
-static unsigned char *read_file(const struct kept *kept, const struct harness_sums_member *member,
-                                const char *suffix, const struct harness_watch_value *value)
-{
-    const struct guest_value reported = {value->sum, value->magnitude, value->hash};
-    const struct harness_sums_case *the = kept->the;
-    struct guest_kept_head head;
-    struct ddp_err err = {{0}};
-    char path[GUEST_FOLDER_BYTES + GUEST_KEPT_NAME_BYTES];
-    size_t size_bytes = 0;
-    void *data = NULL;
-    int used;
-
-    used = snprintf(path, sizeof path, "%.*s/", GUEST_FOLDER_BYTES - 1,
-                    the->watch->arena->keep_folder);
-    (void)snprintf(path + used, sizeof path - (size_t)used, GUEST_KEPT_NAME, member->rank,
-                   (unsigned long long)the->group->key, member->handle,
-                   (unsigned long long)the->seq, suffix);
-    if (ddp_files_system()->ops->read_all(ddp_files_system(), path, kept->mem, &data, &size_bytes,
-                                          &err) != DDP_OK) {
-        return NULL;
-    }
-    if (size_bytes == sizeof head + kept->count * kept->elem_bytes) {
-        memcpy(&head, data, sizeof head);
-        if (head.magic == GUEST_KEPT_MAGIC && head.size_bytes == size_bytes - sizeof head &&
-            memcmp(&head.value, &reported, sizeof reported) == 0) {
-            return data;
-        }
-    }
-    ddp_mem_free(kept->mem, data);
-    return NULL;
-}
-
-static void close_kept(struct kept *kept)
-{
-    for (uint32_t i = 0; kept->raw_in != NULL && i < kept->the->size; i++) {
-        ddp_mem_free(kept->mem, kept->raw_in[i]);
-    }
-    ddp_mem_free(kept->mem, kept->raw_in);
-    ddp_mem_free(kept->mem, kept->raw_out);
-    ddp_mem_free(kept->mem, kept->in);
-    ddp_mem_free(kept->mem, kept->out);
-    harness_orders_destroy(kept->orders);
-}
-
-/* False: something is missing. */
-static bool open_kept(struct kept *kept)
-{
-    const struct harness_sums_case *the = kept->the;
-    const struct harness_sums_member *holder =
-        &the->members[the->kind == DDPROVE_GUEST_REDUCE ? the->root : 0];
-
-    kept->raw_in = ddp_mem_array(kept->mem, the->size, sizeof *kept->raw_in);
-    kept->in = ddp_mem_array(kept->mem, the->size * kept->count, sizeof *kept->in);
-    kept->out = ddp_mem_array(kept->mem, kept->count, sizeof *kept->out);
-    if (kept->raw_in == NULL || kept->in == NULL || kept->out == NULL) {
-        return false;
-    }
-    for (uint32_t i = 0; i < the->size; i++) {
-        kept->raw_in[i] = read_file(kept, &the->members[i], "in", &the->members[i].call->in);
-        if (kept->raw_in[i] == NULL) {
-            return false;
-        }
-        for (uint64_t e = 0; e < kept->count; e++) {
-            kept->in[i * kept->count + e] = decode(the->dtype, bits_at(kept, kept->raw_in[i], e));
-        }
-    }
-    kept->raw_out = read_file(kept, holder, "out", &holder->call->out);
-    for (uint64_t e = 0; kept->raw_out != NULL && e < kept->count; e++) {
-        kept->out[e] = decode(the->dtype, bits_at(kept, kept->raw_out, e));
-    }
-    return kept->raw_out != NULL &&
-           harness_orders_create(
-               &(struct harness_orders_sum){.dtype = the->dtype,
-                                            .is_average = the->redop == DDPROVE_GUEST_AVG,
-                                            .size = the->size,
-                                            .count = kept->count,
-                                            .in = kept->in,
-                                            .out = kept->out},
-               kept->mem, &kept->orders) == DDP_OK;
-}
+enum { NAMED_WRONG_MAX = 16, SAID_MAX = 3, SHIFT_MAX = 4096 };
 
 /* --- which elements are wrong
  * ------------------------------------------------------------------------------------- */
 
 /* The result of an element may be this, in whatever order, if a contribution is another value;
  * changed: size if none is. */
-static bool is_within(const struct kept *kept, uint64_t elem, double result, uint32_t changed,
-                      double value)
+static bool is_within(const struct harness_kept *kept, uint64_t elem, double result,
+                      uint32_t changed, double value)
 {
     const struct harness_sums_case *the = kept->the;
-    const double factor = the->redop == DDPROVE_GUEST_AVG ? 1.0 / the->size : 1.0;
+    const double factor = harness_sums_factor(the);
     double sum = 0;
     double magnitude = 0;
 
@@ -181,7 +34,7 @@ static bool is_within(const struct kept *kept, uint64_t elem, double result, uin
 }
 
 /* A processor that flushes subnormal numbers to zero gives what no order does. */
-static bool is_tiny(const struct kept *kept, uint64_t elem)
+static bool is_tiny(const struct harness_kept *kept, uint64_t elem)
 {
     double magnitude = 0;
 
@@ -191,15 +44,15 @@ static bool is_tiny(const struct kept *kept, uint64_t elem)
     return magnitude < 0x1p30 * harness_sums_precision(kept->the->dtype).flushed;
 }
 
-static void add_wrong(struct kept *kept, uint64_t elem)
+static void add_wrong(struct harness_kept *kept, uint64_t elem)
 {
-    if (kept->wrong_count < WRONG_MAX) {
+    if (kept->wrong_count < HARNESS_KEPT_WRONG_MAX) {
         kept->wrong[kept->wrong_count] = elem;
     }
     kept->wrong_count++;
 }
 
-static void find_wrong(struct kept *kept)
+static void find_wrong(struct harness_kept *kept)
 {
     const uint32_t none = kept->the->size;
 
@@ -233,10 +86,11 @@ struct explained {
     uint32_t count;          /* in how many ways by a rank */
     uint32_t member, change; /* the last one */
     bool is_zero, is_double; /* each of them */
+    bool is_near;            /* up to rounding, in whatever order */
     struct ddp_text words;
 };
 
-static bool is_explained(struct kept *kept, uint64_t elem, uint32_t member, double value)
+static bool is_explained(struct harness_kept *kept, uint64_t elem, uint32_t member, double value)
 {
     if (!isfinite(value)) {
         return false;
@@ -247,21 +101,22 @@ static bool is_explained(struct kept *kept, uint64_t elem, uint32_t member, doub
 }
 
 /* False: it changes nothing, or there is no such bit. */
-static bool change_of(const struct kept *kept, uint64_t elem, uint32_t member, uint32_t change,
-                      double *out)
+static bool change_of(const struct harness_kept *kept, uint64_t elem, uint32_t member,
+                      uint32_t change, double *out)
 {
     const double value = kept->in[member * kept->count + elem];
 
     if (change < 64) {
-        *out = decode(kept->the->dtype, bits_at(kept, kept->raw_in[member], elem) ^ UINT64_C(1)
-                                                                                        << change);
+        *out = harness_kept_decode(kept->the->dtype,
+                                   harness_kept_bits(kept, kept->raw_in[member], elem) ^
+                                       UINT64_C(1) << change);
         return change < 8 * kept->elem_bytes;
     }
     *out = change == CHANGE_ZERO ? 0 : 2 * value;
     return !(value == 0);
 }
 
-static void say_change(const struct kept *kept, uint32_t member, uint32_t change,
+static void say_change(const struct harness_kept *kept, uint32_t member, uint32_t change,
                        struct explained *out)
 {
     ddp_text_add(&out->words, "%srank %u's ", out->count == 0 ? "" : " or ",
@@ -273,20 +128,24 @@ static void say_change(const struct kept *kept, uint32_t member, uint32_t change
     }
 }
 
-static void explain(struct kept *kept, uint64_t elem, struct explained *out)
+/* In what a rank put in only one thing can have happened: if some input is known to have changed,
+ * in that one. */
+static bool is_suspect(const struct harness_kept *kept, uint32_t member)
+{
+    return !kept->has_changed || kept->the->members[member].call->has_changed;
+}
+
+static void explain_by_ranks(struct harness_kept *kept, uint64_t elem, struct explained *out)
 {
     const struct harness_sums_case *the = kept->the;
-    const uint64_t result = bits_at(kept, kept->raw_out, elem);
 
-    if (kept->is_by_order) {
-        harness_orders_aim(kept->orders, &kept->fit, elem);
-    }
     out->is_zero = out->is_double = true;
     for (uint32_t i = 0; i < the->size; i++) {
         for (uint32_t c = 0; c < CHANGES; c++) {
             double value;
 
-            if (change_of(kept, elem, i, c, &value) && is_explained(kept, elem, i, value)) {
+            if (is_suspect(kept, i) && change_of(kept, elem, i, c, &value) &&
+                is_explained(kept, elem, i, value)) {
                 if (out->count < SAID_MAX) {
                     say_change(kept, i, c, out);
                 }
@@ -297,8 +156,15 @@ static void explain(struct kept *kept, uint64_t elem, struct explained *out)
             }
         }
     }
-    for (uint32_t bit = 0; bit < 8 * kept->elem_bytes; bit++) {
-        const double value = decode(the->dtype, result ^ UINT64_C(1) << bit);
+}
+
+static void explain_by_result(struct harness_kept *kept, uint64_t elem, struct explained *out)
+{
+    const struct harness_sums_case *the = kept->the;
+    const uint64_t result = harness_kept_bits(kept, kept->raw_out, elem);
+
+    for (uint32_t bit = 0; bit < 8 * kept->elem_bytes && !kept->has_changed; bit++) {
+        const double value = harness_kept_decode(the->dtype, result ^ UINT64_C(1) << bit);
 
         out->by_result =
             out->by_result ||
@@ -307,7 +173,27 @@ static void explain(struct kept *kept, uint64_t elem, struct explained *out)
     }
 }
 
-static void say_element(struct kept *kept, uint64_t elem, const struct explained *found,
+/* The order that is known may be one of several that give the other elements, and not this one's:
+ * what it does not explain may lie within the bound. */
+static void explain(struct harness_kept *kept, uint64_t elem, struct explained *out)
+{
+    const bool is_by_order = kept->is_by_order;
+
+    if (is_by_order) {
+        harness_orders_aim(kept->orders, &kept->fit, elem);
+    }
+    explain_by_ranks(kept, elem, out);
+    explain_by_result(kept, elem, out);
+    if (is_by_order && out->count == 0 && !out->by_result) {
+        kept->is_by_order = false;
+        explain_by_ranks(kept, elem, out);
+        explain_by_result(kept, elem, out);
+        kept->is_by_order = true;
+        out->is_near = out->count > 0 || out->by_result;
+    }
+}
+
+static void say_element(struct harness_kept *kept, uint64_t elem, const struct explained *found,
                         struct harness_finding *finding)
 {
     harness_watch_say(finding, "element %" PRIu64 " is %.9g, ", elem, kept->out[elem]);
@@ -322,7 +208,9 @@ static void say_element(struct kept *kept, uint64_t elem, const struct explained
         harness_watch_say(finding, " (%" PRIu64 " elements are wrong)", kept->wrong_count);
     }
     if (found->count > 0) {
-        harness_watch_say(finding, "; it is the sum with %s", ddp_text_str(&found->words));
+        harness_watch_say(finding, "; %s the sum with %s",
+                          found->is_near ? "up to rounding it is" : "it is",
+                          ddp_text_str(&found->words));
     }
     if (found->count > SAID_MAX) {
         harness_watch_say(finding, " or in %u other ways", found->count - SAID_MAX);
@@ -334,7 +222,7 @@ static void say_element(struct kept *kept, uint64_t elem, const struct explained
 }
 
 /* Ranks that explain every wrong element; all, if it may be nobody's. named: [size]. */
-static void name_culprits(struct kept *kept, const struct explained *first, bool *named,
+static void name_culprits(struct harness_kept *kept, const struct explained *first, bool *named,
                           struct harness_finding *finding)
 {
     const struct harness_sums_case *the = kept->the;
@@ -358,14 +246,14 @@ static void name_culprits(struct kept *kept, const struct explained *first, bool
         count += named[i];
     }
     for (uint32_t i = 0; i < the->size; i++) {
-        if (named[i] || count == 0 || is_any) {
+        if (named[i] || (count == 0 && is_suspect(kept, i)) || is_any) {
             harness_rank_set_add(&finding->culprits, the->members[i].rank);
         }
     }
 }
 
 /* All elements are what they would be if all of a contribution were multiplied by this. */
-static bool is_whole(const struct kept *kept, uint32_t member, double factor)
+static bool is_whole(const struct harness_kept *kept, uint32_t member, double factor)
 {
     for (uint64_t e = 0; e < kept->count; e++) {
         if (!is_within(kept, e, kept->out[e], member,
@@ -376,45 +264,113 @@ static bool is_whole(const struct kept *kept, uint32_t member, double factor)
     return true;
 }
 
-/* Many elements are wrong. Returns whether one thing, and one only, that happened to a whole
- * contribution explains them. */
-static bool add_whole(struct kept *kept, struct harness_findings *out)
+/* What happened to all of a contribution. */
+struct whole {
+    uint32_t count; /* explanations, of different ranks or kinds */
+    uint32_t member;
+    double factor; /* 1: it was not multiplied */
+    int64_t shift; /* elements up; 0: it did not move */
+};
+
+static void find_factor(const struct harness_kept *kept, struct whole *out)
 {
     static const double factors[] = {0, 2, 0.5, -1};
-    const struct harness_sums_case *the = kept->the;
-    struct harness_finding finding;
-    uint32_t count = 0;
-    uint32_t member = 0;
-    double factor = 1;
 
-    for (uint32_t i = 0; i < the->size; i++) {
+    for (uint32_t i = 0; i < kept->the->size; i++) {
         for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
-            if (is_whole(kept, i, factors[f])) {
-                member = i;
-                factor = factors[f];
-                count++;
+            if (is_suspect(kept, i) && is_whole(kept, i, factors[f])) {
+                *out = (struct whole){out->count + 1, i, factors[f], 0};
             }
         }
     }
-    if (count != 1) {
+}
+
+/* All elements are what they would be with the contribution of so many elements before, and most of
+ * the wrong ones are among them: of those at the end that has nothing before it, nothing is known.
+ */
+static bool is_shifted(const struct harness_kept *kept, uint32_t member, int64_t shift)
+{
+    const uint64_t count = kept->count - (uint64_t)(shift < 0 ? -shift : shift);
+    const uint64_t to = shift < 0 ? 0 : (uint64_t)shift;
+    const uint64_t from = shift < 0 ? (uint64_t)-shift : 0;
+    uint64_t explained = 0;
+
+    for (uint64_t i = 0; i < count; i++) {
+        const double result = kept->out[to + i];
+
+        if (!is_within(kept, to + i, result, member, kept->in[member * kept->count + from + i])) {
+            return false;
+        }
+        explained += !is_within(kept, to + i, result, kept->the->size, 0);
+    }
+    return explained >= kept->wrong_count - kept->wrong_count / 4;
+}
+
+/* By how much, is hardly ever more than one answer; the smallest one is said. */
+static void find_shift(const struct harness_kept *kept, struct whole *out)
+{
+    const int64_t most = kept->count / 4 < SHIFT_MAX ? (int64_t)(kept->count / 4) : SHIFT_MAX;
+
+    for (uint32_t i = 0; i < kept->the->size; i++) {
+        int64_t found = 0;
+
+        for (int64_t k = 1; k <= most && found == 0 && is_suspect(kept, i); k++) {
+            found = is_shifted(kept, i, k) ? k : is_shifted(kept, i, -k) ? -k : 0;
+        }
+        if (found != 0) {
+            *out = (struct whole){out->count + 1, i, 1, found};
+        }
+    }
+}
+
+static void say_whole(const struct harness_kept *kept, const struct whole *whole,
+                      struct harness_finding *finding)
+{
+    const uint32_t rank = kept->the->members[whole->member].rank;
+
+    harness_watch_say(
+        finding, "%" PRIu64 " of %" PRIu64 " elements lie outside of what rounding explains; all ",
+        kept->wrong_count, kept->count);
+    if (whole->shift == 0) {
+        harness_watch_say(finding, "are the sum with rank %u's contribution multiplied by %g", rank,
+                          whole->factor);
+    } else {
+        harness_watch_say(finding,
+                          "for which it can be told are the sum with rank %u's contribution "
+                          "%" PRId64 " element%s further %s",
+                          rank, whole->shift < 0 ? -whole->shift : whole->shift,
+                          whole->shift == 1 || whole->shift == -1 ? "" : "s",
+                          whole->shift < 0 ? "down" : "up");
+    }
+}
+
+/* Many elements are wrong. Returns whether one thing, and one only, that happened to a whole
+ * contribution explains them. */
+static bool add_whole(struct harness_kept *kept, struct harness_findings *out)
+{
+    struct whole whole = {.factor = 1};
+    struct harness_finding finding;
+
+    find_factor(kept, &whole);
+    if (whole.count == 0) {
+        find_shift(kept, &whole);
+    }
+    if (whole.count != 1) {
         return false;
     }
-    harness_sums_begin(the,
-                       factor == 0   ? HARNESS_VERDICT_VALUE_LOST
-                       : factor == 2 ? HARNESS_VERDICT_VALUE_DUPLICATED
-                                     : HARNESS_VERDICT_VALUE_SCALED,
+    harness_sums_begin(kept->the,
+                       whole.shift != 0    ? HARNESS_VERDICT_VALUE_SHIFTED
+                       : whole.factor == 0 ? HARNESS_VERDICT_VALUE_LOST
+                       : whole.factor == 2 ? HARNESS_VERDICT_VALUE_DUPLICATED
+                                           : HARNESS_VERDICT_VALUE_SCALED,
                        HARNESS_MODE_BOUND, out, &finding);
-    harness_rank_set_add(&finding.culprits, the->members[member].rank);
-    harness_watch_say(&finding,
-                      "%" PRIu64 " of %" PRIu64
-                      " elements lie outside of what rounding explains; all "
-                      "are the sum with rank %u's contribution multiplied by %g",
-                      kept->wrong_count, kept->count, the->members[member].rank, factor);
+    harness_rank_set_add(&finding.culprits, kept->the->members[whole.member].rank);
+    say_whole(kept, &whole, &finding);
     harness_findings_add(out, &finding);
     return true;
 }
 
-static void add_finding(struct kept *kept, struct harness_findings *out)
+static void add_finding(struct harness_kept *kept, struct harness_findings *out)
 {
     const struct harness_sums_case *the = kept->the;
     struct harness_finding finding;
@@ -440,7 +396,11 @@ static void add_finding(struct kept *kept, struct harness_findings *out)
         name_culprits(kept, &found, named, &finding);
     } else {
         say_element(kept, kept->wrong[0], &found, &finding);
-        harness_sums_blame_all(the, &finding);
+        for (uint32_t i = 0; i < the->size; i++) {
+            if (is_suspect(kept, i)) {
+                harness_rank_set_add(&finding.culprits, the->members[i].rank);
+            }
+        }
     }
     harness_findings_add(out, &finding);
     ddp_text_fini(&found.words);
@@ -453,10 +413,7 @@ enum harness_sums_exact harness_sums_judge_exact(const struct harness_sums_case 
                                                  struct harness_findings *out)
 {
     const struct guest_arena *arena = the->watch->arena;
-    struct kept kept = {.the = the,
-                        .mem = ddp_mem_system(),
-                        .count = the->call->elem_count,
-                        .elem_bytes = elem_bytes_of(the->dtype)};
+    struct harness_kept kept;
     enum harness_sums_exact judged = HARNESS_SUMS_NOT_KEPT;
 
     if (off->is_integer ||
@@ -465,7 +422,7 @@ enum harness_sums_exact harness_sums_judge_exact(const struct harness_sums_case 
         (!off->is_integer && !isfinite(off->off))) {
         return judged;
     }
-    if (open_kept(&kept)) {
+    if (harness_kept_open(the, &kept)) {
         find_wrong(&kept);
         judged = kept.fit.is_known && kept.fit.rest_count == 0 ? HARNESS_SUMS_BITWISE
                                                                : HARNESS_SUMS_BOUND;
@@ -476,6 +433,6 @@ enum harness_sums_exact harness_sums_judge_exact(const struct harness_sums_case 
             add_finding(&kept, out);
         }
     }
-    close_kept(&kept);
+    harness_kept_close(&kept);
     return judged;
 }

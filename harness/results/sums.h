@@ -75,6 +75,8 @@ struct harness_sums_off harness_sums_compare(const struct harness_sums_case *the
                                              const struct harness_sums_total *out);
 /* Rounding may come to as much as some contribution: that it is missing could not be seen. */
 bool harness_sums_is_blind(const struct harness_sums_case *the, const struct harness_sums_off *off);
+
+/* explain.c */
 /* Say by how much a result is off, and what rounding explains: the sum of one change and of
  * rounding is within that only if the change is less than twice as much. */
 void harness_sums_say_off(const struct harness_sums_off *off, struct harness_finding *finding);
@@ -89,6 +91,8 @@ bool harness_sums_is_integer(const struct harness_sums_case *the);
 bool harness_sums_is_move(const struct harness_sums_case *the);
 /* What comes out is known from what goes in: a sum, an average, or what is only moved. */
 bool harness_sums_is_sum(const struct harness_sums_case *the);
+/* How much of a contribution is in the result: all of it, or its part of an average. */
+double harness_sums_factor(const struct harness_sums_case *the);
 /* Add what a buffer comes to. */
 void harness_sums_add(const struct harness_sums_case *the, const struct harness_watch_value *value,
                       struct harness_sums_total *total);
@@ -97,8 +101,20 @@ void harness_sums_begin(const struct harness_sums_case *the, enum harness_verdic
                         enum harness_mode mode, struct harness_findings *out,
                         struct harness_finding *finding);
 
+/* What may have happened to a contribution, or to all, is one of so many things at most. */
+enum { HARNESS_SUMS_CHANGES = 6 };
+/* A difference that has nothing to do with any change that is tried comes this near to one of them
+ * with a chance below one in a thousand. size: of the difference. */
+bool harness_sums_is_telling(const struct harness_sums_case *the, double distance, double size);
 /* Nobody can be told from the others. */
 void harness_sums_blame_all(const struct harness_sums_case *the, struct harness_finding *finding);
+
+/* moved.c */
+/* Say of a wrong result what explains it in the elements that are looked at in every call (guest/
+ * observe/sample.h): what ranks put into an earlier call, or a contribution that has moved by an
+ * element. Sets the verdict and the culprits. False: neither does, and nothing was said. */
+bool harness_sums_explain_moved(const struct harness_sums_case *the,
+                                struct harness_finding *finding);
 
 /* exact.c */
 enum harness_sums_exact {

@@ -137,7 +137,7 @@ ddp_status harness_scenario_check_action(const struct harness_reader *reader,
     struct harness_action *action = kept;
 
     DDP_TRY(find_action(reader, map, &action->kind));
-    DDP_TRY(harness_scenario_check_guest_action(reader, map));
+    DDP_TRY(harness_scenario_check_guest_action(reader, map, action));
     if (!harness_key_applies(key, action)) {
         return DDP_OK;
     }

@@ -131,8 +131,12 @@ static ddp_status check_bitwise_steps(const struct harness_reader *reader,
 }
 
 ddp_status harness_scenario_check_guest_action(const struct harness_reader *reader,
-                                               const struct harness_yaml_node *map)
+                                               const struct harness_yaml_node *map,
+                                               const struct harness_action *action)
 {
+    if (!harness_plan_is_guest(reader->plan) && action->stays) {
+        return REFUSE(reader, map, only_guests, HARNESS_ROW_DO_stays);
+    }
     return harness_plan_is_guest(reader->plan)
                ? DDP_OK
                : REFUSE(reader, map, only_guests, HARNESS_ROW_DO_later, HARNESS_ROW_DO_ago);

@@ -53,7 +53,8 @@ DDP_MUST_USE ddp_status harness_scenario_check_guest_fault(const struct harness_
                                                            const struct harness_yaml_node *map,
                                                            const struct harness_fault *fault);
 DDP_MUST_USE ddp_status harness_scenario_check_guest_action(const struct harness_reader *reader,
-                                                            const struct harness_yaml_node *map);
+                                                            const struct harness_yaml_node *map,
+                                                            const struct harness_action *action);
 DDP_MUST_USE ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
                                                         const struct harness_yaml_node *map);
 DDP_MUST_USE ddp_status harness_scenario_check_guest_judged(const struct harness_reader *reader,

@@ -238,6 +238,55 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
     return HARNESS_MODE_PROVABLE;
 }
 
+/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
+ * and could all go on if these did. */
+static void find_circle(const struct harness_watch *watch, const struct harness_rank_set *stuck,
+                        struct harness_rank_set *out)
+{
+    uint32_t before;
+
+    *out = *stuck;
+    do {
+        struct harness_rank_set needed = harness_rank_set_in(out->ranks.mem);
+
+        before = harness_rank_set_count(out);
+        for (uint32_t i = 0; i < before; i++) {
+            const uint32_t rank = harness_rank_set_at(out, i);
+            bool is_needed = false;
+
+            for (uint32_t k = 0; k < before; k++) {
+                is_needed =
+                    is_needed ||
+                    (k != i && harness_watch_needs(watch, harness_rank_set_at(out, k), rank, NULL));
+            }
+            if (is_needed) {
+                harness_rank_set_add(&needed, rank);
+            }
+        }
+        *out = needed;
+    } while (!harness_rank_set_is_empty(out) && harness_rank_set_count(out) < before);
+    if (harness_rank_set_is_empty(out)) { /* for themselves, or for what is not known */
+        *out = *stuck;
+    }
+}
+
+/* What the finding's culprits have not come to. */
+static void say_missed(const struct harness_watch *watch, const struct harness_watch_wait *missed,
+                       struct harness_finding *finding)
+{
+    const struct harness_watch_group *group = &watch->groups[missed->group];
+    const struct harness_watch_call *call = harness_watch_any_call(watch, group, missed->seq);
+    struct ddp_text text;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    ddp_text_init(&text, watch->mem);
+    harness_watch_print_call(group, missed->seq, call, &text);
+    harness_watch_say(finding, ", as rank %s has not come to %s",
+                      harness_rank_set_text(&finding->culprits, ranks), ddp_text_str(&text));
+    ddp_text_fini(&text);
+    harness_watch_set_op(group, missed->seq, call, finding);
+}
+
 static void find_cycle(struct harness_watch *watch, const struct harness_watch_limits *limits,
                        struct harness_findings *out)
 {
@@ -257,25 +306,23 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
     }
     harness_watch_find_strays(watch, &stuck, &strays, &missed);
     begin(watch, HARNESS_VERDICT_HANG_CYCLE, mode, harness_rank_set_at(&stuck, 0), out, &finding);
-    finding.culprits = harness_rank_set_is_empty(&strays) ? stuck : strays;
     finding.detect_ns = (int64_t)(watch->now_ns - watch->change_ns);
-    harness_watch_say(&finding, "ranks %s wait for each other in a circle",
-                      harness_rank_set_text(&stuck, ranks));
-    if (!harness_rank_set_is_empty(&strays)) {
-        const struct harness_watch_group *group = &watch->groups[missed.group];
-        const struct harness_watch_call *call = harness_watch_any_call(watch, group, missed.seq);
-        struct ddp_text text;
-
-        ddp_text_init(&text, watch->mem);
-        harness_watch_print_call(group, missed.seq, call, &text);
-        harness_watch_say(&finding, ", as rank %s has not come to %s",
-                          harness_rank_set_text(&strays, ranks), ddp_text_str(&text));
-        ddp_text_fini(&text);
-        harness_watch_set_op(group, missed.seq, call, &finding);
-        for (uint32_t i = 0; i < harness_rank_set_count(&stuck); i++) {
-            if (!harness_rank_set_has(&strays, harness_rank_set_at(&stuck, i))) {
-                harness_rank_set_add(&finding.victims, harness_rank_set_at(&stuck, i));
-            }
+    if (harness_rank_set_is_empty(&strays)) {
+        find_circle(watch, &stuck, &finding.culprits);
+        harness_watch_say(&finding, "ranks %s wait for each other in a circle",
+                          harness_rank_set_text(&finding.culprits, ranks));
+        if (harness_rank_set_count(&finding.culprits) < harness_rank_set_count(&stuck)) {
+            harness_watch_say(&finding, ", and others for them");
+        }
+    } else {
+        finding.culprits = strays;
+        harness_watch_say(&finding, "ranks %s wait for each other in a circle",
+                          harness_rank_set_text(&stuck, ranks));
+        say_missed(watch, &missed, &finding);
+    }
+    for (uint32_t i = 0; i < harness_rank_set_count(&stuck); i++) {
+        if (!harness_rank_set_has(&finding.culprits, harness_rank_set_at(&stuck, i))) {
+            harness_rank_set_add(&finding.victims, harness_rank_set_at(&stuck, i));
         }
     }
     say_waits(watch, &stuck, &finding);
@@ -397,10 +444,11 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
 {
     static const struct {
         enum harness_verdict verdict;
-        const char *words;
-    } kinds[] = {{HARNESS_VERDICT_HANG_STOPPED, "is stopped (SIGSTOP)"},
-                 {HARNESS_VERDICT_HANG_HOST, "is in code of its own"},
-                 {HARNESS_VERDICT_HANG_TEARDOWN, "was done and has not ended"}};
+        const char *words[2]; /* of one rank, of several */
+    } kinds[] = {{HARNESS_VERDICT_HANG_STOPPED, {"is stopped (SIGSTOP)", "are stopped (SIGSTOP)"}},
+                 {HARNESS_VERDICT_HANG_HOST, {"is in code of its own", "are in code of their own"}},
+                 {HARNESS_VERDICT_HANG_TEARDOWN,
+                  {"was done and has not ended", "were done and have not ended"}}};
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
@@ -420,8 +468,10 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
             begin(watch, kinds[k].verdict, HARNESS_MODE_BUDGET, harness_rank_set_at(&culprits, 0),
                   out, &finding);
             finding.culprits = culprits;
-            harness_watch_say(&finding, "rank %s %s, and nothing has moved for %.1f s",
-                              harness_rank_set_text(&culprits, ranks), kinds[k].words,
+            harness_watch_say(&finding, "%s %s %s, and nothing has moved for %.1f s",
+                              harness_rank_set_count(&culprits) > 1 ? "ranks" : "rank",
+                              harness_rank_set_text(&culprits, ranks),
+                              kinds[k].words[harness_rank_set_count(&culprits) > 1],
                               (double)(watch->now_ns - watch->change_ns) / 1e9);
             harness_findings_add(out, &finding);
             return;

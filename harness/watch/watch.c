@@ -136,25 +136,31 @@ static void take_done(struct harness_watch *watch, uint32_t rank, const struct g
     }
 }
 
+/* The call that an entry is about; NULL: it is not known any more. */
+static struct harness_watch_call *call_of(const struct harness_watch_member *member, uint64_t seq)
+{
+    return member != NULL && harness_watch_call_at(member, seq) != NULL
+               ? &member->calls[seq - member->kept_seq]
+               : NULL;
+}
+
 /* What the data of a call come to; they are reported between its post and its end. */
 static void take_value(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
 {
     size_t group = 0;
-    struct harness_watch_member *member =
-        harness_watch_member_of(watch, rank, entry->arg[0], &group);
-    const struct harness_watch_value value = {true, entry->arg[2], entry->arg[3], entry->arg[4]};
-    struct harness_watch_call *call;
+    struct harness_watch_call *call =
+        call_of(harness_watch_member_of(watch, rank, entry->arg[0], &group), entry->arg[1]);
 
-    if (member == NULL || harness_watch_call_at(member, entry->arg[1]) == NULL) {
+    if (call == NULL) {
         return;
     }
-    call = &member->calls[entry->arg[1] - member->kept_seq];
     switch ((enum guest_event)(entry->place >> 56)) {
     case GUEST_EVENT_VALUE_IN:
-        call->in = value;
+        call->in = (struct harness_watch_value){true, entry->arg[2], entry->arg[3], entry->arg[4]};
         break;
     case GUEST_EVENT_VALUE_OUT:
-        call->out = value;
+        call->out = (struct harness_watch_value){true, entry->arg[2], 0, entry->arg[4]};
+        memcpy(&call->out_sample, &entry->arg[3], sizeof call->out_sample);
         break;
     default:
         call->has_changed = true;
@@ -163,22 +169,36 @@ static void take_value(struct harness_watch *watch, uint32_t rank, const struct 
 }
 
 /* The call's post comes before it in the ring, so a number's upper half is the last post's. */
-static void take_name(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
+static struct harness_watch_call *call_of_half(struct harness_watch *watch, uint32_t rank,
+                                               uint64_t half)
 {
     size_t group = 0;
     struct harness_watch_member *member =
-        harness_watch_member_of(watch, rank, (uint32_t)entry->arg[0], &group);
-    uint64_t seq;
-    char *name;
+        harness_watch_member_of(watch, rank, (uint32_t)half, &group);
 
-    if (member == NULL) {
-        return;
+    return member == NULL
+               ? NULL
+               : call_of(member, member->posted - (uint32_t)(member->posted - (half >> 32)));
+}
+
+static void take_name(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
+{
+    struct harness_watch_call *call = call_of_half(watch, rank, entry->arg[0]);
+
+    if (call != NULL) {
+        memcpy(call->name, &entry->arg[1], GUEST_NAME_BYTES);
+        call->name[GUEST_NAME_BYTES - 1] = '\0';
     }
-    seq = member->posted - (uint32_t)(member->posted - (entry->arg[0] >> 32));
-    if (harness_watch_call_at(member, seq) != NULL) {
-        name = member->calls[seq - member->kept_seq].name;
-        memcpy(name, &entry->arg[1], GUEST_NAME_BYTES);
-        name[GUEST_NAME_BYTES - 1] = '\0';
+}
+
+static void take_sample(struct harness_watch *watch, uint32_t rank, const struct guest_entry *entry)
+{
+    struct harness_watch_call *call = call_of_half(watch, rank, entry->arg[0]);
+
+    if (call != NULL) {
+        _Static_assert(sizeof call->in_sample == 4 * sizeof entry->arg[0], "four doubles");
+        memcpy(&call->in_sample, &entry->arg[1], sizeof call->in_sample);
+        call->has_sample = true;
     }
 }
 
@@ -218,6 +238,9 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
     case GUEST_EVENT_VALUE_OUT:
     case GUEST_EVENT_VALUE_CHANGED:
         take_value(watch, rank, entry);
+        break;
+    case GUEST_EVENT_SAMPLE_IN:
+        take_sample(watch, rank, entry);
         break;
     case GUEST_EVENT_CALL_NAME:
         take_name(watch, rank, entry);

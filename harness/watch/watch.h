@@ -7,6 +7,7 @@
 #include "ddpcore/base/mem.h"
 #include "ddpcore/base/text.h"
 #include "harness/guest/arena.h"
+#include "harness/guest/observe/sample.h"
 #include "harness/verdict/verdict.h"
 
 #ifdef __cplusplus
@@ -48,6 +49,9 @@ struct harness_watch_call {
     uint32_t lane;    /* which shows its way by this lane, place + 1; 0: not at all */
     bool has_changed; /* its input was overwritten while it was in flight */
     struct harness_watch_value in, out;
+    bool has_sample; /* of what went in and, with `out`, of what came out */
+    struct guest_sample in_sample;
+    double out_sample;
     char name[GUEST_NAME_BYTES]; /* of the buffer; "": not told, or not read yet */
 };
 

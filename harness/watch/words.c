@@ -113,10 +113,11 @@ bool harness_watch_may_be_of_launcher(const struct harness_watch_rank *rank)
 bool harness_watch_ended_before(const struct harness_watch_rank *first,
                                 const struct harness_watch_rank *second)
 {
-    if (first->since_ns != second->since_ns || second->code != SIGTERM) {
+    if (first->since_ns != second->since_ns) {
         return first->since_ns < second->since_ns;
     }
-    return first->state == HARNESS_WATCH_EXITED || first->code != SIGTERM ||
+    return (second->code == SIGTERM &&
+            (first->state == HARNESS_WATCH_EXITED || first->code != SIGTERM)) ||
            (second->wait_count > 0 && first->wait_count == 0);
 }
 

@@ -135,6 +135,23 @@ expect 2 'does not take the key "model"' exec_count --set job.model=mlp -- true
 expect 2 "word 2 behind .* is not UTF-8" exec_count -- sh "$(printf 'a\377')"
 expect 3 "the scenario names no program" "$ddprove" run --out unnamed count.yaml
 expect 77 "a guest has real processes only" exec_count --driver sim --out sim -- true
+# A bit of one rank's input flips, and all get the same wrong sum: the rank, the operation and the least change that is
+# sure to be seen are said beside the bound; from kept data the element too.
+flipped() { # SCENARIO RANK OPERATION KEPT_STEP OTHER_STEP
+    for step in "$4" "$5"; do
+        said_so="$3.*: rank $2's input changed while the call was in flight, off by .*rounding explains [^ ]* (a change of more than [^ ]* in one element cannot be missed)"
+        [ "$step" != "$4" ] || said_so="$3.*: element 5 is .* the sum with rank $2's contribution with bit 25 flipped"
+        expect 0 "^PASS" "$ddprove" run "$scenarios/$1.yaml" --set "job.guest.bitwise_steps=[$step]" \
+            --set "faults.0.at.rank=$2" --set job.ranks=4 --out "flipped$step"
+        check "$1, kept step $step: $said_so" grep -rq "$said_so" "flipped$step" --include=verdict.json
+        rm -r "flipped$step"
+    done
+}
+flipped value_flipped_input 3 "all_reduce 27 of world" 12 20
+if [ -x "$(dirname "$(command -v "$ddprove")")/ddprove_mpi_trainer" ] && command -v mpirun >/dev/null; then
+    flipped mpi_value_flipped_input 2 "all_reduce 26 of MPI_COMM_WORLD" 0 1
+fi
+
 # Of ranks that end alike, each is said.
 expect 0 "^PASS" "$ddprove" run --out two "$scenarios/two_kills.yaml"
 verdict=two/guest.two_kills/proc/verdict.json

@@ -154,7 +154,8 @@ void guest_mpi_waits_end(struct guest_mpi_waits *waits);
 /* A call was posted. */
 void guest_mpi_request_of_call(const void *request, const struct ddprove_guest_call *call);
 /* A call is ready to be started, again and again. */
-void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest_call *call);
+void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest_call *call,
+                                 uint64_t comm);
 /* A message is under way, or ready to be started. */
 void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, int is_started,
                                   int is_persistent);

@@ -64,7 +64,7 @@ static int leave_out(struct ddprove_guest_call *call, void *request)
             result = function(UNPACK arguments, info, request);              \
         }                                                                    \
         if (result == 0) {                                                   \
-            guest_mpi_request_of_starts(request, &call);                     \
+            guest_mpi_request_of_starts(request, &call, comm);               \
         }                                                                    \
         guest_mpi_request_keep(request, result, &small);                     \
         return result;                                                       \

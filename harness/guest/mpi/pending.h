@@ -14,7 +14,7 @@ struct guest_mpi_pending {
     int is_active;                   /* it is under way */
     struct ddprove_guest_call call;  /* as it was posted */
     struct ddprove_guest_call about; /* of one that is started again and again: before that */
-    uint64_t comm;                   /* of a message */
+    uint64_t comm;                   /* of a message, and of one that is started again and again */
     int peer;
     const void *new_comm; /* where a communicator is being made; NULL: none is */
     uint64_t key;         /* its key */
@@ -30,5 +30,12 @@ void guest_mpi_pending_set(const struct guest_mpi_pending *pending);
 /* Its request is done, with this result; or is given back without anybody waiting for it. */
 void guest_mpi_pending_end(uint64_t request, int result);
 void guest_mpi_pending_forget(uint64_t request);
+
+/* other.c: a call that a fault starts with other arguments than it was made ready with. */
+int guest_mpi_other_can(const struct ddprove_guest_call *about);
+int guest_mpi_other_is(const struct ddprove_guest_call *call,
+                       const struct ddprove_guest_call *about);
+/* After its post. It returns when the call is done, and the request was not started. */
+int guest_mpi_other_make(struct guest_mpi_pending *pending);
 
 #endif

@@ -19,12 +19,14 @@ void guest_mpi_request_of_call(const void *request, const struct ddprove_guest_c
     }
 }
 
-void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest_call *call)
+void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest_call *call,
+                                 uint64_t comm)
 {
     if (call->comm != 0) {
         guest_mpi_pending_set(&(struct guest_mpi_pending){.request = guest_mpi_load(request, 0),
                                                           .kind = GUEST_MPI_PENDING_CALL,
                                                           .is_persistent = 1,
+                                                          .comm = comm,
                                                           .about = *call});
     } else {
         guest_mpi_request_of_message(request, 0, 0, 0, 1);
@@ -295,7 +297,8 @@ GUEST_MPI_ALSO(Testsome);
  * -----------------------------------------------------------------------------------------------
  */
 
-/* What its arguments are was said when it was made ready. Made twice, the first one has to end
+/* What its arguments are was said when it was made ready; a fault that changes them makes of it a
+ * call of its own, where that is possible. Made twice, the first one has to end
  * before the second one can start. */
 static int start_call(struct guest_mpi_pending *pending, void *request)
 {
@@ -304,11 +307,16 @@ static int start_call(struct guest_mpi_pending *pending, void *request)
     int result = 0;
 
     pending->call = pending->about;
-    guest_fault_bind(&pending->call);
+    if (!guest_mpi_other_can(&pending->about)) {
+        guest_fault_bind(&pending->call);
+    }
     times = ddprove_guest_call_post(&pending->call);
     if (times == 0) {
         ddprove_guest_call_done(&pending->call);
         return 0;
+    }
+    if (guest_mpi_other_is(&pending->call, &pending->about)) {
+        return guest_mpi_other_make(pending);
     }
     guest_fault_swap(&pending->call, pending->about.in);
     for (int n = times; n > 0 && result == 0; n--) {

@@ -46,6 +46,21 @@ static uint64_t seed_of(const struct guest_comm *comm, uint64_t seq, uint64_t pa
     return guest_mix(guest_mix(guest_mix(guest_load(&comm->key)) + seq) + part);
 }
 
+/* In every call the same. */
+static struct guest_sample sample_of(const struct guest_comm *comm,
+                                     const struct ddprove_guest_call *call, const void *data,
+                                     const struct guest_parts *parts)
+{
+    const uint64_t part_bytes = call->elem_count * guest_dtype_size_bytes(call->dtype);
+    struct guest_sample sample = {.still = 0};
+
+    for (uint64_t i = 0; i < parts->count; i++) {
+        guest_sample((const char *)data + i * part_bytes, call->elem_count, call->dtype,
+                     seed_of(comm, 0, parts->first + i * parts->stride), &sample);
+    }
+    return sample;
+}
+
 static struct guest_value value_of(const struct guest_comm *comm,
                                    const struct ddprove_guest_call *call, const void *data,
                                    const struct guest_parts *parts, unsigned wanted)
@@ -126,6 +141,7 @@ void guest_sums_post_begin(const struct guest_page *page, const struct guest_com
         wanted |= GUEST_PROJECT_HASH;
     }
     out->value = value_of(comm, call, call->in, &parts, wanted);
+    out->sample = sample_of(comm, call, call->in, &parts);
     guest_keep(page, comm, call->seq, "in", call->in, bytes_of(call, &parts), &out->value);
 }
 
@@ -140,6 +156,11 @@ void guest_sums_post_end(struct guest_page *page, struct ddprove_guest_call *cal
     guest_self_record(page, GUEST_EVENT_VALUE_IN,
                       (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq, input->value.sum,
                                                         input->value.magnitude, input->value.hash});
+    guest_self_record(page, GUEST_EVENT_SAMPLE_IN,
+                      (const uint64_t[GUEST_ARG_COUNT]){
+                          call->comm | call->seq << 32, bits_of(input->sample.still),
+                          bits_of(input->sample.up), bits_of(input->sample.down),
+                          bits_of(input->sample.magnitude)});
     if (input->is_apart) {
         call->state[STATE_INPUT] = (uint64_t)(uintptr_t)input->data;
         call->state[STATE_HASH] = input->value.hash;
@@ -169,9 +190,10 @@ void guest_sums_done(struct guest_page *page, const struct guest_comm *comm,
     }
     if (out.count != 0 && guest_is_readable(call->out, bytes_of(call, &out))) {
         value = value_of(comm, call, call->out, &out, wanted);
-        guest_self_record(
-            page, GUEST_EVENT_VALUE_OUT,
-            (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq, value.sum, 0, value.hash});
+        guest_self_record(page, GUEST_EVENT_VALUE_OUT,
+                          (const uint64_t[GUEST_ARG_COUNT]){
+                              call->comm, call->seq, value.sum,
+                              bits_of(sample_of(comm, call, call->out, &out).still), value.hash});
         guest_keep(page, comm, call->seq, "out", call->out, bytes_of(call, &out), &value);
     }
 }

@@ -5,12 +5,14 @@
  * whole. The signs of an element depend on the communicator's key, the call's number, its part and
  * its place in the part, so the projections of parts add up to that of the whole, whoever holds
  * them. Of each buffer an event says the projection (the bits of a double, or of integers the sum
- * modulo 2^64), the sum of absolute values (of contributions) and a hash. */
+ * modulo 2^64), the sum of absolute values (of contributions) and a hash; and the same of a few
+ * elements in signs that all calls share (sample.h). */
 #ifndef HARNESS_GUEST_SUMS_H
 #define HARNESS_GUEST_SUMS_H
 
 #include "harness/guest/arena.h"
 #include "harness/guest/ddprove_guest.h"
+#include "harness/guest/observe/sample.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -109,6 +111,7 @@ struct guest_input {
     uint64_t elem_count;
     uint32_t root, redop;
     struct guest_value value;
+    struct guest_sample sample;
 };
 
 /* Around a post. `begin` looks at what the program puts in; `end`, once the call has its number,

@@ -85,7 +85,7 @@ void results_fill(const struct trial *trial, uint32_t rank, void *in, uint64_t i
     uint32_t state = 12345 + 977 * number;
 
     for (uint64_t i = 0; i < in_count; i++) {
-        state = state * 1664525u + 1013904223u;
+        state = trial->is_constant && rank == trial->who ? state : state * 1664525u + 1013904223u;
         results_put(trial->dtype, in, i,
                     is_integer
                         ? (double)(state >> 20) - 2048
@@ -101,16 +101,27 @@ static uint64_t in_count_of(const struct trial *trial, uint32_t rank)
     return trial->count * guest_parts_in(trial->kind, rank, trial->root, trial->size).count;
 }
 
+/* Which element of its input a rank adds to element i; at the ends, its own. */
+static uint64_t place_of(const struct trial *trial, uint32_t rank, uint64_t i)
+{
+    const int64_t place = (int64_t)i - (rank == trial->who ? trial->shift : 0);
+
+    return place < 0 || place >= (int64_t)trial->count ? i : (uint64_t)place;
+}
+
 double results_sum_at(const struct trial *trial, void *const *in, uint64_t i)
 {
-    const void *first = in[trial->is_backward ? trial->size - 1 : 0];
-    const double first_weight = 1 + trial->weight[trial->is_backward ? trial->size - 1 : 0];
+    const uint32_t start = trial->is_backward ? trial->size - 1 : 0;
+    const void *first = in[start];
+    const double first_weight = 1 + trial->weight[start];
     unsigned char place[8];
 
-    results_put(trial->dtype, place, 0, results_get(trial->dtype, first, i) * first_weight);
+    results_put(trial->dtype, place, 0,
+                results_get(trial->dtype, first, place_of(trial, start, i)) * first_weight);
     for (uint32_t k = 1; k < trial->size; k++) {
         const uint32_t r = trial->is_backward ? trial->size - 1 - k : k;
-        const double next = results_get(trial->dtype, in[r], i) * (1 + trial->weight[r]);
+        const double next =
+            results_get(trial->dtype, in[r], place_of(trial, r, i)) * (1 + trial->weight[r]);
         const double sum = results_get(trial->dtype, place, 0);
 
         results_put(trial->dtype, place, 0,
@@ -280,4 +291,35 @@ struct outcome results_run(const struct trial *trial)
     judge(&arena, trial->size, &outcome);
     harness_watch_arena_destroy(&arena);
     return outcome;
+}
+
+struct trial results_trial(uint32_t kind, uint32_t dtype, uint32_t size, uint64_t count)
+{
+    const bool is_sum = kind == DDPROVE_GUEST_ALL_REDUCE || kind == DDPROVE_GUEST_REDUCE ||
+                        kind == DDPROVE_GUEST_REDUCE_SCATTER;
+
+    return (struct trial){.kind = kind,
+                          .dtype = dtype,
+                          .redop = is_sum ? DDPROVE_GUEST_SUM : DDPROVE_GUEST_NO_REDOP,
+                          .size = size,
+                          .count = count};
+}
+
+struct trial results_sum(uint32_t size)
+{
+    return results_trial(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_F32, size, 1000);
+}
+
+void results_expect(const struct trial *trial, enum harness_verdict verdict, uint32_t culprits,
+                    const char *words)
+{
+    const struct outcome got = results_run(trial);
+
+    CT_CHECK_EQ_U64(got.count, 1);
+    CT_CHECK_STR(harness_verdict_name(got.verdict), harness_verdict_name(verdict));
+    CT_CHECK_EQ_U64(got.culprits, culprits == RESULTS_ALL ? (1u << trial->size) - 1 : culprits);
+    CT_CHECK_EQ_U64(got.tally.judged, 1);
+    if (strstr(got.text, words) == NULL) {
+        CT_FAIL("\"%s\" is not in \"%s\"", words, got.text);
+    }
 }

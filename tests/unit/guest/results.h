@@ -25,6 +25,8 @@ struct trial {
     bool is_of_device;
     bool is_changed;  /* `who` overwrites its input meanwhile */
     bool is_equal;    /* all put in the same */
+    bool is_constant; /* all elements of `who`'s input are the same */
+    int shift;        /* by how many elements `who`'s contribution lies further up in a sum */
     bool is_backward; /* sums begin with the last rank */
     double bad_input; /* in the last element of `who`'s input, if it is not 0 */
     struct guest_fault fault;
@@ -47,5 +49,13 @@ void results_fill(const struct trial *trial, uint32_t rank, void *in, uint64_t i
 /* Element i of the sum of everybody's input, rounded after each addition. */
 double results_sum_at(const struct trial *trial, void *const *in, uint64_t i);
 struct outcome results_run(const struct trial *trial);
+
+/* A call; sums are of f32 and 1,000 elements. */
+struct trial results_trial(uint32_t kind, uint32_t dtype, uint32_t size, uint64_t count);
+struct trial results_sum(uint32_t size);
+enum { RESULTS_ALL = 1000 };
+/* One finding, with these words; culprits: a bit each, or RESULTS_ALL. */
+void results_expect(const struct trial *trial, enum harness_verdict verdict, uint32_t culprits,
+                    const char *words);
 
 #endif

@@ -7,6 +7,7 @@
 #include "harness/guest/fault.h"
 #include "harness/guest/observe/half.h"
 #include "harness/guest/observe/project.h"
+#include "harness/guest/observe/sample.h"
 #include "tests/ct.h"
 
 static uint32_t next(uint32_t *state)
@@ -50,6 +51,54 @@ static struct guest_projection of(const void *data, uint64_t count, uint32_t dty
     guest_project(data, count, dtype, seed,
                   GUEST_PROJECT_SUM | GUEST_PROJECT_MAGNITUDE | GUEST_PROJECT_HASH, &out);
     return out;
+}
+
+/* Element i as an element of any type. */
+static void put(uint32_t dtype, void *data, int i, int value)
+{
+    switch ((enum ddprove_guest_dtype)dtype) {
+    case DDPROVE_GUEST_F32:
+        ((float *)data)[i] = (float)value;
+        break;
+    case DDPROVE_GUEST_F64:
+        ((double *)data)[i] = value;
+        break;
+    case DDPROVE_GUEST_F16:
+    case DDPROVE_GUEST_BF16:
+        ((uint16_t *)data)[i] = guest_half_encode(dtype, (float)value);
+        break;
+    default: /* little-endian */
+        memcpy((char *)data + (uint64_t)i * guest_dtype_size_bytes(dtype), &value,
+               guest_dtype_size_bytes(dtype) < 4 ? guest_dtype_size_bytes(dtype) : 4);
+    }
+}
+
+/* Moved data come to what was foretold, whatever their type; what lies beyond its reach does not
+ * count. */
+CT_TEST(sample, foretells_what_has_moved)
+{
+    for (uint32_t dtype = 0; dtype < DDPROVE_GUEST_DTYPE_COUNT; dtype++) {
+        for (int count = 0; count <= 300; count += count < 6 ? 1 : 49) {
+            struct guest_sample one = {.still = 0};
+            struct guest_sample up = {.still = 0};
+            double data[302] = {0};
+            const size_t elem_bytes = guest_dtype_size_bytes(dtype);
+            uint32_t state = 3;
+
+            for (int i = 0; i <= count; i++) { /* one more, before what is looked at first */
+                put(dtype, data, i, (int)(next(&state) >> 26));
+            }
+            guest_sample((char *)data + elem_bytes, (uint64_t)count, dtype, 9, &one);
+            guest_sample(data, (uint64_t)count, dtype, 9, &up);
+            if (count < 3 || dtype == DDPROVE_GUEST_BYTES) {
+                CT_CHECK(one.still == 0 && one.up == 0 && one.down == 0 && one.magnitude == 0);
+            } else {
+                CT_CHECK(one.still == up.down && one.up == up.still);
+                CT_CHECK(one.magnitude > 0 && fabs(one.still) <= one.magnitude);
+                CT_CHECK(count < 50 || (one.still != one.up && one.still != one.down));
+            }
+        }
+    }
 }
 
 /* The sign of each element, from a range in which it alone is not zero: 1 or -1, both about as

@@ -9,40 +9,6 @@
 #include "tests/ct.h"
 #include "tests/unit/guest/results.h"
 
-static struct trial trial_of(uint32_t kind, uint32_t dtype, uint32_t size, uint64_t count)
-{
-    const bool is_sum = kind == DDPROVE_GUEST_ALL_REDUCE || kind == DDPROVE_GUEST_REDUCE ||
-                        kind == DDPROVE_GUEST_REDUCE_SCATTER;
-
-    return (struct trial){.kind = kind,
-                          .dtype = dtype,
-                          .redop = is_sum ? DDPROVE_GUEST_SUM : DDPROVE_GUEST_NO_REDOP,
-                          .size = size,
-                          .count = count};
-}
-
-static struct trial sum_of(uint32_t size)
-{
-    return trial_of(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_F32, size, 1000);
-}
-
-enum { ALL = 1000 };
-
-/* culprit: a rank, or ALL. */
-static void expect(const struct trial *trial, enum harness_verdict verdict, uint32_t culprits,
-                   const char *words)
-{
-    const struct outcome got = results_run(trial);
-
-    CT_CHECK_EQ_U64(got.count, 1);
-    CT_CHECK_STR(harness_verdict_name(got.verdict), harness_verdict_name(verdict));
-    CT_CHECK_EQ_U64(got.culprits, culprits == ALL ? (1u << trial->size) - 1 : culprits);
-    CT_CHECK_EQ_U64(got.tally.judged, 1);
-    if (strstr(got.text, words) == NULL) {
-        CT_FAIL("\"%s\" is not in \"%s\"", words, got.text);
-    }
-}
-
 static void expect_unjudged(const struct trial *trial, enum harness_watch_unjudged reason)
 {
     const struct outcome got = results_run(trial);
@@ -155,8 +121,8 @@ CT_TEST(results, healthy)
 
     for (size_t k = 0; k < KINDS; k++) {
         for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
-            struct trial trial = trial_of(kinds[k], dtypes[d], 1 + (uint32_t)(k + d) % 4,
-                                          dtypes[d] == DDPROVE_GUEST_BF16 ? 40 : 257 + 13 * d);
+            struct trial trial = results_trial(kinds[k], dtypes[d], 1 + (uint32_t)(k + d) % 4,
+                                               dtypes[d] == DDPROVE_GUEST_BF16 ? 40 : 257 + 13 * d);
 
             trial.root = trial.size - 1;
             expect_nothing(&trial);
@@ -168,7 +134,7 @@ CT_TEST(results, healthy)
 CT_TEST(results, healthy_sums)
 {
     static const uint64_t counts[] = {1, 255, 256, 1023, 1024, 1025, 3000};
-    struct trial trial = sum_of(3);
+    struct trial trial = results_sum(3);
 
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         trial.count = counts[i];
@@ -186,58 +152,64 @@ CT_TEST(results, healthy_sums)
 
 CT_TEST(results, contributions)
 {
-    struct trial trial = sum_of(4);
+    struct trial trial = results_sum(4);
 
     trial.weight[2] = -1;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 2, "as if rank 2's contribution were left out");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 2,
+                   "as if rank 2's contribution were left out");
     trial.weight[2] = 1;
-    expect(&trial, HARNESS_VERDICT_VALUE_DUPLICATED, 1 << 2, "counted twice");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_DUPLICATED, 1 << 2, "counted twice");
     trial.weight[2] = -0.5;
-    expect(&trial, HARNESS_VERDICT_VALUE_SCALED, 1 << 2, "multiplied by 0.5");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_SCALED, 1 << 2, "multiplied by 0.5");
     trial.weight[2] = 0.37; /* any rank's, by some factor */
-    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "do not tell the ranks apart");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                   "do not tell the ranks apart");
     trial.weight[2] = 0;
     trial.tamper = divide;
-    expect(&trial, HARNESS_VERDICT_VALUE_SCALED, ALL, "all of it were multiplied by 0.25");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_SCALED, RESULTS_ALL,
+                   "all of it were multiplied by 0.25");
     trial.tamper = add_to_element;
-    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "off by");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL, "off by");
     trial.tamper = NULL;
     trial.dtype = DDPROVE_GUEST_I32;
     trial.weight[0] = -1;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
     trial.kind = DDPROVE_GUEST_REDUCE_SCATTER;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
     trial.dtype = DDPROVE_GUEST_F64;
     trial.kind = DDPROVE_GUEST_REDUCE;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
 }
 
 /* Ranks put in the same: whose contribution is missing cannot be told, of two ranks not even
  * whether it is not the whole that was halved. */
 CT_TEST(results, who_cannot_be_told)
 {
-    struct trial trial = sum_of(3);
+    struct trial trial = results_sum(3);
 
     trial.is_equal = true;
     trial.weight[1] = -1;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, ALL, "rank 1's contribution were left out or");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, RESULTS_ALL,
+                   "rank 1's contribution were left out or");
     trial.size = 2;
-    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "or all of it were multiplied by 0.5");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                   "or all of it were multiplied by 0.5");
 }
 
 CT_TEST(results, replicas)
 {
-    struct trial trial = sum_of(3);
+    struct trial trial = results_sum(3);
 
     trial.who = 1;
     trial.tamper = add_on_one;
-    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
     trial.size = 2; /* the sum says who is wrong */
-    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "they are off by");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "they are off by");
     trial.tamper = nudge_on_one; /* and here it does not */
-    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, ALL, "who is right cannot be told");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, RESULTS_ALL,
+                   "who is right cannot be told");
     trial.size = 3;
-    expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
 }
 
 /* Of operations that are no sums: a single bit, however little it is among the other elements. The
@@ -249,17 +221,18 @@ CT_TEST(results, replicas_of_other_operations)
                                       DDPROVE_GUEST_BF16, DDPROVE_GUEST_I64};
 
     for (size_t i = 0; i < 15; i++) {
-        struct trial trial = trial_of(DDPROVE_GUEST_ALL_REDUCE, dtypes[i / 3], 3, 1000);
+        struct trial trial = results_trial(DDPROVE_GUEST_ALL_REDUCE, dtypes[i / 3], 3, 1000);
 
         trial.redop = redops[i % 3];
         trial.who = 1;
         trial.tamper = nudge_on_one;
-        expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+        results_expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
         if (trial.redop != DDPROVE_GUEST_PROD && trial.dtype != DDPROVE_GUEST_I64) {
             trial.tamper = negate_zero;
             expect_nothing(&trial);
             trial.tamper = least_for_zero;
-            expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1, "ranks 0,2 and of rank 1");
+            results_expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 1,
+                           "ranks 0,2 and of rank 1");
         }
     }
 }
@@ -267,52 +240,53 @@ CT_TEST(results, replicas_of_other_operations)
 CT_TEST(results, moves)
 {
     for (size_t k = 3; k < KINDS; k++) {
-        struct trial trial = trial_of(kinds[k], DDPROVE_GUEST_F32, 3, 100);
+        struct trial trial = results_trial(kinds[k], DDPROVE_GUEST_F32, 3, 100);
 
         trial.tamper = swap; /* in one place of the whole, or of each part */
-        expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL,
-               "what came out is not what was put in");
+        results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                       "what came out is not what was put in");
     }
     for (size_t k = 4; k < 6; k++) {
-        struct trial trial = trial_of(kinds[k], DDPROVE_GUEST_F32, 3, 100);
+        struct trial trial = results_trial(kinds[k], DDPROVE_GUEST_F32, 3, 100);
 
         trial.weight[1] = -1;
-        expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution");
+        results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution");
     }
     for (size_t k = 3; k < 6; k += 2) {
-        struct trial trial = trial_of(kinds[k], DDPROVE_GUEST_BF16, 4, 100);
+        struct trial trial = results_trial(kinds[k], DDPROVE_GUEST_BF16, 4, 100);
 
         trial.who = 2;
         trial.tamper = nudge_on_one;
-        expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 2, "ranks 0,1,3 and of rank 2");
+        results_expect(&trial, HARNESS_VERDICT_VALUE_DIVERGED, 1 << 2, "ranks 0,1,3 and of rank 2");
     }
 }
 
 CT_TEST(results, not_finite)
 {
-    struct trial trial = sum_of(3);
+    struct trial trial = results_sum(3);
 
     trial.who = 2;
     trial.bad_input = (double)NAN;
-    expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, 1 << 2, "put in a NaN");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, 1 << 2, "put in a NaN");
     trial.bad_input = (double)INFINITY;
-    expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, 1 << 2, "an infinite value");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, 1 << 2, "an infinite value");
     /* 32 of them are too many for a float, none is infinite, and against their rounding what others
      * put in is nothing. */
     trial.bad_input = 3e38;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_BLIND);
     trial.bad_input = 0;
     trial.tamper = spoil;
-    expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, ALL, "cannot be too large");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_NONFINITE, RESULTS_ALL, "cannot be too large");
 }
 
 CT_TEST(results, input_changes_in_flight)
 {
-    struct trial trial = sum_of(3);
+    struct trial trial = results_sum(3);
 
     trial.is_changed = true;
     trial.who = 1;
-    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 1, "changed while the call was in flight");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 1,
+                   "changed while the call was in flight");
 }
 
 static double change;
@@ -328,7 +302,7 @@ static void change_element(const struct trial *trial, uint32_t rank, void *out, 
  * nothing above that is missed. */
 CT_TEST(results, the_least_change_that_shows)
 {
-    struct trial trial = sum_of(4);
+    struct trial trial = results_sum(4);
 
     trial.tamper = change_element;
     for (int is_double = 0; is_double < 2; is_double++) {
@@ -357,35 +331,38 @@ CT_TEST(results, the_least_change_that_shows)
 /* What a fault does to a contribution happens on its way. */
 CT_TEST(results, of_faults)
 {
-    struct trial trial = sum_of(3);
+    struct trial trial = results_sum(3);
 
     trial.fault = (struct guest_fault){.point = GUEST_POINT_POST,
                                        .rank = 1 + 1,
                                        .hit = 1,
                                        .times = 1,
                                        .action = GUEST_ACTION_ZERO};
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1,
+                   "rank 1's contribution were left out");
     trial.is_in_place = true;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1,
+                   "rank 1's contribution were left out");
     trial.is_in_place = false; /* all parts, one for each member */
     trial.kind = DDPROVE_GUEST_REDUCE_SCATTER;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution were left out");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1,
+                   "rank 1's contribution were left out");
 }
 
 CT_TEST(results, not_judged)
 {
-    struct trial trial = sum_of(3);
+    struct trial trial = results_sum(3);
 
     trial.is_hidden = true;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_HIDDEN);
     trial.is_hidden = false;
     trial.is_of_device = true;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_HIDDEN);
-    trial = trial_of(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_BF16, 5, 3000);
+    trial = results_trial(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_BF16, 5, 3000);
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_BLIND);
-    trial = trial_of(DDPROVE_GUEST_SCAN, DDPROVE_GUEST_F32, 3, 30);
+    trial = results_trial(DDPROVE_GUEST_SCAN, DDPROVE_GUEST_F32, 3, 30);
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_KIND);
-    trial = trial_of(DDPROVE_GUEST_REDUCE, DDPROVE_GUEST_F32, 3, 30);
+    trial = results_trial(DDPROVE_GUEST_REDUCE, DDPROVE_GUEST_F32, 3, 30);
     trial.redop = DDPROVE_GUEST_MAX;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_ONE_RESULT);
     trial.kind = DDPROVE_GUEST_ALL_REDUCE;
@@ -434,7 +411,7 @@ CT_TEST(results, kept)
 {
     char folder[] = "/tmp/ddprove_results.XXXXXX";
     struct ddp_err err = {{0}};
-    struct trial trial = sum_of(4);
+    struct trial trial = results_sum(4);
 
     CT_REQUIRE(mkdtemp(folder) != NULL);
     trial.folder = folder;
@@ -450,19 +427,22 @@ CT_TEST(results, kept)
     trial.redop = DDPROVE_GUEST_SUM;
     trial.who = 2;
     trial.tamper = flip_input;
-    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 2,
-           "rank 2's contribution with bit 24 flipped");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 2,
+                   "rank 2's contribution with bit 24 flipped");
     trial.kind = DDPROVE_GUEST_REDUCE;
     trial.is_in_place = false;
-    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 2, "element 17 is");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, 1 << 2, "element 17 is");
     trial.tamper = flip_sign_of_result;
-    expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, ALL, "the result itself with a bit flipped");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                   "the result itself with a bit flipped");
     trial.tamper = NULL;
     trial.weight[1] = -1;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution multiplied by 0");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1,
+                   "rank 1's contribution multiplied by 0");
     trial.dtype = DDPROVE_GUEST_BF16; /* here projections see nothing */
     trial.count = 100;
-    expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1, "rank 1's contribution multiplied by 0");
+    results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 1,
+                   "rank 1's contribution multiplied by 0");
     trial.folder = NULL;
     expect_unjudged(&trial, HARNESS_WATCH_UNJUDGED_BLIND);
     CT_CHECK(ddp_files_remove_tree(folder, &err) == DDP_OK);

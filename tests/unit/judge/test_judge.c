@@ -135,7 +135,8 @@ CT_TEST(judge, unfired_fault_is_inconclusive)
 
     setup(&f);
     f.fired[0] = 0;
-    expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "never fired");
+    f.facts.unable = &(const char *){"no such data"}; /* then that is the reason */
+    expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "could do nothing to it: no such data");
     setup(&f);
     f.fired[0] = 0;
     f.findings.count = 0;

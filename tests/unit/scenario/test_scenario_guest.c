@@ -106,7 +106,7 @@ CT_TEST(guest, each_action_is_taken_where_it_can_be_done)
     static const char *const of_data[] = {"corrupt: zero",           "corrupt: shift, value: 0",
                                           "corrupt: flip, bit: 63",  "corrupt: nan, elem: 7",
                                           "corrupt: set, value: -1", "corrupt: scale, value: 3",
-                                          "corrupt: set, ago: 1"};
+                                          "corrupt: set, ago: 1",    "corrupt: flip, stays: true"};
     static const char *const before[] = {"skip: true",           "dup: true",
                                          "arg: count, value: 0", "arg: redop, value: max",
                                          "arg: root, value: 1",  "arg: dtype, value: f16"};

@@ -243,7 +243,7 @@ static bool is_guests(enum harness_row row)
            row == HARNESS_ROW_AT_kind || row == HARNESS_ROW_AT_elems ||
            row == HARNESS_ROW_OP_comm || row == HARNESS_ROW_OP_kind ||
            row == HARNESS_ROW_EXPECT_judged || row == HARNESS_ROW_DO_later ||
-           row == HARNESS_ROW_DO_ago;
+           row == HARNESS_ROW_DO_ago || row == HARNESS_ROW_DO_stays;
 }
 
 static void check_key(enum harness_row row)

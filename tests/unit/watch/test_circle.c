@@ -190,7 +190,7 @@ CT_TEST(circle, left_out_in_each_position)
     }
 }
 
-/* In the first round nothing is known: both sides are shown. */
+/* In the first round nothing is known: both sides are shown, and not those who wait for them. */
 CT_TEST(circle, left_out_without_a_past)
 {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
@@ -202,7 +202,9 @@ CT_TEST(circle, left_out_without_a_past)
             leave_out(&job, rank, place);
             fake_look(&job, MS);
             fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
-            finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2,3");
+            finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, rank < 2 ? "0,1" : "2,3");
+            CT_CHECK(strstr(finding->text, ", and others for them;") != NULL);
+            CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), RANKS - 2);
             CT_CHECK(strstr(finding->text, " of world (") != NULL &&
                      strstr(finding->text, " of group (") != NULL);
             fake_job_close(&job);
@@ -231,7 +233,7 @@ CT_TEST(circle, what_others_do_too_is_new_and_not_wrong)
     }
     fake_look(&job, MS);
     fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
-    (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1,2,3");
+    CT_CHECK(fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, "0,1")->detect_ns > 0);
     fake_job_close(&job);
 }
 

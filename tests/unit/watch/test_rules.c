@@ -354,10 +354,11 @@ CT_TEST(still, all_ranks_are_in_code_of_their_own)
             } else if (is_done != 0) {
                 CT_CHECK_STR(
                     fake_only(&job, HARNESS_VERDICT_HANG_TEARDOWN, "0,2")->text,
-                    "rank 0,2 was done and has not ended, and nothing has moved for 0.1 s");
+                    "ranks 0,2 were done and have not ended, and nothing has moved for 0.1 s");
             } else {
-                CT_CHECK_STR(fake_only(&job, HARNESS_VERDICT_HANG_HOST, "0,1,2")->text,
-                             "rank 0,1,2 is in code of its own, and nothing has moved for 0.1 s");
+                CT_CHECK_STR(
+                    fake_only(&job, HARNESS_VERDICT_HANG_HOST, "0,1,2")->text,
+                    "ranks 0,1,2 are in code of their own, and nothing has moved for 0.1 s");
             }
             fake_job_close(&job);
         }
