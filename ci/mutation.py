@@ -86,6 +86,8 @@ IDLE_SECONDS = 15
 IDLE_SHARE = 0.15
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
+# The compiler refuses them, or their code is that of the original or of another one, or of the list of the equivalent.
+LEFT_OUT = ("refused", "equivalent", "argued")
 CLEAN = ["equivalence", "control", "uneven", "unused"]
 
 
@@ -530,7 +532,7 @@ class Session:
         """Remember a result."""
         with self.lock:
             self.done.append(entry)
-            if entry["key"] not in self.known:
+            if entry["key"] not in self.known and entry["by"] != "argued":  # an argument may be withdrawn
                 self.known[entry["key"]] = entry
                 with open(self.results, "a", encoding="utf-8") as file:
                     file.write(json.dumps(entry) + "\n")
@@ -550,14 +552,14 @@ class Session:
             entry = self.known.get(key)
             if is_argued(self.argued, path, source, number, " ".join(line.split())):
                 entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
-                         "new": line.strip(), "by": "equivalent", "scenario": "", "outcome": "", "verdict": ""}
+                         "new": line.strip(), "by": "argued", "scenario": "", "outcome": "", "verdict": ""}
             if entry is None:
                 entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
                          "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
             elif entry["by"] == "refused":
                 continue
             self.keep(entry)
-            count += 1 if entry["by"] not in ("refused", "equivalent") else 0
+            count += 1 if entry["by"] not in LEFT_OUT else 0
         shutil.rmtree(folder, ignore_errors=True)
 
     def mutant(self, path, number, text, folder, seen):
@@ -587,7 +589,7 @@ def print_table(entries):
     print(f"{'file':44} {'mutants':>7} {'right':>6} {'other':>6} {'survived':>8} {'unreached':>9}")
     sums = {}
     for path in sorted({entry["file"] for entry in entries}):
-        mine = [entry for entry in entries if entry["file"] == path and entry["by"] not in ("refused", "equivalent")]
+        mine = [entry for entry in entries if entry["file"] == path and entry["by"] not in LEFT_OUT]
         unreached = sum(entry["by"] == "unreached" for entry in mine)
         killed = [entry for entry in mine if entry["by"] not in ("survived", "unreached")]
         right = sum(is_right(path, entry) for entry in killed)
