@@ -280,24 +280,34 @@ def surroundings(folder):
 
 
 def busy_seconds(group):
-    """How long a processor was busy with the processes of a session, or group, that live."""
-    ticks = 0
+    """How long a processor was busy with the processes of a session, or group, that live, and {thread: how long it waited
+    for one}."""
+    ticks, waited = 0, {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError, ValueError):
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
             if group in (int(fields[2]), int(fields[3])):
                 ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+                for task in os.listdir(f"/proc/{name}/task"):
+                    with open(f"/proc/{name}/task/{task}/schedstat", encoding="utf-8") as file:
+                        waited[task] = int(file.read().split()[1]) / 1e9
+    return ticks / os.sysconf("SC_CLK_TCK"), waited
 
 
 def is_stuck(process, end):
-    """After a while: its time is up, or its processes do next to nothing, which a busy machine does not explain."""
-    before = busy_seconds(process.pid)
+    """After a while: its processes do next to nothing, or its time is up. Neither counts if they wait for a processor: on
+    a machine with too much to do even a sound program looks like one that hangs."""
+    busy_before, waited_before = busy_seconds(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(IDLE_SECONDS)
         return False
-    return time.time() > end or busy_seconds(process.pid) - before < IDLE_SECONDS * IDLE_SHARE
+    busy, waited = busy_seconds(process.pid)
+    busy -= busy_before
+    starved = sum(waited.values()) - sum(waited_before.get(task, 0) for task in waited)
+    if time.time() > end + BUSY * CELL_SECONDS * 5:
+        return True
+    return starved < IDLE_SECONDS * IDLE_SHARE and (time.time() > end or busy < IDLE_SECONDS * IDLE_SHARE)
 
 
 def call(command, folder, seconds):
