@@ -295,6 +295,10 @@ def busy_seconds(group):
     return ticks / os.sysconf("SC_CLK_TCK"), waited
 
 
+class Starved(Exception):
+    """A run has had no processor for so long that nothing is known of its mutant."""
+
+
 def is_stuck(process, end):
     """After a while: its processes do next to nothing, or its time is up. Neither counts if they wait for a processor: on
     a machine with too much to do even a sound program looks like one that hangs."""
@@ -305,9 +309,11 @@ def is_stuck(process, end):
     busy, waited = busy_seconds(process.pid)
     busy -= busy_before
     starved = sum(waited.values()) - sum(waited_before.get(task, 0) for task in waited)
-    if time.time() > end + BUSY * CELL_SECONDS * 5:
-        return True
-    return starved < IDLE_SECONDS * IDLE_SHARE and (time.time() > end or busy < IDLE_SECONDS * IDLE_SHARE)
+    if starved >= IDLE_SECONDS * IDLE_SHARE:
+        if time.time() > end + BUSY * CELL_SECONDS * 5:
+            raise Starved
+        return False
+    return time.time() > end or busy < IDLE_SECONDS * IDLE_SHARE
 
 
 def call(command, folder, seconds):
@@ -316,16 +322,18 @@ def call(command, folder, seconds):
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output, subprocess.Popen(
             command, stdout=output, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=folder, env=surroundings(folder),
             preexec_fn=lambda: limit(seconds, command[0].endswith("_sanitized")), start_new_session=True) as process:
-        while process.poll() is None and not is_stuck(process, end):
-            pass
-        code = process.poll()
-        if code is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        try:
+            while process.poll() is None and not is_stuck(process, end):
+                pass
+        finally:
+            code = process.poll()
+            if code is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         output.seek(0)
         return code, output.read()
 
@@ -532,9 +540,10 @@ class Session:
                     self.tuned_on.update(json.loads(line)["key"] for line in file)
             files = [path.replace(".jsonl", f"_{seed}.jsonl") for path in files]
         for path in filter(os.path.exists, files):
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8") as file:  # an argument is asked for anew: it may have been withdrawn
                 self.known.update({entry["key"]: entry for entry in map(json.loads, file)
-                                   if not (is_again and entry["by"] in ("survived", "unreached"))})
+                                   if entry["by"] != "argued" and
+                                   not (is_again and entry["by"] in ("survived", "unreached"))})
         self.results = files[1]
         self.done = []
 
@@ -542,7 +551,7 @@ class Session:
         """Remember a result."""
         with self.lock:
             self.done.append(entry)
-            if entry["key"] not in self.known and entry["by"] != "argued":  # an argument may be withdrawn
+            if entry["key"] not in self.known:
                 self.known[entry["key"]] = entry
                 with open(self.results, "a", encoding="utf-8") as file:
                     file.write(json.dumps(entry) + "\n")
@@ -564,8 +573,13 @@ class Session:
                 entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
                          "new": line.strip(), "by": "argued", "scenario": "", "outcome": "", "verdict": ""}
             if entry is None:
-                entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
-                         "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
+                try:
+                    entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
+                             "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
+                except Starved:
+                    print(f"{path}:{number}: not judged, since the machine has too much to do; a later call does")
+                    count += 1
+                    continue
             elif entry["by"] == "refused":
                 continue
             self.keep(entry)
