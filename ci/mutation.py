@@ -1,6 +1,6 @@
 """Mechanical mutants of the core and of the judging side: which does a scenario notice?
 
-Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--again] [--survivors]
+Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--seed N] [--again] [--survivors]
 
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
@@ -13,6 +13,10 @@ Results are kept in build/mutation/results.jsonl by the mutated text, so that a 
 ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
 in ci/equivalent_mutants.txt, and are left out.
+
+--seed N draws another sample, of mutants that none of those results has: the suite was not tuned on them. Its results
+are kept in files of their own, build/mutation/results_N.jsonl and ci/results/mutation_N.jsonl. Draw one, look at its
+figure, and only then at its mutants.
 """
 import argparse
 import concurrent.futures
@@ -59,11 +63,6 @@ FOLDERS = {
 }
 # The simulator's store is kept beside its messages.
 FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"]}
-# What they write is the evidence: that it is damaged is what is to be said of their mutants, and of lines that record.
-RECORDING = re.compile(r"ddpcore/collective/observer\.c|ddpcore/schedule/schedule\.c")
-# Whose work is to say what is wrong with a file or a rank that it refuses: a mutant that garbles this is noticed by the
-# words beside the right verdict.
-REFUSING = ["ddpcore/checkpoint", "ddpcore/store"]
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
            ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
@@ -87,6 +86,8 @@ IDLE_SECONDS = 15
 IDLE_SHARE = 0.15
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
+# The compiler refuses them, or their code is that of the original or of another one, or of the list of the equivalent.
+LEFT_OUT = ("refused", "equivalent", "argued")
 CLEAN = ["equivalence", "control", "uneven", "unused"]
 
 
@@ -99,8 +100,8 @@ def sources():
 
 
 def argued():
-    """{(path, old line, new line)} of the list of equivalent mutants, and its rules, [(pattern of an old line, what
-    becomes of it)]; every entry has an argument."""
+    """{(path, which of the file's lines that read so, old line, new line)} of the list of equivalent mutants, and its
+    rules, [(pattern of an old line, what becomes of it)]; every entry has an argument. which: from 1; 0: the only one."""
     found = set()
     rules = []
     with open(ARGUED, encoding="utf-8") as file:
@@ -114,14 +115,18 @@ def argued():
             if where == "~":
                 rules.append((re.compile(old), new))
             else:
-                found.add((where.rstrip(":"), old, new))
+                path, which = re.fullmatch(r"(.*?)(?:\[(\d+)\])?:", where).groups()
+                found.add((path, int(which or 0), old, new))
     return found, rules
 
 
-def is_argued(entries, path, old, new):
-    """Whether the list has the mutant, or a rule for it."""
+def is_argued(entries, path, source, number, new):
+    """Whether the list has the mutant of a line, or a rule for it. An entry is of one line: one argument does not fit all
+    lines that happen to read the same."""
     found, rules = entries
-    if (path, old, new) in found:
+    old = source[number - 1].strip()
+    same = [place for place, line in enumerate(source, 1) if line.strip() == old]
+    if (path, same.index(number) + 1 if len(same) > 1 else 0, old, new) in found:
         return True
     return any((match := pattern.fullmatch(old)) and match.expand(becomes) == new for pattern, becomes in rules)
 
@@ -145,19 +150,19 @@ def mutants_of(path):
                     if is_worth_it(source[number - 1])]
 
 
-def sample(count, only):
-    """[(path, source, line number, new line)]: so many of all, at least three a file."""
+def sample(count, only, seed=SEED, least=3):
+    """[(path, source, line number, new line)]: so many of all, at least so many a file."""
     chosen = []
     pools = {path: mutants_of(path) for path in sources()}
     total = sum(len(pool) for _, pool in pools.values())
     for path, (source, pool) in pools.items():
         if not path.startswith(only):
             continue
-        wanted = max(3, round(count * len(pool) / max(1, total)))
+        wanted = max(least, round(count * len(pool) / max(1, total)))
         # More than are wanted: some do not compile, some are equivalent. A mutant's place does not depend on other
         # lines of its file, so that an edit elsewhere changes the sample little.
         pool.sort(key=lambda one, where=path, lines=source: hashlib.sha256(
-            f"{SEED} {where} {lines[one[0] - 1]} {one[1]}".encode()).digest())
+            f"{seed} {where} {lines[one[0] - 1]} {one[1]}".encode()).digest())
         chosen.append((path, source, pool, wanted))
     return chosen
 
@@ -275,24 +280,40 @@ def surroundings(folder):
 
 
 def busy_seconds(group):
-    """How long a processor was busy with the processes of a session, or group, that live."""
-    ticks = 0
+    """How long a processor was busy with the processes of a session, or group, that live, and {thread: how long it waited
+    for one}."""
+    ticks, waited = 0, {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError, ValueError):
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
             if group in (int(fields[2]), int(fields[3])):
                 ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+                for task in os.listdir(f"/proc/{name}/task"):
+                    with open(f"/proc/{name}/task/{task}/schedstat", encoding="utf-8") as file:
+                        waited[task] = int(file.read().split()[1]) / 1e9
+    return ticks / os.sysconf("SC_CLK_TCK"), waited
+
+
+class Starved(Exception):
+    """A run has had no processor for so long that nothing is known of its mutant."""
 
 
 def is_stuck(process, end):
-    """After a while: its time is up, or its processes do next to nothing, which a busy machine does not explain."""
-    before = busy_seconds(process.pid)
+    """After a while: its processes do next to nothing, or its time is up. Neither counts if they wait for a processor: on
+    a machine with too much to do even a sound program looks like one that hangs."""
+    busy_before, waited_before = busy_seconds(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(IDLE_SECONDS)
         return False
-    return time.time() > end or busy_seconds(process.pid) - before < IDLE_SECONDS * IDLE_SHARE
+    busy, waited = busy_seconds(process.pid)
+    busy -= busy_before
+    starved = sum(waited.values()) - sum(waited_before.get(task, 0) for task in waited)
+    if starved >= IDLE_SECONDS * IDLE_SHARE:
+        if time.time() > end + BUSY * CELL_SECONDS * 5:
+            raise Starved
+        return False
+    return time.time() > end or busy < IDLE_SECONDS * IDLE_SHARE
 
 
 def call(command, folder, seconds):
@@ -301,30 +322,29 @@ def call(command, folder, seconds):
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output, subprocess.Popen(
             command, stdout=output, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=folder, env=surroundings(folder),
             preexec_fn=lambda: limit(seconds, command[0].endswith("_sanitized")), start_new_session=True) as process:
-        while process.poll() is None and not is_stuck(process, end):
-            pass
-        code = process.poll()
-        if code is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        try:
+            while process.poll() is None and not is_stuck(process, end):
+                pass
+        finally:
+            code = process.poll()
+            if code is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         output.seek(0)
         return code, output.read()
 
 
 def verdict_of(cell):
-    """The verdict of a failed cell. A second run that did not come back as expected from a checkpoint says why, or is a
-    matter of its state."""
+    """The verdict of a failed cell, or of its second run, which starts from a checkpoint."""
     verdict = cell.get("found", cell["verdict"])
     restore = cell.get("restore")
     if verdict == "NONE" and "evidence was lost" in cell.get("reason", ""):
         return "EVIDENCE"
-    if verdict != "NONE" or restore is None:
-        return verdict
-    return restore["verdict"] if restore["verdict"] != "NONE" else "CHECKPOINT.STATE"
+    return restore["verdict"] if verdict == "NONE" and restore is not None else verdict
 
 
 def words_of(different):
@@ -475,9 +495,11 @@ def judge(path, program, folder, scenarios, sanitize, standin):
         if found is not None and found[1] not in ("FAIL", "INCONCLUSIVE", "WORDS"):
             found = stage()  # the machine's fault, perhaps
         if found is not None and found[1] == "ERROR" and FOLDERS[area] is not None:
-            # The simulator has the job's memory: if that is damaged, real processes name the rank.
-            named = run(program, folder, some(clean or scenarios, SANITIZED) + ["--driver", "proc", "-j", "4"],
-                        CELL_SECONDS * 3) if clean or scenarios else None
+            # The simulator has the job's memory: if that is damaged, real processes name the rank. So does a rank that
+            # hosts the store, which the launcher has else.
+            here = some(clean or scenarios, SANITIZED) or [os.path.join(SCENARIOS, one) for one in CLEAN]
+            hosted = ["--set", "job.store=rank0"] if area == "ddpcore/store" else []
+            named = run(program, folder, [*here, *hosted, "--driver", "proc", "-j", "4"], CELL_SECONDS * 3)
             by, found = ("scenario", named) if named is not None and named[1] == "FAIL" else (by, found)
         if found is not None:
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
@@ -491,17 +513,16 @@ def is_right(path, result):
         return False
     if families is None:  # the judging side: noticed is enough
         return True
-    if result["outcome"] == "WORDS" and os.path.dirname(path) in REFUSING:
-        return any(family in families for family in re.findall(r"\b([A-Z]+)\.[A-Z_]+\b", result["verdict"]))
-    if result["verdict"] == "EVIDENCE":
-        return RECORDING.match(path) is not None or re.search(r"\brecord", result["old"]) is not None
-    return result["outcome"] == "FAIL" and result["verdict"].split(".")[0] in families
+    # It is what ddprove itself said of a job: not other words beside the verdict of a planned fault, not an ERROR, not
+    # evidence that was lost, not a sanitizer's report.
+    family, _, kind = result["verdict"].partition(".")
+    return result["outcome"] == "FAIL" and family in families and not kind.startswith("SANITIZER")
 
 
 class Session:
     """Mutants one after the other, in a few threads; results are appended as they come."""
 
-    def __init__(self, end, is_again):
+    def __init__(self, end, is_again, seed=SEED):
         self.builder = builder = Builder("tree")
         self.sanitizing = Builder("sanitized", "-DDDPROVE_SANITIZE=address;undefined")
         self.standins = Builder.on_standins()
@@ -511,10 +532,19 @@ class Session:
         self.end = end
         self.lock = threading.Lock()
         self.known = {}
-        for path in filter(os.path.exists, (KEPT, RESULTS)):
-            with open(path, encoding="utf-8") as file:
+        self.tuned_on = set()  # left out of another seed's sample
+        files = [KEPT, RESULTS]
+        if seed != SEED:
+            for path in filter(os.path.exists, files):
+                with open(path, encoding="utf-8") as file:
+                    self.tuned_on.update(json.loads(line)["key"] for line in file)
+            files = [path.replace(".jsonl", f"_{seed}.jsonl") for path in files]
+        for path in filter(os.path.exists, files):
+            with open(path, encoding="utf-8") as file:  # an argument is asked for anew: it may have been withdrawn
                 self.known.update({entry["key"]: entry for entry in map(json.loads, file)
-                                   if not (is_again and entry["by"] in ("survived", "unreached"))})
+                                   if entry["by"] != "argued" and
+                                   not (is_again and entry["by"] in ("survived", "unreached"))})
+        self.results = files[1]
         self.done = []
 
     def keep(self, entry):
@@ -523,7 +553,7 @@ class Session:
             self.done.append(entry)
             if entry["key"] not in self.known:
                 self.known[entry["key"]] = entry
-                with open(RESULTS, "a", encoding="utf-8") as file:
+                with open(self.results, "a", encoding="utf-8") as file:
                     file.write(json.dumps(entry) + "\n")
 
     def file(self, path, source, pool, wanted):
@@ -536,17 +566,24 @@ class Session:
                 break
             text = "".join(source[:number - 1] + [line] + source[number:])
             key = hashlib.sha256((path + text).encode()).hexdigest()[:20]
+            if key in self.tuned_on:
+                continue
             entry = self.known.get(key)
-            if is_argued(self.argued, path, source[number - 1].strip(), " ".join(line.split())):
+            if is_argued(self.argued, path, source, number, " ".join(line.split())):
                 entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
-                         "new": line.strip(), "by": "equivalent", "scenario": "", "outcome": "", "verdict": ""}
+                         "new": line.strip(), "by": "argued", "scenario": "", "outcome": "", "verdict": ""}
             if entry is None:
-                entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
-                         "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
+                try:
+                    entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
+                             "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
+                except Starved:
+                    print(f"{path}:{number}: not judged, since the machine has too much to do; a later call does")
+                    count += 1
+                    continue
             elif entry["by"] == "refused":
                 continue
             self.keep(entry)
-            count += 1 if entry["by"] not in ("refused", "equivalent") else 0
+            count += 1 if entry["by"] not in LEFT_OUT else 0
         shutil.rmtree(folder, ignore_errors=True)
 
     def mutant(self, path, number, text, folder, seen):
@@ -576,7 +613,7 @@ def print_table(entries):
     print(f"{'file':44} {'mutants':>7} {'right':>6} {'other':>6} {'survived':>8} {'unreached':>9}")
     sums = {}
     for path in sorted({entry["file"] for entry in entries}):
-        mine = [entry for entry in entries if entry["file"] == path and entry["by"] not in ("refused", "equivalent")]
+        mine = [entry for entry in entries if entry["file"] == path and entry["by"] not in LEFT_OUT]
         unreached = sum(entry["by"] == "unreached" for entry in mine)
         killed = [entry for entry in mine if entry["by"] not in ("survived", "unreached")]
         right = sum(is_right(path, entry) for entry in killed)
@@ -597,6 +634,7 @@ def main():
     parser.add_argument("--budget", type=float, default=3600)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--seed", type=int, default=SEED, help="another sample, none of whose mutants was looked at")
     parser.add_argument("--again", action="store_true", help="judge those again that nothing noticed")
     parser.add_argument("--survivors", action="store_true", help="print those that nothing noticed")
     options = parser.parse_args()
@@ -605,8 +643,9 @@ def main():
     except ImportError:
         print("universalmutator is not installed (pip install universalmutator)")
         return 77
-    session = Session(time.time() + options.budget, options.again)
-    files = sample(options.count, options.only)
+    session = Session(time.time() + options.budget, options.again, options.seed)
+    # Another sample is small: each file has its share alone.
+    files = sample(options.count, options.only, options.seed, 3 if options.seed == SEED else 1)
     files.sort(key=lambda file: -file[3])  # the longest first
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for future in [pool.submit(session.file, *file) for file in files]:

@@ -1,6 +1,7 @@
 /* The process heap and pools. A pool is a list of separately allocated blocks, not a bump arena: a
- * memory checker then sees every block's bounds, and destroy can still release what a vanished rank
- * never freed. Every block is a multiple of the cache line, zero-filled. */
+ * memory checker then sees every block, and destroy can still release what a vanished rank never
+ * freed. Behind every block of a pool lies a guard, which shows a write past the block's end. Every
+ * block is a multiple of the cache line, zero-filled. */
 #include "ddpcore/base/mem.h"
 
 #include <stdbool.h>
@@ -108,7 +109,20 @@ struct pool_block {
     struct pool_block *next;
     struct ddp_mem_pool *pool;
     void *storage; /* what is to be freed */
+    size_t size_bytes;
 };
+
+static const uint8_t guard[8] = {0xd5, 0x9b, 0xe1, 0x3c, 0xa7, 0x5f, 0x81, 0xc9};
+
+static uint8_t *guard_of(struct pool_block *block)
+{
+    return (uint8_t *)block + DDP_CACHE_LINE_BYTES + block->size_bytes;
+}
+
+static bool is_guarded(struct pool_block *block)
+{
+    return memcmp(guard_of(block), guard, sizeof(guard)) == 0;
+}
 
 struct ddp_mem_pool {
     struct ddp_mem mem;
@@ -142,7 +156,8 @@ static bool pool_fails_now(struct ddp_mem_pool *pool)
 static struct pool_block *alloc_block(size_t size_bytes)
 {
     const size_t line = DDP_CACHE_LINE_BYTES;
-    void *storage = size_bytes > DDP_ALLOC_BYTES_MAX ? NULL : calloc(1, size_bytes + 2 * line);
+    void *storage =
+        size_bytes > DDP_ALLOC_BYTES_MAX ? NULL : calloc(1, size_bytes + 2 * line + sizeof(guard));
     struct pool_block *block;
 
     if (storage == NULL) {
@@ -150,6 +165,8 @@ static struct pool_block *alloc_block(size_t size_bytes)
     }
     block = (struct pool_block *)(void *)(((uintptr_t)storage + line - 1) / line * line);
     block->storage = storage;
+    block->size_bytes = size_bytes;
+    memcpy(guard_of(block), guard, sizeof(guard));
     return block;
 }
 
@@ -189,6 +206,7 @@ static void pool_free(struct ddp_mem *mem, void *data)
     }
     block = (struct pool_block *)(void *)((char *)data - DDP_CACHE_LINE_BYTES);
     DDP_ASSERT(block->pool == pool); /* not freed before, and not somewhere else's */
+    DDP_ASSERT(is_guarded(block));   /* nobody wrote behind its end */
     DDP_ASSERT(pool->block_count > 0);
     DDP_ASSERT(block->prev->next == block && block->next->prev == block);
     block->prev->next = block->next;
@@ -226,6 +244,7 @@ void ddp_mem_pool_destroy(struct ddp_mem_pool *pool)
     while (block != &pool->head) {
         struct pool_block *next = block->next;
 
+        DDP_ASSERT(is_guarded(block));
         free(block->storage);
         block = next;
     }

@@ -98,6 +98,7 @@ struct ddp_schedule_observer {
 struct ddp_coll_schedule_config {
     uint64_t comm;
     enum ddp_algorithm_id algorithm; /* of all_reduce; NONE = its default */
+    enum ddp_algorithm_id gather;    /* of all_gather; NONE = its default */
     size_t segment_bytes;            /* longest message; 0 = the algorithm's default */
     bool is_checked;                 /* compare signatures on every message (strict semantics) */
     /* No data moves: every collective runs as a barrier whose messages carry the collective's own

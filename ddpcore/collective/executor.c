@@ -237,12 +237,15 @@ static void destroy_compiled(struct ddp_cache *cache, struct ddp_cached *cached)
 
 static const struct ddp_cache_ops compiled_ops = {create_compiled, destroy_compiled};
 
-static ddp_status find_algorithms(struct ddp_cache *cache, enum ddp_algorithm_id id,
+static ddp_status find_algorithms(struct ddp_cache *cache,
+                                  const struct ddp_coll_schedule_config *config,
                                   struct ddp_err *err)
 {
+    const enum ddp_algorithm_id chosen[DDP_COLL_KIND_COUNT] = {
+        [DDP_COLL_ALL_REDUCE] = config->algorithm, [DDP_COLL_ALL_GATHER] = config->gather};
+
     for (uint32_t kind = 0; kind < DDP_COLL_KIND_COUNT; kind++) {
-        DDP_TRY(ddp_algorithm_require((enum ddp_coll_kind)kind,
-                                      kind == DDP_COLL_ALL_REDUCE ? id : DDP_ALGORITHM_NONE,
+        DDP_TRY(ddp_algorithm_require((enum ddp_coll_kind)kind, chosen[kind],
                                       &cache->algorithm[kind], err));
     }
     return DDP_OK;
@@ -264,7 +267,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     if (executor == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
     }
-    status = find_algorithms(&executor->cache, config->algorithm, err);
+    status = find_algorithms(&executor->cache, config, err);
     if (status != DDP_OK) {
         goto out;
     }

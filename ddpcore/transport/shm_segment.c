@@ -52,10 +52,6 @@ void ddp_shm_segment_format(struct ddp_shm_segment *segment, uint64_t nonce)
     struct ddp_shm_header *header = segment->header;
 
     header->nonce = nonce;
-    header->segment_bytes = segment->size_bytes;
-    header->heap_bytes = segment->heap_bytes;
-    header->member_count = segment->member_count;
-    header->slot_count = segment->slot_count;
     __atomic_store_n(&header->magic, DDP_SHM_MAGIC, __ATOMIC_RELEASE);
 }
 

@@ -18,11 +18,7 @@
 struct ddp_shm_header {
     uint64_t magic;
     uint64_t nonce;
-    uint64_t segment_bytes;
-    uint64_t heap_bytes;
-    uint32_t member_count;
-    uint32_t slot_count;
-    uint8_t pad[24];
+    uint8_t pad[48];
     uint32_t revoked_count; /* members that revoked; a line of its own, nearly always shared */
     uint8_t revoked_pad[60];
 };

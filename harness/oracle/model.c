@@ -72,7 +72,7 @@ static void say_planned(const struct harness_emulation *e, uint32_t param, char 
     uint64_t dims[DDP_NDIM_MAX] = {0};
 
     if (param >= e->params.count) {
-        (void)snprintf(text, size_bytes, "no such parameter");
+        (void)snprintf(text, size_bytes, "missing");
         return;
     }
     for (uint32_t k = 0; k < e->input->params[param].ndim; k++) {
@@ -99,7 +99,7 @@ static void describe(const struct harness_emulation *e, const struct drift *drif
                      struct harness_finding *finding)
 {
     char ranks[96];
-    char own[96] = "no such parameter";
+    char own[96] = "missing";
     char planned[96];
 
     place_at_wrapping(e, 1, finding);

@@ -77,6 +77,11 @@ enum harness_init { HARNESS_INIT_TABLE(HARNESS_KIND_ENUM) HARNESS_INIT_COUNT };
       "as srun's and mpirun's ranks do by themselves; on the proc driver only")
 enum harness_store { HARNESS_STORE_TABLE(HARNESS_KIND_ENUM) HARNESS_STORE_COUNT };
 
+#define HARNESS_GATHER_TABLE(X)                                                    \
+    X(HARNESS_GATHER_BRUCK, "bruck", "1, 2, 4, ... blocks at once: fewest rounds") \
+    X(HARNESS_GATHER_RING, "ring", "every block goes once around the ring")
+enum harness_gather { HARNESS_GATHER_TABLE(HARNESS_KIND_ENUM) HARNESS_GATHER_COUNT };
+
 #define HARNESS_DEVICE_TABLE(X)               \
     X(HARNESS_DEVICE_CPU, "cpu", "host code") \
     X(HARNESS_DEVICE_CUDA, "cuda", "GPUs; on the proc driver only")
@@ -273,6 +278,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                   \
     X(LEAKS, "leak", HARNESS_LEAK_TABLE)                               \
     X(STORES, "host of the store", HARNESS_STORE_TABLE)                \
+    X(GATHERS, "all-gather algorithm", HARNESS_GATHER_TABLE)           \
     X(GUEST_LAUNCHERS, "launcher", HARNESS_GUEST_LAUNCHER_TABLE)       \
     X(GUEST_ADAPTERS, "adapter", HARNESS_GUEST_ADAPTER_TABLE)          \
     X(DEVICES, "device", HARNESS_DEVICE_TABLE)                         \

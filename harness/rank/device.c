@@ -144,8 +144,12 @@ static ddp_status create_mpi(struct harness_session *session, bool is_strict,
 static ddp_status create_schedules(struct harness_session *session, bool is_strict,
                                    struct ddp_transport *transport, struct ddp_coll **out)
 {
+    const struct harness_job *job = &session->plan->job;
     struct ddp_coll_schedule_config config = {.is_checked = is_strict,
-                                              .algorithm = session->plan->job.collective.algorithm};
+                                              .algorithm = job->collective.algorithm,
+                                              .gather = job->all_gather == HARNESS_GATHER_RING
+                                                            ? DDP_ALGORITHM_RING_ALL_GATHER
+                                                            : DDP_ALGORITHM_BRUCK_ALL_GATHER};
     ddp_status status;
 
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;

@@ -112,13 +112,14 @@ static ddp_status open_batches(struct harness_session *session)
                                 session->job.shard.is_one_epoch);
 }
 
-/* Point model/build: a fault may alter the widths of this rank's hidden layers; those of inputs and
- * outputs are the data's. */
+/* Point model/build: a fault may alter the widths of this rank's hidden layers, or leave one out;
+ * those of inputs and outputs are the data's. */
 static ddp_status pass_widths(struct harness_session *session)
 {
     struct ref_model_config *model = &session->job.model;
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
     int64_t widths[REF_LAYERS_MAX + 1];
+    size_t kept = 1;
 
     place.data = widths;
     place.elem_count = model->width_count > 2 ? model->width_count - 2 : 0;
@@ -131,12 +132,19 @@ static ddp_status pass_widths(struct harness_session *session)
         return ddp_err_set(session->err, DDP_E_INJECTED, "the model could not be built");
     }
     for (size_t i = 0; i < place.elem_count; i++) {
-        if (widths[i] < 1 || widths[i] > WIDTH_MAX) {
+        if (widths[i] < 0 || widths[i] > WIDTH_MAX) {
             return ddp_err_set(session->err, DDP_E_INVALID,
-                               "a fault made hidden layer %zu %lld wide; 1 to %d can be built", i,
-                               (long long)widths[i], WIDTH_MAX);
+                               "a fault made hidden layer %zu %lld wide; 1 to %d can be built, and "
+                               "0 leaves it out",
+                               i, (long long)widths[i], WIDTH_MAX);
         }
-        model->width[1 + i] = (size_t)widths[i];
+        if (widths[i] > 0) {
+            model->width[kept++] = (size_t)widths[i];
+        }
+    }
+    if (place.elem_count > 0) {
+        model->width[kept++] = model->width[model->width_count - 1];
+        model->width_count = kept;
     }
     return DDP_OK;
 }

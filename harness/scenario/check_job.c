@@ -110,6 +110,15 @@ static ddp_status check_device(const struct harness_reader *reader,
 {
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_collective);
 
+    if (job->all_gather != HARNESS_GATHER_BRUCK &&
+        job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
+        const struct harness_yaml_node *gather =
+            harness_reader_node(map, HARNESS_ROW_JOB_all_gather);
+
+        return harness_yaml_fail(gather != NULL ? gather : map, reader->err, DDP_E_INVALID,
+                                 "collective %s has an all-gather of its own: leave all_gather out",
+                                 harness_collective_name(job->collective));
+    }
     if (job->device == harness_engine_traits(job->collective.engine)->device) {
         return DDP_OK;
     }

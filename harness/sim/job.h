@@ -59,6 +59,7 @@ struct harness_sim {
     bool is_data_open;
     uint32_t world_size;
     struct harness_sim_scheduler scheduler;
+    struct ddp_mem_pool *net_pool; /* what the net takes: it must give all of it back */
     struct ddp_loop_net *net;
     struct ddp_files_memory *files;
     struct harness_sim_rank *ranks; /* [world_size] */

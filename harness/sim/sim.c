@@ -89,16 +89,17 @@ static void wake(void *context, uint32_t rank, uint64_t at_ns)
 
 static ddp_status open_net(struct harness_sim *sim)
 {
-    const struct ddp_loop_config config = {.world_size = sim->world_size,
-                                           .seed = sim->config->seed,
-                                           .latency_ns = LATENCY_NS,
-                                           .latency_jitter_ns = LATENCY_JITTER_NS,
-                                           .bytes_per_us = BYTES_PER_US,
-                                           .clock = &sim->scheduler.clock.base,
-                                           .mem = sim->mem,
-                                           .wake = wake,
-                                           .wake_context = sim};
+    struct ddp_loop_config config = {.world_size = sim->world_size,
+                                     .seed = sim->config->seed,
+                                     .latency_ns = LATENCY_NS,
+                                     .latency_jitter_ns = LATENCY_JITTER_NS,
+                                     .bytes_per_us = BYTES_PER_US,
+                                     .clock = &sim->scheduler.clock.base,
+                                     .wake = wake,
+                                     .wake_context = sim};
 
+    DDP_TRY(ddp_mem_pool_create(&sim->net_pool));
+    config.mem = ddp_mem_pool_mem(sim->net_pool);
     return ddp_loop_net_create(&config, &sim->net);
 }
 
@@ -152,6 +153,8 @@ static void sim_close(struct harness_sim *sim)
     if (sim->net != NULL) {
         ddp_loop_net_destroy(sim->net);
     }
+    DDP_ASSERT(sim->net_pool == NULL || ddp_mem_pool_block_count(sim->net_pool) == 0);
+    ddp_mem_pool_destroy(sim->net_pool);
     harness_sim_scheduler_fini(&sim->scheduler);
     harness_sim_monitor_fini(sim);
     ddp_mem_free(sim->mem, sim->ranks);

@@ -1,6 +1,10 @@
 /* The heap and pools. */
+#include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ddpcore/base/mem.h"
 #include "tests/ct.h"
@@ -107,6 +111,46 @@ CT_TEST(mem, pool_counts_and_releases)
     CT_CHECK_EQ_U64(ddp_mem_pool_alloc_count(pool), 3);
     ddp_mem_pool_destroy(pool);
     ddp_mem_pool_destroy(NULL);
+}
+
+/* How a process ends that writes so many bytes behind a block's end and then frees it, or destroys
+ * its pool. */
+static int status_after_overrun(size_t overrun_bytes, bool is_freed)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct ddp_mem_pool *pool;
+        struct ddp_mem *mem;
+        char *data;
+
+        if (freopen("/dev/null", "w", stderr) == NULL || ddp_mem_pool_create(&pool) != DDP_OK) {
+            _exit(1);
+        }
+        mem = ddp_mem_pool_mem(pool);
+        data = mem->alloc(mem, 100);
+        memset(data + 100, 0, overrun_bytes);
+        if (is_freed) {
+            ddp_mem_free(mem, data);
+        }
+        ddp_mem_pool_destroy(pool);
+        _exit(0);
+    }
+    CT_CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    return status;
+}
+
+/* A byte of 0 behind the end is seen, too. */
+CT_TEST(mem, pool_sees_writes_behind_a_block)
+{
+    int freed = status_after_overrun(1, true);
+    int destroyed = status_after_overrun(8, false);
+    int kept_to = status_after_overrun(0, true);
+
+    CT_CHECK(WIFSIGNALED(freed) && WTERMSIG(freed) == SIGABRT);
+    CT_CHECK(WIFSIGNALED(destroyed) && WTERMSIG(destroyed) == SIGABRT);
+    CT_CHECK(WIFEXITED(kept_to) && WEXITSTATUS(kept_to) == 0);
 }
 
 /* After the countdown a pool fails as often as asked, then works again; -1 never recovers. */
