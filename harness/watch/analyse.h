@@ -62,10 +62,12 @@ harness_watch_next_after(const struct harness_watch *watch, const struct harness
                          uint64_t seq, const struct harness_watch_call *call, uint32_t *out_steps);
 /* What follows the communicator's calls before `seq`: what always followed behind the longest run
  * of them that was there often enough; NULL: that is not known. Of a program that does not repeat
- * itself regularly, what followed once or twice tells nothing, and a rank would be accused. */
+ * itself regularly, what followed once or twice tells nothing, and a rank would be accused.
+ * *out_steps: so many steps after the call before it, if it always was so many. */
+enum { HARNESS_WATCH_ANY_STEPS = UINT32_MAX };
 const struct harness_watch_call *harness_watch_expected_at(const struct harness_watch *watch,
                                                            const struct harness_watch_group *group,
-                                                           uint64_t seq);
+                                                           uint64_t seq, uint32_t *out_steps);
 
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */

@@ -44,15 +44,42 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
+/* Index of the one camp that posted what the past foretells: the call, and where several have
+ * posted that one, in the step in which it was due. count: none, or several. */
+static uint32_t pick_expected(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct camp *camps, uint32_t count)
+{
+    uint32_t steps = HARNESS_WATCH_ANY_STEPS;
+    const struct harness_watch_call *expected =
+        harness_watch_expected_at(watch, group, seq, &steps);
+    const struct harness_watch_call *before =
+        seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
+    uint32_t alike = 0;
+    uint32_t in_time = 0;
+    uint32_t fitting = count;
+
+    for (uint32_t c = 0; expected != NULL && c < count; c++) {
+        alike += harness_watch_is_alike(camps[c].call, expected);
+    }
+    for (uint32_t c = 0; alike > 0 && c < count; c++) {
+        if (harness_watch_is_alike(camps[c].call, expected) &&
+            (alike == 1 || (before != NULL && steps != HARNESS_WATCH_ANY_STEPS &&
+                            camps[c].call->step == before->step + steps))) {
+            in_time++;
+            fitting = c;
+        }
+    }
+    return in_time == 1 ? fitting : count;
+}
+
 /* Index of the right camp; count: nobody can say. */
 static uint32_t pick_right(const struct harness_watch *watch,
                            const struct harness_watch_group *group, uint64_t seq,
                            const struct camp *camps, uint32_t count)
 {
-    const struct harness_watch_call *expected = harness_watch_expected_at(watch, group, seq);
     uint32_t largest = 0;
     uint32_t rivals = 0;
-    uint32_t fitting = count;
 
     for (uint32_t c = 1; c < count; c++) {
         largest = camps[c].count > camps[largest].count ? c : largest;
@@ -63,15 +90,7 @@ static uint32_t pick_right(const struct harness_watch *watch,
     if (rivals == 1) {
         return largest;
     }
-    for (uint32_t c = 0; expected != NULL && c < count; c++) {
-        if (harness_watch_is_alike(camps[c].call, expected)) {
-            if (fitting != count) {
-                return count;
-            }
-            fitting = c;
-        }
-    }
-    return fitting;
+    return pick_expected(watch, group, seq, camps, count);
 }
 
 /* Whoever posted this call in the group; world_size: nobody. */
@@ -231,6 +250,7 @@ static bool may_be_swapped(const struct harness_watch *watch,
         harness_watch_next_after(watch, group, seq, camps[right].call, &steps);
 
     return count == 2 && next != NULL && harness_watch_is_alike(wrong->call, next) &&
+           !harness_watch_is_alike(wrong->call, camps[right].call) &&
            !harness_watch_is_gone(watch, wrong->rank) &&
            !harness_watch_is_waiting(watch, wrong->rank) &&
            harness_watch_call_at(&group->members[wrong->rank], seq + 1) == NULL;

@@ -63,10 +63,12 @@ harness_watch_next_after(const struct harness_watch *watch, const struct harness
 }
 
 /* What has followed the calls before `seq` wherever at least `length` of them came before, and how
- * often they did. NULL: not always the same, or nothing. */
+ * often they did. NULL: not always the same, or nothing. *out_steps: so many steps later, if always
+ * so many. */
 static const struct harness_watch_call *followed(const struct harness_watch *watch,
                                                  const struct harness_watch_group *group,
-                                                 uint64_t seq, uint32_t length, uint32_t *out_times)
+                                                 uint64_t seq, uint32_t length, uint32_t *out_times,
+                                                 uint32_t *out_steps)
 {
     const struct harness_watch_call *next = NULL;
     bool is_always = true;
@@ -79,6 +81,10 @@ static const struct harness_watch_call *followed(const struct harness_watch *wat
             break;
         }
         if (common_past(watch, group, s, seq) >= length) {
+            /* a past of `length` calls has one before this */
+            const uint32_t steps = later->step - harness_watch_any_call(watch, group, s - 1)->step;
+
+            *out_steps = next == NULL || *out_steps == steps ? steps : HARNESS_WATCH_ANY_STEPS;
             (*out_times)++;
             is_always = is_always && (next == NULL || harness_watch_is_alike(later, next));
             next = later;
@@ -89,11 +95,13 @@ static const struct harness_watch_call *followed(const struct harness_watch *wat
 
 const struct harness_watch_call *harness_watch_expected_at(const struct harness_watch *watch,
                                                            const struct harness_watch_group *group,
-                                                           uint64_t seq)
+                                                           uint64_t seq, uint32_t *out_steps)
 {
+    *out_steps = HARNESS_WATCH_ANY_STEPS;
     for (uint32_t length = CONTEXT_MAX; length > 0; length--) {
         uint32_t times;
-        const struct harness_watch_call *next = followed(watch, group, seq, length, &times);
+        const struct harness_watch_call *next =
+            followed(watch, group, seq, length, &times, out_steps);
 
         if (times >= TIMES_MIN) {
             return next;
