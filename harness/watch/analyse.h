@@ -94,6 +94,13 @@ void harness_watch_find_absent(const struct harness_watch *watch,
                                const struct harness_watch_limits *limits,
                                struct harness_findings *out);
 
+/* gave_up.c */
+/* The rank ended by an error, since a call of its failed for want of ranks that did not come, and
+ * that is not because one of them crashed or waits itself. */
+bool harness_watch_has_given_up(const struct harness_watch *watch, uint32_t rank);
+/* These ranks that did not come. */
+void harness_watch_find_given_up(const struct harness_watch *watch, struct harness_findings *out);
+
 /* blocked.c */
 /* How far a rank is with a call. Of calls that threads make, a post begins them. */
 enum harness_watch_reach {
