@@ -60,14 +60,15 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
 const struct harness_watch_call *
 harness_watch_next_after(const struct harness_watch *watch, const struct harness_watch_group *group,
                          uint64_t seq, const struct harness_watch_call *call, uint32_t *out_steps);
-/* What follows the communicator's calls before `seq`: what always followed behind the longest run
- * of them that was there often enough; NULL: that is not known. Of a program that does not repeat
- * itself regularly, what followed once or twice tells nothing, and a rank would be accused.
- * *out_steps: so many steps after the call before it, if it always was so many. */
-enum { HARNESS_WATCH_ANY_STEPS = UINT32_MAX };
-const struct harness_watch_call *harness_watch_expected_at(const struct harness_watch *watch,
-                                                           const struct harness_watch_group *group,
-                                                           uint64_t seq, uint32_t *out_steps);
+/* Whether a call used to come behind the communicator's calls before `seq`: behind the longest run
+ * of them that was there often enough to tell. Of a program that does not repeat itself regularly,
+ * what followed once or twice tells nothing, and a rank would be accused. is_step_judged: only so
+ * many steps after the call before it as now. */
+enum harness_watch_habit { HARNESS_WATCH_NEVER, HARNESS_WATCH_SELDOM, HARNESS_WATCH_HABITUAL };
+enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watch,
+                                                const struct harness_watch_group *group,
+                                                uint64_t seq, const struct harness_watch_call *call,
+                                                bool is_step_judged);
 
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */

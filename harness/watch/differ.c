@@ -44,33 +44,34 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
-/* Index of the one camp that posted what the past foretells: the call, and where several have
- * posted that one, in the step in which it was due. count: none, or several. */
+/* Index of the one camp that did what used to come here, if what the others did never has. */
+static uint32_t pick_by_habit(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct camp *camps, uint32_t count, bool is_step_judged)
+{
+    uint32_t habitual = count;
+
+    for (uint32_t c = 0; c < count; c++) {
+        const enum harness_watch_habit habit =
+            harness_watch_habit_of(watch, group, seq, camps[c].call, is_step_judged);
+
+        if (habit == HARNESS_WATCH_SELDOM ||
+            (habit == HARNESS_WATCH_HABITUAL && habitual != count)) {
+            return count;
+        }
+        habitual = habit == HARNESS_WATCH_HABITUAL ? c : habitual;
+    }
+    return habitual;
+}
+
+/* The same call may have been posted in different steps: then the step that was due tells. */
 static uint32_t pick_expected(const struct harness_watch *watch,
                               const struct harness_watch_group *group, uint64_t seq,
                               const struct camp *camps, uint32_t count)
 {
-    uint32_t steps = HARNESS_WATCH_ANY_STEPS;
-    const struct harness_watch_call *expected =
-        harness_watch_expected_at(watch, group, seq, &steps);
-    const struct harness_watch_call *before =
-        seq > 1 ? harness_watch_any_call(watch, group, seq - 1) : NULL;
-    uint32_t alike = 0;
-    uint32_t in_time = 0;
-    uint32_t fitting = count;
+    const uint32_t by_call = pick_by_habit(watch, group, seq, camps, count, false);
 
-    for (uint32_t c = 0; expected != NULL && c < count; c++) {
-        alike += harness_watch_is_alike(camps[c].call, expected);
-    }
-    for (uint32_t c = 0; alike > 0 && c < count; c++) {
-        if (harness_watch_is_alike(camps[c].call, expected) &&
-            (alike == 1 || (before != NULL && steps != HARNESS_WATCH_ANY_STEPS &&
-                            camps[c].call->step == before->step + steps))) {
-            in_time++;
-            fitting = c;
-        }
-    }
-    return in_time == 1 ? fitting : count;
+    return by_call < count ? by_call : pick_by_habit(watch, group, seq, camps, count, true);
 }
 
 /* Index of the right camp; count: nobody can say. */
