@@ -88,7 +88,12 @@ def _redop(name, boxed):
         op = ReduceOp.unbox(boxed)
     if op is None:
         return library.REDOPS.index("sum" if _graph_task() is not None else "user")
-    text = str(getattr(op, "op", op)).rsplit(".", maxsplit=1)[-1].lower()
+    return _number_of(getattr(op, "op", op))
+
+
+@functools.lru_cache(maxsize=None)
+def _number_of(kind):
+    text = str(kind).rsplit(".", maxsplit=1)[-1].lower()
     text = {"product": "prod", "premul_sum": "user"}.get(text, text)
     return library.REDOPS.index(text if text in library.REDOPS else "user")
 
