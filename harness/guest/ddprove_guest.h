@@ -31,7 +31,7 @@ extern "C" {
 #define DDPROVE_GUEST_API __attribute__((visibility("default")))
 
 /* Of this header. A library serves programs that were built with an older one. */
-#define DDPROVE_GUEST_VERSION 3
+#define DDPROVE_GUEST_VERSION 4
 
 /* What a call moves. X(identifier, name) */
 #define DDPROVE_GUEST_KIND_TABLE(X)               \
@@ -255,6 +255,11 @@ DDPROVE_GUEST_API void ddprove_guest_update_begin(const struct ddprove_guest_ten
  */
 DDPROVE_GUEST_API void ddprove_guest_updated(const struct ddprove_guest_tensor *tensors,
                                              uint32_t count);
+
+/* Whether somebody looks at what `updated` is given now, or `update_begin`: else a caller may spare
+ * itself the table. Since version 4. */
+DDPROVE_GUEST_API int ddprove_guest_asks_updated(void);
+DDPROVE_GUEST_API int ddprove_guest_asks_update_begin(void);
 
 /* --- the samples --- */
 

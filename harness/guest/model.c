@@ -143,6 +143,18 @@ static struct guest_page *asked(const struct ddprove_guest_tensor *tensors, uint
                : NULL;
 }
 
+int ddprove_guest_asks_updated(void)
+{
+    return asked(NULL, 0) != NULL;
+}
+
+int ddprove_guest_asks_update_begin(void)
+{
+    struct guest_page *page = asked(NULL, 0);
+
+    return page != NULL && guest_is_kept(page);
+}
+
 void ddprove_guest_update_begin(const struct ddprove_guest_tensor *tensors, uint32_t count)
 {
     struct guest_page *page = asked(tensors, count);

@@ -485,6 +485,7 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
     harness_watch_find_launch(watch, out);
     harness_watch_find_differences(watch, out);
     find_gone(watch, out);
+    harness_watch_find_given_up(watch, out);
     find_stopped(watch, out);
     find_cycle(watch, limits, out);
     find_overdue(watch, limits, out);

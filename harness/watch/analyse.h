@@ -69,12 +69,15 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
 const struct harness_watch_call *
 harness_watch_next_after(const struct harness_watch *watch, const struct harness_watch_group *group,
                          uint64_t seq, const struct harness_watch_call *call, uint32_t *out_steps);
-/* What follows the communicator's calls before `seq`: what always followed behind the longest run
- * of them that was there often enough; NULL: that is not known. Of a program that does not repeat
- * itself regularly, what followed once or twice tells nothing, and a rank would be accused. */
-const struct harness_watch_call *harness_watch_expected_at(const struct harness_watch *watch,
-                                                           const struct harness_watch_group *group,
-                                                           uint64_t seq);
+/* Whether a call used to come behind the communicator's calls before `seq`: behind the longest run
+ * of them that was there often enough to tell. Of a program that does not repeat itself regularly,
+ * what followed once or twice tells nothing, and a rank would be accused. is_step_judged: only so
+ * many steps after the call before it as now. */
+enum harness_watch_habit { HARNESS_WATCH_NEVER, HARNESS_WATCH_SELDOM, HARNESS_WATCH_HABITUAL };
+enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watch,
+                                                const struct harness_watch_group *group,
+                                                uint64_t seq, const struct harness_watch_call *call,
+                                                bool is_step_judged);
 
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */
@@ -100,6 +103,13 @@ void harness_watch_find_launch(const struct harness_watch *watch, struct harness
 void harness_watch_find_absent(const struct harness_watch *watch,
                                const struct harness_watch_limits *limits,
                                struct harness_findings *out);
+
+/* gave_up.c */
+/* The rank ended by an error, since a call of its failed for want of ranks that did not come, and
+ * that is not because one of them crashed or waits itself. */
+bool harness_watch_has_given_up(const struct harness_watch *watch, uint32_t rank);
+/* These ranks that did not come. */
+void harness_watch_find_given_up(const struct harness_watch *watch, struct harness_findings *out);
 
 /* blocked.c */
 /* How far a rank is with a call. Of calls that threads make, a post begins them. */

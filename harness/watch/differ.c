@@ -44,15 +44,43 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
+/* Index of the one camp that did what used to come here, if what the others did never has. */
+static uint32_t pick_by_habit(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct camp *camps, uint32_t count, bool is_step_judged)
+{
+    uint32_t habitual = count;
+
+    for (uint32_t c = 0; c < count; c++) {
+        const enum harness_watch_habit habit =
+            harness_watch_habit_of(watch, group, seq, camps[c].call, is_step_judged);
+
+        if (habit == HARNESS_WATCH_SELDOM ||
+            (habit == HARNESS_WATCH_HABITUAL && habitual != count)) {
+            return count;
+        }
+        habitual = habit == HARNESS_WATCH_HABITUAL ? c : habitual;
+    }
+    return habitual;
+}
+
+/* The same call may have been posted in different steps: then the step that was due tells. */
+static uint32_t pick_expected(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct camp *camps, uint32_t count)
+{
+    const uint32_t by_call = pick_by_habit(watch, group, seq, camps, count, false);
+
+    return by_call < count ? by_call : pick_by_habit(watch, group, seq, camps, count, true);
+}
+
 /* Index of the right camp; count: nobody can say. */
 static uint32_t pick_right(const struct harness_watch *watch,
                            const struct harness_watch_group *group, uint64_t seq,
                            const struct camp *camps, uint32_t count)
 {
-    const struct harness_watch_call *expected = harness_watch_expected_at(watch, group, seq);
     uint32_t largest = 0;
     uint32_t rivals = 0;
-    uint32_t fitting = count;
 
     for (uint32_t c = 1; c < count; c++) {
         largest = camps[c].count > camps[largest].count ? c : largest;
@@ -63,15 +91,7 @@ static uint32_t pick_right(const struct harness_watch *watch,
     if (rivals == 1) {
         return largest;
     }
-    for (uint32_t c = 0; expected != NULL && c < count; c++) {
-        if (harness_watch_is_alike(camps[c].call, expected)) {
-            if (fitting != count) {
-                return count;
-            }
-            fitting = c;
-        }
-    }
-    return fitting;
+    return pick_expected(watch, group, seq, camps, count);
 }
 
 /* Whoever posted this call in the group; world_size: nobody. */
@@ -231,6 +251,7 @@ static bool may_be_swapped(const struct harness_watch *watch,
         harness_watch_next_after(watch, group, seq, camps[right].call, &steps);
 
     return count == 2 && next != NULL && harness_watch_is_alike(wrong->call, next) &&
+           !harness_watch_is_alike(wrong->call, camps[right].call) &&
            !harness_watch_is_gone(watch, wrong->rank) &&
            !harness_watch_is_waiting(watch, wrong->rank) &&
            harness_watch_call_at(&group->members[wrong->rank], seq + 1) == NULL;

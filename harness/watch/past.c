@@ -62,16 +62,18 @@ harness_watch_next_after(const struct harness_watch *watch, const struct harness
     return is_always && (longest > 1 || times > 1) ? next : NULL;
 }
 
-/* What has followed the calls before `seq` wherever at least `length` of them came before, and how
- * often they did. NULL: not always the same, or nothing. */
-static const struct harness_watch_call *followed(const struct harness_watch *watch,
-                                                 const struct harness_watch_group *group,
-                                                 uint64_t seq, uint32_t length, uint32_t *out_times)
+/* How often at least `length` calls came as before `seq`, and how often such a call followed them:
+ * *out_alike, in whatever step; *out_due, so many steps later as this one was. */
+static uint32_t count_followed(const struct harness_watch *watch,
+                               const struct harness_watch_group *group, uint64_t seq,
+                               uint32_t length, const struct harness_watch_call *call,
+                               uint32_t *out_alike, uint32_t *out_due)
 {
-    const struct harness_watch_call *next = NULL;
-    bool is_always = true;
+    const struct harness_watch_call *before = harness_watch_any_call(watch, group, seq - 1);
+    uint32_t times = 0;
 
-    *out_times = 0;
+    *out_alike = 0;
+    *out_due = 0;
     for (uint64_t s = seq - 1; s > length; s--) {
         const struct harness_watch_call *later = harness_watch_any_call(watch, group, s);
 
@@ -79,25 +81,34 @@ static const struct harness_watch_call *followed(const struct harness_watch *wat
             break;
         }
         if (common_past(watch, group, s, seq) >= length) {
-            (*out_times)++;
-            is_always = is_always && (next == NULL || harness_watch_is_alike(later, next));
-            next = later;
+            /* a past of `length` calls has one before this */
+            const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s - 1);
+            const bool is_alike = harness_watch_is_alike(later, call);
+
+            times++;
+            *out_alike += is_alike;
+            *out_due += is_alike && later->step - earlier->step == call->step - before->step;
         }
     }
-    return is_always ? next : NULL;
+    return times;
 }
 
-const struct harness_watch_call *harness_watch_expected_at(const struct harness_watch *watch,
-                                                           const struct harness_watch_group *group,
-                                                           uint64_t seq)
+enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watch,
+                                                const struct harness_watch_group *group,
+                                                uint64_t seq, const struct harness_watch_call *call,
+                                                bool is_step_judged)
 {
-    for (uint32_t length = CONTEXT_MAX; length > 0; length--) {
-        uint32_t times;
-        const struct harness_watch_call *next = followed(watch, group, seq, length, &times);
+    for (uint32_t length = CONTEXT_MAX; length > 0 && seq > 1; length--) {
+        uint32_t alike;
+        uint32_t due;
+        const uint32_t times = count_followed(watch, group, seq, length, call, &alike, &due);
+        const uint32_t count = is_step_judged ? due : alike;
 
         if (times >= TIMES_MIN) {
-            return next;
+            return count >= TIMES_MIN ? HARNESS_WATCH_HABITUAL
+                   : count == 0       ? HARNESS_WATCH_NEVER
+                                      : HARNESS_WATCH_SELDOM;
         }
     }
-    return NULL;
+    return HARNESS_WATCH_SELDOM;
 }

@@ -51,6 +51,8 @@ static void check_nothing_happens(void)
     CT_CHECK_EQ_I64(ddprove_guest_call_begin(&call), 1);
     ddprove_guest_call_end(&call);
     CT_CHECK_EQ_U64(call.seq, 0);
+    CT_CHECK_EQ_I64(ddprove_guest_asks_updated(), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_asks_update_begin(), 0);
     ddprove_guest_step(1);
     ddprove_guest_detach();
 }
@@ -266,6 +268,19 @@ static void check_failure(struct harness_watch *watch)
     CT_CHECK(watch->ranks[RANK].has_broken);
 }
 
+/* A caller may spare itself the model's table where nobody would look at it. */
+static void check_asks(struct guest_arena *arena)
+{
+    CT_CHECK_EQ_I64(ddprove_guest_asks_updated(), 0);
+    arena->is_observed = 1;
+    CT_CHECK_EQ_I64(ddprove_guest_asks_updated(), 1);
+    CT_CHECK_EQ_I64(ddprove_guest_asks_update_begin(), 0);
+    arena->keep_end = UINT64_MAX;
+    CT_CHECK_EQ_I64(ddprove_guest_asks_update_begin(), 1);
+    arena->keep_end = 0;
+    arena->is_observed = 0;
+}
+
 CT_TEST(guest, threads_are_read_while_they_write)
 {
     struct harness_watch_arena arena;
@@ -301,6 +316,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
             CT_CHECK(call != NULL && call->elem_count == seq - 1 && call->is_done);
         }
     }
+    check_asks(arena.head);
     check_failure(&watch);
     check_name(&watch);
     check_faults(&arena);

@@ -102,6 +102,90 @@ CT_TEST(differ, two_ranks_with_a_history)
     fake_job_close(&job);
 }
 
+/* One call a step, always the same one: only the step in which it is posted tells who left it out.
+ */
+CT_TEST(differ, two_ranks_with_one_call_a_step)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (uint32_t s = 0; s < 7; s++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_step(&job, r, s);
+            if (s != 5 || r != 1) {
+                fake_post(&job, r, 0, 100, 1);
+            }
+        }
+    }
+    fake_look(&job, 0);
+    fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "1");
+    fake_job_close(&job);
+}
+
+/* The same of a call that is posted twice in a step. */
+CT_TEST(differ, two_ranks_with_one_call_too_many_in_a_step)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (uint32_t s = 0; s < 7; s++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_step(&job, r, s);
+            fake_post(&job, r, 0, 100, 1);
+            if (s == 5 && r == 0) {
+                fake_post(&job, r, 0, 100, 1);
+            }
+        }
+    }
+    fake_look(&job, 0);
+    fake_only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, "0");
+    fake_job_close(&job);
+}
+
+/* Every fourth step ends with a barrier, so that not always the same comes behind a step's last
+ * call; but what one rank posts there never has. */
+CT_TEST(differ, two_ranks_and_a_call_of_some_steps)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (uint32_t s = 0; s < 11; s++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_step(&job, r, s);
+            if (s != 10 || r != 1) {
+                fake_post(&job, r, 0, 100, 1);
+            }
+            fake_post(&job, r, 0, 8, 0);
+            fake_post(&job, r, 0, 4, 0);
+            if (s % 4 == 3) {
+                fake_post(&job, r, 0, 1, 0);
+            }
+        }
+    }
+    fake_look(&job, 5 * MS);
+    fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "1");
+    fake_job_close(&job);
+}
+
+/* Steps in which the call comes now and then foretell nothing. */
+CT_TEST(differ, two_ranks_with_a_call_now_and_then)
+{
+    static const uint32_t steps[] = {0, 2, 3, 6, 7, 9, 10, 12};
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (uint32_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            if (i != 6 || r != 1) {
+                fake_step(&job, r, steps[i]);
+                fake_post(&job, r, 0, 100, 1);
+            }
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, 0), 2);
+    fake_job_close(&job);
+}
+
 /* A rank may post while the others' calls are read: that was no time ago, not less. */
 CT_TEST(differ, posted_after_the_look_began)
 {

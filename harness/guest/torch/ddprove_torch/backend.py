@@ -21,6 +21,7 @@ _pending = {}  # id of a work that we made -> Entry
 _backward = {}  # graph task -> its Entries
 _keep = []  # registrations
 _wait = None  # Work.wait as PyTorch has it
+_DETAIL = torch.distributed.DebugLevel.DETAIL if torch.distributed.is_available() else None
 
 _METHODS = ("allreduce allreduce_coalesced broadcast reduce allgather all_gather_single _allgather_base "
             "allgather_coalesced all_gather_single_coalesced allgather_into_tensor_coalesced reduce_scatter "
@@ -87,7 +88,12 @@ def _redop(name, boxed):
         op = ReduceOp.unbox(boxed)
     if op is None:
         return library.REDOPS.index("sum" if _graph_task() is not None else "user")
-    text = str(getattr(op, "op", op)).rsplit(".", maxsplit=1)[-1].lower()
+    return _number_of(getattr(op, "op", op))
+
+
+@functools.lru_cache(maxsize=None)
+def _number_of(kind):
+    text = str(kind).rsplit(".", maxsplit=1)[-1].lower()
     text = {"product": "prod", "premul_sum": "user"}.get(text, text)
     return library.REDOPS.index(text if text in library.REDOPS else "user")
 
@@ -200,7 +206,9 @@ class Kernel:
         changed = faults.change(self.name, entry, shape, named)
         depth, _local.depth = getattr(_local, "depth", 0), 0
         redop, _local.redop = getattr(_local, "redop", None), None
-        if not self.op._schema.returns:  # it blocks
+        # It waits inside: an operator that blocks, and in PyTorch's mode DETAIL every one.
+        is_blocking = not self.op._schema.returns or torch.distributed.get_debug_level() == _DETAIL
+        if is_blocking:
             library.guest.call_wait_begin(entry.call)
         try:
             result = None
@@ -213,13 +221,17 @@ class Kernel:
                     result = self.op.redispatch(keyset & self.below, *(changed.named[a] for a in self.arguments
                                                                       if a in changed.named))
         except Exception:
-            library.guest.call_wait_end(entry.call)
-            entry.fail()
+            if is_blocking:
+                library.guest.call_wait_end(entry.call)
+            # An error at the post of a call that does not wait is the program's own: an argument is refused.
+            if is_blocking or self.name in forms.ENDS:
+                entry.fail()
             raise
         finally:
             _local.depth, _local.redop = depth, redop
-        if result is None:
+        if is_blocking:
             library.guest.call_wait_end(entry.call)
+        if result is None:
             library.guest.call_done(entry.call)
             return None
         made = torch.distributed.Work.unbox(result[-1] if isinstance(result, tuple) else result)

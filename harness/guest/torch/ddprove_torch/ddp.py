@@ -35,13 +35,15 @@ class Wrapped:
         self.parameters = [p for p in module.module.parameters()
                            if p.requires_grad and names.get(id(p)) not in module.parameters_to_ignore]
         self.names = [names[id(p)] for p in self.parameters]
-        self.buckets = buckets  # [[index of a parameter]], in the order in which they are reduced
+        self.set_buckets(buckets)
         self.order = None  # of a rebuild under way: what rank 0 has sent
         self.next = 0  # bucket to be reduced next
         self.is_delaying = bool(module.static_graph)
 
-    def counts(self):
-        return [sum(self.parameters[i].numel() for i in bucket) for bucket in self.buckets]
+    def set_buckets(self, buckets):
+        """buckets: [[index of a parameter]], in the order in which they are reduced."""
+        self.buckets = buckets
+        self.counts = [sum(self.parameters[i].numel() for i in bucket) for bucket in buckets]
 
     def names_of(self, bucket):
         return [self.names[i] for i in self.buckets[bucket]]
@@ -65,7 +67,7 @@ def bucket_of(shape, task):
     if (task is None and not _matching) or shape.target is None or not shape.target.is_floating_point():
         return None
     for wrapped in [w for w in modules() if not _matching or w.module() is _matching[-1]]:
-        counts = wrapped.counts()
+        counts = wrapped.counts
         if wrapped.next < len(counts) and counts[wrapped.next] == shape.count:
             wrapped.next += 1
             return wrapped.next - 1
@@ -84,10 +86,11 @@ def note_done(shape):
             wrapped.order = values[:-1]
             return
         if wrapped.order is not None and sum(values) == len(wrapped.order):
-            order, wrapped.order, wrapped.buckets = wrapped.order, None, []
+            order, wrapped.order, buckets = wrapped.order, None, []
             for size in values:
-                wrapped.buckets.append(order[:size])
+                buckets.append(order[:size])
                 order = order[size:]
+            wrapped.set_buckets(buckets)
             return
 
 

@@ -64,8 +64,25 @@ def _forget(names):
                 library.guest.comm_free(handle)
 
 
+def _watch_split(c10d):
+    """Parts of a group that its backend splits (2.15) come from C++, and are registered in one function."""
+    register = getattr(c10d, "_register_pg_in_world", None)
+    if register is None:
+        return
+
+    @functools.wraps(register)
+    def registered(pg, *args, **kwargs):
+        result = register(pg, *args, **kwargs)
+        ranks = c10d._world.pg_group_ranks.get(pg)
+        if pg.group_name not in _comms and ranks and library.guest.is_watched():
+            _show(pg, sorted(ranks, key=ranks.get))
+        return result
+
+    c10d._register_pg_in_world = registered
+
+
 def install():
-    """Groups are made in one function, whatever the program calls."""
+    """Groups are made in one function, whatever the program calls, but for those that are split."""
     import torch.distributed as dist
 
     if not dist.is_available():
@@ -92,6 +109,7 @@ def install():
         _forget(names)
         _is_over = _is_over or is_all
 
+    _watch_split(c10d)
     c10d._new_process_group_helper = new_group
     c10d.destroy_process_group = destroy_process_group
     dist.destroy_process_group = destroy_process_group

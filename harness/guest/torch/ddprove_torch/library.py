@@ -53,6 +53,8 @@ _FUNCTIONS = {
     "call_wait_end": (None, [POINTER(Call)]),
     "call_done": (None, [POINTER(Call)]),
     "call_failed": (None, [POINTER(Call)]),
+    "asks_updated": (c_int, []),
+    "asks_update_begin": (c_int, []),
     "update_begin": (None, [POINTER(Tensor), c_uint32]),
     "updated": (None, [POINTER(Tensor), c_uint32]),
 }

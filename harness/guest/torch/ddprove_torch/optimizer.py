@@ -58,26 +58,36 @@ class Table:
                     self.rows.append((library.cut(prefix + name), parameter, groups.get(id(parameter))))
         self.array = (library.Tensor * max(len(self.rows), 1))()
 
-    def fill(self):
-        """The addresses as they are now."""
-        options = {}
-        self.holds = options  # the array points to them
-        optimizer = self.optimizer()
-        for row, (name, parameter, group) in zip(self.array, self.rows):
+        for row, (name, parameter, _) in zip(self.array, self.rows):
             row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.PARAMETER
-            row.dtype, row.elem_count = forms.dtype_number(parameter), parameter.numel()
-            row.name, row.data = name, parameter.data_ptr()
-            row.gradient = forms.address(parameter.grad) if group is not None else None
-            state = optimizer.state.get(parameter, {}) if group is not None else {}
+            row.dtype, row.elem_count, row.name = forms.dtype_number(parameter), parameter.numel(), name
+
+    def fill(self):
+        """The addresses as they are now, of parameters and of the optimizer's state."""
+        states = self.optimizer().state
+        for row, (_, parameter, group) in zip(self.array, self.rows):
+            row.data = parameter.data_ptr()
+            state = states.get(parameter) if group is not None else None
             for i in range(2):
                 found = [state[keys[i]] for keys in _STATES if keys[i] is not None and
-                         isinstance(state.get(keys[i]), torch.Tensor)]
+                         isinstance(state.get(keys[i]), torch.Tensor)] if state else None
                 row.state[i] = forms.address(found[0]) if found else None
+        return self.array, len(self.rows)
+
+    def fill_all(self):
+        """With what the update is made of."""
+        self.fill()
+        self.options = options = {}  # the array points to them
+        optimizer = self.optimizer()
+        for row, (_, parameter, group) in zip(self.array, self.rows):
+            if group is None:
+                continue
+            row.gradient = forms.address(parameter.grad)
+            state = optimizer.state.get(parameter, {})
             row.update_count = int(state.get("step", _steps if state else 0))
-            if group is not None:
-                if id(group) not in options:
-                    options[id(group)] = _options_of(optimizer, group)
-                row.optimizer = ctypes.pointer(options[id(group)])
+            if id(group) not in options:
+                options[id(group)] = _options_of(optimizer, group)
+            row.optimizer = ctypes.pointer(options[id(group)])
         return self.array, len(self.rows)
 
 
@@ -107,8 +117,8 @@ def _begin(optimizer, _args, _kwargs):
     library.guest.phase_is("optimizer")
     for callback in _before:
         callback(optimizer)
-    if ddp.modules():
-        library.guest.update_begin(*_table_of(optimizer).fill())
+    if library.guest.asks_update_begin() and ddp.modules():
+        library.guest.update_begin(*_table_of(optimizer).fill_all())
 
 
 def _end_step():
@@ -122,7 +132,7 @@ def _end_step():
 def _end(optimizer, _args, _kwargs):
     if not library.guest.is_watched():
         return
-    if ddp.modules():
+    if library.guest.asks_updated() and ddp.modules():
         library.guest.updated(*_table_of(optimizer).fill())
     for callback in _after:
         callback(optimizer)
