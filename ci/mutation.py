@@ -70,10 +70,11 @@ REFUSING = ["ddpcore/checkpoint", "ddpcore/store"]
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
            ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
            ("ddpcore/collective", "queue", ["mpi"]), ("ddpcore/collective", "control", ["mpi"]),
-           ("ddpcore/collective", "compiled", PROC), ("harness/inject", "", PROC + ["io", "slow"])]
+           ("ddpcore/collective", "compiled", PROC), ("harness/inject", "", PROC + ["io", "slow"]),
+           ("harness/judge", "cause", ["launch"])]
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure;
 # these, and those of standin_said.py with every word.
-ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c"]
+ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c"]
 STANDIN = ["async_error", "sigkill_after_launch", "slow_kernel"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
@@ -81,7 +82,7 @@ ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle
 # real processes.
 CHECKED = 60
 SANITIZED = 16
-ON_PROC_TOO = 24
+ON_PROC_TOO = 32
 # Scenarios are run so many at a time: what differs is often seen in the first ones.
 AT_A_TIME = 100
 CELL_SECONDS = 20  # of a processor; by the clock so many times as much, on a busy machine
