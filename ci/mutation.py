@@ -74,7 +74,8 @@ ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("ha
            ("harness/judge", "cause", ["launch"])]
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure;
 # these, and those of standin_said.py with every word.
-ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c"]
+ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c",
+              "harness/oracle/happens_before.c", "harness/sums/tree.c", "harness/sums/tree_run.c", "harness/sums/tree_set.c"]
 STANDIN = ["async_error", "sigkill_after_launch", "slow_kernel"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]

@@ -1,7 +1,7 @@
-"""What ddprove says of devices that stand still, on the stand-ins of CUDA and NCCL, is what tests/data/standin.txt has:
-findings with all that they name, their words, and what the monitor saw. Ranks are real processes in real time: compared is
-what does not depend on it, since nothing has moved for longer than a budget when the verdict is given. What differs is
-run again, in case the machine stood still meanwhile.
+"""What ddprove says of devices that stand still, and of the trees in which NCCL sums, on the stand-ins of CUDA and NCCL, is
+what tests/data/standin.txt has: findings with all that they name, their words, and what the monitor saw. Ranks are real
+processes in real time: compared is what does not depend on it, since nothing has moved for longer than a budget when the
+verdict is given. What differs is run again, in case the machine stood still meanwhile.
 
 Usage: standin_said.py DDPROVE_STANDIN ROOT OUT FILE [--write]
 
@@ -21,10 +21,12 @@ import said
 RUNS = [
     ("", ["scenarios/device/spin_in_forward.yaml", "scenarios/device/spin_in_comm.yaml",
           "scenarios/device/spin_in_two.yaml", "scenarios/device/spin_in_optimizer.yaml",
-          "scenarios/device/host_hang_after_launch.yaml"]),
+          "scenarios/device/host_hang_after_launch.yaml", "scenarios/device/event_skipped.yaml"]),
     ("rank1:op30=hang", ["tests/standin/hangs/comm.yaml"]),
     ("rank1:launch30=hang", ["tests/standin/hangs/launch.yaml"]),
     ("rank2:op2=hang", ["tests/standin/hangs/comm_ended.yaml"]),
+    ("rank2:corrupt_after_op=14", ["tests/standin/probes/corrupted.yaml"]),
+    ("", ["tests/standin/probes/healthy.yaml"]),
 ]
 SILENT = re.compile(r"for (\d+) ms \(budget (\d+) ms")
 TIMES = 1000  # a silence above its budget by so much is a wrong number, not a busy machine: no test lasts as long
