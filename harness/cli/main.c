@@ -37,6 +37,9 @@ static const struct command {
     {"diagnose", "PATH...", CLI_DIAGNOSE, cli_diagnose,
      "what a hang's dumps and logs say: who held up whom, and where; of PyTorch's\n"
      "Flight Recorder, watchdog and torchrun, py-spy, NCCL's RAS and NCCL_DEBUG"},
+    {"coll", "check|show NAME", CLI_COLL, cli_coll,
+     "check: prove an algorithm for many worlds and counts, without running it;\nshow: draw its "
+     "steps, and in which order it adds each element"},
     {"new", "guest FOLDER", CLI_NEW, cli_new,
      "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
      "scenarios that break it"},

@@ -131,14 +131,15 @@ END
     -DCMAKE_CXX_COMPILER="$cxx_compiler" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DDDPROVE_WITH_CUDA=OFF -DDDPROVE_WITH_NCCL=OFF \
     -DDDPROVE_WITH_MPI=OFF >configure.log 2>&1 || { cat configure.log; fail "cannot be configured"; }
-"$cmake" --build build --target unit_schedule unit_scenario bench_allreduce ddprove >build.log 2>&1 ||
+"$cmake" --build build --target unit_coll unit_scenario bench_allreduce ddprove >build.log 2>&1 ||
     { cat build.log; fail "cannot be built"; }
 
 build/bin/ddprove list collectives >list.log
 grep -q '^all_reduce *relay ' list.log || { cat list.log; fail "it is not listed"; }
 
-build/bin/unit_schedule --gtest_filter='*RELAY*' >unit.log || { cat unit.log; fail "not proven"; }
-grep -q 'OK.*schedule_proof\.RELAY' unit.log || { cat unit.log; fail "no test proves it"; }
+build/bin/ddprove coll check relay >check.log || { cat check.log; fail "not proven"; }
+build/bin/unit_coll --gtest_filter='coll_mutants.RELAY' >unit.log || { cat unit.log; fail "a mutant lives"; }
+grep -q 'OK.*coll_mutants\.RELAY' unit.log || { cat unit.log; fail "no test makes mutants of it"; }
 
 (cd build && ctest -N) >tests.log
 grep -q 'bench_allreduce_check_relay$' tests.log || fail "no benchmark checks it"
