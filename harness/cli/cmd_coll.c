@@ -2,14 +2,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
+#include "harness/cli/template.h"
 #include "harness/coll/render.h"
 #include "harness/report/report.h"
 
-enum { BUDGET_S = 60, SHOWN_WORLD = 4, SHOWN_WORLD_MAX = 64, SHOWN_COUNT_MAX = 4096 };
+enum {
+    BUDGET_S = 60,
+    SHOWN_WORLD = 4,
+    SHOWN_WORLD_MAX = 64,
+    SHOWN_COUNT_MAX = 4096,
+    FOLDER_BYTES = 64
+};
 
 static int error_code(void)
 {
@@ -170,6 +178,76 @@ static int show(const struct cli_options *options, struct harness_coll_source *s
     return code;
 }
 
+/* A path has a slash. */
+static ddp_status open_source(const char *name, struct harness_coll_source **out,
+                              struct ddp_err *err)
+{
+    return strchr(name, '/') != NULL ? harness_coll_plugin_open("/proc/self/exe", name, out, err)
+                                     : harness_coll_builtin_open(name, out, err);
+}
+
+/* --- new -------------------------------------------------------------------------------------- */
+
+/* The template with its name in it. Returns 0, or an exit code; its error was printed. */
+static int write_template(const char *name, const struct cli_template *file)
+{
+    static const char hole[] = "@NAME@";
+    char path[FOLDER_BYTES + 40];
+    struct ddp_text text;
+    size_t at = 0;
+    struct stat there;
+    int code;
+
+    (void)snprintf(path, sizeof path, "%s/%s%s", name,
+                   strcmp(file->path, "algorithm.c") == 0 ? name : file->path,
+                   strcmp(file->path, "algorithm.c") == 0 ? ".c" : "");
+    if (stat(path, &there) == 0) {
+        return cli_usage_error("coll: %s is there already; choose another name", path);
+    }
+    ddp_text_init(&text, ddp_mem_system());
+    while (at < file->size_bytes) {
+        bool is_hole = file->size_bytes - at >= sizeof hole - 1 &&
+                       memcmp(file->data + at, hole, sizeof hole - 1) == 0;
+
+        ddp_text_add_bytes(&text, is_hole ? (const void *)name : (const void *)(file->data + at),
+                           is_hole ? strlen(name) : 1);
+        at += is_hole ? sizeof hole - 1 : 1;
+    }
+    code = write_text(path, &text);
+    ddp_text_fini(&text);
+    if (code == 0) {
+        (void)printf("%s\n", path);
+    }
+    return code;
+}
+
+static int begin(const char *name)
+{
+    struct ddp_err err = {{0}};
+    size_t length = strlen(name);
+    int code = 0;
+
+    if (length == 0 || length > 31 ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != length) {
+        return cli_usage_error("coll: \"%s\" is no name for an algorithm: 1 to 31 small letters, "
+                               "digits and _",
+                               name);
+    }
+    if (ddp_files_make_dirs(name, &err) != DDP_OK) {
+        return cli_usage_error("coll: %s", err.text);
+    }
+    for (const struct cli_template *file = cli_coll_templates; code == 0 && file->path != NULL;
+         file++) {
+        code = write_template(name, file);
+    }
+    if (code == 0) {
+        (void)printf(
+            "next: cc -shared -fPIC -o %s/%s.so %s/%s.c && ddprove coll check ./%s/%s.so\n", name,
+            name, name, name, name, name);
+    }
+    return code;
+}
+
 int cli_coll(const struct cli_options *options)
 {
     static const struct {
@@ -182,18 +260,22 @@ int cli_coll(const struct cli_options *options)
 
     if (options->path_count != 2) {
         return cli_usage_error("coll: say what to do with which algorithm: ddprove coll check "
-                               "ring, ddprove coll show ring; ddprove list collectives has them");
+                               "ring or ./mine.so, coll show ring, coll new mine; ddprove list "
+                               "collectives has the built-in ones");
+    }
+    if (strcmp(options->paths[0], "new") == 0) {
+        return begin(options->paths[1]);
     }
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
         if (strcmp(options->paths[0], actions[i].name) != 0) {
             continue;
         }
-        if (harness_coll_builtin_open(options->paths[1], &source, &err) != DDP_OK) {
+        if (open_source(options->paths[1], &source, &err) != DDP_OK) {
             return cli_usage_error("coll: %s", err.text);
         }
         code = actions[i].run(options, source);
         harness_coll_source_close(source);
         return code;
     }
-    return cli_usage_error("coll: \"%s\" is not known; known: check, show", options->paths[0]);
+    return cli_usage_error("coll: \"%s\" is not known; known: check, show, new", options->paths[0]);
 }

@@ -137,6 +137,25 @@ static void judge_segments(const struct check *check, const struct harness_coll_
     judge(check, HARNESS_COLL_SEGMENTED, test, NULL);
 }
 
+static void judge_input(const struct check *check, const struct harness_coll_case *test,
+                        const struct harness_schedule_set *set)
+{
+    char text[96];
+
+    for (uint32_t r = 0; !test->is_in_place && r < set->size; r++) {
+        for (size_t s = 0; s < set->member[r]->step_count; s++) {
+            const struct harness_schedule_step *step = &set->member[r]->steps[s];
+
+            if (step->dst.elem_count > 0 && step->dst.buffer == 0) {
+                (void)snprintf(text, sizeof text, "step %zu of rank %u writes to the input", s, r);
+                judge(check, HARNESS_COLL_INPUT_KEPT, test, text);
+                return;
+            }
+        }
+    }
+    judge(check, HARNESS_COLL_INPUT_KEPT, test, NULL);
+}
+
 /* --- order of additions ----------------------------------------------------------------------- */
 
 static ddp_status print_tree(const struct harness_schedule_sums *sums, uint32_t node, char *tree)
@@ -223,6 +242,16 @@ static ddp_status judge_sums(struct check *check, const struct harness_coll_case
 
 /* --- one case --------------------------------------------------------------------------------- */
 
+/* What the first answer leaves may be kept for the next one; this was the second. */
+static void judge_leak(const struct check *check, const struct harness_coll_case *test)
+{
+    char text[96];
+
+    (void)snprintf(text, sizeof text, "%llu bytes are left behind, each time",
+                   (unsigned long long)check->source->leaked_bytes);
+    judge(check, HARNESS_COLL_FREED, test, check->source->leaked_bytes > 0 ? text : NULL);
+}
+
 static ddp_status judge_repeats(const struct check *check, const struct harness_coll_case *test,
                                 struct ddp_mem *mem)
 {
@@ -251,6 +280,9 @@ static ddp_status judge_repeats(const struct check *check, const struct harness_
         }
     }
     judge(check, HARNESS_COLL_PURE, test, words[0] == '\0' ? NULL : words);
+    if (check->source->is_measured) {
+        judge_leak(check, test);
+    }
     return DDP_OK;
 }
 
@@ -267,6 +299,7 @@ static ddp_status judge_set(struct check *check, const struct harness_coll_case 
     }
     is_right = judge_findings(check, test, &findings);
     judge_segments(check, test, set);
+    judge_input(check, test, set);
     return is_right && check->source->kind != DDP_COLL_BARRIER ? judge_sums(check, test, set)
                                                                : DDP_OK;
 }
@@ -291,7 +324,8 @@ static ddp_status judge_case(struct check *check, const struct harness_coll_case
     } else if (status == DDP_OK) {
         judge(check, HARNESS_COLL_EMITS, test, NULL);
         status = judge_set(check, test, &schedules.sets[0]);
-        if (status == DDP_OK && test->world <= HARNESS_COLL_REPEATED_MAX) {
+        if (status == DDP_OK && test->world <= HARNESS_COLL_REPEATED_MAX &&
+            test->segment_elem_count == 0 && test->node_of_rank == NULL) {
             status = judge_repeats(check, test, ddp_mem_pool_mem(pool));
         }
     }
@@ -393,7 +427,7 @@ ddp_status harness_coll_check(struct harness_coll_source *source,
     static const uint32_t worlds[HARNESS_COLL_COSTS] = {2, 4, 8, 16};
     struct check check = {.source = source, .options = options, .report = out, .err = err};
 
-    *out = (struct harness_coll_report){.kind = source->kind};
+    *out = (struct harness_coll_report){.kind = source->kind, .is_measured = source->is_measured};
     (void)snprintf(out->name, sizeof out->name, "%s", source->name);
     err->text[0] = '\0';
     check.start_ns = ddp_clock_now_ns(options->clock);

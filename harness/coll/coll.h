@@ -56,13 +56,20 @@ struct harness_coll_source {
     const struct harness_coll_source_ops *ops;
     const char *name; /* of the algorithm; valid until _destroy */
     enum ddp_coll_kind kind;
-    unsigned claims; /* of enum harness_coll_claim */
+    unsigned claims;  /* of enum harness_coll_claim */
+    bool is_measured; /* it says how much memory an answer left behind: */
+    uint64_t leaked_bytes;
 };
 
 /* The built-in algorithm of that name. Errors: E_NOT_FOUND with the nearest name; E_NOMEM. */
 DDP_MUST_USE ddp_status harness_coll_builtin_open(const char *name,
                                                   struct harness_coll_source **out,
                                                   struct ddp_err *err);
+/* The algorithm of a shared object (harness/plugin). program: the path of ddprove itself.
+ * Errors: E_INVALID: it is no plug-in, and why; E_IO, E_NOMEM. */
+DDP_MUST_USE ddp_status harness_coll_plugin_open(const char *program, const char *path,
+                                                 struct harness_coll_source **out,
+                                                 struct ddp_err *err);
 void harness_coll_source_close(struct harness_coll_source *source); /* NULL: nothing to do */
 
 /* The schedules of all ranks of a case, read back and put in order, in `schedules`, which is
@@ -86,8 +93,11 @@ DDP_MUST_USE ddp_status harness_coll_emit(struct harness_coll_source *source,
       "no step touches what another one writes, unless one waits for the other")                \
     X(HARNESS_COLL_COMPLETE, "exactly_once",                                                    \
       "each output element holds each contribution that it should, once, and nothing else")     \
+    X(HARNESS_COLL_INPUT_KEPT, "input_kept",                                                    \
+      "nothing is written to the input, unless it is the output")                               \
     X(HARNESS_COLL_SEGMENTED, "segmented", "no message is longer than was asked for")           \
     X(HARNESS_COLL_PURE, "repeatable", "the same question gives the same steps")                \
+    X(HARNESS_COLL_FREED, "no_leak", "an answer leaves no memory behind")                       \
     X(HARNESS_COLL_SAME_BITS, "same_bits",                                                      \
       "all ranks add an element in the same order, and so get the same bits")                   \
     X(HARNESS_COLL_SAME_ORDER, "same_order",                                                    \
@@ -163,7 +173,8 @@ struct harness_coll_report {
     struct harness_coll_result result[HARNESS_COLL_PROPERTY_COUNT];
     size_t case_count, case_total; /* judged; planned */
     struct harness_coll_range worlds, counts;
-    bool is_stopped; /* the budget was used up before all cases were */
+    bool is_measured; /* no_leak is asked */
+    bool is_stopped;  /* the budget was used up before all cases were */
     uint64_t elapsed_ns;
     struct harness_coll_cost cost[HARNESS_COLL_COSTS];
     size_t cost_count; /* 0: something is wrong with it, or it adds nothing */

@@ -55,8 +55,11 @@ bool harness_coll_is_asked(const struct harness_coll_report *report,
                            enum harness_coll_property property)
 {
     bool is_of_values = property == HARNESS_COLL_SAME_BITS || property == HARNESS_COLL_SAME_ORDER;
-    bool is_of_small = property == HARNESS_COLL_PURE;
+    bool is_of_small = property == HARNESS_COLL_PURE || property == HARNESS_COLL_FREED;
 
+    if (property == HARNESS_COLL_FREED && !report->is_measured) {
+        return false;
+    }
     if (is_of_values && report->kind == DDP_COLL_BARRIER) {
         return false;
     }

@@ -97,8 +97,10 @@ ddp_status harness_coll_builtin_open(const char *name, struct harness_coll_sourc
     if (builtin == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory");
     }
-    builtin->base = (struct harness_coll_source){&builtin_ops, algorithm->name, algorithm->kind,
-                                                 claims_of(algorithm)};
+    builtin->base = (struct harness_coll_source){.ops = &builtin_ops,
+                                                 .name = algorithm->name,
+                                                 .kind = algorithm->kind,
+                                                 .claims = claims_of(algorithm)};
     builtin->algorithm = algorithm;
     *out = &builtin->base;
     return DDP_OK;

@@ -41,9 +41,11 @@ static const struct harness_coll_source_ops made_source_ops = {made_source_emit,
 
 static inline struct made_source made_source_of(void (*emit)(struct ddp_schedule *schedule))
 {
-    return (struct made_source){
-        .base = {&made_source_ops, "made", DDP_COLL_ALL_REDUCE, HARNESS_COLL_CLAIM_RANKS},
-        .emit = emit};
+    return (struct made_source){.base = {.ops = &made_source_ops,
+                                         .name = "made",
+                                         .kind = DDP_COLL_ALL_REDUCE,
+                                         .claims = HARNESS_COLL_CLAIM_RANKS},
+                                .emit = emit};
 }
 
 #endif
