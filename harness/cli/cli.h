@@ -38,7 +38,6 @@ enum cli_command {
 };
 
 struct cli_range {
-    bool is_given;
     uint64_t first, last;
 };
 
@@ -72,20 +71,21 @@ struct cli_options {
     bool is_on_both;             /* --driver both */
     bool is_resumed;
     bool is_verbose, is_time_enforced, is_fast, is_help, is_fail_fast;
-    bool has_events;     /* explain --events */
-    bool is_kept_failed; /* --keep failed */
-    char **command;      /* exec: what is behind "--", ends with NULL; NULL: nothing */
-    uint64_t ranks;      /* --ranks; 0: not given */
-    uint64_t limit_s;    /* --limit; 0: not given */
+    bool has_events;             /* explain --events */
+    bool has_worlds, has_counts; /* coll --worlds, --counts */
+    bool is_full, is_in_place;   /* coll --full, --in-place */
+    bool is_kept_failed;         /* --keep failed */
+    char **command;              /* exec: what is behind "--", ends with NULL; NULL: nothing */
+    uint64_t ranks;              /* --ranks; 0: not given */
+    uint64_t limit_s;            /* --limit; 0: not given */
     enum harness_guest_adapter adapter;
     bool is_left;                    /* --on-failure leave */
     bool is_proving;                 /* --prove sums */
     bool is_equivalence;             /* --prove equivalence */
     const char *steps;               /* --steps, as it was written; NULL: not given */
-    struct cli_range worlds, counts; /* coll --worlds, --counts */
-    uint64_t segment;                /* coll --segment; 0: not given */
-    bool is_full, is_in_place;       /* coll --full, --in-place */
     const char *svg;                 /* coll --svg; NULL: not given */
+    uint64_t segment;                /* coll --segment; 0: not given */
+    struct cli_range worlds, counts; /* coll --worlds, --counts */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);

@@ -103,9 +103,9 @@ static int write_files(const struct cli_options *options, struct harness_coll_so
     return code;
 }
 
-static struct harness_coll_range range_of(const struct cli_range *range)
+static struct harness_coll_range range_of(const struct cli_range *range, bool is_given)
 {
-    return (struct harness_coll_range){range->first, range->last, range->is_given};
+    return (struct harness_coll_range){range->first, range->last, is_given};
 }
 
 static int check(const struct cli_options *options, struct harness_coll_source *source)
@@ -113,12 +113,13 @@ static int check(const struct cli_options *options, struct harness_coll_source *
     const bool is_live = isatty(STDERR_FILENO) != 0;
     uint64_t budget_s =
         options->budget_s > 0 || options->is_full ? options->budget_s : (uint64_t)BUDGET_S;
-    const struct harness_coll_options asked = {.worlds = range_of(&options->worlds),
-                                               .counts = range_of(&options->counts),
-                                               .is_full = options->is_full,
-                                               .clock = ddp_clock_monotonic(),
-                                               .budget_ns = budget_s * DDP_NS_PER_S,
-                                               .progress = is_live ? show_progress : NULL};
+    const struct harness_coll_options asked = {
+        .worlds = range_of(&options->worlds, options->has_worlds),
+        .counts = range_of(&options->counts, options->has_counts),
+        .is_full = options->is_full,
+        .clock = ddp_clock_monotonic(),
+        .budget_ns = budget_s * DDP_NS_PER_S,
+        .progress = is_live ? show_progress : NULL};
     struct harness_coll_report report;
     struct ddp_err err = {{0}};
     struct ddp_text text;
@@ -155,10 +156,10 @@ static int show(const struct cli_options *options, struct harness_coll_source *s
     struct ddp_text text;
     int code = 0;
 
-    if (options->worlds.is_given) {
+    if (options->has_worlds) {
         test.world = (uint32_t)options->worlds.first;
     }
-    test.elem_count = options->counts.is_given ? (size_t)options->counts.first : test.world;
+    test.elem_count = options->has_counts ? (size_t)options->counts.first : test.world;
     if (test.world > SHOWN_WORLD_MAX || test.elem_count > SHOWN_COUNT_MAX) {
         return cli_usage_error("coll: a picture of at most %d ranks and %d elements can be shown",
                                SHOWN_WORLD_MAX, SHOWN_COUNT_MAX);

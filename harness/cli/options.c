@@ -208,17 +208,18 @@ static int parse_range(const char *option, const char *text, uint64_t min, uint6
     if (code == 0 && dash != NULL) {
         code = cli_parse_number(option, dash + 1, out->first, max, &out->last);
     }
-    out->is_given = true;
     return code;
 }
 
 static int set_worlds(struct cli_options *options, const char *text)
 {
+    options->has_worlds = true;
     return parse_range("--worlds", text, 1, 1024, &options->worlds);
 }
 
 static int set_counts(struct cli_options *options, const char *text)
 {
+    options->has_counts = true;
     return parse_range("--counts", text, 0, 1000000, &options->counts);
 }
 

@@ -33,6 +33,6 @@ ddprove_add_templates(cli_guest_templates
     "faults/lost.yaml|${CMAKE_CURRENT_SOURCE_DIR}/template/lost.yaml"
     "faults/skipped.yaml|${CMAKE_CURRENT_SOURCE_DIR}/template/skipped.yaml")
 ddprove_add_templates(cli_coll_templates
-    "algorithm.c|${PROJECT_SOURCE_DIR}/harness/plugin/template/algorithm.c"
+    "algorithm.c|${PROJECT_SOURCE_DIR}/harness/plugin/template/algorithm.c.in"
     "ddprove_coll.h|${PROJECT_SOURCE_DIR}/harness/plugin/ddprove_coll.h")
 file(CONFIGURE OUTPUT "${template_source}" CONTENT "${template_text}" @ONLY)

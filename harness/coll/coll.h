@@ -101,8 +101,7 @@ DDP_MUST_USE ddp_status harness_coll_emit(struct harness_coll_source *source,
     X(HARNESS_COLL_SAME_BITS, "same_bits",                                                      \
       "all ranks add an element in the same order, and so get the same bits")                   \
     X(HARNESS_COLL_SAME_ORDER, "same_order",                                                    \
-      "every element is added in the same order, wherever it lies and whatever the count is:\n" \
-      "results do not change if buckets are merged")
+      "every element is added in one order, whatever the count is: buckets may be merged")
 enum harness_coll_property {
 #define X(id, name, meaning) id,
     HARNESS_COLL_PROPERTY_TABLE(X)

@@ -4,7 +4,6 @@
 #include "harness/coll/render.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PICTURE_RANKS_MAX = 8 };
 
@@ -30,15 +29,9 @@ static void print_head(const struct harness_coll_report *report, struct ddp_text
 static void print_property(const struct harness_coll_report *report,
                            enum harness_coll_property property, struct ddp_text *out)
 {
-    const struct harness_coll_result *result = &report->result[property];
-    const char *meaning = harness_coll_property_meaning(property);
-    size_t size = strcspn(meaning, "\n");
-
-    ddp_text_add(out, "  %-14s %-12s %.*s\n", harness_coll_property_name(property),
-                 harness_coll_state_name(result->state), (int)size, meaning);
-    if (meaning[size] == '\n') {
-        ddp_text_add(out, "  %-14s %-12s %s\n", "", "", meaning + size + 1);
-    }
+    ddp_text_add(out, "  %-14s %-12s %s\n", harness_coll_property_name(property),
+                 harness_coll_state_name(report->result[property].state),
+                 harness_coll_property_meaning(property));
 }
 
 static void print_example(enum harness_coll_property property,

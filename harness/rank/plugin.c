@@ -1,11 +1,12 @@
 /* Purpose: schedules of somebody else's algorithm for a rank's collectives.
  * Idea: a process is started for each question and ended with its answer, so nothing is held across
- * a fault point, in the simulator neither. What the schedule language asks of steps is checked here,
- * since they are somebody else's; whether they are right is for the judge to say. */
+ * a fault point, in the simulator neither. What the schedule language asks of steps is checked
+ * here, since they are somebody else's; whether they are right is for the judge to say. */
+#include "harness/plugin/plugin.h"
+
 #include <stdio.h>
 
 #include "ddpcore/schedule/schedule.h"
-#include "harness/plugin/plugin.h"
 #include "harness/rank/session.h"
 
 _Static_assert((int)DDPROVE_COLL_SEND == (int)DDP_STEP_SEND &&
@@ -36,8 +37,7 @@ static bool take_range(const struct ddp_schedule *schedule, const struct ddprove
         }
         room = schedule->scratch[out->scratch].elem_count;
     } else {
-        out->buffer =
-            from->buffer == DDPROVE_COLL_INPUT ? DDP_BUFFER_INPUT : DDP_BUFFER_OUTPUT;
+        out->buffer = from->buffer == DDPROVE_COLL_INPUT ? DDP_BUFFER_INPUT : DDP_BUFFER_OUTPUT;
     }
     return from->first <= room && from->count <= room - from->first;
 }

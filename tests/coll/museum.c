@@ -1,58 +1,16 @@
 /* Algorithms with a mistake each, as plug-ins: compiled with -DBUG=n, where museum.txt says what
  * must be noticed. 100, 200, 300, 400, 500, 510 and 520 are right. The mistakes are those that
  * people make: remainders, elements for bytes, rounds, waits, worlds that are no power of two. */
+#include <museum.h>
+#include <museum_kinds.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ddprove_coll.h"
-
-#define IS(bug) (BUG == (bug))
-#define NONE    DDPROVE_COLL_NONE
-
-typedef struct ddprove_coll_question ask;
-typedef struct ddprove_coll_sink sink;
-typedef struct ddprove_coll_range range;
-
-static range in(uint64_t first, uint64_t count)
-{
-    return ddprove_coll_range(DDPROVE_COLL_INPUT, first, count);
-}
-
-static range out(uint64_t first, uint64_t count)
-{
-    return ddprove_coll_range(DDPROVE_COLL_OUTPUT, first, count);
-}
-
-static range scratch(uint32_t number, uint64_t first, uint64_t count)
-{
-    return ddprove_coll_range(DDPROVE_COLL_SCRATCH + number, first, count);
-}
-
-static uint32_t send(const sink *to, uint32_t peer, range src, uint32_t after)
-{
-    return ddprove_coll_send(to, 0, peer, src, after, NONE);
-}
-
-static uint32_t take(const sink *to, uint32_t peer, range dst, uint32_t after, uint32_t and_after)
-{
-    return ddprove_coll_recv(to, DDPROVE_COLL_RECV, 0, peer, dst, after, and_after);
-}
-
-static uint32_t add(const sink *to, uint32_t peer, range dst, uint32_t after, uint32_t and_after)
-{
-    return ddprove_coll_recv(to, DDPROVE_COLL_RECV_REDUCE, 0, peer, dst, after, and_after);
-}
-
-static uint32_t copy(const sink *to, range dst, range src, uint32_t after)
-{
-    return ddprove_coll_local(to, DDPROVE_COLL_COPY, 0, dst, src, after, NONE);
-}
-
 /* --- 1xx: ring -------------------------------------------------------------------------------- */
 
-static uint64_t chunk_count(const ask *q, uint32_t chunk)
+static uint64_t chunk_count(const struct ddprove_coll_question *q, uint32_t chunk)
 {
     if (IS(101)) { /* the remainder is lost */
         return q->count / q->size;
@@ -60,7 +18,7 @@ static uint64_t chunk_count(const ask *q, uint32_t chunk)
     return q->count / q->size + (chunk < q->count % q->size ? 1 : 0);
 }
 
-static uint64_t chunk_first(const ask *q, uint32_t chunk)
+static uint64_t chunk_first(const struct ddprove_coll_question *q, uint32_t chunk)
 {
     uint64_t longer = q->count % q->size;
     uint64_t first = chunk * (q->count / q->size);
@@ -77,10 +35,11 @@ static uint64_t chunk_first(const ask *q, uint32_t chunk)
     return first;
 }
 
-static range cut(const ask *q, range whole, uint64_t number)
+static struct ddprove_coll_range cut(const struct ddprove_coll_question *q,
+                                     struct ddprove_coll_range whole, uint64_t number)
 {
     uint64_t longest = q->segment > 0 && !IS(104) ? q->segment : whole.count; /* 104: unsegmented */
-    range part = whole;
+    struct ddprove_coll_range part = whole;
 
     part.first += number * longest;
     part.count -= number * longest;
@@ -90,7 +49,7 @@ static range cut(const ask *q, range whole, uint64_t number)
     return part;
 }
 
-static uint64_t cuts(const ask *q, uint64_t count)
+static uint64_t cuts(const struct ddprove_coll_question *q, uint64_t count)
 {
     uint64_t longest = q->segment > 0 && !IS(104) ? q->segment : count;
 
@@ -98,8 +57,8 @@ static uint64_t cuts(const ask *q, uint64_t count)
 }
 
 /* written, lent: of each segment, the step that the next one has to wait for. */
-static void ring_round(const ask *q, const sink *to, uint32_t round, uint32_t *written,
-                       uint32_t *lent, uint64_t most)
+static void ring_round(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to,
+                       uint32_t round, uint32_t *written, uint32_t *lent, uint64_t most)
 {
     uint32_t n = q->size;
     uint32_t next = IS(105) ? (q->rank + n - 1) % n : (q->rank + 1) % n; /* 105: both downwards */
@@ -122,7 +81,8 @@ static void ring_round(const ask *q, const sink *to, uint32_t round, uint32_t *w
         return; /* rank 0 stops a round early */
     }
     for (uint64_t s = 0; s < cuts(q, chunk_count(q, leaving)); s++) {
-        range part = cut(q, out(chunk_first(q, leaving), chunk_count(q, leaving)), s);
+        struct ddprove_coll_range part =
+            cut(q, out(chunk_first(q, leaving), chunk_count(q, leaving)), s);
         uint64_t at = leaving * most + s;
         int is_own = round == 0 && !q->is_in_place;
 
@@ -138,9 +98,10 @@ static void ring_round(const ask *q, const sink *to, uint32_t round, uint32_t *w
     }
     for (uint64_t s = 0; s < cuts(q, chunk_count(q, coming)); s++) {
         uint64_t turn = IS(112) ? cuts(q, chunk_count(q, coming)) - 1 - s : s; /* 112: backwards */
-        range part = cut(q, out(chunk_first(q, coming), chunk_count(q, coming)), turn);
+        struct ddprove_coll_range part =
+            cut(q, out(chunk_first(q, coming), chunk_count(q, coming)), turn);
         uint64_t at = coming * most + turn;
-        range own = part;
+        struct ddprove_coll_range own = part;
 
         own.buffer = DDPROVE_COLL_INPUT;
         if (round < n - 1 && !q->is_in_place && !IS(113)) { /* 113: adds to what nobody wrote */
@@ -160,7 +121,7 @@ static void ring_round(const ask *q, const sink *to, uint32_t round, uint32_t *w
     }
 }
 
-static int ring(const ask *q, const sink *to)
+static int ring(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
 {
     uint64_t most = cuts(q, chunk_count(q, 0));
     uint32_t *steps = malloc((2 * q->size * most + 1) * sizeof *steps);
@@ -181,9 +142,10 @@ static int ring(const ask *q, const sink *to)
 
 /* --- 2xx: to rank 0 and back ------------------------------------------------------------------ */
 
-static void star_root(const ask *q, const sink *to, uint64_t first, uint64_t count)
+static void star_root(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to,
+                      uint64_t first, uint64_t count)
 {
-    range sum = out(first, count);
+    struct ddprove_coll_range sum = out(first, count);
     uint32_t last = NONE;
     uint32_t end = IS(201) ? q->size - 1 : q->size; /* 201: the last rank is not waited for */
 
@@ -214,9 +176,10 @@ static void star_root(const ask *q, const sink *to, uint64_t first, uint64_t cou
     }
 }
 
-static void star_other(const ask *q, const sink *to, uint64_t first, uint64_t count)
+static void star_other(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to,
+                       uint64_t first, uint64_t count)
 {
-    range own = in(first, count);
+    struct ddprove_coll_range own = in(first, count);
     uint32_t last = NONE;
 
     if (IS(209) && !q->is_in_place) {
@@ -244,7 +207,7 @@ static void star_other(const ask *q, const sink *to, uint64_t first, uint64_t co
     (void)take(to, 0, out(first, count), last, NONE);
 }
 
-static int star(const ask *q, const sink *to)
+static int star(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
 {
     uint64_t longest = q->segment > 0 ? q->segment : q->count;
 
@@ -268,11 +231,11 @@ static int star(const ask *q, const sink *to)
 
 /* --- 3xx: everything to everybody ------------------------------------------------------------- */
 
-static void pairs_segment(const ask *q, const sink *to, uint32_t kept, uint64_t first,
-                          uint64_t count)
+static void pairs_segment(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to,
+                          uint32_t kept, uint64_t first, uint64_t count)
 {
-    range own = scratch(kept, first, count);
-    range sum = out(first, count);
+    struct ddprove_coll_range own = scratch(kept, first, count);
+    struct ddprove_coll_range sum = out(first, count);
     uint32_t start = IS(301) ? q->rank : 0; /* 301: each rank begins with itself */
     uint32_t saved = copy(to, own, in(first, count), NONE);
     uint32_t last = saved;
@@ -297,7 +260,7 @@ static void pairs_segment(const ask *q, const sink *to, uint32_t kept, uint64_t 
     }
 }
 
-static int pairs(const ask *q, const sink *to)
+static int pairs(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
 {
     uint64_t longest = q->segment > 0 ? q->segment : q->count;
     uint64_t room = IS(304) && q->count > 3 ? q->count - 1 : q->count; /* 304: too small */
@@ -320,10 +283,11 @@ static int pairs(const ask *q, const sink *to)
 
 /* --- 4xx: partners at distance 1, 2, 4, ... --------------------------------------------------- */
 
-static void doubling_segment(const ask *q, const sink *to, uint32_t kept, uint64_t first,
+static void doubling_segment(const struct ddprove_coll_question *q,
+                             const struct ddprove_coll_sink *to, uint32_t kept, uint64_t first,
                              uint64_t count)
 {
-    range sum = out(first, count);
+    struct ddprove_coll_range sum = out(first, count);
     uint32_t core = 1;
     uint32_t extra, me, last = NONE, free_at = NONE;
 
@@ -347,7 +311,7 @@ static void doubling_segment(const ask *q, const sink *to, uint32_t kept, uint64
     }
     for (uint32_t distance = 1; distance < core; distance *= 2) {
         uint32_t peer = IS(402) ? (me + distance) % core : me ^ distance; /* 402: not a partner */
-        range copied = scratch(kept, first, count);
+        struct ddprove_coll_range copied = scratch(kept, first, count);
         uint32_t left;
 
         if (IS(403) && distance == 2) {
@@ -371,7 +335,7 @@ static void doubling_segment(const ask *q, const sink *to, uint32_t kept, uint64
     }
 }
 
-static int doubling(const ask *q, const sink *to)
+static int doubling(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
 {
     uint64_t longest = q->segment > 0 ? q->segment : q->count;
     uint32_t kept = to->scratch(to->context, q->dtype, q->count);
@@ -383,83 +347,12 @@ static int doubling(const ask *q, const sink *to)
     return 0;
 }
 
-/* --- 5xx: other kinds ------------------------------------------------------------------------- */
-
-static void broadcast_segment(const ask *q, const sink *to, uint64_t first, uint64_t count)
-{
-    uint32_t root = IS(501) ? 0 : q->root; /* 501: always from rank 0 */
-
-    if (q->rank != root) {
-        (void)take(to, root, out(first, count), NONE, NONE);
-        return;
-    }
-    for (uint32_t rank = 0; rank < q->size; rank++) {
-        if (rank != root) {
-            (void)send(to, rank, in(first, count), NONE);
-        }
-    }
-    if (!q->is_in_place && !IS(502)) { /* 502: the root keeps nothing for itself */
-        (void)copy(to, out(first, count), in(first, count), NONE);
-    }
-}
-
-static int broadcast(const ask *q, const sink *to)
-{
-    uint64_t longest = q->segment > 0 ? q->segment : q->count;
-
-    for (uint64_t first = 0; first < q->count; first += longest) {
-        broadcast_segment(q, to, first, q->count - first < longest ? q->count - first : longest);
-    }
-    return 0;
-}
-
-static int all_gather(const ask *q, const sink *to)
-{
-    uint64_t longest = q->segment > 0 ? q->segment : q->count;
-
-    for (uint64_t first = 0; first < q->count; first += longest) {
-        uint64_t count = q->count - first < longest ? q->count - first : longest;
-
-        for (uint32_t i = 1; i < q->size; i++) {
-            uint32_t ahead = (q->rank + i) % q->size;
-            uint32_t behind = (q->rank + q->size - i) % q->size;
-            uint64_t block = IS(511) ? i : behind; /* 511: blocks in the order of arrival */
-
-            (void)send(to, ahead, in(first, count), NONE);
-            (void)take(to, behind, out(block * q->count + first, count), NONE, NONE);
-        }
-        if (!q->is_in_place) {
-            (void)copy(to, out((IS(511) ? 0 : q->rank) * q->count + first, count), in(first, count),
-                       NONE);
-        }
-    }
-    return 0;
-}
-
-static int barrier(const ask *q, const sink *to)
-{
-    uint32_t signal = to->scratch(to->context, DDPROVE_COLL_U8, 1);
-    uint32_t heard = to->scratch(to->context, DDPROVE_COLL_U8, 32);
-    uint32_t last = NONE;
-    uint32_t round = 0;
-
-    /* 521: one round too few in worlds beyond four */
-    for (uint32_t distance = 1; distance < (IS(521) && q->size > 4 ? 4 : q->size); distance *= 2) {
-        uint32_t after = IS(522) ? NONE : last; /* 522: passes on what it has not heard */
-
-        (void)send(to, (q->rank + distance) % q->size, scratch(signal, 0, 1), after);
-        last = take(to, (q->rank + q->size - distance) % q->size, scratch(heard, round++, 1), last,
-                    NONE);
-    }
-    return 0;
-}
-
 /* --- 6xx: what is wrong with the program ------------------------------------------------------ */
 
 static uint32_t questions;
 static void *volatile held;
 
-static int misbehave(const ask *q, const sink *to)
+static int misbehave(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
 {
     struct ddprove_coll_step step;
     int is_time = q->size == 3 && q->count == 2 && q->rank == 1;
@@ -515,7 +408,7 @@ static int misbehave(const ask *q, const sink *to)
     return star(q, to);
 }
 
-static int emit(const ask *q, const sink *to)
+static int emit(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
 {
     switch (BUG / 100) {
     case 1:

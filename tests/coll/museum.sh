@@ -24,7 +24,7 @@ fail() {
 while read -r number property words; do
     case $number in '#'*) continue ;; esac
     case " $* " in "  " | *" $number "*) ;; *) continue ;; esac
-    "$cc" -std=gnu99 -Wall -Wextra -Werror -shared -fPIC -I"$headers" -DBUG="$number" -o "$number.so" "$source" ||
+    "$cc" -std=gnu99 -Wall -Wextra -Werror -shared -fPIC -I"$headers" -I"$(dirname "$source")" -DBUG="$number" -o "$number.so" "$source" ||
         { fail "$number cannot be compiled"; continue; }
     worlds=1-6
     [ "$number" = 103 ] && worlds=9
