@@ -43,6 +43,7 @@ struct ddp_cache {
     size_t segment_bytes;                                       /* 0 = the algorithm's default */
     const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT]; /* NULL: the kind is not used */
     struct ddp_schedule_observer *observer;                     /* or NULL */
+    struct ddp_schedule_emitter *emitter; /* of all-reduces, or NULL: the algorithm's */
 
     struct ddp_cached *chain[DDP_CACHE_CHAINS];
     uint32_t count;

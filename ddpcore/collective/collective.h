@@ -95,6 +95,14 @@ struct ddp_schedule_observer {
     ddp_status (*used)(struct ddp_schedule_observer *observer, const struct ddp_schedule *schedule);
 };
 
+/* Emits all-reduces in the place of an algorithm of the table. */
+struct ddp_schedule_emitter {
+    /* Emits the steps of schedule->params.rank, which must be right as ddp_schedule_add asks, and
+     * may name schedule->algorithm. It may take its time. Errors are those of the collective. */
+    ddp_status (*emit)(struct ddp_schedule_emitter *emitter, struct ddp_schedule *schedule,
+                       struct ddp_err *err);
+};
+
 struct ddp_coll_schedule_config {
     uint64_t comm;
     enum ddp_algorithm_id algorithm; /* of all_reduce; NONE = its default */
@@ -106,6 +114,7 @@ struct ddp_coll_schedule_config {
     bool is_agreement;
     const uint32_t *member_rank;            /* global rank of each member; NULL = identity */
     struct ddp_schedule_observer *observer; /* or NULL */
+    struct ddp_schedule_emitter *emitter;   /* or NULL; borrowed */
 };
 /* Schedules on a transport and a device: the executor. Takes over transport and borrows device.
  * Errors: E_NOT_FOUND (an algorithm of another kind; err lists the known ones). */

@@ -212,10 +212,13 @@ static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_sche
     struct ddp_schedule schedule;
     ddp_status status;
 
-    (void)err;
     ddp_schedule_init(&schedule, cache->mem, algorithm->name, params);
-    algorithm->emit(&schedule);
-    status = schedule.status;
+    if (cache->emitter != NULL && params->kind == DDP_COLL_ALL_REDUCE) {
+        status = cache->emitter->emit(cache->emitter, &schedule, err);
+    } else {
+        algorithm->emit(&schedule);
+        status = schedule.status;
+    }
     if (status == DDP_OK) {
         status = pass_schedule(cache, &schedule);
     }
@@ -286,6 +289,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     executor->cache.member_count = transport->member_count;
     executor->cache.segment_bytes = config->segment_bytes;
     executor->cache.observer = config->observer;
+    executor->cache.emitter = config->emitter;
     executor->scratch.mem = env->mem;
     executor->scratch.transport = transport;
     *out = &executor->queue.base;

@@ -33,7 +33,12 @@ enum cli_command {
     CLI_EXEC = 1024,
     CLI_NEW = 2048,
     CLI_DIAGNOSE = 4096,
-    CLI_EVERY_COMMAND = 8191
+    CLI_COLL = 8192,
+    CLI_EVERY_COMMAND = 16383
+};
+
+struct cli_range {
+    uint64_t first, last;
 };
 
 /* What every option of the command line came to; a command reads those it knows. */
@@ -66,16 +71,21 @@ struct cli_options {
     bool is_on_both;             /* --driver both */
     bool is_resumed;
     bool is_verbose, is_time_enforced, is_fast, is_help, is_fail_fast;
-    bool has_events;     /* explain --events */
-    bool is_kept_failed; /* --keep failed */
-    char **command;      /* exec: what is behind "--", ends with NULL; NULL: nothing */
-    uint64_t ranks;      /* --ranks; 0: not given */
-    uint64_t limit_s;    /* --limit; 0: not given */
+    bool has_events;             /* explain --events */
+    bool has_worlds, has_counts; /* coll --worlds, --counts */
+    bool is_full, is_in_place;   /* coll --full, --in-place */
+    bool is_kept_failed;         /* --keep failed */
+    char **command;              /* exec: what is behind "--", ends with NULL; NULL: nothing */
+    uint64_t ranks;              /* --ranks; 0: not given */
+    uint64_t limit_s;            /* --limit; 0: not given */
     enum harness_guest_adapter adapter;
-    bool is_left;        /* --on-failure leave */
-    bool is_proving;     /* --prove sums */
-    bool is_equivalence; /* --prove equivalence */
-    const char *steps;   /* --steps, as it was written; NULL: not given */
+    bool is_left;                    /* --on-failure leave */
+    bool is_proving;                 /* --prove sums */
+    bool is_equivalence;             /* --prove equivalence */
+    const char *steps;               /* --steps, as it was written; NULL: not given */
+    const char *svg;                 /* coll --svg; NULL: not given */
+    uint64_t segment;                /* coll --segment; 0: not given */
+    struct cli_range worlds, counts; /* coll --worlds, --counts */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
@@ -102,6 +112,7 @@ int cli_shrink(const struct cli_options *options);
 int cli_new(const struct cli_options *options);
 int cli_exec(const struct cli_options *options);
 int cli_diagnose(const struct cli_options *options);
+int cli_coll(const struct cli_options *options);
 
 /* prove.c: of exec --prove equivalence. */
 /* Let the job that follows keep its steps, in a folder that --out names or that is made; folder: of

@@ -4,6 +4,7 @@
 
 #include "ddpcore/base/text.h"
 #include "harness/cli/cli.h"
+#include "harness/plugin/plugin.h"
 #include "harness/proc/proc.h"
 
 static const struct command {
@@ -37,6 +38,10 @@ static const struct command {
     {"diagnose", "PATH...", CLI_DIAGNOSE, cli_diagnose,
      "what a hang's dumps and logs say: who held up whom, and where; of PyTorch's\n"
      "Flight Recorder, watchdog and torchrun, py-spy, NCCL's RAS and NCCL_DEBUG"},
+    {"coll", "check|show|new NAME", CLI_COLL, cli_coll,
+     "check: prove an algorithm for many worlds and counts, without running it;\nshow: draw its "
+     "steps, and in which order it adds each element; NAME: one of\nlist collectives, or the path "
+     "of a plug-in; new: write a plug-in to start from"},
     {"new", "guest FOLDER", CLI_NEW, cli_new,
      "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
      "scenarios that break it"},
@@ -143,6 +148,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "rank") == 0) {
         return harness_proc_rank_main();
+    }
+    if (strcmp(argv[1], "plugin") == 0 && argc == 3) {
+        return harness_plugin_main(argv[2]);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         (strcmp(argv[1], "help") == 0 && argc == 2)) {

@@ -1,13 +1,12 @@
-/* Options of the command line: one table, from which getopt_long, the help of each command and the
- * nearest names come. */
-#include <getopt.h>
+/* Options of the command line: what each of them sets, and their table. */
+#include "harness/cli/options.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/text.h"
-#include "harness/cli/cli.h"
 
-static int add_set(struct cli_options *options, const char *prefix, const char *text)
+int cli_options_add_set(struct cli_options *options, const char *prefix, const char *text)
 {
     size_t size = strlen(prefix) + strlen(text) + 1;
     char *copy;
@@ -55,7 +54,7 @@ static int set_device(struct cli_options *options, const char *text)
     if (!options->is_on_cuda && strcmp(text, "cpu") != 0) {
         return cli_usage_error("--device: unknown device \"%s\"; known: cpu, cuda", text);
     }
-    return add_set(options, "job.device=", text);
+    return cli_options_add_set(options, "job.device=", text);
 }
 
 static int set_require(struct cli_options *options, const char *text)
@@ -72,19 +71,19 @@ static int set_require(struct cli_options *options, const char *text)
 
 static int set_ranks_per_gpu(struct cli_options *options, const char *text)
 {
-    return add_set(options, "job.ranks_per_gpu=", text);
+    return cli_options_add_set(options, "job.ranks_per_gpu=", text);
 }
 
 static int set_key(struct cli_options *options, const char *text)
 {
-    return add_set(options, "", text);
+    return cli_options_add_set(options, "", text);
 }
 
 static int set_collective(struct cli_options *options, const char *text)
 {
     options->has_collective = true;
     options->collective_set = options->set_count;
-    return add_set(options, "job.collective=", text);
+    return cli_options_add_set(options, "job.collective=", text);
 }
 
 static int set_seed(struct cli_options *options, const char *text)
@@ -195,6 +194,46 @@ static int set_shard(struct cli_options *options, const char *text)
     return code;
 }
 
+/* "A" or "A-B". */
+static int parse_range(const char *option, const char *text, uint64_t min, uint64_t max,
+                       struct cli_range *out)
+{
+    const char *dash = strchr(text, '-');
+    char first[24];
+    int code;
+
+    (void)snprintf(first, sizeof first, "%.*s", dash != NULL ? (int)(dash - text) : 23, text);
+    code = cli_parse_number(option, first, min, max, &out->first);
+    out->last = out->first;
+    if (code == 0 && dash != NULL) {
+        code = cli_parse_number(option, dash + 1, out->first, max, &out->last);
+    }
+    return code;
+}
+
+static int set_worlds(struct cli_options *options, const char *text)
+{
+    options->has_worlds = true;
+    return parse_range("--worlds", text, 1, 1024, &options->worlds);
+}
+
+static int set_counts(struct cli_options *options, const char *text)
+{
+    options->has_counts = true;
+    return parse_range("--counts", text, 0, 1000000, &options->counts);
+}
+
+static int set_segment(struct cli_options *options, const char *text)
+{
+    return cli_parse_number("--segment", text, 1, 1000000, &options->segment);
+}
+
+static int set_svg(struct cli_options *options, const char *text)
+{
+    options->svg = text;
+    return 0;
+}
+
 static int set_out(struct cli_options *options, const char *text)
 {
     options->out_dir = text;
@@ -241,6 +280,8 @@ FLAG(set_time_enforced, is_time_enforced)
 FLAG(set_events, has_events)
 FLAG(set_fail_fast, is_fail_fast)
 FLAG(set_fast, is_fast)
+FLAG(set_full, is_full)
+FLAG(set_in_place, is_in_place)
 FLAG(set_verbose, is_verbose)
 FLAG(set_help, is_help)
 #undef FLAG
@@ -248,18 +289,23 @@ FLAG(set_help, is_help)
 #define LOADS (CLI_RUN | CLI_TRAIN | CLI_PLAN | CLI_LINT | CLI_LIST) /* they load scenarios */
 #define RUNS  (CLI_RUN | CLI_TRAIN)
 
-static const struct cli_option {
-    const char *name;                                          /* "--name"; NULL: none */
-    const char *argument;                                      /* NULL: it takes none */
-    char letter;                                               /* "-l"; 0: none */
-    unsigned commands;                                         /* whose help shows it */
-    int (*set)(struct cli_options *options, const char *text); /* returns 0, or an exit code */
-    const char *help; /* a line break starts a new line of help */
-} table[] = {
+const struct cli_option cli_option_table[] = {
     {"driver", "sim|proc", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_driver,
      "default: every driver a scenario allows; of a campaign:\nits own, or both"},
     {"cases", "N", 0, CLI_CAMPAIGN, set_cases, "how many (default: the campaign's)"},
-    {"budget", "SECONDS", 0, CLI_CAMPAIGN, set_budget, "begin no case later than that"},
+    {"budget", "SECONDS", 0, CLI_CAMPAIGN | CLI_COLL, set_budget,
+     "begin no case later than that (coll: 60, with --full none)"},
+    {"full", NULL, 0, CLI_COLL, set_full,
+     "check: worlds 1 to 64 with every count up to 4 * ranks + 3"},
+    {"worlds", "N[-M]", 0, CLI_COLL, set_worlds,
+     "check: of so many ranks (default: 1 to 16, and some to 64);\nshow: of N (default 4)"},
+    {"counts", "N[-M]", 0, CLI_COLL, set_counts,
+     "check: of so many elements (default: what lies at the edges);\nshow: of N (default: as many "
+     "as ranks)"},
+    {"segment", "N", 0, CLI_COLL, set_segment, "show: no message is longer than N elements"},
+    {"in-place", NULL, 0, CLI_COLL, set_in_place, "show: input and output are one buffer"},
+    {"svg", "FILE", 0, CLI_COLL, set_svg,
+     "show: write the picture there; check: that of the first\ncounterexample"},
     {"shard", "I/N", 0, CLI_CAMPAIGN, set_shard,
      "the cases k with k mod N = I (default: as Slurm, Open MPI,\nKubernetes or GoogleTest say in "
      "the environment, else 0/1)"},
@@ -307,11 +353,12 @@ static const struct cli_option {
      "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
-    {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE, set_json,
+    {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL, set_json,
      "write all verdicts, as one JSON object"},
     {"scenario", "FILE", 0, CLI_DIAGNOSE, set_scenario,
      "write a scenario in which ddprove's own ranks go wrong in the\nsame way"},
-    {"junit", "FILE", 0, CLI_RUN | CLI_EXEC, set_junit, "write all verdicts, as JUnit XML"},
+    {"junit", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_COLL, set_junit,
+     "write all verdicts, as JUnit XML"},
     {"enforce-time", NULL, 0, CLI_RUN | CLI_CHECK, set_time_enforced,
      "judge within_ms on real time too"},
     {"events", NULL, 0, CLI_EXPLAIN, set_events,
@@ -322,177 +369,6 @@ static const struct cli_option {
     {NULL, NULL, 'v', CLI_RUN | CLI_EXEC, set_verbose, "one line a cell"},
     {"help", NULL, 'h', CLI_EVERY_COMMAND, set_help, "show this"},
 };
-
-enum { TABLE_COUNT = sizeof table / sizeof table[0], NAME_COLUMNS = 22, LONG_ONLY = 256 };
-
-/* Its first line goes behind the option's name, the others below it. */
-static void print_lines(const char *text, FILE *out)
-{
-    for (;;) {
-        size_t size = strcspn(text, "\n");
-
-        (void)fprintf(out, " %.*s\n", (int)size, text);
-        if (text[size] == '\0') {
-            return;
-        }
-        text += size + 1;
-        (void)fprintf(out, "  %-*s", NAME_COLUMNS, "");
-    }
-}
-
-void cli_options_print_help(unsigned commands, FILE *out)
-{
-    for (size_t i = 0; i < TABLE_COUNT; i++) {
-        const struct cli_option *option = &table[i];
-        char letter[3] = {'-', option->letter, '\0'};
-        char name[64];
-
-        if ((option->commands & commands) == 0) {
-            continue;
-        }
-        (void)snprintf(name, sizeof name, "%s%s%s%s%s%s", option->letter != 0 ? letter : "",
-                       option->letter != 0 && option->name != NULL ? ", " : "",
-                       option->name != NULL ? "--" : "", option->name != NULL ? option->name : "",
-                       option->argument != NULL ? " " : "",
-                       option->argument != NULL ? option->argument : "");
-        (void)fprintf(out, "  %-*s", NAME_COLUMNS, name);
-        print_lines(option->help, out);
-    }
-}
-
-/* What getopt did not take. problem: '?' unknown or ambiguous, ':' without its argument. */
-static int refuse_option(int problem, const char *word)
-{
-    const char *names[TABLE_COUNT];
-    const char *nearest;
-    char name[64];
-    size_t count = 0;
-
-    if (problem == ':') {
-        return cli_usage_error("%s needs a value; see ddprove --help", word);
-    }
-    for (size_t i = 0; i < TABLE_COUNT; i++) {
-        if (table[i].name != NULL) {
-            names[count++] = table[i].name;
-        }
-    }
-    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
-    nearest = ddp_text_nearest(name + strspn(name, "-"), names, count);
-    return cli_usage_error("unknown option \"%s\"; %s%s", name,
-                           nearest != NULL ? "did you mean --" : "see ddprove --help",
-                           nearest != NULL ? nearest : "");
-}
-
-/* The table as getopt_long takes it. A row's number is LONG_ONLY + its index, or its letter. */
-static void describe(struct option *out, char *letters)
-{
-    size_t count = 0;
-
-    *letters++ =
-        ':'; /* getopt then returns ':' for a missing argument, '?' for an unknown option */
-    for (size_t i = 0; i < TABLE_COUNT; i++) {
-        if (table[i].name != NULL) {
-            out[count++] = (struct option){
-                table[i].name, table[i].argument != NULL ? required_argument : no_argument, NULL,
-                LONG_ONLY + (int)i};
-        }
-        if (table[i].letter != 0) {
-            *letters++ = table[i].letter;
-        }
-        if (table[i].letter != 0 && table[i].argument != NULL) {
-            *letters++ = ':';
-        }
-    }
-    out[count] = (struct option){NULL, 0, NULL, 0};
-    *letters = '\0';
-}
-
-static const struct cli_option *find(int number)
-{
-    for (size_t i = 0; i < TABLE_COUNT; i++) {
-        if (number == LONG_ONLY + (int)i || (number != 0 && number == table[i].letter)) {
-            return &table[i];
-        }
-    }
-    return NULL;
-}
-
-/* What the options mean together. */
-static int settle(struct cli_options *options, unsigned command)
-{
-    if (options->is_on_both && command != CLI_CAMPAIGN) {
-        return cli_usage_error("--driver: both is for campaigns; leave it out to run on both");
-    }
-    if (options->is_fast && command != CLI_TRAIN) {
-        return cli_usage_error("--fast: its bits do not repeat, so only train takes it");
-    }
-    if (command == CLI_EXEC) {
-        options->has_launcher = false;
-        return options->launcher_text == NULL || options->has_guest_launcher
-                   ? 0
-                   : cli_usage_error("--launcher is own, mpirun, torchrun, srun or env, not \"%s\"",
-                                     options->launcher_text);
-    }
-    if (options->launcher_text != NULL && !options->has_launcher) {
-        return cli_usage_error("--launcher: unknown launcher \"%s\"; known: own, mpirun",
-                               options->launcher_text);
-    }
-    if (options->has_launcher) {
-        if (options->has_driver && options->driver == HARNESS_DRIVER_SIM) {
-            return cli_usage_error("--launcher: the simulator starts no processes; leave out "
-                                   "--driver sim or --launcher");
-        }
-        options->has_driver = true;
-        options->driver = HARNESS_DRIVER_PROC;
-    }
-    return options->is_on_cuda && !options->has_collective
-               ? add_set(options, "job.collective=", "nccl")
-               : 0;
-}
-
-/* What is behind "--" is somebody else's command. Returns how many words are before it. */
-static int cut_command(int argc, char **argv, struct cli_options *options)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            options->command = argv + i + 1;
-            return i;
-        }
-    }
-    return argc;
-}
-
-int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options)
-{
-    struct option long_options[TABLE_COUNT + 1];
-    char letters[2 * TABLE_COUNT + 2];
-    int number;
-
-    memset(options, 0, sizeof *options);
-    if (command == CLI_EXEC) {
-        argc = cut_command(argc, argv, options);
-    }
-    options->seed_count = 1;
-    opterr = 0;
-    describe(long_options, letters);
-    while (!options->is_help &&
-           (number = getopt_long(argc, argv, letters, long_options, NULL)) != -1) {
-        const struct cli_option *option = find(number);
-        int code =
-            option != NULL ? option->set(options, optarg) : refuse_option(number, argv[optind - 1]);
-
-        if (code != 0) {
-            return code;
-        }
-    }
-    options->paths = argv + optind;
-    options->path_count = argc - optind;
-    return options->is_help ? 0 : settle(options, command);
-}
-
-void cli_options_fini(struct cli_options *options)
-{
-    for (size_t i = 0; i < options->set_count; i++) {
-        ddp_mem_free(ddp_mem_system(), options->sets[i]);
-    }
-}
+const size_t cli_option_count = sizeof cli_option_table / sizeof cli_option_table[0];
+_Static_assert(sizeof cli_option_table / sizeof cli_option_table[0] <= CLI_OPTIONS_MAX,
+               "options.h says how many there may be");

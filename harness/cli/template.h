@@ -1,4 +1,5 @@
-/* Files that `ddprove new` writes, as they lie in harness/cli/template and harness/guest/example;
+/* Files that `ddprove new` and `ddprove coll new` write, as they lie in harness/cli/template,
+ * harness/guest/example and harness/plugin;
  * the build makes them a part of the program (template.cmake). */
 #ifndef HARNESS_CLI_TEMPLATE_H
 #define HARNESS_CLI_TEMPLATE_H
@@ -16,6 +17,8 @@ struct cli_template {
 };
 /* Of a guest's project; ends with a path of NULL. */
 extern const struct cli_template cli_guest_templates[];
+/* Of `coll new`: the algorithm, in which @NAME@ is its name, and the header. */
+extern const struct cli_template cli_coll_templates[];
 
 #ifdef __cplusplus
 }

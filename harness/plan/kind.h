@@ -255,6 +255,7 @@ const struct harness_engine_traits *harness_engine_traits(enum harness_engine en
 struct harness_collective {
     enum harness_engine engine;
     enum ddp_algorithm_id algorithm; /* of a schedule; NONE: the engine chooses */
+    const char *plugin; /* path of a shared object that emits the schedules; NULL: none. Borrowed */
 };
 /* Collectives that a job may name, in the order of the list; false past its end. */
 bool harness_collective_at(size_t index, struct harness_collective *out, const char **out_name);

@@ -81,7 +81,7 @@ bool harness_collective_at(size_t index, struct harness_collective *out, const c
 
     for (unsigned i = 0; i < HARNESS_ENGINE_COUNT; i++) {
         if (engines[i].name != NULL && index-- == 0) {
-            *out = (struct harness_collective){(enum harness_engine)i, DDP_ALGORITHM_NONE};
+            *out = (struct harness_collective){.engine = (enum harness_engine)i};
             *out_name = engines[i].name;
             return true;
         }
@@ -90,6 +90,7 @@ bool harness_collective_at(size_t index, struct harness_collective *out, const c
     if (schedule == NULL) {
         return false;
     }
+    out->plugin = NULL;
     out->engine = index % 2 == 0 ? HARNESS_ENGINE_SCHEDULE : HARNESS_ENGINE_NCCL_SCHEDULE;
     out->algorithm = schedule->id;
     *out_name = index % 2 == 0 ? schedule->name : schedule->over_nccl;
@@ -101,6 +102,9 @@ const char *harness_collective_name(struct harness_collective collective)
     struct harness_collective found;
     const char *name = NULL;
 
+    if (collective.plugin != NULL) {
+        return collective.plugin;
+    }
     for (size_t i = 0; harness_collective_at(i, &found, &name); i++) {
         if (found.engine == collective.engine && found.algorithm == collective.algorithm) {
             return name;

@@ -120,7 +120,8 @@ bool harness_plan_is_opaque(const struct harness_plan *plan)
 
 const char *harness_plan_algorithm(const struct harness_plan *plan)
 {
-    struct harness_collective schedule = {HARNESS_ENGINE_SCHEDULE, plan->job.collective.algorithm};
+    struct harness_collective schedule = {.engine = HARNESS_ENGINE_SCHEDULE,
+                                          .algorithm = plan->job.collective.algorithm};
 
     return schedule.algorithm == DDP_ALGORITHM_NONE ? NULL : harness_collective_name(schedule);
 }

@@ -216,8 +216,8 @@ static void print_value_of(const struct harness_key *key, const void *kept, stru
                      harness_names_of((enum harness_names)key->of, load_name(key, member)));
         break;
     case HARNESS_KEY_COLLECTIVE:
-        ddp_text_add(out, "%s",
-                     harness_collective_name(*(const struct harness_collective *)member));
+        harness_plan_print_text(harness_collective_name(*(const struct harness_collective *)member),
+                                out);
         break;
     case HARNESS_KEY_BOOL:
         ddp_text_add(out, *(const bool *)member ? "true" : "false");

@@ -153,6 +153,11 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
     ddp_status status;
 
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
+    if (session->plan->job.collective.plugin != NULL) {
+        harness_plugin_emitter_init(&session->plugin, session->plan->job.collective.plugin,
+                                    session->err);
+        config.emitter = &session->plugin.emitter;
+    }
     status = ddp_coll_schedule_create(session->env, transport, session->device, &config, out,
                                       session->err);
     if (status != DDP_OK) {

@@ -116,7 +116,7 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
     record_holds(&holds, env->recorder);
     status = run(&session, wiring);
     if (status != DDP_OK) {
-        if (session.dump.status == status) {
+        if (session.dump.status == status && session.plugin.status == DDP_OK) {
             status =
                 ddp_err_set(err, status, "%s/schedules could not be written", options->run_dir);
         }

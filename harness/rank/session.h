@@ -18,6 +18,16 @@ struct harness_schedule_dump {
     ddp_status status; /* a schedule could not be written, and its collective did not start */
 };
 
+/* Emits all-reduces by asking a plug-in. */
+struct harness_plugin_emitter {
+    struct ddp_schedule_emitter emitter; /* first: the emitter's pointer is this one's */
+    const char *path;                    /* of the shared object; borrowed */
+    struct ddp_err *err;                 /* where it says why there is no schedule */
+    ddp_status status;                   /* then; else DDP_OK */
+};
+void harness_plugin_emitter_init(struct harness_plugin_emitter *emitter, const char *path,
+                                 struct ddp_err *err);
+
 /* Keeps tensors as files. */
 struct harness_keeper {
     struct ddp_witness witness; /* whose context is the keeper */
@@ -45,6 +55,7 @@ struct harness_session {
     struct ddp_group group;
     bool is_group;
     struct harness_schedule_dump dump;
+    struct harness_plugin_emitter plugin; /* if the plan's collective is one */
     struct harness_keeper keeper;
     struct ddp_device *device;
     struct ddp_transfer transfer;  /* of tensors that the host has to see */

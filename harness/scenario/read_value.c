@@ -1,7 +1,9 @@
 /* Single values: text, names, numbers. Each reader checks what stands there, then stores it. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/scenario/reader.h"
 #include "reference/data.h"
@@ -99,6 +101,20 @@ ddp_status harness_read_name(const struct harness_reader *reader, const struct h
     return DDP_OK;
 }
 
+/* A path begins with a dot or a slash, which no name does. */
+static ddp_status read_plugin(const struct harness_reader *reader,
+                              const struct harness_yaml_node *node,
+                              struct harness_collective *member)
+{
+    *member = (struct harness_collective){.engine = HARNESS_ENGINE_SCHEDULE};
+    if (access(node->text, R_OK) != 0) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "%s: %s; name a shared object that ddprove coll check knows",
+                                 node->text, strerror(errno));
+    }
+    return harness_reader_keep(reader, node->text, &member->plugin);
+}
+
 ddp_status harness_read_collective(const struct harness_reader *reader,
                                    const struct harness_key *key,
                                    const struct harness_yaml_node *node, void *member)
@@ -108,6 +124,9 @@ ddp_status harness_read_collective(const struct harness_reader *reader,
     int value;
 
     DDP_TRY(check_name(reader, key, node));
+    if (node->text[0] == '.' || node->text[0] == '/') {
+        return read_plugin(reader, node, member);
+    }
     DDP_TRY(harness_reader_find(reader, node, (enum harness_names)key->of, &index, &value));
     DDP_ASSERT(harness_collective_at(index, member, &name));
     return DDP_OK;

@@ -154,8 +154,12 @@ static void print_type(const struct harness_key *key, struct ddp_text *out)
         print_known(ref_data_names(), out);
         break;
     case HARNESS_KEY_NAME:
-    case HARNESS_KEY_COLLECTIVE:
         print_enum(key, out);
+        break;
+    case HARNESS_KEY_COLLECTIVE:
+        ddp_text_add(out, "\"anyOf\": [{");
+        print_enum(key, out);
+        ddp_text_add(out, "}, {\"type\": \"string\", \"pattern\": \"^[./]\"}]");
         break;
     case HARNESS_KEY_INT:
     case HARNESS_KEY_INDEX:

@@ -153,6 +153,27 @@ left=$(find again -name '*rank2*' -o -name '*.r2.txt')
 test -z "$left" || fail "an earlier run's files are left: $left"
 test -e again/own.simulated/sim/notes || fail "a file that is no run's was removed"
 
+# The collective lab.
+refused 'say what to do with which algorithm' coll
+refused 'say what to do with which algorithm' coll check
+refused 'known: check, show' coll chekc ring
+refused 'did you mean "ring"?' coll check rng
+refused 'is not a number from' coll check ring --worlds 0
+refused 'is not a number from' coll check ring --counts 5-3
+refused 'at most 64 ranks' coll show ring --worlds 65
+says 'all_reduce two_shot: PASS, worlds of 1 to 5 ranks' coll check two_shot --worlds 1-5 --json c.json --junit c.xml \
+    --svg c.svg
+grep -qF '"schema": "ddprove.coll/1"' c.json || fail "coll --json: $(head -3 c.json)"
+grep -qF 'coll.two_shot.exactly_once' c.xml || fail "coll --junit: $(head -3 c.xml)"
+test ! -e c.svg || fail "coll check draws a counterexample of what is right"
+says 'out[0..2] = ((0 1) 2)' coll show linear --worlds 3
+says 'in[2] >' coll show ring --worlds 3
+ends 0 coll show ring --svg c.svg
+grep -qF '</svg>' c.svg || fail "coll show --svg: $(head -3 c.svg)"
+ends 3 coll show ring --svg missing/c.svg
+ends 4 coll check ring --worlds 60-64 --counts 200-300 --budget 1
+grep -qF '(the time was up)' out || fail "coll check does not say that it stopped: $(head -1 out)"
+
 # The other commands.
 for list in scenarios faults actions points models data collectives oracles verdicts keys schema tests; do
     case $list in

@@ -33,70 +33,59 @@ done
 cd "$work_dir"
 
 # An algorithm. 1. Its own file, with one pure emit function.
-cat >ddpcore/schedule/linear.c <<'END'
-/* Linear all-reduce: rank 0 adds the others' data in the order of their ranks, then sends the sum
- * to each of them. Segments travel independently. */
+cat >ddpcore/schedule/relay.c <<'END'
+/* Relay all-reduce: the last rank gives its data to the one before, which adds its own and passes
+ * the sum on; from rank 0 the result comes back the same way. Segments follow each other. */
 #include "ddpcore/schedule/emit.h"
 
-static void emit_root(struct ddp_schedule *schedule, struct ddp_part part)
+static void emit_segment(struct ddp_schedule *schedule, struct ddp_part part)
 {
     const struct ddp_schedule_params *params = &schedule->params;
     struct ddp_range output = ddp_emit_range(DDP_BUFFER_OUTPUT, part);
+    uint32_t below = params->size - 1 - params->rank; /* ranks that give before this one */
     uint32_t dep[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
 
     if (!params->is_in_place) {
         dep[0] = ddp_emit_copy(schedule, 0, output, ddp_emit_range(DDP_BUFFER_INPUT, part), dep);
     }
-    for (uint32_t rank = 1; rank < params->size; rank++) {
-        dep[0] = ddp_emit_recv(schedule, DDP_STEP_RECV_REDUCE, rank - 1, rank, output, dep);
+    if (params->rank + 1 < params->size) {
+        dep[0] = ddp_emit_recv(schedule, DDP_STEP_RECV_REDUCE, below - 1, params->rank + 1, output,
+                               dep);
     }
-    for (uint32_t rank = 1; rank < params->size; rank++) {
-        (void)ddp_emit_send(schedule, params->size - 1, rank, output, dep);
+    if (params->rank > 0) {
+        dep[1] = ddp_emit_send(schedule, below, params->rank - 1, output, dep);
+        dep[0] = ddp_emit_recv(schedule, DDP_STEP_RECV, params->size - 1 + params->rank - 1,
+                               params->rank - 1, output, dep);
+        dep[1] = DDP_STEP_NONE;
+    }
+    if (params->rank + 1 < params->size) {
+        (void)ddp_emit_send(schedule, params->size - 1 + params->rank, params->rank + 1, output,
+                            dep);
     }
 }
 
-static void emit_other(struct ddp_schedule *schedule, struct ddp_part part)
-{
-    const struct ddp_schedule_params *params = &schedule->params;
-    enum ddp_buffer_kind source = params->is_in_place ? DDP_BUFFER_OUTPUT : DDP_BUFFER_INPUT;
-    uint32_t dep[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
-    uint32_t sent =
-        ddp_emit_send(schedule, params->rank - 1, 0, ddp_emit_range(source, part), dep);
-
-    if (params->is_in_place) {
-        dep[0] = sent; /* the range is lent until rank 0 has read it */
-    }
-    (void)ddp_emit_recv(schedule, DDP_STEP_RECV, params->size - 1, 0,
-                        ddp_emit_range(DDP_BUFFER_OUTPUT, part), dep);
-}
-
-void ddp_emit_linear(struct ddp_schedule *schedule)
+void ddp_emit_relay(struct ddp_schedule *schedule)
 {
     const struct ddp_schedule_params *params = &schedule->params;
     const struct ddp_part whole = {0, params->elem_count};
     size_t segment_count = ddp_emit_segment_count(params->elem_count, params->segment_elem_count);
 
     for (size_t i = 0; i < segment_count; i++) {
-        struct ddp_part part = ddp_emit_segment(whole, params->segment_elem_count, i);
-
-        if (params->rank == 0) {
-            emit_root(schedule, part);
-        } else {
-            emit_other(schedule, part);
-        }
+        emit_segment(schedule, ddp_emit_segment(whole, params->segment_elem_count, i));
     }
 }
 END
 
 # 2. Its row in the table.
 cat >>ddpcore/schedule/algorithm.def <<'END'
-X(LINEAR, ALL_REDUCE, "linear", ddp_emit_linear, 1 << 20,
-  "everything to rank 0 and back: the sum is added in the order of ranks")
+X(RELAY, ALL_REDUCE, "relay", ddp_emit_relay, 1 << 20,
+  "from the last rank to rank 0 and back, each adding its own")
 END
 
 # 3. Its line among the folder's sources.
-sed -i 's/^    emit\.c$/&\n    linear.c/' ddpcore/schedule/CMakeLists.txt
-grep -q '^    linear\.c$' ddpcore/schedule/CMakeLists.txt || fail "the list of sources has no emit.c"
+sed -i 's/^    recursive_doubling\.c$/&\n    relay.c/' ddpcore/schedule/CMakeLists.txt
+grep -q '^    relay\.c$' ddpcore/schedule/CMakeLists.txt ||
+    fail "the list of sources has no recursive_doubling.c"
 
 # put FILE BEFORE: a block of lines from standard input, before the only line that begins so.
 put() {
@@ -142,24 +131,25 @@ END
     -DCMAKE_CXX_COMPILER="$cxx_compiler" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DDDPROVE_WITH_CUDA=OFF -DDDPROVE_WITH_NCCL=OFF \
     -DDDPROVE_WITH_MPI=OFF >configure.log 2>&1 || { cat configure.log; fail "cannot be configured"; }
-"$cmake" --build build --target unit_schedule unit_scenario bench_allreduce ddprove >build.log 2>&1 ||
+"$cmake" --build build --target unit_coll unit_scenario bench_allreduce ddprove >build.log 2>&1 ||
     { cat build.log; fail "cannot be built"; }
 
 build/bin/ddprove list collectives >list.log
-grep -q '^all_reduce *linear ' list.log || { cat list.log; fail "it is not listed"; }
+grep -q '^all_reduce *relay ' list.log || { cat list.log; fail "it is not listed"; }
 
-build/bin/unit_schedule --gtest_filter='*LINEAR*' >unit.log || { cat unit.log; fail "not proven"; }
-grep -q 'OK.*schedule_proof\.LINEAR' unit.log || { cat unit.log; fail "no test proves it"; }
+build/bin/ddprove coll check relay >check.log || { cat check.log; fail "not proven"; }
+build/bin/unit_coll --gtest_filter='coll_mutants.RELAY' >unit.log || { cat unit.log; fail "a mutant lives"; }
+grep -q 'OK.*coll_mutants\.RELAY' unit.log || { cat unit.log; fail "no test makes mutants of it"; }
 
 (cd build && ctest -N) >tests.log
-grep -q 'bench_allreduce_check_linear$' tests.log || fail "no benchmark checks it"
-build/bin/bench_allreduce --check --ranks 3 --max 65536 --algorithm linear
+grep -q 'bench_allreduce_check_relay$' tests.log || fail "no benchmark checks it"
+build/bin/bench_allreduce --check --ranks 3 --max 65536 --algorithm relay
 
 for driver in sim proc; do
-    build/bin/ddprove run scenarios/equivalence/mlp_w4.yaml --driver $driver --collective linear \
+    build/bin/ddprove run scenarios/equivalence/mlp_w4.yaml --driver $driver --collective relay \
         --out runs/$driver >run.log || { cat run.log; fail "the scenario fails on $driver"; }
     grep -q '^PASS ' run.log || { cat run.log; fail "the scenario does not pass on $driver"; }
-    grep -rq 'algorithm=linear' runs/$driver || fail "the scenario on $driver ran another algorithm"
+    grep -rq 'algorithm=relay' runs/$driver || fail "the scenario on $driver ran another algorithm"
 done
 
 build/bin/unit_scenario --gtest_filter='keys.*' >keys.log || { cat keys.log; fail "keys"; }

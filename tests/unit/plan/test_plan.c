@@ -63,11 +63,15 @@ CT_TEST(plan, names_and_values_go_both_ways)
 /* A collective is an engine and, unless that chooses, an algorithm; its name says both. */
 CT_TEST(plan, collectives_are_named_by_engine_and_algorithm)
 {
-    const struct harness_collective ring = {HARNESS_ENGINE_SCHEDULE, DDP_ALGORITHM_RING};
-    const struct harness_collective over_nccl = {HARNESS_ENGINE_NCCL_SCHEDULE, DDP_ALGORITHM_RING};
-    const struct harness_collective nccl = {HARNESS_ENGINE_NCCL, DDP_ALGORITHM_NONE};
+    const struct harness_collective ring = {HARNESS_ENGINE_SCHEDULE, DDP_ALGORITHM_RING, NULL};
+    const struct harness_collective over_nccl = {HARNESS_ENGINE_NCCL_SCHEDULE, DDP_ALGORITHM_RING,
+                                                 NULL};
+    const struct harness_collective nccl = {HARNESS_ENGINE_NCCL, DDP_ALGORITHM_NONE, NULL};
+    const struct harness_collective mine = {HARNESS_ENGINE_SCHEDULE, DDP_ALGORITHM_NONE,
+                                            "./mine.so"};
     struct harness_plan plan = make_plan(2, 1, 1);
 
+    CT_CHECK_STR(harness_collective_name(mine), "./mine.so");
     CT_CHECK_STR(harness_collective_name(ring), "ring");
     CT_CHECK_STR(harness_collective_name(over_nccl), "nccl/ring");
     CT_CHECK_STR(harness_collective_name(nccl), "nccl");

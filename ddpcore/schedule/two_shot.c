@@ -1,0 +1,124 @@
+/* Two-shot all-reduce: the elements are cut into n parts, and rank p owns part p. Everybody sends
+ * each part to its owner, who adds them in the order of ranks; then every owner sends its part to
+ * all. Two rounds, 2(n-1) messages of a n-th of the count. The order does not begin with the owner,
+ * so every element is added in the same order. In place, the owner's own part is set aside. */
+#include "ddpcore/schedule/fold.h"
+
+struct two_shot {
+    struct ddp_schedule *schedule;
+    size_t segment_max; /* segments of the longest part */
+    uint32_t scratch;   /* in place: the rank's own data of its own part */
+    uint32_t *lent;     /* [owner * segment_max + segment]: the send of it, in place */
+    uint32_t *summed;   /* [segment] of the own part: the last step that wrote it */
+};
+
+static struct ddp_part part_of(const struct two_shot *shot, uint32_t owner)
+{
+    return ddp_emit_split(shot->schedule->params.elem_count, shot->schedule->params.size, owner);
+}
+
+static size_t segment_count_of(const struct two_shot *shot, uint32_t owner)
+{
+    return ddp_emit_segment_count(part_of(shot, owner).elem_count,
+                                  shot->schedule->params.segment_elem_count);
+}
+
+static struct ddp_part segment_of(const struct two_shot *shot, uint32_t owner, size_t segment)
+{
+    return ddp_emit_segment(part_of(shot, owner), shot->schedule->params.segment_elem_count,
+                            segment);
+}
+
+static void send_to_owners(const struct two_shot *shot)
+{
+    const struct ddp_schedule_params *params = &shot->schedule->params;
+    const uint32_t none[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
+    enum ddp_buffer_kind source = params->is_in_place ? DDP_BUFFER_OUTPUT : DDP_BUFFER_INPUT;
+
+    for (uint32_t owner = 0; owner < params->size; owner++) {
+        for (size_t s = 0; owner != params->rank && s < segment_count_of(shot, owner); s++) {
+            uint32_t sent = ddp_emit_send(shot->schedule, 0, owner,
+                                          ddp_emit_range(source, segment_of(shot, owner, s)), none);
+
+            shot->lent[owner * shot->segment_max + s] = params->is_in_place ? sent : DDP_STEP_NONE;
+        }
+    }
+}
+
+static void add_own_part(const struct two_shot *shot)
+{
+    const struct ddp_schedule_params *params = &shot->schedule->params;
+    struct ddp_part part = part_of(shot, params->rank);
+
+    for (size_t s = 0; s < segment_count_of(shot, params->rank); s++) {
+        struct ddp_part segment = segment_of(shot, params->rank, s);
+        struct ddp_range sum = ddp_emit_range(DDP_BUFFER_OUTPUT, segment);
+        struct ddp_range own = ddp_emit_range(DDP_BUFFER_INPUT, segment);
+        const uint32_t none[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
+        uint32_t saved = DDP_STEP_NONE;
+
+        if (params->is_in_place && params->rank == 0) {
+            own = sum; /* it comes first in the sum */
+        } else if (params->is_in_place) {
+            segment.first -= part.first;
+            own = ddp_emit_scratch(shot->scratch, segment);
+            saved = ddp_emit_copy(shot->schedule, 0, own, sum, none);
+        }
+        shot->summed[s] = ddp_fold_emit(shot->schedule, 0, sum, own, saved);
+    }
+}
+
+static void send_own_part(const struct two_shot *shot)
+{
+    const struct ddp_schedule_params *params = &shot->schedule->params;
+
+    for (uint32_t rank = 0; rank < params->size; rank++) {
+        for (size_t s = 0; rank != params->rank && s < segment_count_of(shot, params->rank); s++) {
+            const uint32_t dep[2] = {shot->summed[s], DDP_STEP_NONE};
+
+            (void)ddp_emit_send(
+                shot->schedule, 1, rank,
+                ddp_emit_range(DDP_BUFFER_OUTPUT, segment_of(shot, params->rank, s)), dep);
+        }
+    }
+}
+
+static void take_parts(const struct two_shot *shot)
+{
+    const struct ddp_schedule_params *params = &shot->schedule->params;
+
+    for (uint32_t owner = 0; owner < params->size; owner++) {
+        for (size_t s = 0; owner != params->rank && s < segment_count_of(shot, owner); s++) {
+            const uint32_t dep[2] = {shot->lent[owner * shot->segment_max + s], DDP_STEP_NONE};
+
+            (void)ddp_emit_recv(shot->schedule, DDP_STEP_RECV, 1, owner,
+                                ddp_emit_range(DDP_BUFFER_OUTPUT, segment_of(shot, owner, s)), dep);
+        }
+    }
+}
+
+void ddp_emit_two_shot(struct ddp_schedule *schedule)
+{
+    const struct ddp_schedule_params *params = &schedule->params;
+    struct two_shot shot = {.schedule = schedule};
+
+    if (params->size == 1) {
+        ddp_fold_alone(schedule);
+        return;
+    }
+    shot.segment_max = segment_count_of(&shot, 0); /* no part is longer than the first */
+    shot.lent = ddp_emit_step_array(schedule, params->size * shot.segment_max);
+    shot.summed = ddp_emit_step_array(schedule, shot.segment_max);
+    if (params->is_in_place && params->rank != 0) {
+        shot.scratch = ddp_schedule_add_scratch(schedule, params->dtype,
+                                                part_of(&shot, params->rank).elem_count);
+    }
+    if (schedule->status == DDP_OK) {
+        send_to_owners(&shot);
+        add_own_part(&shot);
+        send_own_part(&shot);
+        take_parts(&shot);
+    }
+    ddp_mem_free(schedule->mem, shot.lent);
+    ddp_mem_free(schedule->mem, shot.summed);
+}

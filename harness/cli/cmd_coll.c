@@ -1,0 +1,282 @@
+/* ddprove coll: what can be said of an algorithm without running it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ddpcore/base/file.h"
+#include "harness/cli/cli.h"
+#include "harness/cli/template.h"
+#include "harness/coll/render.h"
+#include "harness/report/report.h"
+
+enum {
+    BUDGET_S = 60,
+    SHOWN_WORLD = 4,
+    SHOWN_WORLD_MAX = 64,
+    SHOWN_COUNT_MAX = 4096,
+    FOLDER_BYTES = 64
+};
+
+static int error_code(void)
+{
+    return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+}
+
+/* Returns 0, or an exit code; its error was printed. */
+static int write_text(const char *path, const struct ddp_text *text)
+{
+    struct ddp_err err = {{0}};
+
+    if (text->is_failed || ddp_files_write_atomic(ddp_files_system(), path, ddp_text_str(text),
+                                                  text->size_bytes, &err) != DDP_OK) {
+        (void)cli_usage_error("coll: %s",
+                              text->is_failed ? "no memory for what is written" : err.text);
+        return error_code();
+    }
+    return 0;
+}
+
+static int write_json(const char *path, json_t *root)
+{
+    char *dumped = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    struct ddp_text text;
+    int code;
+
+    ddp_text_init(&text, ddp_mem_system());
+    text.is_failed = dumped == NULL;
+    ddp_text_add(&text, "%s\n", dumped != NULL ? dumped : "");
+    code = write_text(path, &text);
+    ddp_text_fini(&text);
+    free(dumped);
+    json_decref(root);
+    return code;
+}
+
+static int write_junit(const char *path, const struct harness_coll_report *report)
+{
+    json_t *verdicts = harness_coll_verdicts(report);
+    struct ddp_text text;
+    int code;
+
+    ddp_text_init(&text, ddp_mem_system());
+    harness_report_junit(verdicts, &text);
+    code = write_text(path, &text);
+    ddp_text_fini(&text);
+    json_decref(verdicts);
+    return code;
+}
+
+/* --- check ------------------------------------------------------------------------------------ */
+
+static void show_progress(void *context, size_t done, size_t total)
+{
+    (void)context;
+    (void)fprintf(stderr, "\r%zu/%zu cases\033[K", done, total);
+    (void)fflush(stderr);
+}
+
+static int write_files(const struct cli_options *options, struct harness_coll_source *source,
+                       const struct harness_coll_report *report)
+{
+    struct ddp_err err = {{0}};
+    struct ddp_text text;
+    int code = 0;
+
+    if (options->json != NULL) {
+        code = write_json(options->json, harness_coll_json(report));
+    }
+    if (code == 0 && options->junit != NULL) {
+        code = write_junit(options->junit, report);
+    }
+    ddp_text_init(&text, ddp_mem_system());
+    if (code == 0 && options->svg != NULL) {
+        if (harness_coll_print_failure(source, report, true, &text, &err) != DDP_OK) {
+            (void)cli_usage_error("coll: %s", err.text);
+            code = error_code();
+        } else if (text.size_bytes > 0) {
+            code = write_text(options->svg, &text);
+        }
+    }
+    ddp_text_fini(&text);
+    return code;
+}
+
+static struct harness_coll_range range_of(const struct cli_range *range, bool is_given)
+{
+    return (struct harness_coll_range){range->first, range->last, is_given};
+}
+
+static int check(const struct cli_options *options, struct harness_coll_source *source)
+{
+    const bool is_live = isatty(STDERR_FILENO) != 0;
+    uint64_t budget_s =
+        options->budget_s > 0 || options->is_full ? options->budget_s : (uint64_t)BUDGET_S;
+    const struct harness_coll_options asked = {
+        .worlds = range_of(&options->worlds, options->has_worlds),
+        .counts = range_of(&options->counts, options->has_counts),
+        .is_full = options->is_full,
+        .clock = ddp_clock_monotonic(),
+        .budget_ns = budget_s * DDP_NS_PER_S,
+        .progress = is_live ? show_progress : NULL};
+    struct harness_coll_report report;
+    struct ddp_err err = {{0}};
+    struct ddp_text text;
+    ddp_status status = harness_coll_check(source, &asked, &report, &err);
+    int code;
+
+    if (is_live) {
+        (void)fputs("\r\033[K", stderr);
+    }
+    ddp_text_init(&text, ddp_mem_system());
+    if (status == DDP_OK) {
+        harness_coll_print(&report, &text);
+        status = harness_coll_print_failure(source, &report, false, &text, &err);
+    }
+    if (status != DDP_OK) {
+        (void)cli_usage_error("coll: %s", err.text);
+        ddp_text_fini(&text);
+        return error_code();
+    }
+    (void)fputs(ddp_text_str(&text), stdout);
+    ddp_text_fini(&text);
+    code = write_files(options, source, &report);
+    return code != 0 ? code : harness_outcome_exit_code(harness_coll_outcome(&report));
+}
+
+/* --- show ------------------------------------------------------------------------------------- */
+
+static int show(const struct cli_options *options, struct harness_coll_source *source)
+{
+    struct harness_coll_case test = {.world = SHOWN_WORLD,
+                                     .segment_elem_count = (size_t)options->segment,
+                                     .is_in_place = options->is_in_place};
+    struct ddp_err err = {{0}};
+    struct ddp_text text;
+    int code = 0;
+
+    if (options->has_worlds) {
+        test.world = (uint32_t)options->worlds.first;
+    }
+    test.elem_count = options->has_counts ? (size_t)options->counts.first : test.world;
+    if (test.world > SHOWN_WORLD_MAX || test.elem_count > SHOWN_COUNT_MAX) {
+        return cli_usage_error("coll: a picture of at most %d ranks and %d elements can be shown",
+                               SHOWN_WORLD_MAX, SHOWN_COUNT_MAX);
+    }
+    ddp_text_init(&text, ddp_mem_system());
+    if (harness_coll_print_picture(source, &test, options->svg != NULL, &text, &err) != DDP_OK) {
+        (void)cli_usage_error("coll: %s", err.text);
+        code = error_code();
+    } else if (options->svg != NULL) {
+        code = write_text(options->svg, &text);
+    } else {
+        (void)printf("%s %s (+<1: add what rank 1 sends; =<1: take it)\n",
+                     ddp_coll_kind_name(source->kind), source->name);
+        (void)fputs(ddp_text_str(&text), stdout);
+    }
+    ddp_text_fini(&text);
+    return code;
+}
+
+/* A path has a slash. */
+static ddp_status open_source(const char *name, struct harness_coll_source **out,
+                              struct ddp_err *err)
+{
+    return strchr(name, '/') != NULL ? harness_coll_plugin_open("/proc/self/exe", name, out, err)
+                                     : harness_coll_builtin_open(name, out, err);
+}
+
+/* --- new -------------------------------------------------------------------------------------- */
+
+/* The template with its name in it. Returns 0, or an exit code; its error was printed. */
+static int write_template(const char *name, const struct cli_template *file)
+{
+    static const char hole[] = "@NAME@";
+    char path[FOLDER_BYTES + 40];
+    struct ddp_text text;
+    size_t at = 0;
+    struct stat there;
+    int code;
+
+    (void)snprintf(path, sizeof path, "%s/%s%s", name,
+                   strcmp(file->path, "algorithm.c") == 0 ? name : file->path,
+                   strcmp(file->path, "algorithm.c") == 0 ? ".c" : "");
+    if (stat(path, &there) == 0) {
+        return cli_usage_error("coll: %s is there already; choose another name", path);
+    }
+    ddp_text_init(&text, ddp_mem_system());
+    while (at < file->size_bytes) {
+        bool is_hole = file->size_bytes - at >= sizeof hole - 1 &&
+                       memcmp(file->data + at, hole, sizeof hole - 1) == 0;
+
+        ddp_text_add_bytes(&text, is_hole ? (const void *)name : (const void *)(file->data + at),
+                           is_hole ? strlen(name) : 1);
+        at += is_hole ? sizeof hole - 1 : 1;
+    }
+    code = write_text(path, &text);
+    ddp_text_fini(&text);
+    if (code == 0) {
+        (void)printf("%s\n", path);
+    }
+    return code;
+}
+
+static int begin(const char *name)
+{
+    struct ddp_err err = {{0}};
+    size_t length = strlen(name);
+    int code = 0;
+
+    if (length == 0 || length > 31 ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != length) {
+        return cli_usage_error("coll: \"%s\" is no name for an algorithm: 1 to 31 small letters, "
+                               "digits and _",
+                               name);
+    }
+    if (ddp_files_make_dirs(name, &err) != DDP_OK) {
+        return cli_usage_error("coll: %s", err.text);
+    }
+    for (const struct cli_template *file = cli_coll_templates; code == 0 && file->path != NULL;
+         file++) {
+        code = write_template(name, file);
+    }
+    if (code == 0) {
+        (void)printf(
+            "next: cc -shared -fPIC -o %s/%s.so %s/%s.c && ddprove coll check ./%s/%s.so\n", name,
+            name, name, name, name, name);
+    }
+    return code;
+}
+
+int cli_coll(const struct cli_options *options)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const struct cli_options *options, struct harness_coll_source *source);
+    } actions[] = {{"check", check}, {"show", show}};
+    struct harness_coll_source *source = NULL;
+    struct ddp_err err = {{0}};
+    int code = -1;
+
+    if (options->path_count != 2) {
+        return cli_usage_error("coll: say what to do with which algorithm: ddprove coll check "
+                               "ring or ./mine.so, coll show ring, coll new mine; ddprove list "
+                               "collectives has the built-in ones");
+    }
+    if (strcmp(options->paths[0], "new") == 0) {
+        return begin(options->paths[1]);
+    }
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        if (strcmp(options->paths[0], actions[i].name) != 0) {
+            continue;
+        }
+        if (open_source(options->paths[1], &source, &err) != DDP_OK) {
+            return cli_usage_error("coll: %s", err.text);
+        }
+        code = actions[i].run(options, source);
+        harness_coll_source_close(source);
+        return code;
+    }
+    return cli_usage_error("coll: \"%s\" is not known; known: check, show, new", options->paths[0]);
+}

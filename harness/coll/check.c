@@ -1,0 +1,445 @@
+/* Purpose: judge an algorithm by many cases, and keep the smallest case of each property in which
+ * it does not hold.
+ * Idea: cases come in order of size, so the first counterexample is the smallest. What a violation
+ * keeps from being judged is not counted as judged: of a collective that hangs nobody can say what
+ * it would have added. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/coll/cases.h"
+#include "harness/sums/schedule_sums.h"
+
+enum { PROGRESS_EVERY = 16, TREE_BYTES = 220 };
+
+/* The order of the first element of a world, which all others are compared with. */
+struct first_order {
+    uint32_t world; /* 0: none yet */
+    uint64_t hash;
+    size_t elem_count, elem;
+    char tree[TREE_BYTES];
+};
+
+struct check {
+    struct harness_coll_source *source;
+    const struct harness_coll_options *options;
+    struct harness_coll_report *report;
+    struct first_order first;
+    uint64_t start_ns;
+    size_t total;
+    ddp_status status;
+    struct ddp_err *err;
+};
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+static bool is_claimed(const struct check *check, enum harness_coll_property property)
+{
+    switch (property) {
+    case HARNESS_COLL_SAME_BITS:
+        return (check->source->claims & (unsigned)HARNESS_COLL_CLAIM_RANKS) != 0;
+    case HARNESS_COLL_SAME_ORDER:
+        return (check->source->claims & (unsigned)HARNESS_COLL_CLAIM_ORDER) != 0;
+    default:
+        return true;
+    }
+}
+
+/* text NULL: it holds in this case. */
+static void judge(const struct check *check, enum harness_coll_property property,
+                  const struct harness_coll_case *test, const char *text)
+{
+    struct harness_coll_result *result = &check->report->result[property];
+
+    result->case_count++;
+    if (text == NULL) {
+        result->state =
+            result->state == HARNESS_COLL_NOT_JUDGED ? HARNESS_COLL_PASS : result->state;
+        return;
+    }
+    if (result->text[0] != '\0') {
+        return; /* a smaller one is known */
+    }
+    result->state = is_claimed(check, property) ? HARNESS_COLL_FAIL : HARNESS_COLL_NOT_CLAIMED;
+    result->at = *test;
+    result->has_nodes = test->node_of_rank != NULL;
+    for (uint32_t r = 0; result->has_nodes && r < test->world && r < HARNESS_COLL_NODES_MAX; r++) {
+        result->nodes[r] = test->node_of_rank[r];
+    }
+    result->at.node_of_rank = NULL;
+    (void)snprintf(result->text, sizeof result->text, "%s", text);
+}
+
+static enum harness_coll_property property_of(enum harness_verdict verdict)
+{
+    switch (verdict) {
+    case HARNESS_VERDICT_HANG_CYCLE:
+        return HARNESS_COLL_LIVE;
+    case HARNESS_VERDICT_MISMATCH_COUNT:
+    case HARNESS_VERDICT_MISMATCH_DTYPE:
+        return HARNESS_COLL_MATCHED;
+    case HARNESS_VERDICT_VALUE_CORRUPTED:
+        return HARNESS_COLL_ORDERED;
+    default:
+        return HARNESS_COLL_COMPLETE;
+    }
+}
+
+/* The prover begins with what the collective is; the case says so already. */
+static const char *without_head(const char *text)
+{
+    const char *colon = strstr(text, ": ");
+
+    return colon != NULL ? colon + 2 : text;
+}
+
+/* --- proof ------------------------------------------------------------------------------------ */
+
+/* False: what it computes cannot be judged. */
+static bool judge_findings(const struct check *check, const struct harness_coll_case *test,
+                           const struct harness_findings *findings)
+{
+    const char *violated[HARNESS_COLL_PROPERTY_COUNT] = {NULL};
+
+    for (size_t i = 0; i < findings->count; i++) {
+        violated[property_of(findings->items[i].verdict)] = without_head(findings->items[i].text);
+    }
+    judge(check, HARNESS_COLL_LIVE, test, violated[HARNESS_COLL_LIVE]);
+    if (violated[HARNESS_COLL_LIVE] != NULL) {
+        return false;
+    }
+    judge(check, HARNESS_COLL_ORDERED, test, violated[HARNESS_COLL_ORDERED]);
+    judge(check, HARNESS_COLL_MATCHED, test, violated[HARNESS_COLL_MATCHED]);
+    if (violated[HARNESS_COLL_MATCHED] != NULL) {
+        return false;
+    }
+    judge(check, HARNESS_COLL_COMPLETE, test, violated[HARNESS_COLL_COMPLETE]);
+    return violated[HARNESS_COLL_COMPLETE] == NULL;
+}
+
+static void judge_segments(const struct check *check, const struct harness_coll_case *test,
+                           const struct harness_schedule_set *set)
+{
+    char text[160];
+
+    for (uint32_t r = 0; test->segment_elem_count > 0 && r < set->size; r++) {
+        for (size_t s = 0; s < set->member[r]->step_count; s++) {
+            const struct harness_schedule_step *step = &set->member[r]->steps[s];
+
+            if (step->kind == HARNESS_STEP_SEND &&
+                step->src.elem_count > test->segment_elem_count) {
+                (void)snprintf(text, sizeof text, "step %zu of rank %u sends %zu elements", s, r,
+                               step->src.elem_count);
+                judge(check, HARNESS_COLL_SEGMENTED, test, text);
+                return;
+            }
+        }
+    }
+    judge(check, HARNESS_COLL_SEGMENTED, test, NULL);
+}
+
+static void judge_input(const struct check *check, const struct harness_coll_case *test,
+                        const struct harness_schedule_set *set)
+{
+    char text[96];
+
+    for (uint32_t r = 0; !test->is_in_place && r < set->size; r++) {
+        for (size_t s = 0; s < set->member[r]->step_count; s++) {
+            const struct harness_schedule_step *step = &set->member[r]->steps[s];
+
+            if (step->dst.elem_count > 0 && step->dst.buffer == 0) {
+                (void)snprintf(text, sizeof text, "step %zu of rank %u writes to the input", s, r);
+                judge(check, HARNESS_COLL_INPUT_KEPT, test, text);
+                return;
+            }
+        }
+    }
+    judge(check, HARNESS_COLL_INPUT_KEPT, test, NULL);
+}
+
+/* --- order of additions ----------------------------------------------------------------------- */
+
+static ddp_status print_tree(const struct harness_schedule_sums *sums, uint32_t node, char *tree)
+{
+    struct ddp_text text;
+    ddp_status status;
+
+    ddp_text_init(&text, sums->mem);
+    status = harness_schedule_sums_print(sums, node, &text);
+    (void)snprintf(tree, TREE_BYTES, "%s", ddp_text_str(&text));
+    ddp_text_fini(&text);
+    return status;
+}
+
+static ddp_status judge_ranks(const struct check *check, const struct harness_coll_case *test,
+                              const struct harness_schedule_set *set,
+                              const struct harness_schedule_sums *sums)
+{
+    size_t elem_count = set->any->buffer_elem_count[1];
+
+    for (uint32_t r = 1; r < set->size; r++) {
+        for (size_t i = 0; i < elem_count; i++) {
+            uint32_t first = harness_schedule_sums_at(sums, 0, i);
+            uint32_t other = harness_schedule_sums_at(sums, r, i);
+            char text[2 * TREE_BYTES + 100], first_tree[TREE_BYTES], other_tree[TREE_BYTES];
+
+            if (first == other) {
+                continue;
+            }
+            DDP_TRY(print_tree(sums, first, first_tree));
+            DDP_TRY(print_tree(sums, other, other_tree));
+            (void)snprintf(text, sizeof text, "element %zu: rank 0 adds %s, rank %u adds %s", i,
+                           first_tree, r, other_tree);
+            judge(check, HARNESS_COLL_SAME_BITS, test, text);
+            return DDP_OK;
+        }
+    }
+    judge(check, HARNESS_COLL_SAME_BITS, test, NULL);
+    return DDP_OK;
+}
+
+/* Ranks on other nodes are another machine: only cases of one are compared. */
+static ddp_status judge_order(struct check *check, const struct harness_coll_case *test,
+                              const struct harness_schedule_sums *sums)
+{
+    struct first_order *first = &check->first;
+
+    for (size_t i = 0; i < test->elem_count && test->node_of_rank == NULL; i++) {
+        uint32_t node = harness_schedule_sums_at(sums, 0, i);
+        char text[2 * TREE_BYTES + 100], tree[TREE_BYTES];
+
+        if (first->world != test->world) {
+            *first =
+                (struct first_order){test->world, sums->nodes[node].hash, test->elem_count, i, ""};
+            DDP_TRY(print_tree(sums, node, first->tree));
+        } else if (first->hash != sums->nodes[node].hash) {
+            DDP_TRY(print_tree(sums, node, tree));
+            (void)snprintf(text, sizeof text,
+                           "element %zu of %zu is added as %s, element %zu of %zu as %s", i,
+                           test->elem_count, tree, first->elem, first->elem_count, first->tree);
+            judge(check, HARNESS_COLL_SAME_ORDER, test, text);
+            return DDP_OK;
+        }
+    }
+    judge(check, HARNESS_COLL_SAME_ORDER, test, NULL);
+    return DDP_OK;
+}
+
+static ddp_status judge_sums(struct check *check, const struct harness_coll_case *test,
+                             const struct harness_schedule_set *set)
+{
+    struct harness_schedule_sums sums;
+    ddp_status status = harness_schedule_sums_make(set, set->mem, &sums);
+
+    if (status == DDP_OK) {
+        status = judge_ranks(check, test, set, &sums);
+    }
+    if (status == DDP_OK && check->source->kind == DDP_COLL_ALL_REDUCE) {
+        status = judge_order(check, test, &sums);
+    }
+    harness_schedule_sums_fini(&sums, set);
+    return status;
+}
+
+/* --- one case --------------------------------------------------------------------------------- */
+
+/* What the first answer leaves may be kept for the next one; this was the second. */
+static void judge_leak(const struct check *check, const struct harness_coll_case *test)
+{
+    char text[96];
+
+    (void)snprintf(text, sizeof text, "%llu bytes are left behind, each time",
+                   (unsigned long long)check->source->leaked_bytes);
+    judge(check, HARNESS_COLL_FREED, test, check->source->leaked_bytes > 0 ? text : NULL);
+}
+
+static ddp_status judge_repeats(const struct check *check, const struct harness_coll_case *test,
+                                struct ddp_mem *mem)
+{
+    char words[80] = "";
+
+    for (uint32_t r = 0; words[0] == '\0' && r < test->world; r++) {
+        struct ddp_text text[2];
+        ddp_status status = DDP_OK;
+
+        for (int i = 0; i < 2; i++) {
+            ddp_text_init(&text[i], mem);
+        }
+        for (int i = 0; status == DDP_OK && i < 2; i++) {
+            status = check->source->ops->emit(check->source, test, r, &text[i], check->err);
+        }
+        if (status == DDP_OK && strcmp(ddp_text_str(&text[0]), ddp_text_str(&text[1])) != 0) {
+            (void)snprintf(words, sizeof words, "rank %u answers twice differently", r);
+        }
+        for (int i = 0; i < 2; i++) {
+            ddp_text_fini(&text[i]);
+        }
+        if (status == DDP_E_INVALID) {
+            (void)snprintf(words, sizeof words, "rank %u answers once and then not", r);
+        } else if (status != DDP_OK) {
+            return status;
+        }
+    }
+    judge(check, HARNESS_COLL_PURE, test, words[0] == '\0' ? NULL : words);
+    if (check->source->is_measured) {
+        judge_leak(check, test);
+    }
+    return DDP_OK;
+}
+
+static ddp_status judge_set(struct check *check, const struct harness_coll_case *test,
+                            const struct harness_schedule_set *set)
+{
+    struct harness_findings findings;
+    bool is_right;
+
+    harness_findings_init(&findings, set->mem);
+    DDP_TRY(harness_schedule_set_prove(set, &findings));
+    if (findings.is_failed) {
+        return DDP_E_NOMEM;
+    }
+    is_right = judge_findings(check, test, &findings);
+    judge_segments(check, test, set);
+    judge_input(check, test, set);
+    return is_right && check->source->kind != DDP_COLL_BARRIER ? judge_sums(check, test, set)
+                                                               : DDP_OK;
+}
+
+static ddp_status judge_case(struct check *check, const struct harness_coll_case *test)
+{
+    struct ddp_mem_pool *pool = NULL;
+    struct harness_schedules schedules;
+    char text[sizeof check->err->text + 32];
+    uint32_t rank = 0;
+    ddp_status status = ddp_mem_pool_create(&pool);
+
+    if (status != DDP_OK) {
+        return status;
+    }
+    harness_schedules_init(&schedules, ddp_mem_pool_mem(pool));
+    status = harness_coll_emit(check->source, test, &schedules, &rank, check->err);
+    if (status == DDP_E_INVALID || status == DDP_E_PARSE) {
+        (void)snprintf(text, sizeof text, "rank %u: %s", rank, check->err->text);
+        judge(check, HARNESS_COLL_EMITS, test, text);
+        status = DDP_OK;
+    } else if (status == DDP_OK) {
+        judge(check, HARNESS_COLL_EMITS, test, NULL);
+        status = judge_set(check, test, &schedules.sets[0]);
+        if (status == DDP_OK && test->world <= HARNESS_COLL_REPEATED_MAX &&
+            test->segment_elem_count == 0 && test->node_of_rank == NULL) {
+            status = judge_repeats(check, test, ddp_mem_pool_mem(pool));
+        }
+    }
+    ddp_mem_pool_destroy(pool);
+    return status;
+}
+
+static bool visit(void *context, const struct harness_coll_case *test)
+{
+    struct check *check = context;
+    const struct harness_coll_options *options = check->options;
+    struct harness_coll_report *report = check->report;
+
+    if (options->budget_ns > 0 &&
+        ddp_clock_now_ns(options->clock) - check->start_ns > options->budget_ns) {
+        report->is_stopped = true;
+        return false;
+    }
+    check->status = judge_case(check, test);
+    if (check->status != DDP_OK) {
+        return false;
+    }
+    report->worlds.first = report->case_count == 0 ? test->world : report->worlds.first;
+    report->worlds.last = test->world;
+    report->counts.first = report->case_count == 0 ? test->elem_count : report->counts.first;
+    if (test->elem_count > report->counts.last) {
+        report->counts.last = test->elem_count;
+    }
+    report->case_count++;
+    if (options->progress != NULL && report->case_count % PROGRESS_EVERY == 0) {
+        options->progress(options->context, report->case_count, report->case_total);
+    }
+    return true;
+}
+
+static bool count_case(void *context, const struct harness_coll_case *test)
+{
+    (void)test;
+    ++*(size_t *)context;
+    return true;
+}
+
+/* --- costs ------------------------------------------------------------------------------------ */
+
+static ddp_status measure_depth(const struct harness_schedule_set *set, uint32_t *out)
+{
+    struct harness_schedule_sums sums;
+    ddp_status status = harness_schedule_sums_make(set, set->mem, &sums);
+
+    for (size_t i = 0; status == DDP_OK && i < set->any->elem_count; i++) {
+        uint32_t node = harness_schedule_sums_at(&sums, 0, i);
+
+        *out = node != HARNESS_SUM_NONE && sums.nodes[node].depth > *out ? sums.nodes[node].depth
+                                                                         : *out;
+    }
+    harness_schedule_sums_fini(&sums, set);
+    return status;
+}
+
+static ddp_status measure_cost(struct check *check, uint32_t world)
+{
+    const struct harness_coll_case test = {.world = world, .elem_count = 64 * (size_t)world};
+    struct harness_coll_report *report = check->report;
+    struct ddp_mem_pool *pool = NULL;
+    struct harness_schedules schedules;
+    uint32_t rank = 0;
+    ddp_status status = ddp_mem_pool_create(&pool);
+
+    if (status != DDP_OK) {
+        return status;
+    }
+    harness_schedules_init(&schedules, ddp_mem_pool_mem(pool));
+    status = harness_coll_emit(check->source, &test, &schedules, &rank, check->err);
+    if (status == DDP_OK && schedules.sets[0].is_ordered) {
+        struct harness_coll_cost *cost = &report->cost[report->cost_count];
+
+        status = harness_coll_cost_of(&schedules.sets[0], ddp_mem_pool_mem(pool), cost);
+        if (status == DDP_OK) {
+            status = measure_depth(&schedules.sets[0], &cost->depth);
+        }
+        report->cost_count += status == DDP_OK ? 1 : 0;
+    }
+    ddp_mem_pool_destroy(pool);
+    return status == DDP_E_INVALID || status == DDP_E_PARSE ? DDP_OK : status;
+}
+
+static bool is_computed(const struct harness_coll_report *report)
+{
+    return report->result[HARNESS_COLL_EMITS].state == HARNESS_COLL_PASS &&
+           report->result[HARNESS_COLL_LIVE].state == HARNESS_COLL_PASS &&
+           report->result[HARNESS_COLL_MATCHED].state == HARNESS_COLL_PASS &&
+           report->result[HARNESS_COLL_COMPLETE].state == HARNESS_COLL_PASS;
+}
+
+ddp_status harness_coll_check(struct harness_coll_source *source,
+                              const struct harness_coll_options *options,
+                              struct harness_coll_report *out, struct ddp_err *err)
+{
+    static const uint32_t worlds[HARNESS_COLL_COSTS] = {2, 4, 8, 16};
+    struct check check = {.source = source, .options = options, .report = out, .err = err};
+
+    *out = (struct harness_coll_report){.kind = source->kind, .is_measured = source->is_measured};
+    (void)snprintf(out->name, sizeof out->name, "%s", source->name);
+    err->text[0] = '\0';
+    check.start_ns = ddp_clock_now_ns(options->clock);
+    (void)harness_coll_cases(source->kind, options, count_case, &out->case_total);
+    (void)harness_coll_cases(source->kind, options, visit, &check);
+    for (size_t i = 0; check.status == DDP_OK && i < HARNESS_COLL_COSTS; i++) {
+        if (source->kind == DDP_COLL_ALL_REDUCE && is_computed(out) && !out->is_stopped) {
+            check.status = measure_cost(&check, worlds[i]);
+        }
+    }
+    out->elapsed_ns = ddp_clock_now_ns(options->clock) - check.start_ns;
+    return check.status == DDP_OK || err->text[0] != '\0'
+               ? check.status
+               : ddp_err_set(err, check.status, "%s", ddp_status_name(check.status));
+}

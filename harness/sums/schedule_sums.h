@@ -1,0 +1,51 @@
+/* How each element of a collective was added, read off its schedules: symbolic values instead of
+ * numbers. A sum is the same node as another one if both add the same operands in the same tree;
+ * which operand comes first does not count, since the additions commute bit for bit. */
+#ifndef HARNESS_SUMS_SCHEDULE_SUMS_H
+#define HARNESS_SUMS_SCHEDULE_SUMS_H
+
+#include "ddpcore/base/text.h"
+#include "harness/sums/schedule_set.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HARNESS_SUM_NONE UINT32_MAX
+
+/* The numbers of nodes below `size` are the ranks' own data, number r that of rank r. */
+struct harness_sum_node {
+    uint32_t left, right; /* operands; of data: HARNESS_SUM_NONE */
+    uint32_t depth;       /* most additions that a rank's data go through */
+    uint64_t hash;        /* equal for equal trees, also of other sets (wrong: 2^-64) */
+};
+
+struct harness_schedule_sums {
+    struct ddp_mem *mem;
+    uint32_t size;
+    struct harness_sum_node *nodes;
+    size_t node_count, node_capacity;
+    uint32_t *slots; /* hash table of node numbers */
+    size_t slot_count;
+    uint32_t ***value; /* [rank][buffer][element]: a node, or NONE: nobody wrote it */
+};
+
+/* Runs an ordered set whose messages agree in length (it was proved). out is to be released with
+ * _fini, also after an error. Errors: E_STATE (not ordered), E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_sums_make(const struct harness_schedule_set *set,
+                                                   struct ddp_mem *mem,
+                                                   struct harness_schedule_sums *out);
+void harness_schedule_sums_fini(struct harness_schedule_sums *sums,
+                                const struct harness_schedule_set *set);
+/* The node of an element of a rank's output. */
+uint32_t harness_schedule_sums_at(const struct harness_schedule_sums *sums, uint32_t rank,
+                                  size_t elem);
+/* A node as text, "((0 1) 2)", the operand with the lowest rank first; a long one is cut off.
+ * Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_sums_print(const struct harness_schedule_sums *sums,
+                                                    uint32_t node, struct ddp_text *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

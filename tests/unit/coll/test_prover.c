@@ -1,0 +1,162 @@
+/* The prover notices broken schedules, each as what it is, and says what happens. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/schedule/algorithm.h"
+#include "ddpcore/schedule/emit.h"
+#include "tests/ct.h"
+#include "tests/unit/coll/made_source.h"
+
+static void drop_dependencies(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        schedule->steps[i].dep_count = 0;
+    }
+}
+
+static void shift_message(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        if (schedule->steps[i].kind == DDP_STEP_SEND && schedule->steps[i].round == 0) {
+            schedule->steps[i].src.first += 4;
+        }
+    }
+}
+
+static void drop_last_step(struct ddp_schedule *schedule)
+{
+    schedule->step_count--;
+}
+
+static void reduce_becomes_copy(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        if (schedule->steps[i].kind == DDP_STEP_RECV_REDUCE) {
+            schedule->steps[i].kind = DDP_STEP_RECV;
+        }
+    }
+}
+
+static void shorten_message(struct ddp_schedule *schedule)
+{
+    schedule->steps[0].src.elem_count--;
+}
+
+static void send_unwritten(struct ddp_schedule *schedule)
+{
+    uint32_t scratch = ddp_schedule_add_scratch(schedule, DDP_DTYPE_F32, 100);
+
+    schedule->steps[0].src.buffer = DDP_BUFFER_SCRATCH;
+    schedule->steps[0].src.scratch = scratch;
+}
+
+static void read_past_the_end(struct ddp_schedule *schedule)
+{
+    schedule->steps[0].src.first = schedule->params.elem_count;
+}
+
+static void send_bytes(struct ddp_schedule *schedule)
+{
+    uint32_t scratch = ddp_schedule_add_scratch(schedule, DDP_DTYPE_U8, 100);
+
+    schedule->steps[0].src.buffer = DDP_BUFFER_SCRATCH;
+    schedule->steps[0].src.scratch = scratch;
+}
+
+static void overlap_itself(struct ddp_schedule *schedule)
+{
+    struct ddp_step step = {.kind = DDP_STEP_COPY,
+                            .dst = {DDP_BUFFER_OUTPUT, 0, 1, 2},
+                            .src = {DDP_BUFFER_OUTPUT, 0, 0, 2}};
+
+    for (uint32_t i = 0; i < DDP_STEP_DEPS_MAX; i++) {
+        step.dep[step.dep_count++] = (uint32_t)schedule->step_count - 1 - i;
+    }
+    (void)ddp_schedule_add(schedule, &step);
+}
+
+static void (*mutate)(struct ddp_schedule *schedule); /* what emit_mutated does to rank 0 */
+
+static void emit_mutated(struct ddp_schedule *schedule)
+{
+    ddp_algorithm_find(schedule->params.kind, DDP_ALGORITHM_NONE)->emit(schedule);
+    if (schedule->params.rank == 0) {
+        mutate(schedule);
+    }
+}
+
+/* Expects the property to fail with these words, in a world and count that every mutant can be made
+ * in. */
+static void expect(enum ddp_coll_kind kind, uint64_t world, uint64_t count,
+                   enum harness_coll_property property, const char *words)
+{
+    struct made_source made = made_source_of(emit_mutated);
+    const struct harness_coll_options options = {.worlds = {world, world, true},
+                                                 .counts = {count, count, true},
+                                                 .clock = ddp_clock_monotonic()};
+    struct harness_coll_report report;
+    struct ddp_err err = {""};
+
+    made.base.kind = kind;
+    CT_REQUIRE_OK(harness_coll_check(&made.base, &options, &report, &err));
+    if (report.result[property].state != HARNESS_COLL_FAIL ||
+        strstr(report.result[property].text, words) == NULL) {
+        CT_FAIL("%s is %s, \"%s\", which does not say \"%s\"", harness_coll_property_name(property),
+                harness_coll_state_name(report.result[property].state),
+                report.result[property].text, words);
+    }
+}
+
+CT_TEST(coll_prover, notices)
+{
+    static const struct {
+        void (*mutate)(struct ddp_schedule *schedule);
+        enum harness_coll_property property;
+        const char *words;
+    } mutants[] = {
+        {drop_dependencies, HARNESS_COLL_ORDERED, "without an order"},
+        {shift_message, HARNESS_COLL_COMPLETE, "adds elements from 4 to elements from 0"},
+        {drop_last_step, HARNESS_COLL_LIVE, "waits for ever"},
+        {reduce_becomes_copy, HARNESS_COLL_COMPLETE, "contribution"},
+        {shorten_message, HARNESS_COLL_MATCHED, "takes 4 elements, step"},
+        {send_unwritten, HARNESS_COLL_COMPLETE, "uses elements that nobody wrote"},
+        {read_past_the_end, HARNESS_COLL_EMITS, "range outside of its buffer"},
+        {send_bytes, HARNESS_COLL_MATCHED, "takes elements of u8 as f32"},
+        {overlap_itself, HARNESS_COLL_ORDERED, "without an order"},
+    };
+
+    for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+        mutate = mutants[i].mutate;
+        expect(DDP_COLL_ALL_REDUCE, 4, 16, mutants[i].property, mutants[i].words);
+    }
+}
+
+/* Rank 0 sends each signal without waiting for those that it should pass on. */
+static void signal_early(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        if (schedule->steps[i].kind == DDP_STEP_SEND) {
+            schedule->steps[i].dep_count = 0;
+        }
+    }
+}
+
+static void read_own_input(struct ddp_schedule *schedule)
+{
+    struct ddp_step step = {.kind = DDP_STEP_COPY,
+                            .dst = {DDP_BUFFER_OUTPUT, 0, 0, 1},
+                            .src = {DDP_BUFFER_INPUT, 0, 0, 1},
+                            .dep_count = 1};
+
+    (void)ddp_schedule_add(schedule, &step);
+}
+
+/* What is special about a kind: a barrier's signals, a broadcast's inputs. */
+CT_TEST(coll_prover, knows_the_kinds)
+{
+    mutate = signal_early;
+    expect(DDP_COLL_BARRIER, 5, 0, HARNESS_COLL_COMPLETE, "leaves the barrier before rank");
+    mutate = read_own_input;
+    expect(DDP_COLL_BROADCAST, 3, 4, HARNESS_COLL_COMPLETE,
+           "of rank 0 uses elements that nobody wrote");
+}
