@@ -45,19 +45,17 @@ struct cli_range {
 struct cli_options {
     char **paths; /* operands */
     int path_count;
-    bool has_driver;
     enum harness_driver driver;
-    bool has_launcher;
     enum harness_launcher launcher;
-    const char *launcher_text;
-    bool has_guest_launcher; /* exec --launcher */
     enum harness_guest_launcher guest_launcher;
+    const char *launcher_text;
+    bool has_driver, has_launcher, has_seed;
+    bool has_guest_launcher;          /* exec --launcher */
     bool is_on_cuda;                  /* --device cuda */
     bool requires_cuda, requires_mpi; /* a cell that lacks it is an error, not skipped */
     bool has_collective;
     size_t collective_set; /* the override that --collective is, in sets */
     uint64_t seed;
-    bool has_seed;
     uint64_t seed_count; /* --seeds, sim only: seed to seed + seed_count - 1 */
     unsigned jobs;       /* 0 = choose */
     const char *out_dir, *junit, *json;

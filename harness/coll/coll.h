@@ -33,15 +33,10 @@ struct harness_coll_case {
 #define HARNESS_COLL_WORLD_MAX 1024u
 #define HARNESS_COLL_NODES_MAX 16u /* worlds beyond are on one node */
 
-/* Classes of determinism that an algorithm claims; bits.
- * X(identifier, name) */
-#define HARNESS_COLL_CLAIM_TABLE(X)             \
-    X(HARNESS_COLL_CLAIM_RANKS, 1, "same_bits") \
-    X(HARNESS_COLL_CLAIM_ORDER, 2, "same_order")
+/* Classes of determinism that an algorithm claims; bits, as in ddprove_coll.h. */
 enum harness_coll_claim {
-#define X(id, bit, name) id = (bit),
-    HARNESS_COLL_CLAIM_TABLE(X)
-#undef X
+    HARNESS_COLL_CLAIM_RANKS = 1, /* same_bits */
+    HARNESS_COLL_CLAIM_ORDER = 2, /* same_order */
 };
 
 struct harness_coll_source;

@@ -19,6 +19,9 @@ _Static_assert((int)DDPROVE_COLL_F32 == (int)DDP_DTYPE_F32 + 1 &&
                    (int)DDPROVE_COLL_U8 == (int)DDP_DTYPE_U8 + 1 &&
                    (int)DDPROVE_COLL_U8 == (int)DDP_DTYPE_COUNT,
                "types have the same order");
+_Static_assert(DDPROVE_COLL_SAME_BITS == (unsigned)HARNESS_COLL_CLAIM_RANKS &&
+                   DDPROVE_COLL_SAME_ORDER == (unsigned)HARNESS_COLL_CLAIM_ORDER,
+               "claims have the same bits");
 _Static_assert((int)DDPROVE_COLL_ALL_REDUCE == (int)DDP_COLL_ALL_REDUCE &&
                    (int)DDPROVE_COLL_BARRIER == (int)DDP_COLL_BARRIER,
                "kinds have the same numbers");

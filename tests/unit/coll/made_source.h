@@ -8,7 +8,6 @@
 struct made_source {
     struct harness_coll_source base;
     void (*emit)(struct ddp_schedule *schedule);
-    uint32_t asked; /* how often */
 };
 
 /* No _destroy is needed. */
@@ -28,7 +27,6 @@ static inline ddp_status made_source_emit(struct harness_coll_source *source,
     struct ddp_schedule schedule;
     ddp_status status;
 
-    made->asked++;
     ddp_schedule_init(&schedule, out->mem, "made", &params);
     made->emit(&schedule);
     ddp_schedule_print(&schedule, out);
