@@ -2,8 +2,8 @@
 """What is said of a PyTorch script that goes wrong on one rank: by PyTorch itself with TORCH_DISTRIBUTED_DEBUG off and
 DETAIL, by torchrun, and by `ddprove exec --prove sums`; and when, in milliseconds from the fault. One table, measured
 in one run. Usage: torch_faults.py DDPROVE [--ranks 2,4] [--only FAULT] [-j N] [--rank R]
-The script is tests/guest/torch/faulty.py, the same in all four columns; it has no ddprove in it. Time-out of its
 
+The script is tests/guest/torch/faulty.py, the same in all four columns; it has no ddprove in it. Time-out of its
 process group: 10 s. But under torchrun, its ranks are forked from a process that has imported PyTorch. DETAIL kills
 every constructor of DistributedDataParallel over gloo in 2.15 (a cast of the wrapped backend in
 Logger::set_construction_data_and_log), so that call is left out there.
