@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What is built on torch.distributed, unmodified, under `ddprove exec`: Accelerate, Lightning, DeepSpeed (ZeRO 0 and 1);
-healthy, and with a rank that is killed and one that leaves out a collective. Usage: torch_built_on.py DDPROVE [--ranks 2]
-[--only NAME]; with the Python of a virtual environment that has them:
+"""What is built on torch.distributed, unmodified, under `ddprove exec`: Accelerate, Lightning, DeepSpeed (ZeRO 0, 1);
+healthy, and with a rank that is killed and one that leaves out a collective. Usage: torch_built_on.py DDPROVE
+[--ranks 2] [--only NAME]; with the Python of a virtual environment that has them:
 
     python3 -m venv V && V/bin/pip install torch==2.15.0 accelerate lightning deepspeed==0.19.8
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What is said of a PyTorch script that goes wrong on one rank: by PyTorch itself with TORCH_DISTRIBUTED_DEBUG off and
-DETAIL, by torchrun, and by `ddprove exec --prove sums`; and when, in milliseconds from the fault. One table, measured in
-one run. Usage: torch_faults.py DDPROVE [--ranks 2,4] [--only FAULT] [-j N] [--rank R]
+DETAIL, by torchrun, and by `ddprove exec --prove sums`; and when, in milliseconds from the fault. One table, measured
+in one run. Usage: torch_faults.py DDPROVE [--ranks 2,4] [--only FAULT] [-j N] [--rank R]
 
-The script is tests/guest/torch/faulty.py, the same in all four columns; it has no ddprove in it. Time-out of its process
-group: 10 s. But under torchrun, its ranks are forked from a process that has imported PyTorch. DETAIL kills every
-constructor of DistributedDataParallel over gloo in 2.15 (a cast of the wrapped backend in
+The script is tests/guest/torch/faulty.py, the same in all four columns; it has no ddprove in it. Time-out of its
+process group: 10 s. But under torchrun, its ranks are forked from a process that has imported PyTorch. DETAIL kills
+every constructor of DistributedDataParallel over gloo in 2.15 (a cast of the wrapped backend in
 Logger::set_construction_data_and_log), so that call is left out there.
 
 Exit: 0, or 1 if ddprove did not say what EXPECTED states, or 77 without PyTorch."""
@@ -229,7 +229,8 @@ def first_error(said, healthy):
     for at_ns, rank, line in said.lines:
         match = ERROR.match(line)
         if match and "ChildFailedError" not in line:
-            return f"{said.when(at_ns)}, rank {match[1] or rank}: {shorten(match[2].split('.')[-1] + ': ' + match[3], 88)}"
+            text = shorten(match[2].split(".")[-1] + ": " + match[3], 88)
+            return f"{said.when(at_ns)}, rank {match[1] or rank}: {text}"
     ended = weights(said)
     if said.is_over:
         return f"nothing in {LIMIT_S} s"
@@ -332,7 +333,8 @@ def main():
     pool = concurrent.futures.ProcessPoolExecutor(args.j, multiprocessing.get_context("fork"))
     for ranks in map(int, args.ranks.split(",")):
         healthy, lines = pool.submit(measure, (ddprove, None, ranks, args.rank, None, args.short)).result()
-        print(f"\nhealthy, {ranks} ranks: weights {healthy}; ddprove: {[x for x in lines if 'ddprove' in x]}", flush=True)
+        said = [line for line in lines if line.startswith("ddprove")]
+        print(f"\nhealthy, {ranks} ranks: weights {healthy}; {said}", flush=True)
         for row in pool.map(measure, [(ddprove, fault, ranks, args.rank, healthy, args.short) for fault in faults]):
             show(row, args.rank)
             count += 1

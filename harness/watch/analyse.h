@@ -69,15 +69,21 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
 const struct harness_watch_call *
 harness_watch_next_after(const struct harness_watch *watch, const struct harness_watch_group *group,
                          uint64_t seq, const struct harness_watch_call *call, uint32_t *out_steps);
-/* Whether a call used to come behind the communicator's calls before `seq`: behind the longest run
- * of them that was there often enough to tell. Of a program that does not repeat itself regularly,
- * what followed once or twice tells nothing, and a rank would be accused. is_step_judged: only so
- * many steps after the call before it as now. */
-enum harness_watch_habit { HARNESS_WATCH_NEVER, HARNESS_WATCH_SELDOM, HARNESS_WATCH_HABITUAL };
+/* So many calls of the past are compared. */
+enum { HARNESS_WATCH_CONTEXT_MAX = 8 };
+/* Whether a call used to come behind the `length` last calls before `seq`. Of a program that does
+ * not repeat itself regularly, what followed once or twice tells nothing, and a rank would be
+ * accused. is_step_judged: only so many steps after the call before it as now. */
+enum harness_watch_habit {
+    HARNESS_WATCH_TOO_NEW, /* these calls were not there often enough to tell */
+    HARNESS_WATCH_NEVER,
+    HARNESS_WATCH_SELDOM,
+    HARNESS_WATCH_HABITUAL
+};
 enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watch,
                                                 const struct harness_watch_group *group,
                                                 uint64_t seq, const struct harness_watch_call *call,
-                                                bool is_step_judged);
+                                                bool is_step_judged, uint32_t length);
 
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */

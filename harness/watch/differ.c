@@ -44,24 +44,33 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
-/* Index of the one camp that did what used to come here, if what the others did never has. */
+/* Index of the one camp that did what used to come here, if what the others did never has: behind
+ * the longest run of calls that tells. */
 static uint32_t pick_by_habit(const struct harness_watch *watch,
                               const struct harness_watch_group *group, uint64_t seq,
                               const struct camp *camps, uint32_t count, bool is_step_judged)
 {
-    uint32_t habitual = count;
+    for (uint32_t length = HARNESS_WATCH_CONTEXT_MAX; length > 0; length--) {
+        uint32_t of[HARNESS_WATCH_HABITUAL + 1] = {0}; /* camps of each habit */
+        uint32_t habitual = count;
 
-    for (uint32_t c = 0; c < count; c++) {
-        const enum harness_watch_habit habit =
-            harness_watch_habit_of(watch, group, seq, camps[c].call, is_step_judged);
+        for (uint32_t c = 0; c < count; c++) {
+            const enum harness_watch_habit habit =
+                harness_watch_habit_of(watch, group, seq, camps[c].call, is_step_judged, length);
 
-        if (habit == HARNESS_WATCH_SELDOM ||
-            (habit == HARNESS_WATCH_HABITUAL && habitual != count)) {
+            of[habit]++;
+            habitual = habit == HARNESS_WATCH_HABITUAL ? c : habitual;
+        }
+        if (of[HARNESS_WATCH_HABITUAL] == 1 && of[HARNESS_WATCH_NEVER] == count - 1) {
+            return habitual;
+        }
+        /* One that came now and then, and others never: a shorter run may have come oftener. */
+        if (of[HARNESS_WATCH_TOO_NEW] == 0 &&
+            (of[HARNESS_WATCH_SELDOM] != 1 || of[HARNESS_WATCH_NEVER] != count - 1)) {
             return count;
         }
-        habitual = habit == HARNESS_WATCH_HABITUAL ? c : habitual;
     }
-    return habitual;
+    return count;
 }
 
 /* The same call may have been posted in different steps: then the step that was due tells. */

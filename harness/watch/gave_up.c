@@ -124,11 +124,12 @@ void harness_watch_find_given_up(const struct harness_watch *watch, struct harne
         finding.step = (int32_t)watch->ranks[harness_rank_set_at(&culprits, 0)].step;
         harness_watch_say(&finding, "rank %s %s ", harness_rank_set_text(&culprits, ranks),
                           has_gone ? "ended without having posted" : "never posted");
-        harness_watch_say_call(
-            watch, &watch->groups[wait.group], wait.seq,
-            harness_watch_any_call(watch, &watch->groups[wait.group], wait.seq), &finding);
-        harness_watch_say(&finding, "; rank %u waited for it until that failed, and exited with "
-                                    "code %d",
+        harness_watch_say_call(watch, &watch->groups[wait.group], wait.seq,
+                               harness_watch_any_call(watch, &watch->groups[wait.group], wait.seq),
+                               &finding);
+        harness_watch_say(&finding,
+                          "; rank %u waited for it until that failed, and exited with "
+                          "code %d",
                           rank, watch->ranks[rank].code);
         harness_findings_add(out, &finding);
     }

@@ -1,8 +1,7 @@
 /* What a communicator's past says of what comes next. */
 #include "harness/watch/analyse.h"
 
-/* So many calls of the past are compared. */
-enum { CONTEXT_MAX = 8 };
+enum { CONTEXT_MAX = HARNESS_WATCH_CONTEXT_MAX };
 /* What followed so often, and nothing else did, follows (tests/unit/watch/test_camps.c: with 3,
  * twice as many ranks of irregular programs are wrongly named; from the seventh round on it
  * costs nothing). */
@@ -96,19 +95,16 @@ static uint32_t count_followed(const struct harness_watch *watch,
 enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watch,
                                                 const struct harness_watch_group *group,
                                                 uint64_t seq, const struct harness_watch_call *call,
-                                                bool is_step_judged)
+                                                bool is_step_judged, uint32_t length)
 {
-    for (uint32_t length = CONTEXT_MAX; length > 0 && seq > 1; length--) {
-        uint32_t alike;
-        uint32_t due;
-        const uint32_t times = count_followed(watch, group, seq, length, call, &alike, &due);
-        const uint32_t count = is_step_judged ? due : alike;
+    uint32_t alike;
+    uint32_t due;
+    const uint32_t times =
+        seq > 1 ? count_followed(watch, group, seq, length, call, &alike, &due) : 0;
+    const uint32_t count = times == 0 ? 0 : is_step_judged ? due : alike;
 
-        if (times >= TIMES_MIN) {
-            return count >= TIMES_MIN ? HARNESS_WATCH_HABITUAL
-                   : count == 0       ? HARNESS_WATCH_NEVER
-                                      : HARNESS_WATCH_SELDOM;
-        }
-    }
-    return HARNESS_WATCH_SELDOM;
+    return times < TIMES_MIN    ? HARNESS_WATCH_TOO_NEW
+           : count >= TIMES_MIN ? HARNESS_WATCH_HABITUAL
+           : count == 0         ? HARNESS_WATCH_NEVER
+                                : HARNESS_WATCH_SELDOM;
 }

@@ -1,8 +1,8 @@
 """Runs of other people's PyTorch programs under `ddprove exec`, each with what is to be said of it.
 
-A row is a scenario: a command, a number of ranks, a fault in one of its calls (or none), and the verdict, the culprit and
-the call that are to be named. It is right if ddprove says exactly these, and a healthy one if nothing is said and the
-program ends well. No process of a row may be left behind."""
+A row is a scenario: a command, a number of ranks, a fault in one of its calls (or none), and the verdict, the culprit
+and the call that are to be named. It is right if ddprove says exactly these, and a healthy one if nothing is said and
+the program ends well. No process of a row may be left behind."""
 import json
 import os
 import select

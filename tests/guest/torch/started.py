@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch programs as people start and write them, under `ddprove exec`: healthy, and with a crash, a stop and a skipped
-call of one rank. Usage: started.py DDPROVE [--ranks 2,4] [--only NAME]
+"""PyTorch programs as people start and write them, under `ddprove exec`: healthy, and with a crash, a stop and a
+skipped call of one rank. Usage: started.py DDPROVE [--ranks 2,4] [--only NAME]
 
 Exit: 0 all rows are right, 1 not, 77 this Python has no PyTorch."""
 import argparse
