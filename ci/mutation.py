@@ -279,25 +279,37 @@ def surroundings(folder, script):
                              for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS")}}
 
 
-def busy_seconds(group):
-    """How long a processor was busy with the processes of a session, or group, that live."""
-    ticks = 0
+def processes_of(group):
+    """[(state, ticks of a processor)] of the processes of a session, or group, that live."""
+    found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError, ValueError):
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
             if group in (int(fields[2]), int(fields[3])):
-                ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+                found.append((fields[0], sum(map(int, fields[11:15]))))
+    return found
+
+
+def busy_seconds(group):
+    """How long a processor was busy with them."""
+    return sum(ticks for _, ticks in processes_of(group)) / os.sysconf("SC_CLK_TCK")
+
+
+def is_starved(group):
+    """Some process wants a processor, or a disk, and the machine has none for it now."""
+    return any(state in "RD" for state, _ in processes_of(group))
 
 
 def is_stuck(process, end):
-    """After a while: its time is up, or its processes do next to nothing, which a busy machine does not explain."""
+    """After a while: its time is up, or its processes do next to nothing; neither counts while the machine lets them wait.
+    (How long a processor may be busy with it is limited as well.)"""
     before = busy_seconds(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(IDLE_SECONDS)
         return False
-    return time.time() > end or busy_seconds(process.pid) - before < IDLE_SECONDS * IDLE_SHARE
+    is_idle = busy_seconds(process.pid) - before < IDLE_SECONDS * IDLE_SHARE
+    return (time.time() > end or is_idle) and not is_starved(process.pid)
 
 
 def call(command, folder, seconds, script=""):
