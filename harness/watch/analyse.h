@@ -67,6 +67,11 @@ const struct harness_watch_call *harness_watch_expected_at(const struct harness_
                                                            const struct harness_watch_group *group,
                                                            uint64_t seq);
 
+/* The step that the call with this number is due in, if the steps between such calls were always as
+ * many. False: that is not known. */
+bool harness_watch_step_at(const struct harness_watch *watch,
+                           const struct harness_watch_group *group, uint64_t seq, uint32_t *out);
+
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */
 bool harness_watch_is_alike(const struct harness_watch_call *a, const struct harness_watch_call *b);

@@ -44,6 +44,24 @@ static uint32_t find_camps(const struct harness_watch *watch,
     return count;
 }
 
+/* Of camps that posted the same call in different steps, the one whose step was due; count: nobody
+ * can say. */
+static uint32_t pick_by_step(const struct harness_watch *watch,
+                             const struct harness_watch_group *group, uint64_t seq,
+                             const struct camp *camps, uint32_t count)
+{
+    uint32_t step = 0;
+    uint32_t right = count;
+
+    for (uint32_t c = 0; c < count && harness_watch_step_at(watch, group, seq, &step); c++) {
+        if (camps[c].call->step == step && right != count) {
+            return count;
+        }
+        right = camps[c].call->step == step ? c : right;
+    }
+    return right;
+}
+
 /* Index of the right camp; count: nobody can say. */
 static uint32_t pick_right(const struct harness_watch *watch,
                            const struct harness_watch_group *group, uint64_t seq,
@@ -66,7 +84,7 @@ static uint32_t pick_right(const struct harness_watch *watch,
     for (uint32_t c = 0; expected != NULL && c < count; c++) {
         if (harness_watch_is_alike(camps[c].call, expected)) {
             if (fitting != count) {
-                return count;
+                return pick_by_step(watch, group, seq, camps, count);
             }
             fitting = c;
         }

@@ -101,3 +101,32 @@ const struct harness_watch_call *harness_watch_expected_at(const struct harness_
     }
     return NULL;
 }
+
+bool harness_watch_step_at(const struct harness_watch *watch,
+                           const struct harness_watch_group *group, uint64_t seq, uint32_t *out)
+{
+    for (uint32_t length = CONTEXT_MAX; length > 0; length--) {
+        uint32_t times = 0;
+        uint32_t steps = 0;
+        bool is_always = true;
+
+        for (uint64_t s = seq - 1; s > length; s--) {
+            const struct harness_watch_call *before = harness_watch_any_call(watch, group, s - 1);
+            const struct harness_watch_call *later = harness_watch_any_call(watch, group, s);
+
+            if (before == NULL || later == NULL) {
+                break;
+            }
+            if (common_past(watch, group, s, seq) >= length) {
+                is_always = is_always && (times == 0 || later->step - before->step == steps);
+                steps = later->step - before->step;
+                times++;
+            }
+        }
+        if (times >= TIMES_MIN) {
+            *out = harness_watch_any_call(watch, group, seq - 1)->step + steps;
+            return is_always;
+        }
+    }
+    return false;
+}
