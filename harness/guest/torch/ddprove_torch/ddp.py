@@ -29,7 +29,10 @@ def on_shadow_step(callback):
 class Wrapped:
     """What is known of a DDP module."""
 
+    count = 0  # made so far
+
     def __init__(self, module, buckets):
+        self.number, Wrapped.count = Wrapped.count, Wrapped.count + 1
         self.module = weakref.ref(module)
         names = {id(p): name for name, p in module.module.named_parameters()}
         self.parameters = [p for p in module.module.parameters()
@@ -39,12 +42,39 @@ class Wrapped:
         self.order = None  # of a rebuild under way: what rank 0 has sent
         self.next = 0  # bucket to be reduced next
         self.is_delaying = bool(module.static_graph)
+        self.allows_unused = bool(module.static_graph or module.find_unused_parameters)
+        self.faulty = []  # (name, parameter) of those that a fault waits for
+        self.ready = set()  # parameters whose gradient has come in this backward pass
+        self.is_due = False  # a pass went forward whose gradients are to be reduced
+        for i, parameter in enumerate(self.parameters):
+            parameter.register_post_accumulate_grad_hook(self._ready_hook(i))
+
+    def _ready_hook(self, index):
+        add = self.ready.add
+
+        def hook(_parameter):
+            add(index)
+
+        hook.is_of_ddprove = True
+        return hook
+
+    def tell_unused(self):
+        """A backward pass has ended. One that did not come to this module says nothing of it."""
+        if self.is_due and self.ready:
+            self.is_due = False
+            unused = [name for i, name in enumerate(self.names) if i not in self.ready]
+            library.guest.unused(self.number, *library.names_of(unused), self.allows_unused)
 
     def counts(self):
         return [sum(self.parameters[i].numel() for i in bucket) for bucket in self.buckets]
 
     def names_of(self, bucket):
         return [self.names[i] for i in self.buckets[bucket]]
+
+    def tell_buckets(self):
+        """What they hold from now on."""
+        for bucket in range(len(self.buckets) if len(self.names) <= library.NAMES_MAX else 0):
+            library.guest.bucket(self.number, bucket, *library.names_of(self.names_of(bucket)))
 
 
 def modules():
@@ -59,7 +89,7 @@ def delays_sums():
 
 
 def bucket_of(shape, task):
-    """The number of the bucket whose sum this is; None: it is none, or not known."""
+    """Whose bucket's sum this is, as the numbers of the module and of the bucket; None: it is none, or not known."""
     if _hooked:
         return _hooked[-1]
     if (task is None and not _matching) or shape.target is None or not shape.target.is_floating_point():
@@ -68,7 +98,7 @@ def bucket_of(shape, task):
         counts = wrapped.counts()
         if wrapped.next < len(counts) and counts[wrapped.next] == shape.count:
             wrapped.next += 1
-            return wrapped.next - 1
+            return wrapped.number, wrapped.next - 1
     return None
 
 
@@ -88,6 +118,7 @@ def note_done(shape):
             for size in values:
                 wrapped.buckets.append(order[:size])
                 order = order[size:]
+            wrapped.tell_buckets()
             return
 
 
@@ -105,6 +136,7 @@ def _watch_construction(dist, DDP):
         del _assignment[:]
         init(self, *args, **kwargs)
         _modules.append(Wrapped(self, list(reversed(_assignment))))
+        _modules[-1].tell_buckets()
         for callback in _callbacks:
             callback(self)
 
@@ -117,16 +149,22 @@ def _watch_passes(DDP):
 
     @functools.wraps(forward)
     def forward_seen(self, *args, **kwargs):
-        for wrapped in modules():
-            if wrapped.module() is self:
-                wrapped.next = 0
+        own = [wrapped for wrapped in modules() if wrapped.module() is self]
         library.guest.phase_is("forward")
+        for wrapped in own:
+            wrapped.next = 0
+            wrapped.is_due = wrapped.is_due or (torch.is_grad_enabled() and self.require_backward_grad_sync)
         return forward(self, *args, **kwargs)
 
     @functools.wraps(backward)
     def backward_seen(*args, **kwargs):
         library.guest.phase_is("backward")
-        return backward(*args, **kwargs)
+        for wrapped in modules():
+            wrapped.ready.clear()
+        result = backward(*args, **kwargs)
+        for wrapped in modules():
+            wrapped.tell_unused()
+        return result
 
     DDP.forward = forward_seen
     torch.autograd.backward = backward_seen
@@ -171,7 +209,8 @@ def _watch_hooks(DDP):
     def register_comm_hook(self, state, hook):
         @functools.wraps(hook)
         def noted(state, bucket):
-            _hooked.append(bucket.index())
+            numbers = [wrapped.number for wrapped in modules() if wrapped.module() is self]
+            _hooked.append((numbers[0], bucket.index()) if numbers else None)
             try:
                 return hook(state, bucket)
             finally:
