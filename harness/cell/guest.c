@@ -16,6 +16,12 @@ enum { PATH_BYTES = PATH_MAX };
 struct start {
     struct harness_exec_launch launch;
     char adapter[PATH_BYTES], search_dir[PATH_BYTES], files[PATH_BYTES];
+    /* The launcher's; where the program may leave files; and what tells PyTorch's adapter to keep
+     * steps, where. */
+    struct harness_exec_variable variables[HARNESS_EXEC_LAUNCH_VARIABLES + 3];
+    size_t variable_count;
+    char run_dir[PATH_BYTES], proof[PATH_BYTES];
+    struct ddp_text steps;
 };
 
 /* MPI wants a path from the root. */
@@ -94,6 +100,41 @@ static ddp_status prepare_kept(const struct harness_cell *cell, char *folder,
     return DDP_OK;
 }
 
+/* The program's variables. */
+static ddp_status prepare_variables(const struct harness_cell *cell, struct start *start,
+                                    struct ddp_err *err)
+{
+    const struct harness_sizes *steps = &cell->plan.job.guest.prove;
+    const char *path = harness_stage_path(cell->mem, cell->run_dir, HARNESS_STAGE_PROOF);
+
+    start->variable_count = start->launch.variable_count;
+    memcpy(start->variables, start->launch.variables, sizeof start->launch.variables);
+    ddp_text_init(&start->steps, cell->mem);
+    if (realpath(cell->run_dir, start->run_dir) == NULL) {
+        return ddp_err_set(err, DDP_E_IO, "%s: %s", cell->run_dir, strerror(errno));
+    }
+    start->variables[start->variable_count++] =
+        (struct harness_exec_variable){"DDPROVE_RUN_DIR", start->run_dir};
+    if (steps->count == 0) {
+        return DDP_OK;
+    }
+    if (path == NULL) {
+        return DDP_E_NOMEM;
+    }
+    DDP_TRY(ddp_files_make_dirs(path, err));
+    if (realpath(path, start->proof) == NULL) {
+        return ddp_err_set(err, DDP_E_IO, "%s: %s", path, strerror(errno));
+    }
+    for (size_t i = 0; i < steps->count; i++) {
+        ddp_text_add(&start->steps, "%s%zu", i > 0 ? "," : "", steps->items[i]);
+    }
+    start->variables[start->variable_count++] =
+        (struct harness_exec_variable){"DDPROVE_PROVE", start->proof};
+    start->variables[start->variable_count++] =
+        (struct harness_exec_variable){"DDPROVE_PROVE_STEPS", ddp_text_str(&start->steps)};
+    return DDP_OK;
+}
+
 static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out,
                       struct ddp_err *err)
 {
@@ -109,6 +150,7 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
     struct start start;
 
     DDP_TRY(prepare(cell, &start, err));
+    DDP_TRY(prepare_variables(cell, &start, err));
     DDP_TRY(prepare_kept(cell, folder, &config, err));
     if (plan->job.guest.against != NULL) {
         DDP_TRY(harness_exec_read_learned(cell->mem, plan->job.guest.against, &learned, err));
@@ -124,9 +166,10 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
                                       plan->job.guest.command.items[0], cell->config.self_path,
                                       start.adapter, sizeof start.adapter, err));
     config.search_dir = start.search_dir;
-    config.variables = start.launch.variables;
-    config.variable_count = start.launch.variable_count;
+    config.variables = start.variables;
+    config.variable_count = start.variable_count;
     DDP_TRY(harness_exec_run(&config, out, err));
+    DDP_TRY(harness_stage_add_proof(cell, &out->record, err));
     return start.files[0] != '\0' ? ddp_files_remove_tree(start.files, err) : DDP_OK;
 }
 
@@ -136,6 +179,25 @@ static ddp_status write_record(struct harness_cell *cell, const struct harness_w
 {
     harness_watch_record_print(record, text);
     return harness_stage_write(&cell->config, cell->run_dir, "trace.txt", text, err);
+}
+
+/* A finding's parameters are names that ranks told. */
+static ddp_status name_params(struct harness_cell *cell, const struct harness_watch_names *names,
+                              struct harness_judge_facts *facts)
+{
+    struct ddp_param *params = ddp_mem_array(cell->mem, names->count + 1u, sizeof *params);
+
+    if (params == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (uint32_t i = 0; i < names->count; i++) {
+        params[i].name = names->items[i];
+    }
+    cell->params = params;
+    cell->param_count = names->count;
+    facts->param_names = (const char *const *)names->items;
+    facts->param_count = names->count;
+    return DDP_OK;
 }
 
 /* What the record says, and what follows from it. */
@@ -153,6 +215,9 @@ static ddp_status judge(struct harness_cell *cell, struct harness_watch_record *
     }
     harness_watch_record_conclude(record, plan->job.ranks, plan->job.steps);
     harness_stage_ask_for_oracles(plan, &record->accounts, &record->findings);
+    if (record->findings.count == 0) {
+        harness_stage_ask_for_proof(plan, &record->accounts, &record->findings);
+    }
     cell->findings = record->findings;
     cell->accounts = &record->accounts;
     for (uint32_t f = 0; f < plan->fault_count; f++) {
@@ -162,6 +227,7 @@ static ddp_status judge(struct harness_cell *cell, struct harness_watch_record *
         unable[f] = harness_watch_record_unable(record, f);
     }
     memset(&facts, 0, sizeof facts);
+    DDP_TRY(name_params(cell, &record->watch.names, &facts));
     facts.fired_count = fired;
     facts.unable = unable;
     facts.survivor_latency_ns = -1;

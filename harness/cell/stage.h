@@ -5,7 +5,7 @@
 #include "ddpcore/cuda/cuda.h"
 #include "harness/cell/cell.h"
 #include "harness/oracle/oracle.h"
-#include "harness/record/account.h"
+#include "harness/record/record.h"
 #include "reference/trainer.h"
 
 /* A run in progress. All its memory is in pool. */
@@ -68,6 +68,15 @@ json_t *harness_stage_not_judged(const struct harness_watch_accounts *accounts);
 void harness_stage_ask_for_oracles(const struct harness_plan *plan,
                                    const struct harness_watch_accounts *accounts,
                                    struct harness_findings *findings);
+/* proof.c: in the run folder, what is kept of a guest's steps and the proof of them. */
+#define HARNESS_STAGE_PROOF "proof"
+/* Add what the proof says to the record; nothing if the plan asks for none. Errors: E_PARSE. */
+ddp_status harness_stage_add_proof(const struct harness_cell *cell,
+                                   struct harness_watch_record *record, struct ddp_err *err);
+/* A proof that the plan asks for and that has gaps is missing evidence. */
+void harness_stage_ask_for_proof(const struct harness_plan *plan,
+                                 const struct harness_watch_accounts *accounts,
+                                 struct harness_findings *findings);
 /* guest_table.c: the text is a guest's record; and what its ranks had come to. */
 bool harness_stage_is_guest_record(const char *text);
 ddp_status harness_stage_print_guest(const struct harness_cell *cell, const char *run_dir,

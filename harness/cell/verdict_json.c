@@ -61,7 +61,7 @@ static json_t *op_json(const struct harness_cell *cell, const struct harness_fin
         uint32_t param = harness_list_at(&finding->params, i);
 
         if (param < cell->param_count) {
-            (void)json_array_append_new(params, json_string(cell->params[param].name));
+            (void)json_array_append_new(params, text_json(cell->params[param].name));
         }
     }
     if (!finding->op.is_set && finding->params.count == 0) {

@@ -95,6 +95,11 @@ static void arm_action(const struct harness_action *action, struct guest_fault *
     case HARNESS_ACTION_ARG:
         arm_argument(action, out);
         break;
+    case HARNESS_ACTION_EDIT:
+        out->action = GUEST_ACTION_EDIT;
+        out->value = action->key_edit == HARNESS_KEY_EDIT_ADD_PREFIX ? DDPROVE_GUEST_ADD_PREFIX
+                                                                     : DDPROVE_GUEST_STRIP_PREFIX;
+        break;
     default:
         break;
     }
@@ -109,6 +114,7 @@ static uint64_t one_more(int64_t index)
 static void arm(const struct harness_fault *fault, struct guest_fault *out)
 {
     const struct harness_trigger *at = &fault->at;
+    const int place = guest_ability_place(ddp_fault_point_name(fault->point));
 
     *out = (struct guest_fault){.rank = (uint64_t)at->rank + 1,
                                 .step = one_more(at->step),
@@ -122,7 +128,9 @@ static void arm(const struct harness_fault *fault, struct guest_fault *out)
     out->point = fault->point == DDP_FAULT_POINT_STEP_BEGIN        ? GUEST_POINT_STEP
                  : fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE  ? GUEST_POINT_POST
                  : fault->point == DDP_FAULT_POINT_COLLECTIVE_POST ? GUEST_POINT_DONE
-                                                                   : GUEST_POINT_COUNT; /* ours */
+                 : place >= 0 ? GUEST_POINT_PLACE + (uint64_t)place
+                              : GUEST_POINT_COUNT; /* ours */
+    out->tensor = at->tensor != NULL ? guest_name_hash(at->tensor) : 0;
     if (at->comm != NULL) {
         (void)strncpy((char *)out->comm, at->comm, sizeof out->comm - 1);
     }

@@ -1,8 +1,10 @@
 /* The plan's faults in how ranks are started, and in how long they are stopped: what nobody inside
  * of a rank can do. */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness/exec/job.h"
@@ -41,6 +43,14 @@ static void take(const struct harness_action *action)
             (void)setenv(name, action->env_value, 1);
         }
         break;
+    case HARNESS_ACTION_DELAY: {
+        struct timespec left = {(time_t)(action->delay_ms / 1000),
+                                (long)(action->delay_ms % 1000) * 1000000};
+
+        while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+        }
+        break;
+    }
     case HARNESS_ACTION_KILL:
         (void)kill(getpid(), action->signal);
         break;

@@ -56,6 +56,33 @@ static bool is_led_astray(const struct exec_job *job, const struct harness_findi
     }
 }
 
+/* Of what ranks tell of samples, gradients and checkpoints: ranks that are wrong there post other
+ * calls than the others, or end by an error, as soon as they go on. */
+static bool is_told(const struct harness_finding *finding)
+{
+    const enum harness_family family = harness_verdict_family(finding->verdict);
+
+    return family == HARNESS_FAMILY_USAGE || family == HARNESS_FAMILY_CHECKPOINT ||
+           family == HARNESS_FAMILY_DATA;
+}
+
+static bool follows_from_told(const struct harness_finding *finding)
+{
+    const enum harness_family family = harness_verdict_family(finding->verdict);
+
+    return family == HARNESS_FAMILY_MISMATCH || family == HARNESS_FAMILY_HANG ||
+           finding->verdict == HARNESS_VERDICT_CRASH_EXITED ||
+           finding->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY;
+}
+
+/* It will be said, or has been, of the rank that ends or is waited for. */
+static bool is_of_pending(const struct exec_job *job, const struct harness_finding *finding)
+{
+    return job->observed != NULL && follows_from_told(finding) &&
+           !harness_rank_set_is_empty(&finding->culprits) &&
+           harness_observed_is_pending(job->observed, harness_rank_set_at(&finding->culprits, 0));
+}
+
 /* A wrong result goes into everything that is computed from then on, until the job is ended. Of a
  * program that announces no steps, that is every other call. */
 static bool is_consequence(const struct exec_job *job, const struct harness_finding *finding)
@@ -65,6 +92,9 @@ static bool is_consequence(const struct exec_job *job, const struct harness_find
     for (size_t i = 0; i < job->findings->count && !job->config->is_left; i++) {
         const struct harness_finding *earlier = &job->findings->items[i];
 
+        if (is_told(earlier) && follows_from_told(finding)) {
+            return true;
+        }
         if (harness_verdict_family(earlier->verdict) != HARNESS_FAMILY_VALUE) {
             continue;
         }
@@ -135,17 +165,19 @@ static void take_back(struct exec_job *job, struct harness_finding *result)
     }
 }
 
-/* Of what shows now: wrong results, or the rest. */
+/* Of what shows now: what the rest may follow from, or the rest. */
 static void add_new(struct exec_job *job, struct harness_findings *now, bool are_results)
 {
     for (size_t i = 0; i < now->count; i++) {
         struct harness_finding *finding = &now->items[i];
 
-        if ((harness_verdict_family(finding->verdict) == HARNESS_FAMILY_VALUE) == are_results &&
+        const bool is_result = harness_verdict_family(finding->verdict) == HARNESS_FAMILY_VALUE;
+
+        if ((is_result || is_told(finding)) == are_results && !is_of_pending(job, finding) &&
             !is_said(job, finding) && !is_of_launcher(job, finding) && !is_of_start(job, finding) &&
             !is_consequence(job, finding)) {
             set_delay(job, finding);
-            if (are_results) {
+            if (is_result) {
                 take_back(job, finding);
             }
             harness_findings_add(job->findings, finding);
@@ -158,7 +190,6 @@ static void add_new(struct exec_job *job, struct harness_findings *now, bool are
 
 void harness_exec_say(struct exec_job *job, struct harness_findings *now)
 {
-    /* The rest may follow from wrong results. */
     add_new(job, now, true);
     add_new(job, now, false);
 }

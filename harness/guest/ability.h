@@ -56,6 +56,33 @@ static inline uint64_t guest_ability_dtype(const char *name)
     return i;
 }
 
+/* The library's number of a place that a program comes by, named as a fault point; -1: it has none.
+ */
+static inline int guest_ability_place(const char *name)
+{
+    static const char *const names[DDPROVE_GUEST_POINT_COUNT] = {
+#define X(id, name) name,
+        DDPROVE_GUEST_POINT_TABLE(X)
+#undef X
+    };
+    int i = 0;
+
+    while (i < DDPROVE_GUEST_POINT_COUNT && strcmp(names[i], name) != 0) {
+        i++;
+    }
+    return i < DDPROVE_GUEST_POINT_COUNT ? i : -1;
+}
+
+/* Why a fault at such a place would never fire; NULL: it may. */
+static inline const char *guest_ability_lack_of_place(enum guest_adapter adapter)
+{
+    return adapter == GUEST_ADAPTER_NONE || adapter == GUEST_ADAPTER_TORCH
+               ? NULL
+               : "the library's calls are all that it sees; the program itself, or PyTorch's "
+                 "adapter, "
+                 "comes by it";
+}
+
 /* The library has elements of that type. */
 static inline int guest_ability_has_dtype(enum guest_adapter adapter, uint64_t dtype)
 {

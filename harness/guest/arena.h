@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  6u
+#define GUEST_ARENA_VERSION  7u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -29,16 +29,18 @@ enum {
     GUEST_THREADS_MAX = 32,
     GUEST_LANES_MAX = 64,
     GUEST_NAME_BYTES = 32,
+    GUEST_TEXT_BYTES = 256, /* of a parameter's name, with its end */
     GUEST_ARG_COUNT = 5,
     GUEST_FOLDER_BYTES = 1024
 };
 
 /* Where a fault may act. */
 enum guest_point {
-    GUEST_POINT_STEP, /* a step begins */
-    GUEST_POINT_POST, /* a call is about to be posted */
-    GUEST_POINT_DONE, /* its result is there */
-    GUEST_POINT_COUNT
+    GUEST_POINT_STEP,  /* a step begins */
+    GUEST_POINT_POST,  /* a call is about to be posted */
+    GUEST_POINT_DONE,  /* its result is there */
+    GUEST_POINT_PLACE, /* + enum ddprove_guest_point: a place that the program itself comes by */
+    GUEST_POINT_COUNT = GUEST_POINT_PLACE + 64
 };
 
 /* What a fault does. X(identifier, name, what `value` is) */
@@ -63,7 +65,8 @@ enum guest_point {
     X(FLIP, "flip", "bit of the element")                            \
     X(SET, "set", "the element's new value, the bits of a double")   \
     X(NAN_VALUE, "nan", "")                                          \
-    X(STALE, "stale", "")
+    X(STALE, "stale", "")                                            \
+    X(EDIT, "edit", "enum ddprove_guest_edit")
 /* Why a fault did nothing to a call that it matched. X(identifier, in words) */
 #define GUEST_UNABLE_TABLE(X)                                                           \
     X(SETTLED, "its arguments were settled when it was made ready to be started")       \
@@ -97,6 +100,7 @@ struct guest_fault {
     uint64_t seq;
     uint64_t bucket;     /* + 1 */
     uint64_t elem_count; /* + 1 */
+    uint64_t tensor;     /* guest_name_hash of the parameter or buffer */
     uint64_t hit;        /* the match of the other keys at which it begins, from 1 */
     uint64_t times;      /* for so many matches */
     uint64_t action;     /* enum guest_action */
@@ -128,10 +132,14 @@ struct guest_fault {
     X(STATE, "index", "part", "hash", "", "")                \
     X(UPDATED, "number", "tensors", "", "", "")              \
     X(EPOCH, "epoch", "samples", "padded", "dropped", "as")  \
-    X(EPOCH_END, "", "", "", "", "")                         \
+    X(EPOCH_END, "broken", "", "", "", "")                   \
     X(SAMPLES, "count", "", "", "", "")                      \
     X(BATCH, "count", "", "", "", "")                        \
-    X(CALL_NAME, "call", "", "", "", "")
+    X(CALL_NAME, "call", "", "", "", "")                     \
+    X(NAME, "index", "", "", "", "")                         \
+    X(BUCKET, "model", "bucket", "count", "", "")            \
+    X(UNUSED, "model", "count", "allowed", "", "")           \
+    X(KEYS, "what", "keys", "wanted", "", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
     GUEST_EVENT_TABLE(X)
@@ -149,9 +157,23 @@ enum guest_part {
     GUEST_PART_COUNT,
     GUEST_PART_BEFORE = GUEST_PART_COUNT
 };
-/* In CALL_NAME and SAMPLE_IN: comm | the low half of seq << 32; they follow the call's POST.
- * In OPTION: kind | nesterov << 8. In EPOCH: rule | uneven << 8. In SAMPLES: up to so many ids. */
+/* In CALL_NAME and SAMPLE_IN: comm | the low half of seq << 32; they follow the call's POST. In
+ * TENSOR_NAME and NAME: index | part << 32, a longer name comes in parts. NAMEs come before what
+ * they belong to, with nothing of the sort in between. In POST: bucket | model << 32. In OPTION:
+ * kind | nesterov
+ * << 8. In EPOCH: rule | uneven << 8. In SAMPLES: up to so many ids. */
 enum { GUEST_SAMPLES_MAX = GUEST_ARG_COUNT - 1 };
+
+/* A name as faults know it; never 0. FNV-1a. */
+static inline uint64_t guest_name_hash(const char *name)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (const char *c = name; *c != '\0'; c++) {
+        hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+    }
+    return hash != 0 ? hash : 1;
+}
 
 /* Whose calls a communicator has. */
 enum guest_comm_kind {

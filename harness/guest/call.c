@@ -22,6 +22,14 @@ static void show_name(struct guest_page *page, const struct ddprove_guest_call *
                                                         words[1], words[2], words[3]});
 }
 
+/* bucket | model << 32; a program of an older header has no model. */
+static uint64_t bucket_of(const struct ddprove_guest_call *call)
+{
+    const size_t needed = offsetof(struct ddprove_guest_call, model) + sizeof call->model;
+
+    return call->bucket | (uint64_t)(call->size_bytes >= needed ? call->model : 0) << 32;
+}
+
 static void post(struct guest_page *page, struct guest_comm *comm, struct ddprove_guest_call *call)
 {
     call->seq = __atomic_add_fetch(&comm->posted, 1, __ATOMIC_ACQ_REL);
@@ -29,7 +37,7 @@ static void post(struct guest_page *page, struct guest_comm *comm, struct ddprov
                       (const uint64_t[GUEST_ARG_COUNT]){
                           call->comm, call->seq,
                           guest_op_pack(call->kind, call->dtype, call->redop, call->root),
-                          call->elem_count, call->bucket});
+                          call->elem_count, bucket_of(call)});
     show_name(page, call);
 }
 

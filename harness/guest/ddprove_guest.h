@@ -175,6 +175,10 @@ struct ddprove_guest_call {
     /* The library's; read only. */
     uint64_t seq;      /* number of the call in its communicator, from 1; 0: not watched */
     uint64_t state[6]; /* private */
+
+    /* The caller's again. Since version 4. */
+    uint32_t model; /* whose bucket it is, as ddprove_guest_bucket numbers it; 0: of the only one */
+    uint32_t spare;
 };
 
 /* A blocking call begins. Returns how often the program is to make it: 1, or by a fault 0 or 2. */
@@ -193,6 +197,68 @@ DDPROVE_GUEST_API void ddprove_guest_call_done(struct ddprove_guest_call *call);
  * follows from whoever made the call fail. (For a blocking call: wait_end, then this, in place of
  * end.) Since version 3. */
 DDPROVE_GUEST_API void ddprove_guest_call_failed(struct ddprove_guest_call *call);
+
+/* From now on this gradient bucket (counted from 0) of this model (the program's number for it; 0
+ * if it has one) holds these parameters. Calls that are posted later, with `bucket` and `model`
+ * set, are named by them. names: of up to 255 bytes each, in the order in which they lie there.
+ * Since version 4. */
+DDPROVE_GUEST_API void ddprove_guest_bucket(uint32_t model, uint32_t bucket,
+                                            const char *const *names, uint32_t count);
+
+/* --- places where faults may act, beside calls and steps. Since version 4 ---
+ */
+
+/* X(identifier, name): the names are those of `ddprove list points`, which says what each is. */
+#define DDPROVE_GUEST_POINT_TABLE(X)                                                             \
+    X(DATA_NEXT, "data/next")            /* 0: the batch is lost; 2: it comes again next time */ \
+    X(GRAD_READY, "backward/grad_ready") /* 0: the parameter gets no gradient */                 \
+    X(OPTIMIZER_PRE, "optimizer/pre")    /* 0: the update is left out */                         \
+    X(PARAM_UPDATED, "optimizer/updated")                                                        \
+    X(CHECKPOINT_KEY, "checkpoint/key") /* 0: nothing is saved; or keys are to be changed */
+enum ddprove_guest_point {
+#define X(id, name) DDPROVE_GUEST_POINT_##id,
+    DDPROVE_GUEST_POINT_TABLE(X)
+#undef X
+        DDPROVE_GUEST_POINT_COUNT
+};
+
+/* How the keys of a state dict are to be changed. X(identifier, name) */
+#define DDPROVE_GUEST_EDIT_TABLE(X)                                            \
+    X(NO_EDIT, "none")                                                         \
+    X(STRIP_PREFIX, "strip_prefix") /* a "module." in front of them is lost */ \
+    X(ADD_PREFIX, "add_prefix")     /* one more is put there */
+enum ddprove_guest_edit {
+#define X(id, name) DDPROVE_GUEST_##id,
+    DDPROVE_GUEST_EDIT_TABLE(X)
+#undef X
+        DDPROVE_GUEST_EDIT_COUNT
+};
+
+/* The program is at such a place. Zero-initialise. */
+struct ddprove_guest_place {
+    uint32_t size_bytes; /* sizeof(struct ddprove_guest_place) */
+    uint32_t point;      /* enum ddprove_guest_point */
+    const char *name;    /* of the parameter or buffer that it is about; NULL: it is about none */
+    void *data; /* its gradient or value in host memory, which a fault may change; or NULL */
+    uint64_t elem_count; /* of data */
+    uint32_t dtype;      /* enum ddprove_guest_dtype */
+    uint32_t edit;       /* the library's: enum ddprove_guest_edit */
+    uint32_t part;       /* enum ddprove_guest_part */
+    uint32_t spare;
+};
+
+/* Who has to know earlier whether something is done than what its data are comes by twice. */
+enum ddprove_guest_part {
+    DDPROVE_GUEST_WHOLE,
+    DDPROVE_GUEST_WHETHER, /* only faults that leave out or repeat what comes next */
+    DDPROVE_GUEST_WHAT     /* all others */
+};
+
+/* Returns how often the program is to do what comes next: 1, or by a fault 0 or 2. */
+DDPROVE_GUEST_API int ddprove_guest_pass(struct ddprove_guest_place *place);
+/* Whether some fault waits for this rank at this point: who would have to do work to come by asks
+ * first. name: of a parameter or buffer; NULL: any. */
+DDPROVE_GUEST_API int ddprove_guest_wants(enum ddprove_guest_point point, const char *name);
 
 /* --- the model: only what ddprove is told of it can be judged, and only if it is asked to judge
  * ---
@@ -238,8 +304,8 @@ struct ddprove_guest_tensor {
     uint32_t dtype;      /* enum ddprove_guest_dtype */
     uint32_t spare;
     uint64_t elem_count;
-    const char *name; /* of up to 31 bytes, for reports; may be NULL */
-    const void *data; /* in host memory, as all that follows */
+    const char *name; /* of up to 255 bytes (before version 4: 31), for reports; may be NULL */
+    const void *data; /* in host memory, as all that follows; faults may change it */
     /* Of parameters. What the optimizer is given; NULL: nothing, it leaves the parameter alone. */
     const void *gradient;
     const void *state[2];  /* its momentum, or its first and second moment; NULL: it has none */
@@ -260,6 +326,24 @@ DDPROVE_GUEST_API void ddprove_guest_updated(const struct ddprove_guest_tensor *
  * itself the table. Since version 4. */
 DDPROVE_GUEST_API int ddprove_guest_asks_updated(void);
 DDPROVE_GUEST_API int ddprove_guest_asks_update_begin(void);
+
+/* A backward pass of this model, whose sums all ranks take part in, has come to its end, and these
+ * parameters got no gradient in it. is_allowed: whoever reduces them looks for such ones
+ * (find_unused_parameters). Since version 4. */
+DDPROVE_GUEST_API void ddprove_guest_unused(uint32_t model, const char *const *names,
+                                            uint32_t count, int is_allowed);
+
+/* A state dict of the model is saved or loaded. Since version 4. */
+enum ddprove_guest_keys_of {
+    DDPROVE_GUEST_SAVED,
+    DDPROVE_GUEST_LOADED,     /* all of it, or it is an error */
+    DDPROVE_GUEST_LOADED_PART /* what fits */
+};
+/* keys: of what is saved, or is loaded. wanted: of the model itself, or of the module that it is
+ * loaded into; in any order. Tell of a load before it is tried. */
+DDPROVE_GUEST_API void ddprove_guest_keys(enum ddprove_guest_keys_of what, const char *const *keys,
+                                          uint32_t key_count, const char *const *wanted,
+                                          uint32_t wanted_count);
 
 /* --- the samples --- */
 
@@ -288,6 +372,9 @@ struct ddprove_guest_epoch {
 /* A pass begins, the one before it has ended. NULL: it has ended, and none begins. One that is
  * broken off is not asked for all of its samples. */
 DDPROVE_GUEST_API void ddprove_guest_epoch(const struct ddprove_guest_epoch *epoch);
+/* The pass ends before its samples do, and is not asked for those that are left. Since version 4.
+ */
+DDPROVE_GUEST_API void ddprove_guest_epoch_break(void);
 /* The batch on which this rank trains next: numbers of samples, from 0 to below sample_count. */
 DDPROVE_GUEST_API void ddprove_guest_batch(const uint64_t *samples, uint64_t count);
 

@@ -25,24 +25,36 @@ static bool is_named(const struct guest_fault *fault, const struct guest_comm *c
     return true;
 }
 
+static bool is_of_rank(const struct guest_fault *fault, const struct guest_arena *arena,
+                       const struct guest_page *page)
+{
+    return fault->rank == 0 || guest_arena_page(arena, (uint32_t)(fault->rank - 1)) == page;
+}
+
+/* What is about no call; of a place that is about a tensor: name, else NULL. */
+static bool is_match_of_place(const struct guest_fault *fault, const char *name)
+{
+    return fault->comm[0] == 0 && fault->kind == 0 && fault->seq == 0 && fault->bucket == 0 &&
+           fault->elem_count == 0 &&
+           (fault->tensor == 0 || (name != NULL && guest_name_hash(name) == fault->tensor));
+}
+
 static bool is_match(const struct guest_fault *fault, const struct guest_page *page,
                      const struct guest_arena *arena, enum guest_point point,
-                     const struct ddprove_guest_call *call)
+                     const struct ddprove_guest_call *call, const char *name)
 {
     const struct guest_comm *comm =
         call != NULL ? &page->comms[(call->comm - 1) % GUEST_COMMS_MAX] : NULL;
 
-    if (fault->point != (uint64_t)point ||
-        (fault->rank != 0 && guest_arena_page(arena, (uint32_t)(fault->rank - 1)) != page) ||
+    if (fault->point != (uint64_t)point || !is_of_rank(fault, arena, page) ||
         (fault->step != 0 && fault->step - 1 != guest_load(&page->step)) ||
         (fault->phase != 0 && fault->phase - 1 != guest_load(&page->phase))) {
         return false;
     }
     if (call == NULL) {
-        return fault->comm[0] == 0 && fault->kind == 0 && fault->seq == 0 && fault->bucket == 0 &&
-               fault->elem_count == 0;
+        return is_match_of_place(fault, name);
     }
-    return (fault->comm[0] == 0 || is_named(fault, comm)) &&
+    return fault->tensor == 0 && (fault->comm[0] == 0 || is_named(fault, comm)) &&
            (fault->kind == 0 || fault->kind - 1 == call->kind) &&
            (fault->seq == 0 || fault->seq == call->seq) &&
            (fault->bucket == 0 || fault->bucket == call->bucket) &&
@@ -292,11 +304,19 @@ static bool needs_past(const struct guest_arena *arena, const struct guest_page 
         const struct guest_fault *fault = &arena->faults[i];
 
         if (fault->action == GUEST_ACTION_STALE && fault->point == (uint64_t)point &&
-            (fault->rank == 0 || guest_arena_page(arena, (uint32_t)(fault->rank - 1)) == page)) {
+            is_of_rank(fault, arena, page)) {
             return true;
         }
     }
     return false;
+}
+
+/* Count the match, and say whether it is one at which the fault acts. */
+static bool is_hit(const struct guest_fault *fault, struct guest_page *page, uint64_t number,
+                   uint64_t *out_hit)
+{
+    *out_hit = __atomic_add_fetch(&page->fault_hits[number], 1, __ATOMIC_RELAXED);
+    return *out_hit >= fault->hit && *out_hit - fault->hit < fault->times;
 }
 
 int guest_fault_pass(struct guest_page *page, enum guest_point point,
@@ -314,11 +334,10 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
         enum guest_unable why;
         uint64_t hit;
 
-        if (!is_match(fault, page, arena, point, call)) {
+        if (!is_match(fault, page, arena, point, call, NULL)) {
             continue;
         }
-        hit = __atomic_add_fetch(&page->fault_hits[i], 1, __ATOMIC_RELAXED);
-        if (hit < fault->hit || hit - fault->hit >= fault->times) {
+        if (!is_hit(fault, page, i, &hit)) {
             continue;
         }
         why = call != NULL ? act(fault, &passage) : GUEST_UNABLE_NOT;
@@ -329,4 +348,87 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
     }
     free(past);
     return passage.times;
+}
+
+/* --- places that the program comes by
+ * -----------------------------------------------------------------------------
+ */
+
+static bool is_of_part(const struct guest_fault *fault, enum ddprove_guest_part part)
+{
+    const bool is_whether =
+        fault->action == GUEST_ACTION_SKIP || fault->action == GUEST_ACTION_TWICE;
+
+    return part == DDPROVE_GUEST_WHOLE || (part == DDPROVE_GUEST_WHETHER) == is_whether;
+}
+
+/* What a fault does there beside what it does to the process. */
+static enum guest_unable act_at_place(const struct guest_fault *fault,
+                                      struct ddprove_guest_place *place, int *times)
+{
+    switch ((enum guest_action)fault->action) {
+    case GUEST_ACTION_SKIP:
+        *times = 0;
+        return GUEST_UNABLE_NOT;
+    case GUEST_ACTION_TWICE:
+        *times = 2;
+        return GUEST_UNABLE_NOT;
+    case GUEST_ACTION_EDIT:
+        place->edit = (uint32_t)fault->value;
+        return GUEST_UNABLE_NOT;
+    case GUEST_ACTION_ZERO:
+    case GUEST_ACTION_SCALE:
+    case GUEST_ACTION_SHIFT:
+    case GUEST_ACTION_FLIP:
+    case GUEST_ACTION_SET:
+    case GUEST_ACTION_NAN_VALUE:
+        return place->data != NULL &&
+                       guest_corrupt(place->data, place->elem_count, place->dtype, fault)
+                   ? GUEST_UNABLE_NOT
+                   : GUEST_UNABLE_NO_DATA;
+    default:
+        return GUEST_UNABLE_NOT;
+    }
+}
+
+int ddprove_guest_pass(struct ddprove_guest_place *place)
+{
+    struct guest_page *page = guest_self_page();
+    const struct guest_arena *arena = guest_self_arena();
+    const enum guest_point point = (enum guest_point)(GUEST_POINT_PLACE + place->point);
+    int times = 1;
+
+    place->edit = DDPROVE_GUEST_NO_EDIT;
+    for (uint64_t i = 0; page != NULL && i < arena->fault_count; i++) {
+        const struct guest_fault *fault = &arena->faults[i];
+        enum guest_unable why;
+        uint64_t hit;
+
+        if (!is_of_part(fault, (enum ddprove_guest_part)place->part) ||
+            !is_match(fault, page, arena, point, NULL, place->name) ||
+            !is_hit(fault, page, i, &hit)) {
+            continue;
+        }
+        why = act_at_place(fault, place, &times);
+        guest_self_record(page, GUEST_EVENT_FAULT,
+                          (const uint64_t[GUEST_ARG_COUNT]){i, hit, 0, 0, why});
+        act_on_process(fault);
+    }
+    return times;
+}
+
+int ddprove_guest_wants(enum ddprove_guest_point point, const char *name)
+{
+    struct guest_page *page = guest_self_page();
+    const struct guest_arena *arena = guest_self_arena();
+
+    for (uint64_t i = 0; page != NULL && i < arena->fault_count; i++) {
+        const struct guest_fault *fault = &arena->faults[i];
+
+        if (fault->point == GUEST_POINT_PLACE + (uint64_t)point && is_of_rank(fault, arena, page) &&
+            (fault->tensor == 0 || name == NULL || guest_name_hash(name) == fault->tensor)) {
+            return 1;
+        }
+    }
+    return 0;
 }

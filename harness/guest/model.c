@@ -19,15 +19,6 @@ static struct ddprove_guest_tensor tensor_at(const struct ddprove_guest_tensor *
     return tensor;
 }
 
-static void name_words(const struct ddprove_guest_tensor *tensor,
-                       uint64_t words[GUEST_NAME_BYTES / 8])
-{
-    memset(words, 0, GUEST_NAME_BYTES);
-    if (tensor->name != NULL) {
-        strncpy((char *)words, tensor->name, GUEST_NAME_BYTES - 1);
-    }
-}
-
 /* Of all that the table shows. */
 static uint64_t hash_of_table(const struct ddprove_guest_tensor *tensors, uint32_t count)
 {
@@ -35,14 +26,10 @@ static uint64_t hash_of_table(const struct ddprove_guest_tensor *tensors, uint32
 
     for (uint32_t i = 0; i < count; i++) {
         const struct ddprove_guest_tensor tensor = tensor_at(tensors, i);
-        uint64_t words[GUEST_NAME_BYTES / 8];
 
-        name_words(&tensor, words);
         hash = guest_mix(hash + tensor.elem_count);
         hash = guest_mix(hash + (tensor.role | (uint64_t)tensor.dtype << 32));
-        for (unsigned w = 0; w < GUEST_NAME_BYTES / 8; w++) {
-            hash = guest_mix(hash + words[w]);
-        }
+        hash = guest_mix(hash + guest_name_hash(tensor.name != NULL ? tensor.name : ""));
     }
     return hash;
 }
@@ -59,15 +46,11 @@ static void show_table(struct guest_page *page, const struct ddprove_guest_tenso
     guest_store(&page->model_shown, hash);
     for (uint32_t i = 0; i < count; i++) {
         const struct ddprove_guest_tensor tensor = tensor_at(tensors, i);
-        uint64_t words[GUEST_NAME_BYTES / 8];
 
-        name_words(&tensor, words);
         guest_self_record(page, GUEST_EVENT_TENSOR,
                           (const uint64_t[GUEST_ARG_COUNT]){i, tensor.role, tensor.dtype,
                                                             tensor.elem_count, count});
-        guest_self_record(
-            page, GUEST_EVENT_TENSOR_NAME,
-            (const uint64_t[GUEST_ARG_COUNT]){i, words[0], words[1], words[2], words[3]});
+        guest_self_record_name(page, GUEST_EVENT_TENSOR_NAME, i, tensor.name);
     }
 }
 
@@ -145,7 +128,7 @@ static struct guest_page *asked(const struct ddprove_guest_tensor *tensors, uint
 
 int ddprove_guest_asks_updated(void)
 {
-    return asked(NULL, 0) != NULL;
+    return asked(NULL, 0) != NULL || ddprove_guest_wants(DDPROVE_GUEST_POINT_PARAM_UPDATED, NULL);
 }
 
 int ddprove_guest_asks_update_begin(void)
@@ -171,10 +154,29 @@ void ddprove_guest_update_begin(const struct ddprove_guest_tensor *tensors, uint
     }
 }
 
+/* Faults may be for a tensor after its update; whether or not anybody judges. */
+static void pass_updated(const struct ddprove_guest_tensor *tensors, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ddprove_guest_tensor tensor = tensor_at(tensors, i);
+        struct ddprove_guest_place place = {.size_bytes = sizeof place,
+                                            .point = DDPROVE_GUEST_POINT_PARAM_UPDATED,
+                                            .name = tensor.name,
+                                            .data = (void *)(uintptr_t)tensor.data,
+                                            .elem_count = tensor.elem_count,
+                                            .dtype = tensor.dtype};
+
+        (void)ddprove_guest_pass(&place);
+    }
+}
+
 void ddprove_guest_updated(const struct ddprove_guest_tensor *tensors, uint32_t count)
 {
     struct guest_page *page = asked(tensors, count);
 
+    if (tensors != NULL && ddprove_guest_wants(DDPROVE_GUEST_POINT_PARAM_UPDATED, NULL)) {
+        pass_updated(tensors, count);
+    }
     if (page == NULL) {
         return;
     }

@@ -31,6 +31,15 @@ void ddprove_guest_epoch(const struct ddprove_guest_epoch *epoch)
                           (told.sampler & 0xff) | (uint64_t)(told.is_uneven != 0) << 8});
 }
 
+void ddprove_guest_epoch_break(void)
+{
+    struct guest_page *page = asked();
+
+    if (page != NULL) {
+        guest_self_record(page, GUEST_EVENT_EPOCH_END, (const uint64_t[GUEST_ARG_COUNT]){1});
+    }
+}
+
 void ddprove_guest_batch(const uint64_t *samples, uint64_t count)
 {
     struct guest_page *page = asked();

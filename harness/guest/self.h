@@ -62,6 +62,11 @@ uint32_t guest_self_spare(struct guest_page *page);
 void guest_self_record(struct guest_page *page, enum guest_event event,
                        const uint64_t arg[GUEST_ARG_COUNT]);
 
+/* told.c */
+/* A name in as many entries as it takes; NULL: an empty one. */
+void guest_self_record_name(struct guest_page *page, enum guest_event event, uint32_t index,
+                            const char *name);
+
 #ifdef __cplusplus
 }
 #endif

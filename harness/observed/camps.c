@@ -94,6 +94,16 @@ void observed_say_camps(const struct harness_observed *observed, const struct ob
     }
 }
 
+void observed_add_param(const struct harness_observed *observed, const char *name,
+                        struct harness_finding *finding)
+{
+    uint32_t param = 0;
+
+    if (name[0] != '\0' && harness_watch_name(observed->watch, name, &param)) {
+        harness_finding_add_param(finding, param);
+    }
+}
+
 bool observed_is_complete(const struct harness_observed *observed)
 {
     const struct harness_watch *watch = observed->watch;

@@ -19,7 +19,7 @@ enum { OBSERVED_PARTS = 2 * GUEST_PART_COUNT };
 
 struct observed_tensor {
     uint64_t role, dtype, elem_count;
-    char name[GUEST_NAME_BYTES];
+    char name[GUEST_TEXT_BYTES];
 };
 
 struct observed_table {
@@ -59,6 +59,7 @@ struct observed_batch {
 /* A rank's part in an epoch. */
 struct observed_share {
     bool is_there, is_over;
+    bool is_broken; /* off, before its end */
     uint64_t taken; /* samples so far */
     struct observed_batch *batches;
     size_t count, capacity;
@@ -91,6 +92,21 @@ struct observed_epoch {
     bool is_wrong, is_over;        /* a finding was made of it; it was judged as a whole */
 };
 
+/* --- what else is told --- */
+
+/* Ranks that load a checkpoint get so long to come to it: what is wrong with it is said once. */
+#define OBSERVED_KEYS_HOLD_NS UINT64_C(3000000000)
+
+/* A rank's backward passes. */
+struct observed_passes {
+    uint64_t count;
+    const struct harness_watch_list *wrong; /* without a gradient, in the first pass that must not
+                                               have any; NULL: none is */
+    uint64_t wrong_pass;                    /* that pass, from 1 */
+    uint32_t wrong_step;
+    bool is_said;
+};
+
 struct harness_observed {
     struct harness_watch *watch;
     struct ddp_mem *mem;
@@ -111,6 +127,14 @@ struct harness_observed {
     size_t *epoch_of; /* [world_size]: 1 + index of the rank's epoch; 0: none has begun */
     bool is_ledger_strange;
     struct harness_watch_account ledger;
+    /* gradients that came, and keys */
+    struct observed_passes *passes;  /* [world_size] */
+    uint64_t unnamed;                /* reports whose names are lost */
+    uint64_t foreign_keys;           /* state dicts that are not the model's */
+    struct harness_findings of_keys; /* not said yet */
+    uint64_t keys_ns;                /* since then; 0: there are none */
+    bool are_loaded;                 /* some of them are of a load, to which others may come */
+    struct harness_watch_account usage, checkpoint;
 };
 
 /* camps.c */
@@ -136,6 +160,9 @@ void observed_say_camps(const struct harness_observed *observed, const struct ob
  * that step on. */
 bool observed_is_explained(const struct harness_findings *findings, uint32_t step);
 
+/* The finding is about a parameter or buffer of this name; "": it has none. */
+void observed_add_param(const struct harness_observed *observed, const char *name,
+                        struct harness_finding *finding);
 /* Every rank of the job has shown itself. */
 bool observed_is_complete(const struct harness_observed *observed);
 /* Some entries of some rank are lost. */
@@ -163,11 +190,25 @@ observed_update_of(const struct harness_observed *observed, uint32_t rank, uint6
 bool observed_judge_update(struct harness_observed *observed, uint64_t number,
                            struct harness_findings *out);
 
+/* usage.c */
+void observed_take_unused(struct harness_observed *observed, uint32_t rank,
+                          const struct guest_entry *entry);
+void observed_judge_usage(struct harness_observed *observed, struct harness_findings *out);
+
+/* keys.c */
+void observed_take_keys(struct harness_observed *observed, uint32_t rank,
+                        const struct guest_entry *entry);
+void observed_judge_keys(struct harness_observed *observed, struct harness_findings *out);
+
 /* ledger.c */
 void observed_take_ledger(struct harness_observed *observed, uint32_t rank,
                           const struct guest_entry *entry);
-void observed_judge_ledger(struct harness_observed *observed, struct harness_findings *out);
 void observed_free_ledger(struct harness_observed *observed);
+/* What is needed of it no more. */
+void observed_free_epoch(const struct harness_observed *observed, struct observed_epoch *epoch);
+
+/* epoch.c */
+void observed_judge_ledger(struct harness_observed *observed, struct harness_findings *out);
 
 #ifdef __cplusplus
 }

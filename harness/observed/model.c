@@ -47,20 +47,13 @@ static void take_tensor(struct harness_observed *observed, struct observed_model
 static void take_name(struct harness_observed *observed, struct observed_model *model,
                       const struct guest_entry *entry)
 {
-    char *name;
+    const uint32_t index = (uint32_t)entry->arg[0];
 
-    if (model->table == NULL || entry->arg[0] >= model->table->count) {
+    if (model->table == NULL || index >= model->table->count) {
         observed->is_model_strange = true;
         return;
     }
-    name = model->table->tensors[entry->arg[0]].name;
-    memcpy(name, &entry->arg[1], GUEST_NAME_BYTES);
-    name[GUEST_NAME_BYTES - 1] = '\0';
-    for (char *c = name; *c != '\0'; c++) {
-        if (*c == '\n') {
-            *c = ' ';
-        }
-    }
+    harness_watch_add_part(model->table->tensors[index].name, entry->arg[0] >> 32, &entry->arg[1]);
 }
 
 /* The update that the rank is reporting; NULL: it cannot be kept. */
@@ -366,6 +359,7 @@ static void add_values(const struct comparison *the, const struct observed_camps
     pick_pair(the->observed, camps, &ranks[0], &ranks[1]);
     tensor = &update_at(the, ranks[0])->table->tensors[the->tensor];
     finding.step = (int32_t)update_at(the, ranks[0])->step;
+    observed_add_param(the->observed, tensor->name, &finding);
     harness_watch_say(&finding, "after update %llu, in step %d, %s%s of ",
                       (unsigned long long)the->number, finding.step,
                       tensor->name[0] != '\0' ? tensor->name : "a tensor", parts[the->part]);

@@ -13,6 +13,12 @@ static void take(void *context, uint32_t rank, const struct guest_entry *entry)
     case GUEST_EVENT_BATCH:
         observed_take_ledger(observed, rank, entry);
         break;
+    case GUEST_EVENT_UNUSED:
+        observed_take_unused(observed, rank, entry);
+        break;
+    case GUEST_EVENT_KEYS:
+        observed_take_keys(observed, rank, entry);
+        break;
     default:
         observed_take_model(observed, rank, entry);
         break;
@@ -31,12 +37,14 @@ ddp_status harness_observed_create(struct harness_watch *watch, struct harness_o
     *observed = (struct harness_observed){.watch = watch, .mem = mem, .next_update = 1};
     observed->models = ddp_mem_array(mem, watch->world_size, sizeof *observed->models);
     observed->epoch_of = ddp_mem_array(mem, watch->world_size, sizeof *observed->epoch_of);
-    if (observed->models == NULL || observed->epoch_of == NULL ||
+    observed->passes = ddp_mem_array(mem, watch->world_size, sizeof *observed->passes);
+    if (observed->models == NULL || observed->epoch_of == NULL || observed->passes == NULL ||
         ddp_mem_pool_create(&observed->pool) != DDP_OK) {
         harness_observed_destroy(observed);
         *out = NULL;
         return DDP_E_NOMEM;
     }
+    harness_findings_init(&observed->of_keys, ddp_mem_pool_mem(observed->pool));
     for (uint32_t r = 0; r < watch->world_size; r++) {
         observed->models[r].first = 1;
     }
@@ -63,6 +71,7 @@ void harness_observed_destroy(struct harness_observed *observed)
     }
     ddp_mem_free(observed->mem, observed->models);
     ddp_mem_free(observed->mem, observed->epoch_of);
+    ddp_mem_free(observed->mem, observed->passes);
     ddp_mem_free(observed->mem, observed);
 }
 
@@ -72,7 +81,19 @@ void harness_observed_judge(struct harness_observed *observed,
     if (!observed_has_lost(observed)) {
         observed_judge_model(observed, earlier, out);
         observed_judge_ledger(observed, out);
+        observed_judge_usage(observed, out);
     }
+    observed_judge_keys(observed, out);
+}
+
+bool harness_observed_is_pending(const struct harness_observed *observed, uint32_t rank)
+{
+    bool is_pending = observed->passes[rank].wrong != NULL && !observed->passes[rank].is_said;
+
+    for (size_t i = 0; i < observed->of_keys.count; i++) {
+        is_pending = is_pending || harness_rank_set_has(&observed->of_keys.items[i].culprits, rank);
+    }
+    return is_pending;
 }
 
 bool harness_observed_is_failed(const struct harness_observed *observed)
@@ -159,9 +180,31 @@ static void account_ledger(const struct harness_observed *observed,
     }
 }
 
+static void account_told(const struct harness_observed *observed,
+                         struct harness_watch_accounts *out)
+{
+    out->of[HARNESS_ORACLE_USAGE] = observed->usage;
+    out->of[HARNESS_ORACLE_CHECKPOINT] = observed->checkpoint;
+    if (observed->unnamed > 0) {
+        harness_watch_add_lack(out, HARNESS_ORACLE_USAGE, observed->unnamed,
+                               "the names of parameters were overwritten before they were read");
+    } else if (observed->usage.judged == 0) {
+        harness_watch_add_lack(out, HARNESS_ORACLE_USAGE, 0,
+                               "the program does not say which parameters got no gradient");
+    }
+    if (observed->foreign_keys > 0) {
+        harness_watch_add_lack(out, HARNESS_ORACLE_CHECKPOINT, observed->foreign_keys,
+                               "the keys of a state dict are not the model's, or were not read");
+    } else if (observed->checkpoint.judged == 0) {
+        harness_watch_add_lack(out, HARNESS_ORACLE_CHECKPOINT, 0,
+                               "the program saves and loads no model, or does not say so");
+    }
+}
+
 void harness_observed_account(const struct harness_observed *observed,
                               struct harness_watch_accounts *out)
 {
     account_model(observed, out);
     account_ledger(observed, out);
+    account_told(observed, out);
 }

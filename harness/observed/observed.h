@@ -21,6 +21,9 @@ void harness_observed_destroy(struct harness_observed *observed);
  * all findings so far; out may hold those of this look. out->mem: a pool. */
 void harness_observed_judge(struct harness_observed *observed,
                             const struct harness_findings *earlier, struct harness_findings *out);
+/* Something is known to be wrong with the rank that is not said yet, since others may come to the
+ * same: that it ends by an error follows from it. */
+bool harness_observed_is_pending(const struct harness_observed *observed, uint32_t rank);
 /* What was judged, and what was not. The job has ended. */
 void harness_observed_account(const struct harness_observed *observed,
                               struct harness_watch_accounts *out);

@@ -31,7 +31,7 @@ struct wrong {
     bool is_there;
     enum harness_verdict verdict;
     uint32_t tensor;
-    char text[256];
+    char text[GUEST_TEXT_BYTES + 160];
 };
 
 /* --- what was kept
@@ -339,6 +339,7 @@ static void add(const struct harness_observed *observed, const struct wrong *wro
     }
     finding.step = (int32_t)update->step;
     finding.phase = DDP_PHASE_OPTIMIZER;
+    observed_add_param(observed, update->table->tensors[wrong[rank].tensor].name, &finding);
     harness_watch_say(&finding, "update %llu of the model, in step %u, on rank %s: %s",
                       (unsigned long long)number, update->step,
                       harness_rank_set_text(&finding.culprits, ranks), wrong[rank].text);

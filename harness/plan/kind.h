@@ -135,6 +135,12 @@ enum harness_corrupt_kind { HARNESS_CORRUPT_TABLE(HARNESS_KIND_ENUM) HARNESS_COR
     X(HARNESS_EDIT_HEADER, "header", "find put everywhere", "in the header, `find` becomes `put`")
 enum harness_edit_kind { HARNESS_EDIT_TABLE(HARNESS_KIND_ENUM) HARNESS_EDIT_KIND_COUNT };
 
+/* What a fault does to the keys that a guest saves. X(identifier, name, meaning) */
+#define HARNESS_KEY_EDIT_TABLE(X)                                                     \
+    X(HARNESS_KEY_EDIT_STRIP_PREFIX, "strip_prefix", "one module. less on every key") \
+    X(HARNESS_KEY_EDIT_ADD_PREFIX, "add_prefix", "one more module. on every key")
+enum harness_key_edit { HARNESS_KEY_EDIT_TABLE(HARNESS_KIND_ENUM) HARNESS_KEY_EDIT_COUNT };
+
 /* Fields of a collective's arguments. X(identifier, name, list of names that its values have) */
 #define HARNESS_ARG_TABLE(X)              \
     X(HARNESS_ARG_KIND, "kind", KINDS)    \
@@ -222,7 +228,8 @@ enum harness_variable { HARNESS_VARIABLE_TABLE(HARNESS_KIND_ENUM) HARNESS_VARIAB
     X(HARNESS_PLACE_TWICE, "cannot be done twice; collective/pre and data/next can")              \
     X(HARNESS_PLACE_SKIPPABLE, "leaves nothing out when it is skipped; bucket/launch, "           \
                                "optimizer/pre and others do")                                     \
-    X(HARNESS_PLACE_LAUNCH, "comes too late for it; launch/spawn does not")
+    X(HARNESS_PLACE_LAUNCH, "comes too late for it; launch/spawn does not")                       \
+    X(HARNESS_PLACE_EDITS, "has no keys to change in this job; a guest's checkpoint/key has")
 enum harness_action_place { HARNESS_PLACE_TABLE(HARNESS_KIND_ENUM) HARNESS_PLACE_COUNT };
 
 /* What a fault does: the rows ACTION and ACTION_PLAIN of key.def. */
@@ -270,6 +277,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(IO_CALLS, "call", HARNESS_IO_CALL_TABLE)                         \
     X(VARIABLES, "variable", HARNESS_VARIABLE_TABLE)                   \
     X(EDITS, "edit", HARNESS_EDIT_TABLE)                               \
+    X(KEY_EDITS, "edit of keys", HARNESS_KEY_EDIT_TABLE)               \
     X(OPTIMIZERS, "optimizer", HARNESS_OPTIMIZER_TABLE)                \
     X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)       \
     X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE) \

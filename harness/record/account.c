@@ -117,6 +117,5 @@ void harness_watch_account(const struct harness_watch *watch, struct harness_wat
     account_program(watch, out);
     account_results(&watch->tally, out);
     harness_watch_add_lack(out, HARNESS_ORACLE_GRADIENT, 0,
-                           "a guest's gradients are not computed again");
-    harness_watch_add_lack(out, HARNESS_ORACLE_CHECKPOINT, 0, "a guest's checkpoints are not read");
+                           "no step is played again (job.guest.prove)");
 }

@@ -6,57 +6,23 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
-#include "harness/record/record.h"
+#include "harness/record/parser.h"
 #include "harness/trace/line.h"
 #include "harness/watch/names.h"
 
 enum { WORLD_MAX = 4096, GROUPS_MAX = 1 << 16 };
 
-struct parser {
-    struct harness_line line;
-    struct ddp_mem *mem;
-    struct harness_watch_record *out;
-    uint32_t ranks_read;
-    struct harness_watch_member *member; /* whose calls are being read; NULL: nobody's */
-    uint64_t calls;                      /* so many it has */
-    struct harness_finding_guest about;  /* of the finding that follows */
-    uint64_t judged, unjudged;           /* so many oracles' lines follow */
-    enum harness_oracle_id last_judged;
-    bool has_oracles, has_about, is_ended;
-};
-
-static ddp_status refuse(struct parser *parser, const char *what)
-{
-    return harness_line_refuse(&parser->line, parser->line.buffer, what);
-}
-
-/* name=<number>, at most limit. */
-static ddp_status number_of(struct parser *parser, const char *name, uint64_t limit, uint64_t *out)
-{
-    DDP_TRY(harness_line_find_u64(&parser->line, name, out));
-    return *out <= limit ? DDP_OK : refuse(parser, "a number is too large");
-}
-
-static ddp_status int_of(struct parser *parser, const char *name, int *out)
+static ddp_status int_of(struct record_parser *parser, const char *name, int *out)
 {
     int64_t value = 0;
 
     DDP_TRY(harness_line_find_i64(&parser->line, name, &value));
     *out = (int)value;
-    return value >= INT_MIN && value <= INT_MAX ? DDP_OK : refuse(parser, "a number is too large");
+    return value >= INT_MIN && value <= INT_MAX ? DDP_OK
+                                                : record_refuse(parser, "a number is too large");
 }
 
-/* The number behind the line's first word. */
-static ddp_status subject_of(struct parser *parser, uint64_t limit, uint64_t *out)
-{
-    if (parser->line.token_count < 2 || ddp_text_parse_u64(parser->line.token[1], out) != DDP_OK ||
-        *out >= limit) {
-        return refuse(parser, "the number behind the first word is not there, or too large");
-    }
-    return DDP_OK;
-}
-
-static ddp_status parse_head(struct parser *parser)
+static ddp_status parse_head(struct record_parser *parser)
 {
     struct harness_watch *watch = &parser->out->watch;
     uint64_t world_size = 0;
@@ -65,10 +31,10 @@ static ddp_status parse_head(struct parser *parser)
     if (parser->line.token_count < 2 ||
         strcmp(parser->line.token[0], "ddprove-guest-record") != 0 ||
         strcmp(parser->line.token[1], "2") != 0) {
-        return refuse(parser, "this is no record of a guest, or of another version");
+        return record_refuse(parser, "this is no record of a guest, or of another version");
     }
-    DDP_TRY(number_of(parser, "world", WORLD_MAX, &world_size));
-    DDP_TRY(number_of(parser, "ended", 1, &is_ended));
+    DDP_TRY(record_number_of(parser, "world", WORLD_MAX, &world_size));
+    DDP_TRY(record_number_of(parser, "ended", 1, &is_ended));
     DDP_TRY(int_of(parser, "exit", &parser->out->exit_code));
     watch->mem = parser->mem;
     watch->world_size = (uint32_t)world_size;
@@ -79,7 +45,7 @@ static ddp_status parse_head(struct parser *parser)
 }
 
 /* key=3,0,...: as many as there can be faults. */
-static ddp_status parse_of_faults(struct parser *parser, const char *key, uint64_t most,
+static ddp_status parse_of_faults(struct record_parser *parser, const char *key, uint64_t most,
                                   const char *wanted, uint64_t out[GUEST_FAULTS_MAX])
 {
     const char *value = harness_line_find(&parser->line, key);
@@ -90,14 +56,14 @@ static ddp_status parse_of_faults(struct parser *parser, const char *key, uint64
         out[f] = value != NULL ? strtoull(value, &end, 10) : 0;
         if (value == NULL || end == value || out[f] > most ||
             *end != (f + 1 < GUEST_FAULTS_MAX ? ',' : '\0')) {
-            return refuse(parser, wanted);
+            return record_refuse(parser, wanted);
         }
         value = end + 1;
     }
     return DDP_OK;
 }
 
-static ddp_status parse_fired(struct parser *parser, struct harness_watch_rank *rank)
+static ddp_status parse_fired(struct record_parser *parser, struct harness_watch_rank *rank)
 {
     uint64_t fired[GUEST_FAULTS_MAX] = {0};
     uint64_t unable[GUEST_FAULTS_MAX] = {0};
@@ -116,25 +82,25 @@ static ddp_status parse_fired(struct parser *parser, struct harness_watch_rank *
     return harness_line_find_u64(&parser->line, "fired_ns", &rank->fired_ns);
 }
 
-static ddp_status parse_rank(struct parser *parser)
+static ddp_status parse_rank(struct record_parser *parser)
 {
     const char *state = harness_line_find(&parser->line, "state");
     struct harness_watch_rank *rank;
     uint64_t number = 0;
     uint64_t flag = 0;
 
-    DDP_TRY(subject_of(parser, parser->out->watch.world_size, &number));
+    DDP_TRY(record_subject_of(parser, parser->out->watch.world_size, &number));
     if (number != parser->ranks_read) {
-        return refuse(parser, "ranks are numbered one after the other");
+        return record_refuse(parser, "ranks are numbered one after the other");
     }
     rank = &parser->out->watch.ranks[parser->ranks_read++];
     if (state == NULL || !harness_watch_state_find(state, &rank->state)) {
-        return refuse(parser, "state= wants the name of a state");
+        return record_refuse(parser, "state= wants the name of a state");
     }
     DDP_TRY(int_of(parser, "code", &rank->code));
-    DDP_TRY(number_of(parser, "attached", 1, &flag));
+    DDP_TRY(record_number_of(parser, "attached", 1, &flag));
     rank->is_attached = flag != 0;
-    DDP_TRY(number_of(parser, "detached", 1, &flag));
+    DDP_TRY(record_number_of(parser, "detached", 1, &flag));
     rank->is_detached = flag != 0;
     DDP_TRY(harness_line_find_u64(&parser->line, "steps", &rank->step_count));
     DDP_TRY(harness_line_find_u64(&parser->line, "lost", &rank->lost_count));
@@ -142,7 +108,7 @@ static ddp_status parse_rank(struct parser *parser)
     return parse_fired(parser, rank);
 }
 
-static ddp_status parse_group(struct parser *parser)
+static ddp_status parse_group(struct record_parser *parser)
 {
     struct harness_watch *watch = &parser->out->watch;
     struct harness_watch_group *groups = ddp_mem_grow(
@@ -154,12 +120,13 @@ static ddp_status parse_group(struct parser *parser)
         return DDP_E_NOMEM;
     }
     watch->groups = groups;
-    DDP_TRY(subject_of(parser, GROUPS_MAX, &number));
+    DDP_TRY(record_subject_of(parser, GROUPS_MAX, &number));
     DDP_TRY(harness_line_find_u64(&parser->line, "key", &group.key));
     DDP_TRY(harness_line_find_u64(&parser->line, "size", &group.size));
     if (number != watch->group_count || parser->line.tail == NULL ||
         strlen(parser->line.tail) >= sizeof group.name) {
-        return refuse(parser, "communicators are numbered one after the other, and have a name");
+        return record_refuse(parser,
+                             "communicators are numbered one after the other, and have a name");
     }
     memcpy(group.name, parser->line.tail, strlen(parser->line.tail) + 1);
     group.members = ddp_mem_array(parser->mem, watch->world_size, sizeof *group.members);
@@ -171,22 +138,22 @@ static ddp_status parse_group(struct parser *parser)
 }
 
 /* The member that a line is about. */
-static ddp_status find_member(struct parser *parser, struct harness_watch_member **out)
+static ddp_status find_member(struct record_parser *parser, struct harness_watch_member **out)
 {
     struct harness_watch *watch = &parser->out->watch;
     uint64_t group = 0;
     uint64_t rank = 0;
 
-    DDP_TRY(subject_of(parser, watch->group_count, &group));
+    DDP_TRY(record_subject_of(parser, watch->group_count, &group));
     DDP_TRY(harness_line_find_u64(&parser->line, "rank", &rank));
     if (rank >= watch->world_size) {
-        return refuse(parser, "there is no such rank");
+        return record_refuse(parser, "there is no such rank");
     }
     *out = &watch->groups[group].members[rank];
     return DDP_OK;
 }
 
-static ddp_status parse_member(struct parser *parser)
+static ddp_status parse_member(struct record_parser *parser)
 {
     struct harness_watch_member *member = NULL;
     uint64_t index = 0;
@@ -194,15 +161,16 @@ static ddp_status parse_member(struct parser *parser)
 
     DDP_TRY(find_member(parser, &member));
     DDP_ASSERT(member != NULL);
-    DDP_TRY(number_of(parser, "index", UINT32_MAX, &index));
-    DDP_TRY(number_of(parser, "freed", 1, &is_freed));
+    DDP_TRY(record_number_of(parser, "index", UINT32_MAX, &index));
+    DDP_TRY(record_number_of(parser, "freed", 1, &is_freed));
     DDP_TRY(harness_line_find_u64(&parser->line, "posted", &member->posted));
     DDP_TRY(harness_line_find_u64(&parser->line, "from", &member->kept_seq));
     DDP_TRY(harness_line_find_u64(&parser->line, "calls", &parser->calls));
     if (member->is_there || member->kept_seq == 0 || member->kept_seq - 1 > member->posted ||
         parser->calls > member->posted - (member->kept_seq - 1)) {
-        return refuse(parser, "a rank is a member once, and its calls count from 1 to the last "
-                              "one posted");
+        return record_refuse(parser,
+                             "a rank is a member once, and its calls count from 1 to the last "
+                             "one posted");
     }
     parser->member = member;
     member->is_there = true;
@@ -211,7 +179,7 @@ static ddp_status parse_member(struct parser *parser)
     return DDP_OK;
 }
 
-static ddp_status parse_op(struct parser *parser, uint64_t *out)
+static ddp_status parse_op(struct record_parser *parser, uint64_t *out)
 {
     const char *kind = harness_line_find(&parser->line, "kind");
     const char *dtype = harness_line_find(&parser->line, "dtype");
@@ -224,14 +192,14 @@ static ddp_status parse_op(struct parser *parser, uint64_t *out)
     if (kind == NULL || !harness_watch_kind_find(kind, &kind_number) || dtype == NULL ||
         !harness_watch_dtype_find(dtype, &dtype_number) || redop == NULL ||
         !harness_watch_redop_find(redop, &redop_number)) {
-        return refuse(parser, "kind=, dtype= or redop= is missing or unknown");
+        return record_refuse(parser, "kind=, dtype= or redop= is missing or unknown");
     }
-    DDP_TRY(number_of(parser, "root", UINT32_MAX, &root));
+    DDP_TRY(record_number_of(parser, "root", UINT32_MAX, &root));
     *out = guest_op_pack(kind_number, dtype_number, redop_number, (uint32_t)root);
     return DDP_OK;
 }
 
-static ddp_status parse_call(struct parser *parser)
+static ddp_status parse_call(struct record_parser *parser)
 {
     struct harness_watch_member *member = NULL;
     struct harness_watch_call call = {0};
@@ -247,15 +215,15 @@ static ddp_status parse_call(struct parser *parser)
     DDP_TRY(parse_op(parser, &call.op));
     DDP_TRY(harness_line_find_u64(&parser->line, "seq", &seq));
     DDP_TRY(harness_line_find_u64(&parser->line, "count", &call.elem_count));
-    DDP_TRY(harness_line_find_u64(&parser->line, "bucket", &call.bucket));
-    DDP_TRY(number_of(parser, "step", UINT32_MAX, &step));
-    DDP_TRY(number_of(parser, "micro", UINT16_MAX, &micro));
-    DDP_TRY(number_of(parser, "phase", UINT8_MAX, &phase));
-    DDP_TRY(number_of(parser, "done", 1, &is_done));
+    DDP_TRY(record_parse_bucket(parser, &call));
+    DDP_TRY(record_number_of(parser, "step", UINT32_MAX, &step));
+    DDP_TRY(record_number_of(parser, "micro", UINT16_MAX, &micro));
+    DDP_TRY(record_number_of(parser, "phase", UINT8_MAX, &phase));
+    DDP_TRY(record_number_of(parser, "done", 1, &is_done));
     DDP_TRY(harness_line_find_u64(&parser->line, "time", &call.time_ns));
     if (member != parser->member || seq != member->kept_seq + member->call_count ||
         member->call_count == parser->calls) {
-        return refuse(parser, "calls of a member follow each other, as many as it has");
+        return record_refuse(parser, "calls of a member follow each other, as many as it has");
     }
     calls = ddp_mem_grow(parser->mem, member->calls, member->call_count, &member->call_capacity,
                          sizeof *calls);
@@ -271,28 +239,28 @@ static ddp_status parse_call(struct parser *parser)
     return DDP_OK;
 }
 
-static ddp_status parse_oracle(struct parser *parser, enum harness_oracle_id *out)
+static ddp_status parse_oracle(struct record_parser *parser, enum harness_oracle_id *out)
 {
     const char *name = harness_line_find(&parser->line, "oracle");
 
     return name != NULL && harness_oracle_parse(name, out) == DDP_OK
                ? DDP_OK
-               : refuse(parser, "oracle= wants the name of one");
+               : record_refuse(parser, "oracle= wants the name of one");
 }
 
 /* How many lines about oracles follow. */
-static ddp_status parse_oracles(struct parser *parser)
+static ddp_status parse_oracles(struct record_parser *parser)
 {
     if (parser->has_oracles) {
-        return refuse(parser, "oracles are counted once");
+        return record_refuse(parser, "oracles are counted once");
     }
     parser->has_oracles = true;
-    DDP_TRY(number_of(parser, "judged", HARNESS_ORACLE_COUNT, &parser->judged));
-    return number_of(parser, "unjudged", HARNESS_WATCH_LACKS_MAX, &parser->unjudged);
+    DDP_TRY(record_number_of(parser, "judged", HARNESS_ORACLE_COUNT, &parser->judged));
+    return record_number_of(parser, "unjudged", HARNESS_WATCH_LACKS_MAX, &parser->unjudged);
 }
 
 /* An oracle judged so much. */
-static ddp_status parse_judged(struct parser *parser)
+static ddp_status parse_judged(struct record_parser *parser)
 {
     struct harness_watch_account account = {0};
     enum harness_oracle_id oracle = HARNESS_ORACLE_NONE;
@@ -304,7 +272,7 @@ static ddp_status parse_judged(struct parser *parser)
     if (account.judged == 0 || account.bitwise > account.judged ||
         account.bound > account.judged - account.bitwise || parser->judged == 0 ||
         oracle <= parser->last_judged) {
-        return refuse(parser, "oracles have their order, and count is the largest number");
+        return record_refuse(parser, "oracles have their order, and count is the largest number");
     }
     parser->judged--;
     parser->last_judged = oracle;
@@ -312,28 +280,28 @@ static ddp_status parse_judged(struct parser *parser)
     return DDP_OK;
 }
 
-static ddp_status parse_unjudged(struct parser *parser)
+static ddp_status parse_unjudged(struct record_parser *parser)
 {
     struct harness_watch_accounts *accounts = &parser->out->accounts;
     enum harness_oracle_id oracle = HARNESS_ORACLE_NONE;
     uint64_t number = 0;
     uint64_t count = 0;
 
-    DDP_TRY(subject_of(parser, HARNESS_WATCH_LACKS_MAX, &number));
+    DDP_TRY(record_subject_of(parser, HARNESS_WATCH_LACKS_MAX, &number));
     DDP_TRY(parse_oracle(parser, &oracle));
     DDP_TRY(harness_line_find_u64(&parser->line, "count", &count));
     if (number != accounts->lack_count || parser->unjudged == 0) {
-        return refuse(parser, "what was not judged is numbered, and counted before");
+        return record_refuse(parser, "what was not judged is numbered, and counted before");
     }
     parser->unjudged--;
     if (parser->line.tail == NULL || strlen(parser->line.tail) >= HARNESS_WATCH_WHY_BYTES) {
-        return refuse(parser, "text= wants the reason, in few words");
+        return record_refuse(parser, "text= wants the reason, in few words");
     }
     harness_watch_add_lack(accounts, oracle, count, parser->line.tail);
     return DDP_OK;
 }
 
-static ddp_status parse_about(struct parser *parser)
+static ddp_status parse_about(struct record_parser *parser)
 {
     const char *kind = harness_line_find(&parser->line, "kind");
     uint32_t number = 0;
@@ -342,7 +310,7 @@ static ddp_status parse_about(struct parser *parser)
     if (kind == NULL || parser->line.tail == NULL ||
         strlen(parser->line.tail) >= sizeof parser->about.comm ||
         (strcmp(kind, "-") != 0 && !harness_watch_kind_find(kind, &number))) {
-        return refuse(parser, "about wants kind= and the communicator's name");
+        return record_refuse(parser, "about wants kind= and the communicator's name");
     }
     parser->about.kind = strcmp(kind, "-") == 0 ? 0 : 1 + (int32_t)number;
     memcpy(parser->about.comm, parser->line.tail, strlen(parser->line.tail) + 1);
@@ -350,12 +318,12 @@ static ddp_status parse_about(struct parser *parser)
     return DDP_OK;
 }
 
-static ddp_status parse_finding(struct parser *parser)
+static ddp_status parse_finding(struct record_parser *parser)
 {
     struct harness_finding finding;
 
     if (!parser->has_about) {
-        return refuse(parser, "a finding without the line about its call");
+        return record_refuse(parser, "a finding without the line about its call");
     }
     DDP_TRY(harness_line_finding(&parser->line, parser->mem, &finding));
     finding.guest = parser->about;
@@ -365,13 +333,13 @@ static ddp_status parse_finding(struct parser *parser)
 }
 
 /* before: all that stands in front of the line. */
-static ddp_status parse_end(struct parser *parser, const char *text, size_t before)
+static ddp_status parse_end(struct record_parser *parser, const char *text, size_t before)
 {
     uint64_t digest = 0;
 
     DDP_TRY(harness_line_find_hex(&parser->line, "digest", &digest));
     if (parser->line.token_count != 2) {
-        return refuse(parser, "the end is a digest, and nothing else");
+        return record_refuse(parser, "the end is a digest, and nothing else");
     }
     parser->is_ended = true;
     return digest == ddp_hash_bytes(text, before, 0)
@@ -382,7 +350,7 @@ static ddp_status parse_end(struct parser *parser, const char *text, size_t befo
 }
 
 /* What has to follow the lines before; NULL: anything may. */
-static const char *lacking(const struct parser *parser, const char *word)
+static const char *lacking(const struct record_parser *parser, const char *word)
 {
     if (parser->ranks_read < parser->out->watch.world_size && strcmp(word, "rank") != 0) {
         return "the line of a rank is missing";
@@ -398,7 +366,8 @@ static const char *lacking(const struct parser *parser, const char *word)
     if (!parser->has_oracles && (strcmp(word, "about") == 0 || strcmp(word, "end") == 0)) {
         return "the line that counts oracles is missing";
     }
-    if (parser->has_oracles && (strcmp(word, "group") == 0 || strcmp(word, "member") == 0)) {
+    if (parser->has_oracles && (strcmp(word, "group") == 0 || strcmp(word, "member") == 0 ||
+                                strcmp(word, "name") == 0 || strcmp(word, "list") == 0)) {
         return "communicators come before the oracles";
     }
     if (parser->has_about &&
@@ -408,26 +377,29 @@ static const char *lacking(const struct parser *parser, const char *word)
     return NULL;
 }
 
-static ddp_status parse_line(struct parser *parser, const char *text, size_t start, size_t end)
+static ddp_status parse_line(struct record_parser *parser, const char *text, size_t start,
+                             size_t end)
 {
     static const struct {
         const char *word;
-        ddp_status (*parse)(struct parser *parser);
-    } rows[] = {{"rank", parse_rank},         {"group", parse_group},     {"member", parse_member},
-                {"call", parse_call},         {"oracles", parse_oracles}, {"judged", parse_judged},
+        ddp_status (*parse)(struct record_parser *parser);
+    } rows[] = {{"rank", parse_rank},         {"name", record_parse_name},
+                {"list", record_parse_list},  {"group", parse_group},
+                {"member", parse_member},     {"call", parse_call},
+                {"oracles", parse_oracles},   {"judged", parse_judged},
                 {"unjudged", parse_unjudged}, {"about", parse_about}};
     const char *word;
 
     DDP_TRY(harness_line_tokenise(&parser->line, text + start, end - start));
     if (parser->line.token_count == 0 || parser->is_ended) {
-        return refuse(parser, "a line that does not belong here");
+        return record_refuse(parser, "a line that does not belong here");
     }
     if (start == 0) {
         return parse_head(parser);
     }
     word = parser->line.token[0];
     if (lacking(parser, word) != NULL) {
-        return refuse(parser, lacking(parser, word));
+        return record_refuse(parser, lacking(parser, word));
     }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(word, rows[i].word) == 0) {
@@ -439,13 +411,13 @@ static ddp_status parse_line(struct parser *parser, const char *text, size_t sta
     }
     return parser->line.token_count > 2 && strcmp(parser->line.token[2], "diagnosis") == 0
                ? parse_finding(parser)
-               : refuse(parser, "an unknown line");
+               : record_refuse(parser, "an unknown line");
 }
 
 ddp_status harness_watch_record_parse(struct ddp_mem *mem, const char *text, size_t size_bytes,
                                       struct harness_watch_record *out, struct ddp_err *err)
 {
-    struct parser parser = {.line = {.err = err}, .mem = mem, .out = out};
+    struct record_parser parser = {.line = {.err = err}, .mem = mem, .out = out};
     ddp_status status;
     size_t start = 0;
 

@@ -46,13 +46,46 @@ static void print_calls(const struct harness_watch_group *group, size_t number, 
         ddp_text_add(out,
                      "call %zu rank=%" PRIu32 " seq=%" PRIu64
                      " kind=%s dtype=%s redop=%s root=%" PRIu32 " count=%" PRIu64 " bucket=%" PRIu64
-                     " step=%" PRIu32 " micro=%" PRIu16 " phase=%" PRIu8 " done=%d time=%" PRIu64
-                     "\n",
+                     " step=%" PRIu32 " micro=%" PRIu16 " phase=%" PRIu8 " done=%d time=%" PRIu64,
                      number, rank, seq, harness_watch_kind_name(guest_op_kind(call->op)),
                      harness_watch_dtype_name(guest_op_dtype(call->op)),
                      harness_watch_redop_name(guest_op_redop(call->op)), guest_op_root(call->op),
                      call->elem_count, call->bucket, call->step, call->micro, call->phase,
                      call->is_done, call->time_ns);
+        if (call->model != 0) {
+            ddp_text_add(out, " model=%" PRIu32, call->model);
+        }
+        if (call->list != NULL) {
+            ddp_text_add(out, " list=%" PRIu32, call->list->number);
+        }
+        ddp_text_add(out, "\n");
+    }
+}
+
+static void print_list(const struct harness_watch *watch, uint32_t number, struct ddp_text *out)
+{
+    const struct harness_watch_list *list = watch->lists;
+
+    while (list != NULL && list->number != number) {
+        list = list->next;
+    }
+    ddp_text_add(out, "list %" PRIu32 " names=", number);
+    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+        ddp_text_add(out, "%s%" PRIu32, i > 0 ? "," : "", list->params[i]);
+    }
+    ddp_text_add(out, "\n");
+}
+
+/* What ranks told by names; of a program that told nothing, nothing. */
+static void print_names(const struct harness_watch *watch, struct ddp_text *out)
+{
+    const uint32_t lists = watch->lists != NULL ? watch->lists->number + 1 : 0;
+
+    for (uint32_t i = 0; i < watch->names.count; i++) {
+        ddp_text_add(out, "name %" PRIu32 " text=%s\n", i, watch->names.items[i]);
+    }
+    for (uint32_t i = 0; i < lists; i++) {
+        print_list(watch, i, out);
     }
 }
 
@@ -113,6 +146,7 @@ void harness_watch_record_print(const struct harness_watch_record *record, struc
     for (uint32_t r = 0; r < watch->world_size; r++) {
         print_rank(watch, r, out);
     }
+    print_names(watch, out);
     for (size_t g = 0; g < watch->group_count; g++) {
         print_group(watch, g, out);
     }

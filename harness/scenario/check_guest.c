@@ -25,6 +25,12 @@ static ddp_status refuse_stated(const struct harness_reader *reader,
     refuse_stated(reader, map, (const enum harness_row[]){__VA_ARGS__}, \
                   sizeof((const enum harness_row[]){__VA_ARGS__}) / sizeof(enum harness_row), why)
 
+static const enum guest_adapter adapters[HARNESS_GUEST_ADAPTER_COUNT] = {
+    [HARNESS_GUEST_ADAPTER_NONE] = GUEST_ADAPTER_NONE,
+    [HARNESS_GUEST_ADAPTER_MPI] = GUEST_ADAPTER_MPI,
+    [HARNESS_GUEST_ADAPTER_NCCL] = GUEST_ADAPTER_NCCL,
+    [HARNESS_GUEST_ADAPTER_TORCH] = GUEST_ADAPTER_TORCH};
+
 static const char only_guests[] = "only a guest's calls have it (job.guest)";
 
 /* The library keeps no more of a communicator's name. */
@@ -46,7 +52,7 @@ ddp_status harness_scenario_check_guest_trigger(const struct harness_reader *rea
 {
     if (!harness_plan_is_guest(reader->plan)) {
         return REFUSE(reader, map, only_guests, HARNESS_ROW_AT_comm, HARNESS_ROW_AT_kind,
-                      HARNESS_ROW_AT_elems);
+                      HARNESS_ROW_AT_elems, HARNESS_ROW_AT_tensor);
     }
     DDP_TRY(check_comm(reader, map, HARNESS_ROW_AT_comm));
     if (at->run == HARNESS_RUN_RESTORE) {
@@ -65,8 +71,7 @@ ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
     if (!harness_plan_is_guest(reader->plan)) {
         return REFUSE(reader, map, only_guests, HARNESS_ROW_OP_comm, HARNESS_ROW_OP_kind);
     }
-    DDP_TRY(check_comm(reader, map, HARNESS_ROW_OP_comm));
-    return REFUSE(reader, map, "a guest does not tell it", HARNESS_ROW_OP_params);
+    return check_comm(reader, map, HARNESS_ROW_OP_comm);
 }
 
 /* Oracles that look at guests (harness/watch, harness/observed). */
@@ -80,6 +85,9 @@ static bool is_guest_oracle(enum harness_oracle_id oracle)
     case HARNESS_ORACLE_REPLICAS:
     case HARNESS_ORACLE_BROADCAST:
     case HARNESS_ORACLE_LIVENESS:
+    case HARNESS_ORACLE_GRADIENT:
+    case HARNESS_ORACLE_USAGE:
+    case HARNESS_ORACLE_CHECKPOINT:
         return true;
     default:
         return false;
@@ -99,8 +107,9 @@ ddp_status harness_scenario_check_guest_judged(const struct harness_reader *read
     for (int i = 0; i < HARNESS_ORACLE_COUNT; i++) {
         if (expect->is_judged[i] && !is_guest_oracle((enum harness_oracle_id)i)) {
             return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                     "the oracle %s judges no guest; program, ledger, reduction, "
-                                     "update, replicas, broadcast and liveness do",
+                                     "the oracle %s judges no guest; program, ledger, gradient, "
+                                     "reduction, update, replicas, broadcast, usage, checkpoint "
+                                     "and liveness do",
                                      harness_oracle_name((enum harness_oracle_id)i));
         }
     }
@@ -130,6 +139,28 @@ static ddp_status check_bitwise_steps(const struct harness_reader *reader,
                                         "bitwise_steps is [step] or [first, last]");
 }
 
+/* Steps are played again by PyTorch's adapter. */
+static ddp_status check_prove(const struct harness_reader *reader,
+                              const struct harness_yaml_node *map, const struct harness_plan *plan)
+{
+    const struct harness_yaml_node *guest =
+        harness_reader_node(harness_reader_node(map, HARNESS_ROW_TOP_job), HARNESS_ROW_JOB_guest);
+    const struct harness_sizes *steps = &plan->job.guest.prove;
+    const struct harness_yaml_node *node = harness_reader_node(guest, HARNESS_ROW_GUEST_prove);
+
+    for (size_t i = 0; i < steps->count; i++) {
+        if (plan->job.steps > 0 && steps->items[i] >= plan->job.steps) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                     "step %zu of a job of %u steps; they count from 0",
+                                     steps->items[i], plan->job.steps);
+        }
+    }
+    return steps->count == 0 || plan->job.guest.adapter == HARNESS_GUEST_ADAPTER_TORCH
+               ? DDP_OK
+               : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "steps are played again by PyTorch alone: adapter: torch");
+}
+
 ddp_status harness_scenario_check_guest_action(const struct harness_reader *reader,
                                                const struct harness_yaml_node *map,
                                                const struct harness_action *action)
@@ -142,6 +173,21 @@ ddp_status harness_scenario_check_guest_action(const struct harness_reader *read
                : REFUSE(reader, map, only_guests, HARNESS_ROW_DO_later, HARNESS_ROW_DO_ago);
 }
 
+static ddp_status check_corruption(const struct harness_reader *reader,
+                                   const struct harness_yaml_node *node,
+                                   const struct harness_action *action)
+{
+    bool is_backwards = action->corrupt == HARNESS_CORRUPT_SHIFT && action->value < 0;
+    bool is_many = action->corrupt == HARNESS_CORRUPT_FLIP &&
+                   (action->bits != 1 || action->count != 1 || action->stride != 1);
+
+    return is_backwards || is_many
+               ? harness_yaml_fail(node, reader->err, DDP_E_INVALID, "in a guest, %s",
+                                   is_many ? "flip flips one bit of one element"
+                                           : "elements shift upwards only")
+               : DDP_OK;
+}
+
 /* What a fault may do where a guest posts a call. */
 static ddp_status check_call_action(const struct harness_reader *reader,
                                     const struct harness_yaml_node *node,
@@ -150,15 +196,7 @@ static ddp_status check_call_action(const struct harness_reader *reader,
     const char *const plain = harness_action_name(action->kind);
 
     if (action->kind == HARNESS_ACTION_CORRUPT) {
-        bool is_backwards = action->corrupt == HARNESS_CORRUPT_SHIFT && action->value < 0;
-        bool is_many = action->corrupt == HARNESS_CORRUPT_FLIP &&
-                       (action->bits != 1 || action->count != 1 || action->stride != 1);
-
-        return is_backwards || is_many
-                   ? harness_yaml_fail(node, reader->err, DDP_E_INVALID, "in a guest, %s",
-                                       is_many ? "flip flips one bit of one element"
-                                               : "elements shift upwards only")
-                   : DDP_OK;
+        return check_corruption(reader, node, action);
     }
     if (!is_posting) {
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
@@ -205,12 +243,80 @@ static ddp_status check_action(const struct harness_reader *reader,
     case HARNESS_ACTION_ENV:
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                  "env is of launch/spawn: the program has read it by then");
+    case HARNESS_ACTION_EDIT:
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "edit is of checkpoint/key: it changes the keys of what is saved");
     default:
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                  "%s cannot be done in a guest; its library can kill, exit, abort, "
                                  "stop, hang, delay, skip, dup, arg and corrupt",
                                  harness_action_name(action->kind));
     }
+}
+
+/* What a fault may do at a place that the program comes by. */
+static ddp_status check_place_action(const struct harness_reader *reader,
+                                     const struct harness_yaml_node *node,
+                                     const struct harness_fault *fault)
+{
+    const struct harness_action *action = &fault->action;
+    const bool has_tensor =
+        fault->point == DDP_FAULT_POINT_GRAD_READY || fault->point == DDP_FAULT_POINT_PARAM_UPDATED;
+    bool is_possible = false;
+
+    switch (action->kind) {
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_KILL:
+    case HARNESS_ACTION_EXIT:
+    case HARNESS_ACTION_ABORT:
+    case HARNESS_ACTION_DELAY:
+    case HARNESS_ACTION_HANG:
+    case HARNESS_ACTION_STOP:
+        is_possible = true;
+        break;
+    case HARNESS_ACTION_SKIP:
+        is_possible = fault->point != DDP_FAULT_POINT_PARAM_UPDATED && action->later == 0;
+        break;
+    case HARNESS_ACTION_DUP:
+        is_possible = fault->point == DDP_FAULT_POINT_DATA_NEXT;
+        break;
+    case HARNESS_ACTION_CORRUPT:
+        is_possible = has_tensor && action->ago == 0;
+        DDP_TRY(check_corruption(reader, node, action));
+        break;
+    case HARNESS_ACTION_EDIT:
+        is_possible = fault->point == DDP_FAULT_POINT_CHECKPOINT_KEY;
+        break;
+    default:
+        break;
+    }
+    return is_possible ? DDP_OK
+                       : harness_yaml_fail(
+                             node, reader->err, DDP_E_INVALID, "%s cannot be done in a guest at %s",
+                             harness_action_name(action->kind), ddp_fault_point_name(fault->point));
+}
+
+static ddp_status check_place(const struct harness_reader *reader,
+                              const struct harness_yaml_node *map,
+                              const struct harness_fault *fault)
+{
+    const struct harness_yaml_node *at = harness_reader_node(map, HARNESS_ROW_FAULT_at);
+    const enum harness_guest_adapter adapter = reader->plan->job.guest.adapter;
+    const char *lack = guest_ability_lack_of_place(adapters[adapter]);
+
+    if (lack != NULL) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
+                                 DDP_E_INVALID, "%s, adapter %s: %s",
+                                 ddp_fault_point_name(fault->point),
+                                 harness_guest_adapter_name(adapter), lack);
+    }
+    DDP_TRY(REFUSE(reader, at, "no call is posted there", HARNESS_ROW_AT_comm, HARNESS_ROW_AT_kind,
+                   HARNESS_ROW_AT_elems, HARNESS_ROW_AT_seq, HARNESS_ROW_AT_bucket));
+    if (fault->point != DDP_FAULT_POINT_GRAD_READY &&
+        fault->point != DDP_FAULT_POINT_PARAM_UPDATED) {
+        DDP_TRY(REFUSE(reader, at, "this point is about no parameter", HARNESS_ROW_AT_tensor));
+    }
+    return check_place_action(reader, harness_reader_node(map, HARNESS_ROW_FAULT_do), fault);
 }
 
 /* As the guest library names what a fault does to a call; all kinds of damage are alike to an
@@ -239,11 +345,6 @@ static ddp_status check_ability(const struct harness_reader *reader,
                                 const struct harness_yaml_node *map,
                                 const struct harness_fault *fault)
 {
-    static const enum guest_adapter adapters[HARNESS_GUEST_ADAPTER_COUNT] = {
-        [HARNESS_GUEST_ADAPTER_NONE] = GUEST_ADAPTER_NONE,
-        [HARNESS_GUEST_ADAPTER_MPI] = GUEST_ADAPTER_MPI,
-        [HARNESS_GUEST_ADAPTER_NCCL] = GUEST_ADAPTER_NCCL,
-        [HARNESS_GUEST_ADAPTER_TORCH] = GUEST_ADAPTER_TORCH};
     const enum harness_guest_adapter adapter = reader->plan->job.guest.adapter;
     const bool is_post = fault->point == DDP_FAULT_POINT_COLLECTIVE_POST;
     uint64_t value = 0;
@@ -283,13 +384,15 @@ static ddp_status check_launch(const struct harness_reader *reader,
     }
     DDP_TRY(REFUSE(reader, at, "nothing of the rank runs yet at launch/spawn", HARNESS_ROW_AT_comm,
                    HARNESS_ROW_AT_kind, HARNESS_ROW_AT_elems, HARNESS_ROW_AT_seq,
-                   HARNESS_ROW_AT_bucket, HARNESS_ROW_AT_step, HARNESS_ROW_AT_phase));
+                   HARNESS_ROW_AT_bucket, HARNESS_ROW_AT_step, HARNESS_ROW_AT_phase,
+                   HARNESS_ROW_AT_tensor));
     switch (fault->action.kind) {
     case HARNESS_ACTION_NONE:
     case HARNESS_ACTION_KILL:
     case HARNESS_ACTION_EXIT:
     case HARNESS_ACTION_ABORT:
     case HARNESS_ACTION_ENV:
+    case HARNESS_ACTION_DELAY:
         return DDP_OK;
     case HARNESS_ACTION_SKIP:
         return fault->action.later == 0
@@ -301,7 +404,7 @@ static ddp_status check_launch(const struct harness_reader *reader,
     }
     return harness_yaml_fail(
         harness_reader_node(map, HARNESS_ROW_FAULT_do), reader->err, DDP_E_INVALID,
-        "at launch/spawn a guest can be given env, skipped, and ended by kill, "
+        "at launch/spawn a guest can be given env, delayed, skipped, and ended by kill, "
         "exit and abort, not %s",
         harness_action_name(fault->action.kind));
 }
@@ -315,15 +418,21 @@ ddp_status harness_scenario_check_guest_fault(const struct harness_reader *reade
     if (fault->point == DDP_FAULT_POINT_LAUNCH_SPAWN) {
         return check_launch(reader, map, fault);
     }
+    if (guest_ability_place(ddp_fault_point_name(fault->point)) >= 0) {
+        return check_place(reader, map, fault);
+    }
     if (fault->point != DDP_FAULT_POINT_STEP_BEGIN &&
         fault->point != DDP_FAULT_POINT_COLLECTIVE_PRE &&
         fault->point != DDP_FAULT_POINT_COLLECTIVE_POST) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
                                  DDP_E_INVALID,
                                  "a guest does not pass %s; its points are launch/spawn, "
-                                 "step/begin, collective/pre and collective/post",
+                                 "data/next, step/begin, backward/grad_ready, collective/pre, "
+                                 "collective/post, optimizer/pre, optimizer/updated and "
+                                 "checkpoint/key",
                                  ddp_fault_point_name(fault->point));
     }
+    DDP_TRY(REFUSE(reader, at, "this point is about no parameter", HARNESS_ROW_AT_tensor));
     if (fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
         DDP_TRY(REFUSE(reader, at, "no call is posted at step/begin", HARNESS_ROW_AT_comm,
                        HARNESS_ROW_AT_kind, HARNESS_ROW_AT_elems, HARNESS_ROW_AT_seq,
@@ -348,6 +457,7 @@ ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
                                  plan->fault_count, HARNESS_GUEST_FAULTS_MAX);
     }
     DDP_TRY(check_bitwise_steps(reader, map, plan));
+    DDP_TRY(check_prove(reader, map, plan));
     return plan->is_driver[HARNESS_DRIVER_PROC]
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_drivers), reader->err,

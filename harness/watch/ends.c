@@ -3,6 +3,24 @@
 
 #include "harness/watch/analyse.h"
 
+/* Somebody waits for the rank, or has failed in a call that this one owes: who fails waits no more.
+ */
+static bool is_missed(const struct harness_watch *watch, uint32_t rank)
+{
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_member *own = &watch->groups[g].members[rank];
+
+        for (uint32_t r = 0; own->is_there && r < watch->world_size; r++) {
+            const struct harness_watch_member *other = &watch->groups[g].members[r];
+
+            if (r != rank && other->is_there && other->has_broken && other->posted > own->posted) {
+                return true;
+            }
+        }
+    }
+    return harness_watch_is_needed(watch, rank, NULL);
+}
+
 /* A rank that detached, or that nobody waits for, may end with 0. */
 static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
 {
@@ -18,8 +36,7 @@ static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t
         return harness_watch_is_needed(watch, rank, NULL) ? HARNESS_VERDICT_LAUNCH_MISSING_RANK
                                                           : HARNESS_VERDICT_NONE;
     }
-    return (self->state == HARNESS_WATCH_EXITED || self->is_detached) &&
-                   harness_watch_is_needed(watch, rank, NULL)
+    return (self->state == HARNESS_WATCH_EXITED || self->is_detached) && is_missed(watch, rank)
                ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
                : HARNESS_VERDICT_NONE;
 }
@@ -38,9 +55,8 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
         const struct harness_watch_rank *other = &watch->ranks[r];
 
         /* A rank that the others still needed, also if it has threads that wait. */
-        if (r != rank && harness_watch_is_gone(watch, r) &&
-            harness_watch_is_needed(watch, r, NULL) &&
-            !harness_watch_is_needed(watch, rank, NULL)) {
+        if (r != rank && harness_watch_is_gone(watch, r) && is_missed(watch, r) &&
+            !is_missed(watch, rank)) {
             return true;
         }
         if (r != rank && (other->is_ending || (crash_of(watch, r) != HARNESS_VERDICT_NONE &&

@@ -23,6 +23,19 @@ void harness_watch_take_free(struct harness_watch *watch, uint32_t rank,
 struct harness_watch_member *harness_watch_member_of(struct harness_watch *watch, uint32_t rank,
                                                      uint64_t handle, size_t *out_group);
 
+/* buckets.c */
+/* Entries of the ring: a name, and what a bucket holds. */
+void harness_watch_take_told_name(struct harness_watch *watch, uint32_t rank,
+                                  const struct guest_entry *entry);
+void harness_watch_take_bucket(struct harness_watch *watch, uint32_t rank,
+                               const struct guest_entry *entry);
+/* What a bucket of the rank holds now. bucket: as POST has it; NULL: that is not known. */
+const struct harness_watch_list *harness_watch_bucket_list(const struct harness_watch *watch,
+                                                           uint32_t rank, uint64_t bucket);
+/* Entries are lost. */
+void harness_watch_forget_told(struct harness_watch *watch, uint32_t rank);
+void harness_watch_free_told(struct harness_watch *watch);
+
 /* lane.c */
 /* An entry of the ring: calls were given to the device. */
 void harness_watch_take_launch(struct harness_watch *watch, uint32_t rank,

@@ -29,6 +29,7 @@ void harness_watch_fini(struct harness_watch *watch)
         ddp_mem_free(watch->mem, watch->groups[g].members);
     }
     ddp_mem_free(watch->mem, watch->groups);
+    harness_watch_free_told(watch);
     ddp_mem_free(watch->mem, watch->ranks);
     ddp_mem_free(watch->mem, watch->strayed.is);
     memset(watch, 0, sizeof *watch);
@@ -94,7 +95,9 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
     member->calls[entry->arg[1] - member->kept_seq] =
         (struct harness_watch_call){.op = known_op(entry->arg[2]),
                                     .elem_count = entry->arg[3],
-                                    .bucket = entry->arg[4],
+                                    .bucket = (uint32_t)entry->arg[4],
+                                    .model = (uint32_t)(entry->arg[4] >> 32),
+                                    .list = harness_watch_bucket_list(watch, rank, entry->arg[4]),
                                     .time_ns = entry->time_ns,
                                     .order = entry->index,
                                     .step = (uint32_t)entry->place,
@@ -245,6 +248,14 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
     case GUEST_EVENT_CALL_NAME:
         take_name(watch, rank, entry);
         break;
+    case GUEST_EVENT_NAME:
+        harness_watch_take_told_name(watch, rank, entry);
+        break;
+    case GUEST_EVENT_BUCKET:
+        harness_watch_take_bucket(watch, rank, entry);
+        break;
+    case GUEST_EVENT_UNUSED:
+    case GUEST_EVENT_KEYS:
     case GUEST_EVENT_TENSOR:
     case GUEST_EVENT_TENSOR_NAME:
     case GUEST_EVENT_OPTION:
@@ -308,12 +319,14 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
         if (count - self->read_count > capacity) {
             self->lost_count += count - capacity - self->read_count;
             self->read_count = count - capacity;
+            harness_watch_forget_told(watch, rank);
         }
         if (read_entry(ring, capacity - 1, self->read_count + 1, &entry)) {
             take_entry(watch, rank, &entry);
         } else if (harness_watch_load(&ring[self->read_count & (capacity - 1)].index) >
                    self->read_count + 1) {
             self->lost_count++;
+            harness_watch_forget_told(watch, rank);
         } else if (!is_gone) {
             self->is_behind = true;
             return;

@@ -33,11 +33,33 @@ struct harness_watch_value {
     uint64_t sum, magnitude, hash;
 };
 
+/* Names that ranks tell, each once; a finding's params are their indices. */
+struct harness_watch_names {
+    char **items;
+    uint32_t count;
+    size_t capacity;
+    uint32_t *table; /* of hashes */
+    size_t table_size;
+};
+
+/* Names in a row, such as those of a bucket's parameters. The same names are the same list, whoever
+ * tells them. */
+struct harness_watch_list {
+    struct harness_watch_list *next;
+    uint32_t number; /* in the order in which they were told, from 0 */
+    uint32_t count;
+    uint32_t *params;   /* indices of names */
+    const char **texts; /* the same as texts */
+};
+
 /* A call as one rank posted it. */
 struct harness_watch_call {
     uint64_t op; /* guest_op_pack */
     uint64_t elem_count;
-    uint64_t bucket;  /* number + 1, 0 = none */
+    uint64_t bucket;                       /* number + 1, 0 = none */
+    uint32_t model;                        /* whose bucket it is */
+    const struct harness_watch_list *list; /* what it holds, as the rank told it before; NULL: it
+                                              has not */
     uint64_t time_ns; /* 0: another thread has posted it, and its entry is not there yet */
     uint64_t order;   /* of two calls of a rank the one with the smaller number was posted first */
     uint32_t step;
@@ -173,6 +195,7 @@ struct harness_watch_rank {
         uint32_t handle;
         size_t group;
     } comms[GUEST_COMMS_MAX];
+    struct harness_watch_told *told; /* by names (buckets.c); NULL: nothing */
 };
 
 struct harness_watch {
@@ -183,6 +206,8 @@ struct harness_watch {
     struct harness_watch_rank *ranks; /* [world_size] */
     struct harness_watch_group *groups;
     size_t group_count, group_capacity;
+    struct harness_watch_names names;
+    struct harness_watch_list *lists; /* the last one first */
     uint64_t now_ns;
     uint64_t change_ns;       /* when anything was last seen to change */
     uint64_t starved_ns;      /* the driver's: since then some rank was ready to run for so long and
@@ -210,6 +235,17 @@ void harness_watch_fini(struct harness_watch *watch);
 /* Read what is new. now_ns rises from call to call. The states of processes are the driver's: it
  * notes an end only after a read that began when the process had ended. */
 void harness_watch_read(struct harness_watch *watch, uint64_t now_ns);
+/* The number of a name, which is added if it is new. False: out of memory. */
+bool harness_watch_name(struct harness_watch *watch, const char *text, uint32_t *out);
+/* The list of these names; NULL: out of memory. */
+const struct harness_watch_list *harness_watch_list_of(struct harness_watch *watch,
+                                                       const uint32_t *params, uint32_t count);
+/* The names that the rank has told just before an entry that they belong to, as indices; NULL: not
+ * so many. They are given out once, and are there until the next one is told. */
+const uint32_t *harness_watch_take_names(struct harness_watch *watch, uint32_t rank,
+                                         uint64_t count);
+/* A part of a longer name, as TENSOR_NAME and NAME bring it. */
+void harness_watch_add_part(char text[GUEST_TEXT_BYTES], uint64_t part, const uint64_t *words);
 /* Every member's result depends on every other member's data. Of no data, nothing does. */
 bool harness_watch_needs_all(const struct harness_watch_call *call);
 /* The call of a member; NULL: not posted, not read, or not kept any more. */

@@ -40,6 +40,24 @@ static void print_ranks(const struct harness_watch_group *group, uint64_t seq, s
     ddp_text_add(out, " of %s", group->name);
 }
 
+/* The first ones of what a bucket holds: a sentence has room for so much. */
+static void print_params(const struct harness_watch_list *list, struct ddp_text *out)
+{
+    enum { SHOWN_BYTES = 64 };
+    size_t size_bytes = 0;
+    uint32_t i = 0;
+
+    for (; list != NULL && i < list->count &&
+           (i == 0 || size_bytes + strlen(list->texts[i]) <= SHOWN_BYTES);
+         i++) {
+        ddp_text_add(out, "%s%s", i == 0 ? " of " : " and ", list->texts[i]);
+        size_bytes += strlen(list->texts[i]);
+    }
+    if (list != NULL && i < list->count) {
+        ddp_text_add(out, " and %u more", list->count - i);
+    }
+}
+
 void harness_watch_print_call(const struct harness_watch_group *group, uint64_t seq,
                               const struct harness_watch_call *call, struct ddp_text *out)
 {
@@ -67,6 +85,7 @@ void harness_watch_print_call(const struct harness_watch_group *group, uint64_t 
     }
     if (call->bucket != 0) {
         ddp_text_add(out, ", bucket %llu", (unsigned long long)(call->bucket - 1));
+        print_params(call->list, out);
     }
     if (call->name[0] != '\0') {
         ddp_text_add(out, ", %s", call->name);
@@ -88,6 +107,9 @@ void harness_watch_set_op(const struct harness_watch_group *group, uint64_t seq,
         finding->guest.kind = 1 + (int32_t)guest_op_kind(call->op);
         finding->op.elem_count = call->elem_count;
         finding->op.bucket = call->bucket != 0 ? (int32_t)(call->bucket - 1) : -1;
+        for (uint32_t i = 0; call->list != NULL && i < call->list->count; i++) {
+            harness_finding_add_param(finding, call->list->params[i]);
+        }
         finding->step = (int32_t)call->step;
         finding->micro = call->micro;
         finding->phase = call->phase < DDP_PHASE_COUNT ? call->phase : -1;

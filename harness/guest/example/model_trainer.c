@@ -189,43 +189,86 @@ static bool is_wrong(const char *what, int step)
     return strcmp(fault, what) == 0 && (fault_rank < 0 || fault_rank == rank) && fault_step == step;
 }
 
+/* The program comes by a place where a fault may act. */
+static int pass(enum ddprove_guest_point point, const struct ddprove_guest_tensor *tensor,
+                float *data)
+{
+    struct ddprove_guest_place place = {.size_bytes = sizeof place,
+                                        .point = point,
+                                        .name = tensor != NULL ? tensor->name : NULL,
+                                        .data = data,
+                                        .elem_count = tensor != NULL ? tensor->elem_count : 0,
+                                        .dtype = DDPROVE_GUEST_F32};
+
+    return ddprove_guest_pass(&place);
+}
+
 /* The samples of a step; *from: where the rank is in its share. */
 static uint64_t next_batch(int step, uint64_t *from, uint64_t *out)
 {
-    uint64_t count = take_batch(is_wrong("shard", step) ? (rank + 1) % world_size : rank,
-                                *from + (is_wrong("order", step) ? 1 : 0), out);
+    int times = pass(DDPROVE_GUEST_POINT_DATA_NEXT, NULL, NULL);
+    uint64_t count;
+
+    for (; times == 0; times = pass(DDPROVE_GUEST_POINT_DATA_NEXT, NULL, NULL)) {
+        *from += BATCH; /* it is lost */
+    }
+    count = take_batch(is_wrong("shard", step) ? (rank + 1) % world_size : rank,
+                       *from + (is_wrong("order", step) ? 1 : 0), out);
 
     if (is_wrong("repeat", step)) {
         out[0] = out[1];
     }
-    *from += BATCH;
+    *from += times > 1 ? 0 : BATCH; /* it comes again */
     return is_wrong("short", step) ? count - 1 : count;
+}
+
+/* Which gradients came; of the others no sum is made. */
+static void tell_gradients(bool *is_ready)
+{
+    const char *unused[sizeof tensors / sizeof tensors[0]];
+    uint32_t count = 0;
+
+    for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
+        is_ready[t] = pass(DDPROVE_GUEST_POINT_GRAD_READY, &tensors[t],
+                           t == 0 ? weight_gradient : bias_gradient) > 0;
+        if (!is_ready[t]) {
+            unused[count++] = tensors[t].name;
+        }
+    }
+    ddprove_guest_unused(0, unused, count, 0);
 }
 
 static void train_step(int step, uint32_t world, bool is_adamw, uint64_t *from)
 {
     uint64_t samples[BATCH] = {0};
     const uint64_t count = next_batch(step, from, samples);
+    bool is_ready[sizeof tensors / sizeof tensors[0]];
     float loss;
 
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_DATA);
     ddprove_guest_batch(samples, count);
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_BACKWARD);
     loss = backward(samples, count);
+    tell_gradients(is_ready);
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_REDUCE);
     if (is_wrong("swap", step)) {
         reduce(world, 2, "weight", weight_gradient, FEATURES);
         reduce(world, 1, "bias", bias_gradient, 1);
     } else {
-        reduce(world, 1, "bias", bias_gradient, 1);
-        reduce(world, 2, "weight", weight_gradient, FEATURES - is_wrong("count", step));
+        if (is_ready[1]) {
+            reduce(world, 1, "bias", bias_gradient, 1);
+        }
+        if (is_ready[0]) {
+            reduce(world, 2, "weight", weight_gradient, FEATURES - is_wrong("count", step));
+        }
     }
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_OPTIMIZER);
     for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
         tensors[t].update_count = (uint64_t)step;
     }
     ddprove_guest_update_begin(tensors, sizeof tensors / sizeof tensors[0]);
-    if (!is_wrong("skip", step) && !is_wrong("forget", step)) {
+    if (pass(DDPROVE_GUEST_POINT_OPTIMIZER_PRE, NULL, NULL) > 0 && !is_wrong("skip", step) &&
+        !is_wrong("forget", step)) {
         update(is_adamw, (uint64_t)step, is_wrong("lr", step) ? 2 : 1);
     }
     weight_state[0][5] += is_wrong("state", step) ? 1.0F : 0.0F;
@@ -236,6 +279,27 @@ static void train_step(int step, uint32_t world, bool is_adamw, uint64_t *from)
     for (int i = is_wrong("drop", step) ? 1 : 0; i < (is_wrong("extra", step) ? 2 : 1); i++) {
         reduce(world, 0, "loss", &loss, 1);
     }
+}
+
+/* As a wrapped model is saved, and loaded into it again. */
+static void checkpoint(void)
+{
+    static const char *const named[][2] = {{"weight", "bias"},
+                                           {"module.weight", "module.bias"},
+                                           {"module.module.weight", "module.module.bias"}};
+    struct ddprove_guest_place place = {.size_bytes = sizeof place,
+                                        .point = DDPROVE_GUEST_POINT_CHECKPOINT_KEY};
+    const char *const *keys = named[1];
+
+    ddprove_guest_phase(DDPROVE_GUEST_PHASE_CHECKPOINT);
+    if (ddprove_guest_pass(&place) == 0) {
+        return;
+    }
+    keys = place.edit == DDPROVE_GUEST_ADD_PREFIX     ? named[2]
+           : place.edit == DDPROVE_GUEST_STRIP_PREFIX ? named[0]
+                                                      : keys;
+    ddprove_guest_keys(DDPROVE_GUEST_SAVED, keys, 2, named[0], 2);
+    ddprove_guest_keys(DDPROVE_GUEST_LOADED, keys, 2, named[1], 2);
 }
 
 int main(int argc, char **argv)
@@ -258,6 +322,9 @@ int main(int argc, char **argv)
     world = ddprove_guest_comm_create(1, (uint32_t)rank, (uint32_t)world_size, "world");
     weight[0] = is_wrong("init", 0) ? 0.5F : 0.0F;
     tensors[1].name = is_wrong("model", 0) ? "offset" : "bias";
+    for (uint32_t b = 0; b < 2; b++) {
+        ddprove_guest_bucket(0, b, &tensors[1 - b].name, 1);
+    }
     for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
         tensors[t].optimizer = is_adamw ? &adamw : &sgd;
         tensors[t].state[1] = is_adamw ? tensors[t].state[1] : NULL;
@@ -273,6 +340,9 @@ int main(int argc, char **argv)
     }
     if (from >= per_rank()) {
         ddprove_guest_epoch(NULL);
+    }
+    if (rank == 0) {
+        checkpoint();
     }
     ddprove_guest_detach();
     if (rank == 0) {

@@ -13,7 +13,8 @@ except ImportError:
 
 import ranks
 
-from ddprove_torch import compare, context, equivalence, loss, proof, prove, reduction, store, usage
+from ddprove_torch import (backend, compare, context, equivalence, faults, forms, library, loss, proof, prove, reduction,
+                           store, usage)
 
 
 class Reduction(unittest.TestCase):
@@ -187,6 +188,35 @@ class Bits(unittest.TestCase):
                 one, other = self.final(command, False), self.final(command, True)
                 self.assertEqual(one.keys(), other.keys())
                 self.assertEqual([name for name in one if not store.same_bits(one[name], other[name])], [])
+
+
+class Faults(unittest.TestCase):
+    """A contribution that a fault has changed in a copy goes into the call, however the operator takes it."""
+
+    def test_copies_are_handed_on(self):
+        for name, named in (
+                ("allgather_", {"output_tensors": [[torch.zeros(3), torch.zeros(3)]], "input_tensors": [torch.ones(3)]}),
+                ("_allgather_base_", {"output_tensor": torch.zeros(6), "input_tensor": torch.ones(3)}),
+                ("gather_", {"output_tensors": [[]], "input_tensors": [torch.ones(3)], "root_rank": 0}),
+                ("alltoall_base_", {"output": torch.zeros(4), "input": torch.ones(4), "output_split_sizes": [],
+                                    "input_split_sizes": []})):
+            shape = forms.FORMS[name](named, 1, 2)
+            call = library.Call()
+            call.dtype, call.elem_count = shape.dtype, shape.count
+            call.input, call.output = shape.addresses()
+            entry = backend.Entry(call, [])
+            entry.asked = faults.values_of(call)
+            self.assertIs(faults.change(name, entry, shape, named).named, named)
+            other = torch.full_like(shape.source, 7.0)
+            call.input = other.data_ptr()
+            changed = faults.change(name, entry, shape, named).named
+            (key,) = [key for key in ("input", "input_tensor", "input_tensors") if key in named]
+            value, was = changed[key], named[key]
+            value, was = (value[0], was[0]) if isinstance(value, list) else (value, was)
+            self.assertEqual((value.tolist(), was.tolist()), (other.tolist(), [1.0] * len(was)), name)
+            for key in named:
+                if key.startswith("output"):
+                    self.assertIs(changed[key], named[key])
 
 
 if __name__ == "__main__":

@@ -20,13 +20,24 @@ static uint32_t comms[THREADS];
 static void *post_many(void *argument)
 {
     const uint32_t comm = *(const uint32_t *)argument;
+    const uint32_t model = (uint32_t)((const uint32_t *)argument - comms);
+    char names[2][64];
+    const char *const told[] = {names[0], names[1]};
 
+    (void)snprintf(names[0], sizeof names[0], "weight of model %u", model);
+    (void)snprintf(names[1], sizeof names[1], "a name that is longer than one entry holds %u",
+                   model);
     for (uint64_t i = 0; i < CALLS; i++) {
         struct ddprove_guest_call call = {.size_bytes = sizeof call,
                                           .comm = comm,
                                           .kind = DDPROVE_GUEST_BARRIER,
-                                          .elem_count = i};
+                                          .elem_count = i,
+                                          .bucket = 6,
+                                          .model = model};
 
+        if (i % 64 == 0) {
+            ddprove_guest_bucket(model, 5, told, 1 + (uint32_t)(i / 64 % 2));
+        }
         if (i % 2 == 0) {
             CT_CHECK_EQ_I64(ddprove_guest_call_begin(&call), 1);
             ddprove_guest_call_end(&call);
@@ -45,6 +56,8 @@ static void check_nothing_happens(void)
 {
     struct ddprove_guest_call call = {
         .size_bytes = sizeof call, .comm = 1, .kind = DDPROVE_GUEST_BARRIER};
+    struct ddprove_guest_place place = {.size_bytes = sizeof place,
+                                        .point = DDPROVE_GUEST_POINT_DATA_NEXT};
 
     CT_CHECK_EQ_I64(ddprove_guest_is_watched(), 0);
     CT_CHECK_EQ_U64(ddprove_guest_comm_create(1, 0, 1, "x"), 0);
@@ -54,6 +67,11 @@ static void check_nothing_happens(void)
     CT_CHECK_EQ_I64(ddprove_guest_asks_updated(), 0);
     CT_CHECK_EQ_I64(ddprove_guest_asks_update_begin(), 0);
     ddprove_guest_step(1);
+    ddprove_guest_bucket(0, 0, NULL, 0);
+    ddprove_guest_unused(0, NULL, 0, 0);
+    ddprove_guest_keys(DDPROVE_GUEST_SAVED, NULL, 0, NULL, 0);
+    CT_CHECK_EQ_I64(ddprove_guest_wants(DDPROVE_GUEST_POINT_DATA_NEXT, NULL), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_pass(&place), 1);
     ddprove_guest_detach();
 }
 
@@ -239,6 +257,96 @@ static void check_name(struct harness_watch *watch)
     ddprove_guest_comm_free(call.comm);
 }
 
+static struct ddprove_guest_place place_of(enum ddprove_guest_point point, const char *name)
+{
+    return (struct ddprove_guest_place){
+        .size_bytes = sizeof(struct ddprove_guest_place), .point = point, .name = name};
+}
+
+static int pass(enum ddprove_guest_point point, const char *name, enum ddprove_guest_part part)
+{
+    struct ddprove_guest_place place = place_of(point, name);
+
+    place.part = part;
+    return ddprove_guest_pass(&place);
+}
+
+/* Faults at the places that the program comes by. */
+static void arm_places(struct guest_arena *arena)
+{
+    static const struct guest_fault faults[] = {
+        {.point = GUEST_POINT_PLACE + DDPROVE_GUEST_POINT_DATA_NEXT,
+         .hit = 2,
+         .times = 1,
+         .action = GUEST_ACTION_TWICE},
+        {.point = GUEST_POINT_PLACE + DDPROVE_GUEST_POINT_OPTIMIZER_PRE,
+         .rank = RANK + 2,
+         .hit = 1,
+         .times = 1,
+         .action = GUEST_ACTION_SKIP},
+        {.point = GUEST_POINT_PLACE + DDPROVE_GUEST_POINT_CHECKPOINT_KEY,
+         .hit = 1,
+         .times = 1,
+         .action = GUEST_ACTION_EDIT,
+         .value = DDPROVE_GUEST_ADD_PREFIX},
+    };
+    struct guest_fault fault = {.point = GUEST_POINT_PLACE + DDPROVE_GUEST_POINT_GRAD_READY,
+                                .tensor = guest_name_hash("fc.weight"),
+                                .hit = 2,
+                                .times = 1,
+                                .action = GUEST_ACTION_SKIP};
+
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        arena->faults[arena->fault_count++] = faults[i];
+    }
+    arena->faults[arena->fault_count++] = fault;
+    fault.hit = 1;
+    fault.action = GUEST_ACTION_ZERO;
+    arena->faults[arena->fault_count++] = fault;
+    fault.point = GUEST_POINT_PLACE + DDPROVE_GUEST_POINT_PARAM_UPDATED;
+    arena->faults[arena->fault_count++] = fault;
+}
+
+static void check_places(const struct guest_page *page)
+{
+    float data[2] = {1, 2};
+    struct ddprove_guest_place place = place_of(DDPROVE_GUEST_POINT_GRAD_READY, "fc.weight");
+    const struct ddprove_guest_tensor tensor = {.size_bytes = sizeof tensor,
+                                                .dtype = DDPROVE_GUEST_F32,
+                                                .elem_count = 2,
+                                                .name = "fc.weight",
+                                                .data = data};
+
+    CT_CHECK_EQ_I64(ddprove_guest_wants(DDPROVE_GUEST_POINT_OPTIMIZER_PRE, NULL), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_wants(DDPROVE_GUEST_POINT_GRAD_READY, "fc.weight"), 1);
+    CT_CHECK_EQ_I64(ddprove_guest_wants(DDPROVE_GUEST_POINT_GRAD_READY, "fc.bias"), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_wants(DDPROVE_GUEST_POINT_GRAD_READY, NULL), 1);
+    CT_CHECK_EQ_I64(pass(DDPROVE_GUEST_POINT_DATA_NEXT, NULL, DDPROVE_GUEST_WHOLE), 1);
+    CT_CHECK_EQ_I64(pass(DDPROVE_GUEST_POINT_DATA_NEXT, NULL, DDPROVE_GUEST_WHOLE), 2);
+    CT_CHECK_EQ_I64(pass(DDPROVE_GUEST_POINT_DATA_NEXT, NULL, DDPROVE_GUEST_WHOLE), 1);
+    CT_CHECK_EQ_I64(pass(DDPROVE_GUEST_POINT_OPTIMIZER_PRE, NULL, DDPROVE_GUEST_WHOLE), 1);
+    /* Whether, and what: each fault sees one of them. Without data nothing can be done. */
+    CT_CHECK_EQ_I64(pass(DDPROVE_GUEST_POINT_GRAD_READY, "fc.bias", DDPROVE_GUEST_WHETHER), 1);
+    CT_CHECK_EQ_I64(pass(DDPROVE_GUEST_POINT_GRAD_READY, "fc.weight", DDPROVE_GUEST_WHETHER), 1);
+    place.part = DDPROVE_GUEST_WHAT;
+    place.data = data;
+    place.elem_count = 2;
+    place.dtype = DDPROVE_GUEST_F32;
+    CT_CHECK_EQ_I64(ddprove_guest_pass(&place), 1);
+    CT_CHECK(data[0] == 0 && data[1] == 0);
+    CT_CHECK_EQ_I64(pass(DDPROVE_GUEST_POINT_GRAD_READY, "fc.weight", DDPROVE_GUEST_WHETHER), 0);
+    /* The library comes by an update's tensors itself, also where nobody judges. */
+    data[1] = 3;
+    ddprove_guest_updated(&tensor, 1);
+    CT_CHECK(data[1] == 0);
+    place = place_of(DDPROVE_GUEST_POINT_CHECKPOINT_KEY, NULL);
+    CT_CHECK_EQ_I64(ddprove_guest_pass(&place), 1);
+    CT_CHECK_EQ_U64(place.edit, DDPROVE_GUEST_ADD_PREFIX);
+    CT_CHECK_EQ_I64(ddprove_guest_pass(&place), 1);
+    CT_CHECK_EQ_U64(place.edit, DDPROVE_GUEST_NO_EDIT);
+    CT_CHECK_EQ_U64(page->fault_hits[9], 0); /* another rank's */
+}
+
 static void check_faults(const struct harness_watch_arena *arena)
 {
     const uint32_t comm = ddprove_guest_comm_create(999, 0, 1, faulty);
@@ -247,10 +355,25 @@ static void check_faults(const struct harness_watch_arena *arena)
     check_arguments(comm);
     check_values(comm);
     CT_CHECK_EQ_U64(page->fault_hits[2], 0); /* another rank's */
+    check_places(page);
     for (uint64_t i = 0; i < arena->head->fault_count; i++) {
-        CT_CHECK((page->fault_hits[i] > 0) == (i != 2));
+        CT_CHECK((page->fault_hits[i] > 0) == (i != 2 && i != 9));
     }
     ddprove_guest_comm_free(comm);
+}
+
+/* What the thread told just before its call, while the others told of their own. */
+static void check_list(const struct harness_watch_call *call, uint64_t number)
+{
+    char name[64];
+
+    CT_REQUIRE(call != NULL && call->list != NULL);
+    CT_CHECK_EQ_U64(call->list->count, 1 + number / 64 % 2);
+    (void)snprintf(name, sizeof name, "weight of model %u", call->model);
+    CT_CHECK_STR(call->list->texts[0], name);
+    (void)snprintf(name, sizeof name, "a name that is longer than one entry holds %u", call->model);
+    CT_CHECK_STR(call->list->texts[call->list->count - 1],
+                 call->list->count == 2 ? name : call->list->texts[0]);
 }
 
 static void check_failure(struct harness_watch *watch)
@@ -293,6 +416,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
     CT_REQUIRE(harness_watch_arena_create(RANKS, 1 << 18, &arena, &err) == DDP_OK);
     CT_REQUIRE(harness_watch_init(&watch, ddp_mem_system(), arena.head) == DDP_OK);
     arm_all(arena.head);
+    arm_places(arena.head);
     check_nothing_happens();
     check_refusals(&arena);
     CT_REQUIRE(ddprove_guest_attach(RANK, RANKS) == 1);
@@ -314,6 +438,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
             const struct harness_watch_call *call = harness_watch_call_at(member, seq);
 
             CT_CHECK(call != NULL && call->elem_count == seq - 1 && call->is_done);
+            check_list(call, seq - 1);
         }
     }
     check_asks(arena.head);

@@ -203,3 +203,55 @@ CT_TEST(ledger, that_makes_no_sense)
     fake_account(&fake, HARNESS_ORACLE_LEDGER, 1, why);
     fake_close(&fake);
 }
+
+/* A rank has come to its end, and the other one goes on: it need not come to its own. */
+CT_TEST(ledger, a_rank_ends_early)
+{
+    struct fake_report fake;
+
+    begin(&fake, 12, 0, 0, ANY);
+    for (uint32_t s = 0; s < 2; s++) {
+        fake_batch(&fake, 0, s, 2 * (uint64_t)s, 1, 2);
+        fake_batch(&fake, 1, s, 6 + 2 * (uint64_t)s, 1, 2);
+    }
+    fake_epoch_end(&fake, 1);
+    CT_CHECK_EQ_U64(fake_judge(&fake), 0); /* so may rank 0 */
+    fake_batch(&fake, 0, 2, 4, 1, 2);
+    CT_CHECK_EQ_U64(fake_judge(&fake), 1);
+    fake_expect(&fake, HARNESS_VERDICT_DATA_UNEVEN, "1", 1, "rank 0 used 3 batches, rank 1 used 2");
+    fake_close(&fake);
+}
+
+/* One that goes on where all are due to end is the wrong one. */
+CT_TEST(ledger, a_rank_ends_late)
+{
+    struct fake_report fake;
+
+    begin(&fake, 5, 1, 0, ANY);
+    fake_batch(&fake, 0, 0, 0, 1, 3);
+    fake_batch(&fake, 1, 0, 2, 1, 3);
+    fake_epoch_end(&fake, 0);
+    CT_CHECK_EQ_U64(fake_judge(&fake), 0);
+    fake_batch(&fake, 1, 1, 2, 1, 0);
+    fake_batch(&fake, 1, 2, 2, 1, 0);
+    CT_CHECK_EQ_U64(fake_judge(&fake), 1);
+    fake_expect(&fake, HARNESS_VERDICT_DATA_UNEVEN, "0,1", 0, "rank 0 used 1 batches");
+    fake_close(&fake);
+}
+
+/* What is broken off is asked for nothing, on whatever rank. */
+CT_TEST(ledger, an_epoch_that_is_said_to_be_broken_off)
+{
+    struct fake_report fake;
+
+    begin(&fake, 12, 0, 0, ANY);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_batch(&fake, r, 0, 6 * (uint64_t)r, 1, 2);
+    }
+    fake_report(&fake.job, 0, GUEST_EVENT_EPOCH_END, (const uint64_t[GUEST_ARG_COUNT]){1});
+    fake_batch(&fake, 1, 1, 8, 1, 2);
+    fake_report(&fake.job, 1, GUEST_EVENT_EPOCH_END, (const uint64_t[GUEST_ARG_COUNT]){1});
+    CT_CHECK_EQ_U64(fake_judge(&fake), 0);
+    fake_account(&fake, HARNESS_ORACLE_LEDGER, 1, "epochs that were broken off, or with an error");
+    fake_close(&fake);
+}

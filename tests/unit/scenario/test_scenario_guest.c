@@ -165,6 +165,12 @@ CT_TEST(guest, what_adapters_can_do)
         {"nccl", "launch/spawn", "env: RANK, to: unset"},
         {"nccl", "step/begin", "kill: SIGKILL"},
         {"none", "collective/post", "corrupt: zero"},
+        {"torch", "data/next", "dup: true"},
+        {"torch", "backward/grad_ready", "skip: true"},
+        {"torch", "optimizer/pre", "skip: true"},
+        {"none", "optimizer/updated", "corrupt: nan"},
+        {"none", "checkpoint/key", "edit: strip_prefix"},
+        {"mpi", "launch/spawn", "delay: 20"},
     };
 
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {

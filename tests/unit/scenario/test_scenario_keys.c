@@ -74,6 +74,9 @@ static const struct special {
     {HARNESS_ROW_RESTORE_put, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_RESTORE_everywhere, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_GUEST_bitwise_steps, "[3, 7]", NULL, NULL},
+    {HARNESS_ROW_GUEST_prove, "[0, 3, 7]", NULL, "job.guest.adapter=torch"},
+    {HARNESS_ROW_AT_tensor, NULL,
+     "faults.0={at: {rank: 0}, point: optimizer/updated, do: {corrupt: zero}}", NULL},
     {HARNESS_ROW_EXPECT_judged, "[replicas, update]", NULL, NULL},
     {HARNESS_ROW_EXPECT_op, "{seq: 4}", NULL, NULL},
     {HARNESS_ROW_EXPECT_survivors, "{status: TIMEOUT}", NULL, NULL},
@@ -241,9 +244,9 @@ static bool is_guests(enum harness_row row)
 {
     return harness_key(row)->section == HARNESS_SECTION_GUEST || row == HARNESS_ROW_AT_comm ||
            row == HARNESS_ROW_AT_kind || row == HARNESS_ROW_AT_elems ||
-           row == HARNESS_ROW_OP_comm || row == HARNESS_ROW_OP_kind ||
-           row == HARNESS_ROW_EXPECT_judged || row == HARNESS_ROW_DO_later ||
-           row == HARNESS_ROW_DO_ago || row == HARNESS_ROW_DO_stays;
+           row == HARNESS_ROW_AT_tensor || row == HARNESS_ROW_OP_comm ||
+           row == HARNESS_ROW_OP_kind || row == HARNESS_ROW_EXPECT_judged ||
+           row == HARNESS_ROW_DO_later || row == HARNESS_ROW_DO_ago || row == HARNESS_ROW_DO_stays;
 }
 
 static void check_key(enum harness_row row)
@@ -354,6 +357,14 @@ CT_TEST(keys, each_action_survives)
             sets[before++] = "faults.0.do={hang: true}";
         }
         sets[before] = set;
+        if (i == HARNESS_ACTION_EDIT) { /* a guest's */
+            check_change_of(
+                guest_base,
+                (const char *const[]){
+                    "faults.0={at: {rank: 0}, point: checkpoint/key, do: {skip: true}}", set},
+                1, 2);
+            continue;
+        }
         check_change(sets, before, before + 1);
     }
 }

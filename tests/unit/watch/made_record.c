@@ -102,6 +102,17 @@ const char *made_text(struct made_record *made, size_t *out_size_bytes)
     return ddp_text_str(&text);
 }
 
+/* A list of two names. */
+static const struct harness_watch_list *made_list(struct made_record *made, const char *one,
+                                                  const char *other)
+{
+    uint32_t params[2] = {0, 0};
+
+    CT_CHECK(harness_watch_name(&made->record.watch, one, &params[1]) &&
+             harness_watch_name(&made->record.watch, other, &params[0]));
+    return harness_watch_list_of(&made->record.watch, params, 2);
+}
+
 void made_rich(struct made_record *made)
 {
     struct harness_watch *watch = &made->record.watch;
@@ -121,6 +132,8 @@ void made_rich(struct made_record *made)
         .op = guest_op_pack(DDPROVE_GUEST_REDUCE, DDPROVE_GUEST_BF16, DDPROVE_GUEST_MAX, 7),
         .elem_count = UINT64_MAX,
         .bucket = 4,
+        .model = 2,
+        .list = made_list(made, "fc1.weight", "a name, with spaces"),
         .time_ns = UINT64_MAX,
         .step = UINT32_MAX,
         .micro = UINT16_MAX,
@@ -147,6 +160,7 @@ void made_rich(struct made_record *made)
     finding->detect_ns = 1500000;
     harness_watch_set_op(&watch->groups[world], 3, &watch->groups[world].members[0].calls[2],
                          finding);
+    harness_finding_add_param(finding, 1);
     finding = made_finding(made, HARNESS_VERDICT_HANG_STOPPED, 1);
     finding->mode = HARNESS_MODE_BUDGET;
 }

@@ -355,3 +355,28 @@ CT_TEST(differ, once_is_no_habit)
     CT_CHECK_EQ_U64(fake_look(&job, MS), 2);
     fake_job_close(&job);
 }
+
+/* One call a step, and a rank that leaves it out is a step ahead with the same call: the past tells
+ * in which step the call is due. */
+CT_TEST(differ, the_same_call_a_step_later)
+{
+    for (uint32_t rounds = 2; rounds < 8; rounds += 4) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 2);
+        for (uint32_t step = 0; step <= rounds; step++) {
+            for (uint32_t r = 0; r < 2; r++) {
+                fake_step(&job, r, step + (step == rounds && r == 1 ? 1 : 0));
+                fake_post(&job, r, 0, 10, 1);
+            }
+        }
+        fake_look(&job, MS);
+        fake_look(&job, 10 * MS); /* it may have taken them in another order */
+        if (rounds == 2) {        /* that is no habit yet */
+            CT_CHECK_EQ_U64(job.findings.count, 2);
+        } else {
+            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "1");
+        }
+        fake_job_close(&job);
+    }
+}

@@ -47,7 +47,12 @@ static void check_member(const struct harness_watch_member *a, const struct harn
 
         CT_CHECK(x->op == y->op && x->elem_count == y->elem_count && x->bucket == y->bucket &&
                  x->time_ns == y->time_ns && x->step == y->step && x->micro == y->micro &&
-                 x->phase == y->phase && x->is_done == y->is_done);
+                 x->phase == y->phase && x->is_done == y->is_done && x->model == y->model);
+        CT_REQUIRE((x->list == NULL) == (y->list == NULL));
+        for (uint32_t k = 0; x->list != NULL && k < x->list->count; k++) {
+            CT_CHECK_STR(x->list->texts[k], y->list->texts[k]);
+            CT_CHECK_EQ_U64(x->list->params[k], y->list->params[k]);
+        }
     }
 }
 
@@ -67,6 +72,10 @@ static void check_finding(const struct harness_finding *a, const struct harness_
     CT_CHECK_STR(a->guest.comm, b->guest.comm);
     CT_CHECK(a->step == b->step && a->micro == b->micro && a->phase == b->phase);
     CT_CHECK_EQ_I64(a->detect_ns, b->detect_ns);
+    CT_REQUIRE(a->params.count == b->params.count);
+    for (uint32_t i = 0; i < a->params.count; i++) {
+        CT_CHECK_EQ_U64(harness_list_at(&a->params, i), harness_list_at(&b->params, i));
+    }
     CT_CHECK_STR(a->text, b->text);
 }
 
@@ -366,24 +375,32 @@ static const struct {
     {"group 1 ", "group 2 ",
      ": communicators are numbered one after the other, and have a "
      "name"},
-    {"key=100", "key=", "5:1: key=<number> is missing"},
-    {"size=3 text=world", "size=3", "5:1: communicators are numbered"},
-    {"text=world", "text=a name that is longer than any name can be", "5:1: communicators are"},
-    {"rank=0 index=0", "rank=3 index=0", "6:1: there is no such rank"},
-    {"index=0", "index=4294967296", "6:1: a number is too large"},
-    {"freed=0", "freed=2", "6:1: a number is too large"},
-    {"calls=3", "calls=2", "9:1: calls of a member follow each other, as many as it has"},
-    {"calls=3", "calls=4", "6:1: a rank is a member once, and its calls count from 1"},
-    {"calls=3", "calls=", "6:1: calls=<number> is missing"},
+    {"name 1 ", "name 0 ", "6:1: names are numbered one after the other, before what they are of"},
+    {"text=fc1.weight", "text=", "5:1: names are numbered"},
+    {"text=a name, with spaces", "text=fc1.weight", "6:1: a name is told once"},
+    {"list 0 ", "list 1 ", "7:1: lists are numbered one after the other, before communicators"},
+    {"names=1,0", "names=1,2", "7:1: names= wants numbers of names"},
+    {"names=1,0", "names=1,,0", "7:1: names= wants numbers of names"},
+    {" list=0", " list=1", ": there is no such list"},
+    {" model=2", " model=4294967296", ": a number is too large"},
+    {"key=100", "key=", "8:1: key=<number> is missing"},
+    {"size=3 text=world", "size=3", "8:1: communicators are numbered"},
+    {"text=world", "text=a name that is longer than any name can be", "8:1: communicators are"},
+    {"rank=0 index=0", "rank=3 index=0", "9:1: there is no such rank"},
+    {"index=0", "index=4294967296", "9:1: a number is too large"},
+    {"freed=0", "freed=2", "9:1: a number is too large"},
+    {"calls=3", "calls=2", "12:1: calls of a member follow each other, as many as it has"},
+    {"calls=3", "calls=4", "9:1: a rank is a member once, and its calls count from 1"},
+    {"calls=3", "calls=", "9:1: calls=<number> is missing"},
     {"posted=3 from=1 calls=3", "posted=4 from=1 calls=4",
-     "10:1: a call of the member above is missing"},
-    {"posted=3", "posted=2", "6:1: a rank is a member once, and its calls count from 1"},
-    {"from=1", "from=0", "6:1: a rank is a member once, and its calls count from 1"},
-    {"from=1", "from=5", "6:1: a rank is a member once, and its calls count from 1"},
-    {"from=1 calls=3", "from=2 calls=2", "7:1: calls of a member follow each other"},
-    {"call 0 rank=0 seq=1", "call 0 rank=0 seq=2", "7:1: calls of a member follow each other"},
-    {"call 0 rank=0 seq=1", "call 0 rank=1 seq=1", "7:1: calls of a member follow each other"},
-    {"call 0 rank=0 seq=1", "call 1 rank=0 seq=1", "7:1: the number behind the first word"},
+     "13:1: a call of the member above is missing"},
+    {"posted=3", "posted=2", "9:1: a rank is a member once, and its calls count from 1"},
+    {"from=1", "from=0", "9:1: a rank is a member once, and its calls count from 1"},
+    {"from=1", "from=5", "9:1: a rank is a member once, and its calls count from 1"},
+    {"from=1 calls=3", "from=2 calls=2", "10:1: calls of a member follow each other"},
+    {"call 0 rank=0 seq=1", "call 0 rank=0 seq=2", "10:1: calls of a member follow each other"},
+    {"call 0 rank=0 seq=1", "call 0 rank=1 seq=1", "10:1: calls of a member follow each other"},
+    {"call 0 rank=0 seq=1", "call 1 rank=0 seq=1", "10:1: the number behind the first word"},
     {"kind=reduce ", "kind=swap ", ": kind=, dtype= or redop= is missing or unknown"},
     {"dtype=bf16", "dtype=f8", ": kind=, dtype= or redop= is missing or unknown"},
     {"redop=max", "redop=?", ": kind=, dtype= or redop= is missing or unknown"},

@@ -195,7 +195,7 @@ class Kernel:
         call.redop = _redop(self.name, named.get("reduce_op"))
         call.input, call.output = shape.addresses()
         bucket = ddp.bucket_of(shape, _graph_task()) if shape.kind == "all_reduce" else None
-        call.bucket = 0 if bucket is None else bucket + 1
+        call.model, call.bucket = (0, 0) if bucket is None else (bucket[0], bucket[1] + 1)
         entry = Entry(call, [shape.source, shape.target])
         entry.asked = faults.values_of(call)
         entry.times = library.guest.call_post(ctypes.byref(call))

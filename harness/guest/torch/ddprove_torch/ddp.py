@@ -29,7 +29,10 @@ def on_shadow_step(callback):
 class Wrapped:
     """What is known of a DDP module."""
 
+    count = 0  # made so far
+
     def __init__(self, module, buckets):
+        self.number, Wrapped.count = Wrapped.count, Wrapped.count + 1
         self.module = weakref.ref(module)
         names = {id(p): name for name, p in module.module.named_parameters()}
         self.parameters = [p for p in module.module.parameters()
@@ -39,6 +42,28 @@ class Wrapped:
         self.order = None  # of a rebuild under way: what rank 0 has sent
         self.next = 0  # bucket to be reduced next
         self.is_delaying = bool(module.static_graph)
+        self.allows_unused = bool(module.static_graph or module.find_unused_parameters)
+        self.faulty = []  # (name, parameter) of those that a fault waits for
+        self.ready = set()  # parameters whose gradient has come in this backward pass
+        self.is_due = False  # a pass went forward whose gradients are to be reduced
+        for i, parameter in enumerate(self.parameters):
+            parameter.register_post_accumulate_grad_hook(self._ready_hook(i))
+
+    def _ready_hook(self, index):
+        add = self.ready.add
+
+        def hook(_parameter):
+            add(index)
+
+        hook.is_of_ddprove = True
+        return hook
+
+    def tell_unused(self):
+        """A backward pass has ended. One that did not come to this module says nothing of it."""
+        if self.is_due and self.ready:
+            self.is_due = False
+            unused = [name for i, name in enumerate(self.names) if i not in self.ready]
+            library.guest.unused(self.number, *library.names_of(unused), self.allows_unused)
 
     def set_buckets(self, buckets):
         """buckets: [[index of a parameter]], in the order in which they are reduced."""
@@ -47,6 +72,11 @@ class Wrapped:
 
     def names_of(self, bucket):
         return [self.names[i] for i in self.buckets[bucket]]
+
+    def tell_buckets(self):
+        """What they hold from now on."""
+        for bucket in range(len(self.buckets) if len(self.names) <= library.NAMES_MAX else 0):
+            library.guest.bucket(self.number, bucket, *library.names_of(self.names_of(bucket)))
 
 
 def modules():
@@ -61,7 +91,7 @@ def delays_sums():
 
 
 def bucket_of(shape, task):
-    """The number of the bucket whose sum this is; None: it is none, or not known."""
+    """Whose bucket's sum this is, as the numbers of the module and of the bucket; None: it is none, or not known."""
     if _hooked:
         return _hooked[-1]
     if (task is None and not _matching) or shape.target is None or not shape.target.is_floating_point():
@@ -70,7 +100,7 @@ def bucket_of(shape, task):
         counts = wrapped.counts
         if wrapped.next < len(counts) and counts[wrapped.next] == shape.count:
             wrapped.next += 1
-            return wrapped.next - 1
+            return wrapped.number, wrapped.next - 1
     return None
 
 
@@ -91,6 +121,7 @@ def note_done(shape):
                 buckets.append(order[:size])
                 order = order[size:]
             wrapped.set_buckets(buckets)
+            wrapped.tell_buckets()
             return
 
 
@@ -108,6 +139,7 @@ def _watch_construction(dist, DDP):
         del _assignment[:]
         init(self, *args, **kwargs)
         _modules.append(Wrapped(self, list(reversed(_assignment))))
+        _modules[-1].tell_buckets()
         for callback in _callbacks:
             callback(self)
 
@@ -120,16 +152,22 @@ def _watch_passes(DDP):
 
     @functools.wraps(forward)
     def forward_seen(self, *args, **kwargs):
-        for wrapped in modules():
-            if wrapped.module() is self:
-                wrapped.next = 0
+        own = [wrapped for wrapped in modules() if wrapped.module() is self]
         library.guest.phase_is("forward")
+        for wrapped in own:
+            wrapped.next = 0
+            wrapped.is_due = wrapped.is_due or (torch.is_grad_enabled() and self.require_backward_grad_sync)
         return forward(self, *args, **kwargs)
 
     @functools.wraps(backward)
     def backward_seen(*args, **kwargs):
         library.guest.phase_is("backward")
-        return backward(*args, **kwargs)
+        for wrapped in modules():
+            wrapped.ready.clear()
+        result = backward(*args, **kwargs)
+        for wrapped in modules():
+            wrapped.tell_unused()
+        return result
 
     DDP.forward = forward_seen
     torch.autograd.backward = backward_seen
@@ -174,7 +212,8 @@ def _watch_hooks(DDP):
     def register_comm_hook(self, state, hook):
         @functools.wraps(hook)
         def noted(state, bucket):
-            _hooked.append(bucket.index())
+            numbers = [wrapped.number for wrapped in modules() if wrapped.module() is self]
+            _hooked.append((numbers[0], bucket.index()) if numbers else None)
             try:
                 return hook(state, bucket)
             finally:

@@ -32,6 +32,13 @@ def _copy_at(pointer, like):
     return torch.frombuffer(memory, dtype=like.dtype).view(like.shape)
 
 
+def _in_place(value, source, copy):
+    """An argument, perhaps of nested lists, with the copy where the program's tensor was."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_in_place(item, source, copy) for item in value)
+    return copy if value is source else value
+
+
 def change(name, entry, shape, named):
     """Follow the call. What is written into the tensors themselves needs nothing here."""
     call, asked = entry.call, entry.asked
@@ -46,8 +53,11 @@ def change(name, entry, shape, named):
         changed.named["tensors"] = [_view(named["tensors"][0], call, asked)]
     if call.root != asked[2] and "root_rank" in named:
         changed.named["root_rank"] = call.root
-    if call.input != asked[4] and shape.source is not None and "input_tensor" in named:
-        changed.named["input_tensor"] = _copy_at(call.input, shape.source)
+    if call.input != asked[4] and shape.source is not None:
+        copy = _copy_at(call.input, shape.source)
+        for key, value in named.items():
+            if key.startswith("input"):
+                changed.named[key] = _in_place(value, shape.source, copy)
     if call.redop != asked[1] and name in forms.REDUCES:
         op = {"prod": "PRODUCT"}.get(library.REDOPS[call.redop], library.REDOPS[call.redop].upper())
         changed.redop = getattr(torch.distributed.ReduceOp, op)

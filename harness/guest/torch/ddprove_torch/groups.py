@@ -2,6 +2,7 @@
 import atexit
 import functools
 import hashlib
+import inspect
 import sys
 
 from ddprove_torch import library
@@ -89,7 +90,15 @@ def install():
         return
     from torch.distributed import distributed_c10d as c10d
 
-    make, destroy = c10d._new_process_group_helper, c10d.destroy_process_group
+    make, destroy, init = c10d._new_process_group_helper, c10d.destroy_process_group, c10d.init_process_group
+    parameters = inspect.signature(init)
+
+    @functools.wraps(init)
+    def init_process_group(*args, **kwargs):
+        """The rank shows itself before it waits for the others."""
+        said = parameters.bind_partial(*args, **kwargs).arguments
+        library.guest.attach(said.get("rank", -1), said.get("world_size", -1))
+        return init(*args, **kwargs)
 
     @functools.wraps(make)
     def new_group(group_size, group_rank, global_ranks_in_group, *args, **kwargs):
@@ -111,8 +120,8 @@ def install():
 
     _watch_split(c10d)
     c10d._new_process_group_helper = new_group
-    c10d.destroy_process_group = destroy_process_group
-    dist.destroy_process_group = destroy_process_group
+    c10d.destroy_process_group = dist.destroy_process_group = destroy_process_group
+    c10d.init_process_group = dist.init_process_group = init_process_group
     atexit.register(_end)
 
 

@@ -12,6 +12,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from . import context, loss, store
 
 
+def own_hooks(hooks):
+    """The script's own, not those by which it is watched."""
+    return [hook for hook in (hooks or {}).values() if not getattr(hook, "is_of_ddprove", False)]
+
+
 class Model:
     """A wrapped module and the names of its parameters as DDP was given them."""
 
@@ -104,8 +109,9 @@ class Keeper:
             "step": self.step, "rank": self.rank, "before": before, "changed_between": changed,
             "buffers": {name: store.copy_of(b) for name, b in self.buffers().items()},
             "replaced": [name for model in self.models for name in model.replaced()],
-            "hooked_behind": [name for name, p in parameters.items() if p._post_accumulate_grad_hooks],
-            "hooked": [name for name, p in parameters.items() if p._backward_hooks],
+            "hooked_behind": [name for name, p in parameters.items()
+                              if own_hooks(p._post_accumulate_grad_hooks)],
+            "hooked": [name for name, p in parameters.items() if own_hooks(p._backward_hooks)],
             "events": [], "notes": [], "clips": []}
         for name, p in parameters.items():
             if p.requires_grad:

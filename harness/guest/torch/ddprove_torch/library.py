@@ -11,8 +11,13 @@ REDOPS = "none sum avg prod min max land lor band bor bxor user".split()
 PHASES = {"init": 2, "data": 3, "forward": 4, "loss": 5, "backward": 6, "reduce": 7, "optimizer": 8, "buffer": 9,
           "checkpoint": 10, "teardown": 13}
 PARAMETER, BUFFER = 0, 1
+SAVED, LOADED, LOADED_PART = 0, 1, 2
 OTHER_OPTIMIZER, SGD, ADAMW = 0, 1, 2
+POINTS = "data/next backward/grad_ready optimizer/pre optimizer/updated checkpoint/key".split()
+PARTS = "whole whether what".split()
+EDITS = "none strip_prefix add_prefix".split()
 NAME_BYTES = 31
+NAMES_MAX = 4000  # told at once: a rank's history in the arena has so much room before somebody reads it
 
 
 class Call(Structure):
@@ -20,7 +25,8 @@ class Call(Structure):
 
     _fields_ = [(n, c_uint32) for n in ("size_bytes", "comm", "kind", "dtype", "redop", "root")] + [
         ("elem_count", c_uint64), ("input", c_void_p), ("output", c_void_p), ("out_count", c_uint64),
-        ("bucket", c_uint32), ("name", c_char_p), ("seq", c_uint64), ("state", c_uint64 * 6)]
+        ("bucket", c_uint32), ("name", c_char_p), ("seq", c_uint64), ("state", c_uint64 * 6), ("model", c_uint32),
+        ("spare", c_uint32)]
 
 
 class Optimizer(Structure):
@@ -39,6 +45,21 @@ class Tensor(Structure):
         ("state", c_void_p * 2), ("update_count", c_uint64), ("optimizer", POINTER(Optimizer))]
 
 
+class Epoch(Structure):
+    """struct ddprove_guest_epoch."""
+
+    _fields_ = [("size_bytes", c_uint32), ("sampler", c_uint32), ("number", c_uint64), ("sample_count", c_uint64),
+                ("padded", c_uint64), ("dropped", c_uint64), ("is_uneven", c_uint32)]
+
+
+class Place(Structure):
+    """struct ddprove_guest_place."""
+
+    _fields_ = [("size_bytes", c_uint32), ("point", c_uint32), ("name", c_char_p), ("data", c_void_p),
+                ("elem_count", c_uint64), ("dtype", c_uint32), ("edit", c_uint32), ("part", c_uint32),
+                ("spare", c_uint32)]
+
+
 _FUNCTIONS = {
     "attach": (c_int, [c_int, c_int]),
     "detach": (None, []),
@@ -48,6 +69,14 @@ _FUNCTIONS = {
     "phase": (None, [c_int]),
     "comm_create": (c_uint32, [c_uint64, c_uint32, c_uint32, c_char_p]),
     "comm_free": (None, [c_uint32]),
+    "bucket": (None, [c_uint32, c_uint32, POINTER(c_char_p), c_uint32]),
+    "unused": (None, [c_uint32, POINTER(c_char_p), c_uint32, c_int]),
+    "keys": (None, [c_int, POINTER(c_char_p), c_uint32, POINTER(c_char_p), c_uint32]),
+    "epoch": (None, [POINTER(Epoch)]),
+    "epoch_break": (None, []),
+    "batch": (None, [POINTER(c_uint64), c_uint64]),
+    "pass": (c_int, [POINTER(Place)]),
+    "wants": (c_int, [c_int, c_char_p]),
     "call_post": (c_int, [POINTER(Call)]),
     "call_wait_begin": (None, [POINTER(Call)]),
     "call_wait_end": (None, [POINTER(Call)]),
@@ -67,7 +96,23 @@ class Library:
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(handle, "ddprove_guest_" + name)
             function.restype, function.argtypes = result, arguments
-            setattr(self, name, function)
+            setattr(self, "come_by" if name == "pass" else name, function)
+
+    def wants_at(self, point, name=None):
+        """Whether a fault waits for this rank at this point."""
+        return bool(self.wants(POINTS.index(point), None if name is None else name.encode()))
+
+    def come_to(self, point, name=None, tensor=None, part="whole"):
+        """The program is at a point. Returns how often to do what comes next, and the name of an edit of keys.
+        tensor: one that lies in a row in the host's memory, which a fault may change."""
+        place = Place()
+        place.size_bytes, place.point, place.part = sizeof(Place), POINTS.index(point), PARTS.index(part)
+        place.name = None if name is None else name.encode()
+        if tensor is not None:
+            from ddprove_torch import forms
+
+            place.data, place.elem_count, place.dtype = forms.address(tensor), tensor.numel(), forms.dtype_number(tensor)
+        return self.come_by(place), EDITS[place.edit]
 
     def phase_is(self, name):
         """The program is in this phase now."""
@@ -95,6 +140,11 @@ def new_call(comm, kind):
     call = Call()
     call.size_bytes, call.comm, call.kind = sizeof(Call), comm, KINDS.index(kind)
     return call
+
+
+def names_of(names):
+    """As C takes them."""
+    return (c_char_p * len(names))(*(name.encode() for name in names)), len(names)
 
 
 def cut(name):

@@ -7,7 +7,7 @@ import weakref
 
 import torch
 
-from ddprove_torch import ddp, forms, library
+from ddprove_torch import ddp, forms, library, places
 
 _before, _after = [], []
 _steps = 0
@@ -55,7 +55,7 @@ class Table:
             prefix = f"{number}." if len(ddp.modules()) > 1 else ""
             for name, parameter in zip(wrapped.names, wrapped.parameters):
                 if forms.address(parameter.detach()) is not None:
-                    self.rows.append((library.cut(prefix + name), parameter, groups.get(id(parameter))))
+                    self.rows.append(((prefix + name).encode(), parameter, groups.get(id(parameter))))
         self.array = (library.Tensor * max(len(self.rows), 1))()
 
         for row, (name, parameter, _) in zip(self.array, self.rows):
@@ -132,6 +132,8 @@ def _end_step():
 def _end(optimizer, _args, _kwargs):
     if not library.guest.is_watched():
         return
+    if ddp.modules():
+        places.pass_buffers()
     if library.guest.asks_updated() and ddp.modules():
         library.guest.updated(*_table_of(optimizer).fill())
     for callback in _after:

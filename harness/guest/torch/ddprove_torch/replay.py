@@ -11,6 +11,7 @@ from torch.distributed import distributed_c10d
 from torch.optim import optimizer as optimizers
 
 from . import context, store
+from .keep import own_hooks
 
 COLLECTIVES = [name for name in dir(distributed_c10d) if name.startswith(
     ("all_", "broadcast", "reduce", "barrier", "gather", "scatter", "send", "recv", "isend", "irecv", "batch_isend",
@@ -73,12 +74,13 @@ class Player:
         return {prefix + name: p for name, p in module.named_parameters()}, \
                {prefix + name: b for name, b in module.named_buffers()}
 
-    def passes(self, record, attributes=None):
+    def passes(self, record, attributes=None, as_itself=False):
         """The local gradients of each backward pass of a rank's step: [{name: gradient}]. attributes: for each
-        forward pass those that modules are to have; its own if None. Raises NotPlayed."""
+        forward pass those that modules are to have; its own if None. as_itself: under the rank's own number. Raises
+        NotPlayed."""
         if record["notes"]:
             raise NotPlayed("; ".join(record["notes"]))
-        other = (record["rank"] + 1) % self.world
+        other = record["rank"] if as_itself else (record["rank"] + 1) % self.world
         numbers = sorted({event["model"] for event in record["events"] if event["kind"] == "forward"})
         parameters = {}
         for number in numbers:
@@ -140,7 +142,7 @@ class Player:
         for model in self.keeper.models:
             for own, p in model.parameters():
                 if own == name:
-                    for hook in list((p._backward_hooks or {}).values()):
+                    for hook in own_hooks(p._backward_hooks):
                         changed = hook(grad)
                         grad = grad if changed is None else changed
         return grad

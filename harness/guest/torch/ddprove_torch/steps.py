@@ -183,7 +183,9 @@ class Step:
         for name in hooked:
             self.name_hook(rank, name, *wrong[name])
         rest = sorted(set(wrong) - hooked)
-        if rest:
+        if rest and not self.depends_on_rank(record, rest):
+            self.name_changed(rank, {name: wrong[name] for name in rest})
+        elif rest:
             used = [name for name in rest if wrong[name][1] is None]
             unused = [name for name in rest if wrong[name][0] is None]
             why = f"; played, {', '.join(used)} is not used" if used else ""
@@ -192,6 +194,34 @@ class Step:
                       "its backward pass does not come out again when another rank's process plays it from the same "
                       f"parameters, inputs and random numbers: it depends on the rank{why}",
                       distances({name: wrong[name] for name in rest}))
+
+    def depends_on_rank(self, record, names):
+        """Whether the passes come out again under the rank's own number, if under no other."""
+        try:
+            own = self.compare(record, self.player.passes(record, as_itself=True), ())
+        except NotPlayed:
+            return True
+        return not any(name in own for name in names)
+
+    def name_changed(self, rank, wrong):
+        """The pass does not come out again at all: what arrived is not what it gives. What it is like tells what
+        was done to it."""
+        names = sorted(wrong)
+        kept, played = zip(*(wrong[name] for name in names))
+        verdict, text = "VALUE.CORRUPTED", "is not what its backward pass gives"
+        if all(one is None for one in kept):
+            verdict, text = "VALUE.LOST", "did not come, and its backward pass gives one"
+        elif any(one is None for one in kept + played):
+            pass
+        elif any(not torch.isfinite(one).all() for one in kept):
+            verdict, text = "VALUE.NONFINITE", "holds NaN or infinity, and what its backward pass gives does not"
+        elif all(not one.any() for one in kept):
+            verdict, text = "VALUE.LOST", "is zero, and what its backward pass gives is not"
+        else:
+            factor = factor_of(kept, played)
+            if factor is not None and abs(factor - 1) > 1e-4:
+                verdict, text = "VALUE.SCALED", f"is {factor:.6g} times what its backward pass gives"
+        self.find("gradient", verdict, [rank], names, f"the gradient of {', '.join(names[:3])} {text}", distances(wrong))
 
     def name_hook(self, rank, name, kept, played):
         """A hook of the script changes the gradient before it is reduced. That is no error if it changes it in
