@@ -1,7 +1,7 @@
 /* Purpose: who is to blame for the end of a rank that gave up waiting.
  * Idea: its call failed, by a limit of time or because a rank that left closed its connection, and
  * the program ended by that. Whoever had not posted that call, and waits for nobody itself, kept it
- * waiting. One that crashed is found by its own end. */
+ * waiting. One that ended is found by its own end (ends.c). */
 #include "harness/watch/analyse.h"
 
 /* The first call that the rank has posted and never seen done, where one of them failed. */
@@ -81,17 +81,16 @@ bool harness_watch_has_given_up(const struct harness_watch *watch, uint32_t rank
     return find_culprits(watch, rank, &wait, NULL);
 }
 
-/* A rank that lives may still be about to end: then it is found by that. */
+/* All that keep the rank waiting live, and had time to end: one that ends is found by that. */
 static bool is_ripe(const struct harness_watch *watch, uint32_t rank,
-                    const struct harness_rank_set *culprits, bool *out_has_left)
+                    const struct harness_rank_set *culprits)
 {
-    *out_has_left = false;
     for (uint32_t i = 0; i < harness_rank_set_count(culprits); i++) {
         const uint32_t r = harness_rank_set_at(culprits, i);
 
-        *out_has_left = *out_has_left || has_left(&watch->ranks[r]);
-        if (!has_left(&watch->ranks[r]) && !harness_watch_is_gone(watch, r) &&
-            watch->now_ns - watch->ranks[rank].since_ns < HARNESS_WATCH_DIFFER_HOLD_NS) {
+        if (has_left(&watch->ranks[r]) ||
+            (!harness_watch_is_gone(watch, r) &&
+             watch->now_ns - watch->ranks[rank].since_ns < HARNESS_WATCH_DIFFER_HOLD_NS)) {
             return false;
         }
     }
@@ -105,15 +104,11 @@ void harness_watch_find_given_up(const struct harness_watch *watch, struct harne
         struct harness_watch_wait wait;
         struct harness_finding finding;
         char ranks[HARNESS_RANKS_TEXT_BYTES];
-        bool has_gone;
 
-        if (!find_culprits(watch, rank, &wait, &culprits) ||
-            !is_ripe(watch, rank, &culprits, &has_gone)) {
+        if (!find_culprits(watch, rank, &wait, &culprits) || !is_ripe(watch, rank, &culprits)) {
             continue;
         }
-        harness_finding_init(&finding, out->mem,
-                             has_gone ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
-                                      : HARNESS_VERDICT_HANG_NOT_JOINED,
+        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_HANG_NOT_JOINED,
                              HARNESS_ORACLE_MONITOR, HARNESS_MODE_BUDGET);
         finding.culprits = culprits;
         harness_rank_set_add(&finding.victims, rank);
@@ -122,8 +117,8 @@ void harness_watch_find_given_up(const struct harness_watch *watch, struct harne
                              harness_watch_any_call(watch, &watch->groups[wait.group], wait.seq),
                              &finding);
         finding.step = (int32_t)watch->ranks[harness_rank_set_at(&culprits, 0)].step;
-        harness_watch_say(&finding, "rank %s %s ", harness_rank_set_text(&culprits, ranks),
-                          has_gone ? "ended without having posted" : "never posted");
+        harness_watch_say(&finding, "rank %s never posted ",
+                          harness_rank_set_text(&culprits, ranks));
         harness_watch_say_call(watch, &watch->groups[wait.group], wait.seq,
                                harness_watch_any_call(watch, &watch->groups[wait.group], wait.seq),
                                &finding);
