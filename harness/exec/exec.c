@@ -120,6 +120,7 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     if (job->config->plan != NULL) {
         harness_exec_arm(job->config->plan, job->arena.head);
     }
+    job->arena.head->is_meeting = 1;
     DDP_TRY(ask_for_values(job->config, job->arena.head, err));
     DDP_TRY(harness_watch_init(job->watch, job->config->mem, job->arena.head));
     DDP_TRY(harness_observed_create(job->watch, &job->observed));
@@ -321,6 +322,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
     *out = (struct harness_exec_result){.interrupt = 0};
     harness_findings_init(&out->record.findings, config->mem);
     status = open_job(&job, err);
+    status = status == DDP_OK ? harness_exec_guard_start(&job, err) : status;
     status = status == DDP_OK ? harness_exec_start(&job, err) : status;
     while (status == DDP_OK && job.alive_count > 0) {
         status = step(&job);
@@ -336,6 +338,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
         harness_exec_signal(&job, SIGKILL); /* ranks that outlive their launcher */
         harness_exec_remove_shared(&job);
     }
+    harness_exec_guard_end(&job);
     summarise(&job, out);
     close_job(&job);
     return status;

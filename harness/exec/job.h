@@ -63,6 +63,8 @@ struct exec_job {
     uint32_t stack_count;       /* taken so far */
     struct exec_shared *shared; /* files of the ranks' MPI */
     int port_fd;                /* keeps the job's port; -1 */
+    pid_t guard_pid;            /* ends the job if this process is killed; 0: there is none */
+    int guard_fd;               /* what it is told; when this closes it acts */
     bool has_end;               /* some rank has ended */
     uint64_t linger_ns; /* something is wrong: until then the others may come to where they wait;
                            UINT64_MAX: nothing is */
@@ -78,6 +80,12 @@ int harness_exec_reserve_port(uint16_t port);
  * E_SYSTEM.
  */
 ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err);
+/* guard.c */
+/* From now on the job ends, and with it the files that are noted, also if this process is killed;
+ * until _end. Nothing of that if the job is to be left. Errors: E_SYSTEM. */
+ddp_status harness_exec_guard_start(struct exec_job *job, struct ddp_err *err);
+void harness_exec_guard_note(const struct exec_job *job, uint64_t inode, const char *path);
+void harness_exec_guard_end(struct exec_job *job);
 /* launch.c */
 /* A rank is about to be started: notes the plan's faults in that. False: it is to be left out. */
 bool harness_exec_pass_launch(struct exec_job *job, uint32_t rank);

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +167,15 @@ static bool is_child(const struct exec_job *job, pid_t pid)
     return false;
 }
 
+/* It may go on. */
+static void tell_met(const struct exec_job *job, uint32_t rank)
+{
+    struct guest_page *page = guest_arena_page(job->arena.head, rank);
+
+    __atomic_store_n(&page->is_met, 1, __ATOMIC_RELEASE);
+    (void)syscall(SYS_futex, &page->is_met, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 /* A rank has shown itself: from now on its process is known. */
 static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
 {
@@ -183,6 +194,7 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
             set_end(job, rank, now_ns);
         }
     }
+    tell_met(job, rank);
 }
 
 /* Nothing has changed for a while: has a rank's process other threads, which might still come? */

@@ -47,6 +47,7 @@ static void add(struct exec_job *job, uint64_t inode, const char *path)
         memcpy(shared->path, path, strlen(path) + 1);
         shared->next = job->shared;
         job->shared = shared;
+        harness_exec_guard_note(job, inode, path);
     }
 }
 

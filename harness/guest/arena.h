@@ -274,13 +274,15 @@ struct guest_page {
     uint64_t rival_pid;  /* another process that says that it is this rank; 0: there is none */
     uint64_t world_size; /* as the rank was told */
     uint64_t step, micro, phase;
-    uint64_t alive_ns;                     /* last time it reported anything */
-    uint64_t entry_count;                  /* of the ring, taken so far */
-    uint64_t is_one_thread;                /* of its threads only one at a time makes calls */
-    uint64_t lost_comms;                   /* communicators for which there was no place */
-    uint64_t comm_next;                    /* made so far */
-    uint64_t update_count;                 /* updates of the model that it has reported */
-    uint64_t model_shown;                  /* what the model's table that it has shown hashes to */
+    uint64_t alive_ns;      /* last time it reported anything */
+    uint64_t entry_count;   /* of the ring, taken so far */
+    uint64_t is_one_thread; /* of its threads only one at a time makes calls */
+    uint64_t lost_comms;    /* communicators for which there was no place */
+    uint64_t comm_next;     /* made so far */
+    uint64_t update_count;  /* updates of the model that it has reported */
+    uint64_t model_shown;   /* what the model's table that it has shown hashes to */
+    uint32_t is_met;        /* the watcher knows the process; a futex */
+    uint32_t spare;
     uint64_t fault_hits[GUEST_FAULTS_MAX]; /* matches so far */
     struct guest_comm comms[GUEST_COMMS_MAX];
     struct guest_thread threads[GUEST_THREADS_MAX];
@@ -293,6 +295,7 @@ struct guest_arena {
     uint64_t version;
     uint64_t size_bytes;
     uint64_t nonce;
+    uint64_t is_meeting; /* the watcher meets each process as it attaches: it waits for that */
     uint64_t world_size;
     uint64_t ring_entry_count; /* a power of two */
     uint64_t slot_offset_bytes;

@@ -1,6 +1,7 @@
 /* Finds the arena, and takes the rank's slot in it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -9,6 +10,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness/guest/ddprove_guest.h"
@@ -165,6 +168,18 @@ static struct guest_page *attach(int64_t rank, int64_t world_size)
     return page;
 }
 
+/* How a process ends that was never met cannot be learnt if it is no child of the watcher's. The
+ * watcher looks every few milliseconds; one that is stopped, or gone, keeps nobody. */
+static void await_meeting(const struct guest_arena *arena, struct guest_page *page)
+{
+    const struct timespec most = {.tv_sec = 1};
+
+    while (arena->is_meeting != 0 && __atomic_load_n(&page->is_met, __ATOMIC_ACQUIRE) == 0 &&
+           (syscall(SYS_futex, &page->is_met, FUTEX_WAIT, 0, &most, NULL, 0) == 0 ||
+            errno == EINTR || errno == EAGAIN)) {
+    }
+}
+
 int ddprove_guest_attach(int rank, int world_size)
 {
     struct guest_page *page;
@@ -177,6 +192,7 @@ int ddprove_guest_attach(int rank, int world_size)
             const uint64_t arg[GUEST_ARG_COUNT] = {(uint64_t)getpid(),
                                                    guest_load(&page->world_size)};
             guest_self_record(page, GUEST_EVENT_ATTACH, arg);
+            await_meeting(guest_self_arena(), page);
         }
     }
     (void)pthread_mutex_unlock(&attaching);

@@ -214,6 +214,13 @@ ddp_status harness_scenario_check_fault(const struct harness_reader *reader,
     if (harness_plan_is_guest(reader->plan)) {
         return harness_scenario_check_guest_fault(reader, map, fault);
     }
+    /* Other collectives run in one call: who leaves out the wait would leave out the call's end. */
+    if (fault->action.kind == HARNESS_ACTION_SKIP &&
+        fault->point == DDP_FAULT_POINT_COLLECTIVE_WAIT && fault->at.bucket < 0) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
+                                 DDP_E_INVALID,
+                                 "collective/wait can be left out for a bucket: say at.bucket");
+    }
     if (is_usable(place, fault->point, &reader->plan->job)) {
         return DDP_OK;
     }

@@ -76,6 +76,19 @@ while [ "$round" -lt 30 ]; do
     fi
     round=$((round + 1))
 done
+# A launcher that starts its ranks in sessions of their own, as torchrun does, is killed with ddprove, and they are not.
+cat >"$folder/launcher" <<'SH'
+#!/bin/sh
+for rank in 0 1 2; do
+    RANK=$rank WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 setsid "$@" &
+done
+wait
+SH
+chmod +x "$folder/launcher"
+for round in 50 51 52 53; do
+    killed "$$-$round" "$(moment "$round" 0.3)" env MASTER_PORT=$((20000 + ($$ + round) % 12000)) \
+        "$ddprove" exec -- "$folder/launcher" "$trainer" 100000000
+done
 if [ "$mpi_program" != - ]; then
     # A rank that never comes makes it long.
     sed 's/guest: {}/guest: {launcher: mpirun, adapter: mpi}/' "$folder/long.yaml" >"$folder/long_mpi.yaml"

@@ -88,8 +88,8 @@ expect 0 "^PASS" "$ddprove" run --out again "$run/plan.yaml"
 # What a verdict stands on, in a file, in words and for CI; and again from the record.
 "$ddprove" run "$scenarios/model_healthy.yaml" --set job.ranks=2 --set job.guest.bitwise_steps='[0, 11]' -v \
     --out model --junit model.xml >said 2>&1
-check "the verdict stands on six oracles" grep -q "judged: program 36, ledger 12, reduction 36 (36 bit for bit), update 48 (48 bit for bit), replicas 12 (12 bit for bit), liveness 2" said
-check "what was not judged" grep -q "not judged: checkpoint, a guest's checkpoints are not read" said
+check "the verdict stands on eight oracles" grep -q "judged: program 36, ledger 12, reduction 36 (36 bit for bit), update 48 (48 bit for bit), replicas 12 (12 bit for bit), liveness 2, usage 24, checkpoint 2" said
+check "what was not judged" grep -q "not judged: gradient, no step is played again (job.guest.prove)" said
 model=$(dirname "$(find model -name verdict.json | head -1)")
 check "bit for bit" grep -q '"mode": "bitwise"' "$model/verdict.json"
 check "CI is told" grep -q 'name="judged" value=".*replicas' model.xml
