@@ -71,8 +71,7 @@ static void remove_file(const char *line)
     char *path;
     const uint64_t inode = strtoull(line + 1, &path, 10);
 
-    if (*path == ' ' && lstat(path + 1, &now) == 0 && S_ISREG(now.st_mode) &&
-        now.st_ino == inode) {
+    if (*path == ' ' && lstat(path + 1, &now) == 0 && S_ISREG(now.st_mode) && now.st_ino == inode) {
         (void)unlink(path + 1);
     }
 }
@@ -124,8 +123,7 @@ __attribute__((noreturn)) static void watch_over(const char *variable, int fd)
             const uint64_t end_ns = ddp_clock_now_ns(ddp_clock_monotonic()) + sweep_max_ns;
 
             /* One that was killed takes a moment to go; another may have been started meanwhile. */
-            while (kill_all(variable) > 0 &&
-                   ddp_clock_now_ns(ddp_clock_monotonic()) < end_ns) {
+            while (kill_all(variable) > 0 && ddp_clock_now_ns(ddp_clock_monotonic()) < end_ns) {
                 (void)poll(NULL, 0, AGAIN_MS);
             }
             for (; notes != NULL; notes = notes->next) {
