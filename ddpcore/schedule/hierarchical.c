@@ -39,6 +39,9 @@ static uint32_t number_of(const struct ddp_schedule_params *params, uint32_t ran
 
 static uint32_t parent_of(const struct ddp_schedule_params *params, uint32_t rank)
 {
+    if (params->node_of_rank == NULL) {
+        return rank > 0 ? rank & (rank - 1) : 0; /* all are on one node: what follows, at once */
+    }
     bool is_leader = leader_of(params, rank) == rank;
     uint32_t number = number_of(params, rank, is_leader);
 

@@ -83,6 +83,14 @@ static bool is_of_pending(const struct exec_job *job, const struct harness_findi
            harness_observed_is_pending(job->observed, harness_rank_set_at(&finding->culprits, 0));
 }
 
+/* Whoever has left a call out comes to its end one call before the others. */
+static bool is_ahead(const struct harness_finding *finding, const struct harness_finding *earlier)
+{
+    return finding->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY &&
+           earlier->verdict == HARNESS_VERDICT_MISMATCH_MISSING &&
+           harness_rank_set_is_subset(&finding->culprits, &earlier->culprits);
+}
+
 /* A wrong result goes into everything that is computed from then on, until the job is ended. Of a
  * program that announces no steps, that is every other call. */
 static bool is_consequence(const struct exec_job *job, const struct harness_finding *finding)
@@ -92,7 +100,7 @@ static bool is_consequence(const struct exec_job *job, const struct harness_find
     for (size_t i = 0; i < job->findings->count && !job->config->is_left; i++) {
         const struct harness_finding *earlier = &job->findings->items[i];
 
-        if (is_told(earlier) && follows_from_told(finding)) {
+        if ((is_told(earlier) && follows_from_told(finding)) || is_ahead(finding, earlier)) {
             return true;
         }
         if (harness_verdict_family(earlier->verdict) != HARNESS_FAMILY_VALUE) {

@@ -1,4 +1,5 @@
 /* What one look tells of processes that a launcher has started. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -51,6 +52,42 @@ CT_TEST(look, ranks_that_show_themselves_and_end_in_between)
         (void)waitpid(pids[r], NULL, 0);
     }
     CT_CHECK_EQ_U64(known, RANKS);
+    harness_watch_fini(&watch);
+    harness_watch_arena_destroy(&job.arena);
+    ddp_mem_pool_destroy(pool);
+}
+
+/* A child that was stopped before it was met is stopped. */
+CT_TEST(look, a_child_that_is_stopped_before_it_is_met)
+{
+    struct ddp_mem_pool *pool;
+    struct harness_watch watch;
+    struct exec_rank ranks[1] = {{.pid_fd = -1}};
+    struct exec_child child = {0};
+    struct harness_exec_config config = {.ranks = 1};
+    struct exec_job job = {
+        .config = &config, .watch = &watch, .ranks = ranks, .children = &child, .child_count = 1};
+    struct ddp_err err = {{0}};
+    siginfo_t info;
+
+    CT_REQUIRE(ddp_mem_pool_create(&pool) == DDP_OK);
+    CT_REQUIRE(harness_watch_arena_create(1, 16, &job.arena, &err) == DDP_OK);
+    CT_REQUIRE(harness_watch_init(&watch, ddp_mem_pool_mem(pool), job.arena.head) == DDP_OK);
+    child.pid = child.started_pid = fork();
+    if (child.pid == 0) {
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    CT_CHECK(waitid(P_PID, (id_t)child.pid, &info, WSTOPPED | WNOWAIT) == 0);
+    harness_exec_look(&job, 1000);
+    CT_CHECK(watch.ranks[0].state == HARNESS_WATCH_STOPPED);
+    guest_arena_page(job.arena.head, 0)->pid = (uint64_t)child.pid;
+    harness_exec_look(&job, 2000);
+    CT_CHECK_EQ_I64(ranks[0].pid, child.started_pid);
+    CT_CHECK(watch.ranks[0].state == HARNESS_WATCH_STOPPED);
+    CT_CHECK_EQ_U64(guest_arena_page(job.arena.head, 0)->is_met, 1);
+    CT_CHECK(kill(child.started_pid, SIGKILL) == 0);
+    CT_CHECK(waitpid(child.started_pid, NULL, 0) == child.started_pid);
     harness_watch_fini(&watch);
     harness_watch_arena_destroy(&job.arena);
     ddp_mem_pool_destroy(pool);

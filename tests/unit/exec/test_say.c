@@ -76,3 +76,42 @@ CT_TEST(say, an_end_of_its_own_stays)
     /* Of a job that is left each finding is said as it comes. */
     CT_CHECK_EQ_U64(say_both(HARNESS_WATCH_EXITED, 3, POSTED_NS + 1, true, &result), 2);
 }
+
+/* So many of these two findings of one look are said: rank 1 has left out a call, and `ended` has
+ * come to its end before the others. */
+static size_t say_left_out(uint32_t ended, enum harness_verdict verdict)
+{
+    struct ddp_mem_pool *pool;
+    struct harness_watch_rank ranks[2] = {{.state = HARNESS_WATCH_RUNNING}};
+    struct harness_findings all;
+    struct harness_findings now;
+    struct harness_finding finding;
+    size_t count;
+
+    CT_CHECK(ddp_mem_pool_create(&pool) == DDP_OK);
+    const struct harness_exec_config config = {.mem = ddp_mem_pool_mem(pool), .ranks = 2};
+    struct harness_watch watch = {.world_size = 2, .ranks = ranks, .mem = config.mem};
+    struct exec_job job = {
+        .config = &config, .watch = &watch, .findings = &all, .linger_ns = UINT64_MAX};
+
+    harness_findings_init(&all, config.mem);
+    harness_findings_init(&now, config.mem);
+    harness_finding_init(&finding, now.mem, verdict, HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding.culprits, 1);
+    harness_findings_add(&now, &finding);
+    harness_finding_init(&finding, now.mem, HARNESS_VERDICT_CRASH_FINISHED_EARLY,
+                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding.culprits, ended);
+    harness_findings_add(&now, &finding);
+    harness_exec_say(&job, &now);
+    count = all.count;
+    ddp_mem_pool_destroy(pool);
+    return count;
+}
+
+CT_TEST(say, who_left_a_call_out_ends_before_the_others)
+{
+    CT_CHECK_EQ_U64(say_left_out(1, HARNESS_VERDICT_MISMATCH_MISSING), 1);
+    CT_CHECK_EQ_U64(say_left_out(0, HARNESS_VERDICT_MISMATCH_MISSING), 2);
+    CT_CHECK_EQ_U64(say_left_out(1, HARNESS_VERDICT_MISMATCH_COUNT), 2);
+}
