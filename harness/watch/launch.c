@@ -189,8 +189,8 @@ bool harness_watch_is_before_start(const struct harness_watch *watch,
         }
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (r != rank && !watch->ranks[r].is_attached &&
-            harness_watch_is_overdue(watch, limits, r) &&
+        if (r != rank && !watch->ranks[r].is_attached && !harness_watch_is_gone(watch, r) &&
+            harness_watch_waited_for_ns(watch, r) > limits->attach_ns &&
             (watch->ranks[rank].is_attached || (watch->ranks[rank].state == HARNESS_WATCH_RUNNING &&
                                                 watch->ranks[r].state == HARNESS_WATCH_UNKNOWN))) {
             return true;
