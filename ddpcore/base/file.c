@@ -139,13 +139,25 @@ static ddp_status sync_folder_of(const char *path, struct ddp_err *err)
     return status;
 }
 
+static ddp_status unsynced_sync(struct ddp_files *files, int handle, struct ddp_err *err)
+{
+    (void)files;
+    (void)handle;
+    (void)err;
+    return DDP_OK;
+}
+
+static ddp_status unsynced_rename(struct ddp_files *files, const char *from, const char *to,
+                                  struct ddp_err *err)
+{
+    (void)files;
+    return rename(from, to) == 0 ? DDP_OK : fail_path(err, "cannot rename", from);
+}
+
 static ddp_status system_rename(struct ddp_files *files, const char *from, const char *to,
                                 struct ddp_err *err)
 {
-    (void)files;
-    if (rename(from, to) != 0) {
-        return fail_path(err, "cannot rename", from);
-    }
+    DDP_TRY(unsynced_rename(files, from, to, err));
     return sync_folder_of(to, err);
 }
 
@@ -258,6 +270,16 @@ struct ddp_files *ddp_files_system(void)
     static struct ddp_files system_files = {&ops};
 
     return &system_files;
+}
+
+struct ddp_files *ddp_files_unsynced(void)
+{
+    static const struct ddp_files_ops ops = {"unsynced",      system_create, system_write,
+                                             unsynced_sync,   system_close,  unsynced_rename,
+                                             system_read_all, system_remove, system_each};
+    static struct ddp_files unsynced_files = {&ops};
+
+    return &unsynced_files;
 }
 
 /* Create, write all, sync if asked, close; the handle is released whatever happens. */

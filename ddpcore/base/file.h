@@ -55,6 +55,10 @@ struct ddp_files {
 ddp_status ddp_files_status(int error);
 /* The operating system's files. Static storage. */
 struct ddp_files *ddp_files_system(void);
+/* The same without a wait for the disk: whatever dies, a file is the old or the new one, but a
+ * crash of the machine may leave neither. For what can be made again, such as the files of a test
+ * run. Static storage. */
+struct ddp_files *ddp_files_unsynced(void);
 
 /* Files in memory, from the process heap. Folders are implied by paths. */
 struct ddp_files_memory;

@@ -18,14 +18,13 @@ char *harness_stage_path(struct ddp_mem *mem, const char *dir, const char *name)
 
 struct ddp_files *harness_stage_files(const struct harness_cell_config *config)
 {
-    return config->memory != NULL ? ddp_files_memory_files(config->memory) : ddp_files_system();
+    return config->memory != NULL ? ddp_files_memory_files(config->memory) : ddp_files_unsynced();
 }
 
 ddp_status harness_stage_make_dirs(const struct harness_cell_config *config, const char *path,
                                    struct ddp_err *err)
 {
-    return harness_stage_files(config) == ddp_files_system() ? ddp_files_make_dirs(path, err)
-                                                             : DDP_OK;
+    return config->memory == NULL ? ddp_files_make_dirs(path, err) : DDP_OK;
 }
 
 ddp_status harness_stage_read(const struct harness_cell *cell, const char *dir, const char *name,

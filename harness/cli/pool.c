@@ -83,7 +83,7 @@ static bool run_unkept(const struct cli_task *task)
         is_done = text != NULL && ddp_files_make_dirs(task->run_dir, &err) == DDP_OK &&
                   verdict_path(task, &path) != NULL;
         if (is_done) {
-            is_done = ddp_files_write_atomic(ddp_files_system(), ddp_text_str(&path), text,
+            is_done = ddp_files_write_atomic(ddp_files_unsynced(), ddp_text_str(&path), text,
                                              strlen(text), &err) == DDP_OK;
             ddp_text_fini(&path);
         }

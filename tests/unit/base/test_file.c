@@ -68,6 +68,7 @@ CT_TEST(file, system_files)
 
     CT_REQUIRE(mkdtemp(folder) != NULL);
     check_files(ddp_files_system(), folder);
+    check_files(ddp_files_unsynced(), folder);
     CT_CHECK(rmdir(folder) == 0);
 }
 
