@@ -414,6 +414,8 @@ static const struct {
     {KIND_IDENTITY, KIND_FAILURE, is_second_host, "that one hosts the store in its place"},
     {KIND_DEATH, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
+    {KIND_DEATH, KIND_WAIT, harness_path_is_storeless, "they wait for that store"},
+    {KIND_DEATH, KIND_FAILURE, harness_path_is_storeless, "they meet at that store"},
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_HELD, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_HELD, KIND_OTHER, is_slow_so, "that rank was held"},

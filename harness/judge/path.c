@@ -153,6 +153,14 @@ bool harness_path_is_owed(const struct harness_paths *paths, const struct harnes
     return false;
 }
 
+bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b)
+{
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_CRASH_STORE && b->op.seq == 0 &&
+           b->phase <= (int32_t)DDP_PHASE_INIT && b->status != DDP_E_INJECTED;
+}
+
 /* A sum of several ranks' that is what this one had put in: the observer gives both the same name.
  */
 static bool is_own_input(const struct harness_paths *paths, uint32_t rank, uint64_t seq)

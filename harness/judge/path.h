@@ -44,6 +44,9 @@ bool harness_path_is_in_time(const struct harness_finding *a, const struct harne
  * any. */
 bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b,
                           uint64_t seq);
+/* The store's process ended, and b is about ranks that had not met: they find nobody there. */
+bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b);
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b);
