@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "harness/inject/inject.h"
 #include "harness/launch/limit.h"
 #include "harness/launch/mpi.h"
 #include "harness/proc/job.h"
@@ -275,6 +276,19 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
     harness_proc_audit_fini(&audit);
     harness_trace_merge(out);
     return status;
+}
+
+bool harness_proc_can_strike(const struct harness_plan *plan)
+{
+    bool can = true;
+
+    for (uint32_t i = 0; harness_plan_strikes_process(plan) && i < plan->fault_count; i++) {
+        const struct harness_fault *fault = &plan->faults[i];
+
+        can = can && (fault->action.kind != HARNESS_ACTION_IO ||
+                      harness_inject_preload(plan, fault->at.rank) != NULL);
+    }
+    return can;
 }
 
 const struct harness_driver_ops *harness_proc_driver(void)
