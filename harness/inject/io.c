@@ -26,7 +26,8 @@ struct harness_io {
 };
 
 static _Thread_local struct harness_io *asked; /* NULL: whoever calls is not a rank's files */
-/* The rank of this process, once a fault of its process's calls is armed; never in the simulator. */
+/* The rank of this process, once a fault of its process's calls is armed; never in the simulator.
+ */
 static struct harness_io *of_process;
 
 static bool is_call(const struct harness_fault *fault, enum harness_io_call call)

@@ -72,8 +72,9 @@ struct harness_proc_job {
 
     int job_fd, epoll_fd, signal_fd, timer_fd, port_fd;
     sigset_t old_mask;
-    pid_t store_pid; /* 0: none, or it has ended; rank 0 has it, at a port that port_fd keeps free */
-    int store_fd;    /* to tell it of deaths; closed: the job is over */
+    pid_t
+        store_pid; /* 0: none, or it has ended; rank 0 has it, at a port that port_fd keeps free */
+    int store_fd;  /* to tell it of deaths; closed: the job is over */
     uint16_t store_port;
     bool is_mask_set;
     bool is_reaping; /* a rank that starts now must end */

@@ -122,8 +122,8 @@ void harness_proc_store_check(struct harness_proc_job *job)
 {
     siginfo_t end = {.si_pid = 0};
 
-    if (job->store_pid > 0 &&
-        waitid(P_PID, (id_t)job->store_pid, &end, WEXITED | WNOHANG) == 0 && end.si_pid != 0) {
+    if (job->store_pid > 0 && waitid(P_PID, (id_t)job->store_pid, &end, WEXITED | WNOHANG) == 0 &&
+        end.si_pid != 0) {
         job->store_pid = 0;
         if (end.si_code != CLD_EXITED || end.si_status != STORE_DONE) {
             report(job, &end);
