@@ -22,6 +22,7 @@ figure, and only then at its mutants.
 import argparse
 import concurrent.futures
 import contextlib
+import glob
 import hashlib
 import io
 import json
@@ -565,10 +566,11 @@ class Session:
         self.tuned_on = set()  # left out of another seed's sample
         files = [KEPT, RESULTS]
         if seed != SEED:
-            for path in filter(os.path.exists, files):
+            files = [path.replace(".jsonl", f"_{seed}.jsonl") for path in files]
+            others = glob.glob(KEPT.replace(".jsonl", "*.jsonl")) + glob.glob(RESULTS.replace(".jsonl", "*.jsonl"))
+            for path in set(others) - set(files):
                 with open(path, encoding="utf-8") as file:
                     self.tuned_on.update(json.loads(line)["key"] for line in file)
-            files = [path.replace(".jsonl", f"_{seed}.jsonl") for path in files]
         for path in filter(os.path.exists, files):
             with open(path, encoding="utf-8") as file:  # an argument is asked for anew: it may have been withdrawn
                 self.known.update({entry["key"]: entry for entry in map(json.loads, file)
@@ -676,7 +678,10 @@ def main():
     session = Session(time.time() + options.budget, options.again, options.seed)
     # Another sample is small: each file has its share alone.
     files = sample(options.count, options.only, options.seed, 3 if options.seed == SEED else 1)
-    files.sort(key=lambda file: -file[3])  # the longest first
+    if options.seed == SEED:
+        files.sort(key=lambda file: -file[3])  # the longest first
+    else:  # what is judged within the budget is a random part
+        files.sort(key=lambda file: hashlib.sha256(f"{options.seed} {file[0]}".encode()).digest())
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for future in [pool.submit(session.file, *file) for file in files]:
             future.result()
