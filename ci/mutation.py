@@ -5,10 +5,11 @@ Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--seed N] [--
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
-this order: a fixed campaign (sim), all of whose findings are known; of the scenarios that run the mutant's line in
-sim (gcov) those without a fault, then all, with every word, and their runs judged again from their files; on real
-processes those scenarios that reach what sim has not; what only a card shows, on the stand-ins of one; and some in sim
-once more in a program built with AddressSanitizer and UBSan.
+this order: of the scenarios that run the mutant's line in sim (gcov) those without a fault, since a healthy job says
+best what is wrong; a fixed campaign (sim), all of whose findings are known; all of these scenarios, with every word, and
+their runs judged again from their files; on real processes those scenarios that reach what sim has not; what only a card
+shows, on the stand-ins of one; and some once more in a program built with AddressSanitizer and UBSan, on real processes
+where these run the file. If only words differ, what follows is asked for a verdict first.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on, also from those in
 ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
@@ -21,6 +22,7 @@ figure, and only then at its mutants.
 import argparse
 import concurrent.futures
 import contextlib
+import glob
 import hashlib
 import io
 import json
@@ -73,7 +75,8 @@ ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("ha
            ("harness/judge", "cause", ["launch"])]
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure;
 # these, and those of standin_said.py with every word.
-ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c",
+ON_STANDIN = ["ddpcore/collective/queue.c", "ddpcore/collective/control.c", "ddpcore/collective/observer.c",
+              "ddpcore/ddp/verify_gather.c", "ddpcore/ddp/reducer.c", "ddpcore/ddp/ddp.c", "harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c",
               "harness/oracle/happens_before.c", "harness/sums/tree.c", "harness/sums/tree_run.c", "harness/sums/tree_set.c"]
 STANDIN = ["async_error", "sigkill_after_launch", "slow_kernel"]
 # What judging a recorded run runs otherwise.
@@ -479,12 +482,13 @@ def judge(path, program, folder, scenarios, sanitize, standin):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
     see sanitized(); standin: see on_standin(), None: there are none."""
     area, name = os.path.split(path)
-    stages = [("campaign", lambda: campaign(program, folder))]
+    stages = []
     # A healthy job says best what a mutant of the core does.
     clean = [one for one in scenarios if os.path.relpath(one, SCENARIOS).split("/")[0] in CLEAN]
     words = ["--driver", "sim", "-j", "1"]
     if clean and FOLDERS[area] is not None:
         stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
+    stages.append(("campaign", lambda: campaign(program, folder)))
     if scenarios:
         follow = "seen" if area == "harness/monitor" else "said"
         stages += [("scenario", lambda part=part: run(program, folder, part + words, CELL_SECONDS * 3, follow))
@@ -492,6 +496,7 @@ def judge(path, program, folder, scenarios, sanitize, standin):
     if scenarios and area in ON_CHECK:
         stages.append(("scenario", lambda: run(program, folder, some(scenarios, CHECKED) + words, CELL_SECONDS * 3, "check")))
     is_reached = len(scenarios) > 0
+    in_sanitizer = [*some(scenarios, SANITIZED), *words] if scenarios else None
     for place, part, names in ON_PROC:
         if area == place and part in name:
             is_reached = True
@@ -502,12 +507,15 @@ def judge(path, program, folder, scenarios, sanitize, standin):
             files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
             arguments = [*files, *launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+            if names is PROC:
+                in_sanitizer = [*some(files, SANITIZED), *launcher, "-j", "2"]
             break
     if path in ON_STANDIN and standin is not None:
         is_reached = True
         stages.append(("scenario", lambda: on_standin(program, folder, standin)))
-    if scenarios:
-        stages.append(("scenario", lambda: sanitized(program, folder, some(scenarios, SANITIZED) + words, sanitize)))
+    if in_sanitizer is not None:
+        stages.append(("scenario", lambda: sanitized(program, folder, in_sanitizer, sanitize)))
+    only_words = None
     for by, stage in stages:
         found = stage()
         if found is not None and found[1] not in ("FAIL", "INCONCLUSIVE", "WORDS"):
@@ -519,8 +527,13 @@ def judge(path, program, folder, scenarios, sanitize, standin):
             hosted = ["--set", "job.store=rank0"] if area == "ddpcore/store" else []
             named = run(program, folder, [*here, *hosted, "--driver", "proc", "-j", "4"], CELL_SECONDS * 3)
             by, found = ("scenario", named) if named is not None and named[1] == "FAIL" else (by, found)
-        if found is not None:
+        if found is not None and found[1] == "WORDS":
+            only_words = only_words or (by, found)
+        elif found is not None and (only_words is None or found[1] == "FAIL"):
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
+    if only_words is not None:
+        by, found = only_words
+        return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
     return {"by": "survived" if is_reached else "unreached", "scenario": "", "outcome": "", "verdict": ""}
 
 
@@ -553,10 +566,11 @@ class Session:
         self.tuned_on = set()  # left out of another seed's sample
         files = [KEPT, RESULTS]
         if seed != SEED:
-            for path in filter(os.path.exists, files):
+            files = [path.replace(".jsonl", f"_{seed}.jsonl") for path in files]
+            others = glob.glob(KEPT.replace(".jsonl", "*.jsonl")) + glob.glob(RESULTS.replace(".jsonl", "*.jsonl"))
+            for path in set(others) - set(files):
                 with open(path, encoding="utf-8") as file:
                     self.tuned_on.update(json.loads(line)["key"] for line in file)
-            files = [path.replace(".jsonl", f"_{seed}.jsonl") for path in files]
         for path in filter(os.path.exists, files):
             with open(path, encoding="utf-8") as file:  # an argument is asked for anew: it may have been withdrawn
                 self.known.update({entry["key"]: entry for entry in map(json.loads, file)
@@ -664,7 +678,10 @@ def main():
     session = Session(time.time() + options.budget, options.again, options.seed)
     # Another sample is small: each file has its share alone.
     files = sample(options.count, options.only, options.seed, 3 if options.seed == SEED else 1)
-    files.sort(key=lambda file: -file[3])  # the longest first
+    if options.seed == SEED:
+        files.sort(key=lambda file: -file[3])  # the longest first
+    else:  # what is judged within the budget is a random part
+        files.sort(key=lambda file: hashlib.sha256(f"{options.seed} {file[0]}".encode()).digest())
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for future in [pool.submit(session.file, *file) for file in files]:
             future.result()

@@ -1,7 +1,8 @@
 /* The process heap and pools. A pool is a list of separately allocated blocks, not a bump arena: a
  * memory checker then sees every block, and destroy can still release what a vanished rank never
- * freed. Behind every block of a pool lies a guard, which shows a write past the block's end. Every
- * block is a multiple of the cache line, zero-filled. */
+ * freed. Behind every block of a pool lies a guard, which shows a write past the block's end; a
+ * block that was given back is poisoned. Every block is a multiple of the cache line, zero-filled.
+ */
 #include "ddpcore/base/mem.h"
 
 #include <stdbool.h>
@@ -112,6 +113,10 @@ struct pool_block {
     size_t size_bytes;
 };
 
+/* What a pool's block holds once it was given back, in front: a pointer that is read there leads
+ * nowhere. */
+enum { POISON = 0xdd, POISON_BYTES = 1024 };
+
 static const uint8_t guard[8] = {0xd5, 0x9b, 0xe1, 0x3c, 0xa7, 0x5f, 0x81, 0xc9};
 
 static uint8_t *guard_of(struct pool_block *block)
@@ -213,6 +218,7 @@ static void pool_free(struct ddp_mem *mem, void *data)
     block->next->prev = block->prev;
     block->pool = NULL;
     pool->block_count--;
+    memset(data, POISON, block->size_bytes < POISON_BYTES ? block->size_bytes : POISON_BYTES);
     free(block->storage);
 }
 

@@ -56,6 +56,21 @@ static void survivors(struct harness_cell *cell, struct harness_judge_facts *out
     }
 }
 
+/* What ranks say of their errors, in the first run and in the one that restores. */
+static void words(struct harness_cell *cell, const struct harness_restore_result *restore,
+                  struct harness_judge_facts *out)
+{
+    const char *says = cell->plan.expect.says;
+
+    if (says != NULL && !harness_stage_is_said(cell, cell->run_dir, cell->plan.job.ranks, says,
+                                               &out->said_instead)) {
+        out->unsaid = says;
+    } else if (restore->is_run && !restore->is_said) {
+        out->unsaid = cell->plan.restore.says;
+        out->said_instead = restore->said;
+    }
+}
+
 ddp_status harness_stage_facts(struct harness_cell *cell,
                                const struct harness_restore_result *restore,
                                struct harness_judge_facts *out)
@@ -85,6 +100,7 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
     out->param_count = (uint32_t)cell->param_count;
     out->fired_count = fired;
     survivors(cell, out);
+    words(cell, restore, out);
     out->is_time_enforced =
         cell->config.driver == HARNESS_DRIVER_SIM || cell->config.is_time_enforced;
     out->is_leak_process = cell->trace.leak_process;

@@ -335,6 +335,9 @@ ddp_status harness_stage_conclude(struct harness_cell *second, struct harness_re
     DDP_TRY(
         harness_judge_order(&second->plan, &second->program, &second->trace, &second->findings));
     conclude_findings(&second->findings, out);
+    out->is_said = second->plan.restore.says == NULL ||
+                   harness_stage_is_said(second, second->run_dir, second->plan.job.ranks,
+                                         second->plan.restore.says, &out->said);
     return DDP_OK;
 }
 

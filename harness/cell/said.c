@@ -59,3 +59,18 @@ char *harness_stage_said(const struct harness_cell *cell, const char *run_dir, u
     }
     return line;
 }
+
+bool harness_stage_is_said(const struct harness_cell *cell, const char *run_dir,
+                           uint32_t world_size, const char *text, const char **out_said)
+{
+    *out_said = "";
+    for (uint32_t rank = 0; rank < world_size; rank++) {
+        const char *line = line_of(cell, run_dir, rank);
+
+        if (line != NULL && strstr(line, text) != NULL) {
+            return true;
+        }
+        *out_said = line != NULL && (*out_said)[0] == '\0' ? line : *out_said;
+    }
+    return false;
+}

@@ -102,6 +102,8 @@ struct harness_restore_result {
     enum harness_verdict other; /* NONE, or the first of what else must be accounted for */
     char other_text[512];
     uint32_t *fired_count; /* of its own faults, in the plan's order */
+    bool is_said;          /* a rank said what restore.says asks for, or that asks for nothing */
+    const char *said;      /* if not: what was said */
 };
 /* Copy the checkpoint with the plan's edit, run from it, check. */
 ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_restore_result *out,
@@ -124,6 +126,9 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
  * that did; in cell->mem. NULL: nobody did. */
 char *harness_stage_said(const struct harness_cell *cell, const char *run_dir, uint32_t world_size,
                          const struct harness_rank_set *first, uint32_t *out_rank);
+/* Whether a rank's last line has this text; if not, *out_said is another rank's, or "". */
+bool harness_stage_is_said(const struct harness_cell *cell, const char *run_dir,
+                           uint32_t world_size, const char *text, const char **out_said);
 /* verdict.json. */
 json_t *harness_stage_verdict(const struct harness_cell *cell,
                               const struct harness_judge_facts *facts,

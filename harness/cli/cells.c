@@ -11,6 +11,7 @@
 #include "ddpcore/base/hash.h"
 #include "harness/exec/launcher.h"
 #include "harness/launch/mpi.h"
+#include "harness/proc/proc.h"
 
 static bool is_known_collective(const char *set)
 {
@@ -248,9 +249,16 @@ static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *p
                        : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
                        : harness_plan_is_guest(plan)
                            ? "a guest has real processes only: --driver proc"
+                       : harness_plan_strikes_process(plan)
+                           ? "the call is one of real processes only: --driver proc"
                        : plan->job.store == HARNESS_STORE_RANK_0
                            ? "rank 0 hosts the store among real processes only: --driver proc"
                            : "the scenario does not run on this driver");
+        return REFUSAL_BY_PLAN;
+    }
+    if (!harness_proc_can_strike(plan)) {
+        (void)snprintf(reason, reason_size,
+                       "libfiu's preload library (fiu-utils) is not there, or a sanitizer is");
         return REFUSAL_BY_PLAN;
     }
     refusal = refuse_machine(cells, plan, reason, reason_size);

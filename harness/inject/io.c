@@ -26,6 +26,9 @@ struct harness_io {
 };
 
 static _Thread_local struct harness_io *asked; /* NULL: whoever calls is not a rank's files */
+/* The rank of this process, once a fault of its process's calls is armed; never in the simulator.
+ */
+static struct harness_io *of_process;
 
 static bool is_call(const struct harness_fault *fault, enum harness_io_call call)
 {
@@ -73,13 +76,32 @@ static bool is_next_short(struct harness_io *io, enum harness_io_call call)
     return is_short;
 }
 
+/* What has struck and was not recorded is. */
+static void record(struct harness_io *io)
+{
+    for (uint32_t i = 0; i < io->plan->fault_count; i++) {
+        struct armed *armed = &io->armed[i];
+
+        if (armed->has_struck && !armed->is_recorded) {
+            armed->is_recorded = true;
+            ddp_recorder_event(io->env->recorder, DDP_EVENT_FAULT_FIRED, i,
+                               (uint64_t)io->plan->faults[i].point, armed->hit, 0, 0);
+        }
+    }
+}
+
 /* --- libfiu ----------------------------------------------------------------------------------- */
 
 static int decide(enum harness_io_call call, bool is_size, int *failnum, void **failinfo)
 {
     int error = 0;
 
-    if (asked != NULL) {
+    if (harness_io_is_of_process(call)) {
+        if (of_process != NULL && !is_size) {
+            error = next_error(of_process, call);
+            record(of_process);
+        }
+    } else if (asked != NULL) {
         error = is_size ? is_next_short(asked, call) : next_error(asked, call);
     }
     *failnum = error != 0;
@@ -167,15 +189,7 @@ static struct harness_io *enter(struct ddp_files *files)
 static void leave(struct harness_io *io)
 {
     asked = NULL;
-    for (uint32_t i = 0; i < io->plan->fault_count; i++) {
-        struct armed *armed = &io->armed[i];
-
-        if (armed->has_struck && !armed->is_recorded) {
-            armed->is_recorded = true;
-            ddp_recorder_event(io->env->recorder, DDP_EVENT_FAULT_FIRED, i,
-                               (uint64_t)io->plan->faults[i].point, armed->hit, 0, 0);
-        }
-    }
+    record(io);
 }
 
 /* As the preload library does before the call; the operating system's files repeat what a signal
@@ -345,6 +359,7 @@ void harness_io_destroy(struct harness_io *io)
     if (io == NULL) {
         return;
     }
+    of_process = of_process == io ? NULL : of_process;
     mem = io->env->mem;
     ddp_mem_free(mem, io->armed);
     ddp_mem_free(mem, io);
@@ -362,5 +377,8 @@ void harness_io_arm(struct harness_io *io, uint32_t fault, uint64_t hit)
     DDP_ASSERT(fault < io->plan->fault_count);
     if (!io->armed[fault].is_armed) {
         io->armed[fault] = (struct armed){.is_armed = true, .hit = hit};
+    }
+    if (harness_io_is_of_process(io->plan->faults[fault].action.io.call) && is_preloaded()) {
+        of_process = io;
     }
 }

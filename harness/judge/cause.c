@@ -165,30 +165,22 @@ static bool is_result(const struct harness_finding *finding)
            finding->oracle == HARNESS_ORACLE_BROADCAST;
 }
 
-/* A rank that read another model than was sent asks, or says, what differs, and so the job ends. */
-static bool is_misread(const struct harness_paths *paths, const struct harness_finding *a,
-                       const struct harness_finding *b)
-{
-    (void)paths;
-    (void)b;
-    return a->oracle == HARNESS_ORACLE_MODEL;
-}
-
-/* A rank that recorded an operation without taking part in it meets the others' messages of that
- * operation with those of its next one. */
+/* A rank that took no part in an operation meets the others' messages of it with its next one's. */
 static bool is_left_out(const struct harness_paths *paths, const struct harness_finding *a,
                         const struct harness_finding *b)
 {
-    (void)paths;
-    return is_result(a) && (b->op.seq == a->op.seq || b->op.seq == a->op.seq + 1);
+    return is_result(a) && b->op.seq >= a->op.seq &&
+           (b->op.seq <= a->op.seq + 1 || harness_path_is_displacing(paths, a));
 }
 
-/* The others wait in it. */
+/* The others wait in it; unchecked, in what met other messages, and nobody tells them to end. */
 static bool is_left_alone(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
-    return is_result(a) && a->op.seq == b->op.seq && b->verdict != HARNESS_VERDICT_HANG_RECOVERY &&
-           harness_path_is_open(paths, b, b->op.seq);
+    bool is_it = a->op.seq == b->op.seq && b->verdict != HARNESS_VERDICT_HANG_RECOVERY;
+    bool is_later = a->op.seq <= b->op.seq && harness_path_is_displacing(paths, a);
+
+    return is_result(a) && (is_it || is_later) && harness_path_is_open(paths, b, b->op.seq);
 }
 
 /* What a rank took for an operation's result shows that it completed the operation alone. */
@@ -422,6 +414,8 @@ static const struct {
     {KIND_IDENTITY, KIND_FAILURE, is_second_host, "that one hosts the store in its place"},
     {KIND_DEATH, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},
+    {KIND_DEATH, KIND_WAIT, harness_path_is_storeless, "they wait for that store"},
+    {KIND_DEATH, KIND_FAILURE, harness_path_is_storeless, "they meet at that store"},
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_HELD, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_HELD, KIND_OTHER, is_slow_so, "that rank was held"},
@@ -455,9 +449,10 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, harness_value_is_held_by_some, "those ranks hold it"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_received, "that rank trained on what it received"},
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
+    {KIND_VALUE, KIND_VALUE, harness_value_is_displaced, "its next messages were taken for those"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
-    {KIND_VALUE, KIND_REPORT, is_misread, "it compared models so"},
+    {KIND_VALUE, KIND_REPORT, harness_value_is_misread, "it compared models so"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_FAILURE, is_without_host, "that one hosts the store"},
     {KIND_FAILURE, KIND_WAIT, is_without_host, "that one hosts the store"},

@@ -298,6 +298,17 @@ static void judge_survivors(struct judge *judge)
     }
 }
 
+/* Whoever reads an error must learn from it what is wrong. */
+static void judge_words(struct judge *judge)
+{
+    const struct harness_judge_facts *facts = judge->facts;
+
+    if (facts->unsaid != NULL) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "no rank said \"%.200s\"; said was \"%.300s\"",
+                 facts->unsaid, facts->said_instead);
+    }
+}
+
 /* The ranks on which faults of the restore run act. A bad file may be blamed on nobody. */
 static void judge_restore_culprits(struct judge *judge)
 {
@@ -470,6 +481,7 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
     judge_verdict(&judge);
     judge_survivors(&judge);
     judge_restore(&judge);
+    judge_words(&judge);
     judge_leaks(&judge);
     /* If a fault never fired, this is not the planned run. What is missing in it, or follows from
      * the faults that did fire, is INCONCLUSIVE; but if none fired, what was found is the job's own

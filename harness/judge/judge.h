@@ -29,6 +29,8 @@ struct harness_judge_facts {
     ddp_status survivor_status;  /* with this */
     int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1: all ended before it */
     bool is_time_enforced;       /* sim, or --enforce-time */
+    const char *unsaid;          /* what a rank had to say and none did; NULL: nothing is missing */
+    const char *said_instead;    /* "": nobody said anything */
     bool is_leak_process, is_leak_shm, is_leak_fd;
     const char *leak_text;
     bool is_restore_run;                  /* a restore run took place */

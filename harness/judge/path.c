@@ -153,6 +153,45 @@ bool harness_path_is_owed(const struct harness_paths *paths, const struct harnes
     return false;
 }
 
+bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b)
+{
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_CRASH_STORE && b->op.seq == 0 &&
+           b->phase <= (int32_t)DDP_PHASE_INIT && b->status != DDP_E_INJECTED;
+}
+
+/* A sum of several ranks' that is what this one had put in: the observer gives both the same name.
+ */
+static bool is_own_input(const struct harness_paths *paths, uint32_t rank, uint64_t seq)
+{
+    const struct harness_trace_event *post = find_post(paths, rank, seq);
+    const struct harness_trace_event *done;
+
+    if (post == NULL || !is_completed(paths, rank, seq)) {
+        return false;
+    }
+    done = harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_DONE, seq);
+    return post->entry.arg[4] != 0 && done->entry.arg[4] == post->entry.arg[4];
+}
+
+bool harness_path_is_displacing(const struct harness_paths *paths, const struct harness_finding *a)
+{
+    uint32_t count = harness_rank_set_count(&a->culprits);
+    bool is_alone = count > 0 && paths->plan->job.semantics != HARNESS_SEMANTICS_STRICT;
+
+    if (a->verdict != HARNESS_VERDICT_VALUE_LOST || a->op.seq == 0) {
+        return false;
+    }
+    if (a->op.kind != DDP_COLL_ALL_REDUCE) {
+        return is_alone && a->oracle == HARNESS_ORACLE_SCHEDULE;
+    }
+    for (uint32_t i = 0; i < count && is_alone; i++) {
+        is_alone = is_own_input(paths, harness_rank_set_at(&a->culprits, i), a->op.seq);
+    }
+    return is_alone;
+}
+
 bool harness_path_is_steering(enum ddp_coll_role role)
 {
     return role == DDP_ROLE_JOIN_PRESENT || role == DDP_ROLE_JOIN_SYNC_FLAG ||

@@ -44,9 +44,16 @@ bool harness_path_is_in_time(const struct harness_finding *a, const struct harne
  * any. */
 bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b,
                           uint64_t seq);
+/* The store's process ended, and b is about ranks that had not met: they find nobody there. */
+bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b);
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b);
+/* The ranks that a blames completed its operation without a message of the others: what came out of
+ * a sum is what they had put in, or they completed something else before it was posted. And nobody
+ * checks messages, so that the next ones are taken for these. */
+bool harness_path_is_displacing(const struct harness_paths *paths, const struct harness_finding *a);
 /* Values of an operation of this role decide what its members post next: join's counts. */
 bool harness_path_is_steering(enum ddp_coll_role role);
 /* Every rank that b blames completed such an operation, from number `from` on and before b's. */

@@ -36,6 +36,21 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
            (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b->step));
 }
 
+/* A rank that took no part in an operation meets the others' messages of it with those of its next
+ * one, and so on to the end: each has one message too many under way. Checked messages are refused
+ * instead. Another rank that took no part in another operation did so by itself. */
+bool harness_value_is_displaced(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    uint64_t seq = harness_path_seq(paths, b);
+    bool is_later = seq > a->op.seq || (seq == a->op.seq && !harness_path_is_of(b, a));
+
+    DDP_ASSERT(a != b);
+    return is_later && harness_path_is_displacing(paths, a) &&
+           !harness_path_is_displacing(paths, b) &&
+           (b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT);
+}
+
 /* A sum over a wrong schedule or tree. */
 bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
@@ -108,4 +123,13 @@ bool harness_value_is_received(const struct harness_paths *paths, const struct h
     return a->op.role == DDP_ROLE_PARAM_SYNC && a->step < 0 && b->step == first_step &&
            (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_UPDATE ||
             b->oracle == HARNESS_ORACLE_REPLICAS);
+}
+
+/* A rank that read another model than was sent asks, or says, what differs, and so the job ends. */
+bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
+                              const struct harness_finding *b)
+{
+    (void)paths;
+    (void)b;
+    return a->oracle == HARNESS_ORACLE_MODEL;
 }

@@ -22,12 +22,17 @@ bool harness_value_is_raced_for(const struct harness_paths *paths, const struct 
 /* a: a use of the core that kept a pass from ending. */
 bool harness_value_is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
+/* a: what a rank has of an operation in which it took no part. */
+bool harness_value_is_displaced(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
 /* a: another value that differs. */
 bool harness_value_is_held_by_some(const struct harness_paths *paths,
                                    const struct harness_finding *a,
                                    const struct harness_finding *b);
 bool harness_value_is_received(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);
+bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
+                              const struct harness_finding *b);
 
 #ifdef __cplusplus
 }

@@ -167,24 +167,40 @@ enum harness_arg_field { HARNESS_ARG_TABLE(HARNESS_KIND_ENUM) HARNESS_ARG_FIELD_
     X(SIGPIPE)                  \
     X(SIGTERM)
 
-/* Calls of a rank's files that a fault may strike.
- * X(identifier, name, libfiu's point, what the rank's files use it for) */
+/* Calls that a fault may strike: those of a rank's files; from socket on those of its process, on
+ * real processes only. X(identifier, name, libfiu's point, what it is used for) */
 #define HARNESS_IO_CALL_TABLE(X)                                                                \
     X(HARNESS_IO_OPEN, "open", "posix/io/oc/open", "make a file, read one, sync its folder")    \
     X(HARNESS_IO_READ, "read", "posix/io/rw/read", "read a checkpoint")                         \
     X(HARNESS_IO_WRITE, "write", "posix/io/rw/write", "write a part of a file")                 \
     X(HARNESS_IO_FSYNC, "fsync", "posix/io/sync/fsync", "sync a file, and the folder it is in") \
-    X(HARNESS_IO_CLOSE, "close", "posix/io/oc/close", "close a file")
+    X(HARNESS_IO_CLOSE, "close", "posix/io/oc/close", "close a file")                           \
+    X(HARNESS_IO_SOCKET, "socket", "posix/io/net/socket", "reach the store")                    \
+    X(HARNESS_IO_CONNECT, "connect", "posix/io/net/connect", "reach the store")                 \
+    X(HARNESS_IO_SEND, "send", "posix/io/net/send", "ask the store")                            \
+    X(HARNESS_IO_RECV, "recv", "posix/io/net/recv", "hear from the store")                      \
+    X(HARNESS_IO_FTRUNCATE, "ftruncate", "posix/io/rw/ftruncate", "size shared memory")         \
+    X(HARNESS_IO_MMAP, "mmap", "posix/mm/mmap", "map shared memory")
 enum harness_io_call { HARNESS_IO_CALL_TABLE(HARNESS_KIND_ENUM) HARNESS_IO_CALL_COUNT };
+/* A call of a rank's process, not of its files. */
+static inline bool harness_io_is_of_process(enum harness_io_call call)
+{
+    return call >= HARNESS_IO_SOCKET;
+}
 
 /* What they may fail with. X(identifier): also its name. */
 #define HARNESS_ERRNO_TABLE(X) \
     X(EACCES)                  \
+    X(EAGAIN)                  \
+    X(ECONNREFUSED)            \
+    X(ECONNRESET)              \
     X(EDQUOT)                  \
     X(EINTR)                   \
     X(EIO)                     \
     X(EMFILE)                  \
+    X(ENETUNREACH)             \
     X(ENFILE)                  \
+    X(ENOMEM)                  \
     X(ENOSPC)                  \
     X(EROFS)
 

@@ -100,10 +100,22 @@ bool harness_plan_is_cuda(const struct harness_plan *plan)
     return plan->job.device == HARNESS_DEVICE_CUDA;
 }
 
+bool harness_plan_strikes_process(const struct harness_plan *plan)
+{
+    bool strikes = false;
+
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        strikes = strikes || (plan->faults[i].action.kind == HARNESS_ACTION_IO &&
+                              harness_io_is_of_process(plan->faults[i].action.io.call));
+    }
+    return strikes;
+}
+
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver)
 {
     bool is_real = harness_plan_is_guest(plan) || harness_plan_is_cuda(plan) ||
-                   harness_plan_is_opaque(plan) || plan->job.store == HARNESS_STORE_RANK_0;
+                   harness_plan_is_opaque(plan) || harness_plan_strikes_process(plan) ||
+                   plan->job.store == HARNESS_STORE_RANK_0;
 
     return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !is_real);
 }

@@ -190,8 +190,10 @@ DDP_MUST_USE ddp_status harness_guest_launcher_parse(const char *name,
 const char *harness_action_name(enum harness_action_kind kind);
 /* Where an action may be used. */
 enum harness_action_place harness_action_place(enum harness_action_kind kind);
-/* Whether the plan can run there: its own list of drivers; guests, GPUs, opaque engines and a store
- * of rank 0's have real processes only. */
+/* A fault strikes calls of a rank's process (harness_io_is_of_process). */
+bool harness_plan_strikes_process(const struct harness_plan *plan);
+/* Whether the plan can run there: its own list of drivers; guests, GPUs, opaque engines, faults of
+ * a process's calls and a store of rank 0's have real processes only. */
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver);
 /* Whether the job is a program of somebody else's (job.guest). */
 bool harness_plan_is_guest(const struct harness_plan *plan);

@@ -72,7 +72,9 @@ struct harness_proc_job {
 
     int job_fd, epoll_fd, signal_fd, timer_fd, port_fd;
     sigset_t old_mask;
-    struct ddp_store_server *store; /* NULL: rank 0 has it, at a port that port_fd keeps free */
+    pid_t
+        store_pid; /* 0: none, or it has ended; rank 0 has it, at a port that port_fd keeps free */
+    int store_fd;  /* to tell it of deaths; closed: the job is over */
     uint16_t store_port;
     bool is_mask_set;
     bool is_reaping; /* a rank that starts now must end */
@@ -94,7 +96,19 @@ struct harness_proc_job {
     int interrupt;            /* signal that asked the launcher to end, or 0 */
 };
 
+/* store.c */
+DDP_MUST_USE ddp_status harness_proc_store_start(struct harness_proc_job *job);
+/* A rank ended before its group existed: nobody is to wait for it at the store. */
+void harness_proc_store_note_death(struct harness_proc_job *job, uint32_t rank);
+/* If the store's process has ended by itself, that is reported. */
+void harness_proc_store_check(struct harness_proc_job *job);
+/* All ranks have ended: end and reap it, and report what it has not given back. */
+void harness_proc_store_stop(struct harness_proc_job *job);
+
 /* monitor.c */
+/* In a fork: keep these two descriptors, as 3 and 4, and no others: copies of them would keep pipes
+ * and files of the launcher open. */
+bool harness_proc_keep_two(int first_fd, int second_fd);
 DDP_MUST_USE ddp_status harness_proc_monitor_start(struct harness_proc_job *job);
 /* Read the monitor's conclusions; at the end of its pipe monitor_fd becomes -1. */
 void harness_proc_monitor_drain(struct harness_proc_job *job);

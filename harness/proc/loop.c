@@ -116,8 +116,8 @@ static void report_death(struct harness_proc_job *job, uint32_t rank)
     bool is_after_group = __atomic_load_n(&page->end_status, __ATOMIC_ACQUIRE) == 1 &&
                           __atomic_load_n(&page->seq_posted, __ATOMIC_ACQUIRE) > 0;
 
-    if (job->store != NULL && !is_after_group) {
-        ddp_store_server_report_death(job->store, rank);
+    if (!is_after_group) {
+        harness_proc_store_note_death(job, rank);
     }
 }
 
@@ -306,9 +306,7 @@ static ddp_status step(struct harness_proc_job *job)
     (void)!read(job->timer_fd, &expirations, sizeof(expirations));
     read_signals(job);
     DDP_TRY(poll_ranks(job));
-    if (job->store != NULL) {
-        ddp_store_server_pump(job->store);
-    }
+    harness_proc_store_check(job);
     harness_proc_monitor_drain(job);
     now_ns = ddp_clock_now_ns(job->clock);
     harness_proc_monitor_check(job, now_ns);

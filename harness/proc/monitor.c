@@ -47,15 +47,13 @@ static void report_to_pipe(void *context, uint64_t time_ns, const struct harness
     ddp_text_fini(&line);
 }
 
-/* Keep only the two descriptors that are needed: copies of the others would keep pipes and files of
- * the launcher open. */
-static bool keep_two(int pipe_fd, int wake_fd)
+bool harness_proc_keep_two(int first_fd, int second_fd)
 {
-    int pipe_copy = fcntl(pipe_fd, F_DUPFD, 64);
-    int wake_copy = fcntl(wake_fd, F_DUPFD, 64);
+    int first = fcntl(first_fd, F_DUPFD, 64);
+    int second = fcntl(second_fd, F_DUPFD, 64);
 
-    return pipe_copy >= 0 && wake_copy >= 0 && dup2(pipe_copy, MONITOR_PIPE_FD) >= 0 &&
-           dup2(wake_copy, MONITOR_WAKE_FD) >= 0 && syscall(SYS_close_range, 5u, ~0u, 0u) == 0;
+    return first >= 0 && second >= 0 && dup2(first, 3) >= 0 && dup2(second, 4) >= 0 &&
+           syscall(SYS_close_range, 5u, ~0u, 0u) == 0;
 }
 
 static void monitor_loop(struct harness_proc_sampler *sampler, struct ddp_clock *clock)
@@ -87,7 +85,7 @@ __attribute__((noreturn)) static void monitor_main(struct harness_proc_job *job,
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)prctl(PR_SET_NAME, "ddprove-monitor");
-    if (getppid() != launcher || !keep_two(pipe_fd, job->wake_fd)) {
+    if (getppid() != launcher || !harness_proc_keep_two(pipe_fd, job->wake_fd)) {
         _exit(1);
     }
     (void)sigemptyset(&none);

@@ -1,5 +1,5 @@
-/* The proc driver: one process a rank, a monitor process beside them, this process as launcher and
- * server of the rendezvous store. Whatever happens, every process is reaped and every descriptor is
+/* The proc driver: one process a rank, processes of the monitor and of the rendezvous store beside
+ * them, this process as launcher. Whatever happens, every process is reaped and every descriptor is
  * closed before it returns; what ranks left behind all the same is in the trace. */
 #include "harness/proc/proc.h"
 
@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "harness/inject/inject.h"
 #include "harness/launch/limit.h"
 #include "harness/launch/mpi.h"
 #include "harness/proc/job.h"
@@ -66,19 +67,8 @@ static ddp_status reserve_port(struct harness_proc_job *job)
 
 static ddp_status open_store(struct harness_proc_job *job)
 {
-    int listen_fd;
-    ddp_status status;
-
-    if (job->config->plan->job.store == HARNESS_STORE_RANK_0) {
-        return reserve_port(job);
-    }
-    DDP_TRY(ddp_store_listen("127.0.0.1", 0, &listen_fd, &job->store_port, job->err));
-    status = ddp_store_server_create(job->mem, listen_fd, &job->store, job->err);
-    if (status != DDP_OK) {
-        (void)close(listen_fd);
-        return status;
-    }
-    return harness_proc_loop_add(job, ddp_store_server_fd(job->store));
+    return job->config->plan->job.store == HARNESS_STORE_RANK_0 ? reserve_port(job)
+                                                                : harness_proc_store_start(job);
 }
 
 static ddp_status open_folder(const struct harness_launch_config *config, const char *name,
@@ -163,9 +153,7 @@ static void job_close(struct harness_proc_job *job)
             (void)close(job->ranks[r].pid_fd);
         }
     }
-    if (job->store != NULL) {
-        ddp_store_server_destroy(job->store);
-    }
+    harness_proc_store_stop(job);
     if (job->wake_fd >= 0) {
         (void)close(job->wake_fd);
     }
@@ -242,6 +230,7 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
                                                   : harness_proc_starter_own(),
                                    .job_fd = -1,
                                    .port_fd = -1,
+                                   .store_fd = -1,
                                    .epoll_fd = -1,
                                    .signal_fd = -1,
                                    .timer_fd = -1,
@@ -273,6 +262,7 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
     if (job.ranks != NULL) {
         harness_proc_loop_reap(&job);
     }
+    harness_proc_store_stop(&job);
     out->end_ns = ddp_clock_now_ns(job.clock);
     status = status == DDP_OK ? harness_proc_loop_interrupted(&job) : status;
     status = status == DDP_OK ? job_record(&job, out) : status;
@@ -286,6 +276,19 @@ static ddp_status harness_proc_run(struct ddp_mem *mem, const struct harness_lau
     harness_proc_audit_fini(&audit);
     harness_trace_merge(out);
     return status;
+}
+
+bool harness_proc_can_strike(const struct harness_plan *plan)
+{
+    bool can = true;
+
+    for (uint32_t i = 0; harness_plan_strikes_process(plan) && i < plan->fault_count; i++) {
+        const struct harness_fault *fault = &plan->faults[i];
+
+        can = can && (fault->action.kind != HARNESS_ACTION_IO ||
+                      harness_inject_preload(plan, fault->at.rank) != NULL);
+    }
+    return can;
 }
 
 const struct harness_driver_ops *harness_proc_driver(void)

@@ -450,7 +450,7 @@ ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
 
     DDP_TRY(REFUSE(reader, map, "a guest is not restored", HARNESS_ROW_TOP_restore));
     DDP_TRY(REFUSE(reader, expect, "a guest does not tell it", HARNESS_ROW_EXPECT_restore,
-                   HARNESS_ROW_EXPECT_survivors));
+                   HARNESS_ROW_EXPECT_survivors, HARNESS_ROW_EXPECT_says));
     if (plan->fault_count > HARNESS_GUEST_FAULTS_MAX) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_faults), reader->err,
                                  DDP_E_INVALID, "%u faults; in a guest at most %d can be armed",

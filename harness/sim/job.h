@@ -29,6 +29,7 @@ struct harness_sim_rank {
     struct harness_process process;
     struct harness_rank_end end;
     bool is_vanished; /* killed, or exited in the middle of an operation: never resumed */
+    bool has_crashed; /* by a signal that its own code has raised */
     bool has_joined;  /* it is in the group, and announces its end there */
 };
 

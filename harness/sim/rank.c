@@ -47,6 +47,7 @@ static void vanish(struct harness_sim_rank *rank, enum harness_process_state sta
 
 void harness_sim_rank_crash(struct harness_sim_rank *rank, int signal_number)
 {
+    rank->has_crashed = true;
     vanish(rank, HARNESS_PROCESS_SIGNALED, HARNESS_END_SIGNALED, signal_number);
     __builtin_unreachable();
 }
@@ -248,7 +249,11 @@ static void drop(struct harness_sim_rank *rank)
 {
     DDP_ASSERT(rank->pool != NULL);
     harness_sim_scheduler_remove(&rank->sim->scheduler, rank->rank);
-    ddp_mem_pool_destroy(rank->pool);
+    /* What a rank wrote before it crashed may have been its pool's own: that is left where it is.
+     */
+    if (!rank->has_crashed) {
+        ddp_mem_pool_destroy(rank->pool);
+    }
     rank->pool = NULL;
 }
 

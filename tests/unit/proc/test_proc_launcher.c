@@ -135,7 +135,7 @@ CT_TEST(proc_launcher, takes_all_with_it_when_killed)
     }
     CT_CHECK(proc_tree_await_stop(launcher, "proc_rank"));
     count = proc_tree_children(launcher, NULL, pids);
-    CT_CHECK_EQ_U64(count, RANKS + 1);
+    CT_CHECK_EQ_U64(count, RANKS + 2); /* and the monitor and the store */
     CT_CHECK(kill(launcher, SIGKILL) == 0);
     CT_CHECK(waitpid(launcher, NULL, 0) == launcher);
     CT_CHECK_EQ_U64(proc_tree_left(pids, count), 0);

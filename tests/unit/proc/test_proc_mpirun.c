@@ -331,7 +331,7 @@ CT_TEST(proc_mpirun, takes_all_with_it_when_killed)
     }
     CT_CHECK(proc_tree_await_stop(launcher, "proc_rank"));
     count = proc_tree_below(launcher, NULL, pids);
-    CT_CHECK_EQ_U64(count, 2 * RANKS + 3); /* and mpirun, the cleaner and the monitor */
+    CT_CHECK_EQ_U64(count, 2 * RANKS + 4); /* and mpirun, the cleaner, monitor and store */
     CT_CHECK(kill(launcher, SIGKILL) == 0);
     CT_CHECK(waitpid(launcher, NULL, 0) == launcher);
     CT_CHECK_EQ_U64(proc_tree_left(pids, count), 0);
