@@ -198,6 +198,10 @@ static int set_proof(const struct cli_options *options, struct harness_exec_conf
     int code;
 
     config->is_observed = options->is_proving;
+    config->observed_every = options->sums_every;
+    if (options->sums_every != 0 && !options->is_proving) {
+        return cli_usage_error("--sums-every needs --prove sums");
+    }
     if (options->is_equivalence) {
         return cli_prove_begin(options, folder);
     }

@@ -282,6 +282,11 @@ const char *harness_watch_record_unable(const struct harness_watch_record *recor
     return reason;
 }
 
+static bool is_without(const struct harness_watch_record *record, enum harness_oracle_id oracle)
+{
+    return record->without != NULL && record->without[oracle];
+}
+
 void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t ranks,
                                    uint32_t steps)
 {
@@ -295,11 +300,15 @@ void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t
         lose(record, "the job was ended from outside");
         return;
     }
-    find_missing_ranks(record, ranks);
-    for (size_t g = 0; g < record->watch.group_count && record->findings.count == 0; g++) {
+    if (!is_without(record, HARNESS_ORACLE_LIVENESS)) {
+        find_missing_ranks(record, ranks);
+    }
+    for (size_t g = 0; g < record->watch.group_count && record->findings.count == 0 &&
+                       !is_without(record, HARNESS_ORACLE_PROGRAM);
+         g++) {
         find_missing_calls(record, &record->watch.groups[g]);
     }
-    if (record->findings.count == 0) {
+    if (record->findings.count == 0 && !is_without(record, HARNESS_ORACLE_LIVENESS)) {
         find_missing_steps(record, steps);
     }
     if (record->findings.count == 0 && record->exit_code != 0) {
