@@ -389,7 +389,8 @@ static void find_overdue(const struct harness_watch *watch,
         const struct harness_watch_rank *self = &watch->ranks[r];
         struct harness_finding finding;
 
-        if (!harness_watch_is_overdue(watch, limits, r) ||
+        /* That it is stopped is found by itself, and sooner. */
+        if (self->state == HARNESS_WATCH_STOPPED || !harness_watch_is_overdue(watch, limits, r) ||
             harness_watch_is_before_start(watch, limits, r)) {
             continue;
         }

@@ -119,6 +119,19 @@ CT_TEST(watch, ended_without_a_broadcast)
     }
 }
 
+/* It is one finding, however long it takes until the job is ended. */
+CT_TEST(watch, stopped_for_longer_than_the_limit)
+{
+    struct fake_job job;
+
+    begin_waiting(&job, 2, 1);
+    fake_state(&job, 1, HARNESS_WATCH_STOPPED, SIGSTOP);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_look(&job, 3 * job.limits.silent_ns);
+    check_only(&job, HARNESS_VERDICT_HANG_STOPPED, 1);
+    fake_job_close(&job);
+}
+
 CT_TEST(watch, ended_before_those_who_failed)
 {
     struct fake_job job;
