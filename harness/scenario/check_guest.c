@@ -111,8 +111,7 @@ ddp_status harness_scenario_check_guest_judged(const struct harness_reader *read
         if (expect->is_judged[i] && !is_guest_oracle((enum harness_oracle_id)i)) {
             return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                      "the oracle %s judges no guest; %s",
-                                     harness_oracle_name((enum harness_oracle_id)i),
-                                     guest_oracles);
+                                     harness_oracle_name((enum harness_oracle_id)i), guest_oracles);
         }
     }
     return DDP_OK;

@@ -21,8 +21,7 @@ static bool is_needed(const struct harness_watch *watch, uint32_t rank)
     call = harness_watch_any_call(watch, group, wait.seq);
     kind = call != NULL ? guest_op_kind(call->op) : DDPROVE_GUEST_OTHER;
     return (kind != DDPROVE_GUEST_BROADCAST && kind != DDPROVE_GUEST_SCATTER) ||
-           !group->members[rank].is_there ||
-           group->members[rank].rank == guest_op_root(call->op) ||
+           !group->members[rank].is_there || group->members[rank].rank == guest_op_root(call->op) ||
            harness_watch_unchanged_ns(watch) >= HARNESS_WATCH_CYCLE_HOLD_NS;
 }
 

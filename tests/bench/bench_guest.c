@@ -1,5 +1,6 @@
 /* What ddprove costs a program that is not its own, in one run: a call of the library where nobody
- * watches, in nanoseconds; how fast a buffer can be read at all (guest_read.c); then programs under `ddprove exec --prove sums`, as guest_cost.h says.
+ * watches, in nanoseconds; how fast a buffer can be read at all (guest_read.c); then programs under
+ * `ddprove exec --prove sums`, as guest_cost.h says.
  *
  *     bench_guest [RANKS...]      2 and 4 unless stated
  */

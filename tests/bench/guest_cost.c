@@ -18,8 +18,8 @@
 
 enum { ROUNDS_MAX = 1000, BUCKETS = 7 };
 #define MIB ((size_t)1 << 20)
-/* PASSED: results are judged, but not of these calls. What it costs to judge one call in EVERY follows:
- * so much of the others, and that of a judged one. */
+/* PASSED: results are judged, but not of these calls. What it costs to judge one call in EVERY
+ * follows: so much of the others, and that of a judged one. */
 enum way { BARE, SHOWN, JUDGED, PASSED, WAYS };
 enum { EVERY = 16 };
 

@@ -1,6 +1,6 @@
-/* What it takes to read a buffer once, with nothing but loads, and what a projection of it takes: how
- * cheap judging every call can become at best. One thread, buffers that lie in a cache as they do behind
- * a collective. */
+/* What it takes to read a buffer once, with nothing but loads, and what a projection of it takes:
+ * how cheap judging every call can become at best. One thread, buffers that lie in a cache as they
+ * do behind a collective. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,8 @@ int main(void)
     }
     (void)printf("one buffer, one thread; us         read alone   what goes in   what comes out\n");
     for (size_t size_bytes = MIB / 4; size_bytes <= 16 * MIB; size_bytes *= 4) {
-        (void)printf("  %5zu KiB %33.1f %14.1f %16.1f\n", size_bytes / 1024, us(data, size_bytes, 0),
+        (void)printf("  %5zu KiB %33.1f %14.1f %16.1f\n", size_bytes / 1024,
+                     us(data, size_bytes, 0),
                      us(data, size_bytes, GUEST_PROJECT_SUM | GUEST_PROJECT_MAGNITUDE),
                      us(data, size_bytes, GUEST_PROJECT_SUM | GUEST_PROJECT_HASH));
     }

@@ -78,8 +78,8 @@ CT_TEST(sums, what_is_drawn)
     }
 }
 
-/* Calls that are not drawn are no missing evidence, and no judged ones. What was to be reported of a
- * call that is drawn, and was not, is missing; what was reported all the same is judged. */
+/* Calls that are not drawn are no missing evidence, and no judged ones. What was to be reported of
+ * a call that is drawn, and was not, is missing; what was reported all the same is judged. */
 CT_TEST(sums, passed_over)
 {
     enum { EVERY = 4, CALLS = 16 };

@@ -91,12 +91,12 @@ CT_TEST(watch, taken_along)
 
 /* Rank 1 ended well, and too early: whoever came to the next call has failed there before anything
  * was seen. */
-/* Who leaves out a broadcast of rank 0 and ends well keeps nobody who is about to have it; rank 0 that
- * does not send it keeps all, and so does a listener through which it would have to go. */
+/* Who leaves out a broadcast of rank 0 and ends well keeps nobody who is about to have it; rank 0
+ * that does not send it keeps all, and so does a listener through which it would have to go. */
 CT_TEST(watch, ended_without_a_broadcast)
 {
-    const uint64_t op = guest_op_pack(DDPROVE_GUEST_BROADCAST, DDPROVE_GUEST_F32,
-                                      DDPROVE_GUEST_NO_REDOP, 0);
+    const uint64_t op =
+        guest_op_pack(DDPROVE_GUEST_BROADCAST, DDPROVE_GUEST_F32, DDPROVE_GUEST_NO_REDOP, 0);
 
     for (uint32_t who = 0; who < 2; who++) {
         struct fake_job job;
