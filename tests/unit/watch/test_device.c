@@ -83,8 +83,7 @@ CT_TEST(watch_device, dead_while_streams_wait)
     fake_job_close(&job);
 }
 
-/* Rings are read before lanes: a launch whose post came in between does not show which call is
- * owed. */
+/* Rings are read before lanes: a launch whose post came in between does not tell what is owed. */
 CT_TEST(watch_device, a_launch_whose_post_was_not_read)
 {
     struct fake_job job;
