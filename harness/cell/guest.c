@@ -143,6 +143,8 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
                                          .plan = plan,
                                          .log_dir = cell->run_dir,
                                          .is_observed = true,
+                                         .observed_every = plan->job.guest.sums_every,
+                                         .without = plan->job.guest.is_without,
                                          .limits = harness_exec_limits(plan->job.timeout_ns),
                                          .world_size = plan->job.ranks};
     struct harness_learned learned;
@@ -170,6 +172,7 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
     config.variable_count = start.variable_count;
     DDP_TRY(harness_exec_run(&config, out, err));
     DDP_TRY(harness_stage_add_proof(cell, &out->record, err));
+    (void)harness_watch_leave_out(&out->record.findings, config.without);
     return start.files[0] != '\0' ? ddp_files_remove_tree(start.files, err) : DDP_OK;
 }
 
@@ -213,6 +216,7 @@ static ddp_status judge(struct harness_cell *cell, struct harness_watch_record *
     if (fired == NULL || unable == NULL) {
         return DDP_E_NOMEM;
     }
+    record->without = plan->job.guest.is_without;
     harness_watch_record_conclude(record, plan->job.ranks, plan->job.steps);
     harness_stage_ask_for_oracles(plan, &record->accounts, &record->findings);
     if (record->findings.count == 0) {

@@ -78,6 +78,7 @@ struct cli_options {
     uint64_t limit_s;            /* --limit; 0: not given */
     enum harness_guest_adapter adapter;
     bool is_left;                    /* --on-failure leave */
+    uint64_t sums_every;             /* of --prove sums; 0: not stated */
     bool is_proving;                 /* --prove sums */
     bool is_equivalence;             /* --prove equivalence */
     const char *steps;               /* --steps, as it was written; NULL: not given */

@@ -198,6 +198,10 @@ static int set_proof(const struct cli_options *options, struct harness_exec_conf
     int code;
 
     config->is_observed = options->is_proving;
+    config->observed_every = options->sums_every;
+    if (options->sums_every != 0 && !options->is_proving) {
+        return cli_usage_error("--sums-every needs --prove sums");
+    }
     if (options->is_equivalence) {
         return cli_prove_begin(options, folder);
     }
@@ -276,24 +280,25 @@ static int set_launch(const struct cli_options *options, struct harness_exec_lau
 }
 
 /* Watch the job until it has ended. Returns the exit code. */
-static int watch(const struct cli_options *options, struct harness_exec_config *config)
+static int watch(const struct cli_options *options, const struct harness_exec_config *given)
 {
+    struct harness_exec_config config = *given; /* what is added lives as long as this call */
     struct harness_exec_result result;
     struct harness_exec_launch launch;
     struct harness_learned learned;
     struct ddp_err err = {{0}};
-    const int refused = set_launch(options, &launch, config);
+    const int refused = set_launch(options, &launch, &config);
     ddp_status status;
 
     if (refused != 0) {
         return refused;
     }
-    config->is_learning = options->record_dir != NULL;
+    config.is_learning = options->record_dir != NULL;
     status = options->against_dir != NULL
-                 ? harness_exec_read_learned(config->mem, options->against_dir, &learned, &err)
+                 ? harness_exec_read_learned(config.mem, options->against_dir, &learned, &err)
                  : DDP_OK;
-    config->against = options->against_dir != NULL ? &learned : NULL;
-    status = status == DDP_OK ? harness_exec_run(config, &result, &err) : status;
+    config.against = options->against_dir != NULL ? &learned : NULL;
+    status = status == DDP_OK ? harness_exec_run(&config, &result, &err) : status;
     if (status != DDP_OK) {
         (void)fprintf(stderr, "ddprove: %s\n",
                       err.text[0] != '\0' ? err.text : ddp_status_text(status));

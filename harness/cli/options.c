@@ -129,6 +129,11 @@ static int set_steps(struct cli_options *options, const char *text)
     return 0;
 }
 
+static int set_sums_every(struct cli_options *options, const char *text)
+{
+    return cli_parse_number("--sums-every", text, 1, 1000000000, &options->sums_every);
+}
+
 static int set_prove(struct cli_options *options, const char *text)
 {
     options->is_proving = strcmp(text, "sums") == 0;
@@ -320,6 +325,9 @@ const struct cli_option cli_option_table[] = {
      "sums: judge the result of every collective too;\nequivalence: a PyTorch program computes "
      "what "
      "one device\nwould, bit for bit"},
+    {"sums-every", "N", 0, CLI_EXEC, set_sums_every,
+     "of --prove sums: judge one call in N of each communicator, which\ncosts less and sees less "
+     "(default: 1)"},
     {"steps", "A[-B]|A,B,...", 0, CLI_EXEC, set_steps,
      "of --prove sums: these steps bit for bit, their data go to\nthe folder --out names; of "
      "equivalence: these steps only"},

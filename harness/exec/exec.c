@@ -75,6 +75,7 @@ static ddp_status ask_for_values(const struct harness_exec_config *config,
                                  struct guest_arena *arena, struct ddp_err *err)
 {
     arena->is_observed = config->is_observed;
+    arena->observed_every = config->observed_every;
     if (config->keep_end == 0) {
         return DDP_OK;
     }
@@ -187,6 +188,10 @@ static ddp_status judge(struct exec_job *job)
         status = harness_learner_look(job->learner);
     }
     harness_observed_judge(job->observed, job->findings, &now);
+    /* What nobody judges does not go on for ever either. */
+    if (harness_watch_leave_out(&now, job->config->without) && job->linger_ns == UINT64_MAX) {
+        job->linger_ns = job->watch->now_ns + linger_max_ns;
+    }
     harness_exec_say(job, &now);
     ddp_mem_pool_destroy(pool);
     return job->watch->is_failed || job->findings->is_failed ||
@@ -290,6 +295,7 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
         if (job->against != NULL) {
             harness_against_account(job->against, &out->record.accounts);
         }
+        harness_watch_account_without(&out->record.accounts, job->config->without);
         if (job->learner != NULL) {
             out->learned = harness_learner_end(job->learner);
         }

@@ -40,7 +40,9 @@ struct harness_exec_config {
     size_t variable_count;
     bool is_left; /* after a failure the job goes on; else it is ended */
     struct harness_watch_limits limits;
-    bool is_observed; /* results are judged, from what ranks report of their data */
+    bool is_observed;        /* results are judged, from what ranks report of their data, */
+    uint64_t observed_every; /* of one call in so many of each communicator; 0 or 1: of all */
+    const bool *without;     /* [HARNESS_ORACLE_COUNT]: these judge nothing; NULL: all do */
     /* Of these steps, from the first to before the end, data are kept in a folder, and results
      * judged bit for bit; keep_end 0: of none. keep_folder: an absolute path. */
     uint64_t keep_first, keep_end;

@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  7u
+#define GUEST_ARENA_VERSION  8u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -305,7 +305,8 @@ struct guest_arena {
     struct guest_fault faults[GUEST_FAULTS_MAX];
     uint64_t stray_pid;   /* a process that says that it is a rank which the job has not; 0: none */
     uint64_t stray_rank;  /* that rank */
-    uint64_t is_observed; /* ranks report what their calls' data come to (observe/sums.h) */
+    uint64_t is_observed; /* ranks report what their calls' data come to (observe/sums.h), */
+    uint64_t observed_every; /* of one call in so many of each communicator; 0 or 1: of all */
     /* Of these steps, from the first to the last, they also write the data to files in a folder
      * (observe/keep.h). keep_end: the last one + 1; 0: of none. */
     uint64_t keep_first, keep_end;

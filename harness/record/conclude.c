@@ -164,45 +164,41 @@ static void ask_for_evidence(struct harness_watch_record *record)
     }
 }
 
-/* The first call that the rank owes in a communicator: others have posted it. */
-static const struct harness_watch_call *owed_call(const struct harness_watch *watch,
-                                                  const struct harness_watch_group *group,
-                                                  uint32_t rank, uint64_t *out_seq)
+/* The first call that the rank owes: others have posted it. NULL: none. */
+static const struct harness_watch_group *first_owed(const struct harness_watch *watch,
+                                                    uint32_t rank, uint64_t *out_seq)
 {
-    const struct harness_watch_member *member = &group->members[rank];
+    const struct harness_watch_group *found = NULL;
+    uint64_t first_ns = 0;
 
-    if (!member->is_there || posted_most(watch, group) <= member->posted) {
-        return NULL;
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *group = &watch->groups[g];
+        const struct harness_watch_member *member = &group->members[rank];
+        const uint64_t time_ns =
+            member->is_there ? harness_watch_first_posted_ns(watch, group, member->posted + 1) : 0;
+
+        if (time_ns != 0 && (found == NULL || time_ns < first_ns)) {
+            found = group;
+            first_ns = time_ns;
+            *out_seq = member->posted + 1;
+        }
     }
-    *out_seq = member->posted + 1;
-    return harness_watch_any_call(watch, group, *out_seq);
+    return found;
 }
 
 /* When it was reported, nobody may have come to wait yet. */
 static void name_call(const struct harness_watch *watch, struct harness_finding *finding)
 {
-    const struct harness_watch_group *found = NULL;
-    const struct harness_watch_call *first = NULL;
-    const uint32_t rank = harness_rank_set_at(&finding->culprits, 0);
-    struct ddp_text text;
     uint64_t seq = 0;
+    const struct harness_watch_group *group =
+        first_owed(watch, harness_rank_set_at(&finding->culprits, 0), &seq);
 
-    for (size_t g = 0; g < watch->group_count; g++) {
-        uint64_t owed = 0;
-        const struct harness_watch_call *call = owed_call(watch, &watch->groups[g], rank, &owed);
+    if (group != NULL) {
+        const struct harness_watch_call *call = harness_watch_any_call(watch, group, seq);
 
-        if (call != NULL && (first == NULL || call->time_ns < first->time_ns)) {
-            found = &watch->groups[g];
-            first = call;
-            seq = owed;
-        }
-    }
-    if (first != NULL) {
-        ddp_text_init(&text, watch->mem);
-        harness_watch_print_call(found, seq, first, &text);
-        harness_watch_say(finding, ", before posting %s", ddp_text_str(&text));
-        ddp_text_fini(&text);
-        harness_watch_set_op(found, seq, first, finding);
+        harness_watch_say(finding, ", before posting ");
+        harness_watch_say_call(watch, group, seq, call, finding);
+        harness_watch_set_op(group, seq, call, finding);
     }
 }
 
@@ -286,6 +282,11 @@ const char *harness_watch_record_unable(const struct harness_watch_record *recor
     return reason;
 }
 
+static bool is_without(const struct harness_watch_record *record, enum harness_oracle_id oracle)
+{
+    return record->without != NULL && record->without[oracle];
+}
+
 void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t ranks,
                                    uint32_t steps)
 {
@@ -299,11 +300,15 @@ void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t
         lose(record, "the job was ended from outside");
         return;
     }
-    find_missing_ranks(record, ranks);
-    for (size_t g = 0; g < record->watch.group_count && record->findings.count == 0; g++) {
+    if (!is_without(record, HARNESS_ORACLE_LIVENESS)) {
+        find_missing_ranks(record, ranks);
+    }
+    for (size_t g = 0; g < record->watch.group_count && record->findings.count == 0 &&
+                       !is_without(record, HARNESS_ORACLE_PROGRAM);
+         g++) {
         find_missing_calls(record, &record->watch.groups[g]);
     }
-    if (record->findings.count == 0) {
+    if (record->findings.count == 0 && !is_without(record, HARNESS_ORACLE_LIVENESS)) {
         find_missing_steps(record, steps);
     }
     if (record->findings.count == 0 && record->exit_code != 0) {

@@ -17,6 +17,8 @@ struct harness_watch_record {
                                          after a finding */
     int exit_code;                    /* the worst of the processes that were started */
     struct harness_watch_accounts accounts; /* what was judged, and what was not */
+    const bool *without; /* [HARNESS_ORACLE_COUNT]: oracles that judge nothing; NULL: all do. Not
+                            written: whoever concludes states it */
 };
 
 /* Of a member's calls only the last ones are written, at most so many. */

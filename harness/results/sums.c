@@ -330,6 +330,19 @@ static bool collect(const struct harness_watch *watch, const struct harness_watc
     return count == group->size;
 }
 
+/* Nobody has reported anything of it, as nobody was to. */
+static bool is_passed_over(const struct harness_sums_case *the)
+{
+    bool is_so = !guest_is_drawn(the->watch->arena->observed_every, the->group->key, the->seq);
+
+    for (uint32_t i = 0; i < the->size; i++) {
+        const struct harness_watch_call *call = the->members[i].call;
+
+        is_so = is_so && !call->in.is_there && !call->out.is_there && !call->has_changed;
+    }
+    return is_so;
+}
+
 static void judge_one(struct harness_watch *watch, const struct harness_watch_group *group,
                       uint64_t seq, const struct harness_sums_member *members,
                       struct harness_sums_camp *camps, struct harness_findings *out,
@@ -351,7 +364,8 @@ static void judge_one(struct harness_watch *watch, const struct harness_watch_gr
     if (!has_data(the.call)) {
         return;
     }
-    unjudged = judge(&the, camps, out, first);
+    unjudged =
+        is_passed_over(&the) ? HARNESS_WATCH_UNJUDGED_PASSED_OVER : judge(&the, camps, out, first);
     if (unjudged == HARNESS_WATCH_UNJUDGED_COUNT) {
         watch->tally.judged++;
         watch->tally.broadcasts += the.kind == DDPROVE_GUEST_BROADCAST;

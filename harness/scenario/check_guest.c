@@ -94,6 +94,9 @@ static bool is_guest_oracle(enum harness_oracle_id oracle)
     }
 }
 
+static const char guest_oracles[] = "program, ledger, gradient, reduction, update, replicas, "
+                                    "broadcast, usage, checkpoint and liveness do";
+
 ddp_status harness_scenario_check_guest_judged(const struct harness_reader *reader,
                                                const struct harness_yaml_node *map,
                                                const struct harness_expect *expect)
@@ -107,10 +110,33 @@ ddp_status harness_scenario_check_guest_judged(const struct harness_reader *read
     for (int i = 0; i < HARNESS_ORACLE_COUNT; i++) {
         if (expect->is_judged[i] && !is_guest_oracle((enum harness_oracle_id)i)) {
             return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                     "the oracle %s judges no guest; program, ledger, gradient, "
-                                     "reduction, update, replicas, broadcast, usage, checkpoint "
-                                     "and liveness do",
-                                     harness_oracle_name((enum harness_oracle_id)i));
+                                     "the oracle %s judges no guest; %s",
+                                     harness_oracle_name((enum harness_oracle_id)i), guest_oracles);
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status check_without(const struct harness_reader *reader,
+                                const struct harness_yaml_node *map,
+                                const struct harness_plan *plan)
+{
+    const struct harness_yaml_node *guest =
+        harness_reader_node(harness_reader_node(map, HARNESS_ROW_TOP_job), HARNESS_ROW_JOB_guest);
+    const struct harness_yaml_node *node = harness_reader_node(guest, HARNESS_ROW_GUEST_without);
+
+    for (int i = 0; i < HARNESS_ORACLE_COUNT; i++) {
+        const enum harness_oracle_id oracle = (enum harness_oracle_id)i;
+
+        if (plan->job.guest.is_without[i] && !is_guest_oracle(oracle)) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                     "the oracle %s judges no guest, so it cannot be left out; %s",
+                                     harness_oracle_name(oracle), guest_oracles);
+        }
+        if (plan->job.guest.is_without[i] && plan->expect.is_judged[i]) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                     "expect.judged asks for the oracle %s, which is left out here",
+                                     harness_oracle_name(oracle));
         }
     }
     return DDP_OK;
@@ -458,6 +484,7 @@ ddp_status harness_scenario_check_guest_top(const struct harness_reader *reader,
     }
     DDP_TRY(check_bitwise_steps(reader, map, plan));
     DDP_TRY(check_prove(reader, map, plan));
+    DDP_TRY(check_without(reader, map, plan));
     return plan->is_driver[HARNESS_DRIVER_PROC]
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_TOP_drivers), reader->err,

@@ -40,28 +40,12 @@ static void add_victims(const struct harness_watch *watch, struct harness_findin
     }
 }
 
-/* When the call was first posted; 0: that is not known. */
-static uint64_t first_posted_ns(const struct harness_watch *watch,
-                                const struct harness_watch_group *group, uint64_t seq)
-{
-    uint64_t first_ns = 0;
-
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
-
-        if (call != NULL && (first_ns == 0 || call->time_ns < first_ns)) {
-            first_ns = call->time_ns;
-        }
-    }
-    return first_ns;
-}
-
 /* Of calls that others have posted and the rank has not, the first one; others may be waiting in a
  * later one. Left as it is, if the rank has posted the call that *out is. */
 static void choose_first_owed(const struct harness_watch *watch, uint32_t rank,
                               struct harness_watch_wait *out)
 {
-    uint64_t first_ns = first_posted_ns(watch, &watch->groups[out->group], out->seq);
+    uint64_t first_ns = harness_watch_first_posted_ns(watch, &watch->groups[out->group], out->seq);
 
     if (first_ns == 0 ||
         harness_watch_reach_of(watch, rank, out->group, out->seq) != HARNESS_WATCH_NOWHERE) {
@@ -70,7 +54,7 @@ static void choose_first_owed(const struct harness_watch *watch, uint32_t rank,
     for (size_t g = 0; g < watch->group_count; g++) {
         const struct harness_watch_group *group = &watch->groups[g];
         const uint64_t seq = group->members[rank].posted + 1;
-        const uint64_t time_ns = first_posted_ns(watch, group, seq);
+        const uint64_t time_ns = harness_watch_first_posted_ns(watch, group, seq);
 
         if (group->members[rank].is_there && !group->is_pair && time_ns != 0 &&
             time_ns < first_ns) {
@@ -405,7 +389,8 @@ static void find_overdue(const struct harness_watch *watch,
         const struct harness_watch_rank *self = &watch->ranks[r];
         struct harness_finding finding;
 
-        if (!harness_watch_is_overdue(watch, limits, r) ||
+        /* That it is stopped is found by itself, and sooner. */
+        if (self->state == HARNESS_WATCH_STOPPED || !harness_watch_is_overdue(watch, limits, r) ||
             harness_watch_is_before_start(watch, limits, r)) {
             continue;
         }

@@ -204,6 +204,11 @@ void harness_watch_say_call(const struct harness_watch *watch,
 const struct harness_watch_call *harness_watch_any_call(const struct harness_watch *watch,
                                                         const struct harness_watch_group *group,
                                                         uint64_t seq);
+/* When the first one of the members posted it; 0: nobody has. A rank posts in order, so of two
+ * calls that a rank makes one after the other the first one has the smaller time, if whoever posts
+ * the second one posts the first one too; the time of any one member tells nothing of that. */
+uint64_t harness_watch_first_posted_ns(const struct harness_watch *watch,
+                                       const struct harness_watch_group *group, uint64_t seq);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,29 @@
 /* Which ends of ranks are crashes, and which only follow from another one's. */
 #include <signal.h>
 
+#include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
+
+/* Somebody waits for the rank. In what one rank sends to all, a rank that was only to listen seldom
+ * keeps the others: they may be about to have it, and that the rank left it out is found at the
+ * end. Where they do not get it for as long as waits without a way out take, it does keep them. */
+static bool is_needed(const struct harness_watch *watch, uint32_t rank)
+{
+    struct harness_watch_wait wait;
+    const struct harness_watch_group *group;
+    const struct harness_watch_call *call;
+    uint32_t kind;
+
+    if (!harness_watch_is_needed(watch, rank, &wait)) {
+        return false;
+    }
+    group = &watch->groups[wait.group];
+    call = harness_watch_any_call(watch, group, wait.seq);
+    kind = call != NULL ? guest_op_kind(call->op) : DDPROVE_GUEST_OTHER;
+    return (kind != DDPROVE_GUEST_BROADCAST && kind != DDPROVE_GUEST_SCATTER) ||
+           !group->members[rank].is_there || group->members[rank].rank == guest_op_root(call->op) ||
+           harness_watch_unchanged_ns(watch) >= HARNESS_WATCH_CYCLE_HOLD_NS;
+}
 
 /* Somebody waits for the rank, or has failed in a call that this one owes: who fails waits no more.
  */
@@ -18,7 +40,7 @@ static bool is_missed(const struct harness_watch *watch, uint32_t rank)
             }
         }
     }
-    return harness_watch_is_needed(watch, rank, NULL);
+    return is_needed(watch, rank);
 }
 
 /* A rank that detached, or that nobody waits for, may end with 0. */

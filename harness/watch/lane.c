@@ -47,18 +47,24 @@ static void read_lane(struct harness_watch *watch, uint32_t rank, uint32_t place
     }
 }
 
-/* What a stream waits for; false: nothing. */
+/* What a stream waits for; false: nothing, or only for calls that were posted since the rank's ring
+ * was read: what was posted before these is not known either. */
 static bool lane_wait(struct harness_watch *watch, uint32_t rank, uint32_t place,
                       struct harness_watch_wait *out)
 {
     const struct harness_watch_lane *lane = &watch->ranks[rank].lanes[place];
+    const struct harness_watch_member *member;
 
     *out = (struct harness_watch_wait){.seq = lane->begun,
                                        .enter_ns = lane->since_ns,
                                        .first = lane->ended + 1,
                                        .lane = place + 1};
-    return lane->begun > lane->ended &&
-           harness_watch_member_of(watch, rank, lane->handle, &out->group) != NULL;
+    member = harness_watch_member_of(watch, rank, lane->handle, &out->group);
+    if (member == NULL) {
+        return false;
+    }
+    out->seq = member->posted < out->seq ? member->posted : out->seq;
+    return out->seq > lane->ended;
 }
 
 void harness_watch_read_lanes(struct harness_watch *watch, uint32_t rank)

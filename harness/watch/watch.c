@@ -349,7 +349,12 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
         out->lane = 0;
         out->enter_ns = harness_watch_load(&thread->enter_ns);
         if (change % 2 == 0 && harness_watch_load(&thread->change) == change) {
-            return harness_watch_member_of(watch, rank, handle, &out->group) != NULL;
+            const struct harness_watch_member *member =
+                harness_watch_member_of(watch, rank, handle, &out->group);
+
+            /* Posted since the ring was read: what was posted before it is not known either. */
+            return member != NULL &&
+                   (guest_wait_is_of_ranks(out->seq) || out->seq <= member->posted);
         }
     }
     return false;
@@ -392,14 +397,14 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     self->is_one_thread = harness_watch_load(&page->is_one_thread) != 0;
     self->thread_count = 0;
     self->wait_count = 0;
+    if (self->lost_count > 0) {
+        recount(watch, rank);
+    }
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
         self->thread_count += harness_watch_load(&page->threads[t].tid) != 0;
         if (read_wait(watch, rank, &page->threads[t], &self->waits[self->wait_count])) {
             self->wait_count++;
         }
-    }
-    if (self->lost_count > 0) {
-        recount(watch, rank);
     }
     harness_watch_read_lanes(watch, rank);
     if (self->wait_count != count_before ||

@@ -113,6 +113,7 @@ struct harness_watch_group {
 #define HARNESS_WATCH_UNJUDGED_TABLE(X)                               \
     X(KIND, "of a kind that is not judged")                           \
     X(HIDDEN, "their data were not shown")                            \
+    X(PASSED_OVER, "passed over, as one call in so many is judged")   \
     X(ONE_RESULT, "not sums, and one rank alone has the result")      \
     X(NOT_FINITE, "of values that are not finite")                    \
     X(BLIND, "rounding may come to as much as a rank's contribution") \

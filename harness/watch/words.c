@@ -23,6 +23,21 @@ const struct harness_watch_call *harness_watch_any_call(const struct harness_wat
     return NULL;
 }
 
+uint64_t harness_watch_first_posted_ns(const struct harness_watch *watch,
+                                       const struct harness_watch_group *group, uint64_t seq)
+{
+    uint64_t first_ns = 0;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
+
+        if (call != NULL && (first_ns == 0 || call->time_ns < first_ns)) {
+            first_ns = call->time_ns;
+        }
+    }
+    return first_ns;
+}
+
 /* A wait for ranks, named by their places in the communicator. */
 static void print_ranks(const struct harness_watch_group *group, uint64_t seq, struct ddp_text *out)
 {

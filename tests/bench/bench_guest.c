@@ -1,5 +1,6 @@
 /* What ddprove costs a program that is not its own, in one run: a call of the library where nobody
- * watches, in nanoseconds; then programs under `ddprove exec --prove sums`, as guest_cost.h says.
+ * watches, in nanoseconds; how fast a buffer can be read at all (guest_read.c); then programs under
+ * `ddprove exec --prove sums`, as guest_cost.h says.
  *
  *     bench_guest [RANKS...]      2 and 4 unless stated
  */
@@ -34,6 +35,24 @@ static double ns_unwatched(void)
         best = ns < best ? ns : best;
     }
     return best;
+}
+
+/* A program beside this one. Returns 0: it ended well. */
+static int run_alone(const char *folder, const char *program)
+{
+    char path[PATH_BYTES];
+    int status = 0;
+    pid_t pid;
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, program);
+    (void)fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        (void)execl(path, path, (char *)NULL);
+        perror(path);
+        _exit(127);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 1;
 }
 
 /* Under ddprove; the words of its command line end with NULL. Returns 0: it ended well, or the
@@ -80,6 +99,7 @@ int main(int argc, char **argv)
     (void)snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - argv[0]) : 1,
                    slash != NULL ? argv[0] : ".");
     (void)printf("a call where nobody watches: %.2f ns\n", ns_unwatched());
+    failures += run_alone(folder, "guest_read");
     for (int i = 0; i < count; i++) {
         const char *const mpi[] = {"exec",
                                    "--prove",

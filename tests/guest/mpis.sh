@@ -91,6 +91,11 @@ YAML
         echo "FAIL started $2: exit $got, not $3" && cat "$folder/out"
         failures=$((failures + 1))
     fi
+    # The call with the other arguments was really made: the rank did not end on the way to it.
+    if grep -q "MPI_Type_size" "$folder"/started/*/proc/*.log; then
+        echo "FAIL started $2: the adapter asked MPI for what is no type" && head "$folder"/started/*/proc/*.log
+        failures=$((failures + 1))
+    fi
 }
 if [ "${modes#persistent}" != "$modes" ]; then
     started all_reduce "arg: count, value: 0" 0 "PASS .*rank 1" MISMATCH.COUNT

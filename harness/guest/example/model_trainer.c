@@ -21,6 +21,16 @@ static int number(const char *text)
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
 }
 
+/* What goes wrong, where and when. */
+static const char *fault = "";
+static int fault_rank, fault_step;
+static int now; /* the step */
+
+static bool is_wrong(const char *what, int step)
+{
+    return strcmp(fault, what) == 0 && (fault_rank < 0 || fault_rank == rank) && fault_step == step;
+}
+
 /* The sum of all ranks' values, in place. */
 static void reduce(uint32_t comm, uint32_t bucket, const char *name, float *values, size_t count)
 {
@@ -36,6 +46,9 @@ static void reduce(uint32_t comm, uint32_t bucket, const char *name, float *valu
                                       .out = values};
 
     (void)ddprove_guest_call_begin(&call);
+    if (count > 1 && is_wrong("lose", now)) { /* on the way into the sum */
+        memset(values, 0, count * sizeof *values);
+    }
     star_all_reduce(values, values, count);
     ddprove_guest_call_end(&call);
 }
@@ -180,15 +193,6 @@ static void begin_epoch(uint64_t epoch_number, bool is_strided)
  * ---------------------------------------------------------------------------------------------------
  */
 
-static const char *fault = "";
-static int fault_rank, fault_step;
-
-/* This goes wrong here and now. */
-static bool is_wrong(const char *what, int step)
-{
-    return strcmp(fault, what) == 0 && (fault_rank < 0 || fault_rank == rank) && fault_step == step;
-}
-
 /* The program comes by a place where a fault may act. */
 static int pass(enum ddprove_guest_point point, const struct ddprove_guest_tensor *tensor,
                 float *data)
@@ -238,6 +242,26 @@ static void tell_gradients(bool *is_ready)
     ddprove_guest_unused(0, unused, count, 0);
 }
 
+/* What rank 0 has to say at the end; who leaves it out ends well all the same. */
+static void farewell(uint32_t world)
+{
+    float words[1] = {weight[1]};
+    struct ddprove_guest_call call = {.size_bytes = sizeof call,
+                                      .comm = world,
+                                      .kind = DDPROVE_GUEST_BROADCAST,
+                                      .dtype = DDPROVE_GUEST_F32,
+                                      .elem_count = 1,
+                                      .in = rank == 0 ? words : NULL,
+                                      .out = words};
+
+    if (fault_rank == rank) {
+        return;
+    }
+    (void)ddprove_guest_call_begin(&call);
+    star_broadcast(words, 1, 0);
+    ddprove_guest_call_end(&call);
+}
+
 static void train_step(int step, uint32_t world, bool is_adamw, uint64_t *from)
 {
     uint64_t samples[BATCH] = {0};
@@ -245,6 +269,8 @@ static void train_step(int step, uint32_t world, bool is_adamw, uint64_t *from)
     bool is_ready[sizeof tensors / sizeof tensors[0]];
     float loss;
 
+    now = step;
+    weight[3] += is_wrong("rot", step) ? 0.001F : 0.0F;
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_DATA);
     ddprove_guest_batch(samples, count);
     ddprove_guest_phase(DDPROVE_GUEST_PHASE_BACKWARD);
@@ -340,6 +366,9 @@ int main(int argc, char **argv)
     }
     if (from >= per_rank()) {
         ddprove_guest_epoch(NULL);
+    }
+    if (strcmp(fault, "unheard") == 0) {
+        farewell(world);
     }
     if (rank == 0) {
         checkpoint();

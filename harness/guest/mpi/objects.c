@@ -82,7 +82,9 @@ uint64_t guest_mpi_type_of(uint32_t dtype, uint64_t type)
 {
     uint64_t elem_count = 0;
 
-    if (guest_mpi_dtype(type, 0, &elem_count) == dtype) {
+    (void)pthread_once(&once, fill);
+    /* 0 is none: an MPI that is asked for its size ends the program. */
+    if (type != 0 && guest_mpi_dtype(type, 0, &elem_count) == dtype) {
         return type;
     }
     for (size_t i = 0; i < TYPE_COUNT; i++) {

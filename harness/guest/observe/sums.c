@@ -12,8 +12,10 @@
 #include "harness/guest/self.h"
 
 /* In call->state: where the program's input lies and what its bytes hash to, if it must stay as it
- * is until the call is done. fault.c uses the first word. */
+ * is until the call is done. fault.c uses the first words. */
 enum { STATE_INPUT = 4, STATE_HASH = 5 };
+/* In the place of an input: the call's data are not looked at. */
+enum { PASSED_OVER = 1 };
 
 /* Whether a word can be read: the kernel says so, and refuses to do anything with it. */
 static int is_word_readable(uintptr_t address)
@@ -120,6 +122,13 @@ static int is_reduced(uint32_t kind)
            kind == DDPROVE_GUEST_REDUCE_SCATTER;
 }
 
+static int is_passed_over(const struct guest_page *page, const struct guest_comm *comm,
+                          uint64_t seq)
+{
+    return !guest_is_drawn(guest_self_arena()->observed_every, guest_load(&comm->key), seq) &&
+           !guest_is_kept(page);
+}
+
 void guest_sums_post_begin(const struct guest_page *page, const struct guest_comm *comm,
                            const struct ddprove_guest_call *call, struct guest_input *out)
 {
@@ -127,7 +136,9 @@ void guest_sums_post_begin(const struct guest_page *page, const struct guest_com
     unsigned wanted = GUEST_PROJECT_SUM | GUEST_PROJECT_MAGNITUDE;
 
     out->seq = 0;
-    if (guest_self_arena()->is_observed == 0 || parts.count == 0 ||
+    out->is_passed_over =
+        guest_self_arena()->is_observed != 0 && is_passed_over(page, comm, call->seq);
+    if (guest_self_arena()->is_observed == 0 || out->is_passed_over || parts.count == 0 ||
         !guest_is_readable(call->in, bytes_of(call, &parts))) {
         return;
     }
@@ -148,7 +159,7 @@ void guest_sums_post_begin(const struct guest_page *page, const struct guest_com
 void guest_sums_post_end(struct guest_page *page, struct ddprove_guest_call *call,
                          const struct guest_input *input)
 {
-    call->state[STATE_INPUT] = 0;
+    call->state[STATE_INPUT] = input->is_passed_over ? PASSED_OVER : 0;
     if (input->seq == 0 || input->seq != call->seq || input->elem_count != call->elem_count ||
         input->root != call->root || input->redop != call->redop) {
         return;
@@ -180,7 +191,7 @@ void guest_sums_done(struct guest_page *page, const struct guest_comm *comm,
                                  : 0);
     struct guest_value value;
 
-    if (guest_self_arena()->is_observed == 0) {
+    if (guest_self_arena()->is_observed == 0 || call->state[STATE_INPUT] == PASSED_OVER) {
         return;
     }
     if (guest_is_readable(input, bytes_of(call, &in)) &&

@@ -12,6 +12,7 @@
 
 #include "harness/guest/arena.h"
 #include "harness/guest/ddprove_guest.h"
+#include "harness/guest/fault.h"
 #include "harness/guest/observe/sample.h"
 
 #ifdef __cplusplus
@@ -94,6 +95,16 @@ static inline struct guest_parts guest_parts_out(uint32_t kind, uint64_t rank, u
     return parts;
 }
 
+/* Where the data of one call in so many are looked at: whether this one is drawn. Of each block of
+ * `every` calls of a communicator one is, the same on all ranks and in every run, and which one
+ * follows no pattern: a program that calls for its buckets in turns has all of them looked at. */
+static inline int guest_is_drawn(uint64_t every, uint64_t key, uint64_t seq)
+{
+    const uint64_t block = every < 2 ? 0 : (seq - 1) / every;
+
+    return every < 2 || (seq - 1) % every == guest_mix(guest_mix(key) + block) % every;
+}
+
 /* Programs hand over memory of devices as if it were the host's. A buffer is of one kind. */
 int guest_is_readable(const void *data, uint64_t size_bytes);
 
@@ -106,6 +117,7 @@ struct guest_value {
 struct guest_input {
     uint64_t seq; /* of the call, if no other thread posts in its communicator meanwhile; 0: nothing
                      is known */
+    int is_passed_over; /* other calls' data are looked at */
     const void *data;
     int is_apart; /* the call writes to none of it */
     uint64_t elem_count;

@@ -74,6 +74,7 @@ static const struct special {
     {HARNESS_ROW_RESTORE_put, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_RESTORE_everywhere, NULL, "restore={edit: header, find: a, put: b}", NULL},
     {HARNESS_ROW_GUEST_bitwise_steps, "[3, 7]", NULL, NULL},
+    {HARNESS_ROW_GUEST_without, "[update, ledger]", NULL, NULL},
     {HARNESS_ROW_GUEST_prove, "[0, 3, 7]", NULL, "job.guest.adapter=torch"},
     {HARNESS_ROW_AT_tensor, NULL,
      "faults.0={at: {rank: 0}, point: optimizer/updated, do: {corrupt: zero}}", NULL},

@@ -331,6 +331,30 @@ CT_TEST(conclude, the_first_call_that_is_owed)
     made_close(&made);
 }
 
+/* Rank 0 is behind rank 2, which has posted both: only members of both calls can tell which of them
+ * comes first, and of the first call the one that posted it first. */
+CT_TEST(conclude, the_first_call_that_is_owed_by_whoever_posted_both)
+{
+    struct made_record made;
+    size_t world, pair;
+
+    made_open(&made, 3);
+    world = made_group(&made, "world", STEPS);
+    pair = made_group(&made, "pair", STEPS);
+    made_cut(&made, pair, 0, 0);
+    made.record.watch.groups[pair].members[0].is_there = false;
+    made.record.watch.groups[world].members[0].calls[2].time_ns = 9000;
+    made.record.watch.groups[pair].members[2].calls[2].time_ns = 3500;
+    made_kill(&made, 1, SIGKILL);
+    made_cut(&made, world, 1, 2);
+    made_cut(&made, pair, 1, 2);
+    (void)made_finding(&made, HARNESS_VERDICT_CRASH_SIGNALED, 1);
+    conclude(&made);
+    CT_CHECK_STR(only(&made, HARNESS_VERDICT_CRASH_SIGNALED, "1")->guest.comm, "world");
+    CT_CHECK_EQ_U64(made.record.findings.items[0].op.seq, 3);
+    made_close(&made);
+}
+
 /* The monitor saw the call: it is not replaced. */
 CT_TEST(conclude, a_call_that_was_named_stays)
 {

@@ -83,6 +83,21 @@ CT_TEST(watch_device, dead_while_streams_wait)
     fake_job_close(&job);
 }
 
+/* Rings are read before lanes: a launch whose post came in between does not tell what is owed. */
+CT_TEST(watch_device, a_launch_whose_post_was_not_read)
+{
+    struct fake_job job;
+
+    begin_devices(&job, 3);
+    fake_reach(&job, 0, 1, 1, 0);
+    fake_reach(&job, 2, 1, 1, 0);
+    fake_state(&job, 1, HARNESS_WATCH_SIGNALED, SIGKILL);
+    fake_look(&job, MS);
+    check_only(&job, HARNESS_VERDICT_CRASH_SIGNALED, 1, "SIGKILL, step 0");
+    CT_CHECK(job.findings.count == 1 && !job.findings.items[0].op.is_set); /* named at the end */
+    fake_job_close(&job);
+}
+
 /* Rank 1 ends with its part under way. */
 CT_TEST(watch_device, ended_inside_a_call)
 {

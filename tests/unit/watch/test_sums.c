@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/guest/observe/sums.h"
 #include "harness/results/results.h"
 #include "tests/ct.h"
 #include "tests/unit/watch/fake_rank.h"
@@ -49,6 +50,79 @@ CT_TEST(sums, a_call_is_judged_once_and_when_all_have_ended_it)
     expect(&job, 0, HARNESS_VERDICT_VALUE_LOST, 1);
     CT_CHECK_EQ_U64(fake_look(&job, 1), 1);
     CT_CHECK_EQ_U64(job.watch.tally.judged, 1);
+    fake_job_close(&job);
+}
+
+/* Of each block of calls one is drawn, and a program that makes a call for each of its buckets in
+ * turns has all of them drawn, also if a block is as long as a turn. */
+CT_TEST(sums, what_is_drawn)
+{
+    enum { EVERY = 5, BLOCKS = 200 };
+    uint32_t of_turn[EVERY] = {0};
+
+    for (uint64_t block = 0; block < BLOCKS; block++) {
+        uint32_t drawn = 0;
+
+        for (uint64_t i = 0; i < EVERY; i++) {
+            const bool is_drawn = guest_is_drawn(EVERY, 7, 1 + block * EVERY + i);
+
+            drawn += is_drawn;
+            of_turn[i] += is_drawn;
+            CT_CHECK(guest_is_drawn(1, 7, 1 + block * EVERY + i));
+            CT_CHECK(guest_is_drawn(0, 7, 1 + block * EVERY + i));
+        }
+        CT_CHECK_EQ_U64(drawn, 1);
+    }
+    for (uint32_t i = 0; i < EVERY; i++) {
+        CT_CHECK(of_turn[i] > BLOCKS / EVERY / 2);
+    }
+}
+
+/* Calls that are not drawn are no missing evidence, and no judged ones. What was to be reported of
+ * a call that is drawn, and was not, is missing; what was reported all the same is judged. */
+CT_TEST(sums, passed_over)
+{
+    enum { EVERY = 4, CALLS = 16 };
+    struct fake_job job;
+    uint64_t drawn_count = 0;
+
+    begin(&job, 2);
+    job.arena.head->observed_every = EVERY;
+    CT_CHECK_EQ_U64(fake_look(&job, 1), 0);
+    CT_REQUIRE(job.watch.group_count == 1);
+    for (uint64_t seq = 1; seq <= CALLS; seq++) {
+        const bool is_drawn = guest_is_drawn(EVERY, job.watch.groups[0].key, seq);
+
+        for (uint32_t r = 0; r < 2; r++) {
+            if (is_drawn || seq == CALLS) {
+                CT_CHECK_EQ_U64(sum(&job, r, 0, 1, 2), seq);
+            } else {
+                fake_done(&job, r, 0, fake_post(&job, r, 0, 1, 0));
+            }
+        }
+        drawn_count += is_drawn || seq == CALLS;
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, 1), 0);
+    CT_CHECK_EQ_U64(job.watch.tally.judged, drawn_count);
+    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_PASSED_OVER],
+                    CALLS - drawn_count);
+    job.arena.head->observed_every = 1;
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_done(&job, r, 0, fake_post(&job, r, 0, 1, 0));
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, 1), 0);
+    CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_HIDDEN], 1);
+    job.arena.head->observed_every = EVERY; /* one that is drawn is judged, and found */
+    while (!guest_is_drawn(EVERY, job.watch.groups[0].key, job.watch.groups[0].summed_seq + 1)) {
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_done(&job, r, 0, fake_post(&job, r, 0, 1, 0));
+        }
+        CT_CHECK_EQ_U64(fake_look(&job, 1), 0);
+    }
+    (void)sum(&job, 0, 0, 1, 1);
+    (void)sum(&job, 1, 0, 5, 1);
+    CT_CHECK_EQ_U64(fake_look(&job, 1), 1);
+    expect(&job, 0, HARNESS_VERDICT_VALUE_LOST, 1);
     fake_job_close(&job);
 }
 

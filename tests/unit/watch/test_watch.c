@@ -91,6 +91,47 @@ CT_TEST(watch, taken_along)
 
 /* Rank 1 ended well, and too early: whoever came to the next call has failed there before anything
  * was seen. */
+/* Who leaves out a broadcast of rank 0 and ends well keeps nobody who is about to have it; rank 0
+ * that does not send it keeps all, and so does a listener through which it would have to go. */
+CT_TEST(watch, ended_without_a_broadcast)
+{
+    const uint64_t op =
+        guest_op_pack(DDPROVE_GUEST_BROADCAST, DDPROVE_GUEST_F32, DDPROVE_GUEST_NO_REDOP, 0);
+
+    for (uint32_t who = 0; who < 2; who++) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            if (r != who) {
+                fake_wait(&job, r, 0, 0, fake_post_op(&job, r, 0, op, 10, 0));
+            }
+        }
+        fake_detach(&job, who);
+        fake_state(&job, who, HARNESS_WATCH_EXITED, 0);
+        CT_CHECK_EQ_U64(fake_look(&job, MS), who == 0 ? 1 : 0);
+        if (who == 1) {
+            CT_CHECK_EQ_U64(fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS / 2), 0);
+            fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
+        }
+        check_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, who);
+        fake_job_close(&job);
+    }
+}
+
+/* It is one finding, however long it takes until the job is ended. */
+CT_TEST(watch, stopped_for_longer_than_the_limit)
+{
+    struct fake_job job;
+
+    begin_waiting(&job, 2, 1);
+    fake_state(&job, 1, HARNESS_WATCH_STOPPED, SIGSTOP);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_look(&job, 3 * job.limits.silent_ns);
+    check_only(&job, HARNESS_VERDICT_HANG_STOPPED, 1);
+    fake_job_close(&job);
+}
+
 CT_TEST(watch, ended_before_those_who_failed)
 {
     struct fake_job job;
