@@ -261,6 +261,12 @@ static int set_launch(const struct cli_options *options, struct harness_exec_lau
         return cli_usage_error("--launcher %s needs --ranks N",
                                harness_guest_launcher_name(launcher));
     }
+    if (launcher == HARNESS_GUEST_LAUNCHER_OWN &&
+        harness_exec_launch_is_launcher((const char *const *)options->command)) {
+        return cli_usage_error("exec: %s starts the ranks itself, and --ranks %llu would start it as "
+                               "often, as so many jobs; leave --ranks out",
+                               options->command[0], (unsigned long long)options->ranks);
+    }
     while (options->command[count] != NULL) {
         count++;
     }
