@@ -263,9 +263,10 @@ static int set_launch(const struct cli_options *options, struct harness_exec_lau
     }
     if (launcher == HARNESS_GUEST_LAUNCHER_OWN &&
         harness_exec_launch_is_launcher((const char *const *)options->command)) {
-        return cli_usage_error("exec: %s starts the ranks itself, and --ranks %llu would start it as "
-                               "often, as so many jobs; leave --ranks out",
-                               options->command[0], (unsigned long long)options->ranks);
+        return cli_usage_error(
+            "exec: %s starts the ranks itself, and --ranks %llu would start it as "
+            "often, as so many jobs; leave --ranks out",
+            options->command[0], (unsigned long long)options->ranks);
     }
     while (options->command[count] != NULL) {
         count++;

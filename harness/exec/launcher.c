@@ -92,8 +92,9 @@ static bool is_one_of(const char *word, const char *const *words)
 
 bool harness_exec_launch_is_launcher(const char *const *command)
 {
-    static const char *const names[] = {"torchrun", "accelerate", "deepspeed", "mpirun",    "mpiexec",
-                                        "prterun",  "orterun",    "srun",      "horovodrun", NULL};
+    static const char *const names[] = {"torchrun",   "accelerate", "deepspeed", "mpirun",
+                                        "mpiexec",    "prterun",    "orterun",   "srun",
+                                        "horovodrun", NULL};
     static const char *const modules[] = {"torch.distributed.run", "torch.distributed.launch",
                                           "accelerate.commands.launch", NULL};
     const char *slash = strrchr(command[0], '/');

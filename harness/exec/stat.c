@@ -51,7 +51,9 @@ bool harness_exec_read_stat(pid_t pid, struct exec_stat *out)
 
 bool harness_exec_is_below(pid_t pid, pid_t ancestor)
 {
-    enum { GENERATIONS = 64 }; /* parents change while this looks: it comes to an end all the same */
+    enum {
+        GENERATIONS = 64
+    }; /* parents change while this looks: it comes to an end all the same */
     struct exec_stat stat = {0};
 
     for (int i = 0; i < GENERATIONS && pid > 1 && pid != ancestor; i++) {
