@@ -274,7 +274,9 @@ class AnyEntry:
 
     def wait(self, *timeout):
         guest = library.guest
-        guest.wait_for(groups.handle_of(self.group), -1, -1)
+        others = [rank for rank in range(self.group.size()) if rank != self.group.rank()]
+        ends = (*others, -1)[:2] if 0 < len(others) <= 2 else (-1, -1)
+        guest.wait_for(groups.handle_of(self.group), *ends)
         try:
             result = _wait(self.inner, *timeout)
         finally:
