@@ -239,8 +239,9 @@ static int conclude(const struct cli_options *options, const struct harness_exec
     }
     if (result->seen_count == 0 && !options->is_equivalence) {
         (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
-                              "guest library, or an "
-                              "adapter that does; nothing was judged\n");
+                              "guest library, or an adapter that does; nothing was judged "
+                              "(PyTorch's is found by PYTHONPATH, which whatever starts the ranks "
+                              "must hand on)\n");
     } else if (result->lost_comms > 0) {
         (void)fprintf(stderr,
                       "ddprove: %llu communicators could not be shown (too many, or one process "
@@ -264,6 +265,13 @@ static int set_launch(const struct cli_options *options, struct harness_exec_lau
     if (launcher != HARNESS_GUEST_LAUNCHER_ENV && options->ranks == 0) {
         return cli_usage_error("--launcher %s needs --ranks N",
                                harness_guest_launcher_name(launcher));
+    }
+    if (launcher == HARNESS_GUEST_LAUNCHER_OWN &&
+        harness_exec_launch_is_launcher((const char *const *)options->command)) {
+        return cli_usage_error(
+            "exec: %s starts the ranks itself, and --ranks %llu would start it as "
+            "often, as so many jobs; leave --ranks out",
+            options->command[0], (unsigned long long)options->ranks);
     }
     while (options->command[count] != NULL) {
         count++;
@@ -339,8 +347,7 @@ int cli_exec(const struct cli_options *options)
     /* The proof lies within PyTorch's adapter, whatever program starts the ranks. */
     if (harness_exec_load_adapter(
             &config, options->is_equivalence ? HARNESS_GUEST_ADAPTER_TORCH : options->adapter,
-            options->command[0], harness_launch_self_path(), adapter, sizeof adapter,
-            &err) != DDP_OK) {
+            harness_launch_self_path(), adapter, sizeof adapter, &err) != DDP_OK) {
         return cli_usage_error("--%s", err.text);
     }
     code = set_proof(options, &config, folder);

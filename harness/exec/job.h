@@ -38,6 +38,7 @@ struct exec_rank {
     pid_t pid;  /* 0: none is known */
     int pid_fd; /* of one that is no child of ours; -1 */
     bool has_stack;
+    pid_t rival_pid; /* the last other process that said to be this rank; 0: none has */
     uint32_t continued[GUEST_FAULTS_MAX]; /* stops of each fault that this process has ended */
     struct exec_starved still;            /* since anything of the job last moved */
     struct exec_starved needed;           /* since others have waited for it */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "harness/exec/job.h"
+#include "harness/exec/stat.h"
 #include "harness/plan/names.h"
 
 static bool is_at_launch(const struct harness_fault *fault, uint32_t rank)
@@ -129,6 +130,26 @@ static void note_claim(const struct exec_job *job, uint64_t pid, uint64_t rank)
     }
 }
 
+/* Two processes say that they are this rank. Where ddprove starts the ranks, the command that it
+ * was told to start as often may start ranks of its own. What a rank starts itself inherits its
+ * variables, and is none. */
+static void note_rival(struct exec_job *job, uint32_t rank)
+{
+    const struct guest_page *page = guest_arena_page(job->arena.head, rank);
+    const pid_t pid = (pid_t)__atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
+    const pid_t rival_pid = (pid_t)__atomic_load_n(&page->rival_pid, __ATOMIC_ACQUIRE);
+    struct exec_stat stat;
+
+    if (rival_pid == 0 || rival_pid == job->ranks[rank].rival_pid) {
+        return;
+    }
+    job->ranks[rank].rival_pid = rival_pid;
+    if (harness_exec_read_stat(rival_pid, &stat) && !harness_exec_is_below(rival_pid, pid) &&
+        !harness_exec_is_below(pid, rival_pid)) {
+        job->watch->ranks[rank].has_rival = true;
+    }
+}
+
 void harness_exec_note_claims(struct exec_job *job)
 {
     const struct guest_arena *arena = job->arena.head;
@@ -138,6 +159,7 @@ void harness_exec_note_claims(struct exec_job *job)
 
         note_claim(job, __atomic_load_n(&page->pid, __ATOMIC_ACQUIRE), r);
         note_claim(job, __atomic_load_n(&page->rival_pid, __ATOMIC_ACQUIRE), r);
+        note_rival(job, r);
     }
     if (job->config->ranks > 0) {
         const uint64_t stray_pid = __atomic_load_n(&arena->stray_pid, __ATOMIC_ACQUIRE);

@@ -82,6 +82,38 @@ bool harness_exec_launch_is_other(enum harness_guest_launcher launcher)
     return launcher != HARNESS_GUEST_LAUNCHER_OWN && launcher != HARNESS_GUEST_LAUNCHER_ENV;
 }
 
+static bool is_one_of(const char *word, const char *const *words)
+{
+    while (*words != NULL && strcmp(word, *words) != 0) {
+        words++;
+    }
+    return *words != NULL;
+}
+
+bool harness_exec_launch_is_launcher(const char *const *command)
+{
+    static const char *const names[] = {"torchrun",   "accelerate", "deepspeed", "mpirun",
+                                        "mpiexec",    "prterun",    "orterun",   "srun",
+                                        "horovodrun", NULL};
+    static const char *const modules[] = {"torch.distributed.run", "torch.distributed.launch",
+                                          "accelerate.commands.launch", NULL};
+    const char *slash = strrchr(command[0], '/');
+    const char *name = slash != NULL ? slash + 1 : command[0];
+    bool is_launcher = is_one_of(name, names);
+
+    for (size_t i = 1; command[i] != NULL; i++) {
+        if (strncmp(name, "python", strlen("python")) == 0 && strcmp(command[i], "-m") == 0 &&
+            command[i + 1] != NULL && is_one_of(command[i + 1], modules)) {
+            is_launcher = true;
+        }
+        /* One agent for each of several nodes that are this host: together they are one job. */
+        if (strncmp(command[i], "--nnodes", strlen("--nnodes")) == 0) {
+            return false;
+        }
+    }
+    return is_launcher;
+}
+
 bool harness_exec_launch_is_there(enum harness_guest_launcher launcher)
 {
     const char *folders = getenv("PATH");

@@ -28,6 +28,7 @@ static bool read_stat_file(const char *path, struct exec_stat *out)
         return false;
     }
     *out = (struct exec_stat){.letter = end[2]};
+    out->parent = end[3] == ' ' ? (pid_t)strtol(end + 4, NULL, 10) : 0;
     /* parent, process group, session, terminal and its group come before the flags; four counts of
      * faults, four of times, priority and nice value before the threads */
     for (int i = 0; i < 17 && end != NULL; i++) {
@@ -46,6 +47,19 @@ bool harness_exec_read_stat(pid_t pid, struct exec_stat *out)
 
     (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     return read_stat_file(path, out);
+}
+
+bool harness_exec_is_below(pid_t pid, pid_t ancestor)
+{
+    enum {
+        GENERATIONS = 64
+    }; /* parents change while this looks: it comes to an end all the same */
+    struct exec_stat stat = {0};
+
+    for (int i = 0; i < GENERATIONS && pid > 1 && pid != ancestor; i++) {
+        pid = harness_exec_read_stat(pid, &stat) ? stat.parent : 0;
+    }
+    return pid == ancestor;
 }
 
 bool harness_exec_is_past_its_code(pid_t pid)

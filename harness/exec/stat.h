@@ -11,6 +11,7 @@ enum { EXEC_FLAG_EXITING = 4 };
 /* From /proc/PID/stat, or that of a thread. */
 struct exec_stat {
     char letter; /* its state */
+    pid_t parent;
     unsigned flags;
     unsigned threads;
     int status; /* as wait() says it, of one that ends or has ended */
@@ -18,6 +19,8 @@ struct exec_stat {
 
 /* False: there is no such process. */
 bool harness_exec_read_stat(pid_t pid, struct exec_stat *out);
+/* One process is the other, or was started by it, or by one that was, and so on. */
+bool harness_exec_is_below(pid_t pid, pid_t ancestor);
 /* No thread of the process will run code of its own any more. Giving back much memory takes the
  * kernel milliseconds, and only then is the end told. */
 bool harness_exec_is_past_its_code(pid_t pid);

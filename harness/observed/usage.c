@@ -30,7 +30,23 @@ void observed_take_unused(struct harness_observed *observed, uint32_t rank,
     observed->is_failed = observed->is_failed || passes->wrong == NULL;
 }
 
-/* All ranks have come through this pass, or will not, since they wait for this rank. */
+/* The rank waits in a call that members have posted differently, or behind one: it does not go on.
+ */
+static bool is_astray(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    for (uint32_t i = 0; i < self->wait_count; i++) {
+        const uint64_t wrong_seq = watch->groups[self->waits[i].group].wrong_seq;
+
+        if (wrong_seq != 0 && self->waits[i].seq >= wrong_seq) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All ranks have come through this pass, or will not, since they wait for this rank, or in vain. */
 static bool is_ripe(const struct harness_observed *observed, uint32_t rank)
 {
     const struct harness_watch *watch = observed->watch;
@@ -40,7 +56,7 @@ static bool is_ripe(const struct harness_observed *observed, uint32_t rank)
 
         if (self->is_attached && !self->is_detached && !harness_watch_is_gone(watch, r) &&
             observed->passes[r].count < observed->passes[rank].wrong_pass &&
-            !harness_watch_needs(watch, r, rank, NULL)) {
+            !harness_watch_needs(watch, r, rank, NULL) && !is_astray(watch, r)) {
             return false;
         }
     }

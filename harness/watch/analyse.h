@@ -16,6 +16,8 @@ extern "C" {
 /* A rank that has posted another call than the others, and does not wait, gets so long to post the
  * one that it lacks: then it has taken them in another order. */
 #define HARNESS_WATCH_ORDER_HOLD_NS UINT64_C(4000000)
+/* The same where it waits in that call, which may end. */
+#define HARNESS_WATCH_FIT_HOLD_NS UINT64_C(50000000)
 /* Waits without a way out count after this long: a thread that has made no call yet might come, and
  * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)
@@ -69,8 +71,12 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
 const struct harness_watch_call *
 harness_watch_next_after(const struct harness_watch *watch, const struct harness_watch_group *group,
                          uint64_t seq, const struct harness_watch_call *call, uint32_t *out_steps);
+/* The last earlier call like this one, behind a past like that of number seq; 0: there is none. */
+uint64_t harness_watch_like_before(const struct harness_watch *watch,
+                                   const struct harness_watch_group *group, uint64_t seq,
+                                   const struct harness_watch_call *call);
 /* So many calls of the past are compared. */
-enum { HARNESS_WATCH_CONTEXT_MAX = 8 };
+enum { HARNESS_WATCH_CONTEXT_MAX = 64 };
 /* Whether a call used to come behind the `length` last calls before `seq`. Of a program that does
  * not repeat itself regularly, what followed once or twice tells nothing, and a rank would be
  * accused. is_step_judged: only so many steps after the call before it as now. */
@@ -84,6 +90,19 @@ enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watc
                                                 const struct harness_watch_group *group,
                                                 uint64_t seq, const struct harness_watch_call *call,
                                                 bool is_step_judged, uint32_t length);
+
+/* fit.c */
+/* What a rank did that posted another call than was due. */
+enum harness_watch_fit {
+    HARNESS_WATCH_FIT_UNKNOWN,
+    HARNESS_WATCH_FIT_OPEN,     /* its call is a later one: what it posts next will tell */
+    HARNESS_WATCH_FIT_LEFT_OUT, /* it left out one call or several */
+    HARNESS_WATCH_FIT_REPLACED  /* it posted this in place of the one that was due */
+};
+/* wrong: the rank; right: one that posted what was due. */
+enum harness_watch_fit harness_watch_fit_of(const struct harness_watch *watch,
+                                            const struct harness_watch_group *group, uint64_t seq,
+                                            uint32_t wrong, uint32_t right);
 
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */

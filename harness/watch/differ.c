@@ -50,7 +50,11 @@ static uint32_t pick_by_habit(const struct harness_watch *watch,
                               const struct harness_watch_group *group, uint64_t seq,
                               const struct camp *camps, uint32_t count, bool is_step_judged)
 {
-    for (uint32_t length = HARNESS_WATCH_CONTEXT_MAX; length > 0; length--) {
+    /* A call of every tenth step is foretold only by what goes back to the last such one. */
+    static const uint32_t lengths[] = {64, 48, 32, 24, 16, 12, 8, 7, 6, 5, 4, 3, 2, 1};
+
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const uint32_t length = lengths[i];
         uint32_t of[HARNESS_WATCH_HABITUAL + 1] = {0}; /* camps of each habit */
         uint32_t habitual = count;
 
@@ -188,6 +192,7 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     const bool is_again = before != NULL && !harness_watch_is_alike(wrong, right) &&
                           harness_watch_is_alike(wrong, before) && wrong->step == before->step &&
                           !has_call_between(watch, group, seq, wrong, wrong);
+    enum harness_watch_fit fit;
 
     if (is_swapped(watch, group, seq, wrong, right)) {
         return HARNESS_VERDICT_MISMATCH_ORDER;
@@ -196,8 +201,14 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
         ((next != NULL && !is_next) || has_call_between(watch, group, seq, right, wrong))) {
         return HARNESS_VERDICT_MISMATCH_EXTRA;
     }
-    return is_next && !is_again ? HARNESS_VERDICT_MISMATCH_MISSING
-                                : harness_watch_difference_of(wrong, right);
+    fit = harness_watch_fit_of(watch, group, seq, rank_of(watch, group, seq, wrong),
+                               rank_of(watch, group, seq, right));
+    if (!is_again && fit == HARNESS_WATCH_FIT_LEFT_OUT) {
+        return HARNESS_VERDICT_MISMATCH_MISSING;
+    }
+    return is_next && !is_again && fit != HARNESS_WATCH_FIT_REPLACED
+               ? HARNESS_VERDICT_MISMATCH_MISSING
+               : harness_watch_difference_of(wrong, right);
 }
 
 static void add(const struct harness_watch *watch, const struct harness_watch_group *group,
@@ -229,6 +240,9 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     if (wrong->call->step != right->call->step) {
         harness_watch_say(&finding, " in step %u", right->call->step);
     }
+    if (wrong->call->step < right->call->step && harness_watch_is_alike(wrong->call, right->call)) {
+        harness_watch_say(&finding, "; it made one call more, or an update less");
+    }
     harness_findings_add(out, &finding);
 }
 
@@ -249,21 +263,45 @@ static bool is_decided(const struct harness_watch *watch, const struct harness_w
     return posted == group->size;
 }
 
-/* A call that does not block may be followed at once by the one that was to come first. */
-static bool may_be_swapped(const struct harness_watch *watch,
-                           const struct harness_watch_group *group, uint64_t seq,
-                           const struct camp *camps, uint32_t count, uint32_t right)
+/* Of what they ask for, only the operator, the root or the bucket differ, and everybody has come:
+ * the libraries do not notice that, and the call ends. */
+static bool may_end(const struct harness_watch *watch, const struct harness_watch_group *group,
+                    uint64_t seq, const struct camp *wrong, const struct camp *right)
+{
+    const struct harness_watch_wait wait = {.group = (size_t)(group - watch->groups), .seq = seq};
+
+    return guest_op_kind(wrong->call->op) == guest_op_kind(right->call->op) &&
+           guest_op_dtype(wrong->call->op) == guest_op_dtype(right->call->op) &&
+           wrong->call->elem_count == right->call->elem_count &&
+           harness_watch_count_come(watch, &wait) == group->size;
+}
+
+/* A call that does not block may be followed at once by the one that was to come first; any call by
+ * one that tells whether calls were left out before it. How long to wait for that. */
+static uint64_t order_hold_ns(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct camp *camps, uint32_t count, uint32_t right)
 {
     const struct camp *wrong = &camps[right == 0 ? 1 : 0];
     uint32_t steps = 0;
-    const struct harness_watch_call *next =
-        harness_watch_next_after(watch, group, seq, camps[right].call, &steps);
+    const struct harness_watch_call *next;
 
-    return count == 2 && next != NULL && harness_watch_is_alike(wrong->call, next) &&
-           !harness_watch_is_alike(wrong->call, camps[right].call) &&
-           !harness_watch_is_gone(watch, wrong->rank) &&
-           !harness_watch_is_waiting(watch, wrong->rank) &&
-           harness_watch_call_at(&group->members[wrong->rank], seq + 1) == NULL;
+    if (count != 2 || right >= count || harness_watch_is_gone(watch, wrong->rank) ||
+        harness_watch_is_alike(wrong->call, camps[right].call)) {
+        return 0;
+    }
+    if (harness_watch_is_waiting(watch, wrong->rank)) {
+        return may_end(watch, group, seq, wrong, &camps[right]) &&
+                       harness_watch_fit_of(watch, group, seq, wrong->rank, camps[right].rank) ==
+                           HARNESS_WATCH_FIT_OPEN
+                   ? HARNESS_WATCH_FIT_HOLD_NS
+                   : 0;
+    }
+    next = harness_watch_next_after(watch, group, seq, camps[right].call, &steps);
+    return next != NULL && harness_watch_is_alike(wrong->call, next) &&
+                   harness_watch_call_at(&group->members[wrong->rank], seq + 1) == NULL
+               ? HARNESS_WATCH_ORDER_HOLD_NS
+               : 0;
 }
 
 /* On a busy machine members get up to so many times as long to post. */
@@ -280,6 +318,7 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
                                     ? watch->starved_ns
                                     : STARVED_TIMES * HARNESS_WATCH_DIFFER_HOLD_NS;
     const uint64_t hold_ns = HARNESS_WATCH_DIFFER_HOLD_NS + starved_ns;
+    uint64_t order_ns;
     uint32_t right;
 
     if (count < 2) {
@@ -292,8 +331,8 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
         return false;
     }
     right = pick_right(watch, group, seq, camps, count);
-    if (watch->now_ns - group->differs_ns < HARNESS_WATCH_ORDER_HOLD_NS && right < count &&
-        may_be_swapped(watch, group, seq, camps, count, right)) {
+    order_ns = order_hold_ns(watch, group, seq, camps, count, right);
+    if (order_ns > 0 && watch->now_ns - group->differs_ns < order_ns + starved_ns) {
         return false;
     }
     for (uint32_t c = 0; c < count; c++) {

@@ -104,6 +104,15 @@ static bool is_ended_by_launcher(const struct harness_watch *watch, uint32_t ran
     return is_so;
 }
 
+/* A program that fails exits with a code, or by one of these signals. */
+static bool is_error(enum harness_verdict verdict, const struct harness_watch_rank *rank)
+{
+    return verdict == HARNESS_VERDICT_CRASH_EXITED ||
+           (verdict == HARNESS_VERDICT_CRASH_SIGNALED &&
+            (rank->code == SIGABRT || rank->code == SIGSEGV || rank->code == SIGBUS ||
+             rank->code == SIGFPE || rank->code == SIGILL));
+}
+
 /* It ended by an error of its own inside a call that members had posted differently, or after it:
  * the library refused that. */
 static bool is_refused(const struct harness_watch *watch, uint32_t rank)
@@ -112,7 +121,13 @@ static bool is_refused(const struct harness_watch *watch, uint32_t rank)
 
     for (size_t g = 0; g < watch->group_count; g++) {
         const struct harness_watch_group *group = &watch->groups[g];
-        bool is_inside = group->members[rank].has_broken;
+        const enum harness_watch_reach reach =
+            group->wrong_seq != 0 ? harness_watch_reach_of(watch, rank, g, group->wrong_seq)
+                                  : HARNESS_WATCH_NOWHERE;
+        /* A thread of the library ends a rank that may not wait yet for what it has posted. */
+        bool is_inside = group->members[rank].has_broken ||
+                         (self->state == HARNESS_WATCH_SIGNALED && reach > HARNESS_WATCH_NOWHERE &&
+                          reach < HARNESS_WATCH_DONE);
 
         for (uint32_t i = 0; i < self->wait_count; i++) {
             is_inside =
@@ -130,8 +145,9 @@ enum harness_verdict harness_watch_crash_of(const struct harness_watch *watch, u
     const enum harness_verdict verdict = crash_of(watch, rank);
 
     return is_taken_along(watch, rank) || is_ended_by_launcher(watch, rank) ||
+                   (is_error(verdict, &watch->ranks[rank]) && is_refused(watch, rank)) ||
                    (verdict == HARNESS_VERDICT_CRASH_EXITED &&
-                    (is_refused(watch, rank) || harness_watch_has_given_up(watch, rank)))
+                    harness_watch_has_given_up(watch, rank))
                ? HARNESS_VERDICT_NONE
                : verdict;
 }

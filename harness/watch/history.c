@@ -8,15 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
 enum {
-    PAST_MAX = 1024,      /* so many of a thread's last posts are looked at */
-    TIMES = 3,            /* so often a run has led up to something before it foretells that */
-    NEW_RUN = 3,          /* a turn is new, if none like it was behind so many posts like these */
-    RIGHT_MIN = 16,       /* a past is trusted that has foretold so often, and so often */
-    RIGHT_FOR_WRONG = 32, /* for each time that it was wrong; if nobody beside the two that */
-    RIGHT_OF_TWO = 64     /* contradict each other was there, so often, and never was wrong */
+    PAST_MAX = 1024,       /* so many of a thread's last posts are looked at */
+    TIMES = 3,             /* so often a run has led up to something before it foretells that */
+    NEW_RUN = 3,           /* a turn is new, if none like it was behind so many posts like these */
+    RIGHT_MIN = 16,        /* a past is trusted that has foretold so often, and so often */
+    RIGHT_FOR_WRONG = 32,  /* for each time that it was wrong; if nobody beside the two that */
+    RIGHT_OF_TWO = 64,     /* contradict each other was there, so often, and never was wrong */
+    RIGHT_OF_MESSAGES = 24 /* messages have two ends only; so often, and never was wrong */
 };
 
 struct post {
@@ -245,10 +247,22 @@ static bool is_between_two(const struct harness_watch *watch, const struct turn 
     return due->size == 2 && taken->size == 2;
 }
 
+/* The rank's last call there is a message's. */
+static bool is_of_messages(const struct harness_watch_group *group, uint32_t rank)
+{
+    const struct harness_watch_member *member = &group->members[rank];
+
+    return member->call_count > 0 &&
+           guest_op_kind(member->calls[member->call_count - 1].op) == DDPROVE_GUEST_SEND;
+}
+
 static bool is_trusted(const struct harness_watch *watch, const struct turn *turn)
 {
     if (is_between_two(watch, turn)) {
-        return turn->right >= RIGHT_OF_TWO && turn->wrong == 0;
+        const bool is_message = is_of_messages(&watch->groups[turn->due], turn->rank) &&
+                                is_of_messages(&watch->groups[turn->taken], turn->rank);
+
+        return turn->right >= (is_message ? RIGHT_OF_MESSAGES : RIGHT_OF_TWO) && turn->wrong == 0;
     }
     return turn->right >= RIGHT_MIN && turn->right >= RIGHT_FOR_WRONG * turn->wrong;
 }

@@ -27,6 +27,27 @@ static void find_claims(const struct harness_watch *watch, struct harness_findin
     }
 }
 
+/* Several processes say that they are the same rank: copies of a command that starts ranks. */
+static void find_rivals(const struct harness_watch *watch, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    begin(HARNESS_VERDICT_LAUNCH_ENVIRONMENT, HARNESS_MODE_PROVABLE, out, &finding);
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (watch->ranks[r].has_rival) {
+            harness_rank_set_add(&finding.culprits, r);
+        }
+    }
+    if (!harness_rank_set_is_empty(&finding.culprits)) {
+        harness_watch_say(&finding,
+                          "two processes say that they are rank %s, so there are two jobs; if the "
+                          "command starts the ranks itself, leave --ranks out",
+                          harness_rank_set_text(&finding.culprits, ranks));
+        harness_findings_add(out, &finding);
+    }
+}
+
 /* Of ranks that are told how many there are: how many say that it is so many. */
 static uint32_t count_told(const struct harness_watch *watch, uint64_t size)
 {
@@ -149,6 +170,9 @@ void harness_watch_find_launch(const struct harness_watch *watch, struct harness
     const size_t before = out->count;
 
     find_claims(watch, out);
+    if (out->count == before) {
+        find_rivals(watch, out);
+    }
     if (out->count == before && watch->stated_size != 0) {
         find_wrong_size(watch, watch->stated_size, out);
     }

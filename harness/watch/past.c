@@ -61,6 +61,29 @@ harness_watch_next_after(const struct harness_watch *watch, const struct harness
     return is_always && (longest > 1 || times > 1) ? next : NULL;
 }
 
+uint64_t harness_watch_like_before(const struct harness_watch *watch,
+                                   const struct harness_watch_group *group, uint64_t seq,
+                                   const struct harness_watch_call *call)
+{
+    uint32_t longest = 0;
+    uint64_t found = 0;
+
+    for (uint64_t s = seq - 1; s > 0 && longest <= CONTEXT_MAX; s--) {
+        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s);
+        uint32_t length;
+
+        if (earlier == NULL) {
+            break;
+        }
+        length = harness_watch_is_alike(earlier, call) ? 1 + common_past(watch, group, s, seq) : 0;
+        if (length > longest) {
+            longest = length;
+            found = s;
+        }
+    }
+    return found;
+}
+
 /* How often at least `length` calls came as before `seq`, and how often such a call followed them:
  * *out_alike, in whatever step; *out_due, so many steps later as this one was. */
 static uint32_t count_followed(const struct harness_watch *watch,

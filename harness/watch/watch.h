@@ -166,6 +166,8 @@ struct harness_watch_rank {
                           rank ended */
     uint64_t claim; /* 1 + the rank that its process says it is, if it was started as this one: the
                        driver's; 0: none other */
+    bool has_rival; /* another process says that it is this rank, and neither was started as
+                       another rank, nor by the other one: the driver's */
     bool is_of_launcher; /* its parent is another program, which ends the other ranks once one has
                             ended: the driver's */
     bool is_attached, is_detached;

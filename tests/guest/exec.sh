@@ -106,11 +106,29 @@ expect 2 "no command" "$ddprove" exec --ranks 2
 expect 2 "no/such.yaml: No such file" "$ddprove" exec no/such.yaml -- true
 expect 2 "on-failure is" "$ddprove" exec --on-failure maybe -- true
 expect 2 "launcher is" "$ddprove" exec --launcher kubectl --ranks 2 -- true
+expect 2 "torchrun starts the ranks itself, and --ranks 2 would start it as often, as so many jobs; leave --ranks out" \
+    "$ddprove" exec --ranks 2 -- torchrun --nproc-per-node 2 train.py
+expect 2 "starts the ranks itself" "$ddprove" exec --ranks 2 -- python3 -m torch.distributed.run train.py
 expect 2 "launcher torchrun needs --ranks" "$ddprove" exec --launcher torchrun -- true
 expect 2 "adapter is" "$ddprove" exec --adapter jax -- true
 expect 3 "no/such/program cannot be started: No such file" "$ddprove" exec --ranks 2 -- no/such/program
 expect 0 "no rank has shown itself" "$ddprove" exec -- true
 expect 5 "no rank has shown itself" "$ddprove" exec -- sh -c 'exit 5'
+# A command that starts all ranks itself, started once for each rank.
+cat >"$folder/twice" <<'SCRIPT'
+export WORLD_SIZE=2 MASTER_PORT=$((10000 + $$ % 8000))
+RANK=0 "$1" 6000000 & first=$!
+RANK=1 "$1" 6000000 & second=$!
+wait $first $second
+SCRIPT
+expect 1 "^ddprove: LAUNCH.ENVIRONMENT, rank [01,]*: two processes say that they are rank .*leave --ranks out" \
+    "$ddprove" exec --ranks 2 -- sh "$folder/twice" "$(dirname "$ddprove")/ddprove_guest_trainer"
+# What a rank starts inherits its variables, and is no rank.
+cat >"$folder/helped" <<'SCRIPT'
+"$1" 2000 & rank=$!
+wait $rank
+SCRIPT
+expect 0 "" "$ddprove" exec --ranks 2 -- sh "$folder/helped" "$(dirname "$ddprove")/ddprove_guest_trainer"
 # Ranks of a launcher that end well while ddprove does not come to look: it has seen the first one begin.
 cat >"$folder/launch" <<'SCRIPT'
 export WORLD_SIZE=2 MASTER_PORT=$((10000 + $$ % 8000))

@@ -1,6 +1,6 @@
 """A DDP training script that goes wrong on one rank, in one of the ways in which scripts do. There is no ddprove in it.
 
-    torchrun --nproc-per-node 2 faulty.py [--fault NAME] [--rank 1] [--at 9] [--steps 14] [--timeout SECONDS]
+    torchrun --nproc-per-node 2 faulty.py [--fault NAME] [--rank 1] [--at 25] [--steps 30] [--timeout SECONDS]
 
 Beside the gradients, each step sums a loss, takes the maximum of a count, and has rank 0 tell a learning rate. As the
 fault acts, "fault at N" is printed, N being the monotonic clock's nanoseconds; at the end, a hash of the weights.
@@ -116,7 +116,7 @@ class Trainer:
 FAULTS = ("killed", "raises", "stopped", "sleeps", "skipped sum", "skipped barrier", "one sum more", "swapped",
           "max for sum", "other type", "other shape", "other collective", "other root", "no backward", "no_sync",
           "unused parameter", "ends early", "order of parameters", "half types", "weight changed", "gradient changed",
-          "no update", "nan")
+          "no update", "nan", "never joins")
 
 
 def is_now(args, rank, step):
@@ -149,12 +149,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", choices=FAULTS)
     parser.add_argument("--rank", type=int, default=1, help="who goes wrong")
-    parser.add_argument("--at", type=int, default=9, help="in which step")
-    parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--at", type=int, default=25, help="in which step")
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--timeout", type=float, default=1800)
     args = parser.parse_args()
     args.is_said = False
     torch.set_num_threads(1)
+    if args.fault == "never joins" and os.environ["RANK"] == str(args.rank):
+        say_when(args)
+        time.sleep(3600)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=args.timeout))
     Trainer(args).train()
     dist.destroy_process_group()

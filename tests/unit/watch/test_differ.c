@@ -1,4 +1,6 @@
 /* Calls that members of a communicator did not all post alike. */
+#include <signal.h>
+
 #include "tests/ct.h"
 #include "tests/unit/watch/fake_rank.h"
 
@@ -377,6 +379,119 @@ CT_TEST(differ, the_same_call_a_step_later)
         } else {
             (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "1");
         }
+        fake_job_close(&job);
+    }
+}
+
+/* Each step sums, takes a maximum of as many elements, and has a third call. */
+enum what { SUM = 1, MAX = 2, THIRD = 4, THEN_SUM = 8, LARGE = 16 };
+static void sums_and_maxima(struct fake_job *job, uint32_t rank, uint32_t step, unsigned what)
+{
+    const uint64_t max =
+        guest_op_pack(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_F32, DDPROVE_GUEST_MAX, 0);
+
+    fake_step(job, rank, step);
+    if ((what & LARGE) != 0) {
+        fake_post(job, rank, 0, 5460, 1);
+        fake_post(job, rank, 0, 4160, 2);
+    }
+    if ((what & SUM) != 0) {
+        fake_post(job, rank, 0, 8, 0);
+    }
+    if ((what & MAX) != 0) {
+        fake_post_op(job, rank, 0, max, 8, 0);
+    }
+    if ((what & THEN_SUM) != 0) {
+        fake_post(job, rank, 0, 8, 0);
+    }
+    if ((what & THIRD) != 0) {
+        fake_post(job, rank, 0, 4, 0);
+    }
+}
+
+/* Rank 1's steps come in two parts: what it posts first, and what it posts once that has ended. */
+static void check_what_follows(uint32_t world_size, unsigned first, unsigned then,
+                               enum harness_verdict verdict)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, world_size);
+    for (uint32_t s = 0; s < 6; s++) {
+        for (uint32_t r = 0; r < world_size; r++) {
+            sums_and_maxima(&job, r, s, SUM | MAX | THIRD);
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    for (uint32_t r = 0; r < world_size; r++) {
+        sums_and_maxima(&job, r, 6, r == 1 ? first : SUM);
+        fake_wait(&job, r, 0, 0, guest_arena_page(job.arena.head, r)->comms[0].posted);
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0); /* what follows will tell */
+    for (uint32_t r = 0; r < world_size; r++) {
+        sums_and_maxima(&job, r, 6, r == 1 ? then : MAX);
+    }
+    fake_look(&job, HARNESS_WATCH_FIT_HOLD_NS);
+    fake_only(&job, verdict, "1");
+    fake_job_close(&job);
+}
+
+/* The call of a rank that waits is the next one as well as a wrong one in this place. */
+CT_TEST(differ, what_follows_tells)
+{
+    for (uint32_t world_size = 2; world_size <= 4; world_size += 2) {
+        check_what_follows(world_size, MAX, MAX, HARNESS_VERDICT_MISMATCH_REDUCTION);
+        check_what_follows(world_size, MAX, THIRD, HARNESS_VERDICT_MISMATCH_MISSING);
+        check_what_follows(world_size, MAX, SUM, HARNESS_VERDICT_MISMATCH_ORDER);
+        check_what_follows(world_size, MAX, 0, HARNESS_VERDICT_MISMATCH_MISSING); /* no word */
+    }
+}
+
+/* A rank that left several calls out posts the one behind them. */
+static void check_several_left_out(uint32_t world_size)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, world_size);
+    for (uint32_t s = 0; s < 7; s++) {
+        for (uint32_t r = 0; r < world_size; r++) {
+            sums_and_maxima(&job, r, s, (s == 6 && r == 1 ? 0 : LARGE) | SUM | MAX | THIRD);
+        }
+    }
+    fake_look(&job, 0);
+    fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "1");
+    fake_job_close(&job);
+}
+
+CT_TEST(differ, several_calls_left_out)
+{
+    check_several_left_out(4);
+}
+
+CT_TEST(differ, several_calls_left_out_by_one_of_two)
+{
+    check_several_left_out(2);
+}
+
+/* The library ends a rank whose call is not the others': that is no crash. Nobody is killed by it.
+ */
+CT_TEST(differ, a_rank_that_the_library_ends)
+{
+    static const int signals[] = {SIGABRT, SIGSEGV, SIGKILL, SIGTERM};
+
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct fake_job job;
+
+        begin_with_steps(&job, 3, 2);
+        for (uint32_t r = 0; r < 3; r++) {
+            const uint64_t seq = fake_post(&job, r, 0, r == 1 ? 7 : 100, 1);
+
+            if (r != 1) { /* it is ended before it waits */
+                fake_wait(&job, r, 0, 0, seq);
+            }
+        }
+        fake_state(&job, 1, HARNESS_WATCH_SIGNALED, signals[i]);
+        CT_CHECK_EQ_U64(fake_look(&job, 0), i < 2 ? 1 : 2);
+        CT_CHECK(job.findings.items[0].verdict == HARNESS_VERDICT_MISMATCH_COUNT);
         fake_job_close(&job);
     }
 }
