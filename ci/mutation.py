@@ -7,7 +7,8 @@ compiled and linked ahead of the archives, as those of tests/mutants. A mutant w
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
 this order: a fixed campaign (sim), all of whose findings are known; of the scenarios that run the mutant's line in
 sim (gcov) those without a fault, then all, with every word, and their runs judged again from their files; on real
-processes those scenarios that reach what sim has not; what only a card shows, on the stand-ins of one; and some in sim
+processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a card shows, on the
+stand-ins of one; and some in sim
 once more in a program built with AddressSanitizer and UBSan.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on, also from those in
 ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
@@ -21,6 +22,7 @@ figure, and only then at its mutants.
 import argparse
 import concurrent.futures
 import contextlib
+import glob
 import hashlib
 import io
 import json
@@ -76,6 +78,9 @@ ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("ha
 ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c",
               "harness/oracle/happens_before.c", "harness/sums/tree.c", "harness/sums/tree_run.c", "harness/sums/tree_set.c"]
 STANDIN = ["async_error", "sigkill_after_launch", "slow_kernel"]
+# What only a program of somebody else's can be found with: the canaries of its judge.
+ON_GUEST = ["harness/judge/expect.c", "harness/judge/judge.c"]
+GUESTS = ["ddprove_guest_trainer", "ddprove_guest_model_trainer"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
 # At most so many scenarios are judged again from their files, run under sanitizers, and, for the judging side, run on
@@ -503,6 +508,11 @@ def judge(path, program, folder, scenarios, sanitize, standin):
             arguments = [*files, *launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             break
+    if path in ON_GUEST:
+        is_reached = True
+        files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/canary_*.yaml")))
+        stages.append(("scenario", lambda words=[*files, "--driver", "proc", "-j", "4"]:
+                       run(program, folder, words, CELL_SECONDS * 3)))
     if path in ON_STANDIN and standin is not None:
         is_reached = True
         stages.append(("scenario", lambda: on_standin(program, folder, standin)))
@@ -545,6 +555,8 @@ class Session:
         self.sanitizing = Builder("sanitized", "-DDDPROVE_SANITIZE=address;undefined")
         self.standins = Builder.on_standins()
         os.environ["DDPROVE_MPI"] = f"{builder.tree}/lib/libddp_mpi.so"
+        builder.call(["cmake", "--build", builder.tree, "--target", *GUESTS])
+        os.environ["PATH"] = f"{builder.tree}/bin:{os.environ['PATH']}"  # scenarios name a guest's program without a folder
         self.argued = argued()
         self.reach = builder.reach()
         self.end = end
