@@ -21,7 +21,8 @@ import said
 RUNS = [
     ("", ["scenarios/device/spin_in_forward.yaml", "scenarios/device/spin_in_comm.yaml",
           "scenarios/device/spin_in_two.yaml", "scenarios/device/spin_in_optimizer.yaml",
-          "scenarios/device/host_hang_after_launch.yaml", "scenarios/device/event_skipped.yaml"]),
+          "scenarios/device/host_hang_after_launch.yaml", "scenarios/device/event_skipped.yaml",
+          "scenarios/device/events_skipped.yaml"]),
     ("rank1:op30=hang", ["tests/standin/hangs/comm.yaml"]),
     ("rank1:launch30=hang", ["tests/standin/hangs/launch.yaml"]),
     ("rank2:op2=hang", ["tests/standin/hangs/comm_ended.yaml"]),
