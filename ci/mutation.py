@@ -81,7 +81,7 @@ ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("ha
 ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c",
               "harness/oracle/happens_before.c", "harness/oracle/tree_check.c", "harness/sums/tree.c", "harness/sums/tree_run.c", "harness/sums/tree_set.c"]
 STANDIN = ["async_error", "sigkill_after_launch", "slow_kernel"]
-# What only a program of somebody else's can be found with: the canaries of its judge.
+# What only a program of somebody else's can be found with: canaries of its judge, and a few others (guest/c*.yaml).
 ON_GUEST = ["harness/judge/expect.c", "harness/judge/judge.c"]
 GUESTS = ["ddprove_guest_trainer", "ddprove_guest_model_trainer"]
 # What judging a recorded run runs otherwise.
@@ -524,7 +524,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records):
             break
     if path in ON_GUEST:
         is_reached = True
-        files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/canary_*.yaml")))
+        files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/c*.yaml")))
         stages.append(("scenario", lambda words=[*files, "--driver", "proc", "-j", "4"]:
                        run(program, folder, words, CELL_SECONDS * 3)))
     if path in ON_STANDIN and standin is not None:
