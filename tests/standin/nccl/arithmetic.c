@@ -120,7 +120,8 @@ void standin_fold(int dtype, int redop, const void *own, void *partial, size_t c
     folds[dtype](redop, own, partial, count);
 }
 
-/* In the order of magnitudes, so that large values of both signs are gone before small ones come. */
+/* The largest magnitudes first, so that large values of both signs are gone before small ones
+ * come. */
 void standin_sum_exact(const float *all, int rank_count, size_t count, float *out)
 {
     for (size_t i = 0; i < count; i++) {
