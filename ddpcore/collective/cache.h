@@ -58,7 +58,7 @@ static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *
     key.kind = args->kind;
     key.dtype = args->dtype;
     key.elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count;
-    key.root = args->kind == DDP_COLL_BROADCAST ? args->root : 0;
+    key.root = ddp_coll_kind_has_root(args->kind) ? args->root : 0;
     /* The input of other members than the root is not used. */
     key.is_in_place = (args->kind == DDP_COLL_BROADCAST && member != args->root) ||
                       ddp_queue_is_in_place(args, member);

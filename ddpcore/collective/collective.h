@@ -25,15 +25,19 @@ extern "C" {
 
 struct ddp_coll_args {
     enum ddp_coll_kind kind;
-    enum ddp_redop redop; /* all_reduce only; SUM otherwise */
+    enum ddp_redop redop; /* of sums (ddp_coll_kind_is_sum); SUM otherwise */
     enum ddp_dtype dtype;
     enum ddp_coll_role role; /* what it is for: part of the signature, shown in reports */
     uint32_t index;          /* bucket or chunk number, part of the signature */
-    uint32_t root;           /* broadcast: member that holds the data; 0 otherwise */
-    const void *input;       /* == output for in place; all_gather: elem_count elements, in place
-                                they already lie at output + member * elem_count */
-    void *output;            /* all_reduce, broadcast: elem_count; all_gather: members*elem_count */
-    size_t elem_count;       /* per member; 0 is allowed everywhere */
+    uint32_t root; /* broadcast: member that holds the data; reduce: that gets it; else 0 */
+    /* == output for in place; all_gather: elem_count elements, in place they already lie at output
+     * + member * elem_count; reduce_scatter, all_to_all: members * elem_count. */
+    const void *input;
+    /* all_reduce, broadcast, reduce on the root: elem_count; all_gather, all_to_all: members *
+     * elem_count; reduce_scatter: elem_count, in place at input + member * elem_count, and nothing
+     * else of the input is written. */
+    void *output;
+    size_t elem_count; /* per member, of all_to_all per pair; 0 is allowed everywhere */
     /* The stream that fills the input, with work that is enqueued before post; NULL: the default
      * stream. Collectives on a device wait for that work; for those on the host it is done. */
     struct ddp_stream *producer;
@@ -106,9 +110,10 @@ struct ddp_schedule_emitter {
 struct ddp_coll_schedule_config {
     uint64_t comm;
     enum ddp_algorithm_id algorithm; /* of all_reduce; NONE = its default */
-    enum ddp_algorithm_id gather;    /* of all_gather; NONE = its default */
-    size_t segment_bytes;            /* longest message; 0 = the algorithm's default */
-    bool is_checked;                 /* compare signatures on every message (strict semantics) */
+    /* Of the other kinds; NONE = the kind's default. */
+    enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT];
+    size_t segment_bytes; /* longest message; 0 = the algorithm's default */
+    bool is_checked;      /* compare signatures on every message (strict semantics) */
     /* No data moves: every collective runs as a barrier whose messages carry the collective's own
      * signature, so it succeeds only if all members have posted the same. Implies is_checked. */
     bool is_agreement;

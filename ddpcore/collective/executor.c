@@ -244,12 +244,12 @@ static ddp_status find_algorithms(struct ddp_cache *cache,
                                   const struct ddp_coll_schedule_config *config,
                                   struct ddp_err *err)
 {
-    const enum ddp_algorithm_id chosen[DDP_COLL_KIND_COUNT] = {
-        [DDP_COLL_ALL_REDUCE] = config->algorithm, [DDP_COLL_ALL_GATHER] = config->gather};
-
     for (uint32_t kind = 0; kind < DDP_COLL_KIND_COUNT; kind++) {
-        DDP_TRY(ddp_algorithm_require((enum ddp_coll_kind)kind, chosen[kind],
-                                      &cache->algorithm[kind], err));
+        enum ddp_algorithm_id chosen =
+            kind == DDP_COLL_ALL_REDUCE ? config->algorithm : config->of_kind[kind];
+
+        DDP_TRY(
+            ddp_algorithm_require((enum ddp_coll_kind)kind, chosen, &cache->algorithm[kind], err));
     }
     return DDP_OK;
 }

@@ -49,13 +49,16 @@ static ddp_status input_hash(struct observer *observer, const struct ddp_coll_ar
     if (args->kind == DDP_COLL_ALL_GATHER && args->input == args->output) {
         input += observer->base.member * args->elem_count * ddp_dtype_size_bytes(args->dtype);
     }
-    return hash_of(observer, args, input, args->elem_count, out);
+    return hash_of(
+        observer, args, input,
+        args->elem_count * ddp_coll_input_blocks(args->kind, observer->base.member_count), out);
 }
 
 static ddp_status output_hash(struct observer *observer, const struct ddp_coll_args *args,
                               uint64_t *out)
 {
-    size_t blocks = args->kind == DDP_COLL_ALL_GATHER ? observer->base.member_count : 1;
+    size_t blocks = ddp_coll_output_blocks(args->kind, observer->base.member_count,
+                                           observer->base.member == args->root);
 
     *out = 0;
     return observer->is_hashing

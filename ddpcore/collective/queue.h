@@ -124,10 +124,19 @@ static inline bool ddp_queue_is_empty(const struct ddp_coll_args *args)
 /* Whether this member's input lies where its output goes. */
 static inline bool ddp_queue_is_in_place(const struct ddp_coll_args *args, uint32_t member)
 {
-    return args->input == args->output ||
-           (args->kind == DDP_COLL_ALL_GATHER &&
-            args->input == (const char *)args->output +
-                               member * args->elem_count * ddp_dtype_size_bytes(args->dtype));
+    const size_t before_bytes = member * args->elem_count * ddp_dtype_size_bytes(args->dtype);
+
+    switch (args->kind) {
+    case DDP_COLL_ALL_GATHER:
+        return args->input == args->output ||
+               args->input == (const char *)args->output + before_bytes;
+    case DDP_COLL_REDUCE_SCATTER:
+        return args->output == (const char *)args->input + before_bytes;
+    case DDP_COLL_REDUCE:
+        return member == args->root && args->input == args->output;
+    default:
+        return args->input == args->output;
+    }
 }
 
 #endif

@@ -6,8 +6,8 @@
 /* Fields that a kind does not use are left out: they need not match. */
 uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args)
 {
-    const uint64_t redop = args->kind == DDP_COLL_ALL_REDUCE ? (uint64_t)args->redop : 0;
-    const uint64_t root = args->kind == DDP_COLL_BROADCAST ? args->root : 0;
+    const uint64_t redop = ddp_coll_kind_is_sum(args->kind) ? (uint64_t)args->redop : 0;
+    const uint64_t root = ddp_coll_kind_has_root(args->kind) ? args->root : 0;
     const uint64_t fields[] = {comm,
                                seq,
                                (uint64_t)args->kind,

@@ -14,6 +14,9 @@ static ddp_status mpi_check(const struct ddp_queue *queue, const struct ddp_coll
     bool is_half = args->dtype == DDP_DTYPE_F16 || args->dtype == DDP_DTYPE_BF16;
 
     (void)queue;
+    if (args->kind >= DDP_COLL_POSTED_KIND_COUNT) {
+        return DDP_E_UNSUPPORTED;
+    }
     return (args->kind == DDP_COLL_ALL_REDUCE && is_half) || args->elem_count > INT32_MAX
                ? DDP_E_UNSUPPORTED
                : DDP_OK;

@@ -219,9 +219,16 @@ static bool nccl_is_quiet(struct ddp_queue *queue)
            state == DDP_NCCL_COMM_SHRUNK;
 }
 
+static ddp_status nccl_check(const struct ddp_queue *queue, const struct ddp_coll_args *args)
+{
+    (void)queue;
+    return args->kind < DDP_COLL_POSTED_KIND_COUNT ? DDP_OK : DDP_E_UNSUPPORTED;
+}
+
 const struct ddp_engine ddp_nccl_engine = {
     .starts_at_post = true,
     .announces_errors = true,
+    .check = nccl_check,
     .prepare = nccl_prepare,
     .release = nccl_release,
     .run_ahead = nccl_run_ahead,

@@ -39,6 +39,16 @@ struct ddp_part ddp_emit_segment(struct ddp_part part, size_t segment_elem_count
     return segment;
 }
 
+struct ddp_part ddp_emit_overlap(struct ddp_part a, struct ddp_part b)
+{
+    size_t first = a.first > b.first ? a.first : b.first;
+    size_t a_end = a.first + a.elem_count;
+    size_t b_end = b.first + b.elem_count;
+    size_t end = a_end < b_end ? a_end : b_end;
+
+    return (struct ddp_part){first, end > first ? end - first : 0};
+}
+
 struct ddp_range ddp_emit_range(enum ddp_buffer_kind buffer, struct ddp_part part)
 {
     struct ddp_range range = {buffer, 0, part.first, part.elem_count};

@@ -25,6 +25,8 @@ struct ddp_part ddp_emit_split(size_t elem_count, uint32_t part_count, uint32_t 
 size_t ddp_emit_segment_count(size_t elem_count, size_t segment_elem_count);
 /* Segment `index` of a part: [first + index * segment, ...), the last one shorter. */
 struct ddp_part ddp_emit_segment(struct ddp_part part, size_t segment_elem_count, size_t index);
+/* What two parts have in common; no elements if nothing. */
+struct ddp_part ddp_emit_overlap(struct ddp_part a, struct ddp_part b);
 
 /* The part as a range of the input or output, or of a scratch buffer by its number. */
 struct ddp_range ddp_emit_range(enum ddp_buffer_kind buffer, struct ddp_part part);

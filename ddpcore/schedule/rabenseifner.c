@@ -48,13 +48,9 @@ static struct ddp_part part_in_cell(const struct halving *halving, struct ddp_pa
                                     size_t cell)
 {
     const struct ddp_part whole = {0, halving->params->elem_count};
-    struct ddp_part part = ddp_emit_segment(whole, halving->params->segment_elem_count, cell);
-    size_t first = part.first > window.first ? part.first : window.first;
-    size_t end = part.first + part.elem_count;
-    size_t window_end = window.first + window.elem_count;
 
-    end = end < window_end ? end : window_end;
-    return (struct ddp_part){first, end > first ? end - first : 0};
+    return ddp_emit_overlap(ddp_emit_segment(whole, halving->params->segment_elem_count, cell),
+                            window);
 }
 
 static void remember(uint32_t *slot, uint32_t step)

@@ -45,13 +45,16 @@ static bool has_peer(enum ddp_step_kind kind)
 static size_t buffer_elem_count(const struct ddp_schedule *schedule, const struct ddp_range *range)
 {
     const struct ddp_schedule_params *params = &schedule->params;
-    bool is_gathered = params->kind == DDP_COLL_ALL_GATHER && range->buffer == DDP_BUFFER_OUTPUT;
+    uint32_t blocks =
+        range->buffer == DDP_BUFFER_INPUT
+            ? ddp_coll_input_blocks(params->kind, params->size)
+            : ddp_coll_output_blocks(params->kind, params->size, params->rank == params->root);
 
     if (range->buffer == DDP_BUFFER_SCRATCH) {
         DDP_ASSERT(range->scratch < schedule->scratch_count);
         return schedule->scratch[range->scratch].elem_count;
     }
-    return is_gathered ? params->elem_count * params->size : params->elem_count;
+    return blocks * params->elem_count;
 }
 
 static bool is_inside(const struct ddp_schedule *schedule, const struct ddp_range *range)

@@ -66,12 +66,15 @@ struct ddp_scratch {
 struct ddp_schedule_params {
     enum ddp_coll_kind kind;
     enum ddp_dtype dtype;
-    uint32_t rank, size; /* member number, member count */
-    size_t elem_count;   /* as in struct ddp_coll_args */
-    uint32_t root;
+    uint32_t rank, size;          /* member number, member count */
+    size_t elem_count;            /* as in struct ddp_coll_args */
+    uint32_t root;                /* broadcast, reduce */
     size_t segment_elem_count;    /* longest message; 0 = unlimited */
     const uint32_t *node_of_rank; /* uint32_t[size], borrowed while emitting; NULL: one node */
-    int is_in_place;              /* input == output: no copy of the input is needed */
+    /* The input needs no copy: it is the output, an all-gather's is the rank's block of the output,
+     * a reduce-scatter's holds the output as the rank's block. Never set where a rank of a
+     * reduction has no output. */
+    int is_in_place;
 };
 
 struct ddp_schedule {

@@ -15,10 +15,10 @@ static const struct event_row event_rows[DDP_EVENT_COUNT] = {
 };
 
 static const char *const kind_names[DDP_COLL_KIND_COUNT] = {
-    [DDP_COLL_ALL_REDUCE] = "all_reduce",
-    [DDP_COLL_BROADCAST] = "broadcast",
-    [DDP_COLL_ALL_GATHER] = "all_gather",
-    [DDP_COLL_BARRIER] = "barrier",
+    [DDP_COLL_ALL_REDUCE] = "all_reduce",         [DDP_COLL_BROADCAST] = "broadcast",
+    [DDP_COLL_ALL_GATHER] = "all_gather",         [DDP_COLL_BARRIER] = "barrier",
+    [DDP_COLL_REDUCE_SCATTER] = "reduce_scatter", [DDP_COLL_REDUCE] = "reduce",
+    [DDP_COLL_ALL_TO_ALL] = "all_to_all",
 };
 
 static const char *const role_names[DDP_ROLE_COUNT] = {
@@ -49,6 +49,34 @@ ddp_status ddp_event_parse(const char *name, enum ddp_event *out)
         }
     }
     return DDP_E_NOT_FOUND;
+}
+
+bool ddp_coll_kind_is_sum(enum ddp_coll_kind kind)
+{
+    return kind == DDP_COLL_ALL_REDUCE || kind == DDP_COLL_REDUCE_SCATTER ||
+           kind == DDP_COLL_REDUCE;
+}
+
+bool ddp_coll_kind_has_root(enum ddp_coll_kind kind)
+{
+    return kind == DDP_COLL_BROADCAST || kind == DDP_COLL_REDUCE;
+}
+
+uint32_t ddp_coll_input_blocks(enum ddp_coll_kind kind, uint32_t member_count)
+{
+    bool is_cut = kind == DDP_COLL_REDUCE_SCATTER || kind == DDP_COLL_ALL_TO_ALL;
+
+    return is_cut ? member_count : 1;
+}
+
+uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, bool is_root)
+{
+    bool is_collected = kind == DDP_COLL_ALL_GATHER || kind == DDP_COLL_ALL_TO_ALL;
+
+    if (kind == DDP_COLL_REDUCE && !is_root) {
+        return 0;
+    }
+    return is_collected ? member_count : 1;
 }
 
 const char *ddp_coll_kind_name(enum ddp_coll_kind kind)

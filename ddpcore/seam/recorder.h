@@ -43,8 +43,21 @@ enum ddp_coll_kind {
     DDP_COLL_BROADCAST,
     DDP_COLL_ALL_GATHER,
     DDP_COLL_BARRIER,
-    DDP_COLL_KIND_COUNT
+    /* No part of the DDP core posts what follows: the engine of schedules runs it, the lab proves
+     * it. */
+    DDP_COLL_REDUCE_SCATTER,
+    DDP_COLL_REDUCE,
+    DDP_COLL_ALL_TO_ALL,
+    DDP_COLL_KIND_COUNT,
+    DDP_COLL_POSTED_KIND_COUNT = DDP_COLL_REDUCE_SCATTER
 };
+/* Whether values are added up; whether a root is named. */
+bool ddp_coll_kind_is_sum(enum ddp_coll_kind kind);
+bool ddp_coll_kind_has_root(enum ddp_coll_kind kind);
+/* How often elem_count elements lie in a member's input, and in its output. is_root: of members of
+ * a reduction to a root, it alone has an output. */
+uint32_t ddp_coll_input_blocks(enum ddp_coll_kind kind, uint32_t member_count);
+uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, bool is_root);
 /* What the DDP core uses a collective for. X(identifier, name) */
 #define DDP_ROLE_TABLE(X)                        \
     X(DDP_ROLE_USER, "user")                     \

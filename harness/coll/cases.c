@@ -94,9 +94,8 @@ static bool visit_segments(const struct walk *walk, struct harness_coll_case *te
 static bool visit_roots(const struct walk *walk, struct harness_coll_case *test)
 {
     const uint32_t roots[] = {0, test->world / 2, test->world - 1};
-    bool is_broadcast = walk->kind == DDP_COLL_BROADCAST;
 
-    for (size_t i = 0; i < (is_broadcast ? 3u : 1u); i++) {
+    for (size_t i = 0; i < (ddp_coll_kind_has_root(walk->kind) ? 3u : 1u); i++) {
         test->root = roots[i];
         if ((i == 0 || roots[i] != roots[i - 1]) && !visit_segments(walk, test)) {
             return false;

@@ -7,23 +7,15 @@
 #include <string.h>
 
 #include "harness/coll/cases.h"
-#include "harness/sums/schedule_sums.h"
+#include "harness/coll/order.h"
 
-enum { PROGRESS_EVERY = 16, TREE_BYTES = 220 };
-
-/* The order of the first element of a world, which all others are compared with. */
-struct first_order {
-    uint32_t world; /* 0: none yet */
-    uint64_t hash;
-    size_t elem_count, elem;
-    char tree[TREE_BYTES];
-};
+enum { PROGRESS_EVERY = 16 };
 
 struct check {
     struct harness_coll_source *source;
     const struct harness_coll_options *options;
     struct harness_coll_report *report;
-    struct first_order first;
+    struct harness_coll_orders orders;
     uint64_t start_ns;
     size_t total;
     ddp_status status;
@@ -137,16 +129,28 @@ static void judge_segments(const struct check *check, const struct harness_coll_
     judge(check, HARNESS_COLL_SEGMENTED, test, NULL);
 }
 
+/* In place the output is no input. */
+static bool writes_input(const struct harness_schedule *member, const struct harness_span *dst)
+{
+    struct harness_span input = harness_schedule_input(member);
+    struct harness_span output = harness_schedule_output(member);
+    bool is_output = dst->buffer == output.buffer && dst->first >= output.first &&
+                     dst->first + dst->elem_count <= output.first + output.elem_count;
+
+    return dst->elem_count > 0 && !is_output && dst->buffer == (member->is_in_place ? 1u : 0u) &&
+           dst->buffer == input.buffer;
+}
+
 static void judge_input(const struct check *check, const struct harness_coll_case *test,
                         const struct harness_schedule_set *set)
 {
     char text[96];
 
-    for (uint32_t r = 0; !test->is_in_place && r < set->size; r++) {
-        for (size_t s = 0; s < set->member[r]->step_count; s++) {
-            const struct harness_schedule_step *step = &set->member[r]->steps[s];
+    for (uint32_t r = 0; r < set->size; r++) {
+        const struct harness_schedule *member = set->member[r];
 
-            if (step->dst.elem_count > 0 && step->dst.buffer == 0) {
+        for (size_t s = 0; s < member->step_count; s++) {
+            if (writes_input(member, &member->steps[s].dst)) {
                 (void)snprintf(text, sizeof text, "step %zu of rank %u writes to the input", s, r);
                 judge(check, HARNESS_COLL_INPUT_KEPT, test, text);
                 return;
@@ -158,83 +162,21 @@ static void judge_input(const struct check *check, const struct harness_coll_cas
 
 /* --- order of additions ----------------------------------------------------------------------- */
 
-static ddp_status print_tree(const struct harness_schedule_sums *sums, uint32_t node, char *tree)
-{
-    struct ddp_text text;
-    ddp_status status;
-
-    ddp_text_init(&text, sums->mem);
-    status = harness_schedule_sums_print(sums, node, &text);
-    (void)snprintf(tree, TREE_BYTES, "%s", ddp_text_str(&text));
-    ddp_text_fini(&text);
-    return status;
-}
-
-static ddp_status judge_ranks(const struct check *check, const struct harness_coll_case *test,
-                              const struct harness_schedule_set *set,
-                              const struct harness_schedule_sums *sums)
-{
-    size_t elem_count = set->any->buffer_elem_count[1];
-
-    for (uint32_t r = 1; r < set->size; r++) {
-        for (size_t i = 0; i < elem_count; i++) {
-            uint32_t first = harness_schedule_sums_at(sums, 0, i);
-            uint32_t other = harness_schedule_sums_at(sums, r, i);
-            char text[2 * TREE_BYTES + 100], first_tree[TREE_BYTES], other_tree[TREE_BYTES];
-
-            if (first == other) {
-                continue;
-            }
-            DDP_TRY(print_tree(sums, first, first_tree));
-            DDP_TRY(print_tree(sums, other, other_tree));
-            (void)snprintf(text, sizeof text, "element %zu: rank 0 adds %s, rank %u adds %s", i,
-                           first_tree, r, other_tree);
-            judge(check, HARNESS_COLL_SAME_BITS, test, text);
-            return DDP_OK;
-        }
-    }
-    judge(check, HARNESS_COLL_SAME_BITS, test, NULL);
-    return DDP_OK;
-}
-
-/* Ranks on other nodes are another machine: only cases of one are compared. */
-static ddp_status judge_order(struct check *check, const struct harness_coll_case *test,
-                              const struct harness_schedule_sums *sums)
-{
-    struct first_order *first = &check->first;
-
-    for (size_t i = 0; i < test->elem_count && test->node_of_rank == NULL; i++) {
-        uint32_t node = harness_schedule_sums_at(sums, 0, i);
-        char text[2 * TREE_BYTES + 100], tree[TREE_BYTES];
-
-        if (first->world != test->world) {
-            *first =
-                (struct first_order){test->world, sums->nodes[node].hash, test->elem_count, i, ""};
-            DDP_TRY(print_tree(sums, node, first->tree));
-        } else if (first->hash != sums->nodes[node].hash) {
-            DDP_TRY(print_tree(sums, node, tree));
-            (void)snprintf(text, sizeof text,
-                           "element %zu of %zu is added as %s, element %zu of %zu as %s", i,
-                           test->elem_count, tree, first->elem, first->elem_count, first->tree);
-            judge(check, HARNESS_COLL_SAME_ORDER, test, text);
-            return DDP_OK;
-        }
-    }
-    judge(check, HARNESS_COLL_SAME_ORDER, test, NULL);
-    return DDP_OK;
-}
-
 static ddp_status judge_sums(struct check *check, const struct harness_coll_case *test,
                              const struct harness_schedule_set *set)
 {
+    char text[sizeof check->report->result[0].text] = "";
     struct harness_schedule_sums sums;
     ddp_status status = harness_schedule_sums_make(set, set->mem, &sums);
 
-    if (status == DDP_OK) {
-        status = judge_ranks(check, test, set, &sums);
+    if (status == DDP_OK && harness_coll_is_asked(check->report, HARNESS_COLL_SAME_BITS)) {
+        status = harness_coll_compare_ranks(&sums, text, sizeof text);
+        judge(check, HARNESS_COLL_SAME_BITS, test, text[0] != '\0' ? text : NULL);
     }
-    if (status == DDP_OK && check->source->kind == DDP_COLL_ALL_REDUCE) {
-        status = judge_order(check, test, &sums);
+    text[0] = '\0';
+    if (status == DDP_OK && harness_coll_is_asked(check->report, HARNESS_COLL_SAME_ORDER)) {
+        status = harness_coll_compare_order(&check->orders, test, &sums, text, sizeof text);
+        judge(check, HARNESS_COLL_SAME_ORDER, test, text[0] != '\0' ? text : NULL);
     }
     harness_schedule_sums_fini(&sums, set);
     return status;
@@ -300,8 +242,10 @@ static ddp_status judge_set(struct check *check, const struct harness_coll_case 
     is_right = judge_findings(check, test, &findings);
     judge_segments(check, test, set);
     judge_input(check, test, set);
-    return is_right && check->source->kind != DDP_COLL_BARRIER ? judge_sums(check, test, set)
-                                                               : DDP_OK;
+    return is_right && (harness_coll_is_asked(check->report, HARNESS_COLL_SAME_BITS) ||
+                        harness_coll_is_asked(check->report, HARNESS_COLL_SAME_ORDER))
+               ? judge_sums(check, test, set)
+               : DDP_OK;
 }
 
 static ddp_status judge_case(struct check *check, const struct harness_coll_case *test)
@@ -375,11 +319,14 @@ static ddp_status measure_depth(const struct harness_schedule_set *set, uint32_t
     struct harness_schedule_sums sums;
     ddp_status status = harness_schedule_sums_make(set, set->mem, &sums);
 
-    for (size_t i = 0; status == DDP_OK && i < set->any->elem_count; i++) {
-        uint32_t node = harness_schedule_sums_at(&sums, 0, i);
+    for (uint32_t r = 0; status == DDP_OK && r < set->size; r++) {
+        size_t elem_count = harness_schedule_output(set->member[r]).elem_count;
 
-        *out = node != HARNESS_SUM_NONE && sums.nodes[node].depth > *out ? sums.nodes[node].depth
-                                                                         : *out;
+        for (size_t i = 0; i < elem_count; i++) {
+            uint32_t depth = sums.nodes[harness_schedule_sums_at(&sums, r, i)].depth;
+
+            *out = depth > *out ? depth : *out;
+        }
     }
     harness_schedule_sums_fini(&sums, set);
     return status;

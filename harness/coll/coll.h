@@ -24,9 +24,9 @@ extern "C" {
 struct harness_coll_case {
     uint32_t world;
     size_t elem_count;
-    size_t segment_elem_count; /* longest message; 0: any length */
-    bool is_in_place;
-    uint32_t root;                /* broadcast */
+    size_t segment_elem_count;    /* longest message; 0: any length */
+    bool is_in_place;             /* of a reduction to a root: there */
+    uint32_t root;                /* broadcast, reduce */
     const uint32_t *node_of_rank; /* [world]; NULL: all on one node */
 };
 
@@ -66,6 +66,10 @@ DDP_MUST_USE ddp_status harness_coll_plugin_open(const char *program, const char
                                                  struct harness_coll_source **out,
                                                  struct ddp_err *err);
 void harness_coll_source_close(struct harness_coll_source *source); /* NULL: nothing to do */
+
+/* Whether this rank is asked in place: of a reduction to a root, other ranks have no output. */
+bool harness_coll_is_in_place(const struct harness_coll_source *source,
+                              const struct harness_coll_case *test, uint32_t rank);
 
 /* The schedules of all ranks of a case, read back and put in order, in `schedules`, which is
  * initialised and holds one set afterwards. *out_rank: the rank whose schedule is wrong.

@@ -232,24 +232,38 @@ ddp_status harness_coll_draw(const struct harness_schedule_set *set, struct ddp_
 
 /* --- sums ------------------------------------------------------------------------------------- */
 
+/* A line for each run of elements that are added in the same tree. */
+static ddp_status print_sums(const struct harness_schedule_sums *sums, uint32_t rank,
+                             size_t elem_count, bool is_named, struct ddp_text *out)
+{
+    for (size_t first = 0; first < elem_count;) {
+        uint32_t node = harness_schedule_sums_at(sums, rank, first);
+        size_t end = first + 1;
+
+        while (end < elem_count && harness_schedule_sums_at(sums, rank, end) == node) {
+            end++;
+        }
+        if (is_named) {
+            ddp_text_add(out, "rank %u ", rank);
+        }
+        ddp_text_add(out, end - first == 1 ? "out[%zu] = " : "out[%zu..%zu] = ", first, end - 1);
+        DDP_TRY(harness_schedule_sums_print(sums, node, out));
+        ddp_text_add(out, "\n");
+        first = end;
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_coll_draw_sums(const struct harness_schedule_set *set, struct ddp_mem *mem,
                                   struct ddp_text *out)
 {
     struct harness_schedule_sums sums;
-    size_t elem_count = set->any->buffer_elem_count[1];
+    bool is_for_all = set->any->kind == DDP_COLL_ALL_REDUCE; /* all ranks have the same sums */
     ddp_status status = harness_schedule_sums_make(set, mem, &sums);
 
-    for (size_t first = 0; status == DDP_OK && first < elem_count;) {
-        uint32_t node = harness_schedule_sums_at(&sums, 0, first);
-        size_t end = first + 1;
-
-        while (end < elem_count && harness_schedule_sums_at(&sums, 0, end) == node) {
-            end++;
-        }
-        ddp_text_add(out, end - first == 1 ? "out[%zu] = " : "out[%zu..%zu] = ", first, end - 1);
-        status = harness_schedule_sums_print(&sums, node, out);
-        ddp_text_add(out, "\n");
-        first = end;
+    for (uint32_t r = 0; status == DDP_OK && r < (is_for_all ? 1 : set->size); r++) {
+        status = print_sums(&sums, r, harness_schedule_output(set->member[r]).elem_count,
+                            !is_for_all, out);
     }
     harness_schedule_sums_fini(&sums, set);
     return status;

@@ -23,7 +23,11 @@ _Static_assert(DDPROVE_COLL_SAME_BITS == (unsigned)HARNESS_COLL_CLAIM_RANKS &&
                    DDPROVE_COLL_SAME_ORDER == (unsigned)HARNESS_COLL_CLAIM_ORDER,
                "claims have the same bits");
 _Static_assert((int)DDPROVE_COLL_ALL_REDUCE == (int)DDP_COLL_ALL_REDUCE &&
-                   (int)DDPROVE_COLL_BARRIER == (int)DDP_COLL_BARRIER,
+                   (int)DDPROVE_COLL_BARRIER == (int)DDP_COLL_BARRIER &&
+                   (int)DDPROVE_COLL_REDUCE_SCATTER == (int)DDP_COLL_REDUCE_SCATTER &&
+                   (int)DDPROVE_COLL_REDUCE_TO_ROOT == (int)DDP_COLL_REDUCE &&
+                   (int)DDPROVE_COLL_ALL_TO_ALL == (int)DDP_COLL_ALL_TO_ALL &&
+                   (int)HARNESS_PLUGIN_KINDS == (int)DDP_COLL_KIND_COUNT,
                "kinds have the same numbers");
 
 static void print_range(const char *key, const struct ddprove_coll_range *range,
@@ -116,7 +120,8 @@ static ddp_status emit_plugin(struct harness_coll_source *base,
                                                    .root = test->root,
                                                    .count = test->elem_count,
                                                    .segment = test->segment_elem_count,
-                                                   .is_in_place = test->is_in_place,
+                                                   .is_in_place =
+                                                       harness_coll_is_in_place(base, test, rank),
                                                    .dtype = DDPROVE_COLL_F32,
                                                    .node_of_rank = test->node_of_rank};
     struct harness_plugin_answer answer;

@@ -120,7 +120,7 @@ ddp_status harness_coll_print_picture(struct harness_coll_source *source,
     } else if (status == DDP_OK) {
         status = harness_coll_draw(&schedules.sets[0], ddp_mem_pool_mem(pool), out);
     }
-    if (status == DDP_OK && !is_svg && source->kind == DDP_COLL_ALL_REDUCE) {
+    if (status == DDP_OK && !is_svg && ddp_coll_kind_is_sum(source->kind)) {
         status = harness_schedule_set_prove(&schedules.sets[0], &findings);
         if (status == DDP_OK && findings.count == 0 && !findings.is_failed) {
             status = harness_coll_draw_sums(&schedules.sets[0], ddp_mem_pool_mem(pool), out);

@@ -54,16 +54,18 @@ enum harness_outcome harness_coll_outcome(const struct harness_coll_report *repo
 bool harness_coll_is_asked(const struct harness_coll_report *report,
                            enum harness_coll_property property)
 {
-    bool is_of_values = property == HARNESS_COLL_SAME_BITS || property == HARNESS_COLL_SAME_ORDER;
+    enum ddp_coll_kind kind = report->kind;
+    bool is_for_all = kind == DDP_COLL_ALL_REDUCE || kind == DDP_COLL_BROADCAST ||
+                      kind == DDP_COLL_ALL_GATHER; /* each rank gets the same */
     bool is_of_small = property == HARNESS_COLL_PURE || property == HARNESS_COLL_FREED;
 
     if (property == HARNESS_COLL_FREED && !report->is_measured) {
         return false;
     }
-    if (is_of_values && report->kind == DDP_COLL_BARRIER) {
+    if (property == HARNESS_COLL_SAME_BITS && !is_for_all) {
         return false;
     }
-    if (property == HARNESS_COLL_SAME_ORDER && report->kind != DDP_COLL_ALL_REDUCE) {
+    if (property == HARNESS_COLL_SAME_ORDER && !ddp_coll_kind_is_sum(kind)) {
         return false;
     }
     return !(is_of_small && report->worlds.first > HARNESS_COLL_REPEATED_MAX);
@@ -79,7 +81,7 @@ void harness_coll_print_case(const struct harness_coll_case *test, const uint32_
         ddp_text_add(out, ", messages of at most %zu", test->segment_elem_count);
     }
     if (test->root > 0) {
-        ddp_text_add(out, ", from rank %u", test->root);
+        ddp_text_add(out, ", root rank %u", test->root);
     }
     for (uint32_t r = 0; nodes != NULL && r < test->world && r < HARNESS_COLL_NODES_MAX; r++) {
         ddp_text_add(out, "%s%u", r == 0 ? ", on nodes " : " ", nodes[r]);

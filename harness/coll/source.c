@@ -23,7 +23,8 @@ static ddp_status emit_builtin(struct harness_coll_source *source,
                                                .root = test->root,
                                                .segment_elem_count = test->segment_elem_count,
                                                .node_of_rank = test->node_of_rank,
-                                               .is_in_place = test->is_in_place};
+                                               .is_in_place =
+                                                   harness_coll_is_in_place(source, test, rank)};
     struct ddp_schedule schedule;
     ddp_status status;
 
@@ -40,6 +41,12 @@ static ddp_status emit_builtin(struct harness_coll_source *source,
     return status == DDP_OK && out->is_failed ? DDP_E_NOMEM : status;
 }
 
+bool harness_coll_is_in_place(const struct harness_coll_source *source,
+                              const struct harness_coll_case *test, uint32_t rank)
+{
+    return test->is_in_place && (source->kind != DDP_COLL_REDUCE || rank == test->root);
+}
+
 static void destroy_builtin(struct harness_coll_source *source)
 {
     ddp_mem_free(ddp_mem_system(), source);
@@ -51,10 +58,15 @@ static const struct harness_coll_source_ops builtin_ops = {emit_builtin, destroy
  * order for every element. */
 static unsigned claims_of(const struct ddp_algorithm *algorithm)
 {
-    static const enum ddp_algorithm_id one_order[] = {
-        DDP_ALGORITHM_RECURSIVE_DOUBLING, DDP_ALGORITHM_RABENSEIFNER, DDP_ALGORITHM_LINEAR,
-        DDP_ALGORITHM_BINOMIAL_TREE,      DDP_ALGORITHM_ONE_SHOT,     DDP_ALGORITHM_TWO_SHOT,
-        DDP_ALGORITHM_HIERARCHICAL};
+    static const enum ddp_algorithm_id one_order[] = {DDP_ALGORITHM_RECURSIVE_DOUBLING,
+                                                      DDP_ALGORITHM_RABENSEIFNER,
+                                                      DDP_ALGORITHM_LINEAR,
+                                                      DDP_ALGORITHM_BINOMIAL_TREE,
+                                                      DDP_ALGORITHM_ONE_SHOT,
+                                                      DDP_ALGORITHM_TWO_SHOT,
+                                                      DDP_ALGORITHM_HIERARCHICAL,
+                                                      DDP_ALGORITHM_HALVING_REDUCE_SCATTER,
+                                                      DDP_ALGORITHM_BINOMIAL_REDUCE};
     unsigned claims = HARNESS_COLL_CLAIM_RANKS;
 
     for (size_t i = 0; i < sizeof one_order / sizeof one_order[0]; i++) {

@@ -21,7 +21,7 @@ static void set_arg(const struct harness_action *action, struct ddp_coll_args *a
 {
     switch (action->arg) {
     case HARNESS_ARG_KIND:
-        args->kind = (enum ddp_coll_kind)(action->arg_value % DDP_COLL_KIND_COUNT);
+        args->kind = (enum ddp_coll_kind)(action->arg_value % DDP_COLL_POSTED_KIND_COUNT);
         break;
     case HARNESS_ARG_COUNT:
         args->elem_count = (size_t)action->arg_value;

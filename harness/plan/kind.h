@@ -79,7 +79,8 @@ enum harness_store { HARNESS_STORE_TABLE(HARNESS_KIND_ENUM) HARNESS_STORE_COUNT 
 
 #define HARNESS_GATHER_TABLE(X)                                                    \
     X(HARNESS_GATHER_BRUCK, "bruck", "1, 2, 4, ... blocks at once: fewest rounds") \
-    X(HARNESS_GATHER_RING, "ring", "every block goes once around the ring")
+    X(HARNESS_GATHER_RING, "ring", "every block goes once around the ring")        \
+    X(HARNESS_GATHER_DOUBLING, "doubling", "partners exchange all that they have")
 enum harness_gather { HARNESS_GATHER_TABLE(HARNESS_KIND_ENUM) HARNESS_GATHER_COUNT };
 
 #define HARNESS_DEVICE_TABLE(X)               \

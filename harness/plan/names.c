@@ -179,7 +179,7 @@ static const char *name_of_owner(enum harness_names list, size_t index)
         LIST(OUTCOMES, HARNESS_OUTCOME_SKIP + 1, harness_outcome_name((enum harness_outcome)index))
         LIST(ORACLES, HARNESS_ORACLE_COUNT, harness_oracle_name((enum harness_oracle_id)index))
         LIST(MODES, HARNESS_MODE_COUNT, harness_mode_name((enum harness_mode)index))
-        LIST(KINDS, DDP_COLL_KIND_COUNT, ddp_coll_kind_name((enum ddp_coll_kind)index))
+        LIST(KINDS, DDP_COLL_POSTED_KIND_COUNT, ddp_coll_kind_name((enum ddp_coll_kind)index))
         LIST(DTYPES, DDP_DTYPE_COUNT, ddp_dtype_name((enum ddp_dtype)index))
         LIST(REDOPS, DDP_REDOP_COUNT, ddp_redop_name((enum ddp_redop)index))
 #undef LIST

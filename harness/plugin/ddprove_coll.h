@@ -20,15 +20,25 @@ enum ddprove_coll_kind {
     DDPROVE_COLL_ALL_REDUCE, /* output = the sum of all inputs, on every rank */
     DDPROVE_COLL_BROADCAST,  /* output = the root's input */
     DDPROVE_COLL_ALL_GATHER, /* output = the inputs, in the order of ranks: size * count elements */
-    DDPROVE_COLL_BARRIER     /* no rank ends before every rank has begun; count is 0 */
+    DDPROVE_COLL_BARRIER,    /* no rank ends before every rank has begun; count is 0 */
+    /* Inputs of size * count elements, a block of count for each rank: output = the sum of the
+     * rank's block of all inputs. In place the output is the rank's block of the input, and the
+     * other blocks stay as they are. */
+    DDPROVE_COLL_REDUCE_SCATTER,
+    /* The root's output = the sum of all inputs. Other ranks have no output, and is_in_place is 0
+     * there. */
+    DDPROVE_COLL_REDUCE_TO_ROOT,
+    /* Input and output of size * count elements: block r of the output = the rank's block of the
+     * input of rank r. */
+    DDPROVE_COLL_ALL_TO_ALL
 };
 
 /* What is asked: the steps of one rank. */
 struct ddprove_coll_question {
     uint32_t struct_bytes; /* of this struct, as the asker knows it */
     uint32_t rank, size;
-    uint32_t root;        /* broadcast */
-    uint64_t count;       /* elements of the input */
+    uint32_t root;        /* broadcast, reduction to a root */
+    uint64_t count;       /* elements of the input, or of a block of it */
     uint64_t segment;     /* no message may be longer, in elements; 0: any length */
     uint32_t is_in_place; /* input and output are one buffer: the input is where the output is */
     uint32_t dtype;       /* enum ddprove_coll_dtype of the elements */

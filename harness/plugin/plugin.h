@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 #define HARNESS_PLUGIN_SCRATCH_MAX 8u
+enum { HARNESS_PLUGIN_KINDS = DDPROVE_COLL_ALL_TO_ALL + 1 }; /* that ddprove_coll.h has */
 
 struct harness_plugin_scratch {
     uint32_t dtype;

@@ -117,7 +117,7 @@ static void judge(const struct ddprove_coll *plugin, const char *path, char *tex
     } else if (!is_name(plugin->name)) {
         (void)snprintf(text, size_bytes,
                        "%s: its name must be of 1 to 31 small letters, digits and _", path);
-    } else if (plugin->kind > DDPROVE_COLL_BARRIER || plugin->emit == NULL) {
+    } else if (plugin->kind >= (uint32_t)HARNESS_PLUGIN_KINDS || plugin->emit == NULL) {
         (void)snprintf(text, size_bytes, "%s: %s", path,
                        plugin->emit == NULL ? "emit is NULL" : "its kind is not known");
     }

@@ -144,12 +144,15 @@ static ddp_status create_mpi(struct harness_session *session, bool is_strict,
 static ddp_status create_schedules(struct harness_session *session, bool is_strict,
                                    struct ddp_transport *transport, struct ddp_coll **out)
 {
+    static const enum ddp_algorithm_id gathers[HARNESS_GATHER_COUNT] = {
+        [HARNESS_GATHER_BRUCK] = DDP_ALGORITHM_BRUCK_ALL_GATHER,
+        [HARNESS_GATHER_RING] = DDP_ALGORITHM_RING_ALL_GATHER,
+        [HARNESS_GATHER_DOUBLING] = DDP_ALGORITHM_DOUBLING_ALL_GATHER};
     const struct harness_job *job = &session->plan->job;
     struct ddp_coll_schedule_config config = {.is_checked = is_strict,
                                               .algorithm = job->collective.algorithm,
-                                              .gather = job->all_gather == HARNESS_GATHER_RING
-                                                            ? DDP_ALGORITHM_RING_ALL_GATHER
-                                                            : DDP_ALGORITHM_BRUCK_ALL_GATHER};
+                                              .of_kind[DDP_COLL_ALL_GATHER] =
+                                                  gathers[job->all_gather]};
     ddp_status status;
 
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;

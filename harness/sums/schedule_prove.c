@@ -94,14 +94,25 @@ static ddp_status cut_all(struct proof *proof)
     return DDP_OK;
 }
 
-static ddp_status cut_input(struct proof *proof, uint32_t rank)
+static ddp_status cut_span(const struct proof *proof, uint32_t rank, struct harness_span span,
+                           size_t block_elems)
 {
-    struct harness_span input = harness_schedule_input(proof->set->member[rank]);
-    struct harness_tile_row *row = &proof->rows[rank][input.buffer];
+    struct harness_tile_row *row = &proof->rows[rank][span.buffer];
     bool is_new = false;
 
-    DDP_TRY(harness_tile_cut(row, proof->mem, input.first, &is_new));
-    return harness_tile_cut(row, proof->mem, input.first + input.elem_count, &is_new);
+    /* Elements of two blocks may go different ways though no step cuts between them. */
+    for (size_t at = 0; at < span.elem_count; at += block_elems) {
+        DDP_TRY(harness_tile_cut(row, proof->mem, span.first + at, &is_new));
+    }
+    return harness_tile_cut(row, proof->mem, span.first + span.elem_count, &is_new);
+}
+
+static ddp_status cut_ends(const struct proof *proof, uint32_t rank)
+{
+    const struct harness_schedule *member = proof->set->member[rank];
+
+    DDP_TRY(cut_span(proof, rank, harness_schedule_input(member), member->elem_count));
+    return cut_span(proof, rank, harness_schedule_output(member), member->elem_count);
 }
 
 static ddp_status make_rows(struct proof *proof)
@@ -118,7 +129,7 @@ static ddp_status make_rows(struct proof *proof)
         if (proof->rows[r] == NULL) {
             return DDP_E_NOMEM;
         }
-        DDP_TRY(cut_input(proof, r));
+        DDP_TRY(cut_ends(proof, r));
     }
     return proof->rows == NULL ? DDP_E_NOMEM : DDP_OK;
 }
@@ -259,22 +270,52 @@ static void explain_weight(const struct proof *proof, uint32_t rank,
     }
 }
 
+/* What element `at` of a rank's output must hold: the sum of which contributions, and which element
+ * of theirs. */
+static void expect(const struct harness_schedule *member, size_t at, uint64_t total,
+                   uint64_t *out_weight, size_t *out_origin)
+{
+    uint32_t block = (uint32_t)(at / member->elem_count);
+    size_t own_first = member->rank * member->elem_count;
+
+    *out_weight = total;
+    *out_origin = at;
+    switch (member->kind) {
+    case DDP_COLL_ALL_REDUCE:
+    case DDP_COLL_REDUCE:
+        break;
+    case DDP_COLL_REDUCE_SCATTER:
+        *out_origin = own_first + at;
+        break;
+    case DDP_COLL_BROADCAST:
+        *out_weight = harness_schedule_weight(member->root);
+        break;
+    case DDP_COLL_ALL_GATHER:
+        *out_weight = harness_schedule_weight(block);
+        *out_origin = at % member->elem_count;
+        break;
+    case DDP_COLL_ALL_TO_ALL:
+        *out_weight = harness_schedule_weight(block);
+        *out_origin = own_first + at % member->elem_count;
+        break;
+    case DDP_COLL_BARRIER:
+    case DDP_COLL_KIND_COUNT:
+        DDP_ASSERT(false); /* it moves no values */
+    }
+}
+
 /* False after a violation. */
 static bool check_tile(const struct proof *proof, uint32_t rank, const struct harness_tile *tile,
                        size_t end, uint64_t total)
 {
     const struct harness_schedule *member = proof->set->member[rank];
-    uint64_t expected = total;
-    size_t origin = tile->first;
+    struct harness_span output = harness_schedule_output(member);
+    uint64_t expected;
+    size_t origin;
     char text[160];
 
-    DDP_ASSERT(tile->first < end && member->elem_count > 0);
-    if (member->kind == DDP_COLL_BROADCAST) {
-        expected = harness_schedule_weight(member->root);
-    } else if (member->kind == DDP_COLL_ALL_GATHER) {
-        expected = harness_schedule_weight((uint32_t)(tile->first / member->elem_count));
-        origin = tile->first % member->elem_count;
-    }
+    DDP_ASSERT(tile->first < end && member->elem_count > 0 && tile->first >= output.first);
+    expect(member, tile->first - output.first, total, &expected, &origin);
     if (!tile->is_defined || tile->weight != expected) {
         explain_weight(proof, rank, tile, end, expected);
         return false;
@@ -294,8 +335,10 @@ static void check_outputs(const struct proof *proof)
 
     for (uint32_t r = 0; r < proof->set->size; r++) {
         const struct harness_tile_row *row = &proof->rows[r][1];
+        struct harness_span output = harness_schedule_output(proof->set->member[r]);
 
-        for (size_t i = 0; row->elem_count > 0 && i < row->count; i++) {
+        for (size_t i = harness_tile_at(row, output.first);
+             i < row->count && row->tiles[i].first < output.first + output.elem_count; i++) {
             if (!check_tile(proof, r, &row->tiles[i], harness_tile_end(row, i), total)) {
                 return;
             }

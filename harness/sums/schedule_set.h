@@ -66,7 +66,8 @@ struct harness_schedule_set *harness_schedules_find(const struct harness_schedul
                                                     uint32_t root);
 
 /* Run an ordered set. input, output: one pointer a rank, into host memory; the same pointers may be
- * given twice if the schedules are in place (if not, outputs must be apart).
+ * given twice if the schedules are in place (if not, outputs must be apart). Of a reduce-scatter in
+ * place, output is the whole buffer.
  * Errors: E_STATE (not ordered), E_UNSUPPORTED (dtype), E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_set_run(struct harness_schedule_set *set,
                                                  void *const *input, void *const *output);

@@ -169,7 +169,7 @@ static ddp_status run_event(struct harness_schedule_sums *sums,
 ddp_status harness_schedule_sums_make(const struct harness_schedule_set *set, struct ddp_mem *mem,
                                       struct harness_schedule_sums *out)
 {
-    *out = (struct harness_schedule_sums){.mem = mem, .size = set->size};
+    *out = (struct harness_schedule_sums){.mem = mem, .set = set, .size = set->size};
     if (!set->is_ordered) {
         return DDP_E_STATE;
     }
@@ -199,8 +199,10 @@ void harness_schedule_sums_fini(struct harness_schedule_sums *sums,
 uint32_t harness_schedule_sums_at(const struct harness_schedule_sums *sums, uint32_t rank,
                                   size_t elem)
 {
-    DDP_ASSERT(rank < sums->size);
-    return sums->value[rank][1][elem];
+    struct harness_span output = harness_schedule_output(sums->set->member[rank]);
+
+    DDP_ASSERT(rank < sums->size && elem < output.elem_count);
+    return sums->value[rank][1][output.first + elem];
 }
 
 /* --- text ------------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ struct harness_sum_node {
 
 struct harness_schedule_sums {
     struct ddp_mem *mem;
+    const struct harness_schedule_set *set; /* borrowed */
     uint32_t size;
     struct harness_sum_node *nodes;
     size_t node_count, node_capacity;

@@ -55,7 +55,9 @@ struct harness_schedule {
     uint32_t rank, size, root;
     size_t elem_count;
     enum ddp_dtype dtype;
-    bool is_in_place; /* input and output are one buffer: every range names buffer 1 */
+    /* Input and output are one buffer, the longer of the two: every range names buffer 1, and lies
+     * where it is there. */
+    bool is_in_place;
     struct harness_schedule_step *steps;
     size_t step_count;
     size_t buffer_count;       /* 2 + scratch */
@@ -71,6 +73,9 @@ void harness_schedule_fini(struct harness_schedule *schedule);
 /* Where the rank's contribution lies before the first step; no elements where it has none (a
  * broadcast's members but the root). */
 struct harness_span harness_schedule_input(const struct harness_schedule *schedule);
+/* Where its result lies after the last step; no elements where it has none (a reduction's members
+ * but the root). */
+struct harness_span harness_schedule_output(const struct harness_schedule *schedule);
 
 #ifdef __cplusplus
 }

@@ -418,7 +418,10 @@ static int emit(const struct ddprove_coll_question *q, const struct ddprove_coll
     case 4:
         return doubling(q, to);
     case 5:
-        return BUG >= 520 ? barrier(q, to) : BUG >= 510 ? all_gather(q, to) : broadcast(q, to);
+        return BUG >= 530   ? blocks(q, to)
+               : BUG >= 520 ? barrier(q, to)
+               : BUG >= 510 ? all_gather(q, to)
+                            : broadcast(q, to);
     case 6:
         return misbehave(q, to);
     default:
@@ -431,6 +434,9 @@ const struct ddprove_coll ddprove_coll_plugin = {
     sizeof(struct ddprove_coll),
     IS(621) ? "No Name" : "exhibit",
     BUG >= 600 || BUG < 500 ? DDPROVE_COLL_ALL_REDUCE
+    : BUG >= 550            ? DDPROVE_COLL_ALL_TO_ALL
+    : BUG >= 540            ? DDPROVE_COLL_REDUCE_TO_ROOT
+    : BUG >= 530            ? DDPROVE_COLL_REDUCE_SCATTER
     : BUG >= 520            ? DDPROVE_COLL_BARRIER
     : BUG >= 510            ? DDPROVE_COLL_ALL_GATHER
                             : DDPROVE_COLL_BROADCAST,

@@ -74,4 +74,125 @@ static int barrier(const struct ddprove_coll_question *q, const struct ddprove_c
     return 0;
 }
 
+/* Every rank's block straight there, one pair after the other. */
+static void scatter_segment(const struct ddprove_coll_question *q,
+                            const struct ddprove_coll_sink *to, uint64_t first, uint64_t count)
+{
+    struct ddprove_coll_range sum = out(first, count);
+    uint32_t last = NONE;
+    /* 533: one pair too few in worlds that are no power of two */
+    uint32_t end = IS(533) && (q->size & (q->size - 1)) != 0 ? q->size - 1 : q->size;
+
+    /* 534: in place too, where it copies onto itself */
+    if (!q->is_in_place || IS(534)) {
+        last = copy(to, sum, in(q->rank * q->count + first, count), NONE);
+    }
+    for (uint32_t i = 1; i < end; i++) {
+        uint32_t ahead = (q->rank + i) % q->size;
+        uint32_t behind = (q->rank + q->size - i) % q->size;
+        uint64_t block = IS(531) ? i : ahead; /* 531: blocks in the order of leaving */
+
+        (void)send(to, ahead, in(block * q->count + first, count), NONE);
+        if (IS(532) && i + 1 == q->size && i > 1) { /* 532: what it has sent is room to add in */
+            struct ddprove_coll_range room = in((q->rank + 1) % q->size * q->count + first, count);
+
+            last = take(to, behind, room, 1, NONE);
+            last = ddprove_coll_local(to, DDPROVE_COLL_REDUCE, 0, sum, room, last, NONE);
+        } else {
+            last = add(to, behind, sum, last, NONE);
+        }
+    }
+}
+
+/* To the root, in the order of ranks. */
+static void root_segment(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to,
+                         uint64_t first, uint64_t count)
+{
+    struct ddprove_coll_range sum = out(first, count);
+    struct ddprove_coll_range own = in(first, count);
+    int is_late = IS(543) && !q->is_in_place;
+    /* 541: those before the root are forgotten; from rank 0 on that is nobody */
+    uint32_t begin = IS(541) ? q->root : 0;
+    uint32_t last = NONE;
+
+    if (q->rank != q->root) {
+        if (IS(542)) { /* 542: sums in the output, which only the root has */
+            own = sum;
+            last = copy(to, own, in(first, count), NONE);
+        }
+        if (q->rank >= begin) {
+            (void)send(to, q->root, own, last);
+        }
+        return;
+    }
+    if (!q->is_in_place && !is_late) {
+        last = copy(to, sum, own, NONE);
+    }
+    for (uint32_t rank = begin; rank < q->size; rank++) {
+        if (rank != q->root && is_late && last == NONE) {
+            last = take(to, rank, sum, NONE, NONE);
+        } else if (rank != q->root) {
+            last = add(to, rank, sum, last, NONE);
+        }
+    }
+    if (is_late) { /* 543: its own part comes last, and replaces the sum */
+        (void)copy(to, sum, own, last);
+    }
+}
+
+static void all_to_all_segment(const struct ddprove_coll_question *q,
+                               const struct ddprove_coll_sink *to, uint32_t aside, uint64_t first,
+                               uint64_t count)
+{
+    uint32_t copied[64] = {0};
+    uint32_t sent[64];
+    int is_aside = q->is_in_place && !IS(552) && !IS(553);
+
+    for (uint32_t rank = 0; rank < q->size; rank++) {
+        uint64_t block = rank * q->count + first;
+
+        copied[rank] = NONE;
+        sent[rank] = NONE;
+        if (rank == q->rank && !q->is_in_place) {
+            (void)copy(to, out(block, count), in(block, count), NONE);
+        } else if (rank != q->rank && is_aside) {
+            copied[rank] = copy(to, scratch(aside, block, count), in(block, count), NONE);
+        }
+    }
+    for (uint32_t i = 1; i < q->size; i++) {
+        uint32_t ahead = (q->rank + i) % q->size;
+        uint64_t block = (IS(551) ? q->rank : ahead) * q->count + first; /* 551: its own block */
+
+        sent[ahead] = send(to, ahead, is_aside ? scratch(aside, block, count) : in(block, count),
+                           is_aside ? copied[ahead] : NONE);
+    }
+    for (uint32_t i = 1; i < q->size; i++) {
+        uint32_t behind = (q->rank + q->size - i) % q->size;
+
+        /* 552: in place, waits until its block was taken, as everybody does; 553: does not wait */
+        (void)take(to, behind, out(behind * q->count + first, count),
+                   IS(552) && q->is_in_place ? sent[behind] : copied[behind], NONE);
+    }
+}
+
+static int blocks(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
+{
+    uint64_t longest = q->segment > 0 ? q->segment : q->count;
+    uint32_t aside =
+        BUG >= 550 && q->is_in_place ? to->scratch(to->context, q->dtype, q->size * q->count) : 0;
+
+    for (uint64_t first = 0; first < q->count; first += longest) {
+        uint64_t count = q->count - first < longest ? q->count - first : longest;
+
+        if (BUG >= 550) {
+            all_to_all_segment(q, to, aside, first, count);
+        } else if (BUG >= 540) {
+            root_segment(q, to, first, count);
+        } else {
+            scatter_segment(q, to, first, count);
+        }
+    }
+    return 0;
+}
+
 #endif

@@ -151,11 +151,45 @@ static void read_own_input(struct ddp_schedule *schedule)
     (void)ddp_schedule_add(schedule, &step);
 }
 
-/* What is special about a kind: a barrier's signals, a broadcast's inputs. */
+/* Rank 0 swaps where two of its elements come from. */
+static void swap_blocks(struct ddp_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        struct ddp_range *src = &schedule->steps[i].src;
+
+        if (schedule->steps[i].kind == DDP_STEP_COPY && src->buffer == DDP_BUFFER_INPUT) {
+            src->first = src->first == 0 ? 4 : 0;
+        }
+    }
+}
+
+static void write_elsewhere(struct ddp_schedule *schedule)
+{
+    struct ddp_step step = {.kind = DDP_STEP_COPY,
+                            .dst = {DDP_BUFFER_INPUT, 0, 4, 1},
+                            .src = {DDP_BUFFER_INPUT, 0, 5, 1}};
+
+    for (uint32_t i = 0; i < DDP_STEP_DEPS_MAX; i++) {
+        step.dep[step.dep_count++] = (uint32_t)schedule->step_count - 1 - i;
+    }
+    (void)ddp_schedule_add(schedule, &step);
+}
+
+/* What is special about a kind: a barrier's signals, a broadcast's inputs, blocks of inputs. */
 CT_TEST(coll_prover, knows_the_kinds)
 {
     mutate = signal_early;
     expect(DDP_COLL_BARRIER, 5, 0, HARNESS_COLL_COMPLETE, "leaves the barrier before rank");
+    mutate = drop_last_step;
+    expect(DDP_COLL_REDUCE, 3, 4, HARNESS_COLL_LIVE, "waits for ever");
+    expect(DDP_COLL_REDUCE_SCATTER, 4, 4, HARNESS_COLL_COMPLETE, "of rank 0 are never written");
+    mutate = swap_blocks;
+    expect(DDP_COLL_ALL_TO_ALL, 4, 4, HARNESS_COLL_COMPLETE, "of rank 0 are those from 4");
+    mutate = reduce_becomes_copy;
+    expect(DDP_COLL_REDUCE, 3, 4, HARNESS_COLL_COMPLETE, "of rank 0");
+    expect(DDP_COLL_REDUCE_SCATTER, 4, 4, HARNESS_COLL_COMPLETE, "contribution");
+    mutate = write_elsewhere;
+    expect(DDP_COLL_REDUCE_SCATTER, 4, 4, HARNESS_COLL_INPUT_KEPT, "of rank 0 writes to the input");
     mutate = read_own_input;
     expect(DDP_COLL_BROADCAST, 3, 4, HARNESS_COLL_COMPLETE,
            "of rank 0 uses elements that nobody wrote");

@@ -68,15 +68,18 @@ static bool open_rank(struct coll_world *world, uint32_t number,
                       const struct coll_world_options *options)
 {
     struct coll_rank *rank = &world->ranks[number];
-    const struct ddp_coll_schedule_config config = {.comm = 42,
-                                                    .algorithm = options->algorithm,
-                                                    .segment_bytes = options->segment_bytes,
-                                                    .is_checked = options->is_checked,
-                                                    .is_agreement = options->is_agreement,
-                                                    .observer = options->observer};
+    struct ddp_coll_schedule_config config = {.comm = 42,
+                                              .algorithm = options->algorithm,
+                                              .segment_bytes = options->segment_bytes,
+                                              .is_checked = options->is_checked,
+                                              .is_agreement = options->is_agreement,
+                                              .observer = options->observer};
     struct ddp_transport *transport = NULL;
     struct ddp_err err = {""};
 
+    if (options->other != NULL) {
+        config.of_kind[options->other->kind] = options->other->id;
+    }
     CT_CHECK_OK(ddp_mem_pool_create(&rank->pool));
     rank->env.rank = number;
     rank->env.world_size = world->count;

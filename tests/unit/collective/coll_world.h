@@ -32,6 +32,7 @@ struct coll_world {
 
 struct coll_world_options {
     enum ddp_algorithm_id algorithm;
+    const struct ddp_algorithm *other; /* of another kind than all_reduce; or NULL */
     size_t segment_bytes;
     bool is_checked;
     bool is_agreement;
