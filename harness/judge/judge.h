@@ -22,6 +22,8 @@ struct harness_judge_facts {
     const uint32_t *fired_count; /* [plan fault_count]: how often each fault fired */
     const char *const *unable; /* [plan fault_count]: why one could do nothing where it was to act;
                                 * NULL: that is not known, or of all */
+    const char *unsaid;        /* what a rank had to say and none did; NULL: nothing is missing */
+    const char *said_instead;  /* "": nobody said anything */
     bool is_survivor_checked;  /* some rank outside the culprits exists */
     bool is_survivor_status_met; /* all survivors ended with the expected status */
     uint32_t survivor_rank;      /* the first that did not, otherwise */
@@ -29,8 +31,6 @@ struct harness_judge_facts {
     ddp_status survivor_status;  /* with this */
     int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1: all ended before it */
     bool is_time_enforced;       /* sim, or --enforce-time */
-    const char *unsaid;          /* what a rank had to say and none did; NULL: nothing is missing */
-    const char *said_instead;    /* "": nobody said anything */
     bool is_leak_process, is_leak_shm, is_leak_fd;
     const char *leak_text;
     bool is_restore_run;                  /* a restore run took place */
