@@ -56,8 +56,8 @@ static struct harness_coll_order *first_of(struct harness_coll_orders *orders,
 /* text: how the element is added differently from the first one; "": it is not. */
 static ddp_status compare_elem(struct harness_coll_order *first,
                                const struct harness_coll_case *test,
-                               const struct harness_schedule_sums *sums, uint32_t rank,
-                               size_t elem, char *text, size_t size_bytes)
+                               const struct harness_schedule_sums *sums, uint32_t rank, size_t elem,
+                               char *text, size_t size_bytes)
 {
     uint32_t node = harness_schedule_sums_at(sums, rank, elem);
     char tree[HARNESS_COLL_TREE_BYTES];
