@@ -19,6 +19,7 @@ struct harness_line {
     uint64_t own_digest;   /* of the harness's */
     bool *is_ended;        /* [world_size] its end line was read */
     bool is_behind_events; /* the harness's lines have begun */
+    bool is_finished;      /* "finish" was there */
     char *buffer;          /* the line, cut into tokens; room for the longest one */
     size_t buffer_bytes;
     char *token[HARNESS_LINE_TOKENS_MAX];

@@ -201,6 +201,10 @@ static ddp_status parse_finish(struct harness_line *reader, uint64_t time_ns)
 {
     uint64_t leak[3] = {0};
 
+    if (reader->is_finished) {
+        return harness_line_refuse(reader, reader->buffer, "a second line \"finish\"");
+    }
+    reader->is_finished = true;
     DDP_TRY(harness_line_find_u64(reader, "start", &reader->trace->start_ns));
     DDP_TRY(harness_line_find_u64(reader, "lost", &reader->trace->lost_count));
     DDP_TRY(harness_line_find_u64(reader, "leak_process", &leak[0]));
@@ -226,6 +230,9 @@ static ddp_status parse_seal(struct harness_line *reader)
         if (!reader->is_ended[rank]) {
             return ddp_err_set(reader->err, DDP_E_CORRUPT, "the end of rank %u is missing", rank);
         }
+    }
+    if (!reader->is_finished) {
+        return ddp_err_set(reader->err, DDP_E_CORRUPT, "the line \"finish\" is missing");
     }
     return digest == reader->own_digest
                ? DDP_OK
