@@ -46,17 +46,15 @@ static ddp_status sort_by_rank(struct order_search *search)
     return DDP_OK;
 }
 
-/* The same bucket or parameter in the same place, on another rank. */
+/* The same words of the same place, on another rank: words name the memory, and who uses it. */
 static struct harness_finding *find_same(const struct order_search *search,
                                          const struct harness_finding *finding)
 {
     for (size_t i = 0; i < search->out->count; i++) {
         struct harness_finding *other = &search->out->items[i];
 
-        if (other->verdict == finding->verdict && other->step == finding->step &&
-            other->micro == finding->micro && other->phase == finding->phase &&
-            other->op.bucket == finding->op.bucket && other->op.seq == finding->op.seq &&
-            strcmp(other->text, finding->text) == 0) {
+        if (other->step == finding->step && other->micro == finding->micro &&
+            other->phase == finding->phase && strcmp(other->text, finding->text) == 0) {
             return other;
         }
     }
@@ -174,8 +172,7 @@ static bool is_posted_again(const struct harness_trace_event *const *posts, size
     for (size_t i = at + 1; i < count && posts[i]->entry.step == posts[at]->entry.step; i++) {
         const struct ddp_event_op later = ddp_event_op_unpack(posts[i]->entry.arg[1]);
 
-        if (later.role == op.role && later.index == op.index &&
-            posts[i]->entry.micro == posts[at]->entry.micro) {
+        if (later.role == op.role && later.index == op.index) {
             return true;
         }
     }
