@@ -21,12 +21,14 @@ import said
 RUNS = [
     ("", ["scenarios/device/spin_in_forward.yaml", "scenarios/device/spin_in_comm.yaml",
           "scenarios/device/spin_in_two.yaml", "scenarios/device/spin_in_optimizer.yaml",
-          "scenarios/device/host_hang_after_launch.yaml", "scenarios/device/event_skipped.yaml"]),
+          "scenarios/device/host_hang_after_launch.yaml", "scenarios/device/event_skipped.yaml",
+          "scenarios/device/events_skipped.yaml"]),
     ("rank1:op30=hang", ["tests/standin/hangs/comm.yaml"]),
     ("rank1:launch30=hang", ["tests/standin/hangs/launch.yaml"]),
     ("rank2:op2=hang", ["tests/standin/hangs/comm_ended.yaml"]),
     ("rank2:corrupt_after_op=14", ["tests/standin/probes/corrupted.yaml"]),
-    ("", ["tests/standin/probes/healthy.yaml"]),
+    ("", ["tests/standin/probes/healthy.yaml", "tests/standin/probes/reordered.yaml"]),
+    ("sum=exact", ["tests/standin/probes/exact.yaml"]),
 ]
 SILENT = re.compile(r"for (\d+) ms \(budget (\d+) ms")
 TIMES = 1000  # a silence above its budget by so much is a wrong number, not a busy machine: no test lasts as long

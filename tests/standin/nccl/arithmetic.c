@@ -120,6 +120,28 @@ void standin_fold(int dtype, int redop, const void *own, void *partial, size_t c
     folds[dtype](redop, own, partial, count);
 }
 
+/* The largest magnitudes first, so that large values of both signs are gone before small ones
+ * come. */
+void standin_sum_exact(const float *all, int rank_count, size_t count, float *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        float sorted[STANDIN_EXACT_MAX];
+        long double sum = 0.0L;
+        for (int r = 0; r < rank_count; r++) {
+            float value = all[(size_t)r * count + i];
+            int at = r;
+            for (; at > 0 && fabsf(sorted[at - 1]) < fabsf(value); at--) {
+                sorted[at] = sorted[at - 1];
+            }
+            sorted[at] = value;
+        }
+        for (int r = 0; r < rank_count; r++) {
+            sum += (long double)sorted[r];
+        }
+        out[i] = (float)sum;
+    }
+}
+
 void standin_avg_before(int dtype, void *data, size_t count, int rank_count)
 {
     double scalar = 1.0 / rank_count;

@@ -266,6 +266,9 @@ int standin_ops_run(struct standin_comm *comm, struct standin_op *head,
 size_t standin_dtype_bytes(int dtype);
 /* partial = own (op) partial, rounded to the type. */
 void standin_fold(int dtype, int redop, const void *own, void *partial, size_t count);
+/* all: [rank_count][count], of at most STANDIN_EXACT_MAX ranks; out: their sums, rounded once. */
+enum { STANDIN_EXACT_MAX = 16 };
+void standin_sum_exact(const float *all, int rank_count, size_t count, float *out);
 /* ncclAvg: floats are multiplied by 1/n, rounded to the type, before the sum; integers are divided
  * after it. */
 void standin_avg_before(int dtype, void *data, size_t count, int rank_count);

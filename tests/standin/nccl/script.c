@@ -17,6 +17,7 @@
  *     shrink_call=<error>
  *     abort=hang | abort_after_revoke=hang | shrink_call=hang | revoke_call=hang
  *                                             the calls; the last one does nothing then
+ *     sum=exact                               fp32 sums are rounded once, from up to 16 ranks
  *     version=<N> | bus_id=unique | connect=eager | shrink_after_error=ok | strict_abort=1
  *
  * What hangs goes on when the communicator is aborted, or when the script is replaced.
@@ -46,7 +47,8 @@ static struct directive directives[DIRECTIVES_MAX];
 static size_t directive_count;
 
 static const char *const flags[] = {"bus_id=unique", "bus_id=device",         "connect=eager",
-                                    "connect=lazy",  "shrink_after_error=ok", "strict_abort=1"};
+                                    "connect=lazy",  "shrink_after_error=ok", "strict_abort=1",
+                                    "sum=exact"};
 static const char *const errors[] = {"",
                                      "cuda_error",
                                      "system_error",
