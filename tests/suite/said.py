@@ -1,6 +1,7 @@
 """What ddprove says of every scenario in the simulator is what tests/data/said.txt has: outcome, every finding with
 all that it names, and its words; and of every scenario, what the monitor saw when it first concluded something (graph.txt
-of the first cell that has one). Numbers that depend on a processor's floating-point kernels are left out.
+of the first cell that has one). Times are virtual, so they are compared: how soon it was found, who it is, and when the
+survivors had ended. Numbers that depend on a processor's floating-point kernels are left out.
 
 Usage: said.py SIM SAID: compare; SIM: the folder of run.py
        said.py DDPROVE SCENARIOS OUT SAID --write: run, and take what it says now; the difference is for whoever
@@ -17,11 +18,13 @@ SEEN = "    saw: "  # begins a line of what the monitor saw
 BITS = re.compile(r"\b[0-9a-f]{8}\b|\b[0-9a-f]{16}\b")
 FOLDER = re.compile(r"(?:a b|OUT)/runs/.*?/sim/")
 REAL = re.compile(r"[-+]?\b\d+\.\d+(e[-+]?\d+)?|\b\d+e[-+]?\d+")
+TIME = re.compile(r" ms\b(?! after the start)")  # that one changes with every change of the core
 
 
-def plain(text):
-    """Words without bit patterns and real numbers."""
-    return REAL.sub("~", BITS.sub("~", text))
+def plain(text, driver="sim"):
+    """Words without bit patterns and real numbers; times of the simulator's clock stay."""
+    text = BITS.sub("~", text)
+    return REAL.sub(lambda number: number.group(0) if driver == "sim" and TIME.match(text, number.end()) else "~", text)
 
 
 def ranks(values):
@@ -29,7 +32,7 @@ def ranks(values):
     return ",".join(map(str, values or [])) or "-"
 
 
-def finding(entry):
+def finding(entry, driver):
     """One line of what a finding names, and its text."""
     op = entry["op"] or {}
     cause = entry["follows_from"]
@@ -37,7 +40,7 @@ def finding(entry):
               "victims " + ranks(entry["victims"]), f"step {entry['step']}", f"micro {entry['micro']}", str(entry["phase"]),
               f"{op.get('kind')} {op.get('role')} {op.get('seq')}", f"bucket {op.get('bucket')}", ranks(op.get("params")),
               "first" if cause is None else f"after {cause['finding']}: {cause['because']}"]
-    return "    " + plain(" | ".join(map(str, fields)) + "\n        " + entry["text"])
+    return "    " + plain(" | ".join(map(str, fields)) + "\n        " + entry["text"], driver)
 
 
 def said(entry):
@@ -62,9 +65,16 @@ def seen(out, cell):
     """The lines of what the monitor saw."""
     try:
         with open(os.path.join(out, cell["run_dir"], "graph.txt"), encoding="utf-8") as file:
-            return [SEEN + plain(line) for line in file.read().splitlines()]
+            return [SEEN + plain(line, cell["driver"]) for line in file.read().splitlines()]
     except FileNotFoundError:
         return []
+
+
+def times(cell):
+    """The line of how soon something was found; none of a cell without such a time."""
+    fields = [(name, cell[f"{name}_ms"]) for name in ("detect", "attribute", "survivors")]
+    known = [f"{name} {value:.2g}" for name, value in fields if value is not None]
+    return ["    ms: " + ", ".join(known)] if known else []
 
 
 def lines_of(cells, out=None):
@@ -74,15 +84,17 @@ def lines_of(cells, out=None):
     for cell in sorted(cells, key=lambda cell: (cell["id"], cell["cell"])):
         if cell["outcome"] == "SKIP":
             continue
+        driver = cell["driver"]
         lines.append(plain(f"{cell['id']} [{cell['cell']}] {cell['outcome']} {cell['verdict']} unexpected "
-                           f"{cell['unexpected']}{'' if cell['reason'] == '' else ' | ' + cell['reason']}"))
+                           f"{cell['unexpected']}{'' if cell['reason'] == '' else ' | ' + cell['reason']}", driver))
+        lines += times(cell) if driver == "sim" else []
         restore = cell["restore"]
         if restore is not None:
             lines.append(plain(f"    restore: from {restore['from_step']}, equals {restore['equals']}, {restore['verdict']} of "
-                               f"{ranks(restore['culprit'])}: {restore['text']}{said(restore)}"))
+                               f"{ranks(restore['culprit'])}: {restore['text']}{said(restore)}", driver))
         if cell["said"] is not None:
-            lines.append(plain("   " + said(cell)))
-        lines.extend(finding(entry) for entry in cell["findings"])
+            lines.append(plain("   " + said(cell), driver))
+        lines.extend(finding(entry, driver) for entry in cell["findings"])
         if out is not None and cell["id"] not in has_graph:
             graph = seen(out, cell)
             has_graph.update([cell["id"]] if graph else [])
@@ -98,9 +110,9 @@ def difference(said, now):
 def changes(before, now):
     """Lines of a unified diff of what was said before and is now."""
     if now[0] != before[0]:
-        print(f"said.txt was written with another {before[0][2:]}: numbers are not compared")
+        print(f"written with another {before[0][2:]}: numbers are not compared")
         now, before = ([re.sub(r"\d+", "#", line) for line in lines] for lines in (now, before))
-    return list(difflib.unified_diff(before, now, "said.txt", "now", n=1, lineterm=""))
+    return list(difflib.unified_diff(before, now, "expected", "now", n=1, lineterm=""))
 
 
 def difference_of(said, cells, out=None):
