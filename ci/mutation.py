@@ -6,8 +6,10 @@ Mutants come from universalmutator's rules for C, sampled by file in proportion 
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
 this order: a fixed campaign (sim), all of whose findings are known; of the scenarios that run the mutant's line in
-sim (gcov) those without a fault, then all, with every word, and their runs judged again from their files; on real
-processes those scenarios that reach what sim has not; what only a card shows, on the stand-ins of one; and some in sim
+sim (gcov) those without a fault, then all, with every word, and their runs judged again from their files; records that
+the program has made and that were damaged, with every word that is said of them; on real
+processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a card shows, on the
+stand-ins of one; and some in sim
 once more in a program built with AddressSanitizer and UBSan.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on, also from those in
 ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
@@ -21,6 +23,7 @@ figure, and only then at its mutants.
 import argparse
 import concurrent.futures
 import contextlib
+import glob
 import hashlib
 import io
 import json
@@ -39,12 +42,14 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "tests/suite"), os.path.join(ROOT, "ci")]
 import reach  # noqa: E402  pylint: disable=wrong-import-position
+import damaged  # noqa: E402  pylint: disable=wrong-import-position
 import campaign_said  # noqa: E402  pylint: disable=wrong-import-position
 import said  # noqa: E402  pylint: disable=wrong-import-position
 import standin_said  # noqa: E402  pylint: disable=wrong-import-position
 BUILD = os.path.join(ROOT, "build/mutation")
 SCENARIOS = os.path.join(ROOT, "scenarios")
 SAID = os.path.join(ROOT, "tests/data/said.txt")
+DAMAGED = os.path.join(ROOT, "tests/data/damaged.txt")
 STANDIN_SAID = os.path.join(ROOT, "tests/data/standin.txt")
 CAMPAIGN_SAID = os.path.join(ROOT, "tests/data/campaign.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
@@ -74,10 +79,16 @@ ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("ha
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure;
 # these, and those of standin_said.py with every word.
 ON_STANDIN = ["harness/monitor/device.c", "harness/monitor/position.c", "harness/monitor/cut_print.c",
-              "harness/oracle/happens_before.c", "harness/sums/tree.c", "harness/sums/tree_run.c", "harness/sums/tree_set.c"]
+              "harness/oracle/happens_before.c", "harness/oracle/tree_check.c", "harness/sums/tree.c",
+              "harness/sums/tree_run.c", "harness/sums/tree_set.c"]
 STANDIN = ["async_error", "sigkill_after_launch", "slow_kernel"]
+# What only a program of somebody else's can be found with: canaries of its judge, and a few others (guest/c*.yaml).
+ON_GUEST = ["harness/judge/expect.c", "harness/judge/judge.c"]
+GUESTS = ["ddprove_guest_trainer", "ddprove_guest_model_trainer"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
+# Judges damaged records, too (tests/suite/damaged.py).
+ON_DAMAGED = [*ON_CHECK, "harness/sums"]
 # At most so many scenarios are judged again from their files, run under sanitizers, and, for the judging side, run on
 # real processes.
 CHECKED = 60
@@ -417,6 +428,13 @@ def campaign(program, folder):
     return ("campaign", outcome, verdict.group(1) if verdict else "NONE")
 
 
+def on_damaged(program, records):
+    """As run(), of damaged records. records: (folder, [(name, what)]), which the program itself has made."""
+    out, made = records
+    different = damaged.difference_of(DAMAGED, program, out, made, CELL_SECONDS)
+    return ("damaged", "WORDS", words_of(different)) if different else None
+
+
 def sanitized(program, folder, arguments, build):
     """As run(), under AddressSanitizer and UBSan. build(program) links the mutant so."""
     program += "_sanitized"
@@ -475,9 +493,9 @@ def parts(scenarios):
     return [mixed[start:start + AT_A_TIME] for start in range(0, len(mixed), AT_A_TIME)]
 
 
-def judge(path, program, folder, scenarios, sanitize, standin):
+def judge(path, program, folder, scenarios, sanitize, standin, records):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
-    see sanitized(); standin: see on_standin(), None: there are none."""
+    see sanitized(); standin: see on_standin(), None: there are none; records: see on_damaged()."""
     area, name = os.path.split(path)
     stages = [("campaign", lambda: campaign(program, folder))]
     # A healthy job says best what a mutant of the core does.
@@ -489,6 +507,8 @@ def judge(path, program, folder, scenarios, sanitize, standin):
         follow = "seen" if area == "harness/monitor" else "said"
         stages += [("scenario", lambda part=part: run(program, folder, part + words, CELL_SECONDS * 3, follow))
                    for part in parts(scenarios)]
+    if area in ON_DAMAGED:
+        stages.append(("scenario", lambda: on_damaged(program, records)))
     if scenarios and area in ON_CHECK:
         stages.append(("scenario", lambda: run(program, folder, some(scenarios, CHECKED) + words, CELL_SECONDS * 3, "check")))
     is_reached = len(scenarios) > 0
@@ -503,6 +523,11 @@ def judge(path, program, folder, scenarios, sanitize, standin):
             arguments = [*files, *launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             break
+    if path in ON_GUEST:
+        is_reached = True
+        files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/c*.yaml")))
+        stages.append(("scenario", lambda words=[*files, "--driver", "proc", "-j", "4"]:
+                       run(program, folder, words, CELL_SECONDS * 3)))
     if path in ON_STANDIN and standin is not None:
         is_reached = True
         stages.append(("scenario", lambda: on_standin(program, folder, standin)))
@@ -545,6 +570,10 @@ class Session:
         self.sanitizing = Builder("sanitized", "-DDDPROVE_SANITIZE=address;undefined")
         self.standins = Builder.on_standins()
         os.environ["DDPROVE_MPI"] = f"{builder.tree}/lib/libddp_mpi.so"
+        builder.call(["cmake", "--build", builder.tree, "--target", *GUESTS])
+        os.environ["PATH"] = f"{builder.tree}/bin:{os.environ['PATH']}"  # scenarios name a guest's program without a folder
+        out = os.path.join(BUILD, "damaged")
+        self.records = (out, damaged.record(f"{builder.tree}/bin/ddprove", ROOT, out))
         self.argued = argued()
         self.reach = builder.reach()
         self.end = end
@@ -623,7 +652,7 @@ class Session:
                 return other is not None and builder.build(other, name)
             return link if builder is not None else None
         return judge(path, program, folder, self.reach.of_line(path, number), link_by(self.sanitizing),
-                     link_by(self.standins))
+                     link_by(self.standins), self.records)
 
 
 def print_table(entries):
