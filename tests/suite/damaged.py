@@ -1,0 +1,208 @@
+"""What ddprove says of damaged records is what tests/data/damaged.txt has. Some runs are recorded in the simulator; then, for
+every kind of line of a trace, lines are taken out, written twice, moved, altered in each of their arguments, or made
+unreadable. Each damage is judged as it would lie there if the recorder had written so: events are numbered anew and the
+seals are right, so that not they speak but who needs the evidence. suite.evidence asks that no such record passes; here it
+is compared who says what.
+
+Usage: damaged.py DDPROVE ROOT OUT FILE [--write]
+
+--write makes FILE of what is said now: look at the difference before you commit it.
+"""
+import ctypes
+import ctypes.util
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+
+import said
+
+# (scenario, its first cell's settings)
+RUNS = [("equivalence/combined", []), ("unused/by_rank", []), ("uneven/join_checkpoint", []), ("value/lost", []),
+        ("mismatch/count", []), ("crash/sigkill_in_allreduce", ["job.ranks=3"])]
+EVENT = re.compile(r" *\d+ r(\d+)#(\d+) +\d+\.\d+ +\S+ +(\S+)(.*)")
+OWN = re.compile(r" *\d+ h (\S+)(.*)")
+ARGUMENT = re.compile(r"([a-z_0-9]+)=(\S*)")
+COLUMNS = 6  # of a rank and its event's number
+
+
+class Seal:
+    """The digest of lines, as harness/trace/trace_print.c has it."""
+
+    library = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0")
+    library.XXH3_64bits_withSeed.restype = ctypes.c_uint64
+    library.XXH3_64bits_withSeed.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64)
+
+    def __init__(self):
+        self.digest = 0
+
+    def add(self, line):
+        """One more line."""
+        text = line.encode()
+        if text and not line.startswith("#"):
+            self.digest = self.library.XXH3_64bits_withSeed(text, len(text), self.digest)
+
+
+def kind_of(line):
+    """An event's name, "h <name>" of what the harness wrote itself; None: neither."""
+    event, own = EVENT.fullmatch(line), OWN.fullmatch(line)
+    return event.group(3) if event else f"h {own.group(1)}" if own else None
+
+
+def sealed(lines):
+    """The lines with events numbered anew and seals that fit."""
+    counts, seals, own, out = {}, {}, Seal(), []
+    for line in lines:
+        event = EVENT.fullmatch(line)
+        if event:
+            rank = event.group(1)
+            counts[rank] = counts.get(rank, 0) + 1
+            before, after = f" r{rank}#{event.group(2)}", f" r{rank}#{counts[rank]}"
+            line = line.replace(before.ljust(COLUMNS + 3), after.ljust(COLUMNS + 3), 1)
+            seals.setdefault(rank, Seal()).add(line)
+        elif " h end " in line:
+            rank = re.search(r"rank=(\d+)", line)
+            rank = rank.group(1) if rank else "0"
+            line = re.sub(r"events=\d+", f"events={counts.get(rank, 0)}", line)
+            line = re.sub(r"digest=[0-9a-f]{16}", f"digest={seals.get(rank, Seal()).digest:016x}", line)
+            own.add(line)
+        elif " h seal " in line:
+            line = re.sub(r"digest=[0-9a-f]{16}", f"digest={own.digest:016x}", line)
+        else:
+            own.add(line)
+        out.append(line)
+    return out
+
+
+def altered(value):
+    """Another value of the same form."""
+    if re.fullmatch(r"[0-9a-f]{16}", value):
+        return ("1" if value[0] == "0" else "0") + value[1:]
+    if re.fullmatch(r"-?\d+", value):
+        return str(int(value) + 1)
+    return {"OK": "TIMEOUT"}.get(value, value.replace("sum", "max", 1) if "sum" in value else "")
+
+
+def damages(lines, is_text):
+    """[(what, the trace's lines)] of a trace. is_text: lines that cannot be read, too."""
+    places = {}
+    for at, line in enumerate(lines):
+        kind = kind_of(line)
+        if kind is not None and kind != "h seal":
+            places.setdefault(kind, []).append(at)
+    for kind, ats in sorted(places.items()):
+        middle, last = ats[len(ats) // 2], ats[-1]
+        line, gone = lines[middle], set(ats)
+        yield f"no {kind}", [one for at, one in enumerate(lines) if at not in gone]
+        if len(ats) > 1:
+            yield f"one {kind} less", lines[:middle] + lines[middle + 1:]
+            yield f"no last {kind}", lines[:last] + lines[last + 1:]
+        yield f"one {kind} twice", lines[:middle + 1] + lines[middle:]
+        if not kind.startswith("h "):
+            rank = EVENT.fullmatch(line).group(1)
+            other = next((at for at in range(middle + 1, len(lines)) if f" r{rank}#" in lines[at]), None)
+            if other is not None:
+                swapped = list(lines)
+                swapped[middle], swapped[other] = swapped[other], swapped[middle]
+                yield f"{kind} behind the next", swapped
+        for found in ARGUMENT.finditer(line):
+            name, value = found.groups()
+            if name in ("digest", "events", "text"):
+                continue
+            now = altered(value)
+            yield (f"{kind} {name} altered", lines[:middle] + [line[:found.start(2)] + now + line[found.end(2):]] +
+                   lines[middle + 1:])
+        first = ARGUMENT.search(line)
+        if is_text and first is not None:
+            for what, text in [("without", line[:first.start()] + line[first.end():].lstrip()),
+                               ("bad", line[:first.end()] + "/x"), ("long", line.split(" text=")[0] + " x=0" * 40)]:
+                yield f"{kind} {what}", lines[:middle] + [text] + lines[middle + 1:]
+    yield "a line of no kind", lines[:-1] + [re.sub(r" h seal .*", " h other x=1", lines[-1])] + lines[-1:]
+    yield "a line too many", lines + lines[-1:]
+    yield "cut short", lines[:len(lines) // 2]
+
+
+def record(program, root, out):
+    """Record, and damage: [(name of a folder, what)] in the order in which they are judged."""
+    shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(os.path.join(out, "damaged"))
+    made = []
+    for scenario, settings in RUNS:
+        sets = [word for one in settings for word in ("--set", one)]
+        subprocess.run([program, "run", os.path.join(root, "scenarios", f"{scenario}.yaml"), "--driver", "sim", "-j", "1",
+                        "--out", "recorded", *sets], cwd=out, check=True, stdout=subprocess.DEVNULL)
+    for scenario, _ in RUNS:
+        run_id = scenario.replace("/", ".")
+        folder = min(place for place, _, files in os.walk(os.path.join(out, "recorded", run_id))
+                     if "trace.txt" in files and "restore" not in os.path.basename(place))
+        with open(os.path.join(folder, "trace.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for what, damaged in damages(lines, scenario == RUNS[0][0]):
+            name = f"{len(made):05d}"
+            shutil.copytree(folder, os.path.join(out, "damaged", name), copy_function=os.link)
+            path = os.path.join(out, "damaged", name, "trace.txt")
+            os.remove(path)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("\n".join(damaged if what == "cut short" else sealed(damaged)) + "\n")
+            made.append((name, f"{run_id}, {what}"))
+    return made
+
+
+def core_of(out):
+    """Whose floating-point kernels the runs were computed with."""
+    scenario = RUNS[0][0].replace("/", ".")
+    place = next(place for place, _, files in os.walk(os.path.join(out, "recorded", scenario)) if "verdict.json" in files)
+    with open(os.path.join(place, "verdict.json"), encoding="utf-8") as file:
+        return json.load(file)["capsule"]["blas_core"]
+
+
+def judged(program, out, made, seconds=0):
+    """What is said of each damage. seconds: of a processor, which the program may take; 0: as long as it likes."""
+    def limit():
+        if seconds > 0:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+    done = subprocess.run([program, "check", os.path.join(out, "damaged")], check=False, text=True, errors="replace",
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=out, preexec_fn=limit)
+    blocks = []
+    for line in done.stdout.splitlines():
+        if line.startswith(("PASS ", "FAIL ", "INCONCLUSIVE ", "ERROR ")):
+            blocks.append([])
+        if blocks and not line.startswith(("    record:", "    reproduce:")) and (line.startswith("    ") or not blocks[-1]):
+            blocks[-1].append(said.plain(line.replace(os.path.join(out, "damaged"), "OUT")))
+    lines = [f"# OpenBLAS core: {core_of(out)}"]
+    if len(blocks) != len(made):
+        return [*lines, f"of {len(made)} records {len(blocks)} were judged, exit {done.returncode}"]
+    for (name, what), block in zip(made, blocks):
+        outcome = re.sub(r"^(\S+) +sim +\S+(?: \[.*?\])?(?=  |$)", r"\1", block[0])
+        words = [outcome, *(one.replace(f"OUT/{name}/", "").strip() for one in block[1:])]
+        lines.append(f"{what}: " + " | ".join(words))
+    return lines
+
+
+def difference_of(expected, program, out, made, seconds=0):
+    """Lines of a difference with the file."""
+    with open(expected, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    return said.changes(lines, judged(program, out, made, seconds))
+
+
+def main():
+    """Compare, or write."""
+    program, root, out, expected = (os.path.abspath(arg) for arg in sys.argv[1:5])
+    made = record(program, root, out)
+    if "--write" in sys.argv:
+        with open(expected, "w", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in judged(program, out, made)))
+        return 0
+    different = difference_of(expected, program, out, made)
+    print("\n".join(different[:200]))
+    print(f"{len(made)} damaged records; what is said of them is {'another thing' if different else 'as expected'}")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
