@@ -10,7 +10,7 @@ Usage: damaged.py DDPROVE ROOT OUT FILE [--write]
 """
 import ctypes
 import ctypes.util
-import difflib
+import json
 import os
 import re
 import resource
@@ -95,16 +95,15 @@ def damages(lines, is_text):
             places.setdefault(kind, []).append(at)
     for kind, ats in sorted(places.items()):
         middle, last = ats[len(ats) // 2], ats[-1]
-        line = lines[middle]
-        yield f"no {kind}", [one for at, one in enumerate(lines) if at not in set(ats)]
+        line, gone = lines[middle], set(ats)
+        yield f"no {kind}", [one for at, one in enumerate(lines) if at not in gone]
         if len(ats) > 1:
             yield f"one {kind} less", lines[:middle] + lines[middle + 1:]
             yield f"no last {kind}", lines[:last] + lines[last + 1:]
         yield f"one {kind} twice", lines[:middle + 1] + lines[middle:]
         if not kind.startswith("h "):
-            other = next((at for at in range(middle + 1, len(lines))
-                          if lines[at].startswith(line[:line.index("#")].split(" r")[0]) or f" r{line.split(' r')[1].split('#')[0]}#"
-                          in lines[at]), None)
+            rank = EVENT.fullmatch(line).group(1)
+            other = next((at for at in range(middle + 1, len(lines)) if f" r{rank}#" in lines[at]), None)
             if other is not None:
                 swapped = list(lines)
                 swapped[middle], swapped[other] = swapped[other], swapped[middle]
@@ -118,8 +117,8 @@ def damages(lines, is_text):
                    lines[middle + 1:])
         first = ARGUMENT.search(line)
         if is_text and first is not None:
-            for what, text in [("without", line[:first.start()] + line[first.end():].lstrip()), ("bad", line[:first.end()] + "/x"),
-                               ("long", line.split(" text=")[0] + " x=0" * 40)]:
+            for what, text in [("without", line[:first.start()] + line[first.end():].lstrip()),
+                               ("bad", line[:first.end()] + "/x"), ("long", line.split(" text=")[0] + " x=0" * 40)]:
                 yield f"{kind} {what}", lines[:middle] + [text] + lines[middle + 1:]
     yield "a line of no kind", lines[:-1] + [re.sub(r" h seal .*", " h other x=1", lines[-1])] + lines[-1:]
     yield "a line too many", lines + lines[-1:]
@@ -141,15 +140,23 @@ def record(program, root, out):
                      if "trace.txt" in files and "restore" not in os.path.basename(place))
         with open(os.path.join(folder, "trace.txt"), encoding="utf-8") as file:
             lines = file.read().splitlines()
-        for number, (what, damaged) in enumerate(damages(lines, scenario == RUNS[0][0])):
+        for what, damaged in damages(lines, scenario == RUNS[0][0]):
             name = f"{len(made):05d}"
             shutil.copytree(folder, os.path.join(out, "damaged", name), copy_function=os.link)
             path = os.path.join(out, "damaged", name, "trace.txt")
             os.remove(path)
             with open(path, "w", encoding="utf-8") as file:
                 file.write("\n".join(damaged if what == "cut short" else sealed(damaged)) + "\n")
-            made.append((name, f"{run_id} {number:03d} {what}"))
+            made.append((name, f"{run_id}, {what}"))
     return made
+
+
+def core_of(out):
+    """Whose floating-point kernels the runs were computed with."""
+    scenario = RUNS[0][0].replace("/", ".")
+    place = next(place for place, _, files in os.walk(os.path.join(out, "recorded", scenario)) if "verdict.json" in files)
+    with open(os.path.join(place, "verdict.json"), encoding="utf-8") as file:
+        return json.load(file)["capsule"]["blas_core"]
 
 
 def judged(program, out, made, seconds=0):
@@ -166,9 +173,9 @@ def judged(program, out, made, seconds=0):
             blocks.append([])
         if blocks and not line.startswith(("    record:", "    reproduce:")) and (line.startswith("    ") or not blocks[-1]):
             blocks[-1].append(said.plain(line.replace(os.path.join(out, "damaged"), "OUT")))
+    lines = [f"# OpenBLAS core: {core_of(out)}"]
     if len(blocks) != len(made):
-        return [f"of {len(made)} records {len(blocks)} were judged, exit {done.returncode}"]
-    lines = []
+        return [*lines, f"of {len(made)} records {len(blocks)} were judged, exit {done.returncode}"]
     for (name, what), block in zip(made, blocks):
         outcome = re.sub(r"^(\S+) +sim +\S+(?: \[.*?\])?(?=  |$)", r"\1", block[0])
         words = [outcome, *(one.replace(f"OUT/{name}/", "").strip() for one in block[1:])]
@@ -180,7 +187,7 @@ def difference_of(expected, program, out, made, seconds=0):
     """Lines of a difference with the file."""
     with open(expected, encoding="utf-8") as file:
         lines = file.read().splitlines()
-    return list(difflib.unified_diff(lines, judged(program, out, made, seconds), "damaged.txt", "now", n=1, lineterm=""))
+    return said.changes(lines, judged(program, out, made, seconds))
 
 
 def main():

@@ -110,9 +110,9 @@ def difference(said, now):
 def changes(before, now):
     """Lines of a unified diff of what was said before and is now."""
     if now[0] != before[0]:
-        print(f"said.txt was written with another {before[0][2:]}: numbers are not compared")
+        print(f"written with another {before[0][2:]}: numbers are not compared")
         now, before = ([re.sub(r"\d+", "#", line) for line in lines] for lines in (now, before))
-    return list(difflib.unified_diff(before, now, "said.txt", "now", n=1, lineterm=""))
+    return list(difflib.unified_diff(before, now, "expected", "now", n=1, lineterm=""))
 
 
 def difference_of(said, cells, out=None):
