@@ -3,8 +3,8 @@
  * message-passing systems, IEEE TPDS 8(11), 1997.
  *
  * Block i on the way is the one that still has i ranks to go: at first the one for rank + i. In
- * round k all blocks with bit k in i go 2^k ranks on, packed into one message, and as many arrive in
- * their places. In the end block i is the one that came i ranks far: from rank - i. */
+ * round k all blocks with bit k in i go 2^k ranks on, packed into one message, and as many arrive
+ * in their places. In the end block i is the one that came i ranks far: from rank - i. */
 #include "ddpcore/schedule/emit.h"
 
 struct bruck {
@@ -65,8 +65,7 @@ static void emit_rounds(struct bruck *bruck)
         uint32_t distance = 1u << round;
         uint32_t ahead = (params->rank + distance) % params->size;
         uint32_t behind = (params->rank + params->size - distance) % params->size;
-        struct ddp_part message =
-            run_of(bruck, 0, copy_runs(bruck, round, true, sent));
+        struct ddp_part message = run_of(bruck, 0, copy_runs(bruck, round, true, sent));
         size_t segment_count =
             ddp_emit_segment_count(message.elem_count, params->segment_elem_count);
         uint32_t packed = bruck->moved;

@@ -1,6 +1,6 @@
-/* The core of a world of any size: its largest power of two p <= n members, for algorithms that pair
- * ranks at distances 1, 2, 4, ... Of the first 2(n - p) ranks the even ones stand outside, each
- * behind the next rank, which is inside; members are numbered in the order of their ranks. */
+/* The core of a world of any size: its largest power of two p <= n members, for algorithms that
+ * pair ranks at distances 1, 2, 4, ... Of the first 2(n - p) ranks the even ones stand outside,
+ * each behind the next rank, which is inside; members are numbered in the order of their ranks. */
 #ifndef DDPCORE_SCHEDULE_CORE_H
 #define DDPCORE_SCHEDULE_CORE_H
 

@@ -41,8 +41,7 @@ static void emit_outside(struct doubling *doubling, uint32_t last_round)
 
     move_blocks(doubling, true, 0, rank + 1, rank, 1);
     move_blocks(doubling, false, last_round, rank + 1, 0, rank);
-    move_blocks(doubling, false, last_round, rank + 1, rank + 1,
-                doubling->params->size - rank - 1);
+    move_blocks(doubling, false, last_round, rank + 1, rank + 1, doubling->params->size - rank - 1);
 }
 
 static void emit_inside(struct doubling *doubling, const struct ddp_core *core)
@@ -68,8 +67,7 @@ static void emit_inside(struct doubling *doubling, const struct ddp_core *core)
     }
     if (behind != DDP_CORE_NONE) {
         move_blocks(doubling, true, round, behind, 0, behind);
-        move_blocks(doubling, true, round, behind, behind + 1,
-                    doubling->params->size - behind - 1);
+        move_blocks(doubling, true, round, behind, behind + 1, doubling->params->size - behind - 1);
     }
 }
 

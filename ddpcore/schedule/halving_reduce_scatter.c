@@ -4,9 +4,9 @@
  * The core is the largest power of two p <= n. Of the first 2(n - p) ranks, the even ones give all
  * their data to the next rank and get their block from it at the end; the others make up the core,
  * numbered in their order. Member i of the core stands for its own block and for that of the rank
- * that gave to it, which lie side by side. At distance d = p/2, ..., 2, 1 it holds the window of the
- * 2d members from i - i mod 2d on; it sends its partner i XOR d the half that is the partner's, and
- * adds what arrives to its own. Sums are made in scratch, since the input stays as it is.
+ * that gave to it, which lie side by side. At distance d = p/2, ..., 2, 1 it holds the window of
+ * the 2d members from i - i mod 2d on; it sends its partner i XOR d the half that is the partner's,
+ * and adds what arrives to its own. Sums are made in scratch, since the input stays as it is.
  *
  * Messages lie on one grid of segments: a window's message is cut where the grid is. A cell's part
  * of a window lies in that cell's part of the window before, so one step a cell says what a message
@@ -56,9 +56,8 @@ static void send_window(const struct halving *halving, uint32_t round, uint32_t 
         struct ddp_part part = part_in_cell(halving, window, cell);
         const uint32_t dep[2] = {halving->written[cell], DDP_STEP_NONE};
         uint32_t sent = ddp_emit_send(halving->schedule, round, peer,
-                                      halving->is_filled
-                                          ? ddp_emit_scratch(halving->scratch, part)
-                                          : ddp_emit_range(DDP_BUFFER_INPUT, part),
+                                      halving->is_filled ? ddp_emit_scratch(halving->scratch, part)
+                                                         : ddp_emit_range(DDP_BUFFER_INPUT, part),
                                       dep);
 
         halving->lent[cell] = halving->is_filled ? DDP_STEP_NONE : sent;
@@ -103,9 +102,8 @@ static void finish(const struct halving *halving, struct ddp_part own)
         const uint32_t dep[2] = {halving->written[cell], DDP_STEP_NONE};
 
         if (part.elem_count > 0) {
-            (void)ddp_emit_copy(halving->schedule, halving->core.levels,
-                                output_of(halving, part), ddp_emit_scratch(halving->scratch, part),
-                                dep);
+            (void)ddp_emit_copy(halving->schedule, halving->core.levels, output_of(halving, part),
+                                ddp_emit_scratch(halving->scratch, part), dep);
         }
     }
 }
@@ -118,8 +116,8 @@ static void emit_outside(const struct halving *halving, struct ddp_part own)
     send_window(halving, 0, rank + 1, blocks_of(halving, 0, halving->params->size));
     for (size_t cell = 0; cell < halving->cell_count; cell++) {
         struct ddp_part part = part_in_cell(halving, own, cell);
-        const uint32_t dep[2] = {
-            halving->params->is_in_place ? halving->lent[cell] : DDP_STEP_NONE, DDP_STEP_NONE};
+        const uint32_t dep[2] = {halving->params->is_in_place ? halving->lent[cell] : DDP_STEP_NONE,
+                                 DDP_STEP_NONE};
 
         if (part.elem_count > 0) {
             (void)ddp_emit_recv(halving->schedule, DDP_STEP_RECV, halving->core.levels + 1,
@@ -134,9 +132,9 @@ static void emit_inside(struct halving *halving, struct ddp_part own)
     uint32_t rank = halving->params->rank;
     uint32_t given = ddp_core_outside(core, rank);
 
-    halving->scratch = ddp_schedule_add_scratch(
-        halving->schedule, halving->params->dtype,
-        blocks_of(halving, 0, halving->params->size).elem_count);
+    halving->scratch =
+        ddp_schedule_add_scratch(halving->schedule, halving->params->dtype,
+                                 blocks_of(halving, 0, halving->params->size).elem_count);
     if (given != DDP_CORE_NONE) {
         add_window(halving, 0, given, blocks_of(halving, 0, halving->params->size));
         halving->is_filled = true;
@@ -174,8 +172,8 @@ void ddp_emit_halving_reduce_scatter(struct ddp_schedule *schedule)
         }
         return;
     }
-    halving.cell_count = ddp_emit_segment_count(params->size * params->elem_count,
-                                                params->segment_elem_count);
+    halving.cell_count =
+        ddp_emit_segment_count(params->size * params->elem_count, params->segment_elem_count);
     halving.written = ddp_emit_step_array(schedule, halving.cell_count);
     halving.lent = ddp_emit_step_array(schedule, halving.cell_count);
     if (schedule->status == DDP_OK && halving.core.index == DDP_CORE_NONE) {

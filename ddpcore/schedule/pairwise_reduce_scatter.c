@@ -27,8 +27,8 @@ void ddp_emit_pairwise_reduce_scatter(struct ddp_schedule *schedule)
             DDP_ASSERT(after != params->rank && before != params->rank);
             (void)ddp_emit_send(schedule, distance - 1, after,
                                 ddp_emit_range(DDP_BUFFER_INPUT, theirs), none);
-            last[0] = ddp_emit_recv(schedule, DDP_STEP_RECV_REDUCE, distance - 1, before, sum,
-                                    last);
+            last[0] =
+                ddp_emit_recv(schedule, DDP_STEP_RECV_REDUCE, distance - 1, before, sum, last);
         }
     }
 }

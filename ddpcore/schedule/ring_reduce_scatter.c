@@ -65,8 +65,7 @@ void ddp_emit_ring_reduce_scatter(struct ddp_schedule *schedule)
                             ddp_emit_range(DDP_BUFFER_INPUT, block), none);
     }
     for (uint32_t place = 0; place < PLACES && place + 2 < params->size; place++) {
-        ring.scratch[place] =
-            ddp_schedule_add_scratch(schedule, params->dtype, params->elem_count);
+        ring.scratch[place] = ddp_schedule_add_scratch(schedule, params->dtype, params->elem_count);
     }
     for (size_t segment = 0; params->size > 1 && segment < segment_count; segment++) {
         emit_segment(&ring, ddp_emit_segment(block, params->segment_elem_count, segment));
