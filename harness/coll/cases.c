@@ -76,6 +76,23 @@ static size_t next_count(const struct walk *walk, uint32_t world, size_t count)
 
 /* --- ways to be asked ------------------------------------------------------------------------- */
 
+/* Sums of small worlds are asked for in other types too: what is added in another one than the data
+ * is another schedule. */
+static bool visit_types(const struct walk *walk, struct harness_coll_case *test)
+{
+    bool is_edge = test->elem_count == 1 || test->elem_count == (size_t)test->world + 1;
+    bool has_types = ddp_coll_kind_is_sum(walk->kind) && is_edge && test->world <= SMALL_WORLD &&
+                     test->node_of_rank == NULL;
+
+    for (size_t i = 0; i < (has_types ? (size_t)HARNESS_COLL_TYPES : 1u); i++) {
+        test->dtype = harness_coll_type(i);
+        if (!walk->visit(walk->context, test)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool visit_segments(const struct walk *walk, struct harness_coll_case *test)
 {
     static const size_t segments[] = {0, 1, 5};
@@ -84,7 +101,7 @@ static bool visit_segments(const struct walk *walk, struct harness_coll_case *te
 
     for (size_t i = 0; i < count; i++) {
         test->segment_elem_count = segments[i];
-        if (!walk->visit(walk->context, test)) {
+        if (!visit_types(walk, test)) {
             return false;
         }
     }

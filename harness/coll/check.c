@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "harness/coll/cases.h"
+#include "harness/coll/measure.h"
 #include "harness/coll/order.h"
 
 enum { PROGRESS_EVERY = 16 };
@@ -38,7 +39,8 @@ static bool is_claimed(const struct check *check, enum harness_coll_property pro
 
 /* text NULL: it holds in this case. */
 static void judge(const struct check *check, enum harness_coll_property property,
-                  const struct harness_coll_case *test, const char *text)
+                  const struct harness_coll_case *test, const char *text,
+                  struct harness_step_place place)
 {
     struct harness_coll_result *result = &check->report->result[property];
 
@@ -58,6 +60,7 @@ static void judge(const struct check *check, enum harness_coll_property property
         result->nodes[r] = test->node_of_rank[r];
     }
     result->at.node_of_rank = NULL;
+    result->place = place;
     (void)snprintf(result->text, sizeof result->text, "%s", text);
 }
 
@@ -91,20 +94,27 @@ static bool judge_findings(const struct check *check, const struct harness_coll_
                            const struct harness_findings *findings)
 {
     const char *violated[HARNESS_COLL_PROPERTY_COUNT] = {NULL};
+    struct harness_step_place place[HARNESS_COLL_PROPERTY_COUNT] = {HARNESS_STEP_PLACE_NONE};
 
     for (size_t i = 0; i < findings->count; i++) {
-        violated[property_of(findings->items[i].verdict)] = without_head(findings->items[i].text);
+        enum harness_coll_property property = property_of(findings->items[i].verdict);
+
+        violated[property] = without_head(findings->items[i].text);
+        place[property] = findings->items[i].place;
     }
-    judge(check, HARNESS_COLL_LIVE, test, violated[HARNESS_COLL_LIVE]);
+    judge(check, HARNESS_COLL_LIVE, test, violated[HARNESS_COLL_LIVE], place[HARNESS_COLL_LIVE]);
     if (violated[HARNESS_COLL_LIVE] != NULL) {
         return false;
     }
-    judge(check, HARNESS_COLL_ORDERED, test, violated[HARNESS_COLL_ORDERED]);
-    judge(check, HARNESS_COLL_MATCHED, test, violated[HARNESS_COLL_MATCHED]);
+    judge(check, HARNESS_COLL_ORDERED, test, violated[HARNESS_COLL_ORDERED],
+          place[HARNESS_COLL_ORDERED]);
+    judge(check, HARNESS_COLL_MATCHED, test, violated[HARNESS_COLL_MATCHED],
+          place[HARNESS_COLL_MATCHED]);
     if (violated[HARNESS_COLL_MATCHED] != NULL) {
         return false;
     }
-    judge(check, HARNESS_COLL_COMPLETE, test, violated[HARNESS_COLL_COMPLETE]);
+    judge(check, HARNESS_COLL_COMPLETE, test, violated[HARNESS_COLL_COMPLETE],
+          place[HARNESS_COLL_COMPLETE]);
     return violated[HARNESS_COLL_COMPLETE] == NULL;
 }
 
@@ -121,12 +131,13 @@ static void judge_segments(const struct check *check, const struct harness_coll_
                 step->src.elem_count > test->segment_elem_count) {
                 (void)snprintf(text, sizeof text, "step %zu of rank %u sends %zu elements", s, r,
                                step->src.elem_count);
-                judge(check, HARNESS_COLL_SEGMENTED, test, text);
+                judge(check, HARNESS_COLL_SEGMENTED, test, text,
+                      (struct harness_step_place){r, (int64_t)s, -1});
                 return;
             }
         }
     }
-    judge(check, HARNESS_COLL_SEGMENTED, test, NULL);
+    judge(check, HARNESS_COLL_SEGMENTED, test, NULL, HARNESS_STEP_PLACE_NONE);
 }
 
 /* In place the output is no input. */
@@ -152,12 +163,14 @@ static void judge_input(const struct check *check, const struct harness_coll_cas
         for (size_t s = 0; s < member->step_count; s++) {
             if (writes_input(member, &member->steps[s].dst)) {
                 (void)snprintf(text, sizeof text, "step %zu of rank %u writes to the input", s, r);
-                judge(check, HARNESS_COLL_INPUT_KEPT, test, text);
+                judge(check, HARNESS_COLL_INPUT_KEPT, test, text,
+                      (struct harness_step_place){r, (int64_t)s,
+                                                  (int64_t)member->steps[s].dst.first});
                 return;
             }
         }
     }
-    judge(check, HARNESS_COLL_INPUT_KEPT, test, NULL);
+    judge(check, HARNESS_COLL_INPUT_KEPT, test, NULL, HARNESS_STEP_PLACE_NONE);
 }
 
 /* --- order of additions ----------------------------------------------------------------------- */
@@ -166,17 +179,18 @@ static ddp_status judge_sums(struct check *check, const struct harness_coll_case
                              const struct harness_schedule_set *set)
 {
     char text[sizeof check->report->result[0].text] = "";
+    struct harness_step_place place = HARNESS_STEP_PLACE_NONE;
     struct harness_schedule_sums sums;
     ddp_status status = harness_schedule_sums_make(set, set->mem, &sums);
 
     if (status == DDP_OK && harness_coll_is_asked(check->report, HARNESS_COLL_SAME_BITS)) {
-        status = harness_coll_compare_ranks(&sums, text, sizeof text);
-        judge(check, HARNESS_COLL_SAME_BITS, test, text[0] != '\0' ? text : NULL);
+        status = harness_coll_compare_ranks(&sums, &place, text, sizeof text);
+        judge(check, HARNESS_COLL_SAME_BITS, test, text[0] != '\0' ? text : NULL, place);
     }
     text[0] = '\0';
     if (status == DDP_OK && harness_coll_is_asked(check->report, HARNESS_COLL_SAME_ORDER)) {
-        status = harness_coll_compare_order(&check->orders, test, &sums, text, sizeof text);
-        judge(check, HARNESS_COLL_SAME_ORDER, test, text[0] != '\0' ? text : NULL);
+        status = harness_coll_compare_order(&check->orders, test, &sums, &place, text, sizeof text);
+        judge(check, HARNESS_COLL_SAME_ORDER, test, text[0] != '\0' ? text : NULL, place);
     }
     harness_schedule_sums_fini(&sums, set);
     return status;
@@ -191,18 +205,21 @@ static void judge_leak(const struct check *check, const struct harness_coll_case
 
     (void)snprintf(text, sizeof text, "%llu bytes are left behind, each time",
                    (unsigned long long)check->source->leaked_bytes);
-    judge(check, HARNESS_COLL_FREED, test, check->source->leaked_bytes > 0 ? text : NULL);
+    judge(check, HARNESS_COLL_FREED, test, check->source->leaked_bytes > 0 ? text : NULL,
+          HARNESS_STEP_PLACE_NONE);
 }
 
 static ddp_status judge_repeats(const struct check *check, const struct harness_coll_case *test,
                                 struct ddp_mem *mem)
 {
     char words[80] = "";
+    struct harness_step_place place = HARNESS_STEP_PLACE_NONE;
 
     for (uint32_t r = 0; words[0] == '\0' && r < test->world; r++) {
         struct ddp_text text[2];
         ddp_status status = DDP_OK;
 
+        place.rank = r;
         for (int i = 0; i < 2; i++) {
             ddp_text_init(&text[i], mem);
         }
@@ -221,7 +238,7 @@ static ddp_status judge_repeats(const struct check *check, const struct harness_
             return status;
         }
     }
-    judge(check, HARNESS_COLL_PURE, test, words[0] == '\0' ? NULL : words);
+    judge(check, HARNESS_COLL_PURE, test, words[0] == '\0' ? NULL : words, place);
     if (check->source->is_measured) {
         judge_leak(check, test);
     }
@@ -263,10 +280,10 @@ static ddp_status judge_case(struct check *check, const struct harness_coll_case
     status = harness_coll_emit(check->source, test, &schedules, &rank, check->err);
     if (status == DDP_E_INVALID || status == DDP_E_PARSE) {
         (void)snprintf(text, sizeof text, "rank %u: %s", rank, check->err->text);
-        judge(check, HARNESS_COLL_EMITS, test, text);
+        judge(check, HARNESS_COLL_EMITS, test, text, (struct harness_step_place){rank, -1, -1});
         status = DDP_OK;
     } else if (status == DDP_OK) {
-        judge(check, HARNESS_COLL_EMITS, test, NULL);
+        judge(check, HARNESS_COLL_EMITS, test, NULL, HARNESS_STEP_PLACE_NONE);
         status = judge_set(check, test, &schedules.sets[0]);
         if (status == DDP_OK && test->world <= HARNESS_COLL_REPEATED_MAX &&
             test->segment_elem_count == 0 && test->node_of_rank == NULL) {
@@ -312,52 +329,7 @@ static bool count_case(void *context, const struct harness_coll_case *test)
     return true;
 }
 
-/* --- costs ------------------------------------------------------------------------------------ */
-
-static ddp_status measure_depth(const struct harness_schedule_set *set, uint32_t *out)
-{
-    struct harness_schedule_sums sums;
-    ddp_status status = harness_schedule_sums_make(set, set->mem, &sums);
-
-    for (uint32_t r = 0; status == DDP_OK && r < set->size; r++) {
-        size_t elem_count = harness_schedule_output(set->member[r]).elem_count;
-
-        for (size_t i = 0; i < elem_count; i++) {
-            uint32_t depth = sums.nodes[harness_schedule_sums_at(&sums, r, i)].depth;
-
-            *out = depth > *out ? depth : *out;
-        }
-    }
-    harness_schedule_sums_fini(&sums, set);
-    return status;
-}
-
-static ddp_status measure_cost(struct check *check, uint32_t world)
-{
-    const struct harness_coll_case test = {.world = world, .elem_count = 64 * (size_t)world};
-    struct harness_coll_report *report = check->report;
-    struct ddp_mem_pool *pool = NULL;
-    struct harness_schedules schedules;
-    uint32_t rank = 0;
-    ddp_status status = ddp_mem_pool_create(&pool);
-
-    if (status != DDP_OK) {
-        return status;
-    }
-    harness_schedules_init(&schedules, ddp_mem_pool_mem(pool));
-    status = harness_coll_emit(check->source, &test, &schedules, &rank, check->err);
-    if (status == DDP_OK && schedules.sets[0].is_ordered) {
-        struct harness_coll_cost *cost = &report->cost[report->cost_count];
-
-        status = harness_coll_cost_of(&schedules.sets[0], ddp_mem_pool_mem(pool), cost);
-        if (status == DDP_OK) {
-            status = measure_depth(&schedules.sets[0], &cost->depth);
-        }
-        report->cost_count += status == DDP_OK ? 1 : 0;
-    }
-    ddp_mem_pool_destroy(pool);
-    return status == DDP_E_INVALID || status == DDP_E_PARSE ? DDP_OK : status;
-}
+/* --- check ------------------------------------------------------------------------------------ */
 
 static bool is_computed(const struct harness_coll_report *report)
 {
@@ -381,8 +353,11 @@ ddp_status harness_coll_check(struct harness_coll_source *source,
     (void)harness_coll_cases(source->kind, options, count_case, &out->case_total);
     (void)harness_coll_cases(source->kind, options, visit, &check);
     for (size_t i = 0; check.status == DDP_OK && i < HARNESS_COLL_COSTS; i++) {
-        if (source->kind == DDP_COLL_ALL_REDUCE && is_computed(out) && !out->is_stopped) {
-            check.status = measure_cost(&check, worlds[i]);
+        if (source->kind != DDP_COLL_BARRIER && is_computed(out) && !out->is_stopped) {
+            struct harness_coll_cost *cost = &out->cost[out->cost_count];
+
+            check.status = harness_coll_measure(source, worlds[i], cost, err);
+            out->cost_count += check.status == DDP_OK && cost->world > 0 ? 1 : 0;
         }
     }
     out->elapsed_ns = ddp_clock_now_ns(options->clock) - check.start_ns;

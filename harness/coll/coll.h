@@ -28,6 +28,7 @@ struct harness_coll_case {
     bool is_in_place;             /* of a reduction to a root: there */
     uint32_t root;                /* broadcast, reduce */
     const uint32_t *node_of_rank; /* [world]; NULL: all on one node */
+    enum ddp_dtype dtype;         /* 0 is fp32 */
 };
 
 #define HARNESS_COLL_WORLD_MAX 1024u
@@ -131,7 +132,8 @@ struct harness_coll_result {
     struct harness_coll_case at; /* node_of_rank: NULL; it is here: */
     bool has_nodes;
     uint32_t nodes[HARNESS_COLL_NODES_MAX];
-    char text[700]; /* what happens there; "": it holds */
+    struct harness_step_place place; /* in the schedules of that case */
+    char text[700];                  /* what happens there; "": it holds */
 };
 
 /* --- check ------------------------------------------------------------------------------------ */
@@ -151,17 +153,25 @@ struct harness_coll_options {
     void *context;
 };
 
+/* The types that algorithms are asked for. */
+enum { HARNESS_COLL_TYPES = 3 };
+enum ddp_dtype harness_coll_type(size_t index); /* fp32 first */
+
 /* What a world costs, by the events of its schedules. */
 struct harness_coll_cost {
     uint32_t world;
-    size_t elem_count;
+    size_t elem_count;                  /* of the longer of a rank's input and output */
     uint64_t messages, elems;           /* sent by all ranks */
     uint64_t rank_messages, rank_elems; /* sent by the rank that sends most */
     /* The time that all takes if a message of n elements takes alpha + n beta, a rank sends and
      * receives one at a time, and adding n elements takes n gamma; in units of one of the three,
      * the others 0. */
     double rounds, transfers, additions;
+    double least_rounds, least_transfers, least_additions; /* of any algorithm of the kind */
     uint32_t depth; /* most additions on the way of a contribution */
+    /* Most that an element of a sum may be wrong by, as a part of the sum of its contributions'
+     * magnitudes (harness_schedule_sums_bound). */
+    double bound[HARNESS_COLL_TYPES];
 };
 enum { HARNESS_COLL_COSTS = 4 };
 

@@ -16,7 +16,8 @@ static ddp_status print_tree(const struct harness_schedule_sums *sums, uint32_t 
     return status;
 }
 
-ddp_status harness_coll_compare_ranks(const struct harness_schedule_sums *sums, char *text,
+ddp_status harness_coll_compare_ranks(const struct harness_schedule_sums *sums,
+                                      struct harness_step_place *place, char *text,
                                       size_t size_bytes)
 {
     size_t elem_count = harness_schedule_output(sums->set->member[0]).elem_count;
@@ -34,21 +35,24 @@ ddp_status harness_coll_compare_ranks(const struct harness_schedule_sums *sums, 
             DDP_TRY(print_tree(sums, other, other_tree));
             (void)snprintf(text, size_bytes, "element %zu: rank 0 adds %s, rank %u adds %s", i,
                            first_tree, r, other_tree);
+            *place = (struct harness_step_place){r, -1, (int64_t)i};
             return DDP_OK;
         }
     }
     return DDP_OK;
 }
 
-/* The place of the case's world and root; what it holds may be of a smaller world. */
+/* The place of the case's world, root and type; what it holds may be of a smaller world. */
 static struct harness_coll_order *first_of(struct harness_coll_orders *orders,
                                            const struct harness_coll_case *test)
 {
     uint32_t at = 0;
 
-    while (orders->first[at].world == test->world && orders->first[at].root != test->root) {
+    while (orders->first[at].world == test->world &&
+           (orders->first[at].root != test->root || orders->first[at].dtype != test->dtype)) {
         at++;
-        DDP_ASSERT(at < HARNESS_COLL_ROOTS_MAX); /* a world is asked for fewer roots */
+        DDP_ASSERT(at <
+                   HARNESS_COLL_ORDERS_MAX); /* a world is asked for three roots, three types */
     }
     return &orders->first[at];
 }
@@ -66,6 +70,7 @@ static ddp_status compare_elem(struct harness_coll_order *first,
         *first = (struct harness_coll_order){.world = test->world,
                                              .root = test->root,
                                              .rank = rank,
+                                             .dtype = test->dtype,
                                              .hash = sums->nodes[node].hash,
                                              .elem_count = test->elem_count,
                                              .elem = elem};
@@ -84,7 +89,8 @@ static ddp_status compare_elem(struct harness_coll_order *first,
 
 ddp_status harness_coll_compare_order(struct harness_coll_orders *orders,
                                       const struct harness_coll_case *test,
-                                      const struct harness_schedule_sums *sums, char *text,
+                                      const struct harness_schedule_sums *sums,
+                                      struct harness_step_place *place, char *text,
                                       size_t size_bytes)
 {
     struct harness_coll_order *first = first_of(orders, test);
@@ -97,6 +103,7 @@ ddp_status harness_coll_compare_order(struct harness_coll_orders *orders,
 
         for (size_t i = 0; text[0] == '\0' && i < elem_count; i++) {
             DDP_TRY(compare_elem(first, test, sums, r, i, text, size_bytes));
+            *place = (struct harness_step_place){r, -1, (int64_t)i};
         }
     }
     return DDP_OK;

@@ -89,10 +89,11 @@ static ddp_status print_answer(const struct plugin_source *source,
                                struct ddp_err *err)
 {
     ddp_text_add(out,
-                 "schedule 1 kind=%s algorithm=%s rank=%u size=%u count=%llu dtype=f32 root=%u "
+                 "schedule 1 kind=%s algorithm=%s rank=%u size=%u count=%llu dtype=%s root=%u "
                  "in_place=%u\n",
                  ddp_coll_kind_name(source->base.kind), source->base.name, question->rank,
-                 question->size, (unsigned long long)question->count, question->root,
+                 question->size, (unsigned long long)question->count,
+                 ddp_dtype_name((enum ddp_dtype)(question->dtype - 1)), question->root,
                  question->is_in_place);
     for (uint32_t i = 0; i < answer->scratch_count; i++) {
         uint32_t dtype = answer->scratch[i].dtype;
@@ -122,7 +123,7 @@ static ddp_status emit_plugin(struct harness_coll_source *base,
                                                    .segment = test->segment_elem_count,
                                                    .is_in_place =
                                                        harness_coll_is_in_place(base, test, rank),
-                                                   .dtype = DDPROVE_COLL_F32,
+                                                   .dtype = (uint32_t)test->dtype + 1,
                                                    .node_of_rank = test->node_of_rank};
     struct harness_plugin_answer answer;
 

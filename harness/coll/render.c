@@ -3,8 +3,6 @@
  * case, and where the case has an order, with its picture. */
 #include "harness/coll/render.h"
 
-#include <math.h>
-
 enum { PICTURE_RANKS_MAX = 8 };
 
 static const uint32_t *nodes_of(const struct harness_coll_result *result)
@@ -51,20 +49,42 @@ static void print_costs(const struct harness_coll_report *report, struct ddp_tex
         out,
         "cost of n elements if a rank sends one message at a time and takes one, and the least "
         "that is possible\n(alpha a message, beta an element sent, gamma one added):\n");
-    ddp_text_add(out, "  %5s  %-15s %-19s %-19s %-22s %s\n", "ranks", "alpha", "beta", "gamma",
-                 "a rank sends at most", "additions in a row");
+    ddp_text_add(out, "  %5s  %-15s %-19s %-19s %s\n", "ranks", "alpha", "beta", "gamma",
+                 "a rank sends at most");
     for (size_t i = 0; i < report->cost_count; i++) {
         const struct harness_coll_cost *cost = &report->cost[i];
         double n = (double)cost->elem_count;
-        double world = (double)cost->world;
 
         ddp_text_add(out,
                      "  %5u  %-4.0f least %-4.0f %-6.2f n least %-4.2f n %-6.2f n least %-4.2f n "
-                     "%3llu messages, %5.2f n  %u\n",
-                     cost->world, cost->rounds, ceil(log2(world)), cost->transfers / n,
-                     2 * (world - 1) / world, cost->additions / n, (world - 1) / world,
-                     (unsigned long long)cost->rank_messages, (double)cost->rank_elems / n,
-                     cost->depth);
+                     "%3llu messages, %5.2f n\n",
+                     cost->world, cost->rounds, cost->least_rounds, cost->transfers / n,
+                     cost->least_transfers / n, cost->additions / n, cost->least_additions / n,
+                     (unsigned long long)cost->rank_messages, (double)cost->rank_elems / n);
+    }
+}
+
+static void print_bounds(const struct harness_coll_report *report, struct ddp_text *out)
+{
+    if (report->cost_count == 0 || !ddp_coll_kind_is_sum(report->kind)) {
+        return;
+    }
+    ddp_text_add(out,
+                 "how wrong a sum may be, beside the sum of magnitudes ((1 + u)^d - 1 for d "
+                 "roundings in a row):\n  %5s  %-18s",
+                 "ranks", "additions in a row");
+    for (size_t t = 0; t < HARNESS_COLL_TYPES; t++) {
+        ddp_text_add(out, "  %-8s", ddp_dtype_name(harness_coll_type(t)));
+    }
+    ddp_text_add(out, "\n");
+    for (size_t i = 0; i < report->cost_count; i++) {
+        const struct harness_coll_cost *cost = &report->cost[i];
+
+        ddp_text_add(out, "  %5u  %-18u", cost->world, cost->depth);
+        for (size_t t = 0; t < HARNESS_COLL_TYPES; t++) {
+            ddp_text_add(out, "  %-8.2g", cost->bound[t]);
+        }
+        ddp_text_add(out, "\n");
     }
 }
 
@@ -82,6 +102,7 @@ void harness_coll_print(const struct harness_coll_report *report, struct ddp_tex
         }
     }
     print_costs(report, out);
+    print_bounds(report, out);
 }
 
 /* --- pictures --------------------------------------------------------------------------------- */
@@ -156,6 +177,12 @@ ddp_status harness_coll_print_failure(struct harness_coll_source *source,
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
+/* null: it is not said. */
+static json_t *known_json(int64_t value)
+{
+    return value >= 0 ? json_integer((json_int_t)value) : json_null();
+}
+
 static json_t *example_json(const struct harness_coll_result *result)
 {
     json_t *nodes = result->has_nodes ? json_array() : json_null();
@@ -167,10 +194,13 @@ static json_t *example_json(const struct harness_coll_result *result)
     for (uint32_t r = 0; result->has_nodes && r < result->at.world; r++) {
         (void)json_array_append_new(nodes, json_integer(result->nodes[r]));
     }
-    return json_pack("{s:i, s:I, s:I, s:b, s:i, s:o, s:s}", "world", (int)result->at.world, "count",
-                     (json_int_t)result->at.elem_count, "segment",
+    return json_pack("{s:i, s:I, s:s, s:I, s:b, s:i, s:o, s:o, s:o, s:o, s:s}", "world",
+                     (int)result->at.world, "count", (json_int_t)result->at.elem_count, "dtype",
+                     ddp_dtype_name(result->at.dtype), "segment",
                      (json_int_t)result->at.segment_elem_count, "in_place", result->at.is_in_place,
-                     "root", (int)result->at.root, "nodes", nodes, "text", result->text);
+                     "root", (int)result->at.root, "nodes", nodes, "rank",
+                     known_json(result->place.rank), "step", known_json(result->place.step),
+                     "element", known_json(result->place.elem), "text", result->text);
 }
 
 static json_t *properties_json(const struct harness_coll_report *report)
@@ -199,13 +229,20 @@ static json_t *costs_json(const struct harness_coll_report *report)
     for (size_t i = 0; i < report->cost_count; i++) {
         const struct harness_coll_cost *cost = &report->cost[i];
 
+        json_t *bounds = json_object();
+
+        for (size_t t = 0; ddp_coll_kind_is_sum(report->kind) && t < HARNESS_COLL_TYPES; t++) {
+            (void)json_object_set_new(bounds, ddp_dtype_name(harness_coll_type(t)),
+                                      json_real(cost->bound[t]));
+        }
         (void)json_array_append_new(
-            costs, json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:i}", "world",
-                             (int)cost->world, "count", (json_int_t)cost->elem_count, "messages",
-                             (json_int_t)cost->messages, "elements", (json_int_t)cost->elems,
-                             "rank_messages", (json_int_t)cost->rank_messages, "rank_elements",
-                             (json_int_t)cost->rank_elems, "alpha", cost->rounds, "beta",
-                             cost->transfers, "gamma", cost->additions, "depth", (int)cost->depth));
+            costs,
+            json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:i, s:o}", "world",
+                      (int)cost->world, "count", (json_int_t)cost->elem_count, "messages",
+                      (json_int_t)cost->messages, "elements", (json_int_t)cost->elems,
+                      "rank_messages", (json_int_t)cost->rank_messages, "rank_elements",
+                      (json_int_t)cost->rank_elems, "alpha", cost->rounds, "beta", cost->transfers,
+                      "gamma", cost->additions, "depth", (int)cost->depth, "error_bound", bounds));
     }
     return costs;
 }

@@ -37,6 +37,15 @@ const char *harness_coll_state_name(enum harness_coll_state state)
     return names[state];
 }
 
+enum ddp_dtype harness_coll_type(size_t index)
+{
+    static const enum ddp_dtype types[HARNESS_COLL_TYPES] = {DDP_DTYPE_F32, DDP_DTYPE_BF16,
+                                                             DDP_DTYPE_F16};
+
+    DDP_ASSERT(index < HARNESS_COLL_TYPES);
+    return types[index];
+}
+
 enum harness_outcome harness_coll_outcome(const struct harness_coll_report *report)
 {
     bool is_judged = !report->is_stopped && report->case_count > 0;
@@ -77,6 +86,9 @@ void harness_coll_print_case(const struct harness_coll_case *test, const uint32_
     ddp_text_add(out, "%u rank%s, %zu element%s, %s", test->world, test->world == 1 ? "" : "s",
                  test->elem_count, test->elem_count == 1 ? "" : "s",
                  test->is_in_place ? "in place" : "input and output apart");
+    if (test->dtype != DDP_DTYPE_F32) {
+        ddp_text_add(out, ", %s", ddp_dtype_name(test->dtype));
+    }
     if (test->segment_elem_count > 0) {
         ddp_text_add(out, ", messages of at most %zu", test->segment_elem_count);
     }

@@ -16,7 +16,7 @@ static ddp_status emit_builtin(struct harness_coll_source *source,
 {
     const struct ddp_algorithm *algorithm = ((struct builtin *)source)->algorithm;
     const struct ddp_schedule_params params = {.kind = algorithm->kind,
-                                               .dtype = DDP_DTYPE_F32,
+                                               .dtype = test->dtype,
                                                .rank = rank,
                                                .size = test->world,
                                                .elem_count = test->elem_count,
@@ -66,7 +66,8 @@ static unsigned claims_of(const struct ddp_algorithm *algorithm)
                                                       DDP_ALGORITHM_TWO_SHOT,
                                                       DDP_ALGORITHM_HIERARCHICAL,
                                                       DDP_ALGORITHM_HALVING_REDUCE_SCATTER,
-                                                      DDP_ALGORITHM_BINOMIAL_REDUCE};
+                                                      DDP_ALGORITHM_BINOMIAL_REDUCE,
+                                                      DDP_ALGORITHM_TWO_SHOT_F32};
     unsigned claims = HARNESS_COLL_CLAIM_RANKS;
 
     for (size_t i = 0; i < sizeof one_order / sizeof one_order[0]; i++) {

@@ -87,7 +87,8 @@ static bool has_heard_all(const struct heard *heard, uint32_t rank, char *text, 
 }
 
 ddp_status harness_schedule_barrier_check(const struct harness_schedule_set *set,
-                                          bool *out_is_barrier, char *text, size_t size_bytes)
+                                          bool *out_is_barrier, struct harness_step_place *place,
+                                          char *text, size_t size_bytes)
 {
     struct heard heard = {.set = set, .mem = set->mem};
     ddp_status status = allocate(&heard);
@@ -110,6 +111,7 @@ ddp_status harness_schedule_barrier_check(const struct harness_schedule_set *set
             add_set(&heard, set_of_rank(&heard, r), set_of_step(&heard, r, s));
         }
         *out_is_barrier = has_heard_all(&heard, r, text, size_bytes);
+        place->rank = *out_is_barrier ? -1 : (int64_t)r;
     }
     ddp_mem_free(heard.mem, heard.first);
     ddp_mem_free(heard.mem, heard.words);

@@ -84,7 +84,8 @@ static bool is_race(struct race_search *search, const struct access *a, const st
     return early == late || !is_after(search, late, early);
 }
 
-static bool find_race(struct race_search *search, char *text, size_t size_bytes)
+static bool find_race(struct race_search *search, struct harness_step_place *place, char *text,
+                      size_t size_bytes)
 {
     for (size_t i = 0; i < search->access_count; i++) {
         const struct access *a = &search->accesses[i];
@@ -101,6 +102,9 @@ static bool find_race(struct race_search *search, char *text, size_t size_bytes)
                                "steps %u and %u of rank %u touch the same elements from %zu "
                                "without an order",
                                a->step, b->step, search->schedule->rank, b->first);
+                *place = (struct harness_step_place){search->schedule->rank,
+                                                     a->step > b->step ? a->step : b->step,
+                                                     (int64_t)b->first};
                 return true;
             }
         }
@@ -120,7 +124,8 @@ static void collect(struct race_search *search)
 }
 
 ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
-                                        struct ddp_mem *mem, bool *out_is_safe, char *text,
+                                        struct ddp_mem *mem, bool *out_is_safe,
+                                        struct harness_step_place *place, char *text,
                                         size_t size_bytes)
 {
     struct race_search search = {.schedule = schedule};
@@ -132,7 +137,7 @@ ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
     search.seen = ddp_mem_array(mem, count, sizeof(uint32_t));
     if (search.accesses != NULL && search.stack != NULL && search.seen != NULL) {
         collect(&search);
-        *out_is_safe = !find_race(&search, text, size_bytes);
+        *out_is_safe = !find_race(&search, place, text, size_bytes);
         status = DDP_OK;
     }
     ddp_mem_free(mem, search.accesses);

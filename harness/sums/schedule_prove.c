@@ -24,7 +24,8 @@ uint64_t harness_schedule_weight(uint32_t rank)
     return ddp_prng_at(&prng, rank);
 }
 
-static void violate(const struct proof *proof, enum harness_verdict verdict, const char *text)
+static void violate(const struct proof *proof, enum harness_verdict verdict,
+                    struct harness_step_place place, const char *text)
 {
     const struct harness_schedule *member = proof->set->any;
     struct harness_finding finding;
@@ -37,6 +38,7 @@ static void violate(const struct proof *proof, enum harness_verdict verdict, con
     (void)snprintf(finding.text, sizeof(finding.text), "%s %s of %zu among %u: %s",
                    member->algorithm, ddp_coll_kind_name(member->kind), member->elem_count,
                    member->size, text);
+    finding.place = place;
     harness_findings_add(proof->out, &finding);
 }
 
@@ -177,20 +179,21 @@ static bool is_reduction(const struct harness_schedule_step *step)
 static bool combine(const struct proof *proof, const struct harness_schedule_event *event,
                     struct harness_tile *target, const struct harness_tile *source)
 {
+    const struct harness_step_place place = {event->rank, event->step, (int64_t)target->first};
     bool is_sum = is_reduction(&proof->set->member[event->rank]->steps[event->step]);
     char text[160];
 
     if (!source->is_defined || (is_sum && !target->is_defined)) {
         (void)snprintf(text, sizeof(text), "step %u of rank %u uses elements that nobody wrote",
                        event->step, event->rank);
-        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, place, text);
         return false;
     }
     if (is_sum && target->origin != source->origin) {
         (void)snprintf(text, sizeof(text),
                        "step %u of rank %u adds elements from %zu to elements from %zu",
                        event->step, event->rank, source->origin, target->origin);
-        violate(proof, HARNESS_VERDICT_VALUE_SHIFTED, text);
+        violate(proof, HARNESS_VERDICT_VALUE_SHIFTED, place, text);
         return false;
     }
     target->weight = is_sum ? target->weight + source->weight : source->weight;
@@ -245,28 +248,30 @@ static void explain_weight(const struct proof *proof, uint32_t rank,
                            const struct harness_tile *tile, size_t end, uint64_t expected)
 {
     uint32_t lost = rank_of_weight(proof, expected - tile->weight);
+    size_t first = tile->first - harness_schedule_output(proof->set->member[rank]).first;
+    const struct harness_step_place place = {rank, -1, (int64_t)first};
     uint32_t doubled = rank_of_weight(proof, tile->weight - expected);
     char text[200];
 
     if (!tile->is_defined) {
         (void)snprintf(text, sizeof(text), "elements [%zu, %zu) of rank %u are never written",
                        tile->first, end, rank);
-        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, place, text);
     } else if (lost != HARNESS_NO_RANK) {
         (void)snprintf(text, sizeof(text),
                        "elements [%zu, %zu) of rank %u lack the contribution of rank %u",
                        tile->first, end, rank, lost);
-        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, place, text);
     } else if (doubled != HARNESS_NO_RANK) {
         (void)snprintf(text, sizeof(text),
                        "elements [%zu, %zu) of rank %u hold the contribution of rank %u twice",
                        tile->first, end, rank, doubled);
-        violate(proof, HARNESS_VERDICT_VALUE_DUPLICATED, text);
+        violate(proof, HARNESS_VERDICT_VALUE_DUPLICATED, place, text);
     } else {
         (void)snprintf(text, sizeof(text),
                        "elements [%zu, %zu) of rank %u lack or repeat several contributions",
                        tile->first, end, rank);
-        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, place, text);
     }
 }
 
@@ -323,7 +328,8 @@ static bool check_tile(const struct proof *proof, uint32_t rank, const struct ha
     if (tile->origin != origin) {
         (void)snprintf(text, sizeof(text), "elements [%zu, %zu) of rank %u are those from %zu",
                        tile->first, end, rank, tile->origin);
-        violate(proof, HARNESS_VERDICT_VALUE_SHIFTED, text);
+        violate(proof, HARNESS_VERDICT_VALUE_SHIFTED,
+                (struct harness_step_place){rank, -1, (int64_t)(tile->first - output.first)}, text);
         return false;
     }
     return true;
@@ -353,6 +359,7 @@ static bool check_event(const struct proof *proof, const struct harness_schedule
     const struct harness_schedule *reader = proof->set->member[event->rank];
     enum ddp_dtype from = proof->set->member[ends.from]->buffer_dtype[ends.source.buffer];
     enum ddp_dtype to = reader->buffer_dtype[ends.target.buffer];
+    const struct harness_step_place place = {event->rank, event->step, (int64_t)ends.target.first};
     char text[160];
 
     if (ends.source.elem_count != ends.target.elem_count) {
@@ -360,13 +367,13 @@ static bool check_event(const struct proof *proof, const struct harness_schedule
                        "step %u of rank %u takes %zu elements, step %u of rank %u sends %zu",
                        event->step, event->rank, ends.target.elem_count, event->from_step,
                        ends.from, ends.source.elem_count);
-        violate(proof, HARNESS_VERDICT_MISMATCH_COUNT, text);
+        violate(proof, HARNESS_VERDICT_MISMATCH_COUNT, place, text);
         return false;
     }
     if (from != to && reader->steps[event->step].kind != HARNESS_STEP_CONVERT) {
         (void)snprintf(text, sizeof(text), "step %u of rank %u takes elements of %s as %s",
                        event->step, event->rank, ddp_dtype_name(from), ddp_dtype_name(to));
-        violate(proof, HARNESS_VERDICT_MISMATCH_DTYPE, text);
+        violate(proof, HARNESS_VERDICT_MISMATCH_DTYPE, place, text);
         return false;
     }
     return true;
@@ -408,12 +415,13 @@ static ddp_status prove_contents(struct proof *proof)
 static ddp_status prove_barrier(const struct proof *proof)
 {
     bool is_barrier = true;
+    struct harness_step_place place = HARNESS_STEP_PLACE_NONE;
     char text[160] = "";
 
     DDP_ASSERT(proof->set->any->kind == DDP_COLL_BARRIER);
-    DDP_TRY(harness_schedule_barrier_check(proof->set, &is_barrier, text, sizeof(text)));
+    DDP_TRY(harness_schedule_barrier_check(proof->set, &is_barrier, &place, text, sizeof(text)));
     if (!is_barrier) {
-        violate(proof, HARNESS_VERDICT_VALUE_LOST, text);
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, place, text);
     }
     return DDP_OK;
 }
@@ -422,6 +430,7 @@ ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
                                       struct harness_findings *out)
 {
     struct proof proof = {.set = set, .mem = set->mem, .out = out};
+    struct harness_step_place place = HARNESS_STEP_PLACE_NONE;
     bool is_safe = true;
     char text[160] = "";
 
@@ -432,18 +441,20 @@ ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
             "step %u of rank %u waits for ever: steps wait for each other, or its message "
             "has no other end",
             set->stuck_step, set->stuck_rank);
-        violate(&proof, HARNESS_VERDICT_HANG_CYCLE, text);
+        place.rank = set->stuck_rank;
+        place.step = set->stuck_step;
+        violate(&proof, HARNESS_VERDICT_HANG_CYCLE, place, text);
         return DDP_OK;
     }
     if (!set->is_ordered) {
         return DDP_OK; /* a member's schedule is not there: nothing can be said */
     }
     for (uint32_t r = 0; is_safe && r < set->size; r++) {
-        DDP_TRY(
-            harness_schedule_order_check(set->member[r], set->mem, &is_safe, text, sizeof(text)));
+        DDP_TRY(harness_schedule_order_check(set->member[r], set->mem, &is_safe, &place, text,
+                                             sizeof(text)));
     }
     if (!is_safe) {
-        violate(&proof, HARNESS_VERDICT_VALUE_CORRUPTED, text);
+        violate(&proof, HARNESS_VERDICT_VALUE_CORRUPTED, place, text);
     }
     if (!check_events(&proof)) {
         return DDP_OK;

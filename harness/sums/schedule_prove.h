@@ -12,16 +12,19 @@ extern "C" {
 uint64_t harness_schedule_weight(uint32_t rank);
 
 /* Any two steps that touch a common element, at least one writing it, must be ordered by
- * dependencies. *out_is_safe false: text (char[size_bytes]) names the two. A send counts as reading
- * until a step that depends on it runs: its range is lent. Errors: E_NOMEM. */
+ * dependencies. *out_is_safe false: text (char[size_bytes]) names the two, place the later. A send
+ * counts as reading until a step that depends on it runs: its range is lent. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
                                                      struct ddp_mem *mem, bool *out_is_safe,
-                                                     char *text, size_t size_bytes);
+                                                     struct harness_step_place *place, char *text,
+                                                     size_t size_bytes);
 
 /* In an ordered set, no rank may end its last step before every rank has begun. *out_is_barrier
- * false: text (char[size_bytes]) names two ranks for which that is not so. Errors: E_NOMEM. */
+ * false: text (char[size_bytes]) names two ranks for which that is not so, place the first of them.
+ * Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_barrier_check(const struct harness_schedule_set *set,
-                                                       bool *out_is_barrier, char *text,
+                                                       bool *out_is_barrier,
+                                                       struct harness_step_place *place, char *text,
                                                        size_t size_bytes);
 
 #ifdef __cplusplus

@@ -17,15 +17,22 @@ static uint64_t hash_of(uint64_t a, uint64_t b)
     return both ^ (both >> 32);
 }
 
-static uint32_t *slot_of(const struct harness_schedule_sums *sums, uint32_t left, uint32_t right,
-                         uint64_t hash)
+/* 0 for fp32, which most are added in. */
+static uint64_t hash_of_type(enum ddp_dtype dtype)
 {
-    size_t at = hash & (sums->slot_count - 1);
+    return ((uint64_t)dtype - (uint64_t)DDP_DTYPE_F32) * UINT64_C(0xd6e8feb86659fd93);
+}
+
+static uint32_t *slot_of(const struct harness_schedule_sums *sums,
+                         const struct harness_sum_node *sought)
+{
+    size_t at = sought->hash & (sums->slot_count - 1);
 
     while (sums->slots[at] != HARNESS_SUM_NONE) {
         const struct harness_sum_node *node = &sums->nodes[sums->slots[at]];
 
-        if (node->left == left && node->right == right) {
+        if (node->left == sought->left && node->right == sought->right &&
+            node->dtype == sought->dtype) {
             break;
         }
         at = (at + 1) & (sums->slot_count - 1);
@@ -53,9 +60,7 @@ static ddp_status grow_slots(struct harness_schedule_sums *sums)
     sums->slots = slots;
     sums->slot_count = count;
     for (size_t i = sums->size; i < sums->node_count; i++) {
-        const struct harness_sum_node *node = &sums->nodes[i];
-
-        *slot_of(sums, node->left, node->right, node->hash) = (uint32_t)i;
+        *slot_of(sums, &sums->nodes[i]) = (uint32_t)i;
     }
     return DDP_OK;
 }
@@ -73,25 +78,15 @@ static ddp_status add_node(struct harness_schedule_sums *sums, struct harness_su
     return DDP_OK;
 }
 
-/* *out: the node of a + b. */
-static ddp_status add(struct harness_schedule_sums *sums, uint32_t a, uint32_t b, uint32_t *out)
+/* *out: the node with these operands, type and hash. */
+static ddp_status find_or_add(struct harness_schedule_sums *sums, struct harness_sum_node node,
+                              uint32_t *out)
 {
-    struct harness_sum_node node = {a < b ? a : b, a < b ? b : a, 0, 0};
     uint32_t *slot;
 
-    if (a == HARNESS_SUM_NONE || b == HARNESS_SUM_NONE) {
-        *out = HARNESS_SUM_NONE;
-        return DDP_OK;
-    }
-    DDP_ASSERT(a < sums->node_count && b < sums->node_count);
     DDP_TRY(grow_slots(sums));
-    node.hash = hash_of(sums->nodes[a].hash, sums->nodes[b].hash);
-    slot = slot_of(sums, node.left, node.right, node.hash);
+    slot = slot_of(sums, &node);
     if (*slot == HARNESS_SUM_NONE) {
-        uint32_t left_depth = sums->nodes[a].depth;
-        uint32_t right_depth = sums->nodes[b].depth;
-
-        node.depth = 1 + (left_depth > right_depth ? left_depth : right_depth);
         DDP_TRY(add_node(sums, node));
         *slot = (uint32_t)(sums->node_count - 1);
     }
@@ -99,12 +94,57 @@ static ddp_status add(struct harness_schedule_sums *sums, uint32_t a, uint32_t b
     return DDP_OK;
 }
 
+/* *out: the node of a + b, rounded to dtype. */
+static ddp_status add(struct harness_schedule_sums *sums, uint32_t a, uint32_t b,
+                      enum ddp_dtype dtype, uint32_t *out)
+{
+    struct harness_sum_node node = {.left = a < b ? a : b, .right = a < b ? b : a, .dtype = dtype};
+    uint32_t left_depth, right_depth;
+
+    if (a == HARNESS_SUM_NONE || b == HARNESS_SUM_NONE) {
+        *out = HARNESS_SUM_NONE;
+        return DDP_OK;
+    }
+    DDP_ASSERT(a < sums->node_count && b < sums->node_count);
+    left_depth = sums->nodes[a].depth;
+    right_depth = sums->nodes[b].depth;
+    node.depth = 1 + (left_depth > right_depth ? left_depth : right_depth);
+    node.hash = hash_of(sums->nodes[a].hash, sums->nodes[b].hash) + hash_of_type(dtype);
+    return find_or_add(sums, node, out);
+}
+
+/* Whether every value of one type is one of the other. */
+static bool is_exact(enum ddp_dtype from, enum ddp_dtype to)
+{
+    bool is_half = from == DDP_DTYPE_F16 || from == DDP_DTYPE_BF16;
+
+    return from == to || (is_half && (to == DDP_DTYPE_F32 || to == DDP_DTYPE_F64)) ||
+           (from == DDP_DTYPE_F32 && to == DDP_DTYPE_F64);
+}
+
+/* *out: the node of a in another type. */
+static ddp_status convert(struct harness_schedule_sums *sums, uint32_t a, enum ddp_dtype dtype,
+                          uint32_t *out)
+{
+    struct harness_sum_node node = {.left = a, .right = HARNESS_SUM_NONE, .dtype = dtype};
+
+    if (a == HARNESS_SUM_NONE || is_exact(sums->nodes[a].dtype, dtype)) {
+        *out = a;
+        return DDP_OK;
+    }
+    node.depth = sums->nodes[a].depth;
+    node.hash = hash_of(sums->nodes[a].hash, ~hash_of_type(dtype));
+    return find_or_add(sums, node, out);
+}
+
 static ddp_status allocate(struct harness_schedule_sums *sums,
                            const struct harness_schedule_set *set)
 {
     for (uint32_t r = 0; r < set->size; r++) {
-        struct harness_sum_node own = {HARNESS_SUM_NONE, HARNESS_SUM_NONE, 0,
-                                       harness_schedule_weight(r)};
+        struct harness_sum_node own = {.left = HARNESS_SUM_NONE,
+                                       .right = HARNESS_SUM_NONE,
+                                       .dtype = set->any->dtype,
+                                       .hash = harness_schedule_weight(r)};
 
         DDP_TRY(add_node(sums, own));
     }
@@ -155,10 +195,14 @@ static ddp_status run_event(struct harness_schedule_sums *sums,
     const uint32_t *read = &sums->value[from][source->buffer][source->first];
     uint32_t *written = &sums->value[event->rank][step->dst.buffer][step->dst.first];
 
+    enum ddp_dtype dtype = set->member[event->rank]->buffer_dtype[step->dst.buffer];
+
     DDP_ASSERT(source->elem_count == step->dst.elem_count);
     for (size_t i = 0; i < source->elem_count; i++) {
         if (step->kind == HARNESS_STEP_RECV_REDUCE || step->kind == HARNESS_STEP_REDUCE) {
-            DDP_TRY(add(sums, written[i], read[i], &written[i]));
+            DDP_TRY(add(sums, written[i], read[i], dtype, &written[i]));
+        } else if (step->kind == HARNESS_STEP_CONVERT) {
+            DDP_TRY(convert(sums, read[i], dtype, &written[i]));
         } else {
             written[i] = read[i];
         }
@@ -219,8 +263,10 @@ static uint32_t *find_lowest(const struct harness_schedule_sums *sums)
     uint32_t *lowest = ddp_mem_array(sums->mem, sums->node_count, sizeof(*lowest));
 
     for (size_t i = sums->size; lowest != NULL && i < sums->node_count; i++) {
-        uint32_t left = lowest_rank(sums, lowest, sums->nodes[i].left);
-        uint32_t right = lowest_rank(sums, lowest, sums->nodes[i].right);
+        const struct harness_sum_node *node = &sums->nodes[i];
+        uint32_t left = lowest_rank(sums, lowest, node->left);
+        uint32_t right =
+            node->right != HARNESS_SUM_NONE ? lowest_rank(sums, lowest, node->right) : left;
 
         lowest[i] = left < right ? left : right;
     }
@@ -251,6 +297,12 @@ static void print_node(const struct harness_schedule_sums *sums, const uint32_t 
         return;
     }
     node = &sums->nodes[item];
+    if (node->right == HARNESS_SUM_NONE) {
+        ddp_text_add(out, "%s(", ddp_dtype_name(node->dtype));
+        printing->stack[printing->depth++] = CLOSE;
+        printing->stack[printing->depth++] = node->left;
+        return;
+    }
     is_left_first = lowest_rank(sums, lowest, node->left) <= lowest_rank(sums, lowest, node->right);
     ddp_text_add_str(out, "(", 0);
     printing->stack[printing->depth++] = CLOSE;
@@ -271,9 +323,9 @@ ddp_status harness_schedule_sums_print(const struct harness_schedule_sums *sums,
         return DDP_OK;
     }
     lowest = find_lowest(sums);
-    /* Each level of the tree leaves three items. */
+    /* Each level of the tree leaves three items, a rounding of it one more. */
     printing.stack =
-        ddp_mem_array(sums->mem, 4 + 4 * (size_t)sums->nodes[node].depth, sizeof(uint32_t));
+        ddp_mem_array(sums->mem, 6 + 6 * (size_t)sums->nodes[node].depth, sizeof(uint32_t));
     if (lowest != NULL && printing.stack != NULL) {
         printing.stack[printing.depth++] = node;
         while (printing.depth > 0 && out->size_bytes - start < PRINTED_MAX) {

@@ -1,6 +1,6 @@
 /* How each element of a collective was added, read off its schedules: symbolic values instead of
- * numbers. A sum is the same node as another one if both add the same operands in the same tree;
- * which operand comes first does not count, since the additions commute bit for bit. */
+ * numbers. A sum is the same node as another one if both add the same operands in the same tree and
+ * type; which operand comes first does not count, since the additions commute bit for bit. */
 #ifndef HARNESS_SUMS_SCHEDULE_SUMS_H
 #define HARNESS_SUMS_SCHEDULE_SUMS_H
 
@@ -15,7 +15,8 @@ extern "C" {
 
 /* The numbers of nodes below `size` are the ranks' own data, number r that of rank r. */
 struct harness_sum_node {
-    uint32_t left, right; /* operands; of data: HARNESS_SUM_NONE */
+    uint32_t left, right; /* operands; of data: HARNESS_SUM_NONE; of a rounding: right is */
+    enum ddp_dtype dtype; /* of the data, or to which the sum, or the rounding, is rounded */
     uint32_t depth;       /* most additions that a rank's data go through */
     uint64_t hash;        /* equal for equal trees, also of other sets (wrong: 2^-64) */
 };
@@ -41,10 +42,21 @@ void harness_schedule_sums_fini(struct harness_schedule_sums *sums,
 /* The node of an element of a rank's output. */
 uint32_t harness_schedule_sums_at(const struct harness_schedule_sums *sums, uint32_t rank,
                                   size_t elem);
-/* A node as text, "((0 1) 2)", the operand with the lowest rank first; a long one is cut off.
- * Errors: E_NOMEM. */
+/* A node as text, "((0 1) 2)", the operand with the lowest rank first, "bf16((0 1))" what is
+ * rounded to another type than it was added in; a long one is cut off. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_sums_print(const struct harness_schedule_sums *sums,
                                                     uint32_t node, struct ddp_text *out);
+
+/* schedule_value.c: the output of a rank of a kind that adds, bit for bit, from all ranks' inputs
+ * in host memory. Errors: E_UNSUPPORTED (elements that are no floats of 16 or 32 bits), E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_sums_predict(const struct harness_schedule_sums *sums,
+                                                      uint32_t rank, void *const *input,
+                                                      void *output);
+/* The most that an element of any rank's output may be wrong by, as a part of the sum of its
+ * contributions' magnitudes: (1 + u)^n - 1 for n roundings in a row to a type with the unit
+ * roundoff u, if none overflows and none is rounded to less than the smallest normal number. */
+DDP_MUST_USE ddp_status harness_schedule_sums_bound(const struct harness_schedule_sums *sums,
+                                                    double *out);
 
 #ifdef __cplusplus
 }

@@ -22,6 +22,7 @@ void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,
     finding->micro = -1;
     finding->phase = -1;
     finding->stage = -1;
+    finding->place = HARNESS_STEP_PLACE_NONE;
     finding->cause = -1;
     finding->detect_ns = -1;
     finding->attribute_ns = -1;

@@ -126,6 +126,14 @@ struct harness_finding_guest {
     char comm[32]; /* the communicator's name; "" */
 };
 
+/* Where in schedules something is wrong; each -1 if that is not said. */
+struct harness_step_place {
+    int64_t rank;
+    int64_t step; /* of that rank's schedule */
+    int64_t elem; /* of the buffer that the step touches, without a step of the output */
+};
+#define HARNESS_STEP_PLACE_NONE ((struct harness_step_place){-1, -1, -1})
+
 struct harness_finding {
     enum harness_verdict verdict;
     enum harness_oracle_id oracle;
@@ -137,6 +145,7 @@ struct harness_finding {
     struct harness_list params;         /* indices into the model's table, each once */
     int32_t step, micro;                /* -1 = none */
     int32_t phase;                      /* enum ddp_phase or -1 */
+    struct harness_step_place place;    /* in the schedules of op */
     int32_t stage;        /* enum harness_stage of values compared with the emulation, or -1 */
     int64_t detect_ns;    /* fault fired (or process ended) -> noticed; -1 = not measured */
     int64_t attribute_ns; /* fired -> culprit named; -1 = not measured */

@@ -17,7 +17,7 @@ static inline ddp_status made_source_emit(struct harness_coll_source *source,
 {
     struct made_source *made = (struct made_source *)source;
     const struct ddp_schedule_params params = {.kind = source->kind,
-                                               .dtype = DDP_DTYPE_F32,
+                                               .dtype = test->dtype,
                                                .rank = rank,
                                                .size = test->world,
                                                .elem_count = test->elem_count,

@@ -60,8 +60,7 @@ static void check_builtin(const char *name)
     }
     CT_CHECK(harness_coll_outcome(&report) == HARNESS_OUTCOME_PASS);
     CT_CHECK_EQ_U64(report.case_count, report.case_total);
-    CT_CHECK_EQ_U64(report.cost_count,
-                    source->kind == DDP_COLL_ALL_REDUCE ? HARNESS_COLL_COSTS : 0);
+    CT_CHECK_EQ_U64(report.cost_count, source->kind != DDP_COLL_BARRIER ? HARNESS_COLL_COSTS : 0);
     harness_coll_source_close(source);
 }
 
@@ -181,6 +180,7 @@ CT_TEST(coll, ranks_differ)
     CT_CHECK_EQ_U64(bits->at.world, 3);
     CT_CHECK_EQ_U64(bits->at.elem_count, 1);
     CT_CHECK_STR(bits->text, "element 0: rank 0 adds ((0 1) 2), rank 1 adds (0 (1 2))");
+    CT_CHECK(bits->place.rank == 1 && bits->place.step == -1 && bits->place.elem == 0);
     CT_CHECK(report.result[HARNESS_COLL_SEGMENTED].state == HARNESS_COLL_FAIL);
     CT_CHECK(strstr(report.result[HARNESS_COLL_SEGMENTED].text, "elements") != NULL);
 }
@@ -315,5 +315,11 @@ CT_TEST(coll, counterexample_is_drawn)
     CT_CHECK_STR(json_string_value(json_object_get(first, "state")), "FAIL");
     CT_CHECK_EQ_I64(
         json_integer_value(json_object_get(json_object_get(first, "counterexample"), "world")), 3);
+    first = json_object_get(first, "counterexample");
+    CT_CHECK_EQ_I64(json_integer_value(json_object_get(first, "count")), 4);
+    CT_CHECK(json_is_integer(json_object_get(first, "rank")));
+    CT_CHECK(json_is_integer(json_object_get(first, "step")));
+    CT_CHECK(json_is_null(json_object_get(first, "element")));
+    CT_CHECK_STR(json_string_value(json_object_get(first, "dtype")), "f32");
     json_decref(root);
 }

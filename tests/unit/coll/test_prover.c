@@ -1,5 +1,6 @@
 /* The prover notices broken schedules, each as what it is, and says what happens. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ddpcore/schedule/algorithm.h"
@@ -104,6 +105,15 @@ static void expect(enum ddp_coll_kind kind, uint64_t world, uint64_t count,
         CT_FAIL("%s is %s, \"%s\", which does not say \"%s\"", harness_coll_property_name(property),
                 harness_coll_state_name(report.result[property].state),
                 report.result[property].text, words);
+    }
+    /* What the words name is there for programs too. */
+    if (report.result[property].place.rank < 0) {
+        CT_FAIL("\"%s\" has no rank", report.result[property].text);
+    }
+    if (strncmp(report.result[property].text, "step ", 5) == 0 &&
+        report.result[property].place.step != strtol(report.result[property].text + 5, NULL, 10)) {
+        CT_FAIL("\"%s\" is said to be in step %lld", report.result[property].text,
+                (long long)report.result[property].place.step);
     }
 }
 
