@@ -23,7 +23,7 @@ static const struct harness_trigger any_trigger = {.step = -1,
 static bool matches(const struct harness_trigger *trigger, uint32_t step, enum ddp_phase phase,
                     int32_t bucket, uint64_t seq)
 {
-    const struct harness_step_place place = {step, 1, (int32_t)phase};
+    const struct harness_place place = {step, 1, (int32_t)phase};
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
 
     context.bucket = bucket;
