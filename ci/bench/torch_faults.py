@@ -27,12 +27,12 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT = os.path.join(HERE, "../../tests/guest/torch/faulty.py")
 TIMEOUT_S = 10
-LIMIT_S = 45  # for a run after its fault; then it is ended
+LIMIT_S = 30  # for a run after its fault; then it is ended
 START_S = 240  # until its fault
 SOON_MS = 100
 # fault: what ddprove is to say, of the rank that goes wrong; the call that it is to name ("": none); within so long.
 # "both": of two ranks, also both, or the other one beside it, where no past tells who is right.
-# A rank that sleeps cannot be told from one that computes until PyTorch's own limit of time; one that raises an
+# A rank that sleeps, or has not come yet, cannot be told from one that computes until PyTorch's own limit of time; one that raises an
 # exception, or leaves, ends when Python has cleaned up. A model is compared when it is updated first.
 EXPECTED = {
     "killed": ({"CRASH.SIGNALED"}, "", SOON_MS),
@@ -57,6 +57,7 @@ EXPECTED = {
     "weight changed": ({"VALUE.DIVERGED", "both"}, "fc1.weight", 150),
     "gradient changed": ({"VALUE.DIVERGED", "both"}, "fc2.weight", SOON_MS),
     "no update": ({"MISMATCH.EXTRA"}, "an update less", SOON_MS),
+    "never joins": ({"LAUNCH.MISSING_RANK"}, "init_process_group", 1000 * LIMIT_S),
     "nan": ({"VALUE.NONFINITE"}, "all_reduce", SOON_MS),
 }
 ERROR = re.compile(r"(?:\[rank(\d+)\]:\s*)?((?:[\w.]+\.)?\w*(?:Error|Exception))\b:? ?(.*)")

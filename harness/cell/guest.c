@@ -162,8 +162,7 @@ static ddp_status run(struct harness_cell *cell, struct harness_exec_result *out
         return DDP_E_NOMEM;
     }
     config.ranks = plan->job.guest.launcher == HARNESS_GUEST_LAUNCHER_OWN ? plan->job.ranks : 0;
-    DDP_TRY(harness_exec_load_adapter(&config, plan->job.guest.adapter,
-                                      plan->job.guest.command.items[0], cell->config.self_path,
+    DDP_TRY(harness_exec_load_adapter(&config, plan->job.guest.adapter, cell->config.self_path,
                                       start.adapter, sizeof start.adapter, err));
     config.search_dir = start.search_dir;
     config.variables = start.variables;

@@ -235,8 +235,9 @@ static int conclude(const struct cli_options *options, const struct harness_exec
     }
     if (result->seen_count == 0 && !options->is_equivalence) {
         (void)fprintf(stderr, "ddprove: no rank has shown itself: the program does not use the "
-                              "guest library, or an "
-                              "adapter that does; nothing was judged\n");
+                              "guest library, or an adapter that does; nothing was judged "
+                              "(PyTorch's is found by PYTHONPATH, which whatever starts the ranks "
+                              "must hand on)\n");
     } else if (result->lost_comms > 0) {
         (void)fprintf(stderr,
                       "ddprove: %llu communicators could not be shown (too many, or one process "
@@ -341,8 +342,7 @@ int cli_exec(const struct cli_options *options)
     /* The proof lies within PyTorch's adapter, whatever program starts the ranks. */
     if (harness_exec_load_adapter(
             &config, options->is_equivalence ? HARNESS_GUEST_ADAPTER_TORCH : options->adapter,
-            options->command[0], harness_launch_self_path(), adapter, sizeof adapter,
-            &err) != DDP_OK) {
+            harness_launch_self_path(), adapter, sizeof adapter, &err) != DDP_OK) {
         return cli_usage_error("--%s", err.text);
     }
     code = set_proof(options, &config, folder);

@@ -40,28 +40,19 @@ ddp_status harness_exec_adapter_path(enum harness_guest_adapter adapter, const c
     return DDP_OK;
 }
 
-/* By whoever is sure to be Python, or to start it: the package does nothing before PyTorch loads
- * it. */
-static bool is_python(const char *program)
-{
-    const char *slash = strrchr(program, '/');
-    const char *name = slash != NULL ? slash + 1 : program;
-
-    return strcmp(name, "torchrun") == 0 || strncmp(name, "python", strlen("python")) == 0;
-}
-
 ddp_status harness_exec_load_adapter(struct harness_exec_config *config,
-                                     enum harness_guest_adapter adapter, const char *program,
-                                     const char *self_path, char *path, size_t size_bytes,
-                                     struct ddp_err *err)
+                                     enum harness_guest_adapter adapter, const char *self_path,
+                                     char *path, size_t size_bytes, struct ddp_err *err)
 {
     struct ddp_err none = {{0}};
 
     config->preload = NULL;
     config->python_dir = NULL;
     if (adapter == HARNESS_GUEST_ADAPTER_NONE) {
-        if (is_python(program) && harness_exec_adapter_path(HARNESS_GUEST_ADAPTER_TORCH, self_path,
-                                                            path, size_bytes, &none) == DDP_OK) {
+        /* Whatever the command is, it may start Python, which finds the package by a variable that
+         * is inherited; and that does nothing before PyTorch loads it. */
+        if (harness_exec_adapter_path(HARNESS_GUEST_ADAPTER_TORCH, self_path, path, size_bytes,
+                                      &none) == DDP_OK) {
             config->python_dir = path;
         }
         return DDP_OK;

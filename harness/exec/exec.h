@@ -80,13 +80,11 @@ DDP_MUST_USE ddp_status harness_exec_adapter_path(enum harness_guest_adapter ada
                                                   size_t size_bytes, struct ddp_err *err);
 
 /* What an adapter needs, into preload or python_dir, which point to path then. NONE: PyTorch's, if
- * it is there and the program is Python or torchrun. program: the job's first word. Errors: as
- * above. */
+ * it is there, for any Python that the job starts. Errors: as above. */
 DDP_MUST_USE ddp_status harness_exec_load_adapter(struct harness_exec_config *config,
                                                   enum harness_guest_adapter adapter,
-                                                  const char *program, const char *self_path,
-                                                  char *path, size_t size_bytes,
-                                                  struct ddp_err *err);
+                                                  const char *self_path, char *path,
+                                                  size_t size_bytes, struct ddp_err *err);
 
 /* learned.c */
 /* The learned program in a folder. mem: a pool. Errors: E_NOT_FOUND, E_IO, E_PARSE. */

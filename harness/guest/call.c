@@ -141,6 +141,18 @@ void ddprove_guest_call_wait_end(const struct ddprove_guest_call *call)
     }
 }
 
+void ddprove_guest_wait_for(uint32_t comm, int rank, int other)
+{
+    if (comm != 0) {
+        guest_wait_show(comm, guest_wait_pack(rank, other));
+    }
+}
+
+void ddprove_guest_wait_over(void)
+{
+    guest_wait_show(0, 0);
+}
+
 void ddprove_guest_call_done(struct ddprove_guest_call *call)
 {
     struct guest_page *page = guest_self_page();

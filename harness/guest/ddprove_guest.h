@@ -198,6 +198,12 @@ DDPROVE_GUEST_API void ddprove_guest_call_done(struct ddprove_guest_call *call);
  * end.) Since version 3. */
 DDPROVE_GUEST_API void ddprove_guest_call_failed(struct ddprove_guest_call *call);
 
+/* This thread waits for ranks, whatever they post: for one of two members of the communicator, by
+ * their places in it; other: -1, for one; both -1: for anybody. Until it says that this is over, or
+ * waits in a call. Since version 4. */
+DDPROVE_GUEST_API void ddprove_guest_wait_for(uint32_t comm, int rank, int other);
+DDPROVE_GUEST_API void ddprove_guest_wait_over(void);
+
 /* From now on this gradient bucket (counted from 0) of this model (the program's number for it; 0
  * if it has one) holds these parameters. Calls that are posted later, with `bucket` and `model`
  * set, are named by them. names: of up to 255 bytes each, in the order in which they lie there.

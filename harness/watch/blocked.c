@@ -111,6 +111,17 @@ static bool is_awaited(const struct harness_watch *watch, const struct harness_w
     return true;
 }
 
+/* All ranks of the job are in the group, as its members were told how many there are. */
+static bool is_of_all(const struct harness_watch *watch, const struct harness_watch_group *group)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && watch->ranks[r].world_size != group->size) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Members that are not known yet, because they have not made the communicator, are any rank that
  * lacks it; a pair is made by its first message, and may not be seen on one side. */
 bool harness_watch_is_missing(const struct harness_watch *watch,
@@ -128,7 +139,8 @@ bool harness_watch_is_missing(const struct harness_watch *watch,
     known = harness_watch_count_known(watch, group);
     /* Which ranks these are is certain only if everybody who lacks it is one. */
     return !group->is_pair && known < group->size &&
-           watch->world_size - known == group->size - known;
+           (watch->world_size - known == group->size - known ||
+            (other < group->size && is_of_all(watch, group)));
 }
 
 /* Of calls that were launched together, the first one that the rank lacks. */

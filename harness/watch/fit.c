@@ -13,9 +13,9 @@ struct fit {
     const struct harness_watch *watch;
     const struct harness_watch_group *group;
     uint64_t seq;
-    uint64_t like;      /* an earlier call, behind the same past as `seq`; 0: none */
-    uint32_t wrong;     /* who posted the other call */
-    uint32_t right;     /* who posted the one that was due */
+    uint64_t like;  /* an earlier call, behind the same past as `seq`; 0: none */
+    uint32_t wrong; /* who posted the other call */
+    uint32_t right; /* who posted the one that was due */
 };
 
 static const struct harness_watch_call *posted_at(const struct fit *fit, uint64_t ahead)
@@ -90,8 +90,7 @@ enum harness_watch_fit harness_watch_fit_of(const struct harness_watch *watch,
                                             const struct harness_watch_group *group, uint64_t seq,
                                             uint32_t wrong, uint32_t right)
 {
-    struct fit fit = {
-        .watch = watch, .group = group, .seq = seq, .wrong = wrong, .right = right};
+    struct fit fit = {.watch = watch, .group = group, .seq = seq, .wrong = wrong, .right = right};
     const struct harness_watch_call *posted = posted_at(&fit, 0);
     const struct harness_watch_call *due = due_at(&fit, 0);
     const struct harness_watch_call *next;

@@ -59,8 +59,7 @@ static bool find_culprits(const struct harness_watch *watch, uint32_t rank,
         return false;
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (r == rank || !watch->groups[out_wait->group].members[r].is_there ||
-            !harness_watch_is_missing(watch, out_wait, r)) {
+        if (r == rank || !harness_watch_is_missing(watch, out_wait, r)) {
             continue;
         }
         if (is_other(watch, rank, r)) {
@@ -89,7 +88,7 @@ static bool is_ripe(const struct harness_watch *watch, uint32_t rank,
         const uint32_t r = harness_rank_set_at(culprits, i);
 
         if (has_left(&watch->ranks[r]) ||
-            (!harness_watch_is_gone(watch, r) &&
+            (watch->ranks[r].is_attached && !harness_watch_is_gone(watch, r) &&
              watch->now_ns - watch->ranks[rank].since_ns < HARNESS_WATCH_DIFFER_HOLD_NS)) {
             return false;
         }
@@ -108,7 +107,10 @@ void harness_watch_find_given_up(const struct harness_watch *watch, struct harne
         if (!find_culprits(watch, rank, &wait, &culprits) || !is_ripe(watch, rank, &culprits)) {
             continue;
         }
-        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_HANG_NOT_JOINED,
+        harness_finding_init(&finding, out->mem,
+                             watch->ranks[harness_rank_set_at(&culprits, 0)].is_attached
+                                 ? HARNESS_VERDICT_HANG_NOT_JOINED
+                                 : HARNESS_VERDICT_LAUNCH_MISSING_RANK,
                              HARNESS_ORACLE_MONITOR, HARNESS_MODE_BUDGET);
         finding.culprits = culprits;
         harness_rank_set_add(&finding.victims, rank);

@@ -11,12 +11,13 @@
 #include "harness/watch/analyse.h"
 
 enum {
-    PAST_MAX = 1024,      /* so many of a thread's last posts are looked at */
-    TIMES = 3,            /* so often a run has led up to something before it foretells that */
-    NEW_RUN = 3,          /* a turn is new, if none like it was behind so many posts like these */
-    RIGHT_MIN = 16,       /* a past is trusted that has foretold so often, and so often */
-    RIGHT_FOR_WRONG = 32, /* for each time that it was wrong; if nobody beside the two that */
-    RIGHT_OF_TWO = 64     /* contradict each other was there, so often, and never was wrong */
+    PAST_MAX = 1024,       /* so many of a thread's last posts are looked at */
+    TIMES = 3,             /* so often a run has led up to something before it foretells that */
+    NEW_RUN = 3,           /* a turn is new, if none like it was behind so many posts like these */
+    RIGHT_MIN = 16,        /* a past is trusted that has foretold so often, and so often */
+    RIGHT_FOR_WRONG = 32,  /* for each time that it was wrong; if nobody beside the two that */
+    RIGHT_OF_TWO = 64,     /* contradict each other was there, so often, and never was wrong */
+    RIGHT_OF_MESSAGES = 24 /* messages have two ends only; so often, and never was wrong */
 };
 
 struct post {
@@ -248,7 +249,10 @@ static bool is_between_two(const struct harness_watch *watch, const struct turn 
 static bool is_trusted(const struct harness_watch *watch, const struct turn *turn)
 {
     if (is_between_two(watch, turn)) {
-        return turn->right >= RIGHT_OF_TWO && turn->wrong == 0;
+        const bool is_message =
+            watch->groups[turn->due].is_pair && watch->groups[turn->taken].is_pair;
+
+        return turn->right >= (is_message ? RIGHT_OF_MESSAGES : RIGHT_OF_TWO) && turn->wrong == 0;
     }
     return turn->right >= RIGHT_MIN && turn->right >= RIGHT_FOR_WRONG * turn->wrong;
 }

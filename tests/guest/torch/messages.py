@@ -1,6 +1,7 @@
 """Ranks that send each other messages, in a ring and to rank 0, between collectives.
 
-Usage: torchrun --nproc-per-node 2 messages.py [--steps N]
+Usage: torchrun --nproc-per-node 2 messages.py [--steps N] [--any] [--barrier]
+--any: rank 0 receives from whoever sends first; --barrier: another barrier in front of the monitored one.
 """
 import argparse
 
@@ -8,13 +9,13 @@ import torch
 import torch.distributed as dist
 
 
-def to_rank_0(step, rank, world_size):
+def to_rank_0(step, rank, world_size, is_any):
     """All others send to rank 0, which answers."""
     if rank == 0:
         total = torch.zeros(8)
         for other in range(1, world_size):
             part = torch.empty(8)
-            dist.recv(part, src=other)
+            dist.recv(part, src=None if is_any else other)
             total += part
         for work in [dist.isend(total, other) for other in range(1, world_size)]:
             work.wait()
@@ -38,13 +39,17 @@ def around(rank, world_size):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=10)
-    steps = parser.parse_args().steps
+    parser.add_argument("--any", action="store_true")
+    parser.add_argument("--barrier", action="store_true")
+    args = parser.parse_args()
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    for step in range(steps):
-        total = to_rank_0(step, rank, world_size)
+    for step in range(args.steps):
+        total = to_rank_0(step, rank, world_size, args.any)
         assert total[0] == step * (world_size - 1)
         assert around(rank, world_size)[0] == (rank - 1) % world_size
+        if args.barrier:
+            dist.barrier()
         dist.monitored_barrier()
         dist.all_reduce(total)
     dist.destroy_process_group()

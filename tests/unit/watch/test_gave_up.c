@@ -129,3 +129,28 @@ CT_TEST(gave_up, and_a_launcher_ended_the_rest)
     fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "1");
     fake_job_close(&job);
 }
+
+/* It waited for one that has never shown itself; of how many there are, only the ranks themselves
+ * know. */
+CT_TEST(gave_up, for_a_rank_that_never_came)
+{
+    struct fake_job job;
+
+    fake_job_open(&job, 64, 256);
+    for (uint32_t r = 0; r < 3; r++) {
+        if (r != 1) {
+            fake_attach(&job, r);
+            guest_arena_page(job.arena.head, r)->world_size = 3;
+            fake_comm(&job, r, 0, 9, r, 3);
+            fake_wait(&job, r, 0, 0,
+                      fake_post_op(&job, r, 0, guest_op_pack(DDPROVE_GUEST_COMM_CREATE, 0, 0, 0), 0,
+                                   0));
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_wait(&job, 0, 0, 0, 0);
+    give_up(&job, 0);
+    fake_look(&job, MS);
+    fake_only(&job, HARNESS_VERDICT_LAUNCH_MISSING_RANK, "1");
+    fake_job_close(&job);
+}

@@ -192,7 +192,7 @@ class Kernel:
         """The call as the program makes it, shown, and changed by what faults ask for."""
         call = library.new_call(comm, shape.kind)
         call.dtype, call.elem_count, call.root, call.out_count = shape.dtype, shape.count, shape.root, shape.out_count
-        call.redop = _redop(self.name, named.get("reduce_op"))
+        call.redop, call.name = _redop(self.name, named.get("reduce_op")), shape.name
         call.input, call.output = shape.addresses()
         bucket = ddp.bucket_of(shape, _graph_task()) if shape.kind == "all_reduce" else None
         call.model, call.bucket = (0, 0) if bucket is None else (bucket[0], bucket[1] + 1)
@@ -245,6 +245,52 @@ class Kernel:
         entry.wait()
         library.guest.call_done(entry.call)
         ddp.note_done(shape)
+        return result
+
+
+class AnySource:
+    """A receive from whoever sends first. Until it has come, the rank waits for anybody; then it is the next message
+    of that sender."""
+
+    def __init__(self, below):
+        self.below, self.op = below, torch.ops.c10d.recv_any_source_.default
+
+    def __call__(self, keyset, tensors, process_group, tag):
+        from torch.distributed import ProcessGroup, Work
+
+        result = self.op.redispatch(keyset & self.below, tensors, process_group, tag)
+        group = ProcessGroup.unbox(process_group)
+        if groups.handle_of(group) != 0:
+            work = Work.unbox(result)
+            _pending[id(work)] = AnyEntry(group, tensors, work)
+        return result
+
+
+class AnyEntry:
+    """Such a receive until it has been waited for."""
+
+    def __init__(self, group, tensors, work):
+        self.group, self.tensors, self.inner = group, tensors, work
+
+    def wait(self, *timeout):
+        guest = library.guest
+        others = [rank for rank in range(self.group.size()) if rank != self.group.rank()]
+        ends = (*others, -1)[:2] if 0 < len(others) <= 2 else (-1, -1)
+        guest.wait_for(groups.handle_of(self.group), *ends)
+        try:
+            result = _wait(self.inner, *timeout)
+        finally:
+            guest.wait_over()
+        _pending.pop(id(self.inner), None)
+        comm = groups.pair_of(self.group, self.inner._source_rank(), self.group.rank())
+        if comm:
+            shape = forms.FORMS["recv_"]({"tensors": self.tensors}, 0, 0)
+            call = library.new_call(comm, shape.kind)
+            call.dtype, call.elem_count = shape.dtype, shape.count
+            if guest.call_post(ctypes.byref(call)) != 1:
+                raise RuntimeError("ddprove: a fault asks for another number of receives, which one from any source, "
+                                   "that has come, cannot be given")
+            guest.call_done(call)
         return result
 
 
@@ -302,4 +348,5 @@ def install():
     for name in _METHODS:
         if hasattr(dist.ProcessGroup, name):
             _watch_method(name)
+    operators.impl("recv_any_source_", AnySource(below).__call__, "BackendSelect", with_keyset=True)
     _watch_wait()

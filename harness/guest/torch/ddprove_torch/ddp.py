@@ -6,7 +6,7 @@ import weakref
 
 import torch
 
-from ddprove_torch import library
+from ddprove_torch import buffers, library
 
 _callbacks = []
 _modules = []  # weak references to Wrapped, in the order of construction
@@ -39,6 +39,7 @@ class Wrapped:
                            if p.requires_grad and names.get(id(p)) not in module.parameters_to_ignore]
         self.names = [names[id(p)] for p in self.parameters]
         self.set_buckets(buckets)
+        self.buffers = buffers.Buffers(module.module)
         self.order = None  # of a rebuild under way: what rank 0 has sent
         self.next = 0  # bucket to be reduced next
         self.is_delaying = bool(module.static_graph)
@@ -157,7 +158,11 @@ def _watch_passes(DDP):
         for wrapped in own:
             wrapped.next = 0
             wrapped.is_due = wrapped.is_due or (torch.is_grad_enabled() and self.require_backward_grad_sync)
-        return forward(self, *args, **kwargs)
+            wrapped.buffers.look()
+        result = forward(self, *args, **kwargs)
+        for wrapped in own:
+            wrapped.buffers.keep()
+        return result
 
     @functools.wraps(backward)
     def backward_seen(*args, **kwargs):

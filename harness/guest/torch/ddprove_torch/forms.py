@@ -19,6 +19,7 @@ class Shape:
         self.kind, self.count, self.root, self.out_count = kind, count, root, out_count
         self.dtype = dtype_number(first)
         self.source, self.target = source, target  # tensors; None: not one run of memory
+        self.name = None
 
     def addresses(self):
         return address(self.source), address(self.target)
@@ -120,6 +121,13 @@ def _barrier(_a, _rank, _size):
     return shape
 
 
+def _monitored_barrier(a, rank, size):
+    """No barrier meets one: they are other messages."""
+    shape = _barrier(a, rank, size)
+    shape.kind, shape.name = "other", b"monitored_barrier"
+    return shape
+
+
 def _message(a, _rank, _size):
     """Both ends show a message as the same call, the sender's: it is the bytes that must agree."""
     shape = Shape("send", a["tensors"][0], sum(count_of(tensor) * tensor.element_size() for tensor in a["tensors"]))
@@ -145,7 +153,7 @@ FORMS = {
     "alltoall_base_": _exchange_base,
     "alltoall_": _exchange,
     "barrier": _barrier,
-    "monitored_barrier_": _barrier,
+    "monitored_barrier_": _monitored_barrier,
     "send": _message,
     "recv_": _message,
 }

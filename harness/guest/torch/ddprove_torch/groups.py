@@ -1,8 +1,10 @@
 """Process groups as communicators: who is watched, under which key, and when it ends."""
 import atexit
+import ctypes
 import functools
 import hashlib
 import inspect
+import os
 import sys
 
 from ddprove_torch import library
@@ -11,6 +13,7 @@ _comms = {}  # group name -> handle in the guest library; 0: not shown
 _ranks = {}  # group name -> the ranks that its key is made of
 _pairs = {}  # (group name, sender, receiver) -> handle
 _is_over = False
+_joined = 0  # how often the job's group was made
 
 
 def handle_of(group):
@@ -82,6 +85,26 @@ def _watch_split(c10d):
     c10d._register_pg_in_world = registered
 
 
+def _number(variable):
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else -1
+
+
+def _join(rank, size):
+    """The rank waits for all others until the job's group is made, which is shown as a call of its own. None: it is
+    not known how many there are, or nobody watches."""
+    global _joined
+    if not 0 <= rank < size or not library.guest.is_watched():
+        return None
+    _joined += 1
+    comm = library.guest.comm_create(_key_of(f"init {_joined}", range(size)), rank, size, b"init_process_group")
+    if comm == 0:
+        return None
+    call = library.new_call(comm, "comm_create")
+    library.guest.call_post(ctypes.byref(call))
+    return call
+
+
 def install():
     """Groups are made in one function, whatever the program calls, but for those that are split."""
     import torch.distributed as dist
@@ -97,8 +120,22 @@ def install():
     def init_process_group(*args, **kwargs):
         """The rank shows itself before it waits for the others."""
         said = parameters.bind_partial(*args, **kwargs).arguments
-        library.guest.attach(said.get("rank", -1), said.get("world_size", -1))
-        return init(*args, **kwargs)
+        rank, size = said.get("rank", -1), said.get("world_size", -1)
+        library.guest.attach(rank, size)
+        joining = _join(rank if rank >= 0 else _number("RANK"), size if size >= 0 else _number("WORLD_SIZE"))
+        if joining is None:
+            return init(*args, **kwargs)
+        library.guest.call_wait_begin(joining)
+        try:
+            result = init(*args, **kwargs)
+        except Exception:
+            library.guest.call_wait_end(joining)
+            library.guest.call_failed(joining)
+            raise
+        library.guest.call_wait_end(joining)
+        library.guest.call_done(joining)
+        library.guest.comm_free(joining.comm)
+        return result
 
     @functools.wraps(make)
     def new_group(group_size, group_rank, global_ranks_in_group, *args, **kwargs):

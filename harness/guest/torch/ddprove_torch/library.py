@@ -80,6 +80,8 @@ _FUNCTIONS = {
     "call_post": (c_int, [POINTER(Call)]),
     "call_wait_begin": (None, [POINTER(Call)]),
     "call_wait_end": (None, [POINTER(Call)]),
+    "wait_for": (None, [c_uint32, c_int, c_int]),
+    "wait_over": (None, []),
     "call_done": (None, [POINTER(Call)]),
     "call_failed": (None, [POINTER(Call)]),
     "asks_updated": (c_int, []),

@@ -56,11 +56,22 @@ class Table:
             for name, parameter in zip(wrapped.names, wrapped.parameters):
                 if forms.address(parameter.detach()) is not None:
                     self.rows.append(((prefix + name).encode(), parameter, groups.get(id(parameter))))
-        self.array = (library.Tensor * max(len(self.rows), 1))()
+        changes = [(number, i) for number, wrapped in enumerate(ddp.modules())
+                   for i in range(len(wrapped.buffers.places))]
+        self.count = len(self.rows) + len(changes)
+        self.array = (library.Tensor * max(self.count, 1))()
 
         for row, (name, parameter, _) in zip(self.array, self.rows):
             row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.PARAMETER
             row.dtype, row.elem_count, row.name = forms.dtype_number(parameter), parameter.numel(), name
+
+        for row, (number, i) in zip(self.array[len(self.rows):], changes):
+            wrapped = ddp.modules()[number]
+            prefix = f"{number}." if len(ddp.modules()) > 1 else ""
+            row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.BUFFER
+            row.dtype, row.elem_count = library.DTYPES.index("u8"), 1
+            row.name = f"change of {prefix}{wrapped.buffers.places[i][0]} between passes".encode()
+            row.data = ctypes.addressof(wrapped.buffers.changed) + i
 
     def fill(self):
         """The addresses as they are now, of parameters and of the optimizer's state."""
@@ -72,7 +83,7 @@ class Table:
                 found = [state[keys[i]] for keys in _STATES if keys[i] is not None and
                          isinstance(state.get(keys[i]), torch.Tensor)] if state else None
                 row.state[i] = forms.address(found[0]) if found else None
-        return self.array, len(self.rows)
+        return self.array, self.count
 
     def fill_all(self):
         """With what the update is made of."""
@@ -88,7 +99,7 @@ class Table:
             if id(group) not in options:
                 options[id(group)] = _options_of(optimizer, group)
             row.optimizer = ctypes.pointer(options[id(group)])
-        return self.array, len(self.rows)
+        return self.array, self.count
 
 
 _tables = weakref.WeakKeyDictionary()
@@ -135,7 +146,11 @@ def _end(optimizer, _args, _kwargs):
     if ddp.modules():
         places.pass_buffers()
     if library.guest.asks_updated() and ddp.modules():
+        for wrapped in ddp.modules():
+            wrapped.buffers.look()
         library.guest.updated(*_table_of(optimizer).fill())
+        for wrapped in ddp.modules():
+            wrapped.buffers.told()
     for callback in _after:
         callback(optimizer)
     if _is_counted(optimizer):
