@@ -93,6 +93,21 @@ CT_TEST(usage, a_rank_that_is_gone_is_not_waited_for)
     fake_close(&fake);
 }
 
+/* Nor is one that waits behind a call which the ranks posted differently. */
+CT_TEST(usage, who_is_led_astray_is_not_waited_for)
+{
+    struct fake_report fake;
+
+    fake_open(&fake, 2);
+    pass(&fake, 1, two, 2, false);
+    fake_post(&fake.job, 1, 0, 8, 0); /* in place of the bucket */
+    fake_wait(&fake.job, 0, 0, 0, fake_post(&fake.job, 0, 0, 10, 1));
+    fake_look(&fake.job, 0);
+    fake.job.findings.count = 0;
+    CT_CHECK_EQ_U64(fake_judge(&fake), 1);
+    fake_close(&fake);
+}
+
 CT_TEST(usage, names_that_are_lost_are_not_judged)
 {
     struct fake_report fake;
