@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What watching costs a PyTorch script: steps/s of the same script alone, under `ddprove exec` (records, names), under
-`ddprove exec --prove sums` (hashes and sums too), and under TORCH_DISTRIBUTED_DEBUG=DETAIL; two ranks on gloo, the ways
-take turns, and medians are shown. And what it costs to prove a step by `--prove equivalence`, in ordinary steps: the
-processor time of a run in which 12 steps are proved, less that of one in which 2 are.
-Usage: torch_cost.py DDPROVE [--rounds N] [--model NAME] [--steps N]
+"""What watching costs a PyTorch script, on each rank and step: time, and the processor's time, of the same training loop
+alone, under `ddprove exec` (records, names) and under `ddprove exec --prove sums` (hashes and sums too); with --detail also
+under TORCH_DISTRIBUTED_DEBUG=DETAIL. Two ranks on gloo. The ways take turns, so that each round has its own pairs; medians of
+the rounds' ratios are shown, and their range. PyTorch is imported once: ranks are forked, and load the adapter as `import
+torch` does.
+Usage: torch_cost.py DDPROVE [--rounds N] [--model NAME] [--steps N] [--minutes N] [--detail] [--profile]
 
+--profile: no comparison, but where a watched rank's time goes (cProfile, of Python's part).
 DETAIL kills DistributedDataParallel over gloo in 2.15 (see torch_faults.py); the call is left out there.
 Exit: 0; 77 without PyTorch."""
 import argparse
@@ -12,7 +14,6 @@ import importlib.util
 import multiprocessing.util
 import os
 import platform
-import re
 import resource
 import socket
 import statistics
@@ -23,9 +24,9 @@ import time
 import traceback
 
 MODELS = {"mlp_l": "MLP 784-1024-1024-10, batch 64", "gpt_s": "GPT, 2 layers, d 128, 4 heads, T 64, V 256, batch 8"}
-WARM_UP = 5
+WARM_UP = 10
 RANKS = 2
-PROVED = (2, 12)
+ROUNDS_MIN = 3
 
 
 def build(name):
@@ -56,13 +57,13 @@ def build(name):
     return GPT(), lambda wrapped: F.cross_entropy(wrapped(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
 
 
-def train(name, steps):
-    """A rank: prints how many steps it made in a second, and what processor time they took."""
+def train(name, steps, is_detailed):
+    """A rank: says how long a step took, and how much of the processor's time, in milliseconds."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as DDP
     torch.set_num_threads(1)
-    if os.environ.get("TORCH_COST_DETAIL"):
+    if is_detailed:
         dist.set_debug_level(dist.DebugLevel.DETAIL)
         dist.Logger.set_construction_data_and_log = lambda *_args, **_kwargs: None
     dist.init_process_group("gloo")
@@ -77,100 +78,154 @@ def train(name, steps):
         optimizer.zero_grad()
         loss_of(model).backward()
         optimizer.step()
-    if dist.get_rank() == 0:
-        took, cpu = time.perf_counter() - began, time.process_time() - used
-        print(f"steps/s {steps / took:.3f} cpu_ms {1e3 * cpu / steps:.3f}", flush=True)
+    took, cpu = time.perf_counter() - began, time.process_time() - used
     dist.destroy_process_group()
+    return f"{1e3 * took / steps:.4f} {1e3 * cpu / steps:.4f}"
 
 
-def launch(name, steps):
-    """Import PyTorch once, and fork the ranks: start-up is not what is measured."""
+def become_rank(rank, port, environment, out, name, steps, is_detailed, is_profiled):
+    """This process, which has been forked, trains, says what it took, and ends."""
     import atexit
-    import torch._dynamo  # noqa: F401  an optimizer imports it
+    os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(port))
+    code = 1
+    try:
+        if "DDPROVE_ARENA" in environment:
+            sys.path.insert(0, environment["PYTHONPATH"].split(":")[0])
+            from ddprove_torch import adapter
+            adapter.autoload()
+        if is_profiled and rank == 0:
+            import cProfile
+            import pstats
+            profile = cProfile.Profile()
+            said = profile.runcall(train, name, steps, is_detailed)
+            pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(25)
+        else:
+            said = train(name, steps, is_detailed)
+        os.write(out, (said + "\n").encode())
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        multiprocessing.util._exit_function()
+        atexit._run_exitfuncs()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def train_on_ranks(environment, *what):
+    """[(milliseconds, of them the processor's)] of a step, rank by rank."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
+    out, into = os.pipe()
     children = []
     for rank in range(RANKS):
         child = os.fork()
         if child == 0:
-            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1",
-                              MASTER_PORT=str(port))
-            code = 1
-            try:
-                train(name, steps)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                multiprocessing.util._exit_function()
-                atexit._run_exitfuncs()
-                sys.stdout.flush()
-                os._exit(code)
+            become_rank(rank, port, environment, into, *what)
         children.append(child)
-    return max(abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) for child in children)
+    os.close(into)
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    with os.fdopen(out) as said:
+        found = [tuple(map(float, line.split())) for line in said]
+    if any(codes) or len(found) != RANKS:
+        sys.exit(f"a rank failed: {codes}")
+    return found
 
 
-def run(ddprove, way, name, steps):
-    """(steps/s, processor milliseconds of rank 0 a step, processor seconds of the whole run)."""
-    command = [sys.executable, os.path.abspath(__file__), "--launch", name, str(steps)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder:
-        if way == "DETAIL":
-            environment["TORCH_COST_DETAIL"] = "1"
-        if way.startswith("exec"):
-            more = way.split()[1:]
-            if "equivalence" in way:
-                more += ["--out", folder + "/out"]
-            command = [ddprove, "exec", "--launcher", "env", *more, "--", *command]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             timeout=900, check=False)
+def be_client(path):
+    """What ddprove starts: tells who forks the ranks where the arena is, and waits until they have ended."""
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(path)
+        one.sendall("\n".join(f"{key}={os.environ[key]}" for key in
+                              ("DDPROVE_ARENA", "DDPROVE_GUEST_LIBRARY", "PYTHONPATH")).encode() + b"\n\n")
+        return 0 if one.recv(1) == b"0" else 1
+
+
+def run(ddprove, way, name, steps, is_profiled=False):
+    """(milliseconds a step, processor's milliseconds a step of a rank, ddprove's own)."""
+    what = (name, steps, way == "DETAIL", is_profiled)
+    if not way.startswith("exec"):
+        found = train_on_ranks({}, *what)
+        return statistics.mean(took for took, _ in found), statistics.mean(cpu for _, cpu in found), 0.0
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(folder + "/ranks")
+        server.listen(1)
+        server.settimeout(60)
+        with subprocess.Popen([ddprove, "exec", "--launcher", "env", *way.split()[1:], "--", sys.executable, "-S", "-E",
+                               os.path.abspath(__file__), "--client", folder + "/ranks"],
+                              stderr=subprocess.PIPE, text=True) as watching:
+            client, _ = server.accept()
+            with client:
+                data = b""
+                while not data.endswith(b"\n\n"):
+                    data += client.recv(4096)
+                environment = dict(line.split("=", 1) for line in data.decode().split("\n") if line)
+                began = resource.getrusage(resource.RUSAGE_CHILDREN)
+                found = train_on_ranks(environment, *what)
+                ranks = resource.getrusage(resource.RUSAGE_CHILDREN)
+                client.sendall(b"0")
+            said = watching.communicate()[1]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    match = re.search(r"steps/s ([\d.]+) cpu_ms ([\d.]+)", ran.stdout)
-    if match is None or ran.returncode != 0:
-        sys.exit(f"{way}: {' '.join(command)} failed ({ran.returncode}):\n{ran.stdout[-3000:]}")
-    return float(match[1]), float(match[2]), used
+    if watching.returncode != 0 or "no rank has shown itself" in said:
+        sys.exit(f"{way}: exit {watching.returncode}: {said}")
+    own = sum(getattr(after, key) - getattr(before, key) - (getattr(ranks, key) - getattr(began, key))
+              for key in ("ru_utime", "ru_stime"))
+    return (statistics.mean(took for took, _ in found), statistics.mean(cpu for _, cpu in found),
+            1e3 * own / (steps + WARM_UP))
+
+
+def show(name, ways, found):
+    print(f"{name}: {MODELS[name]}; {len(found['alone'])} rounds")
+    for way in ways:
+        ratios = [[mine[i] / base[i] for mine, base in zip(found[way], found["alone"])] for i in range(2)]
+        wall, cpu, own = (statistics.median(values) for values in zip(*found[way]))
+        text = f"    {way:18} {wall:8.3f} ms a step, {cpu:8.3f} of a rank's processor"
+        if way != "alone":
+            text += "".join(f"; {what} {100 * (statistics.median(r) - 1):+.1f} % ({100 * (min(r) - 1):+.1f} to "
+                            f"{100 * (max(r) - 1):+.1f})" for what, r in zip(("time", "processor"), ratios))
+        print(text + (f"; ddprove itself {own:.3f} ms" if own else ""), flush=True)
 
 
 def main():
-    if len(sys.argv) > 1 and sys.argv[1] == "--launch":
-        return launch(sys.argv[2], int(sys.argv[3]))
+    if len(sys.argv) > 1 and sys.argv[1] == "--client":
+        return be_client(sys.argv[2])
     parser = argparse.ArgumentParser()
     parser.add_argument("ddprove")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--minutes", type=float, default=7)
     parser.add_argument("--model", default="")
+    parser.add_argument("--detail", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
         print("no PyTorch here; python3 -m venv V && V/bin/pip install torch==2.15.0")
         return 77
+    began = time.monotonic()
+    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     import torch
+    import torch._dynamo  # noqa: F401  an optimizer imports it
+    torch.set_num_threads(1)
     ddprove = os.path.abspath(args.ddprove)
-    print(f"PyTorch {torch.__version__}, gloo, {RANKS} ranks, {args.steps} steps, {args.rounds} rounds, "
+    names = [name for name in MODELS if args.model in name]
+    if args.profile:
+        for name in names:
+            run(ddprove, "exec", name, args.steps, is_profiled=True)
+        return 0
+    print(f"PyTorch {torch.__version__}, gloo, {RANKS} ranks, {args.steps} steps, up to {args.rounds} rounds, "
           f"{os.cpu_count()} cores, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}")
-    ways = ("alone", "exec", "exec --prove sums", "DETAIL")
-    for name in [name for name in MODELS if args.model in name]:
+    ways = ("alone", "exec", "exec --prove sums") + (("DETAIL",) if args.detail else ())
+    for place, name in enumerate(names, 1):
         found = {way: [] for way in ways}
         for number in range(args.rounds):
             for way in ways if number % 2 == 0 else reversed(ways):
                 found[way].append(run(ddprove, way, name, args.steps))
-        print(f"{name}: {MODELS[name]}")
-        base = statistics.median(speed for speed, _, _ in found["alone"])
-        base_cpu = statistics.median(cpu for _, cpu, _ in found["alone"])
-        for way in ways:
-            speed = statistics.median(speed for speed, _, _ in found[way])
-            cpu = statistics.median(cpu for _, cpu, _ in found[way])
-            print(f"    {way:24} {speed:8.2f} steps/s ({100 * (speed / base - 1):+6.1f} %)   {cpu:8.3f} ms of a "
-                  f"rank's processor a step ({cpu - base_cpu:+.3f} ms, {100 * (cpu / base_cpu - 1):+.1f} %)",
-                  flush=True)
-        few, many = (f"exec --prove equivalence --steps {','.join(map(str, range(WARM_UP, WARM_UP + count)))}"
-                     for count in PROVED)
-        costs = [run(ddprove, many, name, args.steps)[2] - run(ddprove, few, name, args.steps)[2]
-                 for _ in range(args.rounds)]
-        ratio = 1e3 * statistics.median(costs) / (PROVED[1] - PROVED[0]) / (RANKS * base_cpu)
-        print(f"    proving a step costs {ratio:.2f} ordinary steps", flush=True)
+            if number + 1 >= ROUNDS_MIN and time.monotonic() - began > 60 * args.minutes * place / len(names):
+                break
+        show(name, ways, found)
     print(f"load at the end {os.getloadavg()[0]:.1f}")
     return 0
 
