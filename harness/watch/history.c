@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
 enum {
@@ -246,11 +247,20 @@ static bool is_between_two(const struct harness_watch *watch, const struct turn 
     return due->size == 2 && taken->size == 2;
 }
 
+/* The rank's last call there is a message's. */
+static bool is_of_messages(const struct harness_watch_group *group, uint32_t rank)
+{
+    const struct harness_watch_member *member = &group->members[rank];
+
+    return member->call_count > 0 &&
+           guest_op_kind(member->calls[member->call_count - 1].op) == DDPROVE_GUEST_SEND;
+}
+
 static bool is_trusted(const struct harness_watch *watch, const struct turn *turn)
 {
     if (is_between_two(watch, turn)) {
-        const bool is_message =
-            watch->groups[turn->due].is_pair && watch->groups[turn->taken].is_pair;
+        const bool is_message = is_of_messages(&watch->groups[turn->due], turn->rank) &&
+                                is_of_messages(&watch->groups[turn->taken], turn->rank);
 
         return turn->right >= (is_message ? RIGHT_OF_MESSAGES : RIGHT_OF_TWO) && turn->wrong == 0;
     }

@@ -313,3 +313,46 @@ CT_TEST(endless, members_that_were_never_seen)
     CT_CHECK(strstr(finding->text, "of 4 members of a communicator only 2 have shown") != NULL);
     fake_job_close(&job);
 }
+
+/* --- messages, one way and back
+ * ----------------------------------------------------------------------------
+ */
+
+enum { THERE = 1, BACK = 2 };
+
+static uint64_t message(struct fake_job *job, uint32_t rank, uint32_t place)
+{
+    job->now_ns += 1000;
+    return fake_post_op(job, rank, place, guest_op_pack(DDPROVE_GUEST_SEND, 0, 0, 0), 8, 0);
+}
+
+/* Rank 1 sends, rank 0 answers; in the end rank 1 waits for an answer to what it has not sent. */
+static void check_message_left_out(int rounds, const char *culprits)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_comm(&job, r, THERE, 20, r, 2);
+        fake_comm(&job, r, BACK, 21, r, 2);
+    }
+    for (int i = 0; i < rounds; i++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_done(&job, r, THERE, message(&job, r, THERE));
+            fake_done(&job, r, BACK, message(&job, r, BACK));
+        }
+    }
+    fake_wait(&job, 0, 0, THERE, message(&job, 0, THERE));
+    fake_wait(&job, 1, 0, BACK, message(&job, 1, BACK));
+    fake_look(&job, MS);
+    fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, culprits);
+    fake_job_close(&job);
+}
+
+/* Who left a message out is told from its past, if that is long enough. */
+CT_TEST(circle, a_message_left_out)
+{
+    check_message_left_out(5, "0,1");
+    check_message_left_out(16, "1");
+}

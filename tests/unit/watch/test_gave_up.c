@@ -142,9 +142,9 @@ CT_TEST(gave_up, for_a_rank_that_never_came)
             fake_attach(&job, r);
             guest_arena_page(job.arena.head, r)->world_size = 3;
             fake_comm(&job, r, 0, 9, r, 3);
-            fake_wait(&job, r, 0, 0,
-                      fake_post_op(&job, r, 0, guest_op_pack(DDPROVE_GUEST_COMM_CREATE, 0, 0, 0), 0,
-                                   0));
+            fake_wait(
+                &job, r, 0, 0,
+                fake_post_op(&job, r, 0, guest_op_pack(DDPROVE_GUEST_COMM_CREATE, 0, 0, 0), 0, 0));
         }
     }
     CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
