@@ -150,12 +150,28 @@ def start(function):
     return child, out
 
 
+def below(process):
+    """The processes that it has started, and those that they have: torchrun's ranks have sessions of their own."""
+    parents = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                parents.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
+        except OSError:
+            pass  # it has ended
+    found = [process]
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
 def end(children):
     for child in children:
-        try:
-            os.killpg(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        for process in below(child):
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         os.waitpid(child, 0)
 
 
