@@ -409,6 +409,28 @@ static void check_asks(struct guest_arena *arena)
     arena->is_observed = 0;
 }
 
+/* A thread waits for ranks, whatever they post: for one, for one of two, for anybody. */
+static void check_waits_for_ranks(struct harness_watch *watch)
+{
+    static const int ends[][2] = {{2, -1}, {0, 2}, {-1, -1}};
+
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        const struct harness_watch_rank *self = &watch->ranks[RANK];
+
+        ddprove_guest_wait_for(comms[0], ends[i][0], ends[i][1]);
+        harness_watch_read(watch, 1000 + i);
+        CT_REQUIRE(self->wait_count == 1 && guest_wait_is_of_ranks(self->waits[0].seq));
+        CT_CHECK_EQ_I64(guest_wait_rank(self->waits[0].seq, 0), ends[i][0]);
+        CT_CHECK_EQ_I64(guest_wait_rank(self->waits[0].seq, 1), ends[i][1]);
+        ddprove_guest_wait_over();
+        harness_watch_read(watch, 2000 + i);
+        CT_CHECK_EQ_U64(self->wait_count, 0);
+    }
+    ddprove_guest_wait_for(0, 1, -1); /* in a communicator that is not seen */
+    harness_watch_read(watch, 3000);
+    CT_CHECK_EQ_U64(watch->ranks[RANK].wait_count, 0);
+}
+
 CT_TEST(guest, threads_are_read_while_they_write)
 {
     struct harness_watch_arena arena;
@@ -449,6 +471,7 @@ CT_TEST(guest, threads_are_read_while_they_write)
     check_asks(arena.head);
     check_failure(&watch);
     check_name(&watch);
+    check_waits_for_ranks(&watch);
     check_faults(&arena);
     CT_CHECK_EQ_U64(watch.ranks[RANK].wait_count, 0);
     CT_CHECK_EQ_U64(watch.ranks[RANK].thread_count,
