@@ -263,14 +263,20 @@ static bool is_decided(const struct harness_watch *watch, const struct harness_w
     return posted == group->size;
 }
 
-/* Of what they ask for, only the operator, the root or the bucket differ, and everybody has come:
- * the libraries do not notice that, and the call ends. */
+/* The rank is still inside. Of what they ask for, only the operator, the root or the bucket differ,
+ * and everybody has come: the libraries do not notice that, and the call ends. */
 static bool may_end(const struct harness_watch *watch, const struct harness_watch_group *group,
                     uint64_t seq, const struct camp *wrong, const struct camp *right)
 {
     const struct harness_watch_wait wait = {.group = (size_t)(group - watch->groups), .seq = seq};
 
-    return guest_op_kind(wrong->call->op) == guest_op_kind(right->call->op) &&
+    const struct harness_watch_rank *self = &watch->ranks[wrong->rank];
+    bool is_inside = false;
+
+    for (uint32_t w = 0; w < self->wait_count; w++) {
+        is_inside = is_inside || (self->waits[w].group == wait.group && self->waits[w].seq == seq);
+    }
+    return is_inside && guest_op_kind(wrong->call->op) == guest_op_kind(right->call->op) &&
            guest_op_dtype(wrong->call->op) == guest_op_dtype(right->call->op) &&
            wrong->call->elem_count == right->call->elem_count &&
            harness_watch_count_come(watch, &wait) == group->size;

@@ -2,7 +2,7 @@
  * that posted something else in their place.
  * Idea: the call it posted may be the one that comes later, or a wrong one that looks like it. What
  * the rank posts after it tells: who left calls out stays ahead of the others, who posted something
- * else is with them again. What is due after a call, the others have posted, or the past says. */
+ * else is with them again. What is due after a call, the past says. */
 #include "harness/watch/analyse.h"
 
 /* So many calls left out in a row, and so many behind them, are looked at. */
@@ -23,15 +23,15 @@ static const struct harness_watch_call *posted_at(const struct fit *fit, uint64_
     return harness_watch_call_at(&fit->group->members[fit->wrong], fit->seq + ahead);
 }
 
+/* By the past alone: how far the others are already, chance decides. */
 static const struct harness_watch_call *due_at(const struct fit *fit, uint64_t ahead)
 {
-    const struct harness_watch_call *call =
-        harness_watch_call_at(&fit->group->members[fit->right], fit->seq + ahead);
-
-    if (call == NULL && fit->like != 0 && fit->like + ahead < fit->seq) {
-        call = harness_watch_any_call(fit->watch, fit->group, fit->like + ahead);
+    if (ahead == 0) {
+        return harness_watch_call_at(&fit->group->members[fit->right], fit->seq);
     }
-    return call;
+    return fit->like != 0 && fit->like + ahead < fit->seq
+               ? harness_watch_any_call(fit->watch, fit->group, fit->like + ahead)
+               : NULL;
 }
 
 /* The call that is due so many calls later, and in how many steps from the one that is due now. */
@@ -39,12 +39,10 @@ static const struct harness_watch_call *later_at(const struct fit *fit, uint64_t
                                                  uint32_t *out_steps)
 {
     const struct harness_watch_call *call = due_at(fit, ahead);
-    const bool is_posted =
-        harness_watch_call_at(&fit->group->members[fit->right], fit->seq + ahead) != NULL;
     const struct harness_watch_call *now =
-        is_posted ? due_at(fit, 0) : harness_watch_any_call(fit->watch, fit->group, fit->like);
+        call != NULL ? harness_watch_any_call(fit->watch, fit->group, fit->like) : NULL;
 
-    *out_steps = call != NULL && now != NULL ? call->step - now->step : 0;
+    *out_steps = now != NULL ? call->step - now->step : 0;
     return call;
 }
 
