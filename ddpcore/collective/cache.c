@@ -48,6 +48,7 @@ static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *ke
         .root = key->root,
         .segment_elem_count =
             ddp_algorithm_segment_elem_count(algorithm, cache->segment_bytes, key->dtype),
+        .node_of_rank = cache->node_of_rank,
         .is_in_place = key->is_in_place};
 
     DDP_ASSERT(algorithm != NULL);

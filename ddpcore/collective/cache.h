@@ -42,8 +42,9 @@ struct ddp_cache {
     uint32_t member, member_count;
     size_t segment_bytes;                                       /* 0 = the algorithm's default */
     const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT]; /* NULL: the kind is not used */
-    struct ddp_schedule_observer *observer;                     /* or NULL */
-    struct ddp_schedule_emitter *emitter; /* of all-reduces, or NULL: the algorithm's */
+    const uint32_t *node_of_rank;           /* of each member, or NULL; borrowed */
+    struct ddp_schedule_observer *observer; /* or NULL */
+    struct ddp_schedule_emitter *emitter;   /* of all-reduces, or NULL: the algorithm's */
 
     struct ddp_cached *chain[DDP_CACHE_CHAINS];
     uint32_t count;

@@ -118,6 +118,7 @@ struct ddp_coll_schedule_config {
      * signature, so it succeeds only if all members have posted the same. Implies is_checked. */
     bool is_agreement;
     const uint32_t *member_rank;            /* global rank of each member; NULL = identity */
+    const size_t *node_of_rank;             /* of each global rank; NULL: all are on one node */
     struct ddp_schedule_observer *observer; /* or NULL */
     struct ddp_schedule_emitter *emitter;   /* or NULL; borrowed */
 };

@@ -145,6 +145,7 @@ static void executor_destroy(struct ddp_queue *queue)
     ddp_compiled_scratch_fini(&executor->scratch);
     queue->transport->ops->destroy(queue->transport);
     ddp_queue_fini(queue);
+    ddp_mem_free(mem, executor->node_of_member);
     ddp_mem_free(mem, executor);
 }
 
@@ -254,6 +255,23 @@ static ddp_status find_algorithms(struct ddp_cache *cache,
     return DDP_OK;
 }
 
+static ddp_status find_nodes(struct ddp_executor *executor,
+                             const struct ddp_coll_schedule_config *config)
+{
+    uint32_t count = executor->queue.base.member_count;
+
+    if (config->node_of_rank == NULL) {
+        return DDP_OK;
+    }
+    executor->node_of_member =
+        ddp_mem_array(executor->queue.base.env->mem, count, sizeof(*executor->node_of_member));
+    for (uint32_t m = 0; executor->node_of_member != NULL && m < count; m++) {
+        executor->node_of_member[m] =
+            (uint32_t)config->node_of_rank[executor->queue.member_rank[m]];
+    }
+    return executor->node_of_member == NULL ? DDP_E_NOMEM : DDP_OK;
+}
+
 ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *transport,
                                     struct ddp_device *device,
                                     const struct ddp_coll_schedule_config *config,
@@ -280,6 +298,12 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
         (void)ddp_err_set(err, status, "no memory for a collective");
         goto out;
     }
+    status = find_nodes(executor, config);
+    if (status != DDP_OK) {
+        ddp_queue_fini(&executor->queue);
+        (void)ddp_err_set(err, status, "no memory for a collective");
+        goto out;
+    }
     executor->is_checked = config->is_checked || config->is_agreement;
     executor->is_agreement = config->is_agreement;
     executor->cache.ops = &compiled_ops;
@@ -287,6 +311,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     executor->cache.env = env;
     executor->cache.member = transport->member;
     executor->cache.member_count = transport->member_count;
+    executor->cache.node_of_rank = executor->node_of_member;
     executor->cache.segment_bytes = config->segment_bytes;
     executor->cache.observer = config->observer;
     executor->cache.emitter = config->emitter;

@@ -12,9 +12,10 @@ struct ddp_executor {
     bool is_agreement;
     struct ddp_cache cache;
     struct ddp_compiled_scratch scratch;
-    bool is_running;     /* the head's schedule was started */
-    uint64_t signature;  /* of the head; 0 when not checked */
-    uint32_t next_stray; /* peer whose oldest message is looked at next */
+    bool is_running;          /* the head's schedule was started */
+    uint64_t signature;       /* of the head; 0 when not checked */
+    uint32_t next_stray;      /* peer whose oldest message is looked at next */
+    uint32_t *node_of_member; /* [member], or NULL: all are on one node */
 };
 
 /* Try one active step of the head's schedule: OK, PENDING, or an error that ends the group. */

@@ -17,7 +17,7 @@ struct ddp_core {
 
 static inline struct ddp_core ddp_core_of(uint32_t world, uint32_t rank)
 {
-    struct ddp_core core = {.size = 1};
+    struct ddp_core core = {1, 0, 0, 0};
 
     DDP_ASSERT(rank < world);
     while (core.size <= world / 2) {

@@ -74,7 +74,7 @@ static void print_bounds(const struct harness_coll_report *report, struct ddp_te
                  "roundings in a row):\n  %5s  %-18s",
                  "ranks", "additions in a row");
     for (size_t t = 0; t < HARNESS_COLL_TYPES; t++) {
-        ddp_text_add(out, "  %-8s", ddp_dtype_name(harness_coll_type(t)));
+        ddp_text_add(out, "  %8s", ddp_dtype_name(harness_coll_type(t)));
     }
     ddp_text_add(out, "\n");
     for (size_t i = 0; i < report->cost_count; i++) {
@@ -82,7 +82,7 @@ static void print_bounds(const struct harness_coll_report *report, struct ddp_te
 
         ddp_text_add(out, "  %5u  %-18u", cost->world, cost->depth);
         for (size_t t = 0; t < HARNESS_COLL_TYPES; t++) {
-            ddp_text_add(out, "  %-8.2g", cost->bound[t]);
+            ddp_text_add(out, "  %8.2g", cost->bound[t]);
         }
         ddp_text_add(out, "\n");
     }

@@ -155,6 +155,7 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
                                                   gathers[job->all_gather]};
     ddp_status status;
 
+    config.node_of_rank = job->nodes;
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
     if (session->plan->job.collective.plugin != NULL) {
         harness_plugin_emitter_init(&session->plugin, session->plan->job.collective.plugin,

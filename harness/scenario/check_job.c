@@ -119,6 +119,13 @@ static ddp_status check_device(const struct harness_reader *reader,
                                  "collective %s has an all-gather of its own: leave all_gather out",
                                  harness_collective_name(job->collective));
     }
+    if (job->nodes != NULL && job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
+        const struct harness_yaml_node *nodes = harness_reader_node(map, HARNESS_ROW_JOB_nodes);
+
+        return harness_yaml_fail(nodes != NULL ? nodes : map, reader->err, DDP_E_INVALID,
+                                 "collective %s finds nodes by itself: leave nodes out",
+                                 harness_collective_name(job->collective));
+    }
     if (job->device == harness_engine_traits(job->collective.engine)->device) {
         return DDP_OK;
     }

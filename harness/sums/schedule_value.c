@@ -1,6 +1,6 @@
 /* Purpose: what the trees of a set make of values, and how wrong that may be.
- * Idea: operands have lower numbers than their sum, so one pass over the nodes that an element needs
- * works them out; elements in a row that have the same tree are worked out together. */
+ * Idea: operands have lower numbers than their sum, so one pass over the nodes that an element
+ * needs works them out; elements in a row that have the same tree are worked out together. */
 #include <math.h>
 #include <string.h>
 
@@ -122,8 +122,7 @@ ddp_status harness_schedule_sums_predict(const struct harness_schedule_sums *sum
         }
         run.first = own + first;
         run.elem_count = end - first;
-        status =
-            run_tree(&run, root, (char *)output + first * ddp_dtype_size_bytes(member->dtype));
+        status = run_tree(&run, root, (char *)output + first * ddp_dtype_size_bytes(member->dtype));
         first = end;
     }
     ddp_mem_free(sums->mem, run.value);

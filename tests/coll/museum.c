@@ -424,6 +424,8 @@ static int emit(const struct ddprove_coll_question *q, const struct ddprove_coll
                             : broadcast(q, to);
     case 6:
         return misbehave(q, to);
+    case 7:
+        return by_nodes(q, to);
     default:
         return star(q, to);
     }

@@ -195,4 +195,70 @@ static int blocks(const struct ddprove_coll_question *q, const struct ddprove_co
     return 0;
 }
 
+/* 7xx: an all-reduce on two levels, to the first rank of the node and from there to rank 0. */
+static uint32_t node_of(const struct ddprove_coll_question *q, uint32_t rank)
+{
+    return q->node_of_rank == NULL ? 0 : q->node_of_rank[rank];
+}
+
+static uint32_t above(const struct ddprove_coll_question *q, uint32_t rank)
+{
+    uint32_t first = 0;
+
+    while (node_of(q, first) != node_of(q, rank)) {
+        first++;
+    }
+    return first == rank ? 0 : first;
+}
+
+/* 701: a node of fewer ranks than the first one has is forgotten on the second level */
+static int is_forgotten(const struct ddprove_coll_question *q, uint32_t rank)
+{
+    uint32_t here = 0;
+    uint32_t there = 0;
+
+    for (uint32_t other = 0; other < q->size; other++) {
+        here += node_of(q, other) == node_of(q, rank);
+        there += node_of(q, other) == node_of(q, 0);
+    }
+    return IS(701) && node_of(q, rank) != node_of(q, 0) && above(q, rank) == 0 && here < there;
+}
+
+static void node_segment(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to,
+                         uint64_t first, uint64_t count)
+{
+    struct ddprove_coll_range sum = out(first, count);
+    uint32_t last = NONE;
+
+    if (!q->is_in_place) {
+        last = copy(to, sum, in(first, count), NONE);
+    }
+    /* Those below it come from the last rank on: who is first on a node has heard its own by then.
+     */
+    for (uint32_t rank = q->size; rank-- > 1;) {
+        if (rank != q->rank && above(q, rank) == q->rank && !is_forgotten(q, rank)) {
+            last = add(to, rank, sum, last, NONE);
+        }
+    }
+    if (q->rank > 0 && !is_forgotten(q, q->rank)) {
+        last = send(to, above(q, q->rank), sum, last);
+        last = take(to, above(q, q->rank), sum, last, NONE);
+    }
+    for (uint32_t rank = 1; rank < q->size; rank++) {
+        if (rank != q->rank && above(q, rank) == q->rank && !is_forgotten(q, rank)) {
+            (void)send(to, rank, sum, last);
+        }
+    }
+}
+
+static int by_nodes(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
+{
+    uint64_t longest = q->segment > 0 ? q->segment : q->count;
+
+    for (uint64_t first = 0; first < q->count; first += longest) {
+        node_segment(q, to, first, q->count - first < longest ? q->count - first : longest);
+    }
+    return 0;
+}
+
 #endif

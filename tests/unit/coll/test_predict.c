@@ -85,8 +85,8 @@ static void compare(const struct ddp_algorithm *algorithm, const struct harness_
 
         CT_REQUIRE_OK(harness_schedule_sums_predict(&sums, rank, input, buffers->predicted));
         if (memcmp(buffers->predicted, buffers->output[rank], count * elem_bytes) != 0) {
-            CT_FAIL("%s, %u ranks, %s: rank %u computes other bits than its trees",
-                    algorithm->name, test->world, ddp_dtype_name(test->dtype), rank);
+            CT_FAIL("%s, %u ranks, %s: rank %u computes other bits than its trees", algorithm->name,
+                    test->world, ddp_dtype_name(test->dtype), rank);
         }
         compared += count;
     }
@@ -133,8 +133,7 @@ static void check_algorithm(enum ddp_coll_kind kind, enum ddp_algorithm_id id)
             const struct harness_coll_case test = {
                 .world = worlds[w],
                 .elem_count = COUNT,
-                .segment_elem_count =
-                    SEGMENT_BYTES / ddp_dtype_size_bytes(harness_coll_type(t)),
+                .segment_elem_count = SEGMENT_BYTES / ddp_dtype_size_bytes(harness_coll_type(t)),
                 .root = ddp_coll_kind_has_root(kind) ? worlds[w] - 1 : 0,
                 .dtype = harness_coll_type(t)};
 

@@ -77,6 +77,7 @@ static bool open_rank(struct coll_world *world, uint32_t number,
     struct ddp_transport *transport = NULL;
     struct ddp_err err = {""};
 
+    config.node_of_rank = options->node_of_rank;
     if (options->other != NULL) {
         config.of_kind[options->other->kind] = options->other->id;
     }

@@ -33,6 +33,7 @@ struct coll_world {
 struct coll_world_options {
     enum ddp_algorithm_id algorithm;
     const struct ddp_algorithm *other; /* of another kind than all_reduce; or NULL */
+    const size_t *node_of_rank;
     size_t segment_bytes;
     bool is_checked;
     bool is_agreement;

@@ -2,6 +2,7 @@
  * from buffers of its own and in place, with what must be left behind, and nothing else. */
 #include <string.h>
 
+#include "ddpcore/schedule/schedule.h"
 #include "tests/ct.h"
 #include "tests/unit/collective/coll_world.h"
 
@@ -174,3 +175,55 @@ static void check_algorithm(enum ddp_coll_kind kind, enum ddp_algorithm_id id)
     }
 #include "ddpcore/schedule/algorithm.def"
 #undef X
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
+/* Messages that leave a node. */
+struct crossing {
+    struct ddp_schedule_observer base;
+    const size_t *node_of_rank;
+    unsigned count;
+};
+
+static ddp_status count_crossings(struct ddp_schedule_observer *observer,
+                                  const struct ddp_schedule *schedule)
+{
+    struct crossing *crossing = (struct crossing *)observer;
+
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct ddp_step *step = &schedule->steps[i];
+
+        crossing->count +=
+            step->kind == DDP_STEP_SEND &&
+            crossing->node_of_rank[schedule->params.rank] != crossing->node_of_rank[step->peer];
+    }
+    return DDP_OK;
+}
+
+/* Nodes reach the algorithm: a node's sum leaves it once, and the result comes back once. */
+CT_TEST(collective_kinds, nodes)
+{
+    static const size_t nodes[5] = {1, 0, 1, 0, 0};
+    static float data[5][4];
+    struct crossing crossing = {{count_crossings}, nodes, 0};
+
+    for (int is_known = 0; is_known < 2; is_known++) {
+        const struct coll_world_options options = {.algorithm = DDP_ALGORITHM_HIERARCHICAL,
+                                                   .node_of_rank = is_known == 1 ? nodes : NULL,
+                                                   .observer = &crossing.base};
+        struct coll_world world;
+
+        crossing.count = 0;
+        CT_REQUIRE(coll_world_open(&world, 5, &options));
+        for (uint32_t rank = 0; rank < 5; rank++) {
+            data[rank][0] = (float)rank;
+            world.ranks[rank].work.args = (struct ddp_coll_args){
+                .dtype = DDP_DTYPE_F32, .elem_count = 1, .input = data[rank], .output = data[rank]};
+            CT_CHECK_OK(coll_world_post(&world, rank));
+        }
+        CT_CHECK(coll_world_run(&world));
+        CT_CHECK(data[4][0] == 10.0f);
+        CT_CHECK(is_known == 1 ? crossing.count == 2 : crossing.count > 2);
+        coll_world_close(&world);
+    }
+}
