@@ -167,6 +167,7 @@ static void use_bucket(struct harness_order_walk *walk, size_t range, uint32_t n
         access->is_coll = true;
         access->seq = bucket->seq;
         access->op = bucket->op;
+        access->post = bucket->post;
         bucket->is_seen = true;
         bucket->last_access = number;
         bucket->has_result = bucket->has_result || access->is_write;
@@ -292,6 +293,7 @@ static void pass_collective(struct harness_order_walk *walk, const struct ddp_ev
             bucket->skip_count = walk->skip_count;
             bucket->seq = entry->arg[0];
             bucket->op = entry->arg[1];
+            bucket->post = entry;
         } else if (bucket->is_posted && bucket->seq == entry->arg[0]) {
             if (harness_index_status(entry->arg[3]) == DDP_OK && !bucket->is_seen &&
                 bucket->skip_count == walk->skip_count && !walk->out->is_reduction_unseen) {

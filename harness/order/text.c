@@ -79,12 +79,19 @@ static void name_worker(const struct harness_order_walk *walk,
     }
 }
 
+/* A rank that does not wait may have gone on to another step before the streams get a collective:
+ * it is of the step in which it was posted. */
+static const struct ddp_event_entry *place_of(const struct harness_order_access *access)
+{
+    return access->post != NULL ? access->post : &access->event->entry;
+}
+
 static void describe_conflict(const struct harness_order_walk *walk,
                               const struct harness_order_access *late,
                               const struct harness_order_access *early,
                               const struct subject *subject, char *text, size_t size_bytes)
 {
-    const struct ddp_event_entry *before = &early->event->entry;
+    const struct ddp_event_entry *before = place_of(early);
     uint64_t first;
     uint64_t end;
     char late_worker[88];
@@ -146,7 +153,7 @@ void harness_order_describe(const struct harness_order_walk *walk,
 {
     const struct harness_order_access *late = &walk->accesses[what->access];
     const struct harness_order_access *early = &walk->accesses[what->earlier];
-    const struct ddp_event_entry *entry = &late->event->entry;
+    const struct ddp_event_entry *entry = place_of(late);
     struct harness_disorder *out = &walk->out->disorder;
     struct subject subject;
     uint64_t first;

@@ -20,6 +20,8 @@ struct harness_order_access {
     uint64_t time;
     uint64_t seq; /* of the collective that it belongs to; 0: none, or not known */
     uint64_t op;  /* that collective, as recorded */
+    const struct ddp_event_entry
+        *post; /* of a bucket's collective: where it was posted; else NULL */
     bool is_write;
     bool is_coll; /* a collective's, or a kernel's in the middle of a collective on its stream */
     bool is_free;
@@ -31,6 +33,7 @@ struct harness_order_access {
 struct harness_order_bucket {
     bool is_posted; /* and not completed */
     uint64_t seq, op;
+    const struct ddp_event_entry *post;
     bool is_seen;         /* accesses of it were recorded since it was posted */
     bool is_used;         /* and other work that is ordered after them has read the bucket */
     uint32_t skip_count;  /* the walk's, when it was posted */

@@ -133,3 +133,21 @@ CT_TEST(happens_before, the_host_waits_for_what_it_uses)
         }
     }
 }
+
+/* A rank that did not wait for a bucket's collective reads the bucket, and goes on to the next step
+ * before the stream gets the collective: the two meet in the step in which it was posted. */
+CT_TEST(happens_before, a_collective_is_of_the_step_of_its_post)
+{
+    struct order_history h;
+
+    init(&h);
+    order_history_add(&h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_BUCKET, 1, BUCKET, 0, 64);
+    h.step = 2;
+    order_history_post(&h, 9, 1);
+    order_history_use(&h, COMPUTE, BUCKET, 0, 64, READ);
+    h.step = 3;
+    order_history_use(&h, COMM, BUCKET, 0, 64, COLL_WRITE);
+    CT_CHECK(!order_history_is_ordered(&h));
+    CT_CHECK_EQ_U64(h.facts.disorder.step, 2);
+    CT_CHECK_EQ_U64(h.facts.disorder.seq, 9);
+}

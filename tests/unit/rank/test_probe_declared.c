@@ -134,6 +134,7 @@ struct terms {
     uint32_t member_count, count;
     struct {
         uint32_t a, b, least; /* a holds the smaller member */
+        bool is_wide;         /* kept in a wider type than that of the members */
     } sum[4096];
 };
 
@@ -142,13 +143,14 @@ static uint32_t least_of(const struct terms *terms, uint32_t term)
     return term < terms->member_count ? term : terms->sum[term - terms->member_count].least;
 }
 
-static uint32_t sum_of(struct terms *terms, uint32_t a, uint32_t b)
+static uint32_t sum_of(struct terms *terms, uint32_t a, uint32_t b, bool is_wide)
 {
     uint32_t first = least_of(terms, a) < least_of(terms, b) ? a : b;
     uint32_t second = first == a ? b : a;
 
     for (uint32_t i = 0; i < terms->count; i++) {
-        if (terms->sum[i].a == first && terms->sum[i].b == second) {
+        if (terms->sum[i].a == first && terms->sum[i].b == second &&
+            terms->sum[i].is_wide == is_wide) {
             return terms->member_count + i;
         }
     }
@@ -156,7 +158,16 @@ static uint32_t sum_of(struct terms *terms, uint32_t a, uint32_t b)
     terms->sum[terms->count].a = first;
     terms->sum[terms->count].b = second;
     terms->sum[terms->count].least = least_of(terms, first);
+    terms->sum[terms->count].is_wide = is_wide;
     return terms->member_count + terms->count++;
+}
+
+/* A sum in the members' type, whatever type it was kept in. */
+static uint32_t narrow_of(struct terms *terms, uint32_t term)
+{
+    return term < terms->member_count ? term
+                                      : sum_of(terms, terms->sum[term - terms->member_count].a,
+                                               terms->sum[term - terms->member_count].b, false);
 }
 
 static void print_term(const struct terms *terms, uint32_t term, struct ddp_text *out)
@@ -165,11 +176,11 @@ static void print_term(const struct terms *terms, uint32_t term, struct ddp_text
         ddp_text_add(out, "%u", term);
         return;
     }
-    ddp_text_add(out, "(");
+    ddp_text_add(out, terms->sum[term - terms->member_count].is_wide ? "[" : "(");
     print_term(terms, terms->sum[term - terms->member_count].a, out);
     ddp_text_add(out, " ");
     print_term(terms, terms->sum[term - terms->member_count].b, out);
-    ddp_text_add(out, ")");
+    ddp_text_add(out, terms->sum[term - terms->member_count].is_wide ? "]" : ")");
 }
 
 /* Run a set on terms instead of values: terms[rank][buffer][element]. */
@@ -201,8 +212,16 @@ static void run_terms(struct ddp_mem *mem, const struct harness_schedule_set *se
             bool is_sum =
                 step->kind == HARNESS_STEP_RECV_REDUCE || step->kind == HARNESS_STEP_REDUCE;
 
-            CT_CHECK(step->kind != HARNESS_STEP_CONVERT);
-            *target = is_sum ? sum_of(terms, *target, source) : source;
+            bool is_wide =
+                set->member[event->rank]->buffer_dtype[step->dst.buffer] != set->member[0]->dtype;
+
+            if (is_sum) {
+                *target = sum_of(terms, *target, source, is_wide);
+            } else if (step->kind == HARNESS_STEP_CONVERT && !is_wide) {
+                *target = narrow_of(terms, source);
+            } else {
+                *target = source;
+            }
         }
     }
 }
