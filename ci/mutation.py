@@ -6,7 +6,8 @@ Mutants come from universalmutator's rules for C, sampled by file in proportion 
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
 this order: of the scenarios that run the mutant's line in sim (gcov) those without a fault, since a healthy job says
-best what is wrong; a fixed campaign (sim), all of whose findings are known; all of these scenarios, with every word, and
+best what is wrong; a fixed campaign (sim), all of whose findings are known; `ddprove coll check` of every algorithm, for
+schedules (kinds that no job posts are only proved: noticed, but no right family); all of these scenarios, with every word, and
 their runs judged again from their files; records that the program has made and that were damaged, with every word that is
 said of them; on real processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a
 card shows, on the stand-ins of one; and some once more in a program built with AddressSanitizer and UBSan, on real processes
@@ -429,6 +430,24 @@ def campaign(program, folder):
     return ("campaign", outcome, verdict.group(1) if verdict else "NONE")
 
 
+def proved(program, folder):
+    """As run(), of `coll check` of every built-in algorithm."""
+    with open(os.path.join(ROOT, "ddpcore/schedule/algorithm.def"), encoding="utf-8") as file:
+        names = re.findall(r'^X\(\w+, *\w+, *"(\w+)"', file.read(), re.MULTILINE)
+    report = os.path.join(folder, "coll.json")
+    for name in names:
+        code, _ = call([program, "coll", "check", name, "--worlds", "1-9", "--json", report], folder, CELL_SECONDS)
+        if code is None:
+            return (name, "TIMEOUT", "NONE")
+        if code == 1:
+            with open(report, encoding="utf-8") as file:
+                wrong = [one["name"] for one in json.load(file)["properties"] if one["state"] == "FAIL"]
+            return (name, "FAIL", f"COLL.{wrong[0].upper()}")
+        if code != 0:
+            return (name, {3: "ERROR", 4: "INCONCLUSIVE"}.get(code, f"EXIT {code}"), "NONE")
+    return None
+
+
 def on_damaged(program, records):
     """As run(), of damaged records. records: (folder, [(name, what)]), which the program itself has made."""
     out, made = records
@@ -505,6 +524,10 @@ def judge(path, program, folder, scenarios, sanitize, standin, records):
     if clean and FOLDERS[area] is not None:
         stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
     stages.append(("campaign", lambda: campaign(program, folder)))
+    is_reached = len(scenarios) > 0
+    if area == "ddpcore/schedule":
+        is_reached = True
+        stages.append(("scenario", lambda: proved(program, folder)))
     if scenarios:
         follow = "seen" if area == "harness/monitor" else "said"
         stages += [("scenario", lambda part=part: run(program, folder, part + words, CELL_SECONDS * 3, follow))
@@ -513,7 +536,6 @@ def judge(path, program, folder, scenarios, sanitize, standin, records):
         stages.append(("scenario", lambda: on_damaged(program, records)))
     if scenarios and area in ON_CHECK:
         stages.append(("scenario", lambda: run(program, folder, some(scenarios, CHECKED) + words, CELL_SECONDS * 3, "check")))
-    is_reached = len(scenarios) > 0
     in_sanitizer = [*some(scenarios, SANITIZED), *words] if scenarios else None
     for place, part, names in ON_PROC:
         if area == place and part in name:
