@@ -238,22 +238,34 @@ static bool is_launcher_missing(struct cli_cells *cells, char *reason, size_t re
     return cells->launcher_reason[0] != '\0';
 }
 
+/* Why a plan does not run on a driver: what needs real processes, or what the scenario says. */
+static const char *driver_reason(const struct harness_plan *plan)
+{
+    if (harness_plan_is_cuda(plan)) {
+        return "GPUs have real processes only: --driver proc";
+    }
+    if (harness_plan_is_mpi(plan)) {
+        return "MPI has real processes only: --driver proc";
+    }
+    if (harness_plan_is_guest(plan)) {
+        return "a guest has real processes only: --driver proc";
+    }
+    if (harness_plan_strikes_process(plan)) {
+        return "the call is one of real processes only: --driver proc";
+    }
+    if (plan->job.store == HARNESS_STORE_RANK_0) {
+        return "rank 0 hosts the store among real processes only: --driver proc";
+    }
+    return "the scenario does not run on this driver";
+}
+
 static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *plan,
                            enum harness_driver driver, char *reason, size_t reason_size)
 {
     enum refusal refusal;
 
     if (!harness_plan_runs_on(plan, driver)) {
-        (void)snprintf(reason, reason_size, "%s",
-                       harness_plan_is_cuda(plan)  ? "GPUs have real processes only: --driver proc"
-                       : harness_plan_is_mpi(plan) ? "MPI has real processes only: --driver proc"
-                       : harness_plan_is_guest(plan)
-                           ? "a guest has real processes only: --driver proc"
-                       : harness_plan_strikes_process(plan)
-                           ? "the call is one of real processes only: --driver proc"
-                       : plan->job.store == HARNESS_STORE_RANK_0
-                           ? "rank 0 hosts the store among real processes only: --driver proc"
-                           : "the scenario does not run on this driver");
+        (void)snprintf(reason, reason_size, "%s", driver_reason(plan));
         return REFUSAL_BY_PLAN;
     }
     if (!harness_proc_can_strike(plan)) {

@@ -136,7 +136,7 @@ static void note_claim(const struct exec_job *job, uint64_t pid, uint64_t rank)
 static void note_rival(struct exec_job *job, uint32_t rank)
 {
     const struct guest_page *page = guest_arena_page(job->arena.head, rank);
-    const pid_t pid = (pid_t)__atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
+    const pid_t first_pid = (pid_t)__atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
     const pid_t rival_pid = (pid_t)__atomic_load_n(&page->rival_pid, __ATOMIC_ACQUIRE);
     struct exec_stat stat;
 
@@ -144,8 +144,8 @@ static void note_rival(struct exec_job *job, uint32_t rank)
         return;
     }
     job->ranks[rank].rival_pid = rival_pid;
-    if (harness_exec_read_stat(rival_pid, &stat) && !harness_exec_is_below(rival_pid, pid) &&
-        !harness_exec_is_below(pid, rival_pid)) {
+    if (harness_exec_read_stat(rival_pid, &stat) && !harness_exec_is_below(rival_pid, first_pid) &&
+        !harness_exec_is_below(first_pid, rival_pid)) {
         job->watch->ranks[rank].has_rival = true;
     }
 }
