@@ -232,6 +232,9 @@ int cli_coll(const struct cli_options *options)
     if (options->path_count > 0 && strcmp(options->paths[0], "bench") == 0) {
         return cli_coll_bench(options);
     }
+    if (options->path_count > 0 && strcmp(options->paths[0], "tune") == 0) {
+        return cli_coll_tune(options);
+    }
     if (options->path_count != 2) {
         return cli_usage_error(
             "coll: say what to do with which algorithm: ddprove coll check "
@@ -252,6 +255,6 @@ int cli_coll(const struct cli_options *options)
         harness_coll_source_close(source);
         return code;
     }
-    return cli_usage_error("coll: \"%s\" is not known; known: check, show, bench, new",
+    return cli_usage_error("coll: \"%s\" is not known; known: check, show, bench, tune, new",
                            options->paths[0]);
 }

@@ -337,6 +337,7 @@ FLAG(set_events, has_events)
 FLAG(set_fail_fast, is_fail_fast)
 FLAG(set_fast, is_fast)
 FLAG(set_full, is_full)
+FLAG(set_anew, is_anew)
 FLAG(set_in_place, is_in_place)
 FLAG(set_verbose, is_verbose)
 FLAG(set_help, is_help)
@@ -366,6 +367,8 @@ const struct cli_option cli_option_table[] = {
     {"stepfactor", "N", 'f', CLI_COLL, set_factor, "bench: from one size to the next (default 4)"},
     {"iters", "N", 'n', CLI_COLL, set_iters, "bench: calls that are timed (default 20)"},
     {"warmup_iters", "N", 'w', CLI_COLL, set_warmup, "bench: calls before them (default 5)"},
+    {"anew", NULL, 0, CLI_COLL, set_anew,
+     "tune: forget what was learned, on this machine or another"},
     {"check", "0|1", 'c', CLI_COLL, set_checked,
      "bench: compare what every call leaves behind, outside of the\ntime (default 1)"},
     {"in-place", NULL, 0, CLI_COLL, set_in_place, "show: input and output are one buffer"},
@@ -417,8 +420,10 @@ const struct cli_option cli_option_table[] = {
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC, set_out,
-     "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps"},
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL, set_out,
+     "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps; of "
+     "coll tune and bench: where\nthe right algorithm of each size is kept (default: ddprove in\n"
+     "XDG_CACHE_HOME or ~/.cache)"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
     {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL, set_json,

@@ -14,6 +14,7 @@
 #include "harness/plugin/plugin.h"
 
 enum { ELEM_BYTES = 4 };
+#define TUNED "tuned" /* the name of what was learned */
 
 struct bench {
     const struct harness_bench_options *options;
@@ -71,6 +72,13 @@ static ddp_status open_subject(struct bench *bench, const char *name,
             subject->kind = DDP_COLL_ALL_REDUCE;
             return DDP_OK;
         }
+    }
+    if (strcmp(name, TUNED) == 0) {
+        request->engine = HARNESS_LAB_SCHEDULE;
+        subject->kind = DDP_COLL_ALL_REDUCE;
+        request->choice_count = bench->options->tuned->choice_count;
+        memcpy(request->choice, bench->options->tuned->choice, sizeof request->choice);
+        return DDP_OK;
     }
     if (strchr(name, '/') != NULL) {
         return open_plugin(bench, name, request, subject);
@@ -183,11 +191,27 @@ static void take_times(const struct bench *bench, struct harness_bench_subject *
 
 /* --- measure ---------------------------------------------------------------------------------- */
 
+/* What was learned is another algorithm for another size. */
+static ddp_status change_source(struct bench *bench, struct harness_bench_row *row)
+{
+    const struct harness_lab_request *request = &bench->team.shared->request;
+
+    if (request->choice_count == 0) {
+        return DDP_OK;
+    }
+    harness_coll_source_close(bench->source);
+    bench->source = NULL;
+    row->choice = harness_lab_choice(request, row->elem_count);
+    return harness_coll_builtin_open(ddp_algorithm_name(row->choice.algorithm), &bench->source,
+                                     bench->err);
+}
+
 static ddp_status measure_sizes(struct bench *bench, struct harness_bench_subject *subject)
 {
     struct harness_lab_shared *shared = bench->team.shared;
 
     for (size_t index = 0; index < subject->row_count; index++) {
+        DDP_TRY(change_source(bench, &subject->row[index]));
         for (unsigned mode = 0; mode < HARNESS_LAB_MODES; mode++) {
             uint32_t part = (uint32_t)(2 * index + mode + 1);
 
@@ -211,6 +235,7 @@ static ddp_status weigh(struct bench *bench, struct harness_bench_subject *subje
             harness_lab_case(&bench->team.shared->request, subject->row[i].elem_count, false);
         struct harness_coll_cost cost;
 
+        DDP_TRY(change_source(bench, &subject->row[i]));
         DDP_TRY(harness_coll_cost_at(bench->source, &test, &cost, bench->err));
         subject->terms[i] =
             (struct harness_bench_terms){cost.rounds, cost.transfers, cost.additions};
@@ -231,7 +256,7 @@ static ddp_status measure_subject(struct bench *bench, const char *name,
     bench->err->text[0] = '\0';
     status = open_subject(bench, name, request, subject);
     if (status == DDP_OK) {
-        subject->is_schedule = bench->source != NULL;
+        subject->is_schedule = request->engine == HARNESS_LAB_SCHEDULE;
         request->kind = subject->kind;
         request->ranks = options->ranks;
         request->iters = options->iters;
@@ -282,8 +307,11 @@ static ddp_status judge_options(const struct harness_bench_options *options, str
                              HARNESS_BENCH_SUBJECTS_MAX);
 }
 
-static bool is_yardstick(const char *name)
+static bool is_no_algorithm(const char *name)
 {
+    if (strcmp(name, TUNED) == 0) {
+        return true;
+    }
     for (size_t i = 0; i < sizeof yardsticks / sizeof yardsticks[0]; i++) {
         if (strcmp(name, yardsticks[i].name) == 0) {
             return true;
@@ -298,7 +326,13 @@ static ddp_status judge_names(const struct harness_bench_options *options, struc
     for (size_t i = 0; i < options->name_count; i++) {
         struct harness_coll_source *source = NULL;
 
-        if (strchr(options->names[i], '/') == NULL && !is_yardstick(options->names[i])) {
+        if (strcmp(options->names[i], TUNED) == 0 && options->tuned == NULL) {
+            return ddp_err_set(err, DDP_E_NOT_FOUND,
+                               "nothing was learned for %u ranks; ddprove coll tune --ranks %u "
+                               "learns it",
+                               options->ranks, options->ranks);
+        }
+        if (strchr(options->names[i], '/') == NULL && !is_no_algorithm(options->names[i])) {
             DDP_TRY(harness_coll_builtin_open(options->names[i], &source, err));
             harness_coll_source_close(source);
         }

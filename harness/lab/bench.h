@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "harness/coll/coll.h"
+#include "harness/lab/tuned.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +22,9 @@ struct harness_bench_options {
     uint32_t iters, warmup;
     bool is_checked;
     size_t segment_bytes; /* longest message; 0: the algorithm's own */
-    /* What is measured: names of algorithms, paths of plug-ins, "zero_copy" and "copy". */
+    /* What is measured: names of algorithms, paths of plug-ins, "zero_copy" and "copy"; "tuned": by
+     * size, as was learned: */
+    const struct harness_tuned_world *tuned; /* of these ranks; NULL: nothing was */
     const char *const *names;
     size_t name_count;
     const char *program; /* the path of ddprove itself */
@@ -45,7 +48,8 @@ struct harness_bench_row {
     size_t size_bytes; /* of the longer of a rank's input and output */
     size_t elem_count;
     struct harness_bench_time time[HARNESS_BENCH_MODES];
-    double predicted_us; /* by the fit; 0: it says nothing */
+    double predicted_us;           /* by the fit; 0: it says nothing */
+    struct ddp_coll_choice choice; /* of what was learned: by which algorithm; else NONE */
 };
 
 /* What a subject costs in messages, elements and additions of one size. */

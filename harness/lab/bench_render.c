@@ -42,6 +42,12 @@ static void print_rows(const struct harness_bench_report *report,
                      ddp_coll_kind_is_sum(subject->kind) ? "sum" : "none", root_of(subject->kind));
         print_time(is_compared(report, subject), &row->time[HARNESS_BENCH_APART], out);
         print_time(is_compared(report, subject), &row->time[HARNESS_BENCH_IN_PLACE], out);
+        if (row->choice.algorithm != DDP_ALGORITHM_NONE) {
+            ddp_text_add(out, "  # %s", ddp_algorithm_name(row->choice.algorithm));
+        }
+        if (row->choice.segment_bytes > 0) {
+            ddp_text_add(out, " in messages of %zu", row->choice.segment_bytes);
+        }
         ddp_text_add(out, "\n");
     }
 }
@@ -208,13 +214,18 @@ static json_t *subject_json(const struct harness_bench_report *report,
 
         (void)json_array_append_new(
             rows,
-            json_pack("{s:I, s:I, s:o, s:o, s:o}", "size", (json_int_t)row->size_bytes, "count",
-                      (json_int_t)row->elem_count, "out_of_place",
+            json_pack("{s:I, s:I, s:o, s:o, s:o, s:s, s:I}", "size", (json_int_t)row->size_bytes,
+                      "count", (json_int_t)row->elem_count, "out_of_place",
                       time_json(is_compared(report, subject), &row->time[HARNESS_BENCH_APART]),
                       "in_place",
                       time_json(is_compared(report, subject), &row->time[HARNESS_BENCH_IN_PLACE]),
                       "predicted_us",
-                      row->predicted_us > 0 ? json_real(row->predicted_us) : json_null()));
+                      row->predicted_us > 0 ? json_real(row->predicted_us) : json_null(),
+                      "algorithm",
+                      row->choice.algorithm != DDP_ALGORITHM_NONE
+                          ? ddp_algorithm_name(row->choice.algorithm)
+                          : subject->name,
+                      "segment", (json_int_t)row->choice.segment_bytes));
     }
     return json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", subject->name, "kind",
                      ddp_coll_kind_name(subject->kind), "checked",

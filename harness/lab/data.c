@@ -63,11 +63,27 @@ static ddp_status run_set(struct harness_lab_shared *shared, struct harness_sche
     return harness_schedule_set_run(set, runs->input, runs->output);
 }
 
+struct ddp_coll_choice harness_lab_choice(const struct harness_lab_request *request,
+                                          size_t elem_count)
+{
+    size_t i = 0;
+
+    if (request->choice_count == 0) {
+        return (struct ddp_coll_choice){SIZE_MAX, request->algorithm, request->segment_bytes};
+    }
+    while (i + 1 < request->choice_count &&
+           elem_count * sizeof(float) > request->choice[i].bytes_max) {
+        i++;
+    }
+    return request->choice[i];
+}
+
 /* A plug-in is asked as the kind's default algorithm would be. */
 struct harness_coll_case harness_lab_case(const struct harness_lab_request *request,
                                           size_t elem_count, bool is_in_place)
 {
-    const struct ddp_algorithm *algorithm = ddp_algorithm_find(request->kind, request->algorithm);
+    const struct ddp_coll_choice choice = harness_lab_choice(request, elem_count);
+    const struct ddp_algorithm *algorithm = ddp_algorithm_find(request->kind, choice.algorithm);
 
     return (struct harness_coll_case){.world = request->ranks,
                                       .elem_count = elem_count,

@@ -9,6 +9,10 @@
  * additions gives other bits, and no number is lost in the rounding of a sum. */
 void harness_lab_fill(uint32_t rank, float *out, size_t elem_count);
 
+/* The algorithm, and the longest message, of calls of that size. NONE: a plug-in's. */
+struct ddp_coll_choice harness_lab_choice(const struct harness_lab_request *request,
+                                          size_t elem_count);
+
 /* What the schedules of a call are asked for. */
 struct harness_coll_case harness_lab_case(const struct harness_lab_request *request,
                                           size_t elem_count, bool is_in_place);

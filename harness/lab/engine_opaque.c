@@ -25,7 +25,7 @@ struct opaque_engine {
     struct ddprove_coll_host host;
     struct ddp_transport *transport; /* NULL: nothing was sent yet */
     struct lane *out, *in;           /* [ranks] */
-    uint64_t wait_start_ns;
+    ddp_status lost;                 /* why a message could not be moved; OK: all could */
 };
 
 /* --- host ------------------------------------------------------------------------------------- */
@@ -69,6 +69,7 @@ static int host_send(void *context, uint32_t peer, const void *data, uint64_t by
             return (int)DDPROVE_COLL_AGAIN;
         }
         if (status != DDP_OK) {
+            engine->lost = status;
             (void)ddp_err_set(engine->base.err, status, "a message to rank %u: %s", peer,
                               ddp_status_text(status));
             return (int)DDPROVE_COLL_FAILED;
@@ -104,6 +105,7 @@ static int host_recv(void *context, uint32_t peer, void *data, uint64_t bytes)
             status = DDP_E_MISMATCH;
         }
         if (status != DDP_OK) {
+            engine->lost = status;
             (void)ddp_err_set(engine->base.err, status, "a message from rank %u: %s", peer,
                               status == DDP_E_MISMATCH ? "its length is not what was asked for"
                                                        : ddp_status_text(status));
@@ -153,8 +155,8 @@ static ddp_status status_of(struct opaque_engine *engine, const char *what, int 
     default:
         break;
     }
-    if (engine->base.err->text[0] != '\0') {
-        return ddp_err_wrap(engine->base.err, DDP_E_IO, "%s returned %d", what, result);
+    if (engine->lost != DDP_OK) {
+        return ddp_err_wrap(engine->base.err, engine->lost, "%s returned %d", what, result);
     }
     return ddp_err_set(engine->base.err, DDP_E_IO, "%s returned %d", what, result);
 }

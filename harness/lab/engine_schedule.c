@@ -96,7 +96,10 @@ ddp_status harness_lab_schedule_open(const struct harness_lab_engine *base,
     engine->base = *base;
     engine->base.ops = &ops;
     engine->base.env.idle = &engine->base.idle.base;
-    if (request->algorithm == DDP_ALGORITHM_NONE) {
+    if (request->choice_count > 0) {
+        config.choices = request->choice;
+        config.choice_count = request->choice_count;
+    } else if (request->algorithm == DDP_ALGORITHM_NONE) {
         harness_plugin_emitter_init(&engine->plugin, request->path, base->err);
         config.emitter = &engine->plugin.emitter;
     } else if (request->kind == DDP_COLL_ALL_REDUCE) {

@@ -21,6 +21,7 @@
 
 #define PAGE_BYTES ((size_t)4096)
 #define STUCK_NS   (90 * DDP_NS_PER_S)
+#define GRACE_NS   (2 * DDP_NS_PER_S)
 enum { LOOK_MS = 4, SHARE_OF_MEMORY = 2 };
 
 extern char **environ;
@@ -167,6 +168,7 @@ ddp_status harness_lab_team_start(struct harness_lab_team *team, const char *mpi
     shared->gate_count = 0;
     shared->gate_round = 0;
     memset(shared->slot, 0, shared->request.ranks * sizeof(shared->slot[0]));
+    team->failed = 0;
     team->is_by_mpirun = mpirun != NULL;
     return mpirun != NULL ? spawn_mpirun(team, mpirun, err) : fork_ranks(team, err);
 }
@@ -188,15 +190,14 @@ void harness_lab_team_end(struct harness_lab_team *team)
     team->process_count = 0;
 }
 
-/* The first rank that has said why it failed. */
-static bool find_reason(const struct harness_lab_shared *shared, struct ddp_err *err,
+/* The first rank that has said why it failed, and not only that another one is gone. */
+static bool find_reason(const struct harness_lab_shared *shared, bool is_any, struct ddp_err *err,
                         ddp_status *out)
 {
     for (uint32_t r = 0; r < shared->request.ranks; r++) {
         const struct harness_lab_slot *slot = &shared->slot[r];
 
-        /* Who lost another one says so too, and is not the reason. */
-        if (slot->status != DDP_OK && slot->status != DDP_E_PEER_DIED) {
+        if (slot->status != DDP_OK && (is_any || slot->status != DDP_E_PEER_DIED)) {
             *out = ddp_err_set(err, slot->status, "rank %u: %s", r, slot->text);
             return true;
         }
@@ -204,28 +205,15 @@ static bool find_reason(const struct harness_lab_shared *shared, struct ddp_err 
     return false;
 }
 
-/* A process has ended: with an error? */
-static ddp_status judge_end(struct harness_lab_team *team, uint32_t i, int status,
-                            struct ddp_err *err)
+static ddp_status say_signal(const struct harness_lab_team *team, uint32_t i, int status,
+                             struct ddp_err *err)
 {
-    ddp_status reason = DDP_E_PEER_DIED;
-
-    team->pid[i] = 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        return DDP_OK;
-    }
-    if (find_reason(team->shared, err, &reason)) {
-        return reason;
-    }
-    if (WIFSIGNALED(status)) {
-        return ddp_err_set(err, DDP_E_PEER_DIED, "%s %u was ended by signal %d (%s)",
-                           team->is_by_mpirun ? "mpirun, process" : "rank", i, WTERMSIG(status),
-                           strsignal(WTERMSIG(status)));
-    }
-    return ddp_err_set(err, DDP_E_PEER_DIED, "%s %u ended with code %d",
-                       team->is_by_mpirun ? "mpirun, process" : "rank", i, WEXITSTATUS(status));
+    return ddp_err_set(err, DDP_E_PEER_DIED, "%s %u was ended by signal %d (%s)",
+                       team->is_by_mpirun ? "mpirun, process" : "rank", i, WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
 }
 
+/* Collects those that have ended. One that was ended by a signal is a reason by itself. */
 static ddp_status collect(struct harness_lab_team *team, uint32_t *out_running, struct ddp_err *err)
 {
     *out_running = 0;
@@ -233,11 +221,39 @@ static ddp_status collect(struct harness_lab_team *team, uint32_t *out_running, 
         int status = 0;
 
         if (team->pid[i] > 0 && waitpid(team->pid[i], &status, WNOHANG) == team->pid[i]) {
-            DDP_TRY(judge_end(team, i, status, err));
+            team->pid[i] = 0;
+            if (WIFSIGNALED(status)) {
+                return say_signal(team, i, status, err);
+            }
+            if (WEXITSTATUS(status) != 0 && team->failed == 0) {
+                team->failed = i + 1;
+                team->failed_status = status;
+                team->failed_ns = ddp_clock_now_ns(ddp_clock_monotonic());
+            }
         }
         *out_running += team->pid[i] > 0 ? 1 : 0;
     }
     return DDP_OK;
+}
+
+/* Somebody failed: why? OK: that is not known yet, and somebody who may know still runs. */
+static ddp_status judge_failure(const struct harness_lab_team *team, bool is_running,
+                                uint64_t now_ns, struct ddp_err *err)
+{
+    ddp_status reason = DDP_E_PEER_DIED;
+
+    if (find_reason(team->shared, false, err, &reason)) {
+        return reason;
+    }
+    if (is_running && now_ns - team->failed_ns < GRACE_NS) {
+        return DDP_OK;
+    }
+    if (find_reason(team->shared, true, err, &reason)) {
+        return reason;
+    }
+    return ddp_err_set(err, reason, "%s %u ended with code %d",
+                       team->is_by_mpirun ? "mpirun, process" : "rank", team->failed - 1,
+                       WEXITSTATUS(team->failed_status));
 }
 
 static uint64_t progress_of(const struct harness_lab_shared *shared, uint32_t *out_least)
@@ -266,6 +282,13 @@ static ddp_status follow(struct harness_lab_team *team, uint32_t done, bool is_e
         uint64_t progress = progress_of(team->shared, &least);
         ddp_status status = collect(team, &running, err);
 
+        if (status == DDP_OK && team->failed > 0) {
+            status = judge_failure(team, running > 0, now_ns, err);
+            if (status == DDP_OK) {
+                (void)poll(NULL, 0, LOOK_MS);
+                continue;
+            }
+        }
         if (status != DDP_OK || (is_end ? running == 0 : least >= done)) {
             return status;
         }

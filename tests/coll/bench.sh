@@ -86,6 +86,31 @@ cmp -s mine/mine.c mine/lost.c && fail "the template has changed: nothing is wro
 ends 3 coll bench ./lost.so --ranks 3 $small
 grep -q 'not measured: it is wrong, see ddprove coll check' out || fail "a wrong schedule is measured: $(cat out)"
 
+# What was learned. Two algorithms of 5 ranks add in different orders, so the bits tell which one ran.
+refused 'collectives.txt is not there; ddprove coll tune learns it' coll bench tuned --out cache
+says 'ranks 2 bytes ' coll tune --ranks 2 -b 1K -e 8K -f 8 -n 3 --out cache
+# shellcheck disable=SC2086
+refused 'nothing was learned for 5 ranks; ddprove coll tune --ranks 5 learns it' coll bench tuned --ranks 5 $small --out cache
+for line in 'ranks 5 bytes 1024 algorithm one_shot segment 0' 'ranks 5 bytes 9000 algorithm ring segment 512'; do
+    echo "$line" >>cache/collectives.txt
+done
+# shellcheck disable=SC2086
+ends 0 coll bench tuned --ranks 5 $small --json tuned.json --out cache
+python3 - <<'END' || fail "what was learned is not used: $(cat tuned.json)"
+import json
+rows = json.load(open("tuned.json"))["algorithms"][0]["rows"]
+assert [(r["algorithm"], r["segment"]) for r in rows] == [("one_shot", 0), ("ring", 512), ("ring", 512)], rows
+END
+says 'ranks 2 bytes ' coll tune --ranks 5 -b 1K -e 8K -f 8 -n 3 --out cache
+grep -q '^ranks 5 bytes 8192 ' cache/collectives.txt || fail "5 ranks were not learned anew: $(cat cache/collectives.txt)"
+cp cache/collectives.txt kept.txt
+sed -i 's/^machine /machine another /' cache/collectives.txt
+refused 'was learned on "another' coll bench tuned --out cache
+refused 'was learned on "another' coll tune --out cache
+says 'ranks 2 bytes ' coll tune --anew -b 1K -e 8K -f 8 -n 3 --out cache
+sed 's/algorithm [a-z_]*/algorithm rong/' kept.txt >cache/collectives.txt
+refused 'line 3: there is no all-reduce "rong"' coll bench tuned --out cache
+
 # MPI's own, where there is one.
 if mpicc --version >/dev/null 2>&1 && mpirun --version >/dev/null 2>&1; then
     mpicc -Wall -Wextra -Werror -shared -fPIC -I "$headers" -o mpi.so "$headers/example/mpi.c"
