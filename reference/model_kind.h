@@ -71,7 +71,8 @@ void ref_spec_add_buffer(struct ref_model_spec *spec, const char *name, size_t e
     X(mlp)                 \
     X(branchy)             \
     X(exact_linear)        \
-    X(module_child)
+    X(module_child)        \
+    X(module_twin)
 #define X(name) extern const struct ref_model_kind ref_model_##name;
 REF_MODEL_TABLE(X)
 #undef X

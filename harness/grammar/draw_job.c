@@ -38,6 +38,11 @@ void grammar_JOB_micro_batches(struct harness_draw *draw)
     draw->plan->job.micro_batches = (uint32_t)harness_draw_between(draw, 1, 4);
 }
 
+static bool is_model(const struct harness_draw *draw, const char *name)
+{
+    return strcmp(draw->plan->job.model, name) == 0;
+}
+
 void grammar_JOB_model(struct harness_draw *draw)
 {
     const char *const *names = ref_model_names();
@@ -46,12 +51,9 @@ void grammar_JOB_model(struct harness_draw *draw)
     while (names[count] != NULL) {
         count++;
     }
-    draw->plan->job.model = names[harness_draw_below(draw, count)];
-}
-
-static bool is_model(const struct harness_draw *draw, const char *name)
-{
-    return strcmp(draw->plan->job.model, name) == 0;
+    do { /* which rule reads twins how is not modelled (refusal.c) */
+        draw->plan->job.model = names[harness_draw_below(draw, count)];
+    } while (is_model(draw, "module_twin"));
 }
 
 void grammar_JOB_branch(struct harness_draw *draw)

@@ -15,10 +15,13 @@ static const struct ref_model_config branchy = {
     .name = "branchy", .width = {5, 6, 4}, .width_count = 3, .seed = 3};
 static const struct ref_model_config module_child = {
     .name = "module_child", .width = {5, 7, 4}, .width_count = 3, .seed = 3};
+static const struct ref_model_config module_twin = {
+    .name = "module_twin", .width = {5, 7, 4}, .width_count = 3, .seed = 3};
 static const struct ref_model_config exact_linear = {
     .name = "exact_linear", .width = {5, 3}, .width_count = 2, .seed = 3};
 /* The models of REF_MODEL_TABLE, in its order, at sizes for which fp64 loops are quick. */
-static const struct ref_model_config *const all[] = {&mlp, &branchy, &exact_linear, &module_child};
+static const struct ref_model_config *const all[] = {&mlp, &branchy, &exact_linear, &module_child,
+                                                     &module_twin};
 
 /* A device on a pool of its own, one model, one batch of random rows. */
 struct fixture {
