@@ -14,6 +14,8 @@ struct ref_trainer {
     struct ref_shard_cursor cursor;
     size_t *batch_rows, *shard_size; /* the job's arrays, copied */
     size_t rows_max;
+    ddp_status (*watch)(void *context, uint32_t micro); /* or NULL */
+    void *watch_context;
     /* One batch of the largest size. */
     uint32_t *samples;
     float *features;
@@ -234,6 +236,13 @@ static ddp_status fetch(struct ref_trainer *trainer, uint32_t rank, uint32_t ste
     return DDP_OK;
 }
 
+void ref_trainer_watch(struct ref_trainer *trainer,
+                       ddp_status (*watch)(void *context, uint32_t micro), void *context)
+{
+    trainer->watch = watch;
+    trainer->watch_context = context;
+}
+
 static ddp_status local_gradient(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
                                  const struct ref_samples *given, float *out_loss, size_t *out_rows)
 {
@@ -251,6 +260,9 @@ static ddp_status local_gradient(struct ref_trainer *trainer, uint32_t rank, uin
         DDP_TRY(fetch(trainer, rank, step, micro, given, &batch));
         if (batch.rows == 0) {
             break;
+        }
+        if (trainer->watch != NULL) {
+            DDP_TRY(trainer->watch(trainer->watch_context, micro));
         }
         DDP_TRY(ref_model_forward(trainer->model, &batch, NULL, &loss));
         DDP_TRY(ref_model_backward(trainer->model, loss_scale, NULL));

@@ -21,7 +21,7 @@ struct harness_cell {
     struct ref_job job;
     const struct ddp_param *params;
     size_t param_count;
-    size_t buffer_elem_count;
+    size_t buffer_elems[DDP_DTYPE_COUNT]; /* of the model, by type */
     uint64_t *batch_counts; /* [ranks] micro-batches that each rank should take; NULL: not asked */
     struct harness_program program;
     struct harness_program bound; /* the same for the batches that ranks took: what is judged */

@@ -65,7 +65,7 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     const struct harness_job *job = &plan->job;
     struct ref_model_tables tables;
     uint64_t *counts = NULL;
-    size_t buffer_elems = 0;
+    size_t buffer_elems[DDP_DTYPE_COUNT] = {0};
 
     memset(out, 0, sizeof *out);
     out->job = job;
@@ -74,7 +74,7 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     out->param_count = tables.param_count;
     out->has_buffers = tables.buffer_count > 0;
     for (size_t i = 0; i < tables.buffer_count; i++) {
-        buffer_elems += tables.buffers[i].elem_count;
+        buffer_elems[tables.buffers[i].dtype] += tables.buffers[i].elem_count;
     }
     /* A layer is a weight and a bias, in the models whose layers are all used. */
     out->layer_count = out->has_buffers ? 1 : (uint32_t)(tables.param_count / 2);
@@ -144,7 +144,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
     /* Not drawn: data/epoch (only where data is used more than once), data/sampler, data/batch and
-     * collective/schedule (what follows depends on their elements), data/transform, bucket/copy and
+     * collective/schedule (what follows depends on their elements), data/transform, buffer/updated
+     * (as data_transform: with the running statistics of branchy alone), bucket/copy and
      * bucket/fill (as grad_ready, but not in every pass), used_map (what follows depends on who
      * uses what), checkpoint/load (in a restore run, which faults here do not have), and those of
      * NCCL, MPI and cards.

@@ -14,7 +14,7 @@
 struct emitter {
     struct harness_program *program;
     const struct harness_job *job;
-    size_t buffer_elem_count;
+    const size_t *buffer_elems;  /* [DDP_DTYPE_COUNT], or NULL: there are no buffers */
     const uint64_t *batch_count; /* NULL: the job does not join */
     int32_t step;
     uint32_t root;      /* of broadcasts: the last rank that has data, under join */
@@ -127,14 +127,28 @@ static ddp_status emit_params(struct emitter *emitter, enum ddp_phase phase)
     return DDP_OK;
 }
 
-/* Only the total of the buffers is known here: models' buffers are f32 and fit one chunk. */
+static bool has_buffers(const struct emitter *emitter)
+{
+    for (size_t dtype = 0; emitter->buffer_elems != NULL && dtype < DDP_DTYPE_COUNT; dtype++) {
+        if (emitter->buffer_elems[dtype] > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Type by type. Only the totals are known here: models' buffers of a type fit one chunk. */
 static ddp_status emit_buffers(struct emitter *emitter, enum ddp_phase phase)
 {
-    if (emitter->buffer_elem_count == 0) {
-        return DDP_OK;
+    uint32_t chunk = 0;
+
+    for (size_t dtype = 0; has_buffers(emitter) && dtype < DDP_DTYPE_COUNT; dtype++) {
+        if (emitter->buffer_elems[dtype] > 0) {
+            DDP_TRY(emit_chunk(emitter, phase, DDP_ROLE_BUFFER_SYNC, chunk++, (enum ddp_dtype)dtype,
+                               emitter->buffer_elems[dtype]));
+        }
     }
-    return emit_chunk(emitter, phase, DDP_ROLE_BUFFER_SYNC, 0, DDP_DTYPE_F32,
-                      emitter->buffer_elem_count);
+    return DDP_OK;
 }
 
 static ddp_status emit_init(struct emitter *emitter)
@@ -196,7 +210,7 @@ static ddp_status emit_buffer_pass(struct emitter *emitter, bool is_synced)
     const struct harness_job *job = emitter->job;
     bool follows = job->join.is_set || job->semantics == HARNESS_SEMANTICS_PYTORCH;
 
-    if (!job->broadcast_buffers || emitter->buffer_elem_count == 0 ||
+    if (!job->broadcast_buffers || !has_buffers(emitter) ||
         !(follows ? emitter->is_buffer_due : is_synced)) {
         return DDP_OK;
     }
@@ -337,10 +351,10 @@ static uint64_t hash_program(const struct harness_program *program)
 
 ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
                                  const struct ddp_param *params, size_t param_count,
-                                 size_t buffer_elem_count, const uint64_t *batch_count,
+                                 const size_t *buffer_elems, const uint64_t *batch_count,
                                  struct harness_program *out)
 {
-    struct emitter emitter = {out, &plan->job, buffer_elem_count, batch_count, -1, 0, true};
+    struct emitter emitter = {out, &plan->job, buffer_elems, batch_count, -1, 0, true};
     size_t first_cap_bytes;
     size_t cap_bytes;
     ddp_status status;

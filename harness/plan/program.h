@@ -45,11 +45,13 @@ struct harness_program {
 };
 
 /* params: the model's table (ref_model_describe), borrowed while the program is used.
- * buffer_elem_count: elements of all buffers together. batch_count: uint64[ranks], micro-batches
+ * buffer_elems: size_t[DDP_DTYPE_COUNT], elements of all buffers of each type together, or NULL:
+ * there are none. batch_count: uint64[ranks], micro-batches
  * each rank has if the job joins; NULL otherwise. */
 DDP_MUST_USE ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
                                               const struct ddp_param *params, size_t param_count,
-                                              size_t buffer_elem_count, const uint64_t *batch_count,
+                                              const size_t *buffer_elems,
+                                              const uint64_t *batch_count,
                                               struct harness_program *out);
 void harness_program_fini(struct harness_program *program);
 /* The planned operation of a sequence number; NULL past the end. */

@@ -113,7 +113,7 @@ static ddp_status run_plan(struct bench *bench, const struct harness_plan *plan,
 
     DDP_TRY(harness_rank_job(plan, &job, &bench->err));
     DDP_TRY(ref_model_describe(bench->mem, &job.model, &tables, &bench->err));
-    status = harness_program_build(bench->mem, plan, tables.params, tables.param_count, 0, NULL,
+    status = harness_program_build(bench->mem, plan, tables.params, tables.param_count, NULL, NULL,
                                    &program);
     config.program = &program;
     config.rank.run_dir = bench->dir;

@@ -372,7 +372,7 @@ static bool prepare(struct oracle_job *job)
     }
     job->params = tables.params;
     job->param_count = tables.param_count;
-    if (harness_program_build(job->mem, &job->plan, job->params, job->param_count, 0, NULL,
+    if (harness_program_build(job->mem, &job->plan, job->params, job->param_count, NULL, NULL,
                               &job->program) != DDP_OK) {
         return false;
     }

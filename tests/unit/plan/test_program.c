@@ -4,6 +4,7 @@
 static void check_program(const struct harness_plan *plan, size_t buffer_elem_count,
                           const uint64_t *batch_count, const char *expected)
 {
+    const size_t buffer_elems[DDP_DTYPE_COUNT] = {[DDP_DTYPE_F32] = buffer_elem_count};
     struct ddp_param params[MLP_PARAM_COUNT];
     struct harness_program program;
     struct ddp_text text;
@@ -11,7 +12,7 @@ static void check_program(const struct harness_plan *plan, size_t buffer_elem_co
 
     make_mlp(params);
     CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), plan, params, MLP_PARAM_COUNT,
-                                        buffer_elem_count, batch_count, &program));
+                                        buffer_elems, batch_count, &program));
     ddp_text_init(&text, ddp_mem_system());
     harness_program_print(&program, &text);
     body = strchr(ddp_text_str(&text), '\n');
@@ -149,7 +150,7 @@ CT_TEST(program, splits_large_models_between_parameters)
     for (size_t i = 0; i < 4; i++) {
         params[i].elem_count = elem_counts[i];
     }
-    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, 4, 0, NULL, &program));
+    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, 4, NULL, NULL, &program));
     for (uint32_t chunk = 0; chunk < 3; chunk++) {
         const struct harness_op *op = harness_program_at(&program, 2 + chunk);
 
@@ -173,7 +174,7 @@ CT_TEST(program, hashes_its_operations)
         struct harness_program program;
 
         plan.job.bucket_cap_bytes = i == 2 ? 64 : 0;
-        CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, 0,
+        CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, NULL,
                                             NULL, &program));
         hashes[i] = program.hash;
         harness_program_fini(&program);
@@ -198,7 +199,7 @@ CT_TEST(program, survives_exhausted_memory)
 
         CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
         ddp_mem_pool_fail_after(pool, failures, -1);
-        status = harness_program_build(ddp_mem_pool_mem(pool), &plan, params, MLP_PARAM_COUNT, 0,
+        status = harness_program_build(ddp_mem_pool_mem(pool), &plan, params, MLP_PARAM_COUNT, NULL,
                                        NULL, &program);
         if (status == DDP_OK) {
             harness_program_fini(&program);

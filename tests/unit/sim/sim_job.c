@@ -55,7 +55,7 @@ void sim_job_use_branchy(struct sim_job *job)
 {
     job->plan.job.model = "branchy";
     job->plan.job.broadcast_buffers = true;
-    job->buffer_elem_count = job->width[1];
+    job->buffer_elems[DDP_DTYPE_F32] = job->width[1];
 }
 
 struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp_fault_point point,
@@ -99,7 +99,7 @@ static ddp_status build_program(struct sim_job *job)
         }
     }
     return harness_program_build(job->mem, &job->plan, job->params, job->param_count,
-                                 job->buffer_elem_count, batch_count, &job->program);
+                                 job->buffer_elems, batch_count, &job->program);
 }
 
 ddp_status sim_job_run(struct sim_job *job)
