@@ -61,6 +61,32 @@ void ref_model_defaults(struct ref_model_config *config, size_t feature_count, s
     config->width_count = 2 + kind->default_hidden_count;
 }
 
+ddp_status ref_model_check_data(const struct ref_model_config *config,
+                                const struct ref_data_sizes *data, struct ddp_err *err)
+{
+    const size_t index = find_kind(config->name);
+    const size_t outputs = data->class_count > 0 ? data->class_count : data->target_count;
+
+    if (index == KIND_COUNT || config->width_count < 2) {
+        return ddp_err_set(err, DDP_E_INVALID, "no such model, or no widths");
+    }
+    if (kinds[index]->is_sequence != data->is_tokens) {
+        return ddp_err_set(err, DDP_E_SHAPE,
+                           data->is_tokens ? "model %s does not read tokens: data text is for gpt"
+                                           : "model %s reads tokens: it needs data text",
+                           config->name);
+    }
+    if (config->width[0] != data->feature_count ||
+        config->width[config->width_count - 1] != outputs) {
+        return ddp_err_set(
+            err, DDP_E_SHAPE,
+            "widths lead from %zu to %zu, but the dataset has %zu features and %zu %s",
+            config->width[0], config->width[config->width_count - 1], data->feature_count, outputs,
+            data->class_count > 0 ? "classes" : "targets");
+    }
+    return DDP_OK;
+}
+
 /* spec: zeroed, but for mem. To be given to ref_spec_fini in any case. */
 static ddp_status find_and_describe(const struct ref_model_config *config, size_t *out_index,
                                     struct ref_model_spec *spec, struct ddp_err *err)

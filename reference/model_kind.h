@@ -94,7 +94,8 @@ void ref_spec_fini(struct ref_model_spec *spec);
     X(branchy)             \
     X(exact_linear)        \
     X(module_child)        \
-    X(convnet)
+    X(convnet)             \
+    X(gpt)
 #define X(name) extern const struct ref_model_kind ref_model_##name;
 REF_MODEL_TABLE(X)
 #undef X

@@ -39,8 +39,7 @@ static ddp_status conv_backward(struct ref_tape *tape, const struct ref_node *no
                              .b = weight->data,
                              .c = work};
     DDP_TRY(device->math->gemm(device, NULL, &gemm));
-    DDP_TRY(
-        device->layers->col2im(device, NULL, ref_tape_target(tape, x), work, &node->as.image));
+    DDP_TRY(device->layers->col2im(device, NULL, ref_tape_target(tape, x), work, &node->as.image));
     return ref_tape_contribute(tape, x);
 }
 
@@ -87,10 +86,9 @@ static ddp_status pool_backward(struct ref_tape *tape, const struct ref_node *no
     if (x->grad == NULL) {
         return DDP_OK;
     }
-    DDP_TRY(tape->device->layers->average_pool_backward(tape->device, NULL,
-                                                        ref_tape_target(tape, x),
-                                                        tape->values[node->out].grad,
-                                                        &node->as.image));
+    DDP_TRY(
+        tape->device->layers->average_pool_backward(tape->device, NULL, ref_tape_target(tape, x),
+                                                    tape->values[node->out].grad, &node->as.image));
     return ref_tape_contribute(tape, x);
 }
 

@@ -76,9 +76,9 @@ static ddp_status embedding_backward(struct ref_tape *tape, const struct ref_nod
     const struct ref_value *out = &tape->values[node->out];
     struct ddp_param *weight = &tape->params[node->weight];
 
-    DDP_TRY(tape->device->layers->scatter_rows(
-        tape->device, NULL, weight->grad, out->grad, node->index, out->rows, out->columns,
-        weight->shape[0], weight->is_grad_defined));
+    DDP_TRY(tape->device->layers->scatter_rows(tape->device, NULL, weight->grad, out->grad,
+                                               node->index, out->rows, out->columns,
+                                               weight->shape[0], weight->is_grad_defined));
     return ref_tape_param_done(tape, node->weight);
 }
 
@@ -125,9 +125,9 @@ static ddp_status position_backward(struct ref_tape *tape, const struct ref_node
     const struct ref_value *out = &tape->values[node->out];
     struct ddp_param *weight = &tape->params[node->weight];
 
-    DDP_TRY(tape->device->math->sum_rows(
-        tape->device, NULL, weight->grad, out->grad, out->rows * out->columns / weight->elem_count,
-        weight->elem_count, weight->is_grad_defined));
+    DDP_TRY(tape->device->math->sum_rows(tape->device, NULL, weight->grad, out->grad,
+                                         out->rows * out->columns / weight->elem_count,
+                                         weight->elem_count, weight->is_grad_defined));
     DDP_TRY(ref_tape_param_done(tape, node->weight));
     return ref_tape_contribute_copy(tape, &tape->values[node->x], out->grad);
 }
@@ -234,13 +234,10 @@ static ddp_status attention_backward(struct ref_tape *tape, const struct ref_nod
     DDP_TRY(tape->device->layers->softmax_causal_backward(tape->device, NULL, dprobs, dprobs,
                                                           a->probs, s.products * t, t,
                                                           1.0F / sqrtf((float)s.width)));
-    DDP_TRY(multiply(tape, s.products,
-                     (struct ddp_gemm){.m = t,
-                                       .n = s.width,
-                                       .k = t,
-                                       .a = dprobs,
-                                       .b = a->qkv + s.all_elems,
-                                       .c = dqkv}));
+    DDP_TRY(multiply(
+        tape, s.products,
+        (struct ddp_gemm){
+            .m = t, .n = s.width, .k = t, .a = dprobs, .b = a->qkv + s.all_elems, .c = dqkv}));
     DDP_TRY(multiply(tape, s.products,
                      (struct ddp_gemm){.transpose_a = true,
                                        .m = t,
@@ -270,9 +267,8 @@ static ddp_status attend(struct ref_tape *tape, const struct ref_attention *a,
                                        .a = a->qkv,
                                        .b = a->qkv + s->all_elems,
                                        .c = scores}));
-    DDP_TRY(tape->device->layers->softmax_causal(tape->device, NULL, a->probs, scores,
-                                                 s->products * t, t,
-                                                 1.0F / sqrtf((float)s->width)));
+    DDP_TRY(tape->device->layers->softmax_causal(
+        tape->device, NULL, a->probs, scores, s->products * t, t, 1.0F / sqrtf((float)s->width)));
     DDP_TRY(multiply(tape, s->products,
                      (struct ddp_gemm){.m = t,
                                        .n = s->width,

@@ -43,10 +43,10 @@ ddp_status ddp_cpu_im2col(struct ddp_device *device, struct ddp_stream *stream, 
             const bool is_inside = y >= i.padding && y < i.height + i.padding && z >= i.padding &&
                                    z < i.width + i.padding;
             const float *pixel =
-                x + (is_inside ? ((image_number * i.height + y - i.padding) * i.width + z -
-                                  i.padding) *
-                                     i.channels
-                               : 0);
+                x + (is_inside
+                         ? ((image_number * i.height + y - i.padding) * i.width + z - i.padding) *
+                               i.channels
+                         : 0);
 
             for (size_t c = 0; c < i.channels; c++) {
                 row[c * window + w] = is_inside ? pixel[c] : 0.0F;

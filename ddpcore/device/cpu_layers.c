@@ -33,7 +33,8 @@ static ddp_status cpu_permute(struct ddp_device *device, struct ddp_stream *stre
     for (size_t i = 0; i < dims[order[0]]; i++) {
         for (size_t j = 0; j < dims[order[1]]; j++) {
             for (size_t k = 0; k < dims[order[2]]; k++) {
-                const float *from = x + i * step[order[0]] + j * step[order[1]] + k * step[order[2]];
+                const float *from =
+                    x + i * step[order[0]] + j * step[order[1]] + k * step[order[2]];
 
                 if (last_step == 1) {
                     memcpy(y, from, last_count * sizeof(*y));
@@ -62,8 +63,7 @@ static inline float gelu_share(float x)
 }
 
 DDP_CLONES static ddp_status cpu_gelu(struct ddp_device *device, struct ddp_stream *stream,
-                                      float *restrict y, const float *restrict x,
-                                      size_t elem_count)
+                                      float *restrict y, const float *restrict x, size_t elem_count)
 {
     (void)device;
     (void)stream;

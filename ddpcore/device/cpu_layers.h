@@ -93,9 +93,9 @@ static inline float ddp_cpu_dot_row(const float *x, const float *y, size_t colum
 /* e^x within 2 ulp, in operations that every vector width rounds alike. Below -87.3 it is e^-87.3,
  * above 88 e^88: both normal numbers. A NaN stays NaN.
  *
- * x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 = HIGH + LOW, n * HIGH is exact. e^r by its Taylor series
- * up to r^7 / 7!, whose rest is below 6e-9. Adding 1.5 * 2^23 rounds to an integer, which then is
- * in the lowest bits. */
+ * x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 = HIGH + LOW, n * HIGH is exact. e^r by its Taylor
+ * series up to r^7 / 7!, whose rest is below 6e-9. Adding 1.5 * 2^23 rounds to an integer, which
+ * then is in the lowest bits. */
 static inline float ddp_cpu_exp(float x)
 {
     const float magic = 12582912.0F;

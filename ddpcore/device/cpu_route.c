@@ -58,8 +58,7 @@ ddp_status ddp_cpu_gate_backward(struct ddp_device *device, struct ddp_stream *s
         const float *probs = route->probs + b * route->experts;
         const size_t choice = (size_t)route->choice[b];
         const float weight = probs[choice];
-        const float dweight =
-            ddp_cpu_dot_row(dy + b * columns, x + b * columns, columns) * weight;
+        const float dweight = ddp_cpu_dot_row(dy + b * columns, x + b * columns, columns) * weight;
 
         for (size_t o = 0; o < columns; o++) {
             dx[b * columns + o] = dy[b * columns + o] * weight;

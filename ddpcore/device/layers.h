@@ -1,6 +1,6 @@
 /* Kernels of layers beyond fully connected ones: convolutions, normalisations, embeddings,
- * attention, routed experts. fp32; what math.h says of matrices, determinism and shape letters holds
- * here too. A device may have none of them: then struct ddp_device's `layers` is NULL.
+ * attention, routed experts. fp32; what math.h says of matrices, determinism and shape letters
+ * holds here too. A device may have none of them: then struct ddp_device's `layers` is NULL.
  *
  * Images are channels-last: B x H x W x C, so that a pixel is a row and a channel a column.
  * Sums along a row run in DDP_LANES lanes: lane l adds elements l, l + DDP_LANES, ... in ascending
@@ -55,8 +55,8 @@ struct ddp_layer_ops {
     /* dx = dy of the window * 1/K; 0 in rows and columns that no window covers */
     ddp_status (*average_pool_backward)(struct ddp_device *device, struct ddp_stream *stream,
                                         float *dx, const float *dy, const struct ddp_image *image);
-    /* y[b][o] = (x[b][o] - mean[o]) * inverse[o]. mean[o] = sum over b / B, variance[o] = sum over b
-     * of (x - mean)^2 / B, ascending; inverse = 1 / sqrt(variance + eps). All three are O. */
+    /* y[b][o] = (x[b][o] - mean[o]) * inverse[o]. mean[o] = sum over b / B, variance[o] = sum over
+     * b of (x - mean)^2 / B, ascending; inverse = 1 / sqrt(variance + eps). All three are O. */
     ddp_status (*normalize_columns)(struct ddp_device *device, struct ddp_stream *stream, float *y,
                                     float *mean, float *variance, float *inverse, const float *x,
                                     size_t rows, size_t columns, float eps);
@@ -87,8 +87,8 @@ struct ddp_layer_ops {
     ddp_status (*scatter_rows)(struct ddp_device *device, struct ddp_stream *stream, float *table,
                                const float *x, const int32_t *index, size_t rows, size_t columns,
                                size_t table_rows, bool is_accumulate);
-    /* Rows come in groups of `columns`; row r of a group sees the columns 0..r: there y = softmax of
-     * scale * x, and 0 behind them. */
+    /* Rows come in groups of `columns`; row r of a group sees the columns 0..r: there y = softmax
+     * of scale * x, and 0 behind them. */
     ddp_status (*softmax_causal)(struct ddp_device *device, struct ddp_stream *stream, float *y,
                                  const float *x, size_t rows, size_t columns, float scale);
     /* dx = scale * y * (dy - sum(dy * y)); dx == dy allowed; y: softmax_causal's output */
@@ -101,7 +101,8 @@ struct ddp_layer_ops {
     /* y(BxO) = x * weight of the row */
     ddp_status (*gate)(struct ddp_device *device, struct ddp_stream *stream, float *y,
                        const float *x, const struct ddp_route *route, size_t columns);
-    /* dx = dy * weight of the row; dlogits[b][e] = sum(dy * x) * weight * ((e == choice) - probs[e])
+    /* dx = dy * weight of the row; dlogits[b][e] = sum(dy * x) * weight * ((e == choice) -
+     * probs[e])
      */
     ddp_status (*gate_backward)(struct ddp_device *device, struct ddp_stream *stream, float *dx,
                                 float *dlogits, const float *dy, const float *x,

@@ -1,7 +1,6 @@
 /* The kernels of layers.h, forwarded; with each, how many elements of which operands it reads and
  * writes, as layers.h says. */
 #include "ddpcore/device/layers.h"
-
 #include "ddpcore/device/observer_state.h"
 
 #define READS(data, elem_count)  DDP_READS(data, elem_count, sizeof(float))
@@ -61,8 +60,8 @@ static ddp_status observer_col2im(struct ddp_device *device, struct ddp_stream *
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    DDP_OBSERVE(self, stream, INNER(col2im, x, columns, image),
-                READS(columns, column_elems(image)), WRITES(x, image_elems(image)));
+    DDP_OBSERVE(self, stream, INNER(col2im, x, columns, image), READS(columns, column_elems(image)),
+                WRITES(x, image_elems(image)));
 }
 
 static ddp_status observer_average_pool(struct ddp_device *device, struct ddp_stream *stream,
@@ -85,9 +84,8 @@ static ddp_status observer_average_pool_backward(struct ddp_device *device,
 }
 
 static ddp_status observer_normalize_columns(struct ddp_device *device, struct ddp_stream *stream,
-                                             float *y, float *mean, float *variance,
-                                             float *inverse, const float *x, size_t rows,
-                                             size_t columns, float eps)
+                                             float *y, float *mean, float *variance, float *inverse,
+                                             const float *x, size_t rows, size_t columns, float eps)
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
@@ -105,8 +103,7 @@ static ddp_status observer_normalize_columns_backward(struct ddp_device *device,
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    DDP_OBSERVE(self, stream,
-                INNER(normalize_columns_backward, dx, dy, y, inverse, rows, columns),
+    DDP_OBSERVE(self, stream, INNER(normalize_columns_backward, dx, dy, y, inverse, rows, columns),
                 READS(dy, rows * columns), READS(y, rows * columns), READS(inverse, columns),
                 WRITES(dx, rows * columns));
 }
@@ -171,11 +168,11 @@ static ddp_status observer_scatter_rows(struct ddp_device *device, struct ddp_st
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    DDP_OBSERVE(
-        self, stream,
-        INNER(scatter_rows, table, x, index, rows, columns, table_rows, is_accumulate),
-        DDP_READS(index, rows, sizeof(int32_t)), READS(x, rows * columns),
-        READS(IF(is_accumulate, table), table_rows * columns), WRITES(table, table_rows * columns));
+    DDP_OBSERVE(self, stream,
+                INNER(scatter_rows, table, x, index, rows, columns, table_rows, is_accumulate),
+                DDP_READS(index, rows, sizeof(int32_t)), READS(x, rows * columns),
+                READS(IF(is_accumulate, table), table_rows * columns),
+                WRITES(table, table_rows * columns));
 }
 
 static ddp_status observer_softmax_causal(struct ddp_device *device, struct ddp_stream *stream,

@@ -6,13 +6,13 @@
 #include "tests/unit/device/device_bench.h"
 
 /* Leaves the case where the device has none of these kernels. */
-#define LAYERS_OPEN(bench)                                 \
-    do {                                                   \
-        BENCH_OPEN(bench);                                 \
-        if ((bench)->device->layers == NULL) {             \
-            bench_close(bench);                            \
+#define LAYERS_OPEN(bench)                                  \
+    do {                                                    \
+        BENCH_OPEN(bench);                                  \
+        if ((bench)->device->layers == NULL) {              \
+            bench_close(bench);                             \
             CT_SKIP("the device has no kernels of layers"); \
-        }                                                  \
+        }                                                   \
     } while (0)
 
 /* A tensor as it was pushed, and where it lies on the device. */

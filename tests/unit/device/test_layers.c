@@ -257,17 +257,16 @@ CT_TEST(layers, causal_softmax)
         for (size_t o = 0; o < COLUMNS; o++) {
             double weight = (double)y.host[b * COLUMNS + o];
 
-            LAYERS_NEAR(dy.host[b * COLUMNS + o], 3.0 * weight * ((double)given[b * COLUMNS + o] - dot),
-                        60.0 * U * weight);
+            LAYERS_NEAR(dy.host[b * COLUMNS + o],
+                        3.0 * weight * ((double)given[b * COLUMNS + o] - dot), 60.0 * U * weight);
         }
     }
     poisoned = (float *)bench_begin(&bench, A, sizeof(float), (size_t)ROWS * COLUMNS, 0);
     for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) {
         poisoned[i] = i % COLUMNS == 5 ? NAN : 0.5F;
     }
-    CT_CHECK_OK(bench.device->layers->softmax_causal(bench.device, NULL, y.device,
-                                                     (const float *)bench_push(&bench, A), ROWS,
-                                                     COLUMNS, 3.0F));
+    CT_CHECK_OK(bench.device->layers->softmax_causal(
+        bench.device, NULL, y.device, (const float *)bench_push(&bench, A), ROWS, COLUMNS, 3.0F));
     (void)layers_pull(&bench, B);
     for (size_t b = 0; b < ROWS; b++) {
         CT_CHECK(isnan(y.host[b * COLUMNS]) == (b % COLUMNS >= 5));

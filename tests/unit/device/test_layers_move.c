@@ -191,9 +191,9 @@ static void check_pool(struct bench *bench, struct ddp_image image, struct ddp_p
         for (size_t w = 0; w < image.window * image.window; w++) {
             size_t row = top + w / image.window;
             size_t col = p % out_width * image.window + w % image.window;
-            size_t from = ((p / out_width / out_height * image.height + row) * image.width + col) *
-                              c_count +
-                          o % c_count;
+            size_t from =
+                ((p / out_width / out_height * image.height + row) * image.width + col) * c_count +
+                o % c_count;
             sum += x.host[from];
             back[from] = dy.host[o] * share;
         }

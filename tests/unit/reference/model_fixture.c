@@ -4,6 +4,23 @@
 
 #include "ddpcore/base/prng.h"
 
+/* Features are tokens. Parameters are drawn anew: with initial values near 0 and 1, an operation
+ * that is left out would change next to nothing. */
+static void make_tokens(struct fixture *f, const struct ref_model_config *config,
+                        struct ddp_prng *prng)
+{
+    const uint64_t vocabulary = config->width[config->width_count - 1];
+
+    for (size_t i = 0; i < FP64_ROWS_MAX * FP64_WIDTH_MAX; i++) {
+        f->features[i] = (float)ddp_prng_below(prng, vocabulary);
+    }
+    for (size_t p = 0; p < f->param_count; p++) {
+        for (size_t i = 0; i < f->params[p].elem_count; i++) {
+            data_of(&f->params[p])[i] = 1.2F * (ddp_prng_uniform(prng) - 0.5F);
+        }
+    }
+}
+
 bool fixture_open(struct fixture *f, const struct ref_model_config *config)
 {
     struct ddp_prng prng = ddp_prng_make(11, "test/batch");
@@ -21,8 +38,11 @@ bool fixture_open(struct fixture *f, const struct ref_model_config *config)
         f->features[i] = 2.0F * ddp_prng_uniform(&prng) - 1.0F;
         f->targets[i] = 2.0F * ddp_prng_uniform(&prng) - 1.0F;
     }
-    for (size_t b = 0; b < FIXTURE_ROWS; b++) {
+    for (size_t b = 0; b < FP64_ROWS_MAX * FP64_WIDTH_MAX; b++) {
         f->labels[b] = (int32_t)ddp_prng_below(&prng, 3);
+    }
+    if (strcmp(config->name, "gpt") == 0) {
+        make_tokens(f, config, &prng);
     }
     f->batch = (struct ref_batch){
         .rows = FIXTURE_ROWS, .features = f->features, .labels = f->labels, .targets = f->targets};

@@ -16,7 +16,7 @@ struct fixture {
     size_t param_count;
     struct ref_batch batch;
     float features[FP64_ROWS_MAX * FP64_WIDTH_MAX], targets[FP64_ROWS_MAX * FP64_WIDTH_MAX];
-    int32_t labels[FP64_ROWS_MAX];
+    int32_t labels[FP64_ROWS_MAX * FP64_WIDTH_MAX];
 };
 
 /* False after a noted failure. */
