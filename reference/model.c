@@ -87,6 +87,13 @@ ddp_status ref_model_check_data(const struct ref_model_config *config,
     return DDP_OK;
 }
 
+bool ref_model_is_branching(const struct ref_model_config *config)
+{
+    const size_t index = find_kind(config->name);
+
+    return index < KIND_COUNT && (kinds[index]->is_routed || config->branch != REF_BRANCH_BOTH);
+}
+
 /* spec: zeroed, but for mem. To be given to ref_spec_fini in any case. */
 static ddp_status find_and_describe(const struct ref_model_config *config, size_t *out_index,
                                     struct ref_model_spec *spec, struct ddp_err *err)

@@ -52,6 +52,8 @@ void ref_model_defaults(struct ref_model_config *config, size_t feature_count, s
 DDP_MUST_USE ddp_status ref_model_check_data(const struct ref_model_config *config,
                                              const struct ref_data_sizes *data,
                                              struct ddp_err *err);
+/* Whether a pass may use fewer parameters than another one of the same job. */
+bool ref_model_is_branching(const struct ref_model_config *config);
 /* Names and shapes without data, for planning: what ref_model_params and ref_model_buffers will be,
  * data NULL. Give back `params`: one block of mem that holds all. Errors: E_NOT_FOUND (no such
  * model), E_INVALID (its widths), E_NOMEM. */

@@ -35,7 +35,8 @@ static ddp_status check_config(const struct ref_model_config *config, struct ddp
     }
     for (size_t i = 1; i + 1 < config->width_count; i++) {
         if (width[i] == 0 || width[i] != width[1]) {
-            return ddp_err_set(err, DDP_E_INVALID, "all of gpt's blocks must have one width above 0");
+            return ddp_err_set(err, DDP_E_INVALID,
+                               "all of gpt's blocks must have one width above 0");
         }
     }
     if (width[1] % heads_of(config) != 0) {
@@ -59,12 +60,9 @@ static void add_block(struct ref_model_spec *spec, unsigned block, size_t width)
     const struct {
         const char *name;
         size_t outputs, inputs; /* inputs 0: a LayerNorm */
-    } parts[] = {{"ln_1", width, 0},
-                 {"attn.c_attn", 3 * width, width},
-                 {"attn.c_proj", width, width},
-                 {"ln_2", width, 0},
-                 {"mlp.c_fc", 4 * width, width},
-                 {"mlp.c_proj", width, 4 * width}};
+    } parts[] = {
+        {"ln_1", width, 0}, {"attn.c_attn", 3 * width, width}, {"attn.c_proj", width, width},
+        {"ln_2", width, 0}, {"mlp.c_fc", 4 * width, width},    {"mlp.c_proj", width, 4 * width}};
 
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         char prefix[REF_NAME_BYTES / 2];

@@ -47,6 +47,7 @@ struct ref_model_kind {
     size_t default_hidden_count, default_hidden_width;
     bool is_regression; /* the loss is against the batch's targets, not its labels */
     bool is_sequence;   /* features are tokens, and each one has a label */
+    bool is_routed;     /* the data choose which parameters a pass uses */
     bool needs_layers;  /* kernels of layers.h */
     ddp_status (*describe)(const struct ref_model_config *config, struct ref_model_spec *spec,
                            struct ddp_err *err);
@@ -95,7 +96,8 @@ void ref_spec_fini(struct ref_model_spec *spec);
     X(exact_linear)        \
     X(module_child)        \
     X(convnet)             \
-    X(gpt)
+    X(gpt)                 \
+    X(moe)
 #define X(name) extern const struct ref_model_kind ref_model_##name;
 REF_MODEL_TABLE(X)
 #undef X

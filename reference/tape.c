@@ -102,6 +102,15 @@ float *ref_tape_work(struct ref_tape *tape, size_t elem_count)
     return tape->work;
 }
 
+int32_t *ref_tape_host_ids(struct ref_tape *tape, size_t count)
+{
+    if (tape->is_dry && count > tape->id_rows_max) {
+        tape->id_rows_max = count;
+    }
+    DDP_ASSERT(count <= tape->id_rows_max);
+    return tape->ids_host;
+}
+
 ddp_status ref_tape_add_value(struct ref_tape *tape, size_t rows, size_t columns, bool needs_grad,
                               size_t *out)
 {

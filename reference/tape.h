@@ -67,7 +67,7 @@ struct ref_tape {
     float *losses_host; /* the same on the host */
     float loss_scale;   /* of the backward pass in progress */
     size_t loss_rows, loss_rows_max, id_rows_max, scratch_elems, work_elems;
-    int32_t *ids_host; /* those of an embedding, on their way to the device */
+    int32_t *ids_host; /* what ref_tape_host_ids gives */
     struct ref_node *nodes;
     size_t node_count, node_capacity;
     struct ref_value *values;
@@ -160,6 +160,8 @@ float *ref_tape_take(struct ref_tape *tape, size_t elem_count);
 /* Memory that one operation needs for itself, until the next one; NULL in the dry run. Backward
  * may use what forward has asked for. */
 float *ref_tape_work(struct ref_tape *tape, size_t elem_count);
+/* Integers in host memory, until the next call in this pass; NULL in the dry run. */
+int32_t *ref_tape_host_ids(struct ref_tape *tape, size_t count);
 DDP_MUST_USE ddp_status ref_tape_add_value(struct ref_tape *tape, size_t rows, size_t columns,
                                            bool needs_grad, size_t *out);
 DDP_MUST_USE ddp_status ref_tape_add_node(struct ref_tape *tape, const struct ref_node *node);

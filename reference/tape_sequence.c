@@ -87,8 +87,9 @@ ddp_status ref_tape_embedding(struct ref_tape *tape, const float *ids, size_t ro
 {
     const struct ddp_param *table = &tape->params[weight];
     size_t rows = tape->rows * rows_each;
-    size_t x;
+    int32_t *host = ref_tape_host_ids(tape, rows);
     int32_t *index;
+    size_t x;
 
     ref_tape_check_matrix(tape, weight, table->shape[1]);
     /* The ids as a value, so that the node has one to begin from; and as integers on the device. */
@@ -97,12 +98,9 @@ ddp_status ref_tape_embedding(struct ref_tape *tape, const float *ids, size_t ro
         if (!(ids[i] >= 0.0F && ids[i] < (float)table->shape[0])) {
             return DDP_E_INVALID; /* also a NaN */
         }
-        tape->ids_host[i] = (int32_t)ids[i];
+        host[i] = (int32_t)ids[i];
     }
-    if (tape->is_dry && rows > tape->id_rows_max) {
-        tape->id_rows_max = rows;
-    }
-    DDP_TRY(ref_tape_upload(tape, tape->ids_host, rows, &index));
+    DDP_TRY(ref_tape_upload(tape, host, rows, &index));
     DDP_TRY(ref_tape_add_value(tape, rows, table->shape[1], true, out));
     DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = embedding_backward,
                                                        .x = x,

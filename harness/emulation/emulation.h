@@ -272,6 +272,8 @@ int64_t harness_emulation_last_active(const struct harness_emulation *emulation,
 /* The camp of a rank. */
 struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,
                                             uint32_t rank);
+/* Whether a pass may use fewer parameters than another one of the same job. */
+bool harness_emulation_is_branching(const struct harness_emulation *emulation);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 

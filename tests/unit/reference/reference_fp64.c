@@ -108,6 +108,9 @@ double fp64_loss(const struct ref_model_config *config, const struct fp64_params
     if (strcmp(config->name, "gpt") == 0) {
         return fp64_gpt_loss(config, params, batch);
     }
+    if (strcmp(config->name, "moe") == 0) {
+        return fp64_moe_loss(config, params, batch);
+    }
     x = load_matrix(batch->features, batch->rows, config->width[0]);
     for (size_t layer = 0; layer + 1 < config->width_count; layer++) {
         x = linear(&x, params->elem[2 * layer], params->elem[2 * layer + 1],

@@ -32,5 +32,7 @@ double fp64_convnet_loss(const struct ref_model_config *config, const struct fp6
                          const struct ref_batch *batch, double (*moments)[2]);
 double fp64_gpt_loss(const struct ref_model_config *config, const struct fp64_params *params,
                      const struct ref_batch *batch);
+double fp64_moe_loss(const struct ref_model_config *config, const struct fp64_params *params,
+                     const struct ref_batch *batch);
 
 #endif
