@@ -22,19 +22,14 @@
 #include <string.h>
 
 enum { PIXELS = 64, CLASSES = 10, SAMPLES = 600, BATCH = 10 };
-enum { WEIGHT, BIAS, PARAMS };
+enum { WEIGHT, BIAS, PARAMS, TENSORS = 2 * PARAMS };
 static const struct ddp_sgd sgd = {.lr = 0.05F, .momentum = 0.9F};
 
 static struct ddp_world world;
 static struct ddp_device *device;
 static struct ddp_transfer transfer; /* between the host and the device */
 static struct ddp *ddp;
-/* Behind the parameters lie their momenta, which a checkpoint holds too. */
-static struct ddp_param params[2 * PARAMS] = {
-    {.name = "weight", .elem_count = CLASSES * PIXELS, .ndim = 2, .shape = {CLASSES, PIXELS}},
-    {.name = "bias", .elem_count = CLASSES, .ndim = 1, .shape = {CLASSES}},
-    {.name = "momentum.weight", .elem_count = CLASSES * PIXELS, .ndim = 1, .shape = {640}},
-    {.name = "momentum.bias", .elem_count = CLASSES, .ndim = 1, .shape = {CLASSES}}};
+static struct ddp_param *params; /* behind them lie their momenta: a checkpoint holds all tensors */
 static void *x, *logits, *d_logits, *losses, *labels; /* of a batch, on the device */
 static uint32_t samples[SAMPLES];                     /* this rank's, of the epoch */
 static uint64_t done;                                 /* steps */
@@ -50,6 +45,14 @@ static ddp_status alloc(size_t elem_count, void **out)
     return device->ops->alloc(device, elem_count * sizeof(float), DDP_SPACE_DEVICE, out);
 }
 
+static ddp_status make_tensor(int number, const char *name, size_t rows, size_t columns)
+{
+    params[number] = (struct ddp_param){
+        .name = name, .elem_count = rows * columns, .ndim = 2, .shape = {rows, columns}};
+    DDP_TRY(alloc(rows * columns, &params[number].data));
+    return alloc(rows * columns, &params[number].grad);
+}
+
 static ddp_status make_tensors(void)
 {
     struct ddp_prng prng = ddp_prng_make(world.where.rank, "init"); /* all get rank 0's */
@@ -58,10 +61,14 @@ static ddp_status make_tensors(void)
     for (int i = 0; i < CLASSES * PIXELS; i++) {
         values[i] = (ddp_prng_uniform(&prng) - 0.5F) * 0.2F;
     }
-    for (int p = 0; p < 2 * PARAMS; p++) {
-        DDP_TRY(alloc(params[p].elem_count, &params[p].data));
-        DDP_TRY(alloc(params[p].elem_count, &params[p].grad));
+    params = ddp_mem_array(world.env.mem, TENSORS, sizeof *params);
+    if (params == NULL) {
+        return DDP_E_NOMEM;
     }
+    DDP_TRY(make_tensor(WEIGHT, "weight", CLASSES, PIXELS));
+    DDP_TRY(make_tensor(BIAS, "bias", CLASSES, 1));
+    DDP_TRY(make_tensor(PARAMS + WEIGHT, "momentum.weight", CLASSES, PIXELS));
+    DDP_TRY(make_tensor(PARAMS + BIAS, "momentum.bias", CLASSES, 1));
     DDP_TRY(alloc((size_t)BATCH * PIXELS, &x));
     DDP_TRY(alloc((size_t)BATCH * CLASSES, &logits));
     DDP_TRY(alloc((size_t)BATCH * CLASSES, &d_logits));
@@ -213,15 +220,15 @@ static ddp_status report(const char *when)
         DDP_TRY(ddp_transfer_to_host(&transfer, values, params[p].data, size_bytes));
         hash = ddp_hash_combine(hash, ddp_hash_bytes(values, size_bytes, 0));
     }
-    printf("rank %" PRIu32 " %s step %" PRIu64 " loss %.6f hash %016" PRIx64 "\n", world.where.rank,
-           when, done, (double)sum / BATCH, hash);
+    (void)printf("rank %" PRIu32 " %s step %" PRIu64 " loss %.6f hash %016" PRIx64 "\n",
+                 world.where.rank, when, done, (double)sum / BATCH, hash);
     return DDP_OK;
 }
 
 /* A file that is not there yet is none to go on from. */
 static ddp_status load(const char *path, struct ddp_err *err)
 {
-    struct ddp_world_state state = {.tensors = params, .tensor_count = 2 * PARAMS};
+    struct ddp_world_state state = {.tensors = params, .tensor_count = TENSORS};
     ddp_status status = path != NULL ? ddp_world_load(&world, path, &state, err) : DDP_E_NOT_FOUND;
 
     done = state.steps_done;
@@ -230,14 +237,14 @@ static ddp_status load(const char *path, struct ddp_err *err)
 
 static ddp_status save(const char *path, struct ddp_err *err)
 {
-    const struct ddp_world_state state = {params, 2 * PARAMS, done};
+    const struct ddp_world_state state = {params, TENSORS, done};
 
     return path != NULL ? ddp_world_save(&world, path, &state, err) : DDP_OK;
 }
 
 static ddp_status train(uint64_t steps, const char *path, struct ddp_err *err)
 {
-    const struct ddp_model model = {.params = params, .param_count = PARAMS};
+    struct ddp_model model = {.param_count = PARAMS};
     const struct ddp_config config = {.bucket_cap_bytes = 40}; /* two buckets */
     const struct ddp_sampler_config share = sampler();
     const uint64_t batches = ddp_sampler_count(&share) / BATCH;
@@ -245,6 +252,7 @@ static ddp_status train(uint64_t steps, const char *path, struct ddp_err *err)
     device = world.device;
     DDP_TRY(ddp_transfer_init(&transfer, device, world.env.idle, world.env.clock, 0));
     DDP_TRY(make_tensors());
+    model.params = params;
     DDP_TRY(load(path, err));
     DDP_TRY(ddp_create(&world.group, device, &model, &config, &ddp, err));
     DDP_TRY(ddprove_core_model(ddp, world.env.mem, params, PARAMS));
@@ -301,7 +309,7 @@ int main(int argc, char **argv)
     }
     if (status != DDP_OK) {
         ddp_world_describe(&world, status, &err);
-        fprintf(stderr, "core_trainer: %s\n", err.text);
+        (void)fprintf(stderr, "core_trainer: %s\n", err.text);
     } else {
         ddprove_guest_detach();
     }
