@@ -67,6 +67,19 @@ expect: {verdict: VALUE.LOST, culprit: injected, step: 4, op: {bucket: 1, params
 YAML
 "$prefix/bin/ddprove" exec "$out/lost.yaml" --out "$out/run" -- "$folder/core_trainer" 30 >"$out/said" 2>&1 ||
     fail "lost: $(cat "$out/said")"
+# A replica that changes by itself.
+cat >"$out/poked.yaml" <<YAML
+# A replica is changed behind an update.
+id: poked
+job: {guest: {}, ranks: 4, steps: 30}
+faults:
+  - at: {rank: 3, step: 4, tensor: bias}
+    point: optimizer/updated
+    do: {corrupt: set, value: 0.5}
+expect: {verdict: VALUE.DIVERGED, culprit: injected, step: 4, op: {params: [bias]}}
+YAML
+"$prefix/bin/ddprove" exec "$out/poked.yaml" --out "$out/run3" -- "$folder/core_trainer" 30 >"$out/said" 2>&1 ||
+    fail "poked: $(cat "$out/said")"
 cat >"$out/killed.yaml" <<YAML
 # A rank is killed.
 id: killed

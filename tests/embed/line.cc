@@ -2,7 +2,6 @@
 // installed headers. Prints what it has found; all ranks find the same.
 #include <cstdio>
 #include <cstdlib>
-
 #include <ddpcore/base/prng.h>
 #include <ddpcore/checkpoint/safetensors.h>
 #include <ddpcore/ddp/ddp.h>
@@ -10,15 +9,17 @@
 #include <ddpcore/world/state.h>
 #include <ddprove_ddpcore.h>
 
-namespace {
+namespace
+{
 
 const char *lookup(void *, const char *name)
 {
     return std::getenv(name);
 }
 
-class World {
-public:
+class World
+{
+  public:
     World()
     {
         ddp_world_config config{};
@@ -29,18 +30,30 @@ public:
     }
     World(const World &) = delete;
     World &operator=(const World &) = delete;
-    ~World() { ddp_world_close(&world_); }
+    ~World()
+    {
+        ddp_world_close(&world_);
+    }
 
-    ddp_world *get() { return &world_; }
-    ddp_err *err() { return &err_; }
-    ddp_status status() const { return status_; }
+    ddp_world *get()
+    {
+        return &world_;
+    }
+    ddp_err *err()
+    {
+        return &err_;
+    }
+    ddp_status status() const
+    {
+        return status_;
+    }
     const char *describe(ddp_status status)
     {
         ddp_world_describe(&world_, status, &err_);
         return err_.text;
     }
 
-private:
+  private:
     ddp_world world_{};
     ddp_err err_{};
     ddp_status status_;
@@ -82,8 +95,8 @@ ddp_status train(World &world, float *line)
     param.shape[0] = 2;
     model.params = &param;
     model.param_count = 1;
-    DDP_TRY(ddp_create(&world.get()->group, world.get()->device, &model, &config, &ddp,
-                       world.err()));
+    DDP_TRY(
+        ddp_create(&world.get()->group, world.get()->device, &model, &config, &ddp, world.err()));
     ddp_status status = DDP_OK;
 
     for (int i = 0; i < 400 && status == DDP_OK; i++) {

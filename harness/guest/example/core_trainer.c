@@ -11,6 +11,8 @@
 #ifdef CORE_TRAINER_CUDA
 #include <ddpcore/cuda/cuda.h>
 #endif
+#include <ddpcore/ddp/clip.h>
+#include <ddpcore/ddp/drift.h>
 #include <ddpcore/ddp/sampler.h>
 #include <ddpcore/device/math.h>
 #include <ddpcore/device/transfer.h>
@@ -164,6 +166,19 @@ static ddp_status update(void)
     return ddprove_core_updated(&shown);
 }
 
+/* Now and then: do all ranks still hold the same model? */
+static ddp_status watch_drift(void)
+{
+    struct ddp_drift drift;
+    const ddp_status status = done % 10 == 0 ? ddp_check_drift(ddp, &drift) : DDP_OK;
+
+    if (status == DDP_E_MODEL && world.where.rank == 0) {
+        (void)fprintf(stderr, "core_trainer: rank %" PRId32 " has another %s than most\n",
+                      drift.rank, params[drift.param].name);
+    }
+    return status == DDP_E_MODEL ? DDP_OK : status; /* an alarm, and training goes on */
+}
+
 static ddp_status train_step(uint32_t place)
 {
     ddprove_guest_step(done);
@@ -174,9 +189,10 @@ static ddp_status train_step(uint32_t place)
     DDP_TRY(ddp_backward_begin(ddp, NULL));
     DDP_TRY(backward());
     DDP_TRY(ddp_backward_end(ddp));
+    DDP_TRY(ddp_clip_grad_norm(ddp, 5, NULL));
     DDP_TRY(update());
     done++;
-    return DDP_OK;
+    return watch_drift();
 }
 
 /* This rank's share of the samples, as DistributedSampler deals them out. */
