@@ -55,6 +55,7 @@ struct harness_coll_source {
     unsigned claims;  /* of enum harness_coll_claim */
     bool is_measured; /* it says how much memory an answer left behind: */
     uint64_t leaked_bytes;
+    bool is_crashed; /* a built-in one, which may have damaged this process's memory */
 };
 
 /* The built-in algorithm of that name. Errors: E_NOT_FOUND with the nearest name; E_NOMEM. */
