@@ -140,6 +140,7 @@ static struct harness_bench_options ask(const struct cli_options *options, uint3
         .warmup = given->has_warmup ? (uint32_t)given->warmup : (uint32_t)WARMUP,
         .is_checked = !given->is_unchecked,
         .segment_bytes = (size_t)options->segment,
+        .is_tcp = options->is_tcp,
         .program = "/proc/self/exe",
         .progress = isatty(STDERR_FILENO) != 0 ? show_progress : NULL};
 }

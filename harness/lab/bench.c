@@ -262,6 +262,7 @@ static ddp_status measure_subject(struct bench *bench, const char *name,
         request->iters = options->iters;
         request->warmup = options->warmup;
         request->segment_bytes = options->segment_bytes;
+        request->transport = options->is_tcp ? HARNESS_LAB_TCP : HARNESS_LAB_SHM;
         request->is_checked = options->is_checked;
         request->is_bitwise =
             options->is_checked && subject->is_schedule && subject->kind != DDP_COLL_BARRIER;
@@ -346,8 +347,10 @@ ddp_status harness_bench_run(const struct harness_bench_options *options,
     struct bench bench = {.options = options, .report = out, .err = err};
     ddp_status status;
 
-    *out = (struct harness_bench_report){
-        .ranks = options->ranks, .iters = options->iters, .is_checked = options->is_checked};
+    *out = (struct harness_bench_report){.ranks = options->ranks,
+                                         .iters = options->iters,
+                                         .is_checked = options->is_checked,
+                                         .is_tcp = options->is_tcp};
     DDP_TRY(judge_options(options, err));
     DDP_TRY(judge_names(options, err));
     out->subjects =

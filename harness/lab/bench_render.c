@@ -185,9 +185,9 @@ static void print_fit(const struct harness_bench_report *report, struct ddp_text
 void harness_bench_print(const struct harness_bench_report *report, struct ddp_text *out)
 {
     ddp_text_add(out,
-                 "# %u ranks, shared memory, %u iterations a size; time: the median of them, each "
+                 "# %u ranks, %s, %u iterations a size; time: the median of them, each "
                  "as long as its slowest rank's; out-of-place, then in-place\n",
-                 report->ranks, report->iters);
+                 report->ranks, report->is_tcp ? "TCP" : "shared memory", report->iters);
     for (size_t i = 0; i < report->subject_count; i++) {
         print_subject(report, &report->subjects[i], out);
     }
@@ -250,8 +250,8 @@ json_t *harness_bench_json(const struct harness_bench_report *report)
     }
     return json_pack("{s:s, s:s, s:i, s:i, s:s, s:o, s:o}", "schema", "ddprove.coll.bench/1",
                      "outcome", harness_outcome_name(harness_bench_outcome(report)), "ranks",
-                     (int)report->ranks, "iterations", (int)report->iters, "transport", "shm",
-                     "fit", fitted, "algorithms", subjects);
+                     (int)report->ranks, "iterations", (int)report->iters, "transport",
+                     report->is_tcp ? "tcp" : "shm", "fit", fitted, "algorithms", subjects);
 }
 
 /* --- picture ---------------------------------------------------------------------------------- */

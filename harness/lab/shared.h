@@ -27,7 +27,7 @@ enum harness_lab_engine_kind {
     HARNESS_LAB_ENGINE_COUNT
 };
 
-enum harness_lab_transport { HARNESS_LAB_SHM, HARNESS_LAB_TRANSPORT_COUNT };
+enum harness_lab_transport { HARNESS_LAB_SHM, HARNESS_LAB_TCP };
 
 enum harness_lab_mode { HARNESS_LAB_APART, HARNESS_LAB_IN_PLACE, HARNESS_LAB_MODES };
 

@@ -43,6 +43,11 @@ END
 done
 grep -q '^# ahead, measured  : ' out || fail "nobody is ahead: $(cat out)"
 
+# shellcheck disable=SC2086
+ends 0 coll bench ring two_shot --ranks 3 $small --transport tcp --json tcp.json
+grep -q '^# 3 ranks, TCP' out || fail "the transport is not said: $(cat out)"
+grep -q '"transport": "tcp"' tcp.json || fail "JSON has another transport"
+
 # Not compared: said so.
 # shellcheck disable=SC2086
 ends 0 coll bench ring $small -c 0 --json unchecked.json

@@ -80,6 +80,10 @@ assert (found["world"], found["count"], found["rank"], found["element"]) == (2, 
 says 'how 3 ranks add, as probes show:' coll conform ring --worlds 2-3
 says 'elements 0 to 14: ((0 1) 2)' coll conform linear --worlds 3
 says 'PASS' coll conform binomial_reduce --worlds 3
+says 'orders and losses of messages' coll conform ring --worlds 2 --transport tcp
+grep -qE '^  any_order +PASS' out || fail "orders are not judged: $(cat out)"
+grep -qE '^  no_silent_loss +PASS' out || fail "losses are not judged: $(cat out)"
+refused 'transport is shm or tcp' coll conform ring --transport udp
 refused 'a barrier has nothing that could be tried' coll conform dissemination_barrier
 refused 'worlds of up to 16 ranks can be run' coll conform ring --worlds 17
 refused 'has no schedules that could be looked at' coll show ./RIGHT.so
