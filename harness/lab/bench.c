@@ -113,7 +113,7 @@ static void choose_sizes(const struct harness_bench_options *options, enum ddp_c
     }
     while (bytes <= (double)options->max_bytes * (1 + 1e-9) &&
            subject->row_count < HARNESS_BENCH_SIZES_MAX) {
-        size_t elems = (size_t)bytes / ELEM_BYTES / blocks;
+        size_t elems = (size_t)bytes / (size_t)ELEM_BYTES / blocks;
         size_t count = subject->row_count;
 
         if (elems > 0 && (count == 0 || subject->row[count - 1].elem_count < elems)) {
@@ -161,6 +161,7 @@ static void take_times(const struct bench *bench, struct harness_bench_subject *
     struct harness_bench_row *row = &subject->row[index];
     struct harness_bench_time *time = &row->time[mode];
     uint32_t iters = shared->request.iters;
+    uint32_t middle = iters / 2;
     double sum = 0;
 
     for (uint32_t i = 0; i < iters; i++) {
@@ -174,7 +175,7 @@ static void take_times(const struct bench *bench, struct harness_bench_subject *
     }
     qsort(slowest, iters, sizeof slowest[0], compare_u64);
     time->least_us = (double)slowest[0] / 1e3;
-    time->median_us = (double)slowest[iters / 2] / 1e3;
+    time->median_us = (double)slowest[middle] / 1e3;
     time->mean_us = sum / iters / 1e3;
     time->alg_gbps = (double)row->size_bytes / time->median_us / 1e3;
     time->bus_gbps = time->alg_gbps * bus_factor(subject->kind, shared->request.ranks);

@@ -44,6 +44,8 @@ static bool is_asked(struct harness_conforming *run, enum harness_conform_proper
 static void try_world(struct harness_conforming *run, uint32_t world)
 {
     struct harness_lab_shared *shared = run->team.shared;
+    /* What goes wrong is tried in small worlds, and in the first one that was asked for. */
+    uint64_t first = run->options->worlds.is_chosen && world > 1 ? run->options->worlds.first : 2;
 
     harness_conform_end_team(run);
     shared->request.ranks = world;
@@ -77,7 +79,7 @@ static void try_world(struct harness_conforming *run, uint32_t world)
         !harness_conform_has_failed(run, HARNESS_CONFORM_TWO)) {
         harness_conform_two(run);
     }
-    if (!harness_conform_is_over(run) && (world == 2 || world == 3)) {
+    if (!harness_conform_is_over(run) && (world == 2 || world == 3 || world == first)) {
         harness_conform_oddities(run);
     }
 }

@@ -11,24 +11,9 @@
 #include "ddpcore/device/cpu.h"
 #include "ddpcore/transport/loop.h"
 #include "harness/lab/data.h"
+#include "harness/lab/gated.h"
 
-enum { CHOICES_MAX = 512, FLIPPED_BYTES = 4096, RANKS = HARNESS_ORDERS_RANKS_MAX };
-
-enum spoiling { KEPT, DROPPED, DOUBLED, CUT, FLIPPED, SPOILINGS };
-
-/* Messages from one rank to another. */
-struct lane {
-    uint32_t allowed, taken; /* of them */
-    bool is_waiting;         /* one that is not allowed yet has been seen */
-    enum spoiling spoiling;  /* of the last that was allowed */
-};
-
-struct world;
-struct gate {
-    struct ddp_transport base;
-    struct ddp_transport *inner;
-    struct world *world;
-};
+enum { CHOICES_MAX = 512, RANKS = HARNESS_ORDERS_RANKS_MAX };
 
 struct orders_rank {
     struct ddp_env env;
@@ -36,7 +21,7 @@ struct orders_rank {
     struct ddp_device *device;
     struct ddp_coll *coll;
     struct ddp_coll_work work;
-    struct gate gate;
+    struct harness_lab_gated gated;
     float *input, *output;
 };
 
@@ -46,11 +31,10 @@ struct world {
     struct ddp_loop_net *net;
     struct ddp_idle idle;
     struct orders_rank rank[RANKS];
-    struct lane lane[RANKS][RANKS]; /* [from][to] */
-    uint32_t let_through;           /* messages so far */
-    uint32_t spoiled;               /* the number of the one that is; UINT32_MAX: none */
-    enum spoiling spoiling;
-    unsigned char flipped[FLIPPED_BYTES]; /* a message in which a bit is another one */
+    struct harness_lab_lane lane[RANKS][RANKS]; /* [to][from] */
+    uint32_t let_through;                       /* messages so far */
+    uint32_t spoiled; /* the number of the one that is; UINT32_MAX: none */
+    enum harness_lab_spoiling spoiling;
 };
 
 /* The choices of a run. */
@@ -59,136 +43,6 @@ struct choices {
     size_t count;
     struct ddp_prng *drawn; /* NULL: they are counted up */
 };
-
-/* --- gate ------------------------------------------------------------------------------------- */
-
-static struct lane *lane_to(struct gate *gate, uint32_t peer)
-{
-    return &gate->world->lane[peer][gate->base.member];
-}
-
-static void *gate_alloc(struct ddp_transport *transport, size_t size_bytes)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    return inner->ops->alloc(inner, size_bytes);
-}
-
-static void gate_free(struct ddp_transport *transport, void *data)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    inner->ops->free(inner, data);
-}
-
-static ddp_status gate_send_post(struct ddp_transport *transport, uint32_t peer,
-                                 const struct ddp_message *message, uint64_t *out_ticket)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    return inner->ops->send_post(inner, peer, message, out_ticket);
-}
-
-static ddp_status gate_send_poll(struct ddp_transport *transport, uint32_t peer, uint64_t ticket)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    return inner->ops->send_poll(inner, peer, ticket);
-}
-
-static ddp_status gate_recv_peek(struct ddp_transport *transport, uint32_t peer,
-                                 struct ddp_message *out)
-{
-    struct gate *gate = (struct gate *)transport;
-    struct lane *lane = lane_to(gate, peer);
-    ddp_status status = gate->inner->ops->recv_peek(gate->inner, peer, out);
-
-    if (status != DDP_OK) {
-        return status;
-    }
-    if (lane->taken < lane->allowed && lane->spoiling == DROPPED) {
-        gate->inner->ops->recv_ack(gate->inner, peer);
-        lane->taken++;
-        lane->spoiling = KEPT;
-        return DDP_PENDING;
-    }
-    if (lane->taken == lane->allowed) {
-        lane->is_waiting = true;
-        return DDP_PENDING;
-    }
-    if (lane->spoiling == CUT && out->size_bytes > sizeof(float)) {
-        out->size_bytes -= sizeof(float);
-    }
-    if (lane->spoiling == FLIPPED && out->size_bytes <= (size_t)FLIPPED_BYTES) {
-        memcpy(gate->world->flipped, out->data, out->size_bytes);
-        gate->world->flipped[0] ^= 1;
-        out->data = gate->world->flipped;
-    }
-    return DDP_OK;
-}
-
-/* What comes twice is acknowledged once. */
-static void gate_recv_ack(struct ddp_transport *transport, uint32_t peer)
-{
-    struct gate *gate = (struct gate *)transport;
-    struct lane *lane = lane_to(gate, peer);
-
-    if (lane->spoiling == DOUBLED) {
-        lane->spoiling = KEPT;
-        return;
-    }
-    gate->inner->ops->recv_ack(gate->inner, peer);
-    lane->taken++;
-    lane->spoiling = KEPT;
-}
-
-static void gate_revoke(struct ddp_transport *transport, const struct ddp_revocation *revocation)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    inner->ops->revoke(inner, revocation);
-}
-
-static bool gate_is_revoked(struct ddp_transport *transport, struct ddp_revocation *out)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    return inner->ops->is_revoked(inner, out);
-}
-
-static int32_t gate_dead_peer(struct ddp_transport *transport)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    return inner->ops->dead_peer(inner);
-}
-
-static void gate_hint(struct ddp_transport *transport, struct ddp_idle_hint *hint)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    inner->ops->hint(inner, hint);
-}
-
-static void gate_destroy(struct ddp_transport *transport)
-{
-    struct ddp_transport *inner = ((struct gate *)transport)->inner;
-
-    inner->ops->destroy(inner);
-}
-
-static const struct ddp_transport_ops gate_ops = {.name = "gate",
-                                                  .alloc = gate_alloc,
-                                                  .free = gate_free,
-                                                  .send_post = gate_send_post,
-                                                  .send_poll = gate_send_poll,
-                                                  .recv_peek = gate_recv_peek,
-                                                  .recv_ack = gate_recv_ack,
-                                                  .revoke = gate_revoke,
-                                                  .is_revoked = gate_is_revoked,
-                                                  .dead_peer = gate_dead_peer,
-                                                  .hint = gate_hint,
-                                                  .destroy = gate_destroy};
 
 /* --- world ------------------------------------------------------------------------------------ */
 
@@ -244,6 +98,8 @@ static ddp_status open_rank(struct world *world, uint32_t number, struct ddp_err
     struct ddp_coll_schedule_config schedules = {
         .comm = 1, .is_checked = true, .emitter = config->emitter};
 
+    struct ddp_transport *inner = NULL;
+
     DDP_TRY(ddp_mem_pool_create(&rank->pool));
     rank->env = (struct ddp_env){.rank = number,
                                  .world_size = config->world,
@@ -255,13 +111,10 @@ static ddp_status open_rank(struct world *world, uint32_t number, struct ddp_err
     } else {
         schedules.of_kind[config->kind] = config->algorithm;
     }
-    DDP_TRY(ddp_loop_create(world->net, &rank->env, "orders", number, config->world, NULL,
-                            &rank->gate.inner));
-    rank->gate.base = *rank->gate.inner;
-    rank->gate.base.ops = &gate_ops;
-    rank->gate.world = world;
+    DDP_TRY(ddp_loop_create(world->net, &rank->env, "orders", number, config->world, NULL, &inner));
+    harness_lab_gated_init(&rank->gated, inner, world->lane[number]);
     DDP_TRY(ddp_device_cpu_create(rank->env.mem, &rank->device));
-    DDP_TRY(ddp_coll_schedule_create(&rank->env, &rank->gate.base, rank->device, &schedules,
+    DDP_TRY(ddp_coll_schedule_create(&rank->env, &rank->gated.base, rank->device, &schedules,
                                      &rank->coll, err));
     return open_buffers(world, rank);
 }
@@ -342,14 +195,14 @@ static bool count_up(struct choices *choices)
 /* Lets one of the messages that wait through. False: none does. */
 static bool let_one_through(struct world *world, struct choices *choices)
 {
-    struct lane *waiting[RANKS * RANKS];
+    struct harness_lab_lane *waiting[RANKS * RANKS];
     size_t count = 0;
-    struct lane *chosen;
+    struct harness_lab_lane *chosen;
 
-    for (uint32_t from = 0; from < world->config->world; from++) {
-        for (uint32_t to = 0; to < world->config->world; to++) {
-            if (world->lane[from][to].is_waiting) {
-                waiting[count++] = &world->lane[from][to];
+    for (uint32_t to = 0; to < world->config->world; to++) {
+        for (uint32_t from = 0; from < world->config->world; from++) {
+            if (world->lane[to][from].is_waiting) {
+                waiting[count++] = &world->lane[to][from];
             }
         }
     }
@@ -359,7 +212,7 @@ static bool let_one_through(struct world *world, struct choices *choices)
     chosen = waiting[count > 1 ? choose(choices, count) : 0];
     chosen->is_waiting = false;
     chosen->allowed++;
-    chosen->spoiling = world->let_through++ == world->spoiled ? world->spoiling : KEPT;
+    chosen->spoiling = world->let_through++ == world->spoiled ? world->spoiling : HARNESS_LAB_KEPT;
     return true;
 }
 
@@ -468,11 +321,12 @@ ddp_status harness_orders_all(const struct harness_orders_config *config,
 {
     static struct world world;
     static struct choices choices;
-    struct ddp_prng drawn = ddp_prng_make(1, "orders");
+    static struct ddp_prng drawn;
     float *kept = NULL;
     ddp_status status = DDP_OK;
 
     memset(&choices, 0, sizeof choices);
+    drawn = ddp_prng_make(1, "orders");
     *out = (struct harness_orders_result){0};
     while (status == DDP_OK && out->run_count < config->runs_max && out->wrong[0] == '\0') {
         /* The first half in turn, which may be all there are; then drawn ones. */
@@ -514,8 +368,8 @@ static bool is_noticed(const struct world *world)
 static void judge_spoiled(struct world *world, const float *kept, struct choices *choices,
                           struct harness_orders_result *out)
 {
-    static const char *const names[SPOILINGS] = {"", "is lost", "comes twice", "is cut short",
-                                                 "is changed"};
+    static const char *const names[HARNESS_LAB_SPOILINGS] = {"", "is lost", "comes twice",
+                                                             "is cut short", "is changed"};
     uint32_t wrong = UINT32_MAX;
 
     for (uint32_t r = world->config->world; r-- > 0;) {
@@ -534,41 +388,53 @@ static void judge_spoiled(struct world *world, const float *kept, struct choices
     }
 }
 
-ddp_status harness_orders_spoiled(const struct harness_orders_config *config,
-                                  struct harness_orders_result *out, struct ddp_err *err)
+/* One call, whose message `number` is spoiled in a way; UINT32_MAX: none is, and what it leaves is
+ * kept. */
+static ddp_status spoil(const struct harness_orders_config *config, uint32_t number,
+                        enum harness_lab_spoiling way, float **kept, uint32_t *message_count,
+                        struct harness_orders_result *out, struct ddp_err *err)
 {
     static struct world world;
     static struct choices choices;
-    unsigned way_count = config->is_flipping ? (unsigned)SPOILINGS : (unsigned)FLIPPED;
+    ddp_status status;
+
+    memset(&choices, 0, sizeof choices);
+    status = open_world(&world, config, err);
+    if (status == DDP_OK) {
+        world.spoiled = number;
+        world.spoiling = way;
+        run(&world, 1, &choices);
+        out->run_count++;
+        if (number == UINT32_MAX) {
+            *message_count = world.let_through;
+            *kept = keep(&world);
+            status = *kept != NULL ? DDP_OK : DDP_E_NOMEM;
+        } else {
+            judge_spoiled(&world, *kept, &choices, out);
+        }
+    }
+    close_world(&world);
+    return status;
+}
+
+ddp_status harness_orders_spoiled(const struct harness_orders_config *config,
+                                  struct harness_orders_result *out, struct ddp_err *err)
+{
+    unsigned way_count =
+        config->is_flipping ? (unsigned)HARNESS_LAB_SPOILINGS : (unsigned)HARNESS_LAB_FLIPPED;
     uint32_t message_count = 0;
     float *kept = NULL;
     ddp_status status;
 
     *out = (struct harness_orders_result){.is_exhaustive = true};
-    for (uint32_t number = UINT32_MAX; number == UINT32_MAX || number < message_count; number++) {
-        for (unsigned way = 1; way < way_count; way++) {
-            memset(&choices, 0, sizeof choices);
-            status = open_world(&world, config, err);
-            if (status == DDP_OK) {
-                world.spoiled = number;
-                world.spoiling = (enum spoiling)way;
-                run(&world, 1, &choices);
-                out->run_count++;
-            }
-            if (status == DDP_OK && number == UINT32_MAX && kept == NULL) {
-                message_count = world.let_through;
-                kept = keep(&world);
-                status = kept != NULL ? DDP_OK : DDP_E_NOMEM;
-            } else if (status == DDP_OK) {
-                judge_spoiled(&world, kept, &choices, out);
-            }
-            close_world(&world);
-            if (status != DDP_OK || out->wrong[0] != '\0') {
-                ddp_mem_free(ddp_mem_system(), kept);
-                return status;
-            }
+    status = spoil(config, UINT32_MAX, HARNESS_LAB_KEPT, &kept, &message_count, out, err);
+    for (uint32_t i = 0; status == DDP_OK && i < message_count * (way_count - 1); i++) {
+        if (out->wrong[0] == '\0') {
+            status = spoil(config, i / (way_count - 1),
+                           (enum harness_lab_spoiling)(1 + i % (way_count - 1)), &kept,
+                           &message_count, out, err);
         }
     }
     ddp_mem_free(ddp_mem_system(), kept);
-    return DDP_OK;
+    return status;
 }
