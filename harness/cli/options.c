@@ -338,6 +338,7 @@ FLAG(set_fail_fast, is_fail_fast)
 FLAG(set_fast, is_fast)
 FLAG(set_full, is_full)
 FLAG(set_anew, is_anew)
+FLAG(set_opaque, is_opaque)
 FLAG(set_in_place, is_in_place)
 FLAG(set_verbose, is_verbose)
 FLAG(set_help, is_help)
@@ -367,6 +368,8 @@ const struct cli_option cli_option_table[] = {
     {"stepfactor", "N", 'f', CLI_COLL, set_factor, "bench: from one size to the next (default 4)"},
     {"iters", "N", 'n', CLI_COLL, set_iters, "bench: calls that are timed (default 20)"},
     {"warmup_iters", "N", 'w', CLI_COLL, set_warmup, "bench: calls before them (default 5)"},
+    {"opaque", NULL, 0, CLI_COLL, set_opaque,
+     "new: a plug-in that moves the data itself, instead of steps"},
     {"anew", NULL, 0, CLI_COLL, set_anew,
      "tune: forget what was learned, on this machine or another"},
     {"check", "0|1", 'c', CLI_COLL, set_checked,
@@ -399,9 +402,11 @@ const struct cli_option cli_option_table[] = {
     {"against", "DIR", 0, CLI_EXEC, set_against, "they must be those that --record wrote there"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
-    {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
+    {"limit", "SECONDS", 0, CLI_EXEC | CLI_COLL, set_limit,
      "ranks may wait so long for one that is in code of its own\n(default: 60); if it is given, "
-     "nothing at all may move for\nten times as long"},
+     "nothing at all may move for\nten times as long; coll conform: a call that takes longer "
+     "hangs\n"
+     "(default: 10)"},
     {"launcher", "NAME", 0, RUNS | CLI_EXEC, set_launcher,
      "own, mpirun: who starts the processes of proc (implies\n--driver proc); of exec also "
      "torchrun, "
