@@ -29,6 +29,10 @@ void harness_usage_blame_awaited(const struct harness_emulation *emulation, uint
 void harness_usage_check_victims(const struct harness_emulation *emulation,
                                  struct harness_findings *out);
 
+/* evaluation.c, of the ledger: every sample is evaluated once, and ranks add up the same. */
+DDP_MUST_USE ddp_status harness_check_evaluations(const struct harness_emulation *emulation,
+                                                  struct harness_findings *out,
+                                                  struct ddp_err *err);
 /* What kind of difference it is, as far as its tensors are at hand; CORRUPTED otherwise. */
 enum harness_verdict harness_subject_verdict(const struct harness_difference *difference);
 /* Step, ranks, operation and parameters of a difference, into a finding. */

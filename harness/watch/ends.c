@@ -140,8 +140,7 @@ static bool is_refused(const struct harness_watch *watch, uint32_t rank)
                           reach < HARNESS_WATCH_DONE);
 
         for (uint32_t i = 0; i < self->wait_count; i++) {
-            is_inside =
-                is_inside || (self->waits[i].group == g && self->waits[i].seq >= seq);
+            is_inside = is_inside || (self->waits[i].group == g && self->waits[i].seq >= seq);
         }
         if (seq != 0 && is_inside) {
             return true;
