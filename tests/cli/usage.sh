@@ -186,6 +186,16 @@ says 'drivers: sim ready' doctor
 says ' 0 bad' lint "$scenarios"
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver sim
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver proc
+mlp=$scenarios/equivalence/mlp_w4.yaml
+says '4 devices of one process, .*steps/s' train "$mlp" --parallel dp
+says 'device 0: .* KiB' train "$mlp" --parallel dp
+says '1 device, the batches of 4 ranks, .*steps/s' train "$mlp" --parallel single
+says 'bucket 1: f32, .*: fc0.bias fc0.weight' train "$mlp" --show-buckets --driver sim
+says 'of perfect  not needed by 1 rank' train "$mlp" --driver sim --scaling 1,2
+refused 'is ddp, dp or single' train "$mlp" --parallel pipeline
+refused 'draws what --scaling measures' train "$mlp" --svg picture.svg
+refused 'not a number from 1 to' train "$mlp" --scaling 1,two
+refused 'only ddp trains with' train "$mlp" --parallel dp --set job.optimizer.clip_norm=1
 refused 'only train takes it' run "$one" --fast
 says '"gpus"' list resources
 says 'HANG.NOT_JOINED' explain pinned/hang.before_bucket/sim
