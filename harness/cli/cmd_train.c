@@ -175,39 +175,47 @@ static int train_scaled(const struct cli_options *options, uint64_t ranks, char 
     return code;
 }
 
-static int train_all(const struct cli_options *options, char *run_dir)
+/* "1,2,4". Returns 0, or an exit code; its error was printed. */
+static int read_worlds(const char *text, uint64_t *out, unsigned *out_count)
 {
-    struct cli_pace paces[CLI_PACES_MAX];
-    struct ddp_text text;
-    const char *at = options->scaling;
-    unsigned count = 0;
     int code = 0;
 
-    ddp_text_init(&text, ddp_mem_system());
-    while (code == 0 && at != NULL) {
+    *out_count = 0;
+    for (const char *at = text; code == 0 && at != NULL;) {
         const char *comma = strchr(at, ',');
         const size_t length = comma != NULL ? (size_t)(comma - at) : strlen(at);
         char number[16] = "";
-        uint64_t ranks = 0;
 
-        if (count == CLI_PACES_MAX) {
-            code = cli_usage_error("--scaling: at most %d numbers", CLI_PACES_MAX);
-            break;
+        if (*out_count == CLI_PACES_MAX) {
+            return cli_usage_error("--scaling: at most %d numbers", CLI_PACES_MAX);
         }
         (void)snprintf(number, sizeof number, "%.*s", length < 15 ? (int)length : 15, at);
-        code = cli_parse_number("--scaling", number, 1, HARNESS_JOB_RANKS_MAX, &ranks);
-        if (code == 0) {
-            code = train_scaled(options, ranks, run_dir, &paces[count++]);
-        }
+        code = cli_parse_number("--scaling", number, 1, HARNESS_JOB_RANKS_MAX, &out[*out_count]);
+        (*out_count)++;
         at = comma != NULL ? comma + 1 : NULL;
     }
-    if (code == 0) {
-        cli_pace_print_table(paces, count, &text);
-        (void)fputs(ddp_text_str(&text), stdout);
-        code = options->svg != NULL ? write_svg(options->svg, paces, count, options->paths[0]) : 0;
-    }
-    ddp_text_fini(&text);
     return code;
+}
+
+static int train_all(const struct cli_options *options, char *run_dir)
+{
+    struct cli_pace paces[CLI_PACES_MAX];
+    uint64_t worlds[CLI_PACES_MAX];
+    struct ddp_text text;
+    unsigned count = 0;
+    int code = read_worlds(options->scaling, worlds, &count);
+
+    for (unsigned i = 0; i < count && code == 0; i++) {
+        code = train_scaled(options, worlds[i], run_dir, &paces[i]);
+    }
+    if (code != 0) {
+        return code;
+    }
+    ddp_text_init(&text, ddp_mem_system());
+    cli_pace_print_table(paces, count, &text);
+    (void)fputs(ddp_text_str(&text), stdout);
+    ddp_text_fini(&text);
+    return options->svg != NULL ? write_svg(options->svg, paces, count, options->paths[0]) : 0;
 }
 
 int cli_train(const struct cli_options *options)
