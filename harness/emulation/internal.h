@@ -67,9 +67,6 @@ DDP_MUST_USE ddp_status harness_emulation_exchange_sum(const struct harness_emul
 DDP_MUST_USE ddp_status harness_emulation_count_batches(struct harness_emulation *emulation);
 /* batch.c: recorded batches that break the sampler's rules, into emulation->batches and took. */
 DDP_MUST_USE ddp_status harness_emulation_compare_batches(struct harness_emulation *emulation);
-/* What a rank took in a step that is judged. */
-enum harness_took harness_emulation_took(const struct harness_emulation *emulation, uint32_t rank,
-                                         uint32_t step);
 /* bound.c: rounding and weighting bound, into emulation->excess if it is exceeded. */
 DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
 

@@ -7,6 +7,7 @@
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
 #include "harness/rank/batches.h"
+#include "harness/rank/plugin.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
 
@@ -17,16 +18,6 @@ struct harness_schedule_dump {
     const char *run_dir;
     ddp_status status; /* a schedule could not be written, and its collective did not start */
 };
-
-/* Emits all-reduces by asking a plug-in. */
-struct harness_plugin_emitter {
-    struct ddp_schedule_emitter emitter; /* first: the emitter's pointer is this one's */
-    const char *path;                    /* of the shared object; borrowed */
-    struct ddp_err *err;                 /* where it says why there is no schedule */
-    ddp_status status;                   /* then; else DDP_OK */
-};
-void harness_plugin_emitter_init(struct harness_plugin_emitter *emitter, const char *path,
-                                 struct ddp_err *err);
 
 /* Keeps tensors as files. */
 struct harness_keeper {

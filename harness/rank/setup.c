@@ -98,7 +98,8 @@ static ddp_status open_batches(struct harness_session *session)
     session->is_used = ddp_mem_array(mem, session->param_count, sizeof session->is_used[0]);
     session->features =
         ddp_mem_array(mem, rows * session->data->feature_count, sizeof session->features[0]);
-    session->labels = ddp_mem_array(mem, rows, sizeof session->labels[0]);
+    session->labels =
+        ddp_mem_array(mem, rows * session->data->label_count, sizeof session->labels[0]);
     session->targets =
         ddp_mem_array(mem, rows * session->data->target_count, sizeof session->targets[0]);
     if (session->param_salt == NULL || session->is_used == NULL || session->features == NULL ||

@@ -134,6 +134,25 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     return DDP_OK;
 }
 
+/* Point buffer/updated: of each buffer, whose number is the trigger's `param`. */
+static ddp_status pass_buffers(struct harness_session *session)
+{
+    for (size_t i = session->param_count; i < session->tensor_count; i++) {
+        struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+        place.param = (int32_t)(i - session->param_count);
+        place.data = session->tensors[i].data;
+        place.elem_count = session->tensors[i].elem_count;
+        place.dtype = session->tensors[i].dtype;
+        place.device = session->device;
+        if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_BUFFER_UPDATED, &place) ==
+            DDP_FAULT_FAIL) {
+            return DDP_E_INJECTED;
+        }
+    }
+    return DDP_OK;
+}
+
 static ddp_status run_forward(struct harness_session *session, const struct ref_batch *batch,
                               const struct ref_model_observer *observer)
 {
@@ -148,6 +167,7 @@ static ddp_status run_forward(struct harness_session *session, const struct ref_
     }
     harness_session_phase(session, DDP_PHASE_FORWARD);
     DDP_TRY(ref_model_forward(session->model, batch, observer, &loss));
+    DDP_TRY(pass_buffers(session));
     harness_session_phase(session, DDP_PHASE_LOSS);
     memcpy(&bits, &loss, sizeof bits);
     ddp_recorder_event(session->env->recorder, DDP_EVENT_LOSS, bits, 0, 0, 0, 0);
