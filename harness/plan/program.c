@@ -193,6 +193,18 @@ static ddp_status emit_barrier(struct emitter *emitter, enum ddp_phase phase)
     return emit(emitter, phase, DDP_ROLE_BARRIER, &op);
 }
 
+/* What all ranks' shares come to: a loss and a number of samples of each. */
+static ddp_status emit_evaluation(struct emitter *emitter, uint64_t steps_done)
+{
+    const struct harness_job *job = emitter->job;
+    struct harness_op op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F64, 2);
+
+    return job->evaluate_every == 0 || steps_done % job->evaluate_every != 0 ||
+                   job->evaluation != HARNESS_EVALUATION_SHARDED
+               ? DDP_OK
+               : emit(emitter, DDP_PHASE_FORWARD, DDP_ROLE_USER, &op);
+}
+
 /* The ranks agree on the highest rank that offers to broadcast. */
 static ddp_status emit_last(struct emitter *emitter)
 {
@@ -289,6 +301,9 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&
             steps_done % job->checkpoint_every == 0) {
             DDP_TRY(emit_barrier(emitter, DDP_PHASE_CHECKPOINT));
+        }
+        if (micro + 1 == job->micro_batches) {
+            DDP_TRY(emit_evaluation(emitter, steps_done));
         }
     }
     return DDP_OK;

@@ -127,6 +127,9 @@ DDP_MUST_USE ddp_status harness_session_clip(struct harness_session *session);
 /* By a fault: the local gradients, which are then handed to DDP. */
 DDP_MUST_USE ddp_status harness_session_clip_early(struct harness_session *session);
 
+/* evaluate.c: after a step, if the job evaluates then. */
+DDP_MUST_USE ddp_status harness_session_evaluate(struct harness_session *session, uint32_t step);
+
 /* step.c: all optimizer steps, or as many as the rank's data allows. */
 DDP_MUST_USE ddp_status harness_session_train(struct harness_session *session);
 

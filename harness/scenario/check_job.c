@@ -167,6 +167,38 @@ static ddp_status check_device(const struct harness_reader *reader,
                              harness_collective_name(job->collective));
 }
 
+/* Ranks whose data has ended would not take part; and a forward pass changes buffers. */
+static ddp_status check_evaluation(const struct harness_reader *reader,
+                                   const struct harness_yaml_node *map,
+                                   const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_evaluate_every);
+    struct ref_model_config model = {.name = job->model};
+    struct ref_model_tables tables = {0};
+    struct ref_data_sizes data;
+    size_t buffer_count;
+
+    if (job->evaluate_every == 0) {
+        return DDP_OK;
+    }
+    if (job->join.is_set) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "under join ranks end at different steps, and cannot evaluate "
+                                 "together");
+    }
+    DDP_TRY(check_data(reader, map, job, &data));
+    ref_model_defaults(&model, data.feature_count,
+                       data.class_count > 0 ? data.class_count : data.target_count);
+    DDP_TRY(ref_model_describe(ddp_mem_system(), &model, &tables, reader->err));
+    buffer_count = tables.buffer_count;
+    ddp_mem_free(ddp_mem_system(), tables.params);
+    return buffer_count == 0
+               ? DDP_OK
+               : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "model %s has buffers, which an evaluation would change",
+                                   job->model);
+}
+
 static ddp_status check_transport(const struct harness_reader *reader,
                                   const struct harness_yaml_node *map,
                                   const struct harness_job *job)
@@ -194,6 +226,7 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_data(reader, map, kept, &data));
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));
+    DDP_TRY(check_evaluation(reader, map, kept));
     DDP_TRY(check_transport(reader, map, kept));
     return check_device(reader, map, kept);
 }
