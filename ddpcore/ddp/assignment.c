@@ -10,8 +10,8 @@
 /* The buckets of one type. */
 struct type_walk {
     bool is_open, is_any_closed;
-    int32_t bucket;   /* the open one: buckets are numbered as they are opened */
-    size_t bytes;     /* in it */
+    int32_t bucket;    /* the open one: buckets are numbered as they are opened */
+    size_t bytes;      /* in it */
     size_t last_place; /* of its parameters */
 };
 

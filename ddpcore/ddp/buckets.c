@@ -5,8 +5,8 @@
 ddp_status ddp_buckets_open(struct ddp *ddp)
 {
     DDP_ASSERT(ddp->bucket_blocks == NULL);
-    ddp->bucket_blocks = ddp_mem_array(ddp->group->env->mem, ddp->layout.bucket_count,
-                                       sizeof(*ddp->bucket_blocks));
+    ddp->bucket_blocks =
+        ddp_mem_array(ddp->group->env->mem, ddp->layout.bucket_count, sizeof(*ddp->bucket_blocks));
     return ddp->bucket_blocks == NULL ? DDP_E_NOMEM : DDP_OK;
 }
 

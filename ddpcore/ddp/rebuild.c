@@ -177,9 +177,8 @@ static ddp_status replace(struct ddp *ddp, struct ddp_layout *layout)
 static ddp_status adopt(struct ddp *ddp, const struct proposal *proposal, size_t bucket_count)
 {
     struct ddp_layout layout;
-    ddp_status status =
-        ddp_layout_adopt(ddp->group->env->mem, ddp->params, ddp->param_count, proposal->order,
-                         proposal->sizes, bucket_count, &layout);
+    ddp_status status = ddp_layout_adopt(ddp->group->env->mem, ddp->params, ddp->param_count,
+                                         proposal->order, proposal->sizes, bucket_count, &layout);
 
     if (status != DDP_OK) { /* E_INVALID: only a damaged message can say so */
         return status == DDP_E_INVALID ? ddp_core_fail_state(ddp) : ddp_core_fail(ddp, status, 0);

@@ -104,6 +104,7 @@ struct harness_restore_result {
     bool is_equal;
     enum harness_verdict verdict;
     struct harness_rank_set culprits;
+    bool is_damage_loaded; /* `verdict` says what is wrong with a file that nobody refused */
     char text[512];
     enum harness_verdict other; /* NONE, or the first of what else must be accounted for */
     char other_text[512];

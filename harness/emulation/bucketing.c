@@ -67,7 +67,7 @@ const struct harness_bucketing *harness_emulation_bucketing(const struct harness
  * not interrupted. That is how PyTorch's buckets are, and no state that was lost. */
 static const struct harness_bucketing *bucketing_of(const struct harness_emulation *e, int32_t step)
 {
-    if (harness_emulation_is_restore(e) && e->bucketing_count > 1 &&
+    if (e->input->first_trace != NULL && e->bucketing_count > 1 &&
         step < (int32_t)e->input->restored_step) {
         return &e->bucketings[step > 0 ? 1 : 0];
     }

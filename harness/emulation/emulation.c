@@ -231,3 +231,8 @@ bool harness_emulation_is_restore(const struct harness_emulation *e)
 {
     return e->input->first_trace != NULL;
 }
+
+bool harness_emulation_is_branching(const struct harness_emulation *e)
+{
+    return ref_model_is_branching(&e->input->job->model);
+}

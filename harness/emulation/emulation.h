@@ -88,12 +88,14 @@ struct harness_step_values {
 /* What the run should have been, for steps start_step <= s < end_step; index s - start_step, called
  * k. Tensors as hashes. */
 struct harness_expected {
-    uint8_t *predicted;    /* [k] enum harness_predicted */
-    uint8_t *has_grad;     /* [k][world][params.count] */
-    uint8_t *is_active;    /* [k][world] as harness_emulation_is_active */
-    uint64_t *param_hash;  /* [k][params.count] of the ranks that never differed */
-    uint64_t *joined_hash; /* [buffers.count] of the rank whose buffers all have after join */
-    bool is_joined;        /* the run was emulated until all data had been used up */
+    uint8_t *predicted;     /* [k] enum harness_predicted */
+    uint8_t *has_grad;      /* [k][world][params.count] */
+    uint8_t *is_active;     /* [k][world] as harness_emulation_is_active */
+    uint64_t *param_hash;   /* [k][params.count] of the ranks that never differed */
+    uint64_t *buffer_hash;  /* [k][buffers.count] as their owner hands them out; 0: it does not */
+    uint32_t *buffer_owner; /* [k] */
+    uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
+    bool is_joined;         /* the run was emulated until all data had been used up */
 };
 
 /* What ranks recorded in the step that is judged; hashes, 0 = nothing. */
@@ -276,6 +278,9 @@ uint64_t harness_emulation_due(const struct harness_emulation *emulation, uint32
  * batches than is due is the ledger's finding, and nobody's wrong sum. */
 bool harness_emulation_has_batch(const struct harness_emulation *emulation, uint32_t rank,
                                  uint64_t pass);
+/* What a rank took in a step that is judged. */
+enum harness_took harness_emulation_took(const struct harness_emulation *emulation, uint32_t rank,
+                                         uint32_t step);
 /* Whether it has one for every micro-batch of a step. If not, it has no part in the step's
  * reduction: under join it sends zeros, even if it accumulated gradients. */
 bool harness_emulation_is_active(const struct harness_emulation *emulation, uint32_t rank,
@@ -285,6 +290,8 @@ int64_t harness_emulation_last_active(const struct harness_emulation *emulation,
 /* The camp of a rank. */
 struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,
                                             uint32_t rank);
+/* Whether a pass may use fewer parameters than another one of the same job. */
+bool harness_emulation_is_branching(const struct harness_emulation *emulation);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 

@@ -65,7 +65,7 @@ static bool has_gradient(const struct place *place, size_t param)
 /* Parameters that the reference gives a gradient; where models branch, not in each micro-batch. */
 static struct amount each_gradient(const struct place *place, size_t subject)
 {
-    bool is_branching = place->e->input->plan->job.branch != REF_BRANCH_BOTH;
+    bool is_branching = harness_emulation_is_branching(place->e);
     size_t most = has_gradient(place, subject) ? micro_count(place) : 0;
 
     return (struct amount){is_branching && most > 0 ? 1 : most, most};

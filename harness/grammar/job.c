@@ -142,7 +142,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
     /* Not drawn: data/epoch (only where data is used more than once), data/sampler, data/batch and
-     * collective/schedule (what follows depends on their elements), data/transform, bucket/copy and
+     * collective/schedule (what follows depends on their elements), data/transform, buffer/updated
+     * (as data_transform: with the running statistics of branchy alone), bucket/copy and
      * bucket/fill (as grad_ready, but not in every pass), used_map (what follows depends on who
      * uses what), checkpoint/load (in a restore run, which faults here do not have), and those of
      * NCCL, MPI and cards.

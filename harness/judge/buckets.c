@@ -16,8 +16,7 @@ static bool has_list(const struct harness_finding *a, const struct harness_findi
 bool harness_buckets_is_posted_so(const struct harness_paths *paths,
                                   const struct harness_finding *a, const struct harness_finding *b)
 {
-    const bool is_about_buckets =
-        b->op.role == DDP_ROLE_REBUILD || b->op.role == DDP_ROLE_BUCKET;
+    const bool is_about_buckets = b->op.role == DDP_ROLE_REBUILD || b->op.role == DDP_ROLE_BUCKET;
 
     (void)paths;
     return is_list(a) && b->op.is_set && is_about_buckets && b->op.seq > a->op.seq &&

@@ -18,8 +18,8 @@ struct gathered {
 struct gathering {
     const struct ddp_param *params;
     size_t param_count;
-    const uint32_t *walk; /* NULL: forwards */
-    uint32_t *label;      /* [place] number of the bucket that took it, + 1; 0: none yet */
+    const uint32_t *walk;          /* NULL: forwards */
+    uint32_t *label;               /* [place] number of the bucket that took it, + 1; 0: none yet */
     size_t taken[DDP_DTYPE_COUNT]; /* buckets of each type so far */
 };
 
@@ -194,9 +194,9 @@ ddp_status harness_bucket_assign_job(struct ddp_mem *mem, const struct harness_j
             walk = forwards;
         }
         if (status == DDP_OK) {
-            status = harness_bucket_assign_pytorch(mem, model->params, model->param_count, walk,
-                                                   first_cap, cap, &rebuilt->items,
-                                                   &rebuilt->count);
+            status =
+                harness_bucket_assign_pytorch(mem, model->params, model->param_count, walk,
+                                              first_cap, cap, &rebuilt->items, &rebuilt->count);
         }
         ddp_mem_free(mem, forwards);
         DDP_TRY(status);

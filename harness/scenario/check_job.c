@@ -1,6 +1,10 @@
 /* What keys of `job` mean together. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "ddpcore/base/text.h"
 #include "harness/plan/bucket.h"
 #include "harness/scenario/reader.h"
 #include "reference/model.h"
@@ -24,13 +28,41 @@ ddp_status harness_scenario_check_optimizer(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+/* The data's file from now on with its whole name, for whoever runs the plan from another place. */
+static ddp_status find_file(const struct harness_reader *reader,
+                            const struct harness_yaml_node *map, struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_data_file);
+    const char *slash = reader->path != NULL ? strrchr(reader->path, '/') : NULL;
+    char whole[PATH_MAX];
+    struct ddp_text path;
+
+    if (job->data_file == NULL) {
+        return DDP_OK;
+    }
+    ddp_text_init(&path, reader->scratch);
+    if (slash != NULL && job->data_file[0] != '/') {
+        ddp_text_add_bytes(&path, reader->path, (size_t)(slash + 1 - reader->path));
+    }
+    ddp_text_add(&path, "%s", job->data_file);
+    if (realpath(ddp_text_str(&path), whole) == NULL) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "data_file %s: %s",
+                                 ddp_text_str(&path), strerror(errno));
+    }
+    return harness_reader_keep(reader, whole, &job->data_file);
+}
+
 /* The dataset as it is, its samples and features. */
 static ddp_status check_data(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, const struct harness_job *job,
                              struct ref_data_sizes *out)
 {
     const struct ref_data_config config = {
-        .name = job->data, .sample_count = job->samples, .feature_count = job->features};
+        .name = job->data,
+        .sample_count = job->samples,
+        .feature_count = job->features,
+        .path = job->data_file,
+    };
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_samples);
     const struct harness_yaml_node *features = harness_reader_node(map, HARNESS_ROW_JOB_features);
     struct ddp_err err = {{0}};
@@ -40,10 +72,11 @@ static ddp_status check_data(const struct harness_reader *reader,
                                  err.text);
     }
     if (job->features != 0 && out->feature_count != job->features) {
-        return harness_yaml_fail(features, reader->err, DDP_E_INVALID,
-                                 "dataset %s has %zu features, not %zu; only synthetic has as many "
-                                 "as are asked for",
-                                 job->data, out->feature_count, job->features);
+        return harness_yaml_fail(
+            features, reader->err, DDP_E_INVALID,
+            "dataset %s has %zu features, not %zu; only synthetic and text have "
+            "as many as are asked for",
+            job->data, out->feature_count, job->features);
     }
     return DDP_OK;
 }
@@ -54,7 +87,10 @@ static ddp_status check_widths(const struct harness_reader *reader,
                                const struct ref_data_sizes *data)
 {
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_widths);
-    struct ref_model_config model = {.name = job->model, .width_count = job->widths.count};
+    struct ref_model_config model = {.name = job->model,
+                                     .width_count = job->widths.count,
+                                     .heads = job->heads,
+                                     .experts = job->experts};
     size_t outputs = data->class_count > 0 ? data->class_count : data->target_count;
     struct ref_model_tables tables = {0};
     struct ddp_err err = {{0}};
@@ -75,13 +111,8 @@ static ddp_status check_widths(const struct harness_reader *reader,
     if (status != DDP_OK) {
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
     }
-    if (model.width[0] != data->feature_count || model.width[model.width_count - 1] != outputs) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                 "widths lead from %zu to %zu, but dataset %s has %zu features and "
-                                 "%zu %s",
-                                 model.width[0], model.width[model.width_count - 1], job->data,
-                                 data->feature_count, outputs,
-                                 data->class_count > 0 ? "classes" : "targets");
+    if (ref_model_check_data(&model, data, &err) != DDP_OK) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
     }
     return DDP_OK;
 }
@@ -147,6 +178,21 @@ static ddp_status check_device(const struct harness_reader *reader,
                              harness_collective_name(job->collective));
 }
 
+static ddp_status check_transport(const struct harness_reader *reader,
+                                  const struct harness_yaml_node *map,
+                                  const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_transport);
+
+    if (job->transport != HARNESS_TRANSPORT_TCP || job->ranks <= HARNESS_TRANSPORT_TCP_RANKS_MAX) {
+        return DDP_OK;
+    }
+    return harness_yaml_fail(node != NULL ? node : map, reader->err, DDP_E_INVALID,
+                             "transport tcp connects every rank to every other one: at most %u "
+                             "ranks, not %u; shm takes more",
+                             HARNESS_TRANSPORT_TCP_RANKS_MAX, job->ranks);
+}
+
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
@@ -155,8 +201,10 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     if (harness_plan_is_guest(reader->plan)) {
         return DDP_OK;
     }
+    DDP_TRY(find_file(reader, map, kept));
     DDP_TRY(check_data(reader, map, kept, &data));
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));
+    DDP_TRY(check_transport(reader, map, kept));
     return check_device(reader, map, kept);
 }

@@ -1,7 +1,8 @@
-/* Random lists of parameters and what ddpcore makes of them in PyTorch's bucket order, as lines that
- * test_assignments.py compares with PyTorch's own function. assignments COUNT SEED
+/* Random lists of parameters and what ddpcore makes of them in PyTorch's bucket order, as lines
+ * that test_assignments.py compares with PyTorch's own function. assignments COUNT SEED
  *
- *   case CAP CAP | DTYPE:ELEMENTS ... | walk: PARAM ... | first: BUCKET / BUCKET ... | rebuilt: ... */
+ *   case CAP CAP | DTYPE:ELEMENTS ... | walk: PARAM ... | first: BUCKET / BUCKET ... | rebuilt: ...
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

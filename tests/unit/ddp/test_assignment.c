@@ -33,9 +33,8 @@ static void check_vector(const struct ddp_param *params, size_t count, const siz
 
 CT_TEST(assignment, single_limit_single_dtype)
 {
-    const struct ddp_param params[] = {
-        param_of(DDP_DTYPE_F32, 100), param_of(DDP_DTYPE_F32, 200), param_of(DDP_DTYPE_F32, 100),
-        param_of(DDP_DTYPE_F32, 50)};
+    const struct ddp_param params[] = {param_of(DDP_DTYPE_F32, 100), param_of(DDP_DTYPE_F32, 200),
+                                       param_of(DDP_DTYPE_F32, 100), param_of(DDP_DTYPE_F32, 50)};
     const int expected[] = {0, -1, 1, -1, 2, -1, 3, -1};
 
     check_vector(params, 4, (const size_t[]){400, 400}, expected);
@@ -43,9 +42,9 @@ CT_TEST(assignment, single_limit_single_dtype)
 
 CT_TEST(assignment, single_limit_multi_dtype)
 {
-    const struct ddp_param params[] = {
-        param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25), param_of(DDP_DTYPE_F32, 50),
-        param_of(DDP_DTYPE_F64, 25), param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25)};
+    const struct ddp_param params[] = {param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25),
+                                       param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25),
+                                       param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25)};
     const int expected[] = {0, 2, -1, 1, 3, -1, 4, -1, 5, -1};
 
     check_vector(params, 6, (const size_t[]){400, 400}, expected);
@@ -53,9 +52,8 @@ CT_TEST(assignment, single_limit_multi_dtype)
 
 CT_TEST(assignment, multi_limit_single_dtype)
 {
-    const struct ddp_param params[] = {
-        param_of(DDP_DTYPE_F32, 10), param_of(DDP_DTYPE_F32, 10), param_of(DDP_DTYPE_F32, 10),
-        param_of(DDP_DTYPE_F32, 10)};
+    const struct ddp_param params[] = {param_of(DDP_DTYPE_F32, 10), param_of(DDP_DTYPE_F32, 10),
+                                       param_of(DDP_DTYPE_F32, 10), param_of(DDP_DTYPE_F32, 10)};
     const int expected[] = {0, -1, 1, 2, -1, 3, -1};
 
     check_vector(params, 4, (const size_t[]){40, 80}, expected);
@@ -63,9 +61,9 @@ CT_TEST(assignment, multi_limit_single_dtype)
 
 CT_TEST(assignment, multi_limit_multi_dtype)
 {
-    const struct ddp_param params[] = {
-        param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25), param_of(DDP_DTYPE_F32, 50),
-        param_of(DDP_DTYPE_F64, 25), param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25)};
+    const struct ddp_param params[] = {param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25),
+                                       param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25),
+                                       param_of(DDP_DTYPE_F32, 50), param_of(DDP_DTYPE_F64, 25)};
     const int expected[] = {0, -1, 1, -1, 2, 4, -1, 3, 5, -1};
 
     check_vector(params, 6, (const size_t[]){200, 400}, expected);
@@ -141,9 +139,8 @@ CT_TEST(assignment, refuses_lists_that_cannot_be)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct ddp_layout layout;
-        const ddp_status status =
-            ddp_layout_adopt(ddp_mem_system(), params, 3, rows[i].order, rows[i].sizes,
-                             rows[i].bucket_count, &layout);
+        const ddp_status status = ddp_layout_adopt(ddp_mem_system(), params, 3, rows[i].order,
+                                                   rows[i].sizes, rows[i].bucket_count, &layout);
 
         CT_CHECK_STATUS(status, rows[i].status);
         ddp_layout_destroy(ddp_mem_system(), &layout);

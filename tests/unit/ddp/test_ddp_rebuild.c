@@ -106,8 +106,7 @@ CT_TEST(ddp_rebuild, adopts_rank_0s_order_once)
         struct rebuild_case row = {.has_micro = has_micro == 1};
 
         for (uint32_t size = 1; size <= 3; size++) {
-            world_run(
-                &(struct world_config){size, DDP_SEMANTICS_STRICT, 0, rebuilds, &row, false});
+            world_run(&(struct world_config){size, DDP_SEMANTICS_STRICT, 0, rebuilds, &row, false});
             world_run(
                 &(struct world_config){size, DDP_SEMANTICS_PYTORCH, 0, rebuilds, &row, false});
         }
@@ -259,8 +258,7 @@ static enum ddp_fault_action lie(struct ddp_fault_hook *hook, enum ddp_fault_poi
         (liar->seq != 0 && context->seq == liar->seq && values != NULL)) {
         const int32_t first = values[liar->at[0]];
 
-        values[liar->at[0]] =
-            liar->at[0] == liar->at[1] ? first + 1000 : values[liar->at[1]];
+        values[liar->at[0]] = liar->at[0] == liar->at[1] ? first + 1000 : values[liar->at[1]];
         values[liar->at[1]] = liar->at[0] == liar->at[1] ? values[liar->at[0]] : first;
         liar->elapsed++;
     }
@@ -269,8 +267,7 @@ static enum ddp_fault_action lie(struct ddp_fault_hook *hook, enum ddp_fault_poi
 
 static void is_lied_to(struct world_rank *rank)
 {
-    struct liar liar = {
-        {UINT64_C(1) << DDP_FAULT_POINT_COLLECTIVE_POST, lie}, {0, 2}, 0, 0};
+    struct liar liar = {{UINT64_C(1) << DDP_FAULT_POINT_COLLECTIVE_POST, lie}, {0, 2}, 0, 0};
     struct job job;
 
     CT_REQUIRE_OK(create(rank, &job, job_config()));
@@ -294,8 +291,7 @@ CT_TEST(ddp_rebuild, names_the_rank_with_another_list)
 static void lies(struct world_rank *rank)
 {
     const size_t at = *(const size_t *)rank->arg;
-    struct liar liar = {
-        {UINT64_C(1) << DDP_FAULT_POINT_BUCKET_REBUILD, lie}, {at, at}, 0, 0};
+    struct liar liar = {{UINT64_C(1) << DDP_FAULT_POINT_BUCKET_REBUILD, lie}, {at, at}, 0, 0};
     struct job job;
 
     CT_REQUIRE_OK(create(rank, &job, job_config()));
