@@ -46,6 +46,7 @@ enum harness_verdict harness_subject_verdict(const struct harness_difference *di
 void harness_subject_set_difference(const struct harness_emulation *emulation,
                                     const struct harness_difference *difference,
                                     struct harness_finding *finding);
+/* As buckets are in the finding's step. */
 void harness_subject_set_bucket(const struct harness_emulation *emulation, uint32_t bucket,
                                 struct harness_finding *finding);
 /* Adds a finding; ranks that did the same in one operation are one finding, in the first one's

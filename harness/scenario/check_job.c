@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ddpcore/base/text.h"
+#include "harness/plan/bucket.h"
 #include "harness/scenario/reader.h"
 #include "reference/model.h"
 
@@ -155,6 +156,16 @@ static ddp_status check_device(const struct harness_reader *reader,
 
         return harness_yaml_fail(nodes != NULL ? nodes : map, reader->err, DDP_E_INVALID,
                                  "collective %s finds nodes by itself: leave nodes out",
+                                 harness_collective_name(job->collective));
+    }
+    if (harness_bucket_is_rebuilt(job) &&
+        harness_engine_traits(job->collective.engine)->name != NULL) {
+        const struct harness_yaml_node *order =
+            harness_reader_node(map, HARNESS_ROW_JOB_bucket_order);
+
+        return harness_yaml_fail(order != NULL ? order : map, reader->err, DDP_E_INVALID,
+                                 "collective %s is measured before the first step, and buckets are "
+                                 "rebuilt after it: use bucket_order reverse",
                                  harness_collective_name(job->collective));
     }
     if (job->device == harness_engine_traits(job->collective.engine)->device) {
