@@ -43,8 +43,7 @@ enum ddp_coll_kind {
     DDP_COLL_BROADCAST,
     DDP_COLL_ALL_GATHER,
     DDP_COLL_BARRIER,
-    /* No part of the DDP core posts what follows: the engine of schedules runs it, the lab proves
-     * it. */
+    /* No part of the DDP core posts what follows: embedders and job.posts do, on schedules. */
     DDP_COLL_REDUCE_SCATTER,
     DDP_COLL_REDUCE,
     DDP_COLL_ALL_TO_ALL,

@@ -7,6 +7,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/plan/bucket.h"
+#include "harness/plan/posted.h"
 
 /* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
 #define SYNC_CHUNK_BYTES ((size_t)250 * 1024 * 1024)
@@ -314,6 +315,23 @@ static uint32_t last_active(const struct harness_job *job, const uint64_t *batch
     return rank - 1;
 }
 
+/* job.posts, before the update. */
+static ddp_status emit_posts(struct emitter *emitter)
+{
+    for (uint32_t i = 0; i < emitter->job->posts.count; i++) {
+        struct harness_posted posted;
+        struct harness_op op;
+
+        DDP_TRY(harness_posted_parse(emitter->job->posts.items[i], &posted, NULL));
+        op = make_op(posted.kind, posted.dtype, posted.elem_count);
+        op.redop = posted.redop;
+        op.root = posted.root;
+        op.index = i;
+        DDP_TRY(emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USER, &op));
+    }
+    return DDP_OK;
+}
+
 static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
@@ -327,6 +345,9 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
         emitter->root =
             emitter->batch_count == NULL ? 0 : last_active(job, emitter->batch_count, pass);
         DDP_TRY(emit_pass(emitter, micro));
+        if (micro + 1 == job->micro_batches) {
+            DDP_TRY(emit_posts(emitter));
+        }
         /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&
             steps_done % job->checkpoint_every == 0) {
