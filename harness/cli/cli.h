@@ -90,7 +90,9 @@ struct cli_options {
     bool is_proving;                 /* --prove sums */
     bool is_equivalence;             /* --prove equivalence */
     const char *steps;               /* --steps, as it was written; NULL: not given */
-    const char *svg;                 /* coll --svg; NULL: not given */
+    const char *parallel, *scaling;  /* train; NULL: not given */
+    bool is_showing_buckets;         /* train */
+    const char *svg;                 /* coll and train; NULL: not given */
     uint64_t segment;                /* coll --segment; 0: not given */
     struct cli_range worlds, counts; /* coll --worlds, --counts */
     struct cli_bench bench;

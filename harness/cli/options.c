@@ -241,6 +241,21 @@ static int set_segment(struct cli_options *options, const char *text)
     return cli_parse_number("--segment", text, 1, 1000000, &options->segment);
 }
 
+static int set_parallel(struct cli_options *options, const char *text)
+{
+    if (strcmp(text, "ddp") != 0 && strcmp(text, "dp") != 0 && strcmp(text, "single") != 0) {
+        return cli_usage_error("--parallel is ddp, dp or single, not \"%s\"", text);
+    }
+    options->parallel = text;
+    return 0;
+}
+
+static int set_scaling(struct cli_options *options, const char *text)
+{
+    options->scaling = text;
+    return 0;
+}
+
 /* "8", "32K", "4M", "1G": bytes, as nccl-tests takes them. */
 static int parse_size(const char *option, const char *text, uint64_t *out)
 {
@@ -344,6 +359,7 @@ FLAG(set_time_enforced, is_time_enforced)
 FLAG(set_events, has_events)
 FLAG(set_fail_fast, is_fail_fast)
 FLAG(set_fast, is_fast)
+FLAG(set_show_buckets, is_showing_buckets)
 FLAG(set_full, is_full)
 FLAG(set_anew, is_anew)
 FLAG(set_opaque, is_opaque)
@@ -385,8 +401,15 @@ const struct cli_option cli_option_table[] = {
     {"check", "0|1", 'c', CLI_COLL, set_checked,
      "bench: compare what every call leaves behind, outside of the\ntime (default 1)"},
     {"in-place", NULL, 0, CLI_COLL, set_in_place, "show: input and output are one buffer"},
-    {"svg", "FILE", 0, CLI_COLL, set_svg,
-     "show, bench: write the picture there; check: that of the first\ncounterexample"},
+    {"svg", "FILE", 0, CLI_COLL | CLI_TRAIN, set_svg,
+     "show, bench: write the picture there; check: that of the first\ncounterexample; train: that "
+     "of --scaling"},
+    {"parallel", "ddp|dp|single", 0, CLI_TRAIN, set_parallel,
+     "ddp: ranks (default); dp: one process, a thread a device, which\ngathers on the first one; "
+     "single: the same batches on one device"},
+    {"scaling", "N,M,...", 0, CLI_TRAIN, set_scaling, "train with so many ranks each, and compare"},
+    {"show-buckets", NULL, 0, CLI_TRAIN, set_show_buckets,
+     "say which parameters travel in which bucket"},
     {"shard", "I/N", 0, CLI_CAMPAIGN, set_shard,
      "the cases k with k mod N = I (default: as Slurm, Open MPI,\nKubernetes or GoogleTest say in "
      "the environment, else 0/1)"},

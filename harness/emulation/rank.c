@@ -138,7 +138,7 @@ static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
     float factor = is_scaled ? 1.0f / (float)e->now.divisor : 1.0f;
 
     for (size_t b = 0; b < e->buckets.count; b++) {
-        const struct harness_bucket *bucket = &e->input->program->buckets[b];
+        const struct harness_bucket *bucket = &e->assigned[b];
         struct harness_tensor target = harness_layout_at(&e->buckets, e->now.bucket_in, rank, b);
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {
