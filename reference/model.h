@@ -6,9 +6,9 @@
  * of which a rule picks one or both, a head; `trunk.scale` is a shared parameter that both branches
  * use), "exact_linear" (linear, squared error, dyadic data: every sum is exact in any order),
  * "module_child" (an mlp inside a child really named `module`, so its keys are module.fc0.weight),
- * "module_twin" (an mlp with every second layer inside such a child: fc0.weight, module.fc0.weight).
- * To add one: a file model_<name>.c with its struct ref_model_kind, its line in CMakeLists.txt, and
- * its row in REF_MODEL_TABLE (model_kind.h). */
+ * "module_twin" (an mlp with every second layer inside such a child: fc0.weight,
+ * module.fc0.weight). To add one: a file model_<name>.c with its struct ref_model_kind, its line in
+ * CMakeLists.txt, and its row in REF_MODEL_TABLE (model_kind.h). */
 #ifndef REFERENCE_MODEL_H
 #define REFERENCE_MODEL_H
 

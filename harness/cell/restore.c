@@ -315,9 +315,8 @@ static void conclude_findings(const struct harness_findings *findings,
     out->culprits = reason->culprits;
     out->is_damage_loaded = is_damage(reason);
     (void)snprintf(out->text, sizeof out->text, "%s", reason->text);
-    for (size_t i = 0; !out->is_damage_loaded && i < findings->count &&
-                       out->other == HARNESS_VERDICT_NONE;
-         i++) {
+    for (size_t i = 0;
+         !out->is_damage_loaded && i < findings->count && out->other == HARNESS_VERDICT_NONE; i++) {
         const struct harness_finding *finding = &findings->items[i];
 
         if (finding != reason && !harness_judge_is_explained(findings, i) &&

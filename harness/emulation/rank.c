@@ -73,6 +73,8 @@ static ddp_status other_gradient(struct harness_emulation *e, struct harness_tra
 static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer *trainer,
                              uint32_t rank, uint32_t step)
 {
+    const size_t micro_batches = e->input->job->micro_batches;
+
     DDP_TRY(harness_trainer_load(e, trainer, rank, owner_of_buffers(e, rank, step)));
     if (harness_emulation_took(e, rank, step) == HARNESS_TOOK_OTHER) {
         DDP_TRY(other_gradient(e, trainer, rank, step));
@@ -80,6 +82,8 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
         DDP_TRY(ref_trainer_local_gradient(trainer->trainer, rank, step, &e->now.loss[rank],
                                            &e->now.rows[rank]));
     }
+    memcpy(&e->now.micro_loss[rank * micro_batches], ref_trainer_losses(trainer->trainer),
+           micro_batches * sizeof(*e->now.micro_loss));
     if (!harness_emulation_is_active(e, rank, step)) {
         e->now.rows[rank] = 0;
     }

@@ -53,7 +53,8 @@ static void find_loaded(const struct harness_emulation *e, struct harness_rank_s
     }
 }
 
-/* Ranks took a file that the judge's own reader finds damaged: whatever they did with it follows. */
+/* Ranks took a file that the judge's own reader finds damaged: whatever they did with it follows.
+ */
 static ddp_status report_damage(const struct harness_emulation *e, bool *out_is_reported,
                                 struct harness_findings *out, struct ddp_err *err)
 {
