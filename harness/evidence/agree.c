@@ -32,10 +32,10 @@ static bool has_error(const struct harness_emulation *e, uint32_t rank, ddp_stat
     for (size_t i = 0; i < count; i++) {
         const uint64_t *arg = list[i]->entry.arg;
 
-        is_found = is_found ||
-                   ((status == DDP_OK || harness_index_status(arg[ERROR_STATUS]) == status) &&
-                    (cause == DDP_OK || harness_index_status(arg[ERROR_CAUSE]) == cause) &&
-                    (peer < 0 || (int64_t)arg[ERROR_PEER] == peer));
+        is_found =
+            is_found || ((status == DDP_OK || harness_index_status(arg[ERROR_STATUS]) == status) &&
+                         (cause == DDP_OK || harness_index_status(arg[ERROR_CAUSE]) == cause) &&
+                         (peer < 0 || (int64_t)arg[ERROR_PEER] == peer));
     }
     return is_found;
 }
@@ -69,7 +69,8 @@ static void check_death(const struct harness_emulation *e, uint32_t rank, struct
         const struct ddp_event_entry *seen = first_of(e, rank, DDP_EVENT_REVOKE, &count);
         const bool is_told = seen != NULL && seen->arg[0] != rank; /* by who noticed it */
 
-        if (post_count > 0 && !is_told && has_error(e, rank, DDP_E_PEER_DIED, DDP_E_PEER_DIED, -1)) {
+        if (post_count > 0 && !is_told &&
+            has_error(e, rank, DDP_E_PEER_DIED, DDP_E_PEER_DIED, -1)) {
             harness_gap_set(out, "rank %u ended by a death that it did not record", rank);
         }
         return;
@@ -109,7 +110,7 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
                                  sent->arg[2] == seen->arg[2] && sent->arg[3] == seen->arg[3]
                            : e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH &&
                                  has_error(e, (uint32_t)seen->arg[0],
-                                       harness_index_status(seen->arg[1]), DDP_OK, -1);
+                                           harness_index_status(seen->arg[1]), DDP_OK, -1);
     if (!is_sent) {
         harness_gap_set(out, "rank %u saw a revocation by rank %llu that nobody sent", rank,
                         (unsigned long long)seen->arg[0]);
@@ -150,10 +151,12 @@ static void check_messages(const struct harness_emulation *e, uint32_t rank,
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
     uint64_t due = 0;
     size_t count = 0;
+    size_t post_count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
 
-    if (e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE ||
+    (void)first_of(e, rank, DDP_EVENT_COLL_POST, &post_count);
+    if (post_count != count || e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE ||
         e->input->run_dir == NULL || !harness_index_is_ended_ok(&e->index, rank)) {
         return;
     }
@@ -203,14 +206,14 @@ static ddp_status check_saved(const struct harness_emulation *e, struct harness_
         return DDP_OK;
     }
     list = harness_index_list(&e->index, 0, DDP_EVENT_CHECKPOINT_SAVED, &count);
-    DDP_TRY(
-        harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, NULL));
+    DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, NULL));
     if (file.is_found && file.damage == HARNESS_VERDICT_NONE &&
         file.steps_done == (int64_t)steps_done &&
         (list[count - 1]->entry.arg[1] != data_hash(&file) ||
          list[count - 1]->entry.arg[2] != file.size_bytes)) {
-        harness_gap_set(out, "rank 0 recorded another checkpoint of step %u than the file that it "
-                             "left",
+        harness_gap_set(out,
+                        "rank 0 recorded another checkpoint of step %u than the file that it "
+                        "left",
                         steps_done);
     }
     harness_checkpoint_close(&file);
