@@ -240,6 +240,27 @@ static bool draw_trigger(struct harness_draw_site *site)
     return true;
 }
 
+/* A value far from all others may make gradients zero from then on, and what only drops or scales
+ * one would do nothing. */
+static bool is_drowned(const struct harness_draw_site *site)
+{
+    const struct harness_fault *fault = site->fault;
+    const bool is_of_few = fault->action.kind == HARNESS_ACTION_CORRUPT &&
+                           (fault->action.corrupt == HARNESS_CORRUPT_SET ||
+                            fault->action.corrupt == HARNESS_CORRUPT_FLIP ||
+                            fault->action.corrupt == HARNESS_CORRUPT_NAN);
+    bool is_far = false;
+
+    for (const struct harness_fault *at = site->draw->plan->faults; at < fault; at++) {
+        is_far = is_far || (at->action.kind == HARNESS_ACTION_CORRUPT &&
+                            at->action.corrupt == HARNESS_CORRUPT_SET);
+    }
+    return is_far && ((fault->action.kind == HARNESS_ACTION_CORRUPT && !is_of_few) ||
+                      (fault->action.kind == HARNESS_ACTION_SKIP &&
+                       (fault->point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE ||
+                        fault->point == DDP_FAULT_POINT_BUCKET_UNFLATTEN)));
+}
+
 /* Draw until a fault can be placed, and the model has an answer to it. */
 static bool draw_fault(struct harness_draw_site *site)
 {
@@ -259,7 +280,7 @@ static bool draw_fault(struct harness_draw_site *site)
                                              .times = 1};
         fault->action.kind = draw_action(site);
         if (draw_point(site) && draw_trigger(site) && harness_draw_details(site) &&
-            harness_model_answers(site->job, fault, answers) > 0) {
+            !is_drowned(site) && harness_model_answers(site->job, fault, answers) > 0) {
             return true;
         }
     }
