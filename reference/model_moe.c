@@ -1,9 +1,9 @@
 /* moe: a trunk, experts of which a router gives each row one, a head.
  *     h = relu(trunk(x)); e = the largest of router(h); y = fc2_e(relu(fc1_e(h)))
  *     head(h + y * softmax(router(h))[e])
- * An expert that no row of the batch was given has no part in the loss: its parameters are unused, on
- * that rank and in that pass. Widths: input, of all layers inside, output.
- *     parameters: trunk, router, experts.<e>.fc1, experts.<e>.fc2, head, each .weight and .bias */
+ * An expert that no row of the batch was given has no part in the loss: its parameters are unused,
+ * on that rank and in that pass. Widths: input, of all layers inside, output. parameters: trunk,
+ * router, experts.<e>.fc1, experts.<e>.fc2, head, each .weight and .bias */
 #include <stdio.h>
 
 #include "reference/model_kind.h"

@@ -5,7 +5,7 @@
  * mod is that padding. With drop_last no index reaches N, so it changes nothing. */
 #include "ddpcore/ddp/sampler.h"
 
-#include "ddpcore/base/prng.h"
+#include "ddpcore/ddp/permutation.h"
 
 size_t ddp_sampler_count(const struct ddp_sampler_config *config)
 {
@@ -48,13 +48,11 @@ ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t e
     }
     count = ddp_sampler_count(config);
     if (config->is_shuffled) {
-        struct ddp_prng prng = ddp_prng_make(config->seed + epoch, "sampler");
-
         list = ddp_mem_array(mem, config->sample_count, sizeof(*list));
         if (list == NULL) {
             return DDP_E_NOMEM;
         }
-        ddp_prng_permutation(&prng, list, (uint32_t)config->sample_count);
+        ddp_permutation(config->seed + epoch, list, config->sample_count);
     }
     for (size_t j = 0; j < count; j++) {
         const size_t place =

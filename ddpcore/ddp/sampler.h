@@ -1,6 +1,6 @@
 /* Distributed sampler: which samples a rank sees in an epoch.
- * Source: torch.utils.data.DistributedSampler (PyTorch 2.7), except for the permutation itself,
- * which comes from ddp_prng_make(seed + epoch, "sampler"), and for shares of given sizes. */
+ * As torch.utils.data.DistributedSampler (PyTorch 2.15), index by index; shares of given sizes are
+ * beside it. */
 #ifndef DDPCORE_DDP_SAMPLER_H
 #define DDPCORE_DDP_SAMPLER_H
 
