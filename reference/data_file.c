@@ -8,10 +8,11 @@
 
 enum { IDX_U8 = 8, IDX_DIMS_MAX = 4, LABEL_MAX = 65535 };
 
-/* An idx file's header: two zeros, the type, the number of dimensions, their sizes in big-endian. */
+/* An idx file's header: two zeros, the type, the number of dimensions, their sizes in big-endian.
+ */
 struct idx {
-    size_t count;       /* size of the first dimension */
-    size_t each_bytes;  /* product of the others */
+    size_t count;      /* size of the first dimension */
+    size_t each_bytes; /* product of the others */
     const unsigned char *data;
 };
 
@@ -135,8 +136,8 @@ static bool read_number(const char **inout, const char *end, double *out)
            !(comma != NULL && comma + 1 == end);
 }
 
-/* Of a line: its numbers, of which the last is the label. row: for *inout_count - 1 features, or NULL.
- * *inout_count: numbers of the lines before, 0 at first. */
+/* Of a line: its numbers, of which the last is the label. row: for *inout_count - 1 features, or
+ * NULL. *inout_count: numbers of the lines before, 0 at first. */
 static ddp_status read_line(const char *begin, const char *end, size_t line, size_t *inout_count,
                             float *row, int32_t *out_label, struct ddp_err *err)
 {

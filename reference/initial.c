@@ -1,5 +1,5 @@
-/* A reader of safetensors files: eight bytes of length, little end first, a JSON object that says of
- * each tensor its type, shape and place, and the tensors' bytes. */
+/* A reader of safetensors files: eight bytes of length, little end first, a JSON object that says
+ * of each tensor its type, shape and place, and the tensors' bytes. */
 #include "reference/initial.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* Initial parameters and buffers from a file, so that a run starts from what another framework wrote.
- * Inside reference/. */
+/* Initial parameters and buffers from a file, so that a run starts from what another framework
+ * wrote. Inside reference/. */
 #ifndef REFERENCE_INITIAL_H
 #define REFERENCE_INITIAL_H
 
@@ -16,8 +16,8 @@ struct ref_initial;
 DDP_MUST_USE ddp_status ref_initial_open(struct ddp_mem *mem, const char *path,
                                          struct ref_initial **out, struct ddp_err *err);
 void ref_initial_close(struct ref_initial *initial);
-/* What the file says of a tensor: its elements, in *out. It must have that type and shape, but that a
- * tensor of one element may have no dimension. Errors: E_KEYS (it is not there), E_SHAPE. */
+/* What the file says of a tensor: its elements, in *out. It must have that type and shape, but that
+ * a tensor of one element may have no dimension. Errors: E_KEYS (it is not there), E_SHAPE. */
 DDP_MUST_USE ddp_status ref_initial_find(const struct ref_initial *initial, const char *name,
                                          enum ddp_dtype dtype, uint32_t ndim, const size_t *shape,
                                          const void **out, struct ddp_err *err);

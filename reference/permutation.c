@@ -1,5 +1,5 @@
-/* The Mersenne Twister as its recurrence: word n follows from words n - 624, n - 623 and n - 227, kept
- * in a ring of 624. */
+/* The Mersenne Twister as its recurrence: word n follows from words n - 624, n - 623 and n - 227,
+ * kept in a ring of 624. */
 #include "reference/permutation.h"
 
 enum { RING = 624, AHEAD = 397 };

@@ -23,7 +23,7 @@ set(package_headers
     transport/shm.h transport/transport.h
     schedule/algorithm.def schedule/algorithm.h schedule/schedule.h
     collective/collective.h
-    ddp/ddp.h ddp/group.h ddp/sampler.h
+    ddp/ddp.h ddp/group.h ddp/loader.h ddp/permutation.h ddp/sampler.h
     checkpoint/safetensors.h checkpoint/state_dict.h)
 
 include(GNUInstallDirs)

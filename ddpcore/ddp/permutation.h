@@ -1,5 +1,5 @@
-/* The order in which an epoch's samples are dealt out: torch.randperm(count) of a CPU generator with
- * torch.Generator().manual_seed(seed), element by element, for up to 2^32 / 20 elements. */
+/* The order in which an epoch's samples are dealt out: torch.randperm(count) of a CPU generator
+ * with torch.Generator().manual_seed(seed), element by element, for up to 2^32 / 20 elements. */
 #ifndef DDPCORE_DDP_PERMUTATION_H
 #define DDPCORE_DDP_PERMUTATION_H
 

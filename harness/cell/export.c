@@ -1,8 +1,8 @@
 /* Writes down what a job starts from and what one device makes of it, so that another framework can
- * start from the same: DIR/initial.safetensors (parameters and buffers), data.safetensors (the whole
- * dataset: features, and labels or targets), gradient.safetensors (of step 0, of the mean over all
- * rows), final.safetensors, and job.json: the job's options, the samples of each batch, and the loss
- * of each step, the mean over the rows of all ranks. */
+ * start from the same: DIR/initial.safetensors (parameters and buffers), data.safetensors (the
+ * whole dataset: features, and labels or targets), gradient.safetensors (of step 0, of the mean
+ * over all rows), final.safetensors, and job.json: the job's options, the samples of each batch,
+ * and the loss of each step, the mean over the rows of all ranks. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,10 +90,10 @@ static ddp_status save_data(struct export_state *ex)
     ddp_state_dict_init(&dict, ex->env.mem);
     status = ddp_state_dict_add(&dict, "features", DDP_DTYPE_F32, 2, features, data->features);
     if (status == DDP_OK) {
-        status = data->labels != NULL
-                     ? ddp_state_dict_add(&dict, "labels", DDP_DTYPE_I32, 2, labels, data->labels)
-                     : ddp_state_dict_add(&dict, "targets", DDP_DTYPE_F32, 2, targets,
-                                          data->targets);
+        status =
+            data->labels != NULL
+                ? ddp_state_dict_add(&dict, "labels", DDP_DTYPE_I32, 2, labels, data->labels)
+                : ddp_state_dict_add(&dict, "targets", DDP_DTYPE_F32, 2, targets, data->targets);
     }
     status = status == DDP_OK ? save(ex, &dict, "data") : status;
     ddp_state_dict_fini(&dict);

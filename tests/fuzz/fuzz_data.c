@@ -9,9 +9,8 @@ static void read_twice(const struct ref_bytes *images, const struct ref_bytes *l
     struct ddp_mem *mem = ddp_mem_system();
     struct ref_data_sizes sizes;
     struct ddp_err err;
-    ddp_status status = labels != NULL
-                            ? ref_data_read_idx(images, labels, &sizes, NULL, NULL, &err)
-                            : ref_data_read_csv(images, &sizes, NULL, NULL, &err);
+    ddp_status status = labels != NULL ? ref_data_read_idx(images, labels, &sizes, NULL, NULL, &err)
+                                       : ref_data_read_csv(images, &sizes, NULL, NULL, &err);
     float *features;
     int32_t *out_labels;
 
@@ -20,9 +19,8 @@ static void read_twice(const struct ref_bytes *images, const struct ref_bytes *l
     }
     features = ddp_mem_array(mem, sizes.sample_count * sizes.feature_count, sizeof(*features));
     out_labels = ddp_mem_array(mem, sizes.sample_count, sizeof(*out_labels));
-    status = labels != NULL
-                 ? ref_data_read_idx(images, labels, &sizes, features, out_labels, &err)
-                 : ref_data_read_csv(images, &sizes, features, out_labels, &err);
+    status = labels != NULL ? ref_data_read_idx(images, labels, &sizes, features, out_labels, &err)
+                            : ref_data_read_csv(images, &sizes, features, out_labels, &err);
     DDP_ASSERT(status == DDP_OK);
     for (size_t i = 0; i < sizes.sample_count; i++) {
         DDP_ASSERT(out_labels[i] >= 0 && (size_t)out_labels[i] < sizes.class_count);

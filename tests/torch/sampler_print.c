@@ -1,5 +1,5 @@
-/* Prints what each rank is dealt. A line of input: samples, ranks, seed, epoch, drop_last, shuffle; a
- * line of output for each rank. */
+/* Prints what each rank is dealt. A line of input: samples, ranks, seed, epoch, drop_last, shuffle;
+ * a line of output for each rank. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,7 @@ static int print_rank(const struct ddp_sampler_config *config, uint64_t epoch)
     const size_t count = ddp_sampler_count(config);
     uint32_t *indices = ddp_mem_array(ddp_mem_system(), count, sizeof(*indices));
 
-    if (indices == NULL ||
-        ddp_sampler_epoch(config, epoch, ddp_mem_system(), indices) != DDP_OK) {
+    if (indices == NULL || ddp_sampler_epoch(config, epoch, ddp_mem_system(), indices) != DDP_OK) {
         (void)fprintf(stderr, "sampler_print: refused\n");
         ddp_mem_free(ddp_mem_system(), indices);
         return 1;

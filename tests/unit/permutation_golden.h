@@ -1,4 +1,5 @@
-/* torch.randperm(count, generator=torch.Generator().manual_seed(seed)), as PyTorch 2.15 gives it. */
+/* torch.randperm(count, generator=torch.Generator().manual_seed(seed)), as PyTorch 2.15 gives it.
+ */
 #ifndef TESTS_UNIT_PERMUTATION_GOLDEN_H
 #define TESTS_UNIT_PERMUTATION_GOLDEN_H
 

@@ -1,5 +1,5 @@
-/* Data and weights of the user's files: what is right is read, what is wrong has one error that says
- * where. */
+/* Data and weights of the user's files: what is right is read, what is wrong has one error that
+ * says where. */
 #include <math.h>
 #include <string.h>
 
@@ -65,8 +65,8 @@ CT_TEST(files, csv_is_refused)
 }
 
 /* Two images of 1 x 3 pixels, and their labels. */
-static const unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0,   0, 1, 0,
-                                       0, 0, 3, 0, 51, 255, 102, 0, 1};
+static const unsigned char images[] = {0, 0, 8, 3, 0, 0, 0,  2,   0,   0, 0,
+                                       1, 0, 0, 0, 3, 0, 51, 255, 102, 0, 1};
 static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 4, 7};
 
 CT_TEST(files, idx_is_read)
@@ -85,7 +85,8 @@ CT_TEST(files, idx_is_read)
     CT_CHECK(features[5] == 1.0F / 255.0F && classes[0] == 4 && classes[1] == 7);
 }
 
-/* Cut short anywhere, too long, another type, no images, other numbers: never read behind the end. */
+/* Cut short anywhere, too long, another type, no images, other numbers: never read behind the end.
+ */
 CT_TEST(files, idx_is_refused)
 {
     const struct ref_bytes whole = {images, sizeof(images)};
@@ -143,7 +144,7 @@ static ddp_status find(const char *header, enum ddp_dtype dtype, uint32_t ndim, 
     return status;
 }
 
-#define ENTRY(type, shape, begin, end)                                                      \
+#define ENTRY(type, shape, begin, end)                                               \
     "{\"__metadata__\":{\"x\":\"y\"},\"a\":{\"dtype\":\"" type "\",\"shape\":" shape \
     ",\"data_offsets\":[" begin "," end "]}}"
 
