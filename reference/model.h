@@ -5,11 +5,12 @@
  * fc0.bias, fc1.weight, ...: weight is [out][in], y = x W^T + b), "branchy" (a trunk, two branches
  * of which a rule picks one or both, a head; `trunk.scale` is a shared parameter that both branches
  * use), "exact_linear" (linear, squared error, dyadic data: every sum is exact in any order),
- * "module_child" (an mlp inside a child really named `module`, so its keys are module.fc0.weight).
- * "convnet" (blocks of convolution, BatchNorm and pooling), "gpt" (a transformer as GPT-2, head
- * tied to the embedding), "moe" (experts of which each row uses one). To add one: a file
- * model_<name>.c with its struct ref_model_kind, its line in CMakeLists.txt, and its row in
- * REF_MODEL_TABLE (model_kind.h). */
+ * "module_child" (an mlp inside a child really named `module`, so its keys are module.fc0.weight),
+ * "module_twin" (an mlp with every second layer inside such a child: fc0.weight,
+ * module.fc0.weight), "convnet" (blocks of convolution, BatchNorm and pooling), "gpt" (a
+ * transformer as GPT-2, head tied to the embedding), "moe" (experts of which each row uses one). To
+ * add one: a file model_<name>.c with its struct ref_model_kind, its line in CMakeLists.txt, and
+ * its row in REF_MODEL_TABLE (model_kind.h). */
 #ifndef REFERENCE_MODEL_H
 #define REFERENCE_MODEL_H
 
@@ -29,7 +30,7 @@ extern "C" {
 
 struct ref_model_config {
     const char *name;
-    /* Widths from input to output. mlp, module_child: width_count - 1 layers; branchy: 3 widths
+    /* Widths from input to output. mlp, module_*: width_count - 1 layers; branchy: 3 widths
      * (input, trunk, output); exact_linear: 2 (features, targets). */
     size_t width[REF_LAYERS_MAX + 1];
     size_t width_count;

@@ -95,6 +95,7 @@ void ref_spec_fini(struct ref_model_spec *spec);
     X(branchy)             \
     X(exact_linear)        \
     X(module_child)        \
+    X(module_twin)         \
     X(convnet)             \
     X(gpt)                 \
     X(moe)

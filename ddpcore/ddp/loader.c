@@ -1,5 +1,6 @@
-/* A ring of slots: batch k lies in slot k modulo their number. The lock guards the counters and what
- * slots say of themselves; a slot's data belong to the worker that reads it, then to the caller. */
+/* A ring of slots: batch k lies in slot k modulo their number. The lock guards the counters and
+ * what slots say of themselves; a slot's data belong to the worker that reads it, then to the
+ * caller. */
 #include "ddpcore/ddp/loader.h"
 
 #include <pthread.h>
@@ -25,8 +26,8 @@ struct ddp_loader {
     pthread_cond_t wanted; /* there may be something to read, or an end */
     bool is_locked_up;     /* lock and wanted exist */
     /* Under the lock. */
-    uint64_t next;   /* batch to read */
-    uint64_t given;  /* batches handed out; the last of them is in use */
+    uint64_t next;  /* batch to read */
+    uint64_t given; /* batches handed out; the last of them is in use */
     bool is_ending;
     ddp_status status;
     uint32_t doorbell, doorbell_sleep;
@@ -115,8 +116,7 @@ static ddp_status deal(struct ddp_loader *loader, uint64_t epoch, size_t first)
     loader->share = share;
     loader->share_count = count;
     loader->epoch = epoch;
-    loader->batch_count =
-        (count + loader->config.batch_rows - 1) / loader->config.batch_rows;
+    loader->batch_count = (count + loader->config.batch_rows - 1) / loader->config.batch_rows;
     loader->next = 0;
     loader->given = 0;
     return DDP_OK;
@@ -131,8 +131,7 @@ static ddp_status make_slots(struct ddp_loader *loader)
         void **data = &loader->slots[i].data;
 
         if (device != NULL) {
-            DDP_TRY(
-                device->ops->alloc(device, loader->config.slot_bytes, DDP_SPACE_HOST, data));
+            DDP_TRY(device->ops->alloc(device, loader->config.slot_bytes, DDP_SPACE_HOST, data));
         } else {
             *data = ddp_mem_array(loader->mem, loader->config.slot_bytes, 1);
         }
@@ -343,7 +342,6 @@ struct ddp_loader_state ddp_loader_state(const struct ddp_loader *loader)
         each * sampler->world_size >= rest) {
         return (struct ddp_loader_state){.epoch = loader->epoch + 1};
     }
-    return (struct ddp_loader_state){
-        .epoch = loader->epoch,
-        .used = sampler->first + (size_t)each * sampler->world_size};
+    return (struct ddp_loader_state){.epoch = loader->epoch,
+                                     .used = sampler->first + (size_t)each * sampler->world_size};
 }

@@ -27,8 +27,7 @@ static ddp_status count_batches(struct harness_cell *cell)
 static ddp_status build(struct harness_cell *cell, const uint64_t *batch_counts,
                         struct harness_program *out)
 {
-    return harness_program_build(cell->mem, &cell->plan, cell->params, cell->param_count,
-                                 cell->buffer_elems, batch_counts, out);
+    return harness_program_build(cell->mem, &cell->plan, &cell->model, batch_counts, out);
 }
 
 ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err)
@@ -46,10 +45,8 @@ ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err)
     DDP_TRY(ref_model_describe(cell->mem, &cell->job.model, &tables, err));
     cell->params = tables.params;
     cell->param_count = tables.param_count;
-    memset(cell->buffer_elems, 0, sizeof cell->buffer_elems);
-    for (size_t i = 0; i < tables.buffer_count; i++) {
-        cell->buffer_elems[tables.buffers[i].dtype] += tables.buffers[i].elem_count;
-    }
+    cell->model = (struct harness_tables){tables.params, tables.param_count, tables.buffers,
+                                          tables.buffer_count};
     DDP_TRY(count_batches(cell));
     status = build(cell, cell->batch_counts, &cell->program);
     cell->bound = cell->program;

@@ -21,7 +21,7 @@ struct harness_cell {
     struct ref_job job;
     const struct ddp_param *params;
     size_t param_count;
-    size_t buffer_elems[DDP_DTYPE_COUNT]; /* of the model, by type */
+    struct harness_tables model;
     uint64_t *batch_counts; /* [ranks] micro-batches that each rank should take; NULL: not asked */
     struct harness_program program;
     struct harness_program bound; /* the same for the batches that ranks took: what is judged */
@@ -98,6 +98,7 @@ struct harness_restore_result {
     bool is_equal;
     enum harness_verdict verdict;
     struct harness_rank_set culprits;
+    bool is_damage_loaded; /* `verdict` says what is wrong with a file that nobody refused */
     char text[512];
     enum harness_verdict other; /* NONE, or the first of what else must be accounted for */
     char other_text[512];

@@ -101,6 +101,12 @@ DDP_MUST_USE ddp_status harness_emulation_take_average(struct harness_emulation 
 DDP_MUST_USE ddp_status harness_emulation_take_averages(struct harness_emulation *emulation);
 DDP_MUST_USE ddp_status harness_emulation_update(struct harness_emulation *emulation,
                                                  uint32_t step);
+/* rate.c: the optimizer's options in a step, its learning rate among them; and the camp's averages
+ * as the optimizer is given them. */
+struct ref_optimizer_config harness_emulation_optimizer(const struct harness_emulation *emulation,
+                                                        uint32_t step);
+DDP_MUST_USE ddp_status harness_emulation_clip(struct harness_emulation *emulation,
+                                               struct harness_camp *camp);
 /* Before the first step that is judged: the models that ranks start from. */
 void harness_rebase_begin(struct harness_emulation *emulation);
 /* Each compares one stage of the present step with what was recorded, notes what differs, and

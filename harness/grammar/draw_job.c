@@ -39,7 +39,8 @@ void grammar_JOB_micro_batches(struct harness_draw *draw)
 }
 
 /* What can go wrong in a reducer does not depend on what computes the gradients: the small models,
- * of which many runs a second can be had. The others are in scenarios. */
+ * of which many runs a second can be had. The others are in scenarios; so are twins, since which
+ * rule reads them how is not modelled (refusal.c). */
 void grammar_JOB_model(struct harness_draw *draw)
 {
     static const char *const names[] = {"mlp", "branchy", "exact_linear", "module_child"};

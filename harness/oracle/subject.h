@@ -29,6 +29,12 @@ void harness_usage_blame_awaited(const struct harness_emulation *emulation, uint
 void harness_usage_check_victims(const struct harness_emulation *emulation,
                                  struct harness_findings *out);
 
+/* usage_links.c: the part about connections that broke between ranks that live; false: none did.
+ * ends: the ranks of the one that broke first. */
+bool harness_usage_check_links(const struct harness_emulation *emulation,
+                               const struct harness_rank_set *victims, struct harness_findings *out,
+                               uint32_t ends[2]);
+
 /* What kind of difference it is, as far as its tensors are at hand; CORRUPTED otherwise. */
 enum harness_verdict harness_subject_verdict(const struct harness_difference *difference);
 /* Step, ranks, operation and parameters of a difference, into a finding. */

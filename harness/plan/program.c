@@ -14,7 +14,7 @@
 struct emitter {
     struct harness_program *program;
     const struct harness_job *job;
-    const size_t *buffer_elems;  /* [DDP_DTYPE_COUNT], or NULL: there are no buffers */
+    const struct harness_tables *model;
     const uint64_t *batch_count; /* NULL: the job does not join */
     int32_t step;
     uint32_t root;      /* of broadcasts: the last rank that has data, under join */
@@ -89,64 +89,63 @@ static ddp_status emit_chunk(struct emitter *emitter, enum ddp_phase phase, enum
     return emit(emitter, phase, role, &op);
 }
 
-/* Parameters of one type travel whole: a chunk takes as many as fit, and at least one. */
-static ddp_status emit_params_of(struct emitter *emitter, enum ddp_phase phase,
-                                 enum ddp_dtype dtype, uint32_t *chunk)
+/* What is broadcast: the parameters, or the buffers. */
+struct sync_list {
+    const struct harness_tables *model;
+    enum ddp_coll_role role;
+};
+
+static size_t list_count(const struct sync_list *list)
 {
-    const struct harness_program *program = emitter->program;
+    return list->role == DDP_ROLE_PARAM_SYNC ? list->model->param_count : list->model->buffer_count;
+}
+
+static enum ddp_dtype list_dtype(const struct sync_list *list, size_t i)
+{
+    return list->role == DDP_ROLE_PARAM_SYNC ? list->model->params[i].dtype
+                                             : list->model->buffers[i].dtype;
+}
+
+static size_t list_elem_count(const struct sync_list *list, size_t i)
+{
+    return list->role == DDP_ROLE_PARAM_SYNC ? list->model->params[i].elem_count
+                                             : list->model->buffers[i].elem_count;
+}
+
+/* Tensors of one type travel whole: a chunk takes as many as fit, and at least one. */
+static ddp_status emit_type(struct emitter *emitter, enum ddp_phase phase,
+                            const struct sync_list *list, enum ddp_dtype dtype, uint32_t *chunk)
+{
+    const size_t cap_elems = SYNC_CHUNK_BYTES / ddp_dtype_size_bytes(dtype);
     size_t elem_count = 0;
     size_t in_chunk = 0;
 
-    for (size_t i = 0; i < program->param_count; i++) {
-        size_t added = program->params[i].elem_count;
+    for (size_t i = 0; i < list_count(list); i++) {
+        size_t added = list_elem_count(list, i);
 
-        if (program->params[i].dtype != dtype) {
+        if (list_dtype(list, i) != dtype) {
             continue;
         }
-        if (in_chunk > 0 && elem_count + added > SYNC_CHUNK_BYTES / ddp_dtype_size_bytes(dtype)) {
-            DDP_TRY(emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, (*chunk)++, dtype, elem_count));
+        if (in_chunk > 0 && elem_count + added > cap_elems) {
+            DDP_TRY(emit_chunk(emitter, phase, list->role, (*chunk)++, dtype, elem_count));
             elem_count = 0;
             in_chunk = 0;
         }
         elem_count += added;
         in_chunk++;
     }
-    return in_chunk == 0
-               ? DDP_OK
-               : emit_chunk(emitter, phase, DDP_ROLE_PARAM_SYNC, (*chunk)++, dtype, elem_count);
+    return in_chunk == 0 ? DDP_OK
+                         : emit_chunk(emitter, phase, list->role, (*chunk)++, dtype, elem_count);
 }
 
-/* Type by type. */
-static ddp_status emit_params(struct emitter *emitter, enum ddp_phase phase)
+/* Type by type. role: PARAM_SYNC or BUFFER_SYNC. */
+static ddp_status emit_sync(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role)
 {
+    const struct sync_list list = {emitter->model, role};
     uint32_t chunk = 0;
 
     for (size_t dtype = 0; dtype < DDP_DTYPE_COUNT; dtype++) {
-        DDP_TRY(emit_params_of(emitter, phase, (enum ddp_dtype)dtype, &chunk));
-    }
-    return DDP_OK;
-}
-
-static bool has_buffers(const struct emitter *emitter)
-{
-    for (size_t dtype = 0; emitter->buffer_elems != NULL && dtype < DDP_DTYPE_COUNT; dtype++) {
-        if (emitter->buffer_elems[dtype] > 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Type by type. Only the totals are known here: models' buffers of a type fit one chunk. */
-static ddp_status emit_buffers(struct emitter *emitter, enum ddp_phase phase)
-{
-    uint32_t chunk = 0;
-
-    for (size_t dtype = 0; has_buffers(emitter) && dtype < DDP_DTYPE_COUNT; dtype++) {
-        if (emitter->buffer_elems[dtype] > 0) {
-            DDP_TRY(emit_chunk(emitter, phase, DDP_ROLE_BUFFER_SYNC, chunk++, (enum ddp_dtype)dtype,
-                               emitter->buffer_elems[dtype]));
-        }
+        DDP_TRY(emit_type(emitter, phase, &list, (enum ddp_dtype)dtype, &chunk));
     }
     return DDP_OK;
 }
@@ -155,8 +154,8 @@ static ddp_status emit_init(struct emitter *emitter)
 {
     emitter->step = -1;
     DDP_TRY(emit_verify(emitter));
-    DDP_TRY(emit_params(emitter, DDP_PHASE_INIT));
-    return emit_buffers(emitter, DDP_PHASE_INIT);
+    DDP_TRY(emit_sync(emitter, DDP_PHASE_INIT, DDP_ROLE_PARAM_SYNC));
+    return emit_sync(emitter, DDP_PHASE_INIT, DDP_ROLE_BUFFER_SYNC);
 }
 
 /* A flag of each rank, summed as one float: "I still have data", "this pass reduces". */
@@ -210,14 +209,14 @@ static ddp_status emit_buffer_pass(struct emitter *emitter, bool is_synced)
     const struct harness_job *job = emitter->job;
     bool follows = job->join.is_set || job->semantics == HARNESS_SEMANTICS_PYTORCH;
 
-    if (!job->broadcast_buffers || !has_buffers(emitter) ||
+    if (!job->broadcast_buffers || emitter->model->buffer_count == 0 ||
         !(follows ? emitter->is_buffer_due : is_synced)) {
         return DDP_OK;
     }
     if (job->join.is_set) {
         DDP_TRY(emit_last(emitter));
     }
-    return emit_buffers(emitter, DDP_PHASE_BUFFER);
+    return emit_sync(emitter, DDP_PHASE_BUFFER, DDP_ROLE_BUFFER_SYNC);
 }
 
 /* One forward and backward pass. Under join every rank first says whether it still has data; with
@@ -301,8 +300,8 @@ static ddp_status emit_join_end(struct emitter *emitter)
 {
     DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
     DDP_TRY(emit_last(emitter));
-    DDP_TRY(emit_params(emitter, DDP_PHASE_JOIN));
-    return emit_buffers(emitter, DDP_PHASE_JOIN);
+    DDP_TRY(emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_PARAM_SYNC));
+    return emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_BUFFER_SYNC);
 }
 
 static ddp_status emit_all(struct emitter *emitter)
@@ -350,22 +349,22 @@ static uint64_t hash_program(const struct harness_program *program)
 }
 
 ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
-                                 const struct ddp_param *params, size_t param_count,
-                                 const size_t *buffer_elems, const uint64_t *batch_count,
+                                 const struct harness_tables *model, const uint64_t *batch_count,
                                  struct harness_program *out)
 {
-    struct emitter emitter = {out, &plan->job, buffer_elems, batch_count, -1, 0, true};
+    struct emitter emitter = {out, &plan->job, model, batch_count, -1, 0, true};
     size_t first_cap_bytes;
     size_t cap_bytes;
     ddp_status status;
 
     memset(out, 0, sizeof(*out));
     out->mem = mem;
-    out->params = params;
-    out->param_count = param_count;
+    out->params = model->params;
+    out->param_count = model->param_count;
+    out->buffer_count = model->buffer_count;
     harness_bucket_caps(&plan->job, &first_cap_bytes, &cap_bytes);
-    status = harness_bucket_assign(mem, params, param_count, first_cap_bytes, cap_bytes,
-                                   &out->buckets, &out->bucket_count);
+    status = harness_bucket_assign(mem, model->params, model->param_count, first_cap_bytes,
+                                   cap_bytes, &out->buckets, &out->bucket_count);
     if (status == DDP_OK) {
         status = emit_all(&emitter);
     }

@@ -33,24 +33,30 @@ struct harness_bucket {
     uint32_t param_count;
 };
 
+/* The model's tables (ref_model_describe): names, types and sizes. */
+struct harness_tables {
+    const struct ddp_param *params;
+    size_t param_count;
+    const struct ddp_buffer *buffers;
+    size_t buffer_count;
+};
+
 struct harness_program {
     struct ddp_mem *mem;
     struct harness_op *ops;
     size_t op_count, op_capacity;
     struct harness_bucket *buckets;
     size_t bucket_count;
-    const struct ddp_param *params; /* borrowed: names and shapes */
+    const struct ddp_param *params; /* the model's, borrowed */
     size_t param_count;
+    size_t buffer_count;
     uint64_t hash;
 };
 
-/* params: the model's table (ref_model_describe), borrowed while the program is used.
- * buffer_elems: size_t[DDP_DTYPE_COUNT], elements of all buffers of each type together, or NULL:
- * there are none. batch_count: uint64[ranks], micro-batches
- * each rank has if the job joins; NULL otherwise. */
+/* model: its tables are borrowed while the program is used. batch_count: uint64[ranks],
+ * micro-batches each rank has if the job joins; NULL otherwise. */
 DDP_MUST_USE ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
-                                              const struct ddp_param *params, size_t param_count,
-                                              const size_t *buffer_elems,
+                                              const struct harness_tables *model,
                                               const uint64_t *batch_count,
                                               struct harness_program *out);
 void harness_program_fini(struct harness_program *program);

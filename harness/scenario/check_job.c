@@ -176,6 +176,21 @@ static ddp_status check_device(const struct harness_reader *reader,
                              harness_collective_name(job->collective));
 }
 
+static ddp_status check_transport(const struct harness_reader *reader,
+                                  const struct harness_yaml_node *map,
+                                  const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_transport);
+
+    if (job->transport != HARNESS_TRANSPORT_TCP || job->ranks <= HARNESS_TRANSPORT_TCP_RANKS_MAX) {
+        return DDP_OK;
+    }
+    return harness_yaml_fail(node != NULL ? node : map, reader->err, DDP_E_INVALID,
+                             "transport tcp connects every rank to every other one: at most %u "
+                             "ranks, not %u; shm takes more",
+                             HARNESS_TRANSPORT_TCP_RANKS_MAX, job->ranks);
+}
+
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
@@ -188,5 +203,6 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_data(reader, map, kept, &data));
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));
+    DDP_TRY(check_transport(reader, map, kept));
     return check_device(reader, map, kept);
 }

@@ -196,11 +196,20 @@ static ddp_status run_event(struct harness_schedule_sums *sums,
     uint32_t *written = &sums->value[event->rank][step->dst.buffer][step->dst.first];
 
     enum ddp_dtype dtype = set->member[event->rank]->buffer_dtype[step->dst.buffer];
+    uint32_t last_operand = HARNESS_SUM_NONE; /* of the element before */
 
     DDP_ASSERT(source->elem_count == step->dst.elem_count);
     for (size_t i = 0; i < source->elem_count; i++) {
         if (step->kind == HARNESS_STEP_RECV_REDUCE || step->kind == HARNESS_STEP_REDUCE) {
-            DDP_TRY(add(sums, written[i], read[i], dtype, &written[i]));
+            uint32_t operand = written[i];
+
+            /* Elements in a row mostly have the same operands. */
+            if (i > 0 && operand == last_operand && read[i] == read[i - 1]) {
+                written[i] = written[i - 1];
+            } else {
+                DDP_TRY(add(sums, operand, read[i], dtype, &written[i]));
+            }
+            last_operand = operand;
         } else if (step->kind == HARNESS_STEP_CONVERT) {
             DDP_TRY(convert(sums, read[i], dtype, &written[i]));
         } else {

@@ -21,6 +21,7 @@ static const struct {
     {DDP_EVENT_CHECKPOINT_SAVED, "altered", 2, "the file has checksums of its own, and is sealed"},
     {DDP_EVENT_REVOKE, NULL, -1, "rank.error says the same"},
     {DDP_EVENT_PEER_DIED, NULL, -1, "rank.error and the monitor say the same"},
+    {DDP_EVENT_LINK_LOST, NULL, -1, "peer.died and rank.error say the same of who is lost"},
     {DDP_EVENT_RANK_ERROR, NULL, -1, "an error of a victim: the culprit has evidence of its own"},
 };
 

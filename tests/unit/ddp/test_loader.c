@@ -1,5 +1,5 @@
-/* The loader: order, ends and errors whatever number of workers reads; runs that are stopped and go on
- * with another number of ranks. */
+/* The loader: order, ends and errors whatever number of workers reads; runs that are stopped and go
+ * on with another number of ranks. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -164,12 +164,12 @@ CT_TEST(loader, errors)
     CT_CHECK_STATUS(ddp_loader_epoch(f.loader, 1), DDP_E_IO);
     ddp_loader_destroy(f.loader);
     f.config.slot_count = 1;
-    CT_CHECK_STATUS(
-        ddp_loader_create(ddp_mem_pool_mem(f.pool), &f.config, 0, &f.loader, &err), DDP_E_INVALID);
+    CT_CHECK_STATUS(ddp_loader_create(ddp_mem_pool_mem(f.pool), &f.config, 0, &f.loader, &err),
+                    DDP_E_INVALID);
     f.config.slot_count = 2;
     f.config.sampler.first = SAMPLES + 1;
-    CT_CHECK_STATUS(
-        ddp_loader_create(ddp_mem_pool_mem(f.pool), &f.config, 0, &f.loader, &err), DDP_E_INVALID);
+    CT_CHECK_STATUS(ddp_loader_create(ddp_mem_pool_mem(f.pool), &f.config, 0, &f.loader, &err),
+                    DDP_E_INVALID);
     CT_CHECK(f.loader == NULL);
     fixture_close(&f);
 }

@@ -366,14 +366,16 @@ static bool train(struct oracle_job *job, struct replica *replicas)
 static bool prepare(struct oracle_job *job)
 {
     struct ref_model_tables tables;
+    struct harness_tables model;
 
     if (ref_model_describe(job->mem, &job->job.model, &tables, NULL) != DDP_OK) {
         return false;
     }
     job->params = tables.params;
     job->param_count = tables.param_count;
-    if (harness_program_build(job->mem, &job->plan, job->params, job->param_count, NULL, NULL,
-                              &job->program) != DDP_OK) {
+    model = (struct harness_tables){tables.params, tables.param_count, tables.buffers,
+                                    tables.buffer_count};
+    if (harness_program_build(job->mem, &job->plan, &model, NULL, &job->program) != DDP_OK) {
         return false;
     }
     harness_trace_init(&job->trace, job->mem, ORACLE_JOB_RANKS, "sim");

@@ -9,8 +9,7 @@ static bool build(struct harness_program *program, struct ddp_param params[MLP_P
     make_mlp(params);
     plan.job.bucket_cap_bytes = 1408;
     plan.job.first_bucket_cap_bytes = 40;
-    return harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, NULL, NULL,
-                                 program) == DDP_OK;
+    return build_program(&plan, params, MLP_PARAM_COUNT, program) == DDP_OK;
 }
 
 /* The planned operation of a seq as a rank would post it. */
@@ -129,8 +128,7 @@ CT_TEST(program_compare, settles_ties_by_the_ranks_step)
     make_mlp(params);
     plan.job.bucket_cap_bytes = 1409;
     plan.job.first_bucket_cap_bytes = 40;
-    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, NULL,
-                                        NULL, &program));
+    CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
     CT_REQUIRE(program.bucket_count == 2);
     /* 3, 4: step 0; 5, 6: step 1. */
     CT_CHECK_STR(compare_moved(&program, 5, 0, 4), "MISMATCH.EXTRA");
@@ -152,8 +150,7 @@ CT_TEST(program_compare, tells_equal_buckets_apart)
     }
     plan.job.bucket_cap_bytes = 32;
     plan.job.first_bucket_cap_bytes = 32;
-    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, NULL,
-                                        NULL, &program));
+    CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
     CT_REQUIRE(program.bucket_count == 4);
     CT_CHECK_STR(compare_moved(&program, 4, 0, 5), "MISMATCH.MISSING");
     CT_CHECK_STR(compare_moved(&program, 5, 0, 4), "MISMATCH.EXTRA");
@@ -165,16 +162,16 @@ CT_TEST(program_compare, tells_equal_buckets_apart)
  * the step tells such operations apart. */
 CT_TEST(program_compare, knows_the_steps_before_the_first_and_after_the_last)
 {
-    static const size_t five[DDP_DTYPE_COUNT] = {[DDP_DTYPE_F32] = 5};
     struct harness_plan plan = make_plan(2, 1, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
+    const struct ddp_buffer buffer = {.name = "seen", .dtype = DDP_DTYPE_F32, .elem_count = 5};
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, &buffer, 1};
     struct harness_program program;
     uint64_t last;
 
     make_mlp(params);
     plan.job.checkpoint_every = 1;
-    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, five,
-                                        NULL, &program));
+    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, &model, NULL, &program));
     last = program.op_count;
     CT_CHECK_STR(compare_moved(&program, 3, -1, 4), "NONE");
     CT_CHECK_STR(compare_moved(&program, 3, 0, 4), "MISMATCH.MISSING");

@@ -14,6 +14,8 @@ static const struct ref_model_config branchy = {
     .name = "branchy", .width = {5, 6, 4}, .width_count = 3, .seed = 3};
 static const struct ref_model_config module_child = {
     .name = "module_child", .width = {5, 7, 4}, .width_count = 3, .seed = 3};
+static const struct ref_model_config module_twin = {
+    .name = "module_twin", .width = {5, 7, 4}, .width_count = 3, .seed = 3};
 static const struct ref_model_config exact_linear = {
     .name = "exact_linear", .width = {5, 3}, .width_count = 2, .seed = 3};
 static const struct ref_model_config convnet = {
@@ -24,7 +26,7 @@ static const struct ref_model_config moe = {
     .name = "moe", .width = {5, 6, 4}, .width_count = 3, .experts = 3, .seed = 3};
 /* The models of REF_MODEL_TABLE, in its order, at sizes for which fp64 loops are quick. */
 static const struct ref_model_config *const all[] = {
-    &mlp, &branchy, &exact_linear, &module_child, &convnet, &gpt, &moe};
+    &mlp, &branchy, &exact_linear, &module_child, &module_twin, &convnet, &gpt, &moe};
 
 /* Each element of each used gradient against (L(p+h) - L(p-h)) / 2h in fp64, h = 1e-5: its own
  * error is about 1e-10. The fp32 gradient is a sum of at most 3 layers x 7 x 6 rows terms below 1:
