@@ -142,7 +142,7 @@ bool harness_lab_gate(struct harness_lab_shared *shared, bool may_spin);
 /* trial.c: the program of a rank that is tried. */
 ddp_status harness_lab_try(struct harness_lab_shared *shared, uint32_t rank, struct ddp_err *err);
 
-/* The program of rank `rank`; what goes wrong is in its slot. Returns its exit code. */
-int harness_lab_rank(struct harness_lab_shared *shared, uint32_t rank);
+/* The program of rank `number`; what goes wrong is in its slot. Returns its exit code. */
+int harness_lab_rank(struct harness_lab_shared *shared, uint32_t number);
 
 #endif

@@ -23,8 +23,6 @@
 #define GRACE_NS   (2 * DDP_NS_PER_S)
 enum { LOOK_MS = 4, SHARE_OF_MEMORY = 2 };
 
-extern char **environ;
-
 /* --- mapping ---------------------------------------------------------------------------------- */
 
 static ddp_status map(struct harness_lab_team *team, size_t size_bytes, struct ddp_err *err)

@@ -20,8 +20,6 @@
 #define ANSWER_NS (10 * DDP_NS_PER_S)
 enum { FAILURES_MAX = 5, WORLD_MAX = 65536, END_MS = 1000, NODES_MAX = 64 };
 
-extern char **environ;
-
 struct harness_plugin {
     char *program, *path;
     struct harness_plugin_hello hello;
