@@ -36,7 +36,8 @@ enum cli_command {
     CLI_NEW = 2048,
     CLI_DIAGNOSE = 4096,
     CLI_COLL = 8192,
-    CLI_EVERY_COMMAND = 16383
+    CLI_EXPORT = 16384,
+    CLI_EVERY_COMMAND = 32767
 };
 
 struct cli_range {
@@ -96,7 +97,8 @@ struct cli_options {
     uint64_t segment;                /* coll --segment; 0: not given */
     struct cli_range worlds, counts; /* coll --worlds, --counts */
     struct cli_bench bench;
-    bool is_anew; /* coll tune --anew */
+    bool is_anew;   /* coll tune --anew */
+    bool is_opaque; /* coll new --opaque */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
@@ -111,6 +113,7 @@ int cli_parse_number(const char *option, const char *text, uint64_t min, uint64_
 
 /* The commands. They return the exit code. */
 int cli_run(const struct cli_options *options);
+int cli_export(const struct cli_options *options);
 int cli_plan(const struct cli_options *options);
 int cli_check(const struct cli_options *options);
 int cli_explain(const struct cli_options *options);
@@ -126,6 +129,7 @@ int cli_diagnose(const struct cli_options *options);
 int cli_coll(const struct cli_options *options);
 int cli_coll_bench(const struct cli_options *options);
 int cli_coll_tune(const struct cli_options *options);
+int cli_coll_conform(const struct cli_options *options, const char *name);
 
 /* write.c: a whole file. Return 0, or an exit code; the error was printed, behind `command`. root:
  * taken over. */

@@ -354,13 +354,15 @@ FLAG(set_fast, is_fast)
 FLAG(set_show_buckets, is_showing_buckets)
 FLAG(set_full, is_full)
 FLAG(set_anew, is_anew)
+FLAG(set_opaque, is_opaque)
 FLAG(set_in_place, is_in_place)
 FLAG(set_verbose, is_verbose)
 FLAG(set_help, is_help)
 #undef FLAG
 
-#define LOADS (CLI_RUN | CLI_TRAIN | CLI_PLAN | CLI_LINT | CLI_LIST) /* they load scenarios */
-#define RUNS  (CLI_RUN | CLI_TRAIN)
+#define LOADS \
+    (CLI_RUN | CLI_TRAIN | CLI_PLAN | CLI_LINT | CLI_LIST | CLI_EXPORT) /* they load scenarios */
+#define RUNS (CLI_RUN | CLI_TRAIN)
 
 const struct cli_option cli_option_table[] = {
     {"driver", "sim|proc", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_driver,
@@ -383,6 +385,8 @@ const struct cli_option cli_option_table[] = {
     {"stepfactor", "N", 'f', CLI_COLL, set_factor, "bench: from one size to the next (default 4)"},
     {"iters", "N", 'n', CLI_COLL, set_iters, "bench: calls that are timed (default 20)"},
     {"warmup_iters", "N", 'w', CLI_COLL, set_warmup, "bench: calls before them (default 5)"},
+    {"opaque", NULL, 0, CLI_COLL, set_opaque,
+     "new: a plug-in that moves the data itself, instead of steps"},
     {"anew", NULL, 0, CLI_COLL, set_anew,
      "tune: forget what was learned, on this machine or another"},
     {"check", "0|1", 'c', CLI_COLL, set_checked,
@@ -422,9 +426,11 @@ const struct cli_option cli_option_table[] = {
     {"against", "DIR", 0, CLI_EXEC, set_against, "they must be those that --record wrote there"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
-    {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
+    {"limit", "SECONDS", 0, CLI_EXEC | CLI_COLL, set_limit,
      "ranks may wait so long for one that is in code of its own\n(default: 60); if it is given, "
-     "nothing at all may move for\nten times as long"},
+     "nothing at all may move for\nten times as long; coll conform: a call that takes longer "
+     "hangs\n"
+     "(default: 10)"},
     {"launcher", "NAME", 0, RUNS | CLI_EXEC, set_launcher,
      "own, mpirun: who starts the processes of proc (implies\n--driver proc); of exec also "
      "torchrun, "
@@ -443,10 +449,10 @@ const struct cli_option cli_option_table[] = {
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL, set_out,
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL | CLI_EXPORT, set_out,
      "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps; of "
      "coll tune and bench: where\nthe right algorithm of each size is kept (default: ddprove in\n"
-     "XDG_CACHE_HOME or ~/.cache)"},
+     "XDG_CACHE_HOME or ~/.cache); of export: its files"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
     {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL, set_json,

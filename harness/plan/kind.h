@@ -43,8 +43,10 @@ enum harness_guest_adapter {
     HARNESS_GUEST_ADAPTER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_ADAPTER_COUNT
 };
 
-#define HARNESS_BUCKET_ORDER_TABLE(X) \
-    X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap")
+#define HARNESS_BUCKET_ORDER_TABLE(X)                                                              \
+    X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap") \
+    X(HARNESS_BUCKET_ORDER_PYTORCH, "pytorch",                                                     \
+      "PyTorch's: rebuilt after the first step, as gradients became ready on rank 0")
 enum harness_bucket_order {
     HARNESS_BUCKET_ORDER_TABLE(HARNESS_KIND_ENUM) HARNESS_BUCKET_ORDER_COUNT
 };

@@ -158,6 +158,7 @@ static ddp_status build_model(struct harness_session *session)
     /* Rank 0 draws what the reference does: the others' parameters must not survive. */
     if (session->plan->job.init == HARNESS_INIT_PER_RANK && session->env->rank > 0) {
         job->model.seed = ddp_hash_combine(job->model.seed, session->env->rank);
+        job->model.initial = NULL;
     }
     DDP_TRY(ref_model_create(session->device, &job->model, session->batch_rows, &session->model,
                              session->err));
@@ -217,7 +218,9 @@ static ddp_status wrap_model(struct harness_session *session)
     const struct harness_job *job = &session->plan->job;
     struct ddp_config config = {.bucket_cap_bytes = job->bucket_cap_bytes,
                                 .first_bucket_cap_bytes = job->first_bucket_cap_bytes,
-                                .bucket_order = DDP_BUCKET_ORDER_REVERSE,
+                                .bucket_order = job->bucket_order == HARNESS_BUCKET_ORDER_PYTORCH
+                                                    ? DDP_BUCKET_ORDER_PYTORCH
+                                                    : DDP_BUCKET_ORDER_REVERSE,
                                 .gradient_scale = job->gradient_scale == HARNESS_GRADIENT_SCALE_POST
                                                       ? DDP_GRADIENT_SCALE_POST
                                                       : DDP_GRADIENT_SCALE_PRE,

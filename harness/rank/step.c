@@ -305,6 +305,7 @@ static ddp_status run_step(struct harness_session *session, uint32_t step, bool 
             return DDP_OK;
         }
     }
+    DDP_TRY(harness_session_post(session, step));
     DDP_TRY(run_optimizer(session, step));
     DDP_TRY(record_state(session));
     session->steps_done = step + 1;
