@@ -38,6 +38,7 @@ static void add_sizes(const struct ddp *ddp, struct ddp_text *out)
                  "\"num_parameter_tensors\":%zu,\"total_parameter_size_bytes\":%zu,"
                  "\"unused_parameter_size\":%zu,\"bucket_sizes\":\"",
                  ddp->param_count, total, unused);
+    DDP_ASSERT(ddp->layout.bucket_count <= ddp->param_count && unused <= total);
     for (size_t b = 0; b < ddp->layout.bucket_count; b++) {
         ddp_text_add(out, "%s%zu", b > 0 ? ", " : "", ddp->layout.buckets[b].size_bytes);
     }
