@@ -27,14 +27,12 @@ ddp_status ddp_buckets_alloc(struct ddp *ddp)
     return DDP_OK;
 }
 
-void ddp_buckets_free(struct ddp *ddp)
+void ddp_buckets_free(struct ddp *ddp, struct ddp_block *blocks, size_t count)
 {
-    for (size_t i = 0; ddp->bucket_blocks != NULL && i < ddp->layout.bucket_count; i++) {
-        ddp_block_free(ddp, &ddp->bucket_blocks[i]);
-        ddp->layout.buckets[i].data = NULL;
+    for (size_t i = 0; blocks != NULL && i < count; i++) {
+        ddp_block_free(ddp, &blocks[i]);
     }
-    ddp_mem_free(ddp->group->env->mem, ddp->bucket_blocks);
-    ddp->bucket_blocks = NULL;
+    ddp_mem_free(ddp->group->env->mem, blocks);
 }
 
 void ddp_buckets_record(const struct ddp *ddp)

@@ -160,18 +160,32 @@ static uint64_t hash_of(const struct ddp *ddp, const struct proposal *proposal, 
 }
 
 /* No bucket is under way: the pass that used them has ended. A wait that a fault skipped may have
- * left one, which is waited for. */
+ * left one, which is waited for. Gradients that lie in the old buckets are moved, so those go last
+ * then. */
 static ddp_status replace(struct ddp *ddp, struct ddp_layout *layout)
 {
-    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+    struct ddp_layout old = ddp->layout;
+    struct ddp_block *old_blocks = ddp->bucket_blocks;
+    ddp_status status;
+
+    for (size_t i = 0; i < old.bucket_count; i++) {
         DDP_TRY(ddp_reducer_settle(ddp, &ddp->layout.buckets[i].work));
     }
-    ddp_buckets_free(ddp);
-    ddp_layout_destroy(ddp->group->env->mem, &ddp->layout);
+    if (!ddp->config.gradient_as_bucket_view) {
+        ddp_buckets_free(ddp, old_blocks, old.bucket_count);
+        old_blocks = NULL;
+    }
+    ddp->bucket_blocks = NULL;
     ddp->layout = *layout;
     memset(layout, 0, sizeof(*layout));
-    DDP_TRY(ddp_buckets_open(ddp));
-    return ddp_buckets_alloc(ddp);
+    status = ddp_buckets_open(ddp);
+    status = status == DDP_OK ? ddp_buckets_alloc(ddp) : status;
+    status = status == DDP_OK ? ddp_view_attach(ddp) : status;
+    if (status == DDP_OK) {
+        ddp_buckets_free(ddp, old_blocks, old.bucket_count);
+    } /* else gradients are still there, which goes with the rank */
+    ddp_layout_destroy(ddp->group->env->mem, &old);
+    return status;
 }
 
 static ddp_status adopt(struct ddp *ddp, const struct proposal *proposal, size_t bucket_count)
