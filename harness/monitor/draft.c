@@ -167,9 +167,10 @@ void harness_draft_add_signature(struct harness_finding *finding, struct ddp_eve
 {
     harness_draft_add(finding, " of %llu %s", (unsigned long long)elem_count,
                       ddp_dtype_name(op.dtype));
-    if (op.kind == DDP_COLL_ALL_REDUCE) {
+    if (ddp_coll_kind_is_sum(op.kind)) {
         harness_draft_add(finding, ", %s", ddp_redop_name(op.redop));
-    } else if (op.kind == DDP_COLL_BROADCAST) {
+    }
+    if (ddp_coll_kind_has_root(op.kind)) {
         harness_draft_add(finding, ", root %u", op.root);
     }
 }

@@ -7,6 +7,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/plan/bucket.h"
+#include "harness/plan/posted.h"
 
 /* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
 #define SYNC_CHUNK_BYTES ((size_t)250 * 1024 * 1024)
@@ -197,6 +198,18 @@ static ddp_status emit_barrier(struct emitter *emitter, enum ddp_phase phase)
     return emit(emitter, phase, DDP_ROLE_BARRIER, &op);
 }
 
+/* What all ranks' shares come to: a loss and a number of samples of each. */
+static ddp_status emit_evaluation(struct emitter *emitter, uint64_t steps_done)
+{
+    const struct harness_job *job = emitter->job;
+    struct harness_op op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F64, 2);
+
+    return job->evaluate_every == 0 || steps_done % job->evaluate_every != 0 ||
+                   job->evaluation != HARNESS_EVALUATION_SHARDED
+               ? DDP_OK
+               : emit(emitter, DDP_PHASE_FORWARD, DDP_ROLE_EVALUATION, &op);
+}
+
 /* The ranks agree on the highest rank that offers to broadcast. */
 static ddp_status emit_last(struct emitter *emitter)
 {
@@ -302,6 +315,23 @@ static uint32_t last_active(const struct harness_job *job, const uint64_t *batch
     return rank - 1;
 }
 
+/* job.posts, before the update. */
+static ddp_status emit_posts(struct emitter *emitter)
+{
+    for (uint32_t i = 0; i < emitter->job->posts.count; i++) {
+        struct harness_posted posted;
+        struct harness_op op;
+
+        DDP_TRY(harness_posted_parse(emitter->job->posts.items[i], &posted, NULL));
+        op = make_op(posted.kind, posted.dtype, posted.elem_count);
+        op.redop = posted.redop;
+        op.root = posted.root;
+        op.index = i;
+        DDP_TRY(emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USER, &op));
+    }
+    return DDP_OK;
+}
+
 static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
@@ -315,10 +345,16 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
         emitter->root =
             emitter->batch_count == NULL ? 0 : last_active(job, emitter->batch_count, pass);
         DDP_TRY(emit_pass(emitter, micro));
+        if (micro + 1 == job->micro_batches) {
+            DDP_TRY(emit_posts(emitter));
+        }
         /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&
             steps_done % job->checkpoint_every == 0) {
             DDP_TRY(emit_barrier(emitter, DDP_PHASE_CHECKPOINT));
+        }
+        if (micro + 1 == job->micro_batches) {
+            DDP_TRY(emit_evaluation(emitter, steps_done));
         }
     }
     return DDP_OK;

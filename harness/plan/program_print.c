@@ -20,12 +20,12 @@ static void print_op(const struct harness_op *op, struct ddp_text *out)
         ddp_text_add(out, " %s", ddp_dtype_name(op->dtype));
         ddp_text_add(out, "[%llu]", (unsigned long long)op->elem_count);
     }
-    if (op->kind == DDP_COLL_ALL_REDUCE) {
+    if (ddp_coll_kind_is_sum(op->kind)) {
         ddp_text_add(out, " %s", ddp_redop_name(op->redop));
     }
-    if (op->kind == DDP_COLL_BROADCAST && op->is_root_known) {
+    if (ddp_coll_kind_has_root(op->kind) && op->is_root_known) {
         ddp_text_add(out, " root %u", op->root);
-    } else if (op->kind == DDP_COLL_BROADCAST) {
+    } else if (ddp_coll_kind_has_root(op->kind)) {
         ddp_text_add(out, " root ?");
     }
     ddp_text_add(out, "\n");
