@@ -106,6 +106,15 @@ DDP_MUST_USE ddp_status ddp_buckets_alloc(struct ddp *ddp);
 void ddp_buckets_free(struct ddp *ddp, struct ddp_block *blocks, size_t count);
 /* Events BUCKET_PARAM. */
 void ddp_buckets_record(const struct ddp *ddp);
+/* Whether buckets may still be rebuilt. */
+bool ddp_rebuild_is_open(const struct ddp *ddp);
+DDP_MUST_USE ddp_status ddp_rebuild_open(struct ddp *ddp); /* what it needs, if it is open */
+/* A synchronised backward pass begins; a gradient became ready; the pass has ended well. */
+void ddp_rebuild_begin(struct ddp *ddp);
+void ddp_rebuild_note(struct ddp *ddp, size_t param);
+void ddp_rebuild_end(struct ddp *ddp);
+/* A joined rank mirrored a pass: its order is that of the parameters. */
+void ddp_rebuild_note_all(struct ddp *ddp);
 
 /* view.c. Where a parameter lies in its bucket; whether its gradient is there. */
 void *ddp_view_of(const struct ddp *ddp, size_t param);
@@ -152,16 +161,7 @@ ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank);
 DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);
 DDP_MUST_USE ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err);
 
-/* rebuild.c. Whether buckets may still be rebuilt. */
-bool ddp_rebuild_is_open(const struct ddp *ddp);
-DDP_MUST_USE ddp_status ddp_rebuild_open(struct ddp *ddp); /* what it needs, if it is open */
-/* A synchronised backward pass begins; a gradient became ready; the pass has ended well. */
-void ddp_rebuild_begin(struct ddp *ddp);
-void ddp_rebuild_note(struct ddp *ddp, size_t param);
-void ddp_rebuild_end(struct ddp *ddp);
-/* A joined rank mirrored a pass: its order is that of the parameters. */
-void ddp_rebuild_note_all(struct ddp *ddp);
-/* At the start of a forward pass: nothing unless it is due. */
+/* rebuild.c. At the start of a forward pass: nothing unless it is due. */
 DDP_MUST_USE ddp_status ddp_rebuild(struct ddp *ddp);
 
 /* join.c: tell joined ranks that a forward pass begins inside join, and synchronise buffers if they

@@ -18,7 +18,8 @@ void *ddp_view_of(const struct ddp *ddp, size_t param)
 
 bool ddp_view_is(const struct ddp *ddp, size_t param)
 {
-    return ddp->config.gradient_as_bucket_view && ddp->params[param].grad == ddp_view_of(ddp, param);
+    return ddp->config.gradient_as_bucket_view &&
+           ddp->params[param].grad == ddp_view_of(ddp, param);
 }
 
 /* Room for one parameter after the other. */
@@ -30,8 +31,7 @@ static ddp_status open_saved(struct ddp *ddp)
         return DDP_OK;
     }
     ddp->is_saved = ddp_mem_array(ddp->group->env->mem, ddp->param_count, sizeof(bool));
-    ddp->saved_at =
-        ddp_mem_array(ddp->group->env->mem, ddp->param_count, sizeof(*ddp->saved_at));
+    ddp->saved_at = ddp_mem_array(ddp->group->env->mem, ddp->param_count, sizeof(*ddp->saved_at));
     if (ddp->is_saved == NULL || ddp->saved_at == NULL) {
         return DDP_E_NOMEM;
     }
@@ -48,11 +48,11 @@ ddp_status ddp_view_open(struct ddp *ddp)
     if (!ddp->config.gradient_as_bucket_view) {
         return DDP_OK;
     }
-    ddp->own_grads =
-        ddp_mem_array(ddp->group->env->mem, ddp->param_count, sizeof(*ddp->own_grads));
+    ddp->own_grads = ddp_mem_array(ddp->group->env->mem, ddp->param_count, sizeof(*ddp->own_grads));
     if (ddp->own_grads == NULL) {
         return DDP_E_NOMEM;
     }
+    DDP_ASSERT(ddp->bucket_blocks != NULL);
     DDP_TRY(open_saved(ddp));
     for (size_t i = 0; i < ddp->param_count; i++) {
         ddp->own_grads[i] = ddp->params[i].grad;
@@ -69,6 +69,7 @@ ddp_status ddp_view_attach(struct ddp *ddp)
         const size_t size_bytes = ddp_param_size_bytes(param);
         void *view = ddp_view_of(ddp, i);
 
+        DDP_ASSERT(ddp->own_grads != NULL && view != NULL);
         if (param->grad == view) {
             continue;
         }
@@ -103,6 +104,7 @@ ddp_status ddp_view_restore(struct ddp *ddp, size_t param)
     if (ddp->is_saved == NULL || !ddp->is_saved[param]) {
         return DDP_OK;
     }
+    DDP_ASSERT(ddp_view_is(ddp, param) && ddp->params[param].is_grad_defined);
     ddp->is_saved[param] = false;
     return ddp->device->ops->copy(ddp->device, NULL, ddp->params[param].grad,
                                   (unsigned char *)ddp->saved + ddp->saved_at[param],

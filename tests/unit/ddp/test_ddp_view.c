@@ -20,8 +20,8 @@ static void accumulate(struct job *job, uint32_t rank, uint32_t step, size_t par
     float *grad = job->params[param].grad;
 
     for (size_t k = 0; k < job_elem_counts[param]; k++) {
-        grad[k] = (job->params[param].is_grad_defined ? grad[k] : 0) +
-                  job_gradient(rank, step, param, k);
+        grad[k] =
+            (job->params[param].is_grad_defined ? grad[k] : 0) + job_gradient(rank, step, param, k);
     }
     job->params[param].is_grad_defined = true;
 }
@@ -111,8 +111,7 @@ CT_TEST(ddp_view, moves_what_was_accumulated)
 
             config.bucket_order = order == 0 ? DDP_BUCKET_ORDER_REVERSE : DDP_BUCKET_ORDER_PYTORCH;
             config.gradient_scale = scale == 0 ? DDP_GRADIENT_SCALE_PRE : DDP_GRADIENT_SCALE_POST;
-            world_run(
-                &(struct world_config){2, DDP_SEMANTICS_STRICT, 0, averages, &config, false});
+            world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, averages, &config, false});
             world_run(
                 &(struct world_config){2, DDP_SEMANTICS_PYTORCH, 0, averages, &config, false});
         }
