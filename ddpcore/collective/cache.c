@@ -4,7 +4,8 @@
 static bool is_same_key(const struct ddp_cache_key *a, const struct ddp_cache_key *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->elem_count == b->elem_count &&
-           a->root == b->root && a->is_in_place == b->is_in_place;
+           a->root == b->root && a->is_in_place == b->is_in_place &&
+           a->is_monitored == b->is_monitored;
 }
 
 static uint32_t chain_of(const struct ddp_cache_key *key)
@@ -38,7 +39,9 @@ static void evict_one(struct ddp_cache *cache)
 static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *key,
                          struct ddp_cached **out, struct ddp_err *err)
 {
-    const struct ddp_algorithm *algorithm = cache->algorithm[key->kind];
+    const struct ddp_algorithm *algorithm =
+        key->is_monitored ? ddp_algorithm_find(key->kind, DDP_ALGORITHM_DIRECT_BARRIER)
+                          : cache->algorithm[key->kind];
     const struct ddp_schedule_params params = {
         .kind = key->kind,
         .dtype = key->dtype,
@@ -53,6 +56,7 @@ static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *ke
 
     DDP_ASSERT(algorithm != NULL);
     DDP_ASSERT(cache->member < cache->member_count);
+    cache->present = algorithm;
     DDP_TRY(cache->ops->create(cache, &params, out, err));
     (*out)->key = *key;
     DDP_ASSERT((*out)->users == 0);
