@@ -11,7 +11,7 @@ schedules (kinds that no job posts are only proved: noticed, but no right family
 their runs judged again from their files; records that the program has made and that were damaged, with every word that is
 said of them; on real processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a
 card shows, on the stand-ins of one; and some once more in a program built with AddressSanitizer and UBSan, on real processes
-where these run the file. If only words differ, what follows is asked for a verdict first.
+where these run the file. If only words differ, or only a schedule's proof fails, what follows is asked for a verdict first.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on, also from those in
 ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
@@ -98,10 +98,13 @@ SANITIZED = 16
 ON_PROC_TOO = 32
 # Scenarios are run so many at a time: what differs is often seen in the first ones.
 AT_A_TIME = 100
-CELL_SECONDS = 20  # of a processor; by the clock so many times as much, on a busy machine
+CELL_SECONDS = 20  # of a processor, each process
+# A run may wait for its own limits of time, too: so many times as long, of the time that the machine has for it (share).
 BUSY = 4
+SHARE_SECONDS = 0.2
 IDLE_SECONDS = 15
 IDLE_SHARE = 0.15
+STARVED = 10  # by the clock so many times as long, and nothing is known of the mutant
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
 # The compiler refuses them, or their code is that of the original or of another one, or of the list of the equivalent.
@@ -297,51 +300,70 @@ def surroundings(folder, script):
                              for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS")}}
 
 
-def busy_seconds(group):
-    """How long a processor was busy with the processes of a session, or group, that live, and {thread: how long it waited
-    for one}."""
-    ticks, waited = 0, {}
+def at_work(group):
+    """How long a processor was busy with the processes of a session, or group, also with those that have ended since and were
+    waited for; {thread: how long it waited for one}; and which processes there are."""
+    ticks, waited, processes = 0, {}, set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError, ValueError):
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
             if group in (int(fields[2]), int(fields[3])):
                 ticks += sum(map(int, fields[11:15]))
+                processes.add((name, fields[19]))  # its start: numbers come again
                 for task in os.listdir(f"/proc/{name}/task"):
                     with open(f"/proc/{name}/task/{task}/schedstat", encoding="utf-8") as file:
                         waited[task] = int(file.read().split()[1]) / 1e9
-    return ticks / os.sysconf("SC_CLK_TCK"), waited
+    return ticks / os.sysconf("SC_CLK_TCK"), waited, processes
+
+
+def share():
+    """Which part of a processor this machine has for one more thread, tried by being one for a moment."""
+    begin, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < SHARE_SECONDS and time.monotonic() - begin < SHARE_SECONDS * 20:
+        pass
+    return min(1.0, (time.thread_time() - used) / (time.monotonic() - begin))
 
 
 class Starved(Exception):
     """A run has had no processor for so long that nothing is known of its mutant."""
 
 
-def is_stuck(process, end):
-    """After a while: its processes do next to nothing, or its time is up. Neither counts if they wait for a processor: on
-    a machine with too much to do even a sound program looks like one that hangs."""
-    busy_before, waited_before = busy_seconds(process.pid)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(IDLE_SECONDS)
-        return False
-    busy, waited = busy_seconds(process.pid)
-    busy -= busy_before
-    starved = sum(waited.values()) - sum(waited_before.get(task, 0) for task in waited)
-    if starved >= IDLE_SECONDS * IDLE_SHARE:
-        if time.time() > end + BUSY * CELL_SECONDS * 5:
+class Limit:
+    """When a run is taken for one that does not end. Neither limit goes by the clock: on a machine with too much to do even a
+    sound program looks like one that hangs."""
+
+    def __init__(self, process, seconds):
+        self.process = process
+        self.left = BUSY * seconds  # of time in which it could have had a processor
+        self.end = time.monotonic() + STARVED * BUSY * seconds
+
+    def is_reached(self):
+        """After a while: nothing of it worked, waited for a processor, began or ended; or its time is up."""
+        begin = time.monotonic()
+        before = at_work(self.process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(IDLE_SECONDS)
+            return False
+        now = at_work(self.process.pid)
+        starved = sum(now[1].values()) - sum(before[1].get(task, 0) for task in now[1])
+        # Of processes that have ended it is not known how long they waited, only that they were there.
+        is_idle = now[0] - before[0] < IDLE_SECONDS * IDLE_SHARE and starved < IDLE_SECONDS * IDLE_SHARE and \
+            now[2] == before[2]
+        self.left -= (time.monotonic() - begin) * share()
+        if not is_idle and self.left > 0 and time.monotonic() > self.end:
             raise Starved
-        return False
-    return time.time() > end or busy < IDLE_SECONDS * IDLE_SHARE
+        return is_idle or self.left <= 0
 
 
 def call(command, folder, seconds, script=""):
     """(exit code, output), or (None, output) if it took too long; then all that it started is ended."""
-    end = time.time() + BUSY * seconds
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output, subprocess.Popen(
             command, stdout=output, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=folder,
             env=surroundings(folder, script), preexec_fn=lambda: limit(seconds, command[0].endswith("_sanitized")), start_new_session=True) as process:
+        bound = Limit(process, seconds)
         try:
-            while process.poll() is None and not is_stuck(process, end):
+            while process.poll() is None and not bound.is_reached():
                 pass
         finally:
             code = process.poll()
@@ -360,9 +382,9 @@ def verdict_of(cell):
     """The verdict of a failed cell, or of its second run, which starts from a checkpoint."""
     verdict = cell.get("found", cell["verdict"])
     restore = cell.get("restore")
-    if verdict == "NONE" and "evidence was lost" in cell.get("reason", ""):
-        return "EVIDENCE"
-    return restore["verdict"] if verdict == "NONE" and restore is not None else verdict
+    if verdict == "NONE" and restore is not None and restore["verdict"] != "NONE":
+        return restore["verdict"]
+    return "EVIDENCE" if verdict == "NONE" and "evidence was lost" in cell.get("reason", "") else verdict
 
 
 def words_of(different):
@@ -572,7 +594,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records):
             hosted = ["--set", "job.store=rank0"] if area == "ddpcore/store" else []
             named = run(program, folder, [*here, *hosted, "--driver", "proc", "-j", "4"], CELL_SECONDS * 3)
             by, found = ("scenario", named) if named is not None and named[1] == "FAIL" else (by, found)
-        if found is not None and found[1] == "WORDS":
+        if found is not None and (found[1] == "WORDS" or found[2].startswith("COLL.")):
             only_words = only_words or (by, found)
         elif found is not None and (only_words is None or found[1] == "FAIL"):
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}

@@ -44,6 +44,8 @@ struct ddp_cache {
     size_t segment_bytes;                                       /* 0 = the algorithm's default */
     const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT]; /* NULL: the kind is not used */
     const struct ddp_algorithm *present;    /* of the key that `create` is called for */
+    const struct ddp_coll_choice *choices;  /* of all-reduces, by size; borrowed */
+    size_t choice_count;                    /* 0: algorithm and segment_bytes hold for all */
     const uint32_t *node_of_rank;           /* of each member, or NULL; borrowed */
     struct ddp_schedule_observer *observer; /* or NULL */
     struct ddp_schedule_emitter *emitter;   /* of all-reduces, or NULL: the algorithm's */

@@ -111,6 +111,7 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
     out->restored_from_step = restore->from_step;
     out->is_restore_equal = restore->is_equal;
     out->restore_verdict = restore->verdict;
+    out->is_damage_loaded = restore->is_damage_loaded;
     out->restore_text = restore->text;
     out->restore_culprits = restore->culprits;
     out->restore_other = restore->other;

@@ -260,12 +260,25 @@ static ddp_status checkpoint_steps(struct harness_cell *cell, const char *path, 
     return DDP_OK;
 }
 
-/* What says why the restored run does not equal an uninterrupted one: of all that follows from
- * nothing else, the first about the checkpoint, else the first. NULL: it equals one. */
+/* A file was loaded that should have been refused (oracle restore). All else follows from that. */
+static bool is_damage(const struct harness_finding *finding)
+{
+    return finding->oracle == HARNESS_ORACLE_RESTORE &&
+           finding->verdict != HARNESS_VERDICT_CHECKPOINT_STATE;
+}
+
+/* What says why the restored run does not equal an uninterrupted one: damage that was loaded, else
+ * of all that follows from nothing else the first about the checkpoint, else the first. NULL: it
+ * equals one. */
 static const struct harness_finding *reason_of(const struct harness_findings *findings)
 {
     const struct harness_finding *first = NULL;
 
+    for (size_t i = 0; i < findings->count; i++) {
+        if (is_damage(&findings->items[i])) {
+            return &findings->items[i];
+        }
+    }
     for (size_t i = 0; i < findings->count; i++) {
         const struct harness_finding *finding = &findings->items[i];
 
@@ -300,8 +313,10 @@ static void conclude_findings(const struct harness_findings *findings,
     }
     out->verdict = reason->verdict;
     out->culprits = reason->culprits;
+    out->is_damage_loaded = is_damage(reason);
     (void)snprintf(out->text, sizeof out->text, "%s", reason->text);
-    for (size_t i = 0; i < findings->count && out->other == HARNESS_VERDICT_NONE; i++) {
+    for (size_t i = 0;
+         !out->is_damage_loaded && i < findings->count && out->other == HARNESS_VERDICT_NONE; i++) {
         const struct harness_finding *finding = &findings->items[i];
 
         if (finding != reason && !harness_judge_is_explained(findings, i) &&

@@ -316,6 +316,9 @@ static bool visit(void *context, const struct harness_coll_case *test)
         report->counts.last = test->elem_count;
     }
     report->case_count++;
+    if (check->source->is_crashed) { /* and what it said of it stands */
+        return false;
+    }
     if (options->progress != NULL && report->case_count % PROGRESS_EVERY == 0) {
         options->progress(options->context, report->case_count, report->case_total);
     }

@@ -55,6 +55,7 @@ struct harness_coll_source {
     unsigned claims;  /* of enum harness_coll_claim */
     bool is_measured; /* it says how much memory an answer left behind: */
     uint64_t leaked_bytes;
+    bool is_crashed; /* a built-in one, which may have damaged this process's memory */
 };
 
 /* The built-in algorithm of that name. Errors: E_NOT_FOUND with the nearest name; E_NOMEM. */
@@ -206,6 +207,12 @@ void harness_coll_print_case(const struct harness_coll_case *test, const uint32_
 /* The cost of an ordered set. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_coll_cost_of(const struct harness_schedule_set *set,
                                              struct ddp_mem *mem, struct harness_coll_cost *out);
+
+/* The cost of one case; world and elem_count are those of the case. Errors: E_INVALID: its ranks
+ * wait for each other, or those of harness_coll_emit; E_NOMEM. */
+DDP_MUST_USE ddp_status harness_coll_cost_at(struct harness_coll_source *source,
+                                             const struct harness_coll_case *test,
+                                             struct harness_coll_cost *out, struct ddp_err *err);
 
 /* --- pictures --------------------------------------------------------------------------------- */
 

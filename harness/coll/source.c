@@ -4,6 +4,9 @@
 #include "ddpcore/schedule/algorithm.h"
 #include "ddpcore/schedule/schedule.h"
 #include "harness/coll/coll.h"
+#include "harness/coll/guarded.h"
+
+enum { EMIT_CPU_MS = 10000 }; /* the longest schedule takes a few */
 
 struct builtin {
     struct harness_coll_source base;
@@ -29,7 +32,11 @@ static ddp_status emit_builtin(struct harness_coll_source *source,
     ddp_status status;
 
     ddp_schedule_init(&schedule, out->mem, algorithm->name, &params);
-    algorithm->emit(&schedule);
+    status = harness_coll_guarded_emit(algorithm, &schedule, EMIT_CPU_MS, err);
+    if (status != DDP_OK) {
+        source->is_crashed = true;
+        return status;
+    }
     status = schedule.status;
     if (status == DDP_OK) {
         ddp_schedule_print(&schedule, out);

@@ -70,6 +70,12 @@ bool harness_checkpoint_last_save(const struct harness_emulation *e, uint32_t *o
     return is_saved;
 }
 
+bool harness_checkpoint_given_path(const struct harness_emulation *e, char *path, size_t size_bytes)
+{
+    return e->input->run_dir != NULL && (size_t)snprintf(path, size_bytes, "%s/given.safetensors",
+                                                         e->input->run_dir) < size_bytes;
+}
+
 ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_is_loaded,
                                          struct ddp_err *err)
 {
@@ -77,9 +83,7 @@ ddp_status harness_checkpoint_load_state(struct harness_emulation *e, bool *out_
     char path[4096];
 
     *out_is_loaded = false;
-    /* As it was loaded: the run's own checkpoints take the other one's place. */
-    if (e->input->run_dir == NULL || (size_t)snprintf(path, sizeof(path), "%s/given.safetensors",
-                                                      e->input->run_dir) >= sizeof(path)) {
+    if (!harness_checkpoint_given_path(e, path, sizeof(path))) {
         return DDP_OK;
     }
     DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));

@@ -12,6 +12,10 @@ extern "C" {
 /* Steps done at the last save that this trace records, and the ranks that ever saved. */
 bool harness_checkpoint_last_save(const struct harness_emulation *emulation,
                                   uint32_t *out_steps_done, struct harness_rank_set *out_writers);
+/* The checkpoint that a restore run loads, as it was given to it: its own saves take the other
+ * one's place. False: there is no run folder, or the path does not fit. */
+bool harness_checkpoint_given_path(const struct harness_emulation *emulation, char *path,
+                                   size_t size_bytes);
 /* Start the emulation from the state in the run's checkpoint, which another world size may have
  * written; keys may have gained or lost a prefix. *out_is_loaded false: the file does not hold it.
  */

@@ -223,7 +223,7 @@ static bool draw_trigger(struct site *site)
         }
         break;
     case HARNESS_GRAMMAR_AT_BUCKET:
-        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.bucket_count);
+        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.first.count);
         if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && harness_draw_chance(draw, 30) &&
             !job->join.is_set) {
             at->seq = (int64_t)seq_of(site);
@@ -250,7 +250,7 @@ static size_t elems_of(const struct site *site)
     const struct harness_trigger *at = &site->fault->at;
 
     if (site->place == HARNESS_GRAMMAR_AT_BUCKET) {
-        return site->job->program.buckets[at->bucket].elem_count;
+        return site->job->program.first.items[at->bucket].elem_count;
     }
     return site->place == HARNESS_GRAMMAR_AT_PARAM ? site->job->params[at->param].elem_count : 1;
 }
@@ -332,7 +332,7 @@ static bool draw_argument(struct site *site)
     const struct harness_grammar_job *job = site->job;
     struct harness_action *action = &site->fault->action;
     struct harness_draw *draw = site->draw;
-    size_t elems = job->program.buckets[site->fault->at.bucket].elem_count;
+    size_t elems = job->program.first.items[site->fault->at.bucket].elem_count;
 
     action->arg = (enum harness_arg_field)harness_draw_below(draw, HARNESS_ARG_FIELD_COUNT);
     switch (action->arg) {
@@ -349,8 +349,8 @@ static bool draw_argument(struct site *site)
         action->arg_value = DDP_REDOP_MAX;
         return true;
     case HARNESS_ARG_INDEX:
-        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % job->program.bucket_count;
-        return job->program.bucket_count > 1;
+        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % job->program.first.count;
+        return job->program.first.count > 1;
     case HARNESS_ARG_ROOT: /* a reduction for all has none */
     case HARNESS_ARG_FIELD_COUNT:
         break;

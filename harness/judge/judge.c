@@ -350,6 +350,10 @@ static void judge_restore(struct judge *judge)
                  harness_verdict_name(expect->restore.refused));
         return;
     }
+    if (facts->is_damage_loaded) {
+        complain(judge, HARNESS_OUTCOME_FAIL, "nothing was refused: %s", facts->restore_text);
+        return;
+    }
     if (facts->restore_other != HARNESS_VERDICT_NONE) {
         complain(judge, HARNESS_OUTCOME_FAIL, "in the restore run: also found %s: %s",
                  harness_verdict_name(facts->restore_other), facts->restore_other_text);

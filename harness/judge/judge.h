@@ -37,7 +37,8 @@ struct harness_judge_facts {
     int64_t restored_from_step;           /* -1: nothing was loaded */
     bool is_restore_equal;                /* it ended bitwise as an uninterrupted run */
     enum harness_verdict restore_verdict; /* NONE, or why it was refused */
-    const char *restore_text;             /* and how that is known; "" */
+    bool is_damage_loaded;    /* it was not: it says what is wrong with a file that ranks loaded */
+    const char *restore_text; /* and how that is known; "" */
     struct harness_rank_set restore_culprits;
     enum harness_verdict restore_other; /* NONE, or what else was found in it and follows from
                                          * nothing; and its text */

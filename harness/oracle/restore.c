@@ -3,6 +3,7 @@
  * is state that was not restored. A rank that loaded nothing says so by its first step. */
 #include <stdio.h>
 
+#include "harness/emulation/checkpoint_state.h"
 #include "harness/oracle/subject.h"
 
 /* Ranks that trained from the start: they loaded nothing. */
@@ -39,17 +40,65 @@ static bool report_unloaded(const struct harness_emulation *e, struct harness_fi
     return true;
 }
 
+static void find_loaded(const struct harness_emulation *e, struct harness_rank_set *out)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_CHECKPOINT_LOADED, &count);
+
+        if (count > 0 && list[0]->entry.arg[3] == (uint64_t)(uint32_t)DDP_OK) {
+            harness_rank_set_add(out, r);
+        }
+    }
+}
+
+/* Ranks took a file that the judge's own reader finds damaged: whatever they did with it follows.
+ */
+static ddp_status report_damage(const struct harness_emulation *e, bool *out_is_reported,
+                                struct harness_findings *out, struct ddp_err *err)
+{
+    struct harness_checkpoint file;
+    struct harness_finding finding;
+    char ranks[96];
+    char path[4096];
+
+    *out_is_reported = false;
+    if (!harness_checkpoint_given_path(e, path, sizeof(path))) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));
+    harness_finding_init(&finding, out->mem, file.damage, HARNESS_ORACLE_RESTORE,
+                         HARNESS_MODE_PROVABLE);
+    find_loaded(e, &finding.culprits);
+    if (file.is_found && file.damage != HARNESS_VERDICT_NONE &&
+        !harness_rank_set_is_empty(&finding.culprits)) {
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "%s loaded a damaged checkpoint as if it were whole: %s",
+                       harness_subject_ranks_text(&finding.culprits, ranks, sizeof(ranks)),
+                       file.text);
+        harness_findings_add(out, &finding);
+        *out_is_reported = true;
+    }
+    harness_checkpoint_close(&file);
+    return DDP_OK;
+}
+
 ddp_status harness_check_restore(const struct harness_emulation *e, struct harness_findings *out,
                                  struct ddp_err *err)
 {
     const struct harness_difference *difference = e->compare.items;
     struct harness_finding finding;
     char ranks[96];
+    bool is_damaged = false;
 
-    (void)err;
+    if (harness_emulation_is_restore(e)) {
+        DDP_TRY(report_damage(e, &is_damaged, out, err));
+    }
     /* Differences are in the order of steps and stages: the first one tells what was not restored.
      */
-    if (!harness_emulation_is_restore(e) || report_unloaded(e, out) || e->compare.count == 0) {
+    if (!harness_emulation_is_restore(e) || is_damaged || report_unloaded(e, out) ||
+        e->compare.count == 0) {
         return DDP_OK;
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CHECKPOINT_STATE,

@@ -123,6 +123,13 @@ int32_t harness_program_end(const struct harness_program *program)
     return program->op_count == 0 ? -1 : program->ops[program->op_count - 1].step;
 }
 
+int32_t harness_program_step_at(const struct harness_program *program, uint64_t seq)
+{
+    const struct harness_op *op = harness_program_at(program, seq);
+
+    return op != NULL ? op->step : harness_program_end(program);
+}
+
 int32_t harness_program_step_of(const struct harness_program *program, uint64_t phase,
                                 uint64_t step)
 {

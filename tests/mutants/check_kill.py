@@ -23,7 +23,13 @@ def run(program, scenario, driver, name):
     with open(report) as file:
         cells = json.load(file)["scenarios"]
     os.remove(report)
-    return done.returncode, [(cell["outcome"], cell["verdict"]) for cell in cells]
+    return done.returncode, [(cell["outcome"], verdict_of(cell)) for cell in cells]
+
+
+def verdict_of(cell):
+    """Of the run, or of the one that starts from its checkpoint."""
+    restore = cell.get("restore")
+    return restore["verdict"] if cell["verdict"] == "NONE" and restore is not None else cell["verdict"]
 
 
 os.makedirs(out, exist_ok=True)

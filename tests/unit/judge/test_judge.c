@@ -459,6 +459,12 @@ CT_TEST(judge, restore)
     f.facts.restore_other = HARNESS_VERDICT_CRASH_SIGNALED;
     f.facts.restore_other_text = "rank 2 ended";
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found CRASH.SIGNALED: rank 2 ended");
+    setup(&f);
+    f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_CORRUPTED;
+    f.facts.restore_verdict = HARNESS_VERDICT_CHECKPOINT_CORRUPTED;
+    f.facts.is_damage_loaded = true;
+    f.facts.restore_text = "rank 0 loaded it";
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "nothing was refused: rank 0 loaded it");
 }
 
 /* Each kind of leak fails a run that forbids it. */
