@@ -296,8 +296,8 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
         uint64_t hash;
 
         DDP_TRY(ddp_core_hash(ddp, param->name, param->grad, ddp_param_size_bytes(param), &hash));
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_READY, param_index, hash,
-                           ddp->ready_count, 0, 0);
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_READY, param_index, hash, 0, 0,
+                           0);
     }
     ddp->ready_count++;
     if (!ddp->is_sync_pass) {

@@ -51,6 +51,8 @@ static ddp_status allocate_values(struct harness_emulation *e)
     now->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     now->rows = harness_emulation_alloc(e, e->world, sizeof(*now->rows));
     now->loss = harness_emulation_alloc(e, e->world, sizeof(*now->loss));
+    now->micro_loss = harness_emulation_alloc(e, (size_t)e->world * e->input->job->micro_batches,
+                                              sizeof(*now->micro_loss));
     e->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     e->is_grad_known = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
     e->is_in_known = harness_emulation_alloc(e, e->world * bucket_max, sizeof(bool));

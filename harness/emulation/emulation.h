@@ -81,7 +81,8 @@ struct harness_step_values {
     void *expected_out; /* a block of `buckets`: rank 0's outputs as they should be */
     void *buffer;       /* [world] blocks of `buffers`, after the ranks' passes */
     size_t *rows;       /* [world]; 0 = the rank is not active in this step */
-    float *loss;        /* [world] */
+    float *loss;        /* [world]: the mean over the micro-batches */
+    float *micro_loss;  /* [world][micro_batches] */
     uint32_t divisor;
 };
 

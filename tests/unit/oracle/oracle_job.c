@@ -31,7 +31,7 @@ bool oracle_job_open(struct oracle_job *job, bool is_adamw)
         .model = "mlp",
         .data = "digits",
         .batch_per_rank = job->batch_rows,
-        .optimizer = {.kind = is_adamw ? HARNESS_OPTIMIZER_ADAMW : HARNESS_OPTIMIZER_SGD},
+        .optimizer = {.kind = is_adamw ? HARNESS_OPTIMIZER_ADAMW : HARNESS_OPTIMIZER_SGD, .lr = 0.05},
         .bucket_cap_bytes = 350,
         .first_bucket_cap_bytes = 350,
         .collective = {.algorithm = DDP_ALGORITHM_RING},
@@ -357,7 +357,7 @@ static bool train(struct oracle_job *job, struct replica *replicas)
     post_others(job, ORACLE_JOB_STEPS, true);
     for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
         record(job, r, DDP_EVENT_RANK_HOLDS, ORACLE_JOB_STEPS - 1, 0, 0);
-        record(job, r, DDP_EVENT_RANK_END, ORACLE_JOB_STEPS - 1, DDP_OK, ORACLE_JOB_STEPS);
+        oracle_job_end(job, r);
         job->trace.ends[r].how = HARNESS_END_EXITED;
     }
     return true;

@@ -116,6 +116,24 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
     }
 }
 
+/* Of one rank: a broadcast has one, everything else one there and one back. */
+static uint64_t message_count(const struct oracle_job *job)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < job->program.op_count; i++) {
+        count += job->program.ops[i].kind == DDP_COLL_BROADCAST ? 1 : 2;
+    }
+    return count;
+}
+
+void oracle_job_end(struct oracle_job *job, uint32_t rank)
+{
+    const uint64_t end[5] = {(uint64_t)DDP_OK, ORACLE_JOB_STEPS, message_count(job), 0, 0};
+
+    oracle_job_add_event(job, rank, DDP_EVENT_RANK_END, ORACLE_JOB_STEPS - 1, end);
+}
+
 void oracle_job_write_schedule(const struct oracle_job *job, const struct harness_op *op)
 {
     const size_t count = op->elem_count;

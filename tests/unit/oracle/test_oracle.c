@@ -358,7 +358,10 @@ CT_TEST(oracle, victims_statuses_are_no_findings)
     struct oracle_job job;
     const uint64_t error[5] = {(uint32_t)DDP_E_PEER_DIED, 1, (uint32_t)DDP_E_PEER_DIED, 1, 0};
 
+    const uint64_t death[5] = {1};
+
     OPEN_AND_RUN(job, false);
+    oracle_job_add_event(&job, 0, DDP_EVENT_PEER_DIED, 3, death);
     oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
     CT_REQUIRE(oracle_job_check(&job));
     check_clean(&job);
