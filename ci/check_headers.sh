@@ -2,7 +2,7 @@
 # Every header compiles alone, as C17 and as C++17: embedders write C++ too.
 set -eu
 check() {
-    flags="-Wall -Wextra -Wpedantic -Werror -fsyntax-only -D_GNU_SOURCE -I. -include $1"
+    flags="-Wall -Wextra -Wpedantic -Werror -fsyntax-only -D_GNU_SOURCE -I. -Iharness/guest -include $1"
     # shellcheck disable=SC2086 # flags are words
     # A header of macros alone would leave the unit empty, which C forbids.
     echo 'struct empty;' | gcc -std=c17 -x c $flags - &&

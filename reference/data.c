@@ -1,14 +1,16 @@
-/* Datasets: digits (embedded), dyadic and synthetic (drawn from the seed). Which rank gets which
- * sample is shard.c's.
+/* Datasets: digits (embedded), dyadic and synthetic (drawn from the seed), text. Which rank gets
+ * which sample is shard.c's.
  *
  * Dyadic data keeps exact_linear exact; see the bit budget in model_exact_linear.c. */
 #include "reference/data.h"
 
 #include <string.h>
 
+#include "ddpcore/base/file.h"
 #include "ddpcore/base/prng.h"
 #include "ddpcore/base/text.h"
 #include "reference/digits.h"
+#include "reference/text.h"
 
 enum {
     DYADIC_SAMPLES = 1024, /* a power of two, so that batches of a power of two never end short */
@@ -17,14 +19,17 @@ enum {
     SYNTHETIC_SAMPLES = 2048,
     SYNTHETIC_FEATURES = 64,
     SYNTHETIC_CLASSES = 10,
+    TEXT_WINDOW = 64,
+    TEXT_CLASSES = 256,
 };
 
-enum data_kind { DATA_DIGITS, DATA_DYADIC, DATA_SYNTHETIC, DATA_KIND_COUNT };
+enum data_kind { DATA_DIGITS, DATA_DYADIC, DATA_SYNTHETIC, DATA_TEXT, DATA_KIND_COUNT };
 
 static const char *const data_names[DATA_KIND_COUNT + 1] = {
     [DATA_DIGITS] = "digits",
     [DATA_DYADIC] = "dyadic",
     [DATA_SYNTHETIC] = "synthetic",
+    [DATA_TEXT] = "text",
 };
 
 const char *const *ref_data_names(void)
@@ -38,7 +43,8 @@ static ddp_status data_alloc(struct ref_data *data)
     data->features =
         (float *)ddp_mem_array(data->mem, data->sample_count * data->feature_count, sizeof(float));
     if (data->class_count > 0) {
-        data->labels = (int32_t *)ddp_mem_array(data->mem, data->sample_count, sizeof(int32_t));
+        data->labels = (int32_t *)ddp_mem_array(data->mem, data->sample_count * data->label_count,
+                                                sizeof(int32_t));
     } else {
         data->targets = (float *)ddp_mem_array(data->mem, data->sample_count * data->target_count,
                                                sizeof(float));
@@ -128,6 +134,55 @@ static ddp_status open_synthetic(const struct ref_data_config *config, struct re
     return DDP_OK;
 }
 
+/* The bytes of a text: the embedded one's, or a file's, which is read. */
+struct text {
+    const unsigned char *bytes;
+    size_t size_bytes;
+    void *read; /* to be given back */
+};
+
+static ddp_status read_text(struct ddp_mem *mem, const char *path, struct text *out,
+                            struct ddp_err *err)
+{
+    struct ddp_files *files = ddp_files_system();
+
+    *out = (struct text){.bytes = ref_text, .size_bytes = ref_text_size_bytes};
+    if (path == NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(files->ops->read_all(files, path, mem, &out->read, &out->size_bytes, err));
+    out->bytes = (const unsigned char *)out->read;
+    return DDP_OK;
+}
+
+/* Windows that lie one behind the other; the last byte of all is only a label. */
+static size_t count_windows(const struct text *text, size_t window)
+{
+    return text->size_bytes > 0 ? (text->size_bytes - 1) / window : 0;
+}
+
+static ddp_status open_text(const struct ref_data_config *config, struct ref_data *data,
+                            struct ddp_err *err)
+{
+    struct ddp_mem *mem = data->mem;
+    const size_t window = data->feature_count;
+    struct text text;
+    ddp_status status;
+
+    DDP_TRY(read_text(mem, config->path, &text, err));
+    status = data_alloc(data);
+    if (status == DDP_OK && data->sample_count > count_windows(&text, window)) {
+        ref_data_close(data); /* the file has become shorter since it was described */
+        status = ddp_err_set(err, DDP_E_INVALID, "%s has changed", config->path);
+    }
+    for (size_t i = 0; status == DDP_OK && i < data->sample_count * window; i++) {
+        data->features[i] = (float)text.bytes[i];
+        data->labels[i] = text.bytes[i + 1];
+    }
+    ddp_mem_free(mem, text.read);
+    return status;
+}
+
 static ddp_status find_kind(const char *name, enum data_kind *out, struct ddp_err *err)
 {
     const char *nearest;
@@ -143,18 +198,45 @@ static ddp_status find_kind(const char *name, enum data_kind *out, struct ddp_er
                        nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "");
 }
 
+/* Of a text: windows of the size that is asked for. */
+static ddp_status describe_text(const struct ref_data_config *config, struct ref_data_sizes *out,
+                                struct ddp_err *err)
+{
+    struct ddp_mem *mem = ddp_mem_system();
+    struct text text;
+
+    out->feature_count = config->feature_count > 0 ? config->feature_count : TEXT_WINDOW;
+    out->label_count = out->feature_count;
+    DDP_TRY(read_text(mem, config->path, &text, err));
+    out->sample_count = count_windows(&text, out->feature_count);
+    ddp_mem_free(mem, text.read);
+    if (out->sample_count == 0 || config->sample_count > out->sample_count) {
+        return ddp_err_set(err, DDP_E_INVALID, "%s has %zu samples of %zu bytes, not %zu",
+                           config->path != NULL ? config->path : "text", out->sample_count,
+                           out->feature_count, config->sample_count > 0 ? config->sample_count : 1);
+    }
+    return DDP_OK;
+}
+
 ddp_status ref_data_describe(const struct ref_data_config *config, struct ref_data_sizes *out,
                              struct ddp_err *err)
 {
     static const struct ref_data_sizes defaults[DATA_KIND_COUNT] = {
-        [DATA_DIGITS] = {REF_DIGITS_COUNT, REF_DIGITS_PIXELS, 10, 0},
-        [DATA_DYADIC] = {DYADIC_SAMPLES, DYADIC_FEATURES, 0, DYADIC_TARGETS},
-        [DATA_SYNTHETIC] = {SYNTHETIC_SAMPLES, SYNTHETIC_FEATURES, SYNTHETIC_CLASSES, 0},
+        [DATA_DIGITS] = {REF_DIGITS_COUNT, REF_DIGITS_PIXELS, 10, 0, 1, false},
+        [DATA_DYADIC] = {DYADIC_SAMPLES, DYADIC_FEATURES, 0, DYADIC_TARGETS, 0, false},
+        [DATA_SYNTHETIC] = {SYNTHETIC_SAMPLES, SYNTHETIC_FEATURES, SYNTHETIC_CLASSES, 0, 1, false},
+        [DATA_TEXT] = {0, TEXT_WINDOW, TEXT_CLASSES, 0, TEXT_WINDOW, true},
     };
     enum data_kind kind = DATA_DIGITS;
 
     DDP_TRY(find_kind(config->name, &kind, err));
     *out = defaults[kind];
+    if (config->path != NULL && kind != DATA_TEXT) {
+        return ddp_err_set(err, DDP_E_INVALID, "dataset %s is not read from a file", config->name);
+    }
+    if (kind == DATA_TEXT) {
+        DDP_TRY(describe_text(config, out, err));
+    }
     if (kind == DATA_DIGITS && config->sample_count > REF_DIGITS_COUNT) {
         return ddp_err_set(err, DDP_E_INVALID, "digits has %d samples, not %zu", REF_DIGITS_COUNT,
                            config->sample_count);
@@ -175,16 +257,26 @@ ddp_status ref_data_open(struct ddp_mem *mem, const struct ref_data_config *conf
     *out = (struct ref_data){0};
     DDP_TRY(find_kind(config->name, &kind, err));
     DDP_TRY(ref_data_describe(config, &sizes, err));
-    out->mem = mem;
-    out->name = data_names[kind];
-    out->sample_count = sizes.sample_count;
-    out->feature_count = sizes.feature_count;
-    out->class_count = sizes.class_count;
-    out->target_count = sizes.target_count;
-    if (kind == DATA_DIGITS) {
+    *out = (struct ref_data){.mem = mem,
+                             .name = data_names[kind],
+                             .sample_count = sizes.sample_count,
+                             .feature_count = sizes.feature_count,
+                             .class_count = sizes.class_count,
+                             .target_count = sizes.target_count,
+                             .label_count = sizes.label_count};
+    switch (kind) {
+    case DATA_DIGITS:
         return open_digits(out);
+    case DATA_DYADIC:
+        return open_dyadic(config, out);
+    case DATA_SYNTHETIC:
+        return open_synthetic(config, out);
+    case DATA_TEXT:
+        return open_text(config, out, err);
+    case DATA_KIND_COUNT:
+        break;
     }
-    return kind == DATA_DYADIC ? open_dyadic(config, out) : open_synthetic(config, out);
+    return DDP_E_INVALID;
 }
 
 void ref_data_close(struct ref_data *data)
@@ -206,7 +298,8 @@ void ref_data_gather(const struct ref_data *data, const uint32_t *samples, size_
         memcpy(features + b * data->feature_count, data->features + s * data->feature_count,
                data->feature_count * sizeof(float));
         if (data->labels != NULL && labels != NULL) {
-            labels[b] = data->labels[s];
+            memcpy(labels + b * data->label_count, data->labels + s * data->label_count,
+                   data->label_count * sizeof(int32_t));
         }
         if (data->targets != NULL && targets != NULL) {
             memcpy(targets + b * data->target_count, data->targets + s * data->target_count,

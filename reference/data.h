@@ -2,7 +2,9 @@
  *
  * "digits": 1,797 handwritten 8x8 digits (UCI Optical Recognition of Handwritten Digits), features
  * scaled to 0..1 by 1/16: exact in float. "dyadic": small dyadic rationals for exact_linear.
- * "synthetic": class blobs of any width, for timing models wider than 64 inputs. */
+ * "synthetic": class blobs of any width, for timing models wider than 64 inputs. "text": a text of
+ * bytes, the embedded one or any file; a sample is a window of feature_count bytes, its label after
+ * each byte is the next one. */
 #ifndef REFERENCE_DATA_H
 #define REFERENCE_DATA_H
 
@@ -20,23 +22,27 @@ extern "C" {
 struct ref_data {
     const char *name;
     size_t sample_count, feature_count, class_count, target_count;
-    float *features; /* float[sample_count][feature_count], host memory */
-    int32_t *labels; /* int32[sample_count]; NULL for regression */
-    float *targets;  /* float[sample_count][target_count]; NULL for classification */
+    size_t label_count; /* of a sample: 1, or feature_count if each token has one */
+    float *features;    /* float[sample_count][feature_count], host memory */
+    int32_t *labels;    /* int32[sample_count][label_count]; NULL for regression */
+    float *targets;     /* float[sample_count][target_count]; NULL for classification */
     struct ddp_mem *mem;
 };
 struct ref_data_config {
     const char *name;
     size_t sample_count;  /* 0 = all (digits), else the first so many */
-    size_t feature_count; /* synthetic only */
+    size_t feature_count; /* synthetic, text; 0 = the default */
+    const char *path;     /* text: of a file; NULL = the embedded one */
     uint64_t seed;        /* synthetic, dyadic */
 };
 const char *const *ref_data_names(void);
-/* How large a dataset is, without opening it. Errors: E_NOT_FOUND (no such dataset), E_INVALID (it
- * has not so many samples). */
+/* How large a dataset is, without keeping it. Errors: E_NOT_FOUND (no such dataset or file),
+ * E_INVALID (it has not so many samples, or is no such data), E_IO. */
 struct ref_data_sizes {
     size_t sample_count, feature_count;
     size_t class_count, target_count; /* one of them is 0 */
+    size_t label_count;               /* as struct ref_data */
+    bool is_tokens;                   /* features are tokens, and each one has a label */
 };
 DDP_MUST_USE ddp_status ref_data_describe(const struct ref_data_config *config,
                                           struct ref_data_sizes *out, struct ddp_err *err);
@@ -50,7 +56,7 @@ struct ref_batch {
     size_t rows;
     const uint32_t *samples; /* uint32[rows], indices into the dataset */
     const float *features;   /* float[rows][feature_count] */
-    const int32_t *labels;   /* int32[rows] or NULL */
+    const int32_t *labels;   /* int32[rows][label_count] or NULL */
     const float *targets;    /* float[rows][target_count] or NULL */
 };
 

@@ -61,6 +61,40 @@ void ref_model_defaults(struct ref_model_config *config, size_t feature_count, s
     config->width_count = 2 + kind->default_hidden_count;
 }
 
+ddp_status ref_model_check_data(const struct ref_model_config *config,
+                                const struct ref_data_sizes *data, struct ddp_err *err)
+{
+    const size_t index = find_kind(config->name);
+    const size_t outputs = data->class_count > 0 ? data->class_count : data->target_count;
+
+    if (index == KIND_COUNT || config->width_count < 2) {
+        return ddp_err_set(err, DDP_E_INVALID, "no such model, or no widths");
+    }
+    if (kinds[index]->is_sequence != data->is_tokens) {
+        return ddp_err_set(err, DDP_E_SHAPE,
+                           data->is_tokens ? "model %s does not read tokens: data text is for gpt"
+                                           : "model %s reads tokens: it needs data text",
+                           config->name);
+    }
+    if (config->width[0] != data->feature_count ||
+        config->width[config->width_count - 1] != outputs) {
+        return ddp_err_set(
+            err, DDP_E_SHAPE,
+            "widths lead from %zu to %zu, but the dataset has %zu features and %zu %s",
+            config->width[0], config->width[config->width_count - 1], data->feature_count, outputs,
+            data->class_count > 0 ? "classes" : "targets");
+    }
+    return DDP_OK;
+}
+
+bool ref_model_is_branching(const struct ref_model_config *config)
+{
+    const size_t index = find_kind(config->name);
+
+    return index < KIND_COUNT && (kinds[index]->is_routed || config->branch != REF_BRANCH_BOTH);
+}
+
+/* spec: zeroed, but for mem. To be given to ref_spec_fini in any case. */
 static ddp_status find_and_describe(const struct ref_model_config *config, size_t *out_index,
                                     struct ref_model_spec *spec, struct ddp_err *err)
 {
@@ -69,7 +103,10 @@ static ddp_status find_and_describe(const struct ref_model_config *config, size_
 
     if (index < KIND_COUNT) {
         *out_index = index;
-        return kinds[index]->describe(config, spec, err);
+        DDP_TRY(kinds[index]->describe(config, spec, err));
+        return spec->is_out_of_memory
+                   ? ddp_err_set(err, DDP_E_NOMEM, "no memory for the tables of %s", config->name)
+                   : DDP_OK;
     }
     nearest = ddp_text_nearest(config->name, model_names, KIND_COUNT);
     return ddp_err_set(err, DDP_E_NOT_FOUND, "there is no model %s%s%s", config->name,
@@ -79,19 +116,19 @@ static ddp_status find_and_describe(const struct ref_model_config *config, size_
 /* name: storage that outlives the table. */
 static void fill_param(struct ddp_param *param, const struct ref_param_spec *spec, const char *name)
 {
-    bool is_matrix = spec->columns > 0;
-
-    *param = (struct ddp_param){.name = name, .dtype = DDP_DTYPE_F32, .ndim = is_matrix ? 2 : 1};
-    param->shape[0] = spec->rows;
-    param->shape[1] = spec->columns;
-    param->elem_count = is_matrix ? spec->rows * spec->columns : spec->rows;
+    *param = (struct ddp_param){
+        .name = name, .dtype = DDP_DTYPE_F32, .ndim = spec->ndim, .elem_count = 1};
+    for (uint32_t d = 0; d < spec->ndim; d++) {
+        param->shape[d] = spec->shape[d];
+        param->elem_count *= spec->shape[d];
+    }
 }
 
 static void fill_buffer(struct ddp_buffer *buffer, const struct ref_buffer_spec *spec,
                         const char *name)
 {
     *buffer =
-        (struct ddp_buffer){.name = name, .dtype = DDP_DTYPE_F32, .elem_count = spec->elem_count};
+        (struct ddp_buffer){.name = name, .dtype = spec->dtype, .elem_count = spec->elem_count};
 }
 
 /* The names follow both tables in their block. */
@@ -109,30 +146,42 @@ static void fill_tables(struct ref_model_tables *tables, const struct ref_model_
     }
 }
 
+static ddp_status copy_tables(struct ddp_mem *mem, const struct ref_model_spec *spec,
+                              struct ref_model_tables *out)
+{
+    size_t param_bytes = spec->param_count * sizeof(*out->params);
+    size_t buffer_bytes = spec->buffer_count * sizeof(*out->buffers);
+    size_t name_bytes = (spec->param_count + spec->buffer_count) * REF_NAME_BYTES;
+    char *block = (char *)ddp_mem_array(mem, 1, param_bytes + buffer_bytes + name_bytes);
+
+    if (block == NULL) {
+        return DDP_E_NOMEM;
+    }
+    out->params = (struct ddp_param *)(void *)block;
+    out->param_count = spec->param_count;
+    out->buffers = (struct ddp_buffer *)(void *)(block + param_bytes);
+    out->buffer_count = spec->buffer_count;
+    fill_tables(out, spec);
+    return DDP_OK;
+}
+
 ddp_status ref_model_describe(struct ddp_mem *mem, const struct ref_model_config *config,
                               struct ref_model_tables *out, struct ddp_err *err)
 {
-    struct ref_model_spec spec = {0};
-    size_t param_bytes, buffer_bytes;
-    size_t index;
-    char *block;
+    struct ref_model_spec spec = {.mem = mem};
+    size_t index = 0;
+    ddp_status status;
 
     *out = (struct ref_model_tables){0};
-    DDP_TRY(find_and_describe(config, &index, &spec, err));
-    param_bytes = spec.param_count * sizeof(*out->params);
-    buffer_bytes = spec.buffer_count * sizeof(*out->buffers);
-    block = (char *)ddp_mem_array(mem, 1,
-                                  param_bytes + buffer_bytes +
-                                      (spec.param_count + spec.buffer_count) * REF_NAME_BYTES);
-    if (block == NULL) {
-        return ddp_err_set(err, DDP_E_NOMEM, "no memory for the tables of %s", config->name);
+    status = find_and_describe(config, &index, &spec, err);
+    if (status == DDP_OK) {
+        status = copy_tables(mem, &spec, out);
+        if (status != DDP_OK) {
+            status = ddp_err_set(err, status, "no memory for the tables of %s", config->name);
+        }
     }
-    out->params = (struct ddp_param *)(void *)block;
-    out->param_count = spec.param_count;
-    out->buffers = (struct ddp_buffer *)(void *)(block + param_bytes);
-    out->buffer_count = spec.buffer_count;
-    fill_tables(out, &spec);
-    return DDP_OK;
+    ref_spec_fini(&spec);
+    return status;
 }
 
 static size_t aligned_elems(size_t elem_count)
@@ -150,35 +199,81 @@ static ddp_status alloc_floats(struct ddp_device *device, size_t elem_count, flo
     return status;
 }
 
-static ddp_status alloc_blocks(struct ref_model *model)
+static size_t aligned_bytes(size_t size_bytes)
 {
-    struct ref_model_spec *spec = &model->spec;
-    size_t param_elems = 0;
-    size_t buffer_elems = 0;
+    return (size_bytes + DDP_CACHE_LINE_BYTES - 1) / DDP_CACHE_LINE_BYTES * DDP_CACHE_LINE_BYTES;
+}
 
+static ddp_status alloc_params(struct ref_model *model)
+{
+    const struct ref_model_spec *spec = &model->spec;
+    size_t elems = 0;
+
+    model->params = (struct ddp_param *)ddp_mem_array(model->device->mem, spec->param_count,
+                                                      sizeof(*model->params));
+    if (model->params == NULL) {
+        return DDP_E_NOMEM;
+    }
     for (size_t i = 0; i < spec->param_count; i++) {
         fill_param(&model->params[i], &spec->params[i], spec->params[i].name);
-        param_elems += aligned_elems(model->params[i].elem_count);
+        elems += aligned_elems(model->params[i].elem_count);
+    }
+    DDP_TRY(alloc_floats(model->device, elems, &model->data_block));
+    DDP_TRY(alloc_floats(model->device, elems, &model->grad_block));
+    elems = 0;
+    for (size_t i = 0; i < spec->param_count; i++) {
+        model->params[i].data = model->data_block + elems;
+        model->params[i].grad = model->grad_block + elems;
+        elems += aligned_elems(model->params[i].elem_count);
+    }
+    return DDP_OK;
+}
+
+static ddp_status alloc_buffers(struct ref_model *model)
+{
+    struct ddp_device *device = model->device;
+    const struct ref_model_spec *spec = &model->spec;
+    size_t size_bytes = 0;
+    void *block = NULL;
+
+    model->buffers = (struct ddp_buffer *)ddp_mem_array(device->mem, spec->buffer_count,
+                                                        sizeof(*model->buffers));
+    if (model->buffers == NULL) {
+        return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < spec->buffer_count; i++) {
         fill_buffer(&model->buffers[i], &spec->buffers[i], spec->buffers[i].name);
-        buffer_elems += aligned_elems(spec->buffers[i].elem_count);
+        size_bytes += aligned_bytes(ddp_buffer_size_bytes(&model->buffers[i]));
     }
-    DDP_TRY(alloc_floats(model->device, param_elems, &model->data_block));
-    DDP_TRY(alloc_floats(model->device, param_elems, &model->grad_block));
-    DDP_TRY(alloc_floats(model->device, buffer_elems, &model->buffer_block));
-    param_elems = 0;
-    for (size_t i = 0; i < spec->param_count; i++) {
-        model->params[i].data = model->data_block + param_elems;
-        model->params[i].grad = model->grad_block + param_elems;
-        param_elems += aligned_elems(model->params[i].elem_count);
+    if (size_bytes == 0) {
+        return DDP_OK;
     }
-    buffer_elems = 0;
+    DDP_TRY(device->ops->alloc(device, size_bytes + sizeof(*model->one), DDP_SPACE_DEVICE, &block));
+    model->buffer_block = (char *)block;
+    model->one = (int64_t *)(void *)(model->buffer_block + size_bytes);
+    size_bytes = 0;
     for (size_t i = 0; i < spec->buffer_count; i++) {
-        model->buffers[i].data = model->buffer_block + buffer_elems;
-        buffer_elems += aligned_elems(model->buffers[i].elem_count);
+        model->buffers[i].data = model->buffer_block + size_bytes;
+        size_bytes += aligned_bytes(ddp_buffer_size_bytes(&model->buffers[i]));
     }
     return DDP_OK;
+}
+
+/* A row of the parameter's initial values. */
+static float initial_value(enum ref_init init, float uniform, float bound, struct ddp_prng *prng)
+{
+    switch (init) {
+    case REF_INIT_TRIT:
+        return (float)ddp_prng_below(prng, 3) - 1.0F;
+    case REF_INIT_ONE:
+        return 1.0F;
+    case REF_INIT_ZERO:
+        return 0.0F;
+    case REF_INIT_UNIFORM:
+    case REF_INIT_NARROW:
+        break;
+    }
+    return (2.0F * uniform - 1.0F) * bound;
 }
 
 /* values: host storage of the largest parameter. */
@@ -186,42 +281,72 @@ static ddp_status init_param(struct ref_model *model, size_t index, float *value
 {
     const struct ref_param_spec *spec = &model->spec.params[index];
     const struct ddp_param *param = &model->params[index];
-    float bound = 1.0F / sqrtf((float)spec->fan_in);
+    /* A uniform distribution in +-b has the standard deviation b / sqrt(3). */
+    float bound =
+        spec->init == REF_INIT_NARROW ? 0.02F * sqrtf(3.0F) : 1.0F / sqrtf((float)spec->fan_in);
     char label[REF_NAME_BYTES + sizeof("init/")];
     struct ddp_prng prng;
 
     (void)snprintf(label, sizeof(label), "init/%s", spec->name);
     prng = ddp_prng_make(model->config.seed, label);
-    if (spec->init != REF_INIT_TRIT) {
+    if (spec->init == REF_INIT_UNIFORM || spec->init == REF_INIT_NARROW) {
         ddp_prng_uniform_fill(&prng, values, param->elem_count);
     }
     for (size_t i = 0; i < param->elem_count; i++) {
-        values[i] = spec->init == REF_INIT_TRIT ? (float)ddp_prng_below(&prng, 3) - 1.0F
-                                                : (2.0F * values[i] - 1.0F) * bound;
+        values[i] = initial_value(spec->init, values[i], bound, &prng);
     }
     return ddp_transfer_to_device(&model->tape.transfer, param->data, values,
                                   param->elem_count * sizeof(float));
 }
 
-static ddp_status init_params(struct ref_model *model)
+/* The memory is zeroed: only buffers that begin otherwise are written. */
+static ddp_status init_buffer(struct ref_model *model, size_t index, float *values)
+{
+    const struct ref_buffer_spec *spec = &model->spec.buffers[index];
+
+    for (size_t i = 0; spec->dtype == DDP_DTYPE_F32 && i < spec->elem_count; i++) {
+        values[i] = spec->initial;
+    }
+    return spec->initial == 0.0F
+               ? DDP_OK
+               : ddp_transfer_to_device(&model->tape.transfer, model->buffers[index].data, values,
+                                        spec->elem_count * sizeof(float));
+}
+
+/* values: host storage of the largest parameter or buffer. */
+static ddp_status init_values(struct ref_model *model, float *values)
+{
+    const int64_t one = 1;
+
+    for (size_t i = 0; i < model->spec.param_count; i++) {
+        DDP_TRY(init_param(model, i, values));
+    }
+    for (size_t i = 0; i < model->spec.buffer_count; i++) {
+        DDP_TRY(init_buffer(model, i, values));
+    }
+    return model->one == NULL
+               ? DDP_OK
+               : ddp_transfer_to_device(&model->tape.transfer, model->one, &one, sizeof(one));
+}
+
+static ddp_status init_model(struct ref_model *model)
 {
     struct ddp_mem *mem = model->device->mem;
     size_t largest = 0;
     float *values;
-    ddp_status status = DDP_OK;
+    ddp_status status;
 
     for (size_t i = 0; i < model->spec.param_count; i++) {
-        if (model->params[i].elem_count > largest) {
-            largest = model->params[i].elem_count;
-        }
+        largest = model->params[i].elem_count > largest ? model->params[i].elem_count : largest;
+    }
+    for (size_t i = 0; i < model->spec.buffer_count; i++) {
+        largest = model->buffers[i].elem_count > largest ? model->buffers[i].elem_count : largest;
     }
     values = (float *)ddp_mem_array(mem, largest, sizeof(float));
     if (values == NULL) {
         return DDP_E_NOMEM;
     }
-    for (size_t i = 0; i < model->spec.param_count && status == DDP_OK; i++) {
-        status = init_param(model, i, values);
-    }
+    status = init_values(model, values);
     ddp_mem_free(mem, values);
     return status;
 }
@@ -243,11 +368,37 @@ void ref_model_set_wait(struct ref_model *model, struct ddp_idle *idle, struct d
     ddp_transfer_set_wait(&model->tape.transfer, idle, clock, timeout_ns);
 }
 
+/* A device that lacks a kernel is found out here, not in the middle of a pass. */
+static ddp_status check_device(const struct ref_model *model, struct ddp_err *err)
+{
+    if (!model->kind->needs_layers || model->device->layers != NULL) {
+        return DDP_OK;
+    }
+    return ddp_err_set(err, DDP_E_UNSUPPORTED, "device %s has no kernels for model %s",
+                       model->device->ops->name, model->config.name);
+}
+
+static ddp_status build_model(struct ref_model *model, size_t batch_rows_max, struct ddp_err *err)
+{
+    size_t index = 0;
+
+    if (batch_rows_max == 0) {
+        return ddp_err_set(err, DDP_E_INVALID, "a model needs batches of at least one row");
+    }
+    DDP_TRY(find_and_describe(&model->config, &index, &model->spec, err));
+    model->kind = kinds[index];
+    model->config.name = model_names[index]; /* outlives the caller's string */
+    DDP_TRY(check_device(model, err));
+    DDP_TRY(alloc_params(model));
+    DDP_TRY(alloc_buffers(model));
+    DDP_TRY(create_tape(model, batch_rows_max));
+    return init_model(model);
+}
+
 ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_config *config,
                             size_t batch_rows_max, struct ref_model **out, struct ddp_err *err)
 {
     struct ref_model *model = (struct ref_model *)ddp_mem_array(device->mem, 1, sizeof(*model));
-    size_t index = 0;
     ddp_status status;
 
     *out = NULL;
@@ -256,20 +407,8 @@ ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_co
     }
     model->device = device;
     model->config = *config;
-    status = batch_rows_max > 0
-                 ? find_and_describe(config, &index, &model->spec, err)
-                 : ddp_err_set(err, DDP_E_INVALID, "a model needs batches of at least one row");
-    if (status == DDP_OK) {
-        model->kind = kinds[index];
-        model->config.name = model_names[index]; /* outlives the caller's string */
-        status = alloc_blocks(model);
-    }
-    if (status == DDP_OK) {
-        status = create_tape(model, batch_rows_max);
-    }
-    if (status == DDP_OK) {
-        status = init_params(model);
-    }
+    model->spec.mem = device->mem;
+    status = build_model(model, batch_rows_max, err);
     if (status != DDP_OK) {
         ref_model_destroy(model);
         return status;
@@ -290,6 +429,9 @@ void ref_model_destroy(struct ref_model *model)
     device->ops->free(device, DDP_SPACE_DEVICE, model->data_block);
     device->ops->free(device, DDP_SPACE_DEVICE, model->grad_block);
     device->ops->free(device, DDP_SPACE_DEVICE, model->buffer_block);
+    ddp_mem_free(device->mem, model->params);
+    ddp_mem_free(device->mem, model->buffers);
+    ref_spec_fini(&model->spec);
     ddp_mem_free(device->mem, model);
 }
 
@@ -328,18 +470,19 @@ ddp_status ref_model_forward(struct ref_model *model, const struct ref_batch *ba
 void ref_model_used(const struct ref_model *model, bool *is_used)
 {
     const struct ref_tape *tape = &model->tape;
-    bool is_reached[REF_TAPE_NODES_MAX];
 
     for (size_t p = 0; p < model->spec.param_count; p++) {
         is_used[p] = false;
     }
-    ref_tape_reach(tape, is_reached);
+    ref_tape_reach(tape);
     for (size_t i = 0; i < tape->node_count; i++) {
-        if (is_reached[i] && tape->nodes[i].weight != REF_NONE) {
-            is_used[tape->nodes[i].weight] = true;
+        const struct ref_node *node = &tape->nodes[i];
+
+        if (node->is_reached && node->weight != REF_NONE) {
+            is_used[node->weight] = true;
         }
-        if (is_reached[i] && tape->nodes[i].bias != REF_NONE) {
-            is_used[tape->nodes[i].bias] = true;
+        if (node->is_reached && node->bias != REF_NONE) {
+            is_used[node->bias] = true;
         }
     }
 }

@@ -7,8 +7,10 @@
  * use), "exact_linear" (linear, squared error, dyadic data: every sum is exact in any order),
  * "module_child" (an mlp inside a child really named `module`, so its keys are module.fc0.weight),
  * "module_twin" (an mlp with every second layer inside such a child: fc0.weight,
- * module.fc0.weight). To add one: a file model_<name>.c with its struct ref_model_kind, its line in
- * CMakeLists.txt, and its row in REF_MODEL_TABLE (model_kind.h). */
+ * module.fc0.weight), "convnet" (blocks of convolution, BatchNorm and pooling), "gpt" (a
+ * transformer as GPT-2, head tied to the embedding), "moe" (experts of which each row uses one). To
+ * add one: a file model_<name>.c with its struct ref_model_kind, its line in CMakeLists.txt, and
+ * its row in REF_MODEL_TABLE (model_kind.h). */
 #ifndef REFERENCE_MODEL_H
 #define REFERENCE_MODEL_H
 
@@ -34,7 +36,9 @@ struct ref_model_config {
     size_t width_count;
     enum ref_branch_rule branch;
     uint32_t skip_rank;
-    uint64_t seed; /* of the initial parameters (torch.nn.Linear's uniform range) */
+    size_t heads;   /* gpt: of each attention; 0 = 4 if the width divides by 4, else 1 */
+    size_t experts; /* moe; 0 = 4 */
+    uint64_t seed;  /* of the initial parameters (torch.nn.Linear's uniform range) */
 };
 
 struct ref_model;
@@ -44,6 +48,13 @@ const char *const *ref_model_names(void);
 /* Fill width/width_count with the model's defaults for a dataset of these sizes if not given.
  * class_count 0 means a regression on 2 targets (dyadic). */
 void ref_model_defaults(struct ref_model_config *config, size_t feature_count, size_t class_count);
+/* Whether the model takes data of that kind: tokens or not, as many features as its first width,
+ * classes or targets as its last. config: after ref_model_defaults. Errors: E_SHAPE. */
+DDP_MUST_USE ddp_status ref_model_check_data(const struct ref_model_config *config,
+                                             const struct ref_data_sizes *data,
+                                             struct ddp_err *err);
+/* Whether a pass may use fewer parameters than another one of the same job. */
+bool ref_model_is_branching(const struct ref_model_config *config);
 /* Names and shapes without data, for planning: what ref_model_params and ref_model_buffers will be,
  * data NULL. Give back `params`: one block of mem that holds all. Errors: E_NOT_FOUND (no such
  * model), E_INVALID (its widths), E_NOMEM. */

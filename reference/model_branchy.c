@@ -36,7 +36,7 @@ static ddp_status describe_branchy(const struct ref_model_config *config,
     ref_spec_add_linear(spec, "branch_a", width[1], width[1], REF_INIT_UNIFORM);
     ref_spec_add_linear(spec, "branch_b", width[1], width[1], REF_INIT_UNIFORM);
     ref_spec_add_linear(spec, "head", width[2], width[1], REF_INIT_UNIFORM);
-    ref_spec_add_buffer(spec, "trunk.running_mean", width[1]);
+    ref_spec_add_buffer(spec, "trunk.running_mean", DDP_DTYPE_F32, width[1], 0.0F);
     return DDP_OK;
 }
 
@@ -74,18 +74,15 @@ static struct branches pick_branches(const struct ref_model_config *config,
 static ddp_status follow_mean(struct ref_model *model, size_t h)
 {
     struct ref_tape *tape = &model->tape;
-    struct ddp_device *device = model->device;
-    float *mean = model->buffers[0].data;
-    size_t columns = model->buffers[0].elem_count;
+    const struct ref_value *x = ref_tape_value(tape, h);
+    float *sums = ref_tape_work(tape, x->columns);
 
     if (tape->is_dry) {
         return DDP_OK;
     }
-    DDP_TRY(device->math->sum_rows(device, NULL, tape->scratch, tape->values[h].data, tape->rows,
-                                   columns, false));
-    DDP_TRY(device->ops->scale(device, NULL, mean, DDP_DTYPE_F32, mean, DDP_DTYPE_F32, columns,
-                               (double)0.9F));
-    return device->math->axpy(device, NULL, mean, tape->scratch, 0.1F / (float)tape->rows, columns);
+    DDP_TRY(model->device->math->sum_rows(model->device, NULL, sums, x->data, x->rows, x->columns,
+                                          false));
+    return ref_buffer_follow(model, 0, sums, 0.1F, 1.0F / (float)x->rows);
 }
 
 static ddp_status forward_branch(struct ref_tape *tape, size_t h, enum branchy_layer layer,
@@ -102,7 +99,7 @@ static ddp_status forward_none(struct ref_model *model, const struct ref_batch *
 {
     size_t x;
 
-    DDP_TRY(ref_tape_input(&model->tape, batch->features, model->config.width[2], &x));
+    DDP_TRY(ref_tape_input(&model->tape, batch->features, 1, model->config.width[2], &x));
     return ref_tape_cross_entropy(&model->tape, x, batch->labels);
 }
 
@@ -122,7 +119,7 @@ static ddp_status forward_branchy(struct ref_model *model, const struct ref_batc
     if (!tape->is_dry) {
         picked = pick_branches(&model->config, batch);
     }
-    DDP_TRY(ref_tape_input(tape, batch->features, model->config.width[0], &x));
+    DDP_TRY(ref_tape_input(tape, batch->features, 1, model->config.width[0], &x));
     DDP_TRY(ref_tape_layer(tape, LAYER_TRUNK));
     DDP_TRY(ref_tape_linear(tape, x, TRUNK_WEIGHT, TRUNK_BIAS, &x));
     DDP_TRY(ref_tape_relu(tape, x, &h));

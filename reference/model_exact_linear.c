@@ -25,8 +25,8 @@ static ddp_status forward_exact_linear(struct ref_model *model, const struct ref
     size_t target;
     size_t x;
 
-    DDP_TRY(ref_tape_input(tape, batch->features, model->config.width[0], &x));
-    DDP_TRY(ref_tape_input(tape, batch->targets, model->config.width[1], &target));
+    DDP_TRY(ref_tape_input(tape, batch->features, 1, model->config.width[0], &x));
+    DDP_TRY(ref_tape_input(tape, batch->targets, 1, model->config.width[1], &target));
     DDP_TRY(ref_tape_layer(tape, 0));
     DDP_TRY(ref_tape_linear(tape, x, 0, 1, &x));
     return ref_tape_squared_error(tape, x, target);

@@ -10,36 +10,45 @@
 extern "C" {
 #endif
 
-#define REF_NAME_BYTES  40
-#define REF_PARAMS_MAX  REF_TAPE_PARAMS_MAX
-#define REF_BUFFERS_MAX 2
+#define REF_NAME_BYTES 40
 
 enum ref_init {
-    REF_INIT_UNIFORM, /* uniform in +-1/sqrt(fan_in), as torch.nn.Linear */
+    REF_INIT_UNIFORM, /* uniform in +-1/sqrt(fan_in), as torch.nn.Linear and Conv2d */
     REF_INIT_TRIT,    /* -1, 0 or 1 */
+    REF_INIT_NARROW,  /* uniform with a standard deviation of 0.02, as GPT-2's */
+    REF_INIT_ONE,
+    REF_INIT_ZERO,
 };
 
 struct ref_param_spec {
     char name[REF_NAME_BYTES];
-    size_t rows, columns; /* columns 0: a vector of rows elements */
+    uint32_t ndim;
+    size_t shape[DDP_NDIM_MAX];
     size_t fan_in;
     enum ref_init init;
 };
 struct ref_buffer_spec {
     char name[REF_NAME_BYTES];
+    enum ddp_dtype dtype; /* f32 or i64 */
     size_t elem_count;
+    float initial; /* of each element of an f32; an i64 begins with 0 */
 };
 struct ref_model_spec {
-    struct ref_param_spec params[REF_PARAMS_MAX];
-    size_t param_count;
-    struct ref_buffer_spec buffers[REF_BUFFERS_MAX];
-    size_t buffer_count;
+    struct ddp_mem *mem;
+    struct ref_param_spec *params;
+    size_t param_count, param_capacity;
+    struct ref_buffer_spec *buffers;
+    size_t buffer_count, buffer_capacity;
+    bool is_out_of_memory; /* something could not be added */
 };
 
 struct ref_model_kind {
     /* Hidden layers that a config without widths gets. */
     size_t default_hidden_count, default_hidden_width;
     bool is_regression; /* the loss is against the batch's targets, not its labels */
+    bool is_sequence;   /* features are tokens, and each one has a label */
+    bool is_routed;     /* the data choose which parameters a pass uses */
+    bool needs_layers;  /* kernels of layers.h */
     ddp_status (*describe)(const struct ref_model_config *config, struct ref_model_spec *spec,
                            struct ddp_err *err);
     /* Records the forward pass on model->tape, loss last. The tape may be in its dry run: then the
@@ -52,19 +61,33 @@ struct ref_model {
     const struct ref_model_kind *kind;
     struct ref_model_config config;
     struct ref_model_spec spec;
-    struct ddp_param params[REF_PARAMS_MAX];
-    struct ddp_buffer buffers[REF_BUFFERS_MAX];
-    float *data_block, *grad_block, *buffer_block; /* on the device */
+    struct ddp_param *params;       /* [spec.param_count] */
+    struct ddp_buffer *buffers;     /* [spec.buffer_count] */
+    float *data_block, *grad_block; /* on the device */
+    char *buffer_block;             /* the same */
+    int64_t *one;                   /* in buffer_block, behind the buffers */
     struct ref_tape tape;
 };
 
-/* model_spec.c: each appends to the spec. */
+/* model_buffer.c: buffers that follow what passes by.
+ * buffer (f32) = (1 - momentum) * buffer + momentum * factor * value, element by element */
+DDP_MUST_USE ddp_status ref_buffer_follow(struct ref_model *model, size_t index, const float *value,
+                                          float momentum, float factor);
+/* buffer (i64) = buffer + 1 */
+DDP_MUST_USE ddp_status ref_buffer_count(struct ref_model *model, size_t index);
+
+/* model_spec.c: each appends to the spec, or sets is_out_of_memory. */
+void ref_spec_add_param(struct ref_model_spec *spec, const struct ref_param_spec *param);
 /* A linear layer: "<prefix>.weight" [outputs][inputs] and "<prefix>.bias" [outputs]. */
 void ref_spec_add_linear(struct ref_model_spec *spec, const char *prefix, size_t outputs,
                          size_t inputs, enum ref_init init);
 void ref_spec_add_vector(struct ref_model_spec *spec, const char *name, size_t elem_count,
                          size_t fan_in);
-void ref_spec_add_buffer(struct ref_model_spec *spec, const char *name, size_t elem_count);
+/* "<prefix>.weight" of ones and "<prefix>.bias" of zeros. */
+void ref_spec_add_norm(struct ref_model_spec *spec, const char *prefix, size_t elem_count);
+void ref_spec_add_buffer(struct ref_model_spec *spec, const char *name, enum ddp_dtype dtype,
+                         size_t elem_count, float initial);
+void ref_spec_fini(struct ref_model_spec *spec);
 
 /* X(name), a row for each ref_model_<name>. */
 #define REF_MODEL_TABLE(X) \
@@ -72,7 +95,10 @@ void ref_spec_add_buffer(struct ref_model_spec *spec, const char *name, size_t e
     X(branchy)             \
     X(exact_linear)        \
     X(module_child)        \
-    X(module_twin)
+    X(module_twin)         \
+    X(convnet)             \
+    X(gpt)                 \
+    X(moe)
 #define X(name) extern const struct ref_model_kind ref_model_##name;
 REF_MODEL_TABLE(X)
 #undef X

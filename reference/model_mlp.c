@@ -52,7 +52,7 @@ static ddp_status forward_mlp(struct ref_model *model, const struct ref_batch *b
     size_t layer_count = model->config.width_count - 1;
     size_t x;
 
-    DDP_TRY(ref_tape_input(tape, batch->features, model->config.width[0], &x));
+    DDP_TRY(ref_tape_input(tape, batch->features, 1, model->config.width[0], &x));
     for (size_t layer = 0; layer < layer_count; layer++) {
         DDP_TRY(ref_tape_layer(tape, (uint32_t)layer));
         DDP_TRY(ref_tape_linear(tape, x, 2 * layer, 2 * layer + 1, &x));

@@ -107,6 +107,11 @@ void ref_optimizer_destroy(struct ref_optimizer *optimizer)
     ddp_mem_free(device->mem, optimizer);
 }
 
+void ref_optimizer_set_lr(struct ref_optimizer *optimizer, float lr)
+{
+    optimizer->config.lr = lr;
+}
+
 static ddp_status step_sgd(struct ref_optimizer *optimizer, size_t index)
 {
     struct ddp_param *param = &optimizer->params[index];

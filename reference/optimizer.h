@@ -30,6 +30,8 @@ DDP_MUST_USE ddp_status ref_optimizer_create(struct ddp_device *device, struct d
                                              const struct ref_optimizer_config *config,
                                              struct ref_optimizer **out);
 void ref_optimizer_destroy(struct ref_optimizer *optimizer);
+/* The learning rate of the steps that follow. */
+void ref_optimizer_set_lr(struct ref_optimizer *optimizer, float lr);
 /* One step over all parameters with defined gradients. updated (optional) is told after each. */
 DDP_MUST_USE ddp_status ref_optimizer_step(struct ref_optimizer *optimizer,
                                            ddp_status (*updated)(void *context, size_t param),

@@ -14,6 +14,8 @@ struct ref_trainer {
     struct ref_shard_cursor cursor;
     size_t *batch_rows, *shard_size; /* the job's arrays, copied */
     size_t rows_max;
+    ddp_status (*watch)(void *context, uint32_t micro); /* or NULL */
+    void *watch_context;
     /* One batch of the largest size. */
     uint32_t *samples;
     float *features;
@@ -71,7 +73,7 @@ static ddp_status alloc_batch(struct ref_trainer *trainer, size_t rows)
     trainer->samples = (uint32_t *)ddp_mem_array(mem, rows, sizeof(uint32_t));
     trainer->features = (float *)ddp_mem_array(mem, rows * data->feature_count, sizeof(float));
     if (data->labels != NULL) {
-        trainer->labels = (int32_t *)ddp_mem_array(mem, rows, sizeof(int32_t));
+        trainer->labels = (int32_t *)ddp_mem_array(mem, rows * data->label_count, sizeof(int32_t));
     } else {
         trainer->targets = (float *)ddp_mem_array(mem, rows * data->target_count, sizeof(float));
     }
@@ -84,19 +86,12 @@ static ddp_status alloc_batch(struct ref_trainer *trainer, size_t rows)
 }
 
 /* A model built for another dataset's sizes would read past the batch. */
-static ddp_status check_widths(const struct ref_trainer *trainer, struct ddp_err *err)
+static ddp_status check_data(const struct ref_trainer *trainer, struct ddp_err *err)
 {
-    const struct ref_model_config *model = &trainer->job.model;
-    const struct ref_data *data = &trainer->data;
-    size_t outputs = data->labels != NULL ? data->class_count : data->target_count;
-    size_t last = model->width_count > 0 ? model->width[model->width_count - 1] : 0;
+    struct ref_data_sizes sizes;
 
-    if (model->width[0] == data->feature_count && last == outputs) {
-        return DDP_OK;
-    }
-    return ddp_err_set(err, DDP_E_SHAPE, "%s takes %zu inputs to %zu outputs, %s has %zu and %zu",
-                       model->name, model->width[0], last, data->name, data->feature_count,
-                       outputs);
+    DDP_TRY(ref_data_describe(&trainer->job.data, &sizes, err));
+    return ref_model_check_data(&trainer->job.model, &sizes, err);
 }
 
 static ddp_status open_parts(struct ref_trainer *trainer, struct ddp_err *err)
@@ -119,7 +114,7 @@ static ddp_status open_parts(struct ref_trainer *trainer, struct ddp_err *err)
     ref_model_defaults(&job->model, trainer->data.feature_count,
                        trainer->data.labels != NULL ? trainer->data.class_count
                                                     : trainer->data.target_count);
-    DDP_TRY(check_widths(trainer, err));
+    DDP_TRY(check_data(trainer, err));
     DDP_TRY(ref_model_create(device, &job->model, rows_max, &trainer->model, err));
     params = ref_model_params(trainer->model, &param_count);
     return ref_optimizer_create(device, params, param_count, &job->optimizer, &trainer->optimizer);
@@ -237,6 +232,13 @@ static ddp_status fetch(struct ref_trainer *trainer, uint32_t rank, uint32_t ste
     return DDP_OK;
 }
 
+void ref_trainer_watch(struct ref_trainer *trainer,
+                       ddp_status (*watch)(void *context, uint32_t micro), void *context)
+{
+    trainer->watch = watch;
+    trainer->watch_context = context;
+}
+
 static ddp_status local_gradient(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
                                  const struct ref_samples *given, float *out_loss, size_t *out_rows)
 {
@@ -254,6 +256,9 @@ static ddp_status local_gradient(struct ref_trainer *trainer, uint32_t rank, uin
         DDP_TRY(fetch(trainer, rank, step, micro, given, &batch));
         if (batch.rows == 0) {
             break;
+        }
+        if (trainer->watch != NULL) {
+            DDP_TRY(trainer->watch(trainer->watch_context, micro));
         }
         DDP_TRY(ref_model_forward(trainer->model, &batch, NULL, &loss));
         DDP_TRY(ref_model_backward(trainer->model, loss_scale, NULL));

@@ -35,6 +35,10 @@ const struct ref_data *ref_trainer_data(const struct ref_trainer *trainer);
 DDP_MUST_USE ddp_status ref_trainer_batch(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
                                           uint32_t micro, struct ref_batch *out);
 
+/* Called before each forward pass of the local gradients below; watch NULL ends it. A status other
+ * than OK stops them. */
+void ref_trainer_watch(struct ref_trainer *trainer,
+                       ddp_status (*watch)(void *context, uint32_t micro), void *context);
 /* Local gradient of one rank in one step, over all its micro-batches (loss scaled by
  * 1/micro_batches), left in the model's params. *out_loss: mean over micro-batches. *out_rows:
  * rows seen; 0 = no data left, gradients undefined. */

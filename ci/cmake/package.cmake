@@ -1,7 +1,8 @@
-# cmake --install: the program, and ddpcore as one static library with its public headers and a CMake
-# package (targets ddprove::ddpcore and ddprove::ddpcore_cuda, function ddprove_add_scenarios).
+# cmake --install: the program, and ddpcore as one static library with its public headers, a CMake package
+# (targets ddprove::ddpcore, ddprove::ddpcore_cuda and ddprove::guest_ddpcore, function ddprove_add_scenarios)
+# and files for pkg-config (ddpcore, ddpcore_cuda, ddprove_ddpcore).
 
-set(package_layers base seam device store transport schedule collective nccl mpi ddp checkpoint)
+set(package_layers base seam device store transport schedule collective nccl mpi ddp checkpoint world)
 set(package_objects "")
 foreach(layer IN LISTS package_layers)
     if(NOT TARGET ddp_${layer})
@@ -15,16 +16,19 @@ endforeach()
 set(package_headers
     base/clock.h base/dtype.h base/file.h base/hash.h base/idle.h base/mem.h base/param.h
     base/prng.h base/status.h base/text.h
-    seam/access.h seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/phase.h
+    seam/access.h seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/link.h
+    seam/phase.h
     seam/progress.h seam/recorder.h
-    device/device.h device/math.h device/transfer.h
+    device/device.h device/layers.h device/math.h device/transfer.h
     cuda/cuda.h
     store/store.h
-    transport/shm.h transport/transport.h
+    transport/shm.h transport/tcp.h transport/transport.h
     schedule/algorithm.def schedule/algorithm.h schedule/schedule.h
     collective/collective.h
-    ddp/ddp.h ddp/group.h ddp/sampler.h
-    checkpoint/safetensors.h checkpoint/state_dict.h)
+    mpi/mpi.h nccl/nccl.h
+    ddp/clip.h ddp/ddp.h ddp/drift.h ddp/group.h ddp/sampler.h
+    checkpoint/safetensors.h checkpoint/state_dict.h
+    world/state.h world/world.h)
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -50,3 +54,22 @@ install(FILES "${CMAKE_BINARY_DIR}/package/ddproveConfig.cmake"
     "${CMAKE_BINARY_DIR}/package/ddproveConfigVersion.cmake" ci/cmake/ddprove_scenarios.cmake
     ci/cmake/ddprove_write_tests.cmake
     DESTINATION "${package_dir}")
+
+# How a trainer on ddpcore shows itself to `ddprove exec`, and an example of one.
+if(TARGET ddprove_ddpcore)
+    install(TARGETS ddprove_ddpcore ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(FILES harness/guest/ddpcore/ddprove_ddpcore.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+    install(FILES harness/guest/example/core_trainer.c DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+endif()
+
+# For pkg-config, wherever the prefix is moved to.
+file(RELATIVE_PATH package_include "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/${CMAKE_INSTALL_INCLUDEDIR}")
+set(package_cudart "")
+if(DDPROVE_CUDA_DEVICE)
+    set(package_cudart "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -ldl -lpthread")
+endif()
+foreach(name IN ITEMS ddpcore ddpcore_cuda ddprove_ddpcore)
+    configure_file("ci/cmake/${name}.pc.in" "${CMAKE_BINARY_DIR}/package/${name}.pc" @ONLY)
+    install(FILES "${CMAKE_BINARY_DIR}/package/${name}.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()

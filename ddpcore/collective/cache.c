@@ -35,10 +35,38 @@ static void evict_one(struct ddp_cache *cache)
     }
 }
 
+/* The choice for an all-reduce of that size; NULL: there is none. */
+static const struct ddp_coll_choice *choose(const struct ddp_cache *cache, enum ddp_coll_kind kind,
+                                            size_t elem_count, enum ddp_dtype dtype)
+{
+    size_t bytes = elem_count * ddp_dtype_size_bytes(dtype);
+    size_t i = 0;
+
+    if (kind != DDP_COLL_ALL_REDUCE || cache->choice_count == 0) {
+        return NULL;
+    }
+    while (i + 1 < cache->choice_count && bytes > cache->choices[i].bytes_max) {
+        i++;
+    }
+    return &cache->choices[i];
+}
+
+const struct ddp_algorithm *ddp_cache_algorithm(const struct ddp_cache *cache,
+                                                enum ddp_coll_kind kind, size_t elem_count,
+                                                enum ddp_dtype dtype)
+{
+    const struct ddp_coll_choice *choice = choose(cache, kind, elem_count, dtype);
+
+    return choice != NULL ? ddp_algorithm_find(kind, choice->algorithm) : cache->algorithm[kind];
+}
+
 static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *key,
                          struct ddp_cached **out, struct ddp_err *err)
 {
-    const struct ddp_algorithm *algorithm = cache->algorithm[key->kind];
+    const struct ddp_coll_choice *choice = choose(cache, key->kind, key->elem_count, key->dtype);
+    const struct ddp_algorithm *algorithm =
+        ddp_cache_algorithm(cache, key->kind, key->elem_count, key->dtype);
+    size_t segment_bytes = choice != NULL ? choice->segment_bytes : cache->segment_bytes;
     const struct ddp_schedule_params params = {
         .kind = key->kind,
         .dtype = key->dtype,
@@ -47,7 +75,7 @@ static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *ke
         .elem_count = key->elem_count,
         .root = key->root,
         .segment_elem_count =
-            ddp_algorithm_segment_elem_count(algorithm, cache->segment_bytes, key->dtype),
+            ddp_algorithm_segment_elem_count(algorithm, segment_bytes, key->dtype),
         .node_of_rank = cache->node_of_rank,
         .is_in_place = key->is_in_place};
 

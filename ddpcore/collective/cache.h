@@ -42,6 +42,8 @@ struct ddp_cache {
     uint32_t member, member_count;
     size_t segment_bytes;                                       /* 0 = the algorithm's default */
     const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT]; /* NULL: the kind is not used */
+    const struct ddp_coll_choice *choices;  /* of all-reduces, by size; borrowed */
+    size_t choice_count;                    /* 0: algorithm and segment_bytes hold for all */
     const uint32_t *node_of_rank;           /* of each member, or NULL; borrowed */
     struct ddp_schedule_observer *observer; /* or NULL */
     struct ddp_schedule_emitter *emitter;   /* of all-reduces, or NULL: the algorithm's */
@@ -70,6 +72,10 @@ static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *
  * goes. */
 DDP_MUST_USE ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *key,
                                        struct ddp_cached **out, struct ddp_err *err);
+/* What makes a collective of that size; NULL: the kind is not used. */
+const struct ddp_algorithm *ddp_cache_algorithm(const struct ddp_cache *cache,
+                                                enum ddp_coll_kind kind, size_t elem_count,
+                                                enum ddp_dtype dtype);
 void ddp_cache_give_back(struct ddp_cached *cached);
 /* Nothing in it has users. */
 void ddp_cache_fini(struct ddp_cache *cache);

@@ -107,9 +107,20 @@ struct ddp_schedule_emitter {
                        struct ddp_err *err);
 };
 
+/* How all-reduces of up to bytes_max bytes are done. */
+struct ddp_coll_choice {
+    size_t bytes_max;
+    enum ddp_algorithm_id algorithm;
+    size_t segment_bytes; /* longest message; 0 = the algorithm's default */
+};
+
 struct ddp_coll_schedule_config {
     uint64_t comm;
-    enum ddp_algorithm_id algorithm; /* of all_reduce; NONE = its default */
+    enum ddp_algorithm_id algorithm; /* of all_reduce; NONE = by choices, or its default */
+    /* By size, the smallest first; larger ones are done as the last one says. Borrowed. All members
+     * must have the same. */
+    const struct ddp_coll_choice *choices;
+    size_t choice_count; /* 0: the default algorithm does all */
     /* Of the other kinds; NONE = the kind's default. */
     enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT];
     size_t segment_bytes; /* longest message; 0 = the algorithm's default */
@@ -123,7 +134,8 @@ struct ddp_coll_schedule_config {
     struct ddp_schedule_emitter *emitter;   /* or NULL; borrowed */
 };
 /* Schedules on a transport and a device: the executor. Takes over transport and borrows device.
- * Errors: E_NOT_FOUND (an algorithm of another kind; err lists the known ones). */
+ * Errors: E_NOT_FOUND (an algorithm of another kind; err lists the known ones), E_INVALID (choices
+ * that are not in order). */
 DDP_MUST_USE ddp_status ddp_coll_schedule_create(struct ddp_env *env,
                                                  struct ddp_transport *transport,
                                                  struct ddp_device *device,

@@ -208,7 +208,8 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
 static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_schedule_params *params,
                                   struct ddp_cached **out, struct ddp_err *err)
 {
-    const struct ddp_algorithm *algorithm = cache->algorithm[params->kind];
+    const struct ddp_algorithm *algorithm =
+        ddp_cache_algorithm(cache, params->kind, params->elem_count, params->dtype);
     struct ddp_compiled *compiled = NULL;
     struct ddp_schedule schedule;
     ddp_status status;
@@ -251,6 +252,20 @@ static ddp_status find_algorithms(struct ddp_cache *cache,
 
         DDP_TRY(
             ddp_algorithm_require((enum ddp_coll_kind)kind, chosen, &cache->algorithm[kind], err));
+    }
+    for (size_t i = 0; i < config->choice_count; i++) {
+        const struct ddp_algorithm *algorithm;
+
+        DDP_TRY(ddp_algorithm_require(DDP_COLL_ALL_REDUCE, config->choices[i].algorithm, &algorithm,
+                                      err));
+        if (i > 0 && config->choices[i].bytes_max <= config->choices[i - 1].bytes_max) {
+            return ddp_err_set(err, DDP_E_INVALID, "choice %zu is not larger than the one before",
+                               i);
+        }
+    }
+    if (config->algorithm == DDP_ALGORITHM_NONE) {
+        cache->choices = config->choices;
+        cache->choice_count = config->choice_count;
     }
     return DDP_OK;
 }

@@ -134,10 +134,11 @@ static enum ddp_fault_action pass_point(struct ddp_group *group, enum ddp_fault_
     if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_ARGS) {
         context.args = &work->args;
     } else if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA) {
-        const bool is_gather = work->args.kind == DDP_COLL_ALL_GATHER;
+        const uint32_t blocks = ddp_coll_output_blocks(work->args.kind, group->coll->member_count,
+                                                       group->coll->member == work->args.root);
 
         context.data = work->args.output;
-        context.elem_count = work->args.elem_count * (is_gather ? group->coll->member_count : 1);
+        context.elem_count = work->args.elem_count * blocks;
         context.dtype = work->args.dtype;
     }
     return ddp_fault_point(group->env->faults, point, &context);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/device/clones.h"
+#include "ddpcore/device/cpu_layers.h"
 
 /* Elements widened at a time: 2 blocks of 4 * 512 bytes stay in the first-level cache. */
 enum { BLOCK_ELEMS = 512 };
@@ -386,6 +387,7 @@ ddp_status ddp_device_cpu_create(struct ddp_mem *mem, struct ddp_device **out)
     }
     device->ops = &cpu_ops;
     device->math = &ddp_device_cpu_math;
+    device->layers = &ddp_device_cpu_layers;
     device->hints = &ddp_device_no_hints;
     device->mem = mem;
     return DDP_OK;

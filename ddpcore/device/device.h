@@ -102,6 +102,7 @@ struct ddp_device_ops {
 };
 
 struct ddp_math_ops;
+struct ddp_layer_ops;
 struct ddp_progress;
 
 /* What callers tell a device beside the work that they give it, for a decorator that observes that
@@ -144,7 +145,8 @@ struct ddp_device_thread {
 /* Base of every device; implementations put their own state behind it. */
 struct ddp_device {
     const struct ddp_device_ops *ops;
-    const struct ddp_math_ops *math; /* kernels of models and optimizers; see math.h */
+    const struct ddp_math_ops *math;    /* kernels of models and optimizers; see math.h */
+    const struct ddp_layer_ops *layers; /* more of them, or NULL: it has none; see layers.h */
     const struct ddp_device_hint_ops *hints;
     struct ddp_mem *mem; /* for host-side bookkeeping */
     struct ddp_device_thread thread;

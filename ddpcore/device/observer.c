@@ -316,11 +316,13 @@ ddp_status ddp_device_observer_create(struct ddp_device *inner, struct ddp_env *
     self->ops = observer_ops;
     self->ops.name = inner->ops->name;
     self->ops.is_host_memory = inner->ops->is_host_memory;
-    self->base = (struct ddp_device){.ops = &self->ops,
-                                     .math = &ddp_device_observer_math,
-                                     .hints = &ddp_device_observer_hints,
-                                     .mem = inner->mem,
-                                     .thread = inner->thread};
+    self->base =
+        (struct ddp_device){.ops = &self->ops,
+                            .math = &ddp_device_observer_math,
+                            .layers = inner->layers != NULL ? &ddp_device_observer_layers : NULL,
+                            .hints = &ddp_device_observer_hints,
+                            .mem = inner->mem,
+                            .thread = inner->thread};
     self->inner = inner;
     self->env = env;
     self->is_recording = is_recording && env->recorder != NULL;

@@ -44,6 +44,7 @@ struct ddp_observer {
 };
 
 extern const struct ddp_math_ops ddp_device_observer_math;
+extern const struct ddp_layer_ops ddp_device_observer_layers;
 extern const struct ddp_device_hint_ops ddp_device_observer_hints;
 
 /* Does nothing if not recording. */

@@ -64,8 +64,15 @@ static void copy_line(const char *text, char *out, size_t size_bytes)
     }
 }
 
-/* False: it is no finding. */
-static bool add_finding(struct harness_watch_record *record, json_t *item)
+/* It follows from one that stands before it; so of each chain the first one is kept. */
+static bool is_explained(const json_t *cause, size_t number)
+{
+    return json_is_integer(cause) && json_integer_value(cause) >= 0 &&
+           json_integer_value(cause) < (json_int_t)number;
+}
+
+/* The finding of that number. False: it is none. */
+static bool add_finding(struct harness_watch_record *record, json_t *item, size_t number)
 {
     const char *verdict, *text, *oracle;
     json_t *ranks, *names, *cause, *steps, *name;
@@ -79,12 +86,12 @@ static bool add_finding(struct harness_watch_record *record, json_t *item)
                        "verdict", &verdict, "text", &text, "oracle", &oracle, "ranks", &ranks,
                        "parameters", &names, "steps", &steps, "step", &step, "explained_by",
                        &cause) != 0 ||
-        harness_verdict_parse(verdict, &known) != DDP_OK ||
+        harness_verdict_parse(verdict, &known) != DDP_OK || known == HARNESS_VERDICT_NONE ||
         oracle_of(oracle) == HARNESS_ORACLE_NONE || step < 0 || step > INT32_MAX) {
         return false;
     }
     if (!json_is_null(cause)) {
-        return true; /* it follows from one that is there */
+        return is_explained(cause, number);
     }
     harness_finding_init(&finding, record->findings.mem, known, oracle_of(oracle),
                          HARNESS_MODE_BITWISE);
@@ -169,6 +176,8 @@ static bool add_proof(struct harness_watch_record *record, json_t *proof)
 {
     const char *outcome, *verdict;
     json_t *steps, *judged, *passed_over, *notes, *lacking, *findings, *table, *item;
+    const size_t found_before = record->findings.count;
+    enum harness_outcome stated;
     json_int_t schema, world;
     json_error_t error;
     size_t index;
@@ -179,14 +188,18 @@ static bool add_proof(struct harness_watch_record *record, json_t *proof)
                        "judged", &judged, "not_judged", &passed_over, "notes", &notes, "lacking",
                        &lacking, "findings", &findings, "table", &table) != 0 ||
         schema != PROOF_SCHEMA || world != (json_int_t)record->watch.world_size ||
-        !json_is_array(findings)) {
+        harness_outcome_parse(outcome, &stated) != DDP_OK || !json_is_array(findings)) {
         return false;
     }
     json_array_foreach(findings, index, item)
     {
-        if (!add_finding(record, item)) {
+        if (!add_finding(record, item, index)) {
             return false;
         }
+    }
+    /* What was found decides; a file that states something else has lost some of it. */
+    if ((stated == HARNESS_OUTCOME_FAIL) != (record->findings.count > found_before)) {
+        return false;
     }
     return add_judged(&record->accounts, judged) && add_unjudged(&record->accounts, passed_over);
 }

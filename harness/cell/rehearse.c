@@ -19,10 +19,12 @@ static bool is_param(const struct harness_cell *cell, const char *name)
 static ddp_status check_names(const struct harness_cell *cell, const struct harness_texts *names,
                               struct ddp_err *err)
 {
-    const char *known[64];
-    size_t count = cell->param_count < 64 ? cell->param_count : 64;
+    const char **known = ddp_mem_array(cell->mem, cell->param_count, sizeof *known);
 
-    for (size_t i = 0; i < count; i++) {
+    if (known == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < cell->param_count; i++) {
         known[i] = cell->params[i].name;
     }
     for (size_t i = 0; i < names->count; i++) {
@@ -31,7 +33,7 @@ static ddp_status check_names(const struct harness_cell *cell, const struct harn
         if (is_param(cell, names->items[i])) {
             continue;
         }
-        nearest = ddp_text_nearest(names->items[i], known, count);
+        nearest = ddp_text_nearest(names->items[i], known, cell->param_count);
         return ddp_err_set(err, DDP_E_INVALID, "expect: the model has no parameter %s%s%s",
                            names->items[i], nearest != NULL ? "; did you mean " : "",
                            nearest != NULL ? nearest : "");

@@ -4,12 +4,14 @@
 #ifndef HARNESS_CLI_CLI_H
 #define HARNESS_CLI_CLI_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "ddpcore/base/mem.h"
+#include "ddpcore/base/text.h"
 #include "harness/launch/launch.h"
 #include "harness/plan/plan.h"
 #include "harness/scenario/scenario.h"
@@ -39,6 +41,12 @@ enum cli_command {
 
 struct cli_range {
     uint64_t first, last;
+};
+
+/* Of coll bench; 0: not given. */
+struct cli_bench {
+    uint64_t min_bytes, max_bytes, factor, iters, warmup;
+    bool has_warmup, is_unchecked;
 };
 
 /* What every option of the command line came to; a command reads those it knows. */
@@ -82,9 +90,14 @@ struct cli_options {
     bool is_proving;                 /* --prove sums */
     bool is_equivalence;             /* --prove equivalence */
     const char *steps;               /* --steps, as it was written; NULL: not given */
-    const char *svg;                 /* coll --svg; NULL: not given */
+    const char *parallel, *scaling;  /* train; NULL: not given */
+    bool is_showing_buckets;         /* train */
+    const char *svg;                 /* coll and train; NULL: not given */
     uint64_t segment;                /* coll --segment; 0: not given */
     struct cli_range worlds, counts; /* coll --worlds, --counts */
+    struct cli_bench bench;
+    bool is_anew;   /* coll tune --anew */
+    bool is_opaque; /* coll new --opaque */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
@@ -112,6 +125,14 @@ int cli_new(const struct cli_options *options);
 int cli_exec(const struct cli_options *options);
 int cli_diagnose(const struct cli_options *options);
 int cli_coll(const struct cli_options *options);
+int cli_coll_bench(const struct cli_options *options);
+int cli_coll_tune(const struct cli_options *options);
+int cli_coll_conform(const struct cli_options *options, const char *name);
+
+/* write.c: a whole file. Return 0, or an exit code; the error was printed, behind `command`. root:
+ * taken over. */
+int cli_write_text(const char *command, const char *path, const struct ddp_text *text);
+int cli_write_json(const char *command, const char *path, json_t *root);
 
 /* prove.c: of exec --prove equivalence. */
 /* Let the job that follows keep its steps, in a folder that --out names or that is made; folder: of

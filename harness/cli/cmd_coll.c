@@ -9,6 +9,7 @@
 #include "harness/cli/cli.h"
 #include "harness/cli/template.h"
 #include "harness/coll/render.h"
+#include "harness/plugin/plugin.h"
 #include "harness/report/report.h"
 
 enum {
@@ -24,36 +25,6 @@ static int error_code(void)
     return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
 }
 
-/* Returns 0, or an exit code; its error was printed. */
-static int write_text(const char *path, const struct ddp_text *text)
-{
-    struct ddp_err err = {{0}};
-
-    if (text->is_failed || ddp_files_write_atomic(ddp_files_system(), path, ddp_text_str(text),
-                                                  text->size_bytes, &err) != DDP_OK) {
-        (void)cli_usage_error("coll: %s",
-                              text->is_failed ? "no memory for what is written" : err.text);
-        return error_code();
-    }
-    return 0;
-}
-
-static int write_json(const char *path, json_t *root)
-{
-    char *dumped = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    struct ddp_text text;
-    int code;
-
-    ddp_text_init(&text, ddp_mem_system());
-    text.is_failed = dumped == NULL;
-    ddp_text_add(&text, "%s\n", dumped != NULL ? dumped : "");
-    code = write_text(path, &text);
-    ddp_text_fini(&text);
-    free(dumped);
-    json_decref(root);
-    return code;
-}
-
 static int write_junit(const char *path, const struct harness_coll_report *report)
 {
     json_t *verdicts = harness_coll_verdicts(report);
@@ -62,7 +33,7 @@ static int write_junit(const char *path, const struct harness_coll_report *repor
 
     ddp_text_init(&text, ddp_mem_system());
     harness_report_junit(verdicts, &text);
-    code = write_text(path, &text);
+    code = cli_write_text("coll", path, &text);
     ddp_text_fini(&text);
     json_decref(verdicts);
     return code;
@@ -85,7 +56,7 @@ static int write_files(const struct cli_options *options, struct harness_coll_so
     int code = 0;
 
     if (options->json != NULL) {
-        code = write_json(options->json, harness_coll_json(report));
+        code = cli_write_json("coll", options->json, harness_coll_json(report));
     }
     if (code == 0 && options->junit != NULL) {
         code = write_junit(options->junit, report);
@@ -96,7 +67,7 @@ static int write_files(const struct cli_options *options, struct harness_coll_so
             (void)cli_usage_error("coll: %s", err.text);
             code = error_code();
         } else if (text.size_bytes > 0) {
-            code = write_text(options->svg, &text);
+            code = cli_write_text("coll", options->svg, &text);
         }
     }
     ddp_text_fini(&text);
@@ -169,7 +140,7 @@ static int show(const struct cli_options *options, struct harness_coll_source *s
         (void)cli_usage_error("coll: %s", err.text);
         code = error_code();
     } else if (options->svg != NULL) {
-        code = write_text(options->svg, &text);
+        code = cli_write_text("coll", options->svg, &text);
     } else {
         (void)printf("%s %s (+<1: add what rank 1 sends; =<1: take it)\n",
                      ddp_coll_kind_name(source->kind), source->name);
@@ -214,7 +185,7 @@ static int write_template(const char *name, const struct cli_template *file)
                            is_hole ? strlen(name) : 1);
         at += is_hole ? sizeof hole - 1 : 1;
     }
-    code = write_text(path, &text);
+    code = cli_write_text("coll", path, &text);
     ddp_text_fini(&text);
     if (code == 0) {
         (void)printf("%s\n", path);
@@ -222,8 +193,9 @@ static int write_template(const char *name, const struct cli_template *file)
     return code;
 }
 
-static int begin(const char *name)
+static int begin(const char *name, bool is_opaque)
 {
+    const struct cli_template *files = is_opaque ? cli_coll_opaque_templates : cli_coll_templates;
     struct ddp_err err = {{0}};
     size_t length = strlen(name);
     int code = 0;
@@ -237,8 +209,7 @@ static int begin(const char *name)
     if (ddp_files_make_dirs(name, &err) != DDP_OK) {
         return cli_usage_error("coll: %s", err.text);
     }
-    for (const struct cli_template *file = cli_coll_templates; code == 0 && file->path != NULL;
-         file++) {
+    for (const struct cli_template *file = files; code == 0 && file->path != NULL; file++) {
         code = write_template(name, file);
     }
     if (code == 0) {
@@ -247,6 +218,17 @@ static int begin(const char *name)
             name, name, name, name, name);
     }
     return code;
+}
+
+/* Whether `check` is asked of a plug-in that has no schedules, so that it can only be run. */
+static bool is_opaque(const struct cli_options *options)
+{
+    struct harness_plugin_about about;
+    struct ddp_err err;
+
+    return strcmp(options->paths[0], "check") == 0 && strchr(options->paths[1], '/') != NULL &&
+           harness_plugin_describe("/proc/self/exe", options->paths[1], &about, &err) == DDP_OK &&
+           about.is_opaque;
 }
 
 int cli_coll(const struct cli_options *options)
@@ -259,13 +241,23 @@ int cli_coll(const struct cli_options *options)
     struct ddp_err err = {{0}};
     int code = -1;
 
+    if (options->path_count > 0 && strcmp(options->paths[0], "bench") == 0) {
+        return cli_coll_bench(options);
+    }
+    if (options->path_count > 0 && strcmp(options->paths[0], "tune") == 0) {
+        return cli_coll_tune(options);
+    }
     if (options->path_count != 2) {
-        return cli_usage_error("coll: say what to do with which algorithm: ddprove coll check "
-                               "ring or ./mine.so, coll show ring, coll new mine; ddprove list "
-                               "collectives has the built-in ones");
+        return cli_usage_error(
+            "coll: say what to do with which algorithm: ddprove coll check "
+            "ring or ./mine.so, coll show ring, coll bench ring, coll new mine; ddprove list "
+            "collectives has the built-in ones");
+    }
+    if (strcmp(options->paths[0], "conform") == 0 || is_opaque(options)) {
+        return cli_coll_conform(options, options->paths[1]);
     }
     if (strcmp(options->paths[0], "new") == 0) {
-        return begin(options->paths[1]);
+        return begin(options->paths[1], options->is_opaque);
     }
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
         if (strcmp(options->paths[0], actions[i].name) != 0) {
@@ -278,5 +270,7 @@ int cli_coll(const struct cli_options *options)
         harness_coll_source_close(source);
         return code;
     }
-    return cli_usage_error("coll: \"%s\" is not known; known: check, show, new", options->paths[0]);
+    return cli_usage_error("coll: \"%s\" is not known; known: check, conform, show, "
+                           "bench, tune, new",
+                           options->paths[0]);
 }

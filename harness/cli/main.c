@@ -1,9 +1,11 @@
 /* ddprove: the commands, and their help. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ddpcore/base/text.h"
 #include "harness/cli/cli.h"
+#include "harness/lab/bench.h"
 #include "harness/plugin/plugin.h"
 #include "harness/proc/proc.h"
 
@@ -38,10 +40,12 @@ static const struct command {
     {"diagnose", "PATH...", CLI_DIAGNOSE, cli_diagnose,
      "what a hang's dumps and logs say: who held up whom, and where; of PyTorch's\n"
      "Flight Recorder, watchdog and torchrun, py-spy, NCCL's RAS and NCCL_DEBUG"},
-    {"coll", "check|show|new NAME", CLI_COLL, cli_coll,
-     "check: prove an algorithm for many worlds and counts, without running it;\nshow: draw its "
-     "steps, and in which order it adds each element; NAME: one of\nlist collectives, or the path "
-     "of a plug-in; new: write a plug-in to start from"},
+    {"coll", "WHAT NAME", CLI_COLL, cli_coll,
+     "of an algorithm, one of list collectives or the path of a plug-in; check:\nprove it for many "
+     "worlds and counts, without running it; conform: run it,\nand judge values, buffers, types, "
+     "orders and failures (so does check of a\nplug-in without schedules); show: draw its steps; "
+     "bench: how long it takes\n(of several, or all); tune: learn the right one for each size; "
+     "new: write\na plug-in to start from"},
     {"new", "guest FOLDER", CLI_NEW, cli_new,
      "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
      "scenarios that break it"},
@@ -138,6 +142,22 @@ static int help_on(const char *name)
     return 0;
 }
 
+/* A rank of coll bench that mpirun has started: it says which one. */
+static int run_lab(const char *path)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    uint64_t rank = 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *text = getenv(names[i]);
+
+        if (text != NULL && ddp_text_parse_u64(text, &rank) == DDP_OK && rank <= UINT32_MAX) {
+            return harness_lab_main(path, (uint32_t)rank);
+        }
+    }
+    return cli_usage_error("lab: neither mpirun nor mpiexec has started this");
+}
+
 int main(int argc, char **argv)
 {
     const struct command *command;
@@ -148,6 +168,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "rank") == 0) {
         return harness_proc_rank_main();
+    }
+    if (strcmp(argv[1], "lab") == 0 && argc == 3) {
+        return run_lab(argv[2]);
     }
     if (strcmp(argv[1], "plugin") == 0 && argc == 3) {
         return harness_plugin_main(argv[2]);

@@ -233,6 +233,72 @@ static int set_segment(struct cli_options *options, const char *text)
     return cli_parse_number("--segment", text, 1, 1000000, &options->segment);
 }
 
+static int set_parallel(struct cli_options *options, const char *text)
+{
+    if (strcmp(text, "ddp") != 0 && strcmp(text, "dp") != 0 && strcmp(text, "single") != 0) {
+        return cli_usage_error("--parallel is ddp, dp or single, not \"%s\"", text);
+    }
+    options->parallel = text;
+    return 0;
+}
+
+static int set_scaling(struct cli_options *options, const char *text)
+{
+    options->scaling = text;
+    return 0;
+}
+
+/* "8", "32K", "4M", "1G": bytes, as nccl-tests takes them. */
+static int parse_size(const char *option, const char *text, uint64_t *out)
+{
+    static const char units[] = "KMG";
+    size_t length = strlen(text);
+    const char *unit = length > 1 ? strchr(units, text[length - 1] & ~0x20) : NULL;
+    unsigned shift = unit != NULL && *unit != '\0' ? 10 * (unsigned)(unit - units + 1) : 0;
+    char number[24];
+    int code;
+
+    (void)snprintf(number, sizeof number, "%.*s", (int)(length - (shift > 0 ? 1 : 0)), text);
+    code = cli_parse_number(option, number, 1, UINT64_MAX >> 32, out);
+    *out <<= code == 0 ? shift : 0;
+    return code;
+}
+
+static int set_min_bytes(struct cli_options *options, const char *text)
+{
+    return parse_size("-b", text, &options->bench.min_bytes);
+}
+
+static int set_max_bytes(struct cli_options *options, const char *text)
+{
+    return parse_size("-e", text, &options->bench.max_bytes);
+}
+
+static int set_factor(struct cli_options *options, const char *text)
+{
+    return cli_parse_number("-f", text, 2, 1024, &options->bench.factor);
+}
+
+static int set_iters(struct cli_options *options, const char *text)
+{
+    return cli_parse_number("-n", text, 1, 4096, &options->bench.iters);
+}
+
+static int set_warmup(struct cli_options *options, const char *text)
+{
+    options->bench.has_warmup = true;
+    return cli_parse_number("-w", text, 0, 4096, &options->bench.warmup);
+}
+
+static int set_checked(struct cli_options *options, const char *text)
+{
+    uint64_t number = 1;
+    int code = cli_parse_number("-c", text, 0, 1, &number);
+
+    options->bench.is_unchecked = number == 0;
+    return code;
+}
+
 static int set_svg(struct cli_options *options, const char *text)
 {
     options->svg = text;
@@ -285,7 +351,10 @@ FLAG(set_time_enforced, is_time_enforced)
 FLAG(set_events, has_events)
 FLAG(set_fail_fast, is_fail_fast)
 FLAG(set_fast, is_fast)
+FLAG(set_show_buckets, is_showing_buckets)
 FLAG(set_full, is_full)
+FLAG(set_anew, is_anew)
+FLAG(set_opaque, is_opaque)
 FLAG(set_in_place, is_in_place)
 FLAG(set_verbose, is_verbose)
 FLAG(set_help, is_help)
@@ -307,17 +376,37 @@ const struct cli_option cli_option_table[] = {
     {"counts", "N[-M]", 0, CLI_COLL, set_counts,
      "check: of so many elements (default: what lies at the edges);\nshow: of N (default: as many "
      "as ranks)"},
-    {"segment", "N", 0, CLI_COLL, set_segment, "show: no message is longer than N elements"},
+    {"segment", "N", 0, CLI_COLL, set_segment,
+     "show: no message is longer than N elements; bench: N bytes"},
+    {"minbytes", "SIZE", 'b', CLI_COLL, set_min_bytes, "bench: the smallest size (default 1K)"},
+    {"maxbytes", "SIZE", 'e', CLI_COLL, set_max_bytes,
+     "bench: the largest size (default 4M, or -b)"},
+    {"stepfactor", "N", 'f', CLI_COLL, set_factor, "bench: from one size to the next (default 4)"},
+    {"iters", "N", 'n', CLI_COLL, set_iters, "bench: calls that are timed (default 20)"},
+    {"warmup_iters", "N", 'w', CLI_COLL, set_warmup, "bench: calls before them (default 5)"},
+    {"opaque", NULL, 0, CLI_COLL, set_opaque,
+     "new: a plug-in that moves the data itself, instead of steps"},
+    {"anew", NULL, 0, CLI_COLL, set_anew,
+     "tune: forget what was learned, on this machine or another"},
+    {"check", "0|1", 'c', CLI_COLL, set_checked,
+     "bench: compare what every call leaves behind, outside of the\ntime (default 1)"},
     {"in-place", NULL, 0, CLI_COLL, set_in_place, "show: input and output are one buffer"},
-    {"svg", "FILE", 0, CLI_COLL, set_svg,
-     "show: write the picture there; check: that of the first\ncounterexample"},
+    {"svg", "FILE", 0, CLI_COLL | CLI_TRAIN, set_svg,
+     "show, bench: write the picture there; check: that of the first\ncounterexample; train: that "
+     "of --scaling"},
+    {"parallel", "ddp|dp|single", 0, CLI_TRAIN, set_parallel,
+     "ddp: ranks (default); dp: one process, a thread a device, which\ngathers on the first one; "
+     "single: the same batches on one device"},
+    {"scaling", "N,M,...", 0, CLI_TRAIN, set_scaling, "train with so many ranks each, and compare"},
+    {"show-buckets", NULL, 0, CLI_TRAIN, set_show_buckets,
+     "say which parameters travel in which bucket"},
     {"shard", "I/N", 0, CLI_CAMPAIGN, set_shard,
      "the cases k with k mod N = I (default: as Slurm, Open MPI,\nKubernetes or GoogleTest say in "
      "the environment, else 0/1)"},
     {"resume", NULL, 0, CLI_CAMPAIGN, set_resumed, "go on with what --out has of this shard"},
-    {"ranks", "N", 0, CLI_EXEC, set_ranks,
+    {"ranks", "N", 0, CLI_EXEC | CLI_COLL, set_ranks,
      "start N copies, each told who it is as torchrun would\n(default: one, which starts the "
-     "ranks)"},
+     "ranks); coll bench: N\nprocesses (default 2)"},
     {"adapter", "none|mpi|nccl|torch", 0, CLI_EXEC, set_adapter,
      "what shows the program's collectives; none: the program itself\n(default); mpi, nccl: a "
      "library that is loaded into it"},
@@ -336,9 +425,11 @@ const struct cli_option cli_option_table[] = {
     {"against", "DIR", 0, CLI_EXEC, set_against, "they must be those that --record wrote there"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
-    {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
+    {"limit", "SECONDS", 0, CLI_EXEC | CLI_COLL, set_limit,
      "ranks may wait so long for one that is in code of its own\n(default: 60); if it is given, "
-     "nothing at all may move for\nten times as long"},
+     "nothing at all may move for\nten times as long; coll conform: a call that takes longer "
+     "hangs\n"
+     "(default: 10)"},
     {"launcher", "NAME", 0, RUNS | CLI_EXEC, set_launcher,
      "own, mpirun: who starts the processes of proc (implies\n--driver proc); of exec also "
      "torchrun, "
@@ -357,8 +448,10 @@ const struct cli_option cli_option_table[] = {
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC, set_out,
-     "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps"},
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL, set_out,
+     "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps; of "
+     "coll tune and bench: where\nthe right algorithm of each size is kept (default: ddprove in\n"
+     "XDG_CACHE_HOME or ~/.cache)"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
     {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL, set_json,

@@ -208,6 +208,12 @@ void harness_coll_print_case(const struct harness_coll_case *test, const uint32_
 DDP_MUST_USE ddp_status harness_coll_cost_of(const struct harness_schedule_set *set,
                                              struct ddp_mem *mem, struct harness_coll_cost *out);
 
+/* The cost of one case; world and elem_count are those of the case. Errors: E_INVALID: its ranks
+ * wait for each other, or those of harness_coll_emit; E_NOMEM. */
+DDP_MUST_USE ddp_status harness_coll_cost_at(struct harness_coll_source *source,
+                                             const struct harness_coll_case *test,
+                                             struct harness_coll_cost *out, struct ddp_err *err);
+
 /* --- pictures --------------------------------------------------------------------------------- */
 
 /* Who does what when, a column a rank, a line a moment, and what never happens if some wait for

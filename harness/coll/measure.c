@@ -111,3 +111,27 @@ ddp_status harness_coll_measure(struct harness_coll_source *source, uint32_t wor
     }
     return DDP_OK;
 }
+
+ddp_status harness_coll_cost_at(struct harness_coll_source *source,
+                                const struct harness_coll_case *test, struct harness_coll_cost *out,
+                                struct ddp_err *err)
+{
+    struct harness_schedules schedules;
+    struct ddp_mem_pool *pool = NULL;
+    uint32_t rank = 0;
+    ddp_status status = ddp_mem_pool_create(&pool);
+
+    if (status != DDP_OK) {
+        return ddp_err_set(err, status, "no memory");
+    }
+    harness_schedules_init(&schedules, ddp_mem_pool_mem(pool));
+    status = harness_coll_emit(source, test, &schedules, &rank, err);
+    if (status == DDP_OK && !schedules.sets[0].is_ordered) {
+        status = ddp_err_set(err, DDP_E_INVALID, "its ranks wait for each other");
+    }
+    if (status == DDP_OK) {
+        status = harness_coll_cost_of(&schedules.sets[0], ddp_mem_pool_mem(pool), out);
+    }
+    ddp_mem_pool_destroy(pool);
+    return status;
+}

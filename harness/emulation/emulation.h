@@ -36,6 +36,7 @@ struct harness_emulation_input {
     const char *run_dir;     /* schedules/, payload/, checkpoint.safetensors; or NULL */
     struct ddp_files *files; /* where it lies; NULL: with the operating system */
     const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
+    const char *first_run_dir;               /* and its schedules/; or NULL */
     uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
     const struct harness_kept *kept;         /* tensors of this run that are at hand; or NULL */
     struct ddp_mem *mem;
@@ -88,12 +89,14 @@ struct harness_step_values {
 /* What the run should have been, for steps start_step <= s < end_step; index s - start_step, called
  * k. Tensors as hashes. */
 struct harness_expected {
-    uint8_t *predicted;    /* [k] enum harness_predicted */
-    uint8_t *has_grad;     /* [k][world][params.count] */
-    uint8_t *is_active;    /* [k][world] as harness_emulation_is_active */
-    uint64_t *param_hash;  /* [k][params.count] of the ranks that never differed */
-    uint64_t *joined_hash; /* [buffers.count] of the rank whose buffers all have after join */
-    bool is_joined;        /* the run was emulated until all data had been used up */
+    uint8_t *predicted;     /* [k] enum harness_predicted */
+    uint8_t *has_grad;      /* [k][world][params.count] */
+    uint8_t *is_active;     /* [k][world] as harness_emulation_is_active */
+    uint64_t *param_hash;   /* [k][params.count] of the ranks that never differed */
+    uint64_t *buffer_hash;  /* [k][buffers.count] as their owner hands them out; 0: it does not */
+    uint32_t *buffer_owner; /* [k] */
+    uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
+    bool is_joined;         /* the run was emulated until all data had been used up */
 };
 
 /* What ranks recorded in the step that is judged; hashes, 0 = nothing. */
@@ -158,6 +161,13 @@ enum harness_took {
     HARNESS_TOOK_UNKNOWN /* other ones, and which is not known: its gradient is not judged */
 };
 
+/* Buckets of the program as tensors. */
+struct harness_bucketing {
+    struct harness_layout buckets;
+    const struct harness_bucket *assigned; /* [buckets.count] */
+    uint32_t *bucket_of;                   /* [params.count] */
+};
+
 struct harness_emulation {
     const struct harness_emulation_input *input;
     struct ddp_mem *mem;
@@ -170,13 +180,20 @@ struct harness_emulation {
     uint32_t world, slot_count;
     const char *slot_name[2];      /* of the optimizer's state */
     struct ref_shard_config shard; /* with the dataset's size filled in */
-    struct harness_layout params, buffers, buckets;
-    uint32_t *bucket_of; /* [params.count] */
+    struct harness_layout params, buffers;
+    struct harness_bucketing bucketings[2]; /* before and after buckets are rebuilt */
+    size_t bucketing_count;
+
+    /* Of the step that was emulated last: they are as the program's buckets of it. */
+    struct harness_layout buckets;
+    const struct harness_bucket *assigned; /* [buckets.count] */
+    const uint32_t *bucket_of;             /* [params.count] */
 
     /* What the run left. */
     struct harness_index index;
     struct harness_schedules schedules;
-    struct harness_trees trees; /* measured, of collectives without schedules */
+    struct harness_schedules first_schedules; /* of the run that left the checkpoint */
+    struct harness_trees trees;               /* measured, of collectives without schedules */
 
     /* Ranks as tasks. */
     struct harness_task_stacks *stacks;
@@ -248,6 +265,9 @@ bool harness_emulation_has_shape(const struct harness_emulation *emulation, uint
 /* Every shape that the rank recorded is the plan's. If not, its tensors cannot be compared, and the
  * model oracle names it. */
 bool harness_emulation_has_model(const struct harness_emulation *emulation, uint32_t rank);
+/* The buckets of a step, as tensors. */
+const struct harness_bucketing *
+harness_emulation_bucketing(const struct harness_emulation *emulation, int32_t step);
 /* Local gradients are divided before the sum, not after it. */
 bool harness_emulation_is_scaled_before(const struct harness_emulation *emulation);
 /* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */
@@ -259,6 +279,9 @@ uint64_t harness_emulation_due(const struct harness_emulation *emulation, uint32
  * batches than is due is the ledger's finding, and nobody's wrong sum. */
 bool harness_emulation_has_batch(const struct harness_emulation *emulation, uint32_t rank,
                                  uint64_t pass);
+/* What a rank took in a step that is judged. */
+enum harness_took harness_emulation_took(const struct harness_emulation *emulation, uint32_t rank,
+                                         uint32_t step);
 /* Whether it has one for every micro-batch of a step. If not, it has no part in the step's
  * reduction: under join it sends zeros, even if it accumulated gradients. */
 bool harness_emulation_is_active(const struct harness_emulation *emulation, uint32_t rank,
@@ -268,6 +291,8 @@ int64_t harness_emulation_last_active(const struct harness_emulation *emulation,
 /* The camp of a rank. */
 struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,
                                             uint32_t rank);
+/* Whether a pass may use fewer parameters than another one of the same job. */
+bool harness_emulation_is_branching(const struct harness_emulation *emulation);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 

@@ -18,6 +18,14 @@ void harness_state_copy(const struct harness_emulation *emulation, struct harnes
 /* Rank 0's buffers on every rank, as after construction and after a checkpoint was loaded. */
 void harness_emulation_share_buffers(struct harness_emulation *emulation);
 
+/* --- bucketing.c ------------------------------------------------------------------------------ */
+
+DDP_MUST_USE ddp_status harness_emulation_make_bucketings(struct harness_emulation *emulation);
+/* What a block of buckets needs, whichever are in force. */
+size_t harness_emulation_bucket_bytes(const struct harness_emulation *emulation);
+/* A step begins. */
+void harness_emulation_use_bucketing(struct harness_emulation *emulation, int32_t step);
+
 /* --- trainer.c -------------------------------------------------------------------------------- */
 
 /* A trainer of one rank while that rank's passes run. Those that never wait share one. */
@@ -67,9 +75,6 @@ DDP_MUST_USE ddp_status harness_emulation_exchange_sum(const struct harness_emul
 DDP_MUST_USE ddp_status harness_emulation_count_batches(struct harness_emulation *emulation);
 /* batch.c: recorded batches that break the sampler's rules, into emulation->batches and took. */
 DDP_MUST_USE ddp_status harness_emulation_compare_batches(struct harness_emulation *emulation);
-/* What a rank took in a step that is judged. */
-enum harness_took harness_emulation_took(const struct harness_emulation *emulation, uint32_t rank,
-                                         uint32_t step);
 /* bound.c: rounding and weighting bound, into emulation->excess if it is exceeded. */
 DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
 
@@ -104,6 +109,12 @@ DDP_MUST_USE ddp_status harness_emulation_take_average(struct harness_emulation 
 DDP_MUST_USE ddp_status harness_emulation_take_averages(struct harness_emulation *emulation);
 DDP_MUST_USE ddp_status harness_emulation_update(struct harness_emulation *emulation,
                                                  uint32_t step);
+/* rate.c: the optimizer's options in a step, its learning rate among them; and the camp's averages
+ * as the optimizer is given them. */
+struct ref_optimizer_config harness_emulation_optimizer(const struct harness_emulation *emulation,
+                                                        uint32_t step);
+DDP_MUST_USE ddp_status harness_emulation_clip(struct harness_emulation *emulation,
+                                               struct harness_camp *camp);
 /* Before the first step that is judged: the models that ranks start from. */
 void harness_rebase_begin(struct harness_emulation *emulation);
 /* Each compares one stage of the present step with what was recorded, notes what differs, and

@@ -70,18 +70,61 @@ static ddp_status other_gradient(struct harness_emulation *e, struct harness_tra
     return status;
 }
 
+/* The pass in which a rank hands out its buffers, or gets them. */
+static uint32_t pass_of_buffers(const struct harness_emulation *e)
+{
+    const struct harness_job *job = &e->input->plan->job;
+    bool is_first = job->join.is_set || job->semantics == HARNESS_SEMANTICS_PYTORCH;
+
+    return is_first ? 0 : e->input->job->micro_batches - 1;
+}
+
+/* The passes of a rank that owns the buffers in a step that is judged. */
+struct owner_passes {
+    struct harness_emulation *e;
+    const struct harness_trainer *trainer;
+    uint32_t rank, step;
+};
+
+static ddp_status before_pass(void *context, uint32_t micro)
+{
+    const struct owner_passes *passes = context;
+    struct harness_emulation *e = passes->e;
+    const size_t k = passes->step - e->start_step;
+    char *block = (char *)e->now.buffer + passes->rank * e->buffers.size_bytes;
+
+    if (micro != pass_of_buffers(e)) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_trainer_read_buffers(e, passes->trainer, block));
+    e->expected.buffer_owner[k] = passes->rank;
+    for (size_t b = 0; b < e->buffers.count; b++) {
+        e->expected.buffer_hash[k * e->buffers.count + b] =
+            harness_layout_hash(&e->buffers, e->now.buffer, passes->rank, b);
+    }
+    return DDP_OK;
+}
+
 static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer *trainer,
                              uint32_t rank, uint32_t step)
 {
     const size_t micro_batches = e->input->job->micro_batches;
+    const uint32_t owner = owner_of_buffers(e, rank, step);
+    struct owner_passes passes = {e, trainer, rank, step};
+    const bool is_handing_out =
+        e->is_judging && e->input->plan->job.broadcast_buffers && rank == owner;
+    ddp_status status;
 
-    DDP_TRY(harness_trainer_load(e, trainer, rank, owner_of_buffers(e, rank, step)));
+    DDP_TRY(harness_trainer_load(e, trainer, rank, owner));
+    ref_trainer_watch(trainer->trainer, is_handing_out ? before_pass : NULL, &passes);
     if (harness_emulation_took(e, rank, step) == HARNESS_TOOK_OTHER) {
-        DDP_TRY(other_gradient(e, trainer, rank, step));
+        status = other_gradient(e, trainer, rank, step);
     } else {
-        DDP_TRY(ref_trainer_local_gradient(trainer->trainer, rank, step, &e->now.loss[rank],
-                                           &e->now.rows[rank]));
+        status = ref_trainer_local_gradient(trainer->trainer, rank, step, &e->now.loss[rank],
+                                            &e->now.rows[rank]);
     }
+    ref_trainer_watch(trainer->trainer, NULL, NULL);
+    DDP_TRY(status);
     memcpy(&e->now.micro_loss[rank * micro_batches], ref_trainer_losses(trainer->trainer),
            micro_batches * sizeof(*e->now.micro_loss));
     if (!harness_emulation_is_active(e, rank, step)) {
@@ -98,7 +141,7 @@ static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
     float factor = is_scaled ? 1.0f / (float)e->now.divisor : 1.0f;
 
     for (size_t b = 0; b < e->buckets.count; b++) {
-        const struct harness_bucket *bucket = &e->input->program->buckets[b];
+        const struct harness_bucket *bucket = &e->assigned[b];
         struct harness_tensor target = harness_layout_at(&e->buckets, e->now.bucket_in, rank, b);
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {

@@ -127,7 +127,7 @@ ddp_status harness_rebase_gradients(struct harness_emulation *e, uint32_t step)
 
 static bool is_input_known(const struct harness_emulation *e, uint32_t rank, size_t b)
 {
-    const struct harness_bucket *bucket = &e->input->program->buckets[b];
+    const struct harness_bucket *bucket = &e->assigned[b];
 
     for (uint32_t i = 0; i < bucket->param_count; i++) {
         if (!e->is_grad_known[rank * e->params.count + bucket->params[i]]) {

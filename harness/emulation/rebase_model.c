@@ -60,7 +60,7 @@ ddp_status harness_emulation_take_average(struct harness_emulation *e, struct ha
 
     memcpy(camp->is_used, e->now.is_used, e->params.count * sizeof(bool));
     for (size_t b = 0; b < e->buckets.count; b++) {
-        const struct harness_bucket *bucket = &e->input->program->buckets[b];
+        const struct harness_bucket *bucket = &e->assigned[b];
         struct harness_tensor source =
             harness_layout_at(&e->buckets, e->now.bucket_out, camp->first, b);
 
@@ -203,8 +203,11 @@ ddp_status harness_rebase_averages(struct harness_emulation *e, uint32_t step)
 
 /* --- models ----------------------------------------------------------------------------------- */
 
-static ddp_status update(struct harness_emulation *e, struct harness_camp *camp)
+static ddp_status update(struct harness_emulation *e, struct harness_camp *camp, uint32_t step)
 {
+    const struct ref_optimizer_config optimizer = harness_emulation_optimizer(e, step);
+
+    DDP_TRY(harness_emulation_clip(e, camp));
     for (size_t p = 0; p < e->params.count; p++) {
         struct harness_tensor param = harness_layout_at(&e->params, camp->state.param, 0, p);
         void *slots[2] = {NULL, NULL};
@@ -215,9 +218,9 @@ static ddp_status update(struct harness_emulation *e, struct harness_camp *camp)
         for (uint32_t s = 0; s < e->slot_count; s++) {
             slots[s] = harness_layout_at(&e->params, camp->state.slot[s], 0, p).data;
         }
-        DDP_TRY(harness_arith_update(
-            &e->input->job->optimizer, camp->state.taken[p], param.dtype, param.data,
-            harness_layout_at(&e->params, camp->average, 0, p).data, slots, param.elem_count));
+        DDP_TRY(harness_arith_update(&optimizer, camp->state.taken[p], param.dtype, param.data,
+                                     harness_layout_at(&e->params, camp->average, 0, p).data, slots,
+                                     param.elem_count));
         camp->state.taken[p]++;
         DDP_ASSERT(camp->is_known[p]); /* else the step before was the last */
         camp->is_known[p] = camp->is_average_known[p];
@@ -287,7 +290,7 @@ ddp_status harness_emulation_update(struct harness_emulation *e, uint32_t step)
     }
     for (size_t c = 0; c < e->camp_count; c++) {
         if (e->camps[c]->rank_count > 0 && !e->camps[c]->is_idle) {
-            DDP_TRY(update(e, e->camps[c]));
+            DDP_TRY(update(e, e->camps[c], step));
         }
         e->camps[c]->is_idle = false;
     }

@@ -65,7 +65,7 @@ static bool has_gradient(const struct place *place, size_t param)
 /* Parameters that the reference gives a gradient; where models branch, not in each micro-batch. */
 static struct amount each_gradient(const struct place *place, size_t subject)
 {
-    bool is_branching = place->e->input->plan->job.branch != REF_BRANCH_BOTH;
+    bool is_branching = harness_emulation_is_branching(place->e);
     size_t most = has_gradient(place, subject) ? micro_count(place) : 0;
 
     return (struct amount){is_branching && most > 0 ? 1 : most, most};
@@ -133,7 +133,7 @@ static const struct row {
     {DDP_EVENT_CHECKPOINT_SAVED, HARNESS_ORACLE_CHECKPOINT, ABOUT_NOTHING, 1, each_save},
 };
 
-static size_t subject_count(const struct harness_emulation *e, enum about about)
+static size_t subject_count(const struct harness_emulation *e, enum about about, int32_t step)
 {
     switch (about) {
     case ABOUT_PARAM:
@@ -145,7 +145,7 @@ static size_t subject_count(const struct harness_emulation *e, enum about about)
     case ABOUT_PHASE:
         return DDP_PHASE_COUNT;
     case ABOUT_BUCKET:
-        return e->buckets.count;
+        return harness_program_buckets(e->input->program, step)->count;
     case ABOUT_NOTHING:
         break;
     }
@@ -223,7 +223,7 @@ static bool tally(const struct place *place, const struct row *row, size_t *coun
 static void check_row(const struct place *place, const struct row *row, size_t *counts,
                       struct harness_gap *out)
 {
-    size_t size = subject_count(place->e, row->about);
+    size_t size = subject_count(place->e, row->about, (int32_t)place->step);
 
     if (!tally(place, row, counts, size)) {
         harness_gap_set(out, "rank %u, step %u: %s without a value, which oracle %s needs",
@@ -321,7 +321,8 @@ static size_t largest(const struct harness_emulation *e)
     size_t size = 1;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        size_t own = subject_count(e, rows[i].about);
+        size_t own = rows[i].about == ABOUT_BUCKET ? harness_program_bucket_max(e->input->program)
+                                                   : subject_count(e, rows[i].about, -1);
 
         size = own > size ? own : size;
     }

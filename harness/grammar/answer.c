@@ -32,10 +32,10 @@ static void add_at(struct answers *answers, enum harness_verdict verdict, int64_
 static const struct harness_bucket *bucket_of_param(const struct harness_program *program,
                                                     int64_t param)
 {
-    for (size_t b = 0; b < program->bucket_count; b++) {
-        for (uint32_t i = 0; i < program->buckets[b].param_count; i++) {
-            if (program->buckets[b].params[i] == (uint32_t)param) {
-                return &program->buckets[b];
+    for (size_t b = 0; b < program->first.count; b++) {
+        for (uint32_t i = 0; i < program->first.items[b].param_count; i++) {
+            if (program->first.items[b].params[i] == (uint32_t)param) {
+                return &program->first.items[b];
             }
         }
     }
@@ -71,7 +71,7 @@ static void corrupt_contribution(struct answers *answers)
     const struct harness_action *action = &answers->fault->action;
     const struct harness_program *program = &answers->job->program;
     int64_t index = answers->fault->at.bucket;
-    const struct harness_bucket *bucket = &program->buckets[index];
+    const struct harness_bucket *bucket = &program->first.items[index];
     enum harness_verdict verdict = HARNESS_VERDICT_NONE;
     bool is_whole = true;
 
@@ -146,7 +146,7 @@ static void corrupt_sum(struct answers *answers)
     if (kind == HARNESS_CORRUPT_NAN) {
         add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
     } else if ((kind == HARNESS_CORRUPT_FLIP || kind == HARNESS_CORRUPT_SET) &&
-               answers->job->program.buckets[answers->fault->at.bucket].elem_count >= 4) {
+               answers->job->program.first.items[answers->fault->at.bucket].elem_count >= 4) {
         add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
     }
 }
@@ -247,7 +247,8 @@ static void argue(struct answers *answers)
     add(answers, HARNESS_VERDICT_MISMATCH_BUCKET);
     /* The next bucket's turn, if they are of one size, looks as if this one were left out; whoever
      * refuses it at once does not see that it comes again. */
-    if (program->buckets[bucket].elem_count == program->buckets[action->arg_value].elem_count) {
+    if (program->first.items[bucket].elem_count ==
+        program->first.items[action->arg_value].elem_count) {
         add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
     }
 }
@@ -299,14 +300,16 @@ static void skip(struct answers *answers)
         break;
     case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none */
         if (job->ranks > 1 &&
-            has_sure_gradient(answers, &answers->job->program.buckets[answers->fault->at.bucket])) {
+            has_sure_gradient(answers,
+                              &answers->job->program.first.items[answers->fault->at.bucket])) {
             add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
         }
         break;
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
         if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
-            has_sure_gradient(answers, &answers->job->program.buckets[answers->fault->at.bucket])) {
+            has_sure_gradient(answers,
+                              &answers->job->program.first.items[answers->fault->at.bucket])) {
             add_at(answers, HARNESS_VERDICT_VALUE_STALE, answers->step, answers->fault->at.bucket);
         }
         break;

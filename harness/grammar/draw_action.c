@@ -10,7 +10,7 @@ static size_t elems_of(const struct harness_draw_site *site)
     const struct harness_trigger *at = &site->fault->at;
 
     if (site->place == HARNESS_GRAMMAR_AT_BUCKET) {
-        return site->job->program.buckets[at->bucket].elem_count;
+        return site->job->program.first.items[at->bucket].elem_count;
     }
     return site->place == HARNESS_GRAMMAR_AT_PARAM ? site->job->params[at->param].elem_count : 1;
 }
@@ -92,7 +92,7 @@ static bool draw_argument(struct harness_draw_site *site)
     const struct harness_grammar_job *job = site->job;
     struct harness_action *action = &site->fault->action;
     struct harness_draw *draw = site->draw;
-    size_t elems = job->program.buckets[site->fault->at.bucket].elem_count;
+    size_t elems = job->program.first.items[site->fault->at.bucket].elem_count;
 
     action->arg = (enum harness_arg_field)harness_draw_below(draw, HARNESS_ARG_FIELD_COUNT);
     switch (action->arg) {
@@ -109,8 +109,8 @@ static bool draw_argument(struct harness_draw_site *site)
         action->arg_value = DDP_REDOP_MAX;
         return true;
     case HARNESS_ARG_INDEX:
-        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % job->program.bucket_count;
-        return job->program.bucket_count > 1;
+        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % job->program.first.count;
+        return job->program.first.count > 1;
     case HARNESS_ARG_ROOT: /* a reduction for all has none */
     case HARNESS_ARG_FIELD_COUNT:
         break;

@@ -219,7 +219,7 @@ static bool draw_trigger(struct harness_draw_site *site)
         }
         break;
     case HARNESS_GRAMMAR_AT_BUCKET:
-        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.bucket_count);
+        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.first.count);
         if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && harness_draw_chance(draw, 30) &&
             !job->join.is_set) {
             at->seq = (int64_t)seq_of(site);

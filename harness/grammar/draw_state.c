@@ -51,6 +51,17 @@ void grammar_OPTIMIZER_eps(struct harness_draw *draw)
     optimizer_of(draw)->eps = HARNESS_DRAW_ONE_OF(draw, 1e-10, 1e-6, 1e-3);
 }
 
+void grammar_OPTIMIZER_warmup_steps(struct harness_draw *draw)
+{
+    optimizer_of(draw)->warmup_steps = 1 + (uint32_t)harness_draw_below(draw, 5);
+}
+
+/* Some that always bind, some that never do. */
+void grammar_OPTIMIZER_clip_norm(struct harness_draw *draw)
+{
+    optimizer_of(draw)->clip_norm = HARNESS_DRAW_ONE_OF(draw, 0.01, 0.5, 100);
+}
+
 /* Always drawn, since its default depends on the optimizer. */
 void grammar_OPTIMIZER_weight_decay(struct harness_draw *draw)
 {

@@ -65,7 +65,7 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     const struct harness_job *job = &plan->job;
     struct ref_model_tables tables;
     uint64_t *counts = NULL;
-    size_t buffer_elems = 0;
+    struct harness_tables model;
 
     memset(out, 0, sizeof *out);
     out->job = job;
@@ -73,9 +73,8 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     out->params = tables.params;
     out->param_count = tables.param_count;
     out->has_buffers = tables.buffer_count > 0;
-    for (size_t i = 0; i < tables.buffer_count; i++) {
-        buffer_elems += tables.buffers[i].elem_count;
-    }
+    model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
     /* A layer is a weight and a bias, in the models whose layers are all used. */
     out->layer_count = out->has_buffers ? 1 : (uint32_t)(tables.param_count / 2);
     if (job->join.is_set) {
@@ -90,8 +89,7 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
                 job->shard_sizes == NULL ? SIZE_MAX : (job->shard_sizes[rank] + batch - 1) / batch;
         }
     }
-    return harness_program_build(mem, plan, out->params, out->param_count, buffer_elems, counts,
-                                 &out->program);
+    return harness_program_build(mem, plan, &model, counts, &out->program);
 }
 
 enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
@@ -151,7 +149,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
                                               : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
-    /* Not drawn: data/epoch (only where data is used more than once), collective/schedule (where a
+    /* Not drawn: data/epoch (only where data is used more than once), buffer/updated (only
+     * with running statistics), collective/schedule (where a
      * schedule is compiled depends on what was before), checkpoint/load (in a restore run, which
      * faults here do not have), and those of NCCL, MPI and cards. */
     default:

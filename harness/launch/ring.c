@@ -13,8 +13,9 @@ static uint64_t device_entry_count(const struct harness_plan *plan,
            program->op_count * (32 + 12 * (uint64_t)plan->job.ranks);
 }
 
-/* Events of a step and micro-batch are a few a parameter, two a collective, one a sample, and a
- * handful. All of it is doubled, for failures and joins; memory that is not written costs nothing.
+/* Events of a step and micro-batch are a few a parameter, one a buffer, two a collective, one a
+ * sample, and a handful. All of it is doubled, for failures and joins; memory that is not written
+ * costs nothing.
  */
 uint64_t harness_launch_ring_entry_count(const struct harness_plan *plan,
                                          const struct harness_program *program)
@@ -28,7 +29,8 @@ uint64_t harness_launch_ring_entry_count(const struct harness_plan *plan,
     for (uint32_t r = 0; r < plan->job.ranks; r++) {
         batch = plan->job.batch_per_rank[r] > batch ? plan->job.batch_per_rank[r] : batch;
     }
-    need = 2 * (micros * (32 + 8 * program->param_count + 4 * program->bucket_count + batch) +
+    need = 2 * (micros * (32 + 8 * program->param_count + 2 * program->buffer_count +
+                          4 * harness_program_bucket_max(program) + batch) +
                 8 * program->op_count + 16 * program->param_count + 512 +
                 device_entry_count(plan, program, micros));
     while (count < need) {

@@ -135,6 +135,8 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
     const struct harness_program *program = e->input->program;
     const struct harness_op *planned = harness_program_at(program, deviation->seq);
     const struct ddp_event_entry *entry = &post[0]->entry;
+    const struct harness_buckets *buckets =
+        harness_program_buckets(program, harness_program_step_at(program, deviation->seq));
     uint64_t seq = deviation->seq;
     bool is_missing = deviation->verdict == HARNESS_VERDICT_MISMATCH_MISSING;
     bool is_again = deviation->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ||
@@ -142,7 +144,7 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
 
     if (planned == NULL || planned->role != DDP_ROLE_BUCKET || (!is_missing && !is_again) ||
         deviation->got.role != DDP_ROLE_BUCKET || deviation->step != planned->step ||
-        deviation->got.index == planned->index || deviation->got.index >= program->bucket_count) {
+        deviation->got.index == planned->index || deviation->got.index >= buckets->count) {
         return deviation->verdict;
     }
     if (deviation->elem_count != planned->elem_count) {
@@ -158,16 +160,16 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
         return is_post_planned_at(e, &post[1]->entry, seq + 1) ? HARNESS_VERDICT_MISMATCH_BUCKET
                                                                : deviation->verdict;
     }
-    if (!is_ready(e, rank, &program->buckets[planned->index], entry, entry->index)) {
+    if (!is_ready(e, rank, &buckets->items[planned->index], entry, entry->index)) {
         return deviation->verdict;
     }
     return is_missing
-               ? (is_ready(e, rank, &program->buckets[deviation->got.index], entry, entry->index)
+               ? (is_ready(e, rank, &buckets->items[deviation->got.index], entry, entry->index)
                       ? deviation->verdict
                       : HARNESS_VERDICT_MISMATCH_BUCKET)
            /* Its gradients became ready after the operation before: they were its own. */
-           : !is_first && !is_ready(e, rank, &program->buckets[planned->index], entry,
-                                    post[-1]->entry.index)
+           : !is_first &&
+                   !is_ready(e, rank, &buckets->items[planned->index], entry, post[-1]->entry.index)
                ? HARNESS_VERDICT_MISMATCH_BUCKET
                : deviation->verdict;
 }

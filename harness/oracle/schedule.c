@@ -13,7 +13,7 @@ static bool is_of_set(const struct harness_schedule *any, const struct ddp_event
 {
     return op->role != DDP_ROLE_PROBE && op->kind == any->kind && op->dtype == any->dtype &&
            elem_count == any->elem_count &&
-           (any->kind != DDP_COLL_BROADCAST || op->root == any->root);
+           (!ddp_coll_kind_has_root(any->kind) || op->root == any->root);
 }
 
 /* The first operation that a rank posted and this schedule serves; NULL: none. */
@@ -245,7 +245,8 @@ static void count_posts(struct posts *posts, uint32_t rank)
 }
 
 /* A rank on which the completed operation depends and that had not posted it by then; -1: none. A
- * broadcast depends on its root, all else on everybody. */
+ * broadcast depends on its root, all else on everybody; but of a reduction to a root, who is not
+ * the root has only sent, and where there are no elements, nobody depends on anybody. */
 static int64_t missing_rank(const struct posts *posts, const struct harness_trace_event *done)
 {
     const struct harness_emulation *e = posts->e;
@@ -254,6 +255,10 @@ static int64_t missing_rank(const struct posts *posts, const struct harness_trac
     uint32_t first = op.kind == DDP_COLL_BROADCAST ? op.root : 0;
     uint32_t end = op.kind == DDP_COLL_BROADCAST ? op.root + 1 : e->world;
 
+    if ((op.kind == DDP_COLL_REDUCE && done->rank != op.root) ||
+        (op.kind != DDP_COLL_BARRIER && done->entry.arg[2] == 0)) {
+        return -1;
+    }
     if (posts->rank_count[seq] == e->world &&
         posts->last[seq]->entry.time_ns <= done->entry.time_ns) {
         return -1;

@@ -136,13 +136,21 @@ void harness_usage_check_victims(const struct harness_emulation *e, struct harne
                               .named = harness_rank_set_in(out->mem),
                               .alive = harness_rank_set_in(out->mem)};
     struct harness_finding finding;
+    uint32_t ends[2];
+    bool is_link;
     char ranks[96];
 
     for (uint32_t r = 0; r < e->world; r++) {
         note_victim(e, r, &victims);
     }
+    is_link = !harness_rank_set_is_empty(&victims.alive) &&
+              harness_usage_check_links(e, &victims.ranks, out, ends);
     for (uint32_t i = 0; i < harness_rank_set_count(&victims.named); i++) {
-        check_named(e, &victims, harness_rank_set_at(&victims.named, i), out);
+        uint32_t named = harness_rank_set_at(&victims.named, i);
+
+        if (!is_link || (named != ends[0] && named != ends[1])) {
+            check_named(e, &victims, named, out);
+        }
     }
     if (victims.is_nobody_named && !is_any_end(out)) {
         begin(&victims, out, &finding);

@@ -43,8 +43,10 @@ enum harness_guest_adapter {
     HARNESS_GUEST_ADAPTER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_ADAPTER_COUNT
 };
 
-#define HARNESS_BUCKET_ORDER_TABLE(X) \
-    X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap")
+#define HARNESS_BUCKET_ORDER_TABLE(X)                                                              \
+    X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap") \
+    X(HARNESS_BUCKET_ORDER_PYTORCH, "pytorch",                                                     \
+      "PyTorch's: rebuilt after the first step, as gradients became ready on rank 0")
 enum harness_bucket_order {
     HARNESS_BUCKET_ORDER_TABLE(HARNESS_KIND_ENUM) HARNESS_BUCKET_ORDER_COUNT
 };
@@ -77,6 +79,12 @@ enum harness_init { HARNESS_INIT_TABLE(HARNESS_KIND_ENUM) HARNESS_INIT_COUNT };
       "as srun's and mpirun's ranks do by themselves; on the proc driver only")
 enum harness_store { HARNESS_STORE_TABLE(HARNESS_KIND_ENUM) HARNESS_STORE_COUNT };
 
+#define HARNESS_TRANSPORT_TABLE(X)                                                  \
+    X(HARNESS_TRANSPORT_SHM, "shm", "memory that they share: they are on one host") \
+    X(HARNESS_TRANSPORT_TCP, "tcp", "sockets, in frames with checksums; 512 ranks at most")
+enum harness_transport { HARNESS_TRANSPORT_TABLE(HARNESS_KIND_ENUM) HARNESS_TRANSPORT_COUNT };
+#define HARNESS_TRANSPORT_TCP_RANKS_MAX 512u
+
 #define HARNESS_GATHER_TABLE(X)                                                    \
     X(HARNESS_GATHER_BRUCK, "bruck", "1, 2, 4, ... blocks at once: fewest rounds") \
     X(HARNESS_GATHER_RING, "ring", "every block goes once around the ring")        \
@@ -105,6 +113,24 @@ enum harness_leak { HARNESS_LEAK_TABLE(HARNESS_KIND_ENUM) HARNESS_LEAK_COUNT };
     X(HARNESS_OPTIMIZER_SGD, "sgd", "momentum dampening nesterov", "torch.optim.SGD") \
     X(HARNESS_OPTIMIZER_ADAMW, "adamw", "beta1 beta2 eps", "torch.optim.AdamW")
 enum harness_optimizer_kind { HARNESS_OPTIMIZER_TABLE(HARNESS_KIND_ENUM) HARNESS_OPTIMIZER_COUNT };
+
+#define HARNESS_EVALUATION_TABLE(X)                                \
+    X(HARNESS_EVALUATION_SHARDED, "sharded",                       \
+      "each rank its share, without padding; then one all-gather") \
+    X(HARNESS_EVALUATION_RANK0, "rank0", "rank 0 all samples; nothing is posted")
+enum harness_evaluation { HARNESS_EVALUATION_TABLE(HARNESS_KIND_ENUM) HARNESS_EVALUATION_COUNT };
+
+#define HARNESS_LR_SCALING_TABLE(X)                                     \
+    X(HARNESS_LR_SCALING_NONE, "none", "not at all")                    \
+    X(HARNESS_LR_SCALING_LINEAR, "linear", "times the number of ranks") \
+    X(HARNESS_LR_SCALING_SQRT, "sqrt", "times its square root")
+enum harness_lr_scaling { HARNESS_LR_SCALING_TABLE(HARNESS_KIND_ENUM) HARNESS_LR_SCALING_COUNT };
+
+#define HARNESS_LR_DECAY_TABLE(X)                  \
+    X(HARNESS_LR_DECAY_NONE, "none", "not at all") \
+    X(HARNESS_LR_DECAY_COSINE, "cosine",           \
+      "by (1 + cos(pi x)) / 2, x from 0 after the warm-up to 1 after the last step")
+enum harness_lr_decay { HARNESS_LR_DECAY_TABLE(HARNESS_KIND_ENUM) HARNESS_LR_DECAY_COUNT };
 
 /* X(identifier, name, keys of `do` that it takes, meaning) */
 #define HARNESS_CORRUPT_TABLE(X)                                                                  \
@@ -170,17 +196,17 @@ enum harness_arg_field { HARNESS_ARG_TABLE(HARNESS_KIND_ENUM) HARNESS_ARG_FIELD_
 
 /* Calls that a fault may strike: those of a rank's files; from socket on those of its process, on
  * real processes only. X(identifier, name, libfiu's point, what it is used for) */
-#define HARNESS_IO_CALL_TABLE(X)                                                                \
-    X(HARNESS_IO_OPEN, "open", "posix/io/oc/open", "make a file, read one, sync its folder")    \
-    X(HARNESS_IO_READ, "read", "posix/io/rw/read", "read a checkpoint")                         \
-    X(HARNESS_IO_WRITE, "write", "posix/io/rw/write", "write a part of a file")                 \
-    X(HARNESS_IO_FSYNC, "fsync", "posix/io/sync/fsync", "sync a file, and the folder it is in") \
-    X(HARNESS_IO_CLOSE, "close", "posix/io/oc/close", "close a file")                           \
-    X(HARNESS_IO_SOCKET, "socket", "posix/io/net/socket", "reach the store")                    \
-    X(HARNESS_IO_CONNECT, "connect", "posix/io/net/connect", "reach the store")                 \
-    X(HARNESS_IO_SEND, "send", "posix/io/net/send", "ask the store")                            \
-    X(HARNESS_IO_RECV, "recv", "posix/io/net/recv", "hear from the store")                      \
-    X(HARNESS_IO_FTRUNCATE, "ftruncate", "posix/io/rw/ftruncate", "size shared memory")         \
+#define HARNESS_IO_CALL_TABLE(X)                                                                 \
+    X(HARNESS_IO_OPEN, "open", "posix/io/oc/open", "make a file, read one, sync its folder")     \
+    X(HARNESS_IO_READ, "read", "posix/io/rw/read", "read a checkpoint")                          \
+    X(HARNESS_IO_WRITE, "write", "posix/io/rw/write", "write a part of a file")                  \
+    X(HARNESS_IO_FSYNC, "fsync", "posix/io/sync/fsync", "sync a file, and the folder it is in")  \
+    X(HARNESS_IO_CLOSE, "close", "posix/io/oc/close", "close a file")                            \
+    X(HARNESS_IO_SOCKET, "socket", "posix/io/net/socket", "reach the store, a rank over tcp")    \
+    X(HARNESS_IO_CONNECT, "connect", "posix/io/net/connect", "reach the store, a rank over tcp") \
+    X(HARNESS_IO_SEND, "send", "posix/io/net/send", "ask the store, send over tcp")              \
+    X(HARNESS_IO_RECV, "recv", "posix/io/net/recv", "hear from the store, receive over tcp")     \
+    X(HARNESS_IO_FTRUNCATE, "ftruncate", "posix/io/rw/ftruncate", "size shared memory")          \
     X(HARNESS_IO_MMAP, "mmap", "posix/mm/mmap", "map shared memory")
 enum harness_io_call { HARNESS_IO_CALL_TABLE(HARNESS_KIND_ENUM) HARNESS_IO_CALL_COUNT };
 /* A call of a rank's process, not of its files. */
@@ -287,27 +313,31 @@ const char *harness_collective_name(struct harness_collective collective);
 
 /* Tables whose rows begin with identifier and name, as lists of names (names.h).
  * X(list, what an entry is, for messages, table) */
-#define HARNESS_KIND_NAMES_TABLE(X)                                    \
-    X(DRIVERS, "driver", HARNESS_DRIVER_TABLE)                         \
-    X(CORRUPTS, "corruption", HARNESS_CORRUPT_TABLE)                   \
-    X(ARGS, "argument", HARNESS_ARG_TABLE)                             \
-    X(IO_CALLS, "call", HARNESS_IO_CALL_TABLE)                         \
-    X(VARIABLES, "variable", HARNESS_VARIABLE_TABLE)                   \
-    X(EDITS, "edit", HARNESS_EDIT_TABLE)                               \
-    X(KEY_EDITS, "edit of keys", HARNESS_KEY_EDIT_TABLE)               \
-    X(OPTIMIZERS, "optimizer", HARNESS_OPTIMIZER_TABLE)                \
-    X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)       \
-    X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE) \
-    X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                 \
-    X(INITS, "initialisation", HARNESS_INIT_TABLE)                     \
-    X(RUNS, "run", HARNESS_RUN_TABLE)                                  \
-    X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                   \
-    X(LEAKS, "leak", HARNESS_LEAK_TABLE)                               \
-    X(STORES, "host of the store", HARNESS_STORE_TABLE)                \
-    X(GATHERS, "all-gather algorithm", HARNESS_GATHER_TABLE)           \
-    X(GUEST_LAUNCHERS, "launcher", HARNESS_GUEST_LAUNCHER_TABLE)       \
-    X(GUEST_ADAPTERS, "adapter", HARNESS_GUEST_ADAPTER_TABLE)          \
-    X(DEVICES, "device", HARNESS_DEVICE_TABLE)                         \
+#define HARNESS_KIND_NAMES_TABLE(X)                                          \
+    X(DRIVERS, "driver", HARNESS_DRIVER_TABLE)                               \
+    X(CORRUPTS, "corruption", HARNESS_CORRUPT_TABLE)                         \
+    X(ARGS, "argument", HARNESS_ARG_TABLE)                                   \
+    X(IO_CALLS, "call", HARNESS_IO_CALL_TABLE)                               \
+    X(VARIABLES, "variable", HARNESS_VARIABLE_TABLE)                         \
+    X(EDITS, "edit", HARNESS_EDIT_TABLE)                                     \
+    X(KEY_EDITS, "edit of keys", HARNESS_KEY_EDIT_TABLE)                     \
+    X(OPTIMIZERS, "optimizer", HARNESS_OPTIMIZER_TABLE)                      \
+    X(EVALUATIONS, "evaluation", HARNESS_EVALUATION_TABLE)                   \
+    X(LR_SCALINGS, "scaling of the learning rate", HARNESS_LR_SCALING_TABLE) \
+    X(LR_DECAYS, "decay of the learning rate", HARNESS_LR_DECAY_TABLE)       \
+    X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)             \
+    X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE)       \
+    X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                       \
+    X(INITS, "initialisation", HARNESS_INIT_TABLE)                           \
+    X(RUNS, "run", HARNESS_RUN_TABLE)                                        \
+    X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                         \
+    X(LEAKS, "leak", HARNESS_LEAK_TABLE)                                     \
+    X(STORES, "host of the store", HARNESS_STORE_TABLE)                      \
+    X(TRANSPORTS, "transport", HARNESS_TRANSPORT_TABLE)                      \
+    X(GATHERS, "all-gather algorithm", HARNESS_GATHER_TABLE)                 \
+    X(GUEST_LAUNCHERS, "launcher", HARNESS_GUEST_LAUNCHER_TABLE)             \
+    X(GUEST_ADAPTERS, "adapter", HARNESS_GUEST_ADAPTER_TABLE)                \
+    X(DEVICES, "device", HARNESS_DEVICE_TABLE)                               \
     X(BRANCHES, "branch rule", REF_BRANCH_TABLE)
 
 #ifdef __cplusplus

@@ -229,8 +229,8 @@ static ddp_status start(struct harness_plugin *plugin, struct ddp_err *err)
     return DDP_OK;
 }
 
-ddp_status harness_plugin_open(const char *program, const char *path, struct harness_plugin **out,
-                               struct ddp_err *err)
+static ddp_status open_any(const char *program, const char *path, struct harness_plugin **out,
+                           struct ddp_err *err)
 {
     struct harness_plugin *plugin = ddp_mem_array(ddp_mem_system(), 1, sizeof(*plugin));
     ddp_status status = DDP_E_NOMEM;
@@ -252,6 +252,37 @@ ddp_status harness_plugin_open(const char *program, const char *path, struct har
         return status;
     }
     *out = plugin;
+    return DDP_OK;
+}
+
+ddp_status harness_plugin_open(const char *program, const char *path, struct harness_plugin **out,
+                               struct ddp_err *err)
+{
+    DDP_TRY(open_any(program, path, out, err));
+    if ((*out)->hello.is_opaque == 0) {
+        return DDP_OK;
+    }
+    harness_plugin_close(*out);
+    *out = NULL;
+    return ddp_err_set(err, DDP_E_INVALID,
+                       "%s moves the data itself (ddprove_coll_opaque_plugin), so it has no "
+                       "schedules that could be looked at",
+                       path);
+}
+
+ddp_status harness_plugin_describe(const char *program, const char *path,
+                                   struct harness_plugin_about *out, struct ddp_err *err)
+{
+    struct harness_plugin *plugin = NULL;
+
+    DDP_TRY(open_any(program, path, &plugin, err));
+    *out = (struct harness_plugin_about){.kind = plugin->hello.kind,
+                                         .claims = plugin->hello.claims,
+                                         .needs = plugin->hello.needs,
+                                         .is_opaque = plugin->hello.is_opaque != 0,
+                                         .has_abort = plugin->hello.has_abort != 0};
+    (void)snprintf(out->name, sizeof out->name, "%s", plugin->hello.name);
+    harness_plugin_close(plugin);
     return DDP_OK;
 }
 

@@ -118,6 +118,81 @@ __attribute__((visibility("default")))
 #endif
 extern const struct ddprove_coll ddprove_coll_plugin;
 
+/* --- the other form: a collective that moves the data itself ---------------------------------- */
+
+/* An opaque collective is a library's, an MPI's, or one that is no schedule. It is loaded into each
+ * rank's process and judged by running it (ddprove coll check ./mine.so). The symbol is
+ * ddprove_coll_opaque_plugin. */
+#define DDPROVE_COLL_OPAQUE_VERSION 1u
+
+enum ddprove_coll_op { DDPROVE_COLL_SUM, DDPROVE_COLL_MAX, DDPROVE_COLL_MIN, DDPROVE_COLL_PROD };
+
+/* What its functions return. */
+enum ddprove_coll_result {
+    DDPROVE_COLL_OK,
+    DDPROVE_COLL_AGAIN,       /* not finished: call again with the same arguments */
+    DDPROVE_COLL_FAILED,      /* nothing more can be done with this communicator */
+    DDPROVE_COLL_UNSUPPORTED, /* not this type, operation or count; nothing was done */
+    DDPROVE_COLL_ABORTED      /* it was told to give up */
+};
+
+/* One rank's place, and a way for its bytes; valid until close. Who has an engine of its own needs
+ * rank and size alone. */
+struct ddprove_coll_host {
+    uint32_t struct_bytes; /* of this struct, as the host knows it */
+    uint32_t rank, size;
+    void *context;
+    /* Messages between two ranks arrive in the order in which they were sent, and both ends name
+     * the same length. Neither blocks: DDPROVE_COLL_AGAIN until the message has left, or is there.
+     * One send and one receive for each peer at a time. DDPROVE_COLL_FAILED: a rank has ended. */
+    int (*send)(void *context, uint32_t peer, const void *data, uint64_t bytes);
+    int (*recv)(void *context, uint32_t peer, void *data, uint64_t bytes);
+    /* Passes a moment until one of these may get on. */
+    void (*wait)(void *context);
+};
+
+struct ddprove_coll_call {
+    uint32_t struct_bytes;
+    uint32_t dtype; /* enum ddprove_coll_dtype */
+    uint32_t op;    /* enum ddprove_coll_op, of kinds that add */
+    uint32_t root;
+    uint64_t count;    /* elements of the input, or of a block of it; 0 is allowed */
+    const void *input; /* == output: in place, as with a question's is_in_place */
+    void *output;
+};
+
+/* What it needs; bits. */
+#define DDPROVE_COLL_BY_MPIRUN 1u /* ranks that mpirun has started */
+#define DDPROVE_COLL_ONE_COMM  2u /* a process opens it once, and no second one beside */
+
+/* More claims, of this form. */
+#define DDPROVE_COLL_TELLS_MISMATCH 4u /* ranks that ask for different things get an error */
+#define DDPROVE_COLL_TELLS_DEATH    8u /* the others' calls end once a rank's process has ended */
+
+struct ddprove_coll_opaque {
+    uint32_t version;      /* DDPROVE_COLL_OPAQUE_VERSION */
+    uint32_t struct_bytes; /* sizeof(struct ddprove_coll_opaque) */
+    const char *name;      /* small letters, digits, _; at most 31 */
+    uint32_t kind;         /* enum ddprove_coll_kind */
+    uint32_t claims;       /* DDPROVE_COLL_SAME_BITS, DDPROVE_COLL_SAME_ORDER */
+    uint32_t needs;
+    /* All ranks call each of these alike. *out_self is handed to the others. */
+    int (*open)(const struct ddprove_coll_host *host, void **out_self);
+    void (*close)(void *self);
+    /* One collective, to its end. NULL: post and poll are used instead. */
+    int (*run)(void *self, const struct ddprove_coll_call *call);
+    int (*post)(void *self, const struct ddprove_coll_call *call); /* begins; the call is copied */
+    int (*poll)(void *self);                                       /* goes on with it */
+    /* Whatever runs ends at once with DDPROVE_COLL_ABORTED, and so does all that comes; may be
+     * called twice. NULL: it cannot. */
+    void (*abort)(void *self);
+};
+
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+extern const struct ddprove_coll_opaque ddprove_coll_opaque_plugin;
+
 /* --- shorter to write ------------------------------------------------------------------------- */
 
 static inline struct ddprove_coll_range ddprove_coll_range(uint32_t buffer, uint64_t first,
@@ -177,6 +252,31 @@ static inline uint32_t ddprove_coll_local(const struct ddprove_coll_sink *sink, 
                                           uint32_t and_after)
 {
     return ddprove_coll_emit(sink, kind, round, DDPROVE_COLL_NONE, dst, src, after, and_after);
+}
+
+/* Sends to one rank while receiving from another, either of no bytes: to its end. */
+static inline int ddprove_coll_exchange(const struct ddprove_coll_host *host, uint32_t to,
+                                        const void *src, uint64_t src_bytes, uint32_t from,
+                                        void *dst, uint64_t dst_bytes)
+{
+    int sent = src_bytes > 0 ? (int)DDPROVE_COLL_AGAIN : (int)DDPROVE_COLL_OK;
+    int got = dst_bytes > 0 ? (int)DDPROVE_COLL_AGAIN : (int)DDPROVE_COLL_OK;
+
+    for (;;) {
+        if (sent == (int)DDPROVE_COLL_AGAIN) {
+            sent = host->send(host->context, to, src, src_bytes);
+        }
+        if (got == (int)DDPROVE_COLL_AGAIN) {
+            got = host->recv(host->context, from, dst, dst_bytes);
+        }
+        if (sent > (int)DDPROVE_COLL_AGAIN || got > (int)DDPROVE_COLL_AGAIN) {
+            return sent > got ? sent : got;
+        }
+        if (sent == (int)DDPROVE_COLL_OK && got == (int)DDPROVE_COLL_OK) {
+            return (int)DDPROVE_COLL_OK;
+        }
+        host->wait(host->context);
+    }
 }
 
 #ifdef __cplusplus

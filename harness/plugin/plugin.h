@@ -40,6 +40,19 @@ const char *harness_plugin_name(const struct harness_plugin *plugin);
 enum ddprove_coll_kind harness_plugin_kind(const struct harness_plugin *plugin);
 uint32_t harness_plugin_claims(const struct harness_plugin *plugin);
 
+/* What a plug-in of either form says of itself. */
+struct harness_plugin_about {
+    char name[32];
+    uint32_t kind, claims, needs;
+    bool is_opaque; /* it moves the data itself, and emits no schedules */
+    bool has_abort;
+};
+/* Asks a process that it is loaded into, and ends it. Errors: those of _open, which takes none that
+ * is opaque. */
+DDP_MUST_USE ddp_status harness_plugin_describe(const char *program, const char *path,
+                                                struct harness_plugin_about *out,
+                                                struct ddp_err *err);
+
 /* question: struct_bytes is filled in. Errors: E_INVALID: it did not answer, and what it did
  * instead (a process that ended is started again for the next question, a few times); E_IO,
  * E_NOMEM. */

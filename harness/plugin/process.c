@@ -123,8 +123,48 @@ static void judge(const struct ddprove_coll *plugin, const char *path, char *tex
     }
 }
 
+/* The same of the other form. */
+static void judge_opaque(const struct ddprove_coll_opaque *plugin, const char *path, char *text,
+                         size_t size_bytes)
+{
+    bool has_calls = plugin->open != NULL &&
+                     (plugin->run != NULL || (plugin->post != NULL && plugin->poll != NULL));
+
+    text[0] = '\0';
+    if (plugin->version != DDPROVE_COLL_OPAQUE_VERSION || plugin->struct_bytes < sizeof(*plugin)) {
+        (void)snprintf(text, size_bytes,
+                       "%s is made for version %u of ddprove_coll.h's opaque form, this is %u; "
+                       "compile it again",
+                       path, plugin->version, DDPROVE_COLL_OPAQUE_VERSION);
+    } else if (!is_name(plugin->name)) {
+        (void)snprintf(text, size_bytes,
+                       "%s: its name must be of 1 to 31 small letters, digits and _", path);
+    } else if (plugin->kind >= (uint32_t)HARNESS_PLUGIN_KINDS) {
+        (void)snprintf(text, size_bytes, "%s: its kind is not known", path);
+    } else if (!has_calls) {
+        (void)snprintf(text, size_bytes, "%s: it needs open, and run or post and poll", path);
+    }
+}
+
+static void load_opaque(const struct ddprove_coll_opaque *plugin, const char *path,
+                        struct harness_plugin_hello *hello)
+{
+    judge_opaque(plugin, path, hello->text, sizeof hello->text);
+    if (hello->text[0] == '\0') {
+        hello->is_loaded = 1;
+        hello->is_opaque = 1;
+        hello->kind = plugin->kind;
+        hello->claims = plugin->claims;
+        hello->needs = plugin->needs;
+        hello->has_abort = plugin->abort != NULL;
+        (void)snprintf(hello->name, sizeof hello->name, "%s", plugin->name);
+    }
+}
+
+/* NULL: none that answers questions. */
 static const struct ddprove_coll *load(const char *path, struct harness_plugin_hello *hello)
 {
+    const struct ddprove_coll_opaque *opaque;
     const struct ddprove_coll *plugin = NULL;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
@@ -135,6 +175,11 @@ static const struct ddprove_coll *load(const char *path, struct harness_plugin_h
         return NULL;
     }
     plugin = dlsym(library, "ddprove_coll_plugin");
+    opaque = plugin == NULL ? dlsym(library, "ddprove_coll_opaque_plugin") : NULL;
+    if (opaque != NULL) {
+        load_opaque(opaque, path, hello);
+        return NULL;
+    }
     judge(plugin, path, hello->text, sizeof hello->text);
     if (hello->text[0] != '\0') {
         return NULL;

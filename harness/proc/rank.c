@@ -13,6 +13,7 @@
 
 #include "ddpcore/device/device.h"
 #include "ddpcore/transport/shm.h"
+#include "ddpcore/transport/tcp.h"
 #include "harness/inject/inject.h"
 #include "harness/launch/card.h"
 #include "harness/launch/lag.h"
@@ -25,6 +26,7 @@
 #include "harness/scenario/scenario.h"
 
 _Static_assert(HARNESS_JOB_RANKS_MAX <= DDP_SHM_MEMBERS_MAX, "the ranks of any plan can join");
+_Static_assert(HARNESS_TRANSPORT_TCP_RANKS_MAX == DDP_TCP_MEMBERS_MAX, "as lint says");
 
 struct rank_process {
     uint64_t *wanted;
@@ -129,19 +131,45 @@ static ddp_status open_store(void *context, struct ddp_env *env, uint64_t deadli
     return status;
 }
 
+static ddp_status open_shm(const struct rank_process *self, struct ddp_env *env,
+                           struct ddp_store *store, uint64_t deadline_ns,
+                           struct ddp_transport **out, struct ddp_err *err)
+{
+    const struct ddp_shm_config config = {.group_name = "world",
+                                          .member = self->rendezvous.rank,
+                                          .member_count = self->rendezvous.world_size};
+
+    return ddp_shm_create(env, store, &config, deadline_ns, out, err);
+}
+
+/* A rank listens where this host reaches the rendezvous from, and nowhere else. */
+static ddp_status open_tcp(const struct rank_process *self, struct ddp_env *env,
+                           struct ddp_store *store, uint64_t deadline_ns,
+                           struct ddp_transport **out, struct ddp_err *err)
+{
+    char address[64];
+    const struct ddp_tcp_config config = {.group_name = "world",
+                                          .member = self->rendezvous.rank,
+                                          .member_count = self->rendezvous.world_size,
+                                          .address = address};
+
+    DDP_TRY(ddp_tcp_local_address(self->rendezvous.master_addr, self->rendezvous.master_port,
+                                  address, sizeof address, err));
+    return ddp_tcp_create(env, store, &config, deadline_ns, out, err);
+}
+
 static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_store *store,
                                  uint64_t deadline_ns, struct ddp_transport **out,
                                  struct ddp_err *err)
 {
     const struct rank_process *self = context;
-    const struct ddp_shm_config config = {.group_name = "world",
-                                          .member = self->rendezvous.rank,
-                                          .member_count = self->rendezvous.world_size};
     ddp_status status;
 
     /* Returns once all ranks have attached: a rank in here waits for those that are not. */
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
-    status = ddp_shm_create(env, store, &config, deadline_ns, out, err);
+    status = self->scenario.plans[0].job.transport == HARNESS_TRANSPORT_TCP
+                 ? open_tcp(self, env, store, deadline_ns, out, err)
+                 : open_shm(self, env, store, deadline_ns, out, err);
     ddp_recorder_wait_end(env->recorder);
     return status;
 }

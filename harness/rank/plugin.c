@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "ddpcore/schedule/schedule.h"
-#include "harness/rank/session.h"
+#include "harness/rank/plugin.h"
 
 _Static_assert((int)DDPROVE_COLL_SEND == (int)DDP_STEP_SEND &&
                    (int)DDPROVE_COLL_RECV == (int)DDP_STEP_RECV &&

@@ -7,6 +7,7 @@
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
 #include "harness/rank/batches.h"
+#include "harness/rank/plugin.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
 
@@ -17,16 +18,6 @@ struct harness_schedule_dump {
     const char *run_dir;
     ddp_status status; /* a schedule could not be written, and its collective did not start */
 };
-
-/* Emits all-reduces by asking a plug-in. */
-struct harness_plugin_emitter {
-    struct ddp_schedule_emitter emitter; /* first: the emitter's pointer is this one's */
-    const char *path;                    /* of the shared object; borrowed */
-    struct ddp_err *err;                 /* where it says why there is no schedule */
-    ddp_status status;                   /* then; else DDP_OK */
-};
-void harness_plugin_emitter_init(struct harness_plugin_emitter *emitter, const char *path,
-                                 struct ddp_err *err);
 
 /* Keeps tensors as files. */
 struct harness_keeper {
@@ -77,8 +68,11 @@ struct harness_session {
     int32_t *labels;
     float *targets;
 
-    uint64_t first_step; /* steps that the restored checkpoint had completed */
-    uint64_t steps_done; /* completed in all */
+    double lr_world;       /* what the learning rate is scaled by, */
+    int64_t lr_late_steps; /* by how much its schedule is late, */
+    bool is_clip_early;    /* and whether gradients are clipped before they are reduced */
+    uint64_t first_step;   /* steps that the restored checkpoint had completed */
+    uint64_t steps_done;   /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
     bool is_parted;      /* this rank has passed the last barrier */
     bool is_left_out;    /* a SKIP before the group existed: the rank leaves at once */
@@ -123,12 +117,27 @@ DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,
 /* Release whatever exists; posts nothing. */
 void harness_session_close(struct harness_session *session);
 
+/* rate.c */
+/* What this rank's training loop goes by; a fault may alter it. */
+DDP_MUST_USE ddp_status harness_session_configure_trainer(struct harness_session *session);
+/* The learning rate of a step. */
+float harness_session_rate(const struct harness_session *session, uint64_t step);
+/* The averaged gradients, if the job clips. */
+DDP_MUST_USE ddp_status harness_session_clip(struct harness_session *session);
+/* By a fault: the local gradients, which are then handed to DDP. */
+DDP_MUST_USE ddp_status harness_session_clip_early(struct harness_session *session);
+
+/* evaluate.c: after a step, if the job evaluates then. */
+DDP_MUST_USE ddp_status harness_session_evaluate(struct harness_session *session, uint32_t step);
+
 /* step.c: all optimizer steps, or as many as the rank's data allows. */
 DDP_MUST_USE ddp_status harness_session_train(struct harness_session *session);
 
 /* checkpoint.c */
 /* Rank 0 writes; without join every rank passes a barrier. */
 DDP_MUST_USE ddp_status harness_session_save(struct harness_session *session);
+/* posted.c: the collectives of job.posts, once. */
+DDP_MUST_USE ddp_status harness_session_post(struct harness_session *session, uint32_t step);
 /* Read the options' checkpoint into model and optimizer and set first_step. */
 DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session);
 

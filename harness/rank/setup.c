@@ -98,7 +98,8 @@ static ddp_status open_batches(struct harness_session *session)
     session->is_used = ddp_mem_array(mem, session->param_count, sizeof session->is_used[0]);
     session->features =
         ddp_mem_array(mem, rows * session->data->feature_count, sizeof session->features[0]);
-    session->labels = ddp_mem_array(mem, rows, sizeof session->labels[0]);
+    session->labels =
+        ddp_mem_array(mem, rows * session->data->label_count, sizeof session->labels[0]);
     session->targets =
         ddp_mem_array(mem, rows * session->data->target_count, sizeof session->targets[0]);
     if (session->param_salt == NULL || session->is_used == NULL || session->features == NULL ||
@@ -216,7 +217,9 @@ static ddp_status wrap_model(struct harness_session *session)
     const struct harness_job *job = &session->plan->job;
     struct ddp_config config = {.bucket_cap_bytes = job->bucket_cap_bytes,
                                 .first_bucket_cap_bytes = job->first_bucket_cap_bytes,
-                                .bucket_order = DDP_BUCKET_ORDER_REVERSE,
+                                .bucket_order = job->bucket_order == HARNESS_BUCKET_ORDER_PYTORCH
+                                                    ? DDP_BUCKET_ORDER_PYTORCH
+                                                    : DDP_BUCKET_ORDER_REVERSE,
                                 .gradient_scale = job->gradient_scale == HARNESS_GRADIENT_SCALE_POST
                                                       ? DDP_GRADIENT_SCALE_POST
                                                       : DDP_GRADIENT_SCALE_PRE,
@@ -253,6 +256,7 @@ ddp_status harness_session_open(struct harness_session *session,
     DDP_TRY(configure_sampler(session));
     DDP_TRY(build_model(session));
     DDP_TRY(open_batches(session));
+    DDP_TRY(harness_session_configure_trainer(session));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_COMM_INIT, &session->is_left_out));
     if (session->is_left_out) {
         return DDP_OK;

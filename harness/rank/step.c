@@ -26,7 +26,7 @@ static ddp_status on_grad_ready(void *context, size_t param)
 {
     struct harness_session *session = context;
 
-    return ddp_grad_ready(session->ddp, param);
+    return session->is_clip_early ? DDP_OK : ddp_grad_ready(session->ddp, param);
 }
 
 /* A tensor that belongs to one parameter, as something that a fault may alter. */
@@ -134,6 +134,25 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     return DDP_OK;
 }
 
+/* Point buffer/updated: of each buffer, whose number is the trigger's `param`. */
+static ddp_status pass_buffers(struct harness_session *session)
+{
+    for (size_t i = session->param_count; i < session->tensor_count; i++) {
+        struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+        place.param = (int32_t)(i - session->param_count);
+        place.data = session->tensors[i].data;
+        place.elem_count = session->tensors[i].elem_count;
+        place.dtype = session->tensors[i].dtype;
+        place.device = session->device;
+        if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_BUFFER_UPDATED, &place) ==
+            DDP_FAULT_FAIL) {
+            return DDP_E_INJECTED;
+        }
+    }
+    return DDP_OK;
+}
+
 static ddp_status run_forward(struct harness_session *session, const struct ref_batch *batch,
                               const struct ref_model_observer *observer)
 {
@@ -148,6 +167,7 @@ static ddp_status run_forward(struct harness_session *session, const struct ref_
     }
     harness_session_phase(session, DDP_PHASE_FORWARD);
     DDP_TRY(ref_model_forward(session->model, batch, observer, &loss));
+    DDP_TRY(pass_buffers(session));
     harness_session_phase(session, DDP_PHASE_LOSS);
     memcpy(&bits, &loss, sizeof bits);
     ddp_recorder_event(session->env->recorder, DDP_EVENT_LOSS, bits, 0, 0, 0, 0);
@@ -167,6 +187,7 @@ static ddp_status run_backward(struct harness_session *session,
     DDP_TRY(harness_session_mark(session, DDP_MARK_BACKWARD, 0));
     DDP_TRY(ddp_backward_begin(session->ddp, is_used));
     DDP_TRY(ref_model_backward(session->model, 1.0f / (float)session->job.micro_batches, observer));
+    DDP_TRY(session->is_clip_early ? harness_session_clip_early(session) : DDP_OK);
     return ddp_backward_end(session->ddp);
 }
 
@@ -204,11 +225,13 @@ static ddp_status pass_states(struct harness_session *session)
     return DDP_OK;
 }
 
-static ddp_status run_optimizer(struct harness_session *session)
+static ddp_status run_optimizer(struct harness_session *session, uint32_t step)
 {
     bool is_skipped;
 
     harness_session_phase(session, DDP_PHASE_OPTIMIZER);
+    DDP_TRY(harness_session_clip(session));
+    ref_optimizer_set_lr(session->optimizer, harness_session_rate(session, step));
     DDP_TRY(harness_session_mark(session, DDP_MARK_OPTIMIZER, 0));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_OPTIMIZER_PRE, &is_skipped));
     DDP_TRY(pass_states(session));
@@ -282,13 +305,14 @@ static ddp_status run_step(struct harness_session *session, uint32_t step, bool 
             return DDP_OK;
         }
     }
-    DDP_TRY(run_optimizer(session));
+    DDP_TRY(harness_session_post(session, step));
+    DDP_TRY(run_optimizer(session, step));
     DDP_TRY(record_state(session));
     session->steps_done = step + 1;
     if (every > 0 && session->steps_done % every == 0) {
         DDP_TRY(harness_session_save(session));
     }
-    return DDP_OK;
+    return harness_session_evaluate(session, step);
 }
 
 ddp_status harness_session_train(struct harness_session *session)

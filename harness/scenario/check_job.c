@@ -1,6 +1,12 @@
 /* What keys of `job` mean together. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "ddpcore/base/text.h"
+#include "harness/plan/bucket.h"
+#include "harness/plan/posted.h"
 #include "harness/scenario/reader.h"
 #include "reference/model.h"
 
@@ -23,13 +29,41 @@ ddp_status harness_scenario_check_optimizer(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+/* The data's file from now on with its whole name, for whoever runs the plan from another place. */
+static ddp_status find_file(const struct harness_reader *reader,
+                            const struct harness_yaml_node *map, struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_data_file);
+    const char *slash = reader->path != NULL ? strrchr(reader->path, '/') : NULL;
+    char whole[PATH_MAX];
+    struct ddp_text path;
+
+    if (job->data_file == NULL) {
+        return DDP_OK;
+    }
+    ddp_text_init(&path, reader->scratch);
+    if (slash != NULL && job->data_file[0] != '/') {
+        ddp_text_add_bytes(&path, reader->path, (size_t)(slash + 1 - reader->path));
+    }
+    ddp_text_add(&path, "%s", job->data_file);
+    if (realpath(ddp_text_str(&path), whole) == NULL) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "data_file %s: %s",
+                                 ddp_text_str(&path), strerror(errno));
+    }
+    return harness_reader_keep(reader, whole, &job->data_file);
+}
+
 /* The dataset as it is, its samples and features. */
 static ddp_status check_data(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, const struct harness_job *job,
                              struct ref_data_sizes *out)
 {
     const struct ref_data_config config = {
-        .name = job->data, .sample_count = job->samples, .feature_count = job->features};
+        .name = job->data,
+        .sample_count = job->samples,
+        .feature_count = job->features,
+        .path = job->data_file,
+    };
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_samples);
     const struct harness_yaml_node *features = harness_reader_node(map, HARNESS_ROW_JOB_features);
     struct ddp_err err = {{0}};
@@ -39,10 +73,11 @@ static ddp_status check_data(const struct harness_reader *reader,
                                  err.text);
     }
     if (job->features != 0 && out->feature_count != job->features) {
-        return harness_yaml_fail(features, reader->err, DDP_E_INVALID,
-                                 "dataset %s has %zu features, not %zu; only synthetic has as many "
-                                 "as are asked for",
-                                 job->data, out->feature_count, job->features);
+        return harness_yaml_fail(
+            features, reader->err, DDP_E_INVALID,
+            "dataset %s has %zu features, not %zu; only synthetic and text have "
+            "as many as are asked for",
+            job->data, out->feature_count, job->features);
     }
     return DDP_OK;
 }
@@ -53,7 +88,10 @@ static ddp_status check_widths(const struct harness_reader *reader,
                                const struct ref_data_sizes *data)
 {
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_widths);
-    struct ref_model_config model = {.name = job->model, .width_count = job->widths.count};
+    struct ref_model_config model = {.name = job->model,
+                                     .width_count = job->widths.count,
+                                     .heads = job->heads,
+                                     .experts = job->experts};
     size_t outputs = data->class_count > 0 ? data->class_count : data->target_count;
     struct ref_model_tables tables = {0};
     struct ddp_err err = {{0}};
@@ -74,13 +112,8 @@ static ddp_status check_widths(const struct harness_reader *reader,
     if (status != DDP_OK) {
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
     }
-    if (model.width[0] != data->feature_count || model.width[model.width_count - 1] != outputs) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                 "widths lead from %zu to %zu, but dataset %s has %zu features and "
-                                 "%zu %s",
-                                 model.width[0], model.width[model.width_count - 1], job->data,
-                                 data->feature_count, outputs,
-                                 data->class_count > 0 ? "classes" : "targets");
+    if (ref_model_check_data(&model, data, &err) != DDP_OK) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
     }
     return DDP_OK;
 }
@@ -126,6 +159,16 @@ static ddp_status check_device(const struct harness_reader *reader,
                                  "collective %s finds nodes by itself: leave nodes out",
                                  harness_collective_name(job->collective));
     }
+    if (harness_bucket_is_rebuilt(job) &&
+        harness_engine_traits(job->collective.engine)->name != NULL) {
+        const struct harness_yaml_node *order =
+            harness_reader_node(map, HARNESS_ROW_JOB_bucket_order);
+
+        return harness_yaml_fail(order != NULL ? order : map, reader->err, DDP_E_INVALID,
+                                 "collective %s is measured before the first step, and buckets are "
+                                 "rebuilt after it: use bucket_order reverse",
+                                 harness_collective_name(job->collective));
+    }
     if (job->device == harness_engine_traits(job->collective.engine)->device) {
         return DDP_OK;
     }
@@ -136,6 +179,109 @@ static ddp_status check_device(const struct harness_reader *reader,
                              harness_collective_name(job->collective));
 }
 
+/* Ranks whose data has ended would not take part; and a forward pass changes buffers. */
+static ddp_status check_evaluation(const struct harness_reader *reader,
+                                   const struct harness_yaml_node *map,
+                                   const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_evaluate_every);
+    struct ref_model_config model = {.name = job->model};
+    struct ref_model_tables tables = {0};
+    struct ref_data_sizes data;
+    size_t buffer_count;
+
+    if (job->evaluate_every == 0) {
+        return DDP_OK;
+    }
+    if (job->join.is_set) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "under join ranks end at different steps, and cannot evaluate "
+                                 "together");
+    }
+    DDP_TRY(check_data(reader, map, job, &data));
+    ref_model_defaults(&model, data.feature_count,
+                       data.class_count > 0 ? data.class_count : data.target_count);
+    DDP_TRY(ref_model_describe(ddp_mem_system(), &model, &tables, reader->err));
+    buffer_count = tables.buffer_count;
+    ddp_mem_free(ddp_mem_system(), tables.params);
+    return buffer_count == 0
+               ? DDP_OK
+               : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "model %s has buffers, which an evaluation would change",
+                                   job->model);
+}
+
+static ddp_status check_transport(const struct harness_reader *reader,
+                                  const struct harness_yaml_node *map,
+                                  const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_transport);
+
+    if (job->transport != HARNESS_TRANSPORT_TCP || job->ranks <= HARNESS_TRANSPORT_TCP_RANKS_MAX) {
+        return DDP_OK;
+    }
+    return harness_yaml_fail(node != NULL ? node : map, reader->err, DDP_E_INVALID,
+                             "transport tcp connects every rank to every other one: at most %u "
+                             "ranks, not %u; shm takes more",
+                             HARNESS_TRANSPORT_TCP_RANKS_MAX, job->ranks);
+}
+
+/* One algorithm a kind: a group has one of each. */
+static ddp_status check_post(const struct harness_job *job, size_t index,
+                             enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT],
+                             struct ddp_err *err)
+{
+    struct harness_posted posted;
+
+    DDP_TRY(harness_posted_parse(job->posts.items[index], &posted, err));
+    if (posted.root >= job->ranks) {
+        return ddp_err_set(err, DDP_E_INVALID, "root %u of %u ranks", posted.root, job->ranks);
+    }
+    if (posted.elem_count * job->ranks > 4 * HARNESS_POSTED_ELEMS_MAX) {
+        return ddp_err_set(err, DDP_E_INVALID, "%llu elements for each of %u ranks: too many",
+                           (unsigned long long)posted.elem_count, job->ranks);
+    }
+    if (posted.algorithm != DDP_ALGORITHM_NONE && of_kind[posted.kind] != DDP_ALGORITHM_NONE &&
+        of_kind[posted.kind] != posted.algorithm) {
+        return ddp_err_set(err, DDP_E_INVALID, "a job has one algorithm for each kind");
+    }
+    if (posted.algorithm != DDP_ALGORITHM_NONE) {
+        of_kind[posted.kind] = posted.algorithm;
+    }
+    return DDP_OK;
+}
+
+static ddp_status check_posts(const struct harness_reader *reader,
+                              const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_posts);
+    enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT] = {DDP_ALGORITHM_NONE};
+    struct ddp_err err = {{0}};
+
+    if (job->posts.count == 0) {
+        return DDP_OK;
+    }
+    node = node != NULL ? node : map;
+    if (job->posts.count > HARNESS_POSTED_MAX) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "at most %u posts, not %zu",
+                                 HARNESS_POSTED_MAX, job->posts.count);
+    }
+    if (job->join.is_set || job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 job->join.is_set
+                                     ? "under join nothing mirrors posts: leave one of them out"
+                                     : "posts are run by schedules: collective %s is none",
+                                 harness_collective_name(job->collective));
+    }
+    for (size_t i = 0; i < job->posts.count; i++) {
+        if (check_post(job, i, of_kind, &err) != DDP_OK) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "posts, entry %zu: %s", i,
+                                     err.text);
+        }
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
@@ -144,8 +290,12 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     if (harness_plan_is_guest(reader->plan)) {
         return DDP_OK;
     }
+    DDP_TRY(find_file(reader, map, kept));
     DDP_TRY(check_data(reader, map, kept, &data));
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));
+    DDP_TRY(check_evaluation(reader, map, kept));
+    DDP_TRY(check_transport(reader, map, kept));
+    DDP_TRY(check_posts(reader, map, kept));
     return check_device(reader, map, kept);
 }

@@ -1,7 +1,9 @@
 /* Purpose: find two steps of one rank that touch the same elements, one of them writing, in no
  * fixed order.
- * Idea: accesses sorted by their first element overlap only with neighbours; whether the later step
- * of a pair depends on the earlier one is a walk back over dependencies. */
+ * Idea: accesses sorted by buffer and first element overlap only with neighbours. Whether the later
+ * step of a pair depends on the earlier one is a bit in a table that is made once, where every step
+ * inherits what its dependencies have; of schedules too long for that it is a walk back over them.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,8 +15,13 @@ struct access {
     bool is_write;
 };
 
+/* 8 MiB of table: beyond, a walk costs less. */
+enum { TABLE_STEPS_MAX = 8192, WORD_BITS = 64 };
+
 struct race_search {
     const struct harness_schedule *schedule;
+    uint64_t *before; /* [step][step / WORD_BITS] the steps that come before; NULL: no table */
+    size_t word_count;
     struct access *accesses;
     size_t access_count;
     uint32_t *stack; /* [step] steps whose dependencies are still to be followed */
@@ -27,6 +34,9 @@ static int compare_accesses(const void *a, const void *b)
     const struct access *x = a;
     const struct access *y = b;
 
+    if (x->buffer != y->buffer) {
+        return x->buffer < y->buffer ? -1 : 1;
+    }
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
@@ -49,11 +59,39 @@ static void push(struct race_search *search, size_t *depth, uint32_t step, uint3
     }
 }
 
+static uint64_t *row_of(const struct race_search *search, size_t step)
+{
+    return &search->before[step * search->word_count];
+}
+
+/* Dependencies point to earlier steps only, so theirs are complete. */
+static void fill_table(struct race_search *search)
+{
+    for (size_t s = 0; search->before != NULL && s < search->schedule->step_count; s++) {
+        const struct harness_schedule_step *step = &search->schedule->steps[s];
+        uint64_t *row = row_of(search, s);
+
+        for (uint32_t d = 0; d < step->dep_count; d++) {
+            const uint64_t *inherited = row_of(search, step->dep[d]);
+
+            DDP_ASSERT(step->dep[d] < s);
+            for (size_t w = 0; w <= step->dep[d] / WORD_BITS; w++) {
+                row[w] |= inherited[w];
+            }
+            row[step->dep[d] / WORD_BITS] |= UINT64_C(1) << (step->dep[d] % WORD_BITS);
+        }
+    }
+}
+
 /* Whether `late` depends on `early`, directly or through others. Dependencies point to earlier
  * steps only, so nothing below `early` needs to be visited. */
 static bool is_after(struct race_search *search, uint32_t late, uint32_t early)
 {
     size_t depth = 0;
+
+    if (search->before != NULL) {
+        return (row_of(search, late)[early / WORD_BITS] >> (early % WORD_BITS) & 1u) != 0;
+    }
 
     search->walk++;
     push(search, &depth, late, early);
@@ -93,11 +131,11 @@ static bool find_race(struct race_search *search, struct harness_step_place *pla
         for (size_t j = i + 1; j < search->access_count; j++) {
             const struct access *b = &search->accesses[j];
 
-            DDP_ASSERT(b->first >= a->first);
-            if (b->first >= a->end) {
+            if (b->buffer != a->buffer || b->first >= a->end) {
                 break;
             }
-            if (b->buffer == a->buffer && is_race(search, a, b)) {
+            DDP_ASSERT(b->first >= a->first);
+            if (is_race(search, a, b)) {
                 (void)snprintf(text, size_bytes,
                                "steps %u and %u of rank %u touch the same elements from %zu "
                                "without an order",
@@ -135,7 +173,12 @@ ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
     search.accesses = ddp_mem_array(mem, 2 * count, sizeof(*search.accesses));
     search.stack = ddp_mem_array(mem, count, sizeof(uint32_t));
     search.seen = ddp_mem_array(mem, count, sizeof(uint32_t));
+    search.word_count = (count + WORD_BITS - 1) / WORD_BITS;
+    if (count > 0 && count <= (size_t)TABLE_STEPS_MAX) {
+        search.before = ddp_mem_array(mem, count * search.word_count, sizeof(uint64_t));
+    }
     if (search.accesses != NULL && search.stack != NULL && search.seen != NULL) {
+        fill_table(&search);
         collect(&search);
         *out_is_safe = !find_race(&search, place, text, size_bytes);
         status = DDP_OK;
@@ -143,5 +186,6 @@ ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
     ddp_mem_free(mem, search.accesses);
     ddp_mem_free(mem, search.stack);
     ddp_mem_free(mem, search.seen);
+    ddp_mem_free(mem, search.before);
     return status;
 }

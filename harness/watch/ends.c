@@ -113,6 +113,16 @@ static bool is_error(enum harness_verdict verdict, const struct harness_watch_ra
              rank->code == SIGFPE || rank->code == SIGILL));
 }
 
+/* The first call that members have posted differently; 0: none. Who of them is right need not be
+ * known yet. */
+static uint64_t differing_seq(const struct harness_watch_group *group)
+{
+    if (group->wrong_seq != 0) {
+        return group->wrong_seq;
+    }
+    return group->differs_ns != 0 ? group->checked_seq + 1 : 0;
+}
+
 /* It ended by an error of its own inside a call that members had posted differently, or after it:
  * the library refused that. */
 static bool is_refused(const struct harness_watch *watch, uint32_t rank)
@@ -121,19 +131,18 @@ static bool is_refused(const struct harness_watch *watch, uint32_t rank)
 
     for (size_t g = 0; g < watch->group_count; g++) {
         const struct harness_watch_group *group = &watch->groups[g];
+        const uint64_t seq = differing_seq(group);
         const enum harness_watch_reach reach =
-            group->wrong_seq != 0 ? harness_watch_reach_of(watch, rank, g, group->wrong_seq)
-                                  : HARNESS_WATCH_NOWHERE;
+            seq != 0 ? harness_watch_reach_of(watch, rank, g, seq) : HARNESS_WATCH_NOWHERE;
         /* A thread of the library ends a rank that may not wait yet for what it has posted. */
         bool is_inside = group->members[rank].has_broken ||
                          (self->state == HARNESS_WATCH_SIGNALED && reach > HARNESS_WATCH_NOWHERE &&
                           reach < HARNESS_WATCH_DONE);
 
         for (uint32_t i = 0; i < self->wait_count; i++) {
-            is_inside =
-                is_inside || (self->waits[i].group == g && self->waits[i].seq >= group->wrong_seq);
+            is_inside = is_inside || (self->waits[i].group == g && self->waits[i].seq >= seq);
         }
-        if (group->wrong_seq != 0 && is_inside) {
+        if (seq != 0 && is_inside) {
             return true;
         }
     }

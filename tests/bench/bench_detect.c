@@ -108,13 +108,15 @@ static ddp_status run_plan(struct bench *bench, const struct harness_plan *plan,
                                            .linger_ns = 20 * DDP_NS_PER_MS};
     struct harness_program program = {.mem = bench->mem};
     struct ref_model_tables tables;
+    struct harness_tables model;
     struct ref_job job;
     ddp_status status;
 
     DDP_TRY(harness_rank_job(plan, &job, &bench->err));
     DDP_TRY(ref_model_describe(bench->mem, &job.model, &tables, &bench->err));
-    status = harness_program_build(bench->mem, plan, tables.params, tables.param_count, 0, NULL,
-                                   &program);
+    model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+    status = harness_program_build(bench->mem, plan, &model, NULL, &program);
     config.program = &program;
     config.rank.run_dir = bench->dir;
     config.rank.is_hashing = true;

@@ -25,12 +25,12 @@ finds() {
 }
 
 # Models and data.
-finds 'bad.yaml:3:66: widths lead from 10 to 3, but dataset digits has 64 features and 10 classes' mlp 'widths: [10, 5, 3]' ''
+finds 'bad.yaml:3:66: widths lead from 10 to 3, but the dataset has 64 features and 10 classes' mlp 'widths: [10, 5, 3]' ''
 finds 'widths lead from 64 to 9' mlp 'widths: [64, 32, 9]' ''
 finds 'from 2 to 65 entries' mlp 'widths: [64]' ''
 finds 'bad.yaml:3:70: ' branchy 'widths: [64, 32, 16, 10]' ''
 finds 'bad.yaml:3:67: digits has 1797 samples, not 99999' mlp 'samples: 99999' ''
-finds 'only synthetic has as many' mlp 'data: digits, features: 12' ''
+finds 'only synthetic and text have as many' mlp 'data: digits, features: 12' ''
 finds 'hold 4000 samples, the dataset only 1797' mlp 'shard_sizes: [2000, 2000]' ''
 finds 'hold 16 samples, the dataset only 10' mlp 'samples: 10, shard_sizes: [8, 8]' ''
 # Faults that never fire, and actions that do nothing where they are.

@@ -16,6 +16,7 @@ static const struct {
     {DDP_EVENT_RANK_BEGIN, "altered", 0, "a process id is not printed"},
     {DDP_EVENT_PHASE, "altered", 1, "a duration: these runs are not judged by time"},
     {DDP_EVENT_PHASE, "altered", 2, "a duration: these runs are not judged by time"},
+    {DDP_EVENT_LINK_LOST, NULL, -1, "peer.died and rank.error say the same of who is lost"},
     {DDP_EVENT_RANK_ERROR, NULL, -1, "an error of a victim: the culprit has evidence of its own"},
 };
 

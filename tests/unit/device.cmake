@@ -1,7 +1,7 @@
 # The device contract is one set of cases for every device: an executable chooses its device by the
 # file that implements bench_create_device.
 set(ddp_device_contract device/device_bench.c device/test_device.c device/test_device_order.c device/test_math.c
-    device/test_math_elementwise.c)
+    device/test_math_elementwise.c device/test_layers.c device/test_layers_move.c)
 
 ddprove_add_unit(NAME device
     SOURCES ${ddp_device_contract} device/device_bench_cpu.c device/test_device_cpu.c

@@ -10,6 +10,7 @@ shift 2
 }
 [ $# -gt 0 ] || set -- plain unused static no_sync hook join
 failures=0
+status=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -18,16 +19,26 @@ fail() {
     cat "$folder/said"
     failures=$((failures + 1))
 }
+# PyTorch 2.15 with gloo now and then aborts when it ends, also without ddprove, and says this. Such a run shows
+# nothing, and is made again; one that fails in any other way is not.
+run() {
+    for _ in 1 2 3 4 5; do
+        "$@" >"$folder/said" 2>&1 && return 0
+        status=$?
+        grep -q "terminate called without an active exception" "$folder/said" || return "$status"
+    done
+    return "$status"
+}
 for variant in "$@"; do
     words="mlp --steps 6 --variant $variant --save"
     # shellcheck disable=SC2086 # words
-    "$ddprove" exec --ranks 2 --adapter torch --prove sums -- "$starter" $words "$folder/watched" >"$folder/said" 2>&1 ||
-        fail "$variant: exit $?"
+    run "$ddprove" exec --ranks 2 --adapter torch --prove sums -- "$starter" $words "$folder/watched" ||
+        fail "$variant: exit $status"
     grep -q "^ddprove: results of [0-9]* calls judged" "$folder/said" || fail "$variant: nothing was judged"
     # The same way without the adapter: a process that nobody shows.
     # shellcheck disable=SC2086 # words
-    TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$ddprove" exec --ranks 2 -- "$starter" $words "$folder/alone" >"$folder/said" 2>&1 ||
-        fail "$variant: alone, exit $?"
+    run env TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$ddprove" exec --ranks 2 -- "$starter" $words "$folder/alone" ||
+        fail "$variant: alone, exit $status"
     grep -q "no rank has shown itself" "$folder/said" || fail "$variant: it is watched all the same"
     "$starter" same "$folder/watched" "$folder/alone" >"$folder/said" 2>&1 || fail "$variant: other weights"
 done

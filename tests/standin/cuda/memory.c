@@ -18,7 +18,10 @@
 enum {
     ALIGN_BYTES = 512,
     RED_ZONE_BYTES = 512, /* so that an overrun meets no neighbour */
-    PAGE_BYTES = 4096
+    PAGE_BYTES = 4096,
+    /* The arena grows by as much, in large pages where the system has them: it is opened and closed
+     * around each piece of work, which takes a time for each page. */
+    ARENA_PAGE_BYTES = 2 << 20
 };
 
 /* A signalling NaN as fp32, as bf16 and as fp16. */
@@ -100,7 +103,7 @@ static void fill(unsigned char *data, size_t size_bytes)
 /* Pages that are used for the first time. */
 static void arena_grow(size_t end_bytes)
 {
-    size_t top_bytes = round_up(end_bytes, PAGE_BYTES);
+    size_t top_bytes = round_up(end_bytes, ARENA_PAGE_BYTES);
 
     if (top_bytes > arena_top_bytes) {
         protect(arena_top_bytes, top_bytes, open_count > 0);
@@ -137,12 +140,14 @@ static struct block *block_create(size_t size_bytes)
 static bool arena_start(void)
 {
     if (arena == NULL) {
-        void *data = mmap(NULL, round_up(standin_device.memory_bytes, PAGE_BYTES), PROT_NONE,
+        size_t size_bytes = round_up(standin_device.memory_bytes, ARENA_PAGE_BYTES);
+        void *data = mmap(NULL, size_bytes + ARENA_PAGE_BYTES, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (data == MAP_FAILED) {
             return false;
         }
-        arena = data;
+        arena = (unsigned char *)round_up((uintptr_t)data, ARENA_PAGE_BYTES);
+        (void)madvise(arena, size_bytes, MADV_HUGEPAGE); /* refused: small pages do as well */
         open_count = standin_device.is_guarded ? 0 : 1;
     }
     return true;

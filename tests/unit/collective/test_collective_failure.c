@@ -249,6 +249,33 @@ CT_TEST(collective_failure, algorithm_of_another_kind)
     coll_world_close(&world);
 }
 
+/* Choices by size are of all-reduces, and each is for more bytes than the one before. */
+CT_TEST(collective_failure, choices_that_are_none)
+{
+    static const struct ddp_coll_choice unordered[] = {{8, DDP_ALGORITHM_RING, 0},
+                                                       {8, DDP_ALGORITHM_LINEAR, 0}};
+    static const struct ddp_coll_choice other[] = {{8, DDP_ALGORITHM_RING_ALL_GATHER, 0}};
+    struct coll_world_options options = {.is_checked = true};
+    struct ddp_coll_schedule_config config = {.choices = unordered, .choice_count = 2};
+    struct ddp_transport *transport;
+    struct coll_world world;
+    struct ddp_coll *coll;
+    struct ddp_err err;
+
+    CT_REQUIRE(coll_world_open(&world, 1, &options));
+    CT_REQUIRE_OK(ddp_loop_create(world.net, &world.ranks[0].env, "other", 0, 1, NULL, &transport));
+    CT_CHECK_STATUS(ddp_coll_schedule_create(&world.ranks[0].env, transport, world.ranks[0].device,
+                                             &config, &coll, &err),
+                    DDP_E_INVALID);
+    config.choices = other;
+    config.choice_count = 1;
+    CT_CHECK_STATUS(ddp_coll_schedule_create(&world.ranks[0].env, transport, world.ranks[0].device,
+                                             &config, &coll, &err),
+                    DDP_E_NOT_FOUND);
+    transport->ops->destroy(transport);
+    coll_world_close(&world);
+}
+
 static bool find_event(const struct coll_rank *rank, enum ddp_event event, uint32_t skip,
                        struct ddp_event_entry *out)
 {

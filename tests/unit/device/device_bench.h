@@ -12,7 +12,7 @@
 #include "ddpcore/device/transfer.h"
 #include "tests/ct.h"
 
-enum { BENCH_RANGES = 4, BENCH_GUARD_BYTES = 64 };
+enum { BENCH_RANGES = 7, BENCH_GUARD_BYTES = 64 };
 
 struct bench_range {
     unsigned char *host, *device; /* images, capacity_bytes each */

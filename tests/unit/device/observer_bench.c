@@ -102,6 +102,7 @@ bool observer_bench_open(struct observer_bench *bench, bool is_recording)
     bench->inner.ops.destroy = pending_destroy;
     bench->inner.base = (struct ddp_device){.ops = &bench->inner.ops,
                                             .math = bench->inner.cpu->math,
+                                            .layers = bench->inner.cpu->layers,
                                             .hints = &pending_hints,
                                             .mem = bench->env.mem,
                                             .thread = {NULL, 3}};

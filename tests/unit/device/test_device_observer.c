@@ -2,6 +2,7 @@
  * what its two fault points do. */
 #include <string.h>
 
+#include "ddpcore/device/layers.h"
 #include "ddpcore/device/math.h"
 #include "tests/unit/device/observer_bench.h"
 
@@ -165,6 +166,73 @@ CT_TEST(device_observer, kernels_touch_their_operands)
     TOUCHES(math->adamw(f.device, NULL, &adamw, m[0], m[1], m[2], m[3], 5),
             "r1:0+20 r0:0+20 r2:0+20 r3:0+20 w2:0+20 w3:0+20 w0:0+20");
     for (size_t i = 0; i < 5; i++) {
+        observer_bench_free(&f, m[i]);
+    }
+    observer_bench_close(&f);
+}
+
+/* The same of layers.h; allocations 0 to 6. */
+CT_TEST(device_observer, layers_touch_their_operands)
+{
+    const struct ddp_image image = {
+        .count = 1, .height = 2, .width = 2, .channels = 2, .window = 1, .padding = 0};
+    const struct ddp_image pooled = {
+        .count = 1, .height = 2, .width = 2, .channels = 2, .window = 2};
+    const size_t dims[4] = {1, 2, 1, 3};
+    const size_t order[4] = {1, 0, 2, 3};
+    struct observer_bench f;
+    struct ddp_gemm gemm;
+    struct ddp_route route;
+    const struct ddp_layer_ops *layers;
+    const int32_t *index;
+    float *m[7];
+
+    CT_REQUIRE(observer_bench_open(&f, true));
+    CT_REQUIRE_OK(ddp_blas_open(NULL, NULL));
+    layers = f.device->layers;
+    for (size_t i = 0; i < 7; i++) {
+        m[i] = observer_bench_alloc(&f, ELEMS);
+    }
+    f.read_count += 7;
+    CT_CHECK_OK(f.device->ops->zero(f.device, NULL, m[6], 32));
+    f.read_count++;
+    index = (const int32_t *)m[6];
+    gemm =
+        (struct ddp_gemm){.m = 2, .n = 1, .k = 1, .alpha = 1.0F, .a = m[0], .b = m[1], .c = m[2]};
+    TOUCHES(layers->gemms(f.device, NULL, &gemm, 3), "r0:0+24 r1:0+12 w2:0+24");
+    gemm.beta = 1.0F;
+    TOUCHES(layers->gemms(f.device, NULL, &gemm, 3), "r0:0+24 r1:0+12 r2:0+24 w2:0+24");
+    TOUCHES(layers->permute(f.device, NULL, m[0], m[1], dims, order), "r1:0+24 w0:0+24");
+    TOUCHES(layers->im2col(f.device, NULL, m[0], m[1], &image), "r1:0+32 w0:0+32");
+    TOUCHES(layers->col2im(f.device, NULL, m[0], m[1], &image), "r1:0+32 w0:0+32");
+    TOUCHES(layers->average_pool(f.device, NULL, m[0], m[1], &pooled), "r1:0+32 w0:0+8");
+    TOUCHES(layers->average_pool_backward(f.device, NULL, m[0], m[1], &pooled), "r1:0+8 w0:0+32");
+    TOUCHES(layers->normalize_columns(f.device, NULL, m[0], m[1], m[2], m[3], m[4], 2, 3, 1.0F),
+            "r4:0+24 w1:0+12 w2:0+12 w3:0+12 w0:0+24");
+    TOUCHES(layers->normalize_columns_backward(f.device, NULL, m[0], m[1], m[2], m[3], 2, 3),
+            "r1:0+24 r2:0+24 r3:0+12 w0:0+24");
+    TOUCHES(layers->normalize_rows(f.device, NULL, m[0], m[1], m[2], 2, 3, 1.0F),
+            "r2:0+24 w1:0+8 w0:0+24");
+    TOUCHES(layers->normalize_rows_backward(f.device, NULL, m[0], m[1], m[2], m[3], 2, 3),
+            "r1:0+24 r2:0+24 r3:0+8 w0:0+24");
+    TOUCHES(layers->gelu(f.device, NULL, m[0], m[1], 5), "r1:0+20 w0:0+20");
+    TOUCHES(layers->gelu_backward(f.device, NULL, m[0], m[1], m[2], 5), "r1:0+20 r2:0+20 w0:0+20");
+    TOUCHES(layers->gather_rows(f.device, NULL, m[0], m[1], index, 2, 3, 2),
+            "r6:0+8 r1:0+24 w0:0+24");
+    TOUCHES(layers->scatter_rows(f.device, NULL, m[0], m[1], index, 1, 3, 2, false),
+            "r6:0+4 r1:0+12 w0:0+24");
+    TOUCHES(layers->scatter_rows(f.device, NULL, m[0], m[1], index, 1, 3, 2, true),
+            "r6:0+4 r1:0+12 r0:0+24 w0:0+24");
+    TOUCHES(layers->softmax_causal(f.device, NULL, m[0], m[1], 2, 2, 1.0F), "r1:0+16 w0:0+16");
+    TOUCHES(layers->softmax_causal_backward(f.device, NULL, m[0], m[1], m[2], 2, 2, 1.0F),
+            "r1:0+16 r2:0+16 w0:0+16");
+    TOUCHES(layers->route(f.device, NULL, m[0], (int32_t *)(void *)m[1], m[2], 2, 3),
+            "r2:0+24 w0:0+24 w1:0+8");
+    route = (struct ddp_route){.probs = m[0], .choice = index, .rows = 2, .experts = 3};
+    TOUCHES(layers->gate(f.device, NULL, m[1], m[2], &route, 4), "r2:0+32 r0:0+24 r6:0+8 w1:0+32");
+    TOUCHES(layers->gate_backward(f.device, NULL, m[1], m[2], m[3], m[4], &route, 4),
+            "r3:0+32 r4:0+32 r0:0+24 r6:0+8 w1:0+32 w2:0+24");
+    for (size_t i = 0; i < 7; i++) {
         observer_bench_free(&f, m[i]);
     }
     observer_bench_close(&f);

@@ -190,7 +190,7 @@ struct replica {
 
 static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint32_t step, size_t b)
 {
-    const struct harness_bucket *bucket = &job->program.buckets[b];
+    const struct harness_bucket *bucket = &job->program.first.items[b];
     const struct harness_op *op = harness_program_at(&job->program, bucket_seq(job, step, b));
     const struct ddp_event_op packed = {op->kind, op->redop, op->dtype,
                                         op->role, op->index, op->root};
@@ -344,7 +344,7 @@ static bool train(struct oracle_job *job, struct replica *replicas)
                 return false;
             }
         }
-        for (size_t b = 0; b < job->program.bucket_count; b++) {
+        for (size_t b = 0; b < job->program.first.count; b++) {
             reduce_bucket(job, replicas, step, b);
         }
         for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
@@ -366,14 +366,16 @@ static bool train(struct oracle_job *job, struct replica *replicas)
 static bool prepare(struct oracle_job *job)
 {
     struct ref_model_tables tables;
+    struct harness_tables model;
 
     if (ref_model_describe(job->mem, &job->job.model, &tables, NULL) != DDP_OK) {
         return false;
     }
     job->params = tables.params;
     job->param_count = tables.param_count;
-    if (harness_program_build(job->mem, &job->plan, job->params, job->param_count, 0, NULL,
-                              &job->program) != DDP_OK) {
+    model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+    if (harness_program_build(job->mem, &job->plan, &model, NULL, &job->program) != DDP_OK) {
         return false;
     }
     harness_trace_init(&job->trace, job->mem, ORACLE_JOB_RANKS, "sim");
@@ -383,8 +385,8 @@ static bool prepare(struct oracle_job *job)
         job->trace.ends = ddp_mem_array(job->mem, ORACLE_JOB_RANKS, sizeof(*job->trace.ends));
     }
     harness_findings_init(&job->findings, job->mem);
-    for (size_t b = 0; b < job->program.bucket_count; b++) {
-        write_schedules(job, job->program.buckets[b].elem_count);
+    for (size_t b = 0; b < job->program.first.count; b++) {
+        write_schedules(job, job->program.first.items[b].elem_count);
     }
     for (size_t i = 0; i < job->program.op_count; i++) {
         oracle_job_write_schedule(job, &job->program.ops[i]);

@@ -104,8 +104,8 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
         }
         oracle_job_add_event(job, rank, DDP_EVENT_PARAM_SHAPE, 0, shape);
     }
-    for (size_t b = 0; b < job->program.bucket_count; b++) {
-        const struct harness_bucket *bucket = &job->program.buckets[b];
+    for (size_t b = 0; b < job->program.first.count; b++) {
+        const struct harness_bucket *bucket = &job->program.first.items[b];
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             const uint64_t place[5] = {b, bucket->params[i], bucket->offsets[i],

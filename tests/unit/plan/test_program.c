@@ -4,14 +4,17 @@
 static void check_program(const struct harness_plan *plan, size_t buffer_elem_count,
                           const uint64_t *batch_count, const char *expected)
 {
+    const struct ddp_buffer buffer = {
+        .name = "seen", .dtype = DDP_DTYPE_F32, .elem_count = buffer_elem_count};
     struct ddp_param params[MLP_PARAM_COUNT];
+    const struct harness_tables model = {
+        params, MLP_PARAM_COUNT, &buffer, buffer_elem_count > 0 ? 1 : 0, NULL, NULL};
     struct harness_program program;
     struct ddp_text text;
     const char *body;
 
     make_mlp(params);
-    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), plan, params, MLP_PARAM_COUNT,
-                                        buffer_elem_count, batch_count, &program));
+    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), plan, &model, batch_count, &program));
     ddp_text_init(&text, ddp_mem_system());
     harness_program_print(&program, &text);
     body = strchr(ddp_text_str(&text), '\n');
@@ -149,7 +152,7 @@ CT_TEST(program, splits_large_models_between_parameters)
     for (size_t i = 0; i < 4; i++) {
         params[i].elem_count = elem_counts[i];
     }
-    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, 4, 0, NULL, &program));
+    CT_REQUIRE_OK(build_program(&plan, params, 4, &program));
     for (uint32_t chunk = 0; chunk < 3; chunk++) {
         const struct harness_op *op = harness_program_at(&program, 2 + chunk);
 
@@ -158,6 +161,42 @@ CT_TEST(program, splits_large_models_between_parameters)
         CT_CHECK_EQ_U64(op->elem_count, expected[chunk]);
     }
     CT_CHECK_EQ_U64(harness_program_at(&program, 5)->role, DDP_ROLE_BUCKET);
+    harness_program_fini(&program);
+}
+
+/* Buffers of several types are broadcast type by type, whatever their number. */
+CT_TEST(program, broadcasts_buffers_by_type)
+{
+    enum { BUFFER_COUNT = 150 };
+    struct harness_plan plan = make_plan(2, 1, 1);
+    struct ddp_param params[MLP_PARAM_COUNT];
+    struct ddp_buffer buffers[BUFFER_COUNT];
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, buffers, BUFFER_COUNT, NULL,
+                                         NULL};
+    struct harness_program program;
+    uint64_t elem_count[2] = {0, 0};
+
+    make_mlp(params);
+    for (size_t i = 0; i < BUFFER_COUNT; i++) {
+        buffers[i] = (struct ddp_buffer){.name = "b",
+                                         .dtype = i % 3 == 0 ? DDP_DTYPE_I64 : DDP_DTYPE_F32,
+                                         .elem_count = i % 3 == 0 ? 1 : i};
+        elem_count[i % 3 == 0 ? 1 : 0] += buffers[i].elem_count;
+    }
+    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, &model, NULL, &program));
+    CT_CHECK_EQ_U64(program.buffer_count, BUFFER_COUNT);
+    for (uint32_t chunk = 0; chunk < 2; chunk++) {
+        const struct harness_op *first = harness_program_at(&program, 3 + chunk);
+        const struct harness_op *later = harness_program_at(&program, 5 + chunk);
+
+        CT_CHECK_EQ_U64(first->role, DDP_ROLE_BUFFER_SYNC);
+        CT_CHECK_EQ_U64(first->index, chunk);
+        CT_CHECK_EQ_U64(first->dtype, chunk == 0 ? DDP_DTYPE_F32 : DDP_DTYPE_I64);
+        CT_CHECK_EQ_U64(first->elem_count, elem_count[chunk]);
+        CT_CHECK(later->step == 0 && later->phase == DDP_PHASE_BUFFER);
+        CT_CHECK_EQ_U64(later->elem_count, elem_count[chunk]);
+    }
+    CT_CHECK_EQ_U64(harness_program_at(&program, 7)->role, DDP_ROLE_BUCKET);
     harness_program_fini(&program);
 }
 
@@ -173,8 +212,7 @@ CT_TEST(program, hashes_its_operations)
         struct harness_program program;
 
         plan.job.bucket_cap_bytes = i == 2 ? 64 : 0;
-        CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, 0,
-                                            NULL, &program));
+        CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
         hashes[i] = program.hash;
         harness_program_fini(&program);
     }
@@ -187,6 +225,7 @@ CT_TEST(program, survives_exhausted_memory)
 {
     struct harness_plan plan = make_plan(2, 40, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, NULL, 0, NULL, NULL};
     ddp_status status = DDP_E_NOMEM;
     uint64_t failures = 0;
 
@@ -198,8 +237,7 @@ CT_TEST(program, survives_exhausted_memory)
 
         CT_REQUIRE_OK(ddp_mem_pool_create(&pool));
         ddp_mem_pool_fail_after(pool, failures, -1);
-        status = harness_program_build(ddp_mem_pool_mem(pool), &plan, params, MLP_PARAM_COUNT, 0,
-                                       NULL, &program);
+        status = harness_program_build(ddp_mem_pool_mem(pool), &plan, &model, NULL, &program);
         if (status == DDP_OK) {
             harness_program_fini(&program);
         }

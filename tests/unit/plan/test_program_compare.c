@@ -9,8 +9,7 @@ static bool build(struct harness_program *program, struct ddp_param params[MLP_P
     make_mlp(params);
     plan.job.bucket_cap_bytes = 1408;
     plan.job.first_bucket_cap_bytes = 40;
-    return harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, 0, NULL,
-                                 program) == DDP_OK;
+    return build_program(&plan, params, MLP_PARAM_COUNT, program) == DDP_OK;
 }
 
 /* The planned operation of a seq as a rank would post it. */
@@ -129,9 +128,8 @@ CT_TEST(program_compare, settles_ties_by_the_ranks_step)
     make_mlp(params);
     plan.job.bucket_cap_bytes = 1409;
     plan.job.first_bucket_cap_bytes = 40;
-    CT_REQUIRE_OK(
-        harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, 0, NULL, &program));
-    CT_REQUIRE(program.bucket_count == 2);
+    CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
+    CT_REQUIRE(program.first.count == 2);
     /* 3, 4: step 0; 5, 6: step 1. */
     CT_CHECK_STR(compare_moved(&program, 5, 0, 4), "MISMATCH.EXTRA");
     CT_CHECK_STR(compare_moved(&program, 5, 1, 4), "MISMATCH.MISSING");
@@ -152,9 +150,8 @@ CT_TEST(program_compare, tells_equal_buckets_apart)
     }
     plan.job.bucket_cap_bytes = 32;
     plan.job.first_bucket_cap_bytes = 32;
-    CT_REQUIRE_OK(
-        harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, 0, NULL, &program));
-    CT_REQUIRE(program.bucket_count == 4);
+    CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
+    CT_REQUIRE(program.first.count == 4);
     CT_CHECK_STR(compare_moved(&program, 4, 0, 5), "MISMATCH.MISSING");
     CT_CHECK_STR(compare_moved(&program, 5, 0, 4), "MISMATCH.EXTRA");
     CT_CHECK_STR(compare_moved(&program, 6, 0, 4), "MISMATCH.ORDER");
@@ -167,13 +164,14 @@ CT_TEST(program_compare, knows_the_steps_before_the_first_and_after_the_last)
 {
     struct harness_plan plan = make_plan(2, 1, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
+    const struct ddp_buffer buffer = {.name = "seen", .dtype = DDP_DTYPE_F32, .elem_count = 5};
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, &buffer, 1, NULL, NULL};
     struct harness_program program;
     uint64_t last;
 
     make_mlp(params);
     plan.job.checkpoint_every = 1;
-    CT_REQUIRE_OK(
-        harness_program_build(ddp_mem_system(), &plan, params, MLP_PARAM_COUNT, 5, NULL, &program));
+    CT_REQUIRE_OK(harness_program_build(ddp_mem_system(), &plan, &model, NULL, &program));
     last = program.op_count;
     CT_CHECK_STR(compare_moved(&program, 3, -1, 4), "NONE");
     CT_CHECK_STR(compare_moved(&program, 3, 0, 4), "MISMATCH.MISSING");

@@ -96,12 +96,22 @@ static double branchy_loss(const struct ref_model_config *config, const struct f
 double fp64_loss(const struct ref_model_config *config, const struct fp64_params *params,
                  const struct ref_batch *batch, bool has_a, bool has_b)
 {
-    struct matrix x = load_matrix(batch->features, batch->rows, config->width[0]);
+    struct matrix x;
     double total = 0.0;
 
     if (strcmp(config->name, "branchy") == 0) {
         return branchy_loss(config, params, batch, has_a, has_b);
     }
+    if (strcmp(config->name, "convnet") == 0) {
+        return fp64_convnet_loss(config, params, batch, NULL);
+    }
+    if (strcmp(config->name, "gpt") == 0) {
+        return fp64_gpt_loss(config, params, batch);
+    }
+    if (strcmp(config->name, "moe") == 0) {
+        return fp64_moe_loss(config, params, batch);
+    }
+    x = load_matrix(batch->features, batch->rows, config->width[0]);
     for (size_t layer = 0; layer + 1 < config->width_count; layer++) {
         x = linear(&x, params->elem[2 * layer], params->elem[2 * layer + 1],
                    config->width[layer + 1]);

@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "ddpcore/base/prng.h"
-#include "tests/ct.h"
-#include "tests/unit/reference/reference_fp64.h"
+#include "tests/unit/reference/model_fixture.h"
 
-enum { ROWS = 6, PARAMS_MAX = 16 };
+enum { ROWS = FIXTURE_ROWS, PARAMS_MAX = FP64_PARAMS_MAX };
 
 static const struct ref_model_config mlp = {
     .name = "mlp", .width = {5, 7, 6, 4}, .width_count = 4, .seed = 3};
@@ -19,54 +18,15 @@ static const struct ref_model_config module_twin = {
     .name = "module_twin", .width = {5, 7, 4}, .width_count = 3, .seed = 3};
 static const struct ref_model_config exact_linear = {
     .name = "exact_linear", .width = {5, 3}, .width_count = 2, .seed = 3};
+static const struct ref_model_config convnet = {
+    .name = "convnet", .width = {16, 2, 3, 4}, .width_count = 4, .seed = 3};
+static const struct ref_model_config gpt = {
+    .name = "gpt", .width = {3, 4, 4, 5}, .width_count = 4, .heads = 2, .seed = 3};
+static const struct ref_model_config moe = {
+    .name = "moe", .width = {5, 6, 4}, .width_count = 3, .experts = 3, .seed = 3};
 /* The models of REF_MODEL_TABLE, in its order, at sizes for which fp64 loops are quick. */
-static const struct ref_model_config *const all[] = {&mlp, &branchy, &exact_linear, &module_child,
-                                                     &module_twin};
-
-/* A device on a pool of its own, one model, one batch of random rows. */
-struct fixture {
-    struct ddp_mem_pool *pool;
-    struct ddp_device *device;
-    struct ref_model *model;
-    struct ddp_param *params;
-    size_t param_count;
-    struct ref_batch batch;
-    float features[FP64_ROWS_MAX * FP64_WIDTH_MAX], targets[FP64_ROWS_MAX * FP64_WIDTH_MAX];
-    int32_t labels[FP64_ROWS_MAX];
-};
-
-static bool fixture_open(struct fixture *f, const struct ref_model_config *config)
-{
-    struct ddp_prng prng = ddp_prng_make(11, "test/batch");
-    struct ddp_err err = {""};
-
-    memset(f, 0, sizeof(*f));
-    if (ddp_blas_open(NULL, &err) != DDP_OK || ddp_mem_pool_create(&f->pool) != DDP_OK ||
-        ddp_device_cpu_create(ddp_mem_pool_mem(f->pool), &f->device) != DDP_OK ||
-        ref_model_create(f->device, config, ROWS, &f->model, &err) != DDP_OK) {
-        CT_FAIL("the fixture does not open: %s", err.text);
-        return false;
-    }
-    f->params = ref_model_params(f->model, &f->param_count);
-    for (size_t i = 0; i < FP64_ROWS_MAX * FP64_WIDTH_MAX; i++) {
-        f->features[i] = 2.0F * ddp_prng_uniform(&prng) - 1.0F;
-        f->targets[i] = 2.0F * ddp_prng_uniform(&prng) - 1.0F;
-    }
-    for (size_t b = 0; b < ROWS; b++) {
-        f->labels[b] = (int32_t)ddp_prng_below(&prng, 3);
-    }
-    f->batch = (struct ref_batch){
-        .rows = ROWS, .features = f->features, .labels = f->labels, .targets = f->targets};
-    return true;
-}
-
-static void fixture_close(struct fixture *f)
-{
-    ref_model_destroy(f->model);
-    f->device->ops->destroy(f->device);
-    CT_CHECK_EQ_U64(ddp_mem_pool_block_count(f->pool), 0);
-    ddp_mem_pool_destroy(f->pool);
-}
+static const struct ref_model_config *const all[] = {
+    &mlp, &branchy, &exact_linear, &module_child, &module_twin, &convnet, &gpt, &moe};
 
 /* Each element of each used gradient against (L(p+h) - L(p-h)) / 2h in fp64, h = 1e-5: its own
  * error is about 1e-10. The fp32 gradient is a sum of at most 3 layers x 7 x 6 rows terms below 1:
@@ -496,7 +456,7 @@ CT_TEST(model, names_and_errors)
     CT_CHECK(config.width[0] == 64 && config.width[3] == 10);
     for (const char *const *name = ref_model_names(); *name != NULL; name++) {
         struct ref_model_config each = {.name = *name};
-        ref_model_defaults(&each, 8, 2);
+        ref_model_defaults(&each, 16, 2);
         CT_CHECK_OK(ref_model_describe(ddp_mem_system(), &each, &tables, &err));
         ddp_mem_free(ddp_mem_system(), tables.params);
     }

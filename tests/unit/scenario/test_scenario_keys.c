@@ -94,6 +94,11 @@ static const struct special {
     {HARNESS_ROW_FINDING_mode, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_SURVIVORS_within_ms, NULL, "expect.survivors.status=TIMEOUT", NULL},
     {HARNESS_ROW_JOB_features, NULL, "job.data=synthetic", NULL},
+    {HARNESS_ROW_JOB_data_file, DDPROVE_SOURCE_DIR "/CMakeLists.txt",
+     "job={ranks: 4, steps: 8, model: gpt, data: text, features: 8, widths: [8, 8, 256], "
+     "batch_per_rank: 8, "
+     "checkpoint_every: 2}",
+     NULL},
     {HARNESS_ROW_EXPECT_RESTORE_from_step, "4", NULL, NULL},
     {HARNESS_ROW_CANARY_outcome, "ERROR", NULL, NULL},
     {HARNESS_ROW_CANARY_verdict, NULL, "canary.outcome=FAIL", NULL},
@@ -164,7 +169,9 @@ static void other_value(const struct harness_key *key, char *out)
     };
     char number[32];
 
-    if (fixed[key->type] != NULL) {
+    if (key->type == HARNESS_KEY_TEXTS && strcmp(key->key, "posts") == 0) {
+        (void)snprintf(out, SET_BYTES, "[\"barrier\", reduce f32 3 root 1]"); /* texts of a form */
+    } else if (fixed[key->type] != NULL) {
         (void)snprintf(out, SET_BYTES, "%s", fixed[key->type]);
     } else if (key->type == HARNESS_KEY_BOOL) {
         (void)snprintf(out, SET_BYTES, "%s", strcmp(key->fallback, "true") == 0 ? "false" : "true");

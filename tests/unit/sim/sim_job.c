@@ -55,7 +55,6 @@ void sim_job_use_branchy(struct sim_job *job)
 {
     job->plan.job.model = "branchy";
     job->plan.job.broadcast_buffers = true;
-    job->buffer_elem_count = job->width[1];
 }
 
 struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp_fault_point point,
@@ -81,6 +80,7 @@ struct harness_fault *sim_job_fault(struct sim_job *job, uint32_t rank, enum ddp
 static ddp_status build_program(struct sim_job *job)
 {
     struct ref_model_tables tables;
+    struct harness_tables model;
     struct ref_job ref;
     uint64_t *batch_count = NULL;
 
@@ -88,6 +88,8 @@ static ddp_status build_program(struct sim_job *job)
     DDP_TRY(ref_model_describe(job->mem, &ref.model, &tables, &job->err));
     job->params = tables.params;
     job->param_count = tables.param_count;
+    model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
     if (job->plan.job.join.is_set) {
         ref.shard.sample_count = 1797;
         batch_count = ddp_mem_array(job->mem, job->plan.job.ranks, sizeof batch_count[0]);
@@ -98,8 +100,7 @@ static ddp_status build_program(struct sim_job *job)
             batch_count[i] = ref_shard_batch_count(&ref.shard, i);
         }
     }
-    return harness_program_build(job->mem, &job->plan, job->params, job->param_count,
-                                 job->buffer_elem_count, batch_count, &job->program);
+    return harness_program_build(job->mem, &job->plan, &model, batch_count, &job->program);
 }
 
 ddp_status sim_job_run(struct sim_job *job)

@@ -13,7 +13,7 @@ struct sim_job {
     struct harness_fault faults[4];
     size_t batch[SIM_JOB_RANKS_MAX], shard[SIM_JOB_RANKS_MAX], width[3];
     struct ddp_param *params;
-    size_t param_count, buffer_elem_count;
+    size_t param_count;
     struct harness_program program;
     struct harness_launch_config config;
     struct harness_trace trace;

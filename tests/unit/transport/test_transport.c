@@ -1,11 +1,11 @@
-/* What every transport must do, run on loop and on shm. */
+/* What every transport must do, run on each. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/ct.h"
 #include "tests/unit/transport/transport_ranks.h"
 
-#define BOTH(name)                          \
+#define EACH(name)                          \
     CT_TEST(transport_loop, name)           \
     {                                       \
         ranks_run_loop(name##_ranks, name); \
@@ -13,6 +13,10 @@
     CT_TEST(transport_shm, name)            \
     {                                       \
         ranks_run_shm(name##_ranks, name);  \
+    }                                       \
+    CT_TEST(transport_tcp, name)            \
+    {                                       \
+        ranks_run_tcp(name##_ranks, name);  \
     }
 
 #define BLOCK_BYTES ((size_t)65536)
@@ -70,7 +74,7 @@ static void fifo(struct rank_context *context)
     RANK_CHECK(context, ops->recv_peek(context->transport, peer, &message) != DDP_OK);
     ops->free(context->transport, lendable);
 }
-BOTH(fifo)
+EACH(fifo)
 
 /* A lent range is the sender's again only after the receiver acknowledged it. */
 static const uint32_t lending_ranks = 2;
@@ -100,7 +104,7 @@ static void lending(struct rank_context *context)
     }
     ops->free(context->transport, block);
 }
-BOTH(lending)
+EACH(lending)
 
 /* A full stream says PENDING, takes nothing, and goes on once the receiver has caught up. */
 static const uint32_t full_stream_ranks = 2;
@@ -147,7 +151,7 @@ static void full_stream(struct rank_context *context)
     }
     ops->free(context->transport, values);
 }
-BOTH(full_stream)
+EACH(full_stream)
 
 static bool is_peer_dead(struct rank_context *context)
 {
@@ -191,7 +195,7 @@ static void death_after_send(struct rank_context *context)
     }
     RANK_CHECK(context, rank_recv(context, 1, &message) == DDP_E_PEER_DIED);
 }
-BOTH(death_after_send)
+EACH(death_after_send)
 
 /* A send to a dead rank that can no longer acknowledge ends with PEER_DIED instead of waiting. */
 static const uint32_t death_of_receiver_ranks = 2;
@@ -213,7 +217,7 @@ static void death_of_receiver(struct rank_context *context)
     RANK_CHECK(context, ops->dead_peer(context->transport) == 1);
     ops->free(context->transport, block);
 }
-BOTH(death_of_receiver)
+EACH(death_of_receiver)
 
 /* A member that left is not dead: its last message arrives, then PEER_DIED, but nobody is named. */
 static const uint32_t departed_ranks = 2;
@@ -239,7 +243,7 @@ static void departed(struct rank_context *context)
     RANK_CHECK(context, rank_recv(context, 1, &message) == DDP_E_PEER_DIED);
     RANK_CHECK(context, ops->dead_peer(context->transport) == -1);
 }
-BOTH(departed)
+EACH(departed)
 
 static bool sees_earlier_revocation(struct rank_context *context)
 {
@@ -273,7 +277,7 @@ static void revocation(struct rank_context *context)
     RANK_CHECK(context, ops->send_post(context->transport, (context->rank + 1) % 4, &message,
                                        &ticket) == DDP_E_REVOKED);
 }
-BOTH(revocation)
+EACH(revocation)
 
 static bool is_zero(const uint8_t *data, size_t size_bytes)
 {
@@ -319,7 +323,7 @@ static void memory(struct rank_context *context)
         ops->free(context->transport, block[i]);
     }
 }
-BOTH(memory)
+EACH(memory)
 
 /* When the shared heap is full, alloc says so, and messages from other memory are still sent once
  * earlier copies were acknowledged. */

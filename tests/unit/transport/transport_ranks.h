@@ -1,5 +1,5 @@
 /* Rank programs for transport tests: one function per rank, written as straight-line code, run
- * either as baton-passing threads on the loop net or as forked processes on shm. */
+ * either as baton-passing threads on the loop net or as forked processes on shm and tcp. */
 #ifndef TESTS_UNIT_TRANSPORT_TRANSPORT_RANKS_H
 #define TESTS_UNIT_TRANSPORT_TRANSPORT_RANKS_H
 
@@ -8,7 +8,7 @@
 #include "ddpcore/transport/transport.h"
 
 #define RANKS_MAX 8u
-/* Per wait, in the rank's own time: virtual on loop, real on shm. */
+/* Per wait, in the rank's own time: virtual on loop, real in processes. */
 #define RANKS_WAIT_NS (10 * DDP_NS_PER_S)
 
 struct rank_context {
@@ -26,6 +26,12 @@ typedef void rank_program(struct rank_context *context);
 /* Run program on `count` ranks; failures become test failures. */
 void ranks_run_loop(uint32_t count, rank_program *program);
 void ranks_run_shm(uint32_t count, rank_program *program);
+void ranks_run_tcp(uint32_t count, rank_program *program);
+
+/* Sets context->transport; context has all but that. */
+typedef ddp_status ranks_open(struct rank_context *context, uint64_t deadline_ns,
+                              struct ddp_err *err);
+void ranks_run_processes(uint32_t count, ranks_open *open, rank_program *program);
 
 /* Inside rank programs: note the first failed condition. */
 #define RANK_CHECK(context, condition)                                                             \

@@ -1,5 +1,5 @@
-/* Rank programs on shm: forked processes, a store served by the parent, failures through a pipe.
- * The parent waits a bounded time and leaves no process behind. */
+/* Rank programs in processes: forked, a store served by the parent, failures through a pipe. The
+ * parent waits a bounded time and leaves no process behind. And those on shm. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define RUN_NS (30 * DDP_NS_PER_S)
 
-static void shm_die(struct rank_context *context)
+static void die(struct rank_context *context)
 {
     (void)context;
     (void)raise(SIGKILL);
@@ -27,16 +27,12 @@ static void report(int fd, const char *text)
     }
 }
 
-static int child_main(uint32_t rank, uint32_t count, uint16_t port, int fd, rank_program *program)
+static int child_main(uint32_t rank, uint32_t count, uint16_t port, int fd, ranks_open *open,
+                      rank_program *program)
 {
     struct ddp_env env;
     struct ddp_idle_process idle;
-    struct rank_context context = {.rank = rank, .count = count, .die = shm_die};
-    struct ddp_shm_config config = {.group_name = "test",
-                                    .member = rank,
-                                    .member_count = count,
-                                    .heap_bytes = 4 << 20,
-                                    .slot_count = 8};
+    struct rank_context context = {.rank = rank, .count = count, .die = die};
     struct ddp_err err = {""};
     uint64_t deadline_ns;
 
@@ -45,8 +41,7 @@ static int child_main(uint32_t rank, uint32_t count, uint16_t port, int fd, rank
     context.env = &env;
     if (ddp_store_tcp_create(&env, "127.0.0.1", port, -1, deadline_ns, &context.store, &err) !=
             DDP_OK ||
-        ddp_shm_create(&env, context.store, &config, deadline_ns, &context.transport, &err) !=
-            DDP_OK) {
+        open(&context, deadline_ns, &err) != DDP_OK) {
         report(fd, err.text);
         return 1;
     }
@@ -81,7 +76,7 @@ static uint32_t reap(pid_t *pids, uint32_t count)
     return left;
 }
 
-void ranks_run_shm(uint32_t count, rank_program *program)
+void ranks_run_processes(uint32_t count, ranks_open *open, rank_program *program)
 {
     struct ddp_clock *clock = ddp_clock_monotonic();
     uint64_t deadline_ns = ddp_clock_deadline_ns(clock, RUN_NS);
@@ -101,7 +96,7 @@ void ranks_run_shm(uint32_t count, rank_program *program)
         pids[i] = fork();
         if (pids[i] == 0) {
             (void)close(listen_fd);
-            _exit(child_main(i, count, port, pipe_fd[1], program));
+            _exit(child_main(i, count, port, pipe_fd[1], open, program));
         }
     }
     (void)close(pipe_fd[1]);
@@ -124,4 +119,21 @@ void ranks_run_shm(uint32_t count, rank_program *program)
     CT_CHECK_STR(text, "");
     (void)close(pipe_fd[0]);
     ddp_store_server_destroy(server);
+}
+
+static ddp_status open_shm(struct rank_context *context, uint64_t deadline_ns, struct ddp_err *err)
+{
+    const struct ddp_shm_config config = {.group_name = "test",
+                                          .member = context->rank,
+                                          .member_count = context->count,
+                                          .heap_bytes = 4 << 20,
+                                          .slot_count = 8};
+
+    return ddp_shm_create(context->env, context->store, &config, deadline_ns, &context->transport,
+                          err);
+}
+
+void ranks_run_shm(uint32_t count, rank_program *program)
+{
+    ranks_run_processes(count, open_shm, program);
 }

@@ -165,6 +165,33 @@ CT_TEST(camps, a_refused_rank_has_not_crashed)
     }
 }
 
+/* It may end before it is known who of two has posted the wrong call: it waits for that. */
+CT_TEST(camps, a_refused_rank_ends_first)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (int step = 0; step <= 8; step++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_step(&job, r, (uint32_t)step);
+            fake_done(&job, r, 0, fake_post(&job, r, 0, 10, 1));
+            if (step < 8) {
+                fake_done(&job, r, 0, fake_post(&job, r, 0, 640, 2));
+            }
+        }
+    }
+    (void)fake_post(&job, 0, 0, 640, 2); /* rank 1 leaves it out */
+    fake_step(&job, 1, 9);
+    (void)fake_post(&job, 1, 0, 10, 1);
+    fake_launch(&job, 0, 0, 0, 0, GUEST_LAUNCH_FAILED);
+    fake_state(&job, 0, HARNESS_WATCH_EXITED, 1);
+    for (int looks = 0; looks < 10; looks++) {
+        fake_look(&job, MS);
+    }
+    fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "1");
+    fake_job_close(&job);
+}
+
 /* --- circles, sure and not
  * -------------------------------------------------------------------------------------
  */

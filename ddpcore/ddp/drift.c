@@ -1,0 +1,121 @@
+/* Hashes of parameters, compared over all ranks. */
+#include "ddpcore/ddp/drift.h"
+
+#include "ddpcore/base/hash.h"
+#include "ddpcore/ddp/core.h"
+
+/* Index of the all-gather, so that its signature is no other verification's. */
+#define DRIFT_INDEX 2u
+
+static ddp_status hash_params(struct ddp *ddp, uint64_t *out)
+{
+    for (size_t p = 0; p < ddp->param_count; p++) {
+        const size_t size_bytes = ddp_param_size_bytes(&ddp->params[p]);
+        const void *seen;
+
+        DDP_TRY(ddp_transfer_view(&ddp->transfer, ddp->params[p].data, size_bytes, &seen));
+        out[p] = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(ddp->params[p].name), NULL);
+    }
+    return DDP_OK;
+}
+
+/* A parameter's hashes on all members; [member][param_count]. */
+struct column {
+    const uint64_t *all;
+    size_t param, param_count;
+    uint32_t member_count;
+};
+
+static uint64_t at(const struct column *column, uint32_t member)
+{
+    DDP_ASSERT(member < column->member_count);
+    return column->all[member * column->param_count + column->param];
+}
+
+static uint32_t count_like(const struct column *column, uint32_t member)
+{
+    uint32_t count = 0;
+
+    for (uint32_t m = 0; m < column->member_count; m++) {
+        count += at(column, m) == at(column, member);
+    }
+    return count;
+}
+
+/* The first member that is not of the largest set of equal ones; -1: all are, or there are two such
+ * sets. *out_count: members that are not. */
+static int32_t find_minority(const struct column *column, uint32_t *out_count)
+{
+    uint32_t best = 0;
+    bool is_tie = false;
+
+    for (uint32_t m = 1; m < column->member_count; m++) {
+        const uint32_t count = count_like(column, m);
+        const uint32_t most = count_like(column, best);
+
+        if (count > most) {
+            best = m;
+            is_tie = false;
+        } else if (count == most && at(column, m) != at(column, best)) {
+            is_tie = true;
+        }
+    }
+    *out_count = is_tie ? 0 : column->member_count - count_like(column, best);
+    for (uint32_t m = 0; m < column->member_count && !is_tie; m++) {
+        if (at(column, m) != at(column, best)) {
+            return (int32_t)m;
+        }
+    }
+    return -1;
+}
+
+static bool compare(const struct ddp *ddp, const uint64_t *all, struct ddp_drift *out)
+{
+    struct column column = {.all = all,
+                            .param_count = ddp->param_count,
+                            .member_count = ddp->group->coll->member_count};
+
+    *out = (struct ddp_drift){.rank = -1};
+    for (size_t p = 0; p < ddp->param_count; p++) {
+        column.param = p;
+        if (count_like(&column, 0) == column.member_count) {
+            continue;
+        }
+        if (out->differ_count++ == 0) {
+            out->param = p;
+            out->rank = find_minority(&column, &out->rank_count);
+        }
+    }
+    return out->differ_count > 0;
+}
+
+ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
+{
+    struct ddp_mem *mem = ddp->group->env->mem;
+    const size_t size_bytes = ddp->param_count * sizeof(uint64_t);
+    const uint32_t member_count = ddp->group->coll->member_count;
+    uint64_t *own, *all;
+    ddp_status status;
+
+    *out = (struct ddp_drift){.rank = -1};
+    if (ddp->pass != DDP_PASS_IDLE) {
+        return ddp_core_fail_state(ddp);
+    }
+    if (ddp->param_count == 0) {
+        return DDP_OK;
+    }
+    own = ddp_mem_array(mem, ddp->param_count, sizeof(*own));
+    all = ddp_mem_array(mem, ddp->param_count * member_count, sizeof(*all));
+    status = own == NULL || all == NULL ? DDP_E_NOMEM : hash_params(ddp, own);
+    if (status == DDP_OK) {
+        status = ddp_verify_gather(ddp, DRIFT_INDEX, own, size_bytes, all);
+    } else {
+        status = ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
+    }
+    if (status == DDP_OK && compare(ddp, all, out)) {
+        status = DDP_E_MODEL;
+    }
+    ddp_mem_free(mem, all);
+    ddp_mem_free(mem, own);
+    return status;
+}

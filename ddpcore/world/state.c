@@ -1,0 +1,176 @@
+/* Checkpoints of a table of tensors. */
+#include "ddpcore/world/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ddpcore/checkpoint/safetensors.h"
+#include "ddpcore/device/transfer.h"
+
+#define STEPS_KEY "steps_done"
+
+static ddp_status open_transfer(struct ddp_world *world, struct ddp_transfer *out)
+{
+    return ddp_transfer_init(out, world->device, world->env.idle, world->env.clock,
+                             world->timeout_ns);
+}
+
+static void shape_of(const struct ddp_param *tensor, uint64_t *shape)
+{
+    for (uint32_t d = 0; d < tensor->ndim; d++) {
+        shape[d] = tensor->shape[d];
+    }
+}
+
+static size_t bytes_of(const struct ddp_world_state *state)
+{
+    size_t size_bytes = 0;
+
+    for (size_t i = 0; i < state->tensor_count; i++) {
+        size_bytes += ddp_param_size_bytes(&state->tensors[i]);
+    }
+    return size_bytes;
+}
+
+/* block: memory for all tensors. */
+static ddp_status fill(struct ddp_transfer *transfer, const struct ddp_world_state *state,
+                       char *block, struct ddp_state_dict *dict)
+{
+    uint64_t shape[DDP_NDIM_MAX];
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, state->steps_done);
+    DDP_TRY(ddp_state_dict_set_meta(dict, STEPS_KEY, text));
+    for (size_t i = 0; i < state->tensor_count; i++) {
+        const struct ddp_param *tensor = &state->tensors[i];
+
+        shape_of(tensor, shape);
+        DDP_TRY(ddp_transfer_to_host(transfer, block, tensor->data, ddp_param_size_bytes(tensor)));
+        DDP_TRY(ddp_state_dict_add(dict, tensor->name, tensor->dtype, tensor->ndim, shape, block));
+        block += ddp_param_size_bytes(tensor);
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_world_save(struct ddp_world *world, const char *path,
+                          const struct ddp_world_state *state, struct ddp_err *err)
+{
+    struct ddp_mem *mem = world->env.mem;
+    struct ddp_transfer transfer = {0};
+    struct ddp_state_dict dict;
+    char *block = NULL;
+    ddp_status status;
+
+    if (world->where.rank != 0) {
+        return DDP_OK;
+    }
+    ddp_state_dict_init(&dict, mem);
+    status = open_transfer(world, &transfer);
+    if (status != DDP_OK) {
+        goto out;
+    }
+    block = ddp_mem_array(mem, bytes_of(state), 1);
+    if (block == NULL) {
+        status =
+            ddp_err_set(err, DDP_E_NOMEM, "%s: no memory for %zu bytes", path, bytes_of(state));
+        goto out;
+    }
+    status = fill(&transfer, state, block, &dict);
+    if (status == DDP_OK) {
+        status = ddp_safetensors_save(&world->env, path, &dict, err);
+    }
+out:
+    ddp_state_dict_fini(&dict);
+    ddp_mem_free(mem, block);
+    ddp_transfer_fini(&transfer);
+    return status;
+}
+
+/* Everything is compared before anything is written. */
+static ddp_status check_entries(const struct ddp_state_dict *dict,
+                                const struct ddp_world_state *state, struct ddp_mem *mem,
+                                struct ddp_err *err)
+{
+    uint64_t shape[DDP_NDIM_MAX];
+
+    for (size_t i = 0; i < state->tensor_count; i++) {
+        const struct ddp_param *tensor = &state->tensors[i];
+
+        shape_of(tensor, shape);
+        DDP_TRY(ddp_tensor_entry_check(ddp_state_dict_find(dict, tensor->name), tensor->dtype,
+                                       tensor->ndim, shape, mem, err));
+    }
+    return DDP_OK;
+}
+
+static ddp_status read_steps(const struct ddp_state_dict *dict, uint64_t *out, struct ddp_err *err)
+{
+    const char *text = ddp_state_dict_meta(dict, STEPS_KEY);
+    char *end = NULL;
+
+    if (text == NULL || text[0] < '0' || text[0] > '9') {
+        return ddp_err_set(err, DDP_E_CORRUPT, "it does not say how many steps are done");
+    }
+    *out = strtoull(text, &end, 10);
+    return *end == '\0' ? DDP_OK
+                        : ddp_err_set(err, DDP_E_CORRUPT, "\"%.40s\" is no number of steps", text);
+}
+
+static ddp_status resolve(struct ddp_state_dict *dict, const struct ddp_world_state *state,
+                          struct ddp_mem *mem, struct ddp_err *err)
+{
+    const char **names = ddp_mem_array(mem, state->tensor_count, sizeof(*names));
+    ddp_status status;
+
+    if (names == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < state->tensor_count; i++) {
+        names[i] = state->tensors[i].name;
+    }
+    status = ddp_state_dict_resolve(dict, names, state->tensor_count, DDP_PREFIX_POLICY_AUTO, err);
+    ddp_mem_free(mem, names);
+    return status;
+}
+
+ddp_status ddp_world_load(struct ddp_world *world, const char *path, struct ddp_world_state *state,
+                          struct ddp_err *err)
+{
+    struct ddp_mem *mem = world->env.mem;
+    struct ddp_transfer transfer = {0};
+    struct ddp_state_dict dict;
+    uint64_t steps_done = 0;
+    ddp_status status;
+
+    ddp_state_dict_init(&dict, mem);
+    status = ddp_safetensors_load(world->env.files, path, &dict, err);
+    if (status != DDP_OK) {
+        goto out;
+    }
+    status = resolve(&dict, state, mem, err);
+    if (status == DDP_OK) {
+        status = check_entries(&dict, state, mem, err);
+    }
+    if (status == DDP_OK) {
+        status = read_steps(&dict, &steps_done, err);
+    }
+    if (status != DDP_OK) {
+        (void)ddp_err_wrap(err, status, "%s", path);
+        goto out;
+    }
+    status = open_transfer(world, &transfer);
+    for (size_t i = 0; i < state->tensor_count && status == DDP_OK; i++) {
+        const struct ddp_tensor_entry *entry = ddp_state_dict_find(&dict, state->tensors[i].name);
+
+        status = ddp_transfer_to_device(&transfer, state->tensors[i].data, entry->data,
+                                        entry->size_bytes);
+    }
+    if (status == DDP_OK) {
+        state->steps_done = steps_done;
+    }
+out:
+    ddp_state_dict_fini(&dict);
+    ddp_transfer_fini(&transfer);
+    return status;
+}

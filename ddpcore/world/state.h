@@ -1,0 +1,35 @@
+/* A trainer's state in a file: tensors of a device and how many steps are done. Rank 0 writes, all
+ * read. safetensors; the keys may carry the "module." prefix of a wrapped model. */
+#ifndef DDPCORE_WORLD_STATE_H
+#define DDPCORE_WORLD_STATE_H
+
+#include "ddpcore/base/param.h"
+#include "ddpcore/world/world.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The model's parameters, and whatever else the next step depends on (momentum): of each, name,
+ * type, shape and data. */
+struct ddp_world_state {
+    const struct ddp_param *tensors;
+    size_t tensor_count;
+    uint64_t steps_done;
+};
+
+/* Atomically, as ddp_safetensors_save. Other ranks than 0 return OK at once: that the file is there
+ * they know after the next collective. Errors: those of ddp_safetensors_save and of copies from the
+ * device. */
+DDP_MUST_USE ddp_status ddp_world_save(struct ddp_world *world, const char *path,
+                                       const struct ddp_world_state *state, struct ddp_err *err);
+/* Fills the tensors and steps_done; nothing is written unless all of the file fits. Errors:
+ * E_NOT_FOUND (no such file), E_KEYS, E_PREFIX, E_SHAPE, E_CORRUPT, in words, and those of copies.
+ */
+DDP_MUST_USE ddp_status ddp_world_load(struct ddp_world *world, const char *path,
+                                       struct ddp_world_state *state, struct ddp_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,236 @@
+/* From a launcher's variables to a process group. */
+#include "ddpcore/world/world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/transport/shm.h"
+
+#define DEFAULT_TIMEOUT_NS (600 * DDP_NS_PER_S)
+#define GROUP_NAME         "world"
+#define GROUP_COMM         1u
+
+static bool is_strict(const struct ddp_world_config *config)
+{
+    return config->semantics == DDP_SEMANTICS_STRICT;
+}
+
+/* The engine that AUTO stands for. */
+static enum ddp_world_engine engine_of(const struct ddp_world_config *config,
+                                       const struct ddp_device *device)
+{
+    if (config->engine != DDP_WORLD_ENGINE_AUTO) {
+        return config->engine;
+    }
+    return device->ops->is_host_memory ? DDP_WORLD_ENGINE_SCHEDULE : DDP_WORLD_ENGINE_NCCL;
+}
+
+static ddp_status check(const struct ddp_world_config *config, struct ddp_err *err)
+{
+    if (config->engine == DDP_WORLD_ENGINE_MPI && config->mpi_path == NULL) {
+        return ddp_err_set(err, DDP_E_INVALID, "the engine MPI needs mpi_path: libddp_mpi.so");
+    }
+    if (config->engine == DDP_WORLD_ENGINE_MPI && config->algorithm != DDP_ALGORITHM_NONE) {
+        return ddp_err_set(err, DDP_E_INVALID, "MPI chooses its algorithms itself, not %s",
+                           ddp_algorithm_name(config->algorithm));
+    }
+    if (config->engine == DDP_WORLD_ENGINE_SCHEDULE && config->device != NULL &&
+        !config->device->ops->is_host_memory) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "schedules over shared memory cannot reach the memory of %s: "
+                           "take the engine NCCL",
+                           config->device->ops->name);
+    }
+    return DDP_OK;
+}
+
+static ddp_status open_device(struct ddp_world *world, const struct ddp_world_config *config,
+                              struct ddp_err *err)
+{
+    ddp_status status;
+
+    world->device = config->device;
+    if (config->device != NULL) {
+        return DDP_OK;
+    }
+    status = ddp_device_cpu_create(world->env.mem, &world->device);
+    if (status != DDP_OK) {
+        return ddp_err_set(err, status, "no CPU device: %s", ddp_status_text(status));
+    }
+    world->is_own_device = true;
+    return DDP_OK;
+}
+
+/* Data travels in it, or beside NCCL and MPI the notices of deaths, revocations and agreements. */
+static ddp_status open_transport(struct ddp_world *world, const struct ddp_world_config *config,
+                                 uint64_t deadline_ns, struct ddp_transport **out,
+                                 struct ddp_err *err)
+{
+    const struct ddp_shm_config shm = {.group_name = GROUP_NAME,
+                                       .member = world->where.rank,
+                                       .member_count = world->where.world_size,
+                                       .heap_bytes = config->heap_bytes};
+
+    return ddp_shm_create(&world->env, world->store, &shm, deadline_ns, out, err);
+}
+
+/* Takes over transport, also on failure; as the two below. */
+static ddp_status open_schedules(struct ddp_world *world, const struct ddp_world_config *config,
+                                 struct ddp_transport *transport, struct ddp_err *err)
+{
+    const struct ddp_coll_schedule_config schedule = {
+        .comm = GROUP_COMM, .algorithm = config->algorithm, .is_checked = is_strict(config)};
+    ddp_status status = ddp_coll_schedule_create(&world->env, transport, world->device, &schedule,
+                                                 &world->engine, err);
+
+    if (status != DDP_OK) {
+        transport->ops->destroy(transport);
+    }
+    return status;
+}
+
+static ddp_status open_nccl(struct ddp_world *world, const struct ddp_world_config *config,
+                            struct ddp_transport *transport, struct ddp_err *err)
+{
+    struct ddp_coll_nccl_config nccl = {.store = world->store,
+                                        .name = GROUP_NAME,
+                                        .comm = GROUP_COMM,
+                                        .is_checked = is_strict(config),
+                                        .init_timeout_ns = world->timeout_ns,
+                                        .algorithm = config->algorithm};
+    ddp_status status = ddp_nccl_library_open(world->env.mem, config->nccl_path, &world->nccl, err);
+
+    if (status != DDP_OK) {
+        transport->ops->destroy(transport);
+        return status;
+    }
+    nccl.library = world->nccl;
+    return ddp_coll_nccl_create(&world->env, transport, world->device, &nccl, &world->engine, err);
+}
+
+static ddp_status open_mpi(struct ddp_world *world, const struct ddp_world_config *config,
+                           struct ddp_transport *transport, struct ddp_err *err)
+{
+    struct ddp_coll_mpi_config mpi = {
+        .comm = GROUP_COMM, .is_checked = is_strict(config), .init_timeout_ns = world->timeout_ns};
+    ddp_status status = ddp_mpi_library_open(config->mpi_path, &world->mpi, err);
+
+    if (status != DDP_OK) {
+        transport->ops->destroy(transport);
+        return status;
+    }
+    mpi.library = world->mpi;
+    return ddp_coll_mpi_create(&world->env, transport, world->device, &mpi, &world->engine, err);
+}
+
+static ddp_status open_engine(struct ddp_world *world, const struct ddp_world_config *config,
+                              struct ddp_transport *transport, struct ddp_err *err)
+{
+    switch (engine_of(config, world->device)) {
+    case DDP_WORLD_ENGINE_NCCL:
+        return open_nccl(world, config, transport, err);
+    case DDP_WORLD_ENGINE_MPI:
+        return open_mpi(world, config, transport, err);
+    case DDP_WORLD_ENGINE_AUTO:
+    case DDP_WORLD_ENGINE_SCHEDULE:
+        break;
+    }
+    return open_schedules(world, config, transport, err);
+}
+
+static ddp_status open_group(struct ddp_world *world, const struct ddp_world_config *config,
+                             struct ddp_err *err)
+{
+    struct ddp_coll *coll = world->engine;
+    ddp_status status = DDP_OK;
+
+    if (config->decorate != NULL) {
+        status = config->decorate(config->context, world->engine, &coll);
+    }
+    if (status != DDP_OK) {
+        world->engine->ops->destroy(world->engine);
+        world->engine = NULL;
+        return ddp_err_set(err, status, "the collectives' decorator: %s", ddp_status_text(status));
+    }
+    ddp_group_init(&world->group, &world->env, coll, config->semantics, world->timeout_ns);
+    return DDP_OK;
+}
+
+ddp_status ddp_world_open(struct ddp_world *world,
+                          const char *(*lookup)(void *context, const char *name), void *context,
+                          const struct ddp_world_config *config, struct ddp_err *err)
+{
+    struct ddp_transport *transport = NULL;
+    uint64_t deadline_ns;
+    ddp_status status;
+
+    memset(world, 0, sizeof(*world));
+    DDP_TRY(check(config, err));
+    DDP_TRY(ddp_rendezvous_parse(lookup, context, &world->where, err));
+    world->timeout_ns = config->timeout_ns != 0 ? config->timeout_ns : DEFAULT_TIMEOUT_NS;
+    ddp_env_init_process(&world->env, &world->idle, world->where.rank, world->where.world_size);
+    deadline_ns = ddp_clock_deadline_ns(world->env.clock, world->timeout_ns);
+    status = ddp_rendezvous_store(&world->env, &world->where, deadline_ns, &world->store, err);
+    if (status == DDP_OK) {
+        status = open_device(world, config, err);
+    }
+    if (status == DDP_OK) {
+        status = open_transport(world, config, deadline_ns, &transport, err);
+    }
+    if (status == DDP_OK) {
+        status = open_engine(world, config, transport, err);
+    }
+    if (status == DDP_OK) {
+        status = open_group(world, config, err);
+    }
+    if (status != DDP_OK) {
+        ddp_world_close(world);
+    }
+    return status;
+}
+
+ddp_status ddp_world_finish(struct ddp_world *world)
+{
+    DDP_TRY(ddp_group_barrier(&world->group));
+    return world->mpi != NULL ? ddp_coll_mpi_finish(world->engine, world->timeout_ns) : DDP_OK;
+}
+
+void ddp_world_close(struct ddp_world *world)
+{
+    if (world->engine != NULL) {
+        ddp_group_fini(&world->group);
+    }
+    if (world->is_own_device) {
+        world->device->ops->destroy(world->device);
+    }
+    if (world->nccl != NULL) {
+        ddp_nccl_library_close(world->nccl);
+    }
+    if (world->mpi != NULL) {
+        ddp_mpi_library_close(world->mpi);
+    }
+    if (world->store != NULL) {
+        world->store->ops->destroy(world->store);
+    }
+    memset(world, 0, sizeof(*world));
+}
+
+void ddp_world_describe(const struct ddp_world *world, ddp_status status, struct ddp_err *err)
+{
+    const struct ddp_failure *failure = &world->group.failure;
+    char words[sizeof(err->text)];
+
+    memcpy(words, err->text, sizeof(words));
+    words[sizeof(words) - 1] = '\0';
+    (void)ddp_err_set(err, status, "rank %" PRIu32 ": %s: %.700s", world->where.rank,
+                      ddp_status_name(status), words[0] != '\0' ? words : ddp_status_text(status));
+    if (world->engine != NULL && failure->status == status && failure->rank >= 0 &&
+        (uint32_t)failure->rank != world->where.rank) {
+        const size_t length = strlen(err->text);
+
+        (void)snprintf(err->text + length, sizeof(err->text) - length,
+                       " (because of rank %" PRId32 ", step %" PRIu32 ")", failure->rank,
+                       failure->step);
+    }
+}

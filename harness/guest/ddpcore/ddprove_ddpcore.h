@@ -1,0 +1,52 @@
+/* Shows a trainer that is built on ddpcore to `ddprove exec`: what the DDP core posts, waits for
+ * and gets, its buckets, and what the optimizer makes of the model. Faults of scenarios reach the
+ * core's collectives by the same way. Without `ddprove exec` around the trainer, a collective costs
+ * a few nanoseconds more.
+ *
+ *   config.decorate = ddprove_core_watch;         (struct ddp_world_config, before ddp_world_open)
+ *   ddprove_core_model(ddp, params, count);       after ddp_create
+ *   ddprove_guest_step(step); ddprove_guest_batch(samples, count);          in each step
+ *   ddprove_core_update_begin(&update); optimizer; ddprove_core_updated(&update);
+ *   ddprove_guest_detach();                       at the good end
+ *
+ * Data that the host cannot read (a GPU's) is not judged: then only the calls themselves are. */
+#ifndef DDPROVE_DDPCORE_H
+#define DDPROVE_DDPCORE_H
+
+#include <ddprove_guest.h>
+
+#include "ddpcore/collective/collective.h"
+#include "ddpcore/ddp/ddp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Decorator of collectives, for ddp_world_config.decorate. Attaches the process as the rank that
+ * inner->env says, if it is not attached yet. name: const char *, of the communicator in reports;
+ * NULL: "world". Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddprove_core_watch(void *name, struct ddp_coll *inner,
+                                           struct ddp_coll **out);
+
+/* Which parameters travel in which bucket. Whenever the buckets change, again. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddprove_core_model(const struct ddp *ddp, struct ddp_mem *mem,
+                                           const struct ddp_param *params, size_t param_count);
+
+/* An update of all parameters by one optimizer. Nothing is told of memory that the host cannot
+ * read. */
+struct ddprove_core_update {
+    const struct ddp_param *params;
+    size_t param_count;
+    const struct ddprove_guest_optimizer *optimizer; /* NULL: not told, so not replayed */
+    void *const *state[2]; /* of each parameter: momentum, or first and second moment; or NULL */
+    uint64_t update_count; /* updates before this one */
+    struct ddp_device *device;
+};
+/* Before and after the optimizer's step, in every step. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddprove_core_update_begin(const struct ddprove_core_update *update);
+DDP_MUST_USE ddp_status ddprove_core_updated(const struct ddprove_core_update *update);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

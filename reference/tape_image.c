@@ -1,0 +1,152 @@
+/* Operations on images: convolution as a product of windows, means of windows, and columns brought
+ * to mean 0 and variance 1; forward and backward of each. */
+#include "reference/tape.h"
+
+/* Columns of the matrix of windows. */
+static size_t window_columns(const struct ddp_image *image)
+{
+    return image->channels * image->window * image->window;
+}
+
+static ddp_status conv_backward(struct ref_tape *tape, const struct ref_node *node)
+{
+    struct ddp_device *device = tape->device;
+    struct ref_value *x = &tape->values[node->x];
+    const struct ref_value *out = &tape->values[node->out];
+    struct ddp_param *weight = &tape->params[node->weight];
+    size_t columns = window_columns(&node->as.image);
+    float *work = ref_tape_work(tape, out->rows * columns);
+    struct ddp_gemm gemm = {.transpose_a = true, /* dW(OxK) = dy(PxO)^T * windows(PxK) */
+                            .m = out->columns,
+                            .n = columns,
+                            .k = out->rows,
+                            .alpha = 1.0F,
+                            .a = out->grad,
+                            .b = node->kept,
+                            .beta = weight->is_grad_defined ? 1.0F : 0.0F,
+                            .c = weight->grad};
+
+    DDP_TRY(device->math->gemm(device, NULL, &gemm));
+    DDP_TRY(ref_tape_param_done(tape, node->weight));
+    if (x->grad == NULL) {
+        return DDP_OK;
+    }
+    gemm = (struct ddp_gemm){.m = out->rows, /* dwindows(PxK) = dy(PxO) * W(OxK) */
+                             .n = columns,
+                             .k = out->columns,
+                             .alpha = 1.0F,
+                             .a = out->grad,
+                             .b = weight->data,
+                             .c = work};
+    DDP_TRY(device->math->gemm(device, NULL, &gemm));
+    DDP_TRY(device->layers->col2im(device, NULL, ref_tape_target(tape, x), work, &node->as.image));
+    return ref_tape_contribute(tape, x);
+}
+
+ddp_status ref_tape_conv(struct ref_tape *tape, size_t x, size_t weight,
+                         const struct ddp_image *image, size_t *out)
+{
+    struct ddp_device *device = tape->device;
+    const struct ref_value in = *ref_tape_value(tape, x);
+    size_t rows = ddp_image_places(image);
+    size_t columns = window_columns(image);
+    float *windows = ref_tape_take(tape, rows * columns);
+    struct ddp_gemm gemm = {.transpose_b = true, /* y(PxO) = windows(PxK) * W(OxK)^T */
+                            .m = rows,
+                            .n = tape->params[weight].shape[0],
+                            .k = columns,
+                            .alpha = 1.0F,
+                            .a = windows,
+                            .b = tape->params[weight].data};
+
+    DDP_ASSERT(ddp_image_rows(image) == in.rows && image->channels == in.columns);
+    ref_tape_check_matrix(tape, weight, columns);
+    (void)ref_tape_work(tape, rows * columns); /* for backward */
+    DDP_TRY(ref_tape_add_value(tape, rows, gemm.n, true, out));
+    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = conv_backward,
+                                                       .x = x,
+                                                       .y = REF_NONE,
+                                                       .out = *out,
+                                                       .weight = weight,
+                                                       .bias = REF_NONE,
+                                                       .kept = windows,
+                                                       .as.image = *image}));
+    if (tape->is_dry) {
+        return DDP_OK;
+    }
+    gemm.c = tape->values[*out].data;
+    DDP_TRY(device->layers->im2col(device, NULL, windows, in.data, image));
+    return device->math->gemm(device, NULL, &gemm);
+}
+
+static ddp_status pool_backward(struct ref_tape *tape, const struct ref_node *node)
+{
+    struct ref_value *x = &tape->values[node->x];
+
+    if (x->grad == NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(
+        tape->device->layers->average_pool_backward(tape->device, NULL, ref_tape_target(tape, x),
+                                                    tape->values[node->out].grad, &node->as.image));
+    return ref_tape_contribute(tape, x);
+}
+
+ddp_status ref_tape_average_pool(struct ref_tape *tape, size_t x, const struct ddp_image *image,
+                                 size_t *out)
+{
+    const struct ref_value in = *ref_tape_value(tape, x);
+
+    DDP_ASSERT(ddp_image_rows(image) == in.rows && image->channels == in.columns);
+    DDP_TRY(ref_tape_add_value(tape, ddp_image_windows(image), in.columns, true, out));
+    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = pool_backward,
+                                                       .x = x,
+                                                       .y = REF_NONE,
+                                                       .out = *out,
+                                                       .weight = REF_NONE,
+                                                       .bias = REF_NONE,
+                                                       .as.image = *image}));
+    if (tape->is_dry) {
+        return DDP_OK;
+    }
+    return tape->device->layers->average_pool(tape->device, NULL, tape->values[*out].data, in.data,
+                                              image);
+}
+
+/* kept: mean, variance and inverse deviation of each column. */
+static ddp_status normalize_backward(struct ref_tape *tape, const struct ref_node *node)
+{
+    struct ref_value *x = &tape->values[node->x];
+    const struct ref_value *out = &tape->values[node->out];
+
+    if (x->grad == NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(tape->device->layers->normalize_columns_backward(
+        tape->device, NULL, ref_tape_target(tape, x), out->grad, out->data,
+        node->kept + 2 * x->columns, x->rows, x->columns));
+    return ref_tape_contribute(tape, x);
+}
+
+ddp_status ref_tape_normalize_columns(struct ref_tape *tape, size_t x, float eps, size_t *out,
+                                      const float **out_moments)
+{
+    const struct ref_value in = *ref_tape_value(tape, x);
+    float *moments = ref_tape_take(tape, 3 * in.columns);
+
+    *out_moments = moments;
+    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
+    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = normalize_backward,
+                                                       .x = x,
+                                                       .y = REF_NONE,
+                                                       .out = *out,
+                                                       .weight = REF_NONE,
+                                                       .bias = REF_NONE,
+                                                       .kept = moments}));
+    if (tape->is_dry) {
+        return DDP_OK;
+    }
+    return tape->device->layers->normalize_columns(
+        tape->device, NULL, tape->values[*out].data, moments, moments + in.columns,
+        moments + 2 * in.columns, in.data, in.rows, in.columns, eps);
+}
